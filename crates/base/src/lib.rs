@@ -1,0 +1,36 @@
+//! The vocabulary that every Penstock crate shares, and the only doors to the ambient world.
+//!
+//! - [`FsError`]: what a file operation can fail with, free of any protocol's numbers.
+//! - [`FileName`], [`ByteSize`], [`Secret`]: values that cannot be made wrongly or leaked.
+//! - [`MemoryBudget`]: the one account from which every buffer and cache draws.
+//! - [`BufferPool`]: memory for bytes in flight, filled once and read where it lies.
+//! - [`Payload`]: bytes in reference-counted slices, never joined on their way.
+//! - [`metrics`]: counters that a component owns and an exporter reads.
+//! - [`clock`], [`random`]: time and chance. Nothing else may ask the system for them
+//!   (clippy.toml enforces it), which keeps tests able to stop the clock.
+//!
+//! This crate does no I/O.
+
+mod blocking;
+mod budget;
+mod error;
+mod name;
+mod payload;
+// The only unsafe code here: memory that is filled once and shared while it fills.
+#[allow(unsafe_code)]
+mod pool;
+mod secret;
+mod size;
+
+pub mod clock;
+pub mod metrics;
+pub mod random;
+
+pub use blocking::run_blocking;
+pub use budget::{MemoryBudget, Reclaim, Reservation};
+pub use error::{FsError, FsResult};
+pub use name::{FileName, NAME_LENGTH_MAX, NameError};
+pub use payload::Payload;
+pub use pool::{BLOCK_SIZE, Buffer, BufferPool, BufferView, BufferWriter, HEAP_BUFFER_MAX};
+pub use secret::Secret;
+pub use size::{ByteSize, GIB, KIB, MIB, ParseSizeError};

@@ -1,0 +1,28 @@
+//! What Penstock asks of an object store.
+//!
+//! [`Store`] is the seam: about a dozen methods, each in its most general form with an options
+//! struct. Everything above speaks [`Key`], [`ETag`], [`ObjectInfo`] and [`ObjectError`]; nothing
+//! above names an HTTP type.
+//!
+//! Bodies never pass through a general stream. A GET fills the caller's own [`BodySink`], which
+//! for file data is pooled memory that the kernel reads from directly; a PUT sends the caller's
+//! [`penstock_base::Payload`] slice by slice.
+//!
+//! Cross-cutting concerns are layers: each wraps a `Store` and is one.
+
+mod error;
+mod key;
+mod sink;
+mod store;
+mod types;
+
+pub use error::{ErrorKind, ObjectError, ObjectResult, Operation};
+pub use key::{ETag, KEY_LENGTH_MAX, Key, KeyError, UploadId};
+pub use sink::BodySink;
+pub use store::Store;
+pub use types::{
+    Appended, ByteRange, Capabilities, Checksum, CompleteOptions, CopyOptions, DeleteFailure,
+    GetOptions, Got, HeadOptions, ListOptions, ListPage, ListedObject, ObjectInfo, ObjectKind,
+    Part, PartCopy, PartNumber, PutOptions, Stored, Upload, UploadPage, UserMetadata,
+    WriteCondition,
+};

@@ -1,0 +1,97 @@
+//! Where a body is received.
+
+use std::mem::MaybeUninit;
+
+/// Memory that a [`crate::Store::get`] fills from front to back.
+///
+/// A store takes [`BodySink::unfilled`], receives into it and calls [`BodySink::advance`]. What
+/// was advanced over stays valid when the transfer is cut: a retry goes on at
+/// [`BodySink::filled`], and readers of the sink may use that part already.
+pub trait BodySink: Send {
+    /// Bytes received so far.
+    fn filled(&self) -> u64;
+
+    /// The next piece of memory to fill; empty when the sink takes no more.
+    fn unfilled(&mut self) -> &mut [MaybeUninit<u8>];
+
+    /// Declares the first `count` bytes of [`BodySink::unfilled`] as received.
+    ///
+    /// # Safety
+    ///
+    /// The caller must have initialised those bytes.
+    #[allow(unsafe_code)]
+    unsafe fn advance(&mut self, count: usize);
+
+    /// Copies `bytes` in and advances over them; returns how many fitted.
+    fn copy_from(&mut self, bytes: &[u8]) -> usize {
+        let mut copied = 0;
+        while copied < bytes.len() {
+            let room = self.unfilled();
+            let count = room.len().min(bytes.len() - copied);
+            if count == 0 {
+                break;
+            }
+            for (target, source) in room[..count].iter_mut().zip(&bytes[copied..]) {
+                target.write(*source);
+            }
+            // SAFETY: the loop above wrote the first `count` bytes of `unfilled`.
+            #[allow(unsafe_code)]
+            unsafe {
+                self.advance(count);
+            }
+            copied += count;
+        }
+        copied
+    }
+}
+
+/// A growing vector takes bodies of any length: for small objects and for tests.
+impl BodySink for Vec<u8> {
+    fn filled(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn unfilled(&mut self) -> &mut [MaybeUninit<u8>] {
+        const GROWTH: usize = 64 << 10;
+        if self.len() == self.capacity() {
+            self.reserve(GROWTH);
+        }
+        self.spare_capacity_mut()
+    }
+
+    #[allow(unsafe_code)]
+    unsafe fn advance(&mut self, count: usize) {
+        // SAFETY: the caller initialised `count` bytes of the spare capacity.
+        unsafe { self.set_len(self.len() + count) }
+    }
+}
+
+/// Pooled memory, read by its views while it fills.
+impl BodySink for penstock_base::BufferWriter {
+    fn filled(&self) -> u64 {
+        self.filled() as u64
+    }
+
+    fn unfilled(&mut self) -> &mut [MaybeUninit<u8>] {
+        self.unfilled()
+    }
+
+    #[allow(unsafe_code)]
+    unsafe fn advance(&mut self, count: usize) {
+        // SAFETY: the caller initialised the first `count` bytes of `unfilled`.
+        unsafe { self.advance(count) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vector_takes_bodies_of_any_length() {
+        let body: Vec<u8> = (0..200_000u32).map(|number| number as u8).collect();
+        let mut sink = Vec::new();
+        assert_eq!(sink.copy_from(&body), body.len());
+        assert_eq!((sink.filled(), &sink), (200_000, &body));
+    }
+}

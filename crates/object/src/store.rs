@@ -1,0 +1,123 @@
+//! The seam between Penstock and object storage.
+
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+use penstock_base::Payload;
+
+use crate::{
+    Appended, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, GetOptions, Got,
+    HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Part, PartCopy, PartNumber,
+    PutOptions, Stored, UploadId, UploadPage,
+};
+
+/// An object store, or one prefix of a bucket in it.
+///
+/// Rules that hold for every method:
+/// - **Atomicity.** A write is visible whole or not at all, to any reader, once it returned `Ok`.
+///   After an error of kind `Timeout`, `Unavailable` or `Interrupted` it may have happened.
+/// - **Consistency.** Reads and listings that start after a write returned see it.
+/// - **Cancellation.** Dropping the future gives the request up; a write may still take effect.
+/// - **Errors.** [`crate::ErrorKind`] says what a caller can do. Layers below this seam have
+///   retried what may be retried, within the deadline.
+#[async_trait]
+pub trait Store: Debug + Send + Sync {
+    /// What this store can do, and its limits.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// Describes an object. Fails with `NotFound`.
+    async fn head(&self, key: &Key, options: HeadOptions) -> ObjectResult<ObjectInfo>;
+
+    /// Receives an object, or a range of it, into `sink`.
+    ///
+    /// A range that reaches beyond the end is clipped; one that starts at or beyond the end of
+    /// a non-empty object fails with `InvalidRange`. A whole GET of an empty object succeeds.
+    /// With `if_match`, fails with `PreconditionFailed` when the object changed. After an error
+    /// the sink keeps what arrived. When the sink is full before the body ended the rest is
+    /// not received and the call succeeds with the shorter range.
+    async fn get(
+        &self,
+        key: &Key,
+        options: GetOptions,
+        sink: &mut dyn BodySink,
+    ) -> ObjectResult<Got>;
+
+    /// Writes an object in one request, at most `put_size_max` bytes.
+    async fn put(&self, key: &Key, body: Payload, options: PutOptions) -> ObjectResult<Stored>;
+
+    /// Appends to an appendable object, or begins one at `position` 0.
+    ///
+    /// Fails with `PositionMismatch` when the object is not `position` bytes long and with
+    /// `Unsupported` when it was not begun by an append or the store cannot append.
+    async fn append(
+        &self,
+        key: &Key,
+        position: u64,
+        body: Payload,
+        options: PutOptions,
+    ) -> ObjectResult<Appended>;
+
+    /// Copies an object with its metadata inside the store, at most `copy_size_max` bytes.
+    async fn copy(&self, source: &Key, target: &Key, options: CopyOptions) -> ObjectResult<Stored>;
+
+    /// Deletes an object. Deleting what is not there succeeds.
+    async fn delete(&self, key: &Key) -> ObjectResult<()>;
+
+    /// Deletes up to 1000 objects and returns those that could not be.
+    async fn delete_many(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>>;
+
+    /// Lists one page of objects in byte order of their keys. A page may be shorter than asked
+    /// for and still have a continuation.
+    async fn list(&self, options: ListOptions) -> ObjectResult<ListPage>;
+
+    /// Begins a multipart upload. Nothing is visible under the key until it is completed.
+    async fn create_upload(&self, key: &Key, options: PutOptions) -> ObjectResult<UploadId>;
+
+    /// Sends one part. Sending a number again replaces that part.
+    async fn upload_part(
+        &self,
+        key: &Key,
+        upload: &UploadId,
+        number: PartNumber,
+        body: Payload,
+    ) -> ObjectResult<Part>;
+
+    /// Makes a part from bytes that the store already has.
+    async fn copy_part(
+        &self,
+        key: &Key,
+        upload: &UploadId,
+        number: PartNumber,
+        copy: PartCopy,
+    ) -> ObjectResult<Part>;
+
+    /// Turns the parts, in ascending order of number, into the object.
+    async fn complete_upload(
+        &self,
+        key: &Key,
+        upload: &UploadId,
+        parts: &[Part],
+        options: CompleteOptions,
+    ) -> ObjectResult<Stored>;
+
+    /// Forgets an upload and its parts. Aborting what is gone succeeds.
+    async fn abort_upload(&self, key: &Key, upload: &UploadId) -> ObjectResult<()>;
+
+    /// Lists one page of unfinished uploads under `prefix`.
+    async fn list_uploads(
+        &self,
+        prefix: &str,
+        continuation: Option<&str>,
+    ) -> ObjectResult<UploadPage>;
+
+    /// Makes `key` a symbolic link to the object `target` (OSS).
+    async fn put_symlink(
+        &self,
+        key: &Key,
+        target: &Key,
+        options: PutOptions,
+    ) -> ObjectResult<Stored>;
+
+    /// The target of the symbolic link `key`, relative to the volume like every key (OSS).
+    async fn get_symlink(&self, key: &Key) -> ObjectResult<Key>;
+}

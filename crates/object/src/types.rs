@@ -1,0 +1,266 @@
+//! What goes into a store operation and what comes out.
+
+use std::{collections::BTreeMap, ops::Range, time::SystemTime};
+
+use crate::{ETag, Key, UploadId};
+
+/// Bytes `start..end` of an object; `end` may lie beyond the object's end.
+pub type ByteRange = Range<u64>;
+
+/// Metadata that users attach to objects, without the dialect's header prefix; names in lower
+/// case.
+pub type UserMetadata = BTreeMap<String, String>;
+
+/// The number of a part: 1 to the store's maximum.
+pub type PartNumber = u32;
+
+/// How an object came to be, where that decides what can be done with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ObjectKind {
+    /// Written whole or in parts.
+    #[default]
+    Normal,
+    /// Grows by appending (OSS).
+    Appendable,
+    /// Points to another object (OSS).
+    Symlink,
+}
+
+/// A checksum over a whole object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Checksum {
+    /// CRC-64/XZ (reflected ECMA-182), the `x-oss-hash-crc64ecma` of OSS.
+    Crc64Ecma(u64),
+    /// CRC-64/NVME, the full-object checksum of S3.
+    Crc64Nvme(u64),
+    /// CRC-32C (Castagnoli).
+    Crc32c(u32),
+}
+
+/// What a store knows about an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectInfo {
+    /// Bytes in the object.
+    pub size: u64,
+    /// The content's version.
+    pub etag: ETag,
+    /// When the object was written, to the store's resolution.
+    pub modified: SystemTime,
+    /// How it came to be.
+    pub kind: ObjectKind,
+    /// The storage class in the store's words; empty if it does not say.
+    pub storage_class: String,
+    /// The media type; empty if none.
+    pub content_type: String,
+    /// What the user attached.
+    pub metadata: UserMetadata,
+    /// A checksum over the whole object, where the store keeps one.
+    pub checksum: Option<Checksum>,
+}
+
+/// Options of [`crate::Store::head`].
+#[derive(Debug, Clone, Default)]
+pub struct HeadOptions {}
+
+/// Options of [`crate::Store::get`].
+#[derive(Debug, Clone, Default)]
+pub struct GetOptions {
+    /// Only these bytes; `None` asks for the whole object.
+    pub range: Option<ByteRange>,
+    /// Only if the object still has this tag.
+    pub if_match: Option<ETag>,
+}
+
+/// The answer to [`crate::Store::get`]. The bytes are in the sink.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Got {
+    /// The object as it was at that moment; `size` is that of the whole object. User metadata
+    /// is filled in as for HEAD.
+    pub info: ObjectInfo,
+    /// The bytes that were delivered, clipped to the object's end.
+    pub range: ByteRange,
+}
+
+/// When a write may replace what is there.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum WriteCondition {
+    /// Always.
+    #[default]
+    Always,
+    /// Only if the key is free; else [`crate::ErrorKind::AlreadyExists`].
+    IfAbsent,
+}
+
+/// Options of [`crate::Store::put`], [`crate::Store::append`] and
+/// [`crate::Store::create_upload`].
+#[derive(Debug, Clone, Default)]
+pub struct PutOptions {
+    /// The media type; `None` lets the store choose.
+    pub content_type: Option<String>,
+    /// What to attach.
+    pub metadata: UserMetadata,
+    /// When the write may replace what is there. An upload checks it when it is completed.
+    pub condition: WriteCondition,
+}
+
+/// The answer to a write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// The new content's version.
+    pub etag: ETag,
+    /// A checksum over the whole object as the store computed it, where it tells.
+    pub checksum: Option<Checksum>,
+}
+
+/// The answer to [`crate::Store::append`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Appended {
+    /// Where the next append must start: the object's length.
+    pub next_position: u64,
+    /// The new content's version, where the store tells.
+    pub etag: Option<ETag>,
+    /// A checksum over the whole object, where the store tells.
+    pub checksum: Option<Checksum>,
+}
+
+/// Options of [`crate::Store::copy`].
+#[derive(Debug, Clone, Default)]
+pub struct CopyOptions {
+    /// Only if the source still has this tag.
+    pub if_match: Option<ETag>,
+    /// When the target may be replaced.
+    pub condition: WriteCondition,
+}
+
+/// Options of [`crate::Store::list`].
+#[derive(Debug, Clone, Default)]
+pub struct ListOptions {
+    /// Only keys that start with this.
+    pub prefix: String,
+    /// Roll up what lies below the next `/` after the prefix into
+    /// [`ListPage::common_prefixes`].
+    pub delimited: bool,
+    /// Only keys after this one, in byte order. Ignored with a `continuation`.
+    pub start_after: Option<String>,
+    /// Where the page before this one ended: its [`ListPage::continuation`].
+    pub continuation: Option<String>,
+    /// Entries in a page, objects and prefixes together; 1 to 1000, `None` for 1000.
+    pub max_keys: Option<u32>,
+}
+
+/// One page of a listing, in byte order of keys.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListPage {
+    /// The objects.
+    pub objects: Vec<ListedObject>,
+    /// What was rolled up, each ending with `/`.
+    pub common_prefixes: Vec<String>,
+    /// Where the next page begins; `None` on the last one.
+    pub continuation: Option<String>,
+}
+
+/// An object as a listing shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedObject {
+    /// The key as text: a listing may hold names that [`Key`] refuses.
+    pub key: String,
+    /// Bytes in the object.
+    pub size: u64,
+    /// The content's version.
+    pub etag: ETag,
+    /// When the object was written.
+    pub modified: SystemTime,
+    /// How it came to be. S3 listings do not tell.
+    pub kind: ObjectKind,
+    /// The storage class in the store's words; empty if it does not say.
+    pub storage_class: String,
+}
+
+/// A key that [`crate::Store::delete_many`] could not delete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeleteFailure {
+    /// The key.
+    pub key: Key,
+    /// The store's error code.
+    pub code: String,
+    /// The store's explanation.
+    pub message: String,
+}
+
+/// An unfinished multipart upload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Upload {
+    /// The object that it will become.
+    pub key: Key,
+    /// The store's name for it.
+    pub id: UploadId,
+    /// When it was begun.
+    pub initiated: SystemTime,
+}
+
+/// One page of unfinished uploads.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UploadPage {
+    /// The uploads in byte order of keys.
+    pub uploads: Vec<Upload>,
+    /// Where the next page begins; `None` on the last one.
+    pub continuation: Option<String>,
+}
+
+/// A part that the store has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// Its place in the object.
+    pub number: PartNumber,
+    /// The store's tag for it.
+    pub etag: ETag,
+    /// Bytes in it.
+    pub size: u64,
+    /// Its checksum, where one was sent or computed.
+    pub checksum: Option<Checksum>,
+}
+
+/// What [`crate::Store::copy_part`] copies.
+#[derive(Debug, Clone)]
+pub struct PartCopy {
+    /// The object to copy from.
+    pub source: Key,
+    /// Its bytes.
+    pub range: ByteRange,
+    /// Only if it still has this tag.
+    pub if_match: Option<ETag>,
+}
+
+/// Options of [`crate::Store::complete_upload`].
+#[derive(Debug, Clone, Default)]
+pub struct CompleteOptions {
+    /// When the target may be replaced.
+    pub condition: WriteCondition,
+    /// The checksum of the whole object as the writer computed it, where it could.
+    pub checksum: Option<Checksum>,
+}
+
+/// What a store can do and how big things may be in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The URL scheme: `s3`, `oss`, `file`, `memory`.
+    pub scheme: &'static str,
+    /// Bytes in the largest object.
+    pub object_size_max: u64,
+    /// Bytes in the largest single PUT.
+    pub put_size_max: u64,
+    /// Bytes in the smallest part that is not the last.
+    pub part_size_min: u64,
+    /// Bytes in the largest part, sent or copied.
+    pub part_size_max: u64,
+    /// Parts in an upload.
+    pub parts_max: u32,
+    /// Bytes in the largest single copy.
+    pub copy_size_max: u64,
+    /// Whether [`crate::Store::append`] works.
+    pub append: bool,
+    /// Whether [`crate::Store::put_symlink`] works.
+    pub symlinks: bool,
+    /// Whether [`WriteCondition::IfAbsent`] is checked atomically by the store.
+    pub write_if_absent: bool,
+}

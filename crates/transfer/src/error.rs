@@ -1,0 +1,21 @@
+//! Why bytes could not be moved.
+
+use penstock_object::ObjectError;
+use thiserror::Error;
+
+/// The result of a transfer.
+pub type TransferResult<T> = Result<T, TransferError>;
+
+/// Why bytes could not be moved.
+#[derive(Debug, Clone, Error)]
+pub enum TransferError {
+    /// The store failed.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// The memory budget is too small, or stayed exhausted until the deadline.
+    #[error("the memory budget is exhausted")]
+    OutOfMemory,
+    /// The object would exceed what the store can hold.
+    #[error("the object would exceed the {0} bytes that the store can hold")]
+    TooLarge(u64),
+}

@@ -1,0 +1,14 @@
+//! What a file system is here.
+//!
+//! [`Volume`] is the seam between volumes (how files map to objects) and doors (how programs
+//! reach files). Neither side knows the other: both speak inodes, handles and
+//! [`penstock_base::FsError`].
+
+mod types;
+mod volume;
+
+pub use types::{
+    Access, AttributeChanges, Attributes, Caller, Created, DirectorySink, Entry, FileKind,
+    HandleId, Inode, Lookup, OpenOptions, Opened, RemoveKind, RenameMode, Statistics, TimeChange,
+};
+pub use volume::Volume;

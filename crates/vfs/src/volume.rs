@@ -1,0 +1,132 @@
+//! The seam between volumes and doors.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use penstock_base::{FileName, FsResult, Payload};
+
+use crate::{
+    AttributeChanges, Caller, Created, DirectorySink, Entry, HandleId, Inode, Lookup, OpenOptions,
+    Opened, RemoveKind, RenameMode, Statistics,
+};
+
+/// A file system that a door can serve.
+///
+/// Rules that hold for every method:
+/// - **References.** [`Volume::lookup`], [`Volume::create`], [`Volume::make_directory`],
+///   [`Volume::make_symlink`] and each entry that a [`DirectorySink`] takes give the caller one
+///   reference to an inode; it stays valid until as many are given back by [`Volume::forget`].
+/// - **Cancellation.** A door drops the future of a call whose caller was interrupted. Work that
+///   must not stop half way (a rename, the completion of an upload) goes on in a task of its own.
+/// - **Errors.** Beside those that a method names, any may fail with `PermissionDenied`, `Stale`,
+///   `TimedOut`, `OutOfMemory` or `Io`.
+#[async_trait]
+pub trait Volume: Send + Sync + 'static {
+    /// Finds `name` in a directory.
+    async fn lookup(&self, caller: Caller, parent: Inode, name: &FileName) -> FsResult<Lookup>;
+
+    /// Gives back `count` references to an inode. Never blocks, never fails.
+    fn forget(&self, inode: Inode, count: u64);
+
+    /// What `stat` shows.
+    async fn attributes(&self, caller: Caller, inode: Inode) -> FsResult<Entry>;
+
+    /// Changes mode, owner, size or times, all or none. Changing the size is truncation.
+    async fn set_attributes(
+        &self,
+        caller: Caller,
+        inode: Inode,
+        changes: AttributeChanges,
+    ) -> FsResult<Entry>;
+
+    /// The target of a symbolic link.
+    async fn read_symlink(&self, caller: Caller, inode: Inode) -> FsResult<Bytes>;
+
+    /// Makes a symbolic link. Fails with `AlreadyExists` or `Unsupported`.
+    async fn make_symlink(
+        &self,
+        caller: Caller,
+        parent: Inode,
+        name: &FileName,
+        target: &[u8],
+    ) -> FsResult<Entry>;
+
+    /// Makes a directory. Fails with `AlreadyExists`.
+    async fn make_directory(
+        &self,
+        caller: Caller,
+        parent: Inode,
+        name: &FileName,
+        permissions: u16,
+    ) -> FsResult<Entry>;
+
+    /// Removes a file or an empty directory. Fails with `NotFound`, `IsADirectory`,
+    /// `NotADirectory` or `DirectoryNotEmpty`.
+    async fn remove(
+        &self,
+        caller: Caller,
+        parent: Inode,
+        name: &FileName,
+        kind: RemoveKind,
+    ) -> FsResult<()>;
+
+    /// Moves a name. The volume documents how atomic that is.
+    async fn rename(
+        &self,
+        caller: Caller,
+        source: (Inode, &FileName),
+        target: (Inode, &FileName),
+        mode: RenameMode,
+    ) -> FsResult<()>;
+
+    /// Opens a file. Fails with `IsADirectory`, `Busy` or `ReadOnly`.
+    async fn open(&self, caller: Caller, inode: Inode, options: OpenOptions) -> FsResult<Opened>;
+
+    /// Creates a file and opens it; opens what is there unless `exclusive`.
+    async fn create(
+        &self,
+        caller: Caller,
+        parent: Inode,
+        name: &FileName,
+        permissions: u16,
+        options: OpenOptions,
+    ) -> FsResult<Created>;
+
+    /// Reads up to `length` bytes at `offset`; fewer only at the end of the file.
+    async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Payload>;
+
+    /// Writes all of `data` at `offset`, or fails and writes nothing. Returns when the volume has
+    /// accepted the bytes, which may wait for memory. The bytes may be kept without a copy.
+    async fn write(&self, handle: HandleId, offset: u64, data: Bytes) -> FsResult<()>;
+
+    /// A descriptor of the handle was closed: reports what went wrong with earlier writes, and
+    /// makes them durable where closing does that.
+    async fn flush(&self, handle: HandleId) -> FsResult<()>;
+
+    /// Returns when everything written through the handle is durable.
+    async fn sync(&self, handle: HandleId, data_only: bool) -> FsResult<()>;
+
+    /// The last descriptor was closed; the handle is gone.
+    async fn release(&self, handle: HandleId);
+
+    /// Opens a directory for listing.
+    async fn open_directory(&self, caller: Caller, inode: Inode) -> FsResult<HandleId>;
+
+    /// Lists entries from `position` (0 or one that an earlier call gave out) into `sink` until
+    /// it is full or the directory ends. `.` and `..` are the door's business.
+    async fn read_directory(
+        &self,
+        handle: HandleId,
+        position: u64,
+        sink: &mut dyn DirectorySink,
+    ) -> FsResult<()>;
+
+    /// Closes a directory.
+    async fn release_directory(&self, handle: HandleId);
+
+    /// What `statfs` shows.
+    async fn statistics(&self) -> FsResult<Statistics>;
+
+    /// Makes everything durable before the mount goes away; returns the paths of files that
+    /// could not be saved with the reason for each.
+    async fn shut_down(&self) -> Vec<(String, penstock_base::FsError)>;
+}
