@@ -2,12 +2,18 @@
 
 use std::mem::MaybeUninit;
 
+use crate::Got;
+
 /// Memory that a [`crate::Store::get`] fills from front to back.
 ///
 /// A store takes [`BodySink::unfilled`], receives into it and calls [`BodySink::advance`]. What
 /// was advanced over stays valid when the transfer is cut: a retry goes on at
 /// [`BodySink::filled`], and readers of the sink may use that part already.
 pub trait BodySink: Send {
+    /// Called once per response, when its head has arrived and before its first byte, with the
+    /// object's description and the range that is about to be delivered.
+    fn begin(&mut self, _got: &Got) {}
+
     /// Bytes received so far.
     fn filled(&self) -> u64;
 
