@@ -3,7 +3,7 @@
 //! - [`model`]: a small pure model of a file system, random steps, and the comparison of what a
 //!   mount answers with what the model says.
 //! - [`system`]: file operations that report errno, because errno is what is compared.
-//! - [`Mount`], [`Scratch`]: a mounted bucket and a folder that clean up after themselves, also
+//! - [`Bucket`], [`Mount`], [`Scratch`]: a bucket, a mount and a folder that clean up after themselves, also
 //!   when a test fails.
 //! - [`Patience`]: waiting for a condition with a limit, in place of sleeping and hoping.
 //!
@@ -19,18 +19,21 @@
     clippy::unwrap_used
 )]
 
+pub mod data;
 pub mod model;
 // System calls that std does not offer with their errno.
 #[allow(unsafe_code)]
 pub mod system;
 
 mod binary;
+mod bucket;
 mod mount;
 mod patience;
 mod process;
 mod scratch;
 
 pub use binary::{penstock, penstock_path};
+pub use bucket::{Bucket, Kind};
 pub use mount::{Mount, MountOptions};
 pub use patience::Patience;
 pub use process::{Finished, Process, run_within};
