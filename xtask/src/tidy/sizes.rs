@@ -97,6 +97,7 @@ pub(super) struct Statistics {
     files: Distribution,
     functions: Distribution,
     production_lines: usize,
+    comment_lines: usize,
     test_lines: usize,
 }
 
@@ -107,6 +108,7 @@ impl Statistics {
             files: Distribution::default(),
             functions: Distribution::default(),
             production_lines: 0,
+            comment_lines: 0,
             test_lines: 0,
         };
         for file in tree.rust() {
@@ -124,6 +126,7 @@ impl Statistics {
             return;
         }
         self.production_lines += production;
+        self.comment_lines += file.comment_lines();
         self.test_lines += tests;
         self.files.sizes.push(production);
         let lengths = functions(&file.production_code());
@@ -162,8 +165,9 @@ impl fmt::Display for Statistics {
         let all = (self.production_lines + self.test_lines).max(1);
         writeln!(
             f,
-            "lines: {} production, {} tests ({} %)",
+            "lines: {} production ({} % comments), {} tests ({} % of all)",
             self.production_lines,
+            self.comment_lines * 100 / self.production_lines.max(1),
             self.test_lines,
             self.test_lines * 100 / all
         )

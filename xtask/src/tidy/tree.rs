@@ -104,6 +104,15 @@ impl File {
         code
     }
 
+    /// Lines that hold a comment and nothing else.
+    pub(super) fn comment_lines(&self) -> usize {
+        let code = blank(&self.text);
+        let lines = self.text.lines().zip(code.lines());
+        lines
+            .filter(|(text, code)| text.trim_start().starts_with("//") && code.trim().is_empty())
+            .count()
+    }
+
     /// Lines that belong to production code and lines of inline tests.
     pub(super) fn line_counts(&self) -> (usize, usize) {
         let code = blank(&self.text);
