@@ -12,12 +12,15 @@
 
 mod error;
 mod key;
+mod memory;
+mod range;
 mod sink;
 mod store;
 mod types;
 
 pub use error::{ErrorKind, ObjectError, ObjectResult, Operation};
 pub use key::{ETag, KEY_LENGTH_MAX, Key, KeyError, UploadId};
+pub use memory::MemoryStore;
 pub use sink::BodySink;
 pub use store::Store;
 pub use types::{
