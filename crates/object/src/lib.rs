@@ -10,8 +10,10 @@
 //!
 //! Cross-cutting concerns are layers: each wraps a `Store` and is one.
 
+pub mod conformance;
 mod error;
 mod key;
+pub mod layers;
 mod memory;
 mod range;
 mod sink;
