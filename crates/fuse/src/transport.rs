@@ -9,10 +9,7 @@ mod dev_fuse;
 mod receive;
 mod reserve;
 
-use std::{
-    fmt,
-    io::{self, IoSlice},
-};
+use std::{fmt, io::IoSlice};
 
 use bytes::Bytes;
 
@@ -53,8 +50,8 @@ pub(crate) trait Handler: Send + Sync {
 pub(crate) enum ReplyError {
     /// Nobody waits any more: the request was interrupted or the mount is gone.
     GivenUp,
-    /// The kernel did not accept it.
-    Refused(io::Error),
+    /// The kernel did not accept it, for a reason that was logged.
+    Refused,
 }
 
 /// A way for requests to come in and for replies to go out.

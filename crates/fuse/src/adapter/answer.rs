@@ -113,9 +113,11 @@ impl Failure {
     pub(crate) fn log(&self, operation: &str, inode: Inode) {
         let inode = inode.0;
         match self {
-            Self::Panic(text) => error!(operation, inode, "panic, answered with EIO: {text}"),
+            Self::Panic(text) => {
+                error!(operation, inode, "panic, answered with EIO: {text}");
+            }
             Self::Volume(error @ (FsError::Io(_) | FsError::Corrupt(_) | FsError::TimedOut(_))) => {
-                warn!(operation, inode, %error, "the volume failed")
+                warn!(operation, inode, %error, "the volume failed");
             }
             _ => debug!(operation, inode, errno = %self.errno(), "refused"),
         }

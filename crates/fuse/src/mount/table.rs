@@ -36,7 +36,7 @@ fn find(table: &[u8], place: &Path) -> Option<TableEntry> {
         .filter_map(parse_line)
         .filter(|(path, _)| path.as_bytes() == place.as_os_str().as_bytes())
         .map(|(_, entry)| entry)
-        .last()
+        .next_back()
 }
 
 /// A line has six fields, optional ones up to a lone `-`, then type and source (proc(5)).

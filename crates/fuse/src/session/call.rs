@@ -85,7 +85,7 @@ impl Call {
         match sent {
             Ok(()) => {}
             Err(ReplyError::GivenUp) => self.spawn_undo(answer.undo),
-            Err(ReplyError::Refused(_)) => {
+            Err(ReplyError::Refused) => {
                 self.spawn_undo(answer.undo);
                 let _ = self.send(-libc::EIO, &[]);
             }

@@ -128,7 +128,7 @@ impl Transport for DevFuse {
             Some(libc::ENOENT | libc::ENODEV | libc::EPERM) => Err(ReplyError::GivenUp),
             _ => {
                 warn!(unique = ticket.unique, %error, "the kernel refused a reply");
-                Err(ReplyError::Refused(error))
+                Err(ReplyError::Refused)
             }
         }
     }
