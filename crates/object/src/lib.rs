@@ -10,14 +10,19 @@
 //!
 //! Cross-cutting concerns are layers: each wraps a `Store` and is one.
 
+pub mod conformance;
 mod error;
 mod key;
+pub mod layers;
+mod memory;
+mod range;
 mod sink;
 mod store;
 mod types;
 
 pub use error::{ErrorKind, ObjectError, ObjectResult, Operation};
 pub use key::{ETag, KEY_LENGTH_MAX, Key, KeyError, UploadId};
+pub use memory::MemoryStore;
 pub use sink::BodySink;
 pub use store::Store;
 pub use types::{
