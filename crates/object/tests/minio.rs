@@ -3,7 +3,7 @@
 //! The server is found in `PENSTOCK_TEST_MINIO`, on the `PATH` or in `~/go/bin`; without one
 //! these tests only say that they were skipped.
 
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods, clippy::print_stdout)]
 
 use std::{
     net::TcpListener,
