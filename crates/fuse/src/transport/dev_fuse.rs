@@ -5,7 +5,7 @@
 
 use std::{
     io::{self, IoSlice},
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
 };
 
@@ -22,7 +22,7 @@ use crate::{
 pub(crate) struct DevFuse {
     device: OwnedFd,
     threads: usize,
-    reserve: ReceiveReserve,
+    reserve: Arc<ReceiveReserve>,
 }
 
 /// What became of an attempt to receive.
@@ -35,7 +35,7 @@ enum Received {
 }
 
 impl DevFuse {
-    pub(crate) fn new(device: OwnedFd, threads: usize, reserve: ReceiveReserve) -> Self {
+    pub(crate) fn new(device: OwnedFd, threads: usize, reserve: Arc<ReceiveReserve>) -> Self {
         Self {
             device,
             threads,
@@ -73,6 +73,11 @@ impl DevFuse {
         let body = reply.encode();
         let header = protocol::encode::reply_header(ticket.unique, 0, body.as_slice().len());
         self.send(&[IoSlice::new(&header), IoSlice::new(body.as_slice())])
+    }
+
+    /// The connection itself.
+    pub(crate) fn device(&self) -> BorrowedFd<'_> {
+        self.device.as_fd()
     }
 
     /// Writes one whole message: a reply, or a notification.
