@@ -17,6 +17,9 @@ use crate::{
     system,
 };
 
+const TOO_OLD: &str =
+    "the kernel is older than Linux 4.20, whose FUSE is the oldest that is spoken";
+
 /// The connection that a mount was made with.
 #[derive(Debug)]
 pub(crate) struct DevFuse {
@@ -62,6 +65,9 @@ impl DevFuse {
             };
             // A kernel with a newer major version asks again when it sees ours.
             let settled = offer.major <= protocol::MAJOR;
+            if settled && offer.minor < protocol::MINOR_MIN {
+                return Err(io::Error::other(TOO_OLD));
+            }
             self.send_init(incoming.ticket, &answer(offer))?;
             if settled {
                 return Ok(());

@@ -92,7 +92,7 @@ impl Entry {
             message.extend_from_slice(self.payload(payload));
             return Ok(Bytes::new());
         }
-        let (mut writer, view) = reserve.take(payload)?.share();
+        let (mut writer, view) = reserve.take(payload, request.caller.pid)?.share();
         writer.copy_from(self.payload(payload));
         Ok(view.slice(0..payload))
     }
