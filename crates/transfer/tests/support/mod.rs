@@ -1,6 +1,7 @@
 //! A bucket in memory with a network in front: latency, shared bandwidth, counters and faults.
 
-#![allow(dead_code)]
+// Each test uses some of it; helpers of tests may panic.
+#![allow(dead_code, unreachable_pub, clippy::panic, clippy::unwrap_used)]
 
 use std::{
     collections::BTreeMap,
@@ -477,6 +478,7 @@ pub fn kind<T: std::fmt::Debug>(result: TransferResult<T>) -> ErrorKind {
 pub async fn write_all(writer: &mut Writer, data: &[u8], piece: usize) -> TransferResult<()> {
     for piece in data.chunks(piece) {
         writer.write(Bytes::copy_from_slice(piece)).await?;
+        tokio::task::yield_now().await;
     }
     Ok(())
 }
