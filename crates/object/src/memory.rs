@@ -411,3 +411,46 @@ impl Store for MemoryStore {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    mod everything {
+        use std::sync::Arc;
+
+        use crate::{MemoryStore, Store};
+
+        async fn open() -> ((), Arc<dyn Store>) {
+            ((), Arc::new(MemoryStore::new()))
+        }
+
+        crate::conformance_tests!(open);
+    }
+
+    mod like_s3 {
+        use std::sync::Arc;
+
+        use crate::{MemoryStore, Store};
+
+        async fn open() -> ((), Arc<dyn Store>) {
+            ((), Arc::new(MemoryStore::like_s3()))
+        }
+
+        crate::conformance_tests!(open);
+    }
+
+    mod least {
+        use std::sync::Arc;
+
+        use crate::{Capabilities, MemoryStore, Store};
+
+        async fn open() -> ((), Arc<dyn Store>) {
+            let capabilities = Capabilities {
+                write_if_absent: false,
+                ..MemoryStore::like_s3().capabilities().clone()
+            };
+            ((), Arc::new(MemoryStore::with_capabilities(capabilities)))
+        }
+
+        crate::conformance_tests!(open);
+    }
+}
