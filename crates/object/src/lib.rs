@@ -14,7 +14,9 @@ pub mod conformance;
 mod error;
 mod key;
 pub mod layers;
+mod local;
 mod memory;
+mod multipart;
 mod range;
 mod sink;
 mod store;
@@ -22,6 +24,7 @@ mod types;
 
 pub use error::{ErrorKind, ObjectError, ObjectResult, Operation};
 pub use key::{ETag, KEY_LENGTH_MAX, Key, KeyError, UploadId};
+pub use local::{LocalSettings, LocalStore};
 pub use memory::MemoryStore;
 pub use sink::BodySink;
 pub use store::Store;
