@@ -127,6 +127,7 @@ pub trait Volume: Send + Sync + 'static {
     async fn statistics(&self) -> FsResult<Statistics>;
 
     /// Makes everything durable before the mount goes away; returns the paths of files that
-    /// could not be saved with the reason for each.
+    /// could not be saved with the reason for each. Handles that are still open are closed here:
+    /// a kernel that unmounts right behind a `close` never tells of it.
     async fn shut_down(&self) -> Vec<(String, penstock_base::FsError)>;
 }

@@ -1,0 +1,189 @@
+//! ListObjects, both versions.
+//!
+//! A continuation token is the name of the page's last entry, encoded so that no client takes
+//! it for one.
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+
+use super::{
+    Exchange,
+    answer::{self, owner, quoted},
+};
+use crate::{
+    http::{encoding, response::Response},
+    refusal::{Code, Refusal, Trouble},
+    store::{Entry, Listing, ListingQuery, Object},
+    xml::Xml,
+};
+
+/// Entries in one page.
+const PAGE_MAX: usize = 1000;
+/// Entries in a page of OSS if nobody says.
+const OSS_PAGE_DEFAULT: usize = 100;
+
+pub(crate) fn list_objects(exchange: &mut Exchange<'_>) -> Result<Response, Trouble> {
+    let marker = exchange
+        .request
+        .query
+        .get("marker")
+        .unwrap_or("")
+        .to_owned();
+    let page = Page::new(exchange, marker.clone())?;
+    let listing = exchange.bucket()?.list(&page.query);
+    let mut xml = page.begin(exchange);
+    xml.leaf("Marker", &page.encoded(&marker));
+    page.state(&mut xml, &listing);
+    // S3 gives a marker with a delimiter only; OSS always does.
+    if listing.truncated && (exchange.is_oss() || !page.query.delimiter.is_empty()) {
+        xml.leaf("NextMarker", &page.encoded(listing.last_name()));
+    }
+    page.entries(&mut xml, &listing, true);
+    Ok(Response::xml(200, xml.finish()))
+}
+
+pub(crate) fn list_objects_v2(exchange: &mut Exchange<'_>) -> Result<Response, Trouble> {
+    let query = &exchange.request.query;
+    let start_after = query.get("start-after").unwrap_or("").to_owned();
+    let token = query.get("continuation-token").map(str::to_owned);
+    let after = match &token {
+        Some(token) => decode_token(token)?,
+        None => start_after.clone(),
+    };
+    let page = Page::new(exchange, after)?;
+    let with_owner = query.get("fetch-owner") == Some("true");
+    let listing = exchange.bucket()?.list(&page.query);
+    let mut xml = page.begin(exchange);
+    if !start_after.is_empty() {
+        xml.leaf("StartAfter", &page.encoded(&start_after));
+    }
+    if let Some(token) = &token {
+        xml.leaf("ContinuationToken", token);
+    }
+    page.state(&mut xml, &listing);
+    xml.leaf("KeyCount", &listing.entries.len().to_string());
+    if listing.truncated {
+        xml.leaf(
+            "NextContinuationToken",
+            &URL_SAFE_NO_PAD.encode(listing.last_name()),
+        );
+    }
+    page.entries(&mut xml, &listing, with_owner);
+    Ok(Response::xml(200, xml.finish()))
+}
+
+fn decode_token(token: &str) -> Result<String, Refusal> {
+    let wrong = || {
+        Refusal::because(
+            Code::InvalidArgument,
+            "The continuation token provided is incorrect.",
+        )
+    };
+    let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| wrong())?;
+    String::from_utf8(bytes).map_err(|_| wrong())
+}
+
+/// What was asked for, and how names are written.
+struct Page {
+    query: ListingQuery,
+    url_encoded: bool,
+    oss: bool,
+}
+
+impl Page {
+    fn new(exchange: &Exchange<'_>, after: String) -> Result<Self, Refusal> {
+        let query = &exchange.request.query;
+        let text = |name| query.get(name).unwrap_or("").to_owned();
+        let default = if exchange.is_oss() {
+            OSS_PAGE_DEFAULT
+        } else {
+            PAGE_MAX
+        };
+        let max_keys: usize = exchange.number("max-keys")?.unwrap_or(default);
+        if exchange.is_oss() && !(1..=PAGE_MAX).contains(&max_keys) {
+            return Err(answer::invalid_argument("max-keys", &max_keys.to_string()));
+        }
+        let url_encoded = match query.get("encoding-type") {
+            None | Some("") => false,
+            Some("url") => true,
+            Some(other) => return Err(answer::invalid_argument("encoding-type", other)),
+        };
+        let query = ListingQuery {
+            prefix: text("prefix"),
+            delimiter: text("delimiter"),
+            after,
+            max_keys: max_keys.min(PAGE_MAX),
+        };
+        Ok(Self {
+            query,
+            url_encoded,
+            oss: exchange.is_oss(),
+        })
+    }
+
+    /// A name as the client wants it.
+    fn encoded(&self, name: &str) -> String {
+        match (self.url_encoded, self.oss) {
+            (false, _) => name.to_owned(),
+            (true, true) => encoding::encode(name),
+            // S3 leaves slashes as they are.
+            (true, false) => encoding::encode_path(name),
+        }
+    }
+
+    fn begin(&self, exchange: &Exchange<'_>) -> Xml {
+        let mut xml = exchange.document("ListBucketResult");
+        xml.leaf("Name", &exchange.address.bucket);
+        xml.leaf("Prefix", &self.encoded(&self.query.prefix));
+        xml
+    }
+
+    fn state(&self, xml: &mut Xml, listing: &Listing) {
+        xml.leaf("MaxKeys", &self.query.max_keys.to_string());
+        if !self.query.delimiter.is_empty() {
+            xml.leaf("Delimiter", &self.encoded(&self.query.delimiter));
+        }
+        if self.url_encoded {
+            xml.leaf("EncodingType", "url");
+        }
+        xml.leaf(
+            "IsTruncated",
+            if listing.truncated { "true" } else { "false" },
+        );
+    }
+
+    fn entries(&self, xml: &mut Xml, listing: &Listing, with_owner: bool) {
+        for entry in &listing.entries {
+            if let Entry::Object(name, object) = entry {
+                self.object(xml, name, object, with_owner);
+            }
+        }
+        for entry in &listing.entries {
+            if let Entry::Prefix(name) = entry {
+                xml.begin("CommonPrefixes");
+                xml.leaf("Prefix", &self.encoded(name));
+                xml.end();
+            }
+        }
+    }
+
+    fn object(&self, xml: &mut Xml, name: &str, object: &Object, with_owner: bool) {
+        xml.begin("Contents");
+        xml.leaf("Key", &self.encoded(name));
+        xml.leaf("LastModified", &answer::modified(object));
+        xml.leaf("ETag", &quoted(&object.etag));
+        if self.oss {
+            xml.leaf("Type", object.kind.name());
+        }
+        xml.leaf("Size", &object.length().to_string());
+        let class = match object.attributes.storage_class.as_str() {
+            "" if self.oss => "Standard",
+            "" => "STANDARD",
+            given => given,
+        };
+        xml.leaf("StorageClass", class);
+        if with_owner {
+            owner(xml, "Owner");
+        }
+        xml.end();
+    }
+}

@@ -1,0 +1,22 @@
+//! What the server holds, in memory: buckets of objects and unfinished uploads.
+//!
+//! An [`object::Object`] never changes once it is in its bucket; writing replaces it. So
+//! readers hold a reference and need no lock while they send.
+
+mod arena;
+mod bucket;
+mod content;
+mod data;
+pub(crate) mod fill;
+mod listing;
+mod load;
+mod object;
+mod upload;
+
+pub(crate) use arena::Extent;
+pub(crate) use bucket::{Bucket, Condition};
+pub(crate) use content::Content;
+pub use data::Data;
+pub(crate) use listing::{Entry, Listing, ListingQuery};
+pub(crate) use object::{Attributes, Kind, Object};
+pub(crate) use upload::{Part, Upload};

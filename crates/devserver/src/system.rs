@@ -1,0 +1,136 @@
+//! The system calls that std does not wrap, each behind a safe function.
+
+use std::{
+    ffi::CStr,
+    fs::File,
+    io,
+    net::{TcpListener, TcpStream},
+    ops::Range,
+    os::fd::{AsRawFd, FromRawFd},
+    time::Duration,
+};
+
+/// The most that one call may move; keeps lengths inside every kernel limit.
+const CALL_MAX: u64 = 1 << 30;
+
+/// A file that lives in memory only.
+pub(crate) fn memory_file(name: &CStr) -> io::Result<File> {
+    // SAFETY: the name is a valid C string, and the result is checked before use.
+    let descriptor = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just made and belongs to nobody else.
+    Ok(unsafe { File::from_raw_fd(descriptor) })
+}
+
+/// Gives the memory behind `range` of a memory file back to the system.
+pub(crate) fn punch_hole(file: &File, range: Range<u64>) -> io::Result<()> {
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    let (offset, length) = (range.start, range.end - range.start);
+    // SAFETY: plain integers and a descriptor that `file` keeps open.
+    let result = unsafe {
+        libc::fallocate(
+            file.as_raw_fd(),
+            mode,
+            offset.cast_signed(),
+            length.cast_signed(),
+        )
+    };
+    check(result as isize).map(drop)
+}
+
+/// Sends bytes and says that more follow, so that they share a packet with what follows.
+pub(crate) fn send_more(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let flags = libc::MSG_MORE | libc::MSG_NOSIGNAL;
+        // SAFETY: pointer and length describe `bytes`.
+        let sent = check_or_retry(|| unsafe {
+            libc::send(
+                stream.as_raw_fd(),
+                bytes.as_ptr().cast(),
+                bytes.len(),
+                flags,
+            )
+        })?;
+        bytes = &bytes[sent..];
+    }
+    Ok(())
+}
+
+/// Sends part of a file without copying it through this process; returns how much went.
+pub(crate) fn send_file(stream: &TcpStream, file: &File, range: Range<u64>) -> io::Result<u64> {
+    let mut offset: libc::off_t = range.start.cast_signed();
+    let length = (range.end - range.start).min(CALL_MAX) as usize;
+    // SAFETY: `offset` lives across the call, the descriptors are kept open by their owners.
+    let sent = check_or_retry(|| unsafe {
+        libc::sendfile(
+            stream.as_raw_fd(),
+            file.as_raw_fd(),
+            &raw mut offset,
+            length,
+        )
+    })?;
+    Ok(sent as u64)
+}
+
+/// Makes the next close send a reset instead of a proper end.
+pub(crate) fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
+    let linger = libc::linger {
+        l_onoff: 1,
+        l_linger: 0,
+    };
+    // SAFETY: the pointer and the length describe `linger`.
+    let result = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            (&raw const linger).cast(),
+            size_of::<libc::linger>() as libc::socklen_t,
+        )
+    };
+    check(result as isize).map(drop)
+}
+
+/// Lets `length` connections wait to be accepted; std fixes it at 128.
+pub(crate) fn set_backlog(listener: &TcpListener, length: i32) -> io::Result<()> {
+    // SAFETY: a descriptor that `listener` keeps open; listening again only changes the backlog.
+    check(unsafe { libc::listen(listener.as_raw_fd(), length) } as isize).map(drop)
+}
+
+/// Wakes a thread that is blocked in `accept`.
+pub(crate) fn stop_listening(listener: &TcpListener) -> io::Result<()> {
+    // SAFETY: a descriptor that `listener` keeps open.
+    check(unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) } as isize).map(drop)
+}
+
+/// Processor time that this process has used.
+pub(crate) fn process_time() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is a valid place to write to.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+    if result != 0 {
+        return Duration::ZERO;
+    }
+    Duration::new(
+        time.tv_sec.unsigned_abs(),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
+}
+
+fn check(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+fn check_or_retry(mut call: impl FnMut() -> isize) -> io::Result<usize> {
+    loop {
+        match check(call()) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            outcome => return outcome,
+        }
+    }
+}
