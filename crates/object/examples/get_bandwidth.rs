@@ -1,25 +1,24 @@
 //! How fast ranged GETs fill pooled memory, and what that costs.
 //!
 //! ```text
-//! get_bandwidth SOURCE KEY CONNECTIONS SECONDS [ENDPOINT]
+//! get_bandwidth SOURCE KEY CONNECTIONS SECONDS RANGE [ENDPOINT]
 //! ```
 //!
-//! Each connection reads the object's 8 MiB ranges one after the other into 1 MiB pool buffers,
-//! as a mount does, and drops them. CPU time is that of this process.
+//! Each connection reads the object's ranges of `RANGE` bytes (such as `8MiB`) one after the other
+//! into pool buffers of at most 1 MiB, as a mount does, and drops them. CPU time is that of this
+//! process. Requests are signed when `AWS_ACCESS_KEY_ID` is set.
 
 #![allow(clippy::disallowed_methods, clippy::print_stdout)]
 
 use std::{collections::VecDeque, mem::MaybeUninit, sync::Arc, time::Duration};
 
 use penstock_base::{
-    BLOCK_SIZE, BufferPool, BufferView, BufferWriter, GIB, MIB, MemoryBudget, clock,
+    BLOCK_SIZE, BufferPool, BufferView, BufferWriter, ByteSize, GIB, MemoryBudget, clock,
     metrics::Registry,
 };
 use penstock_object::{
     BodySink, GetOptions, HeadOptions, Key, Store, StoreSettings, credentials::Environment, open,
 };
-
-const RANGE: u64 = 8 * MIB;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -31,12 +30,14 @@ struct Blocks {
 }
 
 impl Blocks {
-    async fn take(pool: &Arc<BufferPool>) -> Result<Self, Failure> {
+    async fn take(pool: &Arc<BufferPool>, mut bytes: usize) -> Result<Self, Failure> {
         let (mut writers, mut views) = (VecDeque::new(), Vec::new());
-        for _ in 0..RANGE / BLOCK_SIZE as u64 {
-            let (writer, view) = pool.take(BLOCK_SIZE).await?.share();
+        while bytes > 0 {
+            let size = bytes.min(BLOCK_SIZE);
+            let (writer, view) = pool.take(size).await?.share();
             writers.push_back(writer);
             views.push(view);
+            bytes -= size;
         }
         Ok(Self {
             writers,
@@ -71,25 +72,38 @@ impl BodySink for Blocks {
     }
 }
 
-async fn read_until(
-    end: clock::Instant,
+/// What one connection does.
+#[derive(Clone)]
+struct Reading {
     store: Arc<dyn Store>,
     key: Key,
     pool: Arc<BufferPool>,
-) -> Result<u64, Failure> {
-    let size = store.head(&key, HeadOptions::default()).await?.size;
-    let (mut total, mut offset) = (0, 0);
-    while clock::now() < end {
-        let mut blocks = Blocks::take(&pool).await?;
-        let options = GetOptions {
-            range: Some(offset..offset + RANGE),
-            if_match: None,
-        };
-        store.get(&key, options, &mut blocks).await?;
-        total += blocks.filled;
-        offset = (offset + RANGE) % size.max(1);
+    range: u64,
+    end: clock::Instant,
+}
+
+impl Reading {
+    /// Reads until the end and returns how many bytes and requests that were.
+    async fn run(self) -> Result<(u64, u64), Failure> {
+        let size = self
+            .store
+            .head(&self.key, HeadOptions::default())
+            .await?
+            .size;
+        let (mut bytes, mut requests, mut offset) = (0, 0, 0);
+        while clock::now() < self.end {
+            let mut blocks = Blocks::take(&self.pool, self.range as usize).await?;
+            let options = GetOptions {
+                range: Some(offset..offset + self.range),
+                if_match: None,
+            };
+            self.store.get(&self.key, options, &mut blocks).await?;
+            bytes += blocks.filled;
+            requests += 1;
+            offset = (offset + self.range) % size.max(1);
+        }
+        Ok((bytes, requests))
     }
-    Ok(total)
 }
 
 /// CPU time that this process has used, user and system.
@@ -101,46 +115,53 @@ fn cpu_time() -> Result<[Duration; 2], Failure> {
     Ok([TICK * ticks(12)?, TICK * ticks(13)?])
 }
 
+fn settings(endpoint: Option<&String>) -> StoreSettings {
+    let environment = Environment::new(std::env::vars());
+    let mut settings = StoreSettings {
+        endpoint: endpoint.cloned(),
+        anonymous: environment.get("AWS_ACCESS_KEY_ID").is_none(),
+        ..StoreSettings::default()
+    };
+    settings.credentials.environment = environment;
+    settings
+}
+
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [source, key, connections, seconds, endpoint @ ..] = &arguments[..] else {
-        return Err("usage: get_bandwidth SOURCE KEY CONNECTIONS SECONDS [ENDPOINT]".into());
+    let [source, key, connections, seconds, range, endpoint @ ..] = &arguments[..] else {
+        return Err("usage: get_bandwidth SOURCE KEY CONNECTIONS SECONDS RANGE [ENDPOINT]".into());
     };
-    let mut settings = StoreSettings {
-        endpoint: endpoint.first().cloned(),
-        ..StoreSettings::default()
-    };
-    settings.credentials.environment = Environment::new(std::env::vars());
-    settings.anonymous = settings
-        .credentials
-        .environment
-        .get("AWS_ACCESS_KEY_ID")
-        .is_none();
-    let store = open(&source.parse()?, &settings, &Registry::new())?;
-    let pool = BufferPool::new(MemoryBudget::new(GIB));
     let (start, before) = (clock::now(), cpu_time()?);
-    let end = start + Duration::from_secs(seconds.parse()?);
-    let readers: Vec<_> = (0..connections.parse()?)
-        .map(|_| {
-            let (store, pool) = (Arc::clone(&store), Arc::clone(&pool));
-            let key = Key::new(key);
-            tokio::spawn(async move { read_until(end, store, key?, pool).await })
-        })
-        .collect();
-    let mut total = 0;
-    for reader in readers {
-        total += reader.await??;
+    let reading = Reading {
+        store: open(
+            &source.parse()?,
+            &settings(endpoint.first()),
+            &Registry::new(),
+        )?,
+        key: Key::new(key)?,
+        pool: BufferPool::new(MemoryBudget::new(GIB)),
+        range: range.parse::<ByteSize>()?.0,
+        end: start + Duration::from_secs(seconds.parse()?),
+    };
+    let connections: u32 = connections.parse()?;
+    let readers = (0..connections).map(|_| tokio::spawn(reading.clone().run()));
+    let (mut bytes, mut requests) = (0, 0);
+    for reader in readers.collect::<Vec<_>>() {
+        let (more_bytes, more_requests) = reader.await??;
+        bytes += more_bytes;
+        requests += more_requests;
     }
     let (wall, after) = (start.elapsed().as_secs_f64(), cpu_time()?);
-    let gibibytes = total as f64 / GIB as f64;
+    let gibibytes = bytes as f64 / GIB as f64;
     let [user, system] = [0, 1].map(|part| (after[part] - before[part]).as_secs_f64());
     println!(
-        "{:.2} GB/s, {:.3} CPU-s/GiB ({:.3} user, {:.3} system)",
-        total as f64 / 1e9 / wall,
+        "{:.2} GB/s, {:.0} requests/s, {:.3} CPU-s/GiB ({:.3} user), {:.1} CPU-us/request",
+        bytes as f64 / 1e9 / wall,
+        requests as f64 / wall,
         (user + system) / gibibytes,
         user / gibibytes,
-        system / gibibytes
+        (user + system) * 1e6 / requests as f64,
     );
     Ok(())
 }

@@ -593,4 +593,41 @@ mod tls {
         let error = client.prepare(&origin).expect_err("no certificate");
         assert_eq!(error.kind, ErrorKind::InvalidRequest, "{error}");
     }
+
+    /// A proxy that connects to whatever it is asked for, once, and tells what that was.
+    async fn serve_tunnel() -> (Origin, JoinHandle<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let server = tokio::spawn(async move {
+            let (mut near, _) = listener.accept().await.expect("a connection");
+            let head = read_request(&mut near, 0).await;
+            let target = head.split(' ').nth(1).expect("a target").to_owned();
+            let mut far = TcpStream::connect(&target).await.expect("it is there");
+            answer(&mut near, "HTTP/1.1 200 Connected\r\n\r\n").await;
+            let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+            head
+        });
+        let origin = Origin::parse(&format!("http://{address}")).expect("valid");
+        (origin, server)
+    }
+
+    #[tokio::test]
+    async fn a_proxy_makes_a_tunnel() {
+        let (origin, certificate, _server) = serve_tls().await;
+        let (proxy, tunnel) = serve_tunnel().await;
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), certificate).expect("written");
+        let client = client_with(HttpSettings {
+            ca_file: Some(file.path().to_owned()),
+            proxy: Some(proxy),
+            ..HttpSettings::default()
+        });
+        assert_eq!(get(&client, &origin).await.expect("reached"), b"secret");
+        drop(client);
+        let head = tunnel.await.expect("the tunnel ends with the client");
+        assert!(
+            head.starts_with(&format!("CONNECT {} ", origin.authority())),
+            "{head}"
+        );
+    }
 }
