@@ -6,13 +6,13 @@ mod support;
 
 use std::{
     fs::{self, File},
-    io::Read,
+    io::{Read, Write},
     os::{
         fd::AsRawFd,
         unix::{ffi::OsStrExt, fs::MetadataExt, thread::JoinHandleExt},
     },
     process::{Command, Stdio},
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, Barrier, atomic::Ordering},
     thread,
     time::Duration,
 };
@@ -449,12 +449,16 @@ fn what_a_short_write_leaves_is_written_next() {
     let mount = TestMount::with_memory(volume, 12 * MIB, |_| {}).expect("mounted");
     let budget = mount.pool.budget();
     let _everything = budget.try_reserve(budget.available());
+    let all_are_open = Barrier::new(16);
     thread::scope(|scope| {
         for number in 0..16 {
             let path = mount.path(&format!("f{number}"));
             let bytes = pattern(3 * MIB as usize + 100, number);
+            let all_are_open = &all_are_open;
             scope.spawn(move || {
-                fs::write(&path, &bytes).unwrap();
+                let mut file = File::create(&path).unwrap();
+                all_are_open.wait();
+                file.write_all(&bytes).unwrap();
                 assert!(fs::read(&path).unwrap() == bytes);
             });
         }
