@@ -1,0 +1,121 @@
+//! What a user can do about an error of the object store.
+
+use penstock_object::{ErrorKind, ObjectError};
+
+use crate::failure::Failure;
+
+/// Turns an error of `source` into a cause and a remedy.
+pub(crate) fn store_error(source: &str, error: &ObjectError) -> Failure {
+    let (cause, remedy) = words(error.kind);
+    let mut message = format!("{source}: {cause}");
+    let told = told_by_store(error);
+    if !told.is_empty() {
+        message.push_str(&format!(" ({told})"));
+    }
+    Failure::new(message, remedy)
+}
+
+/// What the store or the network said, where it says more than the kind.
+fn told_by_store(error: &ObjectError) -> String {
+    let mut told = Vec::new();
+    if !error.code.is_empty() {
+        told.push(error.code.clone());
+    }
+    if !error.message.is_empty() {
+        told.push(error.message.clone());
+    }
+    if !error.request_id.is_empty() {
+        told.push(format!("request {}", error.request_id));
+    }
+    told.join(": ")
+}
+
+/// Cause and remedy for each kind of error.
+fn words(kind: ErrorKind) -> (&'static str, &'static str) {
+    match kind {
+        ErrorKind::NotFound => ("there is no such object", "check the path"),
+        ErrorKind::NoSuchBucket => (
+            "there is no such bucket",
+            "check its name, and that --endpoint and --region are those of the bucket",
+        ),
+        ErrorKind::NoSuchUpload => ("there is no such upload", "list them again"),
+        ErrorKind::AlreadyExists => ("the object exists already", "choose another name"),
+        ErrorKind::PreconditionFailed | ErrorKind::PositionMismatch => {
+            ("the object changed meanwhile", "try again")
+        }
+        ErrorKind::PermissionDenied => (
+            "the credentials are valid but may not do this",
+            "grant ListBucket, GetObject and PutObject on the bucket, or use other credentials",
+        ),
+        ErrorKind::BadCredentials => (
+            "the store refuses the credentials",
+            "check the access key and its secret; `penstock check` shows where they come from",
+        ),
+        ErrorKind::NoCredentials => (
+            "no credentials were found",
+            "set the access key in the environment or a credentials file, or give --anonymous for \
+             a public bucket",
+        ),
+        ErrorKind::ClockSkew => (
+            "the clock of this machine is wrong",
+            "set it, for example with `timedatectl set-ntp true`",
+        ),
+        ErrorKind::WrongEndpoint => (
+            "the bucket is in another region or at another endpoint",
+            "give --region and --endpoint of the bucket",
+        ),
+        ErrorKind::Archived => ("the object is archived", "restore it first"),
+        ErrorKind::InvalidRange => ("the range is outside of the object", "list it again"),
+        ErrorKind::InvalidRequest => (
+            "the store does not understand the request",
+            "check --endpoint, --region and --addressing; is it a store of this kind?",
+        ),
+        ErrorKind::Unsupported => ("the store cannot do this", "use another store"),
+        ErrorKind::TooLarge => ("the object is too large for the store", "split it"),
+        ErrorKind::NoSpace => ("the store is full", "make room"),
+        ErrorKind::Throttled => (
+            "the store asks for fewer requests",
+            "wait, lower --max-requests, or ask the provider for a higher limit",
+        ),
+        ErrorKind::Unavailable => (
+            "the store cannot be reached or fails",
+            "check --endpoint, the network and any proxy",
+        ),
+        ErrorKind::Timeout => (
+            "the store does not answer in time",
+            "check --endpoint, the network and any firewall",
+        ),
+        ErrorKind::Interrupted => ("the connection broke", "check the network and try again"),
+        ErrorKind::ChecksumMismatch => (
+            "what arrived does not match its checksum",
+            "try again; if it stays, something between here and the store damages data",
+        ),
+        ErrorKind::Protocol => (
+            "the answer makes no sense",
+            "check --endpoint: is it a store of this kind?",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_object::Operation;
+
+    #[test]
+    fn an_error_becomes_a_cause_and_a_remedy_in_one_line() {
+        let mut error = ObjectError::new(
+            ErrorKind::NoSuchBucket,
+            Operation::List,
+            "The specified bucket does not exist.\n",
+        );
+        error.code = "NoSuchBucket".to_owned();
+        error.request_id = "42".to_owned();
+        assert_eq!(
+            store_error("s3://nowhere", &error).to_string(),
+            "s3://nowhere: there is no such bucket (NoSuchBucket: The specified bucket does not \
+             exist. : request 42); check its name, and that --endpoint and --region are those of \
+             the bucket"
+        );
+    }
+}
