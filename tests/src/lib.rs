@@ -33,7 +33,7 @@ mod process;
 mod scratch;
 
 pub use binary::{penstock, penstock_path};
-pub use bucket::{Bucket, Kind};
+pub use bucket::{BUCKET, Bucket, Kind};
 pub use mount::{Mount, MountOptions};
 pub use patience::Patience;
 pub use process::{Finished, Process, run_within};

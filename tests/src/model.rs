@@ -25,4 +25,4 @@ pub use action::{Action, Place, Position, sequences};
 pub use check::{Difference, Settings, check, compare, counterexample};
 pub use driver::Driver;
 pub use state::{Model, Rules};
-pub use step::{Access, Content, OpenMode, Outcome, Slot, Step};
+pub use step::{Access, Content, Expected, OpenMode, Outcome, Slot, Step};

@@ -25,10 +25,10 @@ impl MountOptions {
         Self::default()
     }
 
-    /// Adds `-o option`.
+    /// Adds `--name=value`.
     #[must_use]
-    pub fn option(mut self, option: &str) -> Self {
-        self.arguments.extend(["-o".into(), option.into()]);
+    pub fn option(mut self, name: &str, value: &str) -> Self {
+        self.arguments.push(format!("--{name}={value}").into());
         self
     }
 
@@ -37,6 +37,13 @@ impl MountOptions {
     pub fn variable(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.into(), value.into()));
         self
+    }
+
+    /// Adds everything to a command line.
+    pub(crate) fn apply(&self, command: &mut Command) {
+        command
+            .args(&self.arguments)
+            .envs(self.environment.iter().cloned());
     }
 }
 
@@ -60,11 +67,10 @@ impl Mount {
         command
             .args(["mount", "-f", source])
             .arg(&path)
-            .args(&options.arguments)
-            .envs(options.environment.iter().cloned())
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a file can be shared"))
             .stderr(log);
+        options.apply(&mut command);
         let child = command.spawn().expect("penstock was just built");
         let mut mount = Self {
             child,

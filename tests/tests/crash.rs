@@ -25,9 +25,9 @@ fn write_without_closing(path: &Path, length: usize) -> File {
 
 #[track_caller]
 fn uploads(bucket: &Bucket, arguments: &[&str]) -> String {
-    let mut command = penstock();
-    command.arg("uploads").arg(bucket.source()).args(arguments);
-    run_within(PATIENCE, &mut command).expect_success().stdout
+    run_within(PATIENCE, bucket.command("uploads").args(arguments))
+        .expect_success()
+        .stdout
 }
 
 /// Kills the mount's process and lets go of the dead mount point as the documents say.

@@ -28,8 +28,6 @@ pub(crate) enum Code {
     InvalidToken,
     KeyTooLongError,
     MalformedXml,
-    MethodNotAllowed,
-    MissingContentLength,
     NoSuchBucket,
     NoSuchKey,
     NoSuchUpload,
@@ -40,7 +38,6 @@ pub(crate) enum Code {
     PositionNotEqualToLength,
     PreconditionFailed,
     RequestTimeTooSkewed,
-    RequestTimeout,
     SignatureDoesNotMatch,
     SlowDown,
     SymlinkTargetNotExist,
@@ -129,10 +126,6 @@ impl Code {
                 400,
                 "The XML is malformed or not what was expected.",
             ),
-            Self::MethodNotAllowed => ("MethodNotAllowed", 405, "The method is not allowed here."),
-            Self::MissingContentLength => {
-                ("MissingContentLength", 411, "Say how long the body is.")
-            }
             Self::NoSuchBucket => ("NoSuchBucket", 404, "The bucket does not exist."),
             Self::NoSuchKey => ("NoSuchKey", 404, "The key does not exist."),
             Self::NoSuchUpload => (
@@ -167,7 +160,6 @@ impl Code {
                 403,
                 "The clocks differ by more than 15 minutes.",
             ),
-            Self::RequestTimeout => ("RequestTimeout", 400, "The request did not arrive in time."),
             Self::SignatureDoesNotMatch => (
                 "SignatureDoesNotMatch",
                 403,

@@ -37,7 +37,7 @@ pub(crate) fn send(
             return send_harmed(flow, wire, &head, fault, text);
         }
         (Payload::Content { content, range }, None) => {
-            send_content(flow, wire, head, content, range)?
+            send_content(flow, wire, head, content, range)?;
         }
         (Payload::Content { content, range }, Some(fault)) => {
             let body = content.bytes(range.clone())?;

@@ -11,18 +11,30 @@
 //! Cross-cutting concerns are layers: each wraps a `Store` and is one.
 
 pub mod conformance;
+pub mod credentials;
 mod error;
+mod http;
 mod key;
 pub mod layers;
 mod memory;
+mod open;
+mod oss;
 mod range;
+mod rest;
+mod s3;
+pub mod settings;
+pub mod sign;
 mod sink;
 mod store;
 mod types;
+mod url;
+pub mod xml;
 
 pub use error::{ErrorKind, ObjectError, ObjectResult, Operation};
 pub use key::{ETag, KEY_LENGTH_MAX, Key, KeyError, UploadId};
 pub use memory::MemoryStore;
+pub use open::open;
+pub use settings::StoreSettings;
 pub use sink::BodySink;
 pub use store::Store;
 pub use types::{
@@ -31,3 +43,4 @@ pub use types::{
     Part, PartCopy, PartNumber, PutOptions, Stored, Upload, UploadPage, UserMetadata,
     WriteCondition,
 };
+pub use url::{BucketUrl, StoreUrl, StoreUrlError};

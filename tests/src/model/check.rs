@@ -8,7 +8,7 @@ use super::{
     action::{Action, NAMES, Place, sequences},
     driver::Driver,
     state::{Model, Rules, join},
-    step::{Content, Outcome, Step},
+    step::{Content, Expected, Outcome, Step},
 };
 
 /// Where a directory and the model part ways.
@@ -16,8 +16,8 @@ use super::{
 pub struct Difference {
     /// All steps up to and with the one that differed.
     pub steps: Vec<Step>,
-    /// What the model says.
-    pub expected: Outcome,
+    /// What the model allows.
+    pub expected: Expected,
     /// What the directory answered.
     pub found: Outcome,
 }
@@ -126,7 +126,7 @@ impl Run {
         let expected = self.model.apply(&step);
         let found = self.driver.apply(&step);
         self.steps.push(step);
-        if expected == found {
+        if expected.allows(&found) {
             return Ok(());
         }
         Err(Box::new(Difference {
@@ -250,12 +250,12 @@ fn compare_files(run: &Run, root: &Path) -> Result<(), Box<Difference>> {
         let Some(content) = run.model.content(&path) else {
             continue;
         };
-        let expected = Outcome::Data(Content(content));
+        let expected = Expected::from(Outcome::Data(Content(content)));
         let found = fs::read(root.join(&path)).map_or_else(
             |error| Outcome::Failed(error.into()),
             |data| Outcome::Data(Content(data)),
         );
-        if expected != found {
+        if !expected.allows(&found) {
             let mut steps = run.steps.clone();
             steps.push(Step::Status { path });
             return Err(Box::new(Difference {

@@ -62,7 +62,10 @@ impl Model {
         if let Some(replaced) = replaced {
             self.check_replacement(node, replaced)?;
         }
-        self.on_renaming(node, replaced)?;
+        self.on_renaming(node);
+        if let Some(replaced) = replaced {
+            self.on_removed(replaced);
+        }
         self.unlink(from_parent, from_name);
         self.link(to_parent, to_name, node);
         Ok(())

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{
     action::Position,
     files::{File, Handle},
-    step::{Outcome, Slot, Step},
+    step::{Expected, Outcome, Slot, Step, pattern},
 };
 use crate::system::{Errno, Status, SystemResult};
 
@@ -52,20 +52,22 @@ impl Model {
     }
 
     /// Does `step` and says what it should answer.
-    pub fn apply(&mut self, step: &Step) -> Outcome {
-        match step {
+    pub fn apply(&mut self, step: &Step) -> Expected {
+        let outcome: Outcome = match step {
+            Step::Read {
+                slot,
+                offset,
+                length,
+            } => return self.read(*slot, *offset, *length),
             Step::Open { slot, path, mode } => self.open(*slot, path, *mode).into(),
             Step::Write {
                 slot,
                 offset,
                 length,
                 seed,
-            } => self.write(*slot, *offset, &super::step::pattern(*seed, *length)),
-            Step::Read {
-                slot,
-                offset,
-                length,
-            } => self.read(*slot, *offset, *length),
+            } => self
+                .write(*slot, *offset, &pattern(*seed, *length))
+                .map_or_else(Outcome::Failed, Outcome::Wrote),
             Step::TruncateOpen { slot, size } => self.truncate_open(*slot, *size).into(),
             Step::Truncate { path, size } => self.truncate(path, *size).into(),
             Step::Sync { slot } => self.sync(*slot).into(),
@@ -83,7 +85,8 @@ impl Model {
                 to,
                 no_replace,
             } => self.rename(from, to, *no_replace).into(),
-        }
+        };
+        outcome.into()
     }
 
     /// The paths of all directories, parents first; the root is the empty path.
@@ -102,10 +105,10 @@ impl Model {
         found
     }
 
-    /// What the file at `path` holds for a new reader; `None` for what is no file.
+    /// What the file at `path` holds; `None` for what is no file.
     pub fn content(&self, path: &str) -> Option<Vec<u8>> {
         match &self.nodes[self.find(path).ok()?] {
-            Node::File(file) => Some(file.content_for_new_reader().to_vec()),
+            Node::File(file) => Some(file.content().to_vec()),
             Node::Directory(_) => None,
         }
     }

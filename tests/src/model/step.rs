@@ -142,6 +142,33 @@ impl From<Status> for Outcome {
     }
 }
 
+/// What a step may answer: any of these. Usually there is one.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Expected(pub Vec<Outcome>);
+
+impl Expected {
+    /// Whether `outcome` is one of them.
+    pub fn allows(&self, outcome: &Outcome) -> bool {
+        self.0.contains(outcome)
+    }
+}
+
+impl<T: Into<Outcome>> From<T> for Expected {
+    fn from(outcome: T) -> Self {
+        Self(vec![outcome.into()])
+    }
+}
+
+impl fmt::Debug for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, outcome) in self.0.iter().enumerate() {
+            let separator = if number > 0 { ", or " } else { "" };
+            write!(f, "{separator}{outcome:?}")?;
+        }
+        Ok(())
+    }
+}
+
 /// Bytes that print as what one needs to tell two of them apart.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Content(pub Vec<u8>);

@@ -45,10 +45,6 @@ impl Method {
 pub(crate) struct Headers(Vec<(String, String)>);
 
 impl Headers {
-    pub(crate) fn new(fields: Vec<(String, String)>) -> Self {
-        Self(fields)
-    }
-
     /// The first value of a field; `name` in lower case.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.iter()

@@ -8,19 +8,19 @@ use std::{
     time::Duration,
 };
 
-pub struct Client {
+pub(crate) struct Client {
     stream: BufReader<TcpStream>,
 }
 
 #[derive(Debug, Clone)]
-pub struct Answer {
-    pub status: u16,
-    pub headers: Vec<(String, String)>,
-    pub body: Vec<u8>,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Answer {
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self
             .headers
             .iter()
@@ -28,25 +28,25 @@ impl Answer {
         found.map(|(_, value)| value.as_str())
     }
 
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
     /// The text of the first element of that name.
-    pub fn element(&self, name: &str) -> Option<String> {
+    pub(crate) fn element(&self, name: &str) -> Option<String> {
         elements(&self.text(), name).into_iter().next()
     }
 
-    pub fn elements(&self, name: &str) -> Vec<String> {
+    pub(crate) fn elements(&self, name: &str) -> Vec<String> {
         elements(&self.text(), name)
     }
 
-    pub fn etag(&self) -> String {
+    pub(crate) fn etag(&self) -> String {
         self.header("etag").expect("a tag").to_owned()
     }
 }
 
-pub fn elements(text: &str, name: &str) -> Vec<String> {
+pub(crate) fn elements(text: &str, name: &str) -> Vec<String> {
     let (open, close) = (format!("<{name}>"), format!("</{name}>"));
     let pieces = text.split(&open).skip(1);
     pieces
@@ -56,7 +56,7 @@ pub fn elements(text: &str, name: &str) -> Vec<String> {
 }
 
 impl Client {
-    pub fn connect(address: SocketAddr) -> Self {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("a listening server");
         stream
             .set_read_timeout(Some(Duration::from_secs(20)))
@@ -67,7 +67,7 @@ impl Client {
         }
     }
 
-    pub fn send(&mut self, head: &str, body: &[u8]) -> io::Result<()> {
+    pub(crate) fn send(&mut self, head: &str, body: &[u8]) -> io::Result<()> {
         let mut bytes = head
             .trim_end()
             .replace("\r\n", "\n")
@@ -79,11 +79,11 @@ impl Client {
     }
 
     /// A request with a host and a length, and its answer.
-    pub fn request(&mut self, line: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    pub(crate) fn request(&mut self, line: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
         self.try_request(line, headers, body).expect("an answer")
     }
 
-    pub fn try_request(
+    pub(crate) fn try_request(
         &mut self,
         line: &str,
         headers: &[(&str, &str)],
@@ -100,7 +100,7 @@ impl Client {
         self.receive(line.starts_with("HEAD"))
     }
 
-    pub fn receive(&mut self, is_head: bool) -> io::Result<Answer> {
+    pub(crate) fn receive(&mut self, is_head: bool) -> io::Result<Answer> {
         loop {
             let line = self.line()?;
             let status = line.split(' ').nth(1).and_then(|word| word.parse().ok());
@@ -134,7 +134,7 @@ impl Client {
     }
 
     /// One line without its end.
-    pub fn line(&mut self) -> io::Result<String> {
+    pub(crate) fn line(&mut self) -> io::Result<String> {
         let mut line = String::new();
         if self.stream.read_line(&mut line)? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -142,21 +142,21 @@ impl Client {
         Ok(line.trim_end().to_owned())
     }
 
-    pub fn read_to_end(&mut self) -> io::Result<Vec<u8>> {
+    pub(crate) fn read_to_end(&mut self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.stream.read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 
-    pub fn get(&mut self, target: &str) -> Answer {
+    pub(crate) fn get(&mut self, target: &str) -> Answer {
         self.request(&format!("GET {target}"), &[], b"")
     }
 
-    pub fn put(&mut self, target: &str, body: &[u8]) -> Answer {
+    pub(crate) fn put(&mut self, target: &str, body: &[u8]) -> Answer {
         self.request(&format!("PUT {target}"), &[], body)
     }
 
-    pub fn delete(&mut self, target: &str) -> Answer {
+    pub(crate) fn delete(&mut self, target: &str) -> Answer {
         self.request(&format!("DELETE {target}"), &[], b"")
     }
 }

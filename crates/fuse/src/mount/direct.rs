@@ -39,7 +39,7 @@ fn open_device() -> Result<OwnedFd, MountError> {
         .map(OwnedFd::from)
         .map_err(|error| match error.raw_os_error() {
             Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => MountError::NoDevice,
-            _ => MountError::DeviceDenied(error),
+            _ => MountError::DeviceDenied(error.to_string()),
         })
 }
 

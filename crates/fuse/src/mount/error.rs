@@ -40,8 +40,10 @@ pub enum MountError {
     )]
     NoDevice,
     /// `/dev/fuse` is there but may not be opened.
-    #[error("no permission to open /dev/fuse: {0}")]
-    DeviceDenied(#[source] io::Error),
+    #[error(
+        "no permission to open /dev/fuse: allow it with `chmod 666 /dev/fuse`, or mount as root ({0})"
+    )]
+    DeviceDenied(String),
     /// The system does not let this process mount.
     #[error(
         "no permission to mount: in a container it needs CAP_SYS_ADMIN (`--cap-add SYS_ADMIN --device /dev/fuse`)"

@@ -70,10 +70,13 @@ fn not_started(error: io::Error) -> MountError {
 
 fn refused(output: &Output) -> MountError {
     let text = complaint(output);
-    if text.contains("failed to open /dev/fuse") || text.contains("device not found") {
-        return MountError::NoDevice;
+    if !text.contains("/dev/fuse") {
+        return MountError::Helper(text);
     }
-    MountError::Helper(text)
+    match text.contains("denied") {
+        true => MountError::DeviceDenied(text),
+        false => MountError::NoDevice,
+    }
 }
 
 /// What the helper said, without its name in front.
