@@ -1,0 +1,1 @@
+//! The tree alone, without a store.

@@ -1,0 +1,13 @@
+//! What a bucket volume does, seen through the `Volume` trait, over a bucket in memory.
+//!
+//! Requests are counted exactly: what an operation costs is part of its meaning. The clock is
+//! tokio's and paused, so expiry is tested without waiting.
+
+mod support;
+
+mod attributes;
+mod listing;
+mod lookup;
+mod names;
+mod reading;
+mod writing;
