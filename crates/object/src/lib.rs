@@ -34,7 +34,9 @@ pub use error::{ErrorKind, ObjectError, ObjectResult, Operation};
 pub use key::{ETag, KEY_LENGTH_MAX, Key, KeyError, UploadId};
 pub use memory::MemoryStore;
 pub use open::open;
-pub use settings::StoreSettings;
+pub use settings::{
+    Addressing, ChecksumChoice, RetrySettings, SettingsError, StoreSettings, Timeouts,
+};
 pub use sink::BodySink;
 pub use store::Store;
 pub use types::{
