@@ -189,7 +189,13 @@ impl Connection<'_> {
             "refused"
         );
         let is_head = request.method == Method::Head;
-        let response = operations::refuse(&refusal, &request.path, &visit.request_id, is_head);
+        let response = operations::refuse(
+            &refusal,
+            visit.dialect,
+            &request.path,
+            &visit.request_id,
+            is_head,
+        );
         Ok(Outcome::Answer {
             response,
             body_read: exchange.body.drain(),

@@ -97,7 +97,7 @@ pub(crate) fn upload_part(exchange: &mut Exchange<'_>) -> Result<Response, Troub
         content: received.content.clone(),
         etag: etag.clone(),
         modified: clock::wall_time(),
-        checksums: received.values.clone(),
+        checksums: received.checksums(),
     };
     // An upload that was aborted meanwhile keeps nothing.
     upload_of(exchange)?.put(number, part);

@@ -37,7 +37,13 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    fn value(&self, algorithm: Algorithm) -> Option<&Value> {
+    /// What is worth keeping with the object: what the client sent, and what OSS tells.
+    pub(crate) fn checksums(&self) -> Vec<Value> {
+        let own = self.value(Algorithm::Crc64Ecma);
+        self.claimed.iter().chain(own).cloned().collect()
+    }
+
+    pub(crate) fn value(&self, algorithm: Algorithm) -> Option<&Value> {
         self.values
             .iter()
             .find(|value| value.algorithm == algorithm)
@@ -51,6 +57,8 @@ struct Plan {
     aws_chunked: bool,
     /// Values that must come out.
     claims: Vec<Value>,
+    /// The hash that the signature covers, which must come out too.
+    signed: Option<Value>,
     /// A value that follows the body.
     trailer: Option<Algorithm>,
     /// To compute although nobody claims a value.
@@ -75,10 +83,12 @@ impl Plan {
         }
         let trailer = request.header("x-amz-trailer").unwrap_or("");
         let trailer = trailer.trim().to_ascii_lowercase();
+        let verifies = exchange.service.settings.verify_signatures;
         Ok(Self {
             length,
             aws_chunked,
             claims: claims(exchange)?,
+            signed: verifies.then(|| signed_hash(request)).flatten(),
             trailer: trailer
                 .strip_prefix("x-amz-checksum-")
                 .and_then(Algorithm::named),
@@ -87,7 +97,11 @@ impl Plan {
     }
 
     fn digests(&self) -> Vec<Digest> {
-        let claimed = self.claims.iter().map(|value| value.algorithm);
+        let claimed = self
+            .claims
+            .iter()
+            .chain(&self.signed)
+            .map(|value| value.algorithm);
         let mut algorithms: Vec<_> = claimed.chain(self.trailer).chain(self.extra).collect();
         algorithms.sort_unstable();
         algorithms.dedup();
@@ -120,9 +134,6 @@ fn claims(exchange: &Exchange<'_>) -> Result<Vec<Value>, Refusal> {
                 )
             })?);
         }
-    }
-    if exchange.service.settings.verify_signatures {
-        claims.extend(signed_hash(request));
     }
     Ok(claims)
 }
@@ -287,10 +298,15 @@ impl<'a> Intake<'a> {
             claims.push(value.ok_or(Code::InvalidDigest)?);
         }
         let values: Vec<_> = self.digests.into_iter().map(Digest::finish).collect();
-        for claim in &claims {
-            if !values.contains(claim) {
-                return Err(mismatch(claim, plan).into());
-            }
+        if plan
+            .signed
+            .as_ref()
+            .is_some_and(|hash| !values.contains(hash))
+        {
+            return Err(Code::PayloadHashMismatch.into());
+        }
+        if let Some(claim) = claims.iter().find(|claim| !values.contains(claim)) {
+            return Err(mismatch(claim).into());
         }
         claims.retain(|claim| Algorithm::S3.contains(&claim.algorithm));
         Ok(Received {
@@ -301,10 +317,7 @@ impl<'a> Intake<'a> {
     }
 }
 
-fn mismatch(claim: &Value, plan: &Plan) -> Refusal {
-    if claim.algorithm == Algorithm::Sha256 && plan.trailer != Some(Algorithm::Sha256) {
-        return Code::PayloadHashMismatch.into();
-    }
+fn mismatch(claim: &Value) -> Refusal {
     let name = claim.algorithm.name();
     Refusal::because(
         Code::BadDigest,
