@@ -90,7 +90,7 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let may_write = !matches.get_flag("no-write");
     let values = listing::values(matches, environment)?;
     let findings = listing::block_on(async {
-        let store = assemble::impatient_store(source, &values, environment).await?;
+        let store = assemble::impatient_store(source, &values, environment)?;
         Ok(trials::all(source, &store, may_write).await)
     })?;
     if matches.get_flag("json") {

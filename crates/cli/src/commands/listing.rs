@@ -37,12 +37,8 @@ pub(super) fn values(matches: &ArgMatches, environment: &Environment) -> Outcome
 }
 
 /// Opens a store.
-pub(super) async fn open(
-    source: &str,
-    values: &Values,
-    environment: &Environment,
-) -> Outcome<Look> {
-    let store = assemble::store(source, values, environment, &Registry::new()).await?;
+pub(super) fn open(source: &str, values: &Values, environment: &Environment) -> Outcome<Look> {
+    let store = assemble::store(source, values, environment, &Registry::new())?;
     Ok(Look {
         source: source.to_owned(),
         store,

@@ -56,7 +56,7 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     };
     let values = listing::values(matches, environment)?;
     listing::block_on(async {
-        let look = listing::open(source, &values, environment).await?;
+        let look = listing::open(source, &values, environment)?;
         if list(&look, style).await? > 0 {
             return Ok(());
         }
@@ -64,7 +64,7 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         let Some((parent, name)) = listing::split_last(source) else {
             return Ok(());
         };
-        let above = listing::open(parent, &values, environment).await?;
+        let above = listing::open(parent, &values, environment)?;
         one_object(&above, name, source, style).await
     })
 }

@@ -47,7 +47,7 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         )
     })?;
     listing::block_on(async {
-        let look = listing::open(parent, &values, environment).await?;
+        let look = listing::open(parent, &values, environment)?;
         let info = listing::within_deadline(source, async {
             let info = look.store.head(&key, HeadOptions::default()).await;
             info.map_err(|error| explain::store_error(source, &error))

@@ -65,7 +65,7 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let age = age.or_else(|| duration::parse(default)).unwrap_or_default();
     let values = listing::values(matches, environment)?;
     listing::block_on(async {
-        let look = listing::open(source, &values, environment).await?;
+        let look = listing::open(source, &values, environment)?;
         let uploads = all(&look).await?;
         let now = clock::wall_time();
         let old: Vec<_> = uploads

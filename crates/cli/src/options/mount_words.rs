@@ -54,7 +54,7 @@ impl MountWord {
             Some(_) => format!("{}=", self.name).starts_with(*note),
             None => self.name.starts_with(*note),
         };
-        PASSED_OVER.contains(&self.name.as_str()) || NOTES.iter().any(|note| with_value(&note))
+        PASSED_OVER.contains(&self.name.as_str()) || NOTES.iter().any(with_value)
     }
 }
 

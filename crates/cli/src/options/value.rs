@@ -120,7 +120,7 @@ impl Kind {
     }
 }
 
-fn within<T: PartialOrd>(value: Option<T>, min: T, max: T) -> Option<T> {
+fn within<T: PartialOrd + Copy>(value: Option<T>, min: T, max: T) -> Option<T> {
     value.filter(|value| *value >= min && *value <= max)
 }
 

@@ -58,7 +58,6 @@ impl Collector {
             Meaning::Is(spec, convert) => match convert(&setting.text) {
                 Converted::Text(text) => self.give(spec, text, setting),
                 Converted::Default => {}
-                Converted::Nothing => self.pass_over(option, "always on"),
                 Converted::Wrong(valid) => return Err(wrong(&setting, valid)),
             },
             Meaning::Own(_) => {

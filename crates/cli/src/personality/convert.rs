@@ -9,8 +9,6 @@ pub(crate) enum Converted {
     Text(String),
     /// Our default is what is meant.
     Default,
-    /// This value has no meaning here, though others have.
-    Nothing,
     /// The text is not what the program accepts; this is what would be.
     Wrong(&'static str),
 }
@@ -54,14 +52,6 @@ fn with_unit(text: &str, unit: &str) -> Converted {
     }
 }
 
-/// A size, where 0 leaves it to the program.
-pub(super) fn size_unless_zero(text: &str) -> Converted {
-    match text {
-        "0" | "" => Converted::Default,
-        _ => same(text),
-    }
-}
-
 /// Seconds, where -1 or 0 means that the option does not apply.
 pub(super) fn seconds_if_positive(text: &str) -> Converted {
     match text {
@@ -74,15 +64,6 @@ pub(super) fn seconds_if_positive(text: &str) -> Converted {
 pub(super) fn inverted(text: &str) -> Converted {
     match parse_flag(text) {
         Some(on) => same(if on { "off" } else { "on" }),
-        None => Converted::Wrong("true or false"),
-    }
-}
-
-/// A switch for what happens in any case.
-pub(super) fn only_on(text: &str) -> Converted {
-    match parse_flag(text) {
-        Some(true) => Converted::Default,
-        Some(false) => Converted::Nothing,
         None => Converted::Wrong("true or false"),
     }
 }
@@ -177,16 +158,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ALL: [Convert; 18] = [
+    const ALL: [Convert; 16] = [
         same,
         nonempty,
         seconds,
         milliseconds,
         mebibytes,
-        size_unless_zero,
         seconds_if_positive,
         inverted,
-        only_on,
         rename_directories,
         checksum,
         path_style,
@@ -216,7 +195,6 @@ mod tests {
         assert_eq!(ossfs2_memory("100M"), text("268435456"));
         assert_eq!(ossfs2_memory("0"), Converted::Default);
         assert_eq!(part_size("8388609"), text("9437184"));
-        assert_eq!(only_on("false"), Converted::Nothing);
     }
 
     proptest! {

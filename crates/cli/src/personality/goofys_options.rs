@@ -17,11 +17,7 @@ pub(super) static OPTIONS: &[ForeignOption] = &[
     // Store
     value("endpoint", "", Is(&table::ENDPOINT, nonempty)),
     value("region", "us-east-1", Is(&table::REGION, nonempty)),
-    switch(
-        "requester-pays",
-        "false",
-        Nothing("requests are billed to the owner of the bucket"),
-    ),
+    switch("requester-pays", "false", Is(&table::REQUESTER_PAYS, same)),
     value(
         "storage-class",
         "STANDARD",

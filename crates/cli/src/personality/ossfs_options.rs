@@ -48,11 +48,7 @@ pub(super) static OPTIONS: &[ForeignOption] = &[
     ),
     switch("listobjectsv2", "true", Granted(LISTING)),
     value("list_object_max_keys", "1000", Nothing(LISTING)),
-    switch(
-        "requester_pays",
-        "false",
-        Nothing("requests are billed to the owner of the bucket"),
-    ),
+    switch("requester_pays", "false", Is(&table::REQUESTER_PAYS, same)),
     switch(
         "noxmlns",
         "false",

@@ -35,7 +35,7 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
     let pool = assemble::pool(&plan.values);
     observe_memory(&registry, &pool);
     probe(plan).await?;
-    let store = assemble::store(&plan.source, &plan.values, &plan.environment, &registry).await?;
+    let store = assemble::store(&plan.source, &plan.values, &plan.environment, &registry)?;
     let volume = assemble::volume(&store, &pool, &plan.values, &registry);
     let exporter = match plan.values.address(&table::METRICS_ADDRESS) {
         Some(address) => Some(Exporter::start(address, Arc::clone(&registry)).await?),
@@ -72,8 +72,7 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
 /// and permissions are right.
 async fn probe(plan: &Plan) -> Outcome {
     let look = async {
-        let store =
-            assemble::impatient_store(&plan.source, &plan.values, &plan.environment).await?;
+        let store = assemble::impatient_store(&plan.source, &plan.values, &plan.environment)?;
         look_inside(&plan.source, &store).await
     };
     clock::deadline(PROBE_DEADLINE, look)

@@ -19,12 +19,13 @@ pub(crate) use transfers::*;
 use super::{OptionSpec, Scope};
 
 /// Every option, in the order of help.
-pub(crate) static ALL: [&OptionSpec; 47] = [
+pub(crate) static ALL: [&OptionSpec; 48] = [
     &ENDPOINT,
     &REGION,
     &ADDRESSING,
     &CA_FILE,
     &PROXY,
+    &REQUESTER_PAYS,
     &CHECKSUM,
     &CONNECT_TIMEOUT,
     &REQUEST_TIMEOUT,

@@ -58,6 +58,12 @@ pub(crate) static PROXY: OptionSpec = OptionSpec {
     ..STORE
 };
 
+pub(crate) static REQUESTER_PAYS: OptionSpec = OptionSpec {
+    name: "requester-pays",
+    help: "Pay for requests and transfers oneself instead of the bucket's owner",
+    ..STORE
+};
+
 pub(crate) static CHECKSUM: OptionSpec = OptionSpec {
     name: "checksum",
     kind: Kind::Choice(&["auto", "off"]),
@@ -75,7 +81,7 @@ pub(crate) static CONNECT_TIMEOUT: OptionSpec = OptionSpec {
         min: Duration::from_millis(100),
         max: Duration::from_secs(60),
     },
-    default: Default::Is("5s"),
+    default: Default::Is("10s"),
     help: "How long a connection may take to be made",
     effect: "Shorter finds a dead address of the store sooner; too short fails on slow networks.",
     ..STORE
@@ -87,9 +93,11 @@ pub(crate) static REQUEST_TIMEOUT: OptionSpec = OptionSpec {
         min: Duration::from_secs(1),
         max: Duration::from_secs(900),
     },
-    default: Default::Is("30s"),
+    default: Default::Is("20s"),
     help: "How long the store may stay silent within one request",
-    detail: "A request that makes no progress for so long is given up and tried again.",
+    detail: "A request that is not answered for so long, or whose body makes no progress for half \
+             of that, is given up and tried again. Requests that make the store copy have at least \
+             two minutes.",
     ..STORE
 };
 
