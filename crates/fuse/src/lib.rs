@@ -23,6 +23,7 @@ mod notify;
 pub mod protocol;
 mod session;
 mod settings;
+mod signals;
 mod system;
 mod transport;
 

@@ -8,6 +8,7 @@
 mod dev_fuse;
 mod receive;
 mod reserve;
+mod ring;
 
 use std::{fmt, io::IoSlice};
 
@@ -17,6 +18,7 @@ use crate::{errno::Errno, protocol::Message};
 
 pub(crate) use dev_fuse::{DevFuse, SharedDevFuse, WeakDevFuse};
 pub(crate) use reserve::ReceiveReserve;
+pub(crate) use ring::RingTransport;
 
 /// What a reply needs to find its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

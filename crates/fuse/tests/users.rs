@@ -1,6 +1,6 @@
 //! Mounts by somebody who is not root, with the help of `fusermount3`.
 
-#![allow(clippy::panic, clippy::unwrap_used)]
+#![allow(clippy::panic, clippy::print_stdout, clippy::unwrap_used)]
 
 mod support;
 

@@ -5,7 +5,7 @@
 
 use std::{
     io::{self, IoSlice},
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
 };
 
@@ -17,12 +17,15 @@ use crate::{
     system,
 };
 
+const TOO_OLD: &str =
+    "the kernel is older than Linux 4.20, whose FUSE is the oldest that is spoken";
+
 /// The connection that a mount was made with.
 #[derive(Debug)]
 pub(crate) struct DevFuse {
     device: OwnedFd,
     threads: usize,
-    reserve: ReceiveReserve,
+    reserve: Arc<ReceiveReserve>,
 }
 
 /// What became of an attempt to receive.
@@ -35,7 +38,7 @@ enum Received {
 }
 
 impl DevFuse {
-    pub(crate) fn new(device: OwnedFd, threads: usize, reserve: ReceiveReserve) -> Self {
+    pub(crate) fn new(device: OwnedFd, threads: usize, reserve: Arc<ReceiveReserve>) -> Self {
         Self {
             device,
             threads,
@@ -62,6 +65,9 @@ impl DevFuse {
             };
             // A kernel with a newer major version asks again when it sees ours.
             let settled = offer.major <= protocol::MAJOR;
+            if settled && offer.minor < protocol::MINOR_MIN {
+                return Err(io::Error::other(TOO_OLD));
+            }
             self.send_init(incoming.ticket, &answer(offer))?;
             if settled {
                 return Ok(());
@@ -73,6 +79,11 @@ impl DevFuse {
         let body = reply.encode();
         let header = protocol::encode::reply_header(ticket.unique, 0, body.as_slice().len());
         self.send(&[IoSlice::new(&header), IoSlice::new(body.as_slice())])
+    }
+
+    /// The connection itself.
+    pub(crate) fn device(&self) -> BorrowedFd<'_> {
+        self.device.as_fd()
     }
 
     /// Writes one whole message: a reply, or a notification.

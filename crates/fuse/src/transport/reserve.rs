@@ -6,14 +6,20 @@
 //! all data in flight is. When the budget is exhausted there is a fixed reserve, taken out of the
 //! budget at the start, of one block per thread and [`WRITES_IN_HAND`] more. When that is out too,
 //! the thread waits for either to come back, and after [`MEMORY_WAIT_MAX`] the WRITE fails with
-//! `ENOMEM`: writers wait for memory, but nothing waits for ever.
+//! `ENOMEM`: writers wait for memory, but nothing waits for ever. All threads may wait like this at
+//! once and then hear no INTERRUPT, so each looks itself whether its writer is about to die.
 
 use std::{sync::Arc, time::Duration};
 
-use penstock_base::{BLOCK_SIZE, Buffer, BufferPool, FsResult, MemoryBudget, Reservation, clock};
+use penstock_base::{
+    BLOCK_SIZE, Buffer, BufferPool, FsError, FsResult, MemoryBudget, Reservation, clock,
+};
 use tokio::runtime::Handle;
 
-use crate::errno::{Errno, errno_of};
+use crate::{
+    errno::{Errno, errno_of},
+    signals,
+};
 
 /// Blocks in the reserve beside those of the threads.
 const WRITES_IN_HAND: usize = 4;
@@ -52,19 +58,20 @@ impl ReceiveReserve {
         self.take_reserved(BLOCK_SIZE)
     }
 
-    /// A buffer of at least `capacity` bytes. Blocks the calling thread while memory is short.
-    pub(crate) fn take(&self, capacity: usize) -> Result<Buffer, Errno> {
+    /// A buffer of at least `capacity` bytes for a WRITE of `process`. Blocks the calling thread
+    /// while memory is short, but not for a process that is about to die.
+    pub(crate) fn take(&self, capacity: usize, process: u32) -> Result<Buffer, Errno> {
         if let Some(buffer) = self.pool.try_take(capacity) {
             return Ok(buffer);
         }
         if let Some(buffer) = self.take_reserved(capacity) {
             return Ok(buffer);
         }
-        let waited = clock::deadline(MEMORY_WAIT_MAX, self.wait(capacity));
-        match self.runtime.block_on(waited) {
-            Ok(taken) => taken.map_err(|error| errno_of(&error)),
-            Err(_) => Err(Errno(libc::ENOMEM)),
-        }
+        let waited = clock::deadline(MEMORY_WAIT_MAX, self.wait(capacity, process));
+        let taken = self.runtime.block_on(waited);
+        taken
+            .unwrap_or(Err(FsError::OutOfMemory))
+            .map_err(|error| errno_of(&error))
     }
 
     fn take_reserved(&self, capacity: usize) -> Option<Buffer> {
@@ -72,12 +79,13 @@ impl ReceiveReserve {
         Some(self.pool.take_reserved(capacity, reservation))
     }
 
-    async fn wait(&self, capacity: usize) -> FsResult<Buffer> {
+    async fn wait(&self, capacity: usize, process: u32) -> FsResult<Buffer> {
         tokio::select! {
             buffer = self.pool.take(capacity) => buffer,
             reservation = self.reserve.reserve(BufferPool::cost(capacity)) => {
                 Ok(self.pool.take_reserved(capacity, reservation?))
             }
+            () = signals::until_dying(process) => Err(FsError::Interrupted),
         }
     }
 }
