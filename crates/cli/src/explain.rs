@@ -1,5 +1,6 @@
-//! What a user can do about an error of the object store.
+//! What a user can do about an error of the object store or of the kernel.
 
+use penstock_fuse::{MountError, UnmountError};
 use penstock_object::{ErrorKind, ObjectError};
 
 use crate::failure::Failure;
@@ -93,6 +94,103 @@ fn words(kind: ErrorKind) -> (&'static str, &'static str) {
         ErrorKind::Protocol => (
             "the answer makes no sense",
             "check --endpoint: is it a store of this kind?",
+        ),
+    }
+}
+
+/// Turns an error of mounting into a cause and a remedy.
+pub(crate) fn mount_error(error: &MountError) -> Failure {
+    let (cause, remedy) = match error {
+        MountError::Missing(place) => {
+            let place = place.display();
+            (
+                format!("mount point `{place}` does not exist"),
+                format!("create it with `mkdir -p {place}`"),
+            )
+        }
+        MountError::NotADirectory(place) => (
+            format!("mount point `{}` is not a directory", place.display()),
+            "name a directory".to_owned(),
+        ),
+        MountError::NotEmpty(place) => (
+            format!("mount point `{}` is not empty", place.display()),
+            "choose an empty directory, or give --nonempty to hide what is in it".to_owned(),
+        ),
+        MountError::Busy { place, source_name } => {
+            let place = place.display();
+            (
+                format!("mount point `{place}` is busy: `{source_name}` is mounted there"),
+                format!("unmount it with `penstock umount {place}` or choose another directory"),
+            )
+        }
+        MountError::Dead(place) => {
+            let place = place.display();
+            (
+                format!("mount point `{place}` holds a dead mount, whose program is gone"),
+                format!("remove it with `penstock umount {place}`"),
+            )
+        }
+        MountError::Unusable(place, error) => (
+            format!("mount point `{}` cannot be used: {error}", place.display()),
+            "check its permissions".to_owned(),
+        ),
+        MountError::Vanished(place) => (
+            format!(
+                "the mount on `{}` was removed before it was ready",
+                place.display()
+            ),
+            "mount again".to_owned(),
+        ),
+        MountError::Memory(bytes) => (
+            format!("{bytes} bytes of receive buffers do not fit into the memory"),
+            "raise --memory, or lower --fuse-threads".to_owned(),
+        ),
+        other => kernel_refused(other),
+    };
+    Failure::new(cause, remedy)
+}
+
+/// Errors that have nothing to do with the mount point.
+fn kernel_refused(error: &MountError) -> (String, String) {
+    let remedy = match error {
+        MountError::NoDevice => {
+            "load it with `modprobe fuse`, or start the container with --device /dev/fuse"
+        }
+        MountError::DeviceDenied(_) | MountError::Denied => {
+            "mount as root, or start the container with --cap-add SYS_ADMIN --device /dev/fuse"
+        }
+        MountError::NoHelper => "install the package fuse3, or mount as root",
+        MountError::Helper(_) => "see /etc/fuse.conf: --allow-other needs `user_allow_other` there",
+        _ => "see `dmesg` and the log",
+    };
+    let text = error.to_string();
+    let cause = match error {
+        MountError::Helper(_) | MountError::System(_) | MountError::Negotiation(_) => &text,
+        // Beyond the colon is the remedy that the crate itself suggests.
+        _ => text
+            .split_once(": ")
+            .map_or(text.as_str(), |(cause, _)| cause),
+    };
+    (cause.to_owned(), remedy.to_owned())
+}
+
+/// Turns an error of unmounting into a cause and a remedy.
+pub(crate) fn unmount_error(error: &UnmountError) -> Failure {
+    match error {
+        UnmountError::Busy(place) => {
+            let place = place.display();
+            Failure::new(
+                format!("`{place}` is in use"),
+                format!("close its files (`fuser -vm {place}` shows who has some), or give --lazy"),
+            )
+        }
+        UnmountError::Denied(place) => Failure::new(
+            format!("no permission to unmount `{}`", place.display()),
+            "unmount as the user who mounted it, or as root",
+        ),
+        UnmountError::Failed(place, reason) => Failure::new(
+            format!("cannot unmount `{}`: {reason}", place.display()),
+            "try again, or give --lazy",
         ),
     }
 }

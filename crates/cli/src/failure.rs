@@ -81,6 +81,16 @@ impl Failure {
         }
     }
 
+    /// What went wrong.
+    pub(crate) fn cause(&self) -> &str {
+        &self.cause
+    }
+
+    /// What the user can do about it.
+    pub(crate) fn remedy(&self) -> &str {
+        &self.remedy
+    }
+
     /// How the process should end.
     pub(crate) fn exit(&self) -> Exit {
         self.exit

@@ -9,6 +9,7 @@ use crate::{
     control::Place,
     daemon::{self, Announcer, Side},
     environment::Environment,
+    explain,
     failure::Outcome,
     logging::{self, LogFile},
     mount_point,
@@ -103,7 +104,9 @@ impl MountRequest {
 pub(crate) fn perform(request: MountRequest, environment: &Environment) -> Outcome {
     let values = request.values;
     assemble::check_source(&request.source, &values)?;
-    let mountpoint = mount_point::check(&request.mountpoint, values.flag(&table::NONEMPTY))?;
+    let nonempty = values.flag(&table::NONEMPTY);
+    let mountpoint = penstock_fuse::check_mount_point(&request.mountpoint, nonempty)
+        .map_err(|error| explain::mount_error(&error))?;
     if let Some(directory) = assemble::local_directory(&request.source) {
         mount_point::check_apart(&mountpoint, &directory)?;
     }

@@ -89,6 +89,7 @@ async fn serve(plan: &Plan, announcer: Announcer) -> Outcome {
     info!(source = plan.source, mountpoint = %plan.mountpoint.display(), "mounted");
     if let Err(failure) = announcer.ready() {
         mounted.leave().await;
+        info!("unmounted again: {failure}");
         return Err(failure);
     }
     let end = mounted.until_end(&mut signals).await;

@@ -11,6 +11,7 @@ use super::{End, Signals, signals};
 use crate::{
     assemble,
     control::{Progress, Reply, server},
+    explain,
     logging::LogFile,
     prometheus::Exporter,
 };
@@ -146,11 +147,10 @@ impl Core {
 }
 
 fn refusal(error: &UnmountError) -> Reply {
-    let text = error.to_string();
-    let (cause, remedy) = text.split_once(": ").unwrap_or((&text, "try again"));
+    let failure = explain::unmount_error(error);
     Reply::Refused {
-        cause: cause.to_owned(),
-        remedy: remedy.to_owned(),
+        cause: failure.cause().to_owned(),
+        remedy: failure.remedy().to_owned(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use penstock_base::{BufferPool, clock, metrics::Registry};
-use penstock_fuse::{MountError, Session};
+use penstock_fuse::Session;
 use penstock_object::{ListOptions, Store};
 use tokio::{runtime::Handle, sync::mpsc};
 use tracing::warn;
@@ -49,7 +49,9 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
         Arc::clone(&registry),
         Handle::current(),
     );
-    let session = session.await.map_err(|error| mount_failure(&error))?;
+    let session = session
+        .await
+        .map_err(|error| explain::mount_error(&error))?;
     let (orders_sender, orders) = mpsc::channel(ORDERS_WAITING_MAX);
     let duties = server::Duties {
         status: status(plan, Arc::clone(&pool), Arc::clone(&registry)),
@@ -97,14 +99,6 @@ async fn look_inside(source: &str, store: &Arc<dyn Store>) -> Outcome {
     match store.list(options).await {
         Ok(_) => Ok(()),
         Err(error) => Err(explain::store_error(source, &error)),
-    }
-}
-
-fn mount_failure(error: &MountError) -> Failure {
-    let text = error.to_string();
-    match text.split_once(": ") {
-        Some((cause, remedy)) => Failure::new(cause, remedy),
-        None => Failure::new(text, "see the log"),
     }
 }
 
