@@ -27,7 +27,7 @@ mod signals;
 mod system;
 mod transport;
 
-pub use mount::{MountError, UnmountError, UnmountMode};
+pub use mount::{MountError, UnmountError, UnmountMode, check_mount_point};
 pub use negotiate::Negotiated;
 pub use notify::{Notifier, NotifyError};
 pub use session::{Session, THREADS_MAX, THREADS_MIN, Unsaved};
