@@ -9,6 +9,7 @@ use std::{
     sync::Arc,
 };
 
+use penstock_base::BLOCK_SIZE;
 use tracing::{error, warn};
 
 use super::{Handler, ReceiveReserve, ReplyError, Ticket, Transport, receive::ReceiveBuffer};
@@ -52,7 +53,7 @@ impl DevFuse {
         &self,
         mut answer: impl FnMut(&InitRequest) -> InitReply,
     ) -> io::Result<()> {
-        let mut buffer = self.buffer().ok_or(io::ErrorKind::OutOfMemory)?;
+        let mut buffer = self.buffer();
         loop {
             match self.receive(&mut buffer)? {
                 Received::Request => {}
@@ -91,8 +92,8 @@ impl DevFuse {
         system::write_message(self.device.as_fd(), parts)
     }
 
-    fn buffer(&self) -> Option<ReceiveBuffer> {
-        self.reserve.first_block().map(ReceiveBuffer::new)
+    fn buffer(&self) -> ReceiveBuffer {
+        ReceiveBuffer::new(self.reserve.buffer(BLOCK_SIZE))
     }
 
     fn receive(&self, buffer: &mut ReceiveBuffer) -> io::Result<Received> {
@@ -113,9 +114,7 @@ impl Transport for DevFuse {
     }
 
     fn serve(&self, thread: usize, handler: &dyn Handler) {
-        let Some(mut buffer) = self.buffer() else {
-            return error!(thread, "no receive buffer is left for this thread");
-        };
+        let mut buffer = self.buffer();
         loop {
             match self.receive(&mut buffer) {
                 Ok(Received::Request) => {}
