@@ -60,7 +60,7 @@ fn open_s3(
     let address = Address::new(&endpoint, &url.bucket, settings.addressing);
     parts.client.prepare(&address.origin).map_err(cannot)?;
     Ok(Arc::new(RestStore {
-        dialect: S3::new(region, settings.checksum),
+        dialect: S3::new(region, &endpoint.host, settings.checksum),
         address,
         client: parts.client,
         credentials,

@@ -29,7 +29,7 @@ pub(crate) use checksum::{ChecksumKind, combine as combine_checksums, encode as 
 pub(crate) use dialect::{Dialect, Names, Signing};
 pub(crate) use exchange::Draft;
 pub(crate) use metrics::RestMetrics;
-pub(crate) use plan::WritePlan;
+pub(crate) use plan::{WriteKind, WritePlan};
 
 use crate::{
     Appended, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, GetOptions, Got,

@@ -2,6 +2,8 @@
 
 use std::time::SystemTime;
 
+use base64::{Engine, engine::general_purpose::STANDARD};
+
 use super::Exchange;
 use crate::{
     clock,
@@ -87,6 +89,7 @@ impl Exchange<'_> {
 /// The answer that tells the client of an error.
 pub(crate) fn refuse(
     refusal: &Refusal,
+    dialect: Dialect,
     resource: &str,
     request_id: &str,
     is_head: bool,
@@ -100,13 +103,19 @@ pub(crate) fn refuse(
     }
     xml.leaf("RequestId", request_id);
     xml.leaf("HostId", "penstock-devserver");
-    let mut response = Response::xml(refusal.status, xml.finish());
+    let document = xml.finish();
+    let encoded = STANDARD.encode(&document);
+    let mut response = Response::xml(refusal.status, document);
     for (name, value) in &refusal.headers {
         response = response.header(*name, value.clone());
     }
     if is_head {
-        // Real stores send no body with HEAD and say so; only the status is left to tell.
+        // A HEAD's answer has no body. OSS puts the document into a header; S3 leaves its
+        // clients with the status.
         response.payload = Payload::Omitted(0);
+        if dialect == Dialect::Oss {
+            response = response.header("x-oss-err", encoded);
+        }
     }
     response
 }

@@ -69,7 +69,7 @@ pub(crate) fn copy_object(exchange: &mut Exchange<'_>) -> Result<Response, Troub
     let mut xml = exchange.document("CopyObjectResult");
     xml.leaf("LastModified", &answer::modified(&stored));
     xml.leaf("ETag", &quoted(&stored.etag));
-    Ok(Response::xml(200, xml.finish()))
+    Ok(Response::xml(200, xml.finish()).header("ETag", quoted(&stored.etag)))
 }
 
 /// The same content with attributes as the directive wants them.
@@ -113,5 +113,5 @@ pub(crate) fn upload_part_copy(exchange: &mut Exchange<'_>) -> Result<Response, 
     let mut xml = exchange.document("CopyPartResult");
     xml.leaf("LastModified", &modified);
     xml.leaf("ETag", &quoted(&etag));
-    Ok(Response::xml(200, xml.finish()))
+    Ok(Response::xml(200, xml.finish()).header("ETag", quoted(&etag)))
 }

@@ -34,9 +34,8 @@ pub(crate) fn list_parts(exchange: &mut Exchange<'_>) -> Result<Response, Troubl
     owner(&mut xml, "Owner");
     xml.leaf("StorageClass", "STANDARD");
     xml.leaf("PartNumberMarker", &marker.to_string());
-    if let Some((last, _)) = parts.last() {
-        xml.leaf("NextPartNumberMarker", &last.to_string());
-    }
+    let next = parts.last().map_or(marker, |(last, _)| *last);
+    xml.leaf("NextPartNumberMarker", &next.to_string());
     xml.leaf("MaxParts", &limit.to_string());
     xml.leaf("IsTruncated", if truncated { "true" } else { "false" });
     for (number, part) in &parts {
@@ -94,10 +93,12 @@ pub(crate) fn list_uploads(exchange: &mut Exchange<'_>) -> Result<Response, Trou
     xml.leaf("KeyMarker", &name(after.0));
     xml.leaf("UploadIdMarker", after.1);
     xml.leaf("Prefix", &name(prefix));
-    if let Some(last) = uploads.last().filter(|_| truncated) {
-        xml.leaf("NextKeyMarker", &name(&last.key));
-        xml.leaf("NextUploadIdMarker", &last.id);
-    }
+    let next = uploads.last().filter(|_| truncated);
+    xml.leaf(
+        "NextKeyMarker",
+        &next.map_or_else(String::new, |last| name(&last.key)),
+    );
+    xml.leaf("NextUploadIdMarker", next.map_or("", |last| &last.id));
     xml.leaf("MaxUploads", &limit.to_string());
     if encoded {
         xml.leaf("EncodingType", "url");

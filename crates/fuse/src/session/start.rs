@@ -5,7 +5,7 @@ use std::{fs, num::NonZeroUsize, sync::Arc, thread};
 use penstock_base::{BufferPool, metrics::Registry};
 use penstock_vfs::Volume;
 use tokio::{runtime::Handle, sync::watch};
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use super::{
     Session,
@@ -14,7 +14,7 @@ use super::{
 use crate::{
     FuseSettings, MountError, Negotiated, Notifier,
     mount::Mount,
-    transport::{DevFuse, ReceiveReserve, Transport},
+    transport::{DevFuse, ReceiveReserve, RingTransport, Transport},
 };
 
 /// The fewest threads that receive requests, unless fewer are asked for.
@@ -44,13 +44,20 @@ impl Start {
     /// Mounts. Blocks while kernel and helper work.
     pub(super) fn run(self) -> Result<Session, MountError> {
         let threads = thread_count(self.settings.threads);
-        let reserve = ReceiveReserve::new(&self.pool, threads, self.runtime.clone())
-            .ok_or_else(|| MountError::Memory(ReceiveReserve::size(threads)))?;
+        let reserve = ReceiveReserve::new(&self.pool, threads, self.runtime.clone(), &self.metrics)
+            .ok_or_else(|| {
+                let total = self.pool.budget().total();
+                MountError::Memory(ReceiveReserve::size(threads, total))
+            })?;
         let (mount, connection) = Mount::new(&self.settings)?;
-        let device = Arc::new(DevFuse::new(connection, threads, reserve));
-        let mut negotiated = self.negotiate(&device, threads)?;
+        let reserve = Arc::new(reserve);
+        let device = Arc::new(DevFuse::new(connection, threads, Arc::clone(&reserve)));
+        let ring = self.ring(&device, &reserve);
+        let mut negotiated = self.negotiate(&device, (threads, ring.is_some()))?;
+        let mut transports: Vec<Arc<dyn Transport>> = vec![Arc::clone(&device) as _];
+        transports.extend(ring.filter(|_| negotiated.io_uring));
         let shared = self.shared();
-        let ended = start_threads(&device, &shared)?;
+        let ended = start_threads(&transports, &shared)?;
         negotiated.read_ahead_kib = set_read_ahead(&mount, self.settings.read_ahead_kib);
         let notifier = Notifier::start(&device).map_err(MountError::Thread)?;
         info!(place = %mount.place().display(), threads, "mounted");
@@ -64,10 +71,30 @@ impl Start {
         })
     }
 
-    fn negotiate(&self, device: &DevFuse, threads: usize) -> Result<Negotiated, MountError> {
+    /// Rings, if they are wished for and the kernel has them. Made before INIT is answered.
+    fn ring(&self, device: &DevFuse, reserve: &Arc<ReceiveReserve>) -> Option<Arc<dyn Transport>> {
+        if !self.settings.io_uring {
+            return None;
+        }
+        if !RingTransport::is_offered() {
+            info!(
+                "io_uring is switched off: root can set /sys/module/fuse/parameters/enable_uring"
+            );
+            return None;
+        }
+        match RingTransport::new(device.device(), &self.pool, reserve) {
+            Ok(ring) => Some(Arc::new(ring)),
+            Err(error) => {
+                warn!(%error, "no io_uring can be set up, going on without");
+                None
+            }
+        }
+    }
+
+    fn negotiate(&self, device: &DevFuse, ready: (usize, bool)) -> Result<Negotiated, MountError> {
         let mut agreed = None;
         let answered = device.negotiate(|offer| {
-            let negotiated = Negotiated::new(offer, &self.settings, (threads, false));
+            let negotiated = Negotiated::new(offer, &self.settings, ready);
             let reply = negotiated.reply(offer);
             agreed = Some(negotiated);
             reply
@@ -95,24 +122,25 @@ fn thread_count(asked: Option<NonZeroUsize>) -> usize {
 }
 
 fn start_threads(
-    device: &Arc<DevFuse>,
+    transports: &[Arc<dyn Transport>],
     shared: &Arc<Shared>,
 ) -> Result<watch::Receiver<bool>, MountError> {
     let (sender, ended) = watch::channel(false);
     let signal = Arc::new(EndSignal(sender));
-    let transport: Arc<dyn Transport> = Arc::clone(device) as _;
-    for thread in 0..transport.threads() {
-        let dispatcher = Dispatcher::new(Arc::clone(shared), Arc::clone(&transport));
-        let (transport, signal) = (Arc::clone(&transport), Arc::clone(&signal));
-        let runtime = shared.runtime.clone();
-        thread::Builder::new()
-            .name(format!("fuse-{thread}"))
-            .spawn(move || {
-                let _entered = runtime.enter();
-                transport.serve(thread, &dispatcher);
-                drop(signal);
-            })
-            .map_err(MountError::Thread)?;
+    for (kind, transport) in ["fuse", "fuse-ring"].iter().zip(transports) {
+        for thread in 0..transport.threads() {
+            let dispatcher = Dispatcher::new(Arc::clone(shared), Arc::clone(transport));
+            let (transport, signal) = (Arc::clone(transport), Arc::clone(&signal));
+            let runtime = shared.runtime.clone();
+            thread::Builder::new()
+                .name(format!("{kind}-{thread}"))
+                .spawn(move || {
+                    let _entered = runtime.enter();
+                    transport.serve(thread, &dispatcher);
+                    drop(signal);
+                })
+                .map_err(MountError::Thread)?;
+        }
     }
     Ok(ended)
 }

@@ -96,13 +96,9 @@ impl Transfer<'_> {
 
     /// Bytes of data that come next; 0 at the body's end.
     async fn next_data(&mut self) -> Result<u64, HttpError> {
-        loop {
-            let Framing::Chunked(coding) = self.framing else {
-                break;
-            };
-            if matches!(coding, Chunked::Data(_) | Chunked::End) {
-                break;
-            }
+        while let Framing::Chunked(coding) = self.framing
+            && !matches!(coding, Chunked::Data(_) | Chunked::End)
+        {
             match coding.step(self.connection.buffer.bytes())? {
                 Some(used) => self.connection.buffer.consume(used),
                 None => self.read_more().await?,

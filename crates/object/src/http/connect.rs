@@ -147,7 +147,8 @@ fn unreachable(origin: &Origin, error: &dyn std::fmt::Display) -> HttpError {
 fn tls_failure(origin: &Origin, error: &io::Error) -> HttpError {
     let by_rustls = error
         .get_ref()
-        .is_some_and(|inner| inner.is::<rustls::Error>());
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>())
+        .is_some();
     if by_rustls {
         let message = format!(
             "TLS with {origin} failed: {error}; check the endpoint's scheme and name, or set \

@@ -6,7 +6,7 @@ use crate::{
     Appended, Capabilities, Checksum, Key, ObjectResult, PutOptions, Stored,
     http::{RequestHeaders, ResponseHeaders},
     oss::append::AppendedSums,
-    rest::{ChecksumKind, Dialect, Names, RestStore, Signing, WritePlan},
+    rest::{ChecksumKind, Dialect, Names, RestStore, Signing, WriteKind, WritePlan},
     sign::{
         OssScope, OssV1Request, OssV4Request, SignedRequest, SigningKeys, UNSIGNED_PAYLOAD,
         basic_time, http_date, oss_v1_authorization, oss_v1_resource, oss_v4_authorization,
@@ -150,11 +150,11 @@ impl Dialect for Oss {
         self.checksums.then_some(ChecksumKind::Crc64Ecma)
     }
 
-    fn plans(&self, _conditional: bool) -> Vec<WritePlan> {
+    fn plans(&self, _kind: WriteKind) -> Vec<WritePlan> {
         vec![WritePlan::FULL]
     }
 
-    fn settle(&self, _plan: WritePlan, _conditional: bool, _echoed: Option<bool>) {}
+    fn settle(&self, _kind: WriteKind, _plan: WritePlan, _echoed: Option<bool>) {}
 
     fn forbid_overwrite(&self, headers: &mut RequestHeaders) {
         headers.push("x-oss-forbid-overwrite", "true");
@@ -163,9 +163,7 @@ impl Dialect for Oss {
     /// The store computes the checksum by itself and tells it in the answer.
     fn declare_body(&self, _checksum: Checksum, _headers: &mut RequestHeaders) {}
 
-    fn declare_upload(&self, _headers: &mut RequestHeaders) -> Option<&'static str> {
-        None
-    }
+    fn declare_upload(&self, _headers: &mut RequestHeaders) {}
 
     fn declare_whole(&self, _checksum: Checksum, _headers: &mut RequestHeaders) {}
 

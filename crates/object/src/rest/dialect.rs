@@ -4,7 +4,7 @@ use std::{fmt::Debug, future::Future, time::SystemTime};
 
 use penstock_base::Payload;
 
-use super::{Address, ChecksumKind, Draft, RestStore, WritePlan};
+use super::{Address, ChecksumKind, Draft, RestStore, WriteKind, WritePlan};
 use crate::{
     Appended, Capabilities, Checksum, ErrorKind, Key, ObjectError, ObjectResult, Operation,
     PutOptions, Stored,
@@ -59,11 +59,11 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
     fn body_checksum(&self, plan: WritePlan) -> Option<ChecksumKind>;
 
     /// The ways to try a write in, best first.
-    fn plans(&self, conditional: bool) -> Vec<WritePlan>;
+    fn plans(&self, kind: WriteKind) -> Vec<WritePlan>;
 
     /// Learns that a write went through with `plan`. `echoed` tells whether the store confirmed
     /// the checksum, where that can be seen.
-    fn settle(&self, plan: WritePlan, conditional: bool, echoed: Option<bool>);
+    fn settle(&self, kind: WriteKind, plan: WritePlan, echoed: Option<bool>);
 
     /// Makes a write fail when the key is taken.
     fn forbid_overwrite(&self, headers: &mut RequestHeaders);
@@ -71,9 +71,8 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
     /// Sends the checksum of a body along with it.
     fn declare_body(&self, checksum: Checksum, headers: &mut RequestHeaders);
 
-    /// Tells a new upload which checksum its parts will have; returns by which header the store
-    /// confirms it.
-    fn declare_upload(&self, headers: &mut RequestHeaders) -> Option<&'static str>;
+    /// Tells a new upload which checksum its parts will have, where that has to be told.
+    fn declare_upload(&self, headers: &mut RequestHeaders);
 
     /// Sends the checksum of the whole object when an upload is completed.
     fn declare_whole(&self, checksum: Checksum, headers: &mut RequestHeaders);

@@ -7,7 +7,7 @@
 use std::future::Future;
 
 use super::{Dialect, RestStore};
-use crate::{ErrorKind, ObjectError, ObjectResult};
+use crate::{ErrorKind, ObjectError, ObjectResult, Operation, WriteCondition};
 
 /// Which optional features a write uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +26,24 @@ impl WritePlan {
     };
 }
 
+/// What kind of write is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WriteKind {
+    /// Bodies of parts, uploads and whole objects may be checked in different ways.
+    pub(crate) operation: Operation,
+    /// The key must be free.
+    pub(crate) conditional: bool,
+}
+
+impl WriteKind {
+    pub(super) fn new(operation: Operation, condition: &WriteCondition) -> Self {
+        Self {
+            operation,
+            conditional: *condition == WriteCondition::IfAbsent,
+        }
+    }
+}
+
 /// What a write returned, and whether the store confirmed the checksum.
 pub(super) struct Written<T> {
     pub(super) value: T,
@@ -36,19 +54,19 @@ impl<D: Dialect> RestStore<D> {
     /// Attempts a write with each of the dialect's plans until the store understands one.
     pub(super) async fn write_with_plans<T, F>(
         &self,
-        conditional: bool,
+        kind: WriteKind,
         attempt: impl Fn(WritePlan) -> F + Send + Sync,
     ) -> ObjectResult<T>
     where
         F: Future<Output = ObjectResult<Written<T>>> + Send,
         T: Send,
     {
-        let mut plans = self.dialect.plans(conditional).into_iter().peekable();
+        let mut plans = self.dialect.plans(kind).into_iter().peekable();
         let mut plan = plans.next().unwrap_or(WritePlan::FULL);
         loop {
             match (attempt(plan).await, plans.next()) {
                 (Ok(written), _) => {
-                    self.dialect.settle(plan, conditional, written.echoed);
+                    self.dialect.settle(kind, plan, written.echoed);
                     return Ok(written.value);
                 }
                 (Err(error), Some(next)) if is_not_understood(&error) => plan = next,

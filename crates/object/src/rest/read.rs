@@ -6,7 +6,8 @@ use super::{
     describe::{delivered, read_info},
 };
 use crate::{
-    BodySink, Checksum, ErrorKind, GetOptions, Got, Key, ObjectInfo, ObjectResult, Operation,
+    BodySink, ByteRange, Checksum, ErrorKind, GetOptions, Got, Key, ObjectInfo, ObjectResult,
+    Operation,
     http::{HttpError, Response},
 };
 
@@ -32,7 +33,7 @@ impl<D: Dialect> RestStore<D> {
         sink: &mut dyn BodySink,
     ) -> ObjectResult<Got> {
         let draft = self.draft_get(key, options);
-        if options.range.as_ref().is_some_and(|range| range.is_empty()) {
+        if options.range.as_ref().is_some_and(ByteRange::is_empty) {
             return Err(draft.error(ErrorKind::InvalidRange, "no bytes were asked for"));
         }
         let response = self.send(&draft).await?;

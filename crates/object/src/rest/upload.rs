@@ -3,7 +3,7 @@
 use penstock_base::Payload;
 
 use super::{
-    Dialect, Draft, RestStore, WritePlan,
+    Dialect, Draft, RestStore, WriteKind, WritePlan,
     checksum::combine_parts,
     plan::Written,
     write::{etag_of, protocol},
@@ -21,7 +21,9 @@ impl<D: Dialect> RestStore<D> {
         key: &Key,
         options: &PutOptions,
     ) -> ObjectResult<UploadId> {
-        self.write_with_plans(false, |plan| self.begin_as(key, options, plan))
+        // The condition is checked when the upload is completed.
+        let kind = WriteKind::new(Operation::CreateUpload, &WriteCondition::Always);
+        self.write_with_plans(kind, |plan| self.begin_as(key, options, plan))
             .await
     }
 
@@ -35,20 +37,14 @@ impl<D: Dialect> RestStore<D> {
             .about(key)
             .with_query(Query::new().flag("uploads"));
         self.describe_object(&mut draft, options)?;
-        let echo = if plan.checksum {
-            self.dialect.declare_upload(&mut draft.headers)
-        } else {
-            None
-        };
-        let response = self.send(&draft).await?;
-        let echoed = echo
-            .and_then(|name| response.headers.get(name))
-            .map(|_| true);
-        let body = self.collect(&draft, response).await?;
+        if plan.checksum {
+            self.dialect.declare_upload(&mut draft.headers);
+        }
+        let body = self.fetch(&draft).await?;
         let id = parse_upload_id(&body).map_err(|error| protocol(&draft, &error))?;
         Ok(Written {
             value: UploadId::new(&id),
-            echoed,
+            echoed: None,
         })
     }
 
@@ -59,7 +55,8 @@ impl<D: Dialect> RestStore<D> {
         number: PartNumber,
         body: &Payload,
     ) -> ObjectResult<Part> {
-        self.write_with_plans(false, |plan| {
+        let kind = WriteKind::new(Operation::UploadPart, &WriteCondition::Always);
+        self.write_with_plans(kind, |plan| {
             let draft = draft_part(Operation::UploadPart, key, upload, number);
             self.send_part_as(draft.with_body(body.clone()), number, plan)
         })
@@ -117,8 +114,8 @@ impl<D: Dialect> RestStore<D> {
         parts: &[Part],
         options: &CompleteOptions,
     ) -> ObjectResult<Stored> {
-        let conditional = options.condition == WriteCondition::IfAbsent;
-        self.write_with_plans(conditional, |plan| {
+        let kind = WriteKind::new(Operation::CompleteUpload, &options.condition);
+        self.write_with_plans(kind, |plan| {
             self.finish_as(key, upload, parts, options, plan)
         })
         .await

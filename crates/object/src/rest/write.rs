@@ -4,7 +4,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use md5::{Digest, Md5};
 use penstock_base::Payload;
 
-use super::{Dialect, Draft, RestStore, WritePlan, describe::describe, plan::Written};
+use super::{Dialect, Draft, RestStore, WriteKind, WritePlan, describe::describe, plan::Written};
 use crate::{
     Checksum, CopyOptions, DeleteFailure, ETag, ErrorKind, Key, ObjectError, ObjectResult,
     Operation, PutOptions, Stored, WriteCondition,
@@ -26,8 +26,8 @@ impl<D: Dialect> RestStore<D> {
         body: &Payload,
         options: &PutOptions,
     ) -> ObjectResult<Stored> {
-        let conditional = options.condition == WriteCondition::IfAbsent;
-        self.write_with_plans(conditional, |plan| self.put_as(key, body, options, plan))
+        let kind = WriteKind::new(Operation::Put, &options.condition);
+        self.write_with_plans(kind, |plan| self.put_as(key, body, options, plan))
             .await
     }
 
@@ -131,11 +131,9 @@ impl<D: Dialect> RestStore<D> {
         target: &Key,
         options: &CopyOptions,
     ) -> ObjectResult<Stored> {
-        let conditional = options.condition == WriteCondition::IfAbsent;
-        self.write_with_plans(conditional, |plan| {
-            self.copy_as(source, target, options, plan)
-        })
-        .await
+        let kind = WriteKind::new(Operation::Copy, &options.condition);
+        self.write_with_plans(kind, |plan| self.copy_as(source, target, options, plan))
+            .await
     }
 
     async fn copy_as(

@@ -3,7 +3,7 @@
 use crate::{
     Capabilities, Checksum,
     http::{RequestHeaders, ResponseHeaders},
-    rest::{ChecksumKind, Dialect, Names, Signing, WritePlan, encode_checksum},
+    rest::{ChecksumKind, Dialect, Names, Signing, WriteKind, WritePlan, encode_checksum},
     s3::{ChecksumChoice, features::Features},
     sign::{
         AwsScope, SignedRequest, SigningKeys, UNSIGNED_PAYLOAD, aws_authorization, aws_signing_key,
@@ -46,11 +46,13 @@ pub(crate) struct S3 {
 }
 
 impl S3 {
-    pub(crate) fn new(region: String, checksum: ChecksumChoice) -> Self {
+    /// The dialect as the endpoint at `host` is expected to speak it.
+    pub(crate) fn new(region: String, host: &str, checksum: ChecksumChoice) -> Self {
+        let original = host.ends_with(".amazonaws.com") || host.ends_with(".amazonaws.com.cn");
         Self {
             region,
             keys: SigningKeys::default(),
-            features: Features::new(checksum),
+            features: Features::new(checksum, original),
         }
     }
 }
@@ -132,12 +134,12 @@ impl Dialect for S3 {
         self.features.checksum_kind().filter(|_| plan.checksum)
     }
 
-    fn plans(&self, conditional: bool) -> Vec<WritePlan> {
-        self.features.plans(conditional)
+    fn plans(&self, kind: WriteKind) -> Vec<WritePlan> {
+        self.features.plans(kind)
     }
 
-    fn settle(&self, plan: WritePlan, conditional: bool, echoed: Option<bool>) {
-        self.features.settle(plan, conditional, echoed);
+    fn settle(&self, kind: WriteKind, plan: WritePlan, echoed: Option<bool>) {
+        self.features.settle(kind, plan, echoed);
     }
 
     fn forbid_overwrite(&self, headers: &mut RequestHeaders) {
@@ -149,23 +151,29 @@ impl Dialect for S3 {
         headers.push(name, encode_checksum(checksum));
     }
 
-    fn declare_upload(&self, headers: &mut RequestHeaders) -> Option<&'static str> {
-        const ALGORITHM: &str = "x-amz-checksum-algorithm";
-        let name = match self.features.checksum_kind()? {
-            ChecksumKind::Crc32c => "CRC32C",
-            _ => "CRC64NVME",
+    fn declare_upload(&self, headers: &mut RequestHeaders) {
+        let name = match self.features.checksum_kind() {
+            Some(ChecksumKind::Crc32c) => "CRC32C",
+            Some(_) => "CRC64NVME",
+            None => return,
         };
-        headers.push(ALGORITHM, name);
-        headers.push(CHECKSUM_TYPE, FULL_OBJECT);
-        Some(ALGORITHM)
+        if self.features.declares_uploads() {
+            headers.push("x-amz-checksum-algorithm", name);
+            headers.push(CHECKSUM_TYPE, FULL_OBJECT);
+        }
     }
 
     fn declare_whole(&self, checksum: Checksum, headers: &mut RequestHeaders) {
-        self.declare_body(checksum, headers);
-        headers.push(CHECKSUM_TYPE, FULL_OBJECT);
+        if self.features.declares_uploads() {
+            self.declare_body(checksum, headers);
+            headers.push(CHECKSUM_TYPE, FULL_OBJECT);
+        }
     }
 
     fn part_element(&self, checksum: Checksum) -> Option<(&'static str, String)> {
+        if !self.features.declares_uploads() {
+            return None;
+        }
         let name = match checksum {
             Checksum::Crc64Nvme(_) => "ChecksumCRC64NVME",
             Checksum::Crc32c(_) => "ChecksumCRC32C",

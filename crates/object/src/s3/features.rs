@@ -6,7 +6,10 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::{rest::ChecksumKind, rest::WritePlan};
+use crate::{
+    Operation,
+    rest::{ChecksumKind, WriteKind, WritePlan},
+};
 
 /// Which checksum is sent with bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -75,11 +78,18 @@ impl Feature {
 pub(super) struct Features {
     kind: Option<ChecksumKind>,
     checksum: Feature,
+    part_checksum: Feature,
     condition: Feature,
+    declares_uploads: bool,
 }
 
 impl Features {
-    pub(super) fn new(choice: ChecksumChoice) -> Self {
+    /// What is to be expected of an endpoint, S3 itself (`original`) or another.
+    ///
+    /// S3 wants to be told at the start of an upload which checksum its parts have. Others take
+    /// that as a promise which parts that are copied inside the store cannot keep, so they are
+    /// told only when the user insists on a checksum.
+    pub(super) fn new(choice: ChecksumChoice, original: bool) -> Self {
         let (kind, state) = match choice {
             ChecksumChoice::Auto => (Some(ChecksumKind::Crc64Nvme), UNKNOWN),
             ChecksumChoice::Crc64Nvme => (Some(ChecksumKind::Crc64Nvme), PRESENT),
@@ -93,11 +103,17 @@ impl Features {
                 "CRC-64/NVME checksums",
                 "writes are protected by TCP and TLS only",
             ),
+            part_checksum: Feature::new(
+                state,
+                "CRC-64/NVME checksums of parts",
+                "large writes are protected by TCP and TLS only",
+            ),
             condition: Feature::new(
                 UNKNOWN,
                 "conditional writes",
                 "whether a key is free is looked up before the write, which is not atomic",
             ),
+            declares_uploads: original || choice != ChecksumChoice::Auto,
         }
     }
 
@@ -106,19 +122,27 @@ impl Features {
         self.kind
     }
 
+    /// Whether an upload is told which checksum its parts have.
+    pub(super) fn declares_uploads(&self) -> bool {
+        self.declares_uploads
+    }
+
     /// Whether a condition is known not to work.
     pub(super) fn lacks_conditions(&self) -> bool {
         self.condition.is_absent()
     }
 
-    pub(super) fn plans(&self, conditional: bool) -> Vec<WritePlan> {
-        let conditions = if conditional {
+    pub(super) fn plans(&self, kind: WriteKind) -> Vec<WritePlan> {
+        let conditions = if kind.conditional {
             self.condition.ways()
         } else {
             &[true]
         };
+        let checksums = self
+            .checksum_feature(kind.operation)
+            .map_or(&[true][..], Feature::ways);
         let plans = conditions.iter().flat_map(|&condition| {
-            self.checksum.ways().iter().map(move |&checksum| WritePlan {
+            checksums.iter().map(move |&checksum| WritePlan {
                 checksum,
                 condition,
             })
@@ -126,14 +150,28 @@ impl Features {
         plans.collect()
     }
 
-    pub(super) fn settle(&self, plan: WritePlan, conditional: bool, echoed: Option<bool>) {
-        if !plan.checksum {
-            self.checksum.learn(false);
-        } else if let Some(echoed) = echoed {
-            self.checksum.learn(echoed);
+    pub(super) fn settle(&self, kind: WriteKind, plan: WritePlan, echoed: Option<bool>) {
+        if let Some(feature) = self.checksum_feature(kind.operation) {
+            match echoed {
+                _ if !plan.checksum => feature.learn(false),
+                Some(echoed) => feature.learn(echoed),
+                None => {}
+            }
         }
-        if conditional {
+        if kind.conditional {
             self.condition.learn(plan.condition);
+        }
+    }
+
+    /// The feature that decides whether a write has a checksum; copies have none to send.
+    fn checksum_feature(&self, operation: Operation) -> Option<&Feature> {
+        match operation {
+            Operation::Put => Some(&self.checksum),
+            Operation::UploadPart => Some(&self.part_checksum),
+            Operation::CreateUpload | Operation::CompleteUpload if self.declares_uploads => {
+                Some(&self.part_checksum)
+            }
+            _ => None,
         }
     }
 }
@@ -142,6 +180,19 @@ impl Features {
 mod tests {
     use super::*;
 
+    const PUT: WriteKind = WriteKind {
+        operation: Operation::Put,
+        conditional: false,
+    };
+    const PUT_NEW: WriteKind = WriteKind {
+        operation: Operation::Put,
+        conditional: true,
+    };
+    const PART: WriteKind = WriteKind {
+        operation: Operation::UploadPart,
+        conditional: false,
+    };
+
     fn plan(checksum: bool, condition: bool) -> WritePlan {
         WritePlan {
             checksum,
@@ -149,40 +200,48 @@ mod tests {
         }
     }
 
+    fn unknown_endpoint() -> Features {
+        Features::new(ChecksumChoice::Auto, false)
+    }
+
     #[test]
     fn tries_everything_first_and_gives_up_one_feature_at_a_time() {
-        let features = Features::new(ChecksumChoice::Auto);
+        let features = unknown_endpoint();
+        let all = [(true, true), (false, true), (true, false), (false, false)];
         assert_eq!(
-            features.plans(true),
-            [
-                plan(true, true),
-                plan(false, true),
-                plan(true, false),
-                plan(false, false)
-            ]
+            features.plans(PUT_NEW),
+            all.map(|(checksum, condition)| plan(checksum, condition))
         );
-        assert_eq!(features.plans(false), [plan(true, true), plan(false, true)]);
+        assert_eq!(features.plans(PUT), [plan(true, true), plan(false, true)]);
     }
 
     #[test]
     fn remembers_what_worked() {
-        let features = Features::new(ChecksumChoice::Auto);
-        features.settle(plan(true, false), true, Some(true));
-        assert_eq!(features.plans(true), [plan(true, false)]);
+        let features = unknown_endpoint();
+        features.settle(PUT_NEW, plan(true, false), Some(true));
+        assert_eq!(features.plans(PUT_NEW), [plan(true, false)]);
         assert!(features.lacks_conditions());
     }
 
     #[test]
     fn a_checksum_that_is_ignored_is_not_sent_again() {
-        let features = Features::new(ChecksumChoice::Auto);
-        features.settle(WritePlan::FULL, false, Some(false));
-        assert_eq!(features.plans(false), [plan(false, true)]);
+        let features = unknown_endpoint();
+        features.settle(PUT, WritePlan::FULL, Some(false));
+        assert_eq!(features.plans(PUT), [plan(false, true)]);
+        assert_eq!(features.plans(PART).len(), 2, "parts are another matter");
     }
 
     #[test]
     fn a_chosen_checksum_is_never_given_up() {
-        let features = Features::new(ChecksumChoice::Crc32c);
-        features.settle(WritePlan::FULL, false, Some(false));
-        assert_eq!(features.plans(false), [plan(true, true)]);
+        let features = Features::new(ChecksumChoice::Crc32c, false);
+        features.settle(PUT, WritePlan::FULL, Some(false));
+        assert_eq!(features.plans(PUT), [plan(true, true)]);
+        assert!(features.declares_uploads());
+    }
+
+    #[test]
+    fn only_the_original_is_told_about_uploads() {
+        assert!(!unknown_endpoint().declares_uploads());
+        assert!(Features::new(ChecksumChoice::Auto, true).declares_uploads());
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn walk(
     let mut reader = Reader::from_str(&document);
     let (mut text, mut depth) = (String::new(), 0usize);
     loop {
-        match reader.read_event().map_err(malformed)? {
+        match reader.read_event().map_err(|error| malformed(&error))? {
             Event::Start(start) => {
                 depth += 1;
                 if depth > DEPTH_MAX {
@@ -50,7 +50,7 @@ pub(super) fn walk(
             Event::Text(piece) => text.push_str(&piece),
             Event::CData(piece) => text.push_str(&piece),
             Event::GeneralRef(reference) => push_reference(&mut text, &reference)?,
-            Event::Eof if depth > 0 => return Err(malformed("it ends too early")),
+            Event::Eof if depth > 0 => return Err(malformed(&"it ends too early")),
             Event::Eof => return Ok(()),
             Event::Decl(_) | Event::PI(_) | Event::DocType(_) | Event::Comment(_) => {}
         }
@@ -58,7 +58,10 @@ pub(super) fn walk(
 }
 
 fn push_reference(text: &mut String, reference: &BytesRef<'_>) -> Result<(), XmlError> {
-    let character = match reference.resolve_char_ref().map_err(malformed)? {
+    let character = match reference
+        .resolve_char_ref()
+        .map_err(|error| malformed(&error))?
+    {
         Some(character) => character,
         None => match &**reference {
             "lt" => '<',
@@ -66,7 +69,7 @@ fn push_reference(text: &mut String, reference: &BytesRef<'_>) -> Result<(), Xml
             "amp" => '&',
             "quot" => '"',
             "apos" => '\'',
-            other => return Err(malformed(format!("it uses the unknown entity `{other}`"))),
+            other => return Err(malformed(&format!("it uses the unknown entity `{other}`"))),
         },
     };
     text.push(character);
@@ -77,6 +80,6 @@ fn local(name: &str) -> &str {
     name.rsplit(':').next().unwrap_or(name)
 }
 
-fn malformed(error: impl ToString) -> XmlError {
+fn malformed(error: &dyn ToString) -> XmlError {
     XmlError::Malformed(error.to_string())
 }
