@@ -4,6 +4,9 @@
 //! in `docs/semantics/errno.md`. The store's code and request id are logged here, once per
 //! failure, since a door can only pass a number on.
 
+#[cfg(test)]
+mod tests;
+
 use penstock_base::{FsError, FsResult};
 use penstock_object::{ErrorKind, ObjectError};
 use penstock_transfer::TransferError;

@@ -402,21 +402,14 @@ impl Tree {
     /// Forgets what is known of a name, so that the next use asks the store.
     pub(crate) fn doubt(&mut self, parent: Inode, name: &FileName) {
         self.note_change(parent, name);
-        let entry = self
-            .directory(parent)
-            .ok()
-            .and_then(|directory| directory.entries.get(name));
-        match entry.map(Dentry::held) {
-            Some(Some(inode)) => {
-                if let Some(node) = self.nodes.get_mut(&inode) {
-                    node.distrust(clock::now());
-                }
-            }
-            Some(None) => self.forget_entry(parent, name),
-            None => {}
-        }
-        if let Ok(directory) = self.directory_mut(parent) {
-            directory.note_loss();
+        let Ok(directory) = self.directory_mut(parent) else {
+            return;
+        };
+        directory.note_loss();
+        let held = directory.entries.get(name).and_then(Dentry::held);
+        match held.and_then(|inode| self.nodes.get_mut(&inode)) {
+            Some(node) => node.distrust(clock::now()),
+            None => self.forget_entry(parent, name),
         }
     }
 

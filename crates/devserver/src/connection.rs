@@ -3,6 +3,7 @@
 use std::{
     io::{self, BufRead, Read},
     net::{Shutdown, TcpStream},
+    ops::Range,
     sync::Arc,
     time::Duration,
 };
@@ -23,7 +24,9 @@ use crate::{
     refusal::{Code, Trouble},
     send,
     service::{Flow, Service},
-    signature, system,
+    signature,
+    store::Content,
+    system,
 };
 
 /// How long a connection may be silent, and how long a send may take.
@@ -42,6 +45,7 @@ pub(crate) fn serve(service: &Service, stream: &Arc<TcpStream>) -> io::Result<()
         service,
         wire: Wire::new(Arc::clone(stream)),
         pacer: Pacer::default(),
+        sent: Sent::default(),
     };
     while !service.stop.is_set() && connection.exchange()? {}
     Ok(())
@@ -51,6 +55,20 @@ struct Connection<'a> {
     service: &'a Service,
     wire: Wire,
     pacer: Pacer,
+    sent: Sent,
+}
+
+/// What was sent without a copy and may not have arrived: its pages must not be used for
+/// anything else. The client's next request says that it has, unless it was there before.
+#[derive(Default)]
+struct Sent(Option<(Content, Range<u64>)>);
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        if let Some((content, range)) = self.0.take() {
+            content.taint(range);
+        }
+    }
 }
 
 /// What was found out about a request before anything is done.
@@ -105,6 +123,7 @@ impl Connection<'_> {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => return self.malformed(),
             Err(error) => return Err(error),
         };
+        self.sent.0 = None;
         if request.path.starts_with(admin::PREFIX) {
             return self.administer(&request);
         }
@@ -222,11 +241,17 @@ impl Connection<'_> {
             pacer: &self.pacer,
         };
         let fault = visit.decision.fault.as_ref().filter(|_| !has_body(request));
-        let whole = send::send(flow, &self.wire, &response, head, fault)?;
+        let whole = send::send(flow, &self.wire, &response, head, fault);
+        if let Payload::Content { content, range } = response.payload {
+            self.sent.0 = Some((content, range));
+            if !self.wire.buffered().is_empty() {
+                self.sent = Sent::default();
+            }
+        }
         if !body_read {
             self.linger();
         }
-        Ok(keep && whole)
+        Ok(keep && whole?)
     }
 
     fn reset(&self) -> io::Result<bool> {

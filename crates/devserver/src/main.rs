@@ -66,6 +66,11 @@ struct Arguments {
     #[arg(long, default_value = "auto")]
     etag: EtagPolicy,
 
+    /// Memory to make ready at the start and keep, such as 4GiB: storing then costs no more the
+    /// first time than the next.
+    #[arg(long, value_parser = parse_bytes, default_value = "0")]
+    prepared_memory: u64,
+
     /// Connections served at a time.
     #[arg(long, default_value_t = CONNECTIONS_DEFAULT)]
     connections: usize,
@@ -89,6 +94,7 @@ impl Arguments {
             domain: self.domain,
             etag: self.etag,
             faults,
+            prepared_memory: self.prepared_memory,
             connections_max: self.connections,
         }
     }

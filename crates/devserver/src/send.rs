@@ -15,7 +15,7 @@ use crate::{
 
 /// Bodies up to this are copied behind the head and sent with it; that is cheaper than
 /// setting up a transfer of pages.
-const INLINE_MAX: u64 = 16 << 10;
+pub(crate) const INLINE_MAX: u64 = 16 << 10;
 /// Bytes at a time where they cannot go straight.
 const STEP: u64 = 256 << 10;
 
@@ -40,7 +40,7 @@ pub(crate) fn send(
             send_content(flow, wire, head, content, range)?;
         }
         (Payload::Content { content, range }, Some(fault)) => {
-            let body = content.bytes(range.clone())?;
+            let body = content.bytes(range.clone());
             return send_harmed(flow, wire, &head, fault, &body);
         }
     }
@@ -64,7 +64,7 @@ fn send_content(
 ) -> io::Result<()> {
     let length = range.end - range.start;
     if length <= INLINE_MAX {
-        return send_inline(flow, wire, head, &content.bytes(range.clone())?);
+        return send_inline(flow, wire, head, &content.bytes(range.clone()));
     }
     system::send_more(wire.stream(), &head)?;
     let limited = flow.is_limited();

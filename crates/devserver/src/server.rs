@@ -50,7 +50,7 @@ impl Server {
     /// # Errors
     /// The address cannot be listened on, the directory cannot be read, or memory is exhausted.
     pub fn start(settings: Settings) -> io::Result<Self> {
-        Self::start_with(Data::new()?, settings)
+        Self::start_with(Data::new(), settings)
     }
 
     /// Starts a server on data that was there before, such as what [`Server::stop`] returned.
@@ -59,6 +59,9 @@ impl Server {
     /// # Errors
     /// As for [`Server::start`].
     pub fn start_with(data: Data, settings: Settings) -> io::Result<Self> {
+        if settings.prepared_memory > 0 {
+            data.prepare_memory(settings.prepared_memory)?;
+        }
         for bucket in &settings.buckets {
             data.create_bucket(bucket);
         }

@@ -16,8 +16,6 @@ use crate::{
 
 /// Bytes between two looks at the clock where bandwidth is limited.
 const PACED_STEP: usize = 64 << 10;
-/// Buffers that are kept for later.
-const BUFFERS_KEPT: usize = 64;
 
 /// See the module's head.
 #[derive(Debug)]
@@ -26,7 +24,6 @@ pub(crate) struct Service {
     pub(crate) data: Data,
     pub(crate) counters: CounterTable,
     pub(crate) faults: FaultPlan,
-    pub(crate) buffers: Buffers,
     pub(crate) stop: StopSignal,
     pacer: Pacer,
 }
@@ -40,7 +37,6 @@ impl Service {
             data,
             counters: CounterTable::default(),
             faults,
-            buffers: Buffers::default(),
             stop: StopSignal::default(),
             pacer: Pacer::default(),
         }
@@ -79,28 +75,6 @@ impl Flow<'_> {
         let own = own.map(|rate| self.pacer.reserve(bytes, rate));
         let total = total.map(|rate| self.service.pacer.reserve(bytes, rate));
         self.service.stop.pause(own.max(total).unwrap_or_default())
-    }
-}
-
-/// Memory that bodies pass through, used again and again: fresh memory costs page faults.
-#[derive(Debug, Default)]
-pub(crate) struct Buffers {
-    kept: Mutex<Vec<Vec<u8>>>,
-}
-
-impl Buffers {
-    /// A buffer of `length` bytes with anything in it. All callers use the same length.
-    pub(crate) fn take(&self, length: usize) -> Vec<u8> {
-        let mut buffer = sync::lock(&self.kept).pop().unwrap_or_default();
-        buffer.resize(length, 0);
-        buffer
-    }
-
-    pub(crate) fn give_back(&self, buffer: Vec<u8>) {
-        let mut kept = sync::lock(&self.kept);
-        if kept.len() < BUFFERS_KEPT {
-            kept.push(buffer);
-        }
     }
 }
 

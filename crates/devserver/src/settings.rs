@@ -110,6 +110,9 @@ pub struct Settings {
     pub etag: EtagPolicy,
     /// Faults from the start.
     pub faults: Faults,
+    /// Bytes of memory to make ready at the start and to keep; the first time that memory is
+    /// used costs more than the next. 0 for none.
+    pub prepared_memory: u64,
     /// Connections served at a time; more are told to slow down.
     pub connections_max: usize,
 }
@@ -127,6 +130,7 @@ impl Default for Settings {
             domain: None,
             etag: EtagPolicy::Auto,
             faults: Faults::default(),
+            prepared_memory: 0,
             connections_max: CONNECTIONS_DEFAULT,
         }
     }

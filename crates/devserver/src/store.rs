@@ -13,9 +13,8 @@ mod load;
 mod object;
 mod upload;
 
-pub(crate) use arena::Extent;
 pub(crate) use bucket::{Bucket, Condition};
-pub(crate) use content::Content;
+pub(crate) use content::{Content, ContentWriter};
 pub use data::Data;
 pub(crate) use listing::{Entry, Listing, ListingQuery};
 pub(crate) use object::{Attributes, Kind, Object};

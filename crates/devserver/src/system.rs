@@ -12,6 +12,9 @@ use std::{
 
 /// The most that one call may move; keeps lengths inside every kernel limit.
 const CALL_MAX: u64 = 1 << 30;
+const HUGE_PAGE: usize = 2 << 20;
+/// Since Linux 6.1; older kernels say that they do not know it.
+const MADV_COLLAPSE: i32 = 25;
 
 /// A file that lives in memory only.
 pub(crate) fn memory_file(name: &CStr) -> io::Result<File> {
@@ -22,6 +25,86 @@ pub(crate) fn memory_file(name: &CStr) -> io::Result<File> {
     }
     // SAFETY: the descriptor was just made and belongs to nobody else.
     Ok(unsafe { File::from_raw_fd(descriptor) })
+}
+
+/// A shared mapping of a file, aligned so that the file's huge pages are those of the mapping.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    /// Of the reservation that the mapping lies in.
+    reserved: *mut u8,
+    reserved_length: usize,
+    start: *mut u8,
+    length: usize,
+}
+
+// SAFETY: a mapping is plain memory; who may touch which part is up to those that get slices.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; its own methods only ask the kernel for things.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `length` bytes, a multiple of the huge page's size.
+    pub(crate) fn new(file: &File, length: usize) -> io::Result<Self> {
+        let reserved_length = length + HUGE_PAGE;
+        let anywhere = std::ptr::null_mut();
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: asks for new address space wherever there is some.
+        let reserved =
+            unsafe { libc::mmap(anywhere, reserved_length, libc::PROT_NONE, flags, -1, 0) };
+        if reserved == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let offset = reserved.align_offset(HUGE_PAGE);
+        let start = reserved.cast::<u8>().wrapping_add(offset);
+        let mapping = Self {
+            reserved: reserved.cast(),
+            reserved_length,
+            start,
+            length,
+        };
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_NORESERVE;
+        // SAFETY: replaces a part of the reservation above, which nobody else knows of.
+        let mapped =
+            unsafe { libc::mmap(start.cast(), length, protection, flags, file.as_raw_fd(), 0) };
+        if mapped == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(mapping)
+    }
+
+    /// The address of a part of it.
+    pub(crate) fn at(&self, offset: usize, length: usize) -> *mut u8 {
+        assert!(
+            offset <= self.length && length <= self.length - offset,
+            "inside the mapping"
+        );
+        self.start.wrapping_add(offset)
+    }
+
+    /// Makes memory present, so that touching it cannot fail.
+    pub(crate) fn populate(&self, offset: usize, length: usize) -> io::Result<()> {
+        self.advise(offset, length, libc::MADV_POPULATE_WRITE)
+    }
+
+    /// Makes a huge page of memory of which some is present.
+    pub(crate) fn collapse(&self, offset: usize, length: usize) -> io::Result<()> {
+        self.advise(offset, length, MADV_COLLAPSE)
+    }
+
+    fn advise(&self, offset: usize, length: usize, advice: i32) -> io::Result<()> {
+        let start = self.at(offset, length);
+        // SAFETY: the range lies in the mapping, and neither advice changes what is in it.
+        check(unsafe { libc::madvise(start.cast(), length, advice) } as isize).map(drop)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the reservation with the mapping in it is ours, and slices of it are borrowed
+        // from what owns this.
+        unsafe { libc::munmap(self.reserved.cast(), self.reserved_length) };
+    }
 }
 
 /// Gives the memory behind `range` of a memory file back to the system.

@@ -3,7 +3,7 @@
 //! where that is impossible a line says so and the test counts as passed.
 
 // Tests find their tools through the environment.
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods, clippy::print_stdout)]
 
 use std::{
     env, fs,

@@ -2,7 +2,7 @@
 //! they are not installed a line says so and the test counts as passed.
 
 // Tests find their tools through the environment and wait for mounts with the clock.
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods, clippy::print_stdout)]
 
 use std::{
     fs,

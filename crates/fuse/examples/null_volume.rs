@@ -1,6 +1,6 @@
 //! Measures the door alone: a volume with nothing behind it.
 //!
-//! `null_volume mount DIRECTORY [THREADS]` mounts it until DIRECTORY is unmounted. Any name that
+//! `null_volume mount DIRECTORY [THREADS | ring]` mounts it until DIRECTORY is unmounted. Any name that
 //! begins with a size, such as `4GiB` or `4KiB-17`, is a file of that size, made of bytes from
 //! memory; what is written is dropped. Files in `direct/` bypass the page cache.
 //!
@@ -222,7 +222,7 @@ impl Volume for NullVolume {
     }
 }
 
-fn mount(directory: &str, threads: Option<usize>) {
+fn mount(directory: &str, how: &str) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -230,7 +230,8 @@ fn mount(directory: &str, threads: Option<usize>) {
     let pool = BufferPool::new(MemoryBudget::new(256 * MIB));
     let volume = Arc::new(NullVolume::new(&pool));
     let settings = FuseSettings {
-        threads: threads.and_then(NonZeroUsize::new),
+        threads: how.parse().ok().and_then(NonZeroUsize::new),
+        io_uring: how == "ring",
         ..FuseSettings::new(directory, "null")
     };
     let metrics = Registry::new();
@@ -273,13 +274,15 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
-        ["mount", directory] => mount(directory, None),
-        ["mount", directory, threads] => mount(directory, threads.parse().ok()),
+        ["mount", directory] => mount(directory, ""),
+        ["mount", directory, how] => mount(directory, how),
         ["stat", directory, count, threads] => stat(
             Path::new(directory),
             count.parse().unwrap(),
             threads.parse().unwrap(),
         ),
-        _ => println!("null_volume mount DIRECTORY [THREADS] | stat DIRECTORY COUNT THREADS"),
+        _ => {
+            println!("null_volume mount DIRECTORY [THREADS | ring] | stat DIRECTORY COUNT THREADS");
+        }
     }
 }

@@ -20,6 +20,7 @@ use penstock_vfs::{Access, Caller, Inode, OpenOptions, RemoveKind, Volume};
 use crate::{
     errno::{Errno, errno_of_name},
     protocol::{Message, Opcode, Request},
+    transport::WriteData,
 };
 
 pub(crate) use answer::{Answer, Failure, Outcome, Reply, Undo};
@@ -53,7 +54,7 @@ impl Adapter {
     pub(crate) fn start(
         &self,
         message: &Message<'_>,
-        data: Result<Bytes, Errno>,
+        data: Result<WriteData, Errno>,
     ) -> Result<Operation, Errno> {
         let subject = Subject {
             caller: message.header.caller,

@@ -13,7 +13,7 @@
 //!
 //! A byte that is read is copied once, by the kernel, from where the volume has it. A byte that
 //! is written is copied once, by the kernel, into a page-aligned block of the buffer pool, which
-//! the volume then owns.
+//! the volume then owns. (Through io_uring there is one copy more each way.)
 
 mod adapter;
 pub mod errno;
@@ -23,10 +23,11 @@ mod notify;
 pub mod protocol;
 mod session;
 mod settings;
+mod signals;
 mod system;
 mod transport;
 
-pub use mount::{MountError, UnmountError, UnmountMode};
+pub use mount::{MountError, UnmountError, UnmountMode, check_mount_point};
 pub use negotiate::Negotiated;
 pub use notify::{Notifier, NotifyError};
 pub use session::{Session, THREADS_MAX, THREADS_MIN, Unsaved};

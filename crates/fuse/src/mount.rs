@@ -22,6 +22,12 @@ use crate::{FuseSettings, system};
 
 pub use error::{MountError, UnmountError};
 
+/// Whether a volume could be mounted at `place`; returns its absolute path. Recognises a mount
+/// that is dead or hangs without touching it.
+pub fn check_mount_point(place: &Path, nonempty: bool) -> Result<PathBuf, MountError> {
+    check::place(place, nonempty).map(|(place, _)| place)
+}
+
 /// How the mount was made, and so how it goes away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Means {

@@ -32,6 +32,9 @@ pub use request::{Forgotten, Message, Request, Transfer};
 pub(crate) const MAJOR: u32 = 7;
 /// The newest minor version that is understood here.
 pub(crate) const MINOR: u32 = 45;
+/// The oldest minor version that is understood here, that of Linux 4.20: since then requests have
+/// more than 128 KiB.
+pub(crate) const MINOR_MIN: u32 = 28;
 /// Bytes in a reply's header.
 pub(crate) const REPLY_HEADER_SIZE: usize = 16;
 

@@ -17,7 +17,6 @@ mod dispatch;
 mod guarded;
 mod metrics;
 mod pending;
-mod signals;
 mod start;
 
 use std::{path::Path, sync::Arc, time::Duration};

@@ -13,6 +13,7 @@ mod ring;
 use std::{fmt, io::IoSlice};
 
 use bytes::Bytes;
+use penstock_base::Reservation;
 
 use crate::{errno::Errno, protocol::Message};
 
@@ -34,8 +35,16 @@ pub(crate) struct Ticket {
 pub(crate) struct Incoming<'a> {
     pub(crate) message: Message<'a>,
     pub(crate) ticket: Ticket,
-    /// The data of a WRITE, or why there was no memory to keep it.
-    pub(crate) data: Result<Bytes, Errno>,
+    /// The data of a WRITE, or why there was no memory for it.
+    pub(crate) data: Result<WriteData, Errno>,
+}
+
+/// The data of a WRITE, or the beginning of it when memory is short. Nothing with other requests.
+#[derive(Debug, Default)]
+pub(crate) struct WriteData {
+    pub(crate) bytes: Bytes,
+    /// Pays for the bytes until the volume has accepted them.
+    pub(crate) memory: Option<Reservation>,
 }
 
 /// Takes requests. Called from the transport's threads, several at a time.

@@ -6,10 +6,13 @@ mod support;
 
 use std::{
     fs::{self, File},
-    io::Read,
-    os::unix::thread::JoinHandleExt,
+    io::{Read, Write},
+    os::{
+        fd::AsRawFd,
+        unix::{ffi::OsStrExt, fs::MetadataExt, thread::JoinHandleExt},
+    },
     process::{Command, Stdio},
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, Barrier, atomic::Ordering},
     thread,
     time::Duration,
 };
@@ -108,7 +111,7 @@ fn kill_reader(mount: &TestMount, volume: &MemoryVolume, round: u64) -> Duration
     let mut reader = Command::new("cat");
     let reader = reader.arg(mount.path("gated")).stdout(Stdio::null());
     let mut reader = reader.spawn().unwrap();
-    let reached = || volume.hooks.at_gate.load(Ordering::SeqCst) == round;
+    let reached = || volume.hooks.waited_at_gate.load(Ordering::SeqCst) == round;
     eventually("the read waits", reached);
     let begun = clock::now();
     reader.kill().unwrap();
@@ -146,7 +149,7 @@ fn many_waiting_threads_die_together() {
     shell.args(["-c", script]).arg(mount.path("gated"));
     std::os::unix::process::CommandExt::process_group(&mut shell, 0);
     let mut shell = shell.stdout(Stdio::null()).spawn().unwrap();
-    let reached = || volume.hooks.at_gate.load(Ordering::SeqCst) == 64;
+    let reached = || volume.hooks.waited_at_gate.load(Ordering::SeqCst) == 64;
     eventually("all reads wait", reached);
     let begun = clock::now();
     // SAFETY: the group is our own child's.
@@ -175,7 +178,7 @@ fn read_under_signal(policy: InterruptPolicy) -> std::io::Result<usize> {
     let mount = TestMount::with(volume.clone(), |settings| settings.interrupts = policy);
     let mut file = File::open(mount.path("gated")).unwrap();
     let reader = thread::spawn(move || file.read(&mut [0; 200]));
-    let reached = || volume.hooks.at_gate.load(Ordering::SeqCst) == 1;
+    let reached = || volume.hooks.waited_at_gate.load(Ordering::SeqCst) == 1;
     eventually("the read waits", reached);
     // SAFETY: the thread has not been joined, so its number is its own.
     unsafe { libc::pthread_kill(reader.as_pthread_t(), libc::SIGUSR1) };
@@ -219,7 +222,7 @@ fn a_handled_signal_does_not_hide_a_deadly_one() {
         .arg(mount.path("gated"))
         .spawn()
         .unwrap();
-    let reached = || volume.hooks.at_gate.load(Ordering::SeqCst) == 1;
+    let reached = || volume.hooks.waited_at_gate.load(Ordering::SeqCst) == 1;
     eventually("the read waits", reached);
     // SAFETY: our own child, not waited for yet.
     unsafe { libc::kill(reader.id() as i32, libc::SIGUSR1) };
@@ -269,7 +272,7 @@ fn a_forced_unmount_frees_those_who_wait() {
     let mount = TestMount::new(volume.clone());
     let path = mount.path("gated");
     let reader = thread::spawn(move || fs::read(path));
-    let reached = || volume.hooks.at_gate.load(Ordering::SeqCst) == 1;
+    let reached = || volume.hooks.waited_at_gate.load(Ordering::SeqCst) == 1;
     eventually("the read waits", reached);
     let session = mount.session();
     mount
@@ -341,6 +344,40 @@ fn bad_mount_points_are_refused_with_the_reason() {
 }
 
 #[test]
+fn a_mount_whose_daemon_died_is_recognised() {
+    if !can_mount() || fs::metadata("/proc/self").unwrap().uid() != 0 {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path();
+    let text = std::ffi::CString::new(place.as_os_str().as_bytes()).unwrap();
+    let device = File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/fuse")
+        .unwrap();
+    let options = format!(
+        "fd={},rootmode=40000,user_id=0,group_id=0\0",
+        device.as_raw_fd()
+    );
+    // SAFETY: all strings are NUL-terminated.
+    let status = unsafe {
+        let (source, kind) = (c"dead".as_ptr(), c"fuse".as_ptr());
+        libc::mount(source, text.as_ptr(), kind, 0, options.as_ptr().cast())
+    };
+    assert_eq!(status, 0);
+    drop(device);
+    let refused = TestMount::with_memory(MemoryVolume::new(), 64 * MIB, |settings| {
+        settings.mount_point = place.to_path_buf();
+    });
+    // SAFETY: a NUL-terminated string.
+    unsafe { libc::umount2(text.as_ptr(), libc::MNT_DETACH) };
+    let error = refused.err().expect("refused");
+    assert!(matches!(error, MountError::Dead(_)), "{error}");
+    assert!(error.to_string().contains("umount -l"));
+}
+
+#[test]
 fn entries_may_be_hidden_when_that_is_wished() {
     if !can_mount() {
         return;
@@ -403,6 +440,33 @@ fn writers_wait_for_memory_and_go_on_when_it_returns() {
 }
 
 #[test]
+fn what_a_short_write_leaves_is_written_next() {
+    if !can_mount() {
+        return;
+    }
+    let volume = MemoryVolume::with_direct(true);
+    volume.hooks.set_latency(Duration::from_millis(20));
+    let mount = TestMount::with_memory(volume, 12 * MIB, |_| {}).expect("mounted");
+    let budget = mount.pool.budget();
+    let _everything = budget.try_reserve(budget.available());
+    let all_are_open = Barrier::new(16);
+    thread::scope(|scope| {
+        for number in 0..16 {
+            let path = mount.path(&format!("f{number}"));
+            let bytes = pattern(3 * MIB as usize + 100, number);
+            let all_are_open = &all_are_open;
+            scope.spawn(move || {
+                let mut file = File::create(&path).unwrap();
+                all_are_open.wait();
+                file.write_all(&bytes).unwrap();
+                assert!(fs::read(&path).unwrap() == bytes);
+            });
+        }
+    });
+    assert!(mount.counted("fuse_writes_shortened_total", None) > 0);
+}
+
+#[test]
 fn all_memory_returns_when_a_mount_ends() {
     if !can_mount() {
         return;
@@ -414,4 +478,41 @@ fn all_memory_returns_when_a_mount_ends() {
     mount.unmount();
     drop(mount);
     eventually("memory returns", || pool.budget().used() == 0);
+}
+
+#[test]
+fn a_writer_that_waits_for_memory_can_be_killed() {
+    if !can_mount() {
+        return;
+    }
+    let volume = MemoryVolume::with_direct(true);
+    let mount = TestMount::with_memory(volume.clone(), 12 * MIB, |_| {}).expect("mounted");
+    // Four in hand, 32 short ones, and all threads that wait for more.
+    let names: Vec<_> = (0..44).map(|number| format!("gated-{number}")).collect();
+    for name in &names {
+        volume.add_file(name, Vec::new());
+        volume.hooks.stop(name, Stop::Gate);
+    }
+    let budget = mount.pool.budget();
+    let _everything = budget.try_reserve(budget.available());
+    let mut writers: Vec<_> = names
+        .iter()
+        .map(|name| {
+            let output = format!("of={}", mount.path(name).display());
+            let mut writer = Command::new("dd");
+            let writer = writer.args(["if=/dev/zero", "bs=1M", "count=1", "conv=notrunc"]);
+            writer.arg(output).stderr(Stdio::null()).spawn().unwrap()
+        })
+        .collect();
+    eventually("as many as possible wait in the volume", || {
+        volume.hooks.waited_at_gate.load(Ordering::SeqCst) >= 36
+    });
+    let begun = clock::now();
+    writers.iter_mut().for_each(|writer| writer.kill().unwrap());
+    for writer in &mut writers {
+        writer.wait().unwrap();
+    }
+    let spent = begun.elapsed();
+    assert!(spent < Duration::from_secs(2), "they died after {spent:?}");
+    fs::write(mount.path("alive"), b"yes").unwrap();
 }

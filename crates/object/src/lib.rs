@@ -16,7 +16,9 @@ mod error;
 mod http;
 mod key;
 pub mod layers;
+mod local;
 mod memory;
+mod multipart;
 mod open;
 mod oss;
 mod range;
@@ -32,6 +34,7 @@ pub mod xml;
 
 pub use error::{ErrorKind, ObjectError, ObjectResult, Operation};
 pub use key::{ETag, KEY_LENGTH_MAX, Key, KeyError, UploadId};
+pub use local::{LocalSettings, LocalStore};
 pub use memory::MemoryStore;
 pub use open::open;
 pub use settings::{

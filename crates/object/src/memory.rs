@@ -25,7 +25,7 @@ use crate::{
     Appended, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, ErrorKind,
     GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectError, ObjectInfo, ObjectKind,
     ObjectResult, Operation, Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId,
-    UploadPage, WriteCondition, range,
+    UploadPage, WriteCondition, multipart, range,
 };
 
 /// Objects in one `delete_many`.
@@ -317,7 +317,7 @@ impl Store for MemoryStore {
         body: Payload,
     ) -> ObjectResult<Part> {
         let operation = Operation::UploadPart;
-        uploads::check_part(&self.capabilities, operation, number, body.len() as u64)?;
+        multipart::check_part(&self.capabilities, operation, number, body.len() as u64)?;
         let body = object::own(&body);
         self.lock()
             .uploads
@@ -334,7 +334,7 @@ impl Store for MemoryStore {
     ) -> ObjectResult<Part> {
         let operation = Operation::CopyPart;
         let size = copy.range.end.saturating_sub(copy.range.start);
-        uploads::check_part(&self.capabilities, operation, number, size)?;
+        multipart::check_part(&self.capabilities, operation, number, size)?;
         let mut bucket = self.lock();
         let (object, info) = bucket.content(operation, &copy.source)?;
         check_tag(operation, &copy.source, &info, copy.if_match.as_ref())?;

@@ -317,7 +317,6 @@ impl Writer {
                 keep = true;
             }
         }
-        self.size += piece.len() as u64;
         self.unchanged = None;
         let missing = self.part_size() - self.tail.len();
         if let Some(slot) = slot {
@@ -329,6 +328,7 @@ impl Writer {
     }
 
     fn append(&mut self, piece: Bytes, keep: bool) {
+        self.size += piece.len() as u64;
         if keep {
             self.tail.keep(piece);
         } else {

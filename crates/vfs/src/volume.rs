@@ -95,7 +95,9 @@ pub trait Volume: Send + Sync + 'static {
     async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Payload>;
 
     /// Writes all of `data` at `offset`, or fails and writes nothing. Returns when the volume has
-    /// accepted the bytes, which may wait for memory. The bytes may be kept without a copy.
+    /// accepted the bytes, which may wait for memory. The bytes may be kept without a copy: the
+    /// door pays the budget for them until the call returns, and the volume, if it keeps them,
+    /// from before it returns.
     async fn write(&self, handle: HandleId, offset: u64, data: Bytes) -> FsResult<()>;
 
     /// A descriptor of the handle was closed: reports what went wrong with earlier writes, and

@@ -18,8 +18,20 @@ use crate::{
     errors::{Purpose, transfer_failure},
     handles::Handle,
     inode::Known,
-    open_file::{FileHandle, OpenFile, sink::Sink, stream::WriteStream},
+    open_file::{
+        FileHandle, OpenFile,
+        stream::{OpenStream, WriteStream},
+    },
 };
+
+/// What happens after a file was saved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Then {
+    /// Nothing more is expected.
+    End,
+    /// More is likely to be written.
+    GoOn,
+}
 
 /// Files that are saved at the same time when the volume shuts down.
 const SHUT_DOWN_CONCURRENCY: usize = 16;
@@ -31,20 +43,29 @@ impl Core {
             return Ok(());
         }
         let file = Arc::clone(&handle.file);
-        run_to_end(Arc::clone(self).save(file, Some(handle.id))).await
+        run_to_end(Arc::clone(self).save(file, Some(handle.id), Then::End)).await
     }
 
     /// Saves what the handle wrote, unless the settings make this a formality.
     pub(crate) async fn sync(self: &Arc<Self>, handle: &FileHandle) -> FsResult<()> {
-        if self.settings.fsync {
-            return self.flush(handle).await;
+        if !self.settings.fsync {
+            self.note_ignored_sync();
+            return Ok(());
         }
+        if !handle.access.writes() {
+            return Ok(());
+        }
+        let (core, file) = (Arc::clone(self), Arc::clone(&handle.file));
+        let owner = Some(handle.id);
+        run_to_end(core.save(file, owner, Then::GoOn)).await
+    }
+
+    fn note_ignored_sync(&self) {
         if self.notices.ignored_sync.first() {
             tracing::warn!(
                 "fsync was asked for and does nothing, as set: files are durable when closed"
             );
         }
-        Ok(())
     }
 
     /// The last descriptor of the handle was closed.
@@ -58,8 +79,9 @@ impl Core {
         let core = Arc::clone(self);
         let ended = run_to_end(async move {
             // Whoever closed the file was told of a failure by the flush before.
+            let file = Arc::clone(&handle.file);
             let _ = Arc::clone(&core)
-                .save(Arc::clone(&handle.file), Some(handle.id))
+                .save(file, Some(handle.id), Then::End)
                 .await;
             core.forgive(&handle).await;
             Ok(())
@@ -92,36 +114,59 @@ impl Core {
     }
 
     /// Saves a file if `owner` wrote it, or whoever did if `None`.
-    async fn save(self: Arc<Self>, file: Arc<OpenFile>, owner: Option<HandleId>) -> FsResult<()> {
+    async fn save(
+        self: Arc<Self>,
+        file: Arc<OpenFile>,
+        owner: Option<HandleId>,
+        then: Then,
+    ) -> FsResult<()> {
         let _entered = self.namespace.enter(&[file.inode]).await;
         let mut stream = file.stream().await;
         if owner.is_some() && stream.owner() != owner {
             return Ok(());
         }
-        self.finish(&file, &mut stream).await
+        self.conclude(&file, &mut stream, then).await
     }
 
-    /// Saves what the stream holds. The caller keeps renames of directories above away.
+    /// Saves what the stream holds and ends it. The caller keeps renames of directories above
+    /// away.
     pub(crate) async fn finish(&self, file: &OpenFile, stream: &mut WriteStream) -> FsResult<()> {
+        self.conclude(file, stream, Then::End).await
+    }
+
+    async fn conclude(
+        &self,
+        file: &OpenFile,
+        stream: &mut WriteStream,
+        then: Then,
+    ) -> FsResult<()> {
         let Some(owner) = stream.owner() else {
             return Ok(());
         };
-        stream.of(owner)?;
+        let touched = stream.of(owner)?.is_some_and(|open| open.touched);
+        if !touched {
+            // A write that was given up while it waited left nothing but the mark.
+            file.view().dirty = false;
+            if then == Then::End {
+                stream.discard().await;
+            }
+            return Ok(());
+        }
         let Some(open) = stream.take() else {
             return Ok(());
         };
-        if !open.touched {
-            open.sink.abort().await;
-            stream.clear();
-            return Ok(());
-        }
-        let object = match &open.sink {
-            Sink::Upload(..) => ObjectKind::Normal,
-            Sink::Append(_) => ObjectKind::Appendable,
+        let object = open.sink.object_kind();
+        let saved = match then {
+            Then::End => open.sink.finish().await.map(|version| (version, None)),
+            Then::GoOn => open.sink.sync().await,
         };
-        match open.sink.finish().await {
-            Ok(version) => {
-                stream.clear();
+        match saved {
+            Ok((version, sink)) => {
+                let (owner, end) = (open.owner, version.size);
+                match sink {
+                    Some(sink) => stream.open(OpenStream::untouched(owner, sink, end)),
+                    None => stream.clear(),
+                }
                 self.publish(file, version, object);
                 Ok(())
             }
@@ -179,6 +224,10 @@ impl Core {
         while let Some(outcome) = saving.next().await {
             lost.extend(outcome);
         }
+        let left = deadline.duration_since(clock::now());
+        if clock::deadline(left, self.transfer.settle()).await.is_err() {
+            tracing::warn!("some unfinished uploads may still be in the bucket");
+        }
         lost.sort_by(|one: &(String, _), other| one.0.cmp(&other.0));
         lost
     }
@@ -191,7 +240,7 @@ impl Core {
     ) -> Option<(String, FsError)> {
         let path = self.namespace.lock().path(file.inode);
         let left = deadline.duration_since(clock::now());
-        match clock::deadline(left, run_to_end(self.save(file, None))).await {
+        match clock::deadline(left, run_to_end(self.save(file, None, Then::End))).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some((path, error)),
             Err(late) => Some((path, FsError::TimedOut(late.to_string()))),

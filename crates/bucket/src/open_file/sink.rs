@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use penstock_base::{MIB, Payload};
-use penstock_object::{ErrorKind, HeadOptions, Key, PutOptions, Store};
+use penstock_object::{ErrorKind, HeadOptions, Key, ObjectKind, PutOptions, Store};
 use penstock_transfer::{ObjectVersion, TransferResult, Writer};
 
 /// Bytes that are collected before they are appended.
@@ -23,6 +23,14 @@ pub(crate) enum Sink {
 }
 
 impl Sink {
+    /// The kind of object that comes to be.
+    pub(crate) fn object_kind(&self) -> ObjectKind {
+        match self {
+            Self::Upload(..) => ObjectKind::Normal,
+            Self::Append(_) => ObjectKind::Appendable,
+        }
+    }
+
     /// Bytes that the object has, or would have if it were finished now.
     pub(crate) fn size(&self) -> u64 {
         match self {
@@ -36,6 +44,26 @@ impl Sink {
         match self {
             Self::Upload(writer, _) => writer.write(data).await,
             Self::Append(appender) => appender.write(data).await,
+        }
+    }
+
+    /// Makes everything durable and visible, and goes on after it where that is cheaper than
+    /// beginning anew.
+    pub(crate) async fn sync(mut self) -> TransferResult<(ObjectVersion, Option<Self>)> {
+        match &mut self {
+            Self::Upload(writer, key) => {
+                let finished = writer.sync().await?;
+                let (key, etag) = (key.clone(), finished.stored.etag);
+                Ok((
+                    ObjectVersion {
+                        key,
+                        etag,
+                        size: finished.size,
+                    },
+                    Some(self),
+                ))
+            }
+            Self::Append(_) => Ok((self.finish().await?, None)),
         }
     }
 

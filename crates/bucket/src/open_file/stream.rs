@@ -31,7 +31,8 @@ pub(super) struct OpenStream {
     pub(super) end: u64,
     /// What to add to the offsets of an appending writer that believes in another length.
     pub(super) shift: i64,
-    /// Whether there is anything to save: a creation, a truncation or a write.
+    /// Whether there is anything to save: a creation, a truncation or a write since the last
+    /// time.
     pub(super) touched: bool,
     /// Where the stream would end after a write that was under way when its caller left.
     pub(super) taking: Option<u64>,
@@ -49,6 +50,18 @@ pub(super) enum Position {
 }
 
 impl OpenStream {
+    /// A stream that goes on at `end` and has nothing to save yet.
+    pub(super) fn untouched(owner: HandleId, sink: Sink, end: u64) -> Self {
+        Self {
+            owner,
+            sink,
+            end,
+            shift: 0,
+            touched: false,
+            taking: None,
+        }
+    }
+
     /// Where a write at `offset` falls. An appending writer's is never below the end.
     pub(super) fn position_of(&self, offset: u64, append: bool) -> Position {
         let position = i128::from(offset) + i128::from(self.shift);
@@ -103,6 +116,13 @@ impl WriteStream {
         {
             let owner = stream.owner;
             self.fail(owner, error);
+        }
+        // What another handle began or saved and did not write to is free to take.
+        if let Phase::Open(stream) = &self.phase
+            && stream.owner != handle
+            && !stream.touched
+        {
+            self.clear();
         }
         match &mut self.phase {
             Phase::Clean => Ok(None),

@@ -98,12 +98,8 @@ impl Core {
             0
         };
         Ok(OpenStream {
-            owner: handle.id,
-            sink,
-            end: size,
             shift,
-            touched: false,
-            taking: None,
+            ..OpenStream::untouched(handle.id, sink, size)
         })
     }
 

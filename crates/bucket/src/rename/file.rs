@@ -45,9 +45,13 @@ impl Core {
         moved: Option<&Arc<OpenFile>>,
         (replaced, replaced_stream): (&Option<Arc<OpenFile>>, StreamGuard<'_>),
     ) -> FsResult<()> {
-        let (known, version) = self.copy_to_target(rename).await?;
-        let source = self.namespace.lock().file_key(rename.moved.inode())?;
-        for_writing(self.store().delete(&source).await)?;
+        let copied = self.copy_and_delete(rename).await;
+        if copied.is_err() {
+            // The copy may have been made all the same.
+            let target = &rename.target;
+            self.namespace.lock().doubt(target.parent, &target.name);
+        }
+        let (known, version) = copied?;
         {
             let mut tree = self.namespace.lock();
             tree.relocate(rename.moved.inode(), &rename.target);
@@ -60,6 +64,16 @@ impl Core {
             file.discard(&mut stream).await;
         }
         Ok(())
+    }
+
+    async fn copy_and_delete(
+        self: &Arc<Self>,
+        rename: &Rename,
+    ) -> FsResult<(Known, ObjectVersion)> {
+        let copied = self.copy_to_target(rename).await?;
+        let source = self.namespace.lock().file_key(rename.moved.inode())?;
+        for_writing(self.store().delete(&source).await)?;
+        Ok(copied)
     }
 
     /// Copies the object as it is known, or as it is now if it was changed meanwhile.

@@ -3,11 +3,19 @@
 //! Requests are counted exactly: what an operation costs is part of its meaning. The clock is
 //! tokio's and paused, so expiry is tested without waiting.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
+mod appending;
 mod attributes;
 mod listing;
 mod lookup;
 mod names;
 mod reading;
+mod rename_directory;
+mod rename_file;
+mod saving;
+mod symlinks;
+mod volume;
 mod writing;

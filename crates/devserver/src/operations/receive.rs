@@ -10,16 +10,11 @@ use crate::{
     digest::{self, Algorithm, Digest, Value},
     http::{chunks::Chunks, request::Request},
     refusal::{Code, Refusal, Trouble},
-    service::{Flow, Service},
+    service::Flow,
     settings::EtagPolicy,
-    store::{Content, Extent},
+    store::{Content, ContentWriter},
 };
 
-/// Bytes moved at a time: small enough to stay in the processor's cache between the copy out
-/// of the socket and the copy into the object's memory.
-const STEP: usize = 1 << 20;
-/// Memory reserved at a time for a body of unknown length.
-const UNKNOWN_LENGTH_STEP: u64 = 8 << 20;
 /// Bytes in the largest body of one request.
 const BODY_MAX: u64 = 5 << 30;
 /// Bytes in the largest document that a request may carry.
@@ -192,36 +187,28 @@ pub(crate) fn receive_document(exchange: &mut Exchange<'_>) -> Result<String, Tr
         return Err(Code::MalformedXml.into());
     }
     let received = receive(exchange)?;
-    let bytes = received.content.bytes(0..received.content.length())?;
+    let bytes = received.content.bytes(0..received.content.length());
     String::from_utf8(bytes).map_err(|_| Code::MalformedXml.into())
 }
 
-/// Memory that a body flows into.
+/// A body on its way from the socket to where it stays.
 struct Intake<'a> {
-    service: &'a Service,
     flow: Flow<'a>,
     digests: Vec<Digest>,
-    full: Vec<Content>,
-    extent: Extent,
-    /// Bytes in `extent`.
-    filled: u64,
+    writer: ContentWriter,
+    /// Bytes to come, where known.
+    length: Option<u64>,
     received: u64,
     flip: Option<u64>,
 }
 
 impl<'a> Intake<'a> {
     fn new(exchange: &Exchange<'a>, plan: &Plan) -> Self {
-        let service = exchange.service;
         Self {
-            service,
             flow: exchange.flow,
             digests: plan.digests(),
-            full: Vec::new(),
-            extent: service
-                .data
-                .arena()
-                .reserve(plan.length.unwrap_or(UNKNOWN_LENGTH_STEP)),
-            filled: 0,
+            writer: ContentWriter::new(exchange.service.data.arena(), plan.length),
+            length: plan.length,
             received: 0,
             flip: exchange.flip_received,
         }
@@ -229,67 +216,40 @@ impl<'a> Intake<'a> {
 
     /// Moves everything from `source`.
     fn take(&mut self, source: &mut impl Read) -> Result<(), Trouble> {
-        let mut buffer = self.service.buffers.take(STEP);
-        let outcome = self.take_through(source, &mut buffer);
-        self.service.buffers.give_back(buffer);
-        outcome
-    }
-
-    fn take_through(&mut self, source: &mut impl Read, buffer: &mut [u8]) -> Result<(), Trouble> {
         loop {
-            let limit = self.flow.step(buffer.len());
-            let count = source.read(&mut buffer[..limit]).map_err(incomplete)?;
+            if Some(self.received) == self.length {
+                return self.expect_end(source);
+            }
+            let room = self.writer.room()?;
+            let limit = self.flow.step(room.len());
+            let count = source.read(&mut room[..limit]).map_err(incomplete)?;
             if count == 0 {
                 return Ok(());
             }
-            self.service.counters.received(count as u64);
-            self.flow.wait(count as u64)?;
-            self.damage(&mut buffer[..count]);
+            damage(&mut room[..count], self.received, self.flip);
             for digest in &mut self.digests {
-                digest.update(&buffer[..count]);
+                digest.update(&room[..count]);
             }
-            self.store(&buffer[..count])?;
-        }
-    }
-
-    /// Flips the byte that a fault rule chose, if it is among these.
-    fn damage(&self, bytes: &mut [u8]) {
-        let at = self.flip.and_then(|at| at.checked_sub(self.received));
-        if let Some(byte) = at.and_then(|at| bytes.get_mut(at as usize)) {
-            *byte ^= 1;
-        }
-    }
-
-    fn store(&mut self, mut bytes: &[u8]) -> Result<(), Trouble> {
-        self.received += bytes.len() as u64;
-        if self.received > BODY_MAX {
-            return Err(Code::EntityTooLarge.into());
-        }
-        while !bytes.is_empty() {
-            if self.filled == self.extent.length() {
-                self.begin_extent();
+            self.writer.advance(count);
+            self.received += count as u64;
+            if self.received > BODY_MAX {
+                return Err(Code::EntityTooLarge.into());
             }
-            let room = (self.extent.length() - self.filled).min(bytes.len() as u64) as usize;
-            self.extent.write(&bytes[..room], self.filled)?;
-            self.filled += room as u64;
-            bytes = &bytes[room..];
+            self.flow.service.counters.received(count as u64);
+            self.flow.wait(count as u64)?;
         }
-        Ok(())
     }
 
-    fn begin_extent(&mut self) {
-        let next = self.service.data.arena().reserve(UNKNOWN_LENGTH_STEP);
-        let extent = std::mem::replace(&mut self.extent, next);
-        self.full.push(Content::of_extent(extent, self.filled));
-        self.filled = 0;
+    /// Takes what a decoder leaves behind the last byte, without memory for more bytes.
+    fn expect_end(&self, source: &mut impl Read) -> Result<(), Trouble> {
+        match source.read(&mut [0]).map_err(incomplete)? {
+            0 => Ok(()),
+            _ => Err(Code::IncompleteBody.into()),
+        }
     }
 
-    fn finish(mut self, plan: &Plan, trailers: &[(String, String)]) -> Result<Received, Trouble> {
-        self.full.push(Content::of_extent(self.extent, self.filled));
-        let content = match self.full.as_slice() {
-            [single] => single.clone(),
-            several => Content::joined(several),
-        };
+    fn finish(self, plan: &Plan, trailers: &[(String, String)]) -> Result<Received, Trouble> {
+        let content = self.writer.finish();
         let mut claims = plan.claims.clone();
         if let Some(algorithm) = plan.trailer {
             let name = algorithm.header();
@@ -317,6 +277,14 @@ impl<'a> Intake<'a> {
     }
 }
 
+/// Flips the byte that a fault rule chose, if it is among these.
+fn damage(bytes: &mut [u8], start: u64, flip: Option<u64>) {
+    let at = flip.and_then(|at| at.checked_sub(start));
+    if let Some(byte) = at.and_then(|at| bytes.get_mut(at as usize)) {
+        *byte ^= 1;
+    }
+}
+
 fn mismatch(claim: &Value) -> Refusal {
     let name = claim.algorithm.name();
     Refusal::because(
@@ -335,9 +303,9 @@ fn incomplete(error: io::Error) -> Trouble {
 
 /// The tag of a received body: its MD5 where the policy wants it, else one that looks like
 /// that of a multipart upload, which no client takes for a hash.
-pub(crate) fn etag_of(exchange: &Exchange<'_>, received: &Received) -> io::Result<String> {
+pub(crate) fn etag_of(exchange: &Exchange<'_>, received: &Received) -> String {
     if let Some(value) = received.value(Algorithm::Md5) {
-        return Ok(value.hex());
+        return value.hex();
     }
     let hash = match exchange.service.settings.etag {
         EtagPolicy::Md5 => true,
@@ -345,9 +313,9 @@ pub(crate) fn etag_of(exchange: &Exchange<'_>, received: &Received) -> io::Resul
         EtagPolicy::Opaque => false,
     };
     if hash {
-        return Ok(Value::of_content(Algorithm::Md5, &received.content)?.hex());
+        return Value::of_content(Algorithm::Md5, &received.content).hex();
     }
-    Ok(opaque_tag(exchange, 1))
+    opaque_tag(exchange, 1)
 }
 
 /// A tag that never repeats.

@@ -36,22 +36,28 @@ struct Inner {
 
 impl Data {
     /// No buckets.
-    ///
-    /// # Errors
-    /// The system has no memory files to give.
-    pub fn new() -> io::Result<Self> {
+    pub fn new() -> Self {
         let started = clock::wall_time()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         let inner = Inner {
-            arena: Arena::new()?,
+            arena: Arena::new(),
             buckets: RwLock::default(),
             sequence: AtomicU64::new(started.as_micros() as u64),
             pattern: OnceLock::new(),
         };
-        Ok(Self {
+        Self {
             inner: Arc::new(inner),
-        })
+        }
+    }
+
+    /// Makes memory ready for so many bytes of bodies, and keeps as much when it becomes free:
+    /// storing them then costs no more the first time than the next.
+    ///
+    /// # Errors
+    /// Memory is exhausted.
+    pub fn prepare_memory(&self, bytes: u64) -> io::Result<()> {
+        self.arena().prepare(bytes)
     }
 
     pub(crate) fn arena(&self) -> &Arena {
@@ -110,7 +116,7 @@ impl Data {
     /// The bytes of an object, without HTTP; `None` if there is none.
     pub fn get(&self, bucket: &str, key: &str) -> Option<Vec<u8>> {
         let object = self.bucket(bucket)?.get(key)?;
-        object.content.bytes(0..object.length()).ok()
+        Some(object.content.bytes(0..object.length()))
     }
 
     /// The tag of an object without quotes, without HTTP; `None` if there is none.
@@ -159,6 +165,12 @@ impl Data {
             "{:016X}",
             self.inner.sequence.fetch_add(1, Ordering::Relaxed)
         )
+    }
+}
+
+impl Default for Data {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

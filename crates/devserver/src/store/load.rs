@@ -6,10 +6,7 @@ use std::{
     path::Path,
 };
 
-use super::{content::Content, data::Data, object::Object};
-
-/// Bytes read at a time.
-const READ_STEP: usize = 1 << 20;
+use super::{content::ContentWriter, data::Data, object::Object};
 
 impl Data {
     /// Reads every file below `directory` into memory: `BUCKET/KEY` becomes an object, an empty
@@ -45,19 +42,15 @@ impl Data {
     fn load_file(&self, bucket: &str, key: &str, path: &Path) -> io::Result<()> {
         let mut file = File::open(path)?;
         let metadata = file.metadata()?;
-        let extent = self.arena().reserve(metadata.len());
-        let mut buffer = vec![0; READ_STEP];
-        let mut at = 0;
-        while at < metadata.len() {
-            let limit = (metadata.len() - at).min(READ_STEP as u64) as usize;
-            let count = file.read(&mut buffer[..limit])?;
+        let mut writer = ContentWriter::new(self.arena(), Some(metadata.len()));
+        loop {
+            let count = file.read(writer.room()?)?;
             if count == 0 {
                 break;
             }
-            extent.write(&buffer[..count], at)?;
-            at += count as u64;
+            writer.advance(count);
         }
-        let content = Content::of_extent(extent, at);
+        let content = writer.finish();
         let etag = format!("{}-1", self.unique());
         let mut object = Object::new(content, etag);
         object.modified = metadata.modified().unwrap_or(object.modified);
@@ -79,7 +72,7 @@ mod tests {
         fs::create_dir(directory.path().join("empty")).expect("a directory");
         fs::write(directory.path().join("b/x/y/k"), "hello").expect("a file");
         fs::write(directory.path().join("b/none"), "").expect("a file");
-        let data = Data::new().expect("memory files");
+        let data = Data::new();
         data.load(directory.path()).expect("readable");
         assert_eq!(data.keys("b"), ["none", "x/y/k"]);
         assert_eq!(data.get("b", "x/y/k").as_deref(), Some(&b"hello"[..]));

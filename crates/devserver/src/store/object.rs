@@ -1,6 +1,6 @@
 //! An object: what it holds and what is known about it.
 
-use std::{io, sync::OnceLock, time::SystemTime};
+use std::{sync::OnceLock, time::SystemTime};
 
 use super::content::Content;
 use crate::{
@@ -86,24 +86,20 @@ impl Object {
     }
 
     /// A checksum over the whole object: as it was sent, or computed when first asked for.
-    pub(crate) fn checksum(&self, algorithm: Algorithm) -> io::Result<Value> {
+    pub(crate) fn checksum(&self, algorithm: Algorithm) -> Value {
         if let Some(value) = self
             .checksums
             .iter()
             .find(|value| value.algorithm == algorithm)
         {
-            return Ok(value.clone());
+            return value.clone();
         }
-        let cell = match algorithm {
-            Algorithm::Crc64Ecma => &self.crc64_ecma,
-            Algorithm::Crc64Nvme => &self.crc64_nvme,
-            _ => return Value::of_content(algorithm, &self.content),
-        };
-        if let Some(value) = cell.get() {
-            return Ok(value.clone());
+        let compute = || Value::of_content(algorithm, &self.content);
+        match algorithm {
+            Algorithm::Crc64Ecma => self.crc64_ecma.get_or_init(compute).clone(),
+            Algorithm::Crc64Nvme => self.crc64_nvme.get_or_init(compute).clone(),
+            _ => compute(),
         }
-        let value = Value::of_content(algorithm, &self.content)?;
-        Ok(cell.get_or_init(|| value).clone())
     }
 
     /// The bytes of part `number`, counted from 1; an object written whole is its own part 1.

@@ -1,11 +1,13 @@
 //! Open files and their bytes.
 
-use bytes::Bytes;
 use penstock_base::FsError;
 use penstock_vfs::{HandleId, OpenOptions};
 
 use super::{Adapter, Answer, Outcome, Reply, Subject, Undo};
-use crate::protocol::{Transfer, encode};
+use crate::{
+    protocol::{Transfer, encode},
+    transport::WriteData,
+};
 
 pub(super) async fn open(adapter: Adapter, subject: Subject, options: OpenOptions) -> Outcome {
     let opened = adapter.volume.open(subject.caller, subject.node, options);
@@ -31,14 +33,15 @@ pub(super) async fn read(adapter: Adapter, transfer: Transfer) -> Outcome {
     Ok(Reply::Data(payload).into())
 }
 
-pub(super) async fn write(adapter: Adapter, transfer: Transfer, data: Bytes) -> Outcome {
-    let Transfer {
-        handle,
-        offset,
-        size,
-    } = transfer;
-    adapter.volume.write(handle, offset, data).await?;
-    Ok(Answer::body(|body| encode::written(body, size)))
+/// Writes what was received, which may be less than the program wanted to write.
+pub(super) async fn write(adapter: Adapter, transfer: Transfer, data: WriteData) -> Outcome {
+    let length = u32::try_from(data.bytes.len()).expect("at most one block");
+    let written = adapter
+        .volume
+        .write(transfer.handle, transfer.offset, data.bytes);
+    written.await?;
+    drop(data.memory);
+    Ok(Answer::body(|body| encode::written(body, length)))
 }
 
 pub(super) async fn flush(adapter: Adapter, handle: HandleId) -> Outcome {

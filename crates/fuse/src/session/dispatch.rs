@@ -19,20 +19,21 @@ use super::{
     guarded::{self, Guarded},
     metrics::SessionMetrics,
     pending::Pending,
-    signals,
 };
 use crate::{
     InterruptPolicy,
     adapter::{Adapter, Failure},
     protocol::{Opcode, Request, encode},
-    transport::{Handler, Incoming, Ticket, Transport},
+    signals,
+    transport::{Handler, Incoming, ReplyError, Ticket, Transport},
 };
 
 /// How long an INTERRUPT waits before the kernel sends it again, because the request that it is
 /// about is being begun on another thread.
 const INTERRUPT_RETRY: Duration = Duration::from_millis(1);
-/// How often a process that was signalled is looked at, whether it is about to die.
-const DEATH_WATCH: Duration = Duration::from_millis(100);
+/// How often an INTERRUPT is tried again that the kernel does not send again, because its request
+/// came another way.
+const INTERRUPT_RETRIES: usize = 50;
 
 /// What all threads and tasks of a mount share.
 pub(super) struct Shared {
@@ -135,32 +136,49 @@ impl Dispatcher {
         }
     }
 
+    /// The victim may still be on its way into the table: being begun on another thread. Then the
+    /// kernel is asked to send the INTERRUPT again, which it does unless the victim came through
+    /// a ring (or has its answer).
     fn interrupt(&self, ticket: Ticket, victim: u64) {
         self.shared.metrics.interrupts.increment();
-        let Some(process) = self.shared.pending.process_of(victim) else {
-            self.shared.runtime.block_on(clock::sleep(INTERRUPT_RETRY));
-            return self.send_errno(ticket, libc::EAGAIN);
-        };
-        if self.shared.interrupts == InterruptPolicy::Always || signals::is_dying(process) {
-            return cut(&self.shared, victim);
+        if let Some(process) = self.shared.pending.process_of(victim) {
+            return interrupt_task(&self.shared, victim, process);
         }
-        // The kernel tells of a request's first signal only, so a later one is looked out for.
+        self.shared.runtime.block_on(clock::sleep(INTERRUPT_RETRY));
+        let Err(ReplyError::GivenUp) = self.send_errno(ticket, libc::EAGAIN) else {
+            return;
+        };
         let shared = Arc::clone(&self.shared);
         self.shared.runtime.spawn(async move {
-            while shared.pending.process_of(victim) == Some(process) {
-                if signals::is_dying(process) {
-                    return cut(&shared, victim);
+            for _ in 0..INTERRUPT_RETRIES {
+                if let Some(process) = shared.pending.process_of(victim) {
+                    return interrupt_task(&shared, victim, process);
                 }
-                clock::sleep(DEATH_WATCH).await;
+                clock::sleep(INTERRUPT_RETRY).await;
             }
         });
     }
 
-    fn send_errno(&self, ticket: Ticket, errno: i32) {
+    fn send_errno(&self, ticket: Ticket, errno: i32) -> Result<(), ReplyError> {
         let header = encode::reply_header(ticket.unique, -errno, 0);
-        // Nobody waits any more, or the transport has logged why not.
-        let _ = self.transport.reply(ticket, &[IoSlice::new(&header)]);
+        self.transport.reply(ticket, &[IoSlice::new(&header)])
     }
+}
+
+/// Ends the task of `victim` if its process is to stop waiting. The kernel tells of a request's
+/// first signal only, so if that one does not count, later ones are looked out for.
+fn interrupt_task(shared: &Arc<Shared>, victim: u64, process: u32) {
+    if shared.interrupts == InterruptPolicy::Always || signals::is_dying(process) {
+        return cut(shared, victim);
+    }
+    let shared = Arc::clone(shared);
+    let watch = async move {
+        tokio::select! {
+            () = signals::until_dying(process) => cut(&shared, victim),
+            () = shared.pending.until_gone(victim) => {}
+        }
+    };
+    tokio::spawn(watch);
 }
 
 /// Ends a task; its request is answered with `EINTR` unless it has an answer already.
@@ -191,7 +209,8 @@ impl Handler for Dispatcher {
     fn refuse(&self, ticket: Option<Ticket>, reason: &dyn fmt::Display) {
         warn!(%reason, "a request makes no sense");
         if let Some(ticket) = ticket {
-            self.send_errno(ticket, libc::EIO);
+            // If nobody waits any more, that is as good.
+            let _ = self.send_errno(ticket, libc::EIO);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a mount counts.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use penstock_base::{
     clock::{self, Instant},
@@ -44,7 +44,8 @@ const COUNTED: [Opcode; 26] = [
 
 /// What a mount counts.
 pub(super) struct SessionMetrics {
-    by_number: HashMap<u32, OperationMetrics>,
+    /// Indexed by the number of the opcode.
+    by_number: Vec<Option<OperationMetrics>>,
     other: OperationMetrics,
     pub(super) interrupts: Arc<Counter>,
 }
@@ -59,14 +60,14 @@ pub(super) struct OperationMetrics {
 
 impl SessionMetrics {
     pub(super) fn new(registry: &Registry) -> Self {
-        let counted = COUNTED.iter().map(|opcode| {
-            (
-                *opcode as u32,
-                OperationMetrics::new(registry, opcode.label()),
-            )
-        });
+        let mut by_number = Vec::new();
+        for opcode in COUNTED {
+            let number = opcode as usize;
+            by_number.resize_with(by_number.len().max(number + 1), || None);
+            by_number[number] = Some(OperationMetrics::new(registry, opcode.label()));
+        }
         Self {
-            by_number: counted.collect(),
+            by_number,
             other: OperationMetrics::new(registry, "other"),
             interrupts: registry.counter(
                 "fuse_interrupts_total",
@@ -78,7 +79,7 @@ impl SessionMetrics {
 
     pub(super) fn of(&self, operation: Option<Opcode>) -> &OperationMetrics {
         operation
-            .and_then(|opcode| self.by_number.get(&(opcode as u32)))
+            .and_then(|opcode| self.by_number.get(opcode as usize)?.as_ref())
             .unwrap_or(&self.other)
     }
 }

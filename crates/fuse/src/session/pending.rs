@@ -30,6 +30,9 @@ const TASKS_MAX: usize = 4096;
 /// Tasks beyond [`TASKS_MAX`] that the last thread may begin, so that interrupts are still heard.
 const TASKS_SPARE: usize = 1024;
 
+/// How often [`Pending::until_gone`] looks.
+const GONE_CHECK: Duration = Duration::from_millis(100);
+
 /// Requests that wait for something.
 pub(super) struct Pending {
     entries: Mutex<HashMap<u64, Entry>>,
@@ -118,6 +121,13 @@ impl Pending {
     /// The process that waits for a request in the table.
     pub(super) fn process_of(&self, unique: u64) -> Option<u32> {
         self.lock().get(&unique).map(|entry| entry.call.process())
+    }
+
+    /// Returns some time after a request has left the table.
+    pub(super) async fn until_gone(&self, unique: u64) {
+        while self.process_of(unique).is_some() {
+            clock::sleep(GONE_CHECK).await;
+        }
     }
 
     /// Waits until the table is empty; after `limit` what is left is dropped.

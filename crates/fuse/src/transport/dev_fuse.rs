@@ -9,6 +9,7 @@ use std::{
     sync::Arc,
 };
 
+use penstock_base::BLOCK_SIZE;
 use tracing::{error, warn};
 
 use super::{Handler, ReceiveReserve, ReplyError, Ticket, Transport, receive::ReceiveBuffer};
@@ -16,6 +17,9 @@ use crate::{
     protocol::{self, InitReply, InitRequest, Request},
     system,
 };
+
+const TOO_OLD: &str =
+    "the kernel is older than Linux 4.20, whose FUSE is the oldest that is spoken";
 
 /// The connection that a mount was made with.
 #[derive(Debug)]
@@ -49,7 +53,7 @@ impl DevFuse {
         &self,
         mut answer: impl FnMut(&InitRequest) -> InitReply,
     ) -> io::Result<()> {
-        let mut buffer = self.buffer().ok_or(io::ErrorKind::OutOfMemory)?;
+        let mut buffer = self.buffer();
         loop {
             match self.receive(&mut buffer)? {
                 Received::Request => {}
@@ -62,6 +66,9 @@ impl DevFuse {
             };
             // A kernel with a newer major version asks again when it sees ours.
             let settled = offer.major <= protocol::MAJOR;
+            if settled && offer.minor < protocol::MINOR_MIN {
+                return Err(io::Error::other(TOO_OLD));
+            }
             self.send_init(incoming.ticket, &answer(offer))?;
             if settled {
                 return Ok(());
@@ -85,8 +92,8 @@ impl DevFuse {
         system::write_message(self.device.as_fd(), parts)
     }
 
-    fn buffer(&self) -> Option<ReceiveBuffer> {
-        self.reserve.first_block().map(ReceiveBuffer::new)
+    fn buffer(&self) -> ReceiveBuffer {
+        ReceiveBuffer::new(self.reserve.buffer(BLOCK_SIZE))
     }
 
     fn receive(&self, buffer: &mut ReceiveBuffer) -> io::Result<Received> {
@@ -107,9 +114,7 @@ impl Transport for DevFuse {
     }
 
     fn serve(&self, thread: usize, handler: &dyn Handler) {
-        let Some(mut buffer) = self.buffer() else {
-            return error!(thread, "no receive buffer is left for this thread");
-        };
+        let mut buffer = self.buffer();
         loop {
             match self.receive(&mut buffer) {
                 Ok(Received::Request) => {}

@@ -12,9 +12,9 @@
 use std::{io, os::fd::BorrowedFd};
 
 use bytes::Bytes;
-use penstock_base::{Buffer, BufferView, BufferWriter, HEAP_BUFFER_MAX};
+use penstock_base::{BLOCK_SIZE, Buffer, BufferView, BufferWriter, HEAP_BUFFER_MAX};
 
-use super::{Incoming, ReceiveReserve, Ticket};
+use super::{Incoming, ReceiveReserve, Ticket, WriteData};
 use crate::{
     errno::Errno,
     protocol::{
@@ -22,6 +22,10 @@ use crate::{
     },
     system,
 };
+
+/// Bytes of `joined` that are kept from one request to the next. Only a large BATCH_FORGET is
+/// longer.
+const JOINED_KEPT: usize = 16 << 10;
 
 /// One thread's receive buffer.
 pub(super) struct ReceiveBuffer {
@@ -68,7 +72,7 @@ impl ReceiveBuffer {
             let message = parse_detached(&self.head, length)?;
             return Ok(incoming(message, data));
         }
-        Ok(incoming(parse(self.join())?, Ok(Bytes::new())))
+        Ok(incoming(parse(self.join())?, Ok(WriteData::default())))
     }
 
     fn head(&self) -> &[u8] {
@@ -76,28 +80,40 @@ impl ReceiveBuffer {
     }
 
     fn is_write(&self) -> bool {
+        let header = RequestHeader::parse(&self.head);
         let whole = self.received >= WRITE_HEAD_SIZE;
-        whole
-            && RequestHeader::parse(&self.head)
-                .is_ok_and(|header| header.opcode == Opcode::Write as u32)
+        whole && header.is_ok_and(|header| header.opcode == Opcode::Write as u32)
     }
 
-    fn take_data(&mut self, length: usize, reserve: &ReceiveReserve) -> Result<Bytes, Errno> {
-        if length <= HEAP_BUFFER_MAX {
-            return self.copy_data(length, reserve);
-        }
-        let (writer, view) = reserve.take(penstock_base::BLOCK_SIZE)?.share();
+    fn process(&self) -> u32 {
+        RequestHeader::parse(&self.head).map_or(0, |header| header.caller.pid)
+    }
+
+    fn take_data(&mut self, length: usize, reserve: &ReceiveReserve) -> Result<WriteData, Errno> {
+        let admitted = reserve.admit(length, self.process())?;
+        let bytes = match admitted.length {
+            short if short <= HEAP_BUFFER_MAX => self.copy_data(short, reserve),
+            whole => self.hand_over(whole, reserve),
+        };
+        Ok(WriteData {
+            bytes,
+            memory: Some(admitted.memory),
+        })
+    }
+
+    fn hand_over(&mut self, length: usize, reserve: &ReceiveReserve) -> Bytes {
+        let (writer, view) = reserve.buffer(BLOCK_SIZE).share();
         // SAFETY: the kernel has just written `length` bytes to the start of the block.
         unsafe { self.writer.advance(length) };
         let data = self.view.slice(0..length);
         (self.writer, self.view) = (writer, view);
-        Ok(data)
+        data
     }
 
-    fn copy_data(&mut self, length: usize, reserve: &ReceiveReserve) -> Result<Bytes, Errno> {
-        let (mut writer, view) = reserve.take(length)?.share();
+    fn copy_data(&mut self, length: usize, reserve: &ReceiveReserve) -> Bytes {
+        let (mut writer, view) = reserve.buffer(length).share();
         writer.copy_from(self.rest(length));
-        Ok(view.slice(0..length))
+        view.slice(0..length)
     }
 
     /// The whole of a request that is not a WRITE, in one piece.
@@ -107,6 +123,7 @@ impl ReceiveBuffer {
         };
         let mut joined = std::mem::take(&mut self.joined);
         joined.clear();
+        joined.shrink_to(JOINED_KEPT);
         joined.extend_from_slice(&self.head);
         joined.extend_from_slice(self.rest(length + 1));
         self.joined = joined;
@@ -121,7 +138,7 @@ impl ReceiveBuffer {
     }
 }
 
-fn incoming(message: Message<'_>, data: Result<Bytes, Errno>) -> Incoming<'_> {
+fn incoming(message: Message<'_>, data: Result<WriteData, Errno>) -> Incoming<'_> {
     let ticket = Ticket {
         unique: message.header.unique,
         slot: 0,

@@ -21,7 +21,7 @@ pub enum Stop {
     Panic,
     /// Lookups panic after they waited.
     LatePanic,
-    /// Reads wait until [`Hooks::open_gate`].
+    /// Reads and writes wait until [`Hooks::open_gate`].
     Gate,
 }
 
@@ -30,9 +30,9 @@ pub struct Hooks {
     stops: Mutex<HashMap<String, Stop>>,
     gate_open: AtomicBool,
     gate: Notify,
-    /// Reads that wait or have waited at the gate.
-    pub at_gate: AtomicU64,
-    /// Reads that were dropped at the gate.
+    /// Reads and writes that wait or have waited at the gate.
+    pub waited_at_gate: AtomicU64,
+    /// Reads and writes that were dropped at the gate.
     pub dropped_at_gate: AtomicU64,
     /// Every operation waits this long first, so that it becomes a task.
     pub latency: Mutex<Option<Duration>>,
@@ -72,12 +72,12 @@ impl Hooks {
         }
     }
 
-    pub async fn at_read(&self, name: &str) {
+    pub async fn at_gate(&self, name: &str) {
         let gated = matches!(self.stops.lock().unwrap().get(name), Some(Stop::Gate));
         if !gated {
             return;
         }
-        self.at_gate.fetch_add(1, Ordering::SeqCst);
+        self.waited_at_gate.fetch_add(1, Ordering::SeqCst);
         let mut dropped = CountDrop(Some(&self.dropped_at_gate));
         loop {
             let opened = self.gate.notified();

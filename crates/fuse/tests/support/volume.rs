@@ -260,7 +260,7 @@ impl Volume for MemoryVolume {
         self.hooks.delay().await;
         let inode = self.tree().handle(handle)?.inode;
         let name = self.tree().node(inode)?.name.clone();
-        self.hooks.at_read(&name).await;
+        self.hooks.at_gate(&name).await;
         let mut tree = self.tree();
         let content = tree.file(inode)?;
         let start = content.len().min(offset as usize);
@@ -276,6 +276,9 @@ impl Volume for MemoryVolume {
 
     async fn write(&self, handle: HandleId, offset: u64, data: Bytes) -> FsResult<()> {
         self.hooks.delay().await;
+        let inode = self.tree().handle(handle)?.inode;
+        let name = self.tree().node(inode)?.name.clone();
+        self.hooks.at_gate(&name).await;
         self.writes.lock().unwrap().push(WriteSeen {
             length: data.len(),
             address: data.as_ptr() as usize,

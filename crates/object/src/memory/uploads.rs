@@ -9,6 +9,7 @@ use super::object::{self, Object};
 use crate::{
     Capabilities, Checksum, CompleteOptions, ETag, ErrorKind, Key, ObjectError, ObjectResult,
     Operation, Part, PartNumber, PutOptions, Upload, UploadId, UploadPage, WriteCondition,
+    multipart,
 };
 
 /// Uploads in a page.
@@ -103,7 +104,7 @@ impl Unfinished {
         parts: &[Part],
         options: &CompleteOptions,
     ) -> ObjectResult<Object> {
-        self.check_order(capabilities, parts)?;
+        multipart::check_order(capabilities, &self.key, parts)?;
         let mut body = Payload::new();
         let mut tags = Md5::new();
         for (index, part) in parts.iter().enumerate() {
@@ -123,15 +124,6 @@ impl Unfinished {
         let object = Object::assembled(body, etag, &self.options);
         self.check_sum(&object, options)?;
         Ok(object)
-    }
-
-    fn check_order(&self, capabilities: &Capabilities, parts: &[Part]) -> ObjectResult<()> {
-        let ascending = parts.is_sorted_by(|one, next| one.number < next.number);
-        if parts.is_empty() || !ascending || parts.len() > capabilities.parts_max as usize {
-            let message = "an upload is completed with its parts in ascending order, one at least";
-            return Err(self.refused(ErrorKind::InvalidRequest, message));
-        }
-        Ok(())
     }
 
     fn check_sum(&self, object: &Object, options: &CompleteOptions) -> ObjectResult<()> {
@@ -167,28 +159,6 @@ impl Unfinished {
             initiated: self.initiated,
         }
     }
-}
-
-/// Refuses part numbers and sizes that the store does not take.
-pub(super) fn check_part(
-    capabilities: &Capabilities,
-    operation: Operation,
-    number: PartNumber,
-    size: u64,
-) -> ObjectResult<()> {
-    if !(1..=capabilities.parts_max).contains(&number) {
-        let message = format!("part numbers run from 1 to {}", capabilities.parts_max);
-        return Err(ObjectError::new(
-            ErrorKind::InvalidRequest,
-            operation,
-            message,
-        ));
-    }
-    if size > capabilities.part_size_max {
-        let message = format!("parts have at most {} bytes", capabilities.part_size_max);
-        return Err(ObjectError::new(ErrorKind::TooLarge, operation, message));
-    }
-    Ok(())
 }
 
 fn name(key: &Key, id: &UploadId) -> (String, String) {

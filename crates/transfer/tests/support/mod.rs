@@ -1,6 +1,7 @@
 //! A bucket in memory with a network in front: latency, shared bandwidth, counters and faults.
 
-#![allow(dead_code)]
+// Each test uses some of it; helpers of tests may panic.
+#![allow(dead_code, unreachable_pub, clippy::panic, clippy::unwrap_used)]
 
 use std::{
     collections::BTreeMap,
@@ -8,7 +9,7 @@ use std::{
     ops::Range,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -54,6 +55,8 @@ pub struct TestStore {
     network: Network,
     link_free: Mutex<Option<Instant>>,
     blank: Mutex<Option<u64>>,
+    /// Whether uploads are received and thrown away.
+    pub discards: AtomicBool,
     /// Ranges of the GETs in the order of their arrival.
     pub gets: Mutex<Vec<Range<u64>>>,
     /// Sizes of the parts that were sent.
@@ -75,6 +78,7 @@ impl TestStore {
             network,
             link_free: Mutex::default(),
             blank: Mutex::default(),
+            discards: AtomicBool::new(false),
             gets: Mutex::default(),
             part_sizes: Mutex::default(),
             counts: Mutex::default(),
@@ -353,6 +357,14 @@ impl Store for TestStore {
         self.part_sizes.lock().unwrap().push(body.len() as u64);
         self.arrive(Operation::UploadPart).await?;
         self.pass(body.len()).await;
+        if self.discards.load(Ordering::SeqCst) {
+            return Ok(Part {
+                number,
+                etag: ETag::new("discarded"),
+                size: body.len() as u64,
+                checksum: None,
+            });
+        }
         // What the bucket keeps must not occupy the budget of the client.
         let sent = Payload::from(body.to_vec());
         drop(body);
@@ -378,6 +390,12 @@ impl Store for TestStore {
         options: CompleteOptions,
     ) -> ObjectResult<Stored> {
         self.arrive(Operation::CompleteUpload).await?;
+        if self.discards.load(Ordering::SeqCst) {
+            return Ok(Stored {
+                etag: ETag::new("discarded"),
+                checksum: None,
+            });
+        }
         self.inner
             .complete_upload(key, upload, parts, options)
             .await
@@ -477,6 +495,7 @@ pub fn kind<T: std::fmt::Debug>(result: TransferResult<T>) -> ErrorKind {
 pub async fn write_all(writer: &mut Writer, data: &[u8], piece: usize) -> TransferResult<()> {
     for piece in data.chunks(piece) {
         writer.write(Bytes::copy_from_slice(piece)).await?;
+        tokio::task::yield_now().await;
     }
     Ok(())
 }

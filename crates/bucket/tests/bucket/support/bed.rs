@@ -142,6 +142,14 @@ impl Bed {
         }
     }
 
+    pub(crate) async fn unfinished_uploads(&self) -> Vec<String> {
+        let page = self.remote.list_uploads("", None).await.unwrap();
+        page.uploads
+            .into_iter()
+            .map(|upload| upload.key.to_string())
+            .collect()
+    }
+
     // What the volume did.
 
     pub(crate) fn requests(&self) -> String {

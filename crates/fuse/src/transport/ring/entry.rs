@@ -4,7 +4,6 @@
 
 use std::{io::IoSlice, mem::MaybeUninit};
 
-use bytes::Bytes;
 use penstock_base::{Buffer, BufferWriter};
 
 use super::layout::header;
@@ -12,7 +11,7 @@ use crate::{
     errno::Errno,
     protocol::{Opcode, REPLY_HEADER_SIZE, REQUEST_HEADER_SIZE, RequestHeader},
     system,
-    transport::{ReceiveReserve, ReplyError},
+    transport::{ReceiveReserve, ReplyError, WriteData},
 };
 
 /// One entry. The kernel writes to its buffers from registration or commit until the completion;
@@ -72,13 +71,11 @@ impl Entry {
     /// Puts the request that the kernel has just left here into `message`, in the form that it
     /// would have on `/dev/fuse`, but for the data of a WRITE, which is copied into a buffer of
     /// its own.
-    ///
-    /// Returns that data.
     pub(super) fn take_request(
         &mut self,
         message: &mut Vec<u8>,
         reserve: &ReceiveReserve,
-    ) -> Result<Bytes, Errno> {
+    ) -> Result<WriteData, Errno> {
         message.clear();
         let head = &self.header[header::IN_OUT..REQUEST_HEADER_SIZE];
         message.extend_from_slice(head);
@@ -90,11 +87,15 @@ impl Entry {
         message.extend_from_slice(&self.header[header::OPERATION..header::OPERATION + fixed]);
         if request.opcode != Opcode::Write as u32 {
             message.extend_from_slice(self.payload(payload));
-            return Ok(Bytes::new());
+            return Ok(WriteData::default());
         }
-        let (mut writer, view) = reserve.take(payload)?.share();
-        writer.copy_from(self.payload(payload));
-        Ok(view.slice(0..payload))
+        let admitted = reserve.admit(payload, request.caller.pid)?;
+        let (mut writer, view) = reserve.buffer(admitted.length).share();
+        let copied = writer.copy_from(&self.payload(payload)[..admitted.length]);
+        Ok(WriteData {
+            bytes: view.slice(0..copied),
+            memory: Some(admitted.memory),
+        })
     }
 
     /// Puts a reply in, header first. Only the request that waits here is answered, and once.

@@ -12,7 +12,6 @@ use std::{
     },
 };
 
-use bytes::Bytes;
 use io_uring::{IoUring, cqueue, opcode, squeue::Entry128, types::Fixed};
 use penstock_base::{BLOCK_SIZE, BufferPool};
 use tracing::warn;
@@ -24,8 +23,8 @@ use super::{
 };
 use crate::{
     errno::Errno,
-    protocol::{ParseError, parse, parse_detached},
-    transport::{Handler, Incoming, ReceiveReserve, ReplyError, Ticket},
+    protocol::{ParseError, RequestHeader, parse_detached},
+    transport::{Handler, Incoming, ReceiveReserve, ReplyError, Ticket, WriteData},
 };
 
 /// Registered descriptors of the ring: the FUSE connection and the mailbox' bell.
@@ -268,12 +267,10 @@ fn with_length(command: Entry128, length: u32) -> Entry128 {
 }
 
 /// The request in `message`; its ticket's slot is for the caller to set.
-fn incoming(message: &[u8], data: Result<Bytes, Errno>) -> Result<Incoming<'_>, ParseError> {
-    let detached = data.as_ref().map_or(0, Bytes::len);
-    let message = match detached {
-        0 => parse(message)?,
-        _ => parse_detached(message, detached)?,
-    };
+fn incoming(message: &[u8], data: Result<WriteData, Errno>) -> Result<Incoming<'_>, ParseError> {
+    // What the header speaks of and is not in `message` is the data of a WRITE.
+    let length = RequestHeader::parse(message)?.length as usize;
+    let message = parse_detached(message, length.saturating_sub(message.len()))?;
     let ticket = Ticket {
         unique: message.header.unique,
         slot: 0,

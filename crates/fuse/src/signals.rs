@@ -1,6 +1,11 @@
 //! Whether a process that was signalled is about to die.
 
-use std::fs;
+use std::{fs, time::Duration};
+
+use penstock_base::clock;
+
+/// How often a process is looked at.
+const DEATH_WATCH: Duration = Duration::from_millis(100);
 
 /// Signals that do nothing when nobody handles them: CHLD, CONT, URG, WINCH; and those that
 /// stop: STOP, TSTP, TTIN, TTOU (signal(7)).
@@ -27,9 +32,16 @@ const fn mask(signals: &[i32]) -> u64 {
 
 /// Whether thread `process` has a signal that will end it. When nothing can be known of it (it
 /// is gone, or in another PID namespace), the answer is yes, which ends the wait.
-pub(super) fn is_dying(process: u32) -> bool {
+pub(crate) fn is_dying(process: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status"));
     status.map_or(true, |status| has_fatal_signal(&status))
+}
+
+/// Returns when thread `process` is about to die.
+pub(crate) async fn until_dying(process: u32) {
+    while !is_dying(process) {
+        clock::sleep(DEATH_WATCH).await;
+    }
 }
 
 fn has_fatal_signal(status: &str) -> bool {
