@@ -12,7 +12,7 @@ use crc_fast::{CrcAlgorithm, checksum};
 
 use super::*;
 
-/// Tells the writer where to write.
+/// Tells the test that it is the writer, and where to write.
 const DIRECTORY: &str = "PENSTOCK_TEST_DIRECTORY";
 
 const ROUNDS: u64 = 12;
@@ -33,15 +33,9 @@ fn is_whole(body: &[u8]) -> bool {
     checksum(CrcAlgorithm::Crc64Xz, content).to_be_bytes() == sum
 }
 
-/// Not a test: the process that is killed.
-#[tokio::test]
-#[ignore = "runs as the child of another test"]
-#[allow(clippy::disallowed_methods)]
-async fn writes_until_it_is_killed() {
-    let Ok(directory) = std::env::var(DIRECTORY) else {
-        return;
-    };
-    let store = open(Path::new(&directory));
+/// What the process does that is killed.
+async fn write_until_killed(directory: &Path) {
+    let store = open(directory);
     let run = penstock_base::random::number() % 1_000_000;
     for count in 0_u64.. {
         let length = (penstock_base::random::number() % 300_000) as usize;
@@ -109,8 +103,8 @@ async fn grow(store: &LocalStore, run: u64, count: u64) {
 fn start_writer(directory: &Path) -> Child {
     let binary = std::env::current_exe().expect("the test knows its binary");
     Command::new(binary)
-        .args(["--ignored", "--exact", "--nocapture"])
-        .arg("local::tests::crash::writes_until_it_is_killed")
+        .args(["--exact", "--nocapture"])
+        .arg("local::tests::crash::killed_writers_leave_whole_objects_and_no_garbage")
         .env(DIRECTORY, directory)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -173,7 +167,11 @@ async fn check(directory: &Path, finished: &[String]) {
 }
 
 #[tokio::test]
+#[allow(clippy::disallowed_methods)]
 async fn killed_writers_leave_whole_objects_and_no_garbage() {
+    if let Some(directory) = std::env::var_os(DIRECTORY) {
+        return write_until_killed(Path::new(&directory)).await;
+    }
     let directory = tempfile::tempdir().expect("a directory can be made");
     let mut finished = Vec::new();
     for round in 0..ROUNDS {
