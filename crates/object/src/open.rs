@@ -5,7 +5,8 @@ use std::sync::Arc;
 use penstock_base::metrics::Registry;
 
 use crate::{
-    BucketUrl, ErrorKind, MemoryStore, ObjectError, ObjectResult, Operation, Store, StoreUrl,
+    BucketUrl, ErrorKind, LocalSettings, LocalStore, MemoryStore, ObjectError, ObjectResult,
+    Operation, Store, StoreUrl,
     credentials::{Bridge, CredentialSource, metadata_http_settings, oss_chain, s3_chain},
     http::{Client, ClientMetrics, HttpError, HttpSettings},
     layers::Prefixed,
@@ -39,7 +40,13 @@ fn backend(
     match url {
         StoreUrl::S3(url) => open_s3(url, settings, metrics),
         StoreUrl::Oss(url) => open_oss(url, settings, metrics),
-        StoreUrl::File { .. } => Err(unusable("file:// is not there yet")),
+        StoreUrl::File { directory, .. } => {
+            let local = LocalSettings {
+                durable: settings.durable,
+                ..LocalSettings::default()
+            };
+            Ok(Arc::new(LocalStore::open(directory, local)?))
+        }
         StoreUrl::Memory => Ok(Arc::new(MemoryStore::new())),
     }
 }

@@ -3,7 +3,7 @@
 //! The server is found in `PENSTOCK_TEST_MINIO`, on the `PATH` or in `~/go/bin`; without one
 //! these tests only say that they were skipped.
 
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods, clippy::print_stdout)]
 
 use std::{
     net::TcpListener,
@@ -169,8 +169,7 @@ macro_rules! contracts {
 }
 
 // Left out is what MinIO cannot keep: a key that is also a prefix of other keys (in the listing
-// contracts too), empty and dot components, components of more than 255 bytes, and listing the
-// uploads under a prefix.
+// contracts too), empty and dot components, and components of more than 255 bytes.
 contracts!(
     get_returns_what_was_put,
     what_is_missing_is_not_found,
@@ -206,6 +205,7 @@ contracts!(
     completion_can_insist_on_a_free_key,
     aborting_is_idempotent,
     finished_uploads_are_gone,
+    unfinished_uploads_are_listed,
     appends_grow_an_object,
     appends_check_the_position,
     only_appendable_objects_grow,

@@ -36,7 +36,7 @@ pub(crate) struct ResponseHeaders {
 
 impl ResponseHeaders {
     /// Keeps a copy of `head` and the places of `parsed`, which must point into it.
-    pub(super) fn new(head: &[u8], parsed: &[httparse::Header<'_>]) -> Self {
+    pub(crate) fn new(head: &[u8], parsed: &[httparse::Header<'_>]) -> Self {
         let place = |part: &[u8]| {
             let start = (part.as_ptr() as usize).wrapping_sub(head.as_ptr() as usize);
             start as u32..(start + part.len()) as u32
