@@ -75,6 +75,7 @@ fn request(origin: &Arc<Origin>, method: &'static str) -> Request {
         headers,
         body: Payload::new(),
         patience: Patience::Usual,
+        repeatable: true,
     }
 }
 
@@ -197,6 +198,10 @@ async fn a_connection_that_died_while_idle_is_replaced_once() {
     let client = client();
     assert_eq!(get(&client, &origin).await.expect("answered"), b"0");
     assert_eq!(get(&client, &origin).await.expect("answered"), b"1");
+    let mut once = request(&origin, "POST");
+    once.repeatable = false;
+    let first = client.send(&once).await.expect("on a new connection");
+    drop(first);
     let error = {
         let (origin, _server) = serve(|_, stream| async move { drop(stream) }).await;
         get(&client, &origin).await.expect_err("never answers")
