@@ -26,6 +26,7 @@
 //! [`OpenFile::view`]: crate::open_file::OpenFile::view
 
 mod cache;
+mod charge;
 mod directory;
 mod gate;
 mod guards;
@@ -34,10 +35,10 @@ mod remembering;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use penstock_base::{
-    FileName, FsError, FsResult,
+    FileName, FsError, FsResult, MemoryBudget,
     clock::{self, Instant},
 };
 use penstock_object::Key;
@@ -45,7 +46,8 @@ use penstock_vfs::{FileKind, Inode};
 
 use crate::key;
 
-pub(crate) use cache::Cache;
+use cache::Cache;
+use charge::Charge;
 pub(crate) use directory::{Dentry, Directory, Patience};
 pub(crate) use gate::Moves;
 pub(crate) use guards::{Entered, Namespace, Observation, Reference};
@@ -70,18 +72,24 @@ pub(crate) struct Tree {
     /// Counts local changes, to tell older answers of the store from newer ones.
     epoch: u64,
     cache: Cache,
+    charge: Charge,
     pub(crate) moves: Moves,
 }
 
+/// Bytes that a node occupies, about, with its entry in its directory. Nodes are paid for as far
+/// as memory is free: a door that holds one cannot be refused.
+const NODE_COST: u64 = 512;
+
 impl Tree {
-    pub(crate) fn new(cache: Cache) -> Self {
+    pub(crate) fn new(budget: &Arc<MemoryBudget>, remembered_max: usize) -> Self {
         let mut root = Node::new(None, FileKind::Directory, None);
         root.lookups = 1;
         Self {
             nodes: HashMap::from([(Inode::ROOT, root)]),
             last_inode: Inode::ROOT.0,
             epoch: 0,
-            cache,
+            cache: Cache::new(Arc::clone(budget), remembered_max),
+            charge: Charge::new(Arc::clone(budget), NODE_COST),
             moves: Moves::default(),
         }
     }
@@ -467,6 +475,7 @@ impl Tree {
         };
         self.nodes
             .insert(inode, Node::new(Some(place), kind, known));
+        self.charge.cover(self.nodes.len());
         self.pin(parent);
         if let Ok(directory) = self.directory_mut(parent) {
             directory.absent.remove(name);
@@ -515,6 +524,7 @@ impl Tree {
             let Some(node) = self.nodes.remove(&inode) else {
                 return;
             };
+            self.charge.cover(self.nodes.len());
             let Some(place) = node.place else { return };
             self.let_go(&place, node.known);
             if let Some(parent) = self.nodes.get_mut(&place.parent) {

@@ -319,7 +319,6 @@ fn common_fields(visit: &Visit, keep: bool) -> Vec<(&'static str, String)> {
         }
         Dialect::Oss => {
             fields.push(("x-oss-request-id", visit.request_id.clone()));
-            fields.push(("x-oss-server-time", "0".to_owned()));
         }
     }
     if !keep {

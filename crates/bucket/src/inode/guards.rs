@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use penstock_base::{
-    FileName, FsResult,
+    FileName, FsResult, MemoryBudget,
     clock::{self, Instant},
 };
 use penstock_vfs::Inode;
 use tokio::sync::Notify;
 
-use crate::inode::{Cache, Known, Tree};
+use crate::inode::{Known, Tree};
 
 /// The tree of a volume, shared by everything that works on it.
 #[derive(Debug)]
@@ -20,9 +20,9 @@ pub(crate) struct Namespace {
 }
 
 impl Namespace {
-    pub(crate) fn new(cache: Cache) -> Arc<Self> {
+    pub(crate) fn new(budget: &Arc<MemoryBudget>, remembered_max: usize) -> Arc<Self> {
         Arc::new(Self {
-            tree: Mutex::new(Tree::new(cache)),
+            tree: Mutex::new(Tree::new(budget, remembered_max)),
             moved: Notify::new(),
         })
     }
