@@ -198,15 +198,35 @@ async fn a_connection_that_died_while_idle_is_replaced_once() {
     let client = client();
     assert_eq!(get(&client, &origin).await.expect("answered"), b"0");
     assert_eq!(get(&client, &origin).await.expect("answered"), b"1");
-    let mut once = request(&origin, "POST");
-    once.repeatable = false;
-    let first = client.send(&once).await.expect("on a new connection");
-    drop(first);
     let error = {
         let (origin, _server) = serve(|_, stream| async move { drop(stream) }).await;
         get(&client, &origin).await.expect_err("never answers")
     };
     assert_eq!(error.kind, ErrorKind::Unavailable, "{error}");
+}
+
+#[tokio::test]
+async fn what_may_not_happen_twice_is_sent_once() {
+    let seen = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counter = Arc::clone(&seen);
+    let (origin, _server) = serve(move |_, mut stream| {
+        let counter = Arc::clone(&counter);
+        async move {
+            // Answers one request, takes another one and closes without a word.
+            read_request(&mut stream, 0).await;
+            answer(&mut stream, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+            read_request(&mut stream, 0).await;
+            counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    })
+    .await;
+    let client = client();
+    get(&client, &origin).await.expect("answered");
+    let mut once = request(&origin, "POST");
+    once.repeatable = false;
+    let error = client.send(&once).await.expect_err("not answered");
+    assert_eq!(error.kind, ErrorKind::Unavailable, "{error}");
+    assert_eq!(seen.load(std::sync::atomic::Ordering::Relaxed), 1);
 }
 
 #[tokio::test]
