@@ -50,7 +50,7 @@ use cache::Cache;
 use charge::Charge;
 pub(crate) use directory::{Dentry, Directory, Patience};
 pub(crate) use gate::Moves;
-pub(crate) use guards::{Entered, Namespace, Observation, Reference};
+pub(crate) use guards::{Entered, Namespace, Observation, Reference, Resolved};
 pub(crate) use node::{Known, LastOpen, Node, Place};
 
 /// What memory says about a name.
@@ -287,6 +287,16 @@ impl Tree {
         }
     }
 
+    /// Whether an answer about a name to a question asked at `epoch` still holds.
+    pub(crate) fn is_unchanged_since(
+        &self,
+        (parent, name): (Inode, &FileName),
+        epoch: u64,
+    ) -> bool {
+        let directory = self.directory(parent);
+        directory.is_ok_and(|directory| directory.is_unchanged_since(name, epoch))
+    }
+
     /// Applies what the store said about a name in answer to a question asked at `epoch`, unless
     /// the name was changed here since.
     pub(crate) fn settle(
@@ -329,10 +339,10 @@ impl Tree {
         epoch: u64,
         answer: Option<Known>,
     ) -> Option<Option<Known>> {
-        let directory = self.directory(parent).ok()?;
-        if !directory.is_unchanged_since(name, epoch) {
+        if !self.is_unchanged_since((parent, name), epoch) {
             return None;
         }
+        let directory = self.directory(parent).ok()?;
         let held = directory.entries.get(name).and_then(Dentry::held);
         match held {
             Some(inode) if self.settle_held(inode, answer.as_ref()) => None,
@@ -434,13 +444,24 @@ impl Tree {
 
     /// Makes the next use of everything at or below `top` ask the store.
     pub(crate) fn distrust_below(&mut self, top: Inode, now: Instant) {
+        self.epoch += 1;
         for inode in self.nodes_below(top) {
             self.forget_remembered(inode);
+            self.outdate(inode);
             if inode != top
                 && let Some(node) = self.nodes.get_mut(&inode)
             {
                 node.distrust(now);
             }
+        }
+    }
+
+    /// Makes every answer under way about a directory's names worthless.
+    fn outdate(&mut self, directory: Inode) {
+        let epoch = self.epoch;
+        if let Ok(directory) = self.directory_mut(directory) {
+            directory.moved_at = epoch;
+            directory.absent.clear();
         }
     }
 
