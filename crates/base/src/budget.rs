@@ -5,23 +5,30 @@
 //!
 //! - [`MemoryBudget::try_reserve`] for what is merely useful (read-ahead): short memory means no.
 //! - [`MemoryBudget::reserve`] for what a caller waits for (a demanded read, a write): waits in
-//!   line, after asking the registered [`Reclaim`]ers to give back what nobody waits for.
+//!   line, and asks the registered [`Reclaim`]ers again and again to give back what nobody waits
+//!   for: bytes that somebody was still waiting for a moment ago may be idle now.
 //!
 //! The line is first come, first served, so a large request cannot starve. Reclaimers hold only
 //! memory that can be dropped at once (prefetched bytes that nobody asked for yet), therefore a
 //! demanded read can always go on while other handles sit idle.
 
-use std::sync::{
-    Arc, Mutex, PoisonError, Weak,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::{FsError, FsResult};
+use crate::{FsError, FsResult, clock};
 
 /// Bytes are accounted in pages, which keeps a large budget within a semaphore's range.
 const PAGE: u64 = 4096;
+
+/// How long a waiter waits before it asks the reclaimers again.
+const RECLAIM_PERIOD: Duration = Duration::from_millis(20);
 
 /// Something that can give memory back when others wait for it.
 pub trait Reclaim: Send + Sync {
@@ -99,13 +106,17 @@ impl MemoryBudget {
         if let Some(reservation) = self.try_reserve(bytes) {
             return Ok(reservation);
         }
-        self.ask_reclaimers(bytes);
         let pages = pages_of(bytes).ok_or(FsError::OutOfMemory)?;
-        let permit = Arc::clone(&self.pages)
-            .acquire_many_owned(pages)
-            .await
-            .map_err(|_| FsError::OutOfMemory)?;
-        Ok(self.granted(permit))
+        let turn = Arc::clone(&self.pages).acquire_many_owned(pages);
+        tokio::pin!(turn);
+        loop {
+            self.ask_reclaimers(bytes);
+            if let Ok(permit) = clock::deadline(RECLAIM_PERIOD, turn.as_mut()).await {
+                return permit
+                    .map(|permit| self.granted(permit))
+                    .map_err(|_| FsError::OutOfMemory);
+            }
+        }
     }
 
     fn granted(&self, permit: OwnedSemaphorePermit) -> Reservation {
@@ -211,6 +222,24 @@ mod tests {
         let idle = Arc::new(Idle(Mutex::new(budget.try_reserve(MIB))));
         let weak: Weak<dyn Reclaim> = Arc::downgrade(&(Arc::clone(&idle) as Arc<dyn Reclaim>));
         budget.register(weak);
+        assert_eq!(budget.reserve(MIB).await.expect("reclaimed").bytes(), MIB);
+    }
+
+    #[tokio::test]
+    async fn asks_again_for_what_becomes_idle_while_it_waits() {
+        struct BusyAtFirst(Mutex<(u32, Option<Reservation>)>);
+        impl Reclaim for BusyAtFirst {
+            fn reclaim(&self, _bytes: u64) -> u64 {
+                let mut asked = self.0.lock().expect("no panic under the lock");
+                asked.0 += 1;
+                let idle = if asked.0 > 2 { asked.1.take() } else { None };
+                idle.map_or(0, |reservation| reservation.bytes())
+            }
+        }
+        let budget = MemoryBudget::new(MIB);
+        let held = BusyAtFirst(Mutex::new((0, budget.try_reserve(MIB))));
+        let holder: Arc<dyn Reclaim> = Arc::new(held);
+        budget.register(Arc::downgrade(&holder));
         assert_eq!(budget.reserve(MIB).await.expect("reclaimed").bytes(), MIB);
     }
 

@@ -1,1 +1,38 @@
-//! Placeholder
+//! The bucket volume: a file is an object.
+//!
+//! `a/b/c` in the mount is the object `a/b/c` in the bucket, byte for byte, so that whoever uses
+//! the bucket directly and whoever uses the mount see the same things. Files are read in any
+//! order and written from front to end; nothing is staged on a local disk, and nothing of a
+//! written file is visible in the bucket before it is closed or synced.
+//!
+//! - [`inode`]: which number is which name, what is known about it, and for how long.
+//! - [`lookup`], [`listing`], [`attributes`]: looking, at the price of as few requests as can be.
+//! - [`open_file`]: reading a pinned version, writing a stream, making it durable.
+//! - [`names`], [`rename`]: changing the namespace.
+//! - [`errors`]: what a failed request means to a file.
+//!
+//! `docs/semantics/bucket.md` says what each operation does, what it costs and how it fails, and
+//! names the test that shows it.
+
+#![allow(rustdoc::private_intra_doc_links)]
+
+mod attributes;
+mod core;
+mod errors;
+mod handles;
+mod inode;
+mod key;
+mod listing;
+mod lookup;
+mod metrics;
+mod names;
+mod open_file;
+mod rename;
+mod settings;
+mod volume;
+
+pub use settings::{
+    BucketSettings, CACHED_ENTRIES_DEFAULT, RENAME_DIR_CONCURRENCY_DEFAULT,
+    RENAME_DIR_LIMIT_DEFAULT,
+};
+pub use volume::BucketVolume;

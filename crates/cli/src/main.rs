@@ -1,2 +1,36 @@
-//! x
-fn main() {}
+//! The `penstock` command: the one place that joins volumes to doors and reads the command line,
+//! the environment and configuration files.
+//!
+//! [`invocation`] finds out by which name it was called, [`commands`] has one module per command,
+//! [`options`] the table from which everything about options is made, [`assemble`] builds the
+//! parts from settings, and [`serve`] keeps a mount alive until it ends.
+
+mod assemble;
+mod command_line;
+mod commands;
+mod control;
+mod daemon;
+mod environment;
+mod explain;
+mod failure;
+mod generate;
+mod invocation;
+mod logging;
+mod memory;
+mod mount_point;
+mod mount_table;
+mod options;
+mod output;
+mod personality;
+mod prometheus;
+mod serve;
+// The only unsafe code here: a few system calls that std does not have.
+#[allow(unsafe_code)]
+mod system;
+mod text_table;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    invocation::run(&environment::Environment::read())
+}

@@ -10,14 +10,36 @@
 //!
 //! Cross-cutting concerns are layers: each wraps a `Store` and is one.
 
+pub mod conformance;
+pub mod credentials;
 mod error;
+mod http;
 mod key;
+pub mod layers;
+mod local;
+mod memory;
+mod multipart;
+mod open;
+mod oss;
+mod range;
+mod rest;
+mod s3;
+pub mod settings;
+pub mod sign;
 mod sink;
 mod store;
 mod types;
+mod url;
+pub mod xml;
 
 pub use error::{ErrorKind, ObjectError, ObjectResult, Operation};
 pub use key::{ETag, KEY_LENGTH_MAX, Key, KeyError, UploadId};
+pub use local::{LocalSettings, LocalStore};
+pub use memory::MemoryStore;
+pub use open::{open, open_backend};
+pub use settings::{
+    Addressing, ChecksumChoice, RetrySettings, SettingsError, StoreSettings, Timeouts,
+};
 pub use sink::BodySink;
 pub use store::Store;
 pub use types::{
@@ -26,3 +48,4 @@ pub use types::{
     Part, PartCopy, PartNumber, PutOptions, Stored, Upload, UploadPage, UserMetadata,
     WriteCondition,
 };
+pub use url::{BucketUrl, StoreUrl, StoreUrlError};

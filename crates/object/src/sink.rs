@@ -37,10 +37,8 @@ pub trait BodySink: Send {
             if count == 0 {
                 break;
             }
-            for (target, source) in room[..count].iter_mut().zip(&bytes[copied..]) {
-                target.write(*source);
-            }
-            // SAFETY: the loop above wrote the first `count` bytes of `unfilled`.
+            room[..count].write_copy_of_slice(&bytes[copied..copied + count]);
+            // SAFETY: the first `count` bytes of `unfilled` were written above.
             #[allow(unsafe_code)]
             unsafe {
                 self.advance(count);

@@ -13,9 +13,11 @@ pub enum TransferError {
     #[error(transparent)]
     Object(#[from] ObjectError),
     /// The memory budget is too small, or stayed exhausted until the deadline.
-    #[error("the memory budget is exhausted")]
+    #[error("the memory budget is exhausted: allow more memory, or use fewer files at once")]
     OutOfMemory,
-    /// The object would exceed what the store can hold.
-    #[error("the object would exceed the {0} bytes that the store can hold")]
+    /// The object would exceed what the store can hold in parts that fit into memory.
+    #[error(
+        "the object would exceed {0} bytes, the most that the store takes in parts that fit into the memory budget"
+    )]
     TooLarge(u64),
 }

@@ -3,20 +3,39 @@
 //! - [`Reader`]: reads of one version of one object, with read-ahead where access is sequential.
 //! - [`Writer`]: a sequential stream into one object, in one PUT or a multipart upload.
 //!
-//! Both draw every byte they hold from the [`BufferPool`]'s budget.
+//! Both draw every byte they hold from the [`BufferPool`]'s budget. Bodies are received straight
+//! into pooled blocks and read where they lie; what is written is kept as it came in, unless it is
+//! so small that it would pin more memory than it has bytes.
+//!
+//! Requests run as tokio tasks, one per part. What an engine of another kind would have to
+//! replace is only [`Store`], whose `get` fills whatever [`penstock_object::BodySink`] it is given.
 
 mod error;
+mod estimate;
+mod lock;
+mod memory;
+mod metrics;
 mod reader;
+mod settings;
 mod writer;
 
 use std::sync::Arc;
 
-use penstock_base::BufferPool;
+use penstock_base::{BufferPool, Reclaim, Reservation, metrics::Registry};
 use penstock_object::{ETag, Key, PutOptions, Store};
 
 pub use error::{TransferError, TransferResult};
 pub use reader::Reader;
+pub use settings::TransferSettings;
 pub use writer::{Finished, WriteStart, Writer};
+
+use crate::{
+    estimate::PathEstimate,
+    memory::SetAside,
+    metrics::Metrics,
+    reader::{ReadAhead, Readers},
+    writer::CleanUps,
+};
 
 /// One version of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,12 +53,47 @@ pub struct ObjectVersion {
 pub struct Transfer {
     store: Arc<dyn Store>,
     pool: Arc<BufferPool>,
+    settings: TransferSettings,
+    metrics: Metrics,
+    path: PathEstimate,
+    read_ahead: Arc<ReadAhead>,
+    readers: Arc<Readers>,
+    set_aside: SetAside,
+    clean_ups: CleanUps,
 }
 
 impl Transfer {
-    /// Moves bytes of `store` through memory of `pool`.
+    /// Moves bytes of `store` through memory of `pool`, with default settings.
     pub fn new(store: Arc<dyn Store>, pool: Arc<BufferPool>) -> Arc<Self> {
-        Arc::new(Self { store, pool })
+        Self::with_settings(store, pool, TransferSettings::default(), &Registry::new())
+    }
+
+    /// Moves bytes of `store` through memory of `pool`, and tells `registry` how it goes.
+    pub fn with_settings(
+        store: Arc<dyn Store>,
+        pool: Arc<BufferPool>,
+        settings: TransferSettings,
+        registry: &Registry,
+    ) -> Arc<Self> {
+        let settings = settings.clamped();
+        let metrics = Metrics::register(registry);
+        let budget = pool.budget();
+        let share = (budget.total() as f64 * settings.read_ahead_share) as u64;
+        let read_ahead = ReadAhead::new(share, Arc::clone(&metrics.window_bytes));
+        let readers = Arc::new(Readers::new());
+        let reclaimer: Arc<dyn Reclaim> = Arc::<Readers>::clone(&readers);
+        budget.register(Arc::downgrade(&reclaimer));
+        Arc::new(Self {
+            set_aside: SetAside::new(store.capabilities().part_size_min),
+            store,
+            pool,
+            settings,
+            metrics,
+            path: PathEstimate::default(),
+            read_ahead,
+            readers,
+            clean_ups: CleanUps::default(),
+        })
     }
 
     /// The store.
@@ -60,5 +114,46 @@ impl Transfer {
     /// Begins to write an object. No request is made yet.
     pub fn writer(self: &Arc<Self>, key: Key, start: WriteStart, options: PutOptions) -> Writer {
         Writer::new(Arc::clone(self), key, start, options)
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> &TransferSettings {
+        &self.settings
+    }
+
+    /// Waits until the unfinished uploads of writers that failed or were dropped have been removed
+    /// from the store, at most about a minute. Dropping the future gives those removals up.
+    pub async fn settle(&self) {
+        self.clean_ups.wait().await;
+    }
+
+    pub(crate) fn clean_ups(&self) -> &CleanUps {
+        &self.clean_ups
+    }
+
+    pub(crate) fn set_aside(&self) -> &SetAside {
+        &self.set_aside
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    pub(crate) fn path(&self) -> &PathEstimate {
+        &self.path
+    }
+
+    pub(crate) fn read_ahead(&self) -> &Arc<ReadAhead> {
+        &self.read_ahead
+    }
+
+    pub(crate) fn readers(&self) -> &Readers {
+        &self.readers
+    }
+
+    /// Memory for a read that somebody waits for.
+    pub(crate) async fn read_memory(&self, bytes: u64) -> TransferResult<Reservation> {
+        let memory = self.set_aside.for_read(self.pool.budget(), bytes);
+        memory::in_time(self.settings.memory_wait, memory).await
     }
 }

@@ -95,7 +95,9 @@ pub trait Volume: Send + Sync + 'static {
     async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Payload>;
 
     /// Writes all of `data` at `offset`, or fails and writes nothing. Returns when the volume has
-    /// accepted the bytes, which may wait for memory. The bytes may be kept without a copy.
+    /// accepted the bytes, which may wait for memory. The bytes may be kept without a copy: the
+    /// door pays the budget for them until the call returns, and the volume, if it keeps them,
+    /// from before it returns.
     async fn write(&self, handle: HandleId, offset: u64, data: Bytes) -> FsResult<()>;
 
     /// A descriptor of the handle was closed: reports what went wrong with earlier writes, and
@@ -127,6 +129,7 @@ pub trait Volume: Send + Sync + 'static {
     async fn statistics(&self) -> FsResult<Statistics>;
 
     /// Makes everything durable before the mount goes away; returns the paths of files that
-    /// could not be saved with the reason for each.
+    /// could not be saved with the reason for each. Handles that are still open are closed here:
+    /// a kernel that unmounts right behind a `close` never tells of it.
     async fn shut_down(&self) -> Vec<(String, penstock_base::FsError)>;
 }

@@ -1,0 +1,24 @@
+# Every target is one command that works on a fresh clone; the scripts say what they do.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo build test tidy clean-mounts
+
+help: ## show the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+demo: ## build, make a sample bucket in ./demo/bucket and mount it at ./demo/mnt
+	@bash scripts/demo.sh
+
+build: ## build the release binary: target/release/penstock
+	cargo build --release --package penstock-cli
+
+test: ## everything that must hold before a change lands, with real mounts
+	@bash scripts/test.sh
+
+tidy: ## formatting, clippy and the rules of the house, without tests
+	cargo fmt --all -- --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	cargo xtask tidy
+
+clean-mounts: ## unmount what a stopped demo or test left mounted
+	@bash scripts/clean-mounts.sh

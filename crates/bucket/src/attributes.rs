@@ -1,0 +1,202 @@
+//! What `stat` shows, and what of it can be changed.
+//!
+//! A bucket keeps a size and a time of each object and nothing of directories. Owner and mode
+//! come from the settings; changing them succeeds without effect, because too many programs fail
+//! when it does not. Time stamps that are set are kept in memory until the object changes or the
+//! file is forgotten.
+
+use std::{sync::Arc, time::Duration};
+
+use penstock_base::{FsError, FsResult, clock};
+use penstock_vfs::{
+    Access, AttributeChanges, Attributes, Entry, FileKind, HandleId, Inode, OpenOptions, TimeChange,
+};
+
+use crate::{
+    core::{Core, run_to_end},
+    inode::Node,
+};
+
+/// Bytes that every directory shows as its size, as local file systems do for small ones.
+const DIRECTORY_SIZE: u64 = 4096;
+/// Permission bits of a symbolic link, which nobody checks (symlink(7)).
+const SYMLINK_PERMISSIONS: u16 = 0o777;
+
+impl Core {
+    /// What is known of a file that memory holds.
+    pub(crate) fn entry(&self, inode: Inode) -> FsResult<Entry> {
+        let tree = self.namespace.lock();
+        Ok(self.entry_of(inode, tree.node(inode)?))
+    }
+
+    /// What `stat` shows of a node and for how long that may be believed.
+    pub(crate) fn entry_of(&self, inode: Inode, node: &Node) -> Entry {
+        let now = clock::now();
+        let known_for = node
+            .known
+            .as_ref()
+            .map(|known| known.until.duration_since(now));
+        let (entry_ttl, attributes_ttl) = if inode == Inode::ROOT {
+            (self.settings.attr_timeout, self.settings.attr_timeout)
+        } else if node.is_dirty() {
+            // The name is ours; the size grows with every write.
+            (self.settings.attr_timeout, Duration::ZERO)
+        } else {
+            let ttl = known_for.unwrap_or_default();
+            (ttl, ttl)
+        };
+        Entry {
+            attributes: self.attributes_of(inode, node),
+            entry_ttl,
+            attributes_ttl,
+        }
+    }
+
+    fn attributes_of(&self, inode: Inode, node: &Node) -> Attributes {
+        let written = node
+            .file
+            .as_ref()
+            .map(|file| file.view())
+            .filter(|view| view.dirty);
+        let (size, modified) = match (&written, &node.known) {
+            (Some(view), _) => (view.size, view.modified),
+            (None, Some(known)) => (known.size, known.modified.unwrap_or(self.mounted)),
+            (None, None) => (0, self.mounted),
+        };
+        let modified = node.times.modified.unwrap_or(modified);
+        let linked = node.place.is_some() || inode == Inode::ROOT;
+        Attributes {
+            inode,
+            kind: node.kind,
+            permissions: self.permissions_of(node.kind),
+            // One link also for directories: it tells programs that links do not count children.
+            links: u32::from(linked),
+            uid: self.settings.uid,
+            gid: self.settings.gid,
+            size: if node.kind == FileKind::Directory {
+                DIRECTORY_SIZE
+            } else {
+                size
+            },
+            accessed: node.times.accessed.unwrap_or(modified),
+            modified,
+            changed: modified,
+        }
+    }
+
+    fn permissions_of(&self, kind: FileKind) -> u16 {
+        match kind {
+            FileKind::Regular => self.settings.file_mode,
+            FileKind::Directory => self.settings.dir_mode,
+            FileKind::Symlink => SYMLINK_PERMISSIONS,
+        }
+    }
+
+    /// What `stat` shows, asking the store when memory is too old.
+    pub(crate) async fn attributes(self: &Arc<Self>, inode: Inode) -> FsResult<Entry> {
+        let ask = {
+            let tree = self.namespace.lock();
+            let node = tree.node(inode)?;
+            let orphan = node.place.is_none() && inode != Inode::ROOT;
+            if orphan && node.file.is_none() {
+                return Err(FsError::Stale);
+            }
+            !orphan && inode != Inode::ROOT && !node.is_current(clock::now())
+        };
+        if ask {
+            self.refresh(inode).await?;
+        }
+        self.entry(inode)
+    }
+
+    /// Changes what can be changed. See the module.
+    pub(crate) async fn set_attributes(
+        self: &Arc<Self>,
+        inode: Inode,
+        changes: AttributeChanges,
+    ) -> FsResult<Entry> {
+        self.check_writable()?;
+        if let Some(size) = changes.size {
+            self.set_size(inode, size, changes.handle).await?;
+        }
+        if changes.permissions.is_some() || changes.uid.is_some() || changes.gid.is_some() {
+            self.note_ignored_change();
+        }
+        let entry = self.attributes(inode).await?;
+        if changes.accessed.is_none() && changes.modified.is_none() {
+            return Ok(entry);
+        }
+        self.set_times(inode, changes)?;
+        self.entry(inode)
+    }
+
+    fn set_times(&self, inode: Inode, changes: AttributeChanges) -> FsResult<()> {
+        let mut tree = self.namespace.lock();
+        let times = &mut tree.node_mut(inode)?.times;
+        times.accessed = changes.accessed.map(moment).or(times.accessed);
+        times.modified = changes.modified.map(moment).or(times.modified);
+        Ok(())
+    }
+
+    fn note_ignored_change(&self) {
+        self.metrics.ignored_changes.increment();
+        if self.notices.ignored_change.first() {
+            tracing::info!(
+                "chmod and chown have no effect on a bucket: set owner and mode of all files with \
+                 uid, gid, file_mode and dir_mode (later cases are only counted)"
+            );
+        }
+    }
+
+    /// Truncates a file to nothing; any other new size is refused.
+    async fn set_size(
+        self: &Arc<Self>,
+        inode: Inode,
+        size: u64,
+        handle: Option<HandleId>,
+    ) -> FsResult<()> {
+        let kind = self.namespace.lock().node(inode)?.kind;
+        if kind == FileKind::Directory {
+            return Err(FsError::IsADirectory);
+        }
+        if size != 0 {
+            return self.check_size_unchanged(inode, size).await;
+        }
+        match handle {
+            Some(handle) => self.truncate(&*self.handles.file(handle)?).await,
+            None => run_to_end(Arc::clone(self).truncate_path(inode)).await,
+        }
+    }
+
+    async fn check_size_unchanged(self: &Arc<Self>, inode: Inode, size: u64) -> FsResult<()> {
+        if self.attributes(inode).await?.attributes.size == size {
+            return Ok(());
+        }
+        Err(FsError::Unsupported(
+            "an object can only be truncated to nothing; write the file anew",
+        ))
+    }
+
+    /// Truncates a file that the caller has not opened, at once and durably.
+    async fn truncate_path(self: Arc<Self>, inode: Inode) -> FsResult<()> {
+        let options = OpenOptions {
+            access: Access::Write,
+            append: false,
+            truncate: true,
+            exclusive: false,
+        };
+        let opened = self.open(inode, options).await?;
+        let handle = self.handles.file(opened.handle)?;
+        let saved = self.flush(&handle).await;
+        drop(handle);
+        self.release(opened.handle).await;
+        saved
+    }
+}
+
+fn moment(change: TimeChange) -> std::time::SystemTime {
+    match change {
+        TimeChange::Now => clock::wall_time(),
+        TimeChange::To(time) => time,
+    }
+}

@@ -1,0 +1,156 @@
+//! What the parts of a volume share.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use penstock_base::{FsError, FsResult, clock, clock::Instant, metrics::Registry};
+use penstock_object::{ObjectInfo, ObjectKind, Store};
+use penstock_transfer::Transfer;
+use penstock_vfs::FileKind;
+
+use crate::{
+    BucketSettings,
+    handles::Handles,
+    inode::{Known, Namespace, Patience},
+    metrics::{BucketMetrics, Notices},
+    rename::Journal,
+};
+
+/// For how long a change believes what a lookup found just before it, however short the
+/// negative timeout: a door looks a name up before it creates it.
+const CREATION_PATIENCE: Duration = Duration::from_secs(1);
+
+/// One volume. Its operations live in the modules named after them.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) transfer: Arc<Transfer>,
+    pub(crate) settings: BucketSettings,
+    pub(crate) metrics: BucketMetrics,
+    pub(crate) notices: Notices,
+    pub(crate) namespace: Arc<Namespace>,
+    pub(crate) handles: Handles,
+    journal: Mutex<Journal>,
+    /// The time that directories show, since the store keeps none.
+    pub(crate) mounted: SystemTime,
+}
+
+impl Core {
+    pub(crate) fn new(
+        transfer: Arc<Transfer>,
+        settings: BucketSettings,
+        registry: &Registry,
+    ) -> Arc<Self> {
+        let budget = transfer.pool().budget();
+        let namespace = Namespace::new(budget, settings.cached_entries);
+        let core = Arc::new(Self {
+            transfer,
+            settings,
+            metrics: BucketMetrics::new(registry),
+            notices: Notices::default(),
+            namespace,
+            handles: Handles::default(),
+            journal: Mutex::default(),
+            mounted: clock::wall_time(),
+        });
+        core.register_gauges(registry);
+        core
+    }
+
+    fn register_gauges(self: &Arc<Self>, registry: &Registry) {
+        let gauge = |name, help, value: fn(&Self) -> usize| {
+            let core = Arc::downgrade(self);
+            registry.observe(name, help, move || {
+                core.upgrade().map_or(0, |core| value(&core) as u64)
+            });
+        };
+        gauge(
+            "bucket_inodes",
+            "Files and directories held in memory.",
+            |core| core.namespace.lock().len(),
+        );
+        gauge(
+            "bucket_remembered_names",
+            "Names remembered though nobody holds them.",
+            |core| core.namespace.lock().remembered(),
+        );
+        gauge(
+            "bucket_unsaved_files",
+            "Open files whose content is not in the store yet.",
+            |core| core.handles.unsaved().0,
+        );
+        gauge(
+            "bucket_unsaved_bytes",
+            "Bytes of open files whose content is not in the store yet.",
+            |core| core.handles.unsaved().1,
+        );
+        gauge(
+            "bucket_open_handles",
+            "Open files and directories.",
+            |core| core.handles.len(),
+        );
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        self.transfer.store()
+    }
+
+    pub(crate) fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Until when an answer to a question asked at `begun` is believed.
+    pub(crate) fn believed_until(&self, begun: Instant) -> Instant {
+        begun + self.settings.attr_timeout
+    }
+
+    /// What an object shows as, as of a question asked at `begun`.
+    pub(crate) fn known_object(&self, info: &ObjectInfo, begun: Instant) -> Known {
+        Known::object(info, self.kind_of(info.kind), self.believed_until(begun))
+    }
+
+    /// The kind of file that an object shows as.
+    pub(crate) fn kind_of(&self, object: ObjectKind) -> FileKind {
+        match object {
+            ObjectKind::Symlink if self.settings.symlinks => FileKind::Symlink,
+            _ => FileKind::Regular,
+        }
+    }
+
+    /// How a lookup takes memory's word that a name is free.
+    pub(crate) fn lookup_patience(&self) -> Patience {
+        let absence = self.settings.negative_timeout;
+        Patience {
+            absence,
+            trusts_listings: !absence.is_zero(),
+        }
+    }
+
+    /// How a change takes memory's word that a name is free.
+    pub(crate) fn change_patience(&self) -> Patience {
+        let absence = self.settings.negative_timeout.max(CREATION_PATIENCE);
+        Patience {
+            absence,
+            trusts_listings: true,
+        }
+    }
+
+    /// Fails if nothing may be changed.
+    pub(crate) fn check_writable(&self) -> FsResult<()> {
+        if self.settings.read_only {
+            Err(FsError::ReadOnly)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Runs work that must not stop half way in a task of its own: dropping the returned future
+/// gives up waiting for it, not the work.
+pub(crate) async fn run_to_end<T: Send + 'static>(
+    work: impl Future<Output = FsResult<T>> + Send + 'static,
+) -> FsResult<T> {
+    let ended = tokio::spawn(work).await;
+    ended.unwrap_or_else(|error| Err(FsError::Io(format!("the operation broke off: {error}"))))
+}

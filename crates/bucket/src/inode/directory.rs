@@ -1,0 +1,172 @@
+//! What is known about the names in one directory.
+//!
+//! The store's answers arrive late: a listing that was asked for before a file was removed here
+//! may still show it. So every question is an *observation* that begins at an epoch, and every
+//! local change is noted with its epoch while observations are under way. An answer about a name
+//! that changed after the question was asked is not applied.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
+
+use penstock_base::{
+    FileName,
+    clock::{self, Instant},
+};
+use penstock_vfs::Inode;
+
+use crate::inode::Known;
+
+/// Changes of one directory that are noted while somebody keeps an old listing of it. Beyond it
+/// all are dropped, and that listing may show a file for a while that was removed here since.
+const CHANGES_MAX: usize = 65_536;
+
+/// A name that leads somewhere.
+#[derive(Debug)]
+pub(crate) enum Dentry {
+    /// To a file that somebody holds.
+    Held(Inode),
+    /// To a file that nobody holds, remembered to answer the next question.
+    Remembered(Known),
+}
+
+/// The names in one directory.
+#[derive(Debug, Default)]
+pub(crate) struct Directory {
+    pub(crate) entries: HashMap<FileName, Dentry>,
+    /// Names that are known to be free, and since when.
+    pub(crate) absent: HashMap<FileName, Instant>,
+    /// Until when every name that is not in `entries` is known to be free, after a complete
+    /// listing.
+    pub(crate) complete_until: Option<Instant>,
+    /// Counts the times that a name was forgotten which led somewhere.
+    pub(crate) losses: u64,
+    /// Whether an object marks this directory, where that is known.
+    pub(crate) marker: Option<bool>,
+    /// Entries that are `Remembered`.
+    pub(crate) remembered: usize,
+    /// This directory's place in the cache's order of eviction, if it has one.
+    pub(crate) filled_at: Option<u64>,
+    /// When all that was known or asked of this directory became worthless, because it was moved.
+    pub(crate) moved_at: u64,
+    /// Epochs at which observations under way began, and how many at each.
+    observations: BTreeMap<u64, u32>,
+    /// The last change of names that changed while observations were under way.
+    changes: HashMap<FileName, u64>,
+}
+
+impl Directory {
+    pub(crate) fn begin_observation(&mut self, epoch: u64) {
+        *self.observations.entry(epoch).or_default() += 1;
+    }
+
+    pub(crate) fn end_observation(&mut self, epoch: u64) {
+        let Some(count) = self.observations.get_mut(&epoch) else {
+            return;
+        };
+        *count -= 1;
+        if *count == 0 {
+            let was_oldest = self
+                .observations
+                .first_key_value()
+                .map(|(oldest, _)| *oldest);
+            self.observations.remove(&epoch);
+            if was_oldest == Some(epoch) {
+                self.forget_changes();
+            }
+        }
+    }
+
+    /// Notes that `name` changed here at `epoch`, if somebody may hold an older answer.
+    pub(crate) fn note_change(&mut self, name: &FileName, epoch: u64) {
+        self.absent.remove(name);
+        if self.observations.is_empty() {
+            return;
+        }
+        if self.changes.len() >= CHANGES_MAX {
+            self.changes.clear();
+        }
+        self.changes.insert(name.clone(), epoch);
+    }
+
+    /// Whether an answer to a question asked at `epoch` still holds for `name`.
+    pub(crate) fn is_unchanged_since(&self, name: &FileName, epoch: u64) -> bool {
+        let changed = self.changes.get(name);
+        epoch >= self.moved_at && changed.is_none_or(|changed| *changed <= epoch)
+    }
+
+    /// Notes that a name was forgotten which led somewhere, so that the directory is no longer
+    /// known completely.
+    pub(crate) fn note_loss(&mut self) {
+        self.losses += 1;
+        self.complete_until = None;
+    }
+
+    /// Whether `name` is known to be free.
+    pub(crate) fn is_absent(&self, name: &FileName, patience: Patience) -> bool {
+        let now = clock::now();
+        let since = self.absent.get(name);
+        let listed = self.complete_until.is_some_and(|until| until > now);
+        since.is_some_and(|since| *since + patience.absence > now)
+            || (listed && patience.trusts_listings)
+    }
+
+    /// Whether the directory is known to have no entries at all.
+    pub(crate) fn is_known_empty(&self) -> bool {
+        self.entries.is_empty()
+            && self
+                .complete_until
+                .is_some_and(|until| until > clock::now())
+    }
+
+    fn forget_changes(&mut self) {
+        match self.observations.first_key_value() {
+            None => self.changes = HashMap::new(),
+            Some((oldest, _)) => self.changes.retain(|_, changed| *changed > *oldest),
+        }
+    }
+}
+
+/// How much a question takes from memory about names that are free.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    /// For how long after the store said so.
+    pub(crate) absence: Duration,
+    /// Whether a complete listing answers too.
+    pub(crate) trusts_listings: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> FileName {
+        FileName::new(text).expect("a valid name")
+    }
+
+    #[test]
+    fn an_answer_older_than_a_change_does_not_hold() {
+        let mut directory = Directory::default();
+        directory.begin_observation(1);
+        directory.note_change(&name("a"), 2);
+        assert!(!directory.is_unchanged_since(&name("a"), 1));
+        assert!(directory.is_unchanged_since(&name("a"), 2));
+        assert!(directory.is_unchanged_since(&name("b"), 1));
+    }
+
+    #[test]
+    fn changes_are_forgotten_with_the_last_older_observation() {
+        let mut directory = Directory::default();
+        directory.begin_observation(1);
+        directory.note_change(&name("a"), 2);
+        directory.begin_observation(2);
+        directory.note_change(&name("b"), 3);
+        directory.end_observation(1);
+        assert_eq!(directory.changes.len(), 1);
+        directory.end_observation(2);
+        assert!(directory.changes.is_empty());
+        directory.note_change(&name("c"), 4);
+        assert!(directory.changes.is_empty());
+    }
+}

@@ -1,0 +1,166 @@
+//! The tree behind its lock, and the guards that give back what they took from it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use penstock_base::{
+    FileName, FsResult, MemoryBudget,
+    clock::{self, Instant},
+};
+use penstock_vfs::Inode;
+use tokio::sync::Notify;
+
+use crate::inode::{Known, Tree};
+
+/// The tree of a volume, shared by everything that works on it.
+#[derive(Debug)]
+pub(crate) struct Namespace {
+    tree: Mutex<Tree>,
+    /// Somebody left the gate.
+    pub(super) moved: Notify,
+}
+
+impl Namespace {
+    pub(crate) fn new(budget: &Arc<MemoryBudget>, remembered_max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            tree: Mutex::new(Tree::new(budget, remembered_max)),
+            moved: Notify::new(),
+        })
+    }
+
+    /// The tree. Held for some map operations, never across an await.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Tree> {
+        self.tree.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The node that a name leads to, if it is in memory.
+    pub(crate) fn hold(self: &Arc<Self>, parent: Inode, name: &FileName) -> Option<Reference> {
+        let inode = self.lock().hold(parent, name)?;
+        Some(Reference::adopt(self, inode))
+    }
+
+    /// Begins a question to the store about names in `directory`.
+    pub(crate) fn observe(self: &Arc<Self>, directory: Inode) -> FsResult<Observation> {
+        let epoch = self.lock().begin_observation(directory)?;
+        Ok(Observation {
+            namespace: Arc::clone(self),
+            directory,
+            epoch,
+            begun: clock::now(),
+        })
+    }
+}
+
+/// One reference to a node, given back on drop.
+#[derive(Debug)]
+pub(crate) struct Reference {
+    namespace: Arc<Namespace>,
+    inode: Inode,
+}
+
+impl Reference {
+    /// Takes over a reference that the tree counted already.
+    pub(crate) fn adopt(namespace: &Arc<Namespace>, inode: Inode) -> Self {
+        Self {
+            namespace: Arc::clone(namespace),
+            inode,
+        }
+    }
+
+    pub(crate) fn inode(&self) -> Inode {
+        self.inode
+    }
+
+    /// Leaves the reference to the caller of the volume, who will forget it.
+    pub(crate) fn give_away(self) {
+        // One more for the caller; dropping `self` gives back ours.
+        if let Ok(node) = self.namespace.lock().node_mut(self.inode) {
+            node.lookups += 1;
+        }
+    }
+}
+
+impl Drop for Reference {
+    fn drop(&mut self) {
+        self.namespace.lock().forget(self.inode, 1);
+    }
+}
+
+/// A question to the store about names in a directory. While it lives, changes made here are
+/// noted, so that its answer does not undo them.
+#[derive(Debug)]
+pub(crate) struct Observation {
+    namespace: Arc<Namespace>,
+    directory: Inode,
+    epoch: u64,
+    begun: Instant,
+}
+
+impl Observation {
+    /// When the question was asked.
+    pub(crate) fn begun(&self) -> Instant {
+        self.begun
+    }
+
+    /// Applies the answer about one name. Returns `false` if it was outdated and is of no use.
+    pub(crate) fn settle(&self, name: &FileName, answer: Option<Known>) -> bool {
+        let place = (self.directory, name);
+        let mut tree = self.namespace.lock();
+        let holds = tree.is_unchanged_since(place, self.epoch);
+        tree.settle(place, self.epoch, answer);
+        holds
+    }
+
+    /// Applies the answer about one name and returns what it then leads to.
+    pub(crate) fn resolve(&self, name: &FileName, answer: Option<Known>) -> Resolved {
+        let place = (self.directory, name);
+        let mut tree = self.namespace.lock();
+        let outdated = !tree.is_unchanged_since(place, self.epoch);
+        let found = tree.settle_and_hold(place, self.epoch, answer);
+        drop(tree);
+        match found {
+            Some(inode) => Resolved::Found(Reference::adopt(&self.namespace, inode)),
+            None if outdated => Resolved::Outdated,
+            None => Resolved::Absent,
+        }
+    }
+}
+
+/// What a name leads to after a question about it was answered.
+#[derive(Debug)]
+pub(crate) enum Resolved {
+    Found(Reference),
+    Absent,
+    /// The name changed here since the question was asked, and memory does not know it.
+    Outdated,
+}
+
+impl Drop for Observation {
+    fn drop(&mut self) {
+        self.namespace
+            .lock()
+            .end_observation(self.directory, self.epoch);
+    }
+}
+
+/// A change of the namespace is under way while this lives. See [`Namespace::enter`].
+#[derive(Debug)]
+pub(crate) struct Entered {
+    namespace: Arc<Namespace>,
+    id: u64,
+}
+
+impl Entered {
+    pub(super) fn new(namespace: &Arc<Namespace>, id: u64) -> Self {
+        Self {
+            namespace: Arc::clone(namespace),
+            id,
+        }
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.namespace.lock().leave(self.id);
+        self.namespace.moved.notify_waiters();
+    }
+}

@@ -1,0 +1,122 @@
+//! One file or directory that somebody holds, and what is known about it.
+
+use std::{sync::Arc, time::SystemTime};
+
+use penstock_base::{FileName, clock::Instant};
+use penstock_object::{ETag, ObjectInfo, ObjectKind};
+use penstock_vfs::{FileKind, Inode};
+
+use crate::{inode::Directory, open_file::OpenFile};
+
+/// What the store said about a name, and until when that is believed.
+#[derive(Debug, Clone)]
+pub(crate) struct Known {
+    pub(crate) kind: FileKind,
+    /// How the object came to be.
+    pub(crate) object: ObjectKind,
+    pub(crate) size: u64,
+    /// `None` for directories, which show the time of the mount.
+    pub(crate) modified: Option<SystemTime>,
+    /// `None` for directories.
+    pub(crate) etag: Option<ETag>,
+    pub(crate) until: Instant,
+}
+
+impl Known {
+    /// A directory.
+    pub(crate) fn directory(until: Instant) -> Self {
+        Self {
+            kind: FileKind::Directory,
+            object: ObjectKind::Normal,
+            size: 0,
+            modified: None,
+            etag: None,
+            until,
+        }
+    }
+
+    /// An object as HEAD describes it.
+    pub(crate) fn object(info: &ObjectInfo, kind: FileKind, until: Instant) -> Self {
+        Self {
+            kind,
+            object: info.kind,
+            size: info.size,
+            modified: Some(info.modified),
+            etag: Some(info.etag.clone()),
+            until,
+        }
+    }
+}
+
+/// Where a file hangs in the tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) parent: Inode,
+    pub(crate) name: FileName,
+}
+
+/// Time stamps that were set here and that the store does not keep.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct LocalTimes {
+    pub(crate) accessed: Option<SystemTime>,
+    pub(crate) modified: Option<SystemTime>,
+}
+
+/// When a file was last opened for reading, and which version.
+#[derive(Debug, Clone)]
+pub(crate) struct LastOpen {
+    pub(crate) etag: ETag,
+    pub(crate) at: Instant,
+}
+
+/// A file that a door holds, that is open, or that has such files below it.
+#[derive(Debug)]
+pub(crate) struct Node {
+    /// `None` for the root and for what was removed or replaced while held.
+    pub(crate) place: Option<Place>,
+    pub(crate) kind: FileKind,
+    /// References that doors hold.
+    pub(crate) lookups: u64,
+    /// Nodes below this one, handles and running operations.
+    pub(crate) pins: u64,
+    pub(crate) known: Option<Known>,
+    pub(crate) times: LocalTimes,
+    pub(crate) last_open: Option<LastOpen>,
+    /// What the open handles of this file share.
+    pub(crate) file: Option<Arc<OpenFile>>,
+    /// What is known about the names in this directory.
+    pub(crate) directory: Option<Box<Directory>>,
+}
+
+impl Node {
+    pub(crate) fn new(place: Option<Place>, kind: FileKind, known: Option<Known>) -> Self {
+        Self {
+            place,
+            kind,
+            lookups: 0,
+            pins: 0,
+            known,
+            times: LocalTimes::default(),
+            last_open: None,
+            file: None,
+            directory: (kind == FileKind::Directory).then(Box::default),
+        }
+    }
+
+    /// Whether this mount holds changes of the file that the store does not have yet.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| file.view().dirty)
+    }
+
+    /// Whether what is known can be believed without asking the store.
+    pub(crate) fn is_current(&self, now: Instant) -> bool {
+        self.is_dirty() || self.known.as_ref().is_some_and(|known| known.until > now)
+    }
+
+    /// Makes the next use ask the store.
+    pub(crate) fn distrust(&mut self, now: Instant) {
+        if let Some(known) = &mut self.known {
+            known.until = now;
+        }
+    }
+}

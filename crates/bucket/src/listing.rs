@@ -1,0 +1,224 @@
+//! Reading directories.
+//!
+//! A listing is a row of LIST pages, each shown as it is: a page has all that `stat` needs, so no
+//! entry is asked for on its own, and what was shown is remembered. At most three pages are in
+//! memory and a fourth is under way: the next one is fetched while the current one is consumed,
+//! and the one before is kept because a kernel may step back a little.
+//!
+//! Positions count the entries of the pages, shown or not, so they stay the same however often a
+//! position is returned to. A table of continuations, one for each page, leads back to any of
+//! them.
+//!
+//! Files that were created here and have not reached the store come first; they are noted before
+//! the first page is asked for, and skipped when it shows them after all.
+
+mod page;
+mod pages;
+
+use std::{ops::ControlFlow, sync::Arc};
+
+use penstock_base::{
+    FileName, FsResult,
+    clock::{self, Instant},
+};
+use penstock_vfs::{DirectorySink, HandleId, Inode};
+use tokio::sync::Mutex;
+
+use crate::{
+    core::Core,
+    handles::Handle,
+    inode::{Namespace, Reference, Tree},
+    listing::pages::Pages,
+};
+
+/// An open directory.
+#[derive(Debug)]
+pub(crate) struct DirectoryHandle {
+    inode: Inode,
+    listing: Mutex<Option<Listing>>,
+    namespace: Arc<Namespace>,
+}
+
+impl Drop for DirectoryHandle {
+    fn drop(&mut self) {
+        self.namespace.lock().unpin(self.inode);
+    }
+}
+
+/// Where a listing stands.
+#[derive(Debug)]
+struct Listing {
+    /// Names of files that are not in the store yet, in order; positions begin with them.
+    unsaved: Vec<FileName>,
+    pages: Pages,
+    /// Set as long as everything before this position was shown in order.
+    whole: Option<u64>,
+    begun: Instant,
+    /// The directory's losses when the listing began.
+    losses: u64,
+}
+
+impl Core {
+    /// Opens a directory for listing. Asks the store nothing.
+    pub(crate) fn open_directory(self: &Arc<Self>, inode: Inode) -> FsResult<HandleId> {
+        let id = self.handles.next_id()?;
+        let mut tree = self.namespace.lock();
+        tree.directory(inode)?;
+        tree.pin(inode);
+        drop(tree);
+        let namespace = Arc::clone(&self.namespace);
+        let handle = DirectoryHandle {
+            inode,
+            listing: Mutex::default(),
+            namespace,
+        };
+        self.handles.insert(id, Handle::Directory(Arc::new(handle)));
+        Ok(id)
+    }
+
+    /// Lists entries from `position` until `sink` is full or the directory ends. A failure after
+    /// some entries is kept for the next call, so that the receiver gets what it took.
+    pub(crate) async fn read_directory(
+        self: &Arc<Self>,
+        handle: &DirectoryHandle,
+        position: u64,
+        sink: &mut dyn DirectorySink,
+    ) -> FsResult<()> {
+        let mut listing = handle.listing.lock().await;
+        if position == 0 {
+            *listing = None;
+        }
+        let listing = match &mut *listing {
+            Some(listing) => listing,
+            none => none.insert(self.begin_listing(handle.inode)?),
+        };
+        let mut at = position;
+        let shown = self.show(handle.inode, listing, &mut at, sink).await;
+        if at == position { shown } else { Ok(()) }
+    }
+
+    async fn show(
+        self: &Arc<Self>,
+        directory: Inode,
+        listing: &mut Listing,
+        position: &mut u64,
+        sink: &mut dyn DirectorySink,
+    ) -> FsResult<()> {
+        while let Some(name) = listing.unsaved_at(*position) {
+            if self
+                .show_unsaved(directory, name, *position + 1, sink)
+                .is_break()
+            {
+                return Ok(());
+            }
+            *position += 1;
+        }
+        self.show_pages(directory, listing, position, sink).await
+    }
+
+    fn begin_listing(self: &Arc<Self>, directory: Inode) -> FsResult<Listing> {
+        let tree = self.namespace.lock();
+        let prefix = tree.prefix(directory)?;
+        let unsaved = unsaved_in(&tree, directory)?;
+        let losses = tree.directory(directory)?.losses;
+        drop(tree);
+        let first = unsaved.len() as u64;
+        let pages = Pages::new(self, directory, prefix, first);
+        Ok(Listing {
+            unsaved,
+            pages,
+            whole: Some(first),
+            begun: clock::now(),
+            losses,
+        })
+    }
+
+    fn show_unsaved(
+        &self,
+        parent: Inode,
+        name: &FileName,
+        next: u64,
+        sink: &mut dyn DirectorySink,
+    ) -> ControlFlow<()> {
+        match self.namespace.hold(parent, name) {
+            Some(found) => self.push(found, name, next, sink),
+            // Removed since the listing began.
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    async fn show_pages(
+        &self,
+        directory: Inode,
+        listing: &mut Listing,
+        position: &mut u64,
+        sink: &mut dyn DirectorySink,
+    ) -> FsResult<()> {
+        while let Some((number, index)) = listing.pages.seek(*position).await? {
+            let hidden = listing.pages.is_hidden(number, index).await?;
+            let page = listing.pages.page(number);
+            let name = page.name(index);
+            // Entries that changed here since the page was asked for are shown as they are now.
+            if !hidden
+                && listing.unsaved.binary_search(name).is_err()
+                && let Some(found) = page.resolve(index, self)
+                && self.push(found, name, *position + 1, sink).is_break()
+            {
+                return Ok(());
+            }
+            listing.whole = listing.whole.filter(|until| *until >= *position);
+            listing.whole = listing.whole.map(|until| until.max(*position + 1));
+            *position += 1;
+        }
+        if listing.whole == Some(*position) {
+            self.note_whole(directory, listing);
+        }
+        Ok(())
+    }
+
+    /// Offers an entry. A receiver that takes it holds the reference from then on.
+    fn push(
+        &self,
+        found: Reference,
+        name: &FileName,
+        next: u64,
+        sink: &mut dyn DirectorySink,
+    ) -> ControlFlow<()> {
+        let Ok(entry) = self.entry(found.inode()) else {
+            return ControlFlow::Continue(());
+        };
+        let flow = sink.push(next, name, &entry);
+        if flow.is_continue() {
+            found.give_away();
+        }
+        flow
+    }
+
+    /// Remembers that the directory holds what was listed and nothing else.
+    fn note_whole(&self, directory: Inode, listing: &Listing) {
+        let mut tree = self.namespace.lock();
+        if let Ok(directory) = tree.directory_mut(directory)
+            && directory.losses == listing.losses
+        {
+            directory.complete_until = Some(self.believed_until(listing.begun));
+            directory.marker = Some(directory.marker == Some(true) || listing.pages.marker());
+        }
+    }
+}
+
+impl Listing {
+    fn unsaved_at(&self, position: u64) -> Option<&FileName> {
+        self.unsaved.get(usize::try_from(position).ok()?)
+    }
+}
+
+/// The names of files in a directory that are not in the store yet, in order.
+fn unsaved_in(tree: &Tree, directory: Inode) -> FsResult<Vec<FileName>> {
+    let entries = tree.directory(directory)?.entries.iter();
+    let mut names: Vec<FileName> = entries
+        .filter(|(_, entry)| tree.is_unsaved(entry))
+        .map(|(name, _)| name.clone())
+        .collect();
+    names.sort_unstable();
+    Ok(names)
+}

@@ -1,0 +1,232 @@
+//! Finding names.
+//!
+//! A name may lead to an object `p/name`, to a directory that an object `p/name/` marks, or to a
+//! directory that exists only because keys begin with `p/name/`. One HEAD and one LIST of a
+//! single key, sent at once, tell which. When both a file and a directory answer, the directory
+//! wins: hiding one object is better than hiding everything below it.
+//!
+//! Memory answers first: what was looked up, listed or made here within its time, and, after a
+//! complete listing of a directory, that there is nothing else in it.
+
+use std::sync::Arc;
+
+use penstock_base::{FileName, FsError, FsResult, clock::Instant};
+use penstock_object::{ErrorKind, HeadOptions, Key, ListOptions, ObjectError, ObjectInfo};
+use penstock_vfs::{FileKind, Inode, Lookup};
+
+use crate::{
+    core::Core,
+    errors::{Purpose, for_reading, object_failure},
+    inode::{Known, Observation, Patience, Place, Recall, Reference, Resolved},
+    key,
+};
+
+/// How often a question is asked whose answer is outdated by a change made here meanwhile.
+const ATTEMPTS_MAX: usize = 3;
+
+/// What begins with a directory's prefix.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Below {
+    /// Whether an object marks the directory.
+    pub(crate) marker: bool,
+}
+
+impl Core {
+    /// Finds a name for a door.
+    pub(crate) async fn lookup(
+        self: &Arc<Self>,
+        parent: Inode,
+        name: &FileName,
+    ) -> FsResult<Lookup> {
+        let Some(found) = self.find(parent, name, self.lookup_patience()).await? else {
+            return Ok(Lookup::Absent(self.settings.negative_timeout));
+        };
+        let entry = self.entry(found.inode())?;
+        found.give_away();
+        Ok(Lookup::Found(entry))
+    }
+
+    /// Finds a name, in memory or in the store.
+    pub(crate) async fn find(
+        self: &Arc<Self>,
+        parent: Inode,
+        name: &FileName,
+        patience: Patience,
+    ) -> FsResult<Option<Reference>> {
+        let recall = self.namespace.lock().recall(parent, name, patience)?;
+        let found = match recall {
+            Recall::Present => self.namespace.hold(parent, name),
+            Recall::Absent => None,
+            Recall::Unknown => return self.find_in_store(parent, name).await,
+        };
+        self.metrics.lookups_remembered.increment();
+        Ok(found)
+    }
+
+    /// Finds a name by asking the store, whatever memory says.
+    pub(crate) async fn find_in_store(
+        self: &Arc<Self>,
+        parent: Inode,
+        name: &FileName,
+    ) -> FsResult<Option<Reference>> {
+        self.metrics.lookups_asked.increment();
+        for _ in 0..ATTEMPTS_MAX {
+            match self.ask(parent, name).await? {
+                Resolved::Found(found) => return Ok(Some(found)),
+                Resolved::Absent => return Ok(None),
+                Resolved::Outdated => {}
+            }
+        }
+        Ok(None)
+    }
+
+    async fn ask(self: &Arc<Self>, parent: Inode, name: &FileName) -> FsResult<Resolved> {
+        let observation = self.namespace.observe(parent)?;
+        let prefix = self.namespace.lock().prefix(parent)?;
+        let key = key::file_key(&prefix, name)?;
+        let below_prefix = key::directory_prefix(&prefix, name);
+        let (object, below) = tokio::join!(self.head(&key), self.first_below(&below_prefix));
+        if let (Ok(Some(_)), Ok(Some(_))) = (&object, &below) {
+            self.note_hidden_file(&key);
+        }
+        let marker = match &below {
+            Ok(Some(below)) => Some(below.marker),
+            _ => None,
+        };
+        let answer = self.weigh(object, below, &observation)?;
+        let resolved = observation.resolve(name, answer);
+        if let (Resolved::Found(found), Some(marker)) = (&resolved, marker) {
+            self.note_marker(found.inode(), marker);
+        }
+        Ok(resolved)
+    }
+
+    /// What a name is, after both questions about it were answered.
+    fn weigh(
+        &self,
+        object: Result<Option<ObjectInfo>, ObjectError>,
+        below: Result<Option<Below>, ObjectError>,
+        observation: &Observation,
+    ) -> FsResult<Option<Known>> {
+        let begun = observation.begun();
+        match (object, below) {
+            (_, Ok(Some(_))) => Ok(Some(Known::directory(self.believed_until(begun)))),
+            (Ok(Some(info)), Ok(None)) => Ok(Some(self.known_object(&info, begun))),
+            (Ok(Some(info)), Err(error)) if error.kind == ErrorKind::PermissionDenied => {
+                self.note_unlistable(&error);
+                Ok(Some(self.known_object(&info, begun)))
+            }
+            (Ok(None), Ok(None)) => Ok(None),
+            (Err(error), _) | (_, Err(error)) => Err(object_failure(&error, Purpose::Read)),
+        }
+    }
+
+    /// Asks the store again about a file or directory that memory holds. Fails with `Stale` if
+    /// it was removed or replaced by another kind of file.
+    pub(crate) async fn refresh(self: &Arc<Self>, inode: Inode) -> FsResult<()> {
+        for _ in 0..ATTEMPTS_MAX {
+            let (place, kind) = {
+                let tree = self.namespace.lock();
+                let node = tree.node(inode)?;
+                (node.place.clone().ok_or(FsError::Stale)?, node.kind)
+            };
+            let observation = self.namespace.observe(place.parent)?;
+            let answer = self.describe(&place, kind, observation.begun()).await?;
+            if observation.settle(&place.name, answer) {
+                break;
+            }
+        }
+        let replaced = self.namespace.lock().node(inode)?.place.is_none();
+        if replaced {
+            Err(FsError::Stale)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// What the store has under a name that led to this kind of file.
+    async fn describe(
+        &self,
+        place: &Place,
+        kind: FileKind,
+        begun: Instant,
+    ) -> FsResult<Option<Known>> {
+        let prefix = self.namespace.lock().prefix(place.parent)?;
+        if kind == FileKind::Directory {
+            let prefix = key::directory_prefix(&prefix, &place.name);
+            let below = for_reading(self.first_below(&prefix).await)?;
+            return Ok(below.map(|_| Known::directory(self.believed_until(begun))));
+        }
+        let info = for_reading(self.head(&key::file_key(&prefix, &place.name)?).await)?;
+        Ok(info.map(|info| self.known_object(&info, begun)))
+    }
+
+    /// Describes an object, if there is one.
+    pub(crate) async fn head(&self, key: &Key) -> Result<Option<ObjectInfo>, ObjectError> {
+        match self.store().head(key, HeadOptions::default()).await {
+            Ok(info) => Ok(Some(info)),
+            Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Looks whether any key begins with a directory's prefix.
+    pub(crate) async fn first_below(&self, prefix: &str) -> Result<Option<Below>, ObjectError> {
+        let first = self.first_keys_below(prefix, 1).await?.into_iter().next();
+        Ok(first.map(|key| Below {
+            marker: key == prefix,
+        }))
+    }
+
+    /// The first `count` keys that begin with `prefix`.
+    pub(crate) async fn first_keys_below(
+        &self,
+        prefix: &str,
+        count: u32,
+    ) -> Result<Vec<String>, ObjectError> {
+        let mut keys = Vec::new();
+        if Key::new(prefix).is_err() {
+            return Ok(keys);
+        }
+        let mut options = ListOptions {
+            prefix: prefix.to_owned(),
+            max_keys: Some(count),
+            ..Default::default()
+        };
+        loop {
+            let page = self.store().list(options.clone()).await?;
+            keys.extend(page.objects.into_iter().map(|object| object.key));
+            options.continuation = page.continuation;
+            if keys.len() >= count as usize || options.continuation.is_none() {
+                return Ok(keys);
+            }
+        }
+    }
+
+    /// Counts a file that a directory of the same name hides.
+    pub(crate) fn note_hidden_file(&self, key: &Key) {
+        self.metrics.hidden_files.increment();
+        if self.notices.hidden_file.first() {
+            tracing::warn!(
+                "`{key}` is both an object and a directory: the directory is shown, the object is \
+                 hidden; rename the object in the store to see it (later cases are only counted)"
+            );
+        }
+    }
+
+    fn note_unlistable(&self, error: &ObjectError) {
+        if self.notices.unlistable.first() {
+            tracing::warn!(
+                "{error}: without permission to list, directories that no object marks and the \
+                 contents of all directories stay hidden; allow listing the bucket"
+            );
+        }
+    }
+
+    /// Notes whether an object marks a directory.
+    pub(crate) fn note_marker(&self, directory: Inode, marker: bool) {
+        if let Ok(directory) = self.namespace.lock().directory_mut(directory) {
+            directory.marker = Some(marker);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Making directories, and keeping them when they become empty.
+
+use std::sync::Arc;
+
+use penstock_base::{FileName, FsError, FsResult, Payload, clock};
+use penstock_object::{ObjectError, PutOptions};
+use penstock_vfs::{Entry, FileKind, Inode};
+
+use crate::{
+    core::{Core, run_to_end},
+    errors::{Purpose, for_writing, object_failure},
+    inode::{Known, Reference},
+    key,
+};
+
+/// The media type of the objects that mark directories, as most tools write it.
+const MARKER_TYPE: &str = "application/x-directory";
+
+impl Core {
+    /// Makes a directory by writing the object that marks it.
+    pub(crate) async fn make_directory(
+        self: &Arc<Self>,
+        parent: Inode,
+        name: &FileName,
+    ) -> FsResult<Entry> {
+        self.check_writable()?;
+        let (core, name) = (Arc::clone(self), name.clone());
+        let made = run_to_end(async move { core.make_directory_now(parent, &name).await }).await?;
+        let entry = self.entry(made.inode())?;
+        made.give_away();
+        Ok(entry)
+    }
+
+    async fn make_directory_now(
+        self: &Arc<Self>,
+        parent: Inode,
+        name: &FileName,
+    ) -> FsResult<Reference> {
+        let _entered = self.namespace.enter(&[parent]).await;
+        if self
+            .find(parent, name, self.change_patience())
+            .await?
+            .is_some()
+        {
+            return Err(FsError::AlreadyExists);
+        }
+        let prefix = self.namespace.lock().prefix(parent)?;
+        let prefix = key::directory_prefix(&prefix, name);
+        key::marker_key(&prefix)?;
+        let begun = clock::now();
+        for_writing(self.write_marker(&prefix).await)?;
+        let until = self.believed_until(begun);
+        let mut tree = self.namespace.lock();
+        let known = Some(Known::directory(until));
+        let inode = tree.link((parent, name), FileKind::Directory, known);
+        let directory = tree.directory_mut(inode)?;
+        directory.marker = Some(true);
+        directory.complete_until = Some(until);
+        drop(tree);
+        Ok(Reference::adopt(&self.namespace, inode))
+    }
+
+    /// Writes the object that marks the directory `prefix`.
+    async fn write_marker(&self, prefix: &str) -> Result<(), ObjectError> {
+        let Ok(key) = key::marker_key(prefix) else {
+            return Ok(());
+        };
+        let content_type = Some(MARKER_TYPE.to_owned());
+        let options = PutOptions {
+            content_type,
+            ..PutOptions::default()
+        };
+        self.store()
+            .put(&key, Payload::new(), options)
+            .await
+            .map(drop)
+    }
+
+    /// Keeps a directory visible after its last entry was taken away: one that no object marks
+    /// would vanish with it. Asks the store only when memory cannot tell that others are left.
+    pub(crate) async fn keep_directory(&self, directory: Inode) {
+        let Some(prefix) = self.directory_at_risk(directory) else {
+            return;
+        };
+        let kept = async {
+            let known_empty = {
+                let tree = self.namespace.lock();
+                tree.directory(directory)
+                    .is_ok_and(crate::inode::Directory::is_known_empty)
+            };
+            let below = if known_empty {
+                None
+            } else {
+                self.first_below(&prefix).await?
+            };
+            if below.is_none() {
+                self.write_marker(&prefix).await?;
+            }
+            Ok(below.is_none_or(|below| below.marker))
+        };
+        match kept.await {
+            Ok(marker) => self.note_marker(directory, marker),
+            Err(error) => {
+                let error = object_failure(&error, Purpose::Write);
+                tracing::warn!("the directory `{prefix}` may vanish from the bucket: {error}");
+            }
+        }
+    }
+
+    /// The prefix of a directory that may be empty now and that no object is known to mark.
+    fn directory_at_risk(&self, inode: Inode) -> Option<String> {
+        let tree = self.namespace.lock();
+        let directory = tree.directory(inode).ok()?;
+        let others = directory
+            .entries
+            .values()
+            .any(|entry| tree.is_in_store(entry));
+        let safe = inode == Inode::ROOT || directory.marker == Some(true) || others;
+        if safe { None } else { tree.prefix(inode).ok() }
+    }
+}

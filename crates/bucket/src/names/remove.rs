@@ -1,0 +1,99 @@
+//! Removing files and directories.
+
+use std::sync::Arc;
+
+use penstock_base::{FileName, FsError, FsResult};
+use penstock_vfs::{FileKind, Inode, RemoveKind};
+
+use crate::{
+    core::{Core, run_to_end},
+    errors::for_writing,
+    inode::Reference,
+    key,
+    open_file::OpenFile,
+};
+
+impl Core {
+    /// Removes a file or an empty directory.
+    pub(crate) async fn remove(
+        self: &Arc<Self>,
+        parent: Inode,
+        name: &FileName,
+        kind: RemoveKind,
+    ) -> FsResult<()> {
+        self.check_writable()?;
+        let (core, name) = (Arc::clone(self), name.clone());
+        run_to_end(async move {
+            let _entered = core.namespace.enter(&[parent]).await;
+            let found = core.find(parent, &name, core.change_patience()).await?;
+            let found = found.ok_or(FsError::NotFound)?;
+            let node_kind = core.namespace.lock().node(found.inode())?.kind;
+            match (kind, node_kind) {
+                (RemoveKind::File, FileKind::Directory) => return Err(FsError::IsADirectory),
+                (RemoveKind::File, _) => core.remove_file((parent, &name), &found).await?,
+                (RemoveKind::Directory, FileKind::Directory) => {
+                    core.remove_directory((parent, &name), &found).await?;
+                }
+                (RemoveKind::Directory, _) => return Err(FsError::NotADirectory),
+            }
+            core.keep_directory(parent).await;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Deletes a file's object and drops what was written to it.
+    async fn remove_file(
+        &self,
+        (parent, name): (Inode, &FileName),
+        found: &Reference,
+    ) -> FsResult<()> {
+        let file = self.open_file(found.inode());
+        // Waits for an upload under way, which would bring the object back.
+        let stream = match &file {
+            Some(file) => Some(file.stream().await),
+            None => None,
+        };
+        let unsaved = file.as_ref().is_some_and(|file| file.view().new);
+        if !unsaved {
+            let key = self.namespace.lock().file_key(found.inode())?;
+            for_writing(self.store().delete(&key).await)?;
+        }
+        self.namespace.lock().unlink(parent, name);
+        if let (Some(file), Some(mut stream)) = (&file, stream) {
+            file.discard(&mut stream).await;
+        }
+        Ok(())
+    }
+
+    /// Deletes the object that marks a directory, if the store has nothing else there.
+    async fn remove_directory(
+        &self,
+        (parent, name): (Inode, &FileName),
+        found: &Reference,
+    ) -> FsResult<()> {
+        let prefix = {
+            let tree = self.namespace.lock();
+            let entries = &tree.directory(found.inode())?.entries;
+            if entries.values().any(|entry| tree.is_unsaved(entry)) {
+                return Err(FsError::DirectoryNotEmpty);
+            }
+            tree.prefix(found.inode())?
+        };
+        let keys = for_writing(self.first_keys_below(&prefix, 2).await)?;
+        if keys.iter().any(|key| *key != prefix) {
+            return Err(FsError::DirectoryNotEmpty);
+        }
+        if !keys.is_empty() {
+            let marker = key::marker_key(&prefix)?;
+            for_writing(self.store().delete(&marker).await)?;
+        }
+        self.namespace.lock().unlink(parent, name);
+        Ok(())
+    }
+
+    /// What the handles of a file share, if it is open.
+    pub(crate) fn open_file(&self, inode: Inode) -> Option<Arc<OpenFile>> {
+        self.namespace.lock().node(inode).ok()?.file.clone()
+    }
+}

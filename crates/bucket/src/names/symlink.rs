@@ -1,0 +1,98 @@
+//! The store's native symbolic links.
+//!
+//! Such a link names another object of the same bucket. A relative path becomes the key that it
+//! leads to; reading the link gives the shortest relative path back, so both ends may be moved
+//! together but a link that is moved alone still leads to the same object.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use penstock_base::{FileName, FsError, FsResult, clock};
+use penstock_object::{ObjectKind, PutOptions};
+use penstock_vfs::{Entry, FileKind, Inode};
+
+use crate::{
+    core::{Core, run_to_end},
+    errors::{for_reading, for_writing},
+    inode::{Known, Reference},
+    key,
+};
+
+impl Core {
+    /// The relative path that a link holds.
+    pub(crate) async fn read_symlink(self: &Arc<Self>, inode: Inode) -> FsResult<Bytes> {
+        let (key, prefix) = {
+            let tree = self.namespace.lock();
+            let node = tree.node(inode)?;
+            if node.kind != FileKind::Symlink {
+                return Err(FsError::InvalidArgument("not a symbolic link"));
+            }
+            let place = node.place.as_ref().ok_or(FsError::Stale)?;
+            (tree.file_key(inode)?, tree.prefix(place.parent)?)
+        };
+        let target = for_reading(self.store().get_symlink(&key).await)?;
+        Ok(key::relative_path(&prefix, target.as_str()).into())
+    }
+
+    /// Makes a link to another object of the volume.
+    pub(crate) async fn make_symlink(
+        self: &Arc<Self>,
+        (parent, name): (Inode, &FileName),
+        target: &[u8],
+    ) -> FsResult<Entry> {
+        self.check_writable()?;
+        if !self.store().capabilities().symlinks || !self.settings.symlinks {
+            return Err(FsError::Unsupported(
+                "this store or mount has no symbolic links",
+            ));
+        }
+        let target = std::str::from_utf8(target)
+            .map_err(|_| FsError::InvalidArgument("the target of a link must be UTF-8"))?;
+        let (core, name, target) = (Arc::clone(self), name.clone(), target.to_owned());
+        let made = run_to_end(async move { core.make_symlink_now((parent, &name), &target).await });
+        let made = made.await?;
+        let entry = self.entry(made.inode())?;
+        made.give_away();
+        Ok(entry)
+    }
+
+    async fn make_symlink_now(
+        self: &Arc<Self>,
+        (parent, name): (Inode, &FileName),
+        target: &str,
+    ) -> FsResult<Reference> {
+        let _entered = self.namespace.enter(&[parent]).await;
+        if self
+            .find(parent, name, self.change_patience())
+            .await?
+            .is_some()
+        {
+            return Err(FsError::AlreadyExists);
+        }
+        let prefix = self.namespace.lock().prefix(parent)?;
+        let key = key::file_key(&prefix, name)?;
+        let followed = key::followed_path(&prefix, target).ok_or(FsError::InvalidArgument(
+            "a link must lead to a file of this mount by a relative path",
+        ))?;
+        let target = key::checked_key(followed)?;
+        let begun = clock::now();
+        let stored = self
+            .store()
+            .put_symlink(&key, &target, PutOptions::default())
+            .await;
+        let stored = for_writing(stored)?;
+        let known = Known {
+            kind: FileKind::Symlink,
+            object: ObjectKind::Symlink,
+            size: 0,
+            modified: Some(clock::wall_time()),
+            etag: Some(stored.etag),
+            until: self.believed_until(begun),
+        };
+        let inode = self
+            .namespace
+            .lock()
+            .link((parent, name), FileKind::Symlink, Some(known));
+        Ok(Reference::adopt(&self.namespace, inode))
+    }
+}

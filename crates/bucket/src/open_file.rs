@@ -1,0 +1,199 @@
+//! Open files.
+//!
+//! All handles of one file share an [`OpenFile`]. It holds the one [`WriteStream`] through which
+//! the file is written, and a [`View`]: what this mount knows of the file beyond the store. Each
+//! [`FileHandle`] pins the version that it reads. When this mount writes a new version, the view
+//! moves to its next *generation* and every handle follows, as on a local disk; when somebody
+//! else does, reads fail as stale.
+//!
+//! A file whose new content is not in the store yet is *dirty*. It cannot be read until it was
+//! closed or synced: the new content is on its way out and no longer here, and the old one would
+//! be a lie.
+
+mod ahead;
+mod opening;
+mod read;
+mod save;
+mod sink;
+mod stream;
+mod write;
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::SystemTime,
+};
+
+use penstock_base::clock;
+use penstock_transfer::ObjectVersion;
+use penstock_vfs::{Access, HandleId, Inode};
+use tokio::sync::watch;
+
+use crate::inode::{Namespace, Tree};
+
+use ahead::Ahead;
+pub(crate) use read::Reading;
+pub(crate) use stream::WriteStream;
+
+/// What the handles of one file share.
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    pub(crate) inode: Inode,
+    view: Mutex<View>,
+    stream: tokio::sync::Mutex<WriteStream>,
+    /// Announces that the write stream moved on, to writes that wait for their turn.
+    progress: watch::Sender<u64>,
+    ahead: Mutex<Ahead>,
+}
+
+/// What this mount knows of an open file.
+#[derive(Debug, Clone)]
+pub(crate) struct View {
+    /// The newest content is not in the store yet.
+    pub(crate) dirty: bool,
+    /// The file was created here and never reached the store.
+    pub(crate) new: bool,
+    /// The file was removed here.
+    pub(crate) removed: bool,
+    /// Bytes, while dirty.
+    pub(crate) size: u64,
+    /// Last write, while dirty.
+    pub(crate) modified: SystemTime,
+    /// The newest version in the store as far as this mount knows.
+    pub(crate) version: Option<ObjectVersion>,
+    /// Whether `version` was written here, through this open file.
+    pub(crate) ours: bool,
+    /// Counts the versions that this mount wrote.
+    pub(crate) generation: u64,
+    /// Open handles. When the last is closed, this open file goes.
+    handles: usize,
+}
+
+impl OpenFile {
+    /// A file that exists in the store.
+    pub(crate) fn existing(inode: Inode, version: ObjectVersion) -> Arc<Self> {
+        Self::with_view(inode, Some(version))
+    }
+
+    /// A file that was created here.
+    pub(crate) fn created(inode: Inode) -> Arc<Self> {
+        Self::with_view(inode, None)
+    }
+
+    fn with_view(inode: Inode, version: Option<ObjectVersion>) -> Arc<Self> {
+        let new = version.is_none();
+        Arc::new(Self {
+            inode,
+            view: Mutex::new(View {
+                dirty: new,
+                new,
+                removed: false,
+                size: 0,
+                modified: clock::wall_time(),
+                version,
+                ours: false,
+                generation: 0,
+                handles: 0,
+            }),
+            stream: tokio::sync::Mutex::default(),
+            progress: watch::Sender::new(0),
+            ahead: Mutex::default(),
+        })
+    }
+
+    /// The view. Held for a few loads, never across an await.
+    pub(crate) fn view(&self) -> MutexGuard<'_, View> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The write stream, once nobody else uses it.
+    pub(crate) async fn stream(&self) -> tokio::sync::MutexGuard<'_, WriteStream> {
+        self.stream.lock().await
+    }
+
+    /// Shows that the file holds `size` bytes that the store does not have yet.
+    fn show_written(&self, size: u64) {
+        let mut view = self.view();
+        view.dirty = true;
+        view.size = size;
+        view.modified = clock::wall_time();
+    }
+
+    /// Shows that the store has everything, as `version`.
+    pub(crate) fn show_stored(&self, version: ObjectVersion) {
+        let mut view = self.view();
+        view.dirty = false;
+        view.new = false;
+        view.version = Some(version);
+        view.ours = true;
+        view.generation += 1;
+    }
+
+    /// Drops what was written to a file that is removed. Reads of what the store had may go on.
+    pub(crate) async fn discard(&self, stream: &mut WriteStream) {
+        stream.discard().await;
+        let mut view = self.view();
+        view.removed = true;
+        view.dirty = false;
+        view.ours = false;
+        let size = view.size;
+        drop(view);
+        self.announce(size);
+    }
+
+    /// Wakes the writes that wait for their turn.
+    fn announce(&self, end: u64) {
+        self.progress.send_replace(end);
+    }
+}
+
+/// One open handle of a file. Dropping the last one forgets the open file.
+#[derive(Debug)]
+pub(crate) struct FileHandle {
+    pub(crate) id: HandleId,
+    pub(crate) file: Arc<OpenFile>,
+    pub(crate) access: Access,
+    /// Every write goes to the end.
+    pub(crate) append: bool,
+    reading: Mutex<Reading>,
+    namespace: Arc<Namespace>,
+}
+
+impl FileHandle {
+    /// A handle of `file`, which the node of its inode holds. The tree is locked by the caller.
+    pub(crate) fn attach(
+        (namespace, tree): (&Arc<Namespace>, &mut Tree),
+        id: HandleId,
+        file: &Arc<OpenFile>,
+        (access, append): (Access, bool),
+    ) -> Arc<Self> {
+        tree.pin(file.inode);
+        let reading = {
+            let mut view = file.view();
+            view.handles += 1;
+            Reading::of(&view)
+        };
+        Arc::new(Self {
+            id,
+            file: Arc::clone(file),
+            access,
+            append,
+            reading: Mutex::new(reading),
+            namespace: Arc::clone(namespace),
+        })
+    }
+}
+
+impl Drop for FileHandle {
+    fn drop(&mut self) {
+        let mut tree = self.namespace.lock();
+        let last = {
+            let mut view = self.file.view();
+            view.handles -= 1;
+            view.handles == 0
+        };
+        if last && let Ok(node) = tree.node_mut(self.file.inode) {
+            node.file = None;
+        }
+        tree.unpin(self.file.inode);
+    }
+}

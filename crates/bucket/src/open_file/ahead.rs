@@ -1,0 +1,79 @@
+//! Writes that arrived before their turn.
+//!
+//! A door may serve the pieces of one large write from several threads, so a piece can arrive
+//! before the one in front of it. It waits until the gap is filled. How many may wait, and how
+//! many bytes, is bounded: they hold memory that the piece in front may need.
+
+use std::{
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+
+use penstock_base::{MIB, clock};
+use tokio::sync::watch;
+
+use crate::open_file::OpenFile;
+
+/// Writes of one file that may wait for the one in front of them.
+pub(super) const AHEAD_WRITES_MAX: usize = 256;
+/// Bytes of one file that may wait, if the memory budget is large.
+pub(super) const AHEAD_BYTES_MAX: u64 = 64 * MIB;
+/// The share of the memory budget that writes of one file may hold while they wait.
+pub(super) const AHEAD_BUDGET_SHARE: u64 = 4;
+/// How long a write waits after the file last grew.
+pub(super) const AHEAD_GRACE: Duration = Duration::from_secs(1);
+
+/// How much waits now.
+#[derive(Debug, Default)]
+pub(super) struct Ahead {
+    writes: usize,
+    bytes: u64,
+}
+
+/// A write that waits for its turn.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    file: Arc<OpenFile>,
+    bytes: u64,
+}
+
+impl Waiting {
+    /// Joins the writes that wait, or `None` if there are too many.
+    pub(super) fn join(file: &Arc<OpenFile>, bytes: u64, budget: u64) -> Option<Self> {
+        let bytes_max = AHEAD_BYTES_MAX.min(budget / AHEAD_BUDGET_SHARE);
+        let mut ahead = file.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        if ahead.writes >= AHEAD_WRITES_MAX || ahead.bytes + bytes > bytes_max {
+            return None;
+        }
+        ahead.writes += 1;
+        ahead.bytes += bytes;
+        Some(Self {
+            file: Arc::clone(file),
+            bytes,
+        })
+    }
+
+    /// Waits until the file has moved on. Returns `false` when that takes too long.
+    pub(super) async fn turn(&self, progress: &mut watch::Receiver<u64>) -> bool {
+        loop {
+            match clock::deadline(AHEAD_GRACE, progress.changed()).await {
+                Ok(moved) => return moved.is_ok(),
+                // The stream is in use: somebody is writing or uploading, only slowly.
+                Err(_) if self.file.stream.try_lock().is_err() => {}
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let mut ahead = self
+            .file
+            .ahead
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        ahead.writes -= 1;
+        ahead.bytes -= self.bytes;
+    }
+}

@@ -1,0 +1,211 @@
+//! Opening and creating files.
+
+use std::sync::Arc;
+
+use penstock_base::{
+    FileName, FsError, FsResult,
+    clock::{self, Instant},
+};
+use penstock_transfer::ObjectVersion;
+use penstock_vfs::{Created, FileKind, HandleId, Inode, OpenOptions, Opened};
+
+use crate::{
+    core::Core,
+    handles::Handle,
+    inode::{LastOpen, Node, Reference, Tree},
+    open_file::{FileHandle, OpenFile},
+};
+
+/// How long after an open another one counts as soon: worth keeping the content in the door's
+/// cache.
+const REOPEN_WINDOW: std::time::Duration = std::time::Duration::from_secs(60);
+
+impl Core {
+    /// Opens a file that exists.
+    pub(crate) async fn open(
+        self: &Arc<Self>,
+        inode: Inode,
+        options: OpenOptions,
+    ) -> FsResult<Opened> {
+        if options.access.writes() {
+            self.check_writable()?;
+        }
+        if self.must_ask_before_open(inode)? {
+            self.refresh(inode).await?;
+        }
+        let (handle, opened) = self.attach(inode, options)?;
+        if options.truncate && options.access.writes() {
+            self.truncate(&handle).await?;
+        }
+        self.handles.insert(handle.id, Handle::File(handle));
+        Ok(opened)
+    }
+
+    /// Creates a file and opens it, or opens what is there.
+    pub(crate) async fn create(
+        self: &Arc<Self>,
+        (parent, name): (Inode, &FileName),
+        options: OpenOptions,
+    ) -> FsResult<Created> {
+        self.check_writable()?;
+        loop {
+            if let Some(found) = self.find(parent, name, self.change_patience()).await? {
+                return self.open_found(found, options).await;
+            }
+            let _entered = self.namespace.enter(&[parent]).await;
+            if let Some(created) = self.try_create((parent, name), options)? {
+                return Ok(created);
+            }
+        }
+    }
+
+    async fn open_found(
+        self: &Arc<Self>,
+        found: Reference,
+        options: OpenOptions,
+    ) -> FsResult<Created> {
+        if options.exclusive {
+            return Err(FsError::AlreadyExists);
+        }
+        let opened = self.open(found.inode(), options).await?;
+        let entry = self.entry(found.inode())?;
+        found.give_away();
+        Ok(Created { entry, opened })
+    }
+
+    /// Makes a file that does not exist, unless somebody else just did. Asks the store nothing.
+    fn try_create(
+        self: &Arc<Self>,
+        (parent, name): (Inode, &FileName),
+        options: OpenOptions,
+    ) -> FsResult<Option<Created>> {
+        let mut tree = self.namespace.lock();
+        let key = crate::key::file_key(&tree.prefix(parent)?, name)?;
+        if tree.directory(parent)?.entries.contains_key(name) {
+            return Ok(None);
+        }
+        let id = self.handles.next_id()?;
+        let inode = tree.link((parent, name), FileKind::Regular, None);
+        let file = OpenFile::created(inode);
+        tree.node_mut(inode)?.file = Some(Arc::clone(&file));
+        let access = (options.access, options.append);
+        let handle = FileHandle::attach((&self.namespace, &mut tree), id, &file, access);
+        let entry = self.entry_of(inode, tree.node(inode)?);
+        drop(tree);
+        file.stream
+            .try_lock()
+            .expect("nobody else knows the file yet")
+            .begin(id, self.new_sink(key, false));
+        self.handles.insert(id, Handle::File(handle));
+        let opened = Opened {
+            handle: id,
+            direct: true,
+            keep_cache: false,
+            skip_flush: false,
+        };
+        Ok(Some(Created { entry, opened }))
+    }
+
+    /// Whether the version of a file must be asked for before it is opened.
+    fn must_ask_before_open(&self, inode: Inode) -> FsResult<bool> {
+        let tree = self.namespace.lock();
+        let node = tree.node(inode)?;
+        match node.kind {
+            FileKind::Directory => return Err(FsError::IsADirectory),
+            FileKind::Symlink => {
+                return Err(FsError::InvalidArgument(
+                    "a symbolic link cannot be opened itself",
+                ));
+            }
+            FileKind::Regular => {}
+        }
+        let held_only = node.is_dirty() || node.place.is_none();
+        Ok(!held_only && (self.settings.close_to_open || !node.is_current(clock::now())))
+    }
+
+    /// Makes a handle of a file whose version is known.
+    fn attach(&self, inode: Inode, options: OpenOptions) -> FsResult<(Arc<FileHandle>, Opened)> {
+        let mut tree = self.namespace.lock();
+        let id = self.handles.next_id()?;
+        let file = open_file_of(&mut tree, inode)?;
+        let access = (options.access, options.append);
+        let handle = FileHandle::attach((&self.namespace, &mut tree), id, &file, access);
+        let opened = if options.access.writes() {
+            Opened {
+                handle: id,
+                direct: true,
+                keep_cache: false,
+                skip_flush: false,
+            }
+        } else {
+            self.advise(id, tree.node_mut(inode)?, clock::now())
+        };
+        drop(tree);
+        Ok((handle, opened))
+    }
+
+    /// Tells the door how to treat its cache for a file that is opened for reading.
+    fn advise(&self, handle: HandleId, node: &mut Node, now: Instant) -> Opened {
+        let skip_flush = true;
+        let Some((size, etag)) = node
+            .known
+            .as_ref()
+            .and_then(|known| known.etag.clone().map(|etag| (known.size, etag)))
+        else {
+            return Opened {
+                handle,
+                direct: true,
+                keep_cache: false,
+                skip_flush,
+            };
+        };
+        let last = node.last_open.replace(LastOpen {
+            etag: etag.clone(),
+            at: now,
+        });
+        let same = last.as_ref().is_some_and(|last| last.etag == etag);
+        let soon = last.is_some_and(|last| last.at + REOPEN_WINDOW > now);
+        let direct = size <= self.settings.small_file_size && !(same && soon);
+        Opened {
+            handle,
+            direct,
+            keep_cache: same && !direct,
+            skip_flush,
+        }
+    }
+}
+
+/// What the handles of a file share, made if there are none. Takes the node's version as the
+/// newest.
+fn open_file_of(tree: &mut Tree, inode: Inode) -> FsResult<Arc<OpenFile>> {
+    let node = tree.node(inode)?;
+    let known = node
+        .known
+        .as_ref()
+        .and_then(|known| Some((known.etag.clone()?, known.size)));
+    let file = node.file.clone();
+    let version = match known {
+        Some((etag, size)) => {
+            let key = tree.file_key(inode).ok();
+            key.map(|key| ObjectVersion { key, etag, size })
+        }
+        None => None,
+    };
+    match (file, version) {
+        (Some(file), version) => {
+            let mut view = file.view();
+            if !view.dirty && version.is_some() && view.version != version {
+                view.version = version;
+                view.ours = false;
+            }
+            drop(view);
+            Ok(file)
+        }
+        (None, Some(version)) => {
+            let file = OpenFile::existing(inode, version);
+            tree.node_mut(inode)?.file = Some(Arc::clone(&file));
+            Ok(file)
+        }
+        (None, None) => Err(FsError::Stale),
+    }
+}

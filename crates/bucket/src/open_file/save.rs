@@ -1,0 +1,249 @@
+//! Making written files durable: at close, at fsync, and when the volume shuts down.
+//!
+//! A stream is finished under the file's stream lock and in a task of its own, so that an
+//! interrupted caller does not cut it. When that fails the file counts as failed until the handle
+//! that wrote it is closed for good: every later write, fsync and close of that handle reports
+//! it, and the store keeps what it had.
+
+use std::sync::Arc;
+
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use penstock_base::{FsError, FsResult, clock, clock::Instant};
+use penstock_object::ObjectKind;
+use penstock_transfer::ObjectVersion;
+use penstock_vfs::{FileKind, HandleId};
+
+use crate::{
+    core::{Core, run_to_end},
+    errors::{Purpose, transfer_failure},
+    handles::Handle,
+    inode::Known,
+    open_file::{
+        FileHandle, OpenFile,
+        stream::{OpenStream, WriteStream},
+    },
+};
+
+/// What happens after a file was saved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Then {
+    /// Nothing more is expected.
+    End,
+    /// More is likely to be written.
+    GoOn,
+}
+
+/// Files that are saved at the same time when the volume shuts down.
+const SHUT_DOWN_CONCURRENCY: usize = 16;
+
+impl Core {
+    /// A descriptor of the handle was closed: saves what it wrote.
+    pub(crate) async fn flush(self: &Arc<Self>, handle: &FileHandle) -> FsResult<()> {
+        if !handle.access.writes() {
+            return Ok(());
+        }
+        let file = Arc::clone(&handle.file);
+        run_to_end(Arc::clone(self).save(file, Some(handle.id), Then::End)).await
+    }
+
+    /// Saves what the handle wrote, unless the settings make this a formality.
+    pub(crate) async fn sync(self: &Arc<Self>, handle: &FileHandle) -> FsResult<()> {
+        if !self.settings.fsync {
+            self.note_ignored_sync();
+            return Ok(());
+        }
+        if !handle.access.writes() {
+            return Ok(());
+        }
+        let (core, file) = (Arc::clone(self), Arc::clone(&handle.file));
+        let owner = Some(handle.id);
+        run_to_end(core.save(file, owner, Then::GoOn)).await
+    }
+
+    fn note_ignored_sync(&self) {
+        if self.notices.ignored_sync.first() {
+            tracing::warn!(
+                "fsync was asked for and does nothing, as set: files are durable when closed"
+            );
+        }
+    }
+
+    /// The last descriptor of the handle was closed.
+    pub(crate) async fn release(self: &Arc<Self>, id: HandleId) {
+        let Some(Handle::File(handle)) = self.handles.remove(id) else {
+            return;
+        };
+        if !handle.access.writes() {
+            return;
+        }
+        let core = Arc::clone(self);
+        let ended = run_to_end(async move {
+            // Whoever closed the file was told of a failure by the flush before.
+            let file = Arc::clone(&handle.file);
+            let _ = Arc::clone(&core)
+                .save(file, Some(handle.id), Then::End)
+                .await;
+            core.forgive(&handle).await;
+            Ok(())
+        });
+        if let Err(error) = ended.await {
+            tracing::error!("closing a file: {error}");
+        }
+    }
+
+    /// Lets go of what a handle failed to save, now that it is closed.
+    async fn forgive(&self, handle: &FileHandle) {
+        let file = &handle.file;
+        let mut stream = file.stream().await;
+        if stream.owner() != Some(handle.id) {
+            return;
+        }
+        stream.clear();
+        let mut tree = self.namespace.lock();
+        let new = {
+            let mut view = file.view();
+            view.dirty = false;
+            view.ours = false;
+            view.new
+        };
+        if new {
+            tree.orphan(file.inode);
+        } else if let Ok(node) = tree.node_mut(file.inode) {
+            node.distrust(clock::now());
+        }
+    }
+
+    /// Saves a file if `owner` wrote it, or whoever did if `None`.
+    async fn save(
+        self: Arc<Self>,
+        file: Arc<OpenFile>,
+        owner: Option<HandleId>,
+        then: Then,
+    ) -> FsResult<()> {
+        let _entered = self.namespace.enter(&[file.inode]).await;
+        let mut stream = file.stream().await;
+        if owner.is_some() && stream.owner() != owner {
+            return Ok(());
+        }
+        self.conclude(&file, &mut stream, then).await
+    }
+
+    /// Saves what the stream holds and ends it. The caller keeps renames of directories above
+    /// away.
+    pub(crate) async fn finish(&self, file: &OpenFile, stream: &mut WriteStream) -> FsResult<()> {
+        self.conclude(file, stream, Then::End).await
+    }
+
+    async fn conclude(
+        &self,
+        file: &OpenFile,
+        stream: &mut WriteStream,
+        then: Then,
+    ) -> FsResult<()> {
+        let Some(owner) = stream.owner() else {
+            return Ok(());
+        };
+        let touched = stream.of(owner)?.is_some_and(|open| open.touched);
+        if !touched {
+            // A write that was given up while it waited left nothing but the mark.
+            file.view().dirty = false;
+            if then == Then::End {
+                stream.discard().await;
+            }
+            return Ok(());
+        }
+        let Some(open) = stream.take() else {
+            return Ok(());
+        };
+        let object = open.sink.object_kind();
+        let saved = match then {
+            Then::End => open.sink.finish().await.map(|version| (version, None)),
+            Then::GoOn => open.sink.sync().await,
+        };
+        match saved {
+            Ok((version, sink)) => {
+                let (owner, end) = (open.owner, version.size);
+                match sink {
+                    Some(sink) => stream.open(OpenStream::untouched(owner, sink, end)),
+                    None => stream.clear(),
+                }
+                self.publish(file, version, object);
+                Ok(())
+            }
+            Err(error) => {
+                let error = transfer_failure(&error, Purpose::Write);
+                self.lose(file, stream, error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    /// Declares what was written as lost.
+    pub(super) fn lose(&self, file: &OpenFile, stream: &mut WriteStream, error: FsError) {
+        self.metrics.failed_uploads.increment();
+        let path = self.namespace.lock().path(file.inode);
+        tracing::error!("`{path}` could not be saved: {error}; the store keeps what it had");
+        if let Some(owner) = stream.owner() {
+            stream.fail(owner, error);
+        }
+        let size = file.view().size;
+        file.announce(size);
+    }
+
+    /// Shows what was written to everybody on this mount.
+    fn publish(&self, file: &OpenFile, version: ObjectVersion, object: ObjectKind) {
+        let mut tree = self.namespace.lock();
+        let known = Known {
+            kind: FileKind::Regular,
+            object,
+            size: version.size,
+            modified: Some(file.view().modified),
+            etag: Some(version.etag.clone()),
+            until: self.believed_until(clock::now()),
+        };
+        file.show_stored(version);
+        tree.publish(file.inode, known);
+    }
+
+    /// Saves everything that is unsaved and returns the paths of what could not be.
+    pub(crate) async fn shut_down(self: &Arc<Self>) -> Vec<(String, FsError)> {
+        let files: Vec<Arc<OpenFile>> = {
+            let tree = self.namespace.lock();
+            tree.nodes()
+                .filter_map(|(_, node)| node.file.clone())
+                .collect()
+        };
+        let deadline = clock::now() + self.settings.shut_down_timeout;
+        let (mut saving, mut lost) = (FuturesUnordered::new(), Vec::new());
+        for file in files {
+            if saving.len() == SHUT_DOWN_CONCURRENCY {
+                lost.extend(saving.next().await.flatten());
+            }
+            saving.push(Arc::clone(self).save_before(deadline, file));
+        }
+        while let Some(outcome) = saving.next().await {
+            lost.extend(outcome);
+        }
+        let left = deadline.duration_since(clock::now());
+        if clock::deadline(left, self.transfer.settle()).await.is_err() {
+            tracing::warn!("some unfinished uploads may still be in the bucket");
+        }
+        lost.sort_by(|one: &(String, _), other| one.0.cmp(&other.0));
+        lost
+    }
+
+    /// Saves a file and returns its path if that failed or took too long.
+    async fn save_before(
+        self: Arc<Self>,
+        deadline: Instant,
+        file: Arc<OpenFile>,
+    ) -> Option<(String, FsError)> {
+        let path = self.namespace.lock().path(file.inode);
+        let left = deadline.duration_since(clock::now());
+        match clock::deadline(left, run_to_end(self.save(file, None, Then::End))).await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some((path, error)),
+            Err(late) => Some((path, FsError::TimedOut(late.to_string()))),
+        }
+    }
+}

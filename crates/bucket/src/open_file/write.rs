@@ -1,0 +1,260 @@
+//! Writing a file from its front to its end.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use penstock_base::{FsError, FsResult};
+use penstock_object::{Key, ObjectKind, PutOptions};
+use penstock_transfer::WriteStart;
+use tokio::sync::MutexGuard;
+
+use crate::{
+    core::Core,
+    errors::{Purpose, transfer_failure},
+    open_file::{
+        FileHandle, OpenFile,
+        ahead::Waiting,
+        sink::{Appender, Sink},
+        stream::{OpenStream, Position, WriteStream},
+    },
+};
+
+const NOT_AT_END: FsError = FsError::InvalidArgument(
+    "an object can only be written from front to end; write a local copy and copy it here",
+);
+
+impl Core {
+    /// Writes `data` at the end of a file, which is where `offset` must be.
+    pub(crate) async fn write(
+        self: &Arc<Self>,
+        handle: &FileHandle,
+        offset: u64,
+        data: Bytes,
+    ) -> FsResult<()> {
+        if !handle.access.writes() {
+            return Err(FsError::BadHandle);
+        }
+        let mut waiting = None;
+        loop {
+            let mut stream = self.stream_for(handle).await?;
+            let open = stream.of(handle.id)?.ok_or(FsError::BadHandle)?;
+            match open.position_of(offset, handle.append) {
+                Position::End => return self.accept(handle, &mut stream, data).await,
+                Position::Below => return Err(self.refuse(handle, &mut stream)),
+                Position::Ahead => {}
+            }
+            // Subscribing before the lock is given back, so that no progress is missed.
+            let mut progress = handle.file.progress.subscribe();
+            drop(stream);
+            if waiting.is_none() {
+                waiting = self.join_waiting(&handle.file, data.len());
+            }
+            let Some(waiting) = &waiting else {
+                return Err(self.refuse_late(handle).await);
+            };
+            if !waiting.turn(&mut progress).await {
+                return Err(self.refuse_late(handle).await);
+            }
+        }
+    }
+
+    fn join_waiting(&self, file: &Arc<OpenFile>, bytes: usize) -> Option<Waiting> {
+        Waiting::join(file, bytes as u64, self.transfer.pool().budget().total())
+    }
+
+    /// The write stream, opened for `handle`.
+    async fn stream_for<'file>(
+        self: &Arc<Self>,
+        handle: &'file FileHandle,
+    ) -> FsResult<MutexGuard<'file, WriteStream>> {
+        let mut stream = handle.file.stream().await;
+        if stream.of(handle.id)?.is_some() {
+            return Ok(stream);
+        }
+        drop(stream);
+        let _entered = self.namespace.enter(&[handle.file.inode]).await;
+        let mut stream = handle.file.stream().await;
+        if stream.of(handle.id)?.is_none() {
+            stream.open(self.continued(handle).await?);
+        }
+        Ok(stream)
+    }
+
+    /// A stream that goes on after what the store has.
+    async fn continued(self: &Arc<Self>, handle: &FileHandle) -> FsResult<OpenStream> {
+        let file = &handle.file;
+        if file.view().removed {
+            return Err(FsError::Stale);
+        }
+        let believed = self.known_size(file);
+        if !file.view().ours {
+            self.refresh(file.inode).await?;
+        }
+        let size = self.known_size(file);
+        let sink = self.continuing_sink(file)?;
+        let shift = if handle.append {
+            size.cast_signed() - believed.cast_signed()
+        } else {
+            0
+        };
+        Ok(OpenStream {
+            shift,
+            ..OpenStream::untouched(handle.id, sink, size)
+        })
+    }
+
+    fn known_size(&self, file: &OpenFile) -> u64 {
+        let tree = self.namespace.lock();
+        let known = tree
+            .node(file.inode)
+            .ok()
+            .and_then(|node| node.known.as_ref());
+        known.map_or(0, |known| known.size)
+    }
+
+    fn continuing_sink(&self, file: &OpenFile) -> FsResult<Sink> {
+        let tree = self.namespace.lock();
+        let known = tree
+            .node(file.inode)?
+            .known
+            .as_ref()
+            .ok_or(FsError::Stale)?;
+        let key = tree.file_key(file.inode)?;
+        if known.object == ObjectKind::Appendable {
+            return Ok(Sink::Append(Appender::continuing(
+                self.store(),
+                key,
+                known.size,
+            )));
+        }
+        if known.size == 0 {
+            return Ok(self.new_sink(key, true));
+        }
+        let etag = known.etag.clone().ok_or(FsError::Stale)?;
+        let version = penstock_transfer::ObjectVersion {
+            key: key.clone(),
+            etag,
+            size: known.size,
+        };
+        Ok(self.upload(key, WriteStart::After(version)))
+    }
+
+    /// A sink for new content. `replaces` tells whether there may be an object already.
+    pub(super) fn new_sink(&self, key: Key, replaces: bool) -> Sink {
+        if self.settings.appendable && self.store().capabilities().append {
+            Sink::Append(Appender::beginning(self.store(), key, replaces))
+        } else {
+            self.upload(key, WriteStart::Empty)
+        }
+    }
+
+    fn upload(&self, key: Key, start: WriteStart) -> Sink {
+        let writer = self
+            .transfer
+            .writer(key.clone(), start, PutOptions::default());
+        Sink::Upload(Box::new(writer), key)
+    }
+
+    /// Takes the next bytes.
+    async fn accept(
+        &self,
+        handle: &FileHandle,
+        stream: &mut WriteStream,
+        data: Bytes,
+    ) -> FsResult<()> {
+        let Some(open) = stream.of(handle.id)? else {
+            return Err(FsError::BadHandle);
+        };
+        if data.is_empty() {
+            return Ok(());
+        }
+        let end = open.end + data.len() as u64;
+        open.taking = Some(end);
+        handle.file.show_written(open.end);
+        let written = open.sink.write(data).await;
+        open.taking = None;
+        match written {
+            Ok(()) => {
+                open.end = end;
+                open.touched = true;
+                self.grew(&handle.file, end);
+                Ok(())
+            }
+            Err(error) => {
+                let error = transfer_failure(&error, Purpose::Write);
+                self.lose(&handle.file, stream, error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    fn grew(&self, file: &OpenFile, end: u64) {
+        file.show_written(end);
+        if let Ok(node) = self.namespace.lock().node_mut(file.inode) {
+            node.times.modified = None;
+        }
+        file.announce(end);
+    }
+
+    /// Truncates a file to nothing through a handle. Nothing reaches the store yet.
+    pub(crate) async fn truncate(self: &Arc<Self>, handle: &FileHandle) -> FsResult<()> {
+        if !handle.access.writes() {
+            return Err(FsError::BadHandle);
+        }
+        let file = &handle.file;
+        let _entered = self.namespace.enter(&[file.inode]).await;
+        let mut stream = file.stream().await;
+        let empty = match stream.of(handle.id)? {
+            Some(open) => open.end == 0,
+            None => self.is_empty_in_store(file).await?,
+        };
+        if empty {
+            return Ok(());
+        }
+        let (key, in_store) = (
+            self.namespace.lock().file_key(file.inode)?,
+            !file.view().new,
+        );
+        let given_up = stream.take();
+        stream.begin(handle.id, self.new_sink(key, in_store));
+        self.grew(file, 0);
+        // Last, because the caller may leave here.
+        if let Some(open) = given_up {
+            open.sink.abort().await;
+        }
+        Ok(())
+    }
+
+    /// Whether a file that nobody writes is empty. Memory's word is enough for "no": truncating
+    /// what is empty already does no harm.
+    async fn is_empty_in_store(self: &Arc<Self>, file: &OpenFile) -> FsResult<bool> {
+        if self.known_size(file) == 0 && !file.view().ours {
+            self.refresh(file.inode).await?;
+        }
+        Ok(self.known_size(file) == 0)
+    }
+
+    /// Refuses a write that waited in vain for the one in front of it.
+    async fn refuse_late(&self, handle: &FileHandle) -> FsError {
+        let mut stream = handle.file.stream().await;
+        self.refuse(handle, &mut stream)
+    }
+
+    fn refuse(&self, handle: &FileHandle, stream: &mut WriteStream) -> FsError {
+        match stream.of(handle.id) {
+            Err(error) => return error,
+            // Opened only for this write: the file is as it was.
+            Ok(Some(open)) if !open.touched => stream.clear(),
+            Ok(_) => {}
+        }
+        self.metrics.refused_writes.increment();
+        if self.notices.refused_write.first() {
+            let path = self.namespace.lock().path(handle.file.inode);
+            tracing::warn!(
+                "`{path}`: refused a write that is not at the end of the file: {NOT_AT_END} \
+                 (later cases are only counted)"
+            );
+        }
+        NOT_AT_END
+    }
+}

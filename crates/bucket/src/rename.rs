@@ -1,0 +1,122 @@
+//! Renaming.
+//!
+//! A bucket cannot rename: an object is copied inside the store and the original deleted. For a
+//! file that is two requests, and a crash between them leaves both names. A directory is as many
+//! copies as there are objects below it; see [`directory`].
+//!
+//! What is unsaved is saved first, under the old name. A rename runs in a task of its own, so an
+//! interrupted caller leaves no half of it.
+
+mod copy;
+mod descendants;
+mod directory;
+mod file;
+mod journal;
+
+use std::sync::Arc;
+
+use penstock_base::{FileName, FsError, FsResult};
+use penstock_object::WriteCondition;
+use penstock_vfs::{FileKind, Inode, RenameMode};
+
+use crate::{
+    core::{Core, run_to_end},
+    inode::{Place, Reference},
+};
+
+pub(crate) use journal::Journal;
+
+/// What is renamed to what.
+#[derive(Debug)]
+struct Rename {
+    moved: Reference,
+    /// What the target's name leads to now.
+    replaced: Option<Reference>,
+    target: Place,
+    mode: RenameMode,
+}
+
+impl Core {
+    /// Moves a name.
+    pub(crate) async fn rename(
+        self: &Arc<Self>,
+        (source_parent, source_name): (Inode, &FileName),
+        (target_parent, target_name): (Inode, &FileName),
+        mode: RenameMode,
+    ) -> FsResult<()> {
+        self.check_writable()?;
+        if mode == RenameMode::Exchange {
+            return Err(FsError::Unsupported(
+                "a bucket cannot swap two names; rename one of them out of the way first",
+            ));
+        }
+        let source = Place {
+            parent: source_parent,
+            name: source_name.clone(),
+        };
+        let target = Place {
+            parent: target_parent,
+            name: target_name.clone(),
+        };
+        let core = Arc::clone(self);
+        run_to_end(async move { core.rename_now(source, target, mode).await }).await
+    }
+
+    async fn rename_now(
+        self: &Arc<Self>,
+        source: Place,
+        target: Place,
+        mode: RenameMode,
+    ) -> FsResult<()> {
+        let _entered = self.namespace.enter(&[source.parent, target.parent]).await;
+        let patience = self.change_patience();
+        let moved = self.find(source.parent, &source.name, patience).await?;
+        let moved = moved.ok_or(FsError::NotFound)?;
+        let replaced = match mode {
+            RenameMode::NoReplace => self.find_in_store(target.parent, &target.name).await?,
+            _ => self.find(target.parent, &target.name, patience).await?,
+        };
+        if replaced.is_some() && mode == RenameMode::NoReplace {
+            return Err(FsError::AlreadyExists);
+        }
+        if source == target {
+            return Ok(());
+        }
+        let source_parent = source.parent;
+        let rename = Rename {
+            moved,
+            replaced,
+            target,
+            mode,
+        };
+        match self.kinds_of(&rename)? {
+            (FileKind::Directory, None | Some(FileKind::Directory)) => {
+                self.rename_directory(&rename).await?;
+            }
+            (FileKind::Directory, Some(_)) => return Err(FsError::NotADirectory),
+            (_, Some(FileKind::Directory)) => return Err(FsError::IsADirectory),
+            (_, _) => self.rename_file(&rename).await?,
+        }
+        self.keep_directory(source_parent).await;
+        Ok(())
+    }
+
+    fn kinds_of(&self, rename: &Rename) -> FsResult<(FileKind, Option<FileKind>)> {
+        let tree = self.namespace.lock();
+        let replaced = rename
+            .replaced
+            .as_ref()
+            .map(|replaced| tree.node(replaced.inode()));
+        let replaced = replaced.transpose()?.map(|node| node.kind);
+        Ok((tree.node(rename.moved.inode())?.kind, replaced))
+    }
+
+    /// The condition of writes to a target that must be free.
+    fn if_absent(&self) -> WriteCondition {
+        if self.store().capabilities().write_if_absent {
+            WriteCondition::IfAbsent
+        } else {
+            WriteCondition::Always
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Copying objects inside the store.
+
+use futures_util::{TryStreamExt, stream::FuturesOrdered};
+use penstock_base::MIB;
+use penstock_object::{
+    CompleteOptions, CopyOptions, ETag, HeadOptions, Key, ObjectKind, ObjectResult, Part, PartCopy,
+    PutOptions, Stored, UploadId, WriteCondition,
+};
+
+use crate::core::Core;
+
+/// Bytes in a part of an object that is copied in parts, unless that would make too many.
+const COPY_PART_SIZE: u64 = 256 * MIB;
+/// Parts of one object that are copied at the same time.
+const COPY_PARTS_CONCURRENT: usize = 16;
+
+/// An object to copy.
+#[derive(Debug, Clone)]
+pub(super) struct Original {
+    pub(super) key: Key,
+    pub(super) size: u64,
+    /// Only if it still is this version; `None` takes any.
+    pub(super) etag: Option<ETag>,
+    pub(super) kind: ObjectKind,
+}
+
+impl Core {
+    /// Copies an object of any size. The target is visible whole or not at all.
+    pub(super) async fn copy_object(
+        &self,
+        original: &Original,
+        target: &Key,
+        condition: WriteCondition,
+    ) -> ObjectResult<Stored> {
+        if original.kind == ObjectKind::Symlink {
+            let leads_to = self.store().get_symlink(&original.key).await?;
+            let options = PutOptions {
+                condition,
+                ..PutOptions::default()
+            };
+            return self.store().put_symlink(target, &leads_to, options).await;
+        }
+        if original.size > self.store().capabilities().copy_size_max {
+            return self.copy_in_parts(original, target, condition).await;
+        }
+        let options = CopyOptions {
+            if_match: original.etag.clone(),
+            condition,
+        };
+        self.store().copy(&original.key, target, options).await
+    }
+
+    async fn copy_in_parts(
+        &self,
+        original: &Original,
+        target: &Key,
+        condition: WriteCondition,
+    ) -> ObjectResult<Stored> {
+        // A copy in one request keeps metadata; one in parts must bring it along.
+        let info = self
+            .store()
+            .head(&original.key, HeadOptions::default())
+            .await?;
+        let content_type = (!info.content_type.is_empty()).then_some(info.content_type);
+        let options = PutOptions {
+            content_type,
+            metadata: info.metadata,
+            condition: condition.clone(),
+        };
+        let upload = self.store().create_upload(target, options).await?;
+        let version = Original {
+            size: info.size,
+            etag: Some(info.etag),
+            ..original.clone()
+        };
+        let copied = async {
+            let parts = self.copy_parts(&version, target, &upload).await?;
+            let options = CompleteOptions {
+                condition,
+                checksum: info.checksum,
+            };
+            self.store()
+                .complete_upload(target, &upload, &parts, options)
+                .await
+        };
+        let copied = copied.await;
+        if copied.is_err()
+            && let Err(error) = self.store().abort_upload(target, &upload).await
+        {
+            tracing::warn!("{error}: parts of a failed copy stay in the store until aborted");
+        }
+        copied
+    }
+
+    async fn copy_parts(
+        &self,
+        original: &Original,
+        target: &Key,
+        upload: &UploadId,
+    ) -> ObjectResult<Vec<Part>> {
+        let limits = self.store().capabilities();
+        let part_size = COPY_PART_SIZE
+            .max(original.size.div_ceil(u64::from(limits.parts_max)))
+            .min(limits.part_size_max)
+            .min(limits.copy_size_max);
+        let (mut copies, mut parts) = (FuturesOrdered::new(), Vec::new());
+        let mut start = 0;
+        for number in 1.. {
+            if start == original.size {
+                break;
+            }
+            let range = start..original.size.min(start + part_size);
+            start = range.end;
+            let (source, if_match) = (original.key.clone(), original.etag.clone());
+            let copy = PartCopy {
+                source,
+                range,
+                if_match,
+            };
+            copies.push_back(self.store().copy_part(target, upload, number, copy));
+            if copies.len() == COPY_PARTS_CONCURRENT {
+                parts.extend(copies.try_next().await?);
+            }
+        }
+        parts.extend(copies.try_collect::<Vec<_>>().await?);
+        Ok(parts)
+    }
+}

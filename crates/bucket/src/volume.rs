@@ -1,0 +1,185 @@
+//! The volume as doors see it: each method hands over to the module that does the work.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use penstock_base::{FileName, FsError, FsResult, NAME_LENGTH_MAX, Payload, metrics::Registry};
+use penstock_transfer::Transfer;
+use penstock_vfs::{
+    AttributeChanges, Caller, Created, DirectorySink, Entry, HandleId, Inode, Lookup, OpenOptions,
+    Opened, RemoveKind, RenameMode, Statistics, Volume,
+};
+
+use crate::{BucketSettings, core::Core};
+
+/// Bytes in a block of `statfs`.
+const STATISTICS_BLOCK_SIZE: u32 = 4096;
+/// Blocks that a bucket shows as its size and as free: 4 EiB, which a signed 64-bit byte count
+/// still holds.
+const STATISTICS_BLOCKS: u64 = 1 << 50;
+/// Files that a bucket shows as its capacity and as free.
+const STATISTICS_FILES: u64 = 1 << 40;
+
+/// A bucket, or a prefix of one, in which a file is an object. See the crate.
+#[derive(Debug)]
+pub struct BucketVolume {
+    core: Arc<Core>,
+}
+
+impl BucketVolume {
+    /// A volume over the store of `transfer`. Makes no request.
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "callers have a shared registry"
+    )]
+    pub fn new(
+        transfer: Arc<Transfer>,
+        settings: BucketSettings,
+        metrics: Arc<Registry>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            core: Core::new(transfer, settings, &metrics),
+        })
+    }
+}
+
+#[async_trait]
+impl Volume for BucketVolume {
+    async fn lookup(&self, _caller: Caller, parent: Inode, name: &FileName) -> FsResult<Lookup> {
+        self.core.lookup(parent, name).await
+    }
+
+    fn forget(&self, inode: Inode, count: u64) {
+        self.core.namespace.lock().forget(inode, count);
+    }
+
+    async fn attributes(&self, _caller: Caller, inode: Inode) -> FsResult<Entry> {
+        self.core.attributes(inode).await
+    }
+
+    async fn set_attributes(
+        &self,
+        _caller: Caller,
+        inode: Inode,
+        changes: AttributeChanges,
+    ) -> FsResult<Entry> {
+        self.core.set_attributes(inode, changes).await
+    }
+
+    async fn read_symlink(&self, _caller: Caller, inode: Inode) -> FsResult<Bytes> {
+        self.core.read_symlink(inode).await
+    }
+
+    async fn make_symlink(
+        &self,
+        _caller: Caller,
+        parent: Inode,
+        name: &FileName,
+        target: &[u8],
+    ) -> FsResult<Entry> {
+        self.core.make_symlink((parent, name), target).await
+    }
+
+    async fn make_directory(
+        &self,
+        _caller: Caller,
+        parent: Inode,
+        name: &FileName,
+        _permissions: u16,
+    ) -> FsResult<Entry> {
+        self.core.make_directory(parent, name).await
+    }
+
+    async fn remove(
+        &self,
+        _caller: Caller,
+        parent: Inode,
+        name: &FileName,
+        kind: RemoveKind,
+    ) -> FsResult<()> {
+        self.core.remove(parent, name, kind).await
+    }
+
+    async fn rename(
+        &self,
+        _caller: Caller,
+        source: (Inode, &FileName),
+        target: (Inode, &FileName),
+        mode: RenameMode,
+    ) -> FsResult<()> {
+        self.core.rename(source, target, mode).await
+    }
+
+    async fn open(&self, _caller: Caller, inode: Inode, options: OpenOptions) -> FsResult<Opened> {
+        self.core.open(inode, options).await
+    }
+
+    async fn create(
+        &self,
+        _caller: Caller,
+        parent: Inode,
+        name: &FileName,
+        _permissions: u16,
+        options: OpenOptions,
+    ) -> FsResult<Created> {
+        self.core.create((parent, name), options).await
+    }
+
+    async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Payload> {
+        let handle = self.core.handles.file(handle)?;
+        self.core.read(&handle, offset, length).await
+    }
+
+    async fn write(&self, handle: HandleId, offset: u64, data: Bytes) -> FsResult<()> {
+        let handle = self.core.handles.file(handle)?;
+        self.core.write(&handle, offset, data).await
+    }
+
+    async fn flush(&self, handle: HandleId) -> FsResult<()> {
+        let handle = self.core.handles.file(handle)?;
+        self.core.flush(&handle).await
+    }
+
+    async fn sync(&self, handle: HandleId, _data_only: bool) -> FsResult<()> {
+        let handle = self.core.handles.file(handle)?;
+        self.core.sync(&handle).await
+    }
+
+    async fn release(&self, handle: HandleId) {
+        self.core.release(handle).await;
+    }
+
+    async fn open_directory(&self, _caller: Caller, inode: Inode) -> FsResult<HandleId> {
+        self.core.open_directory(inode)
+    }
+
+    async fn read_directory(
+        &self,
+        handle: HandleId,
+        position: u64,
+        sink: &mut dyn DirectorySink,
+    ) -> FsResult<()> {
+        let handle = self.core.handles.directory(handle)?;
+        self.core.read_directory(&handle, position, sink).await
+    }
+
+    async fn release_directory(&self, handle: HandleId) {
+        self.core.handles.remove(handle);
+    }
+
+    async fn statistics(&self) -> FsResult<Statistics> {
+        Ok(Statistics {
+            block_size: STATISTICS_BLOCK_SIZE,
+            blocks: STATISTICS_BLOCKS,
+            blocks_free: STATISTICS_BLOCKS,
+            files: STATISTICS_FILES,
+            files_free: STATISTICS_FILES,
+            name_length_max: NAME_LENGTH_MAX as u32,
+        })
+    }
+
+    async fn shut_down(&self) -> Vec<(String, FsError)> {
+        self.core.shut_down().await
+    }
+}

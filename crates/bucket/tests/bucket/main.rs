@@ -1,0 +1,23 @@
+//! What a bucket volume does, seen through the `Volume` trait, over a bucket in memory.
+//!
+//! Requests are counted exactly: what an operation costs is part of its meaning. The clock is
+//! tokio's and paused, so expiry is tested without waiting.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+mod appending;
+mod attributes;
+mod listing;
+mod lookup;
+mod model;
+mod names;
+mod reading;
+mod rename_directory;
+mod rename_file;
+mod saving;
+mod stress;
+mod symlinks;
+mod volume;
+mod writing;

@@ -1,0 +1,288 @@
+//! Reading files.
+
+use std::{sync::Arc, time::Duration};
+
+use penstock_base::{FsError, MIB};
+use penstock_bucket::BucketSettings;
+use penstock_object::{ErrorKind, Operation};
+use penstock_vfs::{HandleId, Inode, OpenOptions, Volume};
+use tokio::time::advance;
+
+use crate::support::{Bed, READ, READ_WRITE, WRITE};
+
+#[tokio::test(start_paused = true)]
+async fn reading_a_small_file_after_listing_costs_one_get() {
+    let bed = Bed::new();
+    bed.put("d/a", "hello").await;
+    bed.ls("d").await.unwrap();
+    bed.requests();
+    assert_eq!(bed.read_file("d/a").await.unwrap(), b"hello");
+    assert_eq!(bed.requests(), "get 1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_at_any_offset_return_what_is_there() {
+    let bed = Bed::new();
+    let body: Vec<u8> = (0..3 * MIB).map(|number| (number % 251) as u8).collect();
+    bed.put("a", &body).await;
+    let handle = bed.open("a", READ).await.unwrap();
+    for (offset, length) in [(0, 1), (MIB, 4096), (3 * MIB - 1, 10), (5, 2 * MIB), (7, 0)] {
+        let end = body.len().min((offset + length) as usize);
+        let read = bed.read(handle, offset, length as u32).await.unwrap();
+        assert!(read == body[offset as usize..end], "{offset} {length}");
+    }
+    for offset in [3 * MIB, 9 * MIB, u64::MAX] {
+        assert_eq!(bed.read(handle, offset, 10).await.unwrap(), b"");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reading_an_empty_file_costs_nothing() {
+    let bed = Bed::new();
+    bed.put("a", "").await;
+    let handle = bed.open("a", READ).await.unwrap();
+    bed.requests();
+    assert_eq!(bed.read(handle, 0, 10).await.unwrap(), b"");
+    assert_eq!(bed.requests(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn opening_costs_nothing_within_the_attribute_timeout() {
+    let bed = Bed::new();
+    bed.put("a", "x").await;
+    let inode = bed.inode("a").await.unwrap();
+    bed.requests();
+    open(&bed, inode, READ).await;
+    assert_eq!(bed.requests(), "");
+    advance(Duration::from_secs(61)).await;
+    open(&bed, inode, READ).await;
+    assert_eq!(bed.requests(), "head 1");
+}
+
+async fn open(bed: &Bed, inode: Inode, options: OpenOptions) -> HandleId {
+    bed.volume
+        .open(Default::default(), inode, options)
+        .await
+        .unwrap()
+        .handle
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replaced_object_is_stale_for_its_readers() {
+    let bed = Bed::new();
+    bed.put("a", vec![1; 5 * MIB as usize]).await;
+    let handle = bed.open("a", READ).await.unwrap();
+    assert_eq!(bed.read(handle, 0, 1).await.unwrap(), [1]);
+    bed.put("a", vec![2; 5 * MIB as usize]).await;
+    assert_eq!(bed.read(handle, 4 * MIB, 1).await, Err(FsError::Stale));
+    assert!(bed.metric("bucket_stale_reads_total") > 0);
+    // Whoever opens it now sees the new version, whatever the timeout.
+    assert_eq!(bed.read_file("a").await.unwrap()[..2], [2, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removed_object_is_stale_for_its_readers() {
+    let bed = Bed::new();
+    bed.put("a", "x").await;
+    let handle = bed.open("a", READ).await.unwrap();
+    bed.delete("a").await;
+    assert_eq!(bed.read(handle, 0, 1).await, Err(FsError::Stale));
+    assert_eq!(bed.stat("a").await, Err(FsError::NotFound));
+}
+
+#[tokio::test(start_paused = true)]
+async fn opening_a_removed_object_after_the_timeout_is_stale() {
+    let bed = Bed::new();
+    bed.put("a", "x").await;
+    let inode = bed.inode("a").await.unwrap();
+    bed.delete("a").await;
+    advance(Duration::from_secs(61)).await;
+    let opened = bed.volume.open(Default::default(), inode, READ).await;
+    assert_eq!(opened, Err(FsError::Stale));
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_to_open_sees_what_others_wrote() {
+    let settings = BucketSettings {
+        close_to_open: true,
+        ..BucketSettings::default()
+    };
+    let bed = Bed::with(settings);
+    bed.put("a", vec![1; 2 * MIB as usize]).await;
+    let inode = bed.inode("a").await.unwrap();
+    let first = bed.opened("a", READ).await.unwrap();
+    let same = bed.opened("a", READ).await.unwrap();
+    assert_eq!((first.keep_cache, same.keep_cache), (false, true));
+    bed.put("a", vec![2; 2 * MIB as usize]).await;
+    bed.requests();
+    let opened = bed
+        .volume
+        .open(Default::default(), inode, READ)
+        .await
+        .unwrap();
+    assert_eq!(bed.requests(), "head 1");
+    assert!(!opened.keep_cache);
+    assert_eq!(bed.read(opened.handle, 0, 1).await.unwrap(), [2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn small_files_bypass_the_cache_when_opened_once() {
+    let bed = Bed::new();
+    bed.put("small", "x").await;
+    bed.put("large", vec![0; MIB as usize + 1]).await;
+    let advice = |opened: penstock_vfs::Opened| (opened.direct, opened.keep_cache);
+    assert_eq!(
+        advice(bed.opened("small", READ).await.unwrap()),
+        (true, false)
+    );
+    assert_eq!(
+        advice(bed.opened("small", READ).await.unwrap()),
+        (false, true)
+    );
+    assert_eq!(
+        advice(bed.opened("large", READ).await.unwrap()),
+        (false, false)
+    );
+    assert_eq!(
+        advice(bed.opened("large", READ).await.unwrap()),
+        (false, true)
+    );
+    advance(Duration::from_secs(61)).await;
+    assert_eq!(
+        advice(bed.opened("small", READ).await.unwrap()),
+        (true, false)
+    );
+    assert_eq!(
+        advice(bed.opened("large", READ).await.unwrap()),
+        (false, true)
+    );
+    bed.put("large", vec![1; MIB as usize + 1]).await;
+    advance(Duration::from_secs(61)).await;
+    assert_eq!(
+        advice(bed.opened("large", READ).await.unwrap()),
+        (false, false)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_readers_skip_the_flush() {
+    let bed = Bed::new();
+    bed.put("a", "x").await;
+    assert!(bed.opened("a", READ).await.unwrap().skip_flush);
+    let writer = bed.opened("a", READ_WRITE).await.unwrap();
+    assert!(!writer.skip_flush && writer.direct);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_is_being_written_cannot_be_read() {
+    let bed = Bed::new();
+    bed.put("a", "old").await;
+    let reader = bed.open("a", READ).await.unwrap();
+    let truncate = OpenOptions {
+        truncate: true,
+        ..READ_WRITE
+    };
+    let writer = bed.open("a", truncate).await.unwrap();
+    bed.write(writer, 0, "newer").await.unwrap();
+    assert!(matches!(
+        bed.read(reader, 0, 9).await,
+        Err(FsError::Busy(_))
+    ));
+    assert!(matches!(
+        bed.read(writer, 0, 9).await,
+        Err(FsError::Busy(_))
+    ));
+    let late = bed.open("a", READ).await.unwrap();
+    assert!(matches!(bed.read(late, 0, 9).await, Err(FsError::Busy(_))));
+    bed.close(writer).await.unwrap();
+    assert_eq!(bed.read(late, 0, 9).await.unwrap(), b"newer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_follow_versions_written_by_this_mount() {
+    let bed = Bed::new();
+    bed.put("a", "old").await;
+    let reader = bed.open("a", READ).await.unwrap();
+    assert_eq!(bed.read(reader, 0, 9).await.unwrap(), b"old");
+    bed.write_file("a", "newer").await.unwrap();
+    assert_eq!(bed.read(reader, 0, 9).await.unwrap(), b"newer");
+    let writer = bed.open("a", READ_WRITE).await.unwrap();
+    bed.write(writer, 5, " still").await.unwrap();
+    bed.volume.sync(writer, false).await.unwrap();
+    assert_eq!(bed.read(writer, 0, 99).await.unwrap(), b"newer still");
+    assert_eq!(bed.read(reader, 0, 99).await.unwrap(), b"newer still");
+}
+
+#[tokio::test(start_paused = true)]
+async fn wrong_handles_are_refused() {
+    let bed = Bed::new();
+    bed.put("d/a", "x").await;
+    let writer = bed.open("d/a", WRITE).await.unwrap();
+    let reader = bed.open("d/a", READ).await.unwrap();
+    let directory = bed.open_dir("d").await.unwrap();
+    assert_eq!(bed.read(writer, 0, 1).await, Err(FsError::BadHandle));
+    assert_eq!(bed.write(reader, 0, "x").await, Err(FsError::BadHandle));
+    assert_eq!(bed.read(directory, 0, 1).await, Err(FsError::BadHandle));
+    assert_eq!(
+        bed.list_from(reader, 0, 1).await.err(),
+        Some(FsError::BadHandle)
+    );
+    bed.close(reader).await.unwrap();
+    assert_eq!(bed.read(reader, 0, 1).await, Err(FsError::BadHandle));
+    assert_eq!(bed.volume.flush(reader).await, Err(FsError::BadHandle));
+}
+
+#[tokio::test(start_paused = true)]
+async fn directories_cannot_be_opened_as_files() {
+    let bed = Bed::new();
+    bed.put("d/a", "x").await;
+    assert_eq!(bed.open("d", READ).await, Err(FsError::IsADirectory));
+    assert_eq!(bed.open("d", WRITE).await, Err(FsError::IsADirectory));
+    assert_eq!(bed.open_dir("d/a").await, Err(FsError::NotADirectory));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_the_store_fails_is_an_error() {
+    let bed = Bed::new();
+    bed.put("a", "x").await;
+    let handle = bed.open("a", READ).await.unwrap();
+    for (kind, error) in [
+        (ErrorKind::PermissionDenied, FsError::PermissionDenied),
+        (ErrorKind::Archived, bed_archived()),
+    ] {
+        bed.probe.fail(Operation::Get, kind, 1);
+        assert_eq!(bed.read(handle, 0, 1).await, Err(error));
+    }
+    assert_eq!(bed.read(handle, 0, 1).await.unwrap(), b"x");
+}
+
+fn bed_archived() -> FsError {
+    FsError::NotPermitted(
+        "the object is in an archive storage class; restore it in the store first",
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_handles_read_at_once() {
+    let bed = Arc::new(Bed::new());
+    for number in 0..200 {
+        bed.put(&format!("{number}"), format!("content {number}"))
+            .await;
+    }
+    bed.ls("").await.unwrap();
+    bed.requests();
+    let tasks: Vec<_> = (0..200)
+        .map(|number| {
+            let bed = Arc::clone(&bed);
+            tokio::spawn(async move {
+                let read = bed.read_file(&format!("{number}")).await.unwrap();
+                assert_eq!(read, format!("content {number}").as_bytes());
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(bed.requests(), "get 200");
+    assert_eq!(bed.metric("bucket_open_handles"), 0);
+}

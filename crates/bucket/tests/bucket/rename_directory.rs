@@ -1,0 +1,365 @@
+//! Renaming directories.
+
+use std::time::Duration;
+
+use penstock_base::{FsError, MIB, clock};
+use penstock_bucket::BucketSettings;
+use penstock_object::{ErrorKind, MemoryStore, Operation};
+use penstock_vfs::{FileKind, RenameMode, Volume};
+
+use crate::support::{Bed, READ, name};
+
+async fn tree() -> Bed {
+    let bed = Bed::new();
+    for key in ["a/", "a/x", "a/y", "a/sub/z", "other"] {
+        bed.put(key, key).await;
+    }
+    bed
+}
+
+const MOVED: [&str; 5] = ["b/", "b/sub/z", "b/x", "b/y", "other"];
+
+#[tokio::test(start_paused = true)]
+async fn renaming_a_directory_moves_everything_below_it() {
+    let bed = tree().await;
+    let (inode, file) = (
+        bed.inode("a").await.unwrap(),
+        bed.inode("a/sub/z").await.unwrap(),
+    );
+    assert_eq!(bed.stat("b").await, Err(FsError::NotFound));
+    bed.requests();
+    bed.rename("a", "b").await.unwrap();
+    assert_eq!(bed.requests(), "copy 4, delete_many 2, list 1");
+    assert_eq!(bed.keys().await, MOVED);
+    assert_eq!(bed.stat("a").await, Err(FsError::NotFound));
+    assert_eq!(bed.inode("b").await, Ok(inode));
+    assert_eq!(bed.inode("b/sub/z").await, Ok(file));
+    assert_eq!(bed.read_file("b/sub/z").await.unwrap(), b"a/sub/z");
+    assert_eq!(bed.ls("b").await.unwrap(), ["sub", "x", "y"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_marker_is_copied_first_and_deleted_last() {
+    let bed = tree().await;
+    let held = bed.probe.hold(Operation::Copy);
+    let (renamed, ()) = tokio::join!(bed.rename("a", "b"), async {
+        held.add_permits(1);
+        clock::sleep(Duration::from_secs(1)).await;
+        assert_eq!(bed.keys().await[4], "b/");
+        held.add_permits(9);
+    });
+    renamed.unwrap();
+    let bed = tree().await;
+    let held = bed.probe.hold(Operation::DeleteMany);
+    let (renamed, ()) = tokio::join!(bed.rename("a", "b"), async {
+        held.add_permits(1);
+        clock::sleep(Duration::from_secs(1)).await;
+        assert_eq!(bed.keys().await[..2], ["a/", "b/"]);
+        held.add_permits(9);
+    });
+    renamed.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn copies_run_at_the_same_time_within_a_limit() {
+    let settings = BucketSettings {
+        rename_dir_concurrency: 7,
+        ..BucketSettings::default()
+    };
+    let bed = Bed::with(settings);
+    for number in 0..30 {
+        bed.put(&format!("a/{number:02}"), "").await;
+    }
+    let held = bed.probe.hold(Operation::Copy);
+    let (renamed, ()) = tokio::join!(bed.rename("a", "b"), async {
+        clock::sleep(Duration::from_secs(1)).await;
+        assert_eq!(bed.probe.waiting(), 7);
+        held.add_permits(30);
+    });
+    renamed.unwrap();
+    assert_eq!(bed.keys().await.len(), 30);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_directory_with_too_many_objects_is_refused_untouched() {
+    let settings = BucketSettings {
+        rename_dir_limit: 1500,
+        ..BucketSettings::default()
+    };
+    let bed = Bed::with(settings);
+    for number in 0..1501 {
+        bed.put(&format!("a/{number:04}"), "").await;
+    }
+    bed.stat("a").await.unwrap();
+    assert!(bed.stat("b").await.is_err());
+    bed.requests();
+    assert!(matches!(
+        bed.rename("a", "b").await,
+        Err(FsError::LimitReached(_))
+    ));
+    assert_eq!(bed.requests(), "list 2");
+    bed.unlink("a/0000").await.unwrap();
+    bed.rename("a", "b").await.unwrap();
+    assert_eq!(bed.keys().await.len(), 1500);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_directory_that_does_not_fit_into_memory_is_refused_untouched() {
+    let bed = Bed::with_memory(MemoryStore::new(), BucketSettings::default(), 64 << 10);
+    for number in 0..1000 {
+        bed.put(&format!("a/{number:04}"), "").await;
+    }
+    assert_eq!(bed.rename("a", "b").await, Err(FsError::OutOfMemory));
+    assert_eq!(bed.keys().await.len(), 1000);
+    assert_eq!(bed.budget.used(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_target_that_is_not_empty_is_refused() {
+    let bed = tree().await;
+    bed.put("b/theirs", "").await;
+    assert_eq!(bed.rename("a", "b").await, Err(FsError::DirectoryNotEmpty));
+    bed.mkdir("c").await.unwrap();
+    let unsaved = bed.create("c/unsaved").await.unwrap();
+    assert_eq!(bed.rename("a", "c").await, Err(FsError::DirectoryNotEmpty));
+    bed.close(unsaved).await.unwrap();
+    assert_eq!(bed.object("a/x").await.unwrap(), b"a/x");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_target_that_is_empty_is_replaced() {
+    let bed = tree().await;
+    bed.mkdir("b").await.unwrap();
+    bed.rename("a", "b").await.unwrap();
+    assert_eq!(bed.keys().await, MOVED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn noreplace_refuses_any_target() {
+    let bed = tree().await;
+    bed.mkdir("b").await.unwrap();
+    let renamed = bed.rename_as("a", "b", RenameMode::NoReplace).await;
+    assert_eq!(renamed, Err(FsError::AlreadyExists));
+    bed.rename_as("a", "c", RenameMode::NoReplace)
+        .await
+        .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_directory_cannot_be_moved_into_itself() {
+    let bed = tree().await;
+    assert!(matches!(
+        bed.rename("a", "a/sub/b").await,
+        Err(FsError::InvalidArgument(_))
+    ));
+    assert!(matches!(
+        bed.rename("a", "a/b").await,
+        Err(FsError::InvalidArgument(_))
+    ));
+    assert_eq!(bed.object("a/x").await.unwrap(), b"a/x");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_would_become_too_long_is_refused_untouched() {
+    let bed = Bed::new();
+    let long = "y".repeat(200);
+    bed.put(&format!("a/{long}/{long}/{long}/{long}"), "").await;
+    let target = format!("{long}b");
+    assert_eq!(bed.rename("a", &target).await, Ok(()));
+    assert_eq!(
+        bed.rename(&target, &"z".repeat(255)).await,
+        Err(FsError::NameTooLong)
+    );
+    assert_eq!(bed.keys().await.len(), 1);
+    assert!(bed.keys().await[0].starts_with(&target));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_copy_is_undone() {
+    let bed = tree().await;
+    for skip in 0..4 {
+        bed.probe
+            .fail_after(skip, Operation::Copy, ErrorKind::PermissionDenied, 1);
+        assert_eq!(
+            bed.rename("a", "b").await,
+            Err(FsError::PermissionDenied),
+            "{skip}"
+        );
+        assert_eq!(
+            bed.keys().await,
+            ["a/", "a/sub/z", "a/x", "a/y", "other"],
+            "{skip}"
+        );
+    }
+    bed.probe.fail_late(Operation::Copy, ErrorKind::Timeout);
+    assert!(matches!(
+        bed.rename("a", "b").await,
+        Err(FsError::TimedOut(_))
+    ));
+    assert_eq!(bed.keys().await, ["a/", "a/sub/z", "a/x", "a/y", "other"]);
+    bed.rename("a", "b").await.unwrap();
+    assert_eq!(bed.keys().await, MOVED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn undoing_spares_what_another_client_put_there() {
+    let bed = tree().await;
+    let held = bed.probe.hold(Operation::Copy);
+    let (renamed, ()) = tokio::join!(bed.rename("a", "b"), async {
+        clock::sleep(Duration::from_secs(1)).await;
+        bed.put("b/x", "theirs").await;
+        held.add_permits(9);
+    });
+    assert_eq!(renamed, Err(FsError::AlreadyExists));
+    assert_eq!(
+        bed.keys().await,
+        ["a/", "a/sub/z", "a/x", "a/y", "b/x", "other"]
+    );
+    assert_eq!(bed.object("b/x").await.unwrap(), b"theirs");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_deletion_is_resumed_when_repeated() {
+    let bed = tree().await;
+    bed.probe
+        .fail(Operation::DeleteMany, ErrorKind::Unavailable, 1);
+    assert!(matches!(bed.rename("a", "b").await, Err(FsError::Io(_))));
+    assert_eq!(bed.keys().await.len(), 9);
+    // The target is whole, and shown.
+    assert_eq!(bed.read_file("b/sub/z").await.unwrap(), b"a/sub/z");
+    bed.requests();
+    bed.rename("a", "b").await.unwrap();
+    assert_eq!(bed.requests(), "delete_many 2, list 1");
+    assert_eq!(bed.keys().await, MOVED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resumed_rename_copies_what_changed_since() {
+    let bed = tree().await;
+    bed.probe
+        .fail(Operation::DeleteMany, ErrorKind::Unavailable, 1);
+    assert!(matches!(bed.rename("a", "b").await, Err(FsError::Io(_))));
+    bed.put("a/x", "changed").await;
+    bed.put("a/new", "new").await;
+    bed.rename("a", "b").await.unwrap();
+    assert_eq!(
+        bed.keys().await,
+        ["b/", "b/new", "b/sub/z", "b/x", "b/y", "other"]
+    );
+    assert_eq!(bed.object("b/x").await.unwrap(), b"changed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn unsaved_files_are_saved_first_and_follow() {
+    let bed = tree().await;
+    let unsaved = bed.create("a/unsaved").await.unwrap();
+    bed.write(unsaved, 0, "one ").await.unwrap();
+    bed.rename("a", "b").await.unwrap();
+    assert_eq!(bed.object("b/unsaved").await.unwrap(), b"one ");
+    bed.write(unsaved, 4, "two").await.unwrap();
+    bed.close(unsaved).await.unwrap();
+    assert_eq!(bed.object("b/unsaved").await.unwrap(), b"one two");
+    assert!(bed.object("a/unsaved").await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_cannot_be_saved_keeps_the_directory_where_it_is() {
+    let bed = tree().await;
+    let unsaved = bed.create("a/unsaved").await.unwrap();
+    bed.write(unsaved, 0, "x").await.unwrap();
+    bed.probe.fail(Operation::Put, ErrorKind::NoSpace, 1);
+    assert_eq!(bed.rename("a", "b").await, Err(FsError::NoSpace));
+    assert_eq!(bed.keys().await, ["a/", "a/sub/z", "a/x", "a/y", "other"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn open_readers_follow_a_renamed_directory() {
+    let bed = Bed::new();
+    bed.put("a/sub/large", vec![3; 3 * MIB as usize]).await;
+    let handle = bed.open("a/sub/large", READ).await.unwrap();
+    assert_eq!(bed.read(handle, 0, 1).await.unwrap(), [3]);
+    bed.rename("a", "b").await.unwrap();
+    assert_eq!(bed.read(handle, 2 * MIB, 1).await.unwrap(), [3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_below_wait_while_a_directory_is_renamed() {
+    let bed = tree().await;
+    let (directory, unsaved) = (
+        bed.inode("a").await.unwrap(),
+        bed.create("a/unsaved").await.unwrap(),
+    );
+    bed.write(unsaved, 0, "x").await.unwrap();
+    let held = bed.probe.hold(Operation::DeleteMany);
+    let caller = Default::default();
+    let name = name("late");
+    let late = async {
+        clock::sleep(Duration::from_secs(1)).await;
+        let made = bed.volume.make_directory(caller, directory, &name, 0).await;
+        made.map(|_| clock::now())
+    };
+    let written = async {
+        clock::sleep(Duration::from_secs(1)).await;
+        bed.write(unsaved, 1, "y").await
+    };
+    let begun = clock::now();
+    let (renamed, late, written, ()) = tokio::join!(bed.rename("a", "b"), late, written, async {
+        clock::sleep(Duration::from_secs(5)).await;
+        held.add_permits(9);
+    });
+    renamed.unwrap();
+    written.unwrap();
+    assert!(late.unwrap() - begun >= Duration::from_secs(5));
+    bed.close(unsaved).await.unwrap();
+    assert_eq!(bed.object("b/unsaved").await.unwrap(), b"xy");
+    assert!(bed.keys().await.contains(&"b/late/".to_owned()));
+    assert!(bed.keys().await.iter().all(|key| !key.starts_with("a/")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_directory_rename_goes_on() {
+    let bed = tree().await;
+    let held = bed.probe.hold(Operation::Copy);
+    let renamed = clock::deadline(Duration::from_secs(1), bed.rename("a", "b"));
+    assert!(renamed.await.is_err());
+    held.add_permits(9);
+    clock::sleep(Duration::from_secs(1)).await;
+    assert_eq!(bed.keys().await, MOVED);
+    assert_eq!(bed.stat("b").await.unwrap().kind, FileKind::Directory);
+}
+
+#[tokio::test(start_paused = true)]
+async fn renaming_a_large_directory_deletes_in_thousands() {
+    let bed = Bed::new();
+    for number in 0..2500 {
+        bed.put(&format!("a/{number:04}"), "").await;
+    }
+    bed.stat("a").await.unwrap();
+    assert!(bed.stat("b").await.is_err());
+    bed.requests();
+    bed.rename("a", "b").await.unwrap();
+    assert_eq!(bed.requests(), "copy 2500, delete_many 3, list 3");
+    assert_eq!(bed.keys().await.len(), 2500);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lookup_under_way_survives_the_rename_of_its_directory() {
+    let bed = tree().await;
+    let directory = bed.inode("a").await.unwrap();
+    // The answers about `a/x` are held back until it has moved, and say that it is not there.
+    let held = bed.probe.hold(Operation::Head);
+    let lookup = bed.lookup(directory, "x");
+    let rename = async {
+        while bed.probe.waiting() < 1 {
+            tokio::task::yield_now().await;
+        }
+        bed.probe.release_all();
+        bed.rename("a", "b").await.unwrap();
+        held.add_permits(1);
+    };
+    let (found, ()) = tokio::join!(lookup, rename);
+    let found = found.unwrap().attributes;
+    assert_eq!(found.size, 3);
+    assert_eq!(bed.inode("b/x").await, Ok(found.inode));
+    assert_eq!(bed.read_file("b/x").await.unwrap(), b"a/x");
+}

@@ -1,0 +1,267 @@
+//! When written files are durable, and what happens when they cannot be.
+
+use std::time::Duration;
+
+use penstock_base::{FsError, MIB, clock};
+use penstock_bucket::BucketSettings;
+use penstock_object::{ErrorKind, MemoryStore, Operation};
+use penstock_vfs::{OpenOptions, Volume};
+
+use crate::support::{Bed, READ, READ_WRITE, WRITE};
+
+const TRUNCATE: OpenOptions = OpenOptions {
+    truncate: true,
+    ..WRITE
+};
+
+#[tokio::test(start_paused = true)]
+async fn fsync_makes_what_was_written_durable_and_visible() {
+    let bed = Bed::new();
+    let handle = bed.create("file").await.unwrap();
+    bed.write(handle, 0, "one ").await.unwrap();
+    bed.volume.sync(handle, false).await.unwrap();
+    assert_eq!(bed.object("file").await.unwrap(), b"one ");
+    assert_eq!(bed.read_file("file").await.unwrap(), b"one ");
+    bed.write(handle, 4, "two").await.unwrap();
+    bed.volume.sync(handle, true).await.unwrap();
+    assert_eq!(bed.object("file").await.unwrap(), b"one two");
+    bed.close(handle).await.unwrap();
+    assert_eq!(bed.object("file").await.unwrap(), b"one two");
+}
+
+#[tokio::test(start_paused = true)]
+async fn fsync_of_a_small_file_costs_one_put() {
+    let bed = Bed::new();
+    let handle = bed.create("file").await.unwrap();
+    bed.requests();
+    for number in 0..5 {
+        bed.write(handle, number, "x").await.unwrap();
+        bed.volume.sync(handle, false).await.unwrap();
+        // Nothing changed since.
+        bed.volume.sync(handle, false).await.unwrap();
+        assert_eq!(bed.requests(), "put 1");
+    }
+    bed.close(handle).await.unwrap();
+    assert_eq!(bed.requests(), "");
+    assert_eq!(bed.object("file").await.unwrap(), b"xxxxx");
+}
+
+#[tokio::test(start_paused = true)]
+async fn fsync_of_a_large_file_goes_on_inside_the_store() {
+    let bed = Bed::over(MemoryStore::like_s3(), BucketSettings::default());
+    let handle = bed.create("file").await.unwrap();
+    bed.write(handle, 0, vec![1; 6 * MIB as usize])
+        .await
+        .unwrap();
+    bed.volume.sync(handle, false).await.unwrap();
+    bed.requests();
+    bed.write(handle, 6 * MIB, "tail").await.unwrap();
+    bed.close(handle).await.unwrap();
+    assert_eq!(
+        bed.requests(),
+        "complete_upload 1, copy_part 1, create_upload 1, upload_part 1"
+    );
+    assert_eq!(bed.object("file").await.unwrap().len() as u64, 6 * MIB + 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_fsync_another_handle_may_write() {
+    let bed = Bed::new();
+    let first = bed.create("file").await.unwrap();
+    bed.write(first, 0, "one ").await.unwrap();
+    bed.volume.sync(first, false).await.unwrap();
+    let second = bed.open("file", WRITE).await.unwrap();
+    bed.write(second, 4, "two").await.unwrap();
+    assert!(matches!(
+        bed.write(first, 7, "x").await,
+        Err(FsError::Busy(_))
+    ));
+    bed.close(second).await.unwrap();
+    bed.write(first, 7, " three").await.unwrap();
+    bed.close(first).await.unwrap();
+    assert_eq!(bed.object("file").await.unwrap(), b"one two three");
+}
+
+#[tokio::test(start_paused = true)]
+async fn fsync_can_be_turned_off() {
+    let bed = Bed::with(BucketSettings {
+        fsync: false,
+        ..BucketSettings::default()
+    });
+    let handle = bed.create("file").await.unwrap();
+    bed.write(handle, 0, "x").await.unwrap();
+    bed.volume.sync(handle, false).await.unwrap();
+    assert!(bed.keys().await.is_empty());
+    bed.close(handle).await.unwrap();
+    assert_eq!(bed.object("file").await.unwrap(), b"x");
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_a_duplicate_saves_and_writing_goes_on() {
+    let bed = Bed::new();
+    let handle = bed.create("file").await.unwrap();
+    // What a shell does for `> file`: the first descriptor is closed before anything is written.
+    bed.volume.flush(handle).await.unwrap();
+    assert_eq!(bed.object("file").await.unwrap(), b"");
+    bed.write(handle, 0, "one ").await.unwrap();
+    bed.volume.flush(handle).await.unwrap();
+    assert_eq!(bed.object("file").await.unwrap(), b"one ");
+    bed.write(handle, 4, "two").await.unwrap();
+    bed.close(handle).await.unwrap();
+    assert_eq!(bed.object("file").await.unwrap(), b"one two");
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_without_a_change_costs_nothing() {
+    let bed = Bed::new();
+    bed.put("file", "x").await;
+    let handle = bed.open("file", READ_WRITE).await.unwrap();
+    bed.requests();
+    bed.close(handle).await.unwrap();
+    assert_eq!(bed.requests(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_upload_is_reported_by_every_later_call() {
+    let bed = Bed::new();
+    let handle = bed.create("file").await.unwrap();
+    bed.write(handle, 0, "x").await.unwrap();
+    bed.probe.fail(Operation::Put, ErrorKind::NoSpace, 1);
+    assert_eq!(bed.volume.sync(handle, false).await, Err(FsError::NoSpace));
+    assert_eq!(bed.write(handle, 1, "y").await, Err(FsError::NoSpace));
+    assert_eq!(bed.volume.sync(handle, false).await, Err(FsError::NoSpace));
+    assert_eq!(bed.volume.flush(handle).await, Err(FsError::NoSpace));
+    assert_eq!(bed.volume.flush(handle).await, Err(FsError::NoSpace));
+    assert_eq!(bed.metric("bucket_failed_uploads_total"), 1);
+    assert!(bed.keys().await.is_empty());
+    bed.volume.release(handle).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_file_that_could_not_be_saved_is_gone_when_closed() {
+    let bed = Bed::new();
+    bed.probe.fail(Operation::Put, ErrorKind::Timeout, 1);
+    assert!(matches!(
+        bed.write_file("file", "x").await,
+        Err(FsError::TimedOut(_))
+    ));
+    assert_eq!(bed.stat("file").await, Err(FsError::NotFound));
+    assert_eq!(bed.ls("").await.unwrap(), [""; 0]);
+    bed.write_file("file", "again").await.unwrap();
+    assert_eq!(bed.object("file").await.unwrap(), b"again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_could_not_be_saved_keeps_its_old_content() {
+    let bed = Bed::new();
+    bed.put("file", "old").await;
+    bed.probe
+        .fail(Operation::Put, ErrorKind::PermissionDenied, 1);
+    assert_eq!(
+        bed.write_file("file", "newer").await,
+        Err(FsError::PermissionDenied)
+    );
+    assert_eq!(bed.stat("file").await.unwrap().size, 3);
+    assert_eq!(bed.read_file("file").await.unwrap(), b"old");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_part_fails_the_file_and_leaves_nothing() {
+    let bed = Bed::over(MemoryStore::like_s3(), BucketSettings::default());
+    let handle = bed.create("file").await.unwrap();
+    bed.probe
+        .fail(Operation::UploadPart, ErrorKind::PermissionDenied, 1);
+    let mut failed = None;
+    for number in 0..40 {
+        if let Err(error) = bed.write(handle, number * MIB, vec![0; MIB as usize]).await {
+            failed = Some(error);
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(failed, Some(FsError::PermissionDenied));
+    assert_eq!(bed.close(handle).await, Err(FsError::PermissionDenied));
+    assert_eq!(bed.volume.shut_down().await, []);
+    assert!(bed.keys().await.is_empty());
+    assert!(bed.unfinished_uploads().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_close_goes_on() {
+    let bed = Bed::new();
+    let handle = bed.create("file").await.unwrap();
+    bed.write(handle, 0, "x").await.unwrap();
+    let held = bed.probe.hold(Operation::Put);
+    let flush = clock::deadline(Duration::from_secs(1), bed.volume.flush(handle));
+    assert!(flush.await.is_err());
+    held.add_permits(1);
+    // A second descriptor waits for the same upload.
+    bed.volume.flush(handle).await.unwrap();
+    assert_eq!(bed.object("file").await.unwrap(), b"x");
+    assert!(bed.requests().ends_with("put 1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handle_released_without_a_flush_is_saved() {
+    let bed = Bed::new();
+    let handle = bed.create("file").await.unwrap();
+    bed.write(handle, 0, "x").await.unwrap();
+    bed.volume.release(handle).await;
+    assert_eq!(bed.object("file").await.unwrap(), b"x");
+    assert_eq!(bed.metric("bucket_open_handles"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutting_down_saves_what_is_unsaved() {
+    let bed = Bed::new();
+    bed.put("d/old", "old").await;
+    for number in 0..40 {
+        let handle = bed.create(&format!("d/{number}")).await.unwrap();
+        bed.write(handle, 0, "x").await.unwrap();
+    }
+    let truncated = bed.open("d/old", TRUNCATE).await.unwrap();
+    bed.write(truncated, 0, "newer").await.unwrap();
+    bed.open("d/1", READ).await.unwrap();
+    assert_eq!(bed.volume.shut_down().await, []);
+    assert_eq!(bed.keys().await.len(), 41);
+    assert_eq!(bed.object("d/old").await.unwrap(), b"newer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutting_down_lists_what_could_not_be_saved() {
+    let bed = Bed::new();
+    for path in ["a", "b", "c"] {
+        let handle = bed.create(path).await.unwrap();
+        bed.write(handle, 0, "x").await.unwrap();
+        if path == "b" {
+            bed.probe.fail(Operation::Put, ErrorKind::NoSpace, 1);
+            assert!(bed.volume.sync(handle, false).await.is_err());
+        }
+    }
+    assert_eq!(
+        bed.volume.shut_down().await,
+        [("b".to_owned(), FsError::NoSpace)]
+    );
+    assert_eq!(bed.keys().await, ["a", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutting_down_ends_at_its_deadline() {
+    let timeout = Duration::from_secs(10);
+    let settings = BucketSettings {
+        shut_down_timeout: timeout,
+        ..BucketSettings::default()
+    };
+    let bed = Bed::with(settings);
+    for path in ["a", "b"] {
+        let handle = bed.create(path).await.unwrap();
+        bed.write(handle, 0, "x").await.unwrap();
+    }
+    let held = bed.probe.hold(Operation::Put);
+    held.add_permits(1);
+    let begun = clock::now();
+    let lost = bed.volume.shut_down().await;
+    assert!(matches!(&lost[..], [(_, FsError::TimedOut(_))]), "{lost:?}");
+    assert_eq!(begun.elapsed(), timeout);
+    assert_eq!(bed.keys().await.len(), 1);
+}

@@ -1,0 +1,7 @@
+//! A volume over a bucket in memory whose requests are counted and can be made to fail.
+
+mod bed;
+mod probe;
+
+pub(crate) use bed::{Bed, Listed, READ, READ_WRITE, WRITE, name};
+pub(crate) use probe::Probe;

@@ -1,0 +1,400 @@
+//! A volume to test, and the bucket behind it as another client sees it.
+
+use std::{
+    collections::HashMap,
+    ops::ControlFlow,
+    sync::{Arc, Mutex},
+};
+
+use bytes::Bytes;
+use penstock_base::{
+    BufferPool, FileName, FsError, FsResult, MIB, MemoryBudget, metrics::Registry,
+};
+use penstock_bucket::{BucketSettings, BucketVolume};
+use penstock_object::{GetOptions, Key, ListOptions, MemoryStore, PutOptions, Store};
+use penstock_transfer::Transfer;
+use penstock_vfs::{
+    Access, Attributes, Caller, Created, DirectorySink, Entry, FileKind, HandleId, Inode, Lookup,
+    OpenOptions, Opened, RemoveKind, RenameMode, Volume,
+};
+
+use crate::support::Probe;
+
+pub(crate) const READ: OpenOptions = options(Access::Read);
+pub(crate) const WRITE: OpenOptions = options(Access::Write);
+pub(crate) const READ_WRITE: OpenOptions = options(Access::ReadWrite);
+
+const CALLER: Caller = Caller {
+    uid: 0,
+    gid: 0,
+    pid: 0,
+};
+
+const fn options(access: Access) -> OpenOptions {
+    OpenOptions {
+        access,
+        append: false,
+        truncate: false,
+        exclusive: false,
+    }
+}
+
+pub(crate) fn name(text: &str) -> FileName {
+    FileName::new(text).unwrap()
+}
+
+/// A volume to test.
+pub(crate) struct Bed {
+    /// The bucket, for another client: not counted, never failing.
+    pub(crate) remote: Arc<MemoryStore>,
+    pub(crate) probe: Arc<Probe>,
+    pub(crate) volume: Arc<BucketVolume>,
+    pub(crate) budget: Arc<MemoryBudget>,
+    registry: Arc<Registry>,
+    /// References that this client of the volume holds.
+    held: Mutex<HashMap<Inode, u64>>,
+}
+
+/// An entry of a listing.
+#[derive(Debug, Clone)]
+pub(crate) struct Listed {
+    pub(crate) name: String,
+    pub(crate) next: u64,
+    pub(crate) entry: Entry,
+}
+
+/// Takes some entries and then is full.
+struct Receiver {
+    entries: Vec<Listed>,
+    room: usize,
+}
+
+impl DirectorySink for Receiver {
+    fn push(&mut self, next: u64, name: &FileName, entry: &Entry) -> ControlFlow<()> {
+        if self.entries.len() == self.room {
+            return ControlFlow::Break(());
+        }
+        self.entries.push(Listed {
+            name: name.to_string(),
+            next,
+            entry: entry.clone(),
+        });
+        ControlFlow::Continue(())
+    }
+}
+
+impl Bed {
+    pub(crate) fn new() -> Self {
+        Self::with(BucketSettings::default())
+    }
+
+    pub(crate) fn with(settings: BucketSettings) -> Self {
+        Self::over(MemoryStore::new(), settings)
+    }
+
+    pub(crate) fn over(store: MemoryStore, settings: BucketSettings) -> Self {
+        Self::with_memory(store, settings, 256 * MIB)
+    }
+
+    pub(crate) fn with_memory(store: MemoryStore, settings: BucketSettings, memory: u64) -> Self {
+        Self::mount(Arc::new(store), settings, memory)
+    }
+
+    fn mount(remote: Arc<MemoryStore>, settings: BucketSettings, memory: u64) -> Self {
+        let probe = Probe::new(Arc::clone(&remote) as Arc<dyn Store>);
+        let budget = MemoryBudget::new(memory);
+        let pool = BufferPool::new(Arc::clone(&budget));
+        let transfer = Transfer::new(Arc::clone(&probe) as Arc<dyn Store>, pool);
+        let registry = Registry::new();
+        let volume = BucketVolume::new(transfer, settings, Arc::clone(&registry));
+        Self {
+            remote,
+            probe,
+            volume,
+            budget,
+            registry,
+            held: Mutex::default(),
+        }
+    }
+
+    /// Another mount of the same bucket, which knows nothing yet.
+    pub(crate) fn fresh(&self) -> Self {
+        Self::mount(
+            Arc::clone(&self.remote),
+            BucketSettings::default(),
+            256 * MIB,
+        )
+    }
+
+    /// Gives back every reference, as a kernel does that needs memory.
+    pub(crate) fn forget_all(&self) {
+        for (inode, count) in self.held.lock().unwrap().drain() {
+            self.volume.forget(inode, count);
+        }
+    }
+
+    fn hold(&self, inode: Inode) {
+        *self.held.lock().unwrap().entry(inode).or_default() += 1;
+    }
+
+    // The bucket as another client sees it.
+
+    pub(crate) async fn put(&self, key: &str, body: impl AsRef<[u8]>) {
+        let body = body.as_ref().to_vec().into();
+        self.remote
+            .put(&Key::new(key).unwrap(), body, PutOptions::default())
+            .await
+            .unwrap();
+    }
+
+    pub(crate) async fn delete(&self, key: &str) {
+        self.remote.delete(&Key::new(key).unwrap()).await.unwrap();
+    }
+
+    pub(crate) async fn object(&self, key: &str) -> Option<Vec<u8>> {
+        let mut body = Vec::new();
+        let got = self
+            .remote
+            .get(&Key::new(key).unwrap(), GetOptions::default(), &mut body)
+            .await;
+        got.ok().map(|_| body)
+    }
+
+    pub(crate) async fn keys(&self) -> Vec<String> {
+        let (mut keys, mut options) = (Vec::new(), ListOptions::default());
+        loop {
+            let page = self.remote.list(options.clone()).await.unwrap();
+            keys.extend(page.objects.into_iter().map(|object| object.key));
+            options.continuation = page.continuation;
+            if options.continuation.is_none() {
+                return keys;
+            }
+        }
+    }
+
+    pub(crate) async fn unfinished_uploads(&self) -> Vec<String> {
+        let page = self.remote.list_uploads("", None).await.unwrap();
+        page.uploads
+            .into_iter()
+            .map(|upload| upload.key.to_string())
+            .collect()
+    }
+
+    // What the volume did.
+
+    pub(crate) fn requests(&self) -> String {
+        self.probe.requests()
+    }
+
+    /// The sum of a metric over all its labels.
+    pub(crate) fn metric(&self, name: &str) -> u64 {
+        let samples = self.registry.samples();
+        samples
+            .iter()
+            .filter(|sample| sample.name == name)
+            .map(|sample| sample.value)
+            .sum()
+    }
+
+    // The volume by path.
+
+    pub(crate) async fn inode(&self, path: &str) -> FsResult<Inode> {
+        let mut at = Inode::ROOT;
+        for part in path.split('/').filter(|part| !part.is_empty()) {
+            at = self.lookup(at, part).await?.attributes.inode;
+        }
+        Ok(at)
+    }
+
+    pub(crate) async fn lookup(&self, parent: Inode, text: &str) -> FsResult<Entry> {
+        match self.volume.lookup(CALLER, parent, &name(text)).await? {
+            Lookup::Found(entry) => {
+                self.hold(entry.attributes.inode);
+                Ok(entry)
+            }
+            Lookup::Absent(_) => Err(FsError::NotFound),
+        }
+    }
+
+    /// The directory and the name of a path, as a kernel walks there.
+    async fn place(&self, path: &str) -> FsResult<(Inode, FileName)> {
+        let (parent, last) = path.rsplit_once('/').unwrap_or(("", path));
+        let parent = self.inode(parent).await?;
+        let attributes = self.volume.attributes(CALLER, parent).await?.attributes;
+        match attributes.kind {
+            FileKind::Directory => Ok((parent, name(last))),
+            _ => Err(FsError::NotADirectory),
+        }
+    }
+
+    pub(crate) async fn stat(&self, path: &str) -> FsResult<Attributes> {
+        let inode = self.inode(path).await?;
+        Ok(self.volume.attributes(CALLER, inode).await?.attributes)
+    }
+
+    pub(crate) async fn open(&self, path: &str, options: OpenOptions) -> FsResult<HandleId> {
+        Ok(self.opened(path, options).await?.handle)
+    }
+
+    pub(crate) async fn opened(&self, path: &str, options: OpenOptions) -> FsResult<Opened> {
+        let inode = self.inode(path).await?;
+        self.volume.open(CALLER, inode, options).await
+    }
+
+    pub(crate) async fn create(&self, path: &str) -> FsResult<HandleId> {
+        Ok(self.created(path, WRITE).await?.opened.handle)
+    }
+
+    pub(crate) async fn created(&self, path: &str, options: OpenOptions) -> FsResult<Created> {
+        let (parent, name) = self.place(path).await?;
+        let created = self
+            .volume
+            .create(CALLER, parent, &name, 0o644, options)
+            .await?;
+        self.hold(created.entry.attributes.inode);
+        Ok(created)
+    }
+
+    pub(crate) async fn write(
+        &self,
+        handle: HandleId,
+        offset: u64,
+        data: impl AsRef<[u8]>,
+    ) -> FsResult<()> {
+        self.volume
+            .write(handle, offset, Bytes::copy_from_slice(data.as_ref()))
+            .await
+    }
+
+    /// Closes a descriptor and the handle, as close(2) of the only descriptor does.
+    pub(crate) async fn close(&self, handle: HandleId) -> FsResult<()> {
+        let flushed = self.volume.flush(handle).await;
+        self.volume.release(handle).await;
+        flushed
+    }
+
+    pub(crate) async fn write_file(&self, path: &str, data: impl AsRef<[u8]>) -> FsResult<()> {
+        let truncate = OpenOptions {
+            truncate: true,
+            ..WRITE
+        };
+        let handle = self.created(path, truncate).await?.opened.handle;
+        let written = self.write(handle, 0, data).await;
+        self.close(handle).await.and(written)
+    }
+
+    pub(crate) async fn read(
+        &self,
+        handle: HandleId,
+        offset: u64,
+        length: u32,
+    ) -> FsResult<Vec<u8>> {
+        Ok(self.volume.read(handle, offset, length).await?.to_vec())
+    }
+
+    pub(crate) async fn read_file(&self, path: &str) -> FsResult<Vec<u8>> {
+        let handle = self.open(path, READ).await?;
+        let read = self.read(handle, 0, MIB as u32).await;
+        self.volume.release(handle).await;
+        read
+    }
+
+    pub(crate) async fn mkdir(&self, path: &str) -> FsResult<Entry> {
+        let (parent, name) = self.place(path).await?;
+        let entry = self
+            .volume
+            .make_directory(CALLER, parent, &name, 0o755)
+            .await?;
+        self.hold(entry.attributes.inode);
+        Ok(entry)
+    }
+
+    pub(crate) async fn unlink(&self, path: &str) -> FsResult<()> {
+        let (parent, name) = self.place(path).await?;
+        self.volume
+            .remove(CALLER, parent, &name, RemoveKind::File)
+            .await
+    }
+
+    pub(crate) async fn rmdir(&self, path: &str) -> FsResult<()> {
+        let (parent, name) = self.place(path).await?;
+        self.volume
+            .remove(CALLER, parent, &name, RemoveKind::Directory)
+            .await
+    }
+
+    pub(crate) async fn rename(&self, source: &str, target: &str) -> FsResult<()> {
+        self.rename_as(source, target, RenameMode::Replace).await
+    }
+
+    pub(crate) async fn rename_as(
+        &self,
+        source: &str,
+        target: &str,
+        mode: RenameMode,
+    ) -> FsResult<()> {
+        let (source, target) = (self.place(source).await?, self.place(target).await?);
+        let (source, target) = ((source.0, &source.1), (target.0, &target.1));
+        self.volume.rename(CALLER, source, target, mode).await
+    }
+
+    pub(crate) async fn symlink(&self, target: &str, path: &str) -> FsResult<Entry> {
+        let (parent, name) = self.place(path).await?;
+        let entry = self
+            .volume
+            .make_symlink(CALLER, parent, &name, target.as_bytes())
+            .await?;
+        self.hold(entry.attributes.inode);
+        Ok(entry)
+    }
+
+    /// Names in a directory, in the order shown.
+    pub(crate) async fn ls(&self, path: &str) -> FsResult<Vec<String>> {
+        let listed = self.list(path, usize::MAX).await?;
+        Ok(listed.into_iter().map(|listed| listed.name).collect())
+    }
+
+    /// Lists a directory with a receiver that takes `room` entries at a time.
+    pub(crate) async fn list(&self, path: &str, room: usize) -> FsResult<Vec<Listed>> {
+        let handle = self.open_dir(path).await?;
+        let listed = self.list_all(handle, room).await;
+        self.volume.release_directory(handle).await;
+        listed
+    }
+
+    pub(crate) async fn list_all(&self, handle: HandleId, room: usize) -> FsResult<Vec<Listed>> {
+        let mut all: Vec<Listed> = Vec::new();
+        loop {
+            let position = all.last().map_or(0, |last| last.next);
+            let more = self.list_from(handle, position, room).await?;
+            if more.is_empty() {
+                return Ok(all);
+            }
+            all.extend(more);
+        }
+    }
+
+    pub(crate) async fn open_dir(&self, path: &str) -> FsResult<HandleId> {
+        let inode = self.inode(path).await?;
+        self.volume.open_directory(CALLER, inode).await
+    }
+
+    pub(crate) async fn list_from(
+        &self,
+        handle: HandleId,
+        position: u64,
+        room: usize,
+    ) -> FsResult<Vec<Listed>> {
+        let mut receiver = Receiver {
+            entries: Vec::new(),
+            room,
+        };
+        self.volume
+            .read_directory(handle, position, &mut receiver)
+            .await?;
+        for listed in &receiver.entries {
+            self.hold(listed.entry.attributes.inode);
+        }
+        Ok(receiver.entries)
+    }
+}

@@ -1,0 +1,295 @@
+//! Builds the parts of a mount from settings: the one place where crates meet.
+//!
+//! ```text
+//! Values -> BufferPool ----+-------------------+
+//!        -> Store -> Transfer -> BucketVolume -> Session
+//! ```
+
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use penstock_base::{BufferPool, KIB, MemoryBudget, metrics::Registry};
+use penstock_bucket::{BucketSettings, BucketVolume};
+use penstock_fuse::FuseSettings;
+use penstock_object::{
+    Addressing, ChecksumChoice, ErrorKind, RetrySettings, Store, StoreSettings, StoreUrl,
+    StoreUrlError, Timeouts,
+    credentials::{self, CredentialPlace, CredentialSettings, Credentials, RoleSettings},
+};
+use penstock_transfer::{Transfer, TransferSettings};
+use penstock_vfs::Volume;
+
+use crate::{
+    environment::Environment,
+    explain,
+    failure::{Failure, Outcome},
+    memory,
+    options::{Values, table},
+    system,
+};
+
+/// Attempts of a first look: a second one, since the first may have met a stale address.
+const LOOK_ATTEMPTS: u32 = 2;
+
+/// How long one request of a first look may take with its attempts.
+const LOOK_DEADLINE: Duration = Duration::from_secs(6);
+
+/// A body that has begun should not pause for as long as a store may think before it.
+const STALL_DIVISOR: u32 = 2;
+
+/// The memory of a mount.
+pub(crate) fn pool(values: &Values) -> Arc<BufferPool> {
+    let bytes = values.size(&table::MEMORY);
+    BufferPool::new(MemoryBudget::new(
+        bytes.unwrap_or_else(memory::default_budget),
+    ))
+}
+
+/// Finds mistakes in a source and its credentials that need no network to be found.
+pub(crate) fn check_source(source: &str, values: &Values) -> Outcome {
+    parse(source)?;
+    fixed_credentials(values).map(|_| ())
+}
+
+/// The directory of a bucket on this machine.
+pub(crate) fn local_directory(source: &str) -> Option<PathBuf> {
+    match parse(source) {
+        Ok(StoreUrl::File { directory, .. }) => Some(directory),
+        _ => None,
+    }
+}
+
+fn parse(source: &str) -> Outcome<StoreUrl> {
+    source.parse().map_err(|error: StoreUrlError| {
+        let text = error.to_string();
+        let (cause, remedy) = text.split_once(": ").unwrap_or((&text, "check the source"));
+        Failure::usage(cause, remedy)
+    })
+}
+
+/// Opens the store with all its layers. Sends no request.
+pub(crate) fn store(
+    source: &str,
+    values: &Values,
+    environment: &Environment,
+    registry: &Arc<Registry>,
+) -> Outcome<Arc<dyn Store>> {
+    open(source, &store_settings(values, environment)?, registry)
+}
+
+/// Opens the store for a first look, which gives up soon: a mistake should be told, not retried.
+pub(crate) fn impatient_store(
+    source: &str,
+    values: &Values,
+    environment: &Environment,
+) -> Outcome<Arc<dyn Store>> {
+    let mut settings = store_settings(values, environment)?;
+    settings.retry.attempts_max = LOOK_ATTEMPTS;
+    settings.retry.total = settings.retry.total.min(LOOK_DEADLINE);
+    let timeouts = &mut settings.timeouts;
+    timeouts.connect = timeouts.connect.min(LOOK_DEADLINE / LOOK_ATTEMPTS);
+    timeouts.first_byte = timeouts.first_byte.min(LOOK_DEADLINE);
+    open(source, &settings, &Registry::new())
+}
+
+fn open(
+    source: &str,
+    settings: &StoreSettings,
+    registry: &Arc<Registry>,
+) -> Outcome<Arc<dyn Store>> {
+    penstock_object::open(&parse(source)?, settings, registry).map_err(|error| match error.kind {
+        // Nothing was sent yet: the settings themselves are at fault.
+        ErrorKind::InvalidRequest => Failure::usage(
+            format!("{source}: {}", error.message),
+            "`penstock help mount` explains the options",
+        ),
+        _ => explain::store_error(source, &error),
+    })
+}
+
+fn store_settings(values: &Values, environment: &Environment) -> Outcome<StoreSettings> {
+    let text = |spec| values.text(spec).map(str::to_owned);
+    let silence = values.duration(&table::REQUEST_TIMEOUT);
+    let defaults = StoreSettings::default();
+    let requests = values.count(&table::MAX_REQUESTS);
+    let requests = requests.map_or(defaults.concurrency_max, |count| count as usize);
+    Ok(StoreSettings {
+        endpoint: text(&table::ENDPOINT),
+        region: text(&table::REGION).or_else(|| region_of(environment)),
+        addressing: addressing(values),
+        credentials: credential_settings(values, environment)?,
+        anonymous: values.flag(&table::ANONYMOUS),
+        requester_pays: values.flag(&table::REQUESTER_PAYS),
+        checksum: checksum(values),
+        ca_file: values.path(&table::CA_FILE).map(Path::to_owned),
+        http_proxy: text(&table::PROXY),
+        timeouts: Timeouts {
+            connect: values.duration(&table::CONNECT_TIMEOUT),
+            first_byte: silence,
+            long_answer: silence.max(defaults.timeouts.long_answer),
+            stall: silence / STALL_DIVISOR,
+        },
+        retry: RetrySettings {
+            total: values.duration(&table::RETRY_TIMEOUT),
+            ..defaults.retry
+        },
+        concurrency_max: requests,
+        idle_connections_max: requests,
+        ..defaults
+    })
+}
+
+/// The region as the tools of both providers find it.
+fn region_of(environment: &Environment) -> Option<String> {
+    let names = ["AWS_REGION", "AWS_DEFAULT_REGION", "OSS_REGION"];
+    let mut regions = names.iter().filter_map(|name| environment.variable(name));
+    regions.next().map(str::to_owned)
+}
+
+fn addressing(values: &Values) -> Addressing {
+    match values.choice(&table::ADDRESSING) {
+        "path" => Addressing::Path,
+        "virtual-host" => Addressing::VirtualHost,
+        _ => Addressing::Auto,
+    }
+}
+
+fn checksum(values: &Values) -> ChecksumChoice {
+    match values.choice(&table::CHECKSUM) {
+        "off" => ChecksumChoice::Off,
+        _ => ChecksumChoice::Auto,
+    }
+}
+
+fn credential_settings(values: &Values, environment: &Environment) -> Outcome<CredentialSettings> {
+    let text = |spec| values.text(spec).map(str::to_owned);
+    let variables = environment.variables().clone();
+    let ram_role = text(&table::RAM_ROLE);
+    let order = match &ram_role {
+        Some(_) => vec![CredentialPlace::Metadata],
+        None => Vec::new(),
+    };
+    Ok(CredentialSettings {
+        order,
+        fixed: fixed_credentials(values)?,
+        password_file: values.path(&table::PASSWORD_FILE).map(Path::to_owned),
+        profile: text(&table::PROFILE),
+        process: text(&table::CREDENTIAL_PROCESS),
+        role: text(&table::ROLE).map(|arn| RoleSettings {
+            arn,
+            ..RoleSettings::default()
+        }),
+        ram_role: ram_role.filter(|role| role != "auto"),
+        environment: credentials::Environment::new(variables),
+    })
+}
+
+/// Credentials that are among the options; both halves or none.
+fn fixed_credentials(values: &Values) -> Outcome<Option<Credentials>> {
+    let id = values.secret(&table::ACCESS_KEY_ID);
+    let secret = values.secret(&table::ACCESS_KEY_SECRET);
+    match (id, secret) {
+        (None, None) => Ok(None),
+        (Some(id), Some(secret)) => Ok(Some(Credentials {
+            key_id: id.expose().to_owned(),
+            secret,
+            token: values.secret(&table::SESSION_TOKEN),
+            expires: None,
+        })),
+        (Some(_), None) | (None, Some(_)) => Err(Failure::usage(
+            "only one of access-key-id and access-key-secret is given",
+            "give both, or neither to look for credentials elsewhere",
+        )),
+    }
+}
+
+/// The bucket as a file system.
+pub(crate) fn volume(
+    store: &Arc<dyn Store>,
+    pool: &Arc<BufferPool>,
+    values: &Values,
+    registry: &Arc<Registry>,
+) -> Arc<dyn Volume> {
+    let transfer = Transfer::with_settings(
+        Arc::clone(store),
+        Arc::clone(pool),
+        transfer_settings(values),
+        registry,
+    );
+    BucketVolume::new(transfer, bucket_settings(values), Arc::clone(registry))
+}
+
+fn transfer_settings(values: &Values) -> TransferSettings {
+    let defaults = TransferSettings::default();
+    let parts = values.count(&table::UPLOAD_CONCURRENCY);
+    let read = values.size(&table::READ_PART_SIZE);
+    let written = values.size(&table::PART_SIZE);
+    TransferSettings {
+        upload_part_size: written.unwrap_or(defaults.upload_part_size),
+        uploads_in_flight: parts.map_or(defaults.uploads_in_flight, |count| count as usize),
+        read_part_size: read.unwrap_or(defaults.read_part_size),
+        ..defaults
+    }
+}
+
+fn bucket_settings(values: &Values) -> BucketSettings {
+    let id = |spec, own: u32| {
+        let given = values.count(spec).and_then(|id| u32::try_from(id).ok());
+        given.unwrap_or(own)
+    };
+    let limit = values.count(&table::RENAME_LIMIT);
+    BucketSettings {
+        uid: id(&table::UID, system::user_id()),
+        gid: id(&table::GID, system::group_id()),
+        file_mode: values.mode(&table::FILE_MODE),
+        dir_mode: values.mode(&table::DIR_MODE),
+        read_only: values.flag(&table::READ_ONLY),
+        attr_timeout: values.duration(&table::ATTR_TIMEOUT),
+        negative_timeout: values.duration(&table::NEGATIVE_TIMEOUT),
+        close_to_open: values.flag(&table::CLOSE_TO_OPEN),
+        fsync: values.flag(&table::FSYNC),
+        appendable: values.flag(&table::APPENDABLE),
+        symlinks: values.flag(&table::SYMLINKS),
+        rename_dir_limit: limit.map_or(usize::MAX, |limit| limit as usize),
+        ..BucketSettings::default()
+    }
+}
+
+/// How the kernel mounts it.
+pub(crate) fn fuse_settings(source: &str, mountpoint: &Path, values: &Values) -> FuseSettings {
+    let threads = values.count(&table::FUSE_THREADS);
+    let background = values.count(&table::MAX_BACKGROUND);
+    let background = background.and_then(|count| u16::try_from(count).ok());
+    let defaults = FuseSettings::new(mountpoint, source);
+    FuseSettings {
+        read_only: values.flag(&table::READ_ONLY),
+        allow_other: values.flag(&table::ALLOW_OTHER),
+        nonempty: values.flag(&table::NONEMPTY),
+        noexec: values.flag(&table::NOEXEC),
+        threads: threads.and_then(|count| NonZeroUsize::new(count as usize)),
+        max_background: background.unwrap_or(defaults.max_background),
+        congestion_threshold: background.unwrap_or(defaults.congestion_threshold),
+        read_ahead_kib: read_ahead_kib(values),
+        io_uring: values.flag(&table::IO_URING),
+        ..defaults
+    }
+}
+
+fn read_ahead_kib(values: &Values) -> u32 {
+    let bytes = values.size(&table::READ_AHEAD).unwrap_or_default();
+    u32::try_from(bytes / KIB).unwrap_or(u32::MAX)
+}
+
+/// Parts of files that are on their way to the store.
+pub(crate) fn uploads_in_flight(registry: &Registry) -> u64 {
+    let samples = registry.samples();
+    let uploads = samples.iter().filter(|sample| {
+        sample.name == "transfer_parts_in_flight"
+            && sample.labels.contains(&("direction", "upload".to_owned()))
+    });
+    uploads.map(|sample| sample.value).sum()
+}

@@ -1,0 +1,83 @@
+//! The commands, one module each.
+
+pub(crate) mod check;
+mod completions;
+mod help;
+pub(crate) mod listing;
+mod ls;
+mod man;
+pub(crate) mod mount;
+mod stat;
+pub(crate) mod stats;
+pub(crate) mod umount;
+mod uploads;
+
+use clap::{ArgMatches, Command};
+
+use crate::{
+    command_line,
+    environment::Environment,
+    failure::{Failure, Outcome},
+};
+
+type Make = fn() -> Command;
+type Run = fn(&ArgMatches, &Environment) -> Outcome;
+
+/// Every command: how it is written and what it does.
+const COMMANDS: [(Make, Run); 10] = [
+    (mount::command, mount::run),
+    (umount::command, umount::run),
+    (stats::command, stats::run),
+    (check::command, check::run),
+    (ls::command, ls::run),
+    (stat::command, stat::run),
+    (uploads::command, uploads::run),
+    (help::command, help::run),
+    (completions::command, completions::run),
+    (man::command, man::run),
+];
+
+/// The whole command line.
+pub(crate) fn program() -> Command {
+    let about = "Makes buckets usable as files";
+    let commands = COMMANDS
+        .iter()
+        .map(|(make, _)| command_line::styled(make()));
+    command_line::styled(Command::new("penstock"))
+        .about(about)
+        .version(env!("CARGO_PKG_VERSION"))
+        .disable_version_flag(false)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands(commands)
+}
+
+/// Runs what `arguments`, the program's name first, ask for.
+pub(crate) fn dispatch(arguments: &[std::ffi::OsString], environment: &Environment) -> Outcome {
+    let matches = match program().try_get_matches_from(arguments) {
+        Ok(matches) => matches,
+        Err(error) => return command_line::explain(&error),
+    };
+    let Some((name, matches)) = matches.subcommand() else {
+        return Err(Failure::usage("no command is given", "see `penstock help`"));
+    };
+    for (make, run) in COMMANDS {
+        if make().get_name() == name {
+            return run(matches, environment);
+        }
+    }
+    Err(Failure::usage(
+        format!("`{name}` is not a command"),
+        "see `penstock help`",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        program().debug_assert();
+    }
+}

@@ -1,0 +1,163 @@
+//! `penstock mount SOURCE MOUNTPOINT`: makes a bucket usable as files.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgMatches, Command, value_parser};
+
+use crate::{
+    assemble, command_line,
+    control::Place,
+    daemon::{self, Announcer, Side},
+    environment::Environment,
+    explain,
+    failure::Outcome,
+    logging::{self, LogFile},
+    mount_point,
+    options::{Given, Scope, Values, table},
+    output,
+    serve::{self, Plan},
+};
+
+pub(crate) fn command() -> Command {
+    Command::new("mount")
+        .about("Mount a bucket")
+        .long_about(
+            "Mounts a bucket, or a prefix of it. Returns when the mount can be used, or with the \
+             reason why not in one line. The mount goes on in the background until `penstock \
+             umount`.",
+        )
+        .arg(source_argument())
+        .arg(
+            Arg::new("mountpoint")
+                .value_name("MOUNTPOINT")
+                .required(true)
+                .value_parser(value_parser!(PathBuf))
+                .help("Empty directory to mount on"),
+        )
+        .args(command_line::option_arguments(Scope::Mount))
+        .after_long_help(
+            "In /etc/fstab: s3://bucket/prefix /mnt/data fuse.penstock _netdev,allow_other 0 0",
+        )
+}
+
+/// The argument that names a bucket.
+pub(super) fn source_argument() -> Arg {
+    Arg::new("source")
+        .value_name("SOURCE")
+        .required(true)
+        .help("s3://BUCKET[/PREFIX], oss://BUCKET[/PREFIX] or file:///DIRECTORY")
+}
+
+pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
+    let values = command_line::values(matches, Scope::Mount, environment)?;
+    let request = MountRequest {
+        source: matches
+            .get_one::<String>("source")
+            .expect("required")
+            .clone(),
+        mountpoint: matches
+            .get_one::<PathBuf>("mountpoint")
+            .expect("required")
+            .clone(),
+        values,
+        announced: false,
+    };
+    perform(request, environment)
+}
+
+/// What to mount where, in whatever way that was asked for.
+#[derive(Debug)]
+pub(crate) struct MountRequest {
+    pub source: String,
+    pub mountpoint: PathBuf,
+    pub values: Values,
+    announced: bool,
+}
+
+impl MountRequest {
+    /// A request with the options in `given`, the environment and the configuration file.
+    pub(crate) fn new(
+        source: String,
+        mountpoint: PathBuf,
+        given: Vec<Given>,
+        environment: &Environment,
+    ) -> Outcome<Self> {
+        Ok(Self {
+            source,
+            mountpoint,
+            values: command_line::collect(given, environment)?,
+            announced: false,
+        })
+    }
+
+    /// The same request, whose success is announced on standard output.
+    #[must_use]
+    pub(crate) fn announced(self) -> Self {
+        Self {
+            announced: true,
+            ..self
+        }
+    }
+}
+
+/// Mounts in the foreground or in the background.
+pub(crate) fn perform(request: MountRequest, environment: &Environment) -> Outcome {
+    let values = request.values;
+    assemble::check_source(&request.source, &values)?;
+    let nonempty = values.flag(&table::NONEMPTY);
+    let mountpoint = penstock_fuse::check_mount_point(&request.mountpoint, nonempty)
+        .map_err(|error| explain::mount_error(&error))?;
+    if let Some(directory) = assemble::local_directory(&request.source) {
+        mount_point::check_apart(&mountpoint, &directory)?;
+    }
+    let announcement = request.announced.then(|| {
+        let shown = mountpoint.display();
+        format!("{} is mounted on {shown}", request.source)
+    });
+    let foreground = values.flag(&table::FOREGROUND);
+    let log = open_log(&values, &mountpoint, environment)?;
+    let plan = Plan {
+        source: request.source,
+        mountpoint,
+        values,
+        environment: environment.clone(),
+        log,
+        place: Place::of_user(environment),
+    };
+    if foreground {
+        return serve_here(&plan, Announcer::Foreground);
+    }
+    match daemon::detach()? {
+        Side::Parent(waiting) => {
+            waiting.until_ready()?;
+            announcement.map_or(Ok(()), |line| output::print_line(&line))
+        }
+        Side::Child(announcer) => serve_here(&plan, announcer),
+    }
+}
+
+fn serve_here(plan: &Plan, announcer: Announcer) -> Outcome {
+    logging::start(plan.values.choice(&table::LOG_LEVEL), plan.log.as_ref());
+    logging::catch_panics();
+    serve::run(plan, announcer)
+}
+
+/// The log file, before anything is started. None in the foreground unless one is named.
+fn open_log(
+    values: &Values,
+    mountpoint: &Path,
+    environment: &Environment,
+) -> Outcome<Option<LogFile>> {
+    if let Some(path) = values.path(&table::LOG_FILE) {
+        mount_point::check_outside(mountpoint, path)?;
+        return LogFile::open(path).map(Some);
+    }
+    if values.flag(&table::FOREGROUND) {
+        return Ok(None);
+    }
+    let log = LogFile::open(&logging::default_path(environment, mountpoint));
+    if let Err(failure) = &log {
+        output::complain(&format!("warning: nothing will be logged: {failure}"));
+    }
+    Ok(log.ok())
+}

@@ -1,0 +1,263 @@
+//! `penstock stats [MOUNTPOINT]`: what mounts do right now.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, IsTerminal},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+use crate::{
+    control::{Metric, Place, Status, client},
+    environment::Environment,
+    failure::{Failure, Outcome},
+    options::duration,
+    output, system, text_table,
+};
+
+/// How often `--watch` looks.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+pub(crate) fn command() -> Command {
+    Command::new("stats")
+        .about("Show what mounts do: requests, bytes, memory")
+        .long_about("Without a mount point, lists the mounts of the user who runs it.")
+        .arg(
+            Arg::new("mountpoint")
+                .value_name("MOUNTPOINT")
+                .value_parser(value_parser!(PathBuf))
+                .help("Where the bucket is mounted; without it, all mounts are listed"),
+        )
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("Print JSON"),
+        )
+        .arg(
+            Arg::new("watch")
+                .long("watch")
+                .short('w')
+                .action(ArgAction::SetTrue)
+                .requires("mountpoint")
+                .conflicts_with("json")
+                .help("Go on, once a second, with rates"),
+        )
+}
+
+pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
+    let place = Place::of_user(environment);
+    let as_json = matches.get_flag("json");
+    let Some(path) = matches.get_one::<PathBuf>("mountpoint") else {
+        return list(&client::all(&place), as_json);
+    };
+    let mountpoint = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+    let socket = place.socket_of(&mountpoint);
+    if matches.get_flag("watch") {
+        return watch(&socket, WATCH_INTERVAL);
+    }
+    let status = ask(&socket, &mountpoint)?;
+    if as_json {
+        return print_json(&status);
+    }
+    output::print(&describe(&status, None))
+}
+
+fn ask(socket: &Path, mountpoint: &Path) -> Outcome<Status> {
+    client::status(socket).map_err(|error| {
+        let shown = mountpoint.display();
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Failure::new(
+                format!("no mount of this user answers for `{shown}`"),
+                "`penstock stats` lists the mounts",
+            ),
+            _ => Failure::new(
+                format!("the mount on `{shown}` does not answer: {error}"),
+                "look into its log",
+            ),
+        }
+    })
+}
+
+fn print_json(value: &impl serde::Serialize) -> Outcome {
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|error| Failure::new(format!("cannot write JSON: {error}"), "report this"))?;
+    output::print_line(&text)
+}
+
+fn list(mounts: &[Status], as_json: bool) -> Outcome {
+    if as_json {
+        return print_json(&mounts);
+    }
+    if mounts.is_empty() {
+        return output::print_line("nothing is mounted");
+    }
+    let head = ["MOUNTPOINT", "SOURCE", "PID", "UPTIME", "MEMORY"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    rows.extend(mounts.iter().map(|mount| {
+        vec![
+            mount.mountpoint.display().to_string(),
+            mount.source.clone(),
+            mount.pid.to_string(),
+            duration::display(Duration::from_secs(mount.uptime)),
+            text_table::bytes(mount.memory.resident),
+        ]
+    }));
+    output::print(&text_table::columns(&rows))
+}
+
+/// Shows a mount again and again, with what changed in between.
+pub(crate) fn watch(socket: &Path, interval: Duration) -> Outcome {
+    let mut before: Option<Status> = None;
+    loop {
+        let status = ask(socket, socket)?;
+        let clear = if io::stdout().is_terminal() {
+            "\x1b[H\x1b[2J"
+        } else {
+            ""
+        };
+        output::print(&format!("{clear}{}", describe(&status, before.as_ref())))?;
+        before = Some(status);
+        system::pause(interval);
+    }
+}
+
+/// A mount in words and numbers; with an earlier look also how fast counters grow.
+pub(crate) fn describe(status: &Status, before: Option<&Status>) -> String {
+    let memory = status.memory;
+    let facts = [
+        ("mount point", status.mountpoint.display().to_string()),
+        ("source", status.source.clone()),
+        (
+            "process",
+            format!("{}, version {}", status.pid, status.version),
+        ),
+        (
+            "uptime",
+            duration::display(Duration::from_secs(status.uptime)),
+        ),
+        (
+            "memory",
+            format!(
+                "{} of {} used, {} at most; the process occupies {}",
+                text_table::bytes(memory.used),
+                text_table::bytes(memory.total),
+                text_table::bytes(memory.peak),
+                text_table::bytes(memory.resident)
+            ),
+        ),
+    ];
+    let facts: Vec<_> = facts
+        .into_iter()
+        .map(|(name, value)| vec![name.to_owned(), value])
+        .collect();
+    let earlier = before.map(|before| (by_name(before), status.uptime - before.uptime));
+    let rows: Vec<_> = status
+        .metrics
+        .iter()
+        .filter(|metric| metric.value > 0)
+        .map(|metric| row(metric, earlier.as_ref()))
+        .collect();
+    format!(
+        "{}\n{}",
+        text_table::columns(&facts),
+        text_table::columns(&rows)
+    )
+}
+
+type Earlier = (BTreeMap<String, u64>, u64);
+
+fn row(metric: &Metric, earlier: Option<&Earlier>) -> Vec<String> {
+    let name = full_name(metric);
+    let mut row = vec![name.clone(), shown(metric, metric.value)];
+    if let Some((values, seconds)) = earlier
+        && metric.counter
+    {
+        let grown = metric.value - values.get(&name).copied().unwrap_or(0).min(metric.value);
+        if grown > 0 {
+            row.push(format!("{}/s", shown(metric, grown / seconds.max(&1))));
+        }
+    }
+    row
+}
+
+fn by_name(status: &Status) -> BTreeMap<String, u64> {
+    let metrics = status.metrics.iter();
+    metrics
+        .map(|metric| (full_name(metric), metric.value))
+        .collect()
+}
+
+/// The name with its labels.
+fn full_name(metric: &Metric) -> String {
+    if metric.labels.is_empty() {
+        return metric.name.clone();
+    }
+    let labels = metric.labels.iter();
+    let labels: Vec<_> = labels
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    format!("{} {}", metric.name, labels.join(" "))
+}
+
+fn shown(metric: &Metric, value: u64) -> String {
+    if metric.name.contains("_bytes") {
+        text_table::bytes(value)
+    } else {
+        value.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Memory;
+
+    fn status(uptime: u64, requests: u64) -> Status {
+        Status {
+            version: "1.0".to_owned(),
+            pid: 7,
+            source: "file:///a".to_owned(),
+            mountpoint: "/mnt/x".into(),
+            started: 1,
+            uptime,
+            memory: Memory {
+                used: 1 << 20,
+                peak: 2 << 20,
+                total: 512 << 20,
+                resident: 30 << 20,
+            },
+            metrics: vec![Metric {
+                name: "object_requests_total".to_owned(),
+                counter: true,
+                labels: BTreeMap::from([("operation".to_owned(), "get".to_owned())]),
+                value: requests,
+            }],
+        }
+    }
+
+    #[test]
+    fn a_look_shows_memory_and_counters() {
+        assert_eq!(
+            describe(&status(61, 5), None),
+            "mount point  /mnt/x\n\
+             source       file:///a\n\
+             process      7, version 1.0\n\
+             uptime       1m1s\n\
+             memory       1.00 MiB of 512 MiB used, 2.00 MiB at most; the process occupies 30.0 MiB\n\
+             \n\
+             object_requests_total operation=get  5\n"
+        );
+    }
+
+    #[test]
+    fn a_second_look_shows_rates() {
+        let text = describe(&status(63, 25), Some(&status(61, 5)));
+        assert!(
+            text.ends_with("object_requests_total operation=get  25  10/s\n"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,228 @@
+//! `penstock umount MOUNTPOINT`: takes a mount away once everything written is saved.
+
+use std::{
+    ffi::OsStr,
+    io::{self, IsTerminal, Write},
+    path::{Path, PathBuf},
+    process::{Command as Process, Stdio},
+    time::Duration,
+};
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use penstock_base::clock;
+
+use crate::{
+    control::{Place, Progress, Reply, Request, client::Connection},
+    environment::Environment,
+    failure::{Exit, Failure, Outcome},
+    mount_table,
+    options::duration,
+    output, system, text_table,
+};
+
+/// How long an unmount is waited for unless the user says otherwise.
+const TIMEOUT_DEFAULT: &str = "1h";
+
+pub(crate) fn command() -> Command {
+    Command::new("umount")
+        .visible_alias("unmount")
+        .about("Unmount, after everything written is saved")
+        .long_about(
+            "Unmounts and waits until every file that was written is saved in the store, showing \
+             progress on a terminal. Fails when files are open.",
+        )
+        .arg(
+            Arg::new("mountpoint")
+                .value_name("MOUNTPOINT")
+                .required(true)
+                .value_parser(value_parser!(PathBuf))
+                .help("Where the bucket is mounted"),
+        )
+        .arg(
+            Arg::new("lazy")
+                .long("lazy")
+                .short('l')
+                .action(ArgAction::SetTrue)
+                .help("Take it out of sight now, even while files are open"),
+        )
+        .arg(
+            Arg::new("timeout")
+                .long("timeout")
+                .value_name("DURATION")
+                .default_value(TIMEOUT_DEFAULT)
+                .value_parser(|text: &str| {
+                    duration::parse(text).ok_or("it must be a duration such as 30s or 5m")
+                })
+                .help("How long to wait; the mount goes on saving afterwards"),
+        )
+}
+
+pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
+    let path = matches.get_one::<PathBuf>("mountpoint").expect("required");
+    let timeout = *matches
+        .get_one::<Duration>("timeout")
+        .expect("it has a default");
+    let lazy = matches.get_flag("lazy");
+    let mountpoint = resolve(path)?;
+    let socket = Place::of_user(environment).socket_of(&mountpoint);
+    match Connection::open(&socket, &Request::Unmount { lazy }) {
+        Ok(connection) => follow(connection, &mountpoint, timeout),
+        Err(_) => unmount_without_mount(&mountpoint, lazy),
+    }
+}
+
+/// The absolute path of a mount point, without touching it: a dead mount answers nothing.
+fn resolve(path: &Path) -> Outcome<PathBuf> {
+    let missing = |error: io::Error| {
+        Failure::new(
+            format!("mount point `{}` cannot be found: {error}", path.display()),
+            "`penstock stats` lists the mounts",
+        )
+    };
+    let absolute = std::path::absolute(path).map_err(missing)?;
+    let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
+        return Ok(absolute);
+    };
+    let place = std::fs::canonicalize(parent).map_err(missing)?.join(name);
+    if mount_table::find(&place).is_some() {
+        return Ok(place);
+    }
+    // Perhaps a symbolic link to a mount point.
+    std::fs::canonicalize(&place).map_err(missing)
+}
+
+/// Reads how the unmount goes until it is done.
+fn follow(mut connection: Connection, mountpoint: &Path, timeout: Duration) -> Outcome {
+    let begun = clock::now();
+    let mut display = ProgressLine::default();
+    let outcome = loop {
+        match connection.next() {
+            Ok(Some(Reply::Progress(progress))) => display.show(progress),
+            Ok(Some(Reply::Ended { unsaved })) => break report(&unsaved),
+            Ok(Some(Reply::Refused { cause, remedy })) => break Err(Failure::new(cause, remedy)),
+            Ok(Some(Reply::Status(_)) | None) => break gone(mountpoint),
+            Err(error) if is_silence(&error) => {}
+            Err(_) => break gone(mountpoint),
+        }
+        if begun.elapsed() > timeout {
+            break Err(Failure::new(
+                format!(
+                    "not everything was saved within {}",
+                    duration::display(timeout)
+                ),
+                "the mount goes on saving and then ends; watch it with `penstock stats`",
+            ));
+        }
+    };
+    display.clear();
+    outcome
+}
+
+/// No answer in time; the mount may be busy saving.
+fn is_silence(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    )
+}
+
+/// The connection ended without a last word: fine if the mount is not there any more.
+fn gone(mountpoint: &Path) -> Outcome {
+    if mount_table::find(mountpoint).is_none() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        format!(
+            "the program behind `{}` ended without unmounting",
+            mountpoint.display()
+        ),
+        "run the command again to remove the dead mount",
+    ))
+}
+
+fn report(unsaved: &[(String, String)]) -> Outcome {
+    for (path, reason) in unsaved {
+        output::complain(&format!("could not save `{path}`: {reason}"));
+    }
+    if unsaved.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        format!("{} files could not be saved", unsaved.len()),
+        "write them again",
+    )
+    .with_exit(Exit::Unsaved))
+}
+
+/// Nobody answers for the mount: it is dead, or not one of this user's.
+fn unmount_without_mount(mountpoint: &Path, lazy: bool) -> Outcome {
+    let shown = mountpoint.display();
+    let Some(entry) = mount_table::find(mountpoint) else {
+        return Err(Failure::new(
+            format!("nothing is mounted on `{shown}`"),
+            "`penstock stats` lists the mounts",
+        ));
+    };
+    if !entry.kind.starts_with("fuse") {
+        return Err(Failure::new(
+            format!(
+                "`{shown}` is a mount of type {}, not of this program",
+                entry.kind
+            ),
+            format!("use `umount {shown}`"),
+        ));
+    }
+    let outcome = match system::user_id() {
+        0 => system::unmount(mountpoint, lazy).map_err(|error| error.to_string()),
+        _ => ask_helper(mountpoint, lazy),
+    };
+    outcome.map_err(|error| {
+        Failure::new(
+            format!("cannot unmount `{shown}`: {error}"),
+            "close the files in it, or give --lazy",
+        )
+    })
+}
+
+/// Users other than root unmount through the helper of libfuse.
+fn ask_helper(mountpoint: &Path, lazy: bool) -> Result<(), String> {
+    let flags = OsStr::new(if lazy { "-uz" } else { "-u" });
+    let output = Process::new("fusermount3")
+        .args([flags, mountpoint.as_os_str()])
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("fusermount3: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+}
+
+/// One line on a terminal that shows what is waited for.
+#[derive(Debug, Default)]
+struct ProgressLine {
+    shown: bool,
+}
+
+impl ProgressLine {
+    fn show(&mut self, progress: Progress) {
+        let mut stderr = io::stderr().lock();
+        if !stderr.is_terminal() {
+            return;
+        }
+        self.shown = true;
+        let _ = write!(
+            stderr,
+            "\r\x1b[Ksaving: {} parts on their way, {} in memory",
+            progress.parts,
+            text_table::bytes(progress.bytes)
+        );
+        let _ = stderr.flush();
+    }
+
+    fn clear(&self) {
+        if self.shown {
+            let _ = write!(io::stderr().lock(), "\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! `penstock uploads SOURCE`: unfinished uploads, which cost money and are seen nowhere else.
+
+use std::time::{Duration, SystemTime};
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use penstock_base::clock;
+use penstock_object::Upload;
+use serde_json::json;
+
+use super::{
+    listing::{self, Look},
+    ls,
+    mount::source_argument,
+};
+use crate::{
+    command_line,
+    environment::Environment,
+    explain,
+    failure::Outcome,
+    options::{Scope, duration},
+    output, text_table,
+};
+
+/// An upload that is this young may belong to a program that is still running.
+const OLDER_THAN_DEFAULT: &str = "1d";
+
+pub(crate) fn command() -> Command {
+    Command::new("uploads")
+        .about("List unfinished uploads, or remove them")
+        .long_about(
+            "Lists uploads that were begun and never finished, as a program that was killed leaves \
+             them. The store keeps their parts, and bills for them, until they are removed.",
+        )
+        .arg(source_argument())
+        .arg(
+            Arg::new("abort")
+                .long("abort")
+                .action(ArgAction::SetTrue)
+                .help("Remove them"),
+        )
+        .arg(
+            Arg::new("older-than")
+                .long("older-than")
+                .value_name("DURATION")
+                .value_parser(|text: &str| {
+                    duration::parse(text).ok_or("it must be a duration such as 12h or 7d")
+                })
+                .help("Only those begun longer ago [default with --abort: 1d]"),
+        )
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("Print one JSON object per line"),
+        )
+        .args(command_line::option_arguments(Scope::Store))
+}
+
+pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
+    let source = matches.get_one::<String>("source").expect("required");
+    let abort = matches.get_flag("abort");
+    let as_json = matches.get_flag("json");
+    let default = if abort { OLDER_THAN_DEFAULT } else { "0" };
+    let age = matches.get_one::<Duration>("older-than").copied();
+    let age = age.or_else(|| duration::parse(default)).unwrap_or_default();
+    let values = listing::values(matches, environment)?;
+    listing::block_on(async {
+        let look = listing::open(source, &values, environment)?;
+        let uploads = all(&look).await?;
+        let now = clock::wall_time();
+        let old: Vec<_> = uploads
+            .into_iter()
+            .filter(|upload| age_of(upload, now) >= age)
+            .collect();
+        if abort {
+            remove(&look, &old).await?;
+        }
+        output::print(&show(&old, now, abort, as_json))
+    })
+}
+
+async fn all(look: &Look) -> Outcome<Vec<Upload>> {
+    let mut uploads = Vec::new();
+    let mut continuation = None;
+    loop {
+        let page = listing::within_deadline(&look.source, async {
+            let page = look.store.list_uploads("", continuation.as_deref()).await;
+            page.map_err(|error| explain::store_error(&look.source, &error))
+        });
+        let page = page.await?;
+        uploads.extend(page.uploads);
+        continuation = page.continuation;
+        if continuation.is_none() {
+            return Ok(uploads);
+        }
+    }
+}
+
+async fn remove(look: &Look, uploads: &[Upload]) -> Outcome {
+    for upload in uploads {
+        listing::within_deadline(&look.source, async {
+            let removed = look.store.abort_upload(&upload.key, &upload.id).await;
+            removed.map_err(|error| explain::store_error(&look.source, &error))
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+fn age_of(upload: &Upload, now: SystemTime) -> Duration {
+    now.duration_since(upload.initiated).unwrap_or_default()
+}
+
+fn show(uploads: &[Upload], now: SystemTime, removed: bool, as_json: bool) -> String {
+    if as_json {
+        let lines = uploads.iter().map(|upload| {
+            let entry = json!({
+                "key": upload.key.as_str(),
+                "id": upload.id.as_str(),
+                "initiated": text_table::timestamp(upload.initiated),
+                "removed": removed,
+            });
+            format!("{entry}\n")
+        });
+        return lines.collect();
+    }
+    let row = |upload: &Upload| {
+        let age = Duration::from_secs(age_of(upload, now).as_secs());
+        vec![
+            text_table::timestamp(upload.initiated),
+            format!("{} ago", duration::display(age)),
+            ls::shown(upload.key.as_str()),
+        ]
+    };
+    let rows: Vec<_> = uploads.iter().map(row).collect();
+    let verb = if removed { "removed" } else { "unfinished" };
+    format!("{}{} {verb}\n", text_table::columns(&rows), uploads.len())
+}

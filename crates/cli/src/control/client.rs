@@ -1,0 +1,91 @@
+//! The side that asks.
+
+use std::{
+    fs,
+    io::{self, BufRead, BufReader, Read, Write},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use penstock_base::clock;
+
+use super::{Place, Reply, Request, Status};
+
+/// How long a healthy mount may take to answer.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How old a socket is on which somebody should listen by now.
+const STALE_AGE: Duration = Duration::from_secs(60);
+
+/// Bytes in the longest answer.
+const REPLY_SIZE_MAX: u64 = 4 << 20;
+
+/// A conversation with one mount.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    lines: BufReader<UnixStream>,
+}
+
+impl Connection {
+    /// Sends `request` to the mount behind `socket`.
+    pub(crate) fn open(socket: &Path, request: &Request) -> io::Result<Self> {
+        let mut stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(ANSWER_DEADLINE))?;
+        stream.set_write_timeout(Some(ANSWER_DEADLINE))?;
+        let mut line = serde_json::to_vec(request)?;
+        line.push(b'\n');
+        stream.write_all(&line)?;
+        Ok(Self {
+            lines: BufReader::new(stream),
+        })
+    }
+
+    /// The next answer; none when the mount has nothing more to say.
+    pub(crate) fn next(&mut self) -> io::Result<Option<Reply>> {
+        let mut line = String::new();
+        let read = self
+            .lines
+            .by_ref()
+            .take(REPLY_SIZE_MAX)
+            .read_line(&mut line)?;
+        if read == 0 {
+            return Ok(None);
+        }
+        Ok(Some(serde_json::from_str(&line)?))
+    }
+}
+
+/// Asks one mount how it is.
+pub(crate) fn status(socket: &Path) -> io::Result<Status> {
+    match Connection::open(socket, &Request::Status)?.next()? {
+        Some(Reply::Status(status)) => Ok(*status),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// How every mount of `place` is. Sockets that dead mounts left behind are removed.
+pub(crate) fn all(place: &Place) -> Vec<Status> {
+    let answer = |socket: &PathBuf| match status(socket) {
+        Ok(status) => Some(status),
+        Err(error) => {
+            if error.kind() == io::ErrorKind::ConnectionRefused {
+                remove_if_old(socket);
+            }
+            None
+        }
+    };
+    let sockets = place.sockets();
+    let mut statuses: Vec<_> = sockets.iter().filter_map(answer).collect();
+    statuses.sort_by(|one, other| one.mountpoint.cmp(&other.mountpoint));
+    statuses
+}
+
+/// Removes a socket on which nobody listens, unless it is so young that somebody may be about to.
+fn remove_if_old(socket: &Path) {
+    let modified = fs::metadata(socket).and_then(|metadata| metadata.modified());
+    let age = modified.map(|modified| clock::wall_time().duration_since(modified));
+    if matches!(age, Ok(Ok(age)) if age > STALE_AGE) {
+        let _ = fs::remove_file(socket);
+    }
+}

@@ -1,0 +1,13 @@
+//! The socket through which a mount in the background answers questions and takes orders.
+//!
+//! Each mount listens on a socket of its own, named after its mount point, in a directory that
+//! only its user can enter. A client sends one [`Request`] as a line of JSON and reads
+//! [`Reply`]s, one a line, until the connection ends. Nothing secret passes through it.
+
+pub(crate) mod client;
+mod place;
+pub(crate) mod protocol;
+pub(crate) mod server;
+
+pub(crate) use place::Place;
+pub(crate) use protocol::{Memory, Metric, Progress, Reply, Request, Status};

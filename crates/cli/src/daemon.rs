@@ -1,0 +1,190 @@
+//! Going on in the background, without leaving the user in doubt.
+//!
+//! The process is split before it starts any thread. The parent waits on a pipe for what the
+//! child announces: either that the mount is usable, or why it is not. Only then does it return
+//! to the shell. A child whose parent went away meanwhile (Ctrl-C) does not stay behind.
+
+use std::{
+    fs::OpenOptions,
+    io::{self, PipeReader, PipeWriter, Read, Write},
+    os::fd::AsRawFd,
+    time::Duration,
+};
+
+use crate::{
+    failure::{Exit, Failure, Outcome},
+    system::{self, Forked},
+};
+
+/// How long the parent waits for a word. The child's own checks take at most half of that.
+const READY_DEADLINE: Duration = Duration::from_secs(30);
+
+/// The announcement that the mount is usable.
+const READY: u8 = 0;
+
+/// Bytes in the longest announcement of a failure.
+const MESSAGE_SIZE_MAX: u64 = 8192;
+
+/// Which process this is now.
+#[derive(Debug)]
+pub(crate) enum Side {
+    /// The one that the user started.
+    Parent(Waiting),
+    /// The one that will serve the mount.
+    Child(Announcer),
+}
+
+/// The parent's end.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    reader: PipeReader,
+    child: libc::pid_t,
+}
+
+/// Tells whoever started the mount how that went.
+#[derive(Debug)]
+pub(crate) enum Announcer {
+    /// There is nobody to tell: the user sees this very process.
+    Foreground,
+    /// A parent waits.
+    Background(PipeWriter),
+}
+
+/// Splits the process.
+pub(crate) fn detach() -> Outcome<Side> {
+    let cannot = |error: io::Error| {
+        Failure::new(
+            format!("cannot go to the background: {error}"),
+            "stay in the foreground with -f",
+        )
+    };
+    let (reader, writer) = io::pipe().map_err(cannot)?;
+    match system::fork().map_err(cannot)? {
+        Forked::Parent(child) => Ok(Side::Parent(Waiting { reader, child })),
+        Forked::Child => {
+            system::leave_session();
+            Ok(Side::Child(Announcer::Background(writer)))
+        }
+    }
+}
+
+impl Waiting {
+    /// Returns when the mount is usable, or with the reason why it is not.
+    pub(crate) fn until_ready(self) -> Outcome {
+        let Self { reader, child } = self;
+        if !system::readable_within(&reader, READY_DEADLINE) {
+            system::kill(child);
+            return Err(Failure::new(
+                format!("the mount was not ready within {READY_DEADLINE:?}"),
+                "mount with -f --log-level debug to see what it waits for",
+            ));
+        }
+        let mut announcement = Vec::new();
+        let _ = reader.take(MESSAGE_SIZE_MAX).read_to_end(&mut announcement);
+        match announcement.split_first() {
+            Some((&READY, _)) => Ok(()),
+            Some((code, message)) => Err(Failure::reported(
+                &String::from_utf8_lossy(message),
+                Exit::from_code(*code),
+            )),
+            None => Err(Failure::new(
+                format!(
+                    "the mount's process {} before it was ready",
+                    system::ending_of(child).unwrap_or_else(|| "ended".to_owned())
+                ),
+                "mount with -f to see its last words",
+            )),
+        }
+    }
+}
+
+impl Announcer {
+    /// The mount is usable. Fails when nobody wants it any more.
+    pub(crate) fn ready(self) -> Outcome {
+        let Self::Background(mut pipe) = self else {
+            return Ok(());
+        };
+        let left_alone = |error: io::Error| {
+            Failure::new(
+                format!("whoever asked for the mount has gone: {error}"),
+                "mount again",
+            )
+        };
+        pipe.write_all(&[READY]).map_err(left_alone)?;
+        drop(pipe);
+        // What we were started in must not stay busy because of us.
+        let _ = std::env::set_current_dir("/");
+        close_standard_streams().map_err(left_alone)
+    }
+
+    /// The mount failed.
+    pub(crate) fn failed(self, failure: &Failure) {
+        if let Self::Background(mut pipe) = self {
+            let mut announcement = vec![failure.exit().code().max(1)];
+            announcement.extend(
+                failure
+                    .to_string()
+                    .bytes()
+                    .take(MESSAGE_SIZE_MAX as usize - 1),
+            );
+            let _ = pipe.write_all(&announcement);
+            let _ = close_standard_streams();
+        }
+    }
+}
+
+/// Lets go of the terminal, or of the pipe that a caller reads until its end.
+fn close_standard_streams() -> io::Result<()> {
+    let null = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")?;
+    for stream in [
+        io::stdin().as_raw_fd(),
+        io::stdout().as_raw_fd(),
+        io::stderr().as_raw_fd(),
+    ] {
+        system::replace_descriptor(&null, stream)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting() -> (Waiting, PipeWriter) {
+        let (reader, writer) = io::pipe().expect("a pipe");
+        // No process has this id, so that there is nothing to reap.
+        let child = libc::pid_t::MAX;
+        (Waiting { reader, child }, writer)
+    }
+
+    #[test]
+    fn the_parent_learns_that_the_mount_is_ready() {
+        let (waiting, mut writer) = waiting();
+        writer.write_all(&[READY]).expect("written");
+        drop(writer);
+        assert!(waiting.until_ready().is_ok());
+    }
+
+    #[test]
+    fn the_parent_repeats_why_it_failed() {
+        let (waiting, mut writer) = waiting();
+        writer
+            .write_all(b"\x02no such bucket; check the name")
+            .expect("written");
+        drop(writer);
+        let failure = waiting.until_ready().expect_err("failed");
+        assert_eq!(failure.to_string(), "no such bucket; check the name");
+        assert_eq!(failure.exit(), Exit::Usage);
+    }
+
+    #[test]
+    fn a_child_that_dies_silently_is_a_failure() {
+        let (waiting, writer) = waiting();
+        drop(writer);
+        let failure = waiting.until_ready().expect_err("failed").to_string();
+        assert!(failure.contains("before it was ready"), "{failure}");
+    }
+}

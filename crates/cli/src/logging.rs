@@ -1,0 +1,197 @@
+//! Where log messages go.
+//!
+//! A command in the foreground logs to standard error. A mount in the background logs to a file
+//! that is opened before it leaves the foreground, so that an unusable path is reported to the
+//! user and not to nobody. SIGHUP opens the file again, for logrotate; without it the file is
+//! renamed at a fixed size, so that a mount that nobody looks after cannot fill a disk.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use penstock_base::MIB;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::{
+    environment::Environment,
+    failure::{Failure, Outcome},
+    system,
+};
+
+/// Bytes at which a log file is set aside.
+const FILE_SIZE_MAX: u64 = 64 * MIB;
+
+/// A log file that can be opened again while it is in use. Clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct LogFile {
+    path: PathBuf,
+    open: Arc<Mutex<Open>>,
+}
+
+#[derive(Debug)]
+struct Open {
+    file: File,
+    size: u64,
+}
+
+impl LogFile {
+    /// Opens `path` for appending, and makes its directory where that is missing.
+    pub(crate) fn open(path: &Path) -> Outcome<Self> {
+        if let Some(directory) = path.parent() {
+            // What matters is whether the file can be opened.
+            let _ = fs::create_dir_all(directory);
+        }
+        let open = open_file(path).map_err(|error| {
+            Failure::new(
+                format!("cannot write the log file `{}`: {error}", path.display()),
+                "name another with --log-file, or stay in the foreground with -f",
+            )
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            open: Arc::new(Mutex::new(open)),
+        })
+    }
+
+    /// Opens the path again; keeps the old file when that fails.
+    pub(crate) fn reopen(&self) -> io::Result<()> {
+        let fresh = open_file(&self.path)?;
+        *self.lock() = fresh;
+        Ok(())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn open_file(path: &Path) -> io::Result<Open> {
+    let file = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o640)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path)?;
+    let size = file.metadata()?.len();
+    Ok(Open { file, size })
+}
+
+impl Write for &LogFile {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let mut open = self.lock();
+        if open.size + line.len() as u64 > FILE_SIZE_MAX {
+            let mut old = self.path.clone().into_os_string();
+            old.push(".old");
+            fs::rename(&self.path, old)?;
+            *open = open_file(&self.path)?;
+        }
+        let written = open.file.write(line)?;
+        open.size += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for LogFile {
+    type Writer = &'a Self;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        self
+    }
+}
+
+/// Sends messages of at least `level` to `file`, or to standard error without one.
+pub(crate) fn start(level: &str, file: Option<&LogFile>) {
+    let level: LevelFilter = level.parse().unwrap_or(LevelFilter::INFO);
+    let format = tracing_subscriber::fmt().with_max_level(level);
+    // A second start (in tests) changes nothing.
+    let _ = match file {
+        Some(file) => format.with_ansi(false).with_writer(file.clone()).try_init(),
+        None => format.with_ansi(false).with_writer(io::stderr).try_init(),
+    };
+}
+
+/// Reports panics to the log as well: in the background nobody sees standard error.
+pub(crate) fn catch_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        tracing::error!("a part of the program failed: {panic}");
+    }));
+}
+
+/// The log file of a mount in the background when none is named.
+pub(crate) fn default_path(environment: &Environment, mountpoint: &Path) -> PathBuf {
+    let directory = match environment.directory("XDG_STATE_HOME") {
+        _ if system::user_id() == 0 => PathBuf::from("/var/log/penstock"),
+        Some(state) => state.join("penstock"),
+        None => {
+            let home = environment.directory("HOME");
+            home.unwrap_or_else(|| PathBuf::from("/tmp"))
+                .join(".local/state/penstock")
+        }
+    };
+    directory.join(file_name(mountpoint))
+}
+
+/// `/mnt/data` becomes `mnt-data.log`.
+fn file_name(mountpoint: &Path) -> String {
+    let text = mountpoint.to_string_lossy();
+    let words = text.split('/').filter(|word| !word.is_empty());
+    let mut name = words.collect::<Vec<_>>().join("-");
+    name.truncate(name.floor_char_boundary(FILE_NAME_LENGTH_MAX));
+    format!("{name}.log")
+}
+
+/// Bytes of a mount point that a log file's name keeps.
+const FILE_NAME_LENGTH_MAX: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_moved_is_opened_again_on_request() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("deep/a.log");
+        let log = LogFile::open(&path).expect("opened");
+        (&log).write_all(b"one\n").expect("written");
+        fs::rename(&path, directory.path().join("b.log")).expect("moved");
+        log.reopen().expect("opened again");
+        (&log).write_all(b"two\n").expect("written");
+        assert_eq!(fs::read_to_string(&path).expect("read"), "two\n");
+    }
+
+    #[test]
+    fn a_full_file_is_set_aside() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("a.log");
+        let file = File::create(&path).expect("made");
+        file.set_len(FILE_SIZE_MAX - 1).expect("sparse");
+        let log = LogFile::open(&path).expect("opened");
+        (&log).write_all(b"line\n").expect("written");
+        assert_eq!(fs::read_to_string(&path).expect("read"), "line\n");
+        let old = fs::metadata(directory.path().join("a.log.old")).expect("kept");
+        assert_eq!(old.len(), FILE_SIZE_MAX - 1);
+    }
+
+    #[test]
+    fn a_link_in_the_way_is_not_followed() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("a.log");
+        std::os::unix::fs::symlink("/tmp/elsewhere", &path).expect("made");
+        assert!(LogFile::open(&path).is_err());
+    }
+
+    #[test]
+    fn each_mount_point_has_its_own_file() {
+        assert_eq!(file_name(Path::new("/mnt/data")), "mnt-data.log");
+        assert!(file_name(Path::new(&"/ä".repeat(400))).len() < 255);
+    }
+}

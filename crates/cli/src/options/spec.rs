@@ -1,0 +1,129 @@
+//! What is known about one option.
+
+use super::Kind;
+
+/// Options that help shows together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Group {
+    Store,
+    Credentials,
+    Transfers,
+    Freshness,
+    Files,
+    Mount,
+    Observation,
+}
+
+impl Group {
+    /// Every group, in the order of help.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Store,
+        Self::Credentials,
+        Self::Transfers,
+        Self::Freshness,
+        Self::Files,
+        Self::Mount,
+        Self::Observation,
+    ];
+
+    /// The heading.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Store => "Object store",
+            Self::Credentials => "Credentials",
+            Self::Transfers => "Memory and transfers",
+            Self::Freshness => "Freshness of metadata",
+            Self::Files => "Files",
+            Self::Mount => "Mount",
+            Self::Observation => "Logs, metrics and configuration",
+        }
+    }
+}
+
+/// Which commands have an option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Every command that speaks to a store.
+    Store,
+    /// Only those that mount.
+    Mount,
+}
+
+/// Where an option may be given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Accepts {
+    Anywhere,
+    /// Not in a configuration file: it names the file.
+    NotInFile,
+    /// Only in a file or the environment: a command line is visible to every user.
+    Privately,
+}
+
+/// What holds when an option is not given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Default {
+    /// This text, read like any other.
+    Is(&'static str),
+    /// Something that depends on the machine or on other options, in words.
+    Depends(&'static str),
+}
+
+/// One option.
+#[derive(Debug)]
+pub(crate) struct OptionSpec {
+    /// The name on the command line and in files, words joined by `-`.
+    pub name: &'static str,
+    /// The letter on the command line.
+    pub short: Option<char>,
+    /// Other names, as other mount programs call it.
+    pub aliases: &'static [&'static str],
+    pub group: Group,
+    pub scope: Scope,
+    pub accepts: Accepts,
+    pub kind: Kind,
+    pub default: Default,
+    /// What it does, in a few words.
+    pub help: &'static str,
+    /// What else there is to know, in sentences.
+    pub detail: &'static str,
+    /// What changing it does to cost, latency or safety.
+    pub effect: &'static str,
+}
+
+impl OptionSpec {
+    /// What most options have in common.
+    pub(super) const COMMON: Self = Self {
+        name: "",
+        short: None,
+        aliases: &[],
+        group: Group::Store,
+        scope: Scope::Mount,
+        accepts: Accepts::Anywhere,
+        kind: Kind::Flag,
+        default: Default::Is("off"),
+        help: "",
+        detail: "",
+        effect: "",
+    };
+
+    /// The environment variable that sets it.
+    pub(crate) fn variable(&self) -> String {
+        format!(
+            "PENSTOCK_{}",
+            self.name.to_ascii_uppercase().replace('-', "_")
+        )
+    }
+
+    /// Whether `word` is one of its names. `_` counts as `-`, as in `-o` lists.
+    pub(crate) fn answers_to(&self, word: &str) -> bool {
+        let word = word.replace('_', "-");
+        self.name == word || self.aliases.contains(&word.as_str())
+    }
+
+    /// The default in words.
+    pub(crate) fn default_text(&self) -> &'static str {
+        match self.default {
+            Default::Is(text) | Default::Depends(text) => text,
+        }
+    }
+}

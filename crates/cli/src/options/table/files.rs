@@ -1,0 +1,91 @@
+//! What files look like and what writing them means.
+
+use crate::options::{Default, Group, Kind, OptionSpec};
+
+const FILES: OptionSpec = OptionSpec {
+    group: Group::Files,
+    ..OptionSpec::COMMON
+};
+
+const OWNER: Kind = Kind::Count {
+    min: 0,
+    max: u32::MAX as u64 - 1,
+};
+
+pub(crate) static UID: OptionSpec = OptionSpec {
+    name: "uid",
+    kind: OWNER,
+    default: Default::Depends("the user who mounts"),
+    help: "Owner of every file",
+    ..FILES
+};
+
+pub(crate) static GID: OptionSpec = OptionSpec {
+    name: "gid",
+    kind: OWNER,
+    default: Default::Depends("the group of the user who mounts"),
+    help: "Group of every file",
+    ..FILES
+};
+
+pub(crate) static FILE_MODE: OptionSpec = OptionSpec {
+    name: "file-mode",
+    kind: Kind::Mode,
+    default: Default::Is("0644"),
+    help: "Permissions of every file",
+    detail: "A bucket keeps no permissions, so chmod has no effect on it.",
+    ..FILES
+};
+
+pub(crate) static DIR_MODE: OptionSpec = OptionSpec {
+    name: "dir-mode",
+    kind: Kind::Mode,
+    default: Default::Is("0755"),
+    help: "Permissions of every directory",
+    ..FILES
+};
+
+pub(crate) static FSYNC: OptionSpec = OptionSpec {
+    name: "fsync",
+    default: Default::Is("on"),
+    help: "Make fsync wait until the file is durable in the store",
+    detail: "After an fsync the file is visible to a new open, wherever. When off, fsync returns \
+             at once and only close makes a file durable.",
+    effect: "Each fsync in the middle of a file ends an upload; writing on then copies inside the \
+             store.",
+    ..FILES
+};
+
+pub(crate) static APPENDABLE: OptionSpec = OptionSpec {
+    name: "appendable",
+    help: "Write new files as appendable objects (OSS)",
+    detail: "Every flush is visible at once and appending costs one request. Such objects cannot \
+             be copied by the store and are limited to 5 GiB.",
+    effect: "Cheap log files; one stream of requests instead of parallel parts.",
+    ..FILES
+};
+
+pub(crate) static SYMLINKS: OptionSpec = OptionSpec {
+    name: "symlinks",
+    aliases: &["enable-symlink"],
+    default: Default::Is("on"),
+    help: "Make and follow the store's own symbolic links (OSS)",
+    effect: "One request for each link that is followed.",
+    ..FILES
+};
+
+pub(crate) static RENAME_LIMIT: OptionSpec = OptionSpec {
+    name: "rename-limit",
+    aliases: &["rename-dir-limit"],
+    kind: Kind::Count {
+        min: 0,
+        max: 100_000_000,
+    },
+    default: Default::Is("1000000"),
+    help: "Most files that renaming a directory may move",
+    detail: "A store cannot rename: every file is copied and deleted, and others see the files \
+             move one by one. Beyond the limit the rename is refused and nothing is moved. 0 \
+             refuses to rename directories.",
+    effect: "One copy and a thousandth of a delete request per file.",
+    ..FILES
+};

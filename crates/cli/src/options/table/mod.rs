@@ -1,0 +1,110 @@
+//! The table of options, one file per group.
+
+mod credentials;
+mod files;
+mod freshness;
+mod mount;
+mod observation;
+mod store;
+mod transfers;
+
+pub(crate) use credentials::*;
+pub(crate) use files::*;
+pub(crate) use freshness::*;
+pub(crate) use mount::*;
+pub(crate) use observation::*;
+pub(crate) use store::*;
+pub(crate) use transfers::*;
+
+use super::{OptionSpec, Scope};
+
+/// Every option, in the order of help.
+pub(crate) static ALL: [&OptionSpec; 48] = [
+    &ENDPOINT,
+    &REGION,
+    &ADDRESSING,
+    &CA_FILE,
+    &PROXY,
+    &REQUESTER_PAYS,
+    &CHECKSUM,
+    &CONNECT_TIMEOUT,
+    &REQUEST_TIMEOUT,
+    &RETRY_TIMEOUT,
+    &MAX_REQUESTS,
+    &PROFILE,
+    &PASSWORD_FILE,
+    &CREDENTIAL_PROCESS,
+    &RAM_ROLE,
+    &ROLE,
+    &ANONYMOUS,
+    &ACCESS_KEY_ID,
+    &ACCESS_KEY_SECRET,
+    &SESSION_TOKEN,
+    &MEMORY,
+    &READ_PART_SIZE,
+    &PART_SIZE,
+    &UPLOAD_CONCURRENCY,
+    &ATTR_TIMEOUT,
+    &NEGATIVE_TIMEOUT,
+    &CLOSE_TO_OPEN,
+    &UID,
+    &GID,
+    &FILE_MODE,
+    &DIR_MODE,
+    &FSYNC,
+    &APPENDABLE,
+    &SYMLINKS,
+    &RENAME_LIMIT,
+    &READ_ONLY,
+    &ALLOW_OTHER,
+    &NONEMPTY,
+    &NOEXEC,
+    &READ_AHEAD,
+    &MAX_BACKGROUND,
+    &FUSE_THREADS,
+    &IO_URING,
+    &FOREGROUND,
+    &LOG_LEVEL,
+    &LOG_FILE,
+    &METRICS_ADDRESS,
+    &CONFIG,
+];
+
+/// The options of a command that does `scope`.
+pub(crate) fn of(scope: Scope) -> impl Iterator<Item = &'static OptionSpec> {
+    ALL.into_iter()
+        .filter(move |spec| scope == Scope::Mount || spec.scope == Scope::Store)
+}
+
+/// The option that is called `name`.
+pub(crate) fn find(name: &str) -> Option<&'static OptionSpec> {
+    ALL.into_iter().find(|spec| spec.answers_to(name))
+}
+
+/// The name most like `name`, for "did you mean".
+pub(crate) fn nearest(name: &str) -> Option<&'static str> {
+    let wanted = name.replace('_', "-");
+    let names = ALL.iter().flat_map(|spec| {
+        let aliases = spec.aliases.iter().map(|alias| (*alias, spec.name));
+        aliases.chain([(spec.name, spec.name)])
+    });
+    let near = names.map(|(known, name)| (edit_distance(known, &wanted), name));
+    let (distance, name) = near.min()?;
+    (distance <= 1 + wanted.len() / 4).then_some(name)
+}
+
+/// The number of letters to add, drop or change to make `left` into `right`.
+fn edit_distance(left: &str, right: &str) -> usize {
+    let right: Vec<char> = right.chars().collect();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (above, letter) in left.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = above + 1;
+        for (column, other) in right.iter().enumerate() {
+            let change = diagonal + usize::from(letter != *other);
+            diagonal = row[column + 1];
+            row[column + 1] = change.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[right.len()]
+}

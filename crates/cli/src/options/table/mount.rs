@@ -1,0 +1,86 @@
+//! How the kernel mounts it.
+
+use penstock_base::GIB;
+
+use crate::options::{Default, Group, Kind, OptionSpec};
+
+const MOUNT: OptionSpec = OptionSpec {
+    group: Group::Mount,
+    ..OptionSpec::COMMON
+};
+
+pub(crate) static READ_ONLY: OptionSpec = OptionSpec {
+    name: "read-only",
+    aliases: &["ro"],
+    help: "Refuse every change",
+    ..MOUNT
+};
+
+pub(crate) static ALLOW_OTHER: OptionSpec = OptionSpec {
+    name: "allow-other",
+    help: "Let users other than the one who mounts use the mount",
+    detail: "Permissions are still checked. When a user other than root mounts, /etc/fuse.conf \
+             must hold `user_allow_other`.",
+    ..MOUNT
+};
+
+pub(crate) static NONEMPTY: OptionSpec = OptionSpec {
+    name: "nonempty",
+    help: "Mount over a directory that has entries",
+    detail: "They are hidden until the mount is gone.",
+    ..MOUNT
+};
+
+pub(crate) static NOEXEC: OptionSpec = OptionSpec {
+    name: "noexec",
+    help: "Refuse to execute files",
+    ..MOUNT
+};
+
+pub(crate) static READ_AHEAD: OptionSpec = OptionSpec {
+    name: "read-ahead",
+    kind: Kind::Size { min: 0, max: GIB },
+    default: Default::Is("4MiB"),
+    help: "How far the kernel reads ahead",
+    detail: "Set through /sys where the user who mounts may; otherwise the kernel keeps 128KiB.",
+    effect: "Below 1MiB a single buffered stream is slower.",
+    ..MOUNT
+};
+
+pub(crate) static MAX_BACKGROUND: OptionSpec = OptionSpec {
+    name: "max-background",
+    kind: Kind::Count {
+        min: 1,
+        max: u16::MAX as u64,
+    },
+    default: Default::Is("512"),
+    help: "Requests that the kernel may have under way for read-ahead and asynchronous I/O",
+    effect: "The kernel's own default of 12 makes parallel reads several times slower.",
+    ..MOUNT
+};
+
+pub(crate) static FUSE_THREADS: OptionSpec = OptionSpec {
+    name: "fuse-threads",
+    kind: Kind::Count { min: 1, max: 256 },
+    default: Default::Depends("two per processor, within bounds"),
+    help: "Threads that take requests from the kernel",
+    detail: "Requests that wait for the store do not hold a thread, so this need not grow with \
+             the number of programs.",
+    ..MOUNT
+};
+
+pub(crate) static IO_URING: OptionSpec = OptionSpec {
+    name: "io-uring",
+    help: "Take requests through io_uring where the kernel has it turned on for FUSE",
+    effect: "Shorter latency for small operations; large reads cost one more copy.",
+    ..MOUNT
+};
+
+pub(crate) static FOREGROUND: OptionSpec = OptionSpec {
+    name: "foreground",
+    short: Some('f'),
+    help: "Stay in the foreground and log to standard error",
+    detail: "Otherwise the command returns when the mount is usable, and the mount goes on in the \
+             background.",
+    ..MOUNT
+};

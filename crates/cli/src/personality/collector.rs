@@ -1,0 +1,176 @@
+//! Turns another program's settings into options of ours.
+
+use std::collections::BTreeMap;
+
+use super::{ForeignOption, Meaning, Program, convert::Converted, flags::Setting};
+use crate::{
+    failure::{Failure, Outcome},
+    options::{Accepts, Given, OptionSpec, Origin},
+    output,
+};
+
+/// What a program's settings come to.
+pub(super) struct Collector {
+    program: &'static Program,
+    given: Vec<Given>,
+    /// Settings that the personality handles itself; the last one of a name wins.
+    own: BTreeMap<&'static str, String>,
+    /// Settings without a meaning here, with the reason.
+    passed_over: Vec<String>,
+    /// Credentials that stand where other users can read them.
+    exposed: Vec<String>,
+}
+
+impl Collector {
+    /// Nothing but the defaults of `program`.
+    pub(super) fn new(program: &'static Program) -> Self {
+        let default = |(spec, text): &(&'static OptionSpec, &str)| Given {
+            spec,
+            spelling: spec.name.to_owned(),
+            text: (*text).to_owned(),
+            origin: Origin::Program(program.name),
+        };
+        Self {
+            program,
+            given: program.defaults.iter().map(default).collect(),
+            own: BTreeMap::new(),
+            passed_over: Vec::new(),
+            exposed: Vec::new(),
+        }
+    }
+
+    /// Takes settings in; later ones win over earlier ones of the same origin.
+    pub(super) fn extend(&mut self, settings: Vec<Setting>) -> Outcome {
+        for setting in settings {
+            self.take(setting)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, setting: Setting) -> Outcome {
+        let Some(option) = self.program.option(&setting.name) else {
+            return Err(Failure::usage(
+                format!("{} has no option `{}`", self.program.name, setting.name),
+                "docs/options.md lists the options that are understood",
+            ));
+        };
+        match option.meaning {
+            Meaning::Is(spec, convert) => match convert(&setting.text) {
+                Converted::Text(text) => self.give(spec, text, setting),
+                Converted::Default => {}
+                Converted::Wrong(valid) => return Err(wrong(&setting, valid)),
+            },
+            Meaning::Own(_) => {
+                self.own.insert(option.name, setting.text);
+            }
+            Meaning::Granted(what) => {
+                let is_refused = crate::options::parse_flag(&setting.text) == Some(false);
+                if is_refused && option.default != setting.text {
+                    self.pass_over(option, what);
+                }
+            }
+            Meaning::Nothing(why) if setting.text != option.default => self.pass_over(option, why),
+            Meaning::Nothing(_) => {}
+            Meaning::Refused(remedy) => {
+                return Err(Failure::usage(
+                    format!(
+                        "`{}` cannot be obeyed (from {})",
+                        option.name, setting.origin
+                    ),
+                    remedy,
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn give(&mut self, spec: &'static OptionSpec, text: String, setting: Setting) {
+        let mut origin = setting.origin;
+        if spec.accepts == Accepts::Privately && origin.is_public() {
+            // The program itself takes credentials there, so we do, but not in silence.
+            self.exposed.push(setting.name.clone());
+            origin = Origin::Environment;
+        }
+        self.given.push(Given {
+            spec,
+            spelling: setting.name,
+            text,
+            origin,
+        });
+    }
+
+    fn pass_over(&mut self, option: &ForeignOption, why: &str) {
+        let note = format!("{} ({why})", option.name);
+        if !self.passed_over.contains(&note) {
+            self.passed_over.push(note);
+        }
+    }
+
+    /// Sets one of our options on the program's behalf.
+    pub(super) fn set(&mut self, spec: &'static OptionSpec, spelling: &str, text: &str) {
+        self.given.push(Given {
+            spec,
+            spelling: spelling.to_owned(),
+            text: text.to_owned(),
+            origin: Origin::CommandLine,
+        });
+    }
+
+    /// A setting that the personality handles, unless it is missing or empty.
+    pub(super) fn own(&self, name: &str) -> Option<&str> {
+        let text = self.own.get(name)?;
+        (!text.is_empty()).then_some(text.as_str())
+    }
+
+    /// A switch that the personality handles.
+    pub(super) fn own_switch(&self, name: &str) -> bool {
+        self.own(name).and_then(crate::options::parse_flag) == Some(true)
+    }
+
+    /// Whether one of our options was set.
+    pub(super) fn has(&self, spec: &OptionSpec) -> bool {
+        self.given.iter().any(|given| given.spec.name == spec.name)
+    }
+
+    /// The options, after the warnings were given.
+    pub(super) fn finish(self) -> Vec<Given> {
+        for warning in self.warnings() {
+            output::complain(&warning);
+        }
+        self.given
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if !self.passed_over.is_empty() {
+            warnings.push(format!(
+                "warning: without meaning here and passed over: {}",
+                self.passed_over.join(", ")
+            ));
+        }
+        if !self.exposed.is_empty() {
+            warnings.push(format!(
+                "warning: {} on the command line can be read by every user of this machine; put it \
+                 into the configuration file or the environment",
+                self.exposed.join(" and ")
+            ));
+        }
+        warnings
+    }
+
+    #[cfg(test)]
+    pub(super) fn into_parts(self) -> (Vec<Given>, Vec<String>) {
+        let warnings = self.warnings();
+        (self.given, warnings)
+    }
+}
+
+fn wrong(setting: &Setting, valid: &str) -> Failure {
+    Failure::usage(
+        format!(
+            "`{}` cannot be `{}` (from {})",
+            setting.name, setting.text, setting.origin
+        ),
+        format!("it must be {valid}"),
+    )
+}

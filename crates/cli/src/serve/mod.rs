@@ -1,0 +1,127 @@
+//! A mount from its start to its end.
+//!
+//! ```text
+//! checks -> store -> volume -> kernel mount -> announced as ready
+//!                                   |
+//!      unmounted by anybody --------+
+//!      order by the control socket -+--> what is unsaved is sent --> reported, exit code
+//!      SIGTERM, SIGINT -------------+        (a second signal leaves at once)
+//! ```
+
+mod mounted;
+mod signals;
+mod start;
+
+use std::{path::PathBuf, time::Duration};
+
+use penstock_fuse::Unsaved;
+use tracing::{error, info};
+
+use crate::{
+    control::Place,
+    daemon::Announcer,
+    environment::Environment,
+    failure::{Exit, Failure, Outcome},
+    logging::LogFile,
+    options::Values,
+    output,
+};
+
+use signals::Signals;
+
+/// How long tasks that are still running may take to end after everything was reported.
+const RUNTIME_GRACE: Duration = Duration::from_secs(1);
+
+/// Everything that is known before a mount is started.
+pub(crate) struct Plan {
+    pub source: String,
+    /// Absolute and checked.
+    pub mountpoint: PathBuf,
+    pub values: Values,
+    pub environment: Environment,
+    pub log: Option<LogFile>,
+    pub place: Place,
+}
+
+/// How a mount ended.
+#[derive(Debug)]
+enum End {
+    /// In good order; these files could not be saved.
+    Finished(Unsaved),
+    /// By a second signal, without waiting for anything.
+    AtOnce,
+}
+
+/// Mounts, announces it, and serves until the end.
+pub(crate) fn run(plan: &Plan, announcer: Announcer) -> Outcome {
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let failure = Failure::new(
+                format!("no threads can be started: {error}"),
+                "raise the limit of processes",
+            );
+            announcer.failed(&failure);
+            return Err(failure);
+        }
+    };
+    let outcome = runtime.block_on(serve(plan, announcer));
+    runtime.shutdown_timeout(RUNTIME_GRACE);
+    outcome
+}
+
+async fn serve(plan: &Plan, announcer: Announcer) -> Outcome {
+    let mut signals = Signals::listen()?;
+    let started = tokio::select! {
+        started = start::start(plan) => started,
+        () = signals.asked_to_end() => Err(Failure::new("interrupted", "mount again")),
+    };
+    let mounted = match started {
+        Ok(mounted) => mounted,
+        Err(failure) => {
+            if plan.log.is_some() {
+                error!("{failure}");
+            }
+            announcer.failed(&failure);
+            return Err(failure);
+        }
+    };
+    info!(source = plan.source, mountpoint = %plan.mountpoint.display(), "mounted");
+    if let Err(failure) = announcer.ready() {
+        mounted.leave().await;
+        info!("unmounted again: {failure}");
+        return Err(failure);
+    }
+    let end = mounted.until_end(&mut signals).await;
+    report(plan, end)
+}
+
+/// Says what could not be saved.
+fn report(plan: &Plan, end: End) -> Outcome {
+    let mountpoint = plan.mountpoint.display();
+    let unsaved = match end {
+        End::Finished(unsaved) => unsaved,
+        End::AtOnce => {
+            error!(%mountpoint, "left at once; files that were open are not saved");
+            return Err(Failure::new(
+                "left at once on a second signal",
+                "files that were being written are not saved; write them again",
+            )
+            .with_exit(Exit::Unsaved));
+        }
+    };
+    if unsaved.is_empty() {
+        info!(%mountpoint, "unmounted, everything is saved");
+        return Ok(());
+    }
+    for (path, reason) in &unsaved {
+        error!(path, %reason, "could not be saved");
+        output::complain(&format!("could not save `{path}`: {reason}"));
+    }
+    let count = unsaved.len();
+    Err(Failure::new(
+        format!("{count} files could not be saved"),
+        "write them again",
+    )
+    .with_exit(Exit::Unsaved))
+}

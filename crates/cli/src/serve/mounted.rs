@@ -1,0 +1,169 @@
+//! A mount that is up.
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use penstock_base::{BufferPool, clock, metrics::Registry};
+use penstock_fuse::{Session, UnmountError, UnmountMode, Unsaved};
+use tokio::sync::mpsc;
+use tracing::{info, warn};
+
+use super::{End, Signals, signals};
+use crate::{
+    assemble,
+    control::{Progress, Reply, server},
+    explain,
+    logging::LogFile,
+    prometheus::Exporter,
+};
+
+/// How often an unmount reports what it waits for.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How long programs that have files open may take to close them when the mount is asked to
+/// leave. What they wrote until then is saved in any case.
+const LEAVE_GRACE: Duration = Duration::from_secs(3);
+
+/// How long the last word to a client may take.
+const LAST_WORD_DEADLINE: Duration = Duration::from_secs(2);
+
+/// A mount that is up, with those who can give it orders.
+pub(super) struct Mounted {
+    pub core: Core,
+    pub orders: mpsc::Receiver<server::UnmountOrder>,
+    pub _control: Option<server::Server>,
+    pub _exporter: Option<Exporter>,
+}
+
+/// A mount that is up.
+pub(super) struct Core {
+    pub session: Session,
+    pub pool: Arc<BufferPool>,
+    pub registry: Arc<Registry>,
+    pub log: Option<LogFile>,
+}
+
+impl Mounted {
+    /// Serves until somebody unmounts or a signal asks us to leave.
+    pub(super) async fn until_end(mut self, signals: &mut Signals) -> End {
+        let core = &self.core;
+        let mut order = None;
+        loop {
+            let request = tokio::select! {
+                unsaved = core.session.wait() => return core.finished(unsaved, order).await,
+                Some(asked) = self.orders.recv(), if order.is_none() => {
+                    order = Some(asked);
+                    continue;
+                }
+                obeyed = core.obey(order.as_ref()) => match obeyed {
+                    Ok(unsaved) => return core.finished(unsaved, order).await,
+                    Err(refusal) => {
+                        answer(order.take(), refusal).await;
+                        continue;
+                    }
+                },
+                request = signals.next() => request,
+            };
+            match request {
+                signals::Request::ReopenLog => core.reopen_log(),
+                signals::Request::End => {
+                    info!("asked to leave by a signal");
+                    return tokio::select! {
+                        unsaved = core.session.leave(LEAVE_GRACE) => {
+                            core.finished(unsaved, order).await
+                        }
+                        () = signals.asked_to_end() => End::AtOnce,
+                    };
+                }
+            }
+        }
+    }
+
+    /// Takes the mount down again because nobody wants it.
+    pub(super) async fn leave(self) {
+        let _ = self.core.session.leave(Duration::ZERO).await;
+    }
+}
+
+impl Core {
+    /// Unmounts and waits until everything is saved, telling the client how that goes. Files
+    /// being sent keep a mount busy; those are waited for. Without an order it never returns.
+    async fn obey(&self, order: Option<&server::UnmountOrder>) -> Result<Unsaved, Reply> {
+        let Some(order) = order else {
+            return std::future::pending().await;
+        };
+        let mode = if order.lazy {
+            UnmountMode::Lazy
+        } else {
+            UnmountMode::Plain
+        };
+        while let Err(error) = self.session.unmount(mode).await {
+            let progress = self.progress();
+            let is_sending = progress.parts > 0 && matches!(error, UnmountError::Busy(_));
+            if !is_sending {
+                return Err(refusal(&error));
+            }
+            if order.replies.send(Reply::Progress(progress)).await.is_err() {
+                return Err(refusal(&error));
+            }
+            clock::sleep(PROGRESS_INTERVAL).await;
+        }
+        let mut ended = pin!(self.session.wait());
+        loop {
+            tokio::select! {
+                unsaved = &mut ended => return Ok(unsaved),
+                () = clock::sleep(PROGRESS_INTERVAL) => {
+                    // A client that lost patience does not stop what it began.
+                    let _ = order.replies.try_send(Reply::Progress(self.progress()));
+                }
+            }
+        }
+    }
+
+    async fn finished(&self, unsaved: Unsaved, order: Option<server::UnmountOrder>) -> End {
+        let files = unsaved.iter();
+        let told = files.map(|(path, reason)| (path.clone(), reason.to_string()));
+        let reply = Reply::Ended {
+            unsaved: told.collect(),
+        };
+        answer(order, reply).await;
+        End::Finished(unsaved)
+    }
+
+    fn progress(&self) -> Progress {
+        Progress {
+            parts: assemble::uploads_in_flight(&self.registry),
+            bytes: self.pool.budget().used(),
+        }
+    }
+
+    fn reopen_log(&self) {
+        let Some(log) = &self.log else {
+            return;
+        };
+        match log.reopen() {
+            Ok(()) => info!("log file opened again"),
+            Err(error) => warn!(%error, "the log file cannot be opened again"),
+        }
+    }
+}
+
+fn refusal(error: &UnmountError) -> Reply {
+    let failure = explain::unmount_error(error);
+    Reply::Refused {
+        cause: failure.cause().to_owned(),
+        remedy: failure.remedy().to_owned(),
+    }
+}
+
+/// Sends the last word and waits until it was heard, since the process may end right after.
+async fn answer(order: Option<server::UnmountOrder>, reply: Reply) {
+    let Some(order) = order else {
+        return;
+    };
+    let heard = async {
+        if order.replies.send(reply).await.is_ok() {
+            order.replies.closed().await;
+        }
+    };
+    let _ = clock::deadline(LAST_WORD_DEADLINE, heard).await;
+}

@@ -1,0 +1,168 @@
+//! Bringing a mount up: every mistake that can be found early is found before the kernel knows.
+
+use std::{sync::Arc, time::Duration};
+
+use penstock_base::{BufferPool, clock, metrics::Registry};
+use penstock_fuse::Session;
+use penstock_object::{ListOptions, Store};
+use tokio::{runtime::Handle, sync::mpsc};
+use tracing::warn;
+
+use super::{
+    Plan,
+    mounted::{Core, Mounted},
+};
+use crate::{
+    assemble,
+    control::{Memory, Metric, Status, server},
+    explain,
+    failure::{Failure, Outcome},
+    options::table,
+    prometheus::Exporter,
+    system,
+};
+
+/// How long looking at the bucket may take, so that a wrong address is reported within ten
+/// seconds.
+const PROBE_DEADLINE: Duration = Duration::from_secs(8);
+
+/// Orders to unmount that may wait.
+const ORDERS_WAITING_MAX: usize = 4;
+
+/// Mounts what the plan says.
+pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
+    let registry = Registry::new();
+    let pool = assemble::pool(&plan.values);
+    observe_memory(&registry, &pool);
+    probe(plan).await?;
+    let store = assemble::store(&plan.source, &plan.values, &plan.environment, &registry)?;
+    let volume = assemble::volume(&store, &pool, &plan.values, &registry);
+    let exporter = match plan.values.address(&table::METRICS_ADDRESS) {
+        Some(address) => Some(Exporter::start(address, Arc::clone(&registry)).await?),
+        None => None,
+    };
+    let settings = assemble::fuse_settings(&plan.source, &plan.mountpoint, &plan.values);
+    let session = Session::mount(
+        volume,
+        settings,
+        Arc::clone(&pool),
+        Arc::clone(&registry),
+        Handle::current(),
+    );
+    let session = session
+        .await
+        .map_err(|error| explain::mount_error(&error))?;
+    let (orders_sender, orders) = mpsc::channel(ORDERS_WAITING_MAX);
+    let duties = server::Duties {
+        status: status(plan, Arc::clone(&pool), Arc::clone(&registry)),
+        orders: orders_sender,
+    };
+    Ok(Mounted {
+        core: Core {
+            session,
+            pool,
+            registry,
+            log: plan.log.clone(),
+        },
+        orders,
+        _control: listen(plan, duties),
+        _exporter: exporter,
+    })
+}
+
+/// Asks the store for one name, which shows at once whether endpoint, credentials, clock, bucket
+/// and permissions are right.
+async fn probe(plan: &Plan) -> Outcome {
+    let look = async {
+        let store = assemble::impatient_store(&plan.source, &plan.values, &plan.environment)?;
+        look_inside(&plan.source, &store).await
+    };
+    clock::deadline(PROBE_DEADLINE, look)
+        .await
+        .unwrap_or_else(|_| {
+            Err(Failure::new(
+                format!(
+                    "{}: the store does not answer within {PROBE_DEADLINE:?}",
+                    plan.source
+                ),
+                "check --endpoint, the network and any firewall",
+            ))
+        })
+}
+
+/// Lists at most one name.
+async fn look_inside(source: &str, store: &Arc<dyn Store>) -> Outcome {
+    let options = ListOptions {
+        max_keys: Some(1),
+        ..ListOptions::default()
+    };
+    match store.list(options).await {
+        Ok(_) => Ok(()),
+        Err(error) => Err(explain::store_error(source, &error)),
+    }
+}
+
+fn observe_memory(registry: &Registry, pool: &Arc<BufferPool>) {
+    let budget = Arc::clone(pool.budget());
+    let total = budget.total();
+    registry.observe(
+        "memory_total_bytes",
+        "Memory that may be reserved.",
+        move || total,
+    );
+    let (used, peak) = (Arc::clone(&budget), budget);
+    registry.observe("memory_used_bytes", "Memory reserved now.", move || {
+        used.used()
+    });
+    registry.observe(
+        "memory_peak_bytes",
+        "Most memory reserved at once.",
+        move || peak.peak(),
+    );
+    let resident = "Memory that the process occupies.";
+    registry.observe("process_resident_bytes", resident, system::resident_bytes);
+}
+
+/// How the mount is, whenever somebody asks.
+fn status(
+    plan: &Plan,
+    pool: Arc<BufferPool>,
+    registry: Arc<Registry>,
+) -> Box<dyn Fn() -> Status + Send + Sync> {
+    let (source, mountpoint) = (plan.source.clone(), plan.mountpoint.clone());
+    let begun = clock::now();
+    let since_epoch = clock::wall_time().duration_since(std::time::UNIX_EPOCH);
+    let started = since_epoch.map_or(0, |since| since.as_secs());
+    Box::new(move || Status {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        source: source.clone(),
+        mountpoint: mountpoint.clone(),
+        started,
+        uptime: begun.elapsed().as_secs(),
+        memory: Memory {
+            used: pool.budget().used(),
+            peak: pool.budget().peak(),
+            total: pool.budget().total(),
+            resident: system::resident_bytes(),
+        },
+        metrics: registry.samples().into_iter().map(Metric::from).collect(),
+    })
+}
+
+/// The control socket. A mount without one still serves its files.
+fn listen(plan: &Plan, duties: server::Duties) -> Option<server::Server> {
+    let socket = plan.place.socket_of(&plan.mountpoint);
+    let listening = plan
+        .place
+        .prepare()
+        .and_then(|()| server::Server::start(&socket, duties));
+    match listening {
+        Ok(server) => Some(server),
+        Err(error) => {
+            warn!(%error, socket = %socket.display(), "no control socket: `penstock stats` and \
+                   `penstock umount` cannot reach this mount");
+            None
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! What the operating system knows about this process, and the few calls that std does not have.
+
+use std::{
+    ffi::CString,
+    fs,
+    io::ErrorKind,
+    os::{
+        fd::{AsRawFd, RawFd},
+        unix::ffi::OsStrExt,
+    },
+    path::Path,
+    time::Duration,
+};
+
+/// The user who runs this, by effective id.
+pub(crate) fn user_id() -> u32 {
+    // SAFETY: the call has no arguments and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// The group of the user who runs this, by effective id.
+pub(crate) fn group_id() -> u32 {
+    // SAFETY: the call has no arguments and cannot fail.
+    unsafe { libc::getegid() }
+}
+
+/// Leaves the terminal and the session of whoever started us.
+pub(crate) fn leave_session() {
+    // SAFETY: the call has no arguments; it fails only for a group leader, which a forked child
+    // is not.
+    unsafe { libc::setsid() };
+}
+
+/// What `fork` returned to this side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Forked {
+    Parent(libc::pid_t),
+    Child,
+}
+
+/// Splits the process in two. Must be called before any thread is started.
+pub(crate) fn fork() -> std::io::Result<Forked> {
+    debug_assert_eq!(thread_count(), 1, "fork with threads");
+    // SAFETY: there is only this thread, so the child's memory is in a consistent state.
+    match unsafe { libc::fork() } {
+        -1 => Err(std::io::Error::last_os_error()),
+        0 => Ok(Forked::Child),
+        pid => Ok(Forked::Parent(pid)),
+    }
+}
+
+/// How a child ended, in words; none while it runs.
+pub(crate) fn ending_of(pid: libc::pid_t) -> Option<String> {
+    let mut status = 0;
+    // SAFETY: `status` is a valid place for the result, and `pid` is our own child.
+    let reaped = unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    if reaped != pid {
+        return None;
+    }
+    if libc::WIFSIGNALED(status) {
+        return Some(format!("was killed by signal {}", libc::WTERMSIG(status)));
+    }
+    Some(format!("ended with status {}", libc::WEXITSTATUS(status)))
+}
+
+/// Ends a child of ours that does not answer.
+pub(crate) fn kill(pid: libc::pid_t) {
+    // SAFETY: signalling a child of ours touches no memory.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+}
+
+/// Makes `target` refer to the open file `source`.
+pub(crate) fn replace_descriptor(source: &impl AsRawFd, target: RawFd) -> std::io::Result<()> {
+    // SAFETY: both are descriptors; what `target` referred to is one of the standard streams,
+    // which no object in this process owns.
+    if unsafe { libc::dup2(source.as_raw_fd(), target) } < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Takes a mount out of the file tree; with `lazy` even while files in it are open.
+pub(crate) fn unmount(mountpoint: &Path, lazy: bool) -> std::io::Result<()> {
+    let path = CString::new(mountpoint.as_os_str().as_bytes())?;
+    let flags = libc::UMOUNT_NOFOLLOW | if lazy { libc::MNT_DETACH } else { 0 };
+    // SAFETY: the path is a string that ends with NUL and lives as long as the call.
+    if unsafe { libc::umount2(path.as_ptr(), flags) } < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Waits until `source` can be read or was closed, at most for `limit`.
+pub(crate) fn readable_within(source: &impl AsRawFd, limit: Duration) -> bool {
+    let mut poll = libc::pollfd {
+        fd: source.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let milliseconds = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
+    loop {
+        // SAFETY: one valid entry is passed, for as long as the call lasts.
+        let ready = unsafe { libc::poll(&raw mut poll, 1, milliseconds) };
+        let interrupted = std::io::Error::last_os_error().kind() == ErrorKind::Interrupted;
+        if ready >= 0 || !interrupted {
+            return ready > 0;
+        }
+    }
+}
+
+/// Waits, in a command that has nothing else to do and no runtime.
+pub(crate) fn pause(duration: Duration) {
+    let milliseconds = i32::try_from(duration.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: no entries are passed, so the call only waits.
+    unsafe { libc::poll(std::ptr::null_mut(), 0, milliseconds) };
+}
+
+/// Threads of this process.
+pub(crate) fn thread_count() -> usize {
+    fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
+}
+
+/// Bytes of memory that this process occupies.
+pub(crate) fn resident_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    kibibytes_after(&status, "VmRSS:").unwrap_or(0)
+}
+
+/// Bytes of memory in this machine.
+pub(crate) fn machine_memory() -> Option<u64> {
+    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
+    kibibytes_after(&meminfo, "MemTotal:")
+}
+
+/// Reads `Name:   123 kB` out of a file of /proc.
+fn kibibytes_after(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let number = line.split_whitespace().next()?;
+    Some(number.parse::<u64>().ok()? * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_proc_tells() {
+        assert!(resident_bytes() > 100_000);
+        assert!(machine_memory().expect("on Linux") > resident_bytes());
+        assert!(thread_count() >= 1);
+    }
+}

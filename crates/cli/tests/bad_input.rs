@@ -1,0 +1,279 @@
+//! Every mistake gives one line with cause and remedy, an exit code other than 0, and that soon.
+
+// Tests live in the ambient world.
+#![allow(clippy::disallowed_methods)]
+
+mod support;
+
+use std::{fs, net::TcpListener, path::Path, process::Command, time::Duration};
+
+use penstock_devserver::{Fault, FaultRule, Operation};
+use support::{BUCKET, Scratch, is_mounted, run, strict_server, with_access};
+
+/// The longest that a user waits for bad news.
+const NEWS_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Runs a mount that must fail with one line that has `cause` and a remedy with `remedy`.
+#[track_caller]
+fn refused(command: &mut Command, cause: &str, remedy: &str) {
+    let ended = run(command);
+    assert!(matches!(ended.code, Some(1..=3)), "{ended:#?}");
+    assert!(ended.took < NEWS_DEADLINE, "{ended:#?}");
+    assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+    let line = ended.err.trim_end();
+    assert!(line.starts_with("penstock: "), "{line}");
+    let (said, done) = line.split_once("; ").expect("cause; remedy");
+    assert!(said.contains(cause), "{line}");
+    assert!(done.contains(remedy), "{line}");
+    for secret in [support::SECRET, "anotherSecret"] {
+        assert!(!line.contains(secret), "{line}");
+    }
+}
+
+fn mount(scratch: &Scratch, source: &str, mountpoint: &Path) -> Command {
+    let mut command = scratch.penstock();
+    command.args(["mount", source]).arg(mountpoint);
+    command
+}
+
+fn source() -> String {
+    format!("s3://{BUCKET}")
+}
+
+#[test]
+fn wrong_endpoint() {
+    let scratch = Scratch::new();
+    let mountpoint = scratch.folder("mnt");
+    let closed = {
+        let probe = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        format!("http://{}", probe.local_addr().expect("bound"))
+    };
+    // Listens but never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let silent = format!("http://{}", silent.local_addr().expect("bound"));
+    for (endpoint, cause) in [
+        (closed.as_str(), "cannot be reached"),
+        (silent.as_str(), ""),
+        ("http://no-such-host.invalid", "cannot be reached"),
+    ] {
+        let mut command = mount(&scratch, &source(), &mountpoint);
+        command.args(["--endpoint", endpoint, "--anonymous"]);
+        refused(&mut command, cause, "--endpoint");
+    }
+    assert!(!is_mounted(&mountpoint));
+}
+
+#[test]
+fn an_endpoint_that_is_none() {
+    let scratch = Scratch::new();
+    let mut command = mount(&scratch, &source(), &scratch.folder("mnt"));
+    command.args(["--endpoint", "ftp://x", "--anonymous"]);
+    refused(&mut command, "endpoint", "help");
+}
+
+#[test]
+fn wrong_key() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let mountpoint = scratch.folder("mnt");
+    for scheme in ["s3", "oss"] {
+        for (name, value) in [
+            ("PENSTOCK_ACCESS_KEY_ID", "nobody"),
+            ("PENSTOCK_ACCESS_KEY_SECRET", "anotherSecret"),
+        ] {
+            let mut command = mount(&scratch, &format!("{scheme}://{BUCKET}"), &mountpoint);
+            with_access(&mut command, &server).env(name, value);
+            refused(
+                &mut command,
+                "refuses the credentials",
+                "check the access key",
+            );
+        }
+    }
+}
+
+#[test]
+fn no_key() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let mut command = mount(&scratch, &source(), &scratch.folder("mnt"));
+    command
+        .args(["--endpoint", &server.url()])
+        .args(["--region", support::REGION]);
+    refused(&mut command, "no credentials", "--anonymous");
+}
+
+#[test]
+fn half_a_key() {
+    let scratch = Scratch::new();
+    let mut command = mount(&scratch, &source(), &scratch.folder("mnt"));
+    command.env("PENSTOCK_ACCESS_KEY_ID", "x");
+    refused(&mut command, "only one of", "give both");
+}
+
+#[test]
+fn wrong_region() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let mountpoint = scratch.folder("mnt");
+    for scheme in ["s3", "oss"] {
+        let mut command = mount(&scratch, &format!("{scheme}://{BUCKET}"), &mountpoint);
+        with_access(&mut command, &server).env("PENSTOCK_REGION", "eu-west-9");
+        refused(&mut command, "region", "--region");
+    }
+}
+
+#[test]
+fn clock_skew() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let skewed = Fault::Status {
+        status: 403,
+        code: "RequestTimeTooSkewed".to_owned(),
+    };
+    server.faults().add(FaultRule::new(skewed));
+    let mountpoint = scratch.folder("mnt");
+    for scheme in ["s3", "oss"] {
+        let mut command = mount(&scratch, &format!("{scheme}://{BUCKET}"), &mountpoint);
+        with_access(&mut command, &server);
+        refused(&mut command, "clock", "set it");
+    }
+}
+
+#[test]
+fn no_such_bucket() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let mountpoint = scratch.folder("mnt");
+    for scheme in ["s3", "oss"] {
+        let mut command = mount(&scratch, &format!("{scheme}://no-such-bucket"), &mountpoint);
+        with_access(&mut command, &server);
+        refused(&mut command, "no such bucket", "check its name");
+    }
+    let missing = format!("file://{}", scratch.path("missing").display());
+    refused(
+        &mut mount(&scratch, &missing, &mountpoint),
+        "no such bucket",
+        "check its name",
+    );
+}
+
+#[test]
+fn no_permission_to_list() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let denied = Fault::Status {
+        status: 403,
+        code: "AccessDenied".to_owned(),
+    };
+    let lists = [Operation::ListObjects, Operation::ListObjectsV2];
+    server.faults().add(FaultRule::new(denied).on(&lists));
+    let mountpoint = scratch.folder("mnt");
+    for scheme in ["s3", "oss"] {
+        let mut command = mount(&scratch, &format!("{scheme}://{BUCKET}"), &mountpoint);
+        with_access(&mut command, &server);
+        refused(&mut command, "may not", "grant");
+    }
+}
+
+#[test]
+fn a_mount_point_that_cannot_be_used() {
+    let scratch = Scratch::new();
+    let fails = |mountpoint: &Path, cause: &str, remedy: &str| {
+        refused(&mut mount(&scratch, "memory:", mountpoint), cause, remedy);
+    };
+    fails(&scratch.path("missing"), "does not exist", "create");
+    fails(&scratch.file("file", ""), "is not a directory", "directory");
+    let full = scratch.folder("full");
+    scratch.file("full/entry", "");
+    fails(&full, "is not empty", "nonempty");
+    let busy = scratch.folder("busy");
+    let mounted = run(&mut mount(&scratch, "memory:", &busy));
+    assert_eq!(mounted.code, Some(0), "{mounted:#?}");
+    fails(&busy, "is busy: `memory:` is mounted there", "unmount");
+    assert_eq!(
+        run(scratch.penstock().arg("umount").arg(&busy)).code,
+        Some(0)
+    );
+}
+
+#[test]
+fn a_malformed_configuration() {
+    let scratch = Scratch::new();
+    let mountpoint = scratch.folder("mnt");
+    for (text, cause) in [
+        ("memory = ", ":1: "),
+        ("\nmemry = 1", ":2: `memry` is not an option"),
+        ("memory = \"1KiB\"", "`memory` cannot be `1KiB` (from "),
+        ("fsync = \"perhaps\"", "`fsync` cannot be `perhaps` (from "),
+    ] {
+        let file = scratch.file("p.toml", text);
+        let mut command = mount(&scratch, "memory:", &mountpoint);
+        command.arg("--config").arg(&file);
+        refused(&mut command, cause, "");
+    }
+    let mut command = mount(&scratch, "memory:", &mountpoint);
+    command.args(["--config", "/no/such/file"]);
+    refused(&mut command, "/no/such/file", "check the path");
+}
+
+#[test]
+fn a_malformed_command_line() {
+    let scratch = Scratch::new();
+    let mountpoint = scratch.folder("mnt");
+    for (options, cause, remedy) in [
+        (&["--memory", "1"][..], "`--memory` cannot be `1`", "64MiB"),
+        (&["--no-such"], "--no-such", ""),
+        (&["-o", "allow_others"], "allow_others", "allow-other"),
+        (
+            &["--access-key-secret", "anotherSecret"],
+            "every user",
+            "PENSTOCK_ACCESS_KEY_SECRET",
+        ),
+        (
+            &["-o", "access_key_id=x"],
+            "every user",
+            "PENSTOCK_ACCESS_KEY_ID",
+        ),
+    ] {
+        refused(
+            mount(&scratch, "memory:", &mountpoint).args(options),
+            cause,
+            remedy,
+        );
+    }
+    refused(
+        &mut mount(&scratch, "bucket", &mountpoint),
+        "`bucket` is no source",
+        "s3://",
+    );
+    refused(
+        &mut mount(&scratch, "s3://A", &mountpoint),
+        "no bucket name",
+        "",
+    );
+}
+
+#[test]
+fn a_directory_inside_itself_and_a_log_inside_the_mount() {
+    let scratch = Scratch::new();
+    let bucket = scratch.folder("bucket");
+    let source = format!("file://{}", bucket.display());
+    let inside = scratch.folder("bucket/mnt");
+    refused(
+        &mut mount(&scratch, &source, &inside),
+        "contain one another",
+        "outside",
+    );
+    let mountpoint = scratch.folder("mnt");
+    let mut command = mount(&scratch, &source, &mountpoint);
+    command.arg("--log-file").arg(mountpoint.join("log"));
+    refused(&mut command, "inside the mount point", "elsewhere");
+}
+
+#[test]
+fn a_port_for_metrics_that_is_taken() {
+    let scratch = Scratch::new();
+    let mountpoint = scratch.folder("mnt");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("bound").to_string();
+    let mut command = mount(&scratch, "memory:", &mountpoint);
+    command.args(["--metrics-address", &address]);
+    refused(&mut command, "cannot listen", "another port");
+    assert!(!is_mounted(&mountpoint));
+    assert!(fs::read_dir(&mountpoint).expect("there").next().is_none());
+}

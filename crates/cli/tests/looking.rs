@@ -1,0 +1,198 @@
+//! Looking into a bucket without mounting it.
+
+// Tests live in the ambient world.
+#![allow(clippy::disallowed_methods)]
+
+mod support;
+
+use std::process::Command;
+
+use penstock_devserver::{Fault, FaultRule, Operation, Server};
+use support::{BUCKET, Scratch, run, strict_server, succeed, with_access};
+
+fn with_objects() -> Server {
+    let server = strict_server();
+    for (key, text) in [("a.txt", "one"), ("dir/b.txt", "four"), ("dir/deep/c", "")] {
+        server
+            .data()
+            .put(BUCKET, key, text.as_bytes())
+            .expect("room");
+    }
+    server
+}
+
+fn penstock(scratch: &Scratch, server: &Server, arguments: &[&str]) -> Command {
+    let mut command = scratch.penstock();
+    with_access(&mut command, server).args(arguments);
+    command
+}
+
+#[test]
+fn ls_lists_like_a_directory() {
+    let (scratch, server) = (Scratch::new(), with_objects());
+    for scheme in ["s3", "oss"] {
+        let ls = |path: &str, options: &[&str]| {
+            let source = format!("{scheme}://{BUCKET}{path}");
+            let arguments = [&["ls", &source], options].concat();
+            succeed(&mut penstock(&scratch, &server, &arguments))
+        };
+        assert_eq!(ls("", &[]), "a.txt\ndir/\n");
+        assert_eq!(ls("/dir", &[]), "b.txt\ndeep/\n");
+        assert_eq!(ls("/dir/b.txt", &[]), "b.txt\n");
+        assert_eq!(ls("", &["-R"]), "a.txt\ndir/b.txt\ndir/deep/c\n");
+        let long = ls("/dir/b.txt", &["-l"]);
+        assert!(long.trim_start().starts_with("4  20"), "{long}");
+        let line: serde_json::Value =
+            serde_json::from_str(&ls("/dir/b.txt", &["--json"])).expect("JSON");
+        assert_eq!(
+            (line["key"].as_str(), line["size"].as_u64()),
+            (Some("b.txt"), Some(4))
+        );
+    }
+}
+
+#[test]
+fn ls_of_nothing_is_an_error_unless_it_is_the_bucket() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let source = format!("s3://{BUCKET}");
+    assert_eq!(
+        succeed(&mut penstock(&scratch, &server, &["ls", &source])),
+        ""
+    );
+    let source = format!("s3://{BUCKET}/none");
+    let ended = run(&mut penstock(&scratch, &server, &["ls", &source]));
+    assert_eq!(ended.code, Some(1));
+    assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    for number in 0..3000 {
+        let key = format!("{number:06}-{}", "x".repeat(200));
+        server.data().put(BUCKET, &key, b"").expect("room");
+    }
+    let mut command = penstock(&scratch, &server, &["ls", "-R", &format!("s3://{BUCKET}")]);
+    let mut child = command
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("it was just built");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("our own child");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(
+        output.stderr.is_empty(),
+        "{:?}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+fn stat_shows_one_object() {
+    let (scratch, server) = (Scratch::new(), with_objects());
+    let source = format!("s3://{BUCKET}/dir/b.txt");
+    let text = succeed(&mut penstock(&scratch, &server, &["stat", &source]));
+    assert!(text.contains("\nsize          4\n"), "{text}");
+    let json = succeed(&mut penstock(
+        &scratch,
+        &server,
+        &["stat", "--json", &source],
+    ));
+    let facts: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(facts["size"], 4);
+    let missing = format!("s3://{BUCKET}/dir/none");
+    let ended = run(&mut penstock(&scratch, &server, &["stat", &missing]));
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.err.contains("no such object"), "{}", ended.err);
+}
+
+#[test]
+fn check_finds_nothing_wrong_with_a_good_bucket() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    for scheme in ["s3", "oss"] {
+        let source = format!("{scheme}://{BUCKET}");
+        let text = succeed(&mut penstock(&scratch, &server, &["check", &source]));
+        for what in [
+            "credentials",
+            "list",
+            "look up",
+            "write",
+            "read",
+            "clock",
+            "multipart",
+            "delete",
+        ] {
+            let line = text
+                .lines()
+                .find(|line| line.contains(&format!("  {what}  ")));
+            assert!(
+                line.is_some_and(|line| line.starts_with("ok ")),
+                "{what}: {text}"
+            );
+        }
+        assert_eq!(
+            server.data().keys(BUCKET),
+            Vec::<String>::new(),
+            "it cleans up"
+        );
+    }
+}
+
+#[test]
+fn check_names_what_is_not_permitted() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let denied = Fault::Status {
+        status: 403,
+        code: "AccessDenied".to_owned(),
+    };
+    server
+        .faults()
+        .add(FaultRule::new(denied).on(&[Operation::PutObject]));
+    let source = format!("s3://{BUCKET}");
+    let ended = run(&mut penstock(&scratch, &server, &["check", &source]));
+    assert_eq!(ended.code, Some(1));
+    let write = ended.out.lines().find(|line| line.contains("  write  "));
+    assert!(
+        write.is_some_and(|line| line.starts_with("FAILED")),
+        "{ended:#?}"
+    );
+    let arguments = ["check", "--no-write", "--json", &source];
+    let json = succeed(&mut penstock(&scratch, &server, &arguments));
+    let report: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(report["findings"][1]["verdict"], "good");
+}
+
+#[test]
+fn unfinished_uploads_are_listed_and_removed() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let source = format!("s3://{BUCKET}");
+    let uploads = |options: &[&str]| {
+        let arguments = [&["uploads", &source], options].concat();
+        succeed(&mut penstock(&scratch, &server, &arguments))
+    };
+    assert_eq!(uploads(&[]), "0 unfinished\n");
+    begin_upload(&scratch, &server);
+    let list = uploads(&[]);
+    assert!(list.ends_with("half-written\n1 unfinished\n"), "{list}");
+    // It is younger than a day, so it may still be in use.
+    assert!(uploads(&["--abort"]).ends_with("0 removed\n"));
+    assert!(uploads(&["--abort", "--older-than", "0s"]).ends_with("1 removed\n"));
+    assert!(server.data().uploads(BUCKET).is_empty());
+}
+
+/// A mount that is killed while it writes a large file.
+fn begin_upload(scratch: &Scratch, server: &Server) {
+    use std::io::Write;
+    let mountpoint = scratch.folder("mnt");
+    let mut command = penstock(scratch, server, &["mount", "-f", &format!("s3://{BUCKET}")]);
+    command.arg(&mountpoint);
+    let mut mounted = support::Foreground::start(&mut command, &mountpoint);
+    let mut file = std::fs::File::create(mountpoint.join("half-written")).expect("writable");
+    file.write_all(&vec![1; 20 << 20]).expect("taken");
+    support::wait_until("the upload began", || {
+        !server.data().uploads(BUCKET).is_empty()
+    });
+    mounted.signal(libc::SIGKILL);
+    mounted.end();
+}

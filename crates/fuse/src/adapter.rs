@@ -1,0 +1,199 @@
+//! FUSE requests as calls of a [`Volume`].
+//!
+//! [`Adapter::start`] turns a request into a future that owns all it needs; what becomes of the
+//! future is [`crate::session`]'s business. One file per family of operations; each operation is
+//! a few lines. What a volume cannot do in any case is answered here at once: see [`refused`].
+
+mod answer;
+mod attributes;
+mod data;
+mod directory;
+mod names;
+mod refused;
+
+use std::{pin::Pin, sync::Arc};
+
+use bytes::Bytes;
+use penstock_base::FileName;
+use penstock_vfs::{Access, Caller, Inode, OpenOptions, RemoveKind, Volume};
+
+use crate::{
+    errno::{Errno, errno_of_name},
+    protocol::{Message, Opcode, Request},
+    transport::WriteData,
+};
+
+pub(crate) use answer::{Answer, Failure, Outcome, Reply, Undo};
+
+/// An operation under way.
+pub(crate) type Operation = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+
+/// FUSE requests as calls of a volume.
+#[derive(Clone)]
+pub(crate) struct Adapter {
+    volume: Arc<dyn Volume>,
+}
+
+/// Who asks, and about which inode.
+#[derive(Debug, Clone, Copy)]
+struct Subject {
+    caller: Caller,
+    node: Inode,
+}
+
+impl Adapter {
+    pub(crate) fn new(volume: Arc<dyn Volume>) -> Self {
+        Self { volume }
+    }
+
+    pub(crate) fn volume(&self) -> &Arc<dyn Volume> {
+        &self.volume
+    }
+
+    /// Begins what `message` asks for; `data` belongs to a WRITE.
+    pub(crate) fn start(
+        &self,
+        message: &Message<'_>,
+        data: Result<WriteData, Errno>,
+    ) -> Result<Operation, Errno> {
+        let subject = Subject {
+            caller: message.header.caller,
+            node: message.header.node,
+        };
+        match &message.request {
+            Request::Other | Request::Link | Request::Init(_) => {
+                Err(refused::errno(Opcode::from_number(message.header.opcode)))
+            }
+            Request::Write { transfer, .. } => {
+                Ok(Box::pin(data::write(self.clone(), *transfer, data?)))
+            }
+            request => self.start_named(subject, request),
+        }
+    }
+
+    /// Operations on names; the rest is for [`Self::start_open`].
+    fn start_named(&self, subject: Subject, request: &Request<'_>) -> Result<Operation, Errno> {
+        let adapter = self.clone();
+        Ok(match *request {
+            Request::Lookup { name } => {
+                Box::pin(names::lookup(adapter, subject, name_to_find(name)?))
+            }
+            Request::MakeSymlink { name, target } => {
+                let target = Bytes::copy_from_slice(target);
+                Box::pin(names::make_symlink(
+                    adapter,
+                    subject,
+                    name_to_make(name)?,
+                    target,
+                ))
+            }
+            Request::MakeNode { name, mode } => Box::pin(names::make_node(
+                adapter,
+                subject,
+                name_to_make(name)?,
+                mode,
+            )),
+            Request::MakeDirectory { name, mode } => Box::pin(names::make_directory(
+                adapter,
+                subject,
+                name_to_make(name)?,
+                permissions(mode),
+            )),
+            Request::Unlink { name } => {
+                let name = name_to_find(name)?;
+                Box::pin(names::remove(adapter, subject, name, RemoveKind::File))
+            }
+            Request::RemoveDirectory { name } => {
+                let name = name_to_find(name)?;
+                Box::pin(names::remove(adapter, subject, name, RemoveKind::Directory))
+            }
+            Request::Rename {
+                name,
+                new_parent,
+                new_name,
+                flags,
+            } => {
+                let source = (subject.node, name_to_find(name)?);
+                let target = (new_parent, name_to_make(new_name)?);
+                let mode = names::rename_mode(flags)?;
+                Box::pin(names::rename(
+                    adapter,
+                    subject.caller,
+                    (source, target),
+                    mode,
+                ))
+            }
+            Request::Create { name, flags, mode } => Box::pin(names::create(
+                adapter,
+                subject,
+                name_to_make(name)?,
+                (permissions(mode), open_options(flags)),
+            )),
+            _ => return self.start_open(subject, request),
+        })
+    }
+
+    /// Operations on inodes and handles.
+    fn start_open(&self, subject: Subject, request: &Request<'_>) -> Result<Operation, Errno> {
+        let adapter = self.clone();
+        Ok(match *request {
+            Request::GetAttributes => Box::pin(attributes::get(adapter, subject)),
+            Request::SetAttributes(changes) => Box::pin(attributes::set(adapter, subject, changes)),
+            Request::ReadSymlink => Box::pin(attributes::read_symlink(adapter, subject)),
+            Request::Statistics => Box::pin(attributes::statistics(adapter)),
+            Request::Open { flags } => Box::pin(data::open(adapter, subject, open_options(flags))),
+            Request::Read(transfer) => Box::pin(data::read(adapter, transfer)),
+            Request::Flush { handle } => Box::pin(data::flush(adapter, handle)),
+            Request::Sync { handle, data_only } => Box::pin(data::sync(adapter, handle, data_only)),
+            Request::Release { handle } => Box::pin(data::release(adapter, handle)),
+            Request::OpenDirectory => Box::pin(directory::open(adapter, subject)),
+            Request::ReadDirectory(transfer) => Box::pin(directory::read(
+                adapter,
+                subject.node,
+                transfer,
+                directory::Detail::Names,
+            )),
+            Request::ReadDirectoryPlus(transfer) => Box::pin(directory::read(
+                adapter,
+                subject.node,
+                transfer,
+                directory::Detail::Attributes,
+            )),
+            Request::ReleaseDirectory { handle } => Box::pin(directory::release(adapter, handle)),
+            _ => Box::pin(std::future::ready(Ok(Answer::done()))),
+        })
+    }
+}
+
+/// A name under which something is looked for. What cannot be a name leads nowhere.
+fn name_to_find(name: &[u8]) -> Result<FileName, Errno> {
+    FileName::from_bytes(name).map_err(|error| match errno_of_name(error) {
+        Errno(libc::EILSEQ) => Errno(libc::ENOENT),
+        errno => errno,
+    })
+}
+
+/// A name under which something is made.
+fn name_to_make(name: &[u8]) -> Result<FileName, Errno> {
+    FileName::from_bytes(name).map_err(errno_of_name)
+}
+
+fn permissions(mode: u32) -> u16 {
+    (mode & 0o7777) as u16
+}
+
+/// The flags of `open(2)` as a volume sees them.
+fn open_options(flags: u32) -> OpenOptions {
+    let flags = flags.cast_signed();
+    let access = match flags & libc::O_ACCMODE {
+        libc::O_RDONLY => Access::Read,
+        libc::O_WRONLY => Access::Write,
+        _ => Access::ReadWrite,
+    };
+    OpenOptions {
+        access,
+        append: flags & libc::O_APPEND != 0,
+        truncate: flags & libc::O_TRUNC != 0,
+        exclusive: flags & libc::O_EXCL != 0,
+    }
+}

@@ -1,0 +1,34 @@
+//! What `stat`, `chmod`, `readlink` and `statfs` ask for.
+
+use penstock_vfs::AttributeChanges;
+
+use super::{Adapter, Answer, Outcome, Reply, Subject};
+use crate::protocol::encode;
+
+pub(super) async fn get(adapter: Adapter, subject: Subject) -> Outcome {
+    let entry = adapter.volume.attributes(subject.caller, subject.node);
+    let entry = entry.await?;
+    Ok(Answer::body(|body| {
+        encode::attributes_with_lifetime(body, &entry);
+    }))
+}
+
+pub(super) async fn set(adapter: Adapter, subject: Subject, changes: AttributeChanges) -> Outcome {
+    let entry = adapter
+        .volume
+        .set_attributes(subject.caller, subject.node, changes)
+        .await?;
+    Ok(Answer::body(|body| {
+        encode::attributes_with_lifetime(body, &entry);
+    }))
+}
+
+pub(super) async fn read_symlink(adapter: Adapter, subject: Subject) -> Outcome {
+    let target = adapter.volume.read_symlink(subject.caller, subject.node);
+    Ok(Reply::Bytes(target.await?.to_vec()).into())
+}
+
+pub(super) async fn statistics(adapter: Adapter) -> Outcome {
+    let statistics = adapter.volume.statistics().await?;
+    Ok(Answer::body(|body| encode::statistics(body, &statistics)))
+}

@@ -1,0 +1,60 @@
+//! Open files and their bytes.
+
+use penstock_base::FsError;
+use penstock_vfs::{HandleId, OpenOptions};
+
+use super::{Adapter, Answer, Outcome, Reply, Subject, Undo};
+use crate::{
+    protocol::{Transfer, encode},
+    transport::WriteData,
+};
+
+pub(super) async fn open(adapter: Adapter, subject: Subject, options: OpenOptions) -> Outcome {
+    let opened = adapter.volume.open(subject.caller, subject.node, options);
+    let opened = opened.await?;
+    let answer = Answer::body(|body| encode::opened(body, &opened));
+    Ok(answer.or_undo(Undo::Release(opened.handle)))
+}
+
+pub(super) async fn read(adapter: Adapter, transfer: Transfer) -> Outcome {
+    let Transfer {
+        handle,
+        offset,
+        size,
+    } = transfer;
+    let payload = adapter.volume.read(handle, offset, size).await?;
+    if payload.len() > size as usize {
+        let text = format!(
+            "{} bytes were read where {size} were asked for",
+            payload.len()
+        );
+        return Err(FsError::Io(text).into());
+    }
+    Ok(Reply::Data(payload).into())
+}
+
+/// Writes what was received, which may be less than the program wanted to write.
+pub(super) async fn write(adapter: Adapter, transfer: Transfer, data: WriteData) -> Outcome {
+    let length = u32::try_from(data.bytes.len()).expect("at most one block");
+    let written = adapter
+        .volume
+        .write(transfer.handle, transfer.offset, data.bytes);
+    written.await?;
+    drop(data.memory);
+    Ok(Answer::body(|body| encode::written(body, length)))
+}
+
+pub(super) async fn flush(adapter: Adapter, handle: HandleId) -> Outcome {
+    adapter.volume.flush(handle).await?;
+    Ok(Answer::done())
+}
+
+pub(super) async fn sync(adapter: Adapter, handle: HandleId, data_only: bool) -> Outcome {
+    adapter.volume.sync(handle, data_only).await?;
+    Ok(Answer::done())
+}
+
+pub(super) async fn release(adapter: Adapter, handle: HandleId) -> Outcome {
+    adapter.volume.release(handle).await;
+    Ok(Answer::done())
+}

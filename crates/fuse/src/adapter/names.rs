@@ -1,0 +1,131 @@
+//! Names: finding, making, moving and removing them.
+
+use bytes::Bytes;
+use penstock_base::{FileName, FsError};
+use penstock_vfs::{Access, Caller, Entry, Inode, Lookup, OpenOptions, RemoveKind, RenameMode};
+use smallvec::smallvec;
+
+use super::{Adapter, Answer, Outcome, Subject, Undo, permissions};
+use crate::{errno::Errno, protocol::encode};
+
+pub(super) async fn lookup(adapter: Adapter, subject: Subject, name: FileName) -> Outcome {
+    let found = adapter.volume.lookup(subject.caller, subject.node, &name);
+    match found.await? {
+        Lookup::Found(entry) => Ok(found_entry(&entry)),
+        Lookup::Absent(ttl) if ttl.is_zero() => Err(FsError::NotFound.into()),
+        Lookup::Absent(ttl) => Ok(Answer::body(|body| encode::absent(body, ttl))),
+    }
+}
+
+fn found_entry(entry: &Entry) -> Answer {
+    let undo = Undo::Forget(smallvec![entry.attributes.inode]);
+    Answer::body(|body| encode::entry(body, entry)).or_undo(undo)
+}
+
+pub(super) async fn make_symlink(
+    adapter: Adapter,
+    subject: Subject,
+    name: FileName,
+    target: Bytes,
+) -> Outcome {
+    let (caller, parent) = (subject.caller, subject.node);
+    let made = adapter.volume.make_symlink(caller, parent, &name, &target);
+    Ok(found_entry(&made.await?))
+}
+
+pub(super) async fn make_directory(
+    adapter: Adapter,
+    subject: Subject,
+    name: FileName,
+    permissions: u16,
+) -> Outcome {
+    let (caller, parent) = (subject.caller, subject.node);
+    let made = adapter
+        .volume
+        .make_directory(caller, parent, &name, permissions);
+    Ok(found_entry(&made.await?))
+}
+
+/// `mknod`: a regular file is created and closed; devices and pipes cannot be.
+pub(super) async fn make_node(
+    adapter: Adapter,
+    subject: Subject,
+    name: FileName,
+    mode: u32,
+) -> Outcome {
+    if mode & libc::S_IFMT != libc::S_IFREG {
+        return Err(Errno(libc::EPERM).into());
+    }
+    let options = OpenOptions {
+        access: Access::Write,
+        append: false,
+        truncate: false,
+        exclusive: true,
+    };
+    let volume = &adapter.volume;
+    let (caller, parent) = (subject.caller, subject.node);
+    let created = volume
+        .create(caller, parent, &name, permissions(mode), options)
+        .await?;
+    let handle = created.opened.handle;
+    let flushed = volume.flush(handle).await;
+    volume.release(handle).await;
+    if let Err(error) = flushed {
+        volume.forget(created.entry.attributes.inode, 1);
+        return Err(error.into());
+    }
+    Ok(found_entry(&created.entry))
+}
+
+pub(super) async fn create(
+    adapter: Adapter,
+    subject: Subject,
+    name: FileName,
+    (permissions, options): (u16, OpenOptions),
+) -> Outcome {
+    let (caller, parent) = (subject.caller, subject.node);
+    let created = adapter
+        .volume
+        .create(caller, parent, &name, permissions, options)
+        .await?;
+    let inode = created.entry.attributes.inode;
+    let answer = Answer::body(|body| {
+        encode::entry(body, &created.entry);
+        encode::opened(body, &created.opened);
+    });
+    Ok(answer.or_undo(Undo::ForgetAndRelease(inode, created.opened.handle)))
+}
+
+pub(super) async fn remove(
+    adapter: Adapter,
+    subject: Subject,
+    name: FileName,
+    kind: RemoveKind,
+) -> Outcome {
+    let (caller, parent) = (subject.caller, subject.node);
+    adapter.volume.remove(caller, parent, &name, kind).await?;
+    Ok(Answer::done())
+}
+
+/// The flags of `renameat2`. Whiteouts are for overlay file systems.
+pub(super) fn rename_mode(flags: u32) -> Result<RenameMode, Errno> {
+    match flags {
+        0 => Ok(RenameMode::Replace),
+        libc::RENAME_NOREPLACE => Ok(RenameMode::NoReplace),
+        libc::RENAME_EXCHANGE => Ok(RenameMode::Exchange),
+        _ => Err(Errno(libc::EINVAL)),
+    }
+}
+
+type Place = (Inode, FileName);
+
+pub(super) async fn rename(
+    adapter: Adapter,
+    caller: Caller,
+    (source, target): (Place, Place),
+    mode: RenameMode,
+) -> Outcome {
+    let (source, target) = ((source.0, &source.1), (target.0, &target.1));
+    adapter.volume.rename(caller, source, target, mode).await?;
+    Ok(Answer::done())
+}

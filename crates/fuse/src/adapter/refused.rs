@@ -1,0 +1,29 @@
+//! What is answered without asking the volume.
+//!
+//! `ENOSYS` makes the kernel remember, for the whole mount, not to ask again; it then acts by
+//! itself. That is right only where what the kernel does instead is right:
+//!
+//! | request | what the kernel does after ENOSYS |
+//! |---|---|
+//! | extended attributes | `EOPNOTSUPP`, which programs expect of file systems without them |
+//! | ACCESS | allows it; with `default_permissions` it has checked already |
+//! | FSYNCDIR | success; names are in the store when the call that made them returns |
+//! | LSEEK | seeks by itself; `SEEK_HOLE` finds only the end |
+//! | FALLOCATE | `EOPNOTSUPP` |
+//! | COPY_FILE_RANGE | copies through the page cache |
+//! | IOCTL, POLL, BMAP | `ENOTTY`; always ready; `EINVAL` |
+//! | STATX, TMPFILE, SYNCFS | asks with GETATTR; `EOPNOTSUPP`; success |
+//!
+//! Locks are not negotiated, so the kernel keeps them itself and never asks.
+
+use crate::{errno::Errno, protocol::Opcode};
+
+/// What an opcode that no volume sees is answered with.
+pub(super) fn errno(opcode: Option<Opcode>) -> Errno {
+    Errno(match opcode {
+        // As link(2) says of a file system without hard links.
+        Some(Opcode::Link) => libc::EPERM,
+        Some(Opcode::Init) => libc::EIO,
+        _ => libc::ENOSYS,
+    })
+}

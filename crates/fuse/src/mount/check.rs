@@ -1,0 +1,63 @@
+//! Whether a place can be mounted on.
+
+use std::{
+    fs, io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use super::{MountError, table};
+
+/// Checks the place; returns its absolute path and mode.
+pub(super) fn place(place: &Path, nonempty: bool) -> Result<(PathBuf, u32), MountError> {
+    let place = absolute(place)?;
+    if let Some(entry) = table::entry_at(&place).filter(table::TableEntry::is_fuse) {
+        return Err(occupied(place, entry.source));
+    }
+    let metadata = fs::metadata(&place).map_err(|error| refused(&place, error))?;
+    if !metadata.is_dir() {
+        return Err(MountError::NotADirectory(place));
+    }
+    let mut entries = fs::read_dir(&place).map_err(|error| refused(&place, error))?;
+    if !nonempty && entries.next().is_some() {
+        return Err(MountError::NotEmpty(place));
+    }
+    Ok((place, metadata.mode()))
+}
+
+/// Resolves everything but the last component, so that a mount that hangs there is not touched;
+/// a symbolic link in the last place is then followed.
+fn absolute(place: &Path) -> Result<PathBuf, MountError> {
+    let (Some(parent), Some(name)) = (place.parent(), place.file_name()) else {
+        return fs::canonicalize(place).map_err(|error| refused(place, error));
+    };
+    let parent = if parent.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        parent
+    };
+    let parent = fs::canonicalize(parent).map_err(|error| refused(place, error))?;
+    let resolved = parent.join(name);
+    if table::entry_at(&resolved).is_some_and(|entry| entry.is_fuse()) {
+        return Ok(resolved);
+    }
+    fs::canonicalize(&resolved).map_err(|error| refused(place, error))
+}
+
+/// A FUSE mount is there: is its daemon alive? A dead one answers at once.
+fn occupied(place: PathBuf, source_name: String) -> MountError {
+    match fs::symlink_metadata(&place) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => MountError::Dead(place),
+        _ => MountError::Busy { place, source_name },
+    }
+}
+
+fn refused(place: &Path, error: io::Error) -> MountError {
+    let place = place.to_path_buf();
+    match error.raw_os_error() {
+        Some(libc::ENOENT) => MountError::Missing(place),
+        Some(libc::ENOTDIR) => MountError::NotADirectory(place),
+        Some(libc::ENOTCONN) => MountError::Dead(place),
+        _ => MountError::Unusable(place, error),
+    }
+}

@@ -1,0 +1,139 @@
+//! What kernel and mount agree on at the start.
+//!
+//! An ability is granted when it is wanted here and offered by the kernel. Everything that is
+//! wanted has a fallback in the kernel itself, so what is not offered costs speed, never
+//! function; it is logged once.
+
+use penstock_base::BLOCK_SIZE;
+use tracing::{debug, info};
+
+use crate::{
+    FuseSettings,
+    protocol::{Capabilities, InitReply, InitRequest, MINOR},
+    system,
+};
+
+/// Bytes in the largest WRITE: one block of the buffer pool. More was measured and buys nothing.
+pub(crate) const MAX_WRITE: u32 = BLOCK_SIZE as u32;
+/// What every mount asks for.
+///
+/// Not among it: `READDIRPLUS_AUTO`, because a listing brings the attributes along anyway and
+/// "auto" then asks for them one by one; `WRITEBACK_CACHE`, which slows large writes down;
+/// locks, which the kernel keeps itself.
+const WANTED: Capabilities = Capabilities::ASYNC_READ
+    .union(Capabilities::ATOMIC_O_TRUNC)
+    .union(Capabilities::BIG_WRITES)
+    .union(Capabilities::DO_READDIRPLUS)
+    .union(Capabilities::ASYNC_DIO)
+    .union(Capabilities::PARALLEL_DIROPS)
+    .union(Capabilities::MAX_PAGES)
+    .union(Capabilities::EXPLICIT_INVAL_DATA)
+    .union(Capabilities::HANDLE_KILLPRIV_V2)
+    .union(Capabilities::INIT_EXT)
+    .union(Capabilities::DIRECT_IO_ALLOW_MMAP)
+    .union(Capabilities::HAS_RESEND);
+
+/// What kernel and mount agreed on, for whoever shows it to people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Negotiated {
+    /// Minor version of the protocol; the major one is 7.
+    pub minor: u32,
+    /// In use.
+    pub granted: Capabilities,
+    /// Wanted, and not offered by this kernel.
+    pub missing: Capabilities,
+    /// Bytes in the largest READ or WRITE.
+    pub max_write: u32,
+    /// Requests of the background queue that may be in flight.
+    pub max_background: u16,
+    /// Requests of the background queue from which the kernel reads less ahead.
+    pub congestion_threshold: u16,
+    /// Threads that receive from `/dev/fuse`.
+    pub threads: usize,
+    /// KiB that the kernel reads ahead; `None` when it could not be set.
+    pub read_ahead_kib: Option<u32>,
+    /// Requests come through an io_uring too.
+    pub io_uring: bool,
+}
+
+impl Negotiated {
+    /// What to answer to `offer`. `ring_ready`: an io_uring is set up and may be granted.
+    pub(crate) fn new(
+        offer: &InitRequest,
+        settings: &FuseSettings,
+        (threads, ring_ready): (usize, bool),
+    ) -> Self {
+        let wanted = match ring_ready {
+            true => WANTED.union(Capabilities::OVER_IO_URING),
+            false => WANTED,
+        };
+        let granted = wanted.intersection(offer.offered);
+        let negotiated = Self {
+            minor: offer.minor.min(MINOR),
+            granted,
+            missing: wanted.without(offer.offered),
+            max_write: MAX_WRITE,
+            max_background: settings.max_background,
+            congestion_threshold: settings.congestion_threshold,
+            threads,
+            read_ahead_kib: None,
+            io_uring: granted.contains(Capabilities::OVER_IO_URING),
+        };
+        negotiated.log(offer);
+        negotiated
+    }
+
+    fn log(&self, offer: &InitRequest) {
+        debug!(major = offer.major, minor = offer.minor, offered = ?offer.offered, "kernel offers");
+        if self.missing != Capabilities::NONE {
+            info!(missing = %self.missing, "this kernel lacks abilities that would save time");
+        }
+    }
+
+    pub(crate) fn reply(&self, offer: &InitRequest) -> InitReply {
+        let pages = MAX_WRITE as usize / system::page_size();
+        InitReply {
+            minor: self.minor,
+            max_readahead: offer.max_readahead,
+            granted: self.granted,
+            max_background: self.max_background,
+            congestion_threshold: self.congestion_threshold,
+            max_write: self.max_write,
+            max_pages: u16::try_from(pages.max(1)).unwrap_or(u16::MAX),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(offered: Capabilities) -> InitRequest {
+        InitRequest {
+            major: 7,
+            minor: 50,
+            max_readahead: 131_072,
+            offered,
+        }
+    }
+
+    #[test]
+    fn grants_only_what_is_wanted_and_offered() {
+        let offered = Capabilities::ASYNC_READ
+            .union(Capabilities::WRITEBACK_CACHE)
+            .union(Capabilities::READDIRPLUS_AUTO);
+        let settings = FuseSettings::new("/mnt", "test");
+        let negotiated = Negotiated::new(&offer(offered), &settings, (4, false));
+        assert_eq!(negotiated.granted, Capabilities::ASYNC_READ);
+        assert!(negotiated.missing.contains(Capabilities::MAX_PAGES));
+        assert_eq!(negotiated.minor, MINOR);
+    }
+
+    #[test]
+    fn io_uring_is_granted_only_when_a_ring_is_ready() {
+        let offer = offer(Capabilities(u64::MAX));
+        let settings = FuseSettings::new("/mnt", "test");
+        assert!(!Negotiated::new(&offer, &settings, (4, false)).io_uring);
+        assert!(Negotiated::new(&offer, &settings, (4, true)).io_uring);
+    }
+}

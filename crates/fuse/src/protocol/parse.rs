@@ -1,0 +1,173 @@
+//! Bytes to requests.
+
+use penstock_vfs::{HandleId, Inode};
+
+use super::{
+    Forgotten, InitRequest, Message, Opcode, ParseError, REQUEST_HEADER_SIZE, Request,
+    RequestHeader, Transfer, attributes::set_attributes, fields::Fields,
+};
+
+/// Bytes of a `WRITE` before its data.
+pub const WRITE_HEAD_SIZE: usize = REQUEST_HEADER_SIZE + 40;
+
+/// Bit of an `FSYNC` that asks for data without metadata.
+const SYNC_DATA_ONLY: u32 = 1;
+
+/// Parses one request. Never panics, whatever the bytes.
+pub fn parse(bytes: &[u8]) -> Result<Message<'_>, ParseError> {
+    parse_detached(bytes, 0)
+}
+
+/// Parses a request of which the last `detached` bytes lie elsewhere: the data of a `WRITE`.
+pub fn parse_detached(bytes: &[u8], detached: usize) -> Result<Message<'_>, ParseError> {
+    let header = RequestHeader::parse(bytes)?;
+    let (said, received) = (header.length as usize, bytes.len() + detached);
+    if said != received {
+        return Err(ParseError::WrongLength { said, received });
+    }
+    let opcode = Opcode::from_number(header.opcode);
+    let body = &bytes[REQUEST_HEADER_SIZE..];
+    let length = body
+        .len()
+        .checked_sub(header.extension_length)
+        .ok_or(ParseError::Truncated(header.opcode))?;
+    let fields = Fields::new(&body[..length], header.opcode);
+    let request = match opcode {
+        Some(Opcode::Write) => write(fields, detached)?,
+        Some(opcode) => names(opcode, fields)?,
+        None => Request::Other,
+    };
+    Ok(Message { header, request })
+}
+
+/// Requests that name files; the rest is for [`handles`].
+fn names(opcode: Opcode, mut fields: Fields<'_>) -> Result<Request<'_>, ParseError> {
+    Ok(match opcode {
+        Opcode::Lookup => Request::Lookup {
+            name: fields.name()?,
+        },
+        Opcode::MakeSymlink => Request::MakeSymlink {
+            name: fields.name()?,
+            target: fields.name()?,
+        },
+        Opcode::MakeNode => make_node(fields)?,
+        Opcode::MakeDirectory => {
+            let mode = fields.u32()?;
+            fields.skip(4)?;
+            let name = fields.name()?;
+            Request::MakeDirectory { name, mode }
+        }
+        Opcode::Unlink => Request::Unlink {
+            name: fields.name()?,
+        },
+        Opcode::RemoveDirectory => Request::RemoveDirectory {
+            name: fields.name()?,
+        },
+        Opcode::Rename => rename(fields, false)?,
+        Opcode::RenameWithFlags => rename(fields, true)?,
+        Opcode::Create => create(fields)?,
+        other => return handles(other, fields),
+    })
+}
+
+/// Requests about inodes and open handles; the rest is for [`session`].
+fn handles(opcode: Opcode, mut fields: Fields<'_>) -> Result<Request<'_>, ParseError> {
+    Ok(match opcode {
+        Opcode::GetAttributes => Request::GetAttributes,
+        Opcode::SetAttributes => Request::SetAttributes(set_attributes(fields)?),
+        Opcode::ReadSymlink => Request::ReadSymlink,
+        Opcode::Link => Request::Link,
+        Opcode::Open => Request::Open {
+            flags: fields.u32()?,
+        },
+        Opcode::OpenDirectory => Request::OpenDirectory,
+        Opcode::Read => Request::Read(transfer(&mut fields)?),
+        Opcode::ReadDirectory => Request::ReadDirectory(transfer(&mut fields)?),
+        Opcode::ReadDirectoryPlus => Request::ReadDirectoryPlus(transfer(&mut fields)?),
+        Opcode::Flush => Request::Flush {
+            handle: handle(&mut fields)?,
+        },
+        Opcode::Sync => Request::Sync {
+            handle: handle(&mut fields)?,
+            data_only: fields.u32()? & SYNC_DATA_ONLY != 0,
+        },
+        Opcode::Release => Request::Release {
+            handle: handle(&mut fields)?,
+        },
+        Opcode::ReleaseDirectory => Request::ReleaseDirectory {
+            handle: handle(&mut fields)?,
+        },
+        other => return session(other, fields),
+    })
+}
+
+/// Requests about the mount as a whole, and what nobody here looks at.
+fn session(opcode: Opcode, mut fields: Fields<'_>) -> Result<Request<'_>, ParseError> {
+    Ok(match opcode {
+        Opcode::Init => Request::Init(InitRequest::parse(fields)?),
+        Opcode::Forget => Request::Forget {
+            count: fields.u64()?,
+        },
+        Opcode::BatchForget => {
+            let count = fields.u32()? as usize;
+            fields.skip(4)?;
+            let pairs = fields.take(count.saturating_mul(16))?;
+            Request::BatchForget(Forgotten { pairs })
+        }
+        Opcode::Interrupt => Request::Interrupt {
+            victim: fields.u64()?,
+        },
+        Opcode::Statistics => Request::Statistics,
+        Opcode::Destroy => Request::Destroy,
+        _ => Request::Other,
+    })
+}
+
+fn handle(fields: &mut Fields<'_>) -> Result<HandleId, ParseError> {
+    fields.u64().map(HandleId)
+}
+
+fn transfer(fields: &mut Fields<'_>) -> Result<Transfer, ParseError> {
+    Ok(Transfer {
+        handle: handle(fields)?,
+        offset: fields.u64()?,
+        size: fields.u32()?,
+    })
+}
+
+fn write(mut fields: Fields<'_>, detached: usize) -> Result<Request<'_>, ParseError> {
+    let transfer = transfer(&mut fields)?;
+    fields.skip(WRITE_HEAD_SIZE - REQUEST_HEADER_SIZE - 20)?;
+    let data = fields.rest();
+    if data.len() + detached != transfer.size as usize {
+        return Err(ParseError::Truncated(Opcode::Write as u32));
+    }
+    Ok(Request::Write { transfer, data })
+}
+
+fn make_node(mut fields: Fields<'_>) -> Result<Request<'_>, ParseError> {
+    let mode = fields.u32()?;
+    fields.skip(12)?;
+    let name = fields.name()?;
+    Ok(Request::MakeNode { name, mode })
+}
+
+fn rename(mut fields: Fields<'_>, with_flags: bool) -> Result<Request<'_>, ParseError> {
+    let new_parent = Inode(fields.u64()?);
+    let flags = if with_flags { fields.u32()? } else { 0 };
+    fields.skip(if with_flags { 4 } else { 0 })?;
+    Ok(Request::Rename {
+        name: fields.name()?,
+        new_parent,
+        new_name: fields.name()?,
+        flags,
+    })
+}
+
+fn create(mut fields: Fields<'_>) -> Result<Request<'_>, ParseError> {
+    let flags = fields.u32()?;
+    let mode = fields.u32()?;
+    fields.skip(8)?;
+    let name = fields.name()?;
+    Ok(Request::Create { name, flags, mode })
+}

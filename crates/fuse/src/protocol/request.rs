@@ -1,0 +1,126 @@
+//! Requests as typed values that borrow from the message.
+
+use penstock_vfs::{AttributeChanges, HandleId, Inode};
+
+use super::{InitRequest, RequestHeader};
+
+/// One request with its head.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message<'a> {
+    /// The head.
+    pub header: RequestHeader,
+    /// What is asked for.
+    pub request: Request<'a>,
+}
+
+/// What is asked for. Names are bytes without the NUL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Request<'a> {
+    Init(InitRequest),
+    Lookup {
+        name: &'a [u8],
+    },
+    Forget {
+        count: u64,
+    },
+    BatchForget(Forgotten<'a>),
+    GetAttributes,
+    SetAttributes(AttributeChanges),
+    ReadSymlink,
+    MakeSymlink {
+        name: &'a [u8],
+        target: &'a [u8],
+    },
+    MakeNode {
+        name: &'a [u8],
+        mode: u32,
+    },
+    MakeDirectory {
+        name: &'a [u8],
+        mode: u32,
+    },
+    Unlink {
+        name: &'a [u8],
+    },
+    RemoveDirectory {
+        name: &'a [u8],
+    },
+    Rename {
+        name: &'a [u8],
+        new_parent: Inode,
+        new_name: &'a [u8],
+        /// `RENAME_NOREPLACE` and so on.
+        flags: u32,
+    },
+    Link,
+    /// `flags` as given to `open`.
+    Open {
+        flags: u32,
+    },
+    Create {
+        name: &'a [u8],
+        flags: u32,
+        mode: u32,
+    },
+    Read(Transfer),
+    /// `data` is empty when it was received elsewhere.
+    Write {
+        transfer: Transfer,
+        data: &'a [u8],
+    },
+    Statistics,
+    Flush {
+        handle: HandleId,
+    },
+    Sync {
+        handle: HandleId,
+        data_only: bool,
+    },
+    Release {
+        handle: HandleId,
+    },
+    OpenDirectory,
+    ReadDirectory(Transfer),
+    ReadDirectoryPlus(Transfer),
+    ReleaseDirectory {
+        handle: HandleId,
+    },
+    Interrupt {
+        victim: u64,
+    },
+    Destroy,
+    /// An opcode whose body nobody here looks at.
+    Other,
+}
+
+/// Where bytes or entries are read or written, and how many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Transfer {
+    pub handle: HandleId,
+    pub offset: u64,
+    /// Bytes; for directories the most that a reply may have.
+    pub size: u32,
+}
+
+/// The inodes of a `BATCH_FORGET`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forgotten<'a> {
+    /// Pairs of inode and count, sixteen bytes each.
+    pub(super) pairs: &'a [u8],
+}
+
+impl Forgotten<'_> {
+    /// Each inode with how many references to it are given back.
+    pub fn iter(&self) -> impl Iterator<Item = (Inode, u64)> {
+        self.pairs.as_chunks::<16>().0.iter().map(|pair| {
+            let (node, count) = pair.split_at(8);
+            (Inode(number(node)), number(count))
+        })
+    }
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_ne_bytes(bytes.try_into().expect("half of sixteen bytes"))
+}

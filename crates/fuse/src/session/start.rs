@@ -1,0 +1,161 @@
+//! From settings to a mount that can be used.
+
+use std::{fs, num::NonZeroUsize, sync::Arc, thread};
+
+use penstock_base::{BufferPool, metrics::Registry};
+use penstock_vfs::Volume;
+use tokio::{runtime::Handle, sync::watch};
+use tracing::{debug, info, warn};
+
+use super::{
+    Session,
+    dispatch::{Dispatcher, Shared},
+};
+use crate::{
+    FuseSettings, MountError, Negotiated, Notifier,
+    mount::Mount,
+    transport::{DevFuse, ReceiveReserve, RingTransport, Transport},
+};
+
+/// The fewest threads that receive requests, unless fewer are asked for.
+pub const THREADS_MIN: usize = 4;
+/// The most threads that receive requests by default: each holds a buffer of one mebibyte.
+pub const THREADS_MAX: usize = 16;
+
+/// Everything that a mount is made from.
+pub(super) struct Start {
+    pub(super) volume: Arc<dyn Volume>,
+    pub(super) settings: FuseSettings,
+    pub(super) pool: Arc<BufferPool>,
+    pub(super) metrics: Arc<Registry>,
+    pub(super) runtime: Handle,
+}
+
+/// Tells of the end when the last thread drops it.
+struct EndSignal(watch::Sender<bool>);
+
+impl Drop for EndSignal {
+    fn drop(&mut self) {
+        self.0.send_replace(true);
+    }
+}
+
+impl Start {
+    /// Mounts. Blocks while kernel and helper work.
+    pub(super) fn run(self) -> Result<Session, MountError> {
+        let threads = thread_count(self.settings.threads);
+        let reserve = ReceiveReserve::new(&self.pool, threads, self.runtime.clone(), &self.metrics)
+            .ok_or_else(|| {
+                let total = self.pool.budget().total();
+                MountError::Memory(ReceiveReserve::size(threads, total))
+            })?;
+        let (mount, connection) = Mount::new(&self.settings)?;
+        let reserve = Arc::new(reserve);
+        let device = Arc::new(DevFuse::new(connection, threads, Arc::clone(&reserve)));
+        let ring = self.ring(&device, &reserve);
+        let mut negotiated = self.negotiate(&device, (threads, ring.is_some()))?;
+        let mut transports: Vec<Arc<dyn Transport>> = vec![Arc::clone(&device) as _];
+        transports.extend(ring.filter(|_| negotiated.io_uring));
+        let shared = self.shared();
+        let ended = start_threads(&transports, &shared)?;
+        negotiated.read_ahead_kib = set_read_ahead(&mount, self.settings.read_ahead_kib);
+        let notifier = Notifier::start(&device).map_err(MountError::Thread)?;
+        info!(place = %mount.place().display(), threads, "mounted");
+        Ok(Session {
+            mount: Arc::new(mount),
+            shared,
+            negotiated,
+            notifier,
+            ended,
+            unsaved: tokio::sync::OnceCell::new(),
+        })
+    }
+
+    /// Rings, if they are wished for and the kernel has them. Made before INIT is answered.
+    fn ring(&self, device: &DevFuse, reserve: &Arc<ReceiveReserve>) -> Option<Arc<dyn Transport>> {
+        if !self.settings.io_uring {
+            return None;
+        }
+        if !RingTransport::is_offered() {
+            info!(
+                "io_uring is switched off: root can set /sys/module/fuse/parameters/enable_uring"
+            );
+            return None;
+        }
+        match RingTransport::new(device.device(), &self.pool, reserve) {
+            Ok(ring) => Some(Arc::new(ring)),
+            Err(error) => {
+                warn!(%error, "no io_uring can be set up, going on without");
+                None
+            }
+        }
+    }
+
+    fn negotiate(&self, device: &DevFuse, ready: (usize, bool)) -> Result<Negotiated, MountError> {
+        let mut agreed = None;
+        let answered = device.negotiate(|offer| {
+            let negotiated = Negotiated::new(offer, &self.settings, ready);
+            let reply = negotiated.reply(offer);
+            agreed = Some(negotiated);
+            reply
+        });
+        answered.map_err(|error| MountError::Negotiation(error.to_string()))?;
+        agreed.ok_or_else(|| MountError::Negotiation("no INIT came".into()))
+    }
+
+    fn shared(&self) -> Arc<Shared> {
+        Shared::new(
+            Arc::clone(&self.volume),
+            &self.metrics,
+            self.runtime.clone(),
+            self.settings.interrupts,
+        )
+    }
+}
+
+fn thread_count(asked: Option<NonZeroUsize>) -> usize {
+    let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    asked.map_or(
+        (2 * cores).clamp(THREADS_MIN, THREADS_MAX),
+        NonZeroUsize::get,
+    )
+}
+
+fn start_threads(
+    transports: &[Arc<dyn Transport>],
+    shared: &Arc<Shared>,
+) -> Result<watch::Receiver<bool>, MountError> {
+    let (sender, ended) = watch::channel(false);
+    let signal = Arc::new(EndSignal(sender));
+    for (kind, transport) in ["fuse", "fuse-ring"].iter().zip(transports) {
+        for thread in 0..transport.threads() {
+            let dispatcher = Dispatcher::new(Arc::clone(shared), Arc::clone(transport));
+            let (transport, signal) = (Arc::clone(transport), Arc::clone(&signal));
+            let runtime = shared.runtime.clone();
+            thread::Builder::new()
+                .name(format!("{kind}-{thread}"))
+                .spawn(move || {
+                    let _entered = runtime.enter();
+                    transport.serve(thread, &dispatcher);
+                    drop(signal);
+                })
+                .map_err(MountError::Thread)?;
+        }
+    }
+    Ok(ended)
+}
+
+/// Raises what the kernel reads ahead, if we may; INIT cannot.
+fn set_read_ahead(mount: &Mount, kib: u32) -> Option<u32> {
+    if kib == 0 {
+        return None;
+    }
+    let file = mount.backing_device().join("read_ahead_kb");
+    match fs::write(&file, kib.to_string()) {
+        Ok(()) => Some(kib),
+        Err(error) => {
+            debug!(file = %file.display(), %error, "read-ahead stays as the kernel has it");
+            None
+        }
+    }
+}

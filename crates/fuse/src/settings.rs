@@ -1,0 +1,88 @@
+//! How a volume is mounted.
+
+use std::{num::NonZeroUsize, path::PathBuf};
+
+/// Requests of the kernel's background queue (read-ahead, asynchronous direct I/O) that may be in
+/// flight. At the kernel's own default of 12 it splits read-ahead into tiny synchronous READs.
+pub const MAX_BACKGROUND: u16 = 512;
+/// KiB that the kernel reads ahead of a sequential reader, when we may set it.
+pub const READ_AHEAD_KIB: u32 = 4096;
+
+/// How a volume is mounted.
+#[derive(Debug, Clone)]
+pub struct FuseSettings {
+    /// An empty directory.
+    pub mount_point: PathBuf,
+    /// What the mount table shows as the device, such as `s3://bucket/prefix`.
+    pub source: String,
+    /// Refuse changes in the kernel already.
+    pub read_only: bool,
+    /// Users other than the one who mounts may use the mount. For those who are not root,
+    /// /etc/fuse.conf must have `user_allow_other`.
+    pub allow_other: bool,
+    /// The kernel checks permission bits and owners; `None` means yes with `allow_other`. It
+    /// costs a GETATTR of the directory per created file (a quarter of the rate with four
+    /// threads). Without it everybody whom the kernel lets in may do everything.
+    pub default_permissions: Option<bool>,
+    /// Mount over a directory that has entries.
+    pub nonempty: bool,
+    /// Refuse to execute files.
+    pub noexec: bool,
+    /// Do not ask for access times to be kept.
+    pub noatime: bool,
+    /// Threads that receive requests; `None` means two per core within
+    /// [`crate::THREADS_MIN`] and [`crate::THREADS_MAX`].
+    pub threads: Option<NonZeroUsize>,
+    /// See [`MAX_BACKGROUND`]. The kernel lowers it for those who are not root.
+    pub max_background: u16,
+    /// Requests of the background queue from which the kernel reads less ahead.
+    pub congestion_threshold: u16,
+    /// See [`READ_AHEAD_KIB`]; 0 leaves the kernel's.
+    pub read_ahead_kib: u32,
+    /// What a signal does to a process that waits for the volume.
+    pub interrupts: InterruptPolicy,
+    /// Whether requests may come through an io_uring where the kernel has that switched on.
+    pub io_uring: bool,
+}
+
+impl FuseSettings {
+    /// The defaults for a mount of `source` at `mount_point`.
+    pub fn new(mount_point: impl Into<PathBuf>, source: impl Into<String>) -> Self {
+        Self {
+            mount_point: mount_point.into(),
+            source: source.into(),
+            read_only: false,
+            allow_other: false,
+            default_permissions: None,
+            nonempty: false,
+            noexec: false,
+            noatime: false,
+            threads: None,
+            max_background: MAX_BACKGROUND,
+            congestion_threshold: MAX_BACKGROUND,
+            read_ahead_kib: READ_AHEAD_KIB,
+            interrupts: InterruptPolicy::WhenFatal,
+            io_uring: false,
+        }
+    }
+
+    /// Whether the kernel checks permissions.
+    pub(crate) fn checks_permissions(&self) -> bool {
+        self.default_permissions.unwrap_or(self.allow_other)
+    }
+}
+
+/// What a signal does to a process that waits for the volume.
+///
+/// The kernel tells us of every signal, also of those that the process handles and then carries
+/// on: timers of profilers and of git, the preemption of Go programs. Programs do not expect
+/// `EINTR` from `stat` or `rename`, so by default only a signal that ends the process ends the
+/// wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum InterruptPolicy {
+    /// The wait ends when the process is about to die.
+    #[default]
+    WhenFatal,
+    /// Every signal ends the wait.
+    Always,
+}

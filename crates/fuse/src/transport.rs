@@ -1,0 +1,78 @@
+//! How requests come in and replies go out.
+//!
+//! A [`Transport`] runs on threads of its own: each calls [`Transport::serve`], which hands every
+//! request to a [`Handler`] until the mount is gone. Replies may be sent from any thread, with the
+//! [`Ticket`] that came with the request. [`DevFuse`] is always there; io_uring goes beside it
+//! where the kernel has it.
+
+mod dev_fuse;
+mod receive;
+mod reserve;
+mod ring;
+
+use std::{fmt, io::IoSlice};
+
+use bytes::Bytes;
+use penstock_base::Reservation;
+
+use crate::{errno::Errno, protocol::Message};
+
+pub(crate) use dev_fuse::{DevFuse, SharedDevFuse, WeakDevFuse};
+pub(crate) use reserve::ReceiveReserve;
+pub(crate) use ring::RingTransport;
+
+/// What a reply needs to find its request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    /// The number that the kernel gave the request.
+    pub(crate) unique: u64,
+    /// Where the transport keeps the request, if it does.
+    pub(crate) slot: u32,
+}
+
+/// A request as it came in.
+#[derive(Debug)]
+pub(crate) struct Incoming<'a> {
+    pub(crate) message: Message<'a>,
+    pub(crate) ticket: Ticket,
+    /// The data of a WRITE, or why there was no memory for it.
+    pub(crate) data: Result<WriteData, Errno>,
+}
+
+/// The data of a WRITE, or the beginning of it when memory is short. Nothing with other requests.
+#[derive(Debug, Default)]
+pub(crate) struct WriteData {
+    pub(crate) bytes: Bytes,
+    /// Pays for the bytes until the volume has accepted them.
+    pub(crate) memory: Option<Reservation>,
+}
+
+/// Takes requests. Called from the transport's threads, several at a time.
+pub(crate) trait Handler: Send + Sync {
+    /// Takes one request: replies now or later.
+    fn handle(&self, incoming: Incoming<'_>);
+
+    /// A request that makes no sense; it gets an error if it can have one.
+    fn refuse(&self, ticket: Option<Ticket>, reason: &dyn fmt::Display);
+}
+
+/// Why a reply did not reach the kernel.
+#[derive(Debug)]
+pub(crate) enum ReplyError {
+    /// Nobody waits any more: the request was interrupted or the mount is gone.
+    GivenUp,
+    /// The kernel did not accept it, for a reason that was logged.
+    Refused,
+}
+
+/// A way for requests to come in and for replies to go out.
+pub(crate) trait Transport: Send + Sync + fmt::Debug {
+    /// How many threads should call [`Transport::serve`].
+    fn threads(&self) -> usize;
+
+    /// Hands requests to `handler` until the mount is gone.
+    fn serve(&self, thread: usize, handler: &dyn Handler);
+
+    /// Sends a whole reply, header first. The kernel has copied it when this returns.
+    fn reply(&self, ticket: Ticket, parts: &[IoSlice<'_>]) -> Result<(), ReplyError>;
+}

@@ -1,0 +1,362 @@
+//! A small file system in memory.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use penstock_base::{FileName, FsError, FsResult, Payload, clock};
+use penstock_vfs::{
+    AttributeChanges, Caller, Created, DirectorySink, Entry, FileKind, HandleId, Inode, Lookup,
+    OpenOptions, Opened, RemoveKind, RenameMode, Statistics, TimeChange, Volume,
+};
+
+use super::{
+    hooks::Hooks,
+    node::{Content, Tree},
+};
+
+/// How long entries are valid. Short enough that a test sees changes made behind the kernel.
+pub const TTL: Duration = Duration::from_millis(200);
+
+pub struct MemoryVolume {
+    tree: Mutex<Tree>,
+    pub hooks: Hooks,
+    /// Whether handles are opened with `direct`.
+    pub direct: bool,
+    pub writes: Mutex<Vec<WriteSeen>>,
+}
+
+/// Where the data of a write lay.
+#[derive(Debug, Clone, Copy)]
+pub struct WriteSeen {
+    pub length: usize,
+    pub address: usize,
+}
+
+impl MemoryVolume {
+    pub fn new() -> Arc<Self> {
+        Self::with_direct(false)
+    }
+
+    pub fn with_direct(direct: bool) -> Arc<Self> {
+        Arc::new(Self {
+            tree: Mutex::new(Tree::new()),
+            hooks: Hooks::default(),
+            direct,
+            writes: Mutex::default(),
+        })
+    }
+
+    /// Adds a file to the root behind the kernel's back.
+    pub fn add_file(&self, name: &str, content: Vec<u8>) -> Inode {
+        let mut tree = self.tree();
+        let inode = tree.add(name, Content::File(content), 0o644);
+        tree.children(Inode::ROOT)
+            .unwrap()
+            .insert(name.into(), inode);
+        inode
+    }
+
+    /// Replaces content behind the kernel's back.
+    pub fn replace(&self, inode: Inode, content: Vec<u8>) {
+        *self.tree().file(inode).unwrap() = content;
+    }
+
+    pub fn violations(&self) -> Vec<String> {
+        self.tree().violations.clone()
+    }
+
+    pub fn open_handles(&self) -> usize {
+        self.tree().handles.len()
+    }
+
+    pub fn references(&self) -> u64 {
+        self.tree().nodes.values().map(|node| node.references).sum()
+    }
+
+    fn tree(&self) -> MutexGuard<'_, Tree> {
+        self.tree.lock().unwrap()
+    }
+
+    fn opened(&self, handle: HandleId) -> Opened {
+        Opened {
+            handle,
+            direct: self.direct,
+            keep_cache: false,
+            skip_flush: false,
+        }
+    }
+
+    fn make(&self, parent: Inode, name: &FileName, content: Content, bits: u16) -> FsResult<Inode> {
+        let mut tree = self.tree();
+        if tree.child(parent, name)?.is_some() {
+            return Err(FsError::AlreadyExists);
+        }
+        let inode = tree.add(name.as_str(), content, bits);
+        tree.children(parent)?.insert(name.as_str().into(), inode);
+        Ok(inode)
+    }
+}
+
+#[async_trait]
+impl Volume for MemoryVolume {
+    async fn lookup(&self, _: Caller, parent: Inode, name: &FileName) -> FsResult<Lookup> {
+        self.hooks.delay().await;
+        self.hooks.at_lookup(name.as_str()).await?;
+        let mut tree = self.tree();
+        match tree.child(parent, name)? {
+            Some(inode) => Ok(Lookup::Found(tree.refer(inode)?)),
+            None => Ok(Lookup::Absent(TTL)),
+        }
+    }
+
+    fn forget(&self, inode: Inode, count: u64) {
+        self.tree().forget(inode, count);
+    }
+
+    async fn attributes(&self, _: Caller, inode: Inode) -> FsResult<Entry> {
+        self.hooks.delay().await;
+        self.tree().entry(inode)
+    }
+
+    async fn set_attributes(
+        &self,
+        _: Caller,
+        inode: Inode,
+        changes: AttributeChanges,
+    ) -> FsResult<Entry> {
+        self.hooks.delay().await;
+        let mut tree = self.tree();
+        if let Some(size) = changes.size {
+            tree.file(inode)?.resize(size as usize, 0);
+        }
+        let attributes = &mut tree.node(inode)?.attributes;
+        attributes.permissions = changes.permissions.unwrap_or(attributes.permissions);
+        attributes.uid = changes.uid.unwrap_or(attributes.uid);
+        attributes.gid = changes.gid.unwrap_or(attributes.gid);
+        attributes.modified = match changes.modified {
+            Some(TimeChange::To(time)) => time,
+            Some(TimeChange::Now) => clock::wall_time(),
+            None => attributes.modified,
+        };
+        tree.entry(inode)
+    }
+
+    async fn read_symlink(&self, _: Caller, inode: Inode) -> FsResult<Bytes> {
+        match &self.tree().node(inode)?.content {
+            Content::Symlink(target) => Ok(target.clone()),
+            _ => Err(FsError::InvalidArgument("not a link")),
+        }
+    }
+
+    async fn make_symlink(
+        &self,
+        _: Caller,
+        parent: Inode,
+        name: &FileName,
+        target: &[u8],
+    ) -> FsResult<Entry> {
+        let content = Content::Symlink(Bytes::copy_from_slice(target));
+        let inode = self.make(parent, name, content, 0o777)?;
+        self.tree().refer(inode)
+    }
+
+    async fn make_directory(
+        &self,
+        _: Caller,
+        parent: Inode,
+        name: &FileName,
+        permissions: u16,
+    ) -> FsResult<Entry> {
+        let content = Content::Directory(Default::default());
+        let inode = self.make(parent, name, content, permissions)?;
+        self.tree().refer(inode)
+    }
+
+    async fn remove(
+        &self,
+        _: Caller,
+        parent: Inode,
+        name: &FileName,
+        kind: RemoveKind,
+    ) -> FsResult<()> {
+        self.hooks.delay().await;
+        let mut tree = self.tree();
+        let inode = tree.child(parent, name)?.ok_or(FsError::NotFound)?;
+        let is_directory = tree.node(inode)?.attributes.kind == FileKind::Directory;
+        match (kind, is_directory) {
+            (RemoveKind::File, true) => return Err(FsError::IsADirectory),
+            (RemoveKind::Directory, false) => return Err(FsError::NotADirectory),
+            (RemoveKind::Directory, true) if !tree.children(inode)?.is_empty() => {
+                return Err(FsError::DirectoryNotEmpty);
+            }
+            _ => {}
+        }
+        tree.children(parent)?.remove(name.as_str());
+        Ok(())
+    }
+
+    async fn rename(
+        &self,
+        _: Caller,
+        source: (Inode, &FileName),
+        target: (Inode, &FileName),
+        mode: RenameMode,
+    ) -> FsResult<()> {
+        let mut tree = self.tree();
+        let moved = tree.child(source.0, source.1)?.ok_or(FsError::NotFound)?;
+        let there = tree.child(target.0, target.1)?;
+        if mode == RenameMode::NoReplace && there.is_some() {
+            return Err(FsError::AlreadyExists);
+        }
+        tree.children(source.0)?.remove(source.1.as_str());
+        if mode == RenameMode::Exchange {
+            let there = there.ok_or(FsError::NotFound)?;
+            tree.children(source.0)?
+                .insert(source.1.as_str().into(), there);
+        }
+        tree.children(target.0)?
+            .insert(target.1.as_str().into(), moved);
+        Ok(())
+    }
+
+    async fn open(&self, _: Caller, inode: Inode, options: OpenOptions) -> FsResult<Opened> {
+        self.hooks.delay().await;
+        let mut tree = self.tree();
+        if options.truncate {
+            tree.file(inode)?.clear();
+        }
+        let handle = tree.open(inode, options.append);
+        Ok(self.opened(handle))
+    }
+
+    async fn create(
+        &self,
+        _: Caller,
+        parent: Inode,
+        name: &FileName,
+        permissions: u16,
+        options: OpenOptions,
+    ) -> FsResult<Created> {
+        self.hooks.delay().await;
+        let there = self.tree().child(parent, name)?;
+        let inode = match there {
+            Some(_) if options.exclusive => return Err(FsError::AlreadyExists),
+            Some(inode) => inode,
+            None => self.make(parent, name, Content::File(Vec::new()), permissions)?,
+        };
+        let mut tree = self.tree();
+        let handle = tree.open(inode, options.append);
+        Ok(Created {
+            entry: tree.refer(inode)?,
+            opened: self.opened(handle),
+        })
+    }
+
+    async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Payload> {
+        self.hooks.delay().await;
+        let inode = self.tree().handle(handle)?.inode;
+        let name = self.tree().node(inode)?.name.clone();
+        self.hooks.at_gate(&name).await;
+        let mut tree = self.tree();
+        let content = tree.file(inode)?;
+        let start = content.len().min(offset as usize);
+        let end = content.len().min(start + length as usize);
+        // Three slices, as a read over the borders of cached parts has.
+        let wanted = &content[start..end];
+        let mut payload = Payload::new();
+        for slice in wanted.chunks((wanted.len() / 2).max(1)) {
+            payload.push(Bytes::copy_from_slice(slice));
+        }
+        Ok(payload)
+    }
+
+    async fn write(&self, handle: HandleId, offset: u64, data: Bytes) -> FsResult<()> {
+        self.hooks.delay().await;
+        let inode = self.tree().handle(handle)?.inode;
+        let name = self.tree().node(inode)?.name.clone();
+        self.hooks.at_gate(&name).await;
+        self.writes.lock().unwrap().push(WriteSeen {
+            length: data.len(),
+            address: data.as_ptr() as usize,
+        });
+        let mut tree = self.tree();
+        let open = tree.handle(handle)?;
+        let content = tree.file(open.inode)?;
+        let start = match open.append {
+            true => content.len(),
+            false => offset as usize,
+        };
+        let end = start + data.len();
+        content.resize(content.len().max(end), 0);
+        content[start..end].copy_from_slice(&data);
+        Ok(())
+    }
+
+    async fn flush(&self, handle: HandleId) -> FsResult<()> {
+        self.hooks.delay().await;
+        let inode = self.tree().handle(handle)?.inode;
+        let name = self.tree().node(inode)?.name.clone();
+        match name.as_str() {
+            "no-space-at-close" => Err(FsError::NoSpace),
+            _ => Ok(()),
+        }
+    }
+
+    async fn sync(&self, handle: HandleId, _data_only: bool) -> FsResult<()> {
+        self.tree().handle(handle).map(drop)
+    }
+
+    async fn release(&self, handle: HandleId) {
+        self.tree().close(handle);
+    }
+
+    async fn open_directory(&self, _: Caller, inode: Inode) -> FsResult<HandleId> {
+        let mut tree = self.tree();
+        tree.children(inode)?;
+        Ok(tree.open(inode, false))
+    }
+
+    async fn read_directory(
+        &self,
+        handle: HandleId,
+        position: u64,
+        sink: &mut dyn DirectorySink,
+    ) -> FsResult<()> {
+        self.hooks.delay().await;
+        let mut tree = self.tree();
+        let inode = tree.handle(handle)?.inode;
+        let children: Vec<_> = tree.children(inode)?.clone().into_iter().collect();
+        for (index, (name, child)) in children.iter().enumerate().skip(position as usize) {
+            let entry = tree.entry(*child)?;
+            let name = FileName::new(name).expect("a name that was made");
+            if sink.push(index as u64 + 1, &name, &entry).is_break() {
+                break;
+            }
+            tree.node(*child)?.references += 1;
+        }
+        Ok(())
+    }
+
+    async fn release_directory(&self, handle: HandleId) {
+        self.tree().close(handle);
+    }
+
+    async fn statistics(&self) -> FsResult<Statistics> {
+        Ok(Statistics {
+            block_size: 4096,
+            blocks: 1000,
+            blocks_free: 600,
+            files: 500,
+            files_free: 400,
+            name_length_max: 255,
+        })
+    }
+
+    async fn shut_down(&self) -> Vec<(String, FsError)> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,154 @@
+//! Places that hold credentials for OSS.
+
+use std::path::PathBuf;
+
+use reqsign_aliyun_oss::{
+    AssumeRoleCredentialProvider, AssumeRoleWithOidcCredentialProvider,
+    ConfigFileCredentialProvider, Credential, CredentialsFileCredentialProvider,
+    CredentialsUriCredentialProvider, EcsRamRoleCredentialProvider, OssProfileCredentialProvider,
+};
+use reqsign_core::{Context, ProvideCredential, Result};
+
+use super::{
+    CredentialPlace, CredentialSettings, RoleSettings,
+    bridge::{Base, Bridge},
+    chain::Chain,
+    environment_place::{Variables, fixed_or},
+    password_file::PasswordFiles,
+    process::Process,
+};
+
+/// Names of the variables for key id, secret and token: of ossfs, of the SDKs, of everything
+/// else on Alibaba Cloud.
+const VARIABLES: &[[&str; 3]] = &[
+    ["OSSACCESSKEYID", "OSSSECRETACCESSKEY", "OSSSESSIONTOKEN"],
+    [
+        "OSS_ACCESS_KEY_ID",
+        "OSS_ACCESS_KEY_SECRET",
+        "OSS_SESSION_TOKEN",
+    ],
+    [
+        "ALIBABA_CLOUD_ACCESS_KEY_ID",
+        "ALIBABA_CLOUD_ACCESS_KEY_SECRET",
+        "ALIBABA_CLOUD_SECURITY_TOKEN",
+    ],
+];
+
+/// What stands before the role's name in the URL of its credentials.
+const ROLE_PATH: &str = "/latest/meta-data/ram/security-credentials/";
+
+/// The places of `settings`, for a bucket of OSS.
+pub(crate) fn oss_chain(settings: &CredentialSettings, bucket: &str, bridge: &Bridge) -> Chain {
+    let mut chain = Chain::default();
+    for place in super::places(settings) {
+        add(&mut chain, place, settings, bucket, bridge);
+    }
+    match &settings.role {
+        Some(role) => assume(role, chain, bridge),
+        None => chain,
+    }
+}
+
+fn add(
+    chain: &mut Chain,
+    place: CredentialPlace,
+    settings: &CredentialSettings,
+    bucket: &str,
+    bridge: &Bridge,
+) {
+    let name = place.name();
+    match place {
+        CredentialPlace::Fixed => chain.push(name, fixed_or(&settings.fixed)),
+        CredentialPlace::Environment => {
+            chain.push(name, Variables::new(&settings.environment, VARIABLES));
+        }
+        CredentialPlace::PasswordFile => chain.push(name, password_files(settings, bucket)),
+        CredentialPlace::Process => chain.push(name, Process::of(&settings.process)),
+        CredentialPlace::Profiles => add_profiles(chain, name, settings, bridge),
+        CredentialPlace::WebIdentity => {
+            chain.push(
+                name,
+                bridge.place(AssumeRoleWithOidcCredentialProvider::new()),
+            );
+        }
+        CredentialPlace::Metadata => {
+            chain.push(name, bridge.place(CredentialsUriCredentialProvider::new()));
+            chain.push(
+                name,
+                bridge.place(instance_role(settings.ram_role.as_deref())),
+            );
+        }
+    }
+}
+
+fn password_files(settings: &CredentialSettings, bucket: &str) -> PasswordFiles {
+    let environment = &settings.environment;
+    let named = environment.get("OSS_CREDENTIAL_FILE").map(PathBuf::from);
+    let own = environment.home().map(|home| home.join(".passwd-ossfs"));
+    PasswordFiles {
+        explicit: settings.password_file.clone(),
+        usual: [named, own, Some("/etc/passwd-ossfs".into())]
+            .into_iter()
+            .flatten()
+            .collect(),
+        bucket: bucket.to_owned(),
+    }
+}
+
+fn add_profiles(
+    chain: &mut Chain,
+    name: &'static str,
+    settings: &CredentialSettings,
+    bridge: &Bridge,
+) {
+    let mut sdk = OssProfileCredentialProvider::new();
+    let mut credentials = CredentialsFileCredentialProvider::new();
+    let mut config = ConfigFileCredentialProvider::new();
+    if let Some(profile) = &settings.profile {
+        sdk = sdk.with_profile(profile);
+        credentials = credentials.with_profile(profile);
+        config = config.with_profile(profile);
+    }
+    chain.push(name, bridge.place(sdk));
+    chain.push(name, bridge.place(credentials));
+    chain.push(name, bridge.place(config));
+}
+
+/// The instance's role: any, one by name, or one by the whole URL as ossfs takes it.
+fn instance_role(role: Option<&str>) -> EcsRamRoleCredentialProvider {
+    let provider = EcsRamRoleCredentialProvider::new();
+    match role.map(|text| text.split_once(ROLE_PATH).ok_or(text)) {
+        None => provider,
+        Some(Err(name)) => provider.with_role_name(name),
+        Some(Ok((endpoint, name))) => provider.with_endpoint(endpoint).with_role_name(name),
+    }
+}
+
+/// A chain of one place: the role, assumed with what `base` finds.
+fn assume(role: &RoleSettings, base: Chain, bridge: &Bridge) -> Chain {
+    let mut provider = AssumeRoleCredentialProvider::new()
+        .with_base_provider(OssBase(Base(base)))
+        .with_role_arn(&role.arn)
+        .with_role_session_name(role.session_name());
+    if let Some(id) = &role.external_id {
+        provider = provider.with_external_id(id);
+    }
+    if let Some(endpoint) = &role.sts_endpoint {
+        provider = provider.with_sts_endpoint(endpoint);
+    }
+    let mut chain = Chain::default();
+    chain.push("role", bridge.place(provider));
+    chain
+}
+
+/// [`Base`] with the other crate's type of credentials.
+#[derive(Debug)]
+struct OssBase(Base);
+
+impl ProvideCredential for OssBase {
+    type Credential = Credential;
+
+    async fn provide_credential(&self, _context: &Context) -> Result<Option<Credential>> {
+        self.0.find().await
+    }
+}

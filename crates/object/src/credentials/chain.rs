@@ -1,0 +1,52 @@
+//! Looking in one place after another.
+
+use std::{fmt::Debug, sync::Arc};
+
+use async_trait::async_trait;
+
+use super::{CredentialError, Credentials};
+
+/// One place to look in.
+#[async_trait]
+pub(crate) trait Place: Debug + Send + Sync {
+    /// The credentials that are there, or `None` when the place does not exist here. An error
+    /// means that it exists but is of no use; the text must not hold a secret.
+    async fn look(&self) -> Result<Option<Credentials>, String>;
+}
+
+/// Places in the order in which they are looked in.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Chain {
+    places: Vec<(&'static str, Arc<dyn Place>)>,
+}
+
+impl Chain {
+    /// Adds a place at the end.
+    pub(super) fn push(&mut self, name: &'static str, place: impl Place + 'static) {
+        self.places.push((name, Arc::new(place)));
+    }
+
+    /// The credentials of the first place that has some.
+    pub(super) async fn find(&self) -> Result<Credentials, CredentialError> {
+        let mut findings = Vec::new();
+        for (name, place) in &self.places {
+            match place.look().await {
+                Ok(Some(credentials)) => {
+                    tracing::debug!(place = name, "found credentials");
+                    return Ok(credentials);
+                }
+                Ok(None) => findings.push(format!("{name}: none")),
+                Err(error) => {
+                    tracing::debug!(place = name, error, "no credentials");
+                    findings.push(format!("{name}: {error}"));
+                }
+            }
+        }
+        findings.dedup();
+        Err(CredentialError::new(format!(
+            "no credentials found ({}); set a key id and a secret, or anonymous access for a \
+             public bucket",
+            findings.join("; ")
+        )))
+    }
+}

@@ -1,0 +1,55 @@
+//! The process's environment, handed in.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    path::{Path, PathBuf},
+};
+
+/// Environment variables and the home directory, as whoever opens a store wants them to be seen.
+#[derive(Clone, Default)]
+pub struct Environment {
+    variables: HashMap<String, String>,
+    home: Option<PathBuf>,
+}
+
+impl Environment {
+    /// An environment of these variables; `HOME` among them is the home directory.
+    pub fn new(variables: impl IntoIterator<Item = (String, String)>) -> Self {
+        let variables: HashMap<String, String> = variables.into_iter().collect();
+        let home = variables.get("HOME").map(PathBuf::from);
+        Self { variables, home }
+    }
+
+    /// A variable that is set and not empty.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let value = self.variables.get(name)?;
+        Some(value.as_str()).filter(|value| !value.is_empty())
+    }
+
+    /// The home directory.
+    pub fn home(&self) -> Option<&Path> {
+        self.home.as_deref()
+    }
+}
+
+/// Names only: values may be secrets.
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.variables.keys()).finish()
+    }
+}
+
+impl reqsign_core::Env for Environment {
+    fn var(&self, key: &str) -> Option<String> {
+        self.get(key).map(str::to_owned)
+    }
+
+    fn vars(&self) -> HashMap<String, String> {
+        self.variables.clone()
+    }
+
+    fn home_dir(&self) -> Option<PathBuf> {
+        self.home.clone()
+    }
+}

@@ -1,0 +1,125 @@
+//! Programs that print credentials.
+
+use std::{process::Stdio, time::Duration};
+
+use async_trait::async_trait;
+use penstock_base::{Secret, clock};
+use serde::Deserialize;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use super::{Credentials, chain::Place};
+use crate::xml::parse_time;
+
+/// How long the program may run.
+const RUN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Bytes that the program may print.
+const OUTPUT_MAX: u64 = 1 << 20;
+
+/// A program with arguments.
+#[derive(Debug)]
+pub(super) struct Process {
+    /// Separated by white space, as the AWS tools have it.
+    command: String,
+}
+
+impl Process {
+    /// The place of a program that the settings may name.
+    pub(super) fn of(command: &Option<String>) -> Self {
+        Self {
+            command: command.clone().unwrap_or_default(),
+        }
+    }
+}
+
+/// What the program prints. OSS tools use other names for two fields.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Printed {
+    access_key_id: String,
+    #[serde(alias = "AccessKeySecret")]
+    secret_access_key: String,
+    #[serde(alias = "SecurityToken")]
+    session_token: Option<String>,
+    expiration: Option<String>,
+}
+
+#[async_trait]
+impl Place for Process {
+    async fn look(&self) -> Result<Option<Credentials>, String> {
+        let words: Vec<&str> = self.command.split_whitespace().collect();
+        let Some((program, arguments)) = words.split_first() else {
+            return Ok(None);
+        };
+        let finished = run(program, arguments).await?;
+        if finished.status != 0 {
+            // Its error output may hold anything, so it is not repeated.
+            return Err(format!("`{program}` ended with status {}", finished.status));
+        }
+        parse(&finished.stdout)
+            .map(Some)
+            .ok_or_else(|| format!("`{program}` did not print credentials as JSON"))
+    }
+}
+
+fn parse(output: &[u8]) -> Option<Credentials> {
+    let printed: Printed = serde_json::from_slice(output).ok()?;
+    let expires = match &printed.expiration {
+        Some(text) => Some(parse_time(&text.replace("+00:00", "Z"))?),
+        None => None,
+    };
+    Some(Credentials {
+        key_id: printed.access_key_id,
+        secret: Secret::new(printed.secret_access_key),
+        token: printed.session_token.map(Secret::new),
+        expires,
+    })
+}
+
+/// A program that ran to its end.
+pub(super) struct Finished {
+    pub(super) status: i32,
+    pub(super) stdout: Vec<u8>,
+}
+
+/// Runs `program` within the limits of time and output. It is killed when the future is dropped.
+pub(super) async fn run(program: &str, arguments: &[&str]) -> Result<Finished, String> {
+    if !program.starts_with('/') {
+        return Err(format!("`{program}` is not an absolute path"));
+    }
+    let mut child = tokio::process::Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| format!("cannot run `{program}`: {error}"))?;
+    let stdout = child.stdout.take();
+    let finish = async {
+        let output = read_limited(stdout).await;
+        (output, child.wait().await)
+    };
+    let (output, status) = clock::deadline(RUN_TIMEOUT, finish)
+        .await
+        .map_err(|_| format!("`{program}` did not end within {RUN_TIMEOUT:?}"))?;
+    let stdout = output.map_err(|error| format!("`{program}`: {error}"))?;
+    let status = status.map_err(|error| format!("`{program}`: {error}"))?;
+    Ok(Finished {
+        status: status.code().unwrap_or(-1),
+        stdout,
+    })
+}
+
+async fn read_limited(stdout: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, String> {
+    let mut output = Vec::new();
+    if let Some(stdout) = stdout {
+        let mut limited = stdout.take(OUTPUT_MAX + 1);
+        let read = limited.read_to_end(&mut output).await;
+        read.map_err(|error| error.to_string())?;
+    }
+    if output.len() as u64 > OUTPUT_MAX {
+        return Err("it printed more than 1 MiB".to_owned());
+    }
+    Ok(output)
+}

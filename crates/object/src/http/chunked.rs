@@ -1,0 +1,165 @@
+//! The chunked transfer coding: how a server sends a body whose length it does not know yet.
+
+use super::HttpError;
+
+/// Bytes in the longest chunk size line; extensions are skipped, so they count.
+const LINE_MAX: usize = 4 << 10;
+
+/// What comes next in a chunked body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Chunked {
+    /// A line with the next chunk's size; the first has no line break before it.
+    Size { first: bool },
+    /// Data of a chunk.
+    Data(u64),
+    /// Fields after the last chunk, up to an empty line.
+    Trailer,
+    /// Nothing.
+    End,
+}
+
+impl Chunked {
+    pub(super) fn new() -> Self {
+        Self::Size { first: true }
+    }
+
+    /// Takes what is not data from the front of `bytes`. Returns how many bytes that were, or
+    /// `None` when more must be read first.
+    pub(super) fn step(&mut self, bytes: &[u8]) -> Result<Option<usize>, HttpError> {
+        match *self {
+            Self::Size { first } => self.read_size(bytes, first),
+            Self::Trailer => self.read_trailer(bytes),
+            Self::Data(_) | Self::End => Ok(Some(0)),
+        }
+    }
+
+    /// Takes `count` bytes of data off.
+    pub(super) fn took(&mut self, count: u64) {
+        if let Self::Data(left) = *self {
+            *self = match left - count {
+                0 => Self::Size { first: false },
+                left => Self::Data(left),
+            };
+        }
+    }
+
+    fn read_size(&mut self, bytes: &[u8], first: bool) -> Result<Option<usize>, HttpError> {
+        let lead = if first { 0 } else { 2 };
+        if bytes.len() < lead {
+            return Ok(None);
+        }
+        if !first && &bytes[..2] != b"\r\n" {
+            return Err(HttpError::protocol("a chunk is longer than it said"));
+        }
+        let Some(length) = line_length(&bytes[lead..])? else {
+            return Ok(None);
+        };
+        let size = parse_size(&bytes[lead..lead + length])?;
+        *self = match size {
+            0 => Self::Trailer,
+            size => Self::Data(size),
+        };
+        Ok(Some(lead + length))
+    }
+
+    fn read_trailer(&mut self, bytes: &[u8]) -> Result<Option<usize>, HttpError> {
+        let Some(length) = line_length(bytes)? else {
+            return Ok(None);
+        };
+        if bytes[..length].trim_ascii().is_empty() {
+            *self = Self::End;
+        }
+        Ok(Some(length))
+    }
+}
+
+/// Bytes up to and with the next line break.
+fn line_length(bytes: &[u8]) -> Result<Option<usize>, HttpError> {
+    let end = bytes.iter().position(|byte| *byte == b'\n');
+    if end.unwrap_or(bytes.len()) > LINE_MAX {
+        return Err(HttpError::protocol("a line of a chunked body is too long"));
+    }
+    Ok(end.map(|position| position + 1))
+}
+
+fn parse_size(line: &[u8]) -> Result<u64, HttpError> {
+    let digits = line.split(|byte| *byte == b';').next().unwrap_or_default();
+    std::str::from_utf8(digits.trim_ascii())
+        .ok()
+        .filter(|text| !text.starts_with('+'))
+        .and_then(|text| u64::from_str_radix(text, 16).ok())
+        .ok_or_else(|| HttpError::protocol("a chunk size is not a number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Decodes `body`, of which at most `window` bytes more are known at each step.
+    fn decode(body: &[u8], window: usize) -> Result<Vec<u8>, HttpError> {
+        let (mut coding, mut decoded) = (Chunked::new(), Vec::new());
+        let (mut position, mut known) = (0, 0);
+        while coding != Chunked::End {
+            let bytes = &body[position..known];
+            let used = match coding {
+                Chunked::Data(left) => {
+                    let count = bytes.len().min(left as usize);
+                    decoded.extend_from_slice(&bytes[..count]);
+                    coding.took(count as u64);
+                    Some(count).filter(|count| *count > 0)
+                }
+                _ => coding.step(bytes)?,
+            };
+            position += used.unwrap_or_default();
+            if used.is_none() {
+                if known == body.len() {
+                    return Err(HttpError::cut("test"));
+                }
+                known = body.len().min(known + window);
+            }
+        }
+        Ok(decoded)
+    }
+
+    #[test]
+    fn takes_extensions_and_trailers() {
+        let body = b"3;name=value\r\nabc\r\nA\r\n0123456789\r\n0\r\nx-sum: 1\r\n\r\n";
+        assert_eq!(decode(body, 1).expect("valid"), b"abc0123456789");
+    }
+
+    #[test]
+    fn refuses_what_is_not_chunked() {
+        for body in [
+            &b"x\r\n"[..],
+            b"3\r\nabcd\r\n0\r\n\r\n",
+            b"+3\r\nabc",
+            b"\r\n",
+        ] {
+            assert!(decode(body, 4).is_err());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn decodes_what_was_encoded(
+            chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..300), 0..8),
+            window in 1usize..600,
+        ) {
+            let mut body = Vec::new();
+            for chunk in &chunks {
+                body.extend(format!("{:x}\r\n", chunk.len()).bytes());
+                body.extend(chunk);
+                body.extend(b"\r\n");
+            }
+            body.extend(b"0\r\n\r\n");
+            prop_assert_eq!(decode(&body, window).expect("valid"), chunks.concat());
+        }
+
+        #[test]
+        fn never_panics(body in prop::collection::vec(any::<u8>(), 0..200), window in 1usize..50) {
+            let _ = decode(&body, window);
+        }
+    }
+}

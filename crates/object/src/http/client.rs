@@ -1,0 +1,112 @@
+//! Sending requests over pooled connections.
+
+use std::sync::Arc;
+
+use penstock_base::metrics::{Counter, Registry};
+
+use super::{
+    HttpError, HttpSettings, Origin, Patience, Request, Response, connect::Connector,
+    connection::Connection, pool::Pool,
+};
+
+/// What a client counts.
+#[derive(Debug, Clone)]
+pub(crate) struct ClientMetrics {
+    opened: Arc<Counter>,
+    reused: Arc<Counter>,
+    replaced: Arc<Counter>,
+}
+
+impl ClientMetrics {
+    /// Registers the counters.
+    pub(crate) fn new(registry: &Registry) -> Self {
+        let counter = |name, help| registry.counter(name, help, &[]);
+        Self {
+            opened: counter("http_connections_opened_total", "Connections opened."),
+            reused: counter(
+                "http_connections_reused_total",
+                "Requests sent on a connection that was open already.",
+            ),
+            replaced: counter(
+                "http_connections_replaced_total",
+                "Idle connections that were found dead and replaced.",
+            ),
+        }
+    }
+}
+
+/// An HTTP client. Shared by reference; it has no per-request state.
+#[derive(Debug)]
+pub(crate) struct Client {
+    settings: Arc<HttpSettings>,
+    connector: Connector,
+    pool: Arc<Pool>,
+    metrics: ClientMetrics,
+}
+
+impl Client {
+    pub(crate) fn new(settings: HttpSettings, metrics: ClientMetrics) -> Self {
+        let settings = Arc::new(settings);
+        Self {
+            connector: Connector::new(Arc::clone(&settings)),
+            pool: Pool::new(settings.idle_connections_max, settings.idle_age_max),
+            settings,
+            metrics,
+        }
+    }
+
+    /// Fails early when requests to `origin` can never work.
+    pub(crate) fn prepare(&self, origin: &Origin) -> Result<(), HttpError> {
+        if origin.secure {
+            self.connector.prepare_tls()?;
+        }
+        Ok(())
+    }
+
+    /// Sends a request and returns when the head of its response has arrived.
+    ///
+    /// A pooled connection that breaks before any byte of the response is replaced once by a
+    /// new one, if the request may be repeated. Dropping the future closes the connection.
+    pub(crate) async fn send(&self, request: &Request) -> Result<Response, HttpError> {
+        if let Some(connection) = self.pool.take(&request.origin) {
+            self.metrics.reused.increment();
+            match self.exchange(connection, request).await {
+                Err(error) if error.unanswered => {
+                    self.pool.clear(&request.origin);
+                    if !request.repeatable {
+                        return Err(error);
+                    }
+                    self.metrics.replaced.increment();
+                }
+                outcome => return outcome,
+            }
+        }
+        let connection = self.connector.connect(&request.origin).await?;
+        self.metrics.opened.increment();
+        self.exchange(connection, request).await
+    }
+
+    /// Connections that are idle now.
+    #[cfg(test)]
+    pub(super) fn idle_connections(&self) -> usize {
+        self.pool.idle()
+    }
+
+    async fn exchange(
+        &self,
+        mut connection: Connection,
+        request: &Request,
+    ) -> Result<Response, HttpError> {
+        let settings = &*self.settings;
+        let head = request.head(&settings.user_agent, settings.proxy.is_some());
+        let stall_timeout = settings.stall_timeout;
+        connection.send(&head, &request.body, stall_timeout).await?;
+        let patience = match request.patience {
+            Patience::Usual => settings.first_byte_timeout,
+            Patience::Long => settings.long_answer_timeout,
+        };
+        let answer = connection.read_head(patience).await?;
+        let pool = Arc::clone(&self.pool);
+        Response::new(request.method, answer, connection, pool, stall_timeout)
+    }
+}

@@ -1,0 +1,161 @@
+//! Making connections: directly, through a proxy, with TLS.
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use penstock_base::{Payload, clock};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio_rustls::TlsConnector;
+
+use super::{
+    HttpError, HttpSettings, Origin, connection::Connection, resolve::Resolver, stream::Stream, tls,
+};
+use crate::ErrorKind;
+
+/// Addresses that are tried before a host counts as unreachable.
+const ADDRESSES_MAX: usize = 3;
+
+/// Opens connections.
+pub(super) struct Connector {
+    resolver: Resolver,
+    tls: std::sync::OnceLock<TlsConnector>,
+    settings: Arc<HttpSettings>,
+}
+
+impl Connector {
+    pub(super) fn new(settings: Arc<HttpSettings>) -> Self {
+        Self {
+            resolver: Resolver::default(),
+            tls: std::sync::OnceLock::new(),
+            settings,
+        }
+    }
+
+    /// A connection that a request for `origin` can be sent on.
+    pub(super) async fn connect(&self, origin: &Arc<Origin>) -> Result<Connection, HttpError> {
+        let limit = self.settings.connect_timeout;
+        match clock::deadline(limit, self.establish(origin)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(unreachable(origin, &format!("no answer within {limit:?}"))),
+        }
+    }
+
+    /// Reads certificates now, so that a mistake in the settings shows when a store is opened.
+    pub(super) fn prepare_tls(&self) -> Result<&TlsConnector, HttpError> {
+        if let Some(connector) = self.tls.get() {
+            return Ok(connector);
+        }
+        let connector = tls::connector(self.settings.ca_file.as_deref())?;
+        Ok(self.tls.get_or_init(|| connector))
+    }
+
+    async fn establish(&self, origin: &Arc<Origin>) -> Result<Connection, HttpError> {
+        let stream = match &self.settings.proxy {
+            Some(proxy) => self.reach_through(proxy, origin).await?,
+            None => self.reach(origin).await?,
+        };
+        let stream = if origin.secure {
+            self.encrypt(origin, stream).await?
+        } else {
+            Stream::Plain(stream)
+        };
+        Ok(Connection::new(Arc::clone(origin), stream))
+    }
+
+    async fn reach(&self, origin: &Origin) -> Result<TcpStream, HttpError> {
+        let addresses = self
+            .resolver
+            .addresses(origin)
+            .await
+            .map_err(|error| unreachable(origin, &error))?;
+        let attempts = addresses.len().min(ADDRESSES_MAX);
+        let share = self.settings.connect_timeout / attempts as u32;
+        let mut failure = unreachable(origin, &"no address");
+        for address in addresses.into_iter().take(attempts) {
+            match clock::deadline(share, open(address)).await {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) => failure = unreachable(origin, &error),
+                Err(passed) => failure = unreachable(origin, &passed),
+            }
+        }
+        Err(failure)
+    }
+
+    async fn reach_through(&self, proxy: &Origin, origin: &Origin) -> Result<TcpStream, HttpError> {
+        let stream = self.reach(proxy).await?;
+        if origin.secure {
+            tunnel(stream, proxy, origin, self.settings.connect_timeout).await
+        } else {
+            Ok(stream)
+        }
+    }
+
+    async fn encrypt(&self, origin: &Origin, stream: TcpStream) -> Result<Stream, HttpError> {
+        let name = tls::server_name(origin)?;
+        let connecting = self.prepare_tls()?.connect(name, stream);
+        match connecting.await {
+            Ok(stream) => Ok(Stream::Secure(Box::new(stream))),
+            Err(error) => Err(tls_failure(origin, &error)),
+        }
+    }
+}
+
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connector").finish_non_exhaustive()
+    }
+}
+
+async fn open(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    socket.set_keepalive(true)?;
+    socket.set_nodelay(true)?;
+    socket.connect(address).await
+}
+
+/// Asks a proxy for a direct line to `origin`.
+async fn tunnel(
+    stream: TcpStream,
+    proxy: &Origin,
+    origin: &Origin,
+    limit: Duration,
+) -> Result<TcpStream, HttpError> {
+    let target = origin.host_and_port();
+    let head = format!("CONNECT {target} HTTP/1.1\r\nhost: {target}\r\n\r\n");
+    let mut connection = Connection::new(Arc::new(proxy.clone()), Stream::Plain(stream));
+    connection
+        .send(head.as_bytes(), &Payload::new(), limit)
+        .await?;
+    let answer = connection.read_head(limit).await?;
+    match connection.stream {
+        Stream::Plain(stream) if answer.status == 200 => Ok(stream),
+        _ => Err(unreachable(
+            origin,
+            &format!("the proxy {proxy} answered {}", answer.status),
+        )),
+    }
+}
+
+fn unreachable(origin: &Origin, error: &dyn std::fmt::Display) -> HttpError {
+    let message = format!("cannot connect to {origin}: {error}; check the endpoint");
+    HttpError::new(ErrorKind::Unavailable, message)
+}
+
+/// A certificate that is not trusted stays so; a handshake that was cut may work next time.
+fn tls_failure(origin: &Origin, error: &io::Error) -> HttpError {
+    let by_rustls = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>())
+        .is_some();
+    if by_rustls {
+        let message = format!(
+            "TLS with {origin} failed: {error}; check the endpoint's scheme and name, or set \
+             `ca_file` to the authority that signed its certificate"
+        );
+        HttpError::new(ErrorKind::Protocol, message)
+    } else {
+        unreachable(origin, error)
+    }
+}

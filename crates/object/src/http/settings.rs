@@ -1,0 +1,44 @@
+//! What a client is told when it is made.
+
+use std::{path::PathBuf, time::Duration};
+
+use super::Origin;
+
+/// Settings of [`super::Client`].
+#[derive(Debug, Clone)]
+pub(crate) struct HttpSettings {
+    /// Resolving, connecting and the TLS handshake together.
+    pub(crate) connect_timeout: Duration,
+    /// From the last byte of a request to the first of its response.
+    pub(crate) first_byte_timeout: Duration,
+    /// The same for requests that make the store work before it answers, such as copies.
+    pub(crate) long_answer_timeout: Duration,
+    /// Without any progress of a body.
+    pub(crate) stall_timeout: Duration,
+    /// Idle connections kept per origin.
+    pub(crate) idle_connections_max: usize,
+    /// Idle connections older than this are closed: servers close theirs soon after.
+    pub(crate) idle_age_max: Duration,
+    /// Certificates (PEM) to trust beside the system's.
+    pub(crate) ca_file: Option<PathBuf>,
+    /// A proxy for all requests.
+    pub(crate) proxy: Option<Origin>,
+    /// The `User-Agent` header.
+    pub(crate) user_agent: String,
+}
+
+impl Default for HttpSettings {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(10),
+            first_byte_timeout: Duration::from_secs(20),
+            long_answer_timeout: Duration::from_secs(120),
+            stall_timeout: Duration::from_secs(10),
+            idle_connections_max: 256,
+            idle_age_max: Duration::from_secs(15),
+            ca_file: None,
+            proxy: None,
+            user_agent: concat!("penstock/", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+}

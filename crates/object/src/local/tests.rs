@@ -1,0 +1,129 @@
+//! What is particular to a bucket in a directory; the conformance suite covers the rest.
+
+mod appends;
+mod crash;
+mod foreign;
+mod full;
+mod layout;
+mod model;
+mod neighbours;
+
+use std::sync::Arc;
+
+use tempfile::TempDir;
+
+use super::*;
+
+fn key(text: &str) -> Key {
+    Key::new(text).expect("tests use valid keys")
+}
+
+fn body(text: &str) -> Payload {
+    Payload::from(text.as_bytes().to_vec())
+}
+
+/// Fast, and taking everything staged for left behind.
+fn settings() -> LocalSettings {
+    LocalSettings {
+        durable: false,
+        staging_age_max: Duration::ZERO,
+    }
+}
+
+fn open(directory: &Path) -> LocalStore {
+    LocalStore::open(directory, settings()).expect("the bucket opens")
+}
+
+fn bucket() -> (TempDir, LocalStore) {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let store = open(directory.path());
+    (directory, store)
+}
+
+async fn put(store: &LocalStore, name: &str, text: &str) -> Stored {
+    let stored = store
+        .put(&key(name), body(text), PutOptions::default())
+        .await;
+    stored.expect("the put succeeds")
+}
+
+async fn read(store: &LocalStore, name: &str) -> ObjectResult<String> {
+    let mut bytes = Vec::new();
+    let (key, options) = (key(name), GetOptions::default());
+    store.get(&key, options, &mut bytes).await?;
+    Ok(String::from_utf8(bytes).expect("tests write text"))
+}
+
+async fn list(store: &LocalStore, options: ListOptions) -> (Vec<String>, Vec<String>) {
+    let page = store.list(options).await.expect("listing works");
+    assert_eq!(page.continuation, None);
+    let keys = page.objects.into_iter().map(|object| object.key);
+    (keys.collect(), page.common_prefixes)
+}
+
+async fn all_keys(store: &LocalStore) -> Vec<String> {
+    list(store, ListOptions::default()).await.0
+}
+
+/// Every path below `directory`, sorted; directories end with a slash.
+fn paths(directory: &Path) -> Vec<String> {
+    fn collect(directory: &Path, root: &Path, paths: &mut Vec<String>) {
+        for entry in std::fs::read_dir(directory).expect("it can be listed") {
+            let path = entry.expect("it can be listed").path();
+            let name = path.strip_prefix(root).expect("it is below");
+            let name = name.to_str().expect("names are text").to_owned();
+            if path.is_dir() && !path.is_symlink() {
+                paths.push(name + "/");
+                collect(&path, root, paths);
+            } else {
+                paths.push(name);
+            }
+        }
+    }
+    let mut paths = Vec::new();
+    collect(directory, directory, &mut paths);
+    paths.sort();
+    paths
+}
+
+mod conformance {
+    use super::*;
+
+    async fn open() -> (TempDir, Arc<dyn Store>) {
+        let (directory, store) = bucket();
+        (directory, Arc::new(store))
+    }
+
+    crate::conformance_tests!(open);
+}
+
+mod conformance_when_durable {
+    use super::*;
+
+    async fn open() -> (TempDir, Arc<dyn Store>) {
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        let store = LocalStore::open(directory.path(), LocalSettings::default());
+        (directory, Arc::new(store.expect("the bucket opens")))
+    }
+
+    // Waiting for the disk makes the other contracts slow and changes nothing in them.
+    crate::conformance_tests!(open =>
+        get_returns_what_was_put,
+        a_key_may_be_a_prefix_of_others,
+        copies_have_content_and_metadata,
+        parts_become_an_object,
+        appends_grow_an_object,
+    );
+}
+
+mod conformance_without_openat2 {
+    use super::*;
+
+    async fn open() -> (TempDir, Arc<dyn Store>) {
+        let (directory, mut store) = bucket();
+        store.tree.resolve_step_by_step();
+        (directory, Arc::new(store))
+    }
+
+    crate::conformance_tests!(open);
+}

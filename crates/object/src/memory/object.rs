@@ -1,0 +1,203 @@
+//! One object: its bytes and what is known about them.
+
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use crc_fast::{CrcAlgorithm, Digest as CrcDigest, checksum_combine};
+use md5::{Digest, Md5};
+use penstock_base::{Payload, clock};
+
+use crate::{
+    Appended, ByteRange, Checksum, ETag, ErrorKind, Key, ObjectError, ObjectInfo, ObjectKind,
+    ObjectResult, Operation, PutOptions, Stored, UserMetadata,
+};
+
+#[derive(Clone)]
+pub(super) struct Object {
+    pub(super) body: Payload,
+    /// Where it leads, if it is a symbolic link.
+    pub(super) link: Option<Key>,
+    kind: ObjectKind,
+    etag: ETag,
+    crc64: u64,
+    modified: SystemTime,
+    content_type: String,
+    metadata: UserMetadata,
+}
+
+impl Object {
+    /// An object written whole.
+    pub(super) fn new(body: Payload, options: &PutOptions) -> Self {
+        Self {
+            etag: content_tag(&body),
+            crc64: crc64(&body),
+            body,
+            link: None,
+            kind: ObjectKind::Normal,
+            modified: clock::wall_time(),
+            content_type: options.content_type.clone().unwrap_or_default(),
+            metadata: options.metadata.clone(),
+        }
+    }
+
+    /// An object made of parts, whose tag the upload knows.
+    pub(super) fn assembled(body: Payload, etag: ETag, options: &PutOptions) -> Self {
+        Self {
+            etag,
+            ..Self::new(body, options)
+        }
+    }
+
+    /// A symbolic link.
+    pub(super) fn link(target: &Key, options: &PutOptions) -> Self {
+        Self {
+            link: Some(target.clone()),
+            kind: ObjectKind::Symlink,
+            ..Self::new(Payload::new(), options)
+        }
+    }
+
+    /// The first piece of an object that grows.
+    pub(super) fn appendable(
+        key: &Key,
+        position: u64,
+        body: Payload,
+        options: &PutOptions,
+    ) -> ObjectResult<Self> {
+        check_position(key, position, 0)?;
+        let mut object = Self::new(body, options);
+        object.kind = ObjectKind::Appendable;
+        object.etag = growing_tag(object.crc64);
+        Ok(object)
+    }
+
+    /// Adds `body` at the end.
+    pub(super) fn append(
+        &mut self,
+        key: &Key,
+        position: u64,
+        body: Payload,
+    ) -> ObjectResult<Appended> {
+        if self.kind != ObjectKind::Appendable {
+            let message = "the object was not begun by an append; write it anew";
+            let kind = ErrorKind::Unsupported;
+            return Err(ObjectError::new(kind, Operation::Append, message).about(key));
+        }
+        check_position(key, position, self.size())?;
+        let added = body.len() as u64;
+        self.crc64 = checksum_combine(CrcAlgorithm::Crc64Xz, self.crc64, crc64(&body), added);
+        self.body.append(body);
+        self.etag = growing_tag(self.crc64);
+        self.modified = clock::wall_time();
+        Ok(self.appended())
+    }
+
+    /// The same content, as a copy of it is stored.
+    pub(super) fn copied(&self) -> Self {
+        let kind = match self.kind {
+            ObjectKind::Appendable => ObjectKind::Normal,
+            kind => kind,
+        };
+        Self {
+            kind,
+            modified: clock::wall_time(),
+            ..self.clone()
+        }
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.body.len() as u64
+    }
+
+    pub(super) fn etag(&self) -> &ETag {
+        &self.etag
+    }
+
+    pub(super) fn kind(&self) -> ObjectKind {
+        self.kind
+    }
+
+    pub(super) fn modified(&self) -> SystemTime {
+        self.modified
+    }
+
+    pub(super) fn info(&self) -> ObjectInfo {
+        ObjectInfo {
+            size: self.size(),
+            etag: self.etag.clone(),
+            modified: self.modified,
+            kind: self.kind,
+            storage_class: String::new(),
+            content_type: self.content_type.clone(),
+            metadata: self.metadata.clone(),
+            checksum: Some(Checksum::Crc64Ecma(self.crc64)),
+        }
+    }
+
+    pub(super) fn stored(&self) -> Stored {
+        Stored {
+            etag: self.etag.clone(),
+            checksum: Some(Checksum::Crc64Ecma(self.crc64)),
+        }
+    }
+
+    pub(super) fn appended(&self) -> Appended {
+        Appended {
+            next_position: self.size(),
+            etag: Some(self.etag.clone()),
+            checksum: Some(Checksum::Crc64Ecma(self.crc64)),
+        }
+    }
+}
+
+fn check_position(key: &Key, position: u64, size: u64) -> ObjectResult<()> {
+    if position != size {
+        let message = format!("append at {position}, but the object has {size} bytes");
+        let kind = ErrorKind::PositionMismatch;
+        return Err(ObjectError::new(kind, Operation::Append, message).about(key));
+    }
+    Ok(())
+}
+
+/// A copy of `body` that does not keep the sender's pooled memory alive.
+pub(super) fn own(body: &Payload) -> Payload {
+    Payload::from(body.to_vec())
+}
+
+/// The pieces of `body` that make up `range`.
+pub(super) fn slices(body: &Payload, range: &ByteRange) -> impl Iterator<Item = Bytes> {
+    let mut start = 0;
+    body.slices().iter().filter_map(move |slice| {
+        let end = start + slice.len() as u64;
+        let from = range.start.clamp(start, end);
+        let to = range.end.clamp(from, end);
+        let piece = slice.slice((from - start) as usize..(to - start) as usize);
+        start = end;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+pub(super) fn joined(mut body: Payload, slice: Bytes) -> Payload {
+    body.push(slice);
+    body
+}
+
+pub(super) fn crc64(body: &Payload) -> u64 {
+    let mut digest = CrcDigest::new(CrcAlgorithm::Crc64Xz);
+    for slice in body.slices() {
+        digest.update(slice);
+    }
+    digest.finalize()
+}
+
+pub(super) fn content_tag(body: &Payload) -> ETag {
+    let mut digest = Md5::new();
+    for slice in body.slices() {
+        digest.update(slice);
+    }
+    ETag::new(&format!("{:x}", digest.finalize()))
+}
+
+fn growing_tag(crc64: u64) -> ETag {
+    ETag::new(&format!("{crc64:016X}-append"))
+}

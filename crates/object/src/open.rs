@@ -1,0 +1,150 @@
+//! From a URL and settings to a store.
+
+use std::sync::Arc;
+
+use penstock_base::metrics::Registry;
+
+use crate::{
+    BucketUrl, ErrorKind, LocalSettings, LocalStore, MemoryStore, ObjectError, ObjectResult,
+    Operation, Store, StoreUrl,
+    credentials::{Bridge, CredentialSource, metadata_http_settings, oss_chain, s3_chain},
+    http::{Client, ClientMetrics, HttpError, HttpSettings},
+    layers::{self, Metered, Prefixed},
+    oss::{self, Oss},
+    rest::{Address, RestMetrics, RestStore},
+    s3::{self, ChecksumChoice, S3},
+    settings::{SettingsError, StoreSettings},
+};
+
+/// Opens the store at `url` with every layer around it. Sends no request: a wrong name or a
+/// missing permission shows with the first one. Needs a tokio runtime once requests are made.
+///
+/// Fails when the settings contradict each other or cannot work, and with `NoSuchBucket` when
+/// the directory of a `file://` source does not exist.
+pub fn open(
+    url: &StoreUrl,
+    settings: &StoreSettings,
+    metrics: &Arc<Registry>,
+) -> ObjectResult<Arc<dyn Store>> {
+    let store = open_backend(url, settings, metrics)?;
+    let store = match url {
+        StoreUrl::S3(_) | StoreUrl::Oss(_) => {
+            layers::standard(store, settings.concurrency_max, &settings.retry, metrics)
+        }
+        StoreUrl::File { .. } | StoreUrl::Memory => Arc::new(Metered::new(store, metrics)),
+    };
+    Ok(match url.prefix() {
+        "" => store,
+        prefix => Arc::new(Prefixed::new(store, prefix)),
+    })
+}
+
+/// Opens the bucket of `url` as it is, without any layer and without the prefix: nothing is
+/// retried, bounded or counted per operation.
+///
+/// Fails like [`open`].
+pub fn open_backend(
+    url: &StoreUrl,
+    settings: &StoreSettings,
+    metrics: &Arc<Registry>,
+) -> ObjectResult<Arc<dyn Store>> {
+    match url {
+        StoreUrl::S3(url) => open_s3(url, settings, metrics),
+        StoreUrl::Oss(url) => open_oss(url, settings, metrics),
+        StoreUrl::File { directory, .. } => {
+            let local = LocalSettings {
+                durable: settings.durable,
+                ..LocalSettings::default()
+            };
+            Ok(Arc::new(LocalStore::open(directory, local)?))
+        }
+        StoreUrl::Memory => Ok(Arc::new(MemoryStore::new())),
+    }
+}
+
+fn open_s3(
+    url: &BucketUrl,
+    settings: &StoreSettings,
+    metrics: &Arc<Registry>,
+) -> ObjectResult<Arc<dyn Store>> {
+    let (endpoint, region) = s3::locate(settings).map_err(wrong)?;
+    let parts = Parts::new(settings, metrics)?;
+    let credentials = if settings.anonymous {
+        CredentialSource::anonymous()
+    } else {
+        let chain = s3_chain(&settings.credentials, &url.bucket, &region, &parts.bridge);
+        CredentialSource::new(chain)
+    };
+    let address = Address::new(&endpoint, &url.bucket, settings.addressing);
+    parts.client.prepare(&address.origin).map_err(cannot)?;
+    Ok(Arc::new(RestStore {
+        dialect: S3::new(region, &endpoint.host, settings.checksum),
+        address,
+        client: parts.client,
+        credentials,
+        metrics: RestMetrics::new(metrics),
+        requester_pays: settings.requester_pays,
+    }))
+}
+
+fn open_oss(
+    url: &BucketUrl,
+    settings: &StoreSettings,
+    metrics: &Arc<Registry>,
+) -> ObjectResult<Arc<dyn Store>> {
+    let (endpoint, region) = oss::locate(settings).map_err(wrong)?;
+    let parts = Parts::new(settings, metrics)?;
+    let credentials = if settings.anonymous {
+        CredentialSource::anonymous()
+    } else {
+        let chain = oss_chain(&settings.credentials, &url.bucket, &parts.bridge);
+        CredentialSource::new(chain)
+    };
+    let address = Address::new(&endpoint, &url.bucket, settings.addressing);
+    parts.client.prepare(&address.origin).map_err(cannot)?;
+    Ok(Arc::new(RestStore {
+        dialect: Oss::new(region, settings.checksum != ChecksumChoice::Off),
+        address,
+        client: parts.client,
+        credentials,
+        metrics: RestMetrics::new(metrics),
+        requester_pays: settings.requester_pays,
+    }))
+}
+
+/// What both REST backends need.
+struct Parts {
+    client: Arc<Client>,
+    bridge: Bridge,
+}
+
+impl Parts {
+    fn new(settings: &StoreSettings, metrics: &Arc<Registry>) -> ObjectResult<Self> {
+        let http = settings.http().map_err(wrong)?;
+        Ok(Self {
+            bridge: bridge(settings, &http),
+            client: Arc::new(Client::new(http, ClientMetrics::new(metrics))),
+        })
+    }
+}
+
+/// Requests for credentials go through a client of their own, with its own counters, which
+/// nobody reads: they are no requests to the store.
+fn bridge(settings: &StoreSettings, http: &HttpSettings) -> Bridge {
+    let unread = ClientMetrics::new(&Registry::default());
+    let client = Client::new(metadata_http_settings(http), unread);
+    Bridge::new(Arc::new(client), settings.credentials.environment.clone())
+}
+
+#[allow(clippy::needless_pass_by_value)]
+fn wrong(error: SettingsError) -> ObjectError {
+    unusable(error.to_string())
+}
+
+fn cannot(error: HttpError) -> ObjectError {
+    ObjectError::new(error.kind, Operation::Head, error.message)
+}
+
+fn unusable(message: impl Into<String>) -> ObjectError {
+    ObjectError::new(ErrorKind::InvalidRequest, Operation::Head, message)
+}

@@ -1,0 +1,159 @@
+//! What S3 and OSS have in common: objects over HTTP, described by headers, listed in XML.
+//!
+//! [`RestStore`] carries out every operation of [`crate::Store`]; a [`Dialect`] says how the
+//! store at hand spells it: header names, signature, conditions, checksums. Operations are
+//! grouped by file: [`read`], [`write`], [`upload`], [`list`]. Each makes a [`Draft`] and sends it
+//! through [`exchange`], the one place that signs, counts and turns bad answers into errors.
+
+mod address;
+mod checksum;
+mod describe;
+mod dialect;
+mod exchange;
+mod failure;
+mod list;
+mod metrics;
+mod plan;
+mod read;
+mod upload;
+mod write;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use penstock_base::Payload;
+
+pub(crate) use address::Address;
+pub use address::Addressing;
+pub(crate) use checksum::{ChecksumKind, combine as combine_checksums, encode as encode_checksum};
+pub(crate) use dialect::{Dialect, Names, Signing};
+pub(crate) use exchange::Draft;
+pub(crate) use metrics::RestMetrics;
+pub(crate) use plan::{WriteKind, WritePlan};
+
+use crate::{
+    Appended, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, GetOptions, Got,
+    HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Part, PartCopy, PartNumber,
+    PutOptions, Store, Stored, UploadId, UploadPage, credentials::CredentialSource, http::Client,
+};
+
+/// One bucket behind a REST interface.
+#[derive(Debug)]
+pub(crate) struct RestStore<D> {
+    pub(crate) dialect: D,
+    pub(crate) address: Address,
+    pub(crate) client: Arc<Client>,
+    pub(crate) credentials: Arc<CredentialSource>,
+    pub(crate) metrics: RestMetrics,
+    /// Whether the requester is charged instead of the bucket's owner.
+    pub(crate) requester_pays: bool,
+}
+
+#[async_trait]
+impl<D: Dialect> Store for RestStore<D> {
+    fn capabilities(&self) -> &Capabilities {
+        self.dialect.capabilities()
+    }
+
+    async fn head(&self, key: &Key, _options: HeadOptions) -> ObjectResult<ObjectInfo> {
+        self.head_object(key).await
+    }
+
+    async fn get(
+        &self,
+        key: &Key,
+        options: GetOptions,
+        sink: &mut dyn BodySink,
+    ) -> ObjectResult<Got> {
+        self.get_object(key, &options, sink).await
+    }
+
+    async fn put(&self, key: &Key, body: Payload, options: PutOptions) -> ObjectResult<Stored> {
+        self.put_object(key, &body, &options).await
+    }
+
+    async fn append(
+        &self,
+        key: &Key,
+        position: u64,
+        body: Payload,
+        options: PutOptions,
+    ) -> ObjectResult<Appended> {
+        D::append(self, key, position, body, options).await
+    }
+
+    async fn copy(&self, source: &Key, target: &Key, options: CopyOptions) -> ObjectResult<Stored> {
+        self.copy_object(source, target, &options).await
+    }
+
+    async fn delete(&self, key: &Key) -> ObjectResult<()> {
+        self.delete_object(key).await
+    }
+
+    async fn delete_many(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>> {
+        self.delete_objects(keys).await
+    }
+
+    async fn list(&self, options: ListOptions) -> ObjectResult<ListPage> {
+        self.list_objects(&options).await
+    }
+
+    async fn create_upload(&self, key: &Key, options: PutOptions) -> ObjectResult<UploadId> {
+        self.begin_upload(key, &options).await
+    }
+
+    async fn upload_part(
+        &self,
+        key: &Key,
+        upload: &UploadId,
+        number: PartNumber,
+        body: Payload,
+    ) -> ObjectResult<Part> {
+        self.send_part(key, upload, number, &body).await
+    }
+
+    async fn copy_part(
+        &self,
+        key: &Key,
+        upload: &UploadId,
+        number: PartNumber,
+        copy: PartCopy,
+    ) -> ObjectResult<Part> {
+        self.copy_as_part(key, upload, number, &copy).await
+    }
+
+    async fn complete_upload(
+        &self,
+        key: &Key,
+        upload: &UploadId,
+        parts: &[Part],
+        options: CompleteOptions,
+    ) -> ObjectResult<Stored> {
+        self.finish_upload(key, upload, parts, &options).await
+    }
+
+    async fn abort_upload(&self, key: &Key, upload: &UploadId) -> ObjectResult<()> {
+        self.forget_upload(key, upload).await
+    }
+
+    async fn list_uploads(
+        &self,
+        prefix: &str,
+        continuation: Option<&str>,
+    ) -> ObjectResult<UploadPage> {
+        self.list_unfinished(prefix, continuation).await
+    }
+
+    async fn put_symlink(
+        &self,
+        key: &Key,
+        target: &Key,
+        options: PutOptions,
+    ) -> ObjectResult<Stored> {
+        D::put_symlink(self, key, target, options).await
+    }
+
+    async fn get_symlink(&self, key: &Key) -> ObjectResult<Key> {
+        D::get_symlink(self, key).await
+    }
+}

@@ -1,0 +1,126 @@
+//! Where S3 and OSS differ.
+
+use std::{fmt::Debug, future::Future, time::SystemTime};
+
+use penstock_base::Payload;
+
+use super::{Address, ChecksumKind, Draft, RestStore, WriteKind, WritePlan};
+use crate::{
+    Appended, Capabilities, Checksum, ErrorKind, Key, ObjectError, ObjectResult, Operation,
+    PutOptions, Stored,
+    credentials::Credentials,
+    http::{RequestHeaders, ResponseHeaders},
+    xml::WriteAnswer,
+};
+
+/// How a dialect spells the headers that both have.
+#[derive(Debug)]
+pub(crate) struct Names {
+    /// Before the names of user metadata.
+    pub(crate) metadata: &'static str,
+    pub(crate) copy_source: &'static str,
+    pub(crate) copy_source_if_match: &'static str,
+    pub(crate) copy_source_range: &'static str,
+    pub(crate) request_payer: &'static str,
+    pub(crate) storage_class: &'static str,
+}
+
+/// What a signature is made from.
+#[derive(Debug)]
+pub(crate) struct Signing<'a> {
+    pub(crate) draft: &'a Draft,
+    pub(crate) address: &'a Address,
+    pub(crate) credentials: &'a Credentials,
+    pub(crate) time: SystemTime,
+}
+
+/// One way to spell requests.
+pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
+    const NAMES: Names;
+
+    /// What follows a query parameter that has no value.
+    const AFTER_FLAG: &'static str;
+
+    /// Whether a copy is known to respect [`Dialect::forbid_overwrite`].
+    const COPY_CHECKS_TARGET: bool;
+
+    fn capabilities(&self) -> &Capabilities;
+
+    /// Adds the headers that authorise the request. `headers` holds all others already.
+    fn sign(&self, signing: &Signing<'_>, headers: &mut RequestHeaders);
+
+    /// Asks a GET for what makes it verifiable and exact.
+    fn prepare_read(&self, headers: &mut RequestHeaders);
+
+    /// The checksum of the whole object that an answer carries.
+    fn checksum_in(&self, headers: &ResponseHeaders) -> Option<Checksum>;
+
+    /// Which checksum is made of bodies that are sent with `plan`.
+    fn body_checksum(&self, plan: WritePlan) -> Option<ChecksumKind>;
+
+    /// The ways to try a write in, best first.
+    fn plans(&self, kind: WriteKind) -> Vec<WritePlan>;
+
+    /// Learns that a write went through with `plan`. `echoed` tells whether the store confirmed
+    /// the checksum, where that can be seen.
+    fn settle(&self, kind: WriteKind, plan: WritePlan, echoed: Option<bool>);
+
+    /// Makes a write fail when the key is taken.
+    fn forbid_overwrite(&self, headers: &mut RequestHeaders);
+
+    /// Sends the checksum of a body along with it.
+    fn declare_body(&self, checksum: Checksum, headers: &mut RequestHeaders);
+
+    /// Tells a new upload which checksum its parts will have, where that has to be told.
+    fn declare_upload(&self, headers: &mut RequestHeaders);
+
+    /// Sends the checksum of the whole object when an upload is completed.
+    fn declare_whole(&self, checksum: Checksum, headers: &mut RequestHeaders);
+
+    /// How a part's checksum is repeated when its upload is completed: element name and value.
+    fn part_element(&self, checksum: Checksum) -> Option<(&'static str, String)>;
+
+    /// The checksum of a part that the store made by copying.
+    fn checksum_of_copy(&self, _answer: &WriteAnswer) -> Option<Checksum> {
+        None
+    }
+
+    /// The checksum of the whole object in the answer to a completed upload.
+    fn checksum_of_whole(&self, _answer: &WriteAnswer) -> Option<Checksum> {
+        None
+    }
+
+    /// See [`crate::Store::append`].
+    fn append(
+        _store: &RestStore<Self>,
+        key: &Key,
+        _position: u64,
+        _body: Payload,
+        _options: PutOptions,
+    ) -> impl Future<Output = ObjectResult<Appended>> + Send {
+        std::future::ready(Err(unsupported(Operation::Append, key)))
+    }
+
+    /// See [`crate::Store::put_symlink`].
+    fn put_symlink(
+        _store: &RestStore<Self>,
+        key: &Key,
+        _target: &Key,
+        _options: PutOptions,
+    ) -> impl Future<Output = ObjectResult<Stored>> + Send {
+        std::future::ready(Err(unsupported(Operation::PutSymlink, key)))
+    }
+
+    /// See [`crate::Store::get_symlink`].
+    fn get_symlink(
+        _store: &RestStore<Self>,
+        key: &Key,
+    ) -> impl Future<Output = ObjectResult<Key>> + Send {
+        std::future::ready(Err(unsupported(Operation::GetSymlink, key)))
+    }
+}
+
+fn unsupported(operation: Operation, key: &Key) -> ObjectError {
+    let message = "S3 cannot do this; OSS can, with an oss:// source";
+    ObjectError::new(ErrorKind::Unsupported, operation, message).about(key)
+}

@@ -1,0 +1,111 @@
+//! HEAD and GET.
+
+use super::{
+    ChecksumKind, Dialect, Draft, RestStore,
+    checksum::SummingSink,
+    describe::{delivered, read_info},
+};
+use crate::{
+    BodySink, ByteRange, Checksum, ErrorKind, GetOptions, Got, Key, ObjectInfo, ObjectResult,
+    Operation,
+    http::{HttpError, Response},
+};
+
+impl<D: Dialect> RestStore<D> {
+    pub(super) async fn head_object(&self, key: &Key) -> ObjectResult<ObjectInfo> {
+        let mut draft = Draft::new(Operation::Head, "HEAD").about(key);
+        self.dialect.prepare_read(&mut draft.headers);
+        let response = self.send(&draft).await?;
+        let size = response.headers.number("content-length");
+        let size = size.ok_or_else(|| {
+            draft.error(
+                ErrorKind::Protocol,
+                "the store does not tell the object's size",
+            )
+        })?;
+        Ok(read_info(&self.dialect, &response.headers, size))
+    }
+
+    pub(super) async fn get_object(
+        &self,
+        key: &Key,
+        options: &GetOptions,
+        sink: &mut dyn BodySink,
+    ) -> ObjectResult<Got> {
+        let draft = self.draft_get(key, options);
+        if options.range.as_ref().is_some_and(ByteRange::is_empty) {
+            return Err(draft.error(ErrorKind::InvalidRange, "no bytes were asked for"));
+        }
+        let response = self.send(&draft).await?;
+        self.receive(&draft, options, response, sink).await
+    }
+
+    fn draft_get(&self, key: &Key, options: &GetOptions) -> Draft {
+        let mut draft = Draft::new(Operation::Get, "GET").about(key);
+        self.dialect.prepare_read(&mut draft.headers);
+        if let Some(range) = &options.range {
+            let text = format!("bytes={}-{}", range.start, range.end.saturating_sub(1));
+            draft.headers.push("range", text);
+        }
+        if let Some(tag) = &options.if_match {
+            draft.headers.push("if-match", format!("\"{tag}\""));
+        }
+        draft
+    }
+
+    async fn receive(
+        &self,
+        draft: &Draft,
+        options: &GetOptions,
+        mut response: Response,
+        sink: &mut dyn BodySink,
+    ) -> ObjectResult<Got> {
+        let (range, size) = delivered(&response, options.range.as_ref())
+            .map_err(|message| draft.error(ErrorKind::Protocol, message))?;
+        let info = read_info(&self.dialect, &response.headers, size);
+        let mut got = Got { info, range };
+        sink.begin(&got);
+        let length = got.range.end - got.range.start;
+        let expected = got.info.checksum.filter(|_| length == size);
+        let received = match expected {
+            Some(checksum) => {
+                self.receive_sum(&mut response, sink, length, checksum)
+                    .await
+            }
+            None => receive_plain(&mut response, sink, length).await,
+        };
+        let received = received.map_err(|error| draft.error(error.kind, error.message))?;
+        got.range.end = got.range.start + received;
+        Ok(got)
+    }
+
+    /// Receives a whole object and compares its checksum.
+    async fn receive_sum(
+        &self,
+        response: &mut Response,
+        sink: &mut dyn BodySink,
+        length: u64,
+        expected: Checksum,
+    ) -> Result<u64, HttpError> {
+        let mut summing = SummingSink::new(sink, ChecksumKind::of(expected));
+        let received = receive_plain(response, &mut summing, length).await?;
+        if received < length {
+            return Ok(received);
+        }
+        if summing.checksum() != expected {
+            self.metrics.mismatched.increment();
+            let message = "what arrived does not match the object's checksum";
+            return Err(HttpError::new(ErrorKind::ChecksumMismatch, message));
+        }
+        self.metrics.verified.increment();
+        Ok(received)
+    }
+}
+
+async fn receive_plain(
+    response: &mut Response,
+    sink: &mut dyn BodySink,
+    length: u64,
+) -> Result<u64, HttpError> {
+    Ok(response.receive(sink, length).await?.bytes)
+}

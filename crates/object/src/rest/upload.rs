@@ -1,0 +1,202 @@
+//! Multipart uploads.
+
+use penstock_base::Payload;
+
+use super::{
+    Dialect, Draft, RestStore, WriteKind, WritePlan,
+    checksum::combine_parts,
+    plan::Written,
+    write::{etag_of, protocol},
+};
+use crate::{
+    Checksum, CompleteOptions, ETag, ErrorKind, Key, ObjectResult, Operation, Part, PartCopy,
+    PartNumber, PutOptions, Stored, UploadId, WriteCondition,
+    sign::Query,
+    xml::{complete_upload_body, parse_upload_id},
+};
+
+impl<D: Dialect> RestStore<D> {
+    pub(super) async fn begin_upload(
+        &self,
+        key: &Key,
+        options: &PutOptions,
+    ) -> ObjectResult<UploadId> {
+        // The condition is checked when the upload is completed.
+        let kind = WriteKind::new(Operation::CreateUpload, &WriteCondition::Always);
+        self.write_with_plans(kind, |plan| self.begin_as(key, options, plan))
+            .await
+    }
+
+    async fn begin_as(
+        &self,
+        key: &Key,
+        options: &PutOptions,
+        plan: WritePlan,
+    ) -> ObjectResult<Written<UploadId>> {
+        let mut draft = Draft::new(Operation::CreateUpload, "POST")
+            .about(key)
+            .with_query(Query::new().flag("uploads"));
+        self.describe_object(&mut draft, options)?;
+        if plan.checksum {
+            self.dialect.declare_upload(&mut draft.headers);
+        }
+        let body = self.fetch(&draft).await?;
+        let id = parse_upload_id(&body).map_err(|error| protocol(&draft, &error))?;
+        Ok(Written {
+            value: UploadId::new(&id),
+            echoed: None,
+        })
+    }
+
+    pub(super) async fn send_part(
+        &self,
+        key: &Key,
+        upload: &UploadId,
+        number: PartNumber,
+        body: &Payload,
+    ) -> ObjectResult<Part> {
+        let kind = WriteKind::new(Operation::UploadPart, &WriteCondition::Always);
+        self.write_with_plans(kind, |plan| {
+            let draft = draft_part(Operation::UploadPart, key, upload, number);
+            self.send_part_as(draft.with_body(body.clone()), number, plan)
+        })
+        .await
+    }
+
+    async fn send_part_as(
+        &self,
+        mut draft: Draft,
+        number: PartNumber,
+        plan: WritePlan,
+    ) -> ObjectResult<Written<Part>> {
+        let ours = self.declare_body(plan, &draft.body, &mut draft.headers);
+        let response = self.send_only(&draft).await?;
+        let theirs = self.dialect.checksum_in(&response.headers);
+        self.compare(&draft, ours, theirs)?;
+        Ok(Written {
+            value: Part {
+                number,
+                etag: etag_of(&response),
+                size: draft.body.len() as u64,
+                checksum: ours,
+            },
+            echoed: ours.map(|_| theirs.is_some()),
+        })
+    }
+
+    pub(super) async fn copy_as_part(
+        &self,
+        key: &Key,
+        upload: &UploadId,
+        number: PartNumber,
+        copy: &PartCopy,
+    ) -> ObjectResult<Part> {
+        let mut draft = draft_part(Operation::CopyPart, key, upload, number).patient();
+        if copy.range.is_empty() {
+            return Err(draft.error(ErrorKind::InvalidRange, "no bytes to copy"));
+        }
+        self.name_source(&mut draft, &copy.source, copy.if_match.as_ref());
+        let range = format!("bytes={}-{}", copy.range.start, copy.range.end - 1);
+        draft.headers.push(D::NAMES.copy_source_range, range);
+        let (answer, _) = self.fetch_write_answer(&draft).await?;
+        Ok(Part {
+            number,
+            etag: ETag::new(&answer.etag),
+            size: copy.range.end - copy.range.start,
+            checksum: self.dialect.checksum_of_copy(&answer),
+        })
+    }
+
+    pub(super) async fn finish_upload(
+        &self,
+        key: &Key,
+        upload: &UploadId,
+        parts: &[Part],
+        options: &CompleteOptions,
+    ) -> ObjectResult<Stored> {
+        let kind = WriteKind::new(Operation::CompleteUpload, &options.condition);
+        self.write_with_plans(kind, |plan| {
+            self.finish_as(key, upload, parts, options, plan)
+        })
+        .await
+    }
+
+    async fn finish_as(
+        &self,
+        key: &Key,
+        upload: &UploadId,
+        parts: &[Part],
+        options: &CompleteOptions,
+        plan: WritePlan,
+    ) -> ObjectResult<Written<Stored>> {
+        let body = complete_upload_body(parts, |checksum| {
+            plan.checksum
+                .then(|| self.dialect.part_element(checksum))
+                .flatten()
+        });
+        let mut draft = Draft::new(Operation::CompleteUpload, "POST")
+            .about(key)
+            .with_query(Query::new().with("uploadId", upload.as_str()))
+            .with_body(body.into_bytes().into())
+            .patient()
+            .once();
+        draft.headers.push("content-type", "application/xml");
+        let conditional = options.condition == WriteCondition::IfAbsent;
+        self.make_conditional(&mut draft, conditional, plan).await?;
+        let ours = self.whole_checksum(parts, options, plan);
+        if let Some(checksum) = ours {
+            self.dialect.declare_whole(checksum, &mut draft.headers);
+        }
+        let (answer, told) = self.complete(&draft).await?;
+        self.compare(&draft, ours, told)?;
+        Ok(Written {
+            value: Stored {
+                etag: answer,
+                checksum: told,
+            },
+            echoed: None,
+        })
+    }
+
+    /// The checksum of the object to be, of the kind that this store can compare with.
+    fn whole_checksum(
+        &self,
+        parts: &[Part],
+        options: &CompleteOptions,
+        plan: WritePlan,
+    ) -> Option<Checksum> {
+        let kind = self.dialect.body_checksum(plan)?;
+        options
+            .checksum
+            .filter(|checksum| super::ChecksumKind::of(*checksum) == kind)
+            .or_else(|| combine_parts(parts))
+    }
+
+    async fn complete(&self, draft: &Draft) -> ObjectResult<(ETag, Option<Checksum>)> {
+        let (answer, headers) = self.fetch_write_answer(draft).await?;
+        let told = self
+            .dialect
+            .checksum_in(&headers)
+            .or_else(|| self.dialect.checksum_of_whole(&answer));
+        Ok((ETag::new(&answer.etag), told))
+    }
+
+    pub(super) async fn forget_upload(&self, key: &Key, upload: &UploadId) -> ObjectResult<()> {
+        let draft = Draft::new(Operation::AbortUpload, "DELETE")
+            .about(key)
+            .with_query(Query::new().with("uploadId", upload.as_str()));
+        match self.send_only(&draft).await {
+            Err(error) if matches!(error.kind, ErrorKind::NoSuchUpload | ErrorKind::NotFound) => {
+                Ok(())
+            }
+            outcome => outcome.map(|_| ()),
+        }
+    }
+}
+
+fn draft_part(operation: Operation, key: &Key, upload: &UploadId, number: PartNumber) -> Draft {
+    let query = Query::new()
+        .with("partNumber", number.to_string())
+        .with("uploadId", upload.as_str());
+    Draft::new(operation, "PUT").about(key).with_query(query)
+}

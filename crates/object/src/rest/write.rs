@@ -1,0 +1,257 @@
+//! PUT, copy and delete.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use md5::{Digest, Md5};
+use penstock_base::Payload;
+
+use super::{Dialect, Draft, RestStore, WriteKind, WritePlan, describe::describe, plan::Written};
+use crate::{
+    Checksum, CopyOptions, DeleteFailure, ETag, ErrorKind, Key, ObjectError, ObjectResult,
+    Operation, PutOptions, Stored, WriteCondition,
+    http::{RequestHeaders, Response, ResponseHeaders},
+    sign::{Query, encode_path},
+    xml::{
+        WriteAnswer, XmlError, delete_many_body, is_expressible, parse_delete_failures,
+        parse_failure, parse_write_answer,
+    },
+};
+
+/// Keys in one request to delete many.
+const DELETE_MAX: usize = 1000;
+
+impl<D: Dialect> RestStore<D> {
+    pub(super) async fn put_object(
+        &self,
+        key: &Key,
+        body: &Payload,
+        options: &PutOptions,
+    ) -> ObjectResult<Stored> {
+        let kind = WriteKind::new(Operation::Put, &options.condition);
+        self.write_with_plans(kind, |plan| self.put_as(key, body, options, plan))
+            .await
+    }
+
+    async fn put_as(
+        &self,
+        key: &Key,
+        body: &Payload,
+        options: &PutOptions,
+        plan: WritePlan,
+    ) -> ObjectResult<Written<Stored>> {
+        let mut draft = Draft::new(Operation::Put, "PUT")
+            .about(key)
+            .with_body(body.clone());
+        self.describe_object(&mut draft, options)?;
+        let conditional = options.condition == WriteCondition::IfAbsent;
+        self.make_conditional(&mut draft, conditional, plan).await?;
+        let ours = self.declare_body(plan, body, &mut draft.headers);
+        let response = self.send_only(&draft).await?;
+        let theirs = self.dialect.checksum_in(&response.headers);
+        self.compare(&draft, ours, theirs)?;
+        Ok(Written {
+            value: Stored {
+                etag: etag_of(&response),
+                checksum: theirs,
+            },
+            echoed: ours.map(|_| theirs.is_some()),
+        })
+    }
+
+    /// Adds media type and metadata.
+    pub(crate) fn describe_object(
+        &self,
+        draft: &mut Draft,
+        options: &PutOptions,
+    ) -> ObjectResult<()> {
+        describe(D::NAMES.metadata, options, &mut draft.headers)
+            .map_err(|message| draft.error(ErrorKind::InvalidRequest, message))
+    }
+
+    /// Sums a body up and says so in the headers.
+    pub(super) fn declare_body(
+        &self,
+        plan: WritePlan,
+        body: &Payload,
+        headers: &mut RequestHeaders,
+    ) -> Option<Checksum> {
+        let checksum = self.dialect.body_checksum(plan)?.sum(body);
+        self.dialect.declare_body(checksum, headers);
+        Some(checksum)
+    }
+
+    /// Lets a write fail when the key is taken: by the store where it can, else by looking first.
+    pub(crate) async fn make_conditional(
+        &self,
+        draft: &mut Draft,
+        conditional: bool,
+        plan: WritePlan,
+    ) -> ObjectResult<()> {
+        if conditional && plan.condition {
+            self.dialect.forbid_overwrite(&mut draft.headers);
+            draft.repeatable = false;
+        } else if conditional {
+            self.require_absent(draft).await?;
+        }
+        Ok(())
+    }
+
+    async fn require_absent(&self, draft: &Draft) -> ObjectResult<()> {
+        let Some(key) = &draft.key else {
+            return Ok(());
+        };
+        match self.head_object(key).await {
+            Ok(_) => Err(draft.error(ErrorKind::AlreadyExists, "the key is taken")),
+            Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Compares checksums, and counts where there is nothing to compare with.
+    pub(crate) fn compare(
+        &self,
+        draft: &Draft,
+        ours: Option<Checksum>,
+        theirs: Option<Checksum>,
+    ) -> ObjectResult<()> {
+        match (ours, theirs) {
+            (Some(ours), Some(theirs)) if ours == theirs => self.metrics.verified.increment(),
+            (Some(_), Some(_)) => {
+                self.metrics.mismatched.increment();
+                let message = "what the store has does not match the checksum of what was sent";
+                return Err(draft.error(ErrorKind::ChecksumMismatch, message));
+            }
+            (Some(_), None) => self.metrics.unverified.increment(),
+            (None, _) => {}
+        }
+        Ok(())
+    }
+
+    pub(super) async fn copy_object(
+        &self,
+        source: &Key,
+        target: &Key,
+        options: &CopyOptions,
+    ) -> ObjectResult<Stored> {
+        let kind = WriteKind::new(Operation::Copy, &options.condition);
+        self.write_with_plans(kind, |plan| self.copy_as(source, target, options, plan))
+            .await
+    }
+
+    async fn copy_as(
+        &self,
+        source: &Key,
+        target: &Key,
+        options: &CopyOptions,
+        plan: WritePlan,
+    ) -> ObjectResult<Written<Stored>> {
+        let mut draft = Draft::new(Operation::Copy, "PUT").about(target).patient();
+        let conditional = options.condition == WriteCondition::IfAbsent;
+        if conditional && plan.condition && !D::COPY_CHECKS_TARGET {
+            self.require_absent(&draft).await?;
+        }
+        self.make_conditional(&mut draft, conditional, plan).await?;
+        self.name_source(&mut draft, source, options.if_match.as_ref());
+        let (answer, _) = self.fetch_write_answer(&draft).await?;
+        let value = Stored {
+            etag: ETag::new(&answer.etag),
+            checksum: None,
+        };
+        Ok(Written {
+            value,
+            echoed: None,
+        })
+    }
+
+    /// Says what to copy.
+    pub(super) fn name_source(&self, draft: &mut Draft, source: &Key, if_match: Option<&ETag>) {
+        let path = format!("/{}/{}", self.address.bucket, encode_path(source.as_str()));
+        draft.headers.push(D::NAMES.copy_source, path);
+        if let Some(tag) = if_match {
+            let condition = format!("\"{tag}\"");
+            draft.headers.push(D::NAMES.copy_source_if_match, condition);
+        }
+    }
+
+    /// Sends a request that the store works on for a while: it may begin a successful answer
+    /// before it knows how things end, and then say that they ended badly.
+    pub(super) async fn fetch_write_answer(
+        &self,
+        draft: &Draft,
+    ) -> ObjectResult<(WriteAnswer, ResponseHeaders)> {
+        let response = self.send(draft).await?;
+        let headers = response.headers.clone();
+        let body = self.collect(draft, response).await?;
+        if parse_failure(&body).is_some() {
+            return Err(draft.late_failure(&headers, &body));
+        }
+        let answer = parse_write_answer(&body).map_err(|error| protocol(draft, &error))?;
+        Ok((answer, headers))
+    }
+
+    pub(super) async fn delete_object(&self, key: &Key) -> ObjectResult<()> {
+        let draft = Draft::new(Operation::Delete, "DELETE").about(key);
+        match self.send_only(&draft).await {
+            Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
+            outcome => outcome.map(|_| ()),
+        }
+    }
+
+    pub(super) async fn delete_objects(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>> {
+        if keys.len() > DELETE_MAX {
+            let message = format!("at most {DELETE_MAX} keys can be deleted at once");
+            let kind = ErrorKind::InvalidRequest;
+            return Err(ObjectError::new(kind, Operation::DeleteMany, message));
+        }
+        let (listed, others): (Vec<&Key>, Vec<&Key>) =
+            keys.iter().partition(|key| is_expressible(key));
+        let mut failures = match listed[..] {
+            [] => Vec::new(),
+            _ => self.delete_listed(&listed).await?,
+        };
+        for key in others {
+            failures.extend(
+                self.delete_object(key)
+                    .await
+                    .err()
+                    .map(|error| DeleteFailure {
+                        key: key.clone(),
+                        code: error.code,
+                        message: error.message,
+                    }),
+            );
+        }
+        Ok(failures)
+    }
+
+    async fn delete_listed(&self, keys: &[&Key]) -> ObjectResult<Vec<DeleteFailure>> {
+        let body = delete_many_body(keys);
+        let digest = STANDARD.encode(Md5::digest(&body));
+        let mut draft = Draft::new(Operation::DeleteMany, "POST")
+            .with_query(Query::new().flag("delete"))
+            .with_body(body.into_bytes().into());
+        draft.headers.push("content-md5", digest);
+        draft.headers.push("content-type", "application/xml");
+        let answer = self.fetch(&draft).await?;
+        let failures = parse_delete_failures(&answer).map_err(|error| protocol(&draft, &error))?;
+        let known = failures.into_iter().filter_map(|(key, failure)| {
+            let key = keys.iter().find(|known| known.as_str() == key)?;
+            Some(DeleteFailure {
+                key: (*key).clone(),
+                code: failure.code,
+                message: failure.message,
+            })
+        });
+        // Not an error: the store was asked to delete what is not there.
+        Ok(known
+            .filter(|failure| failure.code != "NoSuchKey")
+            .collect())
+    }
+}
+
+pub(super) fn etag_of(response: &Response) -> ETag {
+    ETag::new(response.headers.get("etag").unwrap_or_default())
+}
+
+pub(super) fn protocol(draft: &Draft, error: &XmlError) -> ObjectError {
+    draft.error(ErrorKind::Protocol, error.to_string())
+}

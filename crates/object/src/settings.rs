@@ -1,0 +1,167 @@
+//! What can be set about a store.
+
+use std::{path::PathBuf, time::Duration};
+
+use thiserror::Error;
+
+use crate::{
+    credentials::CredentialSettings,
+    http::{HttpSettings, Origin},
+};
+pub use crate::{rest::Addressing, s3::ChecksumChoice};
+
+/// Settings of a store, apart from what [`crate::StoreUrl`] says. Every field has a default.
+#[derive(Debug, Clone)]
+pub struct StoreSettings {
+    /// `https://host[:port]` or `http://host[:port]`. Default: that of the region.
+    pub endpoint: Option<String>,
+    /// Such as `eu-west-1` or `cn-hangzhou`. Default: the one in the endpoint's name, else
+    /// `us-east-1` for S3. OSS signs with version 1 where no region is known.
+    pub region: Option<String>,
+    /// Where the bucket's name stands. Default: [`Addressing::Auto`].
+    pub addressing: Addressing,
+    /// How credentials are found.
+    pub credentials: CredentialSettings,
+    /// Send requests unsigned, for public buckets. Default: no.
+    pub anonymous: bool,
+    /// Let the requester be charged instead of the bucket's owner. Default: no.
+    pub requester_pays: bool,
+    /// Which checksum protects bodies on S3; OSS always has its CRC-64 unless this is `Off`.
+    /// Default: [`ChecksumChoice::Auto`].
+    pub checksum: ChecksumChoice,
+    /// A PEM file of certificates to trust beside the system's. Default: none.
+    pub ca_file: Option<PathBuf>,
+    /// `http://host:port` of a proxy for all requests. Default: none.
+    pub http_proxy: Option<String>,
+    /// The `User-Agent` header. Default: `penstock/VERSION`.
+    pub user_agent: Option<String>,
+    /// Whether a write to a `file://` bucket survives a power failure once it returned, and not
+    /// only the end of the process. Default: yes.
+    pub durable: bool,
+    /// How long each step of a request may take.
+    pub timeouts: Timeouts,
+    /// How failures are retried.
+    pub retry: RetrySettings,
+    /// Requests under way at once, 1 to 65536. Default: 256.
+    pub concurrency_max: usize,
+    /// Idle connections that are kept, 0 to 65536. Default: 256.
+    pub idle_connections_max: usize,
+    /// How long an idle connection is kept. Servers close theirs after 20 s or later. Default:
+    /// 15 s.
+    pub idle_age_max: Duration,
+}
+
+/// How long each step of a request may take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Resolving the name, connecting and the TLS handshake together. Default: 10 s.
+    pub connect: Duration,
+    /// From the end of a request to the first byte of its answer. Default: 20 s.
+    pub first_byte: Duration,
+    /// The same where the store works before it answers: copies and completed uploads.
+    /// Default: 120 s.
+    pub long_answer: Duration,
+    /// Without progress of a body, in either direction. Default: 10 s.
+    pub stall: Duration,
+}
+
+/// How failures are retried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RetrySettings {
+    /// Attempts for one operation, the first included, 1 to 100. Default: 10.
+    pub attempts_max: u32,
+    /// The longest that an operation may take with all its attempts. Default: 120 s.
+    pub total: Duration,
+}
+
+impl Default for StoreSettings {
+    fn default() -> Self {
+        let http = HttpSettings::default();
+        Self {
+            endpoint: None,
+            region: None,
+            addressing: Addressing::Auto,
+            credentials: CredentialSettings::default(),
+            anonymous: false,
+            requester_pays: false,
+            checksum: ChecksumChoice::Auto,
+            ca_file: None,
+            http_proxy: None,
+            user_agent: None,
+            durable: true,
+            timeouts: Timeouts::default(),
+            retry: RetrySettings::default(),
+            concurrency_max: 256,
+            idle_connections_max: http.idle_connections_max,
+            idle_age_max: http.idle_age_max,
+        }
+    }
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        let http = HttpSettings::default();
+        Self {
+            connect: http.connect_timeout,
+            first_byte: http.first_byte_timeout,
+            long_answer: http.long_answer_timeout,
+            stall: http.stall_timeout,
+        }
+    }
+}
+
+impl Default for RetrySettings {
+    fn default() -> Self {
+        Self {
+            attempts_max: 10,
+            total: Duration::from_secs(120),
+        }
+    }
+}
+
+/// Settings that cannot work.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SettingsError {
+    /// The endpoint is not one.
+    #[error("endpoint: {0}")]
+    Endpoint(String),
+    /// The proxy is not one.
+    #[error("http_proxy: {0}")]
+    Proxy(String),
+    /// OSS has no endpoint of its own.
+    #[error("an oss:// source needs an endpoint or a region, such as region = cn-hangzhou")]
+    NoOssEndpoint,
+}
+
+impl StoreSettings {
+    /// What the HTTP client is told.
+    pub(crate) fn http(&self) -> Result<HttpSettings, SettingsError> {
+        let defaults = HttpSettings::default();
+        let proxy = self.http_proxy.as_deref().map(parse_proxy).transpose()?;
+        Ok(HttpSettings {
+            connect_timeout: self.timeouts.connect,
+            first_byte_timeout: self.timeouts.first_byte,
+            long_answer_timeout: self.timeouts.long_answer,
+            stall_timeout: self.timeouts.stall,
+            idle_connections_max: self.idle_connections_max,
+            idle_age_max: self.idle_age_max,
+            ca_file: self.ca_file.clone(),
+            proxy,
+            user_agent: self.user_agent.clone().unwrap_or(defaults.user_agent),
+        })
+    }
+}
+
+pub(crate) fn parse_endpoint(text: &str) -> Result<Origin, SettingsError> {
+    Origin::parse(text).map_err(|error| SettingsError::Endpoint(error.to_string()))
+}
+
+fn parse_proxy(text: &str) -> Result<Origin, SettingsError> {
+    let origin = Origin::parse(text).map_err(|error| SettingsError::Proxy(error.to_string()))?;
+    if origin.secure {
+        let message =
+            format!("`{text}` must start with http://: the proxy itself is not spoken to in TLS");
+        return Err(SettingsError::Proxy(message));
+    }
+    Ok(origin)
+}

@@ -1,0 +1,206 @@
+//! Short answers: errors, and what writes return.
+
+use std::mem::take;
+
+use super::{
+    XmlError, decode_url,
+    walk::{Step, walk},
+};
+
+/// What an `<Error>` says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Failure {
+    /// The store's code, such as `NoSuchKey`.
+    pub code: String,
+    /// The store's explanation.
+    pub message: String,
+    /// The store's name for the request.
+    pub request_id: String,
+    /// The region in which the bucket lives, where that is the point.
+    pub region: String,
+    /// The endpoint at which the bucket is served, where that is the point.
+    pub endpoint: String,
+    /// The condition that did not hold.
+    pub condition: String,
+}
+
+/// What a copy or a completed upload returns.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WriteAnswer {
+    /// The new content's tag, with quotes where the store puts them.
+    pub etag: String,
+    /// CRC-64/NVME of the whole object, in Base64.
+    pub crc64nvme: String,
+    /// CRC-32C, in Base64.
+    pub crc32c: String,
+    /// Whether the checksum covers the object (`FULL_OBJECT`) or its parts' checksums.
+    pub checksum_type: String,
+}
+
+/// Reads an error; text that is none gives `None`.
+pub fn parse_failure(xml: &[u8]) -> Option<Failure> {
+    let (mut failure, mut depth, mut is_error) = (Failure::default(), 0, false);
+    let outcome = walk(xml, |step| {
+        match step {
+            Step::Open(name) => {
+                depth += 1;
+                is_error |= depth == 1 && name == "Error";
+            }
+            Step::Close(name, text) => {
+                depth -= 1;
+                if depth == 1 {
+                    set_failure(&mut failure, name, text);
+                }
+            }
+        }
+        Ok(())
+    });
+    (outcome.is_ok() && is_error).then_some(failure)
+}
+
+fn set_failure(failure: &mut Failure, name: &str, text: &mut String) {
+    let field = match name {
+        "Code" => &mut failure.code,
+        "Message" => &mut failure.message,
+        "RequestId" => &mut failure.request_id,
+        "Region" => &mut failure.region,
+        "Endpoint" => &mut failure.endpoint,
+        "Condition" => &mut failure.condition,
+        _ => return,
+    };
+    *field = take(text);
+}
+
+/// The id that `InitiateMultipartUpload` returns.
+pub fn parse_upload_id(xml: &[u8]) -> Result<String, XmlError> {
+    let mut id = String::new();
+    walk(xml, |step| {
+        if let Step::Close("UploadId", text) = step {
+            id = take(text);
+        }
+        Ok(())
+    })?;
+    if id.is_empty() {
+        return Err(XmlError::Missing("UploadId"));
+    }
+    Ok(id)
+}
+
+/// Reads what `CompleteMultipartUpload`, `CopyObject` or `UploadPartCopy` return.
+pub fn parse_write_answer(xml: &[u8]) -> Result<WriteAnswer, XmlError> {
+    let (mut answer, mut root) = (WriteAnswer::default(), true);
+    walk(xml, |step| {
+        match step {
+            Step::Open("Error") if root => return Err(XmlError::Unexpected("Error".to_owned())),
+            Step::Open(_) => root = false,
+            Step::Close("ETag", text) => answer.etag = take(text),
+            Step::Close("ChecksumCRC64NVME", text) => answer.crc64nvme = take(text),
+            Step::Close("ChecksumCRC32C", text) => answer.crc32c = take(text),
+            Step::Close("ChecksumType", text) => answer.checksum_type = take(text),
+            Step::Close(..) => {}
+        }
+        Ok(())
+    })?;
+    if answer.etag.is_empty() {
+        return Err(XmlError::Missing("ETag"));
+    }
+    Ok(answer)
+}
+
+/// Keys that `DeleteObjects` could not delete, each with code and message.
+pub fn parse_delete_failures(xml: &[u8]) -> Result<Vec<(String, Failure)>, XmlError> {
+    let (mut failures, mut current) = (Vec::new(), None::<(String, Failure)>);
+    let (mut depth, mut url_encoded) = (0, false);
+    if xml.trim_ascii().is_empty() {
+        return Ok(failures);
+    }
+    walk(xml, |step| {
+        match step {
+            Step::Open(name) => {
+                depth += 1;
+                match (depth, name) {
+                    (1, "Error") => return Err(XmlError::Unexpected(name.to_owned())),
+                    (2, "Error") => current = Some(Default::default()),
+                    _ => {}
+                }
+            }
+            Step::Close(name, text) => {
+                depth -= 1;
+                match (name, &mut current) {
+                    ("Error", current) => failures.extend(current.take()),
+                    ("Key", Some((key, _))) => *key = take(text),
+                    ("EncodingType", None) => url_encoded = text.trim() == "url",
+                    (name, Some((_, failure))) => set_failure(failure, name, text),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    })?;
+    if url_encoded {
+        for (key, _) in &mut failures {
+            *key = decode_url(key);
+        }
+    }
+    Ok(failures)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn reads_an_error_and_nothing_else() {
+        let xml = b"<Error xmlns='x'><Code>NoSuchKey</Code><Message>a &amp; b</Message>\
+            <RequestId>R</RequestId><Detail><Code>inner</Code></Detail></Error>";
+        let failure = parse_failure(xml).expect("an error");
+        assert_eq!(
+            (failure.code.as_str(), failure.message.as_str()),
+            ("NoSuchKey", "a & b")
+        );
+        assert_eq!(parse_failure(b"<html><body>502</body></html>"), None);
+        assert_eq!(parse_failure(b"not xml"), None);
+    }
+
+    #[test]
+    fn an_error_is_no_write_answer() {
+        let xml = b"<CompleteMultipartUploadResult><ETag>\"a-1\"</ETag>\
+            <ChecksumCRC64NVME>AAA=</ChecksumCRC64NVME></CompleteMultipartUploadResult>";
+        let answer = parse_write_answer(xml).expect("valid");
+        assert_eq!(
+            (answer.etag.as_str(), answer.crc64nvme.as_str()),
+            ("\"a-1\"", "AAA=")
+        );
+        assert!(parse_write_answer(b"<Error><Code>InternalError</Code></Error>").is_err());
+        assert!(parse_write_answer(b"<CopyObjectResult/>").is_err());
+    }
+
+    #[test]
+    fn lists_what_was_not_deleted() {
+        let xml = b"<DeleteResult><Deleted><Key>a</Key></Deleted>\
+            <Error><Key>b</Key><Code>AccessDenied</Code><Message>no</Message></Error></DeleteResult>";
+        let failures = parse_delete_failures(xml).expect("valid");
+        assert_eq!(failures.len(), 1);
+        assert_eq!(
+            (failures[0].0.as_str(), failures[0].1.code.as_str()),
+            ("b", "AccessDenied")
+        );
+        assert_eq!(parse_delete_failures(b"").expect("quiet"), []);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics(noise in "[<>/&;A-Za-z#x0-9 ]{0,80}") {
+            let xml = format!("<Error>{noise}</Error>");
+            for text in [noise.as_bytes(), xml.as_bytes()] {
+                let _ = parse_failure(text);
+                let _ = parse_write_answer(text);
+                let _ = parse_delete_failures(text);
+                let _ = parse_upload_id(text);
+                let _ = super::super::parse_uploads(text);
+            }
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! What a reader holds or is about to receive: the blocks of its parts, by offset, never
+//! overlapping.
+//!
+//! A [`PartHandle`] is shared by the blocks of a part and by the reads that wait for it. When the
+//! last of them is gone nobody wants the part any more and its GET is cancelled.
+
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use penstock_base::Payload;
+use smallvec::SmallVec;
+use tokio::task::AbortHandle;
+
+use super::{
+    part::{BLOCK, Part},
+    stream::StreamId,
+};
+use crate::{TransferResult, memory};
+
+/// Keeps a part's GET going.
+#[derive(Debug)]
+pub(crate) struct PartHandle {
+    part: Arc<Part>,
+    get: AbortHandle,
+    /// Reads that wait for the part right now.
+    awaited: AtomicUsize,
+}
+
+impl PartHandle {
+    pub(crate) fn new(part: Arc<Part>, get: AbortHandle) -> Arc<Self> {
+        Arc::new(Self {
+            part,
+            get,
+            awaited: AtomicUsize::new(0),
+        })
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.awaited.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl Drop for PartHandle {
+    fn drop(&mut self) {
+        self.get.abort();
+    }
+}
+
+/// The bytes of one part that a read waits for. While it exists the part is not dropped.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    handle: Arc<PartHandle>,
+    range: Range<u64>,
+}
+
+impl Piece {
+    fn new(handle: &Arc<PartHandle>, range: Range<u64>) -> Self {
+        handle.awaited.fetch_add(1, Ordering::Relaxed);
+        Self {
+            handle: Arc::clone(handle),
+            range,
+        }
+    }
+
+    /// Waits until the bytes are there.
+    pub(crate) async fn arrival(&self) -> TransferResult<()> {
+        self.handle.part.arrival(self.range.end).await
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        self.handle.awaited.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// One block of a part.
+#[derive(Debug)]
+struct Segment {
+    end: u64,
+    handle: Arc<PartHandle>,
+    index: usize,
+    owner: StreamId,
+    /// Bytes that were read.
+    read: u64,
+}
+
+impl Segment {
+    fn is_of(&self, handle: &Arc<PartHandle>) -> bool {
+        Arc::ptr_eq(&self.handle, handle)
+    }
+
+    /// Whether everything of it is there or still to come.
+    fn is_sound(&self) -> bool {
+        !self.handle.part.failed() || self.handle.part.filled() >= self.end
+    }
+}
+
+/// How much of a range is held.
+#[derive(Debug)]
+pub(crate) struct Coverage {
+    pub(crate) pieces: SmallVec<[Piece; 2]>,
+    pub(crate) gaps: SmallVec<[Range<u64>; 2]>,
+}
+
+/// What was given up.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Dropped {
+    /// Bytes of the budget.
+    pub(crate) cost: u64,
+    /// Bytes that nobody had read.
+    pub(crate) unread: u64,
+    /// The lowest offset, if anything was given up.
+    pub(crate) start: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    segments: BTreeMap<u64, Segment>,
+}
+
+impl Held {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    /// Adds a part that nothing held overlaps, for the stream `owner`.
+    pub(crate) fn add(&mut self, handle: &Arc<PartHandle>, owner: StreamId) {
+        let range = handle.part.range();
+        for index in 0..(range.end - range.start).div_ceil(BLOCK) as usize {
+            let block = handle.part.block_range(index);
+            let segment = Segment {
+                end: block.end,
+                handle: Arc::clone(handle),
+                index,
+                owner,
+                read: 0,
+            };
+            self.segments.insert(block.start, segment);
+        }
+    }
+
+    /// The bytes of `range` if all have arrived, and accounts them as read.
+    pub(crate) fn read(&mut self, range: &Range<u64>) -> Option<Payload> {
+        let mut payload = Payload::new();
+        let mut start = range.start;
+        while start < range.end {
+            let (_, segment) = self.segments.range(..=start).next_back()?;
+            let end = range.end.min(segment.end);
+            if start >= end || !segment.handle.part.read(&(start..end), &mut payload) {
+                return None;
+            }
+            start = end;
+        }
+        self.consume(range);
+        Some(payload)
+    }
+
+    /// The parts that hold or will hold bytes of `range`, and what is missing. Forgets blocks
+    /// whose GET has failed.
+    pub(crate) fn coverage(&mut self, range: &Range<u64>) -> Coverage {
+        self.forget_failed(range);
+        let mut coverage = Coverage {
+            pieces: SmallVec::new(),
+            gaps: SmallVec::new(),
+        };
+        let mut start = range.start;
+        for (segment_start, segment) in self.overlapping(range) {
+            let begin = segment_start.max(range.start);
+            if start < begin {
+                coverage.gaps.push(start..begin);
+            }
+            start = segment.end.min(range.end);
+            coverage
+                .pieces
+                .push(Piece::new(&segment.handle, begin..start));
+        }
+        if start < range.end {
+            coverage.gaps.push(start..range.end);
+        }
+        coverage
+    }
+
+    /// The first offset from `start` on that is not held.
+    pub(crate) fn first_gap(&self, start: u64) -> u64 {
+        let mut gap = start;
+        for (segment_start, segment) in self.overlapping(&(start..u64::MAX)) {
+            if segment_start > gap {
+                break;
+            }
+            gap = segment.end;
+        }
+        gap
+    }
+
+    /// The first held offset from `start` on, at most `limit`.
+    pub(crate) fn next_held(&self, start: u64, limit: u64) -> u64 {
+        let next = self.segments.range(start..limit).next();
+        next.map_or(limit, |(held, _)| *held)
+    }
+
+    /// Drops what `owner` holds below `end`.
+    pub(crate) fn drop_below(&mut self, owner: StreamId, end: u64) -> Dropped {
+        let behind: SmallVec<[u64; 8]> = self
+            .segments
+            .range(..end)
+            .filter(|(_, segment)| segment.owner == owner && segment.end <= end)
+            .map(|(start, _)| *start)
+            .collect();
+        self.drop_all(&behind)
+    }
+
+    /// Drops everything that `owner` holds.
+    pub(crate) fn drop_owned(&mut self, owner: StreamId) -> Dropped {
+        self.drop_below(owner, u64::MAX)
+    }
+
+    /// What `from` holds belongs to `to` now.
+    pub(crate) fn change_owner(&mut self, from: StreamId, to: StreamId) {
+        for segment in self.segments.values_mut() {
+            if segment.owner == from {
+                segment.owner = to;
+            }
+        }
+    }
+
+    /// Drops parts of `owner` that no read waits for, the farthest first, until `cost` is saved.
+    pub(crate) fn reclaim(&mut self, owner: StreamId, cost: u64) -> Dropped {
+        let mut dropped = Dropped::default();
+        while dropped.cost < cost {
+            let farthest = self
+                .segments
+                .iter()
+                .rev()
+                .find(|(_, segment)| segment.owner == owner && !segment.handle.is_awaited());
+            let Some((_, segment)) = farthest else { break };
+            let part = Arc::clone(&segment.handle);
+            dropped = dropped.and(self.drop_part(&part));
+        }
+        dropped
+    }
+
+    /// A part is dropped whole: as long as one block is wanted the GET goes on, and the memory
+    /// of the others is not free before it ends.
+    fn drop_part(&mut self, handle: &Arc<PartHandle>) -> Dropped {
+        let starts: SmallVec<[u64; 8]> = self
+            .overlapping(handle.part.range())
+            .filter(|(_, segment)| segment.is_of(handle))
+            .map(|(start, _)| start)
+            .collect();
+        self.drop_all(&starts)
+    }
+
+    fn drop_all(&mut self, starts: &[u64]) -> Dropped {
+        let mut dropped = Dropped::default();
+        for start in starts {
+            if let Some(segment) = self.segments.remove(start) {
+                segment.handle.part.release(segment.index);
+                let length = segment.end - start;
+                dropped = dropped.and(Dropped {
+                    cost: memory::cost(length),
+                    unread: length.saturating_sub(segment.read),
+                    start: Some(*start),
+                });
+            }
+        }
+        dropped
+    }
+
+    /// Accounts `range` as read and drops blocks of which nothing is left to read, unless another
+    /// read waits for them.
+    fn consume(&mut self, range: &Range<u64>) {
+        let mut consumed = SmallVec::<[u64; 4]>::new();
+        let first = self.first_overlapping(range.start);
+        for (start, segment) in self.segments.range_mut(first..range.end) {
+            segment.read += segment.end.min(range.end) - range.start.max(*start);
+            if segment.read >= segment.end - start && !segment.handle.is_awaited() {
+                consumed.push(*start);
+            }
+        }
+        self.drop_all(&consumed);
+    }
+
+    /// Drops what the failed parts that overlap `range` will never receive.
+    fn forget_failed(&mut self, range: &Range<u64>) {
+        let failed: SmallVec<[Arc<PartHandle>; 1]> = self
+            .overlapping(range)
+            .filter(|(_, segment)| !segment.is_sound())
+            .map(|(_, segment)| Arc::clone(&segment.handle))
+            .collect();
+        for handle in failed {
+            let starts: SmallVec<[u64; 8]> = self
+                .overlapping(handle.part.range())
+                .filter(|(_, segment)| segment.is_of(&handle) && !segment.is_sound())
+                .map(|(start, _)| start)
+                .collect();
+            self.drop_all(&starts);
+        }
+    }
+
+    fn overlapping(&self, range: &Range<u64>) -> impl Iterator<Item = (u64, &Segment)> {
+        self.segments
+            .range(self.first_overlapping(range.start)..range.end)
+            .map(|(start, segment)| (*start, segment))
+    }
+
+    /// Where the segment starts that holds `offset`; `offset` itself if none does.
+    fn first_overlapping(&self, offset: u64) -> u64 {
+        let before = self.segments.range(..offset).next_back();
+        match before {
+            Some((start, segment)) if segment.end > offset => *start,
+            _ => offset,
+        }
+    }
+}
+
+impl Dropped {
+    /// Both together.
+    #[must_use]
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            cost: self.cost + other.cost,
+            unread: self.unread + other.unread,
+            start: match (self.start, other.start) {
+                (Some(one), Some(another)) => Some(one.min(another)),
+                (one, another) => one.or(another),
+            },
+        }
+    }
+}

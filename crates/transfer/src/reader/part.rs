@@ -1,0 +1,179 @@
+//! A run of consecutive bytes that one GET receives.
+//!
+//! The bytes lie in buffers of at most one block each. A part is read from while it arrives:
+//! whoever needs bytes up to some offset waits for just those, and is woken once, when they are
+//! there. Blocks can be let go one by one as they are consumed.
+
+use std::{
+    ops::Range,
+    sync::{Arc, Mutex},
+    task::{Poll, Waker},
+};
+
+use penstock_base::{BLOCK_SIZE, BufferView, Payload};
+use smallvec::SmallVec;
+
+use crate::{TransferError, TransferResult, lock::lock};
+
+/// Bytes in a block, as offsets are counted.
+pub(crate) const BLOCK: u64 = BLOCK_SIZE as u64;
+
+/// Wakers of those who wait.
+type Wakers = SmallVec<[Waker; 2]>;
+
+#[derive(Debug)]
+pub(crate) struct Part {
+    range: Range<u64>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The end of what arrived, as an offset in the object.
+    filled: u64,
+    blocks: SmallVec<[Block; 8]>,
+    waiting: SmallVec<[(u64, Waker); 2]>,
+    failure: Option<TransferError>,
+}
+
+#[derive(Debug, Clone)]
+enum Block {
+    /// Nothing of it arrived yet.
+    Coming,
+    Held(BufferView),
+    /// Consumed, or not wanted any more.
+    Released,
+}
+
+impl Part {
+    pub(crate) fn new(range: Range<u64>) -> Arc<Self> {
+        let blocks = (range.end - range.start).div_ceil(BLOCK);
+        let state = State {
+            filled: range.start,
+            blocks: (0..blocks).map(|_| Block::Coming).collect(),
+            waiting: SmallVec::new(),
+            failure: None,
+        };
+        Arc::new(Self {
+            range,
+            state: Mutex::new(state),
+        })
+    }
+
+    /// The bytes of the object that this part is to hold.
+    pub(crate) fn range(&self) -> &Range<u64> {
+        &self.range
+    }
+
+    /// The range of the object that block `index` holds.
+    pub(crate) fn block_range(&self, index: usize) -> Range<u64> {
+        let start = self.range.start + index as u64 * BLOCK;
+        start..self.range.end.min(start + BLOCK)
+    }
+
+    /// The end of what arrived, as an offset in the object.
+    pub(crate) fn filled(&self) -> u64 {
+        lock(&self.state).filled
+    }
+
+    /// Whether the GET failed before everything arrived.
+    pub(crate) fn failed(&self) -> bool {
+        lock(&self.state).failure.is_some()
+    }
+
+    /// The bytes of `range`, which must lie within the part, added to `payload`; `false` when they
+    /// have not all arrived or have been let go.
+    pub(crate) fn read(&self, range: &Range<u64>, payload: &mut Payload) -> bool {
+        let state = lock(&self.state);
+        if state.filled < range.end {
+            return false;
+        }
+        let mut start = range.start;
+        while start < range.end {
+            let index = ((start - self.range.start) / BLOCK) as usize;
+            let Block::Held(view) = &state.blocks[index] else {
+                return false;
+            };
+            let block = self.block_range(index);
+            let end = range.end.min(block.end);
+            payload.push(view.slice((start - block.start) as usize..(end - block.start) as usize));
+            start = end;
+        }
+        true
+    }
+
+    /// Waits until everything before `end` has arrived, or the GET has failed.
+    pub(crate) async fn arrival(&self, end: u64) -> TransferResult<()> {
+        std::future::poll_fn(|task| {
+            let mut state = lock(&self.state);
+            if state.filled >= end {
+                return Poll::Ready(Ok(()));
+            }
+            if let Some(failure) = &state.failure {
+                return Poll::Ready(Err(failure.clone()));
+            }
+            state.register(end, task.waker());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Lets go of the memory of block `index`. Slices that were read from it stay valid.
+    pub(crate) fn release(&self, index: usize) {
+        let released = std::mem::replace(&mut lock(&self.state).blocks[index], Block::Released);
+        drop(released);
+    }
+
+    /// Block `index` is being received into what `view` shows.
+    pub(super) fn begin_block(&self, index: usize, view: BufferView) {
+        let block = &mut lock(&self.state).blocks[index];
+        if matches!(block, Block::Coming) {
+            *block = Block::Held(view);
+        }
+    }
+
+    /// Everything before `filled` has arrived.
+    pub(super) fn advance(&self, filled: u64) {
+        let ready = {
+            let mut state = lock(&self.state);
+            state.filled = filled;
+            state.take_ready(filled)
+        };
+        ready.into_iter().for_each(Waker::wake);
+    }
+
+    /// The GET has failed: nothing more will arrive.
+    pub(super) fn fail(&self, failure: TransferError) {
+        let ready = {
+            let mut state = lock(&self.state);
+            state.failure = Some(failure);
+            state.take_ready(u64::MAX)
+        };
+        ready.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl State {
+    fn register(&mut self, end: u64, waker: &Waker) {
+        let known = self
+            .waiting
+            .iter()
+            .any(|(until, known)| *until == end && known.will_wake(waker));
+        if !known {
+            self.waiting.push((end, waker.clone()));
+        }
+    }
+
+    fn take_ready(&mut self, filled: u64) -> Wakers {
+        let mut ready = Wakers::new();
+        let mut index = 0;
+        while index < self.waiting.len() {
+            if self.waiting[index].0 <= filled {
+                ready.push(self.waiting.swap_remove(index).1);
+            } else {
+                index += 1;
+            }
+        }
+        ready
+    }
+}

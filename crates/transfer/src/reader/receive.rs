@@ -1,0 +1,195 @@
+//! Receives one part: the GET, and the memory that its body goes straight into.
+
+use std::{mem::MaybeUninit, ops::Range, sync::Arc};
+
+use penstock_base::{
+    BLOCK_SIZE, BufferPool, BufferWriter, Reservation,
+    clock::{self, Instant},
+};
+use penstock_object::{BodySink, ErrorKind, GetOptions, Got, ObjectError, ObjectResult, Operation};
+
+use super::part::{BLOCK, Part};
+use crate::{ObjectVersion, Transfer, TransferError, memory};
+
+/// Receives `part` of `version` into memory that `reservation` pays for.
+///
+/// When the future is dropped the part fails with `Interrupted`.
+pub(crate) async fn receive(
+    transfer: Arc<Transfer>,
+    version: Arc<ObjectVersion>,
+    part: Arc<Part>,
+    reservation: Reservation,
+) {
+    let options = GetOptions {
+        range: Some(part.range().clone()),
+        if_match: Some(version.etag.clone()),
+    };
+    let store = Arc::clone(transfer.store());
+    let key = version.key.clone();
+    let mut sink = PartSink::new(transfer, version, part, reservation);
+    let result = store.get(&key, options, &mut sink).await;
+    sink.finish(result.map(|_| ()));
+}
+
+/// Bytes of the budget that [`receive`] needs for `range`.
+pub(crate) fn cost(range: &Range<u64>) -> u64 {
+    memory::cost(range.end - range.start)
+}
+
+/// The memory of one part while it is being filled. Blocks are taken from the pool only when
+/// their first byte is about to arrive, so that few are in use and those are in the CPU's cache.
+struct PartSink {
+    transfer: Arc<Transfer>,
+    version: Arc<ObjectVersion>,
+    part: Arc<Part>,
+    reservation: Reservation,
+    writer: Option<BufferWriter>,
+    received: u64,
+    sent: Instant,
+    began: Option<Instant>,
+    refusal: Option<ObjectError>,
+    finished: bool,
+}
+
+impl PartSink {
+    fn new(
+        transfer: Arc<Transfer>,
+        version: Arc<ObjectVersion>,
+        part: Arc<Part>,
+        reservation: Reservation,
+    ) -> Self {
+        transfer.metrics().gets_in_flight.add(1);
+        Self {
+            transfer,
+            version,
+            part,
+            reservation,
+            writer: None,
+            received: 0,
+            sent: clock::now(),
+            began: None,
+            refusal: None,
+            finished: false,
+        }
+    }
+
+    fn length(&self) -> u64 {
+        let range = self.part.range();
+        range.end - range.start
+    }
+
+    /// What is wrong with a response, if anything.
+    fn refuse(&self, got: &Got) -> Option<ObjectError> {
+        let (kind, message) =
+            if got.info.etag != self.version.etag || got.info.size != self.version.size {
+                let message = "the store sent another version than the one that was asked for";
+                (ErrorKind::PreconditionFailed, message)
+            } else if got.range.start != self.part.range().start + self.received {
+                let message = "the store sent another range than the one that was asked for";
+                (ErrorKind::Protocol, message)
+            } else {
+                return None;
+            };
+        Some(self.error(kind, message))
+    }
+
+    fn error(&self, kind: ErrorKind, message: &str) -> ObjectError {
+        ObjectError::new(kind, Operation::Get, message).about(&self.version.key)
+    }
+
+    fn next_block(&mut self, pool: &Arc<BufferPool>) {
+        let capacity = BLOCK.min(self.length() - self.received) as usize;
+        let reservation = self
+            .reservation
+            .split(BufferPool::cost(capacity))
+            .expect("the whole part was reserved");
+        let (writer, view) = pool.take_reserved(capacity, reservation).share();
+        self.part
+            .begin_block((self.received / BLOCK) as usize, view);
+        self.writer = Some(writer);
+    }
+
+    fn finish(mut self, result: ObjectResult<()>) {
+        self.finished = true;
+        let failure = match (result, self.refusal.take()) {
+            (_, Some(refusal)) => Some(refusal),
+            (Err(error), None) => Some(error),
+            (Ok(()), None) if self.received < self.length() => {
+                Some(self.error(ErrorKind::Interrupted, "the body ended early"))
+            }
+            (Ok(()), None) => None,
+        };
+        match failure {
+            Some(failure) => self.part.fail(TransferError::Object(failure)),
+            None => self.record_rate(),
+        }
+    }
+
+    fn record_rate(&self) {
+        if let Some(began) = self.began {
+            let path = self.transfer.path();
+            path.received(self.received, clock::now().duration_since(began));
+        }
+    }
+}
+
+impl BodySink for PartSink {
+    fn begin(&mut self, got: &Got) {
+        self.refusal = self.refuse(got);
+        if self.began.is_none() {
+            let now = clock::now();
+            self.began = Some(now);
+            self.transfer.path().began(now.duration_since(self.sent));
+        }
+    }
+
+    fn filled(&self) -> u64 {
+        self.received
+    }
+
+    fn unfilled(&mut self) -> &mut [MaybeUninit<u8>] {
+        let wanted = self.length() - self.received;
+        if wanted == 0 || self.refusal.is_some() {
+            return &mut [];
+        }
+        if self.received.is_multiple_of(BLOCK) && self.writer.as_ref().is_none_or(is_full) {
+            let pool = Arc::clone(self.transfer.pool());
+            self.next_block(&pool);
+        }
+        let room = self
+            .writer
+            .as_mut()
+            .expect("a block was begun at the first byte")
+            .unfilled();
+        let count = room
+            .len()
+            .min(usize::try_from(wanted).unwrap_or(usize::MAX));
+        &mut room[..count]
+    }
+
+    #[allow(unsafe_code)]
+    unsafe fn advance(&mut self, count: usize) {
+        if let Some(writer) = &mut self.writer {
+            // SAFETY: the caller initialised the first `count` bytes of `unfilled`, which are
+            // those of the writer's memory.
+            unsafe { writer.advance(count) };
+            self.received += count as u64;
+            self.part.advance(self.part.range().start + self.received);
+        }
+    }
+}
+
+/// Whether a writer's block is full.
+fn is_full(writer: &BufferWriter) -> bool {
+    writer.filled() == BLOCK_SIZE
+}
+
+impl Drop for PartSink {
+    fn drop(&mut self) {
+        self.transfer.metrics().gets_in_flight.subtract(1);
+        if !self.finished {
+            let failure = self.error(ErrorKind::Interrupted, "the request was given up");
+            self.part.fail(TransferError::Object(failure));
+        }
+    }
+}

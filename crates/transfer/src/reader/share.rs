@@ -1,0 +1,85 @@
+//! The memory that read-ahead may occupy, shared by all streams of all readers.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use penstock_base::metrics::Gauge;
+
+/// Counts the streams that fetch ahead.
+#[derive(Debug)]
+pub(crate) struct ReadAhead {
+    bytes: u64,
+    streams: AtomicUsize,
+    window_bytes: Arc<Gauge>,
+}
+
+impl ReadAhead {
+    /// `bytes` to share; the sum of all windows is shown in `window_bytes`.
+    pub(crate) fn new(bytes: u64, window_bytes: Arc<Gauge>) -> Arc<Self> {
+        Arc::new(Self {
+            bytes,
+            streams: AtomicUsize::new(0),
+            window_bytes,
+        })
+    }
+
+    /// Makes one more stream share the memory.
+    pub(crate) fn join(self: &Arc<Self>) -> StreamShare {
+        self.streams.fetch_add(1, Ordering::Relaxed);
+        StreamShare {
+            read_ahead: Arc::clone(self),
+            window: 0,
+        }
+    }
+}
+
+/// One stream's place among those that share. Leaves on drop.
+#[derive(Debug)]
+pub(crate) struct StreamShare {
+    read_ahead: Arc<ReadAhead>,
+    window: u64,
+}
+
+impl StreamShare {
+    /// Bytes that this stream may occupy now.
+    pub(crate) fn bytes(&self) -> u64 {
+        let streams = self.read_ahead.streams.load(Ordering::Relaxed).max(1);
+        self.read_ahead.bytes / streams as u64
+    }
+
+    /// Shows the stream's window in the metrics.
+    pub(crate) fn show_window(&mut self, window: u64) {
+        if window != self.window {
+            self.read_ahead.window_bytes.add(window);
+            self.read_ahead.window_bytes.subtract(self.window);
+            self.window = window;
+        }
+    }
+}
+
+impl Drop for StreamShare {
+    fn drop(&mut self) {
+        self.show_window(0);
+        self.read_ahead.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_equal_and_return_when_a_stream_ends() {
+        let gauge = Arc::<Gauge>::default();
+        let read_ahead = ReadAhead::new(100, Arc::clone(&gauge));
+        let mut first = read_ahead.join();
+        assert_eq!(first.bytes(), 100);
+        let second = read_ahead.join();
+        first.show_window(30);
+        assert_eq!((first.bytes(), second.bytes(), gauge.value()), (50, 50, 30));
+        drop(first);
+        assert_eq!((second.bytes(), gauge.value()), (100, 0));
+    }
+}

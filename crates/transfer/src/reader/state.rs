@@ -1,0 +1,235 @@
+//! Decides, for each read, what is served from memory, what is waited for and what is fetched.
+
+use std::{ops::Range, sync::Arc};
+
+use penstock_base::{Payload, Reservation, clock};
+use smallvec::SmallVec;
+
+use super::{
+    held::{Coverage, Dropped, Held, PartHandle, Piece},
+    part::Part,
+    receive,
+    stream::{InFlight, Place, StreamId, Streams, UNREAD_BEHIND_MAX, part_size},
+};
+use crate::{ObjectVersion, Transfer};
+
+/// What a read does next.
+#[derive(Debug)]
+pub(crate) enum Plan {
+    /// The bytes are there.
+    Ready(Payload),
+    /// Wait for these parts, then look again.
+    Wait(SmallVec<[Piece; 2]>),
+    /// Fetch just the read's range, into this memory.
+    Fetch(Reservation),
+    /// Wait for memory for the read's range, then look again.
+    Memory,
+}
+
+/// What one reader knows and holds.
+#[derive(Debug)]
+pub(crate) struct State {
+    transfer: Arc<Transfer>,
+    version: Arc<ObjectVersion>,
+    streams: Streams,
+    held: Held,
+}
+
+impl State {
+    pub(crate) fn new(transfer: Arc<Transfer>, version: Arc<ObjectVersion>) -> Self {
+        let settings = transfer.settings();
+        let streams = Streams::new(settings.streams_per_reader, settings.skip_max);
+        Self {
+            transfer,
+            version,
+            streams,
+            held: Held::default(),
+        }
+    }
+
+    /// Takes in a read of `range`. It is the `first` as long as no read of this reader has ended.
+    pub(crate) fn plan(&mut self, range: &Range<u64>, read: &InFlight, first: bool) -> Plan {
+        let now = clock::now();
+        let is_held = self.held.first_gap(range.start) >= range.end;
+        let (place, changes) = self.streams.place(range, is_held, read, now);
+        for (from, to) in changes.merged {
+            self.held.change_owner(from, to);
+        }
+        for stream in changes.evicted {
+            let dropped = self.held.drop_owned(stream);
+            self.account(dropped);
+        }
+        let delay = self.delay(place.stream, now);
+        if let Some(stream) = self.streams.get(place.stream) {
+            stream.consumption.record(place.advanced, now, delay);
+            let behind = stream.frontier.saturating_sub(UNREAD_BEHIND_MAX);
+            let dropped = self.held.drop_below(place.stream, behind);
+            self.account(dropped);
+        }
+        let plan = self.serve(range, place, first);
+        if !matches!(plan, Plan::Memory) {
+            self.prefetch(place.stream, delay);
+        }
+        plan
+    }
+
+    /// Whether there is anything to give back.
+    pub(crate) fn holds_anything(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// The bytes of `range` if they are there. `pieces` are those that the read waited for.
+    pub(crate) fn arrived(
+        &mut self,
+        range: &Range<u64>,
+        pieces: SmallVec<[Piece; 2]>,
+    ) -> Option<Payload> {
+        drop(pieces);
+        self.held.read(range)
+    }
+
+    /// The parts to wait for when `range` is held or coming as a whole.
+    pub(crate) fn coming(&mut self, range: &Range<u64>) -> Option<SmallVec<[Piece; 2]>> {
+        let coverage = self.held.coverage(range);
+        coverage.gaps.is_empty().then_some(coverage.pieces)
+    }
+
+    /// Drops what no read waits for, about `cost` bytes of the budget, from the streams that were
+    /// idle for longest. Returns how much it was.
+    pub(crate) fn reclaim(&mut self, cost: u64) -> u64 {
+        let mut total = Dropped::default();
+        for id in self.streams.ids() {
+            if total.cost >= cost {
+                break;
+            }
+            let dropped = self.held.reclaim(id, cost - total.cost);
+            if let (Some(start), Some(stream)) = (dropped.start, self.streams.get(id)) {
+                stream.scheduled = stream.scheduled.min(start);
+                stream.share = None;
+            }
+            total = total.and(dropped);
+        }
+        self.account(total);
+        total.cost
+    }
+
+    fn serve(&mut self, range: &Range<u64>, place: Place, first: bool) -> Plan {
+        if let Some(payload) = self.held.read(range) {
+            return Plan::Ready(payload);
+        }
+        let Coverage { mut pieces, gaps } = self.held.coverage(range);
+        for gap in gaps {
+            let wanted = self.extend(&gap, place, first);
+            if wanted == *range {
+                return self.reserve(range).map_or(Plan::Memory, Plan::Fetch);
+            }
+            let ahead = (wanted.end - wanted.start) - (gap.end - gap.start);
+            if let Some(memory) = self.reserve(&wanted) {
+                self.transfer.metrics().prefetched_bytes.add(ahead);
+                self.receive(&wanted, place.stream, memory);
+            } else if let Some(memory) = self.reserve(&gap) {
+                self.receive(&gap, place.stream, memory);
+            } else {
+                return Plan::Memory;
+            }
+            pieces.extend(self.held.coverage(&gap).pieces);
+        }
+        Plan::Wait(pieces)
+    }
+
+    /// What to fetch for a `gap` in what is held. Only a read that begins the object or that moves
+    /// a stream's frontier fetches more than was asked for.
+    fn extend(&mut self, gap: &Range<u64>, place: Place, first: bool) -> Range<u64> {
+        let settings = self.transfer.settings();
+        let size = self.version.size;
+        let Some(stream) = self.streams.get(place.stream) else {
+            return gap.clone();
+        };
+        let length = if stream.is_sequential() && stream.frontier == gap.end {
+            let limit = stream
+                .share
+                .as_ref()
+                .map_or(u64::MAX, |share| share.bytes() / 2);
+            part_size(stream.length, settings.read_part_size.min(limit))
+        } else if first && gap.start == 0 {
+            if size <= settings.whole_file_max {
+                size
+            } else {
+                part_size(0, u64::MAX)
+            }
+        } else {
+            0
+        };
+        let end = size.min(gap.end.max(gap.start + length));
+        gap.start..self.held.next_held(gap.end, end)
+    }
+
+    /// Fetches ahead of a sequential stream as far as its window and the memory allow.
+    fn prefetch(&mut self, id: StreamId, delay: f64) {
+        let Some(stream) = self.streams.get(id).filter(|stream| stream.is_sequential()) else {
+            return;
+        };
+        let size = self.version.size;
+        let share = stream
+            .share
+            .get_or_insert_with(|| self.transfer.read_ahead().join());
+        let share_bytes = share.bytes();
+        let limit = self.transfer.settings().read_part_size.min(share_bytes / 2);
+        let part = part_size(stream.length, limit);
+        let window = stream.consumption.window(part, delay).min(share_bytes);
+        share.show_window(window);
+        let horizon = size.min(stream.frontier.saturating_add(window));
+        let mut start = stream.scheduled.max(stream.frontier);
+        loop {
+            start = self.held.first_gap(start);
+            let end = self.held.next_held(start, size.min(start + part));
+            if start >= size || end > horizon || !self.prefetch_part(start..end, id) {
+                break;
+            }
+            start = end;
+        }
+        if let Some(stream) = self.streams.get(id) {
+            stream.scheduled = start;
+        }
+    }
+
+    fn prefetch_part(&mut self, range: Range<u64>, owner: StreamId) -> bool {
+        let Some(memory) = self.reserve(&range) else {
+            self.transfer.readers().reclaim_idle(receive::cost(&range));
+            return false;
+        };
+        let bytes = range.end - range.start;
+        self.transfer.metrics().prefetched_bytes.add(bytes);
+        self.receive(&range, owner, memory);
+        true
+    }
+
+    fn receive(&mut self, range: &Range<u64>, owner: StreamId, memory: Reservation) {
+        let part = Part::new(range.clone());
+        let transfer = Arc::clone(&self.transfer);
+        let version = Arc::clone(&self.version);
+        let get = receive::receive(transfer, version, Arc::clone(&part), memory);
+        let task = tokio::spawn(get);
+        self.held
+            .add(&PartHandle::new(part, task.abort_handle()), owner);
+    }
+
+    fn reserve(&self, range: &Range<u64>) -> Option<Reservation> {
+        self.transfer
+            .pool()
+            .budget()
+            .try_reserve(receive::cost(range))
+    }
+
+    /// Seconds that a part of the stream's present size takes.
+    fn delay(&mut self, id: StreamId, now: clock::Instant) -> f64 {
+        let length = self.streams.get(id).map_or(0, |stream| stream.length);
+        let part = part_size(length, self.transfer.settings().read_part_size);
+        self.transfer.path().delay(part, now)
+    }
+
+    fn account(&self, dropped: Dropped) {
+        let metrics = self.transfer.metrics();
+        metrics.prefetch_dropped_bytes.add(dropped.unread);
+    }
+}

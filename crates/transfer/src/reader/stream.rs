@@ -1,0 +1,251 @@
+//! Which reads follow one another.
+//!
+//! A read that continues nothing is a candidate; when a second read continues it, it becomes a
+//! sequential stream and only then is anything fetched ahead. A stream tolerates what the
+//! kernel's read-ahead does to the order of reads: several are sent at once and overtake one
+//! another. Two reads that touch are therefore one stream in either order while both are in
+//! flight; a program that reads backwards waits for each read and stays a random reader.
+
+use std::{
+    ops::Range,
+    sync::{Arc, Weak},
+};
+
+use penstock_base::{MIB, clock::Instant};
+use smallvec::SmallVec;
+
+use super::{share::StreamShare, window::Consumption};
+
+/// How far behind its frontier a stream still owns bytes that it fetched and nobody read. One of
+/// the threads that take the kernel's requests may sleep while the others go on, so a read can be
+/// late by more than all of the kernel's read-ahead.
+pub(crate) const UNREAD_BEHIND_MAX: u64 = 32 * MIB;
+
+/// Reads that are remembered in case another one continues them.
+const CANDIDATES_MAX: usize = 8;
+
+/// Distinguishes the streams of one reader, dead ones included.
+pub(crate) type StreamId = u64;
+
+/// A read that is going on; streams know when it ends.
+pub(crate) type InFlight = Arc<()>;
+
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) id: StreamId,
+    /// Where the first read started.
+    start: u64,
+    /// The end of the farthest read.
+    pub(crate) frontier: u64,
+    /// The end of what has been asked of the store for this stream.
+    pub(crate) scheduled: u64,
+    /// Bytes by which the frontier has moved.
+    pub(crate) length: u64,
+    pub(crate) consumption: Consumption,
+    /// Whether a second read continued the first.
+    sequential: bool,
+    /// Bytes that may still be skipped. Reading earns them back, so a program that skips more
+    /// than it reads is not taken for a stream for long.
+    skips_left: u64,
+    last_read: Weak<()>,
+    /// Its part in the memory for read-ahead, while it uses any.
+    pub(crate) share: Option<StreamShare>,
+}
+
+/// Where a read belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) stream: StreamId,
+    /// Bytes by which the read moved the stream's frontier; 0 for a read behind it.
+    pub(crate) advanced: u64,
+}
+
+/// The streams of one reader, least recently used first.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    streams: Vec<Stream>,
+    next_id: StreamId,
+    sequential_max: usize,
+    skip_max: u64,
+}
+
+/// What [`Streams::place`] did besides.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// Streams that are gone.
+    pub(crate) evicted: SmallVec<[StreamId; 2]>,
+    /// Streams that were found to be one: what the first had belongs to the second.
+    pub(crate) merged: SmallVec<[(StreamId, StreamId); 2]>,
+}
+
+impl Streams {
+    pub(crate) fn new(sequential_max: usize, skip_max: u64) -> Self {
+        Self {
+            streams: Vec::new(),
+            next_id: 0,
+            sequential_max,
+            skip_max,
+        }
+    }
+
+    /// Finds the stream that a read of `range` belongs to, or begins one. When all of the range
+    /// `is_held` the read may be late.
+    pub(crate) fn place(
+        &mut self,
+        range: &Range<u64>,
+        is_held: bool,
+        read: &InFlight,
+        now: Instant,
+    ) -> (Place, Changes) {
+        let mut changes = Changes::default();
+        let behind_max = if is_held {
+            UNREAD_BEHIND_MAX
+        } else {
+            self.skip_max
+        };
+        let found = self
+            .sequential_at(range.start, behind_max)
+            .or_else(|| self.candidate_at(range));
+        let index = match found {
+            Some(index) => self.touch(index),
+            None => self.begin(range.start, now),
+        };
+        let skips_max = 2 * self.skip_max;
+        let stream = &mut self.streams[index];
+        let advanced = stream.advance(range, read, skips_max);
+        if found.is_some() {
+            stream.sequential = true;
+            self.merge_into(index, &mut changes);
+        }
+        let stream = self.streams.last().expect("the touched stream is last").id;
+        self.evict(&mut changes);
+        (Place { stream, advanced }, changes)
+    }
+
+    pub(crate) fn get(&mut self, id: StreamId) -> Option<&mut Stream> {
+        self.streams.iter_mut().find(|stream| stream.id == id)
+    }
+
+    /// The streams that may hold something, least recently used first.
+    pub(crate) fn ids(&self) -> SmallVec<[StreamId; 16]> {
+        self.streams.iter().map(|stream| stream.id).collect()
+    }
+
+    fn sequential_at(&self, offset: u64, behind_max: u64) -> Option<usize> {
+        let distances = self.streams.iter().enumerate();
+        let reaches = |stream: &Stream| stream.reaches(offset, behind_max, self.skip_max);
+        distances
+            .filter(|(_, stream)| stream.is_sequential() && reaches(stream))
+            .min_by_key(|(_, stream)| stream.frontier.abs_diff(offset))
+            .map(|(index, _)| index)
+    }
+
+    fn candidate_at(&self, range: &Range<u64>) -> Option<usize> {
+        self.streams
+            .iter()
+            .position(|stream| !stream.is_sequential() && stream.is_continued_by(range))
+    }
+
+    fn begin(&mut self, offset: u64, now: Instant) -> usize {
+        self.streams.push(Stream {
+            id: self.next_id,
+            start: offset,
+            frontier: offset,
+            scheduled: offset,
+            length: 0,
+            consumption: Consumption::new(now),
+            sequential: false,
+            skips_left: 2 * self.skip_max,
+            last_read: Weak::new(),
+            share: None,
+        });
+        self.next_id += 1;
+        self.streams.len() - 1
+    }
+
+    /// Makes a stream the most recently used one.
+    fn touch(&mut self, index: usize) -> usize {
+        self.streams[index..].rotate_left(1);
+        self.streams.len() - 1
+    }
+
+    /// Joins streams that the one at `index`, the last, has run into.
+    fn merge_into(&mut self, index: usize, changes: &mut Changes) {
+        let target = self.streams[index].id;
+        while let Some(other) = self.run_into(self.streams.len() - 1) {
+            let gone = self.streams.remove(other);
+            let stream = self.streams.last_mut().expect("the target is last");
+            stream.frontier = stream.frontier.max(gone.frontier);
+            stream.scheduled = stream.scheduled.max(gone.scheduled);
+            stream.start = stream.start.min(gone.start);
+            stream.length += gone.length;
+            changes.merged.push((gone.id, target));
+        }
+    }
+
+    fn run_into(&self, index: usize) -> Option<usize> {
+        let this = &self.streams[index];
+        self.streams[..index].iter().position(|other| {
+            let touches = (other.start..=other.frontier).contains(&this.frontier);
+            let near = other.frontier.saturating_sub(this.frontier) <= self.skip_max;
+            touches && near && (other.is_sequential() || other.is_being_read())
+        })
+    }
+
+    fn evict(&mut self, changes: &mut Changes) {
+        self.evict_beyond(self.sequential_max, true, changes);
+        self.evict_beyond(CANDIDATES_MAX, false, changes);
+    }
+
+    fn evict_beyond(&mut self, limit: usize, sequential: bool, changes: &mut Changes) {
+        let kind = |stream: &Stream| stream.is_sequential() == sequential;
+        let count = self.streams.iter().filter(|stream| kind(stream)).count();
+        if count > limit
+            && let Some(oldest) = self.streams.iter().position(kind)
+        {
+            changes.evicted.push(self.streams.remove(oldest).id);
+        }
+    }
+}
+
+impl Stream {
+    pub(crate) fn is_sequential(&self) -> bool {
+        self.sequential
+    }
+
+    /// Offsets that a sequential stream takes for its own.
+    fn reaches(&self, offset: u64, behind_max: u64, skip_max: u64) -> bool {
+        let farthest = self.scheduled.max(self.frontier + skip_max);
+        let skipped = offset.saturating_sub(self.frontier);
+        offset + behind_max >= self.frontier && offset <= farthest && skipped <= self.skips_left
+    }
+
+    fn is_continued_by(&self, range: &Range<u64>) -> bool {
+        let before = range.end == self.start && self.is_being_read();
+        range.start == self.frontier || before
+    }
+
+    fn is_being_read(&self) -> bool {
+        self.last_read.strong_count() > 0
+    }
+
+    fn advance(&mut self, range: &Range<u64>, read: &InFlight, skips_max: u64) -> u64 {
+        let frontier = self.frontier.max(range.end);
+        let skipped = range.start.saturating_sub(self.frontier);
+        let earned = self.skips_left.saturating_sub(skipped) + (range.end - range.start);
+        self.skips_left = earned.min(skips_max);
+        let advanced = frontier - self.frontier;
+        self.start = self.start.min(range.start);
+        self.frontier = frontier;
+        self.length += advanced;
+        self.last_read = Arc::downgrade(read);
+        advanced
+    }
+}
+
+/// Bytes in the next part of a stream that has moved `length` bytes: 1 MiB at first, then as much
+/// as was read so far, in powers of two up to `limit`.
+pub(crate) fn part_size(length: u64, limit: u64) -> u64 {
+    let doubled = MIB << (length / MIB).max(1).ilog2().min(16);
+    doubled.min(limit).max(MIB)
+}

@@ -1,0 +1,183 @@
+//! A multipart upload with parts on their way, and its removal when it comes to nothing.
+
+use std::sync::Arc;
+
+use penstock_base::Payload;
+use penstock_object::{
+    CompleteOptions, ErrorKind, Key, ObjectError, ObjectResult, Operation, Part, PartCopy,
+    PartNumber, PutOptions, Stored, UploadId,
+};
+use tokio::{
+    runtime::Handle,
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    task::{JoinError, JoinSet},
+};
+
+use super::clean_up::{Leftover, clean_up};
+use crate::Transfer;
+
+/// Parts of one upload that the store copies at once. They cost us nothing, but the store.
+const COPIES_MAX: usize = 8;
+
+/// The answer to the creation of an upload, once there is one.
+pub(super) type Created = watch::Receiver<Option<ObjectResult<UploadId>>>;
+
+#[derive(Debug)]
+pub(super) struct Upload {
+    transfer: Arc<Transfer>,
+    key: Key,
+    created: Created,
+    tasks: JoinSet<ObjectResult<Part>>,
+    parts: Vec<Part>,
+    last_number: PartNumber,
+    copies: Arc<Semaphore>,
+    runtime: Handle,
+    /// Whether there is nothing to remove any more.
+    ended: bool,
+}
+
+impl Upload {
+    /// Begins an upload, in the background. The creation is never cancelled: an upload that was
+    /// created and whose name we do not know could not be removed.
+    pub(super) fn begin(transfer: &Arc<Transfer>, key: &Key, options: PutOptions) -> Self {
+        let (sender, created) = watch::channel(None);
+        let (store, target) = (Arc::clone(transfer.store()), key.clone());
+        tokio::spawn(async move {
+            let created = store.create_upload(&target, options).await;
+            sender.send_replace(Some(created));
+        });
+        Self {
+            transfer: Arc::clone(transfer),
+            key: key.clone(),
+            created,
+            tasks: JoinSet::new(),
+            parts: Vec::new(),
+            last_number: 0,
+            copies: Arc::new(Semaphore::new(COPIES_MAX)),
+            runtime: Handle::current(),
+            ended: false,
+        }
+    }
+
+    /// Sends the next part in the background; `slot` is given back when it has arrived.
+    pub(super) fn send(&mut self, body: Payload, slot: OwnedSemaphorePermit) {
+        let number = self.next_number();
+        let (transfer, key) = (Arc::clone(&self.transfer), self.key.clone());
+        let created = self.created.clone();
+        self.tasks.spawn(async move {
+            let _slot = slot;
+            let _shown = InFlight::begin(&transfer);
+            let upload = name_of(created).await?;
+            let store = transfer.store();
+            store.upload_part(&key, &upload, number, body).await
+        });
+    }
+
+    /// Makes the next part from what the store has, in the background.
+    pub(super) fn copy(&mut self, copy: PartCopy) {
+        let number = self.next_number();
+        let (transfer, key) = (Arc::clone(&self.transfer), self.key.clone());
+        let (created, copies) = (self.created.clone(), Arc::clone(&self.copies));
+        self.tasks.spawn(async move {
+            let _slot = copies.acquire_owned().await;
+            let _shown = InFlight::begin(&transfer);
+            let upload = name_of(created).await?;
+            let store = transfer.store();
+            store.copy_part(&key, &upload, number, copy).await
+        });
+    }
+
+    /// Takes in the parts that have arrived meanwhile. Fails if one could not be sent.
+    pub(super) fn collect(&mut self) -> ObjectResult<()> {
+        while let Some(joined) = self.tasks.try_join_next() {
+            self.parts.push(outcome(joined)?);
+        }
+        Ok(())
+    }
+
+    /// Waits for all parts and makes the object of them.
+    pub(super) async fn complete(mut self, options: CompleteOptions) -> ObjectResult<Stored> {
+        while let Some(joined) = self.tasks.join_next().await {
+            self.parts.push(outcome(joined)?);
+        }
+        self.parts.sort_by_key(|part| part.number);
+        let upload = name_of(self.created.clone()).await?;
+        let store = self.transfer.store();
+        let stored = store
+            .complete_upload(&self.key, &upload, &self.parts, options)
+            .await?;
+        self.ended = true;
+        Ok(stored)
+    }
+
+    /// Removes the upload and waits until it is gone. Dropping the future only ends the waiting.
+    pub(super) async fn abort(mut self) {
+        let leftover = self.leftover();
+        let removal = self.runtime.spawn(clean_up(leftover));
+        // It fails only when the runtime ends, and then nobody is left to tell.
+        let _ = removal.await;
+    }
+
+    fn next_number(&mut self) -> PartNumber {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    fn leftover(&mut self) -> Leftover {
+        self.ended = true;
+        Leftover {
+            store: Arc::clone(self.transfer.store()),
+            key: self.key.clone(),
+            created: self.created.clone(),
+            tasks: std::mem::take(&mut self.tasks),
+        }
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        if !self.ended {
+            let leftover = self.leftover();
+            self.transfer
+                .clean_ups()
+                .spawn(&self.runtime, clean_up(leftover));
+        }
+    }
+}
+
+/// Shows a part in the metrics while it is on its way.
+struct InFlight(Arc<Transfer>);
+
+impl InFlight {
+    fn begin(transfer: &Arc<Transfer>) -> Self {
+        transfer.metrics().uploads_in_flight.add(1);
+        Self(Arc::clone(transfer))
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.metrics().uploads_in_flight.subtract(1);
+    }
+}
+
+/// The name of an upload, once it was created.
+pub(super) async fn name_of(mut created: Created) -> ObjectResult<UploadId> {
+    match created.wait_for(Option::is_some).await {
+        Ok(answer) => answer.clone().expect("waited for it"),
+        Err(_) => Err(gave_up(Operation::CreateUpload)),
+    }
+}
+
+fn outcome(joined: Result<ObjectResult<Part>, JoinError>) -> ObjectResult<Part> {
+    joined.unwrap_or_else(|_| Err(gave_up(Operation::UploadPart)))
+}
+
+/// The task of a request ended without an answer: it panicked, or the runtime is shutting down.
+fn gave_up(operation: Operation) -> ObjectError {
+    ObjectError::new(
+        ErrorKind::Interrupted,
+        operation,
+        "the request was given up",
+    )
+}

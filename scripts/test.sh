@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# `make test`: everything that must hold before a change lands. Tests mount for real.
+set -euo pipefail
+repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$repository"
+# shellcheck source=scripts/tools.sh
+source scripts/tools.sh
+
+# The tests start servers of their own on loopback; no proxy may stand in between.
+unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY all_proxy ALL_PROXY AWS_CA_BUNDLE
+
+started=$SECONDS
+step() { say "[$((SECONDS - started)) s] $*"; }
+
+step "Tools"
+require_rust
+require_fuse
+want fio fio
+want attr attr
+want s3fs s3fs
+want rclone rclone
+want_minio
+
+step "Formatting"
+cargo fmt --all -- --check
+
+step "Clippy"
+cargo clippy --workspace --all-targets -- -D warnings
+
+step "Tidy"
+cargo xtask tidy
+
+step "Build the binary that the end-to-end tests mount with"
+cargo build --package penstock-cli
+
+step "Tests"
+log=$(mktemp)
+trap 'rm -f "$log"; bash scripts/clean-mounts.sh' EXIT
+status=0
+cargo test --workspace --no-fail-fast 2>&1 | tee "$log" || status=$?
+
+step "Result"
+awk '/^test result:/ { passed += $4; failed += $6 }
+  END { printf "%d passed, %d failed\n", passed, failed }' "$log"
+exit "$status"

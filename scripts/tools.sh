@@ -1,0 +1,83 @@
+# Sourced by the other scripts: finds and installs the programs that they need.
+# shellcheck shell=bash
+
+# Programs that this repository installed for itself live here.
+penstock_cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/penstock
+export PATH="$penstock_cache/bin:$PATH:${HOME:-/root}/.cargo/bin:${HOME:-/root}/go/bin:/usr/local/go/bin"
+
+say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+note() { printf '  %s\n' "$*"; }
+die() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# as_root COMMAND...: runs it as root without ever asking for a password.
+as_root() {
+  if [ "$(id -u)" = 0 ]; then
+    "$@"
+  else
+    have sudo && sudo -n "$@"
+  fi
+}
+
+# install_packages DEBIAN_NAME...: installs system packages; says nothing unless it fails.
+install_packages() {
+  local log status=0
+  log=$(mktemp)
+  if have apt-get; then
+    {
+      as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq &&
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
+    } >"$log" 2>&1 || status=$?
+  elif have dnf; then
+    as_root dnf install -y -q "$@" >"$log" 2>&1 || status=$?
+  else
+    status=1
+  fi
+  [ "$status" = 0 ] || tail -n 3 "$log" >&2
+  rm -f "$log"
+  return "$status"
+}
+
+# require PROGRAM PACKAGE: the program is there, or gets installed, or we stop and say how.
+require() {
+  have "$1" && return
+  note "installing $2 (for $1)"
+  install_packages "$2" || true
+  have "$1" || die "$1 is missing: install the package $2, for example: sudo apt-get install $2"
+}
+
+# want PROGRAM PACKAGE: like require, but tests that need the program are skipped without it.
+want() {
+  have "$1" && return
+  note "installing $2 (for $1)"
+  install_packages "$2" || note "$1 is missing; the tests that use it say so and are skipped"
+}
+
+require_rust() {
+  have cargo || die "cargo is missing: install Rust from https://rustup.rs and try again"
+  have cc || require cc gcc
+}
+
+require_fuse() {
+  require fusermount3 fuse3
+  [ -e /dev/fuse ] || die "there is no /dev/fuse: load the kernel module (modprobe fuse), or pass the device into this container"
+}
+
+# MinIO is built from source, once, because Debian has no package of it.
+want_minio() {
+  have minio && return
+  if have go; then
+    note "building MinIO with go (once, takes some minutes)"
+    mkdir -p "$penstock_cache/bin"
+    GOBIN="$penstock_cache/bin" go install github.com/minio/minio@latest >/dev/null 2>&1 || true
+  fi
+  have minio || note "minio is missing and cannot be built; the tests that use it say so and are skipped"
+}
+
+# Where cargo puts what it builds.
+target_directory() {
+  printf '%s' "${CARGO_TARGET_DIR:-$repository/target}"
+}

@@ -1,0 +1,164 @@
+//! A bucket to mount: in a local directory, or on a server of the test's own.
+
+use std::{
+    path::PathBuf,
+    process::Command,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use penstock_devserver::{Credentials, Data, Faults, Server, Settings};
+
+use crate::{Mount, MountOptions, Scratch, penstock};
+
+/// The bucket's name on a server.
+pub const BUCKET: &str = "test-bucket";
+
+const KEY_ID: &str = "TESTKEYID";
+const SECRET: &str = "a secret that signs";
+const REGION: &str = "test-region-1";
+
+/// Where a bucket lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// `file://`
+    Local,
+    /// `s3://` on a development server that checks signatures.
+    S3,
+    /// `oss://` on a development server that checks signatures.
+    Oss,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::Local, Self::S3, Self::Oss];
+    /// Those with a server, where a network can fail.
+    pub const REMOTE: [Self; 2] = [Self::S3, Self::Oss];
+}
+
+/// An empty bucket that goes away with the test.
+#[derive(Debug)]
+pub struct Bucket {
+    kind: Kind,
+    folder: PathBuf,
+    server: Mutex<Option<Server>>,
+    _scratch: Scratch,
+}
+
+impl Bucket {
+    /// A new bucket of `kind`.
+    pub fn new(kind: Kind) -> Self {
+        let scratch = Scratch::new();
+        let server = (kind != Kind::Local)
+            .then(|| Server::start(settings()).expect("loopback has a free port"));
+        Self {
+            kind,
+            folder: scratch.folder("bucket"),
+            server: Mutex::new(server),
+            _scratch: scratch,
+        }
+    }
+
+    /// Which kind it is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// How the command line names it.
+    pub fn source(&self) -> String {
+        match self.kind {
+            Kind::Local => format!("file://{}", self.folder.display()),
+            Kind::S3 => format!("s3://{BUCKET}"),
+            Kind::Oss => format!("oss://{BUCKET}"),
+        }
+    }
+
+    /// The options that lead to it.
+    pub fn options(&self) -> MountOptions {
+        let options = MountOptions::new();
+        match self.kind {
+            Kind::Local => options,
+            Kind::S3 => self
+                .with_endpoint(options)
+                .variable("AWS_ACCESS_KEY_ID", KEY_ID)
+                .variable("AWS_SECRET_ACCESS_KEY", SECRET),
+            Kind::Oss => self
+                .with_endpoint(options)
+                .variable("OSS_ACCESS_KEY_ID", KEY_ID)
+                .variable("OSS_ACCESS_KEY_SECRET", SECRET),
+        }
+    }
+
+    fn with_endpoint(&self, options: MountOptions) -> MountOptions {
+        let url = self.server(Server::url);
+        options.option("endpoint", &url).option("region", REGION)
+    }
+
+    /// Mounts it with defaults.
+    #[track_caller]
+    pub fn mount(&self) -> Mount {
+        self.mount_with(&self.options())
+    }
+
+    /// Mounts it with `options`, which begin with [`Bucket::options`].
+    #[track_caller]
+    pub fn mount_with(&self, options: &MountOptions) -> Mount {
+        Mount::new(&self.source(), options)
+    }
+
+    /// `penstock COMMAND SOURCE` with the options that lead here.
+    pub fn command(&self, name: &str) -> Command {
+        let mut command = penstock();
+        command.arg(name).arg(self.source());
+        self.options().apply(&mut command);
+        command
+    }
+
+    /// Asks the server something.
+    pub fn server<T>(&self, ask: impl FnOnce(&Server) -> T) -> T {
+        ask(self
+            .running()
+            .as_ref()
+            .expect("the bucket has a server, which runs"))
+    }
+
+    /// The server's objects.
+    pub fn data(&self) -> Data {
+        self.server(|server| server.data().clone())
+    }
+
+    /// Makes this fail from now on.
+    pub fn fail(&self, faults: Faults) {
+        self.server(|server| server.faults().set(faults));
+    }
+
+    /// Makes nothing fail any more.
+    pub fn heal(&self) {
+        self.server(|server| server.faults().clear());
+    }
+
+    /// Stops the server as a crash would, runs `meanwhile`, and starts another in its place.
+    pub fn without_server(&self, meanwhile: impl FnOnce()) {
+        let mut running = self.running();
+        let server = running.take().expect("the bucket has a server, which runs");
+        let again = Settings {
+            address: server.address(),
+            ..server.settings().clone()
+        };
+        let data = server.stop();
+        meanwhile();
+        *running = Some(Server::start_with(data, again).expect("the port is still ours"));
+    }
+
+    fn running(&self) -> MutexGuard<'_, Option<Server>> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn settings() -> Settings {
+    Settings {
+        credentials: vec![Credentials::new(KEY_ID, SECRET)],
+        verify_signatures: true,
+        region: Some(REGION.to_owned()),
+        ..Settings::with_bucket(BUCKET)
+    }
+}

@@ -1,0 +1,40 @@
+//! What the end-to-end tests share.
+//!
+//! - [`model`]: a small pure model of a file system, random steps, and the comparison of what a
+//!   mount answers with what the model says.
+//! - [`system`]: file operations that report errno, because errno is what is compared.
+//! - [`Bucket`], [`Mount`], [`Scratch`]: a bucket, a mount and a folder that clean up after themselves, also
+//!   when a test fails.
+//! - [`Patience`]: waiting for a condition with a limit, in place of sleeping and hoping.
+//!
+//! The tests themselves lie in `tests/tests/`, one file per concern. They run the `penstock`
+//! binary as a user would and know nothing of its insides.
+
+// Tests report by panicking, and live in the ambient world.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::unwrap_used
+)]
+
+pub mod data;
+pub mod model;
+// System calls that std does not offer with their errno.
+#[allow(unsafe_code)]
+pub mod system;
+
+mod binary;
+mod bucket;
+mod mount;
+mod patience;
+mod process;
+mod scratch;
+
+pub use binary::{penstock, penstock_path};
+pub use bucket::{BUCKET, Bucket, Kind};
+pub use mount::{Mount, MountOptions};
+pub use patience::Patience;
+pub use process::{Finished, Process, run_within};
+pub use scratch::Scratch;

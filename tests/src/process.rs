@@ -1,0 +1,128 @@
+//! Running programs with a deadline, and looking at them from outside.
+
+use std::{
+    fs,
+    io::Read,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::Patience;
+
+/// What a program left behind.
+#[derive(Debug)]
+pub struct Finished {
+    /// Its exit code; `None` when a signal ended it.
+    pub code: Option<i32>,
+    /// What it printed.
+    pub stdout: String,
+    /// What it complained.
+    pub stderr: String,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Finished {
+    /// Whether it exited with 0.
+    pub fn succeeded(&self) -> bool {
+        self.code == Some(0)
+    }
+
+    /// Fails the test, with all output, unless the program succeeded.
+    #[track_caller]
+    pub fn expect_success(self) -> Self {
+        assert!(self.succeeded(), "failed: {self:#?}");
+        self
+    }
+}
+
+/// Runs `command` to its end, or fails the test and kills it when that takes too long.
+#[track_caller]
+pub fn run_within(patience: Patience, command: &mut Command) -> Finished {
+    let started = Instant::now();
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("cannot run {command:?}: {error}"));
+    let mut stdout = child.stdout.take().expect("stdout is piped");
+    let mut stderr = child.stderr.take().expect("stderr is piped");
+    let errors = thread::spawn(move || read_all(&mut stderr));
+    let output = thread::spawn(move || read_all(&mut stdout));
+    let status = patience.find(|| child.try_wait().expect("our own child can be waited for"));
+    let Some(status) = status else {
+        drop(child.kill());
+        drop(child.wait());
+        panic!("{command:?} did not end within {:?}", patience.0);
+    };
+    Finished {
+        code: status.code(),
+        stdout: output.join().expect("reading does not panic"),
+        stderr: errors.join().expect("reading does not panic"),
+        took: started.elapsed(),
+    }
+}
+
+fn read_all(source: &mut impl Read) -> String {
+    let mut bytes = Vec::new();
+    drop(source.read_to_end(&mut bytes));
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// A running program, ours or not, seen through `/proc`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process(pub u32);
+
+impl Process {
+    /// The program that `child` runs.
+    pub fn of(child: &Child) -> Self {
+        Self(child.id())
+    }
+
+    /// Whether it still runs.
+    pub fn is_alive(self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0)).unwrap_or_default();
+        let state = stat.rsplit(')').next().unwrap_or_default().trim_start();
+        !state.is_empty() && !state.starts_with('Z')
+    }
+
+    /// The most memory that it ever had resident, in bytes.
+    pub fn peak_resident(self) -> u64 {
+        self.status_kib("VmHWM:") << 10
+    }
+
+    /// The memory that it has resident, in bytes.
+    pub fn resident(self) -> u64 {
+        self.status_kib("VmRSS:") << 10
+    }
+
+    /// Ends it without warning, as the kernel does when memory runs out.
+    pub fn kill(self) {
+        let pid = self.0.to_string();
+        run_within(
+            Patience::seconds(5),
+            Command::new("kill").args(["-KILL", &pid]),
+        );
+        Patience::seconds(10).until("a killed process to go", || !self.is_alive());
+    }
+
+    /// Asks it to end.
+    pub fn terminate(self) {
+        let pid = self.0.to_string();
+        run_within(
+            Patience::seconds(5),
+            Command::new("kill").args(["-TERM", &pid]),
+        );
+    }
+
+    fn status_kib(self, field: &str) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.0)).unwrap_or_default();
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(field))
+            .and_then(|rest| rest.split_whitespace().next()?.parse().ok())
+            .unwrap_or(0)
+    }
+}

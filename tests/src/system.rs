@@ -1,0 +1,233 @@
+//! File operations as the kernel sees them, with errno as the answer to failure.
+//!
+//! std's own would do for most, but hides some results (short reads are repeated, `EINTR` is
+//! retried) and cannot ask for others (`RENAME_NOREPLACE`, `O_APPEND` with an offset).
+
+use std::{
+    ffi::CString,
+    fmt, fs, io,
+    mem::MaybeUninit,
+    os::{
+        fd::{AsRawFd, FromRawFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::Path,
+    process::Command,
+};
+
+/// Why a system call failed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Errno(pub i32);
+
+/// A result with errno.
+pub type SystemResult<T> = Result<T, Errno>;
+
+/// The numbers that tests speak of, with their names.
+const NAMES: [(i32, &str); 24] = [
+    (libc::EACCES, "EACCES"),
+    (libc::EBADF, "EBADF"),
+    (libc::EBUSY, "EBUSY"),
+    (libc::EEXIST, "EEXIST"),
+    (libc::EFBIG, "EFBIG"),
+    (libc::EINTR, "EINTR"),
+    (libc::EINVAL, "EINVAL"),
+    (libc::EIO, "EIO"),
+    (libc::EISDIR, "EISDIR"),
+    (libc::EMFILE, "EMFILE"),
+    (libc::ENAMETOOLONG, "ENAMETOOLONG"),
+    (libc::ENODATA, "ENODATA"),
+    (libc::ENOENT, "ENOENT"),
+    (libc::ENOMEM, "ENOMEM"),
+    (libc::ENOSPC, "ENOSPC"),
+    (libc::ENOSYS, "ENOSYS"),
+    (libc::ENOTCONN, "ENOTCONN"),
+    (libc::ENOTDIR, "ENOTDIR"),
+    (libc::ENOTEMPTY, "ENOTEMPTY"),
+    (libc::EOPNOTSUPP, "EOPNOTSUPP"),
+    (libc::EPERM, "EPERM"),
+    (libc::EROFS, "EROFS"),
+    (libc::ESTALE, "ESTALE"),
+    (libc::ETIMEDOUT, "ETIMEDOUT"),
+];
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match NAMES.iter().find(|(number, _)| *number == self.0) {
+            Some((_, name)) => f.write_str(name),
+            None => write!(f, "errno {}", self.0),
+        }
+    }
+}
+
+impl From<io::Error> for Errno {
+    fn from(error: io::Error) -> Self {
+        Self(error.raw_os_error().unwrap_or(libc::EIO))
+    }
+}
+
+/// What `stat` says that a test can predict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Status {
+    /// Whether it is a directory.
+    pub is_directory: bool,
+    /// Bytes in it; 0 for directories, whose size means nothing.
+    pub size: u64,
+}
+
+/// `open`, with the flags as they are.
+pub fn open(path: &Path, flags: i32) -> SystemResult<OwnedFd> {
+    const MODE: libc::c_uint = 0o644;
+    let path = c_path(path);
+    // SAFETY: `path` is a terminated string that lives through the call.
+    let fd = unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC, MODE) };
+    check(fd)?;
+    // SAFETY: the kernel just made this descriptor for us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// `close`, whose error `OwnedFd` would swallow.
+pub fn close(file: OwnedFd) -> SystemResult<()> {
+    let fd = std::os::fd::IntoRawFd::into_raw_fd(file);
+    // SAFETY: the descriptor is ours and not used again.
+    check(unsafe { libc::close(fd) })
+}
+
+/// One `pwrite`: returns how many bytes were taken.
+pub fn write_at(file: &OwnedFd, data: &[u8], offset: u64) -> SystemResult<usize> {
+    // SAFETY: `data` is readable for its length.
+    let count = unsafe {
+        libc::pwrite(
+            file.as_raw_fd(),
+            data.as_ptr().cast(),
+            data.len(),
+            offset.cast_signed(),
+        )
+    };
+    usize::try_from(count).map_err(|_| last_error())
+}
+
+/// One `pread` of at most `length` bytes.
+pub fn read_at(file: &OwnedFd, length: usize, offset: u64) -> SystemResult<Vec<u8>> {
+    let mut data = vec![0; length];
+    // SAFETY: `data` is writable for its length.
+    let count = unsafe {
+        libc::pread(
+            file.as_raw_fd(),
+            data.as_mut_ptr().cast(),
+            length,
+            offset.cast_signed(),
+        )
+    };
+    data.truncate(usize::try_from(count).map_err(|_| last_error())?);
+    Ok(data)
+}
+
+/// `fsync`.
+pub fn sync(file: &OwnedFd) -> SystemResult<()> {
+    // SAFETY: takes a descriptor and nothing else.
+    check(unsafe { libc::fsync(file.as_raw_fd()) })
+}
+
+/// `ftruncate`.
+pub fn truncate_open(file: &OwnedFd, size: u64) -> SystemResult<()> {
+    // SAFETY: takes a descriptor and a number.
+    check(unsafe { libc::ftruncate(file.as_raw_fd(), size.cast_signed()) })
+}
+
+/// `truncate`.
+pub fn truncate(path: &Path, size: u64) -> SystemResult<()> {
+    let path = c_path(path);
+    // SAFETY: `path` is a terminated string that lives through the call.
+    check(unsafe { libc::truncate(path.as_ptr(), size.cast_signed()) })
+}
+
+/// `lstat`.
+pub fn status(path: &Path) -> SystemResult<Status> {
+    let metadata = fs::symlink_metadata(path)?;
+    Ok(Status {
+        is_directory: metadata.is_dir(),
+        size: if metadata.is_dir() { 0 } else { metadata.len() },
+    })
+}
+
+/// `fstat`.
+pub fn status_open(file: &OwnedFd) -> SystemResult<Status> {
+    let mut answer = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: `answer` is writable and as large as the kernel expects.
+    check(unsafe { libc::fstat(file.as_raw_fd(), answer.as_mut_ptr()) })?;
+    // SAFETY: the call succeeded, so the kernel filled the answer.
+    let answer = unsafe { answer.assume_init() };
+    let is_directory = answer.st_mode & libc::S_IFMT == libc::S_IFDIR;
+    Ok(Status {
+        is_directory,
+        size: if is_directory {
+            0
+        } else {
+            answer.st_size.cast_unsigned()
+        },
+    })
+}
+
+/// The sorted names in a directory.
+pub fn list(path: &Path) -> SystemResult<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(path)? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// `mkdir`.
+pub fn make_directory(path: &Path) -> SystemResult<()> {
+    Ok(fs::create_dir(path)?)
+}
+
+/// `rmdir`.
+pub fn remove_directory(path: &Path) -> SystemResult<()> {
+    Ok(fs::remove_dir(path)?)
+}
+
+/// `unlink`.
+pub fn remove(path: &Path) -> SystemResult<()> {
+    Ok(fs::remove_file(path)?)
+}
+
+/// `renameat2` with flags such as `RENAME_NOREPLACE`.
+pub fn rename(from: &Path, to: &Path, flags: libc::c_uint) -> SystemResult<()> {
+    let (from, to) = (c_path(from), c_path(to));
+    let here = libc::AT_FDCWD;
+    // SAFETY: both paths are terminated strings that live through the call.
+    check(unsafe { libc::renameat2(here, from.as_ptr(), here, to.as_ptr(), flags) })
+}
+
+/// Lets go of a mount point at once, whoever still uses it.
+pub fn detach(path: &Path) {
+    let target = c_path(path);
+    // SAFETY: `target` is a terminated string that lives through the call.
+    let detached = check(unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) });
+    if detached.is_err() {
+        drop(
+            Command::new("fusermount3")
+                .args(["-u", "-z"])
+                .arg(path)
+                .status(),
+        );
+    }
+}
+
+fn c_path(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_bytes()).expect("tests use no NUL in paths")
+}
+
+fn check(result: libc::c_int) -> SystemResult<()> {
+    if result < 0 {
+        Err(last_error())
+    } else {
+        Ok(())
+    }
+}
+
+fn last_error() -> Errno {
+    io::Error::last_os_error().into()
+}

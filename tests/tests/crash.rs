@@ -1,0 +1,121 @@
+//! The mount process is killed, or told to stop, at bad moments.
+
+#![allow(clippy::disallowed_methods)]
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::Path,
+};
+
+use penstock_tests::{Bucket, Kind, Mount, Patience, data::noise, penstock, run_within, system};
+
+const MIB: usize = 1 << 20;
+const PATIENCE: Patience = Patience::seconds(20);
+
+/// Opens `path` and writes `length` bytes without closing. What the kernel still buffers is the
+/// mount's problem, not ours: writes go through.
+fn write_without_closing(path: &Path, length: usize) -> File {
+    let mut file = File::create(path).expect("a create");
+    for piece in noise(7, length).chunks(MIB) {
+        file.write_all(piece).expect("a write");
+    }
+    file
+}
+
+#[track_caller]
+fn uploads(bucket: &Bucket, arguments: &[&str]) -> String {
+    run_within(PATIENCE, bucket.command("uploads").args(arguments))
+        .expect_success()
+        .stdout
+}
+
+/// Kills the mount's process and lets go of the dead mount point as the documents say.
+fn kill(mount: Mount) {
+    mount.process().kill();
+    let answer = system::status(&mount.join("anything"));
+    assert_eq!(
+        answer,
+        Err(system::Errno(libc::ENOTCONN)),
+        "dead mounts say so"
+    );
+    run_within(PATIENCE, penstock().arg("umount").arg(mount.path())).expect_success();
+    drop(mount);
+}
+
+#[test]
+fn a_killed_mount_leaves_no_half_object() {
+    for kind in Kind::ALL {
+        let bucket = Bucket::new(kind);
+        let mount = bucket.mount();
+        fs::write(mount.join("kept"), "kept").expect("a write");
+        fs::write(mount.join("replaced"), "old version").expect("a write");
+        let new = write_without_closing(&mount.join("new"), 40 * MIB);
+        let replaced = write_without_closing(&mount.join("replaced"), 40 * MIB);
+        kill(mount);
+        drop((new, replaced));
+
+        let mount = bucket.mount();
+        assert_eq!(
+            system::list(mount.path()),
+            Ok(vec!["kept".into(), "replaced".into()])
+        );
+        assert_eq!(fs::read(mount.join("kept")).expect("a read"), b"kept");
+        assert_eq!(
+            fs::read(mount.join("replaced")).expect("a read"),
+            b"old version"
+        );
+        mount.unmount();
+    }
+}
+
+#[test]
+fn unfinished_uploads_of_a_killed_mount_can_be_listed_and_removed() {
+    for kind in Kind::ALL {
+        let bucket = Bucket::new(kind);
+        let mount = bucket.mount();
+        let file = write_without_closing(&mount.join("folder-less upload"), 64 * MIB);
+        kill(mount);
+        drop(file);
+        let listed = uploads(&bucket, &[]);
+        assert!(listed.contains("folder-less upload"), "{listed:?}");
+        uploads(&bucket, &["--abort", "--older-than=0s"]);
+        let listed = uploads(&bucket, &[]);
+        assert!(!listed.contains("folder-less upload"), "{listed:?}");
+    }
+}
+
+#[test]
+fn what_was_closed_or_synced_survives_a_kill() {
+    for kind in Kind::ALL {
+        let bucket = Bucket::new(kind);
+        let mount = bucket.mount();
+        let closed = noise(1, 9 * MIB);
+        fs::write(mount.join("closed"), &closed).expect("a write");
+        let mut file = File::create(mount.join("synced")).expect("a create");
+        file.write_all(b"synced").expect("a write");
+        file.sync_all().expect("a sync");
+        kill(mount);
+        drop(file);
+        let mount = bucket.mount();
+        assert!(fs::read(mount.join("closed")).expect("a read") == closed);
+        assert_eq!(fs::read(mount.join("synced")).expect("a read"), b"synced");
+        mount.unmount();
+    }
+}
+
+#[test]
+fn a_terminated_mount_saves_what_is_open_and_leaves_cleanly() {
+    for kind in Kind::ALL {
+        let bucket = Bucket::new(kind);
+        let mut mount = bucket.mount();
+        let file = write_without_closing(&mount.join("open"), 12 * MIB);
+        mount.process().terminate();
+        PATIENCE.until("the process to leave", || !mount.is_alive());
+        drop(file);
+        drop(mount);
+        let mount = bucket.mount();
+        assert!(fs::read(mount.join("open")).expect("a read") == noise(7, 12 * MIB));
+        mount.unmount();
+    }
+}

@@ -1,0 +1,97 @@
+//! The local disk under a `file://` bucket fills up.
+
+#![allow(clippy::disallowed_methods, clippy::print_stdout)]
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use penstock_tests::{Mount, MountOptions, Patience, Scratch, data::noise, run_within, system};
+
+const MIB: usize = 1 << 20;
+const PATIENCE: Patience = Patience::seconds(20);
+
+/// A file system of 48 MiB in memory.
+struct SmallDisk {
+    path: PathBuf,
+    _scratch: Scratch,
+}
+
+impl SmallDisk {
+    /// `None` where we may not mount.
+    fn new() -> Option<Self> {
+        let scratch = Scratch::new();
+        let path = scratch.folder("disk");
+        let mut mount = Command::new("mount");
+        mount
+            .args(["-t", "tmpfs", "-o", "size=48m", "penstock-test"])
+            .arg(&path);
+        let mounted = run_within(PATIENCE, &mut mount).succeeded();
+        if !mounted {
+            println!("skipped: mounting a tmpfs needs root");
+        }
+        mounted.then_some(Self {
+            path,
+            _scratch: scratch,
+        })
+    }
+
+    fn mount_bucket(&self) -> Mount {
+        let bucket = self.path.join("bucket");
+        fs::create_dir_all(&bucket).expect("the disk is empty");
+        Mount::new(
+            &format!("file://{}", bucket.display()),
+            &MountOptions::new(),
+        )
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        system::detach(&self.path);
+    }
+}
+
+/// Writes, syncs and closes: the first error of any of them.
+fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    for piece in content.chunks(MIB) {
+        file.write_all(piece)?;
+    }
+    file.sync_all()
+}
+
+#[test]
+fn a_full_disk_is_reported_to_the_writer_and_shows_nothing_half() {
+    let Some(disk) = SmallDisk::new() else { return };
+    let mount = disk.mount_bucket();
+    fs::write(mount.join("before"), "intact").expect("there is room");
+    let error = write_file(&mount.join("too big"), &noise(1, 80 * MIB)).expect_err("no room");
+    assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{error}");
+    mount.unmount();
+
+    let mount = disk.mount_bucket();
+    assert_eq!(system::list(mount.path()), Ok(vec!["before".into()]));
+    assert_eq!(fs::read(mount.join("before")).expect("a read"), b"intact");
+    let content = noise(2, 20 * MIB);
+    write_file(&mount.join("fits"), &content).expect("what failed gave its room back");
+    assert!(fs::read(mount.join("fits")).expect("a read") == content);
+    mount.unmount();
+}
+
+#[test]
+fn an_overwrite_that_does_not_fit_leaves_the_old_version() {
+    let Some(disk) = SmallDisk::new() else { return };
+    let mount = disk.mount_bucket();
+    let old = noise(3, 8 * MIB);
+    write_file(&mount.join("file"), &old).expect("there is room");
+    let error = write_file(&mount.join("file"), &noise(4, 80 * MIB)).expect_err("no room");
+    assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{error}");
+    mount.unmount();
+    let mount = disk.mount_bucket();
+    assert!(fs::read(mount.join("file")).expect("a read") == old);
+    mount.unmount();
+}

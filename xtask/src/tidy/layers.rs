@@ -1,0 +1,173 @@
+//! Which crate may depend on which.
+//!
+//! ```text
+//! cli  ->  fuse (door)    ->          vfs  ->  base
+//!      ->  bucket (volume) ->  vfs, transfer  ->  object  ->  base
+//! ```
+//!
+//! Volumes and doors know only `vfs`, never each other. The development server uses nothing of
+//! ours, so that it can judge what we send, and nothing that users run is built on it. Protocol
+//! libraries stay below the seam that hides them.
+
+use std::{path::Path, process::Command};
+
+use serde_json::Value;
+
+use super::Finding;
+
+/// A crate of ours with the crates of ours that it may use.
+const LAYERS: [(&str, &[&str]); 10] = [
+    ("penstock-base", &[]),
+    ("penstock-object", &["penstock-base"]),
+    ("penstock-transfer", &["penstock-base", "penstock-object"]),
+    ("penstock-vfs", &["penstock-base"]),
+    (
+        "penstock-bucket",
+        &[
+            "penstock-base",
+            "penstock-object",
+            "penstock-transfer",
+            "penstock-vfs",
+        ],
+    ),
+    ("penstock-fuse", &["penstock-base", "penstock-vfs"]),
+    (
+        "penstock-cli",
+        &[
+            "penstock-base",
+            "penstock-bucket",
+            "penstock-fuse",
+            "penstock-object",
+            "penstock-transfer",
+            "penstock-vfs",
+        ],
+    ),
+    (DEVELOPMENT_SERVER, &[]),
+    (
+        "penstock-tests",
+        &["penstock-base", "penstock-object", DEVELOPMENT_SERVER],
+    ),
+    ("xtask", &[]),
+];
+
+const DEVELOPMENT_SERVER: &str = "penstock-devserver";
+
+/// Libraries that speak a protocol, with the crates that may use them.
+const CONFINED: [(&str, &[&str]); 6] = [
+    ("httparse", &["penstock-object", DEVELOPMENT_SERVER]),
+    ("quick-xml", &["penstock-object", DEVELOPMENT_SERVER]),
+    ("rustls", &["penstock-object"]),
+    ("tokio-rustls", &["penstock-object"]),
+    ("io-uring", &["penstock-fuse"]),
+    ("clap", &["penstock-cli", DEVELOPMENT_SERVER]),
+];
+
+/// Asks cargo for the packages at `root` and compares their dependencies with the table.
+pub(super) fn check(root: &Path) -> Result<Vec<Finding>, String> {
+    let output = Command::new(env!("CARGO"))
+        .current_dir(root)
+        .args(["metadata", "--no-deps", "--format-version=1", "--offline"])
+        .output()
+        .map_err(|error| format!("cannot run cargo: {error}"))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    let metadata: Value =
+        serde_json::from_slice(&output.stdout).map_err(|error| format!("metadata: {error}"))?;
+    Ok(check_metadata(&metadata))
+}
+
+fn check_metadata(metadata: &Value) -> Vec<Finding> {
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    packages.flat_map(check_package).collect()
+}
+
+fn check_package(package: &Value) -> Vec<Finding> {
+    let name = text(&package["name"]);
+    let Some((_, allowed)) = LAYERS.iter().find(|(known, _)| *known == name) else {
+        let advice = "is not in the table: give it a layer in xtask/src/tidy/layers.rs";
+        return vec![finding(name, advice.to_owned())];
+    };
+    let dependencies = package["dependencies"].as_array().into_iter().flatten();
+    dependencies
+        .filter_map(|dependency| {
+            let target = text(&dependency["name"]);
+            let is_for_tests = dependency["kind"].as_str() == Some("dev");
+            (!is_allowed(name, allowed, target, is_for_tests))
+                .then(|| finding(name, format!("may not depend on {target}")))
+        })
+        .collect()
+}
+
+fn is_allowed(name: &str, allowed: &[&str], target: &str, is_for_tests: bool) -> bool {
+    if target == DEVELOPMENT_SERVER && is_for_tests {
+        return true;
+    }
+    if LAYERS.iter().any(|(known, _)| *known == target) {
+        return allowed.contains(&target) || target == name;
+    }
+    CONFINED
+        .iter()
+        .all(|(library, users)| *library != target || is_for_tests || users.contains(&name))
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn finding(subject: &str, message: String) -> Finding {
+    Finding {
+        rule: "layers",
+        subject: subject.to_owned(),
+        amount: 1,
+        message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn messages(name: &str, dependency: &str, kind: Option<&str>) -> Vec<String> {
+        let metadata = json!({"packages": [{
+            "name": name,
+            "dependencies": [{"name": dependency, "kind": kind}],
+        }]});
+        let findings = check_metadata(&metadata);
+        findings.into_iter().map(|found| found.message).collect()
+    }
+
+    #[test]
+    fn volumes_and_doors_never_see_each_other() {
+        assert_eq!(messages("penstock-bucket", "penstock-fuse", None).len(), 1);
+        assert_eq!(messages("penstock-fuse", "penstock-bucket", None).len(), 1);
+        assert_eq!(
+            messages("penstock-fuse", "penstock-object", Some("dev")).len(),
+            1
+        );
+        assert_eq!(messages("penstock-fuse", "penstock-vfs", None).len(), 0);
+    }
+
+    #[test]
+    fn the_development_server_is_for_tests_alone() {
+        let server = DEVELOPMENT_SERVER;
+        assert_eq!(messages("penstock-cli", server, None).len(), 1);
+        assert_eq!(messages("penstock-cli", server, Some("dev")).len(), 0);
+        assert_eq!(messages(server, "penstock-base", None).len(), 1);
+        assert_eq!(messages("penstock-tests", server, None).len(), 0);
+    }
+
+    #[test]
+    fn protocol_libraries_stay_below_their_seam() {
+        assert_eq!(messages("penstock-bucket", "httparse", None).len(), 1);
+        assert_eq!(messages("penstock-object", "httparse", None).len(), 0);
+        assert_eq!(messages("penstock-bucket", "bytes", None).len(), 0);
+    }
+
+    #[test]
+    fn a_crate_without_a_layer_is_found() {
+        let found = messages("penstock-novelty", "bytes", None);
+        assert!(found[0].contains("give it a layer"), "{found:?}");
+    }
+}
