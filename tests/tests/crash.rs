@@ -79,7 +79,7 @@ fn unfinished_uploads_of_a_killed_mount_can_be_listed_and_removed() {
         drop(file);
         let listed = uploads(&bucket, &[]);
         assert!(listed.contains("folder-less upload"), "{listed:?}");
-        uploads(&bucket, &["--abort"]);
+        uploads(&bucket, &["--abort", "--older-than=0s"]);
         let listed = uploads(&bucket, &[]);
         assert!(!listed.contains("folder-less upload"), "{listed:?}");
     }
