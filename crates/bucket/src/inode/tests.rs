@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use penstock_base::MIB;
+use penstock_base::{FileName, MIB};
 use penstock_object::ObjectKind;
 use proptest::prelude::*;
 

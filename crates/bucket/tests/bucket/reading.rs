@@ -21,6 +21,21 @@ async fn reading_a_small_file_after_listing_costs_one_get() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_small_file_read_in_small_pieces_costs_one_get() {
+    let bed = Bed::new();
+    let body: Vec<u8> = (0..200_000u32).map(|number| (number % 251) as u8).collect();
+    bed.put("a", &body).await;
+    let handle = bed.open("a", READ).await.unwrap();
+    bed.requests();
+    let mut read = Vec::new();
+    while read.len() < body.len() {
+        read.extend(bed.read(handle, read.len() as u64, 4096).await.unwrap());
+    }
+    assert!(read == body);
+    assert_eq!(bed.requests(), "get 1");
+}
+
+#[tokio::test(start_paused = true)]
 async fn reads_at_any_offset_return_what_is_there() {
     let bed = Bed::new();
     let body: Vec<u8> = (0..3 * MIB).map(|number| (number % 251) as u8).collect();
