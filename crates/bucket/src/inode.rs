@@ -26,6 +26,7 @@
 //! [`OpenFile::view`]: crate::open_file::OpenFile::view
 
 mod cache;
+mod charge;
 mod directory;
 mod gate;
 mod guards;
@@ -34,10 +35,10 @@ mod remembering;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use penstock_base::{
-    FileName, FsError, FsResult,
+    FileName, FsError, FsResult, MemoryBudget,
     clock::{self, Instant},
 };
 use penstock_object::Key;
@@ -45,10 +46,11 @@ use penstock_vfs::{FileKind, Inode};
 
 use crate::key;
 
-pub(crate) use cache::Cache;
+use cache::Cache;
+use charge::Charge;
 pub(crate) use directory::{Dentry, Directory, Patience};
 pub(crate) use gate::Moves;
-pub(crate) use guards::{Entered, Namespace, Observation, Reference};
+pub(crate) use guards::{Entered, Namespace, Observation, Reference, Resolved};
 pub(crate) use node::{Known, LastOpen, Node, Place};
 
 /// What memory says about a name.
@@ -70,18 +72,24 @@ pub(crate) struct Tree {
     /// Counts local changes, to tell older answers of the store from newer ones.
     epoch: u64,
     cache: Cache,
+    charge: Charge,
     pub(crate) moves: Moves,
 }
 
+/// Bytes that a node occupies, about, with its entry in its directory. Nodes are paid for as far
+/// as memory is free: a door that holds one cannot be refused.
+const NODE_COST: u64 = 512;
+
 impl Tree {
-    pub(crate) fn new(cache: Cache) -> Self {
+    pub(crate) fn new(budget: &Arc<MemoryBudget>, remembered_max: usize) -> Self {
         let mut root = Node::new(None, FileKind::Directory, None);
         root.lookups = 1;
         Self {
             nodes: HashMap::from([(Inode::ROOT, root)]),
             last_inode: Inode::ROOT.0,
             epoch: 0,
-            cache,
+            cache: Cache::new(Arc::clone(budget), remembered_max),
+            charge: Charge::new(Arc::clone(budget), NODE_COST),
             moves: Moves::default(),
         }
     }
@@ -279,6 +287,16 @@ impl Tree {
         }
     }
 
+    /// Whether an answer about a name to a question asked at `epoch` still holds.
+    pub(crate) fn is_unchanged_since(
+        &self,
+        (parent, name): (Inode, &FileName),
+        epoch: u64,
+    ) -> bool {
+        let directory = self.directory(parent);
+        directory.is_ok_and(|directory| directory.is_unchanged_since(name, epoch))
+    }
+
     /// Applies what the store said about a name in answer to a question asked at `epoch`, unless
     /// the name was changed here since.
     pub(crate) fn settle(
@@ -321,10 +339,10 @@ impl Tree {
         epoch: u64,
         answer: Option<Known>,
     ) -> Option<Option<Known>> {
-        let directory = self.directory(parent).ok()?;
-        if !directory.is_unchanged_since(name, epoch) {
+        if !self.is_unchanged_since((parent, name), epoch) {
             return None;
         }
+        let directory = self.directory(parent).ok()?;
         let held = directory.entries.get(name).and_then(Dentry::held);
         match held {
             Some(inode) if self.settle_held(inode, answer.as_ref()) => None,
@@ -426,13 +444,24 @@ impl Tree {
 
     /// Makes the next use of everything at or below `top` ask the store.
     pub(crate) fn distrust_below(&mut self, top: Inode, now: Instant) {
+        self.epoch += 1;
         for inode in self.nodes_below(top) {
             self.forget_remembered(inode);
+            self.outdate(inode);
             if inode != top
                 && let Some(node) = self.nodes.get_mut(&inode)
             {
                 node.distrust(now);
             }
+        }
+    }
+
+    /// Makes every answer under way about a directory's names worthless.
+    fn outdate(&mut self, directory: Inode) {
+        let epoch = self.epoch;
+        if let Ok(directory) = self.directory_mut(directory) {
+            directory.moved_at = epoch;
+            directory.absent.clear();
         }
     }
 
@@ -467,6 +496,7 @@ impl Tree {
         };
         self.nodes
             .insert(inode, Node::new(Some(place), kind, known));
+        self.charge.cover(self.nodes.len());
         self.pin(parent);
         if let Ok(directory) = self.directory_mut(parent) {
             directory.absent.remove(name);
@@ -515,6 +545,7 @@ impl Tree {
             let Some(node) = self.nodes.remove(&inode) else {
                 return;
             };
+            self.charge.cover(self.nodes.len());
             let Some(place) = node.place else { return };
             self.let_go(&place, node.known);
             if let Some(parent) = self.nodes.get_mut(&place.parent) {

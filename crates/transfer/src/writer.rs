@@ -46,6 +46,11 @@ const PART_MIN: u64 = MIB;
 /// not matter, and little enough that the parts of a large object are copied at the same time.
 const COPY_PART: u64 = 256 * MIB;
 
+/// Pieces that lie in blocks of the pool are kept for nothing as long as this fraction of the budget
+/// is free. When less is free the block may be one that its giver needs back to receive anything
+/// at all, so the piece is copied.
+const FREE_PER_BUDGET: u64 = 16;
+
 /// What a written object begins with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WriteStart {
@@ -88,10 +93,21 @@ pub struct Writer {
     failure: Option<TransferError>,
 }
 
+/// What is to happen to a piece.
+#[derive(PartialEq)]
+enum Treatment {
+    Copy,
+    Keep,
+    /// Keep it; it is paid for.
+    KeepFree,
+}
+
 /// Memory for one piece.
 enum Grant {
     /// There is room in the tail.
     None,
+    /// The piece is kept and paid for.
+    Free,
     Keep(Reservation),
     Copy(Buffer),
 }
@@ -256,7 +272,11 @@ impl Writer {
 
     /// Waits for the memory that `piece` needs.
     async fn grant(&mut self, piece: &Bytes) -> TransferResult<Grant> {
-        let keep = piece.len() >= KEEP_MIN;
+        let treatment = self.treatment(piece);
+        if treatment == Treatment::KeepFree {
+            return Ok(Grant::Free);
+        }
+        let keep = treatment == Treatment::Keep;
         if !keep && piece.len() <= self.tail.room() {
             return Ok(Grant::None);
         }
@@ -278,6 +298,20 @@ impl Writer {
                 Grant::Copy(pool.take_reserved(capacity, memory))
             }
         })
+    }
+
+    fn treatment(&self, piece: &Bytes) -> Treatment {
+        let pool = self.transfer.pool();
+        let free = (pool.budget().total() / FREE_PER_BUDGET).max(2 * MIB);
+        if piece.len() < KEEP_MIN {
+            Treatment::Copy
+        } else if !pool.holds(piece) {
+            Treatment::Keep
+        } else if pool.budget().available() >= free {
+            Treatment::KeepFree
+        } else {
+            Treatment::Copy
+        }
     }
 
     async fn wait_for_memory(&mut self, cost: u64) -> TransferResult<WriteMemory> {
@@ -311,6 +345,7 @@ impl Writer {
         let mut keep = false;
         match grant {
             Grant::None => (),
+            Grant::Free => keep = true,
             Grant::Copy(buffer) => self.tail.provide(buffer),
             Grant::Keep(memory) => {
                 piece = paid(piece, memory);
