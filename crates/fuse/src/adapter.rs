@@ -16,7 +16,7 @@ use std::{pin::Pin, sync::Arc};
 
 use bytes::Bytes;
 use penstock_base::FileName;
-use penstock_vfs::{Access, Caller, Inode, OpenOptions, RemoveKind, Volume};
+use penstock_vfs::{Access, Caller, HandleId, Inode, OpenOptions, RemoveKind, Volume};
 
 use crate::{
     errno::{Errno, errno_of_name},
@@ -55,6 +55,21 @@ impl Adapter {
 
     pub(crate) fn volume(&self) -> &Arc<dyn Volume> {
         &self.volume
+    }
+
+    /// Remembers who opened a handle for writing.
+    fn note_open(&self, handle: HandleId, caller: Caller, options: OpenOptions) {
+        if options.access.writes() {
+            self.writers.opened(handle, caller.pid);
+        }
+    }
+
+    /// Gives back what the kernel never heard of.
+    pub(crate) async fn undo(self, undo: Undo) {
+        if let Undo::Release(handle) | Undo::ForgetAndRelease(_, handle) = &undo {
+            self.writers.closed(*handle);
+        }
+        undo.run(self.volume.as_ref()).await;
     }
 
     /// Begins what `message` asks for; `data` belongs to a WRITE.
@@ -153,7 +168,9 @@ impl Adapter {
             Request::Statistics => Box::pin(attributes::statistics(adapter)),
             Request::Open { flags } => Box::pin(data::open(adapter, subject, open_options(flags))),
             Request::Read(transfer) => Box::pin(data::read(adapter, transfer)),
-            Request::Flush { handle, table } => Box::pin(data::flush(adapter, handle, table)),
+            Request::Flush { handle, table } => {
+                Box::pin(data::flush(adapter, subject, handle, table))
+            }
             Request::Sync { handle, data_only } => Box::pin(data::sync(adapter, handle, data_only)),
             Request::Release { handle } => Box::pin(data::release(adapter, handle)),
             Request::OpenDirectory => Box::pin(directory::open(adapter, subject)),

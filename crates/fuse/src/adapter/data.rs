@@ -12,6 +12,7 @@ use crate::{
 pub(super) async fn open(adapter: Adapter, subject: Subject, options: OpenOptions) -> Outcome {
     let opened = adapter.volume.open(subject.caller, subject.node, options);
     let opened = opened.await?;
+    adapter.note_open(opened.handle, subject.caller, options);
     let answer = Answer::body(|body| encode::opened(body, &opened));
     Ok(answer.or_undo(Undo::Release(opened.handle)))
 }
@@ -45,8 +46,14 @@ pub(super) async fn write(adapter: Adapter, transfer: Transfer, data: WriteData)
 }
 
 /// A descriptor was closed. See [`super::writers`] for which of them concern the volume.
-pub(super) async fn flush(adapter: Adapter, handle: HandleId, table: DescriptorTable) -> Outcome {
-    if adapter.writers.concerns(handle, table) {
+pub(super) async fn flush(
+    adapter: Adapter,
+    subject: Subject,
+    handle: HandleId,
+    table: DescriptorTable,
+) -> Outcome {
+    let thread = subject.caller.pid;
+    if adapter.writers.concerns(handle, table, thread) {
         adapter.volume.flush(handle).await?;
     }
     Ok(Answer::done())
