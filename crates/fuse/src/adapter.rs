@@ -10,6 +10,7 @@ mod data;
 mod directory;
 mod names;
 mod refused;
+mod writers;
 
 use std::{pin::Pin, sync::Arc};
 
@@ -23,6 +24,8 @@ use crate::{
     transport::WriteData,
 };
 
+use writers::Writers;
+
 pub(crate) use answer::{Answer, Failure, Outcome, Reply, Undo};
 
 /// An operation under way.
@@ -32,6 +35,7 @@ pub(crate) type Operation = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 #[derive(Clone)]
 pub(crate) struct Adapter {
     volume: Arc<dyn Volume>,
+    writers: Arc<Writers>,
 }
 
 /// Who asks, and about which inode.
@@ -43,7 +47,10 @@ struct Subject {
 
 impl Adapter {
     pub(crate) fn new(volume: Arc<dyn Volume>) -> Self {
-        Self { volume }
+        Self {
+            volume,
+            writers: Arc::default(),
+        }
     }
 
     pub(crate) fn volume(&self) -> &Arc<dyn Volume> {
@@ -64,7 +71,10 @@ impl Adapter {
             Request::Other | Request::Link | Request::Init(_) => {
                 Err(refused::errno(Opcode::from_number(message.header.opcode)))
             }
-            Request::Write { transfer, .. } => {
+            Request::Write {
+                transfer, table, ..
+            } => {
+                self.writers.wrote(transfer.handle, *table);
                 Ok(Box::pin(data::write(self.clone(), *transfer, data?)))
             }
             request => self.start_named(subject, request),
@@ -143,7 +153,7 @@ impl Adapter {
             Request::Statistics => Box::pin(attributes::statistics(adapter)),
             Request::Open { flags } => Box::pin(data::open(adapter, subject, open_options(flags))),
             Request::Read(transfer) => Box::pin(data::read(adapter, transfer)),
-            Request::Flush { handle } => Box::pin(data::flush(adapter, handle)),
+            Request::Flush { handle, table } => Box::pin(data::flush(adapter, handle, table)),
             Request::Sync { handle, data_only } => Box::pin(data::sync(adapter, handle, data_only)),
             Request::Release { handle } => Box::pin(data::release(adapter, handle)),
             Request::OpenDirectory => Box::pin(directory::open(adapter, subject)),

@@ -36,7 +36,7 @@ pub use error::{ErrorKind, ObjectError, ObjectResult, Operation};
 pub use key::{ETag, KEY_LENGTH_MAX, Key, KeyError, UploadId};
 pub use local::{LocalSettings, LocalStore};
 pub use memory::MemoryStore;
-pub use open::open;
+pub use open::{open, open_backend};
 pub use settings::{
     Addressing, ChecksumChoice, RetrySettings, SettingsError, StoreSettings, Timeouts,
 };

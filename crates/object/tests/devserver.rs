@@ -8,7 +8,7 @@ use penstock_devserver::{Fault, FaultRule, Operation as Served, Server, Settings
 use penstock_object::{
     ChecksumChoice, ErrorKind, GetOptions, Key, ObjectResult, PutOptions, Store, StoreSettings,
     credentials::{CredentialSettings, Credentials},
-    open,
+    open, open_backend,
 };
 
 const BUCKET: &str = "test-bucket";
@@ -46,21 +46,26 @@ fn credentials(key_id: &str, token: Option<&str>) -> CredentialSettings {
 }
 
 fn settings(server: &Server) -> StoreSettings {
-    let mut settings = StoreSettings {
+    StoreSettings {
         endpoint: Some(server.url()),
         region: Some("test-region".to_owned()),
         credentials: credentials("key", None),
         ..StoreSettings::default()
-    };
-    settings.timeouts.first_byte = Duration::from_millis(500);
-    settings.timeouts.stall = Duration::from_millis(500);
-    settings.retry.attempts_max = 1;
+    }
+}
+
+/// Settings for servers that hang: shorter than [`HANG`], long enough for a busy machine.
+fn impatient(server: &Server) -> StoreSettings {
+    let mut settings = settings(server);
+    settings.timeouts.first_byte = Duration::from_secs(3);
     settings
 }
 
+const HANG: Fault = Fault::Hang { duration_ms: 5000 };
+
 fn connect(scheme: &str, settings: &StoreSettings) -> Arc<dyn Store> {
     let url = format!("{scheme}://{BUCKET}").parse().expect("valid");
-    open(&url, settings, &Registry::new()).expect("valid settings")
+    open_backend(&url, settings, &Registry::new()).expect("valid settings")
 }
 
 async fn s3() -> (Server, Arc<dyn Store>) {
@@ -231,7 +236,7 @@ async fn a_missing_bucket_is_no_missing_object() {
     let server = server();
     for scheme in ["s3", "oss"] {
         let url = format!("{scheme}://missing-bucket").parse().expect("valid");
-        let store = open(&url, &settings(&server), &Registry::new()).expect("valid settings");
+        let store = open_backend(&url, &settings(&server), &Registry::new()).expect("valid");
         assert_eq!(kind_of(read(&store, "x").await), ErrorKind::NoSuchBucket);
         let listed = store.list(Default::default()).await;
         assert_eq!(kind_of(listed), ErrorKind::NoSuchBucket);
@@ -251,9 +256,11 @@ async fn faults_of_the_network_have_their_kinds() {
         (Fault::Reset { after: 70_000 }, ErrorKind::Interrupted),
         (Fault::CutBody { after: 100_000 }, ErrorKind::Interrupted),
         (Fault::FlipByte { at: 1000 }, ErrorKind::ChecksumMismatch),
-        (Fault::Hang { duration_ms: 1500 }, ErrorKind::Timeout),
+        (HANG, ErrorKind::Timeout),
     ] {
-        for (server, store) in [s3().await, oss().await] {
+        for scheme in ["s3", "oss"] {
+            let server = server();
+            let store = connect(scheme, &impatient(&server));
             put(&store, "object", MIB).await.expect("nothing fails yet");
             let rule = FaultRule::new(fault.clone()).on(&[Served::GetObject]);
             server.faults().add(rule);
@@ -318,4 +325,40 @@ async fn a_server_that_restarts_is_found_again() {
     let server = Server::start_with(data, settings).expect("the port is free again");
     assert_eq!(read(&store, "object").await.expect("back").len(), 1000);
     drop(server);
+}
+
+/// With its layers a store gets over all that passes, and a prefix is a bucket of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn layers_get_over_passing_faults() {
+    for scheme in ["s3", "oss"] {
+        let server = server();
+        let url = format!("{scheme}://{BUCKET}/some/prefix")
+            .parse()
+            .expect("valid");
+        let registry = Registry::new();
+        let store = open(&url, &impatient(&server), &registry).expect("valid settings");
+        for fault in [
+            Fault::InternalError,
+            Fault::SlowDown { retry_after: None },
+            Fault::Reset { after: 70_000 },
+            Fault::CutBody { after: 100_000 },
+            HANG,
+            Fault::LoseAnswer,
+        ] {
+            server.faults().add(FaultRule::new(fault.clone()).next(1));
+            put(&store, "object", MIB)
+                .await
+                .unwrap_or_else(|error| panic!("{fault:?}: {error}"));
+            server.faults().clear();
+            server.faults().add(FaultRule::new(fault.clone()).next(1));
+            let body = read(&store, "object").await;
+            let body = body.unwrap_or_else(|error| panic!("{fault:?}: {error}"));
+            assert!(body == vec![7; MIB as usize], "{fault:?}");
+            server.faults().clear();
+        }
+        assert_eq!(server.data().keys(BUCKET), ["some/prefix/object"]);
+        let retries = registry.samples().into_iter();
+        let retries = retries.filter(|sample| sample.name == "object_retries_total");
+        assert!(retries.map(|sample| sample.value).sum::<u64>() > 5);
+    }
 }

@@ -20,7 +20,7 @@ use penstock_base::{Secret, clock, metrics::Registry};
 use penstock_object::{
     Store, StoreSettings, conformance as contracts,
     credentials::{CredentialSettings, Credentials},
-    open,
+    open, open_backend,
 };
 use tempfile::TempDir;
 
@@ -110,7 +110,11 @@ impl Minio {
         while tokio::net::TcpStream::connect(address).await.is_err() {
             clock::sleep(Duration::from_millis(50)).await;
         }
-        let store = self.store(&self.bucket(), &self.settings());
+        let url = format!("s3://{}", self.bucket());
+        let url = url.parse().expect("a valid URL");
+        // While it starts it asks for patience, which a store with its layers would have.
+        let store = open_backend(&url, &self.settings(), &Registry::new());
+        let store = store.expect("valid settings");
         while store.list(Default::default()).await.is_err() {
             clock::sleep(Duration::from_millis(50)).await;
         }

@@ -5,7 +5,7 @@ use penstock_vfs::{HandleId, OpenOptions};
 
 use super::{Adapter, Answer, Outcome, Reply, Subject, Undo};
 use crate::{
-    protocol::{Transfer, encode},
+    protocol::{DescriptorTable, Transfer, encode},
     transport::WriteData,
 };
 
@@ -44,8 +44,11 @@ pub(super) async fn write(adapter: Adapter, transfer: Transfer, data: WriteData)
     Ok(Answer::body(|body| encode::written(body, length)))
 }
 
-pub(super) async fn flush(adapter: Adapter, handle: HandleId) -> Outcome {
-    adapter.volume.flush(handle).await?;
+/// A descriptor was closed. See [`super::writers`] for which of them concern the volume.
+pub(super) async fn flush(adapter: Adapter, handle: HandleId, table: DescriptorTable) -> Outcome {
+    if adapter.writers.concerns(handle, table) {
+        adapter.volume.flush(handle).await?;
+    }
     Ok(Answer::done())
 }
 
@@ -55,6 +58,7 @@ pub(super) async fn sync(adapter: Adapter, handle: HandleId, data_only: bool) ->
 }
 
 pub(super) async fn release(adapter: Adapter, handle: HandleId) -> Outcome {
+    adapter.writers.closed(handle);
     adapter.volume.release(handle).await;
     Ok(Answer::done())
 }

@@ -75,6 +75,7 @@ fn request(origin: &Arc<Origin>, method: &'static str) -> Request {
         headers,
         body: Payload::new(),
         patience: Patience::Usual,
+        repeatable: true,
     }
 }
 
@@ -202,6 +203,30 @@ async fn a_connection_that_died_while_idle_is_replaced_once() {
         get(&client, &origin).await.expect_err("never answers")
     };
     assert_eq!(error.kind, ErrorKind::Unavailable, "{error}");
+}
+
+#[tokio::test]
+async fn what_may_not_happen_twice_is_sent_once() {
+    let seen = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counter = Arc::clone(&seen);
+    let (origin, _server) = serve(move |_, mut stream| {
+        let counter = Arc::clone(&counter);
+        async move {
+            // Answers one request, takes another one and closes without a word.
+            read_request(&mut stream, 0).await;
+            answer(&mut stream, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+            read_request(&mut stream, 0).await;
+            counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    })
+    .await;
+    let client = client();
+    get(&client, &origin).await.expect("answered");
+    let mut once = request(&origin, "POST");
+    once.repeatable = false;
+    let error = client.send(&once).await.expect_err("not answered");
+    assert_eq!(error.kind, ErrorKind::Unavailable, "{error}");
+    assert_eq!(seen.load(std::sync::atomic::Ordering::Relaxed), 1);
 }
 
 #[tokio::test]

@@ -69,8 +69,8 @@ async fn under<T>(
             work.await
         }
         Some(Fault::Hang) => std::future::pending().await,
-        // Only bodies can be cut or flipped.
-        Some(Fault::Cut { .. } | Fault::Flip { .. }) | None => work.await,
+        // Only bodies can be cut or flipped, and only of many can one be spared.
+        Some(Fault::Cut { .. } | Fault::Flip { .. } | Fault::Spare(_)) | None => work.await,
     }
 }
 
@@ -144,8 +144,18 @@ impl Store for Faulty {
     }
 
     async fn delete_many(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>> {
+        let fault = self.faults.next(Operation::DeleteMany);
+        if let (Some(Fault::Spare(code)), Some((first, others))) = (fault, keys.split_first()) {
+            let mut failures = self.inner.delete_many(others).await?;
+            failures.push(DeleteFailure {
+                key: first.clone(),
+                code: code.to_owned(),
+                message: "a fault was injected".to_owned(),
+            });
+            return Ok(failures);
+        }
         let work = self.inner.delete_many(keys);
-        self.suffer(Operation::DeleteMany, work).await
+        under(Operation::DeleteMany, fault, work).await
     }
 
     async fn list(&self, options: ListOptions) -> ObjectResult<ListPage> {

@@ -12,11 +12,13 @@
 //! - **Writes that insist on a state** (`IfAbsent`, appends, the end of an upload): when an
 //!   attempt ended so that it may have taken effect, and the next one finds that very effect in
 //!   its way, the layer looks whether it was its own; see [`settle`].
+//! - **Deleting many** is repeated for the keys that failed in passing.
 //! - **Beginning an upload** is simply repeated. An answer that got lost leaves an upload without
 //!   parts behind, which costs nothing and shows among the unfinished uploads.
 
 mod backoff;
 mod budget;
+mod delete;
 mod resume;
 mod settle;
 
@@ -166,7 +168,7 @@ impl Store for Retry {
     }
 
     async fn delete_many(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>> {
-        self.repeat(|| self.inner.delete_many(keys)).await
+        self.delete_until_done(keys).await
     }
 
     async fn list(&self, options: ListOptions) -> ObjectResult<ListPage> {

@@ -24,6 +24,8 @@ pub enum Fault {
     Delay(Duration),
     /// It never ends.
     Hang,
+    /// Of many that are to be deleted the first is left and reported with this code.
+    Spare(&'static str),
     /// The body that is read ends with `Interrupted` after so many bytes.
     Cut {
         /// Bytes that arrive.

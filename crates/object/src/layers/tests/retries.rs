@@ -364,3 +364,29 @@ async fn a_pinned_read_stays_pinned_when_it_goes_on() {
         ErrorKind::PreconditionFailed
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn keys_whose_deletion_fails_in_passing_are_deleted_again() {
+    let (store, faults, _) = retrying();
+    let names = ["a", "b", "c"].map(key);
+    for name in &names {
+        put(&store, name.as_str(), b"x").await;
+    }
+    let faults_in_a_row = [
+        Fault::Spare("SlowDown"),
+        unavailable(),
+        Fault::Spare("InternalError"),
+    ];
+    faults.queue(Operation::DeleteMany, faults_in_a_row);
+    let failures = store.delete_many(&names).await;
+    assert_eq!(failures.expect("it gets through"), []);
+    let left = store.list(crate::ListOptions::default()).await;
+    assert_eq!(left.expect("it lists").objects, []);
+    put(&store, "a", b"x").await;
+    faults.queue(Operation::DeleteMany, [Fault::Spare("AccessDenied")]);
+    let failures = store.delete_many(&names).await.expect("it answers");
+    assert_eq!((failures.len(), &failures[0].key), (1, &names[0]));
+    faults.rate(Some(Operation::DeleteMany), 1.0, Fault::Spare("SlowDown"));
+    let failures = store.delete_many(&names).await.expect("it answers");
+    assert_eq!((failures.len(), failures[0].code.as_str()), (1, "SlowDown"));
+}
