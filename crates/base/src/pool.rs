@@ -54,7 +54,6 @@ struct FreeBlocks {
     cold: Vec<BlockAddress>,
     /// The fewest warm blocks since the last trim: what was not needed in all that time.
     warm_low_water: usize,
-    /// In ascending order of address.
     regions: Vec<BlockAddress>,
 }
 
@@ -118,18 +117,6 @@ impl BufferPool {
         }
     }
 
-    /// Whether `bytes` lie in a block of this pool. Then their memory is paid for as long as they
-    /// exist, and whoever keeps them need not pay again.
-    pub fn holds(&self, bytes: &[u8]) -> bool {
-        let free = self.lock();
-        let regions = free.regions_up_to(bytes.as_ptr());
-        let Some(region) = regions.checked_sub(1).map(|index| free.regions[index]) else {
-            return false;
-        };
-        let offset = bytes.as_ptr().addr() - region.0.as_ptr().addr();
-        offset < REGION_SIZE
-    }
-
     /// Gives blocks that were not needed since the last call back to the system. Call it every
     /// few seconds.
     pub fn trim(&self) {
@@ -172,21 +159,12 @@ impl BufferPool {
 impl FreeBlocks {
     fn add_region(&mut self) {
         let region = map_region();
-        let place = self.regions_up_to(region.0.as_ptr());
-        self.regions.insert(place, region);
+        self.regions.push(region);
         for index in (0..BLOCKS_PER_REGION).rev() {
             // SAFETY: the region holds `BLOCKS_PER_REGION` blocks.
             self.cold
                 .push(BlockAddress(unsafe { region.0.add(index * BLOCK_SIZE) }));
         }
-    }
-}
-
-impl FreeBlocks {
-    /// How many regions begin at or before `address`.
-    fn regions_up_to(&self, address: *const u8) -> usize {
-        self.regions
-            .partition_point(|region| region.0.as_ptr().cast_const() <= address)
     }
 }
 
@@ -478,24 +456,6 @@ mod tests {
         pool.trim();
         assert_eq!(pool.idle_bytes(), 0);
         assert!(pool.try_take(BLOCK_SIZE).is_some());
-    }
-
-    #[test]
-    fn a_pool_knows_the_bytes_in_its_blocks() {
-        let (pool, other) = (pool(8), pool(1));
-        let shared = |pool: &Arc<BufferPool>, size| {
-            let (mut writer, view) = pool.try_take(size).expect("free").share();
-            while writer.copy_from(&[1; 4096]) > 0 {}
-            view.slice(view.filled() - 10..view.filled())
-        };
-        let mine: Vec<_> = (0..7).map(|_| shared(&pool, BLOCK_SIZE)).collect();
-        assert!(mine.iter().all(|bytes| pool.holds(bytes)));
-        assert!(
-            !pool.holds(&shared(&pool, 4096)),
-            "small buffers are no blocks"
-        );
-        assert!(!pool.holds(&shared(&other, BLOCK_SIZE)));
-        assert!(!pool.holds(&Bytes::from_static(b"elsewhere")));
     }
 
     #[test]

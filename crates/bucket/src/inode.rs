@@ -43,6 +43,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use penstock_base::{FsError, FsResult, MemoryBudget, clock};
 use penstock_object::Key;
+use penstock_transfer::ObjectVersion;
 use penstock_vfs::{FileKind, Inode};
 
 use crate::key;
@@ -140,6 +141,14 @@ impl Tree {
     pub(crate) fn file_key(&self, inode: Inode) -> FsResult<Key> {
         let place = self.node(inode)?.place.as_ref().ok_or(FsError::Stale)?;
         key::file_key(&self.prefix(place.parent)?, &place.name)
+    }
+
+    /// The version of a file that the store is known to have.
+    pub(crate) fn version(&self, inode: Inode) -> Option<ObjectVersion> {
+        let known = self.node(inode).ok()?.known.as_ref()?;
+        let (etag, size) = (known.etag.clone()?, known.size);
+        let key = self.file_key(inode).ok()?;
+        Some(ObjectVersion { key, etag, size })
     }
 
     /// The path of a file for messages to people.

@@ -4,6 +4,9 @@ use std::{fmt, path::PathBuf, str::FromStr};
 
 use thiserror::Error;
 
+/// Stands for what must not be shown.
+const HIDDEN: &str = "***";
+
 /// Where a store is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreUrl {
@@ -65,7 +68,7 @@ impl FromStr for StoreUrl {
             Some(("s3", rest)) => parse_bucket(rest).map(Self::S3),
             Some(("oss", rest)) => parse_bucket(rest).map(Self::Oss),
             Some(("file", rest)) => parse_file(rest),
-            _ => Err(StoreUrlError::Scheme(text.to_owned())),
+            _ => Err(StoreUrlError::Scheme(without_secrets(text))),
         }
     }
 }
@@ -103,7 +106,11 @@ fn parse_bucket(rest: &str) -> Result<BucketUrl, StoreUrlError> {
         byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.' | b'_')
     };
     if !(3..=63).contains(&bucket.len()) || !bucket.bytes().all(allowed) || bucket.contains("..") {
-        return Err(StoreUrlError::Bucket(bucket.to_owned()));
+        return Err(StoreUrlError::Bucket(if rest.contains('@') {
+            HIDDEN.to_owned()
+        } else {
+            bucket.to_owned()
+        }));
     }
     Ok(BucketUrl {
         bucket: bucket.to_owned(),
@@ -114,7 +121,7 @@ fn parse_bucket(rest: &str) -> Result<BucketUrl, StoreUrlError> {
 fn parse_file(rest: &str) -> Result<StoreUrl, StoreUrlError> {
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
     if !path.starts_with('/') {
-        return Err(StoreUrlError::Relative(rest.to_owned()));
+        return Err(StoreUrlError::Relative(without_secrets(rest)));
     }
     let prefix = match query.split_once('=') {
         None if query.is_empty() => "",
@@ -125,6 +132,24 @@ fn parse_file(rest: &str) -> Result<StoreUrl, StoreUrlError> {
         directory: path.into(),
         prefix: closed(prefix),
     })
+}
+
+/// The text as an error may show it: neither user and password before an `@`, nor a query, which
+/// may hold a signature.
+pub(crate) fn without_secrets(text: &str) -> String {
+    let (scheme, rest) = match text.split_once("://") {
+        Some((scheme, rest)) if !scheme.contains('@') => (Some(scheme), rest),
+        _ => (None, text),
+    };
+    let shown = match rest.rsplit_once('@') {
+        Some((_, host)) => format!("{HIDDEN}@{host}"),
+        None => rest.to_owned(),
+    };
+    let shown = shown.split('?').next().unwrap_or_default();
+    match scheme {
+        Some(scheme) => format!("{scheme}://{shown}"),
+        None => shown.to_owned(),
+    }
 }
 
 /// A prefix is a directory: it ends with a slash.
@@ -152,6 +177,24 @@ mod tests {
         ] {
             let url: StoreUrl = text.parse().expect(text);
             assert_eq!(url.to_string(), printed);
+        }
+    }
+
+    /// People put keys where other programs take them.
+    #[test]
+    fn errors_do_not_repeat_credentials() {
+        for text in [
+            "s3://AKIA0EXAMPLE:Wx81/hEpq4@bucket/p",
+            "https://AKIA0EXAMPLE:Wx81/hEpq4@host/bucket",
+            "file://AKIA0EXAMPLE:Wx81/hEpq4@host/d",
+            "AKIA0EXAMPLE:Wx81/hEpq4@bucket",
+            "https://host/bucket?X-Amz-Signature=AKIA0EXAMPLE/hEpq4",
+        ] {
+            let error = text.parse::<StoreUrl>().expect_err(text).to_string();
+            assert!(
+                !error.contains("AKIA") && !error.contains("hEpq4"),
+                "{error}"
+            );
         }
     }
 

@@ -204,7 +204,6 @@ impl Writer {
         let mut keep = false;
         match grant {
             Grant::None => (),
-            Grant::Free => keep = true,
             Grant::Copy(buffer) => self.tail.provide(buffer),
             Grant::Keep(memory) => {
                 piece = paid(piece, memory);

@@ -97,8 +97,9 @@ async fn a_program_that_skips_more_than_it_reads_loses_its_stream() {
     for index in 1..40 {
         check(&reader, index * 3 * MIB, 4 << 10).await;
     }
+    // What was on its way when the stream was lost still arrives; most of the rest is not asked for.
     assert!(
-        bench.store.bytes_got() < 24 * MIB,
+        bench.store.bytes_got() < 48 * MIB,
         "{}",
         bench.store.bytes_got() / MIB
     );
@@ -243,7 +244,7 @@ async fn bytes_arrive_before_their_part_is_complete() {
         64 * MIB,
         TransferSettings::default(),
     );
-    let reader = bench.transfer.reader(bench.store.fill("a", MIB).await);
+    let reader = bench.transfer.reader(bench.store.fill("a", 2 * MIB).await);
     let start = clock::now();
     check(&reader, 0, 4 << 10).await;
     assert!(

@@ -423,43 +423,6 @@ async fn a_kept_write_is_paid_for_by_the_block_that_it_pins() {
     assert_eq!(bench.budget().used() - SET_ASIDE, 4 * MIB);
 }
 
-/// A piece as the kernel's requests come: in a block of the mount's own pool.
-fn received(bench: &Bench) -> Bytes {
-    let block = bench.transfer.pool().try_take(1 << 20).expect("free");
-    let (mut writer, view) = block.share();
-    writer.copy_from(&vec![7; 1 << 20]);
-    view.slice(0..1 << 20)
-}
-
-#[tokio::test]
-async fn a_piece_in_the_pool_is_not_paid_for_twice() {
-    let bench = Bench::plain();
-    let mut writer = writer(&bench, WriteStart::Empty);
-    for _ in 0..7 {
-        writer.write(received(&bench)).await.expect("written");
-    }
-    assert_eq!(bench.budget().used() - SET_ASIDE, 7 * MIB);
-}
-
-#[tokio::test]
-async fn when_memory_is_short_blocks_go_back_to_those_who_receive() {
-    let bench = Bench::plain();
-    let mut writer = writer(&bench, WriteStart::Empty);
-    let piece = received(&bench);
-    let address = piece.as_ptr();
-    let held = bench
-        .budget()
-        .try_reserve(bench.budget().available() - 12 * MIB);
-    writer.write(piece).await.expect("written");
-    drop(held);
-    assert_eq!(
-        received(&bench).as_ptr(),
-        address,
-        "the block is free again"
-    );
-    assert_eq!(writer.finish().await.expect("finished").size, MIB);
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_budget_that_stays_exhausted_fails_the_write_in_time() {
     let bench = Bench::plain();

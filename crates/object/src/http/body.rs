@@ -32,13 +32,7 @@ impl Framing {
         if headers.has_token("transfer-encoding", "chunked") {
             return Ok(Self::Chunked(Chunked::new()));
         }
-        match headers.get("content-length") {
-            None => Ok(Self::UntilClose),
-            Some(text) => text
-                .parse()
-                .map(Self::Length)
-                .map_err(|_| HttpError::protocol("the content length is not a number")),
-        }
+        Ok(announced_length(headers)?.map_or(Self::UntilClose, Self::Length))
     }
 
     /// Whether the whole body was received.
@@ -62,6 +56,23 @@ impl Framing {
             Self::UntilClose => {}
         }
     }
+}
+
+/// The length that the head announces. Two that differ would leave open where the body ends.
+fn announced_length(headers: &ResponseHeaders) -> Result<Option<u64>, HttpError> {
+    let mut announced = None;
+    let fields = headers.iter();
+    for (_, text) in fields.filter(|(name, _)| name.eq_ignore_ascii_case("content-length")) {
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        let length = text.parse().ok().filter(|_| digits);
+        let length: u64 =
+            length.ok_or_else(|| HttpError::protocol("the content length is not a number"))?;
+        if announced.is_some_and(|other| other != length) {
+            return Err(HttpError::protocol("the content length has two values"));
+        }
+        announced = Some(length);
+    }
+    Ok(announced)
 }
 
 /// A body on its way from a connection into memory.
@@ -175,4 +186,36 @@ impl Transfer<'_> {
 
 fn stalled() -> HttpError {
     HttpError::cut("it made no progress for the stall limit")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::connection::parse_head, *};
+
+    fn framing(fields: &str) -> Result<Framing, HttpError> {
+        let head = format!("HTTP/1.1 200 OK\r\n{fields}\r\n");
+        let (head, _) = parse_head(head.as_bytes())?.expect("a whole head");
+        Framing::of("GET", head.status, &head.headers)
+    }
+
+    #[test]
+    fn a_body_has_one_length() {
+        let length = |fields| framing(fields).expect(fields);
+        assert_eq!(length("Content-Length: 5\r\n"), Framing::Length(5));
+        let twice = "content-length: 5\r\nContent-Length: 5\r\n";
+        assert_eq!(length(twice), Framing::Length(5));
+        assert_eq!(length(""), Framing::UntilClose);
+    }
+
+    #[test]
+    fn refuses_lengths_that_leave_the_end_open() {
+        for fields in [
+            "content-length: 5\r\ncontent-length: 6\r\n",
+            "content-length: +5\r\n",
+            "content-length: 5, 6\r\n",
+            "content-length:\r\n",
+        ] {
+            assert!(framing(fields).is_err(), "{fields}");
+        }
+    }
 }

@@ -69,7 +69,7 @@ impl Connection {
         let mut watch = StallWatch::new(stall_timeout);
         let mut unsent = Unsent::new(head, body);
         poll_fn(|cx| self.poll_send(cx, &mut unsent, &mut watch)).await?;
-        self.spoiled = !unsent.is_empty();
+        self.spoiled = !unsent.is_sent();
         Ok(())
     }
 
@@ -79,20 +79,18 @@ impl Connection {
         unsent: &mut Unsent<'_>,
         watch: &mut StallWatch,
     ) -> Poll<Result<(), HttpError>> {
-        while !unsent.is_empty() {
-            match unsent.poll_write(&mut self.stream, cx) {
-                Poll::Ready(Ok(_)) => watch.progressed(),
+        while !unsent.is_sent() {
+            match unsent.poll_write_or_flush(&mut self.stream, cx) {
+                Poll::Ready(Ok(())) => watch.progressed(),
                 // The server may have explained itself before it closed.
                 Poll::Ready(Err(error)) => {
-                    ready!(self.poll_early_answer(cx)).map_err(|_| HttpError::broken(&error))?;
-                    return Poll::Ready(Ok(()));
+                    let answer = self.poll_blocked(cx, watch);
+                    return answer.map_err(|_| HttpError::broken(&error));
                 }
                 Poll::Pending => return self.poll_blocked(cx, watch),
             }
         }
-        Pin::new(&mut self.stream)
-            .poll_flush(cx)
-            .map_err(|error| HttpError::broken(&error))
+        Poll::Ready(Ok(()))
     }
 
     fn poll_blocked(
@@ -165,7 +163,7 @@ impl Connection {
     }
 }
 
-fn parse_head(bytes: &[u8]) -> Result<Option<(ResponseHead, usize)>, HttpError> {
+pub(super) fn parse_head(bytes: &[u8]) -> Result<Option<(ResponseHead, usize)>, HttpError> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut response = httparse::Response::new(&mut []);
     let parsed = httparse::ParserConfig::default()
@@ -190,6 +188,8 @@ struct Unsent<'a> {
     body: &'a [bytes::Bytes],
     /// Bytes of the first body slice that were written.
     offset: usize,
+    /// Nothing of what was written waits in the stream: encryption holds some back.
+    flushed: bool,
 }
 
 impl<'a> Unsent<'a> {
@@ -198,11 +198,29 @@ impl<'a> Unsent<'a> {
             head,
             body: body.slices(),
             offset: 0,
+            flushed: false,
         }
+    }
+
+    fn is_sent(&self) -> bool {
+        self.is_empty() && self.flushed
     }
 
     fn is_empty(&self) -> bool {
         self.head.is_empty() && self.body.is_empty()
+    }
+
+    fn poll_write_or_flush(
+        &mut self,
+        stream: &mut Stream,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.is_empty() {
+            return self.poll_write(stream, cx);
+        }
+        ready!(Pin::new(stream).poll_flush(cx))?;
+        self.flushed = true;
+        Poll::Ready(Ok(()))
     }
 
     fn poll_write(&mut self, stream: &mut Stream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -246,5 +264,68 @@ impl<'a> Unsent<'a> {
             self.body = &self.body[1..];
             self.offset = 0;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::{TcpListener, TcpSocket, TcpStream};
+    use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+    use super::*;
+
+    /// Bytes that each socket holds back at least; the system may double them.
+    const SOCKET_BUFFER: u32 = 16 << 10;
+
+    /// An encrypted connection to a server that reads nothing after the handshake, and that server.
+    async fn to_a_deaf_server() -> (Connection, tokio_rustls::server::TlsStream<TcpStream>) {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("generated");
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der());
+        let server = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key.expect("a key"))
+            .expect("a certificate");
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(made.cert.der().clone()).expect("a certificate");
+        let client = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.set_send_buffer_size(SOCKET_BUFFER).expect("a size");
+        let reached = socket.connect(listener.local_addr().expect("bound"));
+        let (near, far) = tokio::join!(reached, listener.accept());
+        let name = "localhost".try_into().expect("a name");
+        let (near, far) = tokio::join!(
+            TlsConnector::from(Arc::new(client)).connect(name, near.expect("connected")),
+            TlsAcceptor::from(Arc::new(server)).accept(far.expect("accepted").0),
+        );
+        let origin = Arc::new(Origin::parse("https://localhost").expect("valid"));
+        let stream = Stream::Secure(Box::new(near.expect("a handshake")));
+        (Connection::new(origin, stream), far.expect("a handshake"))
+    }
+
+    /// Encryption takes a request in although the socket does not: that is no progress.
+    #[tokio::test]
+    async fn a_request_that_stays_in_the_encryption_is_given_up() {
+        let (mut connection, _server) = to_a_deaf_server().await;
+        let piece = vec![7; 8 << 10];
+        let limit = Duration::from_millis(100);
+        let blocked = async {
+            loop {
+                let sent = connection.send(&piece, &Payload::new(), limit).await;
+                if let Err(error) = sent {
+                    return error;
+                }
+            }
+        };
+        let error = clock::deadline(Duration::from_secs(20), blocked).await;
+        let error = error.expect("it is noticed long before");
+        assert_eq!(error.kind, crate::ErrorKind::Timeout, "{error}");
     }
 }

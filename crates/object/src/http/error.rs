@@ -50,7 +50,7 @@ impl HttpError {
     }
 
     /// The response body ended before its announced length.
-    pub(super) fn cut(reason: impl std::fmt::Display) -> Self {
+    pub(crate) fn cut(reason: impl std::fmt::Display) -> Self {
         let message = format!("the response was cut off: {reason}");
         Self::new(ErrorKind::Interrupted, message)
     }

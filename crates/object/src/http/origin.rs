@@ -1,8 +1,10 @@
 //! Where a request goes.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use thiserror::Error;
+
+use crate::url::without_secrets;
 
 const HTTP_PORT: u16 = 80;
 const HTTPS_PORT: u16 = 443;
@@ -22,7 +24,7 @@ pub(crate) struct Origin {
 pub(crate) enum OriginError {
     #[error("`{0}` starts with neither http:// nor https://")]
     Scheme(String),
-    #[error("`{0}` has no host name")]
+    #[error("`{0}` has no host name or address that can be one")]
     Host(String),
     #[error("`{0}` has a port that is not a number from 1 to 65535")]
     Port(String),
@@ -36,27 +38,21 @@ impl Origin {
         let (secure, rest) = match text.split_once("://") {
             Some(("https", rest)) => (true, rest),
             Some(("http", rest)) => (false, rest),
-            Some(_) => return Err(OriginError::Scheme(text.to_owned())),
+            Some(_) => return Err(OriginError::Scheme(without_secrets(text))),
             None => (true, text),
         };
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         if authority.contains(['/', '@', '?', '#']) || authority.contains(char::is_whitespace) {
-            return Err(OriginError::Surplus(text.to_owned()));
+            return Err(OriginError::Surplus(without_secrets(text)));
         }
         let default_port = if secure { HTTPS_PORT } else { HTTP_PORT };
         let (host, port) = split_port(authority);
         let port = match port {
-            Some(digits) => parse_port(digits).ok_or(OriginError::Port(text.to_owned()))?,
+            Some(digits) => parse_port(digits).ok_or(OriginError::Port(without_secrets(text)))?,
             None => default_port,
         };
-        if host.is_empty() {
-            return Err(OriginError::Host(text.to_owned()));
-        }
-        Ok(Self {
-            secure,
-            host: host.to_ascii_lowercase(),
-            port,
-        })
+        let host = parse_host(host).ok_or(OriginError::Host(without_secrets(text)))?;
+        Ok(Self { secure, host, port })
     }
 
     /// The same origin under another host name.
@@ -102,20 +98,28 @@ impl std::fmt::Display for Origin {
 }
 
 fn split_port(authority: &str) -> (&str, Option<&str>) {
-    if let Some((host, rest)) = authority
-        .strip_prefix('[')
-        .and_then(|rest| rest.split_once(']'))
-    {
-        return (host, rest.strip_prefix(':'));
-    }
     match authority.rsplit_once(':') {
-        Some((host, port)) => (host, Some(port)),
-        None => (authority, None),
+        // The last colon of an IPv6 address is not before a port.
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (authority, None),
     }
 }
 
+/// A name, or an address; one of IPv6 is in brackets, which are taken off.
+fn parse_host(text: &str) -> Option<String> {
+    let bracketed = text.strip_prefix('[');
+    if let Some(address) = bracketed.and_then(|text| text.strip_suffix(']')) {
+        let address: Ipv6Addr = address.parse().ok()?;
+        return Some(address.to_string());
+    }
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    let is_name = !text.is_empty() && text.bytes().all(allowed);
+    is_name.then(|| text.to_ascii_lowercase())
+}
+
 fn parse_port(digits: &str) -> Option<u16> {
-    digits.parse().ok().filter(|port| *port != 0)
+    let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|port| plain && *port != 0)
 }
 
 #[cfg(test)]
@@ -146,8 +150,25 @@ mod tests {
             "http://a:0",
             "http://a:x",
             "http://u@a",
+            "http://[::1]a:9",
+            "http://[a]",
+            "http://a:b:9",
+            "http://a\u{1}",
+            "http://a:+9",
         ] {
             assert!(Origin::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_do_not_repeat_credentials() {
+        for text in [
+            "http://user:hunter2@proxy:3128",
+            "https://a.example/?X-Amz-Signature=hunter2",
+            "ftp://user:hunter2@a",
+        ] {
+            let error = Origin::parse(text).expect_err(text).to_string();
+            assert!(!error.contains("hunter2"), "{error}");
         }
     }
 }

@@ -85,6 +85,10 @@ pub(super) fn delivered(
         if range.start != start {
             return Err(format!("bytes from {start} were asked for, `{text}` came"));
         }
+        let end = wanted.map_or(size, |wanted| wanted.end.min(size));
+        if range.end < end {
+            return Err(format!("bytes up to {end} were asked for, `{text}` came"));
+        }
         return Ok((range, size));
     }
     let size = headers

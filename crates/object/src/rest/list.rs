@@ -2,7 +2,7 @@
 
 use super::{Dialect, Draft, RestStore, write::protocol};
 use crate::{
-    ListOptions, ListPage, ObjectResult, Operation, UploadPage,
+    ErrorKind, ListOptions, ListPage, ObjectResult, Operation, UploadPage,
     sign::Query,
     xml::{continuation_markers, parse_list, parse_uploads},
 };
@@ -28,7 +28,12 @@ impl<D: Dialect> RestStore<D> {
             .with_some("continuation-token", options.continuation.as_deref());
         let draft = Draft::new(Operation::List, "GET").with_query(query);
         let answer = self.fetch(&draft).await?;
-        parse_list(&answer).map_err(|error| protocol(&draft, &error))
+        let page = parse_list(&answer).map_err(|error| protocol(&draft, &error))?;
+        if page.continuation.is_some() && page.continuation == options.continuation {
+            let message = "the store sends the same page of a listing again and again";
+            return Err(draft.error(ErrorKind::Protocol, message));
+        }
+        Ok(page)
     }
 
     /// Some stores know only whole keys as prefixes of uploads, and find nothing under others.

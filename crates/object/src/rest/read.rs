@@ -102,10 +102,16 @@ impl<D: Dialect> RestStore<D> {
     }
 }
 
+/// Receives `length` bytes, or fewer only if the sink is full before.
 async fn receive_plain(
     response: &mut Response,
     sink: &mut dyn BodySink,
     length: u64,
 ) -> Result<u64, HttpError> {
-    Ok(response.receive(sink, length).await?.bytes)
+    let received = response.receive(sink, length).await?;
+    if received.complete && received.bytes < length {
+        let bytes = received.bytes;
+        return Err(HttpError::cut(format!("{bytes} of {length} bytes came")));
+    }
+    Ok(received.bytes)
 }

@@ -11,7 +11,7 @@ use crate::{
     http::{RequestHeaders, Response, ResponseHeaders},
     sign::{Query, encode_path},
     xml::{
-        WriteAnswer, XmlError, delete_many_body, is_expressible, parse_delete_failures,
+        Failure, WriteAnswer, XmlError, delete_many_body, is_expressible, parse_delete_failures,
         parse_failure, parse_write_answer,
     },
 };
@@ -233,19 +233,30 @@ impl<D: Dialect> RestStore<D> {
         draft.headers.push("content-type", "application/xml");
         let answer = self.fetch(&draft).await?;
         let failures = parse_delete_failures(&answer).map_err(|error| protocol(&draft, &error))?;
-        let known = failures.into_iter().filter_map(|(key, failure)| {
-            let key = keys.iter().find(|known| known.as_str() == key)?;
-            Some(DeleteFailure {
-                key: (*key).clone(),
-                code: failure.code,
-                message: failure.message,
+        failures
+            .into_iter()
+            // Not an error: the store was asked to delete what is not there.
+            .filter(|(_, failure)| failure.code != "NoSuchKey")
+            .map(|(key, failure)| {
+                let known = keys.iter().find(|known| known.as_str() == key);
+                let key = known.ok_or_else(|| unnamed_failure(&draft, &failure))?;
+                Ok(DeleteFailure {
+                    key: (*key).clone(),
+                    code: failure.code,
+                    message: failure.message,
+                })
             })
-        });
-        // Not an error: the store was asked to delete what is not there.
-        Ok(known
-            .filter(|failure| failure.code != "NoSuchKey")
-            .collect())
+            .collect()
     }
+}
+
+/// A failure that cannot be told of one key: then all of them may still be there.
+fn unnamed_failure(draft: &Draft, failure: &Failure) -> ObjectError {
+    let Failure { code, message, .. } = failure;
+    let message = format!("the store could not delete a key that it does not name: {message}");
+    let mut error = draft.error(ErrorKind::Protocol, message);
+    error.code.clone_from(code);
+    error
 }
 
 pub(super) fn etag_of(response: &Response) -> ETag {

@@ -28,7 +28,8 @@ struct Pending {
     initiated: Option<SystemTime>,
 }
 
-/// Reads a page. Uploads under names that are no keys are left out.
+/// Reads a page. Uploads under names that are no keys are left out. Fails when it says that
+/// there is more but not where.
 pub fn parse_uploads(xml: &[u8]) -> Result<UploadPage, XmlError> {
     let mut reading = Reading::default();
     let mut root = true;
@@ -42,7 +43,7 @@ pub fn parse_uploads(xml: &[u8]) -> Result<UploadPage, XmlError> {
         }
         Ok(())
     })?;
-    Ok(reading.finish())
+    reading.finish()
 }
 
 /// The markers that make up a continuation: key, then upload id.
@@ -68,7 +69,10 @@ impl Reading {
         }
     }
 
-    fn finish(self) -> UploadPage {
+    fn finish(self) -> Result<UploadPage, XmlError> {
+        if self.truncated && self.next_key.is_empty() {
+            return Err(XmlError::Missing("NextKeyMarker"));
+        }
         let decode = |text: &str| {
             if self.url_encoded {
                 decode_url(text)
@@ -76,7 +80,8 @@ impl Reading {
                 text.to_owned()
             }
         };
-        let continuation = (self.truncated && !self.next_key.is_empty())
+        let continuation = self
+            .truncated
             .then(|| format!("{}{SEPARATOR}{}", self.next_id, decode(&self.next_key)));
         let uploads = self.uploads.iter().filter_map(|pending| {
             Some(Upload {
@@ -85,10 +90,10 @@ impl Reading {
                 initiated: pending.initiated.unwrap_or(SystemTime::UNIX_EPOCH),
             })
         });
-        UploadPage {
+        Ok(UploadPage {
             uploads: uploads.collect(),
             continuation,
-        }
+        })
     }
 }
 
@@ -107,5 +112,12 @@ mod tests {
         assert_eq!(page.uploads[0].id.as_str(), "U1");
         let continuation = page.continuation.expect("there is more");
         assert_eq!(continuation_markers(&continuation), ("a/b", "U2"));
+    }
+
+    #[test]
+    fn refuses_a_page_that_would_lose_the_rest() {
+        let xml = b"<ListMultipartUploadsResult><IsTruncated>true</IsTruncated>\
+            </ListMultipartUploadsResult>";
+        assert_eq!(parse_uploads(xml), Err(XmlError::Missing("NextKeyMarker")));
     }
 }

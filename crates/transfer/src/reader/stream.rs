@@ -18,7 +18,8 @@ use super::{share::StreamShare, window::Consumption};
 
 /// How far behind its frontier a stream still owns bytes that it fetched and nobody read. One of
 /// the threads that take the kernel's requests may sleep while the others go on, so a read can be
-/// late by more than all of the kernel's read-ahead.
+/// late by two windows of the kernel's read-ahead: 4 MiB each by default, twice that after a
+/// POSIX_FADV_SEQUENTIAL, and as much again to be sure.
 pub(crate) const UNREAD_BEHIND_MAX: u64 = 32 * MIB;
 
 /// Reads that are remembered in case another one continues them.

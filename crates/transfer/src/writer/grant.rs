@@ -1,14 +1,13 @@
 //! Decides whether a piece is kept or copied, and gets the memory for it.
 //!
-//! A large piece is kept where it is. If it lies in a block of the mount's own pool, as the kernel's
-//! requests do, that block is paid for until the last slice of it is gone; else the writer pays
-//! for what the piece pins. A small piece is copied, and when memory is short a large one too if
-//! it lies in the pool: its block may be one of the few that its giver receives requests with.
+//! A large piece is kept where it is, and the writer pays for what it pins: who handed it in has
+//! paid only until the writer accepts it. A small piece is copied. While a writer lives on its turn
+//! (see `memory`) large pieces are copied, too.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use penstock_base::{BLOCK_SIZE, Buffer, BufferPool, MIB, Reservation};
+use penstock_base::{BLOCK_SIZE, Buffer, BufferPool, Reservation};
 
 use super::{Writer, tail::KEEP_MIN};
 use crate::{
@@ -16,27 +15,11 @@ use crate::{
     memory::{self, WriteMemory},
 };
 
-/// Memory is short when less than this fraction of the budget is free.
-const SHORT_FRACTION: u64 = 16;
-
-/// Memory is short when less than this is free.
-const SHORT_BYTES: u64 = 2 * MIB;
-
-/// What is to happen to a piece.
-#[derive(PartialEq)]
-enum Treatment {
-    Copy,
-    Keep,
-    /// Keep it; it is paid for.
-    KeepFree,
-}
-
 /// Memory for one piece.
 pub(super) enum Grant {
     /// There is room in the tail.
     None,
-    /// The piece is kept and paid for.
-    Free,
+    /// The piece is kept.
     Keep(Reservation),
     Copy(Buffer),
 }
@@ -44,11 +27,8 @@ pub(super) enum Grant {
 impl Writer {
     /// Waits for the memory that `piece` needs.
     pub(super) async fn grant(&mut self, piece: &Bytes) -> TransferResult<Grant> {
-        let treatment = self.treatment(piece);
-        if treatment == Treatment::KeepFree {
-            return Ok(Grant::Free);
-        }
-        let keep = treatment == Treatment::Keep;
+        // What the turn gives suffices for one part only if it is filled to the last byte.
+        let keep = piece.len() >= KEEP_MIN && self.turn.is_none();
         if !keep && piece.len() <= self.tail.room() {
             return Ok(Grant::None);
         }
@@ -74,21 +54,6 @@ impl Writer {
                 Grant::Copy(pool.take_reserved(capacity, memory))
             }
         })
-    }
-
-    fn treatment(&self, piece: &Bytes) -> Treatment {
-        let pool = self.transfer.pool();
-        let short = (pool.budget().total() / SHORT_FRACTION).max(SHORT_BYTES);
-        if piece.len() < KEEP_MIN || self.turn.is_some() {
-            // What the turn gives suffices for one part only if it is filled to the last byte.
-            Treatment::Copy
-        } else if !pool.holds(piece) {
-            Treatment::Keep
-        } else if pool.budget().available() >= short {
-            Treatment::KeepFree
-        } else {
-            Treatment::Copy
-        }
     }
 
     pub(super) async fn wait_for_memory(&mut self, cost: u64) -> TransferResult<WriteMemory> {
