@@ -38,6 +38,9 @@ pub struct Network {
     pub bandwidth: Option<f64>,
 }
 
+/// What [`TestStore::gets`] shows for a GET without a range.
+pub const WHOLE: Range<u64> = 0..u64::MAX;
+
 /// A request that the next matching one meets with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
@@ -281,7 +284,7 @@ impl Store for TestStore {
         self.gets
             .lock()
             .unwrap()
-            .push(options.range.clone().unwrap_or(0..u64::MAX));
+            .push(options.range.clone().unwrap_or(WHOLE));
         let fault = self.arrive(Operation::Get).await?;
         let mut body = Body::default();
         let mut got = self.find(key, options, &mut body).await?;
