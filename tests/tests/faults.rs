@@ -53,7 +53,7 @@ fn passing_faults() -> Vec<(&'static str, Fault, f64)> {
             "hang",
             Fault::Hang {
                 // Completing an upload may take its time, so there a hang is waited for.
-                duration_ms: 40_000,
+                duration_ms: 15_000,
             },
             0.05,
         ),
