@@ -101,6 +101,12 @@ impl Mount {
         fs::read_to_string(self.scratch.path().join("log")).unwrap_or_default()
     }
 
+    /// How the process ended, if it did, and what it printed.
+    pub fn last_words(&mut self) -> String {
+        let status = self.child.try_wait().expect("our own child");
+        format!("{status:?}\n{}", self.log())
+    }
+
     /// Whether the mount answers.
     pub fn is_alive(&mut self) -> bool {
         self.child.try_wait().is_ok_and(|status| status.is_none()) && is_mounted(&self.path)
@@ -119,17 +125,17 @@ impl Mount {
         self.log()
     }
 
+    #[track_caller]
     fn wait_until_mounted(&mut self, source: &str) {
-        let mounted = MOUNT_PATIENCE.find(|| {
-            let ended = self.child.try_wait().expect("our own child").is_some();
-            (ended || is_mounted(&self.path)).then_some(!ended)
+        let settled = MOUNT_PATIENCE.find(|| {
+            let ended = self.child.try_wait().expect("our own child");
+            (ended.is_some() || is_mounted(&self.path)).then_some(ended)
         });
-        assert_eq!(
-            mounted,
-            Some(true),
-            "cannot mount {source}:\n{}",
-            self.log()
-        );
+        match settled {
+            Some(None) => {}
+            Some(Some(status)) => panic!("cannot mount {source}: {status}:\n{}", self.log()),
+            None => panic!("{source} is not mounted in time:\n{}", self.log()),
+        }
     }
 }
 

@@ -23,10 +23,11 @@ pub struct Errno(pub i32);
 pub type SystemResult<T> = Result<T, Errno>;
 
 /// The numbers that tests speak of, with their names.
-const NAMES: [(i32, &str); 24] = [
+const NAMES: [(i32, &str); 25] = [
     (libc::EACCES, "EACCES"),
     (libc::EBADF, "EBADF"),
     (libc::EBUSY, "EBUSY"),
+    (libc::ECONNABORTED, "ECONNABORTED"),
     (libc::EEXIST, "EEXIST"),
     (libc::EFBIG, "EFBIG"),
     (libc::EINTR, "EINTR"),

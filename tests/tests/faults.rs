@@ -52,7 +52,8 @@ fn passing_faults() -> Vec<(&'static str, Fault, f64)> {
         (
             "hang",
             Fault::Hang {
-                duration_ms: 60_000,
+                // Completing an upload may take its time, so there a hang is waited for.
+                duration_ms: 40_000,
             },
             0.05,
         ),
@@ -293,6 +294,7 @@ fn an_object_that_is_replaced_while_it_is_read_is_never_mixed() {
             Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ESTALE), "{kind:?}"),
         }
         assert!(old.starts_with(&read), "{kind:?}: two versions were mixed");
+        drop(file);
         mount.unmount();
     }
 }

@@ -1,5 +1,7 @@
 //! Mounts behave as the model says, whatever programs do in whatever order.
 
+#![allow(clippy::disallowed_methods, clippy::print_stdout)]
+
 use std::{cell::RefCell, fs, path::PathBuf};
 
 use penstock_tests::{
@@ -27,7 +29,9 @@ impl Folders {
     }
 
     fn next(&mut self) -> PathBuf {
-        if !self.mount.get_mut().is_alive() {
+        let mount = self.mount.get_mut();
+        if !mount.is_alive() {
+            println!("the mount died: {}", mount.last_words());
             self.mount.replace(self.bucket.mount());
         }
         self.count += 1;
@@ -37,11 +41,21 @@ impl Folders {
     }
 }
 
+/// Makes long runs: multiplies how many sequences each test tries.
+const EFFORT_VARIABLE: &str = "PENSTOCK_TEST_EFFORT";
+
+fn effort() -> u32 {
+    std::env::var(EFFORT_VARIABLE)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(1)
+}
+
 #[track_caller]
 fn check_kind(kind: Kind, cases: u32) {
     let settings = Settings {
         rules: Rules::Streaming,
-        cases,
+        cases: cases * effort(),
         length: 40,
         regressions: Some("proptest-regressions/model.txt"),
     };

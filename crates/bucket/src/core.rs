@@ -13,7 +13,7 @@ use penstock_vfs::FileKind;
 use crate::{
     BucketSettings,
     handles::Handles,
-    inode::{Cache, Known, Namespace, Patience},
+    inode::{Known, Namespace, Patience},
     metrics::{BucketMetrics, Notices},
     rename::Journal,
 };
@@ -42,14 +42,14 @@ impl Core {
         settings: BucketSettings,
         registry: &Registry,
     ) -> Arc<Self> {
-        let budget = Arc::clone(transfer.pool().budget());
-        let cache = Cache::new(budget, settings.cached_entries);
+        let budget = transfer.pool().budget();
+        let namespace = Namespace::new(budget, settings.cached_entries);
         let core = Arc::new(Self {
             transfer,
             settings,
             metrics: BucketMetrics::new(registry),
             notices: Notices::default(),
-            namespace: Namespace::new(cache),
+            namespace,
             handles: Handles::default(),
             journal: Mutex::default(),
             mounted: clock::wall_time(),
@@ -74,6 +74,16 @@ impl Core {
             "bucket_remembered_names",
             "Names remembered though nobody holds them.",
             |core| core.namespace.lock().remembered(),
+        );
+        gauge(
+            "bucket_unsaved_files",
+            "Open files whose content is not in the store yet.",
+            |core| core.handles.unsaved().0,
+        );
+        gauge(
+            "bucket_unsaved_bytes",
+            "Bytes of open files whose content is not in the store yet.",
+            |core| core.handles.unsaved().1,
         );
         gauge(
             "bucket_open_handles",

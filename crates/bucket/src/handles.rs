@@ -67,6 +67,21 @@ impl Handles {
         self.lock().len()
     }
 
+    /// How many open files are not saved, and how many bytes they have.
+    pub(crate) fn unsaved(&self) -> (usize, usize) {
+        let mut sizes = HashMap::new();
+        for handle in self.lock().values() {
+            if let Handle::File(handle) = handle {
+                let view = handle.file.view();
+                if view.dirty {
+                    sizes.insert(handle.file.inode, view.size);
+                }
+            }
+        }
+        let bytes: u64 = sizes.values().sum();
+        (sizes.len(), usize::try_from(bytes).unwrap_or(usize::MAX))
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<HandleId, Handle>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -76,11 +76,12 @@ impl Core {
         Ok(id)
     }
 
-    /// Lists entries from `position` until `sink` is full or the directory ends.
+    /// Lists entries from `position` until `sink` is full or the directory ends. A failure after
+    /// some entries is kept for the next call, so that the receiver gets what it took.
     pub(crate) async fn read_directory(
         self: &Arc<Self>,
         handle: &DirectoryHandle,
-        mut position: u64,
+        position: u64,
         sink: &mut dyn DirectorySink,
     ) -> FsResult<()> {
         let mut listing = handle.listing.lock().await;
@@ -91,16 +92,28 @@ impl Core {
             Some(listing) => listing,
             none => none.insert(self.begin_listing(handle.inode)?),
         };
-        while let Some(name) = listing.unsaved_at(position) {
+        let mut at = position;
+        let shown = self.show(handle.inode, listing, &mut at, sink).await;
+        if at == position { shown } else { Ok(()) }
+    }
+
+    async fn show(
+        self: &Arc<Self>,
+        directory: Inode,
+        listing: &mut Listing,
+        position: &mut u64,
+        sink: &mut dyn DirectorySink,
+    ) -> FsResult<()> {
+        while let Some(name) = listing.unsaved_at(*position) {
             if self
-                .show_unsaved(handle.inode, name, position + 1, sink)
+                .show_unsaved(directory, name, *position + 1, sink)
                 .is_break()
             {
                 return Ok(());
             }
-            position += 1;
+            *position += 1;
         }
-        self.show_pages(handle.inode, listing, position, sink).await
+        self.show_pages(directory, listing, position, sink).await
     }
 
     fn begin_listing(self: &Arc<Self>, directory: Inode) -> FsResult<Listing> {
@@ -138,10 +151,10 @@ impl Core {
         &self,
         directory: Inode,
         listing: &mut Listing,
-        mut position: u64,
+        position: &mut u64,
         sink: &mut dyn DirectorySink,
     ) -> FsResult<()> {
-        while let Some((number, index)) = listing.pages.seek(position).await? {
+        while let Some((number, index)) = listing.pages.seek(*position).await? {
             let hidden = listing.pages.is_hidden(number, index).await?;
             let page = listing.pages.page(number);
             let name = page.name(index);
@@ -149,15 +162,15 @@ impl Core {
             if !hidden
                 && listing.unsaved.binary_search(name).is_err()
                 && let Some(found) = page.resolve(index, self)
-                && self.push(found, name, position + 1, sink).is_break()
+                && self.push(found, name, *position + 1, sink).is_break()
             {
                 return Ok(());
             }
-            listing.whole = listing.whole.filter(|until| *until >= position);
-            listing.whole = listing.whole.map(|until| until.max(position + 1));
-            position += 1;
+            listing.whole = listing.whole.filter(|until| *until >= *position);
+            listing.whole = listing.whole.map(|until| until.max(*position + 1));
+            *position += 1;
         }
-        if listing.whole == Some(position) {
+        if listing.whole == Some(*position) {
             self.note_whole(directory, listing);
         }
         Ok(())

@@ -10,16 +10,19 @@
 
 use std::sync::Arc;
 
-use penstock_base::{FileName, FsError, FsResult};
+use penstock_base::{FileName, FsError, FsResult, clock::Instant};
 use penstock_object::{ErrorKind, HeadOptions, Key, ListOptions, ObjectError, ObjectInfo};
 use penstock_vfs::{FileKind, Inode, Lookup};
 
 use crate::{
     core::Core,
     errors::{Purpose, for_reading, object_failure},
-    inode::{Known, Observation, Patience, Recall, Reference},
+    inode::{Known, Observation, Patience, Place, Recall, Reference, Resolved},
     key,
 };
+
+/// How often a question is asked whose answer is outdated by a change made here meanwhile.
+const ATTEMPTS_MAX: usize = 3;
 
 /// What begins with a directory's prefix.
 #[derive(Debug, Clone, Copy)]
@@ -67,24 +70,35 @@ impl Core {
         name: &FileName,
     ) -> FsResult<Option<Reference>> {
         self.metrics.lookups_asked.increment();
+        for _ in 0..ATTEMPTS_MAX {
+            match self.ask(parent, name).await? {
+                Resolved::Found(found) => return Ok(Some(found)),
+                Resolved::Absent => return Ok(None),
+                Resolved::Outdated => {}
+            }
+        }
+        Ok(None)
+    }
+
+    async fn ask(self: &Arc<Self>, parent: Inode, name: &FileName) -> FsResult<Resolved> {
+        let observation = self.namespace.observe(parent)?;
         let prefix = self.namespace.lock().prefix(parent)?;
         let key = key::file_key(&prefix, name)?;
-        let observation = self.namespace.observe(parent)?;
         let below_prefix = key::directory_prefix(&prefix, name);
         let (object, below) = tokio::join!(self.head(&key), self.first_below(&below_prefix));
         if let (Ok(Some(_)), Ok(Some(_))) = (&object, &below) {
             self.note_hidden_file(&key);
         }
-        let marker = below
-            .as_ref()
-            .ok()
-            .and_then(|below| below.map(|below| below.marker));
+        let marker = match &below {
+            Ok(Some(below)) => Some(below.marker),
+            _ => None,
+        };
         let answer = self.weigh(object, below, &observation)?;
-        let found = observation.resolve(name, answer);
-        if let (Some(found), Some(marker)) = (&found, marker) {
+        let resolved = observation.resolve(name, answer);
+        if let (Resolved::Found(found), Some(marker)) = (&resolved, marker) {
             self.note_marker(found.inode(), marker);
         }
-        Ok(found)
+        Ok(resolved)
     }
 
     /// What a name is, after both questions about it were answered.
@@ -110,33 +124,41 @@ impl Core {
     /// Asks the store again about a file or directory that memory holds. Fails with `Stale` if
     /// it was removed or replaced by another kind of file.
     pub(crate) async fn refresh(self: &Arc<Self>, inode: Inode) -> FsResult<()> {
-        let (place, kind, prefix) = {
-            let tree = self.namespace.lock();
-            let node = tree.node(inode)?;
-            let Some(place) = node.place.clone() else {
-                return Ok(());
+        for _ in 0..ATTEMPTS_MAX {
+            let (place, kind) = {
+                let tree = self.namespace.lock();
+                let node = tree.node(inode)?;
+                (node.place.clone().ok_or(FsError::Stale)?, node.kind)
             };
-            let prefix = tree.prefix(place.parent)?;
-            (place, node.kind, prefix)
-        };
-        let observation = self.namespace.observe(place.parent)?;
-        let begun = observation.begun();
-        let answer = if kind == FileKind::Directory {
-            let below = self
-                .first_below(&key::directory_prefix(&prefix, &place.name))
-                .await;
-            below.map(|below| below.map(|_| Known::directory(self.believed_until(begun))))
-        } else {
-            let info = self.head(&key::file_key(&prefix, &place.name)?).await;
-            info.map(|info| info.map(|info| self.known_object(&info, begun)))
-        };
-        observation.settle(&place.name, for_reading(answer)?);
+            let observation = self.namespace.observe(place.parent)?;
+            let answer = self.describe(&place, kind, observation.begun()).await?;
+            if observation.settle(&place.name, answer) {
+                break;
+            }
+        }
         let replaced = self.namespace.lock().node(inode)?.place.is_none();
         if replaced {
             Err(FsError::Stale)
         } else {
             Ok(())
         }
+    }
+
+    /// What the store has under a name that led to this kind of file.
+    async fn describe(
+        &self,
+        place: &Place,
+        kind: FileKind,
+        begun: Instant,
+    ) -> FsResult<Option<Known>> {
+        let prefix = self.namespace.lock().prefix(place.parent)?;
+        if kind == FileKind::Directory {
+            let prefix = key::directory_prefix(&prefix, &place.name);
+            let below = for_reading(self.first_below(&prefix).await)?;
+            return Ok(below.map(|_| Known::directory(self.believed_until(begun))));
+        }
+        let info = for_reading(self.head(&key::file_key(&prefix, &place.name)?).await)?;
+        Ok(info.map(|info| self.known_object(&info, begun)))
     }
 
     /// Describes an object, if there is one.

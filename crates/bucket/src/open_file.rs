@@ -25,7 +25,7 @@ use std::{
 
 use penstock_base::clock;
 use penstock_transfer::ObjectVersion;
-use penstock_vfs::{Access, HandleId, Inode};
+use penstock_vfs::{Access, HandleId, Inode, OpenOptions, Opened};
 use tokio::sync::watch;
 
 use crate::inode::{Namespace, Tree};
@@ -154,6 +154,8 @@ pub(crate) struct FileHandle {
     pub(crate) access: Access,
     /// Every write goes to the end.
     pub(crate) append: bool,
+    /// The door keeps nothing of what is read.
+    direct: bool,
     reading: Mutex<Reading>,
     namespace: Arc<Namespace>,
 }
@@ -162,9 +164,9 @@ impl FileHandle {
     /// A handle of `file`, which the node of its inode holds. The tree is locked by the caller.
     pub(crate) fn attach(
         (namespace, tree): (&Arc<Namespace>, &mut Tree),
-        id: HandleId,
         file: &Arc<OpenFile>,
-        (access, append): (Access, bool),
+        options: OpenOptions,
+        opened: Opened,
     ) -> Arc<Self> {
         tree.pin(file.inode);
         let reading = {
@@ -173,10 +175,11 @@ impl FileHandle {
             Reading::of(&view)
         };
         Arc::new(Self {
-            id,
+            id: opened.handle,
             file: Arc::clone(file),
-            access,
-            append,
+            access: options.access,
+            append: options.append,
+            direct: opened.direct,
             reading: Mutex::new(reading),
             namespace: Arc::clone(namespace),
         })

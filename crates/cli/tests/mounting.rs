@@ -118,11 +118,10 @@ fn statistics_are_shown_and_mounts_are_listed() {
     assert_eq!(status["mountpoint"], shown);
     assert!(status["memory"]["total"].as_u64() > status["memory"]["used"].as_u64());
     let metrics = status["metrics"].as_array().expect("a list");
-    let put = metrics.iter().find(|metric| {
-        metric["labels"]["operation"] == "put"
-            && metric["name"].as_str() == Some("object_requests_total")
+    let write = metrics.iter().find(|metric| {
+        metric["labels"]["operation"] == "write" && metric["name"] == "fuse_requests_total"
     });
-    assert!(put.is_some_and(|metric| metric["value"] == 1), "{json}");
+    assert!(write.is_some_and(|metric| metric["value"] == 1), "{json}");
     umount(&scratch, &mountpoint);
     let ended = run(scratch.penstock().arg("stats").arg(&mountpoint));
     assert_eq!(ended.code, Some(1));

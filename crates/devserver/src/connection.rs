@@ -31,6 +31,10 @@ use crate::{
 
 /// How long a connection may be silent, and how long a send may take.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
+/// Bytes that may wait to be sent to a client on this machine, where no distance has to be
+/// filled. Left to itself the kernel lets megabytes wait, and client and server together spend
+/// about a third more on them, as the data is no longer near when it is read.
+const LOCAL_SEND_BUFFER: i32 = 512 << 10;
 /// How long the rest of a refused body is read away, so that the client sees the answer.
 const LINGER: Duration = Duration::from_secs(2);
 /// How much of it.
@@ -39,6 +43,9 @@ const LINGER_BYTES: u64 = 256 << 20;
 /// Serves a connection until its end.
 pub(crate) fn serve(service: &Service, stream: &Arc<TcpStream>) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    if stream.peer_addr()?.ip().is_loopback() {
+        system::set_send_buffer(stream, LOCAL_SEND_BUFFER)?;
+    }
     stream.set_read_timeout(Some(SILENCE_MAX))?;
     stream.set_write_timeout(Some(SILENCE_MAX))?;
     let mut connection = Connection {
@@ -319,7 +326,6 @@ fn common_fields(visit: &Visit, keep: bool) -> Vec<(&'static str, String)> {
         }
         Dialect::Oss => {
             fields.push(("x-oss-request-id", visit.request_id.clone()));
-            fields.push(("x-oss-server-time", "0".to_owned()));
         }
     }
     if !keep {

@@ -2,179 +2,64 @@
 
 use std::{borrow::Cow, io};
 
-/// An error code with its status and usual message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Code {
-    AccessDenied,
-    AuthorizationHeaderMalformed,
-    BadDigest,
-    BucketAlreadyExists,
-    BucketNotEmpty,
-    EntityTooLarge,
-    EntityTooSmall,
-    FileAlreadyExists,
-    IncompleteBody,
-    InternalError,
-    InvalidAccessKeyId,
-    InvalidArgument,
-    InvalidBucketName,
-    InvalidDigest,
-    InvalidObjectName,
-    InvalidPart,
-    InvalidPartOrder,
-    InvalidRange,
-    InvalidRequest,
-    InvalidTargetType,
-    InvalidToken,
-    KeyTooLongError,
-    MalformedXml,
-    NoSuchBucket,
-    NoSuchKey,
-    NoSuchUpload,
-    NotImplemented,
-    NotSymlink,
-    ObjectNotAppendable,
-    PayloadHashMismatch,
-    PositionNotEqualToLength,
-    PreconditionFailed,
-    RequestTimeTooSkewed,
-    SignatureDoesNotMatch,
-    SlowDown,
-    SymlinkTargetNotExist,
-    TooManyRequests,
-    UriTooLong,
+macro_rules! codes {
+    ($($code:ident $status:literal $word:literal $message:literal;)*) => {
+        /// An error code.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum Code {
+            $($code,)*
+        }
+
+        impl Code {
+            /// The word on the wire, the status, and what to tell the reader.
+            pub(crate) fn describe(self) -> (&'static str, u16, &'static str) {
+                match self {
+                    $(Self::$code => ($word, $status, $message),)*
+                }
+            }
+        }
+    };
 }
 
-impl Code {
-    /// The word on the wire, the status, and what to tell the reader.
-    pub(crate) fn describe(self) -> (&'static str, u16, &'static str) {
-        match self {
-            Self::AccessDenied => ("AccessDenied", 403, "Sign the request."),
-            Self::AuthorizationHeaderMalformed => (
-                "AuthorizationHeaderMalformed",
-                400,
-                "The authorization header is malformed.",
-            ),
-            Self::BadDigest => (
-                "BadDigest",
-                400,
-                "The body does not match the checksum sent with it.",
-            ),
-            Self::BucketAlreadyExists => {
-                ("BucketAlreadyOwnedByYou", 409, "The bucket exists already.")
-            }
-            Self::BucketNotEmpty => ("BucketNotEmpty", 409, "The bucket still holds objects."),
-            Self::EntityTooLarge => (
-                "EntityTooLarge",
-                400,
-                "The body is larger than one request may carry.",
-            ),
-            Self::EntityTooSmall => (
-                "EntityTooSmall",
-                400,
-                "A part other than the last is too small.",
-            ),
-            Self::FileAlreadyExists => (
-                "FileAlreadyExists",
-                409,
-                "The object exists and overwriting was forbidden.",
-            ),
-            Self::IncompleteBody => (
-                "IncompleteBody",
-                400,
-                "The body ended before its declared length.",
-            ),
-            Self::InternalError => ("InternalError", 500, "The server failed. Try again."),
-            Self::InvalidAccessKeyId => {
-                ("InvalidAccessKeyId", 403, "The access key id is unknown.")
-            }
-            Self::InvalidArgument => ("InvalidArgument", 400, "An argument is not valid."),
-            Self::InvalidBucketName => ("InvalidBucketName", 400, "The bucket name is not valid."),
-            Self::InvalidDigest => (
-                "InvalidDigest",
-                400,
-                "A checksum in the headers is not valid.",
-            ),
-            Self::InvalidObjectName => ("InvalidObjectName", 400, "The object name is not valid."),
-            Self::InvalidPart => (
-                "InvalidPart",
-                400,
-                "A part was not uploaded or has another tag.",
-            ),
-            Self::InvalidPartOrder => (
-                "InvalidPartOrder",
-                400,
-                "Parts must come in ascending order.",
-            ),
-            Self::InvalidRange => (
-                "InvalidRange",
-                416,
-                "The range lies beyond the end of the object.",
-            ),
-            Self::InvalidRequest => ("InvalidRequest", 400, "The request is not valid."),
-            Self::InvalidTargetType => {
-                ("InvalidTargetType", 400, "A link may not point to a link.")
-            }
-            Self::InvalidToken => (
-                "InvalidToken",
-                400,
-                "The security token is missing or wrong.",
-            ),
-            Self::KeyTooLongError => ("KeyTooLongError", 400, "The key is too long."),
-            Self::MalformedXml => (
-                "MalformedXML",
-                400,
-                "The XML is malformed or not what was expected.",
-            ),
-            Self::NoSuchBucket => ("NoSuchBucket", 404, "The bucket does not exist."),
-            Self::NoSuchKey => ("NoSuchKey", 404, "The key does not exist."),
-            Self::NoSuchUpload => (
-                "NoSuchUpload",
-                404,
-                "The upload does not exist, was completed or aborted.",
-            ),
-            Self::NotImplemented => ("NotImplemented", 501, "This server does not do that."),
-            Self::NotSymlink => ("NotSymlink", 400, "The object is not a symbolic link."),
-            Self::ObjectNotAppendable => (
-                "ObjectNotAppendable",
-                409,
-                "The object was not begun by an append.",
-            ),
-            Self::PayloadHashMismatch => (
-                "XAmzContentSHA256Mismatch",
-                400,
-                "The body does not match x-amz-content-sha256.",
-            ),
-            Self::PositionNotEqualToLength => (
-                "PositionNotEqualToLength",
-                409,
-                "The position is not the length of the object.",
-            ),
-            Self::PreconditionFailed => (
-                "PreconditionFailed",
-                412,
-                "A condition of the request does not hold.",
-            ),
-            Self::RequestTimeTooSkewed => (
-                "RequestTimeTooSkewed",
-                403,
-                "The clocks differ by more than 15 minutes.",
-            ),
-            Self::SignatureDoesNotMatch => (
-                "SignatureDoesNotMatch",
-                403,
-                "The signature does not match. Check the secret key.",
-            ),
-            Self::SlowDown => ("SlowDown", 503, "Please reduce your request rate."),
-            Self::SymlinkTargetNotExist => (
-                "SymlinkTargetNotExist",
-                404,
-                "The target of the link does not exist.",
-            ),
-            Self::TooManyRequests => ("TooManyRequests", 429, "Please reduce your request rate."),
-            Self::UriTooLong => ("InvalidURI", 400, "The request target cannot be read."),
-        }
-    }
+codes! {
+    AccessDenied 403 "AccessDenied" "Sign the request.";
+    AuthorizationHeaderMalformed 400 "AuthorizationHeaderMalformed" "The authorization header is malformed.";
+    BadDigest 400 "BadDigest" "The body does not match the checksum sent with it.";
+    BucketAlreadyExists 409 "BucketAlreadyOwnedByYou" "The bucket exists already.";
+    BucketNotEmpty 409 "BucketNotEmpty" "The bucket still holds objects.";
+    EntityTooLarge 400 "EntityTooLarge" "The body is larger than one request may carry.";
+    EntityTooSmall 400 "EntityTooSmall" "A part other than the last is too small.";
+    FileAlreadyExists 409 "FileAlreadyExists" "The object exists and overwriting was forbidden.";
+    IncompleteBody 400 "IncompleteBody" "The body ended before its declared length.";
+    InternalError 500 "InternalError" "The server failed. Try again.";
+    InvalidAccessKeyId 403 "InvalidAccessKeyId" "The access key id is unknown.";
+    InvalidArgument 400 "InvalidArgument" "An argument is not valid.";
+    InvalidBucketName 400 "InvalidBucketName" "The bucket name is not valid.";
+    InvalidDigest 400 "InvalidDigest" "A checksum in the headers is not valid.";
+    InvalidObjectName 400 "InvalidObjectName" "The object name is not valid.";
+    InvalidPart 400 "InvalidPart" "A part was not uploaded or has another tag.";
+    InvalidPartOrder 400 "InvalidPartOrder" "Parts must come in ascending order.";
+    InvalidRange 416 "InvalidRange" "The range lies beyond the end of the object.";
+    InvalidRequest 400 "InvalidRequest" "The request is not valid.";
+    InvalidTargetType 400 "InvalidTargetType" "A link may not point to a link.";
+    InvalidToken 400 "InvalidToken" "The security token is missing or wrong.";
+    KeyTooLongError 400 "KeyTooLongError" "The key is too long.";
+    MalformedXml 400 "MalformedXML" "The XML is malformed or not what was expected.";
+    NoSuchBucket 404 "NoSuchBucket" "The bucket does not exist.";
+    NoSuchKey 404 "NoSuchKey" "The key does not exist.";
+    NoSuchUpload 404 "NoSuchUpload" "The upload does not exist, was completed or aborted.";
+    NotImplemented 501 "NotImplemented" "This server does not do that.";
+    NotSymlink 400 "NotSymlink" "The object is not a symbolic link.";
+    ObjectNotAppendable 409 "ObjectNotAppendable" "The object was not begun by an append.";
+    PayloadHashMismatch 400 "XAmzContentSHA256Mismatch" "The body does not match x-amz-content-sha256.";
+    PositionNotEqualToLength 409 "PositionNotEqualToLength" "The position is not the length of the object.";
+    PreconditionFailed 412 "PreconditionFailed" "A condition of the request does not hold.";
+    RequestTimeTooSkewed 403 "RequestTimeTooSkewed" "The clocks differ by more than 15 minutes.";
+    SignatureDoesNotMatch 403 "SignatureDoesNotMatch" "The signature does not match. Check the secret key.";
+    SlowDown 503 "SlowDown" "Please reduce your request rate.";
+    SymlinkTargetNotExist 404 "SymlinkTargetNotExist" "The target of the link does not exist.";
+    TooManyRequests 429 "TooManyRequests" "Please reduce your request rate.";
+    UriTooLong 400 "InvalidURI" "The request target cannot be read.";
 }
 
 /// An error answer.

@@ -176,6 +176,21 @@ pub(crate) fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
     check(result as isize).map(drop)
 }
 
+/// Fixes how much may wait to be sent, in bytes. The system may give less.
+pub(crate) fn set_send_buffer(stream: &TcpStream, bytes: libc::c_int) -> io::Result<()> {
+    // SAFETY: the pointer and the length describe `bytes`.
+    let result = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_SNDBUF,
+            (&raw const bytes).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    check(result as isize).map(drop)
+}
+
 /// Lets `length` connections wait to be accepted; std fixes it at 128.
 pub(crate) fn set_backlog(listener: &TcpListener, length: i32) -> io::Result<()> {
     // SAFETY: a descriptor that `listener` keeps open; listening again only changes the backlog.

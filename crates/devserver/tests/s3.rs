@@ -157,3 +157,108 @@ fn listings_come_in_pages() {
     let old = client.get("/b?max-keys=2&marker=a");
     assert_eq!(old.elements("Key"), ["b/1", "b/2"]);
 }
+
+#[test]
+fn conditions_are_kept_by_writers_that_race() {
+    let (server, _client) = start();
+    let wins: usize = std::thread::scope(|scope| {
+        let attempt = |index: u8| {
+            let mut client = Client::connect(server.address());
+            let condition = [("If-None-Match", "*")];
+            usize::from(
+                client
+                    .request("PUT /b/k", &condition, &[index; 1000])
+                    .status
+                    == 200,
+            )
+        };
+        let threads: Vec<_> = (0..8)
+            .map(|index| scope.spawn(move || attempt(index)))
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("no panic"))
+            .sum()
+    });
+    assert_eq!(wins, 1);
+    let tag = server.data().etag("b", "k").expect("there");
+    let mut client = Client::connect(server.address());
+    let matching = client.request("PUT /b/k", &[("If-Match", &tag)], b"new");
+    assert_eq!(matching.status, 200);
+    let stale = client.request("PUT /b/k", &[("If-Match", &tag)], b"newer");
+    assert_eq!(
+        (stale.status, stale.element("Code").as_deref()),
+        (412, Some("PreconditionFailed"))
+    );
+    let read = client.request("GET /b/k", &[("If-None-Match", &matching.etag())], b"");
+    assert_eq!((read.status, read.body.len()), (304, 0));
+    assert_eq!(client.get("/b/k").text(), "new", "the connection goes on");
+}
+
+#[test]
+fn large_bodies_get_tags_that_nobody_takes_for_hashes() {
+    let (_server, mut client) = start();
+    let small = client.put("/b/small", &vec![1; 1 << 20]).etag();
+    let large = client.put("/b/large", &vec![1; (1 << 20) + 1]).etag();
+    assert_eq!((small.len(), small.contains('-')), (34, false));
+    assert!(large.ends_with("-1\""), "{large}");
+    assert_ne!(
+        large,
+        client.put("/b/large", &vec![1; (1 << 20) + 1]).etag()
+    );
+}
+
+#[test]
+fn malformed_requests_are_refused() {
+    let (server, mut client) = start();
+    for (line, headers, code) in [
+        (
+            "PUT /b/k?partNumber=0&uploadId=1",
+            vec![],
+            "InvalidArgument",
+        ),
+        ("PUT /b/k?partNumber=1&uploadId=1", vec![], "NoSuchUpload"),
+        ("GET /b?max-keys=x", vec![], "InvalidArgument"),
+        (
+            "GET /b?list-type=2&continuation-token=%21",
+            vec![],
+            "InvalidArgument",
+        ),
+        ("POST /b?delete", vec![], "MalformedXML"),
+        ("PUT /Not_A_Bucket", vec![], "InvalidBucketName"),
+        ("PUT /b", vec![], "BucketAlreadyOwnedByYou"),
+        ("PUT /b/k?tagging", vec![], "NotImplemented"),
+        ("PUT /b/k", vec![("Content-MD5", "AAAA")], "InvalidDigest"),
+        (
+            "PUT /b/k",
+            vec![("x-amz-checksum-crc32", "AAAA")],
+            "InvalidRequest",
+        ),
+        (
+            "PUT /b/k",
+            vec![("x-amz-copy-source", "nothing")],
+            "InvalidArgument",
+        ),
+        ("GET /b/%ff", vec![], "InvalidURI"),
+    ] {
+        assert_eq!(
+            client
+                .request(line, &headers, b"")
+                .element("Code")
+                .as_deref(),
+            Some(code),
+            "{line}"
+        );
+    }
+    let long = "k".repeat(1025);
+    assert_eq!(
+        client
+            .put(&format!("/b/{long}"), b"")
+            .element("Code")
+            .as_deref(),
+        Some("KeyTooLongError")
+    );
+    assert!(server.data().keys("b").is_empty());
+    client.send("NONSENSE", b"").expect("sent");
+    assert_eq!(client.receive(false).expect("an answer").status, 400);
+}

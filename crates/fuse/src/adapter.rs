@@ -10,18 +10,21 @@ mod data;
 mod directory;
 mod names;
 mod refused;
+mod writers;
 
 use std::{pin::Pin, sync::Arc};
 
 use bytes::Bytes;
 use penstock_base::FileName;
-use penstock_vfs::{Access, Caller, Inode, OpenOptions, RemoveKind, Volume};
+use penstock_vfs::{Access, Caller, HandleId, Inode, OpenOptions, RemoveKind, Volume};
 
 use crate::{
     errno::{Errno, errno_of_name},
     protocol::{Message, Opcode, Request},
     transport::WriteData,
 };
+
+use writers::Writers;
 
 pub(crate) use answer::{Answer, Failure, Outcome, Reply, Undo};
 
@@ -32,6 +35,7 @@ pub(crate) type Operation = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 #[derive(Clone)]
 pub(crate) struct Adapter {
     volume: Arc<dyn Volume>,
+    writers: Arc<Writers>,
 }
 
 /// Who asks, and about which inode.
@@ -43,11 +47,29 @@ struct Subject {
 
 impl Adapter {
     pub(crate) fn new(volume: Arc<dyn Volume>) -> Self {
-        Self { volume }
+        Self {
+            volume,
+            writers: Arc::default(),
+        }
     }
 
     pub(crate) fn volume(&self) -> &Arc<dyn Volume> {
         &self.volume
+    }
+
+    /// Remembers who opened a handle for writing.
+    fn note_open(&self, handle: HandleId, caller: Caller, options: OpenOptions) {
+        if options.access.writes() {
+            self.writers.opened(handle, caller.pid);
+        }
+    }
+
+    /// Gives back what the kernel never heard of.
+    pub(crate) async fn undo(self, undo: Undo) {
+        if let Undo::Release(handle) | Undo::ForgetAndRelease(_, handle) = &undo {
+            self.writers.closed(*handle);
+        }
+        undo.run(self.volume.as_ref()).await;
     }
 
     /// Begins what `message` asks for; `data` belongs to a WRITE.
@@ -64,7 +86,10 @@ impl Adapter {
             Request::Other | Request::Link | Request::Init(_) => {
                 Err(refused::errno(Opcode::from_number(message.header.opcode)))
             }
-            Request::Write { transfer, .. } => {
+            Request::Write {
+                transfer, table, ..
+            } => {
+                self.writers.wrote(transfer.handle, *table);
                 Ok(Box::pin(data::write(self.clone(), *transfer, data?)))
             }
             request => self.start_named(subject, request),
@@ -143,7 +168,9 @@ impl Adapter {
             Request::Statistics => Box::pin(attributes::statistics(adapter)),
             Request::Open { flags } => Box::pin(data::open(adapter, subject, open_options(flags))),
             Request::Read(transfer) => Box::pin(data::read(adapter, transfer)),
-            Request::Flush { handle } => Box::pin(data::flush(adapter, handle)),
+            Request::Flush { handle, table } => {
+                Box::pin(data::flush(adapter, subject, handle, table))
+            }
             Request::Sync { handle, data_only } => Box::pin(data::sync(adapter, handle, data_only)),
             Request::Release { handle } => Box::pin(data::release(adapter, handle)),
             Request::OpenDirectory => Box::pin(directory::open(adapter, subject)),

@@ -26,7 +26,7 @@ pub use header::{REQUEST_HEADER_SIZE, RequestHeader};
 pub use init::{InitReply, InitRequest};
 pub use opcode::Opcode;
 pub use parse::{WRITE_HEAD_SIZE, parse, parse_detached};
-pub use request::{Forgotten, Message, Request, Transfer};
+pub use request::{DescriptorTable, Forgotten, Message, Request, Transfer};
 
 /// The protocol's major version.
 pub(crate) const MAJOR: u32 = 7;

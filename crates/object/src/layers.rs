@@ -1,8 +1,49 @@
 //! Concerns that cut across every store, one wrapper each.
 //!
-//! A layer is a [`Store`](crate::Store) around a `Store`; what it does not care about it passes
-//! on. Each can be tested alone around a [`MemoryStore`](crate::MemoryStore).
+//! A layer is a [`Store`] around a `Store`; what it does not care about it passes on. Each can be
+//! tested alone around a [`MemoryStore`](crate::MemoryStore). [`standard`] stacks those that a
+//! store across a network needs:
+//!
+//! - [`Metered`] counts what callers ask for, whatever that takes below;
+//! - [`Deadline`] bounds how long a caller waits, retries and queues included;
+//! - [`Retry`] repeats what failed in passing and resumes bodies that were cut;
+//! - [`ConcurrencyLimit`] bounds the requests under way; a wait between retries holds no place.
+//!
+//! [`Prefixed`] goes around all of them; [`Faulty`] takes the place of a bad network in tests.
 
+mod around;
+mod concurrency;
+mod deadline;
+mod faulty;
+mod metered;
 mod prefixed;
+mod retry;
+#[cfg(test)]
+mod tests;
 
+use std::sync::Arc;
+
+use penstock_base::metrics::Registry;
+
+pub use around::{Around, Call, Layer, Work};
+pub use concurrency::{ConcurrencyLimit, Places};
+pub use deadline::{BODY_RATE_MIN, Deadline, LONG_FACTOR, Patience};
+pub use faulty::{Fault, Faults, Faulty};
+pub use metered::{Metered, Meters};
 pub use prefixed::Prefixed;
+pub use retry::{BACKOFF_BASE, BACKOFF_CAP, RETRY_AFTER_MAX, Retry};
+
+use crate::{RetrySettings, Store};
+
+/// The layers that a store across a network needs, around `store`.
+pub fn standard(
+    store: Arc<dyn Store>,
+    concurrency_max: usize,
+    retry: &RetrySettings,
+    metrics: &Registry,
+) -> Arc<dyn Store> {
+    let store = Arc::new(ConcurrencyLimit::new(store, concurrency_max));
+    let store = Arc::new(Retry::new(store, retry.attempts_max, metrics));
+    let store = Arc::new(Deadline::new(store, retry.total));
+    Arc::new(Metered::new(store, metrics))
+}

@@ -38,7 +38,7 @@ pub use http::fuzzing;
 pub use key::{ETag, KEY_LENGTH_MAX, Key, KeyError, UploadId};
 pub use local::{LocalSettings, LocalStore};
 pub use memory::MemoryStore;
-pub use open::open;
+pub use open::{open, open_backend};
 pub use settings::{
     Addressing, ChecksumChoice, RetrySettings, SettingsError, StoreSettings, Timeouts,
 };

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use penstock_base::metrics::Registry;
 
 use crate::{
-    BucketUrl, ErrorKind, MemoryStore, ObjectError, ObjectResult, Operation, Store, StoreUrl,
+    BucketUrl, ErrorKind, LocalSettings, LocalStore, MemoryStore, ObjectError, ObjectResult,
+    Operation, Store, StoreUrl,
     credentials::{Bridge, CredentialSource, metadata_http_settings, oss_chain, s3_chain},
     http::{Client, ClientMetrics, HttpError, HttpSettings},
-    layers::Prefixed,
+    layers::{self, Metered, Prefixed},
     oss::{self, Oss},
     rest::{Address, RestMetrics, RestStore},
     s3::{self, ChecksumChoice, S3},
@@ -18,20 +19,31 @@ use crate::{
 /// Opens the store at `url` with every layer around it. Sends no request: a wrong name or a
 /// missing permission shows with the first one. Needs a tokio runtime once requests are made.
 ///
-/// Fails when the settings contradict each other or cannot work.
+/// Fails when the settings contradict each other or cannot work, and with `NoSuchBucket` when
+/// the directory of a `file://` source does not exist.
 pub fn open(
     url: &StoreUrl,
     settings: &StoreSettings,
     metrics: &Arc<Registry>,
 ) -> ObjectResult<Arc<dyn Store>> {
-    let store = backend(url, settings, metrics)?;
+    let store = open_backend(url, settings, metrics)?;
+    let store = match url {
+        StoreUrl::S3(_) | StoreUrl::Oss(_) => {
+            layers::standard(store, settings.concurrency_max, &settings.retry, metrics)
+        }
+        StoreUrl::File { .. } | StoreUrl::Memory => Arc::new(Metered::new(store, metrics)),
+    };
     Ok(match url.prefix() {
         "" => store,
         prefix => Arc::new(Prefixed::new(store, prefix)),
     })
 }
 
-fn backend(
+/// Opens the bucket of `url` as it is, without any layer and without the prefix: nothing is
+/// retried, bounded or counted per operation.
+///
+/// Fails like [`open`].
+pub fn open_backend(
     url: &StoreUrl,
     settings: &StoreSettings,
     metrics: &Arc<Registry>,
@@ -39,7 +51,13 @@ fn backend(
     match url {
         StoreUrl::S3(url) => open_s3(url, settings, metrics),
         StoreUrl::Oss(url) => open_oss(url, settings, metrics),
-        StoreUrl::File { .. } => Err(unusable("file:// is not there yet")),
+        StoreUrl::File { directory, .. } => {
+            let local = LocalSettings {
+                durable: settings.durable,
+                ..LocalSettings::default()
+            };
+            Ok(Arc::new(LocalStore::open(directory, local)?))
+        }
         StoreUrl::Memory => Ok(Arc::new(MemoryStore::new())),
     }
 }

@@ -35,6 +35,9 @@ pub struct StoreSettings {
     pub http_proxy: Option<String>,
     /// The `User-Agent` header. Default: `penstock/VERSION`.
     pub user_agent: Option<String>,
+    /// Whether a write to a `file://` bucket survives a power failure once it returned, and not
+    /// only the end of the process. Default: yes.
+    pub durable: bool,
     /// How long each step of a request may take.
     pub timeouts: Timeouts,
     /// How failures are retried.
@@ -85,6 +88,7 @@ impl Default for StoreSettings {
             ca_file: None,
             http_proxy: None,
             user_agent: None,
+            durable: true,
             timeouts: Timeouts::default(),
             retry: RetrySettings::default(),
             concurrency_max: 256,

@@ -56,9 +56,12 @@ pub(crate) enum WriteMemory {
 
 impl SetAside {
     /// For a store whose parts have at least `part_min` bytes.
+    ///
+    /// The blocks of one part are full but for two: the last of what was read back from an object
+    /// that is continued, and the one that the next piece is copied into.
     pub(crate) fn new(part_min: u64) -> Self {
         Self {
-            writes: (part_min.div_ceil(MIB) + 1) * MIB,
+            writes: (part_min.div_ceil(MIB) + 2) * MIB,
             stock: OnceCell::new(),
         }
     }

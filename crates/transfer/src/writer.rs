@@ -5,14 +5,16 @@
 //! at once, their sizes given by a `schedule`. [`Writer::finish`] sends the rest and completes the
 //! upload; a writer that fails or is dropped removes it again (`clean_up`).
 //!
-//! Every byte in the tail and on its way is paid from the memory budget, so a writer that is faster
-//! than the store waits in [`Writer::write`]. A writer that finds no memory sends what it has as a
-//! part, if that is enough for one; if not, see `memory` for why it gets on nevertheless.
+//! Every byte in the tail and on its way is paid from the memory budget (`grant`), so a writer that
+//! is faster than the store waits in [`Writer::write`]. A writer that finds no memory sends what it
+//! has as a part, if that is enough for one; if not, see `memory` for why it gets on nevertheless.
 //!
 //! An object that is continued ([`WriteStart::After`]) is copied inside the store when the first
-//! byte is written, or read back when it is smaller than a part.
+//! byte is written, or read back when it is smaller than a part (`begin`).
 
+mod begin;
 mod clean_up;
+mod grant;
 mod schedule;
 mod tail;
 mod upload;
@@ -20,31 +22,24 @@ mod upload;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use penstock_base::{BLOCK_SIZE, Buffer, BufferPool, MIB, Reservation};
-use penstock_object::{CompleteOptions, Key, PartCopy, PutOptions, Stored, WriteCondition};
+use penstock_base::{BLOCK_SIZE, MIB};
+use penstock_object::{CompleteOptions, Key, PutOptions, Stored, WriteCondition};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use self::clean_up::CleanUps;
 use self::{
+    grant::Grant,
     schedule::PartSchedule,
-    tail::{KEEP_MIN, Tail, paid},
+    tail::{Tail, paid},
     upload::Upload,
 };
-use crate::{
-    ObjectVersion, Transfer, TransferError, TransferResult,
-    memory::{self, Turn, WriteMemory},
-    reader::fetch_whole,
-};
+use crate::{ObjectVersion, Transfer, TransferError, TransferResult, memory::Turn};
 
 /// A part may occupy this fraction of the memory budget.
 const PARTS_PER_BUDGET: u64 = 8;
 
 /// The smallest part that is sent or copied, where the store would take an even smaller one.
 const PART_MIN: u64 = MIB;
-
-/// Bytes in a part that the store copies from an existing object: enough that a request more does
-/// not matter, and little enough that the parts of a large object are copied at the same time.
-const COPY_PART: u64 = 256 * MIB;
 
 /// What a written object begins with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,14 +81,6 @@ pub struct Writer {
     /// The object as the store has it, while nothing was written since.
     unchanged: Option<Finished>,
     failure: Option<TransferError>,
-}
-
-/// Memory for one piece.
-enum Grant {
-    /// There is room in the tail.
-    None,
-    Keep(Reservation),
-    Copy(Buffer),
 }
 
 impl Writer {
@@ -202,100 +189,6 @@ impl Writer {
         };
         self.accept(piece, grant, slot);
         Ok(())
-    }
-
-    /// Takes in what the object begins with, once.
-    async fn begin(&mut self) -> TransferResult<()> {
-        let budget = self.transfer.pool().budget();
-        let prepared = self.transfer.set_aside().prepare(budget);
-        memory::in_time(self.transfer.settings().memory_wait, prepared).await?;
-        let WriteStart::After(version) = &self.start else {
-            return Ok(());
-        };
-        let version = version.clone();
-        if version.size >= self.part_min() {
-            self.copy_all(&version);
-        } else if version.size > 0 {
-            self.read_back(version).await?;
-        }
-        self.start = WriteStart::Empty;
-        Ok(())
-    }
-
-    async fn read_back(&mut self, version: ObjectVersion) -> TransferResult<()> {
-        let cost = memory::cost(version.size);
-        let memory = match self.wait_for_memory(cost).await? {
-            WriteMemory::Shared(memory) | WriteMemory::SetAside(memory) => memory,
-        };
-        let beginning = fetch_whole(&self.transfer, version, memory).await?;
-        for slice in beginning.slices() {
-            self.tail.keep(slice.clone());
-        }
-        Ok(())
-    }
-
-    fn copy_all(&mut self, version: &ObjectVersion) {
-        let capabilities = self.transfer.store().capabilities();
-        let parts_max = u64::from(capabilities.parts_max / 4).max(1);
-        let longest = COPY_PART
-            .max(version.size.div_ceil(parts_max))
-            .min(capabilities.part_size_max);
-        let parts = version.size.div_ceil(longest);
-        let mut start = 0;
-        for part in 1..=parts {
-            // Equal parts: a short last one could be below the store's minimum.
-            let end = (u128::from(version.size) * u128::from(part) / u128::from(parts)) as u64;
-            self.upload().copy(PartCopy {
-                source: version.key.clone(),
-                range: start..end,
-                if_match: Some(version.etag.clone()),
-            });
-            start = end;
-        }
-    }
-
-    /// Waits for the memory that `piece` needs.
-    async fn grant(&mut self, piece: &Bytes) -> TransferResult<Grant> {
-        let keep = piece.len() >= KEEP_MIN;
-        if !keep && piece.len() <= self.tail.room() {
-            return Ok(Grant::None);
-        }
-        let capacity = if keep {
-            BLOCK_SIZE
-        } else {
-            self.tail.next_capacity(piece.len())
-        };
-        let memory = self.wait_for_memory(BufferPool::cost(capacity)).await?;
-        let pool = self.transfer.pool();
-        Ok(match memory {
-            WriteMemory::Shared(memory) if keep => Grant::Keep(memory),
-            WriteMemory::Shared(memory) => {
-                self.room_is_set_aside = false;
-                Grant::Copy(pool.take_reserved(capacity, memory))
-            }
-            WriteMemory::SetAside(memory) => {
-                self.room_is_set_aside = true;
-                Grant::Copy(pool.take_reserved(capacity, memory))
-            }
-        })
-    }
-
-    async fn wait_for_memory(&mut self, cost: u64) -> TransferResult<WriteMemory> {
-        let budget = Arc::clone(self.transfer.pool().budget());
-        if let Some(memory) = budget.try_reserve(cost) {
-            return Ok(WriteMemory::Shared(memory));
-        }
-        self.transfer.metrics().write_memory_waits.increment();
-        let early = self.early_parts < self.schedule.early_max();
-        if early && self.tail.len() >= self.part_min() {
-            let slot = self.slot().await;
-            self.early_parts += 1;
-            self.tail.close();
-            self.send(slot);
-        }
-        let limit = self.transfer.settings().memory_wait;
-        let set_aside = self.transfer.set_aside();
-        memory::in_time(limit, set_aside.for_write(&budget, cost, &mut self.turn)).await
     }
 
     async fn slot(&self) -> OwnedSemaphorePermit {

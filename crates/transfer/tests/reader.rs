@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use penstock_base::{KIB, MIB, clock};
 use penstock_object::{ErrorKind, Operation};
 use penstock_transfer::{Reader, TransferSettings};
-use support::{Bench, Fault, Network, TestStore, kind, pattern};
+use support::{Bench, Fault, Network, TestStore, WHOLE, kind, pattern};
 
 const BLOCK: u32 = 1 << 20;
 
@@ -97,8 +97,9 @@ async fn a_program_that_skips_more_than_it_reads_loses_its_stream() {
     for index in 1..40 {
         check(&reader, index * 3 * MIB, 4 << 10).await;
     }
+    // What was on its way when the stream was lost still arrives; most of the rest is not asked for.
     assert!(
-        bench.store.bytes_got() < 24 * MIB,
+        bench.store.bytes_got() < 48 * MIB,
         "{}",
         bench.store.bytes_got() / MIB
     );
@@ -112,7 +113,8 @@ async fn a_small_file_is_one_get() {
         for offset in (0..size + u64::from(length)).step_by(length as usize) {
             check(&reader, offset, length).await;
         }
-        assert_eq!(bench.store.gets(), [0..size]);
+        // Without a range, so that the store tells the checksum over all of it.
+        assert_eq!(bench.store.gets(), [WHOLE]);
     }
 }
 
@@ -243,7 +245,7 @@ async fn bytes_arrive_before_their_part_is_complete() {
         64 * MIB,
         TransferSettings::default(),
     );
-    let reader = bench.transfer.reader(bench.store.fill("a", MIB).await);
+    let reader = bench.transfer.reader(bench.store.fill("a", 2 * MIB).await);
     let start = clock::now();
     check(&reader, 0, 4 << 10).await;
     assert!(

@@ -202,9 +202,13 @@ impl Model {
         if file.is_written_by_other(Some(slot)) {
             return Err(Errno(libc::EBUSY));
         }
-        if file.size() > 0 {
-            file.content_mut(rules, slot).clear();
+        if file.size() == 0 {
+            return Ok(());
         }
+        if file.removed && rules == Rules::Streaming {
+            return Err(Errno(libc::ESTALE));
+        }
+        file.content_mut(rules, slot).clear();
         Ok(())
     }
 

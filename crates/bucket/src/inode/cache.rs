@@ -9,8 +9,10 @@ use std::{
     sync::Arc,
 };
 
-use penstock_base::{FileName, MemoryBudget, Reservation};
+use penstock_base::{FileName, MemoryBudget};
 use penstock_vfs::Inode;
+
+use crate::inode::charge::Charge;
 
 /// Bytes that a remembered name occupies, about.
 pub(crate) const ENTRY_COST: u64 = 256;
@@ -18,17 +20,13 @@ pub(crate) const ENTRY_COST: u64 = 256;
 pub(crate) const ABSENT_NAMES_MAX: usize = 10_000;
 /// The share of the memory budget that remembered names may take.
 const BUDGET_SHARE: u64 = 8;
-/// Names that are accounted for at once.
-const STEP: usize = 1024;
 
 /// The account of remembered names.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    budget: Arc<MemoryBudget>,
+    charge: Charge,
     limit: usize,
     remembered: usize,
-    /// One for each [`STEP`] begun.
-    reservations: Vec<Reservation>,
     /// Directories with remembered names in the order in which they were first filled.
     filled: BTreeMap<u64, Inode>,
     next_filled: u64,
@@ -41,9 +39,8 @@ impl Cache {
         let affordable = budget.total() / BUDGET_SHARE / ENTRY_COST;
         Self {
             limit: entries.min(usize::try_from(affordable).unwrap_or(usize::MAX)),
-            budget,
+            charge: Charge::new(budget, ENTRY_COST),
             remembered: 0,
-            reservations: Vec::new(),
             filled: BTreeMap::new(),
             next_filled: 0,
             absent: VecDeque::new(),
@@ -52,23 +49,15 @@ impl Cache {
 
     /// Accounts for one more name, if there is room.
     pub(crate) fn take(&mut self) -> bool {
-        if self.remembered >= self.limit {
-            return false;
-        }
-        if self.remembered == self.reservations.len() * STEP {
-            match self.budget.try_reserve(STEP as u64 * ENTRY_COST) {
-                Some(reservation) => self.reservations.push(reservation),
-                None => return false,
-            }
-        }
-        self.remembered += 1;
-        true
+        let covered = self.remembered < self.limit && self.charge.cover(self.remembered + 1);
+        self.remembered += usize::from(covered);
+        covered
     }
 
     /// Gives back the account of `count` names.
     pub(crate) fn give_back(&mut self, count: usize) {
         self.remembered -= count;
-        self.reservations.truncate(self.remembered.div_ceil(STEP));
+        self.charge.cover(self.remembered);
     }
 
     /// Puts a directory at the end of the order of eviction and returns its place there.

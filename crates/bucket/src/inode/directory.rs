@@ -48,6 +48,8 @@ pub(crate) struct Directory {
     pub(crate) remembered: usize,
     /// This directory's place in the cache's order of eviction, if it has one.
     pub(crate) filled_at: Option<u64>,
+    /// When all that was known or asked of this directory became worthless, because it was moved.
+    pub(crate) moved_at: u64,
     /// Epochs at which observations under way began, and how many at each.
     observations: BTreeMap<u64, u32>,
     /// The last change of names that changed while observations were under way.
@@ -90,9 +92,8 @@ impl Directory {
 
     /// Whether an answer to a question asked at `epoch` still holds for `name`.
     pub(crate) fn is_unchanged_since(&self, name: &FileName, epoch: u64) -> bool {
-        self.changes
-            .get(name)
-            .is_none_or(|changed| *changed <= epoch)
+        let changed = self.changes.get(name);
+        epoch >= self.moved_at && changed.is_none_or(|changed| *changed <= epoch)
     }
 
     /// Notes that a name was forgotten which led somewhere, so that the directory is no longer

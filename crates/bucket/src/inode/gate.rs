@@ -139,12 +139,11 @@ mod tests {
     use penstock_vfs::FileKind;
 
     use super::*;
-    use crate::inode::Cache;
 
     /// `mv a b/` and `mv b a/` at the same time: each entered below what the other moves.
     #[tokio::test(start_paused = true)]
     async fn two_renames_into_each_other_do_not_wait_for_ever() {
-        let namespace = Namespace::new(Cache::new(MemoryBudget::new(MIB), 10));
+        let namespace = Namespace::new(&MemoryBudget::new(MIB), 10);
         let [a, b] = ["a", "b"].map(|name| {
             let name = FileName::new(name).expect("valid");
             let mut tree = namespace.lock();

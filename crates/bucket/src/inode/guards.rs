@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use penstock_base::{
-    FileName, FsResult,
+    FileName, FsResult, MemoryBudget,
     clock::{self, Instant},
 };
 use penstock_vfs::Inode;
 use tokio::sync::Notify;
 
-use crate::inode::{Cache, Known, Tree};
+use crate::inode::{Known, Tree};
 
 /// The tree of a volume, shared by everything that works on it.
 #[derive(Debug)]
@@ -20,9 +20,9 @@ pub(crate) struct Namespace {
 }
 
 impl Namespace {
-    pub(crate) fn new(cache: Cache) -> Arc<Self> {
+    pub(crate) fn new(budget: &Arc<MemoryBudget>, remembered_max: usize) -> Arc<Self> {
         Arc::new(Self {
-            tree: Mutex::new(Tree::new(cache)),
+            tree: Mutex::new(Tree::new(budget, remembered_max)),
             moved: Notify::new(),
         })
     }
@@ -101,22 +101,37 @@ impl Observation {
         self.begun
     }
 
-    /// Applies the answer about one name.
-    pub(crate) fn settle(&self, name: &FileName, answer: Option<Known>) {
-        self.namespace
-            .lock()
-            .settle((self.directory, name), self.epoch, answer);
+    /// Applies the answer about one name. Returns `false` if it was outdated and is of no use.
+    pub(crate) fn settle(&self, name: &FileName, answer: Option<Known>) -> bool {
+        let place = (self.directory, name);
+        let mut tree = self.namespace.lock();
+        let holds = tree.is_unchanged_since(place, self.epoch);
+        tree.settle(place, self.epoch, answer);
+        holds
     }
 
     /// Applies the answer about one name and returns what it then leads to.
-    pub(crate) fn resolve(&self, name: &FileName, answer: Option<Known>) -> Option<Reference> {
+    pub(crate) fn resolve(&self, name: &FileName, answer: Option<Known>) -> Resolved {
         let place = (self.directory, name);
-        let inode = self
-            .namespace
-            .lock()
-            .settle_and_hold(place, self.epoch, answer)?;
-        Some(Reference::adopt(&self.namespace, inode))
+        let mut tree = self.namespace.lock();
+        let outdated = !tree.is_unchanged_since(place, self.epoch);
+        let found = tree.settle_and_hold(place, self.epoch, answer);
+        drop(tree);
+        match found {
+            Some(inode) => Resolved::Found(Reference::adopt(&self.namespace, inode)),
+            None if outdated => Resolved::Outdated,
+            None => Resolved::Absent,
+        }
     }
+}
+
+/// What a name leads to after a question about it was answered.
+#[derive(Debug)]
+pub(crate) enum Resolved {
+    Found(Reference),
+    Absent,
+    /// The name changed here since the question was asked, and memory does not know it.
+    Outdated,
 }
 
 impl Drop for Observation {

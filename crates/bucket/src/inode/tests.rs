@@ -1,1 +1,270 @@
-//! The tree alone, without a store.
+//! The tree alone, without a store: whatever is done to it, its books must balance.
+
+use std::time::Duration;
+
+use penstock_base::{FileName, MIB};
+use penstock_object::ObjectKind;
+use proptest::prelude::*;
+
+use super::*;
+
+fn name(text: &str) -> FileName {
+    FileName::new(text).expect("a valid name")
+}
+
+fn known(kind: FileKind, lifetime: u64) -> Known {
+    let until = clock::now() + Duration::from_secs(lifetime);
+    Known {
+        kind,
+        object: ObjectKind::Normal,
+        size: 1,
+        modified: None,
+        etag: None,
+        until,
+    }
+}
+
+fn tree(remembered_max: usize) -> Tree {
+    Tree::new(&MemoryBudget::new(64 * MIB), remembered_max)
+}
+
+/// Checks what must always hold.
+fn check(tree: &Tree, held: &[Inode], pinned: &[Inode]) {
+    let mut remembered = 0;
+    for (inode, node) in tree.nodes() {
+        let children: Vec<Inode> = tree
+            .nodes()
+            .filter(|(_, child)| {
+                child
+                    .place
+                    .as_ref()
+                    .is_some_and(|place| place.parent == inode)
+            })
+            .map(|(child, _)| child)
+            .collect();
+        let pins = pinned.iter().filter(|pinned| **pinned == inode).count();
+        assert_eq!(
+            node.pins as usize,
+            children.len() + pins,
+            "pins of {inode:?}"
+        );
+        let own = u64::from(inode == Inode::ROOT);
+        let lookups = held.iter().filter(|held| **held == inode).count() as u64;
+        assert_eq!(node.lookups, lookups + own, "references to {inode:?}");
+        assert!(node.lookups > 0 || node.pins > 0, "{inode:?} is of no use");
+        let Some(directory) = &node.directory else {
+            continue;
+        };
+        let mut entries: Vec<Inode> = directory
+            .entries
+            .values()
+            .filter_map(Dentry::held)
+            .collect();
+        entries.sort_unstable();
+        let mut expected = children;
+        expected.sort_unstable();
+        assert_eq!(entries, expected, "entries of {inode:?}");
+        let count = directory.entries.len() - entries.len();
+        assert_eq!(directory.remembered, count, "remembered in {inode:?}");
+        remembered += count;
+    }
+    assert_eq!(tree.remembered(), remembered);
+    for inode in held {
+        assert!(tree.node(*inode).is_ok(), "{inode:?} is held and gone");
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Link(usize, usize, bool),
+    Settle(usize, usize, Option<bool>, bool),
+    Hold(usize, usize),
+    Forget(usize),
+    Pin(usize),
+    Unpin(usize),
+    Unlink(usize, usize),
+    Relocate(usize, usize, usize),
+    Distrust(usize),
+    Doubt(usize, usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    use Step::*;
+    let index = || 0usize..40;
+    let name = || 0usize..4;
+    prop_oneof![
+        (index(), name(), any::<bool>()).prop_map(|(at, name, file)| Link(at, name, file)),
+        (index(), name(), any::<Option<bool>>(), any::<bool>())
+            .prop_map(|(at, name, file, hold)| Settle(at, name, file, hold)),
+        (index(), name()).prop_map(|(at, name)| Hold(at, name)),
+        index().prop_map(Forget),
+        index().prop_map(Forget),
+        index().prop_map(Pin),
+        index().prop_map(Unpin),
+        (index(), name()).prop_map(|(at, name)| Unlink(at, name)),
+        (index(), index(), name()).prop_map(|(at, to, name)| Relocate(at, to, name)),
+        index().prop_map(Distrust),
+        (index(), name()).prop_map(|(at, name)| Doubt(at, name)),
+    ]
+}
+
+/// A tree and what is held of it.
+struct Bench {
+    tree: Tree,
+    held: Vec<Inode>,
+    pinned: Vec<Inode>,
+}
+
+impl Bench {
+    /// A held directory, or the root.
+    fn directory(&self, index: usize) -> Inode {
+        let held = self.held.get(index).copied().unwrap_or(Inode::ROOT);
+        let is_directory = self.tree.directory(held).is_ok();
+        if is_directory { held } else { Inode::ROOT }
+    }
+
+    fn apply(&mut self, step: &Step) {
+        let names = [name("a"), name("b"), name("c"), name("d")];
+        let kind = |file| {
+            if file {
+                FileKind::Regular
+            } else {
+                FileKind::Directory
+            }
+        };
+        match *step {
+            Step::Link(at, which, file) => {
+                let parent = self.directory(at);
+                let known = Some(known(kind(file), 60));
+                let inode = self.tree.link((parent, &names[which]), kind(file), known);
+                self.held.push(inode);
+            }
+            Step::Settle(at, which, file, hold) => {
+                let parent = self.directory(at);
+                let epoch = self.tree.begin_observation(parent).expect("a directory");
+                let answer = file.map(|file| known(kind(file), 60));
+                let place = (parent, &names[which]);
+                if hold {
+                    self.held
+                        .extend(self.tree.settle_and_hold(place, epoch, answer));
+                } else {
+                    self.tree.settle(place, epoch, answer);
+                }
+                self.tree.end_observation(parent, epoch);
+            }
+            Step::Hold(at, which) => {
+                let parent = self.directory(at);
+                self.held.extend(self.tree.hold(parent, &names[which]));
+            }
+            Step::Unlink(at, which) => {
+                let parent = self.directory(at);
+                self.tree.unlink(parent, &names[which]);
+            }
+            Step::Doubt(at, which) => {
+                let parent = self.directory(at);
+                self.tree.doubt(parent, &names[which]);
+            }
+            _ => self.apply_held(step, &names),
+        }
+    }
+
+    fn apply_held(&mut self, step: &Step, names: &[FileName]) {
+        match *step {
+            Step::Forget(index) if index < self.held.len() => {
+                let inode = self.held.swap_remove(index);
+                self.tree.forget(inode, 1);
+            }
+            Step::Pin(index) if index < self.held.len() => {
+                self.tree.pin(self.held[index]);
+                self.pinned.push(self.held[index]);
+            }
+            Step::Unpin(index) if index < self.pinned.len() => {
+                let inode = self.pinned.swap_remove(index);
+                self.tree.unpin(inode);
+            }
+            Step::Relocate(index, to, which) if index < self.held.len() => {
+                let (inode, parent) = (self.held[index], self.directory(to));
+                let name = names[which].clone();
+                if !self.tree.is_below(parent, inode) {
+                    self.tree.relocate(inode, &Place { parent, name });
+                }
+            }
+            Step::Distrust(index) => {
+                let top = self.directory(index);
+                self.tree.distrust_below(top, clock::now());
+            }
+            _ => {}
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_books_balance(steps in prop::collection::vec(step(), 1..80), limit in 0usize..6) {
+        let mut bench = Bench { tree: tree(limit), held: Vec::new(), pinned: Vec::new() };
+        for step in &steps {
+            bench.apply(step);
+            check(&bench.tree, &bench.held, &bench.pinned);
+            prop_assert!(bench.tree.remembered() <= limit);
+        }
+        for inode in std::mem::take(&mut bench.pinned) {
+            bench.tree.unpin(inode);
+        }
+        for inode in std::mem::take(&mut bench.held) {
+            bench.tree.forget(inode, 1);
+        }
+        check(&bench.tree, &[], &[]);
+        prop_assert_eq!(bench.tree.len(), 1);
+    }
+}
+
+#[test]
+fn keys_are_built_from_parents() {
+    let mut tree = tree(10);
+    let a = tree.link((Inode::ROOT, &name("a")), FileKind::Directory, None);
+    let b = tree.link((a, &name("b")), FileKind::Directory, None);
+    let file = tree.link((b, &name("c")), FileKind::Regular, None);
+    let key = |tree: &Tree| tree.file_key(file).map(|key| key.to_string());
+    assert_eq!(key(&tree), Ok("a/b/c".to_owned()));
+    // Renaming a directory changes one node.
+    let target = Place {
+        parent: Inode::ROOT,
+        name: name("moved"),
+    };
+    tree.relocate(a, &target);
+    assert_eq!(key(&tree), Ok("moved/b/c".to_owned()));
+    assert_eq!(tree.prefix(b), Ok("moved/b/".to_owned()));
+    tree.orphan(b);
+    assert_eq!(key(&tree), Err(FsError::Stale));
+}
+
+#[test]
+fn an_older_answer_does_not_undo_a_change() {
+    let mut tree = tree(10);
+    let (root, a) = (Inode::ROOT, name("a"));
+    let epoch = tree.begin_observation(root).expect("a directory");
+    tree.unlink(root, &a);
+    tree.settle((root, &a), epoch, Some(known(FileKind::Regular, 60)));
+    assert_eq!(tree.hold(root, &a), None);
+    // A question asked after the change is answered.
+    let epoch = tree.begin_observation(root).expect("a directory");
+    tree.settle((root, &a), epoch, Some(known(FileKind::Regular, 60)));
+    assert!(tree.hold(root, &a).is_some());
+}
+
+#[test]
+fn inodes_are_paid_for_as_far_as_memory_is_free() {
+    let budget = MemoryBudget::new(MIB);
+    let mut tree = Tree::new(&budget, 0);
+    let inodes: Vec<Inode> = (0..5000)
+        .map(|number| {
+            let name = name(&number.to_string());
+            tree.link((Inode::ROOT, &name), FileKind::Regular, None)
+        })
+        .collect();
+    assert_eq!(budget.used(), MIB);
+    for inode in inodes {
+        tree.forget(inode, 1);
+    }
+    assert!(budget.used() <= MIB / 2);
+}

@@ -8,7 +8,7 @@ use penstock_vfs::FileKind;
 
 use crate::{
     core::Core,
-    inode::{Known, Observation, Reference},
+    inode::{Known, Observation, Reference, Resolved},
     key,
 };
 
@@ -111,7 +111,10 @@ impl Page {
             None => Known::directory(until),
             Some(facts) => facts.known(core.kind_of(facts.kind), until),
         };
-        self.observation.resolve(name, Some(known))
+        match self.observation.resolve(name, Some(known)) {
+            Resolved::Found(found) => Some(found),
+            Resolved::Absent | Resolved::Outdated => None,
+        }
     }
 }
 

@@ -6,7 +6,6 @@ use penstock_base::{
     FileName, FsError, FsResult,
     clock::{self, Instant},
 };
-use penstock_transfer::ObjectVersion;
 use penstock_vfs::{Created, FileKind, HandleId, Inode, OpenOptions, Opened};
 
 use crate::{
@@ -88,8 +87,9 @@ impl Core {
         let inode = tree.link((parent, name), FileKind::Regular, None);
         let file = OpenFile::created(inode);
         tree.node_mut(inode)?.file = Some(Arc::clone(&file));
-        let access = (options.access, options.append);
-        let handle = FileHandle::attach((&self.namespace, &mut tree), id, &file, access);
+        let opened = for_writing(id);
+        let tree_of = (&self.namespace, &mut *tree);
+        let handle = FileHandle::attach(tree_of, &file, options, opened);
         let entry = self.entry_of(inode, tree.node(inode)?);
         drop(tree);
         file.stream
@@ -97,12 +97,6 @@ impl Core {
             .expect("nobody else knows the file yet")
             .begin(id, self.new_sink(key, false));
         self.handles.insert(id, Handle::File(handle));
-        let opened = Opened {
-            handle: id,
-            direct: true,
-            keep_cache: false,
-            skip_flush: false,
-        };
         Ok(Some(Created { entry, opened }))
     }
 
@@ -128,19 +122,13 @@ impl Core {
         let mut tree = self.namespace.lock();
         let id = self.handles.next_id()?;
         let file = open_file_of(&mut tree, inode)?;
-        let access = (options.access, options.append);
-        let handle = FileHandle::attach((&self.namespace, &mut tree), id, &file, access);
         let opened = if options.access.writes() {
-            Opened {
-                handle: id,
-                direct: true,
-                keep_cache: false,
-                skip_flush: false,
-            }
+            for_writing(id)
         } else {
             self.advise(id, tree.node_mut(inode)?, clock::now())
         };
-        drop(tree);
+        let tree_of = (&self.namespace, &mut *tree);
+        let handle = FileHandle::attach(tree_of, &file, options, opened);
         Ok((handle, opened))
     }
 
@@ -175,37 +163,31 @@ impl Core {
     }
 }
 
+/// How a door treats a handle that writes: nothing is kept, and closing has something to report.
+fn for_writing(handle: HandleId) -> Opened {
+    Opened {
+        handle,
+        direct: true,
+        keep_cache: false,
+        skip_flush: false,
+    }
+}
+
 /// What the handles of a file share, made if there are none. Takes the node's version as the
 /// newest.
 fn open_file_of(tree: &mut Tree, inode: Inode) -> FsResult<Arc<OpenFile>> {
-    let node = tree.node(inode)?;
-    let known = node
-        .known
-        .as_ref()
-        .and_then(|known| Some((known.etag.clone()?, known.size)));
-    let file = node.file.clone();
-    let version = match known {
-        Some((etag, size)) => {
-            let key = tree.file_key(inode).ok();
-            key.map(|key| ObjectVersion { key, etag, size })
+    let version = tree.version(inode);
+    let node = tree.node_mut(inode)?;
+    if let Some(file) = &node.file {
+        let mut view = file.view();
+        if !view.dirty && version.is_some() && view.version != version {
+            view.version = version;
+            view.ours = false;
         }
-        None => None,
-    };
-    match (file, version) {
-        (Some(file), version) => {
-            let mut view = file.view();
-            if !view.dirty && version.is_some() && view.version != version {
-                view.version = version;
-                view.ours = false;
-            }
-            drop(view);
-            Ok(file)
-        }
-        (None, Some(version)) => {
-            let file = OpenFile::existing(inode, version);
-            tree.node_mut(inode)?.file = Some(Arc::clone(&file));
-            Ok(file)
-        }
-        (None, None) => Err(FsError::Stale),
+        drop(view);
+        return Ok(Arc::clone(file));
     }
+    let file = OpenFile::existing(inode, version.ok_or(FsError::Stale)?);
+    node.file = Some(Arc::clone(&file));
+    Ok(file)
 }

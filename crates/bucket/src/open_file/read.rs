@@ -1,6 +1,11 @@
 //! Reading one version of a file.
+//!
+//! A handle pins the version that was known when it was opened, and reads fail as stale when the
+//! object is another one by then. Only as long as nothing was given out, and the door keeps
+//! nothing of what is read, the handle may still exchange the pinned version for the newest:
+//! whoever reads a small file whose attributes were remembered gets its present content.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use penstock_base::{FsError, FsResult, Payload, clock};
 use penstock_object::ErrorKind;
@@ -12,6 +17,9 @@ use crate::{
     open_file::{FileHandle, View},
 };
 
+/// How often a read is begun whose version is exchanged under way.
+const ATTEMPTS_MAX: usize = 3;
+
 /// What a handle reads.
 #[derive(Debug)]
 pub(crate) struct Reading {
@@ -21,20 +29,36 @@ pub(crate) struct Reading {
     generation: u64,
     /// Made at the first read.
     reader: Option<Arc<Reader>>,
+    /// Bytes of this version were given out.
+    given_out: bool,
 }
 
 impl Reading {
     /// Pins the newest version.
     pub(super) fn of(view: &View) -> Self {
+        Self::pin(view.version.clone(), view.generation)
+    }
+
+    fn pin(version: Option<ObjectVersion>, generation: u64) -> Self {
         Self {
-            version: view.version.clone(),
-            generation: view.generation,
+            version,
+            generation,
             reader: None,
+            given_out: false,
         }
+    }
+
+    fn is_by(&self, reader: &Arc<Reader>) -> bool {
+        let current = self.reader.as_ref();
+        current.is_some_and(|current| Arc::ptr_eq(current, reader))
     }
 }
 
 impl FileHandle {
+    fn reading(&self) -> MutexGuard<'_, Reading> {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The reader of the pinned version, or `None` if there is nothing to read.
     fn reader(&self, transfer: &Arc<Transfer>) -> FsResult<Option<Arc<Reader>>> {
         let view = self.file.view();
@@ -43,7 +67,7 @@ impl FileHandle {
                 "the file is being written; close or fsync it first",
             ));
         }
-        let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reading = self.reading();
         if reading.generation != view.generation {
             *reading = Reading::of(&view);
         }
@@ -56,12 +80,21 @@ impl FileHandle {
             .get_or_insert_with(|| Arc::new(transfer.reader(version)));
         Ok(Some(Arc::clone(reader)))
     }
+
+    /// Notes that bytes of `reader` are given out. Returns `false` if they must not be, because
+    /// the handle reads another version by now.
+    fn give_out(&self, reader: &Arc<Reader>) -> bool {
+        let mut reading = self.reading();
+        let current = reading.is_by(reader);
+        reading.given_out |= current;
+        current
+    }
 }
 
 impl Core {
     /// Reads up to `length` bytes at `offset`.
     pub(crate) async fn read(
-        &self,
+        self: &Arc<Self>,
         handle: &FileHandle,
         offset: u64,
         length: u32,
@@ -69,35 +102,62 @@ impl Core {
         if !handle.access.reads() {
             return Err(FsError::BadHandle);
         }
-        let Some(reader) = handle.reader(&self.transfer)? else {
-            return Ok(Payload::new());
-        };
-        let read = reader.read(offset, length).await;
-        read.map_err(|error| self.failed_read(handle, &error))
+        for _ in 0..ATTEMPTS_MAX {
+            let Some(reader) = handle.reader(&self.transfer)? else {
+                return Ok(Payload::new());
+            };
+            match reader.read(offset, length).await {
+                Ok(payload) if handle.give_out(&reader) => return Ok(payload),
+                Ok(_) => {}
+                Err(error) if is_changed(&error) => {
+                    if !self.exchange(handle, &reader).await {
+                        return Err(self.stale(handle, &error));
+                    }
+                }
+                Err(error) => return Err(transfer_failure(&error, Purpose::Read)),
+            }
+        }
+        Err(FsError::Stale)
     }
 
-    fn failed_read(&self, handle: &FileHandle, error: &TransferError) -> FsError {
-        let changed = |kind| {
-            let kinds = [
-                ErrorKind::PreconditionFailed,
-                ErrorKind::NotFound,
-                ErrorKind::InvalidRange,
-            ];
-            kinds.contains(&kind)
-        };
-        match error {
-            TransferError::Object(error) if changed(error.kind) => {
-                self.metrics.stale_reads.increment();
-                self.distrust(handle);
-                let path = self.namespace.lock().path(handle.file.inode);
-                tracing::warn!(
-                    "{error}: `{path}` was replaced or removed in the store after it was opened; \
-                     open it again to read the new version"
-                );
-                FsError::Stale
+    /// Pins the newest version in place of the one of `outdated`, if nothing was given out.
+    async fn exchange(self: &Arc<Self>, handle: &FileHandle, outdated: &Arc<Reader>) -> bool {
+        let may_exchange = |reading: &Reading| handle.direct && !reading.given_out;
+        {
+            let reading = handle.reading();
+            if !reading.is_by(outdated) {
+                return true;
             }
-            error => transfer_failure(error, Purpose::Read),
+            if !may_exchange(&reading) {
+                return false;
+            }
         }
+        let inode = handle.file.inode;
+        self.distrust(handle);
+        if self.refresh(inode).await.is_err() {
+            return false;
+        }
+        let newest = self.namespace.lock().version(inode);
+        let mut reading = handle.reading();
+        if !reading.is_by(outdated) {
+            return true;
+        }
+        if !may_exchange(&reading) || newest.is_none() || newest == reading.version {
+            return false;
+        }
+        *reading = Reading::pin(newest, reading.generation);
+        true
+    }
+
+    fn stale(&self, handle: &FileHandle, error: &TransferError) -> FsError {
+        self.metrics.stale_reads.increment();
+        self.distrust(handle);
+        let path = self.namespace.lock().path(handle.file.inode);
+        tracing::warn!(
+            "{error}: `{path}` was replaced or removed in the store after it was opened; open it \
+             again to read the new version"
+        );
+        FsError::Stale
     }
 
     /// Makes the next open of the handle's file ask the store.
@@ -106,4 +166,14 @@ impl Core {
             node.distrust(clock::now());
         }
     }
+}
+
+/// Whether a read failed because the object is another version now, or gone.
+fn is_changed(error: &TransferError) -> bool {
+    let kinds = [
+        ErrorKind::PreconditionFailed,
+        ErrorKind::NotFound,
+        ErrorKind::InvalidRange,
+    ];
+    matches!(error, TransferError::Object(error) if kinds.contains(&error.kind))
 }

@@ -211,15 +211,17 @@ impl Core {
         if empty {
             return Ok(());
         }
-        if let Some(open) = stream.take() {
-            open.sink.abort().await;
-        }
         let (key, in_store) = (
             self.namespace.lock().file_key(file.inode)?,
             !file.view().new,
         );
+        let given_up = stream.take();
         stream.begin(handle.id, self.new_sink(key, in_store));
         self.grew(file, 0);
+        // Last, because the caller may leave here.
+        if let Some(open) = given_up {
+            open.sink.abort().await;
+        }
         Ok(())
     }
 

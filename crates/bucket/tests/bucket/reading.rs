@@ -21,6 +21,21 @@ async fn reading_a_small_file_after_listing_costs_one_get() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_small_file_read_in_small_pieces_costs_one_get() {
+    let bed = Bed::new();
+    let body: Vec<u8> = (0..200_000u32).map(|number| (number % 251) as u8).collect();
+    bed.put("a", &body).await;
+    let handle = bed.open("a", READ).await.unwrap();
+    bed.requests();
+    let mut read = Vec::new();
+    while read.len() < body.len() {
+        read.extend(bed.read(handle, read.len() as u64, 4096).await.unwrap());
+    }
+    assert!(read == body);
+    assert_eq!(bed.requests(), "get 1");
+}
+
+#[tokio::test(start_paused = true)]
 async fn reads_at_any_offset_return_what_is_there() {
     let bed = Bed::new();
     let body: Vec<u8> = (0..3 * MIB).map(|number| (number % 251) as u8).collect();
@@ -77,6 +92,37 @@ async fn a_replaced_object_is_stale_for_its_readers() {
     assert_eq!(bed.read(handle, 4 * MIB, 1).await, Err(FsError::Stale));
     assert!(bed.metric("bucket_stale_reads_total") > 0);
     // Whoever opens it now sees the new version, whatever the timeout.
+    assert_eq!(bed.read_file("a").await.unwrap()[..2], [2, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_small_file_replaced_before_its_first_read_is_read_as_it_is() {
+    let bed = Bed::new();
+    bed.put("a", "old").await;
+    bed.stat("a").await.unwrap();
+    bed.put("a", "the present content").await;
+    let handle = bed.open("a", READ).await.unwrap();
+    bed.requests();
+    assert_eq!(
+        bed.read(handle, 0, 99).await.unwrap(),
+        b"the present content"
+    );
+    assert_eq!(bed.requests(), "get 2, head 1");
+    assert_eq!(bed.stat("a").await.unwrap().size, 19);
+    // Once something was given out, the version stays.
+    bed.put("a", "another one, again longer").await;
+    assert_eq!(bed.read(handle, 0, 99).await, Err(FsError::Stale));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_file_replaced_before_its_first_read_is_stale() {
+    // The kernel may still hold pages of the old version.
+    let bed = Bed::new();
+    bed.put("a", vec![1; 2 * MIB as usize]).await;
+    bed.stat("a").await.unwrap();
+    bed.put("a", vec![2; 2 * MIB as usize]).await;
+    let handle = bed.open("a", READ).await.unwrap();
+    assert_eq!(bed.read(handle, 0, 9).await, Err(FsError::Stale));
     assert_eq!(bed.read_file("a").await.unwrap()[..2], [2, 2]);
 }
 

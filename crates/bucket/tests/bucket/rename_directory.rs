@@ -341,3 +341,25 @@ async fn renaming_a_large_directory_deletes_in_thousands() {
     assert_eq!(bed.requests(), "copy 2500, delete_many 3, list 3");
     assert_eq!(bed.keys().await.len(), 2500);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lookup_under_way_survives_the_rename_of_its_directory() {
+    let bed = tree().await;
+    let directory = bed.inode("a").await.unwrap();
+    // The answers about `a/x` are held back until it has moved, and say that it is not there.
+    let held = bed.probe.hold(Operation::Head);
+    let lookup = bed.lookup(directory, "x");
+    let rename = async {
+        while bed.probe.waiting() < 1 {
+            tokio::task::yield_now().await;
+        }
+        bed.probe.release_all();
+        bed.rename("a", "b").await.unwrap();
+        held.add_permits(1);
+    };
+    let (found, ()) = tokio::join!(lookup, rename);
+    let found = found.unwrap().attributes;
+    assert_eq!(found.size, 3);
+    assert_eq!(bed.inode("b/x").await, Ok(found.inode));
+    assert_eq!(bed.read_file("b/x").await.unwrap(), b"a/x");
+}

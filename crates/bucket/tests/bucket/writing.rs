@@ -118,8 +118,11 @@ async fn size_and_time_follow_the_writer() {
         assert_eq!(bed.stat("file").await.unwrap().size, (number + 1) * 100);
     }
     assert!(bed.stat("file").await.unwrap().modified > before);
+    assert_eq!(bed.metric("bucket_unsaved_files"), 1);
+    assert_eq!(bed.metric("bucket_unsaved_bytes"), 1000);
     bed.requests();
     bed.close(handle).await.unwrap();
+    assert_eq!(bed.metric("bucket_unsaved_files"), 0);
     assert_eq!(bed.stat("file").await.unwrap().size, 1000);
     assert_eq!(bed.requests(), "put 1");
 }

@@ -8,7 +8,10 @@ use crate::{
     assemble, command_line,
     environment::Environment,
     failure::{Failure, Outcome},
-    options::Scope,
+    options::{
+        Scope, Values,
+        table::{self, ENDPOINT},
+    },
     output, text_table,
 };
 
@@ -91,7 +94,9 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let values = listing::values(matches, environment)?;
     let findings = listing::block_on(async {
         let store = assemble::impatient_store(source, &values, environment)?;
-        Ok(trials::all(source, &store, may_write).await)
+        let mut findings = configured(source, &values);
+        findings.extend(trials::all(source, &store, may_write).await);
+        Ok(findings)
     })?;
     if matches.get_flag("json") {
         let text = serde_json::json!({ "source": source, "findings": findings });
@@ -112,6 +117,46 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         output::print(&text_table::columns(&rows.collect::<Vec<_>>()))?;
     }
     verdict(source, &findings)
+}
+
+/// What is known before anything is tried.
+fn configured(source: &str, values: &Values) -> Vec<Finding> {
+    if assemble::local_directory(source).is_some() {
+        return Vec::new();
+    }
+    let endpoint = match values.text(&table::ENDPOINT) {
+        Some(url) if url.starts_with("http://") => Finding::new(
+            "endpoint",
+            Verdict::Fair,
+            format!("{url}: what is sent there can be read on the way; https:// encrypts it"),
+        ),
+        Some(url) => Finding::new("endpoint", Verdict::Good, url),
+        None => Finding::new("endpoint", Verdict::Good, ENDPOINT.default_text()),
+    };
+    let credentials = Finding::new("credentials", Verdict::Good, credentials(values));
+    vec![endpoint, credentials]
+}
+
+/// Where credentials come from, without them.
+fn credentials(values: &Values) -> String {
+    if values.flag(&table::ANONYMOUS) {
+        return "none, requests are anonymous".to_owned();
+    }
+    let sources = [
+        &table::ACCESS_KEY_ID,
+        &table::RAM_ROLE,
+        &table::PASSWORD_FILE,
+        &table::CREDENTIAL_PROCESS,
+        &table::PROFILE,
+    ];
+    for spec in sources {
+        if let Some(origin) = values.origin(spec) {
+            return format!("`{}` of {origin}", spec.name);
+        }
+    }
+    "looked for in password files, the environment, the provider's files, web identity and the \
+     machine's role, in this order"
+        .to_owned()
 }
 
 fn verdict(source: &str, findings: &[Finding]) -> Outcome {

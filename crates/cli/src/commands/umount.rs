@@ -172,6 +172,8 @@ fn unmount_without_mount(mountpoint: &Path, lazy: bool) -> Outcome {
             format!("use `umount {shown}`"),
         ));
     }
+    // Nothing can be saved through a dead mount, so nobody needs to close files in it first.
+    let lazy = lazy || is_dead(mountpoint);
     let outcome = match system::user_id() {
         0 => system::unmount(mountpoint, lazy).map_err(|error| error.to_string()),
         _ => ask_helper(mountpoint, lazy),
@@ -182,6 +184,11 @@ fn unmount_without_mount(mountpoint: &Path, lazy: bool) -> Outcome {
             "close the files in it, or give --lazy",
         )
     })
+}
+
+/// Whether the program behind a mount is gone.
+fn is_dead(mountpoint: &Path) -> bool {
+    std::fs::metadata(mountpoint).is_err_and(|error| error.kind() == io::ErrorKind::NotConnected)
 }
 
 /// Users other than root unmount through the helper of libfuse.

@@ -1,16 +1,22 @@
 //! The side that asks.
 
 use std::{
+    fs,
     io::{self, BufRead, BufReader, Read, Write},
     os::unix::net::UnixStream,
-    path::Path,
+    path::{Path, PathBuf},
     time::Duration,
 };
+
+use penstock_base::clock;
 
 use super::{Place, Reply, Request, Status};
 
 /// How long a healthy mount may take to answer.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How old a socket is on which somebody should listen by now.
+const STALE_AGE: Duration = Duration::from_secs(60);
 
 /// Bytes in the longest answer.
 const REPLY_SIZE_MAX: u64 = 4 << 20;
@@ -58,13 +64,28 @@ pub(crate) fn status(socket: &Path) -> io::Result<Status> {
     }
 }
 
-/// How every mount of `place` is. Sockets that a dead mount left behind are passed over.
+/// How every mount of `place` is. Sockets that dead mounts left behind are removed.
 pub(crate) fn all(place: &Place) -> Vec<Status> {
+    let answer = |socket: &PathBuf| match status(socket) {
+        Ok(status) => Some(status),
+        Err(error) => {
+            if error.kind() == io::ErrorKind::ConnectionRefused {
+                remove_if_old(socket);
+            }
+            None
+        }
+    };
     let sockets = place.sockets();
-    let mut statuses: Vec<_> = sockets
-        .iter()
-        .filter_map(|socket| status(socket).ok())
-        .collect();
+    let mut statuses: Vec<_> = sockets.iter().filter_map(answer).collect();
     statuses.sort_by(|one, other| one.mountpoint.cmp(&other.mountpoint));
     statuses
+}
+
+/// Removes a socket on which nobody listens, unless it is so young that somebody may be about to.
+fn remove_if_old(socket: &Path) {
+    let modified = fs::metadata(socket).and_then(|metadata| metadata.modified());
+    let age = modified.map(|modified| clock::wall_time().duration_since(modified));
+    if matches!(age, Ok(Ok(age)) if age > STALE_AGE) {
+        let _ = fs::remove_file(socket);
+    }
 }

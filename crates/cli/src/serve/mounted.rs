@@ -19,8 +19,9 @@ use crate::{
 /// How often an unmount reports what it waits for.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How long programs may go on with files that are open when the mount is asked to leave.
-const LEAVE_GRACE: Duration = Duration::from_secs(10);
+/// How long programs that have files open may take to close them when the mount is asked to
+/// leave. What they wrote until then is saved in any case.
+const LEAVE_GRACE: Duration = Duration::from_secs(3);
 
 /// How long the last word to a client may take.
 const LAST_WORD_DEADLINE: Duration = Duration::from_secs(2);

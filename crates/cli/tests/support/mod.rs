@@ -3,7 +3,13 @@
 //! environment.
 
 // Tests live in the ambient world, and no test file uses all of this.
-#![allow(dead_code, unreachable_pub, clippy::disallowed_methods)]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::disallowed_methods,
+    clippy::panic,
+    clippy::print_stderr
+)]
 
 use std::{
     fs,

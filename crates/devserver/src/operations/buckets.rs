@@ -60,7 +60,7 @@ fn location_name(exchange: &Exchange<'_>) -> String {
 
 pub(crate) fn create_bucket(exchange: &mut Exchange<'_>) -> Result<Response, Trouble> {
     let name = exchange.address.bucket.clone();
-    if !is_bucket_name(&name) {
+    if exchange.bucket().is_err() && !is_bucket_name(&name) {
         return Err(Refusal::from(Code::InvalidBucketName)
             .detail("BucketName", name)
             .into());

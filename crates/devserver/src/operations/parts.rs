@@ -70,11 +70,8 @@ pub(crate) fn list_uploads(exchange: &mut Exchange<'_>) -> Result<Response, Trou
         .unwrap_or(PAGE_MAX)
         .min(PAGE_MAX);
     if !delimiter.is_empty() {
-        return Err(Refusal::because(
-            Code::NotImplemented,
-            "Uploads are listed without a delimiter.",
-        )
-        .into());
+        let why = "Uploads are listed without a delimiter.";
+        return Err(Refusal::because(Code::NotImplemented, why).into());
     }
     let mut uploads = exchange.bucket()?.uploads();
     uploads.retain(|upload| upload.key.starts_with(prefix) && comes_after(upload, after));
@@ -105,16 +102,20 @@ pub(crate) fn list_uploads(exchange: &mut Exchange<'_>) -> Result<Response, Trou
     }
     xml.leaf("IsTruncated", if truncated { "true" } else { "false" });
     for upload in &uploads {
-        xml.begin("Upload");
-        xml.leaf("Key", &name(&upload.key));
-        xml.leaf("UploadId", &upload.id);
-        owner(&mut xml, "Initiator");
-        owner(&mut xml, "Owner");
-        xml.leaf("StorageClass", "STANDARD");
-        xml.leaf("Initiated", &clock::iso8601(upload.initiated));
-        xml.end();
+        upload_line(&mut xml, upload, &name(&upload.key));
     }
     Ok(Response::xml(200, xml.finish()))
+}
+
+fn upload_line(xml: &mut Xml, upload: &Upload, name: &str) {
+    xml.begin("Upload");
+    xml.leaf("Key", name);
+    xml.leaf("UploadId", &upload.id);
+    owner(xml, "Initiator");
+    owner(xml, "Owner");
+    xml.leaf("StorageClass", "STANDARD");
+    xml.leaf("Initiated", &clock::iso8601(upload.initiated));
+    xml.end();
 }
 
 /// Without an id, a key marker leaves out all uploads of that key.

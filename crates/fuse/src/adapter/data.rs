@@ -5,13 +5,14 @@ use penstock_vfs::{HandleId, OpenOptions};
 
 use super::{Adapter, Answer, Outcome, Reply, Subject, Undo};
 use crate::{
-    protocol::{Transfer, encode},
+    protocol::{DescriptorTable, Transfer, encode},
     transport::WriteData,
 };
 
 pub(super) async fn open(adapter: Adapter, subject: Subject, options: OpenOptions) -> Outcome {
     let opened = adapter.volume.open(subject.caller, subject.node, options);
     let opened = opened.await?;
+    adapter.note_open(opened.handle, subject.caller, options);
     let answer = Answer::body(|body| encode::opened(body, &opened));
     Ok(answer.or_undo(Undo::Release(opened.handle)))
 }
@@ -44,8 +45,17 @@ pub(super) async fn write(adapter: Adapter, transfer: Transfer, data: WriteData)
     Ok(Answer::body(|body| encode::written(body, length)))
 }
 
-pub(super) async fn flush(adapter: Adapter, handle: HandleId) -> Outcome {
-    adapter.volume.flush(handle).await?;
+/// A descriptor was closed. See [`super::writers`] for which of them concern the volume.
+pub(super) async fn flush(
+    adapter: Adapter,
+    subject: Subject,
+    handle: HandleId,
+    table: DescriptorTable,
+) -> Outcome {
+    let thread = subject.caller.pid;
+    if adapter.writers.concerns(handle, table, thread) {
+        adapter.volume.flush(handle).await?;
+    }
     Ok(Answer::done())
 }
 
@@ -55,6 +65,7 @@ pub(super) async fn sync(adapter: Adapter, handle: HandleId, data_only: bool) ->
 }
 
 pub(super) async fn release(adapter: Adapter, handle: HandleId) -> Outcome {
+    adapter.writers.closed(handle);
     adapter.volume.release(handle).await;
     Ok(Answer::done())
 }

@@ -124,6 +124,7 @@ pub(super) async fn create(
         .volume
         .create(caller, parent, &name, permissions, options)
         .await?;
+    adapter.note_open(created.opened.handle, caller, options);
     let inode = created.entry.attributes.inode;
     let answer = Answer::body(|body| {
         encode::entry(body, &created.entry);

@@ -3,8 +3,8 @@
 use penstock_vfs::{HandleId, Inode};
 
 use super::{
-    Forgotten, InitRequest, Message, Opcode, ParseError, REQUEST_HEADER_SIZE, Request,
-    RequestHeader, Transfer, attributes::set_attributes, fields::Fields,
+    DescriptorTable, Forgotten, InitRequest, Message, Opcode, ParseError, REQUEST_HEADER_SIZE,
+    Request, RequestHeader, Transfer, attributes::set_attributes, fields::Fields,
 };
 
 /// Bytes of a `WRITE` before its data.
@@ -12,6 +12,9 @@ pub const WRITE_HEAD_SIZE: usize = REQUEST_HEADER_SIZE + 40;
 
 /// Bit of an `FSYNC` that asks for data without metadata.
 const SYNC_DATA_ONLY: u32 = 1;
+
+/// Bit of a `WRITE` whose field for the descriptor table is filled.
+const WRITE_TELLS_TABLE: u32 = 2;
 
 /// Parses one request. Never panics, whatever the bytes.
 pub fn parse(bytes: &[u8]) -> Result<Message<'_>, ParseError> {
@@ -84,9 +87,7 @@ fn handles(opcode: Opcode, mut fields: Fields<'_>) -> Result<Request<'_>, ParseE
         Opcode::Read => Request::Read(transfer(&mut fields)?),
         Opcode::ReadDirectory => Request::ReadDirectory(transfer(&mut fields)?),
         Opcode::ReadDirectoryPlus => Request::ReadDirectoryPlus(transfer(&mut fields)?),
-        Opcode::Flush => Request::Flush {
-            handle: handle(&mut fields)?,
-        },
+        Opcode::Flush => flush(fields)?,
         Opcode::Sync => Request::Sync {
             handle: handle(&mut fields)?,
             data_only: fields.u32()? & SYNC_DATA_ONLY != 0,
@@ -137,12 +138,26 @@ fn transfer(fields: &mut Fields<'_>) -> Result<Transfer, ParseError> {
 
 fn write(mut fields: Fields<'_>, detached: usize) -> Result<Request<'_>, ParseError> {
     let transfer = transfer(&mut fields)?;
-    fields.skip(WRITE_HEAD_SIZE - REQUEST_HEADER_SIZE - 20)?;
+    let flags = fields.u32()?;
+    let table = DescriptorTable(fields.u64()?);
+    fields.skip(8)?; // open flags
     let data = fields.rest();
     if data.len() + detached != transfer.size as usize {
         return Err(ParseError::Truncated(Opcode::Write as u32));
     }
-    Ok(Request::Write { transfer, data })
+    let table = (flags & WRITE_TELLS_TABLE != 0).then_some(table);
+    Ok(Request::Write {
+        transfer,
+        table,
+        data,
+    })
+}
+
+fn flush(mut fields: Fields<'_>) -> Result<Request<'_>, ParseError> {
+    let handle = handle(&mut fields)?;
+    fields.skip(8)?;
+    let table = DescriptorTable(fields.u64()?);
+    Ok(Request::Flush { handle, table })
 }
 
 fn make_node(mut fields: Fields<'_>) -> Result<Request<'_>, ParseError> {

@@ -67,11 +67,15 @@ pub enum Request<'a> {
     /// `data` is empty when it was received elsewhere.
     Write {
         transfer: Transfer,
+        /// Through which table the data came; the kernel tells for direct writes.
+        table: Option<DescriptorTable>,
         data: &'a [u8],
     },
     Statistics,
     Flush {
         handle: HandleId,
+        /// In which table a descriptor was closed.
+        table: DescriptorTable,
     },
     Sync {
         handle: HandleId,
@@ -93,6 +97,11 @@ pub enum Request<'a> {
     /// An opcode whose body nobody here looks at.
     Other,
 }
+
+/// A table of file descriptors, by a number that the kernel makes up for it: its threads share
+/// the table of a process, and a fork copies it. The protocol calls it lock owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DescriptorTable(pub u64);
 
 /// Where bytes or entries are read or written, and how many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -46,9 +46,9 @@ proptest! {
         let bytes = message(16, &body);
         let transfer = Transfer { handle: HandleId(9), offset, size: data.len() as u32 };
         let whole = parse(&bytes).expect("well formed");
-        prop_assert_eq!(whole.request, Request::Write { transfer, data: &data });
+        prop_assert_eq!(whole.request, Request::Write { transfer, table: None, data: &data });
         let head = parse_detached(&bytes[..WRITE_HEAD_SIZE], data.len()).expect("well formed");
-        prop_assert_eq!(head.request, Request::Write { transfer, data: &[] });
+        prop_assert_eq!(head.request, Request::Write { transfer, table: None, data: &[] });
     }
 
     #[test]
@@ -79,6 +79,29 @@ fn the_header_tells_who_asks_about_what() {
     assert_eq!((header.unique, header.node), (77, Inode(5)));
     let caller = header.caller;
     assert_eq!((caller.uid, caller.gid, caller.pid), (1000, 100, 4711));
+}
+
+#[test]
+fn writes_and_flushes_tell_the_descriptor_table() {
+    let table = DescriptorTable(0x1234_5678_9abc_def0);
+    for (flags, told) in [(0_u32, None), (2, Some(table)), (7, Some(table))] {
+        let mut body = [0; 40];
+        body[20..24].copy_from_slice(&flags.to_ne_bytes());
+        body[24..32].copy_from_slice(&table.0.to_ne_bytes());
+        let bytes = message(16, &body);
+        let Request::Write { table, .. } = parse(&bytes).expect("well formed").request else {
+            panic!("another request");
+        };
+        assert_eq!(table, told);
+    }
+    let mut body = [0; 24];
+    body[16..].copy_from_slice(&table.0.to_ne_bytes());
+    let handle = HandleId(0);
+    let bytes = message(25, &body);
+    assert_eq!(
+        parse(&bytes).expect("well formed").request,
+        Request::Flush { handle, table }
+    );
 }
 
 #[test]

@@ -106,9 +106,7 @@ impl Call {
             return;
         }
         let adapter = self.shared.adapter.clone();
-        self.shared
-            .runtime
-            .spawn(async move { undo.run(adapter.volume().as_ref()).await });
+        self.shared.runtime.spawn(adapter.undo(undo));
     }
 
     fn metrics(&self) -> &OperationMetrics {

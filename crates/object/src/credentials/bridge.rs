@@ -146,6 +146,7 @@ fn convert(request: http::Request<Bytes>) -> Result<Request> {
         headers,
         body: Payload::from(body),
         patience: Patience::Usual,
+        repeatable: true,
     })
 }
 

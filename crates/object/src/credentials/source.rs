@@ -102,6 +102,14 @@ impl CredentialSource {
         }
     }
 
+    /// Lets the credentials look old enough to be renewed.
+    #[cfg(test)]
+    pub(super) fn age(&self) {
+        if let Some(current) = &mut self.lock().current {
+            current.renew_at = Some(clock::wall_time());
+        }
+    }
+
     fn usable(&self, now: SystemTime) -> Option<Current> {
         let current = self.lock().current.clone()?;
         let expires = current.credentials.expires;

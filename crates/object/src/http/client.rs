@@ -66,14 +66,17 @@ impl Client {
     /// Sends a request and returns when the head of its response has arrived.
     ///
     /// A pooled connection that breaks before any byte of the response is replaced once by a
-    /// new one. Dropping the future closes the connection.
+    /// new one, if the request may be repeated. Dropping the future closes the connection.
     pub(crate) async fn send(&self, request: &Request) -> Result<Response, HttpError> {
         if let Some(connection) = self.pool.take(&request.origin) {
             self.metrics.reused.increment();
             match self.exchange(connection, request).await {
                 Err(error) if error.unanswered => {
-                    self.metrics.replaced.increment();
                     self.pool.clear(&request.origin);
+                    if !request.repeatable {
+                        return Err(error);
+                    }
+                    self.metrics.replaced.increment();
                 }
                 outcome => return outcome,
             }

@@ -36,7 +36,7 @@ pub(crate) struct ResponseHeaders {
 
 impl ResponseHeaders {
     /// Keeps a copy of `head` and the places of `parsed`, which must point into it.
-    pub(super) fn new(head: &[u8], parsed: &[httparse::Header<'_>]) -> Self {
+    pub(crate) fn new(head: &[u8], parsed: &[httparse::Header<'_>]) -> Self {
         let place = |part: &[u8]| {
             let start = (part.as_ptr() as usize).wrapping_sub(head.as_ptr() as usize);
             start as u32..(start + part.len()) as u32
@@ -59,8 +59,7 @@ impl ResponseHeaders {
 
     /// The first field of that name, in whatever case it was written.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.iter()
-            .find_map(|(field, value)| field.eq_ignore_ascii_case(name).then_some(value))
+        self.named(name).next()
     }
 
     /// A field that is a number.
@@ -70,14 +69,27 @@ impl ResponseHeaders {
 
     /// Whether the field's comma-separated list has `token`.
     pub(super) fn has_token(&self, name: &str, token: &str) -> bool {
-        self.iter()
-            .filter(|(field, _)| field.eq_ignore_ascii_case(name))
-            .flat_map(|(_, value)| value.split(','))
+        self.named(name)
+            .flat_map(|value| value.split(','))
             .any(|item| item.trim().eq_ignore_ascii_case(token))
     }
 
+    /// Asked several times per response, so only what matches is looked at closely.
+    fn named(&self, wanted: &str) -> impl Iterator<Item = &str> {
+        self.fields
+            .iter()
+            .filter(move |(name, _)| {
+                let name = self.bytes(name);
+                name.len() == wanted.len() && name.eq_ignore_ascii_case(wanted.as_bytes())
+            })
+            .filter_map(|(_, value)| self.text(value))
+    }
+
     fn text(&self, place: &Range<u32>) -> Option<&str> {
-        let bytes = self.head.get(place.start as usize..place.end as usize)?;
-        std::str::from_utf8(bytes).ok()
+        std::str::from_utf8(self.bytes(place)).ok()
+    }
+
+    fn bytes(&self, place: &Range<u32>) -> &[u8] {
+        &self.head[place.start as usize..place.end as usize]
     }
 }

@@ -27,6 +27,9 @@ pub(crate) struct Request {
     pub(crate) headers: RequestHeaders,
     pub(crate) body: Payload,
     pub(crate) patience: Patience,
+    /// Whether carrying it out twice is the same as once. Only then may a connection that died
+    /// before it answered be replaced in silence: the server may have got the request.
+    pub(crate) repeatable: bool,
 }
 
 impl Request {
@@ -60,6 +63,10 @@ fn push_field(head: &mut String, name: &str, value: &str) {
     head.push_str(name);
     head.push_str(": ");
     // A line break would let a value begin a field of its own.
-    head.extend(value.chars().filter(|character| !character.is_control()));
+    if value.bytes().any(|byte| byte.is_ascii_control()) {
+        head.extend(value.chars().filter(|character| !character.is_control()));
+    } else {
+        head.push_str(value);
+    }
     head.push_str("\r\n");
 }

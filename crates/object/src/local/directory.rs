@@ -199,7 +199,9 @@ impl Visit<'_> {
         while let Some(record) = records.next() {
             let record = record?;
             let Ok(name) = record.file_name().to_str() else {
-                tracing::warn!(name = ?record.file_name(), "hidden: a file name that is not UTF-8");
+                let shown = record.file_name().to_string_lossy();
+                let reason = "its name is not UTF-8, as keys must be: rename it";
+                self.tree.tell_hidden(&shown, reason);
                 continue;
             };
             if self.entry(name, record.file_type())?.is_break() {

@@ -7,7 +7,10 @@
 use std::{
     collections::HashMap,
     path::Path,
-    sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{
+        PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use rustix::{
@@ -36,6 +39,8 @@ pub(super) struct Tree {
     beneath: bool,
     /// Files that are being appended to, as they were before.
     growing: RwLock<HashMap<(u64, u64), Version>>,
+    /// Whether the log says already that something is hidden.
+    told: AtomicBool,
 }
 
 impl Tree {
@@ -59,6 +64,7 @@ impl Tree {
             root,
             beneath: true,
             growing: RwLock::default(),
+            told: AtomicBool::new(false),
         };
         // Sandboxes that do not know the call answer EPERM.
         let probe = tree.open_beneath(tree.root.as_fd(), ".", OFlags::PATH);
@@ -68,6 +74,16 @@ impl Tree {
 
     pub(super) fn root(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
+    }
+
+    /// Tells the log, once, that something in the bucket's directory is not shown and why.
+    pub(super) fn tell_hidden(&self, path: &str, reason: &str) {
+        if !self.told.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                path,
+                "not shown, as perhaps others that are not reported: {reason}"
+            );
+        }
     }
 
     /// Opens the file or directory at `names`.

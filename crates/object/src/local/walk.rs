@@ -96,10 +96,8 @@ impl Walk {
             let item = match level.next(tree, self.after.as_ref()) {
                 // Somebody else's directory, such as lost+found.
                 Err(Errno::ACCESS) if !is_top => {
-                    tracing::warn!(
-                        prefix = level.prefix,
-                        "hidden: a directory without permission"
-                    );
+                    let reason = "the directory may not be read: change its owner or mode";
+                    tree.tell_hidden(&level.prefix, reason);
                     None
                 }
                 next => next?,

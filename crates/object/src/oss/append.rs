@@ -54,7 +54,8 @@ impl RestStore<Oss> {
         let mut draft = Draft::new(Operation::Append, "POST")
             .about(key)
             .with_query(query)
-            .with_body(body);
+            .with_body(body)
+            .once();
         self.describe_object(&mut draft, options)?;
         let response = self.send_only(&draft).await?;
         let headers = &response.headers;

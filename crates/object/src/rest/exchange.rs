@@ -31,6 +31,8 @@ pub(crate) struct Draft {
     pub(crate) headers: RequestHeaders,
     pub(crate) body: Payload,
     pub(crate) patience: Patience,
+    /// Whether carrying it out twice is the same as once.
+    pub(crate) repeatable: bool,
 }
 
 impl Draft {
@@ -44,6 +46,7 @@ impl Draft {
             headers: RequestHeaders::default(),
             body: Payload::new(),
             patience: Patience::Usual,
+            repeatable: true,
         }
     }
 
@@ -68,6 +71,12 @@ impl Draft {
     /// The same request, given more time to be answered.
     pub(crate) fn patient(mut self) -> Self {
         self.patience = Patience::Long;
+        self
+    }
+
+    /// The same request, which insists on a state that it changes itself.
+    pub(crate) fn once(mut self) -> Self {
+        self.repeatable = false;
         self
     }
 
@@ -190,6 +199,7 @@ impl<D: Dialect> RestStore<D> {
             headers,
             body: draft.body.clone(),
             patience: draft.patience,
+            repeatable: draft.repeatable,
         }
     }
 }

@@ -262,3 +262,178 @@ fn retry_after(headers: &ResponseHeaders) -> Option<Duration> {
     };
     Some(wait.min(RETRY_AFTER_MAX))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(operation: Operation, head: &str, body: &str) -> ObjectError {
+        let head = format!("HTTP/1.1 {head}\r\n\r\n");
+        let mut fields = [httparse::EMPTY_HEADER; 8];
+        let mut response = httparse::Response::new(&mut fields);
+        response.parse(head.as_bytes()).expect("a head");
+        let headers = ResponseHeaders::new(head.as_bytes(), response.headers);
+        let status = response.code.expect("a status");
+        error_from(operation, status, &headers, body.as_bytes())
+    }
+
+    fn kind(operation: Operation, status: u16, code: &str) -> ErrorKind {
+        let body = match code {
+            "" => String::new(),
+            code => format!("<Error><Code>{code}</Code><Message>m</Message></Error>"),
+        };
+        error(operation, &format!("{status} X"), &body).kind
+    }
+
+    #[test]
+    fn codes_of_both_dialects_have_their_kinds() {
+        use ErrorKind::{
+            AlreadyExists, Archived, BadCredentials, ClockSkew, Interrupted, InvalidRequest,
+            NoSpace, NoSuchBucket, NoSuchUpload, NotFound, PermissionDenied, PositionMismatch,
+            Throttled, TooLarge, Unavailable, Unsupported,
+        };
+        for (status, code, expected) in [
+            (404, "NoSuchKey", NotFound),
+            (404, "SymlinkTargetNotExist", NotFound),
+            (404, "NoSuchBucket", NoSuchBucket),
+            (404, "NoSuchUpload", NoSuchUpload),
+            (403, "AccessDenied", PermissionDenied),
+            (403, "BucketNotBelongTo", PermissionDenied),
+            (403, "InvalidAccessKeyId", BadCredentials),
+            (403, "SignatureDoesNotMatch", BadCredentials),
+            (400, "ExpiredToken", BadCredentials),
+            (403, "RequestTimeTooSkewed", ClockSkew),
+            (403, "InvalidObjectState", Archived),
+            (409, "FileAlreadyExists", AlreadyExists),
+            (409, "PositionNotEqualToLength", PositionMismatch),
+            (409, "ObjectNotAppendable", Unsupported),
+            (409, "ConditionalRequestConflict", Unavailable),
+            (400, "EntityTooLarge", TooLarge),
+            (400, "EntityTooSmall", InvalidRequest),
+            (400, "IncompleteBody", Interrupted),
+            (501, "NotImplemented", Unsupported),
+            (503, "SlowDown", Throttled),
+            (503, "PartitionQpsLimitted", Throttled),
+            (503, "MetaOperationQpsLimitExceeded", Throttled),
+            (503, "DownloadTrafficRateLimitExceeded", Throttled),
+            (503, "ServiceUnavailable", Unavailable),
+            (500, "InternalError", Unavailable),
+            (507, "XMinioStorageFull", NoSpace),
+            (418, "Teapot", InvalidRequest),
+        ] {
+            assert_eq!(
+                kind(Operation::Get, status, code),
+                expected,
+                "{status} {code}"
+            );
+        }
+    }
+
+    #[test]
+    fn statuses_speak_where_there_is_no_code() {
+        use ErrorKind::{
+            InvalidRange, NoSpace, NotFound, PermissionDenied, Throttled, Unavailable,
+            WrongEndpoint,
+        };
+        for (status, expected) in [
+            (301, WrongEndpoint),
+            (403, PermissionDenied),
+            (404, NotFound),
+            (416, InvalidRange),
+            (429, Throttled),
+            (500, Unavailable),
+            (502, Unavailable),
+            (503, Throttled),
+            (507, NoSpace),
+        ] {
+            assert_eq!(kind(Operation::Head, status, ""), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_failed_condition_means_what_was_asked() {
+        let failed = |operation| kind(operation, 412, "PreconditionFailed");
+        assert_eq!(failed(Operation::Get), ErrorKind::PreconditionFailed);
+        assert_eq!(failed(Operation::Put), ErrorKind::AlreadyExists);
+        assert_eq!(failed(Operation::CompleteUpload), ErrorKind::AlreadyExists);
+        assert_eq!(failed(Operation::Copy), ErrorKind::PreconditionFailed);
+        let body =
+            "<Error><Code>PreconditionFailed</Code><Condition>If-None-Match</Condition></Error>";
+        let target = error(Operation::Copy, "412 X", body);
+        assert_eq!(target.kind, ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn another_place_is_named() {
+        for (head, body, part) in [
+            (
+                "301 X\r\nx-amz-bucket-region: eu-west-1",
+                "",
+                "region = eu-west-1",
+            ),
+            (
+                "400 X",
+                "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-1</Region></Error>",
+                "region = eu-west-1",
+            ),
+            (
+                "403 X",
+                "<Error><Code>AccessDenied</Code><Endpoint>oss-cn-x.aliyuncs.com</Endpoint></Error>",
+                "served at oss-cn-x.aliyuncs.com",
+            ),
+            (
+                "307 X\r\nlocation: https://y.example/k?signature=z",
+                "",
+                "served at https://y.example/k;",
+            ),
+        ] {
+            let error = error(Operation::List, head, body);
+            assert_eq!(error.kind, ErrorKind::WrongEndpoint, "{head} {body}");
+            assert!(error.message.contains(part), "{error}");
+            assert!(!error.message.contains("signature"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_answer_to_head_may_explain_itself_in_a_header() {
+        let document = STANDARD.encode("<Error><Code>NoSuchBucket</Code></Error>");
+        let of_oss = error(
+            Operation::Head,
+            &format!("404 X\r\nx-oss-err: {document}"),
+            "",
+        );
+        assert_eq!(of_oss.kind, ErrorKind::NoSuchBucket);
+        let of_minio = error(
+            Operation::Head,
+            "404 X\r\nx-minio-error-code: NoSuchBucket",
+            "",
+        );
+        assert_eq!(of_minio.kind, ErrorKind::NoSuchBucket);
+    }
+
+    #[test]
+    fn waits_are_read_in_every_unit_and_limited() {
+        let wait =
+            |field: &str| error(Operation::Get, &format!("503 X\r\n{field}"), "").retry_after;
+        assert_eq!(wait("retry-after: 2"), Some(Duration::from_secs(2)));
+        assert_eq!(
+            wait("x-oss-qos-delay-time: 200"),
+            Some(Duration::from_millis(200))
+        );
+        assert_eq!(wait("retry-after: 86400"), Some(RETRY_AFTER_MAX));
+        assert_eq!(
+            wait("retry-after: Wed, 21 Oct 2015 07:28:00 GMT"),
+            Some(Duration::ZERO)
+        );
+        assert_eq!(wait("x: y"), None);
+    }
+
+    #[test]
+    fn a_wrong_clock_is_told_by_how_much() {
+        let body = "<Error><Code>RequestTimeTooSkewed</Code></Error>";
+        let head = "403 X\r\ndate: Wed, 21 Oct 2015 07:28:00 GMT";
+        let error = error(Operation::List, head, body);
+        assert_eq!(error.kind, ErrorKind::ClockSkew);
+        assert!(error.message.contains("ahead of the store's"), "{error}");
+    }
+}

@@ -10,6 +10,9 @@ use crate::{
 /// Entries in a page, the most that both dialects give.
 const PAGE_MAX: u32 = 1000;
 
+/// Before a continuation of a listing that is filtered here; no upload id begins with it.
+const UNFILTERED: char = '\u{1}';
+
 impl<D: Dialect> RestStore<D> {
     pub(super) async fn list_objects(&self, options: &ListOptions) -> ObjectResult<ListPage> {
         let count = options.max_keys.unwrap_or(PAGE_MAX).clamp(1, PAGE_MAX);
@@ -33,7 +36,39 @@ impl<D: Dialect> RestStore<D> {
         Ok(page)
     }
 
+    /// Some stores know only whole keys as prefixes of uploads, and find nothing under others.
+    /// There are few unfinished uploads, so where there seem to be none all are asked for.
     pub(super) async fn list_unfinished(
+        &self,
+        prefix: &str,
+        continuation: Option<&str>,
+    ) -> ObjectResult<UploadPage> {
+        if let Some(continuation) = continuation.and_then(|text| text.strip_prefix(UNFILTERED)) {
+            return self.list_and_filter(prefix, Some(continuation)).await;
+        }
+        let page = self.list_page_of_uploads(prefix, continuation).await?;
+        let nothing = page.uploads.is_empty() && page.continuation.is_none();
+        if nothing && continuation.is_none() && !prefix.is_empty() {
+            return self.list_and_filter(prefix, None).await;
+        }
+        Ok(page)
+    }
+
+    async fn list_and_filter(
+        &self,
+        prefix: &str,
+        continuation: Option<&str>,
+    ) -> ObjectResult<UploadPage> {
+        let mut page = self.list_page_of_uploads("", continuation).await?;
+        page.uploads
+            .retain(|upload| upload.key.as_str().starts_with(prefix));
+        if let Some(continuation) = &mut page.continuation {
+            continuation.insert(0, UNFILTERED);
+        }
+        Ok(page)
+    }
+
+    async fn list_page_of_uploads(
         &self,
         prefix: &str,
         continuation: Option<&str>,

@@ -138,7 +138,8 @@ impl<D: Dialect> RestStore<D> {
             .about(key)
             .with_query(Query::new().with("uploadId", upload.as_str()))
             .with_body(body.into_bytes().into())
-            .patient();
+            .patient()
+            .once();
         draft.headers.push("content-type", "application/xml");
         let conditional = options.condition == WriteCondition::IfAbsent;
         self.make_conditional(&mut draft, conditional, plan).await?;

@@ -88,6 +88,7 @@ impl<D: Dialect> RestStore<D> {
     ) -> ObjectResult<()> {
         if conditional && plan.condition {
             self.dialect.forbid_overwrite(&mut draft.headers);
+            draft.repeatable = false;
         } else if conditional {
             self.require_absent(draft).await?;
         }

@@ -132,6 +132,18 @@ impl Part {
         }
     }
 
+    /// What was received is damaged and was shown to nobody: it will be received again.
+    pub(super) fn forget_received(&self) {
+        let mut state = lock(&self.state);
+        let held = state.blocks.iter_mut();
+        let damaged: SmallVec<[Block; 8]> = held
+            .filter(|block| matches!(block, Block::Held(_)))
+            .map(|block| std::mem::replace(block, Block::Coming))
+            .collect();
+        drop(state);
+        drop(damaged);
+    }
+
     /// Everything before `filled` has arrived.
     pub(super) fn advance(&self, filled: u64) {
         let ready = {

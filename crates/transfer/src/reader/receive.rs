@@ -20,15 +20,26 @@ pub(crate) async fn receive(
     part: Arc<Part>,
     reservation: Reservation,
 ) {
+    // Stores tell a checksum over the whole object only to those who ask for all of it.
+    let is_whole = *part.range() == (0..version.size);
     let options = GetOptions {
-        range: Some(part.range().clone()),
+        range: (!is_whole).then(|| part.range().clone()),
         if_match: Some(version.etag.clone()),
     };
     let store = Arc::clone(transfer.store());
     let key = version.key.clone();
     let mut sink = PartSink::new(transfer, version, part, reservation);
-    let result = store.get(&key, options, &mut sink).await;
+    let mut result = store.get(&key, options.clone(), &mut sink).await;
+    if is_damaged(&result) && sink.begin_again().await {
+        result = store.get(&key, options, &mut sink).await;
+    }
     sink.finish(result.map(|_| ()));
+}
+
+fn is_damaged(result: &ObjectResult<Got>) -> bool {
+    result
+        .as_ref()
+        .is_err_and(|error| error.kind == ErrorKind::ChecksumMismatch)
 }
 
 /// Bytes of the budget that [`receive`] needs for `range`.
@@ -48,6 +59,9 @@ struct PartSink {
     sent: Instant,
     began: Option<Instant>,
     refusal: Option<ObjectError>,
+    /// The store compares a checksum over all of this part when it has arrived; until then nobody
+    /// may read any of it.
+    is_checked_at_end: bool,
     finished: bool,
 }
 
@@ -69,6 +83,7 @@ impl PartSink {
             sent: clock::now(),
             began: None,
             refusal: None,
+            is_checked_at_end: false,
             finished: false,
         }
     }
@@ -121,8 +136,26 @@ impl PartSink {
         };
         match failure {
             Some(failure) => self.part.fail(TransferError::Object(failure)),
-            None => self.record_rate(),
+            None => {
+                self.part.advance(self.part.range().end);
+                self.record_rate();
+            }
         }
+    }
+
+    /// Makes room for the whole part once more, if nobody has read any of it.
+    async fn begin_again(&mut self) -> bool {
+        if !self.is_checked_at_end {
+            return false;
+        }
+        self.writer = None;
+        self.part.forget_received();
+        self.received = 0;
+        match self.transfer.read_memory(cost(self.part.range())).await {
+            Ok(memory) => self.reservation = memory,
+            Err(_) => return false,
+        }
+        true
     }
 
     fn record_rate(&self) {
@@ -136,6 +169,8 @@ impl PartSink {
 impl BodySink for PartSink {
     fn begin(&mut self, got: &Got) {
         self.refusal = self.refuse(got);
+        let is_whole = got.range.end - got.range.start == got.info.size;
+        self.is_checked_at_end = got.info.checksum.is_some() && is_whole;
         if self.began.is_none() {
             let now = clock::now();
             self.began = Some(now);
@@ -174,7 +209,9 @@ impl BodySink for PartSink {
             // those of the writer's memory.
             unsafe { writer.advance(count) };
             self.received += count as u64;
-            self.part.advance(self.part.range().start + self.received);
+            if !self.is_checked_at_end {
+                self.part.advance(self.part.range().start + self.received);
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use super::{
     held::{Coverage, Dropped, Held, PartHandle, Piece},
     part::Part,
     receive,
-    stream::{InFlight, Place, StreamId, Streams, part_size},
+    stream::{InFlight, Place, StreamId, Streams, UNREAD_BEHIND_MAX, part_size},
 };
 use crate::{ObjectVersion, Transfer};
 
@@ -50,7 +50,8 @@ impl State {
     /// Takes in a read of `range`. It is the `first` as long as no read of this reader has ended.
     pub(crate) fn plan(&mut self, range: &Range<u64>, read: &InFlight, first: bool) -> Plan {
         let now = clock::now();
-        let (place, changes) = self.streams.place(range, read, now);
+        let is_held = self.held.first_gap(range.start) >= range.end;
+        let (place, changes) = self.streams.place(range, is_held, read, now);
         for (from, to) in changes.merged {
             self.held.change_owner(from, to);
         }
@@ -59,10 +60,9 @@ impl State {
             self.account(dropped);
         }
         let delay = self.delay(place.stream, now);
-        let skip_max = self.transfer.settings().skip_max;
         if let Some(stream) = self.streams.get(place.stream) {
             stream.consumption.record(place.advanced, now, delay);
-            let behind = stream.frontier.saturating_sub(skip_max);
+            let behind = stream.frontier.saturating_sub(UNREAD_BEHIND_MAX);
             let dropped = self.held.drop_below(place.stream, behind);
             self.account(dropped);
         }

@@ -16,6 +16,12 @@ use smallvec::SmallVec;
 
 use super::{share::StreamShare, window::Consumption};
 
+/// How far behind its frontier a stream still owns bytes that it fetched and nobody read. One of
+/// the threads that take the kernel's requests may sleep while the others go on, so a read can be
+/// late by two windows of the kernel's read-ahead: 4 MiB each by default, twice that after a
+/// POSIX_FADV_SEQUENTIAL, and as much again to be sure.
+pub(crate) const UNREAD_BEHIND_MAX: u64 = 32 * MIB;
+
 /// Reads that are remembered in case another one continues them.
 const CANDIDATES_MAX: usize = 8;
 
@@ -83,16 +89,23 @@ impl Streams {
         }
     }
 
-    /// Finds the stream that a read of `range` belongs to, or begins one.
+    /// Finds the stream that a read of `range` belongs to, or begins one. When all of the range
+    /// `is_held` the read may be late.
     pub(crate) fn place(
         &mut self,
         range: &Range<u64>,
+        is_held: bool,
         read: &InFlight,
         now: Instant,
     ) -> (Place, Changes) {
         let mut changes = Changes::default();
+        let behind_max = if is_held {
+            UNREAD_BEHIND_MAX
+        } else {
+            self.skip_max
+        };
         let found = self
-            .sequential_at(range.start)
+            .sequential_at(range.start, behind_max)
             .or_else(|| self.candidate_at(range));
         let index = match found {
             Some(index) => self.touch(index),
@@ -119,10 +132,11 @@ impl Streams {
         self.streams.iter().map(|stream| stream.id).collect()
     }
 
-    fn sequential_at(&self, offset: u64) -> Option<usize> {
+    fn sequential_at(&self, offset: u64, behind_max: u64) -> Option<usize> {
         let distances = self.streams.iter().enumerate();
+        let reaches = |stream: &Stream| stream.reaches(offset, behind_max, self.skip_max);
         distances
-            .filter(|(_, stream)| stream.is_sequential() && stream.reaches(offset, self.skip_max))
+            .filter(|(_, stream)| stream.is_sequential() && reaches(stream))
             .min_by_key(|(_, stream)| stream.frontier.abs_diff(offset))
             .map(|(index, _)| index)
     }
@@ -201,10 +215,10 @@ impl Stream {
     }
 
     /// Offsets that a sequential stream takes for its own.
-    fn reaches(&self, offset: u64, skip_max: u64) -> bool {
+    fn reaches(&self, offset: u64, behind_max: u64, skip_max: u64) -> bool {
         let farthest = self.scheduled.max(self.frontier + skip_max);
         let skipped = offset.saturating_sub(self.frontier);
-        offset + skip_max >= self.frontier && offset <= farthest && skipped <= self.skips_left
+        offset + behind_max >= self.frontier && offset <= farthest && skipped <= self.skips_left
     }
 
     fn is_continued_by(&self, range: &Range<u64>) -> bool {

@@ -16,7 +16,7 @@ pub(super) const KEEP_MIN: usize = BLOCK_SIZE / 2;
 /// Bytes in the first buffer for small pieces.
 const FIRST_BUFFER: usize = 16 << 10;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Tail {
     payload: Payload,
     open: Option<Open>,
@@ -118,9 +118,13 @@ impl Open {
     }
 }
 
-impl std::fmt::Debug for Open {
+impl std::fmt::Debug for Tail {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.view.fmt(f)
+        f.debug_struct("Tail")
+            .field("len", &self.len())
+            .field("open", &self.open.as_ref().map(|open| &open.view))
+            .field("spare", &self.spare)
+            .finish_non_exhaustive()
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
     mem::MaybeUninit,
     ops::Range,
     sync::{
-        Arc, Mutex,
+        Arc, LazyLock, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -37,6 +37,9 @@ pub struct Network {
     /// Bytes per second of all responses together; `None` is unlimited.
     pub bandwidth: Option<f64>,
 }
+
+/// What [`TestStore::gets`] shows for a GET without a range.
+pub const WHOLE: Range<u64> = 0..u64::MAX;
 
 /// A request that the next matching one meets with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -281,7 +284,7 @@ impl Store for TestStore {
         self.gets
             .lock()
             .unwrap()
-            .push(options.range.clone().unwrap_or(0..u64::MAX));
+            .push(options.range.clone().unwrap_or(WHOLE));
         let fault = self.arrive(Operation::Get).await?;
         let mut body = Body::default();
         let mut got = self.find(key, options, &mut body).await?;
@@ -428,15 +431,26 @@ impl Store for TestStore {
     }
 }
 
-/// The bytes that an object filled by a test has in `range`: no two blocks look alike.
-pub fn pattern(range: Range<u64>) -> Vec<u8> {
+/// Bytes after which the pattern repeats: a prime, so that no two blocks look alike.
+const PERIOD: usize = 1_048_583;
+
+static PATTERN: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let word = |index: u64| (index.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 17).to_le_bytes();
-    let mut bytes = Vec::with_capacity((range.end - range.start) as usize + 16);
-    for index in range.start / 8..range.end.div_ceil(8) {
-        bytes.extend(word(index));
+    let mut bytes: Vec<u8> = (0..PERIOD as u64 / 8 + 1).flat_map(word).collect();
+    bytes.truncate(PERIOD);
+    bytes
+});
+
+/// The bytes that an object filled by a test has in `range`.
+pub fn pattern(range: Range<u64>) -> Vec<u8> {
+    let length = (range.end - range.start) as usize;
+    let mut bytes = Vec::with_capacity(length);
+    let mut start = (range.start % PERIOD as u64) as usize;
+    while bytes.len() < length {
+        let end = PERIOD.min(start + length - bytes.len());
+        bytes.extend_from_slice(&PATTERN[start..end]);
+        start = 0;
     }
-    bytes.drain(..(range.start % 8) as usize);
-    bytes.truncate((range.end - range.start) as usize);
     bytes
 }
 

@@ -1,6 +1,10 @@
 //! A volume to test, and the bucket behind it as another client sees it.
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::{
+    collections::HashMap,
+    ops::ControlFlow,
+    sync::{Arc, Mutex},
+};
 
 use bytes::Bytes;
 use penstock_base::{
@@ -10,7 +14,7 @@ use penstock_bucket::{BucketSettings, BucketVolume};
 use penstock_object::{GetOptions, Key, ListOptions, MemoryStore, PutOptions, Store};
 use penstock_transfer::Transfer;
 use penstock_vfs::{
-    Access, Attributes, Caller, Created, DirectorySink, Entry, HandleId, Inode, Lookup,
+    Access, Attributes, Caller, Created, DirectorySink, Entry, FileKind, HandleId, Inode, Lookup,
     OpenOptions, Opened, RemoveKind, RenameMode, Volume,
 };
 
@@ -47,6 +51,8 @@ pub(crate) struct Bed {
     pub(crate) volume: Arc<BucketVolume>,
     pub(crate) budget: Arc<MemoryBudget>,
     registry: Arc<Registry>,
+    /// References that this client of the volume holds.
+    held: Mutex<HashMap<Inode, u64>>,
 }
 
 /// An entry of a listing.
@@ -91,7 +97,10 @@ impl Bed {
     }
 
     pub(crate) fn with_memory(store: MemoryStore, settings: BucketSettings, memory: u64) -> Self {
-        let remote = Arc::new(store);
+        Self::mount(Arc::new(store), settings, memory)
+    }
+
+    fn mount(remote: Arc<MemoryStore>, settings: BucketSettings, memory: u64) -> Self {
         let probe = Probe::new(Arc::clone(&remote) as Arc<dyn Store>);
         let budget = MemoryBudget::new(memory);
         let pool = BufferPool::new(Arc::clone(&budget));
@@ -104,7 +113,28 @@ impl Bed {
             volume,
             budget,
             registry,
+            held: Mutex::default(),
         }
+    }
+
+    /// Another mount of the same bucket, which knows nothing yet.
+    pub(crate) fn fresh(&self) -> Self {
+        Self::mount(
+            Arc::clone(&self.remote),
+            BucketSettings::default(),
+            256 * MIB,
+        )
+    }
+
+    /// Gives back every reference, as a kernel does that needs memory.
+    pub(crate) fn forget_all(&self) {
+        for (inode, count) in self.held.lock().unwrap().drain() {
+            self.volume.forget(inode, count);
+        }
+    }
+
+    fn hold(&self, inode: Inode) {
+        *self.held.lock().unwrap().entry(inode).or_default() += 1;
     }
 
     // The bucket as another client sees it.
@@ -178,15 +208,23 @@ impl Bed {
 
     pub(crate) async fn lookup(&self, parent: Inode, text: &str) -> FsResult<Entry> {
         match self.volume.lookup(CALLER, parent, &name(text)).await? {
-            Lookup::Found(entry) => Ok(entry),
+            Lookup::Found(entry) => {
+                self.hold(entry.attributes.inode);
+                Ok(entry)
+            }
             Lookup::Absent(_) => Err(FsError::NotFound),
         }
     }
 
-    /// The directory and the name of a path.
+    /// The directory and the name of a path, as a kernel walks there.
     async fn place(&self, path: &str) -> FsResult<(Inode, FileName)> {
         let (parent, last) = path.rsplit_once('/').unwrap_or(("", path));
-        Ok((self.inode(parent).await?, name(last)))
+        let parent = self.inode(parent).await?;
+        let attributes = self.volume.attributes(CALLER, parent).await?.attributes;
+        match attributes.kind {
+            FileKind::Directory => Ok((parent, name(last))),
+            _ => Err(FsError::NotADirectory),
+        }
     }
 
     pub(crate) async fn stat(&self, path: &str) -> FsResult<Attributes> {
@@ -209,9 +247,12 @@ impl Bed {
 
     pub(crate) async fn created(&self, path: &str, options: OpenOptions) -> FsResult<Created> {
         let (parent, name) = self.place(path).await?;
-        self.volume
+        let created = self
+            .volume
             .create(CALLER, parent, &name, 0o644, options)
-            .await
+            .await?;
+        self.hold(created.entry.attributes.inode);
+        Ok(created)
     }
 
     pub(crate) async fn write(
@@ -260,9 +301,12 @@ impl Bed {
 
     pub(crate) async fn mkdir(&self, path: &str) -> FsResult<Entry> {
         let (parent, name) = self.place(path).await?;
-        self.volume
+        let entry = self
+            .volume
             .make_directory(CALLER, parent, &name, 0o755)
-            .await
+            .await?;
+        self.hold(entry.attributes.inode);
+        Ok(entry)
     }
 
     pub(crate) async fn unlink(&self, path: &str) -> FsResult<()> {
@@ -296,9 +340,12 @@ impl Bed {
 
     pub(crate) async fn symlink(&self, target: &str, path: &str) -> FsResult<Entry> {
         let (parent, name) = self.place(path).await?;
-        self.volume
+        let entry = self
+            .volume
             .make_symlink(CALLER, parent, &name, target.as_bytes())
-            .await
+            .await?;
+        self.hold(entry.attributes.inode);
+        Ok(entry)
     }
 
     /// Names in a directory, in the order shown.
@@ -310,12 +357,17 @@ impl Bed {
     /// Lists a directory with a receiver that takes `room` entries at a time.
     pub(crate) async fn list(&self, path: &str, room: usize) -> FsResult<Vec<Listed>> {
         let handle = self.open_dir(path).await?;
+        let listed = self.list_all(handle, room).await;
+        self.volume.release_directory(handle).await;
+        listed
+    }
+
+    pub(crate) async fn list_all(&self, handle: HandleId, room: usize) -> FsResult<Vec<Listed>> {
         let mut all: Vec<Listed> = Vec::new();
         loop {
             let position = all.last().map_or(0, |last| last.next);
             let more = self.list_from(handle, position, room).await?;
             if more.is_empty() {
-                self.volume.release_directory(handle).await;
                 return Ok(all);
             }
             all.extend(more);
@@ -340,6 +392,9 @@ impl Bed {
         self.volume
             .read_directory(handle, position, &mut receiver)
             .await?;
+        for listed in &receiver.entries {
+            self.hold(listed.entry.attributes.inode);
+        }
         Ok(receiver.entries)
     }
 }

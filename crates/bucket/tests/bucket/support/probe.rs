@@ -87,6 +87,23 @@ impl Probe {
         self.faults.lock().unwrap().push(fault);
     }
 
+    /// Lets `skip` requests of a kind through and fails the next one, carried out if `late`.
+    pub(crate) fn plan(&self, skip: usize, operation: Operation, kind: ErrorKind, late: bool) {
+        let fault = Fault {
+            operation,
+            kind,
+            skip,
+            times: 1,
+            late,
+        };
+        self.faults.lock().unwrap().push(fault);
+    }
+
+    /// Lets everything succeed from now on.
+    pub(crate) fn mend(&self) {
+        self.faults.lock().unwrap().clear();
+    }
+
     /// Carries out the next request of a kind and reports a failure all the same.
     pub(crate) fn fail_late(&self, operation: Operation, kind: ErrorKind) {
         let fault = Fault {

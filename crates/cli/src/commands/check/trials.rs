@@ -1,14 +1,24 @@
 //! What is tried, in an order in which the first failure is the one to repair first.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
-use penstock_base::{Payload, random};
+use penstock_base::{Payload, clock, random};
 use penstock_object::{
     ErrorKind, GetOptions, HeadOptions, Key, ListOptions, PutOptions, Store, WriteCondition,
 };
 
 use super::{Finding, Verdict};
-use crate::{commands::listing, explain, failure::Failure};
+use crate::{commands::listing, explain, failure::Failure, options::duration};
+
+/// Clocks that differ by less are as good as the same: stores tell whole seconds, and the
+/// object was written a moment ago.
+const CLOCKS_AGREE: Duration = Duration::from_secs(30);
+
+/// Stores refuse requests when the clocks differ by more.
+const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// What the object that is written holds.
 const CONTENT: &[u8] = b"written by `penstock check`, to be deleted at once\n";
@@ -89,6 +99,7 @@ impl Trial<'_> {
             return findings;
         }
         findings.push(self.read().await);
+        findings.push(self.compare_clocks().await);
         findings.push(self.write_again(body()).await);
         findings.push(self.multipart().await);
         let deleted = self.request(self.store.delete(&self.key)).await;
@@ -111,6 +122,15 @@ impl Trial<'_> {
             Err(failure) => Err(failure),
         };
         Finding::of("read", outcome)
+    }
+
+    /// The store says when it wrote the object, by its own clock.
+    async fn compare_clocks(&self) -> Finding {
+        let head = self.store.head(&self.key, HeadOptions::default());
+        match self.request(head).await {
+            Ok(info) => clock_finding(info.modified, clock::wall_time()),
+            Err(failure) => Finding::of("clock", Err(failure)),
+        }
     }
 
     /// Whether the store refuses to overwrite when it is told to.
@@ -192,5 +212,40 @@ impl Trial<'_> {
                 .map_err(|error| explain::store_error(self.source, &error))
         })
         .await
+    }
+}
+
+fn clock_finding(store: SystemTime, ours: SystemTime) -> Finding {
+    let difference = match ours.duration_since(store) {
+        Ok(ahead) => ahead,
+        Err(behind) => behind.duration(),
+    };
+    let shown = duration::display(Duration::from_secs(difference.as_secs()));
+    if difference < CLOCKS_AGREE {
+        let detail = format!("agrees with the store's to {shown}");
+        return Finding::new("clock", Verdict::Good, detail);
+    }
+    let detail = format!(
+        "differs from the store's by {shown}; requests are refused from {} on: set it, for example \
+         with `timedatectl set-ntp true`",
+        duration::display(CLOCKS_DIFFER_MAX)
+    );
+    Finding::new("clock", Verdict::Fair, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_are_compared_in_both_directions() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let minute = Duration::from_secs(60);
+        assert_eq!(clock_finding(now, now).verdict, Verdict::Good);
+        for other in [now + minute, now - minute] {
+            let finding = clock_finding(other, now);
+            assert_eq!(finding.verdict, Verdict::Fair);
+            assert!(finding.detail.contains("by 1m;"), "{}", finding.detail);
+        }
     }
 }

@@ -18,7 +18,7 @@ impl Mount {
         if !mounted {
             println!("skipped: mounting {kind} takes root");
         }
-        mounted.then_some(Self(directory))
+        mounted.then(|| Self(directory))
     }
 }
 

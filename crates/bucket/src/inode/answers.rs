@@ -1,0 +1,141 @@
+//! How the store's answers enter the tree, and what memory answers in their place.
+
+use penstock_base::{FileName, FsResult, clock};
+use penstock_vfs::Inode;
+
+use crate::inode::{Dentry, Known, Patience, Tree, node::LocalTimes};
+
+/// What memory says about a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Recall {
+    /// It leads to a file.
+    Present,
+    /// It is free.
+    Absent,
+    /// Ask the store.
+    Unknown,
+}
+
+impl Tree {
+    /// What memory says about a name.
+    pub(crate) fn recall(
+        &self,
+        parent: Inode,
+        name: &FileName,
+        patience: Patience,
+    ) -> FsResult<Recall> {
+        let directory = self.directory(parent)?;
+        let now = clock::now();
+        let current = match directory.entries.get(name) {
+            Some(Dentry::Held(inode)) => self.node(*inode)?.is_current(now),
+            Some(Dentry::Remembered(known)) => known.until > now,
+            None if directory.is_absent(name, patience) => return Ok(Recall::Absent),
+            None => false,
+        };
+        Ok(if current {
+            Recall::Present
+        } else {
+            Recall::Unknown
+        })
+    }
+
+    /// Begins a question to the store about names in `directory` and returns its epoch.
+    pub(super) fn begin_observation(&mut self, directory: Inode) -> FsResult<u64> {
+        let epoch = self.epoch;
+        self.directory_mut(directory)?.begin_observation(epoch);
+        Ok(epoch)
+    }
+
+    pub(super) fn end_observation(&mut self, directory: Inode, epoch: u64) {
+        if let Ok(directory) = self.directory_mut(directory) {
+            directory.end_observation(epoch);
+        }
+    }
+
+    /// Whether an answer about a name to a question asked at `epoch` still holds.
+    pub(crate) fn is_unchanged_since(
+        &self,
+        (parent, name): (Inode, &FileName),
+        epoch: u64,
+    ) -> bool {
+        let directory = self.directory(parent);
+        directory.is_ok_and(|directory| directory.is_unchanged_since(name, epoch))
+    }
+
+    /// Applies what the store said about a name in answer to a question asked at `epoch`, unless
+    /// the name was changed here since.
+    pub(crate) fn settle(
+        &mut self,
+        (parent, name): (Inode, &FileName),
+        epoch: u64,
+        answer: Option<Known>,
+    ) {
+        match self.unsettled((parent, name), epoch, answer) {
+            Some(Some(known)) => drop(self.remember(parent, name, known)),
+            Some(None) => self.note_absence(parent, name),
+            None => {}
+        }
+    }
+
+    /// Applies an answer like [`Tree::settle`] and returns the node that the name then leads to,
+    /// with one more reference.
+    pub(crate) fn settle_and_hold(
+        &mut self,
+        (parent, name): (Inode, &FileName),
+        epoch: u64,
+        answer: Option<Known>,
+    ) -> Option<Inode> {
+        match self.unsettled((parent, name), epoch, answer) {
+            Some(Some(known)) => {
+                self.forget_entry(parent, name);
+                self.insert(parent, name, known.kind, Some(known));
+            }
+            Some(None) => self.note_absence(parent, name),
+            None => {}
+        }
+        self.hold(parent, name)
+    }
+
+    /// Applies an answer to the node that a name leads to, and returns the answer if there is
+    /// none or it was replaced.
+    pub(super) fn unsettled(
+        &mut self,
+        (parent, name): (Inode, &FileName),
+        epoch: u64,
+        answer: Option<Known>,
+    ) -> Option<Option<Known>> {
+        if !self.is_unchanged_since((parent, name), epoch) {
+            return None;
+        }
+        let directory = self.directory(parent).ok()?;
+        let held = directory.entries.get(name).and_then(Dentry::held);
+        match held {
+            Some(inode) if self.settle_held(inode, answer.as_ref()) => None,
+            _ => Some(answer),
+        }
+    }
+
+    /// Applies an answer to a node. Returns whether the name still leads to it.
+    pub(super) fn settle_held(&mut self, inode: Inode, answer: Option<&Known>) -> bool {
+        let Some(node) = self.nodes.get_mut(&inode) else {
+            return false;
+        };
+        if node.is_dirty() {
+            return true;
+        }
+        match answer {
+            Some(known) if known.kind == node.kind => {
+                let etag = node.known.as_ref().map(|known| &known.etag);
+                if etag.is_some_and(|etag| *etag != known.etag) {
+                    node.times = LocalTimes::default();
+                }
+                node.known = Some(known.clone());
+                true
+            }
+            _ => {
+                self.orphan(inode);
+                false
+            }
+        }
+    }
+}

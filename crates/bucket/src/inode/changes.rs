@@ -1,0 +1,118 @@
+//! How changes made by this mount enter the tree.
+
+use penstock_base::{
+    FileName,
+    clock::{self, Instant},
+};
+use penstock_vfs::{FileKind, Inode};
+
+use crate::inode::{Dentry, Known, Place, Tree};
+
+impl Tree {
+    /// Makes a new file under a name that was free or whose file this one replaces. The caller
+    /// holds one reference.
+    pub(crate) fn link(
+        &mut self,
+        (parent, name): (Inode, &FileName),
+        kind: FileKind,
+        known: Option<Known>,
+    ) -> Inode {
+        self.change(parent, name);
+        self.clear_entry(parent, name);
+        let inode = self.insert(parent, name, kind, known);
+        if let Some(node) = self.nodes.get_mut(&inode) {
+            node.lookups = 1;
+        }
+        inode
+    }
+
+    /// Notes that a name was removed, here and in the store.
+    pub(crate) fn unlink(&mut self, parent: Inode, name: &FileName) {
+        self.change(parent, name);
+        self.clear_entry(parent, name);
+        self.note_absence(parent, name);
+    }
+
+    /// Moves the node `inode` to another place, whose file it replaces.
+    pub(crate) fn relocate(&mut self, inode: Inode, target: &Place) {
+        let Some(source) = self.nodes.get(&inode).and_then(|node| node.place.clone()) else {
+            return;
+        };
+        self.pin(target.parent);
+        self.change(target.parent, &target.name);
+        self.clear_entry(target.parent, &target.name);
+        self.unlink(source.parent, &source.name);
+        if let Some(node) = self.nodes.get_mut(&inode) {
+            node.place = Some(target.clone());
+        }
+        if let Ok(directory) = self.directory_mut(target.parent) {
+            directory
+                .entries
+                .insert(target.name.clone(), Dentry::Held(inode));
+        }
+    }
+
+    /// Forgets what is known of a name, so that the next use asks the store.
+    pub(crate) fn doubt(&mut self, parent: Inode, name: &FileName) {
+        self.note_change(parent, name);
+        let Ok(directory) = self.directory_mut(parent) else {
+            return;
+        };
+        directory.note_loss();
+        let held = directory.entries.get(name).and_then(Dentry::held);
+        match held.and_then(|inode| self.nodes.get_mut(&inode)) {
+            Some(node) => node.distrust(clock::now()),
+            None => self.forget_entry(parent, name),
+        }
+    }
+
+    /// Notes what the store has of a file after it was written here.
+    pub(crate) fn publish(&mut self, inode: Inode, known: Known) {
+        let Some(node) = self.nodes.get_mut(&inode) else {
+            return;
+        };
+        node.known = Some(known);
+        if let Some(place) = node.place.clone() {
+            self.note_change(place.parent, &place.name);
+        }
+    }
+
+    /// Makes the next use of everything at or below `top` ask the store.
+    pub(crate) fn distrust_below(&mut self, top: Inode, now: Instant) {
+        self.epoch += 1;
+        for inode in self.nodes_below(top) {
+            self.forget_remembered(inode);
+            self.outdate(inode);
+            if inode != top
+                && let Some(node) = self.nodes.get_mut(&inode)
+            {
+                node.distrust(now);
+            }
+        }
+    }
+
+    /// Makes every answer under way about a directory's names worthless.
+    pub(super) fn outdate(&mut self, directory: Inode) {
+        let epoch = self.epoch;
+        if let Ok(directory) = self.directory_mut(directory) {
+            directory.moved_at = epoch;
+            directory.absent.clear();
+        }
+    }
+
+    /// Notes a change of a name, which also changes its directory's time.
+    pub(super) fn change(&mut self, parent: Inode, name: &FileName) {
+        self.note_change(parent, name);
+        if let Some(node) = self.nodes.get_mut(&parent) {
+            node.times.modified = Some(clock::wall_time());
+        }
+    }
+
+    pub(super) fn note_change(&mut self, parent: Inode, name: &FileName) {
+        self.epoch += 1;
+        let epoch = self.epoch;
+        if let Ok(directory) = self.directory_mut(parent) {
+            directory.note_change(name, epoch);
+        }
+    }
+}

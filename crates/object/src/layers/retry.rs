@@ -1,0 +1,248 @@
+//! Repeating what failed in passing.
+//!
+//! An error of a transient kind is tried again after a pause that grows exponentially and is
+//! drawn at random in full, so that clients who failed together do not come back together. The
+//! pauses are at least as long as the store asks for. A [`Budget`] shared by all operations
+//! bounds the rate of repetitions: when a store fails for everybody, repetitions slow down
+//! instead of multiplying the load. It never turns a passing fault into an error; the deadline
+//! does that.
+//!
+//! What may not be repeated blindly:
+//! - **Reads** go on where the body was cut, at the same version; see [`Resumed`].
+//! - **Writes that insist on a state** (`IfAbsent`, appends, the end of an upload): when an
+//!   attempt ended so that it may have taken effect, and the next one finds that very effect in
+//!   its way, the layer looks whether it was its own; see [`settle`].
+//! - **Deleting many** is repeated for the keys that failed in passing.
+//! - **Beginning an upload** is simply repeated. An answer that got lost leaves an upload without
+//!   parts behind, which costs nothing and shows among the unfinished uploads.
+
+mod backoff;
+mod budget;
+mod delete;
+mod resume;
+mod settle;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use penstock_base::{
+    Payload,
+    metrics::{Counter, Registry},
+};
+
+use backoff::Retries;
+pub use backoff::{BACKOFF_BASE, BACKOFF_CAP, RETRY_AFTER_MAX};
+use budget::Budget;
+use resume::{Resumed, Verdict};
+
+use super::around::Work;
+use crate::{
+    Appended, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, GetOptions, Got,
+    HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Part, PartCopy, PartNumber,
+    PutOptions, Store, Stored, UploadId, UploadPage, WriteCondition,
+};
+
+/// Repeats operations that fail in passing.
+#[derive(Debug)]
+pub struct Retry {
+    inner: Arc<dyn Store>,
+    attempts_max: u32,
+    budget: Budget,
+    retries: Arc<Counter>,
+    resumed: Arc<Counter>,
+}
+
+impl Retry {
+    /// Tries operations on `inner` up to `attempts_max` times; a read that gets some bytes
+    /// further starts to count anew.
+    pub fn new(inner: Arc<dyn Store>, attempts_max: u32, metrics: &Registry) -> Self {
+        Self {
+            inner,
+            attempts_max,
+            budget: Budget::new(),
+            retries: metrics.counter(
+                "object_retries_total",
+                "Requests to the object store that were repeated.",
+                &[],
+            ),
+            resumed: metrics.counter(
+                "object_resumed_reads_total",
+                "Reads that went on where a body was cut.",
+                &[],
+            ),
+        }
+    }
+
+    fn begin(&self) -> Retries<'_> {
+        Retries::new(&self.budget, &self.retries, self.attempts_max)
+    }
+
+    /// Repeats `attempt` until it succeeds, fails for good or was tried often enough.
+    async fn repeat<'a, T>(&self, attempt: impl Fn() -> Work<'a, T>) -> ObjectResult<T> {
+        let mut retries = self.begin();
+        loop {
+            match attempt().await {
+                Ok(value) => {
+                    retries.succeeded();
+                    return Ok(value);
+                }
+                Err(error) => retries.pause(error).await?,
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Retry {
+    fn capabilities(&self) -> &Capabilities {
+        self.inner.capabilities()
+    }
+
+    async fn head(&self, key: &Key, options: HeadOptions) -> ObjectResult<ObjectInfo> {
+        self.repeat(|| self.inner.head(key, options.clone())).await
+    }
+
+    async fn get(
+        &self,
+        key: &Key,
+        options: GetOptions,
+        sink: &mut dyn BodySink,
+    ) -> ObjectResult<Got> {
+        let mut resumed = Resumed::new(sink);
+        let mut retries = self.begin();
+        loop {
+            let Some(next) = resumed.next(&options) else {
+                return resumed.finish();
+            };
+            let before = resumed.received();
+            let got = self.inner.get(key, next, &mut resumed).await;
+            match resumed.judge(key, got) {
+                Verdict::Done(got) => {
+                    retries.succeeded();
+                    return Ok(got);
+                }
+                Verdict::Failed(error) => return Err(error),
+                Verdict::GoOn(error) => {
+                    if resumed.received() > before {
+                        retries.progressed();
+                        self.resumed.increment();
+                    }
+                    retries.pause(error).await?;
+                }
+            }
+        }
+    }
+
+    async fn put(&self, key: &Key, body: Payload, options: PutOptions) -> ObjectResult<Stored> {
+        let attempt = || self.inner.put(key, body.clone(), options.clone());
+        match options.condition {
+            WriteCondition::Always => self.repeat(attempt).await,
+            WriteCondition::IfAbsent => self.put_once(key, &body, attempt).await,
+        }
+    }
+
+    async fn append(
+        &self,
+        key: &Key,
+        position: u64,
+        body: Payload,
+        options: PutOptions,
+    ) -> ObjectResult<Appended> {
+        let attempt = || {
+            let (body, options) = (body.clone(), options.clone());
+            self.inner.append(key, position, body, options)
+        };
+        self.append_once(key, position, &body, attempt).await
+    }
+
+    async fn copy(&self, source: &Key, target: &Key, options: CopyOptions) -> ObjectResult<Stored> {
+        let attempt = || self.inner.copy(source, target, options.clone());
+        match options.condition {
+            WriteCondition::Always => self.repeat(attempt).await,
+            WriteCondition::IfAbsent => self.copy_once(source, target, attempt).await,
+        }
+    }
+
+    async fn delete(&self, key: &Key) -> ObjectResult<()> {
+        self.repeat(|| self.inner.delete(key)).await
+    }
+
+    async fn delete_many(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>> {
+        self.delete_until_done(keys).await
+    }
+
+    async fn list(&self, options: ListOptions) -> ObjectResult<ListPage> {
+        self.repeat(|| self.inner.list(options.clone())).await
+    }
+
+    async fn create_upload(&self, key: &Key, options: PutOptions) -> ObjectResult<UploadId> {
+        self.repeat(|| self.inner.create_upload(key, options.clone()))
+            .await
+    }
+
+    async fn upload_part(
+        &self,
+        key: &Key,
+        upload: &UploadId,
+        number: PartNumber,
+        body: Payload,
+    ) -> ObjectResult<Part> {
+        self.repeat(|| self.inner.upload_part(key, upload, number, body.clone()))
+            .await
+    }
+
+    async fn copy_part(
+        &self,
+        key: &Key,
+        upload: &UploadId,
+        number: PartNumber,
+        copy: PartCopy,
+    ) -> ObjectResult<Part> {
+        self.repeat(|| self.inner.copy_part(key, upload, number, copy.clone()))
+            .await
+    }
+
+    async fn complete_upload(
+        &self,
+        key: &Key,
+        upload: &UploadId,
+        parts: &[Part],
+        options: CompleteOptions,
+    ) -> ObjectResult<Stored> {
+        let attempt = || {
+            self.inner
+                .complete_upload(key, upload, parts, options.clone())
+        };
+        self.complete_once(key, parts, attempt).await
+    }
+
+    async fn abort_upload(&self, key: &Key, upload: &UploadId) -> ObjectResult<()> {
+        self.repeat(|| self.inner.abort_upload(key, upload)).await
+    }
+
+    async fn list_uploads(
+        &self,
+        prefix: &str,
+        continuation: Option<&str>,
+    ) -> ObjectResult<UploadPage> {
+        self.repeat(|| self.inner.list_uploads(prefix, continuation))
+            .await
+    }
+
+    async fn put_symlink(
+        &self,
+        key: &Key,
+        target: &Key,
+        options: PutOptions,
+    ) -> ObjectResult<Stored> {
+        let attempt = || self.inner.put_symlink(key, target, options.clone());
+        match options.condition {
+            WriteCondition::Always => self.repeat(attempt).await,
+            WriteCondition::IfAbsent => self.link_once(key, target, attempt).await,
+        }
+    }
+
+    async fn get_symlink(&self, key: &Key) -> ObjectResult<Key> {
+        self.repeat(|| self.inner.get_symlink(key)).await
+    }
+}

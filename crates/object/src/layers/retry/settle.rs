@@ -1,0 +1,319 @@
+//! Finding out whether a write that failed has happened.
+//!
+//! A write that insists on a state (the key is free, the object ends here, the upload exists)
+//! destroys that state itself. When an attempt ended so that it may have taken effect, and a
+//! later one is told that the state is gone, this is either the earlier attempt's doing or
+//! somebody else's. The layer looks:
+//!
+//! - a put or an append: whether the bytes that it sent are there;
+//! - a copy: whether target and source have the same tag or checksum, or the same bytes;
+//! - the end of an upload: whether the object has the size of the parts. An upload's name is
+//!   known to nobody else, so it can only have ended with this object or been aborted;
+//! - a link: whether it has that target.
+//!
+//! and whether it is no older than the operation. Two writers that write the same bytes under one
+//! key within minutes, of whom one loses an answer, may both be told that they were first.
+
+use std::{
+    mem::MaybeUninit,
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use penstock_base::{MIB, Payload, clock};
+
+use super::Retry;
+use crate::{
+    Appended, BodySink, ErrorKind, GetOptions, HeadOptions, Key, ObjectInfo, ObjectKind,
+    ObjectResult, Part, Store, Stored, layers::Work,
+};
+
+/// Bytes that are compared at once.
+const COMPARED_AT_ONCE: usize = 64 << 10;
+
+/// Bytes up to which a copy is compared with its source where neither tag nor checksum says that
+/// they are the same.
+const COPY_COMPARED_MAX: u64 = 64 * MIB;
+
+/// How far a store's clock may be off ours: signed requests are refused beyond that.
+const CLOCK_SKEW_MAX: Duration = Duration::from_secs(15 * 60);
+
+impl Retry {
+    /// Repeats `attempt`. When one that may have happened is followed by the error `telltale`,
+    /// `found` says what it achieved, if it did.
+    async fn settle<'a, T>(
+        &self,
+        attempt: impl Fn() -> Work<'a, T>,
+        telltale: ErrorKind,
+        found: impl Future<Output = ObjectResult<Option<T>>> + Send,
+    ) -> ObjectResult<T> {
+        let mut retries = self.begin();
+        let mut uncertain = false;
+        loop {
+            match attempt().await {
+                Ok(value) => {
+                    retries.succeeded();
+                    return Ok(value);
+                }
+                Err(error) if uncertain && error.kind == telltale => {
+                    return found.await?.ok_or(error);
+                }
+                Err(error) => {
+                    uncertain |= may_have_happened(error.kind);
+                    retries.pause(error).await?;
+                }
+            }
+        }
+    }
+
+    pub(super) async fn put_once<'a>(
+        &self,
+        key: &Key,
+        body: &Payload,
+        attempt: impl Fn() -> Work<'a, Stored>,
+    ) -> ObjectResult<Stored> {
+        let began = clock::wall_time();
+        let found = async {
+            let info = self.ends_with(key, 0, body).await?;
+            Ok(info
+                .filter(|info| is_fresh(info, began))
+                .map(|info| stored(&info)))
+        };
+        self.settle(attempt, ErrorKind::AlreadyExists, found).await
+    }
+
+    pub(super) async fn append_once<'a>(
+        &self,
+        key: &Key,
+        position: u64,
+        body: &Payload,
+        attempt: impl Fn() -> Work<'a, Appended>,
+    ) -> ObjectResult<Appended> {
+        let began = clock::wall_time();
+        let found = async {
+            let info = self.ends_with(key, position, body).await?;
+            let ours =
+                |info: &ObjectInfo| info.kind == ObjectKind::Appendable && is_fresh(info, began);
+            Ok(info.filter(ours).map(|info| Appended {
+                next_position: info.size,
+                checksum: info.checksum,
+                etag: Some(info.etag),
+            }))
+        };
+        self.settle(attempt, ErrorKind::PositionMismatch, found)
+            .await
+    }
+
+    pub(super) async fn copy_once<'a>(
+        &self,
+        source: &Key,
+        target: &Key,
+        attempt: impl Fn() -> Work<'a, Stored>,
+    ) -> ObjectResult<Stored> {
+        let began = clock::wall_time();
+        let found = async {
+            let from = self.head(source, HeadOptions::default()).await?;
+            let to = self.head(target, HeadOptions::default()).await?;
+            if source == target || from.size != to.size || !is_fresh(&to, began) {
+                return Ok(None);
+            }
+            let same_sum = from.checksum.is_some() && from.checksum == to.checksum;
+            let same = from.etag == to.etag
+                || same_sum
+                || self.is_copy((source, &from), (target, &to)).await?;
+            Ok(same.then(|| stored(&to)))
+        };
+        self.settle(attempt, ErrorKind::AlreadyExists, found).await
+    }
+
+    pub(super) async fn complete_once<'a>(
+        &self,
+        key: &Key,
+        parts: &[Part],
+        attempt: impl Fn() -> Work<'a, Stored>,
+    ) -> ObjectResult<Stored> {
+        let began = clock::wall_time();
+        let found = async {
+            let size = parts.iter().map(|part| part.size).sum::<u64>();
+            match self.head(key, HeadOptions::default()).await {
+                Ok(info) => {
+                    let ours = info.size == size && is_fresh(&info, began);
+                    Ok(ours.then(|| stored(&info)))
+                }
+                Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(error),
+            }
+        };
+        self.settle(attempt, ErrorKind::NoSuchUpload, found).await
+    }
+
+    pub(super) async fn link_once<'a>(
+        &self,
+        key: &Key,
+        target: &Key,
+        attempt: impl Fn() -> Work<'a, Stored>,
+    ) -> ObjectResult<Stored> {
+        let found = async {
+            if self.get_symlink(key).await? != *target {
+                return Ok(None);
+            }
+            let info = self.head(key, HeadOptions::default()).await?;
+            Ok(Some(stored(&info)))
+        };
+        self.settle(attempt, ErrorKind::AlreadyExists, found).await
+    }
+
+    /// The object, if it ends with `body` at `position`.
+    async fn ends_with(
+        &self,
+        key: &Key,
+        position: u64,
+        body: &Payload,
+    ) -> ObjectResult<Option<ObjectInfo>> {
+        let info = match self.head(key, HeadOptions::default()).await {
+            Err(error) if error.kind == ErrorKind::NotFound => return Ok(None),
+            info => info?,
+        };
+        let fits = info.size == position + body.len() as u64;
+        let same = fits && self.has_at((key, &info), position, body).await?;
+        Ok(same.then_some(info))
+    }
+
+    /// Whether one object has the bytes of another of the same size.
+    async fn is_copy(
+        &self,
+        (source, from): (&Key, &ObjectInfo),
+        (target, to): (&Key, &ObjectInfo),
+    ) -> ObjectResult<bool> {
+        if from.size > COPY_COMPARED_MAX {
+            return Ok(false);
+        }
+        let mut position = 0;
+        while position < from.size {
+            let end = from.size.min(position + MIB);
+            let options = GetOptions {
+                range: Some(position..end),
+                if_match: Some(from.etag.clone()),
+            };
+            let mut piece = Vec::with_capacity((end - position) as usize);
+            self.get(source, options, &mut piece).await?;
+            if !self.has_at((target, to), position, &piece.into()).await? {
+                return Ok(false);
+            }
+            position = end;
+        }
+        Ok(true)
+    }
+
+    /// Whether that version of an object has `bytes` at `position`.
+    async fn has_at(
+        &self,
+        (key, info): (&Key, &ObjectInfo),
+        position: u64,
+        bytes: &Payload,
+    ) -> ObjectResult<bool> {
+        if bytes.is_empty() {
+            return Ok(true);
+        }
+        let options = GetOptions {
+            range: Some(position..position + bytes.len() as u64),
+            if_match: Some(info.etag.clone()),
+        };
+        let mut comparison = Comparison::new(bytes);
+        match self.get(key, options, &mut comparison).await {
+            Ok(_) => Ok(comparison.is_equal()),
+            Err(error) if error.kind == ErrorKind::PreconditionFailed => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Whether the object can have been written since `began`.
+fn is_fresh(info: &ObjectInfo, began: SystemTime) -> bool {
+    info.modified + CLOCK_SKEW_MAX >= began
+}
+
+/// Whether an attempt that ended like this may have taken effect.
+fn may_have_happened(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::Timeout
+            | ErrorKind::Unavailable
+            | ErrorKind::Interrupted
+            | ErrorKind::ChecksumMismatch
+    )
+}
+
+fn stored(info: &ObjectInfo) -> Stored {
+    Stored {
+        etag: info.etag.clone(),
+        checksum: info.checksum,
+    }
+}
+
+/// A sink that compares what arrives with what is expected and keeps none of it.
+struct Comparison<'a> {
+    expected: std::slice::Iter<'a, Bytes>,
+    /// What of the present slice has not been compared.
+    slice: &'a [u8],
+    compared: u64,
+    wanted: u64,
+    differs: bool,
+    piece: Vec<u8>,
+}
+
+impl<'a> Comparison<'a> {
+    fn new(expected: &'a Payload) -> Self {
+        Self {
+            expected: expected.slices().iter(),
+            slice: &[],
+            compared: 0,
+            wanted: expected.len() as u64,
+            differs: false,
+            piece: Vec::with_capacity(COMPARED_AT_ONCE),
+        }
+    }
+
+    fn is_equal(&self) -> bool {
+        !self.differs && self.compared == self.wanted
+    }
+
+    fn compare_piece(&mut self) {
+        let mut piece = &self.piece[..];
+        while !piece.is_empty() && !self.differs {
+            if self.slice.is_empty() {
+                match self.expected.next() {
+                    Some(next) => self.slice = next,
+                    None => self.differs = true,
+                }
+                continue;
+            }
+            let count = piece.len().min(self.slice.len());
+            self.differs = piece[..count] != self.slice[..count];
+            self.compared += count as u64;
+            (piece, self.slice) = (&piece[count..], &self.slice[count..]);
+        }
+        self.piece.clear();
+    }
+}
+
+impl BodySink for Comparison<'_> {
+    fn filled(&self) -> u64 {
+        self.compared
+    }
+
+    fn unfilled(&mut self) -> &mut [MaybeUninit<u8>] {
+        if self.differs {
+            return &mut [];
+        }
+        self.piece.spare_capacity_mut()
+    }
+
+    #[allow(unsafe_code)]
+    unsafe fn advance(&mut self, count: usize) {
+        // SAFETY: the caller initialised `count` bytes of the spare capacity of the piece, which
+        // is empty.
+        unsafe { self.piece.set_len(count) };
+        self.compare_piece();
+    }
+}

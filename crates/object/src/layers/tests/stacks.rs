@@ -1,0 +1,149 @@
+//! Every layer and all together keep the contracts of the store within.
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::{LocalSettings, LocalStore, RetrySettings};
+
+/// A store in a directory.
+fn local() -> (TempDir, Arc<dyn Store>) {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let settings = LocalSettings {
+        durable: false,
+        ..LocalSettings::default()
+    };
+    let store = LocalStore::open(directory.path(), settings).expect("the bucket opens");
+    (directory, Arc::new(store))
+}
+
+fn memory() -> Arc<dyn Store> {
+    Arc::new(MemoryStore::new())
+}
+
+fn all(store: Arc<dyn Store>) -> Arc<dyn Store> {
+    let settings = RetrySettings::default();
+    standard(store, 16, &settings, &Registry::default())
+}
+
+mod metered {
+    use super::*;
+
+    async fn open() -> ((), Arc<dyn Store>) {
+        ((), Arc::new(Metered::new(memory(), &Registry::default())))
+    }
+
+    crate::conformance_tests!(open);
+}
+
+mod deadline {
+    use super::*;
+
+    async fn open() -> ((), Arc<dyn Store>) {
+        (
+            (),
+            Arc::new(Deadline::new(memory(), Duration::from_secs(60))),
+        )
+    }
+
+    crate::conformance_tests!(open);
+}
+
+mod retry {
+    use super::*;
+
+    async fn open() -> ((), Arc<dyn Store>) {
+        ((), Arc::new(Retry::new(memory(), 3, &Registry::default())))
+    }
+
+    crate::conformance_tests!(open);
+}
+
+mod concurrency {
+    use super::*;
+
+    async fn open() -> ((), Arc<dyn Store>) {
+        ((), Arc::new(ConcurrencyLimit::new(memory(), 2)))
+    }
+
+    crate::conformance_tests!(open);
+}
+
+mod faultless {
+    use super::*;
+
+    async fn open() -> ((), Arc<dyn Store>) {
+        ((), Arc::new(Faulty::new(memory(), Faults::new(1))))
+    }
+
+    crate::conformance_tests!(open);
+}
+
+mod standard_over_memory {
+    use super::*;
+
+    async fn open() -> ((), Arc<dyn Store>) {
+        ((), Arc::new(Prefixed::new(all(memory()), "mounted/")))
+    }
+
+    crate::conformance_tests!(open);
+}
+
+mod standard_over_local {
+    use super::*;
+
+    async fn open() -> (TempDir, Arc<dyn Store>) {
+        let (directory, store) = local();
+        (directory, Arc::new(Prefixed::new(all(store), "mounted/")))
+    }
+
+    crate::conformance_tests!(open);
+}
+
+/// Faults all the time, and still every contract is kept.
+mod standard_over_faults {
+    use super::*;
+
+    fn trouble() -> Arc<Faults> {
+        let faults = Faults::new(7);
+        faults.rate(None, 0.05, Fault::fail(ErrorKind::Throttled));
+        for operation in Operation::ALL {
+            // An upload whose name got lost stays behind, as documented.
+            if operation != Operation::CreateUpload {
+                let lost = Fault::LoseAnswer(ErrorKind::Interrupted);
+                faults.rate(Some(operation), 0.1, lost);
+            }
+        }
+        faults
+    }
+
+    mod memory {
+        use super::{super::*, trouble};
+
+        async fn open() -> ((), Arc<dyn Store>) {
+            (
+                (),
+                all(Arc::new(Faulty::new(super::super::memory(), trouble()))),
+            )
+        }
+
+        crate::conformance_tests!(open);
+    }
+
+    mod local {
+        use super::{super::*, trouble};
+
+        async fn open() -> (TempDir, Arc<dyn Store>) {
+            let (directory, store) = super::super::local();
+            (directory, all(Arc::new(Faulty::new(store, trouble()))))
+        }
+
+        crate::conformance_tests!(open);
+    }
+}
+
+/// The suite as one function, each contract under a prefix of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_contracts_can_share_a_bucket() {
+    let bucket = memory();
+    crate::conformance::all(&bucket).await;
+}
