@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use penstock_base::{KIB, MIB, clock};
 use penstock_object::{ErrorKind, Operation};
 use penstock_transfer::{Reader, TransferSettings};
-use support::{Bench, Fault, Network, TestStore, kind, pattern};
+use support::{Bench, Fault, Network, TestStore, WHOLE, kind, pattern};
 
 const BLOCK: u32 = 1 << 20;
 
@@ -113,7 +113,8 @@ async fn a_small_file_is_one_get() {
         for offset in (0..size + u64::from(length)).step_by(length as usize) {
             check(&reader, offset, length).await;
         }
-        assert_eq!(bench.store.gets(), [0..size]);
+        // Without a range, because some stores tell the checksum only then.
+        assert_eq!(bench.store.gets(), [WHOLE]);
     }
 }
 

@@ -281,7 +281,7 @@ impl Store for TestStore {
         self.gets
             .lock()
             .unwrap()
-            .push(options.range.clone().unwrap_or(0..u64::MAX));
+            .push(options.range.clone().unwrap_or(WHOLE));
         let fault = self.arrive(Operation::Get).await?;
         let mut body = Body::default();
         let mut got = self.find(key, options, &mut body).await?;
@@ -427,6 +427,9 @@ impl Store for TestStore {
         self.inner.get_symlink(key).await
     }
 }
+
+/// How a GET without a range is recorded.
+pub const WHOLE: Range<u64> = 0..u64::MAX;
 
 /// Bytes after which the pattern repeats: a prime, so that no two blocks look alike.
 const PERIOD: usize = 1_048_583;
