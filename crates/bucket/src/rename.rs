@@ -30,6 +30,7 @@ pub(crate) use journal::Journal;
 #[derive(Debug)]
 struct Rename {
     moved: Reference,
+    source_parent: Inode,
     /// What the target's name leads to now.
     replaced: Option<Reference>,
     target: Place,
@@ -85,6 +86,7 @@ impl Core {
         let source_parent = source.parent;
         let rename = Rename {
             moved,
+            source_parent,
             replaced,
             target,
             mode,

@@ -33,6 +33,8 @@ mod url;
 pub mod xml;
 
 pub use error::{ErrorKind, ObjectError, ObjectResult, Operation};
+#[doc(hidden)]
+pub use http::fuzzing;
 pub use key::{ETag, KEY_LENGTH_MAX, Key, KeyError, UploadId};
 pub use local::{LocalSettings, LocalStore};
 pub use memory::MemoryStore;

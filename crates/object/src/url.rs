@@ -121,7 +121,7 @@ fn parse_bucket(rest: &str) -> Result<BucketUrl, StoreUrlError> {
 fn parse_file(rest: &str) -> Result<StoreUrl, StoreUrlError> {
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
     if !path.starts_with('/') {
-        return Err(StoreUrlError::Relative(without_secrets(rest)));
+        return Err(StoreUrlError::Relative(without_user(rest)));
     }
     let prefix = match query.split_once('=') {
         None if query.is_empty() => "",
@@ -137,19 +137,22 @@ fn parse_file(rest: &str) -> Result<StoreUrl, StoreUrlError> {
 /// The text as an error may show it: neither user and password before an `@`, nor a query, which
 /// may hold a signature.
 pub(crate) fn without_secrets(text: &str) -> String {
-    let (scheme, rest) = match text.split_once("://") {
-        Some((scheme, rest)) if !scheme.contains('@') => (Some(scheme), rest),
-        _ => (None, text),
-    };
+    let is_scheme = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    match text.split_once("://") {
+        Some((scheme, rest)) if is_scheme(scheme) => {
+            format!("{scheme}://{}", without_user(rest))
+        }
+        _ => without_user(text),
+    }
+}
+
+/// The same for what follows a scheme.
+fn without_user(rest: &str) -> String {
     let shown = match rest.rsplit_once('@') {
         Some((_, host)) => format!("{HIDDEN}@{host}"),
         None => rest.to_owned(),
     };
-    let shown = shown.split('?').next().unwrap_or_default();
-    match scheme {
-        Some(scheme) => format!("{scheme}://{shown}"),
-        None => shown.to_owned(),
-    }
+    shown.split('?').next().unwrap_or_default().to_owned()
 }
 
 /// A prefix is a directory: it ends with a slash.
@@ -187,6 +190,7 @@ mod tests {
             "s3://AKIA0EXAMPLE:Wx81/hEpq4@bucket/p",
             "https://AKIA0EXAMPLE:Wx81/hEpq4@host/bucket",
             "file://AKIA0EXAMPLE:Wx81/hEpq4@host/d",
+            "file://AKIA0EXAMPLE/Wx81://hEpq4@host/d",
             "AKIA0EXAMPLE:Wx81/hEpq4@bucket",
             "https://host/bucket?X-Amz-Signature=AKIA0EXAMPLE/hEpq4",
         ] {

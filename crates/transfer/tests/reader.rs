@@ -113,7 +113,7 @@ async fn a_small_file_is_one_get() {
         for offset in (0..size + u64::from(length)).step_by(length as usize) {
             check(&reader, offset, length).await;
         }
-        // Without a range, because some stores tell the checksum only then.
+        // Without a range, so that the store tells the checksum over all of it.
         assert_eq!(bench.store.gets(), [WHOLE]);
     }
 }

@@ -13,6 +13,8 @@ use smallvec::SmallVec;
 
 use crate::inode::{Entered, Namespace, Tree};
 
+const UNDER_WAY: FsError = FsError::Busy("another rename of this directory is under way");
+
 /// Directories that a change touches: one, or both ends of a rename.
 pub(crate) type Touched = SmallVec<[Inode; 2]>;
 
@@ -75,36 +77,43 @@ impl Namespace {
     }
 
     /// Declares that everything below `top` is being moved and waits until changes that entered
-    /// there before have left. Fails with `Busy` if it, or something above or below it, is being
-    /// moved already.
-    pub(crate) async fn begin_move(self: &Arc<Self>, top: Inode) -> FsResult<Moving> {
-        let moving = {
-            let mut tree = self.lock();
-            let below = tree
-                .moves
-                .moving
-                .iter()
-                .any(|other| tree.is_below(*other, top));
-            if below || tree.is_moving(&[top]) {
-                return Err(FsError::Busy(
-                    "another rename of this directory is under way",
-                ));
-            }
-            tree.moves.moving.push(top);
-            Moving {
-                namespace: Arc::clone(self),
-                top,
-            }
-        };
+    /// there before have left. The caller itself entered with `entered`. Fails with `Busy` if
+    /// `top`, or something above or below it, is being moved already, or if both would wait for
+    /// each other.
+    pub(crate) async fn begin_move(
+        self: &Arc<Self>,
+        top: Inode,
+        entered: &[Inode],
+    ) -> FsResult<Moving> {
+        let moving = self.declare_move(top)?;
         loop {
             let moved = self.moved.notified();
             tokio::pin!(moved);
             moved.as_mut().enable();
-            if !self.lock().has_entered(top) {
-                return Ok(moving);
+            let (must_wait, is_waited_for) = {
+                let tree = self.lock();
+                (tree.has_entered(top), tree.is_moving(entered))
+            };
+            match (must_wait, is_waited_for) {
+                (false, _) => return Ok(moving),
+                (true, true) => return Err(UNDER_WAY),
+                (true, false) => moved.await,
             }
-            moved.await;
         }
+    }
+
+    fn declare_move(self: &Arc<Self>, top: Inode) -> FsResult<Moving> {
+        let mut tree = self.lock();
+        let moving = &tree.moves.moving;
+        let below = moving.iter().any(|other| tree.is_below(*other, top));
+        if below || tree.is_moving(&[top]) {
+            return Err(UNDER_WAY);
+        }
+        tree.moves.moving.push(top);
+        Ok(Moving {
+            namespace: Arc::clone(self),
+            top,
+        })
     }
 }
 
@@ -119,5 +128,36 @@ impl Drop for Moving {
     fn drop(&mut self) {
         self.namespace.lock().end_move(self.top);
         self.namespace.moved.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use penstock_base::{FileName, MIB, MemoryBudget, clock};
+    use penstock_vfs::FileKind;
+
+    use super::*;
+
+    /// `mv a b/` and `mv b a/` at the same time: each entered below what the other moves.
+    #[tokio::test(start_paused = true)]
+    async fn two_renames_into_each_other_do_not_wait_for_ever() {
+        let namespace = Namespace::new(&MemoryBudget::new(MIB), 10);
+        let [a, b] = ["a", "b"].map(|name| {
+            let name = FileName::new(name).expect("valid");
+            let mut tree = namespace.lock();
+            tree.link((Inode::ROOT, &name), FileKind::Directory, None)
+        });
+        let (of_a, of_b) = ([Inode::ROOT, b], [Inode::ROOT, a]);
+        let (entered_a, entered_b) = (namespace.enter(&of_a).await, namespace.enter(&of_b).await);
+        let rename = async |top, touched: [Inode; 2], entered: Entered| {
+            let moved = namespace.begin_move(top, &touched).await.map(drop);
+            drop(entered);
+            moved
+        };
+        let both = async { tokio::join!(rename(a, of_a, entered_a), rename(b, of_b, entered_b)) };
+        let both = clock::deadline(Duration::from_secs(60), both).await;
+        assert_eq!(both, Ok((Ok(()), Err(UNDER_WAY))));
     }
 }

@@ -54,6 +54,7 @@ impl Core {
             Some(file) => Some(file.stream().await),
             None => None,
         };
+        self.check_place((parent, name), found)?;
         let unsaved = file.as_ref().is_some_and(|file| file.view().new);
         if !unsaved {
             let key = self.namespace.lock().file_key(found.inode())?;
@@ -64,6 +65,17 @@ impl Core {
             file.discard(&mut stream).await;
         }
         Ok(())
+    }
+
+    /// Fails when a file was renamed meanwhile: its object has another name now, and stays.
+    fn check_place(&self, (parent, name): (Inode, &FileName), found: &Reference) -> FsResult<()> {
+        let tree = self.namespace.lock();
+        let place = tree.node(found.inode())?.place.as_ref();
+        if place.is_some_and(|place| place.parent == parent && place.name == *name) {
+            Ok(())
+        } else {
+            Err(FsError::NotFound)
+        }
     }
 
     /// Deletes the object that marks a directory, if the store has nothing else there.

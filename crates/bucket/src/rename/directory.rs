@@ -80,7 +80,8 @@ impl Core {
                 "a directory cannot be moved into itself",
             ));
         }
-        let _moving = self.namespace.begin_move(top).await?;
+        let entered = [rename.source_parent, rename.target.parent];
+        let _moving = self.namespace.begin_move(top, &entered).await?;
         self.save_below(top).await?;
         let (from, to) = {
             let tree = self.namespace.lock();
@@ -122,7 +123,8 @@ impl Core {
             .map(|object| object.suffix.len())
             .max();
         let longest = longest.ok_or(FsError::NotFound)?;
-        if work.to.len() + longest > penstock_object::KEY_LENGTH_MAX {
+        // The store may have keys that are longer than those that can be asked for here.
+        if work.from.len().max(work.to.len()) + longest > penstock_object::KEY_LENGTH_MAX {
             return Err(FsError::NameTooLong);
         }
         let copied = self.copy_all(work, &objects.objects).await;

@@ -272,3 +272,24 @@ async fn an_interrupted_mkdir_goes_on() {
     bed.volume.forget(inode, 2);
     assert_eq!(bed.metric("bucket_inodes"), 1);
 }
+
+/// An interrupted rename goes on; who removes the old name meanwhile must not remove the new one.
+#[tokio::test(start_paused = true)]
+async fn removing_a_name_that_is_being_renamed_away_spares_the_file() {
+    let bed = Bed::new();
+    bed.put("a", "content").await;
+    let handle = bed.open("a", READ).await.unwrap();
+    let held = bed.probe.hold(Operation::Copy);
+    let (renamed, removed) = tokio::join!(bed.rename("a", "b"), async {
+        clock::sleep(Duration::from_secs(1)).await;
+        let removal = bed.unlink("a");
+        let (removed, ()) = tokio::join!(removal, async {
+            clock::sleep(Duration::from_secs(1)).await;
+            held.add_permits(1);
+        });
+        removed
+    });
+    assert_eq!((renamed, removed), (Ok(()), Err(FsError::NotFound)));
+    assert_eq!(bed.keys().await, ["b"]);
+    bed.volume.release(handle).await;
+}

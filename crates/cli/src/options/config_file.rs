@@ -48,7 +48,7 @@ pub(crate) fn read_text(path: &Path) -> Outcome<String> {
 }
 
 /// Reads the options of `text`, which came from `path`.
-fn parse(path: &Path, text: &str) -> Outcome<Vec<Given>> {
+pub(crate) fn parse(path: &Path, text: &str) -> Outcome<Vec<Given>> {
     let document = DeTable::parse(text).map_err(|error| {
         let start = error.span().map_or(0, |span| span.start);
         malformed(path, line_at(text, start), error.message())

@@ -1,8 +1,12 @@
 //! Names: finding, making, moving and removing them.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use penstock_base::{FileName, FsError};
-use penstock_vfs::{Access, Caller, Entry, Inode, Lookup, OpenOptions, RemoveKind, RenameMode};
+use penstock_base::{FileName, FsError, FsResult};
+use penstock_vfs::{
+    Access, Caller, Entry, HandleId, Inode, Lookup, OpenOptions, RemoveKind, RenameMode, Volume,
+};
 use smallvec::smallvec;
 
 use super::{Adapter, Answer, Outcome, Subject, Undo, permissions};
@@ -67,14 +71,46 @@ pub(super) async fn make_node(
     let created = volume
         .create(caller, parent, &name, permissions(mode), options)
         .await?;
-    let handle = created.opened.handle;
-    let flushed = volume.flush(handle).await;
-    volume.release(handle).await;
-    if let Err(error) = flushed {
-        volume.forget(created.entry.attributes.inode, 1);
-        return Err(error.into());
-    }
+    let reference = TakenBack {
+        volume: Arc::clone(volume),
+        inode: Some(created.entry.attributes.inode),
+    };
+    close(volume, created.opened.handle).await?;
+    reference.pass_on();
     Ok(found_entry(&created.entry))
+}
+
+/// Closes a file that only we know of, in a task of its own: if the caller is interrupted nobody
+/// else would do it.
+async fn close(volume: &Arc<dyn Volume>, handle: HandleId) -> FsResult<()> {
+    let volume = Arc::clone(volume);
+    let closed = tokio::spawn(async move {
+        let flushed = volume.flush(handle).await;
+        volume.release(handle).await;
+        flushed
+    });
+    let broken = |error| FsError::Io(format!("closing a new file broke off: {error}"));
+    closed.await.unwrap_or_else(|error| Err(broken(error)))
+}
+
+/// A reference that goes back to the volume unless it is passed on.
+struct TakenBack {
+    volume: Arc<dyn Volume>,
+    inode: Option<Inode>,
+}
+
+impl TakenBack {
+    fn pass_on(mut self) {
+        self.inode = None;
+    }
+}
+
+impl Drop for TakenBack {
+    fn drop(&mut self) {
+        if let Some(inode) = self.inode {
+            self.volume.forget(inode, 1);
+        }
+    }
 }
 
 pub(super) async fn create(

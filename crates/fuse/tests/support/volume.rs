@@ -302,6 +302,10 @@ impl Volume for MemoryVolume {
         let name = self.tree().node(inode)?.name.clone();
         match name.as_str() {
             "no-space-at-close" => Err(FsError::NoSpace),
+            "slow-to-close" => {
+                self.hooks.at_gate(&name).await;
+                Ok(())
+            }
             _ => Ok(()),
         }
     }

@@ -20,7 +20,7 @@ pub(crate) async fn receive(
     part: Arc<Part>,
     reservation: Reservation,
 ) {
-    // A whole object is asked for without a range: some stores tell its checksum only then.
+    // Stores tell a checksum over the whole object only to those who ask for all of it.
     let is_whole = *part.range() == (0..version.size);
     let options = GetOptions {
         range: (!is_whole).then(|| part.range().clone()),

@@ -38,6 +38,9 @@ pub struct Network {
     pub bandwidth: Option<f64>,
 }
 
+/// What [`TestStore::gets`] shows for a GET without a range.
+pub const WHOLE: Range<u64> = 0..u64::MAX;
+
 /// A request that the next matching one meets with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
