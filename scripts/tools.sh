@@ -77,6 +77,13 @@ want_minio() {
   have minio || note "minio is missing and cannot be built; the tests that use it say so and are skipped"
 }
 
+# Debian's python3 cannot make virtual environments without another package.
+want_python_environments() {
+  python3 -c 'import ensurepip' 2>/dev/null && return
+  note "installing python3-venv"
+  install_packages python3 python3-venv || note "python3 cannot make virtual environments; the tests with the clouds' SDKs say so and are skipped"
+}
+
 # Where cargo puts what it builds.
 target_directory() {
   printf '%s' "${CARGO_TARGET_DIR:-$repository/target}"

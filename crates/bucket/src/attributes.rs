@@ -98,7 +98,7 @@ impl Core {
             let tree = self.namespace.lock();
             let node = tree.node(inode)?;
             let orphan = node.place.is_none() && inode != Inode::ROOT;
-            if orphan && node.file.is_none() {
+            if orphan && node.file.is_none() && node.kind != FileKind::Directory {
                 return Err(FsError::Stale);
             }
             !orphan && inode != Inode::ROOT && !node.is_current(clock::now())

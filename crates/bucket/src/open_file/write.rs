@@ -226,9 +226,10 @@ impl Core {
     }
 
     /// Whether a file that nobody writes is empty. Memory's word is enough for "no": truncating
-    /// what is empty already does no harm.
+    /// what is empty already does no harm. A file without a name is in no store.
     async fn is_empty_in_store(self: &Arc<Self>, file: &OpenFile) -> FsResult<bool> {
-        if self.known_size(file) == 0 && !file.view().ours {
+        let has_name = self.namespace.lock().node(file.inode)?.place.is_some();
+        if self.known_size(file) == 0 && !file.view().ours && has_name {
             self.refresh(file.inode).await?;
         }
         Ok(self.known_size(file) == 0)

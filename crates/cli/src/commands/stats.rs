@@ -69,7 +69,12 @@ fn ask(socket: &Path, mountpoint: &Path) -> Outcome<Status> {
     client::status(socket).map_err(|error| {
         let shown = mountpoint.display();
         match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Failure::new(
+            // The last three come from a mount that is just leaving.
+            io::ErrorKind::NotFound
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::InvalidData => Failure::new(
                 format!("no mount of this user answers for `{shown}`"),
                 "`penstock stats` lists the mounts",
             ),

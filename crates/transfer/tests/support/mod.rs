@@ -431,6 +431,9 @@ impl Store for TestStore {
     }
 }
 
+/// How a GET without a range is recorded.
+pub const WHOLE: Range<u64> = 0..u64::MAX;
+
 /// Bytes after which the pattern repeats: a prime, so that no two blocks look alike.
 const PERIOD: usize = 1_048_583;
 
