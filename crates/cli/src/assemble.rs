@@ -63,7 +63,8 @@ pub(crate) fn local_directory(source: &str) -> Option<PathBuf> {
     }
 }
 
-fn parse(source: &str) -> Outcome<StoreUrl> {
+/// Reads a source.
+pub(crate) fn parse(source: &str) -> Outcome<StoreUrl> {
     source.parse().map_err(|error: StoreUrlError| {
         let text = error.to_string();
         let (cause, remedy) = text.split_once(": ").unwrap_or((&text, "check the source"));

@@ -10,6 +10,7 @@ mod command_line;
 mod commands;
 mod control;
 mod daemon;
+mod disk_cache;
 mod environment;
 mod explain;
 mod failure;

@@ -22,14 +22,14 @@ pub(crate) fn check_apart(mountpoint: &Path, directory: &Path) -> Outcome {
     ))
 }
 
-/// Refuses a log file in the mount, which would have to log its own writing.
-pub(crate) fn check_outside(mountpoint: &Path, file: &Path) -> Outcome {
+/// Refuses a file of our own in the mount, such as a log, which would have to log its own writing.
+pub(crate) fn check_outside(mountpoint: &Path, file: &Path, what: &str) -> Outcome {
     if !file.starts_with(mountpoint) {
         return Ok(());
     }
     Err(Failure::new(
         format!(
-            "the log file `{}` would lie inside the mount point",
+            "the {what} `{}` would lie inside the mount point",
             file.display()
         ),
         "put it elsewhere",

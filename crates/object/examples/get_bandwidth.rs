@@ -95,7 +95,7 @@ impl Reading {
             let mut blocks = Blocks::take(&self.pool, self.range as usize).await?;
             let options = GetOptions {
                 range: Some(offset..offset + self.range),
-                if_match: None,
+                ..GetOptions::default()
             };
             self.store.get(&self.key, options, &mut blocks).await?;
             bytes += blocks.filled;

@@ -1,6 +1,8 @@
 //! Where a body is received.
 
-use std::mem::MaybeUninit;
+use std::{mem::MaybeUninit, ops::Range};
+
+use bytes::Bytes;
 
 use crate::Got;
 
@@ -27,6 +29,14 @@ pub trait BodySink: Send {
     /// The caller must have initialised those bytes.
     #[allow(unsafe_code)]
     unsafe fn advance(&mut self, count: usize);
+
+    /// The bytes `range`, counted as [`BodySink::filled`] counts, by reference, for somebody who
+    /// wants to keep them. `None` from a sink that cannot share its memory. Only what was filled
+    /// since `unfilled` last began a new piece of memory has to be there; an empty range at
+    /// `filled` asks whether that piece can be shared at all.
+    fn shared(&self, _range: Range<u64>) -> Option<Bytes> {
+        None
+    }
 
     /// Copies `bytes` in and advances over them; returns how many fitted.
     fn copy_from(&mut self, bytes: &[u8]) -> usize {

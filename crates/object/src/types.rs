@@ -58,6 +58,9 @@ pub struct GetOptions {
     pub range: Option<ByteRange>,
     /// Only if the object still has this tag.
     pub if_match: Option<ETag>,
+    /// Ask the store itself, whatever a cache on the way may know: with `if_match` a success then
+    /// proves that the object has this tag now.
+    pub fresh: bool,
 }
 
 /// The answer to [`crate::Store::get`]. The bytes are in the sink.

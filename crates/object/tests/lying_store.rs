@@ -45,7 +45,7 @@ async fn get(head: &str, body: &str, options: GetOptions) -> Result<Vec<u8>, Obj
 fn first(bytes: u64) -> GetOptions {
     GetOptions {
         range: Some(0..bytes),
-        if_match: None,
+        ..GetOptions::default()
     }
 }
 

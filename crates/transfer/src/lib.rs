@@ -2,14 +2,16 @@
 //!
 //! - [`Reader`]: reads of one version of one object, with read-ahead where access is sequential.
 //! - [`Writer`]: a sequential stream into one object, in one PUT or a multipart upload.
+//! - [`DiskCache`]: a store around a store that keeps what was read on the disk.
 //!
-//! Both draw every byte they hold from the [`BufferPool`]'s budget. Bodies are received straight
+//! Readers and writers draw every byte they hold from the [`BufferPool`]'s budget. Bodies are received straight
 //! into pooled blocks and read where they lie; what is written is kept as it came in, unless it is
 //! so small that it would pin more memory than it has bytes.
 //!
 //! Requests run as tokio tasks, one per part. What an engine of another kind would have to
 //! replace is only [`Store`], whose `get` fills whatever [`penstock_object::BodySink`] it is given.
 
+mod cache;
 mod error;
 mod estimate;
 mod lock;
@@ -24,6 +26,7 @@ use std::sync::Arc;
 use penstock_base::{BufferPool, Reclaim, Reservation, metrics::Registry};
 use penstock_object::{ETag, Key, PutOptions, Store};
 
+pub use cache::{CacheContents, CacheError, CacheSettings, DiskCache, KeepFree};
 pub use error::{TransferError, TransferResult};
 pub use reader::Reader;
 pub use settings::TransferSettings;

@@ -41,6 +41,7 @@ use smallvec::SmallVec;
 use self::{
     held::Piece,
     part::Part,
+    receive::Origin,
     state::{Plan, State},
     stream::InFlight,
 };
@@ -117,14 +118,22 @@ impl Reader {
     }
 }
 
-/// Receives a whole object, which must not be empty, into `memory`.
+/// Receives a whole object, which must not be empty, into `memory`, from the store itself: what is
+/// written after it must not be based on a version that is gone.
 pub(crate) async fn fetch_whole(
     transfer: &Arc<Transfer>,
     version: ObjectVersion,
     memory: Reservation,
 ) -> TransferResult<Payload> {
     let range = 0..version.size;
-    fetch(transfer, &Arc::new(version), &range, memory).await
+    fetch(
+        transfer,
+        &Arc::new(version),
+        &range,
+        memory,
+        Origin::TheStore,
+    )
+    .await
 }
 
 async fn fetch(
@@ -132,10 +141,11 @@ async fn fetch(
     version: &Arc<ObjectVersion>,
     range: &Range<u64>,
     memory: Reservation,
+    origin: Origin,
 ) -> TransferResult<Payload> {
     let part = Part::new(range.clone());
     let (transfer, version) = (Arc::clone(transfer), Arc::clone(version));
-    receive::receive(transfer, version, Arc::clone(&part), memory).await;
+    receive::receive(transfer, version, Arc::clone(&part), memory, origin).await;
     part.arrival(range.end).await?;
     let mut payload = Payload::new();
     let complete = part.read(range, &mut payload);
@@ -196,7 +206,8 @@ impl Shared {
     }
 
     async fn fetch(&self, range: &Range<u64>, memory: Reservation) -> TransferResult<Payload> {
-        fetch(&self.transfer, &self.version, range, memory).await
+        let origin = Origin::Anywhere;
+        fetch(&self.transfer, &self.version, range, memory, origin).await
     }
 
     fn last_read(&self) -> u64 {

@@ -149,7 +149,7 @@ fn open_log(
     environment: &Environment,
 ) -> Outcome<Option<LogFile>> {
     if let Some(path) = values.path(&table::LOG_FILE) {
-        mount_point::check_outside(mountpoint, path)?;
+        mount_point::check_outside(mountpoint, path, "log file")?;
         return LogFile::open(path).map(Some);
     }
     if values.flag(&table::FOREGROUND) {

@@ -100,7 +100,9 @@ fn follow(mut connection: Connection, mountpoint: &Path, timeout: Duration) -> O
             Ok(Some(Reply::Progress(progress))) => display.show(progress),
             Ok(Some(Reply::Ended { unsaved })) => break report(&unsaved),
             Ok(Some(Reply::Refused { cause, remedy })) => break Err(Failure::new(cause, remedy)),
-            Ok(Some(Reply::Status(_)) | None) => break gone(mountpoint),
+            Ok(Some(Reply::Status(_) | Reply::CacheDropped { .. }) | None) => {
+                break gone(mountpoint);
+            }
             Err(error) if is_silence(&error) => {}
             Err(_) => break gone(mountpoint),
         }

@@ -16,6 +16,9 @@ pub(crate) enum Request {
         /// Take it out of sight even while files in it are open.
         lazy: bool,
     },
+    /// What the disk cache has of keys with this prefix to be dropped: [`Reply::CacheDropped`] or
+    /// [`Reply::Refused`].
+    DropCache { prefix: String },
 }
 
 /// What the mount answers.
@@ -30,6 +33,8 @@ pub(crate) enum Reply {
     Ended { unsaved: Vec<(String, String)> },
     /// The order was not carried out, and the mount goes on.
     Refused { cause: String, remedy: String },
+    /// This many versions of objects are not in the cache any more.
+    CacheDropped { objects: u64, bytes: u64 },
 }
 
 /// How a mount is.

@@ -8,7 +8,8 @@ use std::{
     time::Duration,
 };
 
-use penstock_base::clock;
+use penstock_base::{clock, run_blocking};
+use penstock_transfer::DiskCache;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{UnixListener, UnixStream, unix::OwnedWriteHalf},
@@ -44,6 +45,8 @@ pub(crate) struct Duties {
     pub status: Box<dyn Fn() -> Status + Send + Sync>,
     /// Takes orders to unmount.
     pub orders: mpsc::Sender<UnmountOrder>,
+    /// The cache that things can be dropped from.
+    pub cache: Option<Arc<DiskCache>>,
 }
 
 /// A listening socket. Dropping it removes the socket.
@@ -108,6 +111,7 @@ async fn serve(stream: UnixStream, duties: &Duties) -> io::Result<()> {
         .map_err(io::Error::other)??;
     match serde_json::from_str(&line)? {
         Request::Status => send(&mut output, &Reply::Status(Box::new((duties.status)()))).await,
+        Request::DropCache { prefix } => send(&mut output, &drop_cached(duties, &prefix)).await,
         Request::Unmount { lazy } => {
             let (replies, mut waiting) = mpsc::channel(REPLIES_WAITING_MAX);
             let order = UnmountOrder { lazy, replies };
@@ -120,6 +124,20 @@ async fn serve(stream: UnixStream, duties: &Duties) -> io::Result<()> {
                 }
             }
             Ok(())
+        }
+    }
+}
+
+fn drop_cached(duties: &Duties, prefix: &str) -> Reply {
+    match &duties.cache {
+        None => Reply::Refused {
+            cause: "the mount has no disk cache".to_owned(),
+            remedy: "mount with --cache-dir".to_owned(),
+        },
+        Some(cache) => {
+            let dropped = run_blocking(|| cache.remove(prefix));
+            let (objects, bytes) = (dropped.objects, dropped.bytes);
+            Reply::CacheDropped { objects, bytes }
         }
     }
 }
@@ -160,6 +178,7 @@ mod tests {
         let duties = Duties {
             status: Box::new(status),
             orders,
+            cache: None,
         };
         (Server::start(socket, duties).expect("listens"), received)
     }
@@ -188,6 +207,7 @@ mod tests {
         let duties = Duties {
             status: Box::new(status),
             orders: mpsc::channel(1).0,
+            cache: None,
         };
         assert!(Server::start(&socket, duties).is_err());
         drop(orders);

@@ -8,6 +8,7 @@ pub(crate) enum Group {
     Store,
     Credentials,
     Transfers,
+    Cache,
     Freshness,
     Files,
     Mount,
@@ -16,10 +17,11 @@ pub(crate) enum Group {
 
 impl Group {
     /// Every group, in the order of help.
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Store,
         Self::Credentials,
         Self::Transfers,
+        Self::Cache,
         Self::Freshness,
         Self::Files,
         Self::Mount,
@@ -32,6 +34,7 @@ impl Group {
             Self::Store => "Object store",
             Self::Credentials => "Credentials",
             Self::Transfers => "Memory and transfers",
+            Self::Cache => "Disk cache",
             Self::Freshness => "Freshness of metadata",
             Self::Files => "Files",
             Self::Mount => "Mount",

@@ -2,8 +2,9 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use penstock_base::{BufferPool, clock, metrics::Registry};
+use penstock_base::{BufferPool, clock, metrics::Registry, run_blocking};
 use penstock_fuse::{Session, UnmountError, UnmountMode, Unsaved};
+use penstock_transfer::DiskCache;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
@@ -39,6 +40,7 @@ pub(super) struct Core {
     pub session: Session,
     pub pool: Arc<BufferPool>,
     pub registry: Arc<Registry>,
+    pub cache: Option<Arc<DiskCache>>,
     pub log: Option<LogFile>,
 }
 
@@ -120,6 +122,9 @@ impl Core {
     }
 
     async fn finished(&self, unsaved: Unsaved, order: Option<server::UnmountOrder>) -> End {
+        if let Some(cache) = &self.cache {
+            run_blocking(|| cache.close());
+        }
         let files = unsaved.iter();
         let told = files.map(|(path, reason)| (path.clone(), reason.to_string()));
         let reply = Reply::Ended {

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     assemble,
     control::{Memory, Metric, Status, server},
-    explain,
+    disk_cache, explain,
     failure::{Failure, Outcome},
     options::table,
     prometheus::Exporter,
@@ -36,6 +36,8 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
     observe_memory(&registry, &pool);
     probe(plan).await?;
     let store = assemble::store(&plan.source, &plan.values, &plan.environment, &registry)?;
+    let cache = disk_cache::open(&plan.mountpoint, &plan.values, &pool, &registry)?;
+    let store = disk_cache::around(cache.as_ref(), store, &plan.source, &plan.values)?;
     let volume = assemble::volume(&store, &pool, &plan.values, &registry);
     let exporter = match plan.values.address(&table::METRICS_ADDRESS) {
         Some(address) => Some(Exporter::start(address, Arc::clone(&registry)).await?),
@@ -56,12 +58,14 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
     let duties = server::Duties {
         status: status(plan, Arc::clone(&pool), Arc::clone(&registry)),
         orders: orders_sender,
+        cache: cache.clone(),
     };
     Ok(Mounted {
         core: Core {
             session,
             pool,
             registry,
+            cache,
             log: plan.log.clone(),
         },
         orders,

@@ -2,14 +2,24 @@
 
 use std::{mem::MaybeUninit, ops::Range, sync::Arc};
 
+use bytes::Bytes;
 use penstock_base::{
-    BLOCK_SIZE, BufferPool, BufferWriter, Reservation,
+    BLOCK_SIZE, BufferPool, BufferView, BufferWriter, Reservation,
     clock::{self, Instant},
 };
 use penstock_object::{BodySink, ErrorKind, GetOptions, Got, ObjectError, ObjectResult, Operation};
 
 use super::part::{BLOCK, Part};
 use crate::{ObjectVersion, Transfer, TransferError, memory};
+
+/// Where the bytes of a version may come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Wherever they are.
+    Anywhere,
+    /// From the store alone, which thereby says that the version is still the present one.
+    TheStore,
+}
 
 /// Receives `part` of `version` into memory that `reservation` pays for.
 ///
@@ -19,12 +29,14 @@ pub(crate) async fn receive(
     version: Arc<ObjectVersion>,
     part: Arc<Part>,
     reservation: Reservation,
+    origin: Origin,
 ) {
     // Stores tell a checksum over the whole object only to those who ask for all of it.
     let is_whole = *part.range() == (0..version.size);
     let options = GetOptions {
         range: (!is_whole).then(|| part.range().clone()),
         if_match: Some(version.etag.clone()),
+        fresh: origin == Origin::TheStore,
     };
     let store = Arc::clone(transfer.store());
     let key = version.key.clone();
@@ -55,6 +67,8 @@ struct PartSink {
     part: Arc<Part>,
     reservation: Reservation,
     writer: Option<BufferWriter>,
+    /// What the writer fills.
+    view: Option<BufferView>,
     received: u64,
     sent: Instant,
     began: Option<Instant>,
@@ -79,6 +93,7 @@ impl PartSink {
             part,
             reservation,
             writer: None,
+            view: None,
             received: 0,
             sent: clock::now(),
             began: None,
@@ -119,6 +134,7 @@ impl PartSink {
             .split(BufferPool::cost(capacity))
             .expect("the whole part was reserved");
         let (writer, view) = pool.take_reserved(capacity, reservation).share();
+        self.view = Some(view.clone());
         self.part
             .begin_block((self.received / BLOCK) as usize, view);
         self.writer = Some(writer);
@@ -149,6 +165,7 @@ impl PartSink {
             return false;
         }
         self.writer = None;
+        self.view = None;
         self.part.forget_received();
         self.received = 0;
         match self.transfer.read_memory(cost(self.part.range())).await {
@@ -200,6 +217,13 @@ impl BodySink for PartSink {
             .len()
             .min(usize::try_from(wanted).unwrap_or(usize::MAX));
         &mut room[..count]
+    }
+
+    fn shared(&self, range: Range<u64>) -> Option<Bytes> {
+        let (writer, view) = (self.writer.as_ref()?, self.view.as_ref()?);
+        let start = self.received - writer.filled() as u64;
+        let within = range.start >= start && range.end <= self.received;
+        within.then(|| view.slice((range.start - start) as usize..(range.end - start) as usize))
     }
 
     #[allow(unsafe_code)]

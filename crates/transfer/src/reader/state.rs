@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::{
     held::{Coverage, Dropped, Held, PartHandle, Piece},
     part::Part,
-    receive,
+    receive::{self, Origin},
     stream::{InFlight, Place, StreamId, Streams, UNREAD_BEHIND_MAX, part_size},
 };
 use crate::{ObjectVersion, Transfer};
@@ -208,7 +208,13 @@ impl State {
         let part = Part::new(range.clone());
         let transfer = Arc::clone(&self.transfer);
         let version = Arc::clone(&self.version);
-        let get = receive::receive(transfer, version, Arc::clone(&part), memory);
+        let get = receive::receive(
+            transfer,
+            version,
+            Arc::clone(&part),
+            memory,
+            Origin::Anywhere,
+        );
         let task = tokio::spawn(get);
         self.held
             .add(&PartHandle::new(part, task.abort_handle()), owner);

@@ -1,5 +1,6 @@
 //! The table of options, one file per group.
 
+mod cache;
 mod credentials;
 mod files;
 mod freshness;
@@ -8,6 +9,7 @@ mod observation;
 mod store;
 mod transfers;
 
+pub(crate) use cache::*;
 pub(crate) use credentials::*;
 pub(crate) use files::*;
 pub(crate) use freshness::*;
@@ -19,7 +21,7 @@ pub(crate) use transfers::*;
 use super::{OptionSpec, Scope};
 
 /// Every option, in the order of help.
-pub(crate) static ALL: [&OptionSpec; 48] = [
+pub(crate) static ALL: [&OptionSpec; 52] = [
     &ENDPOINT,
     &REGION,
     &ADDRESSING,
@@ -44,6 +46,10 @@ pub(crate) static ALL: [&OptionSpec; 48] = [
     &READ_PART_SIZE,
     &PART_SIZE,
     &UPLOAD_CONCURRENCY,
+    &CACHE_DIR,
+    &CACHE_SIZE,
+    &CACHE_FREE_SPACE,
+    &CACHE_FREE_RATIO,
     &ATTR_TIMEOUT,
     &NEGATIVE_TIMEOUT,
     &CLOSE_TO_OPEN,

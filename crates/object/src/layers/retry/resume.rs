@@ -45,6 +45,7 @@ impl<'a> Resumed<'a> {
         (position < pinned.range.end).then(|| GetOptions {
             range: Some(position..pinned.range.end),
             if_match: Some(pinned.info.etag.clone()),
+            fresh: true,
         })
     }
 

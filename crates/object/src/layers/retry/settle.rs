@@ -194,6 +194,7 @@ impl Retry {
             let options = GetOptions {
                 range: Some(position..end),
                 if_match: Some(from.etag.clone()),
+                fresh: true,
             };
             let mut piece = Vec::with_capacity((end - position) as usize);
             self.get(source, options, &mut piece).await?;
@@ -218,6 +219,7 @@ impl Retry {
         let options = GetOptions {
             range: Some(position..position + bytes.len() as u64),
             if_match: Some(info.etag.clone()),
+            fresh: true,
         };
         let mut comparison = Comparison::new(bytes);
         match self.get(key, options, &mut comparison).await {

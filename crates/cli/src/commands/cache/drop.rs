@@ -1,0 +1,88 @@
+//! `penstock cache drop DIR`: empties a cache, also under a mount.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use clap::{Arg, ArgMatches, Command};
+use penstock_base::clock;
+use penstock_transfer::{CacheContents, CacheError};
+
+use super::show::directory_argument;
+use crate::{
+    control::{
+        Place, Reply, Request,
+        client::{self, Connection},
+    },
+    disk_cache,
+    environment::Environment,
+    failure::{Failure, Outcome},
+    output, text_table,
+};
+
+/// How long a mount may take to remove what may be millions of files.
+const DEADLINE: Duration = Duration::from_secs(600);
+
+pub(super) fn command() -> Command {
+    Command::new("drop")
+        .about("Remove objects from a cache; a mount that uses it goes on")
+        .arg(directory_argument())
+        .arg(
+            Arg::new("key")
+                .long("key")
+                .value_name("PREFIX")
+                .default_value("")
+                .hide_default_value(true)
+                .help("Only objects whose keys, below what is mounted, start with this"),
+        )
+}
+
+pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
+    let directory = matches.get_one::<PathBuf>("directory").expect("required");
+    let prefix = matches.get_one::<String>("key").expect("it has a default");
+    let (objects, bytes) = match CacheContents::remove(directory, prefix) {
+        Ok(removed) => (removed.objects, removed.bytes),
+        Err(CacheError::InUse { pid, .. }) => ask(pid, directory, prefix, environment)?,
+        Err(error) => return Err(disk_cache::failure(&error)),
+    };
+    let bytes = text_table::bytes(bytes);
+    output::print_line(&format!("{objects} objects dropped, {bytes}"))
+}
+
+/// Has the mount of process `pid` do it.
+fn ask(pid: u32, directory: &Path, prefix: &str, environment: &Environment) -> Outcome<(u64, u64)> {
+    let silent = || {
+        let shown = directory.display();
+        Failure::new(
+            format!("process {pid}, which uses the cache in `{shown}`, does not answer"),
+            "run this as the user who mounted, or unmount first",
+        )
+    };
+    let place = Place::of_user(environment);
+    let mounts = client::all(&place);
+    let mount = mounts.iter().find(|mount| mount.pid == pid);
+    let socket = place.socket_of(&mount.ok_or_else(silent)?.mountpoint);
+    let prefix = prefix.to_owned();
+    let connection = Connection::open(&socket, &Request::DropCache { prefix });
+    let mut connection = connection.map_err(|_| silent())?;
+    let begun = clock::now();
+    while begun.elapsed() < DEADLINE {
+        match connection.next() {
+            Ok(Some(Reply::CacheDropped { objects, bytes })) => return Ok((objects, bytes)),
+            Ok(Some(Reply::Refused { cause, remedy })) => return Err(Failure::new(cause, remedy)),
+            Err(error) if is_silence(&error) => {}
+            Ok(_) | Err(_) => break,
+        }
+    }
+    Err(silent())
+}
+
+/// No answer yet.
+fn is_silence(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    )
+}

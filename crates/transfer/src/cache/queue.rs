@@ -1,0 +1,239 @@
+//! What is to be written to the disk.
+//!
+//! Received memory waits here by reference, so the queue is bounded in bytes: what does not fit is
+//! not cached. The memory belongs to the budget that readers wait for; when it is short, what waits
+//! is dropped, the newest first.
+
+use std::{
+    collections::VecDeque,
+    ops::RangeInclusive,
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use penstock_base::{Reclaim, metrics::Counter};
+
+use super::{header::Header, name::VersionName};
+use crate::lock::lock;
+
+/// Whole blocks of one version.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub(super) name: VersionName,
+    pub(super) header: Arc<Header>,
+    /// Where they lie in the object.
+    pub(super) start: u64,
+    pub(super) slices: Vec<Bytes>,
+}
+
+impl Piece {
+    pub(super) fn length(&self) -> u64 {
+        self.slices.iter().map(|slice| slice.len() as u64).sum()
+    }
+}
+
+/// Pieces in the order in which they came.
+#[derive(Debug)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+    bytes_max: u64,
+    skipped: Arc<Counter>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pieces: VecDeque<Piece>,
+    bytes: u64,
+    /// Whose piece is being written.
+    current: Option<VersionName>,
+    /// The version of the current piece is not wanted any more.
+    unwanted: bool,
+    closed: bool,
+}
+
+/// What the one who writes is to do.
+#[derive(Debug)]
+pub(super) enum Order {
+    Write(Piece),
+    /// Nothing came for a while.
+    Idle,
+    /// Nothing will come any more.
+    End,
+}
+
+impl Queue {
+    /// Takes up to `bytes_max`; counts in `skipped` what it does not take or drops.
+    pub(super) fn new(bytes_max: u64, skipped: Arc<Counter>) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            bytes_max,
+            skipped,
+        })
+    }
+
+    /// Adds a piece unless that is too much.
+    pub(super) fn push(&self, piece: Piece) {
+        let length = piece.length();
+        let mut state = lock(&self.state);
+        if state.closed || state.bytes + length > self.bytes_max {
+            drop(state);
+            self.skipped.add(length);
+            return;
+        }
+        state.bytes += length;
+        state.pieces.push_back(piece);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// The next order, after at most `patience`. The order before is carried out by now.
+    pub(super) fn next(&self, patience: Duration) -> Order {
+        let mut state = lock(&self.state);
+        state.current = None;
+        state.unwanted = false;
+        self.changed.notify_all();
+        if state.pieces.is_empty() && !state.closed {
+            let waited = self.changed.wait_timeout(state, patience);
+            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        match state.pieces.pop_front() {
+            Some(piece) => {
+                state.bytes -= piece.length();
+                state.current = Some(piece.name);
+                Order::Write(piece)
+            }
+            None if state.closed => Order::End,
+            None => Order::Idle,
+        }
+    }
+
+    /// Whether the version of the piece that is being written is still wanted.
+    pub(super) fn is_wanted(&self) -> bool {
+        !lock(&self.state).unwanted
+    }
+
+    /// Drops what waits for versions with these names.
+    pub(super) fn forget(&self, names: &RangeInclusive<VersionName>) {
+        let mut state = lock(&self.state);
+        state.unwanted |= state.current.is_some_and(|name| names.contains(&name));
+        let before = std::mem::take(&mut state.pieces);
+        let (dropped, kept) = before
+            .into_iter()
+            .partition(|piece: &Piece| names.contains(&piece.name));
+        state.pieces = kept;
+        state.bytes = state.pieces.iter().map(Piece::length).sum();
+        drop(state);
+        drop::<VecDeque<Piece>>(dropped);
+    }
+
+    /// Takes nothing more; what waits is still written.
+    pub(super) fn close(&self) {
+        lock(&self.state).closed = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until everything that came is written, at most `patience`. Says whether it is.
+    pub(super) fn settle(&self, patience: Duration) -> bool {
+        let state = lock(&self.state);
+        let busy = |state: &mut State| !state.pieces.is_empty() || state.current.is_some();
+        let waited = self.changed.wait_timeout_while(state, patience, busy);
+        let (_, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        !timeout.timed_out()
+    }
+}
+
+impl Reclaim for Queue {
+    fn reclaim(&self, bytes: u64) -> u64 {
+        let mut dropped = Vec::new();
+        let mut freed = 0;
+        let mut state = lock(&self.state);
+        while freed < bytes
+            && let Some(piece) = state.pieces.pop_back()
+        {
+            freed += piece.length();
+            dropped.push(piece);
+        }
+        state.bytes -= freed;
+        drop(state);
+        self.changed.notify_all();
+        self.skipped.add(freed);
+        freed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use penstock_object::{ETag, ObjectInfo, ObjectKind};
+
+    use super::*;
+
+    fn piece(key: &str, length: usize) -> Piece {
+        let info = ObjectInfo {
+            size: length as u64,
+            etag: ETag::new("1"),
+            modified: UNIX_EPOCH,
+            kind: ObjectKind::Normal,
+            storage_class: String::new(),
+            content_type: String::new(),
+            metadata: Default::default(),
+            checksum: None,
+        };
+        Piece {
+            name: VersionName::of("s", key, "1"),
+            header: Arc::new(Header {
+                identity: "s".to_owned(),
+                key: key.to_owned(),
+                info,
+            }),
+            start: 0,
+            slices: vec![vec![0; length].into()],
+        }
+    }
+
+    fn written(queue: &Queue) -> Option<u64> {
+        match queue.next(Duration::from_millis(1)) {
+            Order::Write(piece) => Some(piece.length()),
+            Order::Idle | Order::End => None,
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_counted_and_not_taken() {
+        let skipped = Arc::<Counter>::default();
+        let queue = Queue::new(10, Arc::clone(&skipped));
+        for length in [6, 5, 4] {
+            queue.push(piece("a", length));
+        }
+        assert_eq!(
+            (written(&queue), written(&queue), written(&queue)),
+            (Some(6), Some(4), None)
+        );
+        assert_eq!(skipped.value(), 5);
+        assert!(queue.settle(Duration::ZERO));
+    }
+
+    #[test]
+    fn the_newest_go_when_memory_is_short_and_those_that_nobody_wants() {
+        let skipped = Arc::<Counter>::default();
+        let queue = Queue::new(100, Arc::clone(&skipped));
+        for (key, length) in [("a", 1), ("b", 2), ("a", 3), ("c", 4)] {
+            queue.push(piece(key, length));
+        }
+        assert_eq!(queue.reclaim(1), 4);
+        let (first, last) = VersionName::all_of("s", "a");
+        queue.forget(&(first..=last));
+        assert_eq!(written(&queue), Some(2));
+        assert!(!queue.settle(Duration::ZERO), "it is being written");
+        let (first, last) = VersionName::all_of("s", "b");
+        queue.forget(&(first..=last));
+        assert!(!queue.is_wanted());
+        queue.close();
+        assert!(matches!(queue.next(Duration::ZERO), Order::End));
+        assert_eq!(skipped.value(), 4);
+    }
+}

@@ -1,0 +1,44 @@
+//! The version that somebody asks for.
+
+use penstock_object::{ETag, Key, ObjectInfo};
+
+use super::{header::Header, name::VersionName};
+
+/// One version of one object of one store.
+#[derive(Debug)]
+pub(super) struct Version<'a> {
+    pub(super) name: VersionName,
+    identity: &'a str,
+    pub(super) key: &'a Key,
+    pub(super) etag: &'a ETag,
+}
+
+impl<'a> Version<'a> {
+    pub(super) fn new(identity: &'a str, key: &'a Key, etag: &'a ETag) -> Self {
+        Self {
+            name: VersionName::of(identity, key.as_str(), etag.as_str()),
+            identity,
+            key,
+            etag,
+        }
+    }
+
+    /// Whether `info` describes it.
+    pub(super) fn is(&self, info: &ObjectInfo) -> bool {
+        info.etag == *self.etag
+    }
+
+    /// Whether the files with this header are of it.
+    pub(super) fn is_in(&self, header: &Header) -> bool {
+        header.identity == self.identity && header.key == self.key.as_str() && self.is(&header.info)
+    }
+
+    /// The header of its files.
+    pub(super) fn header(&self, info: &ObjectInfo) -> Header {
+        Header {
+            identity: self.identity.to_owned(),
+            key: self.key.as_str().to_owned(),
+            info: info.clone(),
+        }
+    }
+}
