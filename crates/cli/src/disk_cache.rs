@@ -36,7 +36,7 @@ pub(crate) fn open(
             ratio: percent as f64 / 100.0,
         },
     };
-    let cache = DiskCache::open(settings, pool, registry).map_err(|error| failure(&error))?;
+    let cache = DiskCache::open(&settings, pool, registry).map_err(|error| failure(&error))?;
     run_blocking(|| cache.wait_until_ready(READY_PATIENCE));
     Ok(Some(cache))
 }

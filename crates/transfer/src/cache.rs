@@ -145,13 +145,13 @@ impl DiskCache {
     ///
     /// Fails when the directory cannot be made and when another process uses it.
     pub fn open(
-        settings: CacheSettings,
+        settings: &CacheSettings,
         pool: &Arc<BufferPool>,
         registry: &Registry,
     ) -> Result<Arc<Self>, CacheError> {
         let folder = Folder::of(&settings.directory);
         let held = folder.take()?;
-        let shared = shared(folder, &settings, pool, registry);
+        let shared = shared(folder, settings, pool, registry);
         let reclaimer: Arc<dyn Reclaim> = Arc::<Queue>::clone(&shared.queue);
         pool.budget().register(Arc::downgrade(&reclaimer));
         let keeper = Keeper::new(Arc::clone(&shared));

@@ -109,7 +109,7 @@ impl Folder {
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         file.set_len(0).map_err(failed)?;
-        write!(file, "{}\n", std::process::id()).map_err(failed)?;
+        writeln!(file, "{}", std::process::id()).map_err(failed)?;
         Ok(file)
     }
 

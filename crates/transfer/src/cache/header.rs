@@ -202,7 +202,7 @@ mod tests {
                 storage_class: String::new(),
                 content_type,
                 metadata,
-                checksum: (size % 2 == 0).then_some(Checksum::Crc64Nvme(size)),
+                checksum: size.is_multiple_of(2).then_some(Checksum::Crc64Nvme(size)),
             },
         }
     }

@@ -87,7 +87,7 @@ fn read_into<'a>(
     let mut read = 0;
     while read < room.len() {
         match pread(entry.data(), &mut room[read..], start + read as u64) {
-            Ok((bytes, _)) if bytes.is_empty() => break,
+            Ok(([], _)) => break,
             Ok((bytes, _)) => read += bytes.len(),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),

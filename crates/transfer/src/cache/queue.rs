@@ -140,8 +140,7 @@ impl Queue {
         let state = lock(&self.state);
         let busy = |state: &mut State| !state.pieces.is_empty() || state.current.is_some();
         let waited = self.changed.wait_timeout_while(state, patience, busy);
-        let (_, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-        !timeout.timed_out()
+        waited.is_ok_and(|(_, timeout)| !timeout.timed_out())
     }
 }
 
