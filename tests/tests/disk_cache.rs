@@ -1,0 +1,167 @@
+//! The disk cache of a mount: what was read once is read again without the store.
+
+#![allow(clippy::disallowed_methods, clippy::print_stdout)]
+
+use std::{
+    fs::{self, File},
+    io::Read,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use penstock_devserver::Fill;
+use penstock_tests::{
+    BUCKET, Bucket, Kind, Mount, Patience, Scratch, data::digest, penstock, run_within, system,
+};
+
+const MIB: usize = 1 << 20;
+const PATIENCE: Patience = Patience::seconds(120);
+
+/// A bucket with objects of `mebibytes`.
+fn filled(count: usize, mebibytes: usize) -> Bucket {
+    let bucket = Bucket::new(Kind::S3);
+    let fill: Fill = format!("{BUCKET}/objects/:{count}:{mebibytes}MiB")
+        .parse()
+        .expect("well formed");
+    bucket.data().fill(&fill).expect("memory");
+    bucket
+}
+
+fn mount(bucket: &Bucket, directory: &Path, size: &str) -> Mount {
+    let options = bucket
+        .options()
+        .option("cache-dir", &directory.display().to_string())
+        .option("cache-size", size)
+        .option("cache-free-ratio", "0");
+    bucket.mount_with(&options)
+}
+
+/// The sum of the metrics whose name is `name` and whose labels contain `label`.
+fn metric(mount: &Mount, name: &str, label: &str) -> u64 {
+    let mut stats = penstock();
+    stats.args(["stats", "--json"]).arg(mount.path());
+    let text = run_within(PATIENCE, &mut stats).expect_success().stdout;
+    let status: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let metrics = status["metrics"].as_array().expect("a list");
+    let named = metrics
+        .iter()
+        .filter(|metric| metric["name"] == name && metric["labels"].to_string().contains(label));
+    named.filter_map(|metric| metric["value"].as_u64()).sum()
+}
+
+fn gets(mount: &Mount) -> u64 {
+    metric(mount, "object_operations_total", "\"get\"")
+}
+
+fn cache(arguments: &[&str]) -> String {
+    let mut command = penstock();
+    command.arg("cache").args(arguments);
+    run_within(PATIENCE, &mut command).expect_success().stdout
+}
+
+/// The paths of the first `count` objects in a mount.
+fn paths(bucket: &Bucket, mount: &Mount) -> Vec<PathBuf> {
+    let keys = bucket.data().keys(BUCKET);
+    keys.iter().map(|key| mount.join(key)).collect()
+}
+
+#[test]
+fn what_was_read_is_read_again_after_a_remount_without_the_store() {
+    let scratch = Scratch::new();
+    let directory = scratch.path().join("cache");
+    let bucket = filled(2, 40);
+    let mounted = mount(&bucket, &directory, "1GiB");
+    let root = mounted.path().display().to_string();
+    cache(&["warm", &root]);
+    let first = paths(&bucket, &mounted)
+        .iter()
+        .map(|path| digest(path).expect("a read"))
+        .collect::<Vec<_>>();
+    assert!(gets(&mounted) > 0);
+    mounted.unmount();
+
+    let mounted = mount(&bucket, &directory, "1GiB");
+    let second = paths(&bucket, &mounted)
+        .iter()
+        .map(|path| digest(path).expect("a read"))
+        .collect::<Vec<_>>();
+    assert_eq!(first, second);
+    assert_eq!(gets(&mounted), 0, "{}", mounted.log());
+    let shown = directory.display().to_string();
+    assert!(cache(&["show", &shown]).contains("80.0 MiB"));
+    assert!(cache(&["drop", &shown]).starts_with("2 objects"));
+    assert_eq!(metric(&mounted, "cache_used_bytes", ""), 0);
+    mounted.unmount();
+    assert!(cache(&["show", &shown, "--json"]).contains("\"objects\":0"));
+}
+
+#[test]
+fn a_mount_that_is_killed_again_and_again_serves_what_the_store_has() {
+    let scratch = Scratch::new();
+    let directory = scratch.path().join("cache");
+    let bucket = filled(1, 48);
+    let plain = bucket.mount();
+    let expected = digest(&paths(&bucket, &plain)[0]).expect("a read");
+    plain.unmount();
+    for round in 1..=4 {
+        let mounted = mount(&bucket, &directory, "1GiB");
+        let path = paths(&bucket, &mounted).remove(0);
+        let mut file = File::open(&path).expect("an open");
+        let mut buffer = vec![0; round * 9 * MIB];
+        file.read_exact(&mut buffer).expect("a read");
+        mounted.process().kill();
+        drop(file);
+        drop(mounted);
+    }
+    let mounted = mount(&bucket, &directory, "1GiB");
+    let path = paths(&bucket, &mounted).remove(0);
+    assert_eq!(digest(&path).expect("a read"), expected);
+    assert!(metric(&mounted, "cache_read_bytes_total", "") > 0);
+    assert_eq!(metric(&mounted, "cache_corrupt_blocks_total", ""), 0);
+    mounted.unmount();
+}
+
+#[test]
+fn a_full_disk_stops_caching_and_no_reader_notices() {
+    let scratch = Scratch::new();
+    let disk = scratch.folder("disk");
+    let mut tmpfs = Command::new("mount");
+    tmpfs
+        .args(["-t", "tmpfs", "-o", "size=16m", "penstock-test"])
+        .arg(&disk);
+    if !run_within(PATIENCE, &mut tmpfs).succeeded() {
+        println!("skipped: mounting a tmpfs needs root");
+        return;
+    }
+    let bucket = filled(1, 64);
+    let mounted = mount(&bucket, &disk.join("cache"), "1GiB");
+    let path = paths(&bucket, &mounted).remove(0);
+    let first = digest(&path);
+    let full = metric(&mounted, "cache_skipped_bytes_total", "");
+    mounted.unmount();
+    let plain = bucket.mount();
+    let expected = digest(&paths(&bucket, &plain)[0]).expect("a read");
+    plain.unmount();
+    system::detach(&disk);
+    assert_eq!(first.expect("the read succeeds"), expected);
+    assert!(full >= 40 << 20, "{full}");
+}
+
+#[test]
+fn two_mounts_do_not_share_a_cache_directory() {
+    let scratch = Scratch::new();
+    let directory = scratch.path().join("cache");
+    let bucket = filled(1, 1);
+    let mounted = mount(&bucket, &directory, "64MiB");
+    let mut second = bucket.command("mount");
+    second
+        .arg(scratch.folder("mnt"))
+        .args(["-f", "--cache-dir"])
+        .arg(&directory);
+    let refused = run_within(PATIENCE, &mut second);
+    assert!(!refused.succeeded());
+    let pid = format!("process {}", mounted.process().0);
+    assert!(refused.stderr.contains(&pid), "{}", refused.stderr);
+    mounted.unmount();
+    assert!(fs::metadata(directory.join("objects/lock")).is_ok());
+}
