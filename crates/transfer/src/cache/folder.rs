@@ -183,14 +183,17 @@ impl Folder {
                 if let Some(name) = VersionName::of_file(&path, INDEX) {
                     match self.look(name) {
                         Some(version) => found(version),
-                        None if sweep => self.remove(name),
+                        None if sweep => {
+                            self.remove(name);
+                            let _ = fs::remove_file(&path);
+                        }
                         None => {}
                     }
                 } else if let Some(name) = VersionName::of_file(&path, DATA)
                     && sweep
                     && !self.index(name).exists()
                 {
-                    self.remove(name);
+                    let _ = fs::remove_file(&path);
                 }
             }
         }
