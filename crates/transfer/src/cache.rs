@@ -240,7 +240,11 @@ fn shared(
         folder,
         table: Mutex::new(Table::new(Arc::clone(&ledger))),
         ledger,
-        queue: Queue::new(waiting_max, Arc::clone(&metrics.skipped_bytes)),
+        queue: Queue::new(
+            waiting_max,
+            Arc::clone(&metrics.skipped_bytes),
+            Arc::clone(&metrics.waiting_bytes),
+        ),
         metrics,
         size: settings.size,
         keep_free: settings.keep_free,

@@ -16,6 +16,7 @@ pub(super) struct Metrics {
     pub(super) evicted_objects: Arc<Counter>,
     pub(super) corrupt_blocks: Arc<Counter>,
     pub(super) disk_errors: Arc<Counter>,
+    pub(super) waiting_bytes: Arc<Gauge>,
     pub(super) used_bytes: Arc<Gauge>,
     pub(super) limit_bytes: Arc<Gauge>,
     pub(super) objects: Arc<Gauge>,
@@ -56,6 +57,10 @@ impl Metrics {
             disk_errors: counter(
                 "cache_disk_errors_total",
                 "Writes to the cache that the disk refused.",
+            ),
+            waiting_bytes: gauge(
+                "cache_waiting_bytes",
+                "Bytes in memory that are about to be written to it.",
             ),
             used_bytes: gauge("cache_used_bytes", "Bytes that the cache occupies."),
             limit_bytes: gauge("cache_limit_bytes", "Bytes that it may occupy."),

@@ -12,7 +12,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use penstock_base::{Reclaim, metrics::Counter};
+use penstock_base::{
+    Reclaim,
+    metrics::{Counter, Gauge},
+};
 
 use super::{header::Header, name::VersionName};
 use crate::lock::lock;
@@ -40,6 +43,8 @@ pub(super) struct Queue {
     changed: Condvar,
     bytes_max: u64,
     skipped: Arc<Counter>,
+    /// Shows how much waits.
+    waiting: Arc<Gauge>,
 }
 
 #[derive(Debug, Default)]
@@ -64,13 +69,15 @@ pub(super) enum Order {
 }
 
 impl Queue {
-    /// Takes up to `bytes_max`; counts in `skipped` what it does not take or drops.
-    pub(super) fn new(bytes_max: u64, skipped: Arc<Counter>) -> Arc<Self> {
+    /// Takes up to `bytes_max`; counts in `skipped` what it does not take or drops, and shows in
+    /// `waiting` what it has.
+    pub(super) fn new(bytes_max: u64, skipped: Arc<Counter>, waiting: Arc<Gauge>) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::default(),
             changed: Condvar::new(),
             bytes_max,
             skipped,
+            waiting,
         })
     }
 
@@ -84,6 +91,7 @@ impl Queue {
             return;
         }
         state.bytes += length;
+        self.waiting.set(state.bytes);
         state.pieces.push_back(piece);
         drop(state);
         self.changed.notify_all();
@@ -102,6 +110,7 @@ impl Queue {
         match state.pieces.pop_front() {
             Some(piece) => {
                 state.bytes -= piece.length();
+                self.waiting.set(state.bytes);
                 state.current = Some(piece.name);
                 Order::Write(piece)
             }
@@ -125,6 +134,7 @@ impl Queue {
             .partition(|piece: &Piece| names.contains(&piece.name));
         state.pieces = kept;
         state.bytes = state.pieces.iter().map(Piece::length).sum();
+        self.waiting.set(state.bytes);
         drop(state);
         drop::<VecDeque<Piece>>(dropped);
     }
@@ -156,6 +166,7 @@ impl Reclaim for Queue {
             dropped.push(piece);
         }
         state.bytes -= freed;
+        self.waiting.set(state.bytes);
         drop(state);
         self.changed.notify_all();
         self.skipped.add(freed);
@@ -204,7 +215,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_counted_and_not_taken() {
         let skipped = Arc::<Counter>::default();
-        let queue = Queue::new(10, Arc::clone(&skipped));
+        let queue = Queue::new(10, Arc::clone(&skipped), Arc::default());
         for length in [6, 5, 4] {
             queue.push(piece("a", length));
         }
@@ -219,7 +230,7 @@ mod tests {
     #[test]
     fn the_newest_go_when_memory_is_short_and_those_that_nobody_wants() {
         let skipped = Arc::<Counter>::default();
-        let queue = Queue::new(100, Arc::clone(&skipped));
+        let queue = Queue::new(100, Arc::clone(&skipped), Arc::default());
         for (key, length) in [("a", 1), ("b", 2), ("a", 3), ("c", 4)] {
             queue.push(piece(key, length));
         }

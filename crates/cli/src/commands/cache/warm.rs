@@ -33,6 +33,12 @@ const READERS: usize = 4;
 /// Bytes that are asked for at once.
 const READ_SIZE: usize = 4 * MIB as usize;
 
+/// Bytes that the cache may have waiting for its disk before somebody reads on.
+const WAITING_MAX: u64 = 16 * MIB;
+
+/// How often a reader looks whether they are fewer before it goes on in any case.
+const LOOKS_MAX: usize = 500;
+
 /// How often everything is read when the cache leaves something out.
 const PASSES_MAX: usize = 3;
 
@@ -68,7 +74,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let socket = place.socket_of(&mountpoint);
     for pass in 1..=PASSES_MAX {
         let before = left_out(&socket)?;
-        let warming = Warming::new(&root);
+        let warming = Warming::new(&root, &socket);
         warming.read_all(readers);
         let missing = left_out(&socket)?.saturating_sub(before);
         if missing == 0 || pass == PASSES_MAX {
@@ -111,20 +117,28 @@ fn locate(what: &str, mounts: &[Status]) -> Outcome<(PathBuf, PathBuf)> {
 
 /// Bytes that the cache of a mount has left out so far.
 fn left_out(socket: &Path) -> Outcome<u64> {
+    metric(socket, "cache_skipped_bytes_total")
+}
+
+/// What a mount's cache says.
+fn metric(socket: &Path, name: &str) -> Outcome<u64> {
     let status = client::status(socket).map_err(|error| {
         Failure::new(
             format!("the mount does not answer: {error}"),
             "look into its log",
         )
     })?;
-    let metric = |name| status.metrics.iter().find(|metric| metric.name == name);
-    let left_out = metric("cache_skipped_bytes_total")
+    let mut metrics = status.metrics.iter();
+    let found = metrics
+        .find(|metric| metric.name == name)
         .ok_or_else(|| Failure::new("the mount has no disk cache", "mount with --cache-dir"))?;
-    Ok(left_out.value)
+    Ok(found.value)
 }
 
 /// Files that are being read.
 struct Warming {
+    /// Where the mount can be asked how it is.
+    socket: PathBuf,
     /// Directories and files to look at. A directory's entries replace it.
     paths: Mutex<VecDeque<PathBuf>>,
     busy: AtomicUsize,
@@ -134,8 +148,9 @@ struct Warming {
 }
 
 impl Warming {
-    fn new(root: &Path) -> Self {
+    fn new(root: &Path, socket: &Path) -> Self {
         Self {
+            socket: socket.to_owned(),
             paths: Mutex::new(VecDeque::from([root.to_owned()])),
             busy: AtomicUsize::new(0),
             files: AtomicU64::new(0),
@@ -219,6 +234,17 @@ impl Warming {
                 0 => return Ok(()),
                 count => self.bytes.fetch_add(count as u64, Ordering::Relaxed),
             };
+            self.wait_for_disk();
+        }
+    }
+
+    /// Waits until the cache has written most of what it received.
+    fn wait_for_disk(&self) {
+        for _ in 0..LOOKS_MAX {
+            match metric(&self.socket, "cache_waiting_bytes") {
+                Ok(waiting) if waiting > WAITING_MAX => system::pause(PAUSE),
+                Ok(_) | Err(_) => return,
+            }
         }
     }
 
