@@ -3,7 +3,7 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-const COMMANDS: [&str; 9] = [
+const COMMANDS: [&str; 10] = [
     "mount",
     "umount",
     "stats",
@@ -11,6 +11,7 @@ const COMMANDS: [&str; 9] = [
     "ls",
     "stat",
     "uploads",
+    "cache",
     "help",
     "completions",
 ];
