@@ -10,13 +10,13 @@
 //! - After a crash both names are there, the source whole as long as copying was under way.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
 };
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use penstock_base::{FsError, FsResult, clock};
-use penstock_object::{ETag, ErrorKind, Key, ObjectResult, WriteCondition};
+use penstock_object::{ETag, ErrorKind, Key, ObjectKind, ObjectResult, WriteCondition};
 use penstock_transfer::ObjectVersion;
 use penstock_vfs::Inode;
 
@@ -43,10 +43,19 @@ struct Work<'rename> {
     resumed: Option<&'rename Descendants>,
     /// Whether the target was there before, as an empty directory.
     replaces: bool,
-    /// Files that are open, whose handles follow to the copies.
-    open: HashSet<Box<str>>,
-    /// The versions of those copies.
+    /// Files that are open, in the versions that their handles know.
+    open: HashMap<Box<str>, ETag>,
+    /// The copies that these handles follow to, since they are copies of those versions.
     versions: Mutex<HashMap<Box<str>, ETag>>,
+}
+
+impl Work<'_> {
+    fn note_version(&self, suffix: &str, etag: ETag) {
+        if self.open.contains_key(suffix) {
+            let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
+            versions.insert(suffix.into(), etag);
+        }
+    }
 }
 
 /// What became of the copies.
@@ -101,7 +110,7 @@ impl Core {
             to: &to,
             resumed: resumed.as_ref(),
             replaces: rename.replaced.is_some(),
-            open: open.iter().map(|(suffix, _)| suffix.clone()).collect(),
+            open: open.iter().filter_map(known_version).collect(),
             versions: Mutex::default(),
         };
         let objects = self.move_objects(&work).await;
@@ -111,7 +120,7 @@ impl Core {
             .versions
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
-        follow(&to, open, &versions)
+        self.follow(&to, open, &versions)
     }
 
     /// Copies and deletes. Fails with the state described in the module.
@@ -179,10 +188,11 @@ impl Core {
         if work.resumed.is_some_and(|copied| copied.has(object)) {
             return (index, Ok(()));
         }
+        let known = work.open.get(&object.suffix);
         let original = Original {
             key: joined(work.from, &object.suffix),
             size: object.size,
-            etag: None,
+            etag: known.cloned(),
             kind: object.kind,
         };
         let may_exist = object.suffix.is_empty() || work.resumed.is_some();
@@ -192,13 +202,24 @@ impl Core {
             self.if_absent()
         };
         let target = joined(work.to, &object.suffix);
-        let stored = self.copy_object(&original, &target, condition).await;
-        let outcome = stored.map(|stored| {
-            if work.open.contains(&object.suffix) {
-                let mut versions = work.versions.lock().unwrap_or_else(PoisonError::into_inner);
-                versions.insert(object.suffix.clone(), stored.etag);
+        let copied = self
+            .copy_object(&original, &target, condition.clone())
+            .await;
+        let outcome = match copied {
+            Ok(stored) => {
+                work.note_version(&object.suffix, stored.etag);
+                Ok(())
             }
-        });
+            // Another client replaced what is open here: it moves, and the handles are stale.
+            Err(error) if known.is_some() && error.kind == ErrorKind::PreconditionFailed => {
+                let any = Original {
+                    etag: None,
+                    ..original
+                };
+                self.copy_object(&any, &target, condition).await.map(drop)
+            }
+            Err(error) => Err(error),
+        };
         (index, outcome)
     }
 
@@ -283,6 +304,36 @@ impl Core {
         Ok(())
     }
 
+    /// Points the handles of open files to the copies.
+    fn follow(
+        &self,
+        to: &str,
+        open: Vec<(Box<str>, Arc<OpenFile>)>,
+        versions: &HashMap<Box<str>, ETag>,
+    ) -> FsResult<()> {
+        let mut tree = self.namespace.lock();
+        for (suffix, file) in open {
+            let version = file.view().version.clone();
+            let (Some(version), Some(etag)) = (version, versions.get(&suffix)) else {
+                continue;
+            };
+            // A writer goes on from what is known of the file.
+            if let Ok(node) = tree.node_mut(file.inode)
+                && let Some(known) = &mut node.known
+            {
+                known.etag = Some(etag.clone());
+                known.size = version.size;
+                known.object = ObjectKind::Normal;
+            }
+            file.show_stored(ObjectVersion {
+                key: key::checked_key(format!("{to}{suffix}"))?,
+                etag: etag.clone(),
+                size: version.size,
+            });
+        }
+        Ok(())
+    }
+
     /// Brings the tree in line with what the store has now.
     fn settle_rename(&self, rename: &Rename, done: bool) {
         let mut tree = self.namespace.lock();
@@ -296,27 +347,10 @@ impl Core {
     }
 }
 
-/// Points the handles of open files to the copies.
-fn follow(
-    to: &str,
-    open: Vec<(Box<str>, Arc<OpenFile>)>,
-    versions: &HashMap<Box<str>, ETag>,
-) -> FsResult<()> {
-    for (suffix, file) in open {
-        let Some(etag) = versions.get(&suffix).cloned() else {
-            continue;
-        };
-        let version = file.view().version.clone();
-        if let Some(version) = version {
-            let key = key::checked_key(format!("{to}{suffix}"))?;
-            file.show_stored(ObjectVersion {
-                key,
-                etag,
-                ..version
-            });
-        }
-    }
-    Ok(())
+/// An open file with the version that its handles know.
+fn known_version((suffix, file): &(Box<str>, Arc<OpenFile>)) -> Option<(Box<str>, ETag)> {
+    let version = file.view().version.as_ref()?.etag.clone();
+    Some((suffix.clone(), version))
 }
 
 /// A key whose length was checked.

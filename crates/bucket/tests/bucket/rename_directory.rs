@@ -7,7 +7,7 @@ use penstock_bucket::BucketSettings;
 use penstock_object::{ErrorKind, MemoryStore, Operation};
 use penstock_vfs::{FileKind, RenameMode, Volume};
 
-use crate::support::{Bed, READ, name};
+use crate::support::{Bed, READ, WRITE, name};
 
 async fn tree() -> Bed {
     let bed = Bed::new();
@@ -260,6 +260,45 @@ async fn unsaved_files_are_saved_first_and_follow() {
     bed.close(unsaved).await.unwrap();
     assert_eq!(bed.object("b/unsaved").await.unwrap(), b"one two");
     assert!(bed.object("a/unsaved").await.is_none());
+}
+
+/// A copy has a tag of its own, and is a normal object whatever it was copied from.
+#[tokio::test(start_paused = true)]
+async fn writers_go_on_after_a_copy_of_another_tag_and_kind() {
+    let appendable = BucketSettings {
+        appendable: true,
+        ..BucketSettings::default()
+    };
+    let large = "x".repeat(20 * MIB as usize);
+    for (settings, first) in [
+        (appendable, "one "),
+        (BucketSettings::default(), large.as_str()),
+    ] {
+        let bed = Bed::over(MemoryStore::like_oss(), settings);
+        bed.mkdir("a").await.unwrap();
+        let file = bed.create("a/file").await.unwrap();
+        bed.write(file, 0, first).await.unwrap();
+        bed.rename("a", "b").await.unwrap();
+        bed.write(file, first.len() as u64, "two").await.unwrap();
+        bed.close(file).await.unwrap();
+        let content = bed.object("b/file").await.unwrap();
+        assert!(content == format!("{first}two").as_bytes());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_wrote_into_an_open_file_moves_and_is_not_mixed() {
+    let bed = Bed::new();
+    bed.put("a/file", "old content").await;
+    let reader = bed.open("a/file", READ).await.unwrap();
+    let writer = bed.open("a/file", WRITE).await.unwrap();
+    assert_eq!(bed.read(reader, 0, 3).await.unwrap(), b"old");
+    bed.put("a/file", "new content").await;
+    bed.rename("a", "b").await.unwrap();
+    assert_eq!(bed.object("b/file").await.unwrap(), b"new content");
+    bed.write(writer, 11, ", more").await.unwrap();
+    bed.close(writer).await.unwrap();
+    assert_eq!(bed.object("b/file").await.unwrap(), b"new content, more");
 }
 
 #[tokio::test(start_paused = true)]
