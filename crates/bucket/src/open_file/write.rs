@@ -31,6 +31,23 @@ impl Core {
         offset: u64,
         data: Bytes,
     ) -> FsResult<()> {
+        let written = self.write_at(handle, offset, data).await;
+        if written.is_err()
+            && let Ok(node) = self.namespace.lock().node_mut(handle.file.inode)
+        {
+            // What was written through a mapping stays in the kernel's cache though it was
+            // refused: the next open drops it.
+            node.last_open = None;
+        }
+        written
+    }
+
+    async fn write_at(
+        self: &Arc<Self>,
+        handle: &FileHandle,
+        offset: u64,
+        data: Bytes,
+    ) -> FsResult<()> {
         if !handle.access.writes() {
             return Err(FsError::BadHandle);
         }

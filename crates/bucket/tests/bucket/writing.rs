@@ -456,3 +456,18 @@ async fn a_write_that_was_given_up_leaves_the_file_intact() {
     bed.close(handle).await.unwrap();
     assert_eq!(bed.object("file").await.unwrap(), b"there!");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_write_drops_what_the_kernel_keeps() {
+    let bed = Bed::new();
+    bed.put("file", vec![1; 2 * MIB as usize]).await;
+    for _ in 0..2 {
+        bed.opened("file", READ).await.unwrap();
+    }
+    assert!(bed.opened("file", READ).await.unwrap().keep_cache);
+    // As a page that was changed through a mapping comes back.
+    let changed = bed.open("file", READ_WRITE).await.unwrap();
+    let refused = bed.write(changed, 0, vec![2; 4096]).await;
+    assert!(matches!(refused, Err(FsError::InvalidArgument(_))));
+    assert!(!bed.opened("file", READ).await.unwrap().keep_cache);
+}
