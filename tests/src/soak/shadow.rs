@@ -164,15 +164,12 @@ impl Shadow {
     }
 
     fn remove(&mut self, name: &str) {
-        let removed = match timed(name, || system::remove(&self.folder.join(name))) {
-            Err(Errno(libc::ENOENT)) if self.possible(name).contains(&None) => Ok(()),
-            removed => removed,
-        };
-        // A name that the mount does not know may be there all the same after a failure.
-        if removed.is_ok() && self.possible(name).len() > 1 {
-            return;
+        let removed = timed(name, || system::remove(&self.folder.join(name)));
+        let absent = self.possible(name).contains(&None);
+        // After a failure the mount may not know of what is there all the same.
+        if removed != Err(Errno(libc::ENOENT)) || !absent {
+            self.settle(name, None, removed);
         }
-        self.settle(name, None, removed);
     }
 
     fn rename(&mut self, name: &str) {
