@@ -19,6 +19,9 @@ const NAMES: usize = 12;
 const PIECE: usize = 200_000;
 /// Sizes of files, drawn evenly, as limits below which they lie.
 const SIZES: [usize; 6] = [1, 5000, 70_000, 400_000, 700_000, 700_000];
+/// The most in a file of a folder without large ones: it is read whole, and its checksum tells of
+/// any damage.
+const SMALL_MAX: usize = 900_000;
 /// A file that is uploaded in parts.
 const LARGE: usize = 20_000_000;
 
@@ -154,6 +157,9 @@ impl Shadow {
             return;
         };
         let piece = self.any_piece();
+        if !self.large && length(&content) + piece.1 > SMALL_MAX {
+            return;
+        }
         let path = self.folder.join(name);
         let flags = libc::O_WRONLY | libc::O_APPEND;
         let written = timed(name, || {
@@ -244,10 +250,10 @@ impl Shadow {
     /// What of that which the file may hold is `found`.
     fn matching(&self, name: &str, found: &[u8]) -> Option<Content> {
         let possible = self.possible(name);
-        possible.into_iter().flatten().find(|content| {
-            let length: usize = content.iter().map(|piece| piece.1).sum();
-            length == found.len() && bytes(content) == found
-        })
+        possible
+            .into_iter()
+            .flatten()
+            .find(|content| length(content) == found.len() && bytes(content) == found)
     }
 
     /// Compares every name with what a store has under it, which `get` finds out.
@@ -286,6 +292,10 @@ impl Shadow {
     pub fn names(&self) -> Vec<String> {
         self.files.keys().cloned().collect()
     }
+}
+
+fn length(content: &Content) -> usize {
+    content.iter().map(|piece| piece.1).sum()
 }
 
 fn bytes(content: &Content) -> Vec<u8> {
