@@ -156,6 +156,8 @@ pub(crate) struct FileHandle {
     pub(crate) append: bool,
     /// The door keeps nothing of what is read.
     direct: bool,
+    /// There may be something to save: it can write, or it created the file.
+    saves: bool,
     reading: Mutex<Reading>,
     namespace: Arc<Namespace>,
 }
@@ -180,6 +182,7 @@ impl FileHandle {
             access: options.access,
             append: options.append,
             direct: opened.direct,
+            saves: !opened.skip_flush,
             reading: Mutex::new(reading),
             namespace: Arc::clone(namespace),
         })

@@ -39,7 +39,7 @@ const SHUT_DOWN_CONCURRENCY: usize = 16;
 impl Core {
     /// A descriptor of the handle was closed: saves what it wrote.
     pub(crate) async fn flush(self: &Arc<Self>, handle: &FileHandle) -> FsResult<()> {
-        if !handle.access.writes() {
+        if !handle.saves {
             return Ok(());
         }
         let file = Arc::clone(&handle.file);
@@ -52,7 +52,7 @@ impl Core {
             self.note_ignored_sync();
             return Ok(());
         }
-        if !handle.access.writes() {
+        if !handle.saves {
             return Ok(());
         }
         let (core, file) = (Arc::clone(self), Arc::clone(&handle.file));
@@ -73,7 +73,7 @@ impl Core {
         let Some(Handle::File(handle)) = self.handles.remove(id) else {
             return;
         };
-        if !handle.access.writes() {
+        if !handle.saves {
             return;
         }
         let core = Arc::clone(self);

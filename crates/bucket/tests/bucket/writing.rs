@@ -458,6 +458,23 @@ async fn a_write_that_was_given_up_leaves_the_file_intact() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_file_created_for_reading_is_stored_when_closed() {
+    for synced in [false, true] {
+        let bed = Bed::new();
+        let created = bed.created("file", READ).await.unwrap();
+        let handle = created.opened.handle;
+        assert!(!created.opened.skip_flush);
+        if synced {
+            bed.volume.sync(handle, false).await.unwrap();
+            assert_eq!(bed.object("file").await.unwrap(), b"");
+        }
+        bed.close(handle).await.unwrap();
+        assert_eq!(bed.object("file").await.unwrap(), b"");
+        assert_eq!(bed.stat("file").await.unwrap().size, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refused_write_drops_what_the_kernel_keeps() {
     let bed = Bed::new();
     bed.put("file", vec![1; 2 * MIB as usize]).await;
