@@ -138,6 +138,15 @@ fn a_writer_goes_on_after_its_directory_was_renamed() {
 }
 
 #[test]
+fn a_file_that_is_created_for_reading_stays() {
+    let read = OpenMode {
+        access: Access::Read,
+        ..CREATE
+    };
+    replay(&[Action::Open(at(IN_ROOT, A), read), Action::Close(0)]);
+}
+
+#[test]
 fn a_removed_directory_that_is_open_does_not_disturb_files() {
     let read = OpenMode {
         access: Access::Read,

@@ -131,14 +131,21 @@ fn place() -> impl Strategy<Value = Place> {
 }
 
 fn creation() -> impl Strategy<Value = OpenMode> {
-    let access = select(vec![Access::Write, Access::Write, Access::Both]);
+    let access = select(vec![
+        Access::Write,
+        Access::Write,
+        Access::Write,
+        Access::Both,
+        Access::Both,
+        Access::Read,
+    ]);
     (access, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
         |(access, exclusive, append, truncate)| OpenMode {
             access,
             create: true,
             exclusive,
-            append,
-            truncate: truncate && !append,
+            append: append && access.writes(),
+            truncate: truncate && access.writes() && !append,
         },
     )
 }
