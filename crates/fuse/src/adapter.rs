@@ -72,25 +72,26 @@ impl Adapter {
         undo.run(self.volume.as_ref()).await;
     }
 
+    /// Whether the volume has a say in `request`.
+    pub(crate) fn serves(request: &Request<'_>) -> bool {
+        !matches!(request, Request::Other | Request::Link | Request::Init(_))
+    }
+
     /// Begins what `message` asks for; `data` belongs to a WRITE.
-    pub(crate) fn start(
-        &self,
-        message: &Message<'_>,
-        data: Result<WriteData, Errno>,
-    ) -> Result<Operation, Errno> {
+    pub(crate) fn start(&self, message: &Message<'_>, data: WriteData) -> Result<Operation, Errno> {
         let subject = Subject {
             caller: message.header.caller,
             node: message.header.node,
         };
         match &message.request {
-            Request::Other | Request::Link | Request::Init(_) => {
+            request if !Self::serves(request) => {
                 Err(refused::errno(Opcode::from_number(message.header.opcode)))
             }
             Request::Write {
                 transfer, table, ..
             } => {
                 self.writers.wrote(transfer.handle, *table);
-                Ok(Box::pin(data::write(self.clone(), *transfer, data?)))
+                Ok(Box::pin(data::write(self.clone(), *transfer, data)))
             }
             request => self.start_named(subject, request),
         }

@@ -37,11 +37,12 @@ pub(super) async fn read(adapter: Adapter, transfer: Transfer) -> Outcome {
 /// Writes what was received, which may be less than the program wanted to write.
 pub(super) async fn write(adapter: Adapter, transfer: Transfer, data: WriteData) -> Outcome {
     let length = u32::try_from(data.bytes.len()).expect("at most one block");
+    let memory = data.memory.paid().await?;
     let written = adapter
         .volume
         .write(transfer.handle, transfer.offset, data.bytes);
     written.await?;
-    drop(data.memory);
+    drop(memory);
     Ok(Answer::body(|body| encode::written(body, length)))
 }
 

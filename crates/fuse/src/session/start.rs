@@ -44,11 +44,10 @@ impl Start {
     /// Mounts. Blocks while kernel and helper work.
     pub(super) fn run(self) -> Result<Session, MountError> {
         let threads = thread_count(self.settings.threads);
-        let reserve = ReceiveReserve::new(&self.pool, threads, self.runtime.clone(), &self.metrics)
-            .ok_or_else(|| {
-                let total = self.pool.budget().total();
-                MountError::Memory(ReceiveReserve::size(threads, total))
-            })?;
+        let reserve = ReceiveReserve::new(&self.pool, threads, &self.metrics).ok_or_else(|| {
+            let total = self.pool.budget().total();
+            MountError::Memory(ReceiveReserve::size(threads, total))
+        })?;
         let (mount, connection) = Mount::new(&self.settings)?;
         let reserve = Arc::new(reserve);
         let device = Arc::new(DevFuse::new(connection, threads, Arc::clone(&reserve)));
