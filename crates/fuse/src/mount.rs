@@ -20,7 +20,11 @@ use tracing::warn;
 
 use crate::{FuseSettings, system};
 
+pub use check::is_dead;
 pub use error::{MountError, UnmountError};
+
+/// Dead mounts on top of each other that are taken away at once.
+const DEAD_MOUNTS_MAX: usize = 16;
 
 /// Whether a volume could be mounted at `place`; returns its absolute path. Recognises a mount
 /// that is dead or hangs without touching it.
@@ -28,11 +32,45 @@ pub fn check_mount_point(place: &Path, nonempty: bool) -> Result<PathBuf, MountE
     check::place(place, nonempty).map(|(place, _)| place)
 }
 
+/// Takes away the mounts of this program at `place` whose daemons are gone, so that it can be
+/// mounted on again; returns how many there were. Who still has files open there keeps errors.
+/// Mounts of others are left alone, dead or not.
+pub fn remove_dead_mounts(place: &Path) -> Result<usize, UnmountError> {
+    let mut removed = 0;
+    while removed < DEAD_MOUNTS_MAX && check::is_dead_and_ours(place) {
+        unmount(place, UnmountMode::Lazy)?;
+        removed += 1;
+    }
+    Ok(removed)
+}
+
+/// Takes whatever is mounted at `place`, an absolute path, out of the file tree, as root or with
+/// the help of `fusermount3`.
+pub fn unmount(place: &Path, mode: UnmountMode) -> Result<(), UnmountError> {
+    Means::of_this_process().unmount(place, mode)
+}
+
 /// How the mount was made, and so how it goes away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Means {
     Direct,
     Helper,
+}
+
+impl Means {
+    fn of_this_process() -> Self {
+        match system::effective_ids() {
+            (0, _) => Self::Direct,
+            _ => Self::Helper,
+        }
+    }
+
+    fn unmount(self, place: &Path, mode: UnmountMode) -> Result<(), UnmountError> {
+        match self {
+            Self::Direct => direct::unmount(place, mode),
+            Self::Helper => helper::unmount(place, mode),
+        }
+    }
 }
 
 /// A mount in the file tree.
@@ -61,9 +99,10 @@ impl Mount {
     /// Mounts, and returns the connection on which the kernel is about to send INIT.
     pub(crate) fn new(settings: &FuseSettings) -> Result<(Self, OwnedFd), MountError> {
         let (place, root_mode) = check::place(&settings.mount_point, settings.nonempty)?;
-        let (means, connection) = match system::effective_ids() {
-            (0, _) => (Means::Direct, direct::mount(&place, root_mode, settings)?),
-            _ => (Means::Helper, helper::mount(&place, settings)?),
+        let means = Means::of_this_process();
+        let connection = match means {
+            Means::Direct => direct::mount(&place, root_mode, settings)?,
+            Means::Helper => helper::mount(&place, settings)?,
         };
         let device = table::entry_at(&place)
             .ok_or_else(|| MountError::Vanished(place.clone()))?
@@ -103,10 +142,7 @@ impl Mount {
         if !self.is_mounted() {
             return Ok(());
         }
-        match self.means {
-            Means::Direct => direct::unmount(&self.place, mode),
-            Means::Helper => helper::unmount(&self.place, mode),
-        }
+        self.means.unmount(&self.place, mode)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgMatches, Command, value_parser};
+use penstock_fuse::MountError;
 
 use crate::{
     assemble, command_line,
@@ -105,8 +106,7 @@ pub(crate) fn perform(request: MountRequest, environment: &Environment) -> Outco
     let values = request.values;
     assemble::check_source(&request.source, &values)?;
     let nonempty = values.flag(&table::NONEMPTY);
-    let mountpoint = penstock_fuse::check_mount_point(&request.mountpoint, nonempty)
-        .map_err(|error| explain::mount_error(&error))?;
+    let mountpoint = free_mount_point(&request.mountpoint, nonempty)?;
     if let Some(directory) = assemble::local_directory(&request.source) {
         mount_point::check_apart(&mountpoint, &directory)?;
     }
@@ -134,6 +134,26 @@ pub(crate) fn perform(request: MountRequest, environment: &Environment) -> Outco
         }
         Side::Child(announcer) => serve_here(&plan, announcer),
     }
+}
+
+/// The mount point's absolute path. What a mount that crashed left there is taken away first, so
+/// that whoever starts mounts again (an init system, mount(8)) needs no other command in between.
+fn free_mount_point(place: &Path, nonempty: bool) -> Outcome<PathBuf> {
+    let checked = match penstock_fuse::check_mount_point(place, nonempty) {
+        Err(MountError::Dead(dead)) => {
+            let removed = penstock_fuse::remove_dead_mounts(&dead);
+            if removed.map_err(|error| explain::unmount_error(&error))? > 0 {
+                output::complain(&format!(
+                    "warning: removed the dead mount on `{}`: its program had ended without \
+                     unmounting, and what was being written then is not saved",
+                    dead.display()
+                ));
+            }
+            penstock_fuse::check_mount_point(place, nonempty)
+        }
+        checked => checked,
+    };
+    checked.map_err(|error| explain::mount_error(&error))
 }
 
 fn serve_here(plan: &Plan, announcer: Announcer) -> Outcome {

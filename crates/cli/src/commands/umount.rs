@@ -1,23 +1,23 @@
 //! `penstock umount MOUNTPOINT`: takes a mount away once everything written is saved.
 
 use std::{
-    ffi::OsStr,
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
-    process::{Command as Process, Stdio},
     time::Duration,
 };
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use penstock_base::clock;
+use penstock_fuse::UnmountMode;
 
 use crate::{
     control::{Place, Progress, Reply, Request, client::Connection},
     environment::Environment,
+    explain,
     failure::{Exit, Failure, Outcome},
     mount_table,
     options::duration,
-    output, system, text_table,
+    output, text_table,
 };
 
 /// How long an unmount is waited for unless the user says otherwise.
@@ -173,36 +173,12 @@ fn unmount_without_mount(mountpoint: &Path, lazy: bool) -> Outcome {
         ));
     }
     // Nothing can be saved through a dead mount, so nobody needs to close files in it first.
-    let lazy = lazy || is_dead(mountpoint);
-    let outcome = match system::user_id() {
-        0 => system::unmount(mountpoint, lazy).map_err(|error| error.to_string()),
-        _ => ask_helper(mountpoint, lazy),
+    let lazy = lazy || penstock_fuse::is_dead(mountpoint);
+    let mode = match lazy {
+        true => UnmountMode::Lazy,
+        false => UnmountMode::Plain,
     };
-    outcome.map_err(|error| {
-        Failure::new(
-            format!("cannot unmount `{shown}`: {error}"),
-            "close the files in it, or give --lazy",
-        )
-    })
-}
-
-/// Whether the program behind a mount is gone.
-fn is_dead(mountpoint: &Path) -> bool {
-    std::fs::metadata(mountpoint).is_err_and(|error| error.kind() == io::ErrorKind::NotConnected)
-}
-
-/// Users other than root unmount through the helper of libfuse.
-fn ask_helper(mountpoint: &Path, lazy: bool) -> Result<(), String> {
-    let flags = OsStr::new(if lazy { "-uz" } else { "-u" });
-    let output = Process::new("fusermount3")
-        .args([flags, mountpoint.as_os_str()])
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("fusermount3: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+    penstock_fuse::unmount(mountpoint, mode).map_err(|error| explain::unmount_error(&error))
 }
 
 /// One line on a terminal that shows what is waited for.

@@ -19,6 +19,11 @@ pub(super) struct TableEntry {
 }
 
 impl TableEntry {
+    /// Whether this program mounted it.
+    pub(super) fn is_ours(&self) -> bool {
+        self.kind == "fuse.penstock"
+    }
+
     pub(super) fn is_fuse(&self) -> bool {
         self.kind == "fuse" || self.kind == "fuseblk" || self.kind.starts_with("fuse.")
     }
