@@ -286,10 +286,20 @@ fn read_ahead_kib(values: &Values) -> u32 {
 
 /// Parts of files that are on their way to the store.
 pub(crate) fn uploads_in_flight(registry: &Registry) -> u64 {
+    let upload = ("direction", "upload".to_owned());
+    sum(registry, "transfer_parts_in_flight", |labels| {
+        labels.contains(&upload)
+    })
+}
+
+/// What is counted under a name, whatever the labels.
+pub(crate) fn metric(registry: &Registry, name: &str) -> u64 {
+    sum(registry, name, |_| true)
+}
+
+fn sum(registry: &Registry, name: &str, wanted: impl Fn(&[(&'static str, String)]) -> bool) -> u64 {
     let samples = registry.samples();
-    let uploads = samples.iter().filter(|sample| {
-        sample.name == "transfer_parts_in_flight"
-            && sample.labels.contains(&("direction", "upload".to_owned()))
-    });
-    uploads.map(|sample| sample.value).sum()
+    let of_name = samples.iter().filter(|sample| sample.name == name);
+    let wanted = of_name.filter(|sample| wanted(&sample.labels));
+    wanted.map(|sample| sample.value).sum()
 }

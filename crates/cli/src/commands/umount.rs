@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use penstock_base::clock;
+use penstock_base::clock::{self, Instant};
 use penstock_fuse::UnmountMode;
 
 use crate::{
@@ -185,27 +185,85 @@ fn unmount_without_mount(mountpoint: &Path, lazy: bool) -> Outcome {
 #[derive(Debug, Default)]
 struct ProgressLine {
     shown: bool,
+    /// When the first progress was reported, and what had been sent by then.
+    begun: Option<(Instant, u64)>,
 }
 
 impl ProgressLine {
     fn show(&mut self, progress: Progress) {
+        let now = clock::now();
+        let (begun, sent_before) = *self.begun.get_or_insert((now, progress.sent));
+        let sent = progress.sent.saturating_sub(sent_before);
+        let line = describe(progress, sent, now.saturating_duration_since(begun));
         let mut stderr = io::stderr().lock();
         if !stderr.is_terminal() {
             return;
         }
         self.shown = true;
-        let _ = write!(
-            stderr,
-            "\r\x1b[Ksaving: {} parts on their way, {} in memory",
-            progress.parts,
-            text_table::bytes(progress.bytes)
-        );
+        let _ = write!(stderr, "\r\x1b[K{line}");
         let _ = stderr.flush();
     }
 
     fn clear(&self) {
         if self.shown {
             let _ = write!(io::stderr().lock(), "\r\x1b[K");
+        }
+    }
+}
+
+/// What is left, and how fast it goes: `sent` bytes in the time that was `spent`.
+fn describe(progress: Progress, sent: u64, spent: Duration) -> String {
+    let files = match progress.files {
+        0 => return "saving: waiting for the store".to_owned(),
+        1 => "1 file".to_owned(),
+        count => format!("{count} files"),
+    };
+    let left = text_table::bytes(progress.left);
+    let millis = u64::try_from(spent.as_millis()).unwrap_or(u64::MAX);
+    match sent.saturating_mul(1000).checked_div(millis) {
+        None | Some(0) => format!("saving: {files}, {left} left"),
+        Some(rate) => format!(
+            "saving: {files}, {left} left, {}/s, about {} to go",
+            text_table::bytes(rate),
+            duration::display(Duration::from_secs(progress.left.div_ceil(rate)))
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_tells_bytes_left_rate_and_time() {
+        let progress = |files, left| Progress {
+            files,
+            left,
+            sent: 0,
+        };
+        let second = Duration::from_secs(1);
+        for (progress, sent, spent, line) in [
+            (
+                progress(1, 5 << 20),
+                0,
+                second,
+                "saving: 1 file, 5.00 MiB left",
+            ),
+            (
+                progress(1, 0),
+                9,
+                Duration::ZERO,
+                "saving: 1 file, 0 B left",
+            ),
+            (
+                progress(3, 48 << 20),
+                64 << 20,
+                second * 4,
+                "saving: 3 files, 48.0 MiB left, 16.0 MiB/s, about 3s to go",
+            ),
+            (progress(0, 0), 9, second, "saving: waiting for the store"),
+        ] {
+            assert_eq!(describe(progress, sent, spent), line);
         }
     }
 }

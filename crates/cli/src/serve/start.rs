@@ -60,6 +60,7 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
     Ok(Mounted {
         core: Core {
             session,
+            held_at_rest: pool.budget().used(),
             pool,
             registry,
             log: plan.log.clone(),
