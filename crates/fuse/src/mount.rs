@@ -18,7 +18,7 @@ use std::{
 
 use tracing::warn;
 
-use crate::{FuseSettings, system};
+use crate::{FuseSettings, adapter::MountId, system};
 
 pub use check::is_dead;
 pub use error::{MountError, UnmountError};
@@ -77,6 +77,7 @@ impl Means {
 #[derive(Debug)]
 pub(crate) struct Mount {
     place: PathBuf,
+    id: MountId,
     /// `major:minor` of the device number that its files have.
     device: String,
     means: Means,
@@ -104,12 +105,11 @@ impl Mount {
             Means::Direct => direct::mount(&place, root_mode, settings)?,
             Means::Helper => helper::mount(&place, settings)?,
         };
-        let device = table::entry_at(&place)
-            .ok_or_else(|| MountError::Vanished(place.clone()))?
-            .device;
+        let entry = table::entry_at(&place).ok_or_else(|| MountError::Vanished(place.clone()))?;
         let mount = Self {
             place,
-            device,
+            id: MountId(entry.id),
+            device: entry.device,
             means,
             left: AtomicBool::new(false),
         };
@@ -119,6 +119,11 @@ impl Mount {
     /// The mount point, absolute.
     pub(crate) fn place(&self) -> &Path {
         &self.place
+    }
+
+    /// Its number in the mount table.
+    pub(crate) fn id(&self) -> MountId {
+        self.id
     }
 
     /// Directory of the kernel's settings for what this mount reads ahead.

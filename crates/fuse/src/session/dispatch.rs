@@ -10,7 +10,6 @@ use std::{
 };
 
 use penstock_base::{FsError, clock, metrics::Registry};
-use penstock_vfs::Volume;
 use tokio::runtime::Handle;
 use tracing::{debug, warn};
 
@@ -47,13 +46,13 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(
-        volume: Arc<dyn Volume>,
+        adapter: Adapter,
         metrics: &Registry,
         runtime: Handle,
         interrupts: InterruptPolicy,
     ) -> Arc<Self> {
         Arc::new(Self {
-            adapter: Adapter::new(volume),
+            adapter,
             pending: Pending::new(metrics),
             metrics: SessionMetrics::new(metrics),
             runtime,
@@ -193,13 +192,13 @@ fn send_errno(transport: &dyn Transport, ticket: Ticket, errno: i32) -> Result<(
 /// Ends the task of `victim` if its process is to stop waiting. The kernel tells of a request's
 /// first signal only, so if that one does not count, later ones are looked out for.
 fn interrupt_task(shared: &Arc<Shared>, victim: u64, process: u32) {
-    if shared.interrupts == InterruptPolicy::Always || signals::is_dying(process) {
+    if shared.interrupts == InterruptPolicy::Always || signals::wants_out(process) {
         return cut(shared, victim);
     }
     let shared = Arc::clone(shared);
     let watch = async move {
         tokio::select! {
-            () = signals::until_dying(process) => cut(&shared, victim),
+            () = signals::until_out(process) => cut(&shared, victim),
             () = shared.pending.until_gone(victim) => {}
         }
     };
