@@ -107,7 +107,6 @@ const WAITS: &[Wait] = &[
 fn mounted(scratch: &Scratch, server: &Server) -> (Foreground, PathBuf) {
     let data = server.data();
     data.put(BUCKET, "small", b"small").expect("room");
-    data.put(BUCKET, "large", &vec![7; 64 << 20]).expect("room");
     data.put(BUCKET, "folder/file", b"x").expect("room");
     let mountpoint = scratch.folder("mnt");
     let mut command = scratch.penstock();
@@ -167,22 +166,24 @@ fn ends_promptly(mut child: Child, signal: libc::c_int, name: &str) {
 
 /// Lets each of the programs wait and ends it with `signal`.
 fn all_end(signal: libc::c_int) {
-    let scratch = Scratch::new();
-    for wait in WAITS {
-        // Each with a mount of its own: what was ended may go on behind its back.
-        let server = strict_server();
-        let (mounted, mountpoint) = mounted(&scratch, &server);
-        let hang = || {
-            server.faults().add(FaultRule::new(HANG).on(wait.hangs));
-        };
-        let child = start(&scratch, wait.code, &mountpoint, hang);
-        std::thread::sleep(Duration::from_millis(700));
-        ends_promptly(child, signal, wait.name);
-        // The mount lives on.
-        assert!(fs::metadata(&mountpoint).is_ok(), "{}", wait.name);
-        let _ = Command::new("umount").arg("-l").arg(&mountpoint).status();
-        drop(mounted);
-    }
+    std::thread::scope(|scope| {
+        for wait in WAITS {
+            scope.spawn(move || one_ends(wait, signal));
+        }
+    });
+}
+
+/// Each has a mount of its own: what was ended may go on behind its back.
+fn one_ends(wait: &Wait, signal: libc::c_int) {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let (_mounted, mountpoint) = mounted(&scratch, &server);
+    let hang = || {
+        server.faults().add(FaultRule::new(HANG).on(wait.hangs));
+    };
+    let child = start(&scratch, wait.code, &mountpoint, hang);
+    std::thread::sleep(Duration::from_millis(1500));
+    ends_promptly(child, signal, wait.name);
+    assert!(fs::metadata(&mountpoint).is_ok(), "the mount lives on");
 }
 
 #[test]
@@ -200,6 +201,8 @@ fn whoever_waits_for_a_store_that_hangs_can_be_interrupted_from_the_keyboard() {
 #[test]
 fn whoever_waits_for_the_page_cache_can_be_killed() {
     let (scratch, server) = (Scratch::new(), strict_server());
+    let large = vec![7; 64 << 20];
+    server.data().put(BUCKET, "large", &large).expect("room");
     let (_mounted, mountpoint) = mounted(&scratch, &server);
     for signal in [libc::SIGKILL, libc::SIGINT, libc::SIGTERM] {
         let hang = FaultRule::new(HANG).on(&[Operation::GetObject]);

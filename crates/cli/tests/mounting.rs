@@ -323,6 +323,13 @@ fn a_dead_mount_is_unmounted_even_while_it_is_in_use() {
     mounted.signal(libc::SIGKILL);
     mounted.end();
     assert!(is_mounted(&mountpoint));
+    let ended = run(scratch.penstock().arg("stats").arg(&mountpoint));
+    assert_eq!(ended.code, Some(1));
+    assert!(
+        ended.err.contains("no mount of this user answers"),
+        "{}",
+        ended.err
+    );
     let ended = umount(&scratch, &mountpoint);
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
     assert!(!is_mounted(&mountpoint));

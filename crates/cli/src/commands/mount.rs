@@ -19,6 +19,21 @@ use crate::{
     serve::{self, Plan},
 };
 
+/// Examples, and where options may stand beside the command line.
+const AFTER_HELP: &str = "\
+Examples:
+  penstock mount s3://bucket/prefix /mnt/data --region eu-west-1
+  penstock mount oss://bucket /mnt/data --endpoint https://oss-cn-hangzhou.aliyuncs.com --read-only
+  penstock mount s3://bucket /mnt/data --endpoint http://127.0.0.1:9000 --memory 2GiB -f
+  in /etc/fstab: s3://bucket/prefix /mnt/data fuse.penstock _netdev,allow_other 0 0
+
+Every option may also stand in the environment (PENSTOCK_PART_SIZE=16MiB for --part-size) or in the
+file that --config names (part-size = \"16MiB\"). The command line wins over the environment, and
+that over the file.
+
+A dead mount that a crash left on MOUNTPOINT is removed first, with a warning. Where a mount fails,
+`penstock check SOURCE` with the same options tells what is wrong.";
+
 pub(crate) fn command() -> Command {
     Command::new("mount")
         .about("Mount a bucket")
@@ -36,9 +51,7 @@ pub(crate) fn command() -> Command {
                 .help("Empty directory to mount on"),
         )
         .args(command_line::option_arguments(Scope::Mount))
-        .after_long_help(
-            "In /etc/fstab: s3://bucket/prefix /mnt/data fuse.penstock _netdev,allow_other 0 0",
-        )
+        .after_long_help(AFTER_HELP)
 }
 
 /// The argument that names a bucket.

@@ -29,7 +29,10 @@ pub(crate) fn command() -> Command {
         .about("Unmount, after everything written is saved")
         .long_about(
             "Unmounts and waits until every file that was written is saved in the store, showing \
-             progress on a terminal. Fails when files are open.",
+             progress on a terminal: files and bytes that are left, bytes per second, and the time \
+             that is needed at this rate. Fails when files are open. Removes a dead mount, whose \
+             program is gone, whatever is open in it. Ends with status 3 when some files could not \
+             be saved; each is named with the reason.",
         )
         .arg(
             Arg::new("mountpoint")
@@ -53,7 +56,7 @@ pub(crate) fn command() -> Command {
                 .value_parser(|text: &str| {
                     duration::parse(text).ok_or("it must be a duration such as 30s or 5m")
                 })
-                .help("How long to wait; the mount goes on saving afterwards"),
+                .help("How long to wait, such as 30s or 5m; the mount goes on saving afterwards"),
         )
 }
 
@@ -72,10 +75,14 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
 }
 
 /// The absolute path of a mount point, without touching it: a dead mount answers nothing.
-fn resolve(path: &Path) -> Outcome<PathBuf> {
+pub(super) fn resolve(path: &Path) -> Outcome<PathBuf> {
     let missing = |error: io::Error| {
+        let cause = match error.kind() {
+            io::ErrorKind::NotFound => "does not exist".to_owned(),
+            _ => format!("cannot be found: {error}"),
+        };
         Failure::new(
-            format!("mount point `{}` cannot be found: {error}", path.display()),
+            format!("mount point `{}` {cause}", path.display()),
             "`penstock stats` lists the mounts",
         )
     };
