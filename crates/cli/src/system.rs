@@ -1,14 +1,9 @@
 //! What the operating system knows about this process, and the few calls that std does not have.
 
 use std::{
-    ffi::CString,
     fs,
     io::ErrorKind,
-    os::{
-        fd::{AsRawFd, RawFd},
-        unix::ffi::OsStrExt,
-    },
-    path::Path,
+    os::fd::{AsRawFd, RawFd},
     time::Duration,
 };
 
@@ -74,17 +69,6 @@ pub(crate) fn replace_descriptor(source: &impl AsRawFd, target: RawFd) -> std::i
     // SAFETY: both are descriptors; what `target` referred to is one of the standard streams,
     // which no object in this process owns.
     if unsafe { libc::dup2(source.as_raw_fd(), target) } < 0 {
-        return Err(std::io::Error::last_os_error());
-    }
-    Ok(())
-}
-
-/// Takes a mount out of the file tree; with `lazy` even while files in it are open.
-pub(crate) fn unmount(mountpoint: &Path, lazy: bool) -> std::io::Result<()> {
-    let path = CString::new(mountpoint.as_os_str().as_bytes())?;
-    let flags = libc::UMOUNT_NOFOLLOW | if lazy { libc::MNT_DETACH } else { 0 };
-    // SAFETY: the path is a string that ends with NUL and lives as long as the call.
-    if unsafe { libc::umount2(path.as_ptr(), flags) } < 0 {
         return Err(std::io::Error::last_os_error());
     }
     Ok(())
