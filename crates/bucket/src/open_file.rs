@@ -16,6 +16,7 @@ mod read;
 mod save;
 mod sink;
 mod stream;
+mod taking;
 mod write;
 
 use std::{

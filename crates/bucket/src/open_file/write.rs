@@ -16,6 +16,7 @@ use crate::{
         ahead::Waiting,
         sink::{Appender, Sink},
         stream::{OpenStream, Position, WriteStream},
+        taking::Taking,
     },
 };
 
@@ -168,15 +169,8 @@ impl Core {
         if data.is_empty() {
             return Ok(());
         }
-        let end = open.end + data.len() as u64;
-        open.taking = Some(end);
-        handle.file.show_written(open.end);
-        let written = open.sink.write(data).await;
-        open.taking = None;
-        match written {
-            Ok(()) => {
-                open.end = end;
-                open.touched = true;
+        match Taking::begin(&handle.file, open).take(data).await {
+            Ok(end) => {
                 self.grew(&handle.file, end);
                 Ok(())
             }
