@@ -1,7 +1,10 @@
 //! What the parts of a volume share.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -35,6 +38,9 @@ pub(crate) struct Core {
     /// The time that directories show, since the store keeps none.
     pub(crate) mounted: SystemTime,
 }
+    /// Set when the volume shuts down: whatever is unsaved is saved then, and nothing may be
+    /// written that nobody would save any more.
+    shut: AtomicBool,
 
 impl Core {
     pub(crate) fn new(
@@ -52,6 +58,7 @@ impl Core {
             namespace,
             handles: Handles::default(),
             journal: Mutex::default(),
+            shut: AtomicBool::new(false),
             mounted: clock::wall_time(),
         });
         core.register_gauges(registry);
@@ -144,6 +151,22 @@ impl Core {
             Ok(())
         }
     }
+        self.check_not_shut()
+    }
+
+    /// Fails once the volume shuts down. Whoever is about to add something to a file asks under
+    /// the lock that the last save of that file takes, so that it is either saved or refused.
+    pub(crate) fn check_not_shut(&self) -> FsResult<()> {
+        if self.shut.load(Ordering::SeqCst) {
+            let text = "the volume is shutting down and saves nothing any more; mount it again";
+            return Err(FsError::Io(text.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Refuses every change from now on.
+    pub(crate) fn shut(&self) {
+        self.shut.store(true, Ordering::SeqCst);
 }
 
 /// Runs work that must not stop half way in a task of its own: dropping the returned future

@@ -79,6 +79,7 @@ impl Core {
         options: OpenOptions,
     ) -> FsResult<Option<Created>> {
         let mut tree = self.namespace.lock();
+        self.check_not_shut()?;
         let key = crate::key::file_key(&tree.prefix(parent)?, name)?;
         if tree.directory(parent)?.entries.contains_key(name) {
             return Ok(None);

@@ -207,6 +207,7 @@ impl Core {
 
     /// Saves everything that is unsaved and returns the paths of what could not be.
     pub(crate) async fn shut_down(self: &Arc<Self>) -> Vec<(String, FsError)> {
+        self.shut();
         let files: Vec<Arc<OpenFile>> = {
             let tree = self.namespace.lock();
             tree.nodes()

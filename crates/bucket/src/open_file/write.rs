@@ -38,6 +38,7 @@ impl Core {
         let mut waiting = None;
         loop {
             let mut stream = self.stream_for(handle).await?;
+            self.check_not_shut()?;
             let open = stream.of(handle.id)?.ok_or(FsError::BadHandle)?;
             match open.position_of(offset, handle.append) {
                 Position::End => return self.accept(handle, &mut stream, data).await,
@@ -198,6 +199,7 @@ impl Core {
         let file = &handle.file;
         let _entered = self.namespace.enter(&[file.inode]).await;
         let mut stream = file.stream().await;
+        self.check_not_shut()?;
         let empty = match stream.of(handle.id)? {
             Some(open) => open.end == 0,
             None => self.is_empty_in_store(file).await?,

@@ -265,3 +265,23 @@ async fn shutting_down_ends_at_its_deadline() {
     assert_eq!(begun.elapsed(), timeout);
     assert_eq!(bed.keys().await.len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_written_after_shutting_down_is_refused() {
+    let bed = Bed::new();
+    bed.put("old", "old").await;
+    let (new, old) = (bed.create("new").await, bed.open("old", WRITE).await);
+    let (new, old) = (new.unwrap(), old.unwrap());
+    bed.write(new, 0, "x").await.unwrap();
+    assert_eq!(bed.volume.shut_down().await, []);
+    for (handle, offset) in [(new, 1), (old, 3)] {
+        let late = bed.write(handle, offset, "late").await;
+        assert!(matches!(late, Err(FsError::Io(_))), "{late:?}");
+        bed.close(handle).await.unwrap();
+    }
+    assert!(matches!(bed.create("later").await, Err(FsError::Io(_))));
+    assert!(matches!(bed.open("old", TRUNCATE).await, Err(FsError::Io(_))));
+    assert!(matches!(bed.unlink("old").await, Err(FsError::Io(_))));
+    assert_eq!(bed.read_file("new").await.unwrap(), b"x");
+    assert_eq!(bed.object("old").await.unwrap(), b"old");
+}
