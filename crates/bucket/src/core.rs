@@ -35,12 +35,12 @@ pub(crate) struct Core {
     pub(crate) namespace: Arc<Namespace>,
     pub(crate) handles: Handles,
     journal: Mutex<Journal>,
-    /// The time that directories show, since the store keeps none.
-    pub(crate) mounted: SystemTime,
-}
     /// Set when the volume shuts down: whatever is unsaved is saved then, and nothing may be
     /// written that nobody would save any more.
     shut: AtomicBool,
+    /// The time that directories show, since the store keeps none.
+    pub(crate) mounted: SystemTime,
+}
 
 impl Core {
     pub(crate) fn new(
@@ -146,11 +146,8 @@ impl Core {
     /// Fails if nothing may be changed.
     pub(crate) fn check_writable(&self) -> FsResult<()> {
         if self.settings.read_only {
-            Err(FsError::ReadOnly)
-        } else {
-            Ok(())
+            return Err(FsError::ReadOnly);
         }
-    }
         self.check_not_shut()
     }
 
@@ -167,6 +164,7 @@ impl Core {
     /// Refuses every change from now on.
     pub(crate) fn shut(&self) {
         self.shut.store(true, Ordering::SeqCst);
+    }
 }
 
 /// Runs work that must not stop half way in a task of its own: dropping the returned future

@@ -36,7 +36,7 @@ impl Core {
         parent: Inode,
         name: &FileName,
     ) -> FsResult<Reference> {
-        let _entered = self.namespace.enter(&[parent]).await;
+        let _entered = self.namespace.enter(&[parent]).await?;
         if self
             .find(parent, name, self.change_patience())
             .await?

@@ -24,7 +24,7 @@ impl Core {
         self.check_writable()?;
         let (core, name) = (Arc::clone(self), name.clone());
         run_to_end(async move {
-            let _entered = core.namespace.enter(&[parent]).await;
+            let _entered = core.namespace.enter(&[parent]).await?;
             let found = core.find(parent, &name, core.change_patience()).await?;
             let found = found.ok_or(FsError::NotFound)?;
             let node_kind = core.namespace.lock().node(found.inode())?.kind;

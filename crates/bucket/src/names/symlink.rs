@@ -61,7 +61,7 @@ impl Core {
         (parent, name): (Inode, &FileName),
         target: &str,
     ) -> FsResult<Reference> {
-        let _entered = self.namespace.enter(&[parent]).await;
+        let _entered = self.namespace.enter(&[parent]).await?;
         if self
             .find(parent, name, self.change_patience())
             .await?

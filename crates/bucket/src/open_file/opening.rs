@@ -51,7 +51,7 @@ impl Core {
             if let Some(found) = self.find(parent, name, self.change_patience()).await? {
                 return self.open_found(found, options).await;
             }
-            let _entered = self.namespace.enter(&[parent]).await;
+            let _entered = self.namespace.enter(&[parent]).await?;
             if let Some(created) = self.try_create((parent, name), options)? {
                 return Ok(created);
             }

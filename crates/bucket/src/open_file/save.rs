@@ -1,7 +1,8 @@
 //! Making written files durable: at close, at fsync, and when the volume shuts down.
 //!
 //! A stream is finished under the file's stream lock and in a task of its own, so that an
-//! interrupted caller does not cut it. When that fails the file counts as failed until the handle
+//! interrupted caller does not cut it. That lock is enough also while a directory above is renamed:
+//! the rename takes it too and ends the stream, and what is begun after that waits. When that fails the file counts as failed until the handle
 //! that wrote it is closed for good: every later write, fsync and close of that handle reports
 //! it, and the store keeps what it had.
 
@@ -120,7 +121,6 @@ impl Core {
         owner: Option<HandleId>,
         then: Then,
     ) -> FsResult<()> {
-        let _entered = self.namespace.enter(&[file.inode]).await;
         let mut stream = file.stream().await;
         if owner.is_some() && stream.owner() != owner {
             return Ok(());
@@ -128,8 +128,7 @@ impl Core {
         self.conclude(&file, &mut stream, then).await
     }
 
-    /// Saves what the stream holds and ends it. The caller keeps renames of directories above
-    /// away.
+    /// Saves what the stream holds and ends it.
     pub(crate) async fn finish(&self, file: &OpenFile, stream: &mut WriteStream) -> FsResult<()> {
         self.conclude(file, stream, Then::End).await
     }
@@ -205,7 +204,8 @@ impl Core {
         tree.publish(file.inode, known);
     }
 
-    /// Saves everything that is unsaved and returns the paths of what could not be.
+    /// Saves everything that is unsaved and returns the paths of what could not be. What is
+    /// written later, through handles that are still open, is refused.
     pub(crate) async fn shut_down(self: &Arc<Self>) -> Vec<(String, FsError)> {
         self.shut();
         let files: Vec<Arc<OpenFile>> = {

@@ -74,7 +74,7 @@ impl Core {
             return Ok(stream);
         }
         drop(stream);
-        let _entered = self.namespace.enter(&[handle.file.inode]).await;
+        let _entered = self.namespace.enter(&[handle.file.inode]).await?;
         let mut stream = handle.file.stream().await;
         if stream.of(handle.id)?.is_none() {
             stream.open(self.continued(handle).await?);
@@ -197,7 +197,7 @@ impl Core {
             return Err(FsError::BadHandle);
         }
         let file = &handle.file;
-        let _entered = self.namespace.enter(&[file.inode]).await;
+        let _entered = self.namespace.enter(&[file.inode]).await?;
         let mut stream = file.stream().await;
         self.check_not_shut()?;
         let empty = match stream.of(handle.id)? {

@@ -7,7 +7,7 @@ use penstock_bucket::BucketSettings;
 use penstock_object::{ErrorKind, MemoryStore, Operation};
 use penstock_vfs::{FileKind, RenameMode, Volume};
 
-use crate::support::{Bed, READ, name};
+use crate::support::{Bed, READ, WRITE, name};
 
 async fn tree() -> Bed {
     let bed = Bed::new();
@@ -314,6 +314,65 @@ async fn changes_below_wait_while_a_directory_is_renamed() {
     assert_eq!(bed.object("b/unsaved").await.unwrap(), b"xy");
     assert!(bed.keys().await.contains(&"b/late/".to_owned()));
     assert!(bed.keys().await.iter().all(|key| !key.starts_with("a/")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_below_a_long_rename_are_busy_in_the_end() {
+    let bed = tree().await;
+    let (directory, open) = (bed.inode("a").await.unwrap(), bed.open("a/x", WRITE).await);
+    let open = open.unwrap();
+    let held = bed.probe.hold(Operation::Copy);
+    let names: Vec<_> = (0..1100)
+        .map(|number| name(&number.to_string()))
+        .collect();
+    let changes = async {
+        clock::sleep(Duration::from_secs(1)).await;
+        let begun = clock::now();
+        let made = names.iter().map(async |name| {
+            let caller = Default::default();
+            let made = bed.volume.make_directory(caller, directory, name, 0).await;
+            (made.map(drop), begun.elapsed())
+        });
+        let refused = futures_util::future::join_all(made).await;
+        let written = bed.write(open, 3, "y").await;
+        held.add_permits(9);
+        (refused, written)
+    };
+    let (renamed, (refused, written)) = tokio::join!(bed.rename("a", "b"), changes);
+    renamed.unwrap();
+    let waits: Vec<u64> = refused
+        .into_iter()
+        .map(|(made, waited)| {
+            assert!(matches!(made, Err(FsError::Busy(_))), "{made:?}");
+            waited.as_secs()
+        })
+        .collect();
+    // As many as may wait do so, for half a minute; the rest is told at once.
+    let at_once = waits.iter().filter(|waited| **waited == 0).count();
+    let late = waits.iter().filter(|waited| **waited == 30).count();
+    assert_eq!((at_once, late), (76, 1024));
+    assert!(matches!(written, Err(FsError::Busy(_))), "{written:?}");
+    // Nothing was changed, and all goes on.
+    bed.write(open, 3, "y").await.unwrap();
+    bed.close(open).await.unwrap();
+    assert_eq!(bed.object("b/x").await.unwrap(), b"a/xy");
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_does_not_wait_for_the_rename_of_a_directory_above() {
+    let bed = tree().await;
+    let unsaved = bed.create("a/unsaved").await.unwrap();
+    bed.write(unsaved, 0, "x").await.unwrap();
+    let held = bed.probe.hold(Operation::Copy);
+    let (renamed, closed) = tokio::join!(bed.rename("a", "b"), async {
+        clock::sleep(Duration::from_secs(1)).await;
+        let closed = clock::deadline(Duration::from_secs(1), bed.close(unsaved)).await;
+        held.add_permits(9);
+        closed
+    });
+    renamed.unwrap();
+    assert_eq!(closed, Ok(Ok(())));
+    assert_eq!(bed.object("b/unsaved").await.unwrap(), b"x");
 }
 
 #[tokio::test(start_paused = true)]
