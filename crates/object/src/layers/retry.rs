@@ -9,7 +9,7 @@
 //!
 //! What may not be repeated blindly:
 //! - **Reads** go on where the body was cut, at the same version; see [`Resumed`].
-//! - **Writes that insist on a state** (`IfAbsent`, appends, the end of an upload): when an
+//! - **Writes that insist on a state** (`IfAbsent`, `IfMatch`, appends, the end of an upload): when an
 //!   attempt ended so that it may have taken effect, and the next one finds that very effect in
 //!   its way, the layer looks whether it was its own; see [`settle`].
 //! - **Deleting many** is repeated for the keys that failed in passing.
@@ -37,8 +37,8 @@ use resume::{Resumed, Verdict};
 
 use super::around::Work;
 use crate::{
-    Appended, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, GetOptions, Got,
-    HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Part, PartCopy, PartNumber,
+    Appended, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, ErrorKind,
+    GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Part, PartCopy, PartNumber,
     PutOptions, Store, Stored, UploadId, UploadPage, WriteCondition,
 };
 
@@ -137,7 +137,14 @@ impl Store for Retry {
         let attempt = || self.inner.put(key, body.clone(), options.clone());
         match options.condition {
             WriteCondition::Always => self.repeat(attempt).await,
-            WriteCondition::IfAbsent => self.put_once(key, &body, attempt).await,
+            WriteCondition::IfAbsent => {
+                let telltale = ErrorKind::AlreadyExists;
+                self.put_once(key, &body, telltale, attempt).await
+            }
+            WriteCondition::IfMatch(_) => {
+                let telltale = ErrorKind::PreconditionFailed;
+                self.put_once(key, &body, telltale, attempt).await
+            }
         }
     }
 
@@ -158,7 +165,7 @@ impl Store for Retry {
     async fn copy(&self, source: &Key, target: &Key, options: CopyOptions) -> ObjectResult<Stored> {
         let attempt = || self.inner.copy(source, target, options.clone());
         match options.condition {
-            WriteCondition::Always => self.repeat(attempt).await,
+            WriteCondition::Always | WriteCondition::IfMatch(_) => self.repeat(attempt).await,
             WriteCondition::IfAbsent => self.copy_once(source, target, attempt).await,
         }
     }
@@ -237,7 +244,7 @@ impl Store for Retry {
     ) -> ObjectResult<Stored> {
         let attempt = || self.inner.put_symlink(key, target, options.clone());
         match options.condition {
-            WriteCondition::Always => self.repeat(attempt).await,
+            WriteCondition::Always | WriteCondition::IfMatch(_) => self.repeat(attempt).await,
             WriteCondition::IfAbsent => self.link_once(key, target, attempt).await,
         }
     }
