@@ -129,7 +129,7 @@ impl Core {
                 known.size,
             )));
         }
-        if known.size == 0 {
+        if known.size == 0 && self.appends() {
             return Ok(self.new_sink(key, true));
         }
         let etag = known.etag.clone().ok_or(FsError::Stale)?;
@@ -143,11 +143,16 @@ impl Core {
 
     /// A sink for new content. `replaces` tells whether there may be an object already.
     pub(super) fn new_sink(&self, key: Key, replaces: bool) -> Sink {
-        if self.settings.appendable && self.store().capabilities().append {
+        if self.appends() {
             Sink::Append(Appender::beginning(self.store(), key, replaces))
         } else {
             self.upload(key, WriteStart::Empty)
         }
+    }
+
+    /// Whether new files are appendable objects.
+    fn appends(&self) -> bool {
+        self.settings.appendable && self.store().capabilities().append
     }
 
     fn upload(&self, key: Key, start: WriteStart) -> Sink {

@@ -83,6 +83,29 @@ async fn after_fsync_another_handle_may_write() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn going_on_after_fsync_does_not_overwrite_another_clients_version() {
+    let bed = Bed::over(MemoryStore::like_s3(), BucketSettings::default());
+    for saved_by_close in [false, true] {
+        for size in [0, 10, 9 * MIB] {
+            let path = format!("{saved_by_close}-{size}");
+            let handle = bed.create(&path).await.unwrap();
+            bed.write(handle, 0, vec![1; size as usize]).await.unwrap();
+            if saved_by_close {
+                bed.volume.flush(handle).await.unwrap();
+            } else {
+                bed.volume.sync(handle, false).await.unwrap();
+            }
+            bed.put(&path, "theirs").await;
+            let written = bed.write(handle, size, "more").await;
+            let closed = bed.close(handle).await.and(written);
+            assert!(matches!(closed, Err(FsError::Busy(_))), "{path} {closed:?}");
+            assert_eq!(bed.object(&path).await.unwrap(), b"theirs");
+            assert_eq!(bed.read_file(&path).await.unwrap(), b"theirs");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn fsync_can_be_turned_off() {
     let bed = Bed::with(BucketSettings {
         fsync: false,
