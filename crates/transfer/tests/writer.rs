@@ -19,7 +19,7 @@ fn writer(bench: &Bench, start: WriteStart) -> Writer {
 }
 
 /// Memory that the transfer keeps apart once something was written to an S3-like store.
-const SET_ASIDE: u64 = 9 * MIB;
+const SET_ASIDE: u64 = 16 * MIB;
 
 async fn assert_content(bench: &Bench, expected: &[u8]) {
     let content = bench.store.content(&key("a")).await.expect("there");
