@@ -8,7 +8,7 @@ use penstock_object::{ErrorKind, MemoryStore, Operation};
 use penstock_vfs::{FileKind, Inode, RemoveKind, Volume};
 use tokio::time::advance;
 
-use crate::support::{Bed, Listed, READ, name};
+use crate::support::{Bed, Listed, Probe, READ, name};
 
 /// A bucket with `count` files of one byte.
 async fn files(count: usize) -> Bed {
@@ -317,4 +317,19 @@ async fn a_listing_refreshes_what_was_known() {
     assert_eq!(bed.stat("00000").await.unwrap().size, 1);
     assert_eq!(bed.ls("").await.unwrap(), ["00000"]);
     assert_eq!(bed.stat("00000").await.unwrap().size, 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_lists_in_no_order_is_refused() {
+    for disorder in [Probe::disorder, Probe::disorder_of_pages] {
+        let bed = Bed::new();
+        for number in 0..1500 {
+            bed.put(&format!("file{number:04}"), "").await;
+            bed.put(&format!("directory{number:04}/x"), "").await;
+        }
+        disorder(&bed.probe);
+        let refused = bed.ls("").await.unwrap_err();
+        assert!(matches!(refused, FsError::Unsupported(_)), "{refused}");
+        assert!(refused.to_string().contains("S3 Express"), "{refused}");
+    }
 }
