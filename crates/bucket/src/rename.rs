@@ -69,7 +69,10 @@ impl Core {
         target: Place,
         mode: RenameMode,
     ) -> FsResult<()> {
-        let _entered = self.namespace.enter(&[source.parent, target.parent]).await?;
+        let _entered = self
+            .namespace
+            .enter(&[source.parent, target.parent])
+            .await?;
         let patience = self.change_patience();
         let moved = self.find(source.parent, &source.name, patience).await?;
         let moved = moved.ok_or(FsError::NotFound)?;

@@ -196,7 +196,12 @@ mod tests {
             tree.link((Inode::ROOT, &name), FileKind::Directory, None)
         });
         let (of_a, of_b) = ([Inode::ROOT, b], [Inode::ROOT, a]);
-        let enter = async |touched| namespace.enter(touched).await.expect("nothing is moved yet");
+        let enter = async |touched| {
+            namespace
+                .enter(touched)
+                .await
+                .expect("nothing is moved yet")
+        };
         let (entered_a, entered_b) = (enter(&of_a).await, enter(&of_b).await);
         let rename = async |top, touched: [Inode; 2], entered: Entered| {
             let moved = namespace.begin_move(top, &touched).await.map(drop);

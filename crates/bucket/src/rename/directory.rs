@@ -8,6 +8,12 @@
 //! - A failure while deleting leaves the target whole and the source in part. The rename is
 //!   remembered, and repeating it goes on from there.
 //! - After a crash both names are there, the source whole as long as copying was under way.
+//!
+//! Other clients do not wait. What is copied is the version that was listed; one that was replaced
+//! meanwhile is looked at again, one that was removed is left out. No store deletes many objects on
+//! condition of their versions, so each thousand is listed once more just before: what was replaced
+//! since it was copied is copied again, and what is replaced over and over ends the rename as busy.
+//! Objects that others add below stay where they were put.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,8 +22,7 @@ use std::{
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use penstock_base::{FsError, FsResult, clock};
-use penstock_object::{ETag, ErrorKind, Key, ObjectResult, WriteCondition};
-use penstock_transfer::ObjectVersion;
+use penstock_object::{ETag, ErrorKind, Key, ObjectError, ObjectResult, WriteCondition};
 use penstock_vfs::Inode;
 
 use crate::{
@@ -35,6 +40,13 @@ use crate::{
 /// Objects that one request deletes.
 const DELETE_MANY_MAX: usize = 1000;
 
+/// How often objects are copied again that others changed, before the rename gives up.
+const CHANGES_MAX: usize = 3;
+
+const KEEPS_CHANGING: FsError = FsError::Busy(
+    "other clients keep changing the directory while it is renamed; repeat the rename to finish it",
+);
+
 /// A rename of a directory at work.
 struct Work<'rename> {
     from: &'rename str,
@@ -45,8 +57,15 @@ struct Work<'rename> {
     replaces: bool,
     /// Files that are open, whose handles follow to the copies.
     open: HashSet<Box<str>>,
-    /// The versions of those copies.
-    versions: Mutex<HashMap<Box<str>, ETag>>,
+    /// What was copied of them.
+    versions: Mutex<HashMap<Box<str>, Followed>>,
+}
+
+/// The copy of a file that is open.
+struct Followed {
+    /// The version that was copied.
+    original: ETag,
+    copy: ETag,
 }
 
 /// What became of the copies.
@@ -54,13 +73,29 @@ struct Work<'rename> {
 struct Copied {
     /// Copies that may have been made.
     made: Vec<usize>,
+    /// What was found in place of the version that was listed; nothing if it was removed.
+    changed: Vec<(usize, Option<Descendant>)>,
     failure: Option<FsError>,
 }
 
+/// What became of one copy.
+enum Outcome {
+    AsListed,
+    /// The object was replaced since it was listed; this is what was copied.
+    Changed(Descendant),
+    /// The object was removed since it was listed.
+    Gone,
+}
+
 impl Copied {
-    fn note(&mut self, index: usize, outcome: ObjectResult<()>) {
+    fn note(&mut self, index: usize, outcome: ObjectResult<Outcome>) {
         match outcome {
-            Ok(()) => self.made.push(index),
+            Ok(Outcome::AsListed) => self.made.push(index),
+            Ok(Outcome::Changed(now)) => {
+                self.made.push(index);
+                self.changed.push((index, Some(now)));
+            }
+            Ok(Outcome::Gone) => self.changed.push((index, None)),
             Err(error) => {
                 // Unless the key was taken, the copy may have been made all the same.
                 if error.kind != ErrorKind::AlreadyExists {
@@ -116,7 +151,7 @@ impl Core {
 
     /// Copies and deletes. Fails with the state described in the module.
     async fn move_objects(&self, work: &Work<'_>) -> FsResult<()> {
-        let objects = self.descendants(work.from).await?;
+        let mut objects = self.descendants(work.from).await?;
         let longest = objects
             .objects
             .iter()
@@ -132,7 +167,8 @@ impl Core {
             self.undo(work, &objects.objects, &copied.made).await;
             return Err(error);
         }
-        if let Err(error) = self.delete_all(work.from, &objects.objects).await {
+        objects.bring_up_to_date(copied.changed);
+        if let Err(error) = self.delete_all(work, &mut objects.objects).await {
             tracing::warn!(
                 "the directory `{}` was copied to `{}` but not wholly deleted: repeat the rename \
                  to finish it",
@@ -174,32 +210,68 @@ impl Core {
         work: &Work<'_>,
         objects: &[Descendant],
         index: usize,
-    ) -> (usize, ObjectResult<()>) {
+    ) -> (usize, ObjectResult<Outcome>) {
         let object = &objects[index];
         if work.resumed.is_some_and(|copied| copied.has(object)) {
-            return (index, Ok(()));
+            return (index, Ok(Outcome::AsListed));
         }
-        let original = Original {
-            key: joined(work.from, &object.suffix),
-            size: object.size,
-            etag: None,
-            kind: object.kind,
-        };
         let may_exist = object.suffix.is_empty() || work.resumed.is_some();
         let condition = if may_exist {
             WriteCondition::Always
         } else {
             self.if_absent()
         };
-        let target = joined(work.to, &object.suffix);
-        let stored = self.copy_object(&original, &target, condition).await;
-        let outcome = stored.map(|stored| {
-            if work.open.contains(&object.suffix) {
-                let mut versions = work.versions.lock().unwrap_or_else(PoisonError::into_inner);
-                versions.insert(object.suffix.clone(), stored.etag);
-            }
-        });
+        let outcome = match self.copy_version(work, object, condition.clone()).await {
+            Err(error) if is_changed(&error) => self.copy_present(work, object, condition).await,
+            copied => copied.map(|()| Outcome::AsListed),
+        };
         (index, outcome)
+    }
+
+    /// Copies an object as it was listed.
+    async fn copy_version(
+        &self,
+        work: &Work<'_>,
+        object: &Descendant,
+        condition: WriteCondition,
+    ) -> ObjectResult<()> {
+        let original = Original {
+            key: joined(work.from, &object.suffix),
+            size: object.size,
+            etag: Some(object.etag.clone()).filter(|etag| !etag.as_str().is_empty()),
+            kind: object.kind,
+        };
+        let target = joined(work.to, &object.suffix);
+        let stored = self.copy_object(&original, &target, condition).await?;
+        if work.open.contains(&object.suffix) {
+            let followed = Followed {
+                original: object.etag.clone(),
+                copy: stored.etag,
+            };
+            let mut versions = work.versions.lock().unwrap_or_else(PoisonError::into_inner);
+            versions.insert(object.suffix.clone(), followed);
+        }
+        Ok(())
+    }
+
+    /// Copies an object as it is now.
+    async fn copy_present(
+        &self,
+        work: &Work<'_>,
+        object: &Descendant,
+        condition: WriteCondition,
+    ) -> ObjectResult<Outcome> {
+        let Some(info) = self.head(&joined(work.from, &object.suffix)).await? else {
+            return Ok(Outcome::Gone);
+        };
+        let now = Descendant {
+            suffix: object.suffix.clone(),
+            size: info.size,
+            kind: info.kind,
+            etag: info.etag,
+        };
+        self.copy_version(work, &now, condition).await?;
+        Ok(Outcome::Changed(now))
     }
 
     /// Removes copies again.
@@ -224,15 +296,42 @@ impl Core {
     }
 
     /// Deletes the originals, the marker last.
-    async fn delete_all(&self, from: &str, objects: &[Descendant]) -> FsResult<()> {
-        let mut keys: Vec<Key> = objects
-            .iter()
-            .map(|object| joined(from, &object.suffix))
-            .collect();
-        let marked = keys.first().is_some_and(|first| first.as_str() == from);
-        let marker = marked.then(|| keys.remove(0));
-        self.delete_keys(&keys).await?;
-        self.delete_keys(marker.as_slice()).await
+    async fn delete_all(&self, work: &Work<'_>, objects: &mut [Descendant]) -> FsResult<()> {
+        let marker = usize::from(objects.first().is_some_and(|first| first.suffix.is_empty()));
+        let (markers, files) = objects.split_at_mut(marker);
+        let mut before: Box<str> = "".into();
+        for files in files.chunks_mut(DELETE_MANY_MAX) {
+            self.copy_changed(work, &before, files).await?;
+            self.delete_keys(&keys_of(work.from, files)).await?;
+            before = files[files.len() - 1].suffix.clone();
+        }
+        self.delete_keys(&keys_of(work.from, markers)).await
+    }
+
+    /// Copies those of `objects` again that others changed since they were copied.
+    async fn copy_changed(
+        &self,
+        work: &Work<'_>,
+        before: &str,
+        objects: &mut [Descendant],
+    ) -> FsResult<()> {
+        for _ in 0..=CHANGES_MAX {
+            let changed = self.changed_since(work.from, before, objects).await?;
+            if changed.is_empty() {
+                return Ok(());
+            }
+            for now in changed {
+                match self.copy_version(work, &now, WriteCondition::Always).await {
+                    // It will show again.
+                    Err(error) if is_changed(&error) => {}
+                    copied => for_writing(copied)?,
+                }
+                if let Ok(index) = objects.binary_search_by(|old| old.suffix.cmp(&now.suffix)) {
+                    objects[index] = now;
+                }
+            }
+        }
+        Err(KEEPS_CHANGING)
     }
 
     async fn delete_keys(&self, keys: &[Key]) -> FsResult<()> {
@@ -300,23 +399,28 @@ impl Core {
 fn follow(
     to: &str,
     open: Vec<(Box<str>, Arc<OpenFile>)>,
-    versions: &HashMap<Box<str>, ETag>,
+    versions: &HashMap<Box<str>, Followed>,
 ) -> FsResult<()> {
     for (suffix, file) in open {
-        let Some(etag) = versions.get(&suffix).cloned() else {
-            continue;
-        };
-        let version = file.view().version.clone();
-        if let Some(version) = version {
+        if let Some(followed) = versions.get(&suffix) {
             let key = key::checked_key(format!("{to}{suffix}"))?;
-            file.show_stored(ObjectVersion {
-                key,
-                etag,
-                ..version
-            });
+            file.show_moved(&followed.original, key, followed.copy.clone());
         }
     }
     Ok(())
+}
+
+/// Whether a copy failed because its source is another version now, or gone.
+fn is_changed(error: &ObjectError) -> bool {
+    matches!(
+        error.kind,
+        ErrorKind::PreconditionFailed | ErrorKind::NotFound
+    )
+}
+
+fn keys_of(prefix: &str, objects: &[Descendant]) -> Vec<Key> {
+    let keys = objects.iter().map(|object| joined(prefix, &object.suffix));
+    keys.collect()
 }
 
 /// A key whose length was checked.

@@ -29,7 +29,7 @@ async fn renaming_a_directory_moves_everything_below_it() {
     assert_eq!(bed.stat("b").await, Err(FsError::NotFound));
     bed.requests();
     bed.rename("a", "b").await.unwrap();
-    assert_eq!(bed.requests(), "copy 4, delete_many 2, list 1");
+    assert_eq!(bed.requests(), "copy 4, delete_many 2, list 2");
     assert_eq!(bed.keys().await, MOVED);
     assert_eq!(bed.stat("a").await, Err(FsError::NotFound));
     assert_eq!(bed.inode("b").await, Ok(inode));
@@ -229,7 +229,7 @@ async fn a_failed_deletion_is_resumed_when_repeated() {
     assert_eq!(bed.read_file("b/sub/z").await.unwrap(), b"a/sub/z");
     bed.requests();
     bed.rename("a", "b").await.unwrap();
-    assert_eq!(bed.requests(), "delete_many 2, list 1");
+    assert_eq!(bed.requests(), "delete_many 2, list 2");
     assert_eq!(bed.keys().await, MOVED);
 }
 
@@ -322,9 +322,7 @@ async fn changes_below_a_long_rename_are_busy_in_the_end() {
     let (directory, open) = (bed.inode("a").await.unwrap(), bed.open("a/x", WRITE).await);
     let open = open.unwrap();
     let held = bed.probe.hold(Operation::Copy);
-    let names: Vec<_> = (0..1100)
-        .map(|number| name(&number.to_string()))
-        .collect();
+    let names: Vec<_> = (0..1100).map(|number| name(&number.to_string())).collect();
     let changes = async {
         clock::sleep(Duration::from_secs(1)).await;
         let begun = clock::now();
@@ -397,7 +395,7 @@ async fn renaming_a_large_directory_deletes_in_thousands() {
     assert!(bed.stat("b").await.is_err());
     bed.requests();
     bed.rename("a", "b").await.unwrap();
-    assert_eq!(bed.requests(), "copy 2500, delete_many 3, list 3");
+    assert_eq!(bed.requests(), "copy 2500, delete_many 3, list 6");
     assert_eq!(bed.keys().await.len(), 2500);
 }
 
@@ -421,4 +419,94 @@ async fn a_lookup_under_way_survives_the_rename_of_its_directory() {
     assert_eq!(found.size, 3);
     assert_eq!(bed.inode("b/x").await, Ok(found.inode));
     assert_eq!(bed.read_file("b/x").await.unwrap(), b"a/x");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_change_before_it_is_copied_moves_as_it_is() {
+    let bed = tree().await;
+    let held = bed.probe.hold(Operation::Copy);
+    let (renamed, ()) = tokio::join!(bed.rename("a", "b"), async {
+        clock::sleep(Duration::from_secs(1)).await;
+        bed.put("a/x", "changed and longer").await;
+        bed.delete("a/y").await;
+        held.add_permits(9);
+    });
+    renamed.unwrap();
+    assert_eq!(bed.keys().await, ["b/", "b/sub/z", "b/x", "other"]);
+    assert_eq!(bed.object("b/x").await.unwrap(), b"changed and longer");
+    assert_eq!(bed.read_file("b/x").await.unwrap(), b"changed and longer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_change_after_it_was_copied_is_copied_again() {
+    let bed = tree().await;
+    bed.inode("a").await.unwrap();
+    assert_eq!(bed.stat("b").await, Err(FsError::NotFound));
+    // The first listing is of what is copied, the second of what is deleted.
+    let held = bed.probe.hold(Operation::List);
+    held.add_permits(1);
+    let (renamed, ()) = tokio::join!(bed.rename("a", "b"), async {
+        clock::sleep(Duration::from_secs(1)).await;
+        assert_eq!(bed.object("b/x").await.unwrap(), b"a/x");
+        bed.put("a/x", "changed and longer").await;
+        bed.put("a/new", "stays").await;
+        held.add_permits(9);
+    });
+    renamed.unwrap();
+    assert_eq!(bed.object("b/x").await.unwrap(), b"changed and longer");
+    let keys = ["a/new", "b/", "b/sub/z", "b/x", "b/y", "other"];
+    assert_eq!(bed.keys().await, keys);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_change_all_the_time_is_not_deleted() {
+    let bed = tree().await;
+    bed.inode("a").await.unwrap();
+    assert_eq!(bed.stat("b").await, Err(FsError::NotFound));
+    let held = bed.probe.hold(Operation::List);
+    let (renamed, ()) = tokio::join!(bed.rename("a", "b"), async {
+        for version in 0..20 {
+            clock::sleep(Duration::from_secs(1)).await;
+            bed.put("a/x", format!("version {version}")).await;
+            held.add_permits(1);
+        }
+    });
+    assert!(matches!(renamed, Err(FsError::Busy(_))), "{renamed:?}");
+    assert_eq!(bed.object("a/x").await.unwrap(), b"version 19");
+    bed.probe.release_all();
+    bed.rename("a", "b").await.unwrap();
+    assert_eq!(bed.keys().await, MOVED);
+    assert_eq!(bed.object("b/x").await.unwrap(), b"version 19");
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_of_a_version_that_others_replaced_do_not_follow() {
+    let bed = Bed::new();
+    for path in ["a/file", "file"] {
+        bed.put(path, vec![3; 3 * MIB as usize]).await;
+        let handle = bed.open(path, READ).await.unwrap();
+        assert_eq!(bed.read(handle, 0, 1).await.unwrap(), [3]);
+        bed.put(path, vec![4; 4 * MIB as usize]).await;
+        match path {
+            "file" => bed.rename("file", "moved").await.unwrap(),
+            _ => bed.rename("a", "b").await.unwrap(),
+        }
+        let read = bed.read(handle, 2 * MIB, 1).await;
+        assert_eq!(read, Err(FsError::Stale), "{path}");
+    }
+    assert_eq!(bed.stat("b/file").await.unwrap().size, 4 * MIB);
+    assert_eq!(bed.stat("moved").await.unwrap().size, 4 * MIB);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_without_order_cannot_rename_directories() {
+    let bed = tree().await;
+    bed.inode("a").await.unwrap();
+    bed.probe.disorder();
+    let renamed = bed.rename("a", "b").await;
+    assert!(
+        matches!(renamed, Err(FsError::Unsupported(_))),
+        "{renamed:?}"
+    );
+    assert_eq!(bed.keys().await, ["a/", "a/sub/z", "a/x", "a/y", "other"]);
 }

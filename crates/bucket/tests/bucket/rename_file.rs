@@ -287,3 +287,21 @@ async fn two_renames_across_each_other_do_not_deadlock() {
     bed.volume.release(two).await;
     assert_eq!(bed.keys().await.len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_large_file_that_others_replace_while_it_is_copied_is_not_deleted() {
+    let bed = Bed::new();
+    bed.put("large", vec![1; 64 * MIB as usize]).await;
+    bed.stat("large").await.unwrap();
+    let held = bed.probe.hold_late(Operation::Copy);
+    let (renamed, ()) = tokio::join!(bed.rename("large", "moved"), async {
+        clock::sleep(Duration::from_secs(1)).await;
+        bed.put("large", "theirs").await;
+        held.add_permits(9);
+    });
+    assert!(matches!(renamed, Err(FsError::Busy(_))), "{renamed:?}");
+    assert_eq!(bed.object("large").await.unwrap(), b"theirs");
+    bed.rename("large", "moved").await.unwrap();
+    assert_eq!(bed.keys().await, ["moved"]);
+    assert_eq!(bed.object("moved").await.unwrap(), b"theirs");
+}

@@ -303,7 +303,10 @@ async fn what_is_written_after_shutting_down_is_refused() {
         bed.close(handle).await.unwrap();
     }
     assert!(matches!(bed.create("later").await, Err(FsError::Io(_))));
-    assert!(matches!(bed.open("old", TRUNCATE).await, Err(FsError::Io(_))));
+    assert!(matches!(
+        bed.open("old", TRUNCATE).await,
+        Err(FsError::Io(_))
+    ));
     assert!(matches!(bed.unlink("old").await, Err(FsError::Io(_))));
     assert_eq!(bed.read_file("new").await.unwrap(), b"x");
     assert_eq!(bed.object("old").await.unwrap(), b"old");
