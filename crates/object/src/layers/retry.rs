@@ -38,8 +38,8 @@ use resume::{Resumed, Verdict};
 use super::around::Work;
 use crate::{
     Appended, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, ErrorKind,
-    GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Part, PartCopy, PartNumber,
-    PutOptions, Store, Stored, UploadId, UploadPage, WriteCondition,
+    GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Part,
+    PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage, WriteCondition,
 };
 
 /// Repeats operations that fail in passing.
