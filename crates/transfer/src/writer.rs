@@ -14,6 +14,7 @@
 //! then replaces that very version, as after a [`Writer::sync`] the one that was made visible
 //! before: if somebody else replaced it meanwhile, theirs stays and the writer fails.
 
+mod append;
 mod begin;
 mod clean_up;
 mod grant;
@@ -28,6 +29,7 @@ use penstock_base::{BLOCK_SIZE, MIB};
 use penstock_object::{CompleteOptions, ETag, Key, PutOptions, Stored, WriteCondition};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+pub use self::append::Appender;
 pub(crate) use self::clean_up::CleanUps;
 use self::{
     grant::Grant,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use penstock_base::{FsError, FsResult};
 use penstock_object::{Key, ObjectKind, PutOptions};
-use penstock_transfer::WriteStart;
+use penstock_transfer::{Appender, WriteStart};
 use tokio::sync::MutexGuard;
 
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     open_file::{
         FileHandle, OpenFile,
         ahead::Waiting,
-        sink::{Appender, Sink},
+        sink::Sink,
         stream::{OpenStream, Position, WriteStream},
         taking::Taking,
     },
@@ -123,11 +123,8 @@ impl Core {
             .ok_or(FsError::Stale)?;
         let key = tree.file_key(file.inode)?;
         if known.object == ObjectKind::Appendable {
-            return Ok(Sink::Append(Appender::continuing(
-                self.store(),
-                key,
-                known.size,
-            )));
+            let appender = Appender::continuing(&self.transfer, key, known.size);
+            return Ok(Sink::Append(Box::new(appender)));
         }
         if known.size == 0 && self.appends() {
             return Ok(self.new_sink(key, true));
@@ -144,7 +141,7 @@ impl Core {
     /// A sink for new content. `replaces` tells whether there may be an object already.
     pub(super) fn new_sink(&self, key: Key, replaces: bool) -> Sink {
         if self.appends() {
-            Sink::Append(Appender::beginning(self.store(), key, replaces))
+            Sink::Append(Box::new(Appender::beginning(&self.transfer, key, replaces)))
         } else {
             self.upload(key, WriteStart::Empty)
         }
