@@ -207,8 +207,8 @@ async fn a_failed_append_is_reported_and_keeps_what_the_store_has() {
 async fn what_waits_to_be_appended_is_paid_from_the_memory_budget() {
     let bed = Bed::over(MemoryStore::like_oss(), appendable());
     for (path, piece) in [("large", MIB), ("small", 4 * KIB)] {
-        let before = bed.budget.used();
         let handle = bed.create(path).await.unwrap();
+        let before = bed.budget.used();
         for number in 0..4 * MIB / piece {
             let data = vec![1; piece as usize];
             bed.write(handle, number * piece, data).await.unwrap();
