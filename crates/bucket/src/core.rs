@@ -49,7 +49,7 @@ impl Core {
         registry: &Registry,
     ) -> Arc<Self> {
         let budget = transfer.pool().budget();
-        let namespace = Namespace::new(budget, settings.cached_entries);
+        let namespace = Namespace::new(budget, usize::MAX);
         let core = Arc::new(Self {
             transfer,
             settings,

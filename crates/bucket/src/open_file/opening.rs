@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use penstock_base::{
-    FileName, FsError, FsResult,
+    FileName, FsError, FsResult, MIB,
     clock::{self, Instant},
 };
 use penstock_vfs::{Created, FileKind, HandleId, Inode, OpenOptions, Opened};
@@ -18,6 +18,10 @@ use crate::{
 /// How long after an open another one counts as soon: worth keeping the content in the door's
 /// cache.
 const REOPEN_WINDOW: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Bytes up to which a file that was not opened a short while ago bypasses the door's cache: it is
+/// read in one go and most likely only once.
+const SMALL_FILE_MAX: u64 = MIB;
 
 impl Core {
     /// Opens a file that exists.
@@ -154,7 +158,7 @@ impl Core {
         });
         let same = last.as_ref().is_some_and(|last| last.etag == etag);
         let soon = last.is_some_and(|last| last.at + REOPEN_WINDOW > now);
-        let direct = size <= self.settings.small_file_size && !(same && soon);
+        let direct = size <= SMALL_FILE_MAX && !(same && soon);
         Opened {
             handle,
             direct,

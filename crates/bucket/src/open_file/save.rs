@@ -6,7 +6,7 @@
 //! that wrote it is closed for good: every later write, fsync and close of that handle reports
 //! it, and the store keeps what it had.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use penstock_base::{FsError, FsResult, clock, clock::Instant};
@@ -36,6 +36,9 @@ enum Then {
 
 /// Files that are saved at the same time when the volume shuts down.
 const SHUT_DOWN_CONCURRENCY: usize = 16;
+
+/// How long shutting down may take to save what is unsaved.
+const SHUT_DOWN_MAX: Duration = Duration::from_secs(300);
 
 impl Core {
     /// A descriptor of the handle was closed: saves what it wrote.
@@ -214,7 +217,7 @@ impl Core {
                 .filter_map(|(_, node)| node.file.clone())
                 .collect()
         };
-        let deadline = clock::now() + self.settings.shut_down_timeout;
+        let deadline = clock::now() + SHUT_DOWN_MAX;
         let (mut saving, mut lost) = (FuturesUnordered::new(), Vec::new());
         for file in files {
             if saving.len() == SHUT_DOWN_CONCURRENCY {

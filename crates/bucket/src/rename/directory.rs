@@ -40,6 +40,9 @@ use crate::{
 /// Objects that one request deletes.
 const DELETE_MANY_MAX: usize = 1000;
 
+/// Copies that are under way at the same time. The store's own limit of requests applies below.
+const COPIES_AT_ONCE: usize = 128;
+
 /// How often objects are copied again that others changed, before the rename gives up.
 const CHANGES_MAX: usize = 3;
 
@@ -188,7 +191,7 @@ impl Core {
         for mut indices in [0..marker, marker..objects.len()] {
             let mut copies = FuturesUnordered::new();
             loop {
-                while copied.failure.is_none() && copies.len() < self.copies_at_once() {
+                while copied.failure.is_none() && copies.len() < COPIES_AT_ONCE {
                     let Some(index) = indices.next() else { break };
                     copies.push(self.copy_one(work, objects, index));
                 }
@@ -199,10 +202,6 @@ impl Core {
             }
         }
         copied
-    }
-
-    fn copies_at_once(&self) -> usize {
-        self.settings.rename_dir_concurrency.max(1)
     }
 
     async fn copy_one(

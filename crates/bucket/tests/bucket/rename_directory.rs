@@ -62,22 +62,18 @@ async fn the_marker_is_copied_first_and_deleted_last() {
 
 #[tokio::test(start_paused = true)]
 async fn copies_run_at_the_same_time_within_a_limit() {
-    let settings = BucketSettings {
-        rename_dir_concurrency: 7,
-        ..BucketSettings::default()
-    };
-    let bed = Bed::with(settings);
-    for number in 0..30 {
-        bed.put(&format!("a/{number:02}"), "").await;
+    let bed = Bed::new();
+    for number in 0..300 {
+        bed.put(&format!("a/{number:03}"), "").await;
     }
     let held = bed.probe.hold(Operation::Copy);
     let (renamed, ()) = tokio::join!(bed.rename("a", "b"), async {
         clock::sleep(Duration::from_secs(1)).await;
-        assert_eq!(bed.probe.waiting(), 7);
-        held.add_permits(30);
+        assert_eq!(bed.probe.waiting(), 128);
+        held.add_permits(300);
     });
     renamed.unwrap();
-    assert_eq!(bed.keys().await.len(), 30);
+    assert_eq!(bed.keys().await.len(), 300);
 }
 
 #[tokio::test(start_paused = true)]
