@@ -8,7 +8,7 @@ use penstock_object::{ETag, ListOptions, ListedObject, ObjectKind};
 use crate::{core::Core, errors::for_reading};
 
 /// Bytes that one object in the list occupies, about, with a name of average length.
-const DESCENDANT_COST: u64 = 192;
+const DESCENDANT_COST: u64 = 224;
 
 /// An object below a directory that is renamed.
 #[derive(Debug, Clone)]
@@ -19,6 +19,8 @@ pub(super) struct Descendant {
     pub(super) kind: ObjectKind,
     /// The version that is copied and, if it is still there then, deleted.
     pub(super) etag: ETag,
+    /// The version of the copy, once there is one.
+    pub(super) copy: Option<ETag>,
 }
 
 /// All objects below a directory, in byte order of their keys.
@@ -29,16 +31,19 @@ pub(super) struct Descendants {
 }
 
 impl Descendants {
-    /// Whether the list has this very version of an object.
-    pub(super) fn has(&self, other: &Descendant) -> bool {
+    /// The copy of this very version of an object, if the list has one.
+    pub(super) fn copy_of(&self, other: &Descendant) -> Option<&ETag> {
         let found = find(&self.objects, &other.suffix);
-        found.is_some_and(|object| object.etag == other.etag)
+        found
+            .filter(|object| object.etag == other.etag)
+            .and_then(|object| object.copy.as_ref())
     }
 
-    /// Takes over what was found in place of the objects at these indices, or leaves them out.
-    pub(super) fn bring_up_to_date(&mut self, changed: Vec<(usize, Option<Descendant>)>) {
+    /// Takes over what was copied in place of the objects at these indices, or leaves out what is
+    /// gone.
+    pub(super) fn bring_up_to_date(&mut self, copied: Vec<(usize, Option<Descendant>)>) {
         let mut gone = HashSet::new();
-        for (index, now) in changed {
+        for (index, now) in copied {
             match now {
                 Some(now) => self.objects[index] = now,
                 None => drop(gone.insert(index)),
@@ -88,6 +93,20 @@ impl Core {
                 return Ok(found);
             }
         }
+    }
+
+    /// Whether all copies of an earlier attempt are below `prefix` as they were made. The object
+    /// that marks the directory does not count.
+    pub(super) async fn has_copies(&self, prefix: &str, copied: &Descendants) -> FsResult<bool> {
+        let present = self.descendants(prefix).await?;
+        let mut copies = copied.objects.iter().filter(|copy| !copy.suffix.is_empty());
+        Ok(copies.all(|copied| {
+            let found = find(&present.objects, &copied.suffix);
+            found.is_some_and(|found| {
+                // The store may name links in another way when it lists them.
+                copied.kind == ObjectKind::Symlink || copied.copy.as_ref() == Some(&found.etag)
+            })
+        }))
     }
 
     /// Those of `objects`, neighbours in the directory `prefix` after `before`, that have another
@@ -148,5 +167,6 @@ fn describe(prefix: &str, object: &ListedObject) -> Descendant {
         size: object.size,
         kind: object.kind,
         etag: object.etag.clone(),
+        copy: None,
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! - A failure while copying removes the copies again: the source is intact.
 //! - A failure while deleting leaves the target whole and the source in part. The rename is
-//!   remembered, and repeating it goes on from there.
+//!   remembered, and repeating it goes on from there, if the target is still as it was left.
 //! - After a crash both names are there, the source whole as long as copying was under way.
 //!
 //! Other clients do not wait. What is copied is the version that was listed; one that was replaced
@@ -71,34 +71,50 @@ struct Followed {
     copy: ETag,
 }
 
+impl Work<'_> {
+    /// Notes a copy.
+    fn copied(&self, object: &Descendant, copy: ETag) -> Descendant {
+        if self.open.contains(&object.suffix) {
+            let followed = Followed {
+                original: object.etag.clone(),
+                copy: copy.clone(),
+            };
+            let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
+            versions.insert(object.suffix.clone(), followed);
+        }
+        // Most copies have the tag of their original, which then needs no memory of its own.
+        let copy = if copy == object.etag {
+            object.etag.clone()
+        } else {
+            copy
+        };
+        Descendant {
+            copy: Some(copy),
+            ..object.clone()
+        }
+    }
+}
+
 /// What became of the copies.
 #[derive(Default)]
 struct Copied {
     /// Copies that may have been made.
     made: Vec<usize>,
-    /// What was found in place of the version that was listed; nothing if it was removed.
-    changed: Vec<(usize, Option<Descendant>)>,
+    /// What was copied, which may not be the version that was listed; nothing if it was removed.
+    copied: Vec<(usize, Option<Descendant>)>,
     failure: Option<FsError>,
 }
 
-/// What became of one copy.
-enum Outcome {
-    AsListed,
-    /// The object was replaced since it was listed; this is what was copied.
-    Changed(Descendant),
-    /// The object was removed since it was listed.
-    Gone,
-}
-
 impl Copied {
-    fn note(&mut self, index: usize, outcome: ObjectResult<Outcome>) {
+    /// Notes what was copied in place of an object; nothing if it is gone.
+    fn note(&mut self, index: usize, outcome: ObjectResult<Option<Descendant>>) {
         match outcome {
-            Ok(Outcome::AsListed) => self.made.push(index),
-            Ok(Outcome::Changed(now)) => {
-                self.made.push(index);
-                self.changed.push((index, Some(now)));
+            Ok(copied) => {
+                if copied.is_some() {
+                    self.made.push(index);
+                }
+                self.copied.push((index, copied));
             }
-            Ok(Outcome::Gone) => self.changed.push((index, None)),
             Err(error) => {
                 // Unless the key was taken, the copy may have been made all the same.
                 if error.kind != ErrorKind::AlreadyExists {
@@ -129,7 +145,7 @@ impl Core {
                 key::directory_prefix(&parent, &rename.target.name),
             )
         };
-        let resumed = self.journal().take(&from, &to);
+        let resumed = self.unfinished(&from, &to).await?;
         if let (Some(replaced), None) = (&rename.replaced, &resumed) {
             self.check_empty(replaced.inode(), &to).await?;
         }
@@ -142,14 +158,33 @@ impl Core {
             open: open.iter().map(|(suffix, _)| suffix.clone()).collect(),
             versions: Mutex::default(),
         };
-        let objects = self.move_objects(&work).await;
-        self.settle_rename(rename, objects.is_ok());
-        objects?;
+        let moved = self.move_objects(&work).await;
         let versions = work
             .versions
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
+        if let (Err(_), Some(copied)) = (&moved, resumed) {
+            self.journal().keep(&from, &to, copied);
+        }
+        self.settle_rename(rename, moved.is_ok());
+        moved?;
         follow(&to, open, &versions)
+    }
+
+    /// What an earlier attempt at this rename copied, if all of it is still there: somebody may
+    /// have cleared up the target, or made another one, and then this is a rename like any other.
+    async fn unfinished(&self, from: &str, to: &str) -> FsResult<Option<Descendants>> {
+        let Some(copied) = self.journal().take(from, to) else {
+            return Ok(None);
+        };
+        match self.has_copies(to, &copied).await {
+            Ok(true) => Ok(Some(copied)),
+            Ok(false) => Ok(None),
+            Err(error) => {
+                self.journal().keep(from, to, copied);
+                Err(error)
+            }
+        }
     }
 
     /// Copies and deletes. Fails with the state described in the module.
@@ -170,7 +205,7 @@ impl Core {
             self.undo(work, &objects.objects, &copied.made).await;
             return Err(error);
         }
-        objects.bring_up_to_date(copied.changed);
+        objects.bring_up_to_date(copied.copied);
         if let Err(error) = self.delete_all(work, &mut objects.objects).await {
             tracing::warn!(
                 "the directory `{}` was copied to `{}` but not wholly deleted: repeat the rename \
@@ -209,10 +244,10 @@ impl Core {
         work: &Work<'_>,
         objects: &[Descendant],
         index: usize,
-    ) -> (usize, ObjectResult<Outcome>) {
+    ) -> (usize, ObjectResult<Option<Descendant>>) {
         let object = &objects[index];
-        if work.resumed.is_some_and(|copied| copied.has(object)) {
-            return (index, Ok(Outcome::AsListed));
+        if let Some(copy) = work.resumed.and_then(|copied| copied.copy_of(object)) {
+            return (index, Ok(Some(work.copied(object, copy.clone()))));
         }
         let may_exist = object.suffix.is_empty() || work.resumed.is_some();
         let condition = if may_exist {
@@ -222,7 +257,7 @@ impl Core {
         };
         let outcome = match self.copy_version(work, object, condition.clone()).await {
             Err(error) if is_changed(&error) => self.copy_present(work, object, condition).await,
-            copied => copied.map(|()| Outcome::AsListed),
+            copied => copied.map(Some),
         };
         (index, outcome)
     }
@@ -233,7 +268,7 @@ impl Core {
         work: &Work<'_>,
         object: &Descendant,
         condition: WriteCondition,
-    ) -> ObjectResult<()> {
+    ) -> ObjectResult<Descendant> {
         let original = Original {
             key: joined(work.from, &object.suffix),
             size: object.size,
@@ -242,15 +277,7 @@ impl Core {
         };
         let target = joined(work.to, &object.suffix);
         let stored = self.copy_object(&original, &target, condition).await?;
-        if work.open.contains(&object.suffix) {
-            let followed = Followed {
-                original: object.etag.clone(),
-                copy: stored.etag,
-            };
-            let mut versions = work.versions.lock().unwrap_or_else(PoisonError::into_inner);
-            versions.insert(object.suffix.clone(), followed);
-        }
-        Ok(())
+        Ok(work.copied(object, stored.etag))
     }
 
     /// Copies an object as it is now.
@@ -259,18 +286,18 @@ impl Core {
         work: &Work<'_>,
         object: &Descendant,
         condition: WriteCondition,
-    ) -> ObjectResult<Outcome> {
+    ) -> ObjectResult<Option<Descendant>> {
         let Some(info) = self.head(&joined(work.from, &object.suffix)).await? else {
-            return Ok(Outcome::Gone);
+            return Ok(None);
         };
         let now = Descendant {
             suffix: object.suffix.clone(),
             size: info.size,
             kind: info.kind,
             etag: info.etag,
+            copy: None,
         };
-        self.copy_version(work, &now, condition).await?;
-        Ok(Outcome::Changed(now))
+        self.copy_version(work, &now, condition).await.map(Some)
     }
 
     /// Removes copies again.
@@ -320,13 +347,13 @@ impl Core {
                 return Ok(());
             }
             for now in changed {
-                match self.copy_version(work, &now, WriteCondition::Always).await {
+                let copied = match self.copy_version(work, &now, WriteCondition::Always).await {
                     // It will show again.
-                    Err(error) if is_changed(&error) => {}
+                    Err(error) if is_changed(&error) => continue,
                     copied => for_writing(copied)?,
-                }
+                };
                 if let Ok(index) = objects.binary_search_by(|old| old.suffix.cmp(&now.suffix)) {
-                    objects[index] = now;
+                    objects[index] = copied;
                 }
             }
         }

@@ -225,7 +225,7 @@ async fn a_failed_deletion_is_resumed_when_repeated() {
     assert_eq!(bed.read_file("b/sub/z").await.unwrap(), b"a/sub/z");
     bed.requests();
     bed.rename("a", "b").await.unwrap();
-    assert_eq!(bed.requests(), "delete_many 2, list 2");
+    assert_eq!(bed.requests(), "delete_many 2, list 3");
     assert_eq!(bed.keys().await, MOVED);
 }
 
@@ -505,4 +505,51 @@ async fn a_store_without_order_cannot_rename_directories() {
         "{renamed:?}"
     );
     assert_eq!(bed.keys().await, ["a/", "a/sub/z", "a/x", "a/y", "other"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rename_is_not_resumed_when_its_copies_are_gone() {
+    let bed = tree().await;
+    bed.probe
+        .fail(Operation::DeleteMany, ErrorKind::Unavailable, 1);
+    assert!(matches!(bed.rename("a", "b").await, Err(FsError::Io(_))));
+    // Somebody clears up and tries again.
+    for key in ["b/x", "b/y", "b/sub/z", "b/"] {
+        bed.delete(key).await;
+    }
+    clock::sleep(Duration::from_secs(100)).await;
+    bed.rename("a", "b").await.unwrap();
+    assert_eq!(bed.keys().await, MOVED);
+    assert_eq!(bed.object("b/x").await.unwrap(), b"a/x");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rename_is_not_resumed_over_what_others_put_there() {
+    let bed = tree().await;
+    bed.probe
+        .fail(Operation::DeleteMany, ErrorKind::Unavailable, 1);
+    assert!(matches!(bed.rename("a", "b").await, Err(FsError::Io(_))));
+    bed.put("b/x", "theirs").await;
+    assert_eq!(bed.rename("a", "b").await, Err(FsError::DirectoryNotEmpty));
+    assert_eq!(bed.object("b/x").await.unwrap(), b"theirs");
+    assert_eq!(bed.object("a/x").await.unwrap(), b"a/x");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rename_can_be_resumed_after_resuming_failed() {
+    let bed = tree().await;
+    let failed = |operation| bed.probe.fail(operation, ErrorKind::Unavailable, 1);
+    failed(Operation::DeleteMany);
+    assert!(bed.rename("a", "b").await.is_err());
+    for operation in [Operation::List, Operation::Copy, Operation::DeleteMany] {
+        bed.put("a/x", "changed").await;
+        bed.inode("a").await.unwrap();
+        bed.inode("b").await.unwrap();
+        failed(operation);
+        assert!(bed.rename("a", "b").await.is_err(), "{operation:?}");
+        bed.probe.mend();
+    }
+    bed.rename("a", "b").await.unwrap();
+    assert_eq!(bed.keys().await, MOVED);
+    assert_eq!(bed.object("b/x").await.unwrap(), b"changed");
 }
