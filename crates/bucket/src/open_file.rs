@@ -144,6 +144,12 @@ impl OpenFile {
         }
     }
 
+    /// Shows that the file was removed or replaced here. Whoever opened it while that was under way
+    /// must not save it any more: its name is another file's.
+    pub(crate) fn show_removed(&self) {
+        self.view().removed = true;
+    }
+
     /// Drops what was written to a file that is removed. Reads of what the store had may go on.
     pub(crate) async fn discard(&self, stream: &mut WriteStream) {
         stream.discard().await;

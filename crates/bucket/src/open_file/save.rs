@@ -153,6 +153,10 @@ impl Core {
                 stream.discard().await;
             }
             return Ok(());
+        if file.view().removed {
+            file.discard(stream).await;
+            return Ok(());
+        }
         }
         let Some(open) = stream.take() else {
             return Ok(());
