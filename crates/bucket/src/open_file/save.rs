@@ -111,6 +111,14 @@ impl Core {
             view.new
         };
         if new {
+            // The save may have succeeded though its answer was lost.
+            if let Some(place) = tree
+                .node(file.inode)
+                .ok()
+                .and_then(|node| node.place.clone())
+            {
+                tree.doubt(place.parent, &place.name);
+            }
             tree.orphan(file.inode);
         } else if let Ok(node) = tree.node_mut(file.inode) {
             node.distrust(clock::now());
@@ -145,6 +153,10 @@ impl Core {
         let Some(owner) = stream.owner() else {
             return Ok(());
         };
+        if file.view().removed {
+            file.discard(stream).await;
+            return Ok(());
+        }
         let touched = stream.of(owner)?.is_some_and(|open| open.touched);
         if !touched {
             // A write that was given up while it waited left nothing but the mark.
@@ -153,10 +165,6 @@ impl Core {
                 stream.discard().await;
             }
             return Ok(());
-        if file.view().removed {
-            file.discard(stream).await;
-            return Ok(());
-        }
         }
         let Some(open) = stream.take() else {
             return Ok(());

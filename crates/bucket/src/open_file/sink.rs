@@ -74,10 +74,21 @@ impl Sink {
         }
     }
 
+    /// Whether something is visible before the sink is finished. Waits for what is under way.
+    pub(crate) async fn settle_stored(&mut self) -> bool {
+        match self {
+            Self::Upload(..) => false,
+            // After a failure nobody knows.
+            Self::Append(appender) => appender.settle().await.is_err() || appender.stored() > 0,
+        }
+    }
+
     /// Gives up what is not visible yet.
     pub(crate) async fn abort(self) {
-        if let Self::Upload(writer, _) = self {
-            writer.abort().await;
+        match self {
+            Self::Upload(writer, _) => writer.abort().await,
+            // An append under way must not come after what follows.
+            Self::Append(mut appender) => drop(appender.settle().await),
         }
     }
 }

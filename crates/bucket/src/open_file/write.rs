@@ -209,10 +209,9 @@ impl Core {
         if empty {
             return Ok(());
         }
-        let (key, in_store) = (
-            self.namespace.lock().file_key(file.inode)?,
-            !file.view().new,
-        );
+        let key = self.namespace.lock().file_key(file.inode)?;
+        let may_be_stored = stream.settle_stored().await;
+        let in_store = may_be_stored || !file.view().new;
         let given_up = stream.take();
         stream.begin(handle.id, self.new_sink(key, in_store));
         self.grew(file, 0);

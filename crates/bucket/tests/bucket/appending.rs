@@ -5,7 +5,7 @@ use std::time::Duration;
 use penstock_base::{FsError, KIB, MIB, clock};
 use penstock_bucket::BucketSettings;
 use penstock_object::{ErrorKind, Key, MemoryStore, ObjectKind, Operation, PutOptions, Store};
-use penstock_vfs::{OpenOptions, Volume};
+use penstock_vfs::{AttributeChanges, OpenOptions, Volume};
 
 use crate::support::{Bed, READ, WRITE};
 
@@ -272,4 +272,29 @@ async fn a_write_that_is_given_up_while_it_appends_adds_nothing_and_loses_nothin
     let object = bed.object("log").await.unwrap();
     assert_eq!(object.len() as u64, 8 * MIB + 4);
     assert!(object.ends_with(b"more"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn truncating_a_new_file_of_which_pieces_were_appended_begins_anew() {
+    let bed = Bed::over(MemoryStore::like_oss(), appendable());
+    let handle = bed.create("log").await.unwrap();
+    for number in 0..9 {
+        bed.write(handle, number * MIB, vec![1; MIB as usize])
+            .await
+            .unwrap();
+    }
+    let changes = AttributeChanges {
+        size: Some(0),
+        handle: Some(handle),
+        ..AttributeChanges::default()
+    };
+    let inode = bed.inode("log").await.unwrap();
+    let caller = Default::default();
+    bed.volume
+        .set_attributes(caller, inode, changes)
+        .await
+        .unwrap();
+    bed.write(handle, 0, "anew").await.unwrap();
+    bed.close(handle).await.unwrap();
+    assert_eq!(bed.object("log").await.unwrap(), b"anew");
 }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use penstock_base::{FsError, clock};
-use penstock_object::{ErrorKind, Key, Operation, Store};
+use penstock_base::{FsError, MIB, clock};
+use penstock_bucket::BucketSettings;
+use penstock_object::{ErrorKind, Key, MemoryStore, Operation, Store};
 use penstock_vfs::{FileKind, RemoveKind, Volume};
 
 use crate::support::{Bed, READ, WRITE, name};

@@ -306,3 +306,15 @@ async fn what_is_written_after_shutting_down_is_refused() {
     assert_eq!(bed.read_file("new").await.unwrap(), b"x");
     assert_eq!(bed.object("old").await.unwrap(), b"old");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_new_file_whose_save_may_have_succeeded_is_looked_for() {
+    let bed = Bed::new();
+    bed.put("other", "").await;
+    bed.ls("").await.unwrap();
+    let handle = bed.create("file").await.unwrap();
+    bed.write(handle, 0, "x").await.unwrap();
+    bed.probe.fail_late(Operation::Put, ErrorKind::Timeout);
+    assert!(bed.close(handle).await.is_err());
+    assert_eq!(bed.read_file("file").await.unwrap(), b"x");
+}

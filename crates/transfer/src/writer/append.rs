@@ -70,6 +70,11 @@ impl Appender {
         self.position + self.tail.len()
     }
 
+    /// Bytes that are in the object already, as far as that is known.
+    pub fn stored(&self) -> u64 {
+        self.position
+    }
+
     /// Adds `data` at the end. After an error the appender must be dropped.
     ///
     /// Dropping the future adds nothing if `data` has at most one mebibyte; without memory it may
@@ -172,8 +177,8 @@ impl Appender {
         })
     }
 
-    /// Waits for the append that is under way, if there is one.
-    async fn settle(&mut self) -> TransferResult<()> {
+    /// Waits for the append that is under way, if there is one: a caller may have left meanwhile.
+    pub async fn settle(&mut self) -> TransferResult<()> {
         let Some(under_way) = &mut self.under_way else {
             return Ok(());
         };
