@@ -3,11 +3,12 @@
 //! ```text
 //! cli  ->  fuse (door)    ->          vfs  ->  base
 //!      ->  bucket (volume) ->  vfs, transfer  ->  object  ->  base
+//!      ->  bench           ->          development server
 //! ```
 //!
 //! Volumes and doors know only `vfs`, never each other. The development server uses nothing of
-//! ours, so that it can judge what we send, and nothing that users run is built on it. Protocol
-//! libraries stay below the seam that hides them.
+//! ours, so that it can judge what we send; of what users run only the benchmark starts it.
+//! Protocol libraries stay below the seam that hides them.
 
 use std::{path::Path, process::Command};
 
@@ -16,7 +17,7 @@ use serde_json::Value;
 use super::Finding;
 
 /// A crate of ours with the crates of ours that it may use.
-const LAYERS: [(&str, &[&str]); 10] = [
+const LAYERS: [(&str, &[&str]); 11] = [
     ("penstock-base", &[]),
     ("penstock-object", &["penstock-base"]),
     ("penstock-transfer", &["penstock-base", "penstock-object"]),
@@ -35,6 +36,7 @@ const LAYERS: [(&str, &[&str]); 10] = [
         "penstock-cli",
         &[
             "penstock-base",
+            "penstock-bench",
             "penstock-bucket",
             "penstock-fuse",
             "penstock-object",
@@ -42,6 +44,7 @@ const LAYERS: [(&str, &[&str]); 10] = [
             "penstock-vfs",
         ],
     ),
+    ("penstock-bench", &["penstock-base", DEVELOPMENT_SERVER]),
     (DEVELOPMENT_SERVER, &[]),
     (
         "penstock-tests",

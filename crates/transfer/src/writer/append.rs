@@ -50,7 +50,7 @@ impl Appender {
             position,
             replaces: false,
             absent: false,
-            tail: Tail::default(),
+            tail: Tail::new(transfer.store().checksum_kind()),
             under_way: None,
         }
     }

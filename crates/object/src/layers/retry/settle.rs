@@ -13,7 +13,8 @@
 //! - a link: whether it has that target.
 //!
 //! and whether it is no older than the operation. Two writers that write the same bytes under one
-//! key within minutes, of whom one loses an answer, may both be told that they were first.
+//! key within minutes, or end uploads of the same size there, of whom one loses an answer, may both
+//! be told that they were first.
 
 use std::{
     mem::MaybeUninit,
