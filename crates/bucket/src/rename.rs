@@ -117,7 +117,7 @@ impl Core {
     }
 
     /// The condition of writes to a target that must be free.
-    fn if_absent(&self) -> WriteCondition {
+    pub(crate) fn if_absent(&self) -> WriteCondition {
         if self.store().capabilities().write_if_absent {
             WriteCondition::IfAbsent
         } else {
