@@ -47,8 +47,11 @@ const PARTS_SET_ASIDE: u64 = 2;
 /// How long a writer keeps its turn without using it when others wait.
 const TURN_IDLE: Duration = Duration::from_secs(1);
 
-/// How often a writer that waits looks whether it is its turn.
-const TURN_PERIOD: Duration = Duration::from_millis(20);
+/// How often a writer that waits looks whether a turn has become idle.
+const TURN_PERIOD: Duration = Duration::from_millis(100);
+
+/// Writers at the front of the line among which the first is chosen whose part can be completed.
+const CANDIDATES_MAX: usize = 64;
 
 /// Bytes of the budget that buffers for `length` received bytes occupy: whole blocks, and for the
 /// rest a buffer of its own.
@@ -300,7 +303,8 @@ impl Stock {
         }
         line.give_back_loans(self.base.budget.available() >= self.base.budget.total());
         let free = self.base.budget.available() + line.lent();
-        let first = line.waiting.iter().find(|waiter| waiter.need <= free);
+        let mut candidates = line.waiting.iter().take(CANDIDATES_MAX);
+        let first = candidates.find(|waiter| waiter.need <= free);
         if first.is_none_or(|first| first.id != id) {
             return false;
         }
