@@ -189,6 +189,7 @@ contracts!(
     overwriting_replaces_everything,
     other_content_has_another_tag,
     a_write_can_insist_on_a_free_key,
+    a_write_can_insist_on_a_version,
     concurrent_puts_leave_one_whole_body,
     a_dropped_put_is_whole_or_nothing,
     printable_keys_are_kept,

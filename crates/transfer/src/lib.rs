@@ -2,8 +2,9 @@
 //!
 //! - [`Reader`]: reads of one version of one object, with read-ahead where access is sequential.
 //! - [`Writer`]: a sequential stream into one object, in one PUT or a multipart upload.
+//! - [`Appender`]: a sequential stream to the end of an appendable object.
 //!
-//! Both draw every byte they hold from the [`BufferPool`]'s budget. Bodies are received straight
+//! All draw every byte they hold from the [`BufferPool`]'s budget. Bodies are received straight
 //! into pooled blocks and read where they lie; what is written is kept as it came in, unless it is
 //! so small that it would pin more memory than it has bytes.
 //!
@@ -27,7 +28,7 @@ use penstock_object::{ETag, Key, PutOptions, Store};
 pub use error::{TransferError, TransferResult};
 pub use reader::Reader;
 pub use settings::TransferSettings;
-pub use writer::{Finished, WriteStart, Writer};
+pub use writer::{Appender, Finished, WriteStart, Writer};
 
 use crate::{
     estimate::PathEstimate,

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use penstock_base::{FsError, MIB, clock};
 use penstock_bucket::BucketSettings;
-use penstock_object::MemoryStore;
+use penstock_object::{MemoryStore, Operation};
 use penstock_vfs::{AttributeChanges, OpenOptions, Volume};
 use tokio::time::advance;
 
@@ -487,4 +487,26 @@ async fn a_refused_write_drops_what_the_kernel_keeps() {
     let refused = bed.write(changed, 0, vec![2; 4096]).await;
     assert!(matches!(refused, Err(FsError::InvalidArgument(_))));
     assert!(!bed.opened("file", READ).await.unwrap().keep_cache);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_write_that_was_given_up_leaves_the_file_readable() {
+    let bed = Bed::new();
+    bed.put("file", "there").await;
+    let handle = bed.open("file", WRITE).await.unwrap();
+    // It waits for the content that it goes on after, and is interrupted.
+    let held = bed.probe.hold(Operation::Get);
+    let write = bed.write(handle, 5, "!");
+    assert!(
+        clock::deadline(Duration::from_secs(1), write)
+            .await
+            .is_err()
+    );
+    bed.probe.release_all();
+    held.add_permits(1);
+    assert_eq!(bed.read_file("file").await.unwrap(), b"there");
+    bed.write(handle, 5, "!").await.unwrap();
+    assert!(matches!(bed.read_file("file").await, Err(FsError::Busy(_))));
+    bed.close(handle).await.unwrap();
+    assert_eq!(bed.object("file").await.unwrap(), b"there!");
 }

@@ -119,7 +119,7 @@ impl Placing<'_> {
         if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
             return Err(match condition {
                 WriteCondition::IfAbsent => Errno::EXIST,
-                WriteCondition::Always => Errno::AGAIN,
+                WriteCondition::Always | WriteCondition::IfMatch(_) => Errno::AGAIN,
             });
         }
         // An empty directory is no object and may go.

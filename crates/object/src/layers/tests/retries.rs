@@ -325,6 +325,31 @@ async fn an_upload_whose_last_answer_was_lost_is_complete() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_write_on_condition_of_a_version_whose_answer_was_lost_is_recognised() {
+    let (store, faults, memory) = retrying();
+    let on = |tag: &ETag| PutOptions {
+        condition: WriteCondition::IfMatch(tag.clone()),
+        ..PutOptions::default()
+    };
+    let first = memory
+        .put(&key("a"), body(b"first"), PutOptions::default())
+        .await
+        .expect("the put succeeds");
+    faults.queue(Operation::Put, [lost()]);
+    let second = store
+        .put(&key("a"), body(b"second"), on(&first.etag))
+        .await
+        .expect("it was ours");
+    put(&*memory, "a", b"theirs").await;
+    faults.queue(Operation::Put, [unavailable()]);
+    let refused = store.put(&key("a"), body(b"third"), on(&second.etag)).await;
+    assert_eq!(
+        refused.expect_err("not ours").kind,
+        ErrorKind::PreconditionFailed
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_upload_that_was_aborted_is_not_complete() {
     let (store, faults, memory) = retrying();
     let upload = store.create_upload(&key("a"), PutOptions::default()).await;
