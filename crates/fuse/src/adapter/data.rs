@@ -1,6 +1,8 @@
 //! Open files and their bytes.
 
-use penstock_base::FsError;
+use std::time::Duration;
+
+use penstock_base::{FsError, clock};
 use penstock_vfs::{HandleId, OpenOptions};
 use tracing::warn;
 
@@ -10,6 +12,9 @@ use crate::{
     signals,
     transport::WriteData,
 };
+
+/// A save that takes longer is worth a look at who waits for it.
+const QUICK_SAVE: Duration = Duration::from_millis(100);
 
 pub(super) async fn open(adapter: Adapter, subject: Subject, options: OpenOptions) -> Outcome {
     let opened = adapter.volume.open(subject.caller, subject.node, options);
@@ -57,11 +62,15 @@ pub(super) async fn flush(adapter: Adapter, closed: Closed) -> Outcome {
         return Ok(Answer::done());
     };
     let (handle, process) = (closed.handle, closed.thread);
-    let saved = async move {
+    let mut saved = Box::pin(async move {
         let saved = adapter.volume.flush(handle).await;
         adapter.writers.settled(save);
         saved
-    };
+    });
+    if let Ok(saved) = clock::deadline(QUICK_SAVE, saved.as_mut()).await {
+        saved?;
+        return Ok(Answer::done());
+    }
     if signals::was_killed(process) {
         tokio::spawn(async move {
             if let Err(error) = saved.await {

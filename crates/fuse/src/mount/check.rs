@@ -61,14 +61,19 @@ pub(super) fn is_dead_and_ours(place: &Path) -> bool {
 pub fn is_dead(place: &Path) -> bool {
     let (answer, answered) = mpsc::sync_channel(1);
     let place = place.to_path_buf();
-    thread::spawn(move || {
+    let asking = thread::spawn(move || {
         let errno = system::file_system_statistics(&place)
             .err()
             .and_then(|error| error.raw_os_error());
         // Nobody waits any more for an answer that comes late.
         let _ = answer.send(errno);
     });
-    answered.recv_timeout(ANSWER_TIME_MAX) == Ok(Some(libc::ENOTCONN))
+    let errno = answered.recv_timeout(ANSWER_TIME_MAX);
+    if errno.is_ok() {
+        // Whoever mounts in the background splits its process next, without threads.
+        let _ = asking.join();
+    }
+    errno == Ok(Some(libc::ENOTCONN))
 }
 
 /// A FUSE mount is there: is its daemon alive? A dead one answers at once.
