@@ -19,8 +19,7 @@ const NAMES: usize = 12;
 const PIECE: usize = 200_000;
 /// Sizes of files, drawn evenly, as limits below which they lie.
 const SIZES: [usize; 6] = [1, 5000, 70_000, 400_000, 700_000, 700_000];
-/// The most in a file of a folder without large ones: it is read whole, and its checksum tells of
-/// any damage.
+/// The most in a file of a folder without large ones.
 const SMALL_MAX: usize = 900_000;
 /// A file that is uploaded in parts.
 const LARGE: usize = 20_000_000;
@@ -33,8 +32,7 @@ type Content = Vec<(u64, usize)>;
 pub struct Shadow {
     folder: PathBuf,
     chance: Chance,
-    /// Whether some files are large. Large ones are read in ranges, for which no store has
-    /// checksums.
+    /// Whether some files are large: sent in parts and read in ranges.
     large: bool,
     /// What may be under a name: `None` for nothing. What is not listed is certainly absent.
     files: BTreeMap<String, Vec<Option<Content>>>,
