@@ -170,14 +170,12 @@ fn values(change: &Change) -> (String, String) {
         .figure
         .unit_for(change.before.median.max(change.after.median));
     let value = |summary: &Summary| {
-        let spread = summary
-            .relative_spread()
-            .map(|spread| format!(" ±{}", units::percent(spread)));
-        format!(
-            "{}{}",
+        let text = format!(
+            "{} {}",
             unit.quantity(summary.median),
-            spread.unwrap_or_default()
-        )
+            units::spread(summary)
+        );
+        text.trim_end().to_owned()
     };
     (value(&change.before), value(&change.after))
 }

@@ -5,7 +5,7 @@
 //! charts that share one form ([`bars`], [`latency`]) and each family of rows as curves ([`curves`]); every chart has its
 //! numbers beside it and a table under it ([`tables`]). Conditions come last ([`conditions`]).
 //!
-//! All charts are SVG within the page, coloured by the page's own variables, so they follow light and dark. They are drawn 360
+//! All charts are SVG within the page, coloured by the page's own variables, so they follow light and dark. They are drawn 280
 //! units wide for columns of about as many pixels: text keeps its size on a desk and on a telephone. A client has one colour
 //! and one mark throughout ([`colour`]).
 //!

@@ -152,7 +152,7 @@ impl Ranking<'_> {
         tally
     }
 
-    /// Every place that is behind, the worst first.
+    /// Every place that is behind: speed before all else, and in each aspect the worst first.
     #[must_use]
     pub fn losses(&self) -> Vec<(&RankedRow<'_>, &Place<'_>)> {
         let places = self
@@ -162,7 +162,10 @@ impl Ranking<'_> {
         let mut losses: Vec<_> = places
             .filter(|(_, place)| place.standing == Standing::Behind)
             .collect();
-        losses.sort_by(|a, b| a.1.advantage.total_cmp(&b.1.advantage));
+        losses.sort_by(|a, b| {
+            let by_size = a.1.advantage.total_cmp(&b.1.advantage);
+            a.1.aspect.cmp(&b.1.aspect).then(by_size)
+        });
         losses
     }
 
@@ -282,8 +285,11 @@ impl Tally {
     }
 }
 
-/// "typically 1.5× better than the best", "typically 1.5× worse than the best".
-fn against_best(advantage: f64) -> String {
+/// "typically 1.5× better than the best", "typically 1.5× worse than the best", "typically level with the best".
+pub(super) fn against_best(advantage: f64) -> String {
+    if (advantage - 1.0).abs() < 0.005 {
+        return "typically level with the best".to_owned();
+    }
     let (times, word) = if advantage >= 1.0 {
         (advantage, "better")
     } else {
@@ -346,7 +352,8 @@ mod tests {
         let losses = ranking.losses();
         assert!(!losses.is_empty());
         assert!(losses.iter().all(|(_, place)| place.advantage < 1.0));
-        assert!(losses.is_sorted_by(|a, b| a.1.advantage <= b.1.advantage));
+        let key = |place: &Place<'_>| (place.aspect, place.advantage);
+        assert!(losses.is_sorted_by(|a, b| key(a.1) <= key(b.1)));
         let lines = ranking.loss_lines();
         assert!(
             lines

@@ -21,8 +21,10 @@ use crate::{
     },
 };
 
-const LEFT: f64 = 98.0;
-const RIGHT: f64 = 278.0;
+/// Where bars end, so that values fit behind them.
+const RIGHT: f64 = WIDTH - 78.0;
+/// The lane of names is as wide as they need, within these.
+const NAMES: (f64, f64) = (52.0, 122.0);
 const LINE: f64 = 22.0;
 const BAR: f64 = 13.0;
 const AXIS: f64 = 22.0;
@@ -39,6 +41,8 @@ struct Bars<'v, 'a> {
     axis: Linear,
     clients: Vec<&'v ClientView<'a>>,
     published: Vec<(&'a Published, f64)>,
+    /// Where bars begin.
+    left: f64,
 }
 
 /// Draws `figure` of `view`; nothing when no client has it.
@@ -80,7 +84,23 @@ impl<'v, 'a> Bars<'v, 'a> {
             axis,
             clients,
             published,
+            left: Self::lane_of_names(view),
         })
+    }
+
+    /// A lane that holds the names of all clients, so that charts of one row begin at the same place.
+    fn lane_of_names(view: &RowView<'_>) -> f64 {
+        let mark = |client: &ClientView<'_>| if client.notes().is_empty() { 0 } else { 2 };
+        let clients = view
+            .clients
+            .iter()
+            .map(|client| client.name.chars().count() + mark(client));
+        let others = view
+            .published()
+            .iter()
+            .map(|entry| entry.client.chars().count());
+        let longest = clients.chain(others).max().unwrap_or(0);
+        (chart::width(longest) + 12.0).clamp(NAMES.0, NAMES.1)
     }
 
     fn bars_end(&self) -> f64 {
@@ -99,7 +119,7 @@ impl<'v, 'a> Bars<'v, 'a> {
     }
 
     fn x(&self, value: f64) -> f64 {
-        LEFT + self.axis.place(value / self.unit.size) * (RIGHT - LEFT)
+        self.left + self.axis.place(value / self.unit.size) * (RIGHT - self.left)
     }
 
     fn description(&self) -> String {
@@ -108,10 +128,10 @@ impl<'v, 'a> Bars<'v, 'a> {
             .iter()
             .map(|client| match client.summary(self.figure) {
                 Some(summary) => format!(
-                    "{} {}{}",
+                    "{} {} {}",
                     client.name,
                     self.unit.quantity(summary.median),
-                    spread(&summary)
+                    units::spread(&summary)
                 ),
                 None => format!("{} {}", client.name, absence(client)),
             });
@@ -129,7 +149,7 @@ impl<'v, 'a> Bars<'v, 'a> {
         if !self.published.is_empty() {
             self.draw_lane(page);
         }
-        line(page, "base", (LEFT, 0.0), (LEFT, self.lane_end()));
+        line(page, "base", (self.left, 0.0), (self.left, self.lane_end()));
     }
 
     fn draw_axis(&self, page: &mut Markup) {
@@ -151,14 +171,17 @@ impl<'v, 'a> Bars<'v, 'a> {
         } else {
             " †"
         };
-        let name = format!("{}{mark}", fit(client.name, LEFT - 16.0));
+        let name = format!("{}{mark}", fit(client.name, self.left - 10.0));
         page.leaf("title", &[], &self.tooltip(client));
-        label(page, "name", (LEFT - 8.0, middle + 4.0), &name);
+        label(page, "name", (self.left - 8.0, middle + 4.0), &name);
         let Some(summary) = client.summary(self.figure) else {
-            let text = fit(&absence(client), WIDTH - LEFT - 10.0);
-            return label(page, "absent", (LEFT + 7.0, middle + 4.0), &text);
+            let text = fit(&absence(client), WIDTH - self.left - 10.0);
+            return label(page, "absent", (self.left + 7.0, middle + 4.0), &text);
         };
-        let (x, width) = (Px(LEFT), Px((self.x(summary.median) - LEFT).max(1.0)));
+        let (x, width) = (
+            Px(self.left),
+            Px((self.x(summary.median) - self.left).max(1.0)),
+        );
         let y = Px(middle - BAR / 2.0);
         page.empty(
             "rect",
@@ -200,7 +223,11 @@ impl<'v, 'a> Bars<'v, 'a> {
             &[("class", &class), ("x", &x), ("y", &Px(middle + 4.0))],
             |page| {
                 page.text(&self.unit.number(summary.median));
-                page.leaf("tspan", &[("class", &"spread")], &spread(summary));
+                page.leaf(
+                    "tspan",
+                    &[("class", &"spread")],
+                    &format!(" {}", units::spread(summary)),
+                );
             },
         );
     }
@@ -237,8 +264,8 @@ impl<'v, 'a> Bars<'v, 'a> {
         label(
             page,
             "name",
-            (LEFT - 8.0, middle + 4.0),
-            &fit(&entry.client, LEFT - 16.0),
+            (self.left - 8.0, middle + 4.0),
+            &fit(&entry.client, self.left - 10.0),
         );
         let beyond = value / self.unit.size > self.axis.end;
         let x = self.x(value);
@@ -273,11 +300,4 @@ impl<'v, 'a> Bars<'v, 'a> {
 
 fn absence(client: &ClientView<'_>) -> String {
     client.absence().unwrap_or_else(|| "not counted".to_owned())
-}
-
-/// " ±3 %", or nothing after a single run.
-fn spread(summary: &Summary) -> String {
-    summary.relative_spread().map_or(String::new(), |spread| {
-        format!(" ±{}", units::percent(spread))
-    })
 }

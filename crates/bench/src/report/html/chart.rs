@@ -6,7 +6,7 @@
 use super::markup::{Attributes, Markup, Px};
 
 /// All charts are as wide.
-pub(super) const WIDTH: f64 = 360.0;
+pub(super) const WIDTH: f64 = 280.0;
 /// Units of a letter of the size that charts use, on average; digits and capitals are wider than most letters.
 const LETTER: f64 = 6.6;
 
@@ -57,6 +57,11 @@ pub(super) fn shorten(text: &str, letters: usize) -> String {
     }
     let kept: String = text.chars().take(letters.saturating_sub(1)).collect();
     format!("{}…", kept.trim_end())
+}
+
+/// Units that `letters` take, about.
+pub(super) fn width(letters: usize) -> f64 {
+    letters as f64 * LETTER
 }
 
 /// `text` as far as it fits into `units`.

@@ -19,10 +19,10 @@ use crate::report::{
 };
 
 const LEFT: f64 = 44.0;
-const RIGHT: f64 = 268.0;
+const RIGHT: f64 = 192.0;
 const TOP: f64 = 10.0;
-const BOTTOM: f64 = 206.0;
-const HEIGHT: f64 = 246.0;
+const BOTTOM: f64 = 176.0;
+const HEIGHT: f64 = 216.0;
 /// Between names at the ends of lines.
 const NAME_STEP: f64 = 14.0;
 

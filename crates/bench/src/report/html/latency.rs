@@ -132,13 +132,13 @@ impl<'v, 'a> Latency<'v, 'a> {
             .map(|(_, value)| seconds(*value))
             .collect::<Vec<_>>()
             .join(" · ");
-        let numbers = fit(&text, WIDTH * 0.62);
+        let numbers = fit(&text, WIDTH * 0.68);
         label(page, "value last", (WIDTH, top + 13.0), &numbers);
         label(
             page,
             "name first",
             (0.0, top + 13.0),
-            &fit(client.name, WIDTH * 0.34),
+            &fit(client.name, WIDTH * 0.32),
         );
         let middle = top + 23.0;
         let places: Vec<f64> = values.iter().map(|(_, value)| self.x(*value)).collect();

@@ -175,11 +175,11 @@ fn cell(page: &mut Markup, place: &Place<'_>, reach: f64) {
     });
 }
 
-/// "1.33×", "level", "0.32×".
+/// "1.33× better", "level", "3.1× worse".
 fn verdict(place: &Place<'_>) -> String {
     match place.standing {
         Standing::Level => "level".to_owned(),
-        Standing::First => units::factor(place.advantage),
-        Standing::Behind => format!("1/{}", units::factor(1.0 / place.advantage)),
+        Standing::First => format!("{} better", units::factor(place.advantage)),
+        Standing::Behind => format!("{} worse", units::factor(1.0 / place.advantage)),
     }
 }

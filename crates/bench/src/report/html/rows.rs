@@ -69,7 +69,7 @@ fn scale(report: &Report, table: &Table) -> String {
         1.0 => format!("Sizes as in the source; against {endpoint}."),
         scale => format!(
             "Sizes are {} of those of the source; against {endpoint}.",
-            units::number(scale)
+            units::scale(scale)
         ),
     }
 }

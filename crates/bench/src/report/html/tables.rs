@@ -92,13 +92,11 @@ fn cell(page: &mut Markup, view: &RowView<'_>, client: &ClientView<'_>, figure: 
     };
     page.within("td", &[("class", &class)], |page| {
         page.text(&unit.number(summary.median));
-        if let Some(spread) = summary.relative_spread() {
-            page.leaf(
-                "span",
-                &[("class", &"faint")],
-                &format!(" ±{}", units::percent(spread)),
-            );
-        }
+        page.leaf(
+            "span",
+            &[("class", &"faint")],
+            &format!(" {}", units::spread(&summary)),
+        );
     });
 }
 

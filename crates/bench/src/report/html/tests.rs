@@ -129,7 +129,7 @@ fn every_chart_is_named_and_described_and_inside_its_frame() {
     assert_eq!(page.matches("<desc id=").count(), charts);
     for part in page.split("<figure").skip(1) {
         let chart = part.split("</figure>").next().expect("a chart");
-        let height = chart.split("viewBox=\"0 0 360 ").nth(1).expect("a frame");
+        let height = chart.split("viewBox=\"0 0 280 ").nth(1).expect("a frame");
         let height: f64 = height
             .split('"')
             .next()
