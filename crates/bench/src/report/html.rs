@@ -64,7 +64,7 @@ fn head(page: &mut Markup, title: &str) {
         );
         page.leaf("title", &[], title);
         page.within("style", &[], |page| {
-            page.trusted(&format!("\n{STYLE}{}", colour::style()))
+            page.trusted(&format!("\n{STYLE}{}", colour::style()));
         });
     });
 }
@@ -92,7 +92,7 @@ fn body(page: &mut Markup, report: &Report, ranking: Option<&Ranking<'_>>) {
     }
     let views = view::rows(report);
     for table in &report.tables {
-        rows::suite(page, report, table, &views, ranking);
+        rows::suite(page, table, &views, ranking);
     }
     conditions::write(page, report);
 }

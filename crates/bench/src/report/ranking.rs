@@ -201,7 +201,7 @@ impl Ranking<'_> {
     pub fn loss_lines(&self) -> Vec<String> {
         let line = |(row, place): (&RankedRow<'_>, &Place<'_>)| {
             format!(
-                "{}: {} ({})",
+                "{}: {} (suite {})",
                 row.view.title(),
                 place.loss(),
                 row.view.table.suite
@@ -218,7 +218,11 @@ impl Ranking<'_> {
             .iter()
             .filter_map(|row| Some((row, row.absence.as_ref()?)));
         let line = |(row, absence): (&RankedRow<'_>, &String)| {
-            format!("{}: {absence} ({})", row.view.title(), row.view.table.suite)
+            format!(
+                "{}: {absence} (suite {})",
+                row.view.title(),
+                row.view.table.suite
+            )
         };
         absent.map(line).collect()
     }

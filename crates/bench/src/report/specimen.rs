@@ -78,7 +78,7 @@ pub(crate) fn extremes() -> Report {
         samples: samples.to_vec(),
     };
     let cells = vec![
-        cell(names[0], &[huge.clone()]),
+        cell(names[0], std::slice::from_ref(&huge)),
         cell(names[1], &[Sample::default()]),
         cell(names[2], &[failed.clone(), huge.clone(), failed]),
         cell(names[3], &[]),

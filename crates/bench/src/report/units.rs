@@ -127,7 +127,7 @@ pub fn number(value: f64) -> String {
     }
     match size {
         0.0 => "0".to_owned(),
-        _ if size >= EXPONENT_FROM || size < 1e-6 => format!("{value:.1e}"),
+        _ if !(1e-6..EXPONENT_FROM).contains(&size) => format!("{value:.1e}"),
         _ if size >= 99.95 => thousands(value),
         _ if size >= 9.995 => format!("{value:.1}"),
         _ if size >= 0.095 => format!("{value:.2}"),

@@ -96,7 +96,7 @@ impl<'a> RowView<'a> {
     /// The percentiles that any run has, in order.
     #[must_use]
     pub fn percentiles(&self) -> Vec<Percentile> {
-        let samples = self.clients.iter().flat_map(|client| client.counted());
+        let samples = self.clients.iter().flat_map(ClientView::counted);
         let names = samples.flat_map(|sample| sample.latency_seconds.keys());
         let unique: BTreeSet<_> = names.filter_map(|name| Percentile::parse(name)).collect();
         unique.into_iter().collect()
@@ -253,7 +253,7 @@ impl<'a> ClientView<'a> {
         if self.outcome() != Outcome::Measured {
             return Vec::new();
         }
-        let failed = self.note("failed", |sample| sample.fault());
+        let failed = self.note("failed", Sample::fault);
         let disturbed = self.note("disturbed", |sample| sample.disturbed.as_deref());
         failed.into_iter().chain(disturbed).collect()
     }

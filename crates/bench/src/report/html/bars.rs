@@ -17,7 +17,7 @@ use crate::{
         published,
         statistics::Summary,
         units::{self, Unit},
-        view::{ClientView, RowView},
+        view::{ClientView, Outcome, RowView},
     },
 };
 
@@ -176,7 +176,12 @@ impl<'v, 'a> Bars<'v, 'a> {
         label(page, "name", (self.left - 8.0, middle + 4.0), &name);
         let Some(summary) = client.summary(self.figure) else {
             let text = fit(&absence(client), WIDTH - self.left - 10.0);
-            return label(page, "absent", (self.left + 7.0, middle + 4.0), &text);
+            let class = if client.outcome() == Outcome::NotRun {
+                "quiet"
+            } else {
+                "absent"
+            };
+            return label(page, class, (self.left + 7.0, middle + 4.0), &text);
         };
         let (x, width) = (
             Px(self.left),

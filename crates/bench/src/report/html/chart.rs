@@ -8,7 +8,7 @@ use super::markup::{Attributes, Markup, Px};
 /// All charts are as wide.
 pub(super) const WIDTH: f64 = 280.0;
 /// Units of a letter of the size that charts use, on average; digits and capitals are wider than most letters.
-const LETTER: f64 = 6.6;
+const LETTER: f64 = 6.8;
 
 /// A chart's frame.
 pub(super) struct Frame<'a> {

@@ -113,7 +113,7 @@ impl<'f, 'v, 'a> Curves<'f, 'v, 'a> {
         self.draw_axes(page);
         for curve in self.curves.iter().rev() {
             page.within("g", &[("class", &colour::class(curve.index))], |page| {
-                self.draw_curve(page, curve)
+                self.draw_curve(page, curve);
             });
         }
         self.draw_names(page);

@@ -78,10 +78,10 @@ impl<'v, 'a> Latency<'v, 'a> {
                     _ if index == last => "|",
                     _ => "○",
                 };
-                format!("{mark} {} %", percentile.name())
+                format!("{mark}\u{a0}{}\u{a0}%", percentile.name())
             });
         let marks = marks.collect::<Vec<_>>().join("  ");
-        format!("of operations within: {marks}; further left is better, logarithmic")
+        format!("{marks} of operations, left is better, logarithmic")
     }
 
     fn description(&self) -> String {

@@ -88,7 +88,8 @@ fn head(page: &mut Markup) {
 
 fn section(page: &mut Markup, suite: &str) {
     page.within("tr", &[("class", &"suite")], |page| {
-        page.leaf("th", &[("scope", &"colgroup"), ("colspan", &"5")], suite);
+        let title = format!("Suite {suite}");
+        page.leaf("th", &[("scope", &"colgroup"), ("colspan", &"5")], &title);
     });
 }
 

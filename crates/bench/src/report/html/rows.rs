@@ -5,7 +5,7 @@
 
 use super::{bars, curves, latency, markup::Markup, tables};
 use crate::{
-    record::{Report, Row, Table},
+    record::{Row, Table},
     report::{
         family::{self, Family},
         figure::{Aspect, Figure},
@@ -18,7 +18,6 @@ use crate::{
 /// Writes `table`, whose runnable rows are among `views`.
 pub(super) fn suite(
     page: &mut Markup,
-    report: &Report,
     table: &Table,
     views: &[RowView<'_>],
     ranking: Option<&Ranking<'_>>,
@@ -32,7 +31,7 @@ pub(super) fn suite(
     page.within("section", &[("class", &"suite")], |page| {
         page.within("div", &[("class", &"suite-head")], |page| {
             page.leaf("h2", &[], &format!("Suite {}", table.suite));
-            page.leaf("p", &[("class", &"note")], &scale(report, table));
+            page.leaf("p", &[("class", &"note")], &scale(table));
         });
         let mut heading = "";
         for view in &own {
@@ -48,7 +47,7 @@ pub(super) fn suite(
             }
             if view.row.workload != heading {
                 heading = &view.row.workload;
-                page.leaf("h3", &[], &capitalised(&view.row.description));
+                page.leaf("h3", &[], &view.row.description);
             }
             write_row(page, view, ranking);
         }
@@ -63,14 +62,10 @@ fn position(views: &[RowView<'_>], wanted: &RowView<'_>) -> usize {
         .unwrap_or(0)
 }
 
-fn scale(report: &Report, table: &Table) -> String {
-    let endpoint = &report.endpoint.description;
+fn scale(table: &Table) -> String {
     match table.scale {
-        1.0 => format!("Sizes as in the source; against {endpoint}."),
-        scale => format!(
-            "Sizes are {} of those of the source; against {endpoint}.",
-            units::scale(scale)
-        ),
+        1.0 => "Sizes as in the source.".to_owned(),
+        scale => format!("Sizes are {} of those of the source.", units::scale(scale)),
     }
 }
 
@@ -181,7 +176,7 @@ fn commands(page: &mut Markup, row: &Row) {
     if !row.commands.is_empty() {
         let text = row.commands.join("\n");
         page.within("pre", &[("tabindex", &"0")], |page| {
-            page.leaf("code", &[], &text)
+            page.leaf("code", &[], &text);
         });
     }
 }
@@ -197,11 +192,13 @@ fn write_family(page: &mut Markup, family: &Family<'_, '_>) {
         units::thousands(*last),
         family.of
     );
-    page.leaf(
-        "h3",
-        &[],
-        &format!("{}: {range}", capitalised(&family.name.replace('-', " "))),
-    );
+    let name = family.name.replace('-', " ");
+    let title = if name == family.of {
+        range
+    } else {
+        format!("{}: {range}", capitalised(&name))
+    };
+    page.leaf("h3", &[], &title);
     page.within("article", &[], |page| {
         page.within("h4", &[], |page| {
             page.leaf("span", &[("class", &"tag")], family.profile());
