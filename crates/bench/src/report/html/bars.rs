@@ -1,6 +1,7 @@
 //! Bars: one figure of all clients in a row, best first, from zero, with whiskers over the range of the runs.
 //!
-//! A client that failed keeps its line and says so where its bar would be. What others published has a lane of its own
+//! A client that failed keeps its line and says so where its bar would be; one that was not run has none and is named under
+//! the charts. What others published has a lane of its own
 //! under the bars, as hollow marks on the same axis; what lies beyond our axis is an arrow at its end, so that a foreign
 //! machine never shrinks our bars.
 
@@ -22,7 +23,7 @@ use crate::{
 };
 
 /// Where bars end, so that values fit behind them.
-const RIGHT: f64 = WIDTH - 78.0;
+const RIGHT: f64 = WIDTH - 84.0;
 /// The lane of names is as wide as they need, within these.
 const NAMES: (f64, f64) = (52.0, 122.0);
 const LINE: f64 = 22.0;
@@ -76,7 +77,8 @@ impl<'v, 'a> Bars<'v, 'a> {
         let near = published.iter().map(|(_, value)| *value);
         let near = near.filter(|value| *value <= greatest * STRETCH_MAX);
         let axis = Linear::to(near.fold(greatest, f64::max) / unit.size, 3.0);
-        let clients = view.sorted_by(figure);
+        let mut clients = view.sorted_by(figure);
+        clients.retain(|client| client.outcome() != Outcome::NotRun);
         Some(Self {
             view,
             figure,
@@ -146,10 +148,10 @@ impl<'v, 'a> Bars<'v, 'a> {
                 self.draw_client(page, client, middle);
             });
         }
+        line(page, "base", (self.left, 0.0), (self.left, self.lane_end()));
         if !self.published.is_empty() {
             self.draw_lane(page);
         }
-        line(page, "base", (self.left, 0.0), (self.left, self.lane_end()));
     }
 
     fn draw_axis(&self, page: &mut Markup) {
@@ -176,10 +178,10 @@ impl<'v, 'a> Bars<'v, 'a> {
         label(page, "name", (self.left - 8.0, middle + 4.0), &name);
         let Some(summary) = client.summary(self.figure) else {
             let text = fit(&absence(client), WIDTH - self.left - 10.0);
-            let class = if client.outcome() == Outcome::NotRun {
-                "quiet"
-            } else {
+            let class = if client.absence().is_some() {
                 "absent"
+            } else {
+                "quiet"
             };
             return label(page, class, (self.left + 7.0, middle + 4.0), &text);
         };

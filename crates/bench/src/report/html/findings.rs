@@ -89,7 +89,7 @@ fn scoreboard(page: &mut Markup, ranking: &Ranking<'_>) {
     page.within("div", &[], |page| {
         page.leaf("h2", &[], "First, or level with the first");
         page.within("div", &[("class", &"scroll")], |page| {
-            page.within("table", &[("class", &"numbers")], |page| {
+            page.within("table", &[("class", &"numbers score")], |page| {
                 page.leaf(
                     "caption",
                     &[("class", &"hidden")],

@@ -11,7 +11,7 @@ use crate::{
         figure::{Aspect, Figure},
         ranking::{Ranking, Standing},
         units,
-        view::RowView,
+        view::{Outcome, RowView},
     },
 };
 
@@ -161,7 +161,14 @@ fn notes(page: &mut Markup, view: &RowView<'_>) {
             .filter(|absence| absence.starts_with("failed"))?;
         Some(format!("{} {absence}", client.name))
     });
-    let notes: Vec<String> = notes.into_iter().chain(failures).collect();
+    let idle: Vec<&str> = view
+        .clients
+        .iter()
+        .filter(|client| client.outcome() == Outcome::NotRun)
+        .map(|client| client.name)
+        .collect();
+    let idle = (!idle.is_empty()).then(|| format!("Not run: {}", idle.join(", ")));
+    let notes: Vec<String> = notes.into_iter().chain(failures).chain(idle).collect();
     if notes.is_empty() {
         return;
     }
