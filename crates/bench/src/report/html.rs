@@ -19,6 +19,7 @@ mod curves;
 mod findings;
 mod latency;
 mod markup;
+mod notes;
 mod overview;
 mod rows;
 mod scale;

@@ -177,6 +177,8 @@ impl Ranking<'_> {
         let all = tally.rows();
         match tally.first {
             _ if all == 0 => format!("{subject} ran alone: there is nobody to compare it with"),
+            _ if all == 1 && tally.level == 1 => format!("{subject} is as fast as the best"),
+            _ if all == 1 && tally.behind == 1 => format!("{subject} is not the fastest"),
             first if first == all && all == 1 => format!("{subject} is the fastest"),
             first if first == all => format!("{subject} is the fastest in all {all} rows"),
             0 if tally.behind == 0 => format!("{subject} is as fast as the best in all {all} rows"),

@@ -116,7 +116,7 @@ impl Unit {
 }
 
 /// Numbers from here on are written with an exponent.
-const EXPONENT_FROM: f64 = 1e15;
+const EXPONENT_FROM: f64 = 1e9;
 
 /// Three digits of a measurement, more only before the decimal point: `0.051`, `0.51`, `5.12`, `51.2`, `512`, `5,120`.
 #[must_use]

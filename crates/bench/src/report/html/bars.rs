@@ -155,16 +155,14 @@ impl<'v, 'a> Bars<'v, 'a> {
     }
 
     fn draw_axis(&self, page: &mut Markup) {
-        for tick in self.axis.ticks() {
-            let x = self.x(tick * self.unit.size);
-            line(page, "grid", (x, 0.0), (x, self.lane_end()));
-            label(
-                page,
-                "tick",
-                (x, self.lane_end() + 15.0),
-                &units::round(tick),
-            );
+        let ticks = self.axis.ticks().into_iter();
+        let ticks: Vec<_> = ticks
+            .map(|tick| (self.x(tick * self.unit.size), units::round(tick)))
+            .collect();
+        for (x, _) in &ticks {
+            line(page, "grid", (*x, 0.0), (*x, self.lane_end()));
         }
+        chart::tick_names(page, self.lane_end() + 15.0, ticks);
     }
 
     fn draw_client(&self, page: &mut Markup, client: &ClientView<'_>, middle: f64) {

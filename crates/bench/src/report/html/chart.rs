@@ -92,3 +92,19 @@ pub(super) fn label(page: &mut Markup, class: &str, at: (f64, f64), text: &str) 
         text,
     );
 }
+
+/// The names of ticks under an axis, from left to right; one that would touch its neighbour is left out.
+pub(super) fn tick_names(
+    page: &mut Markup,
+    y: f64,
+    names: impl IntoIterator<Item = (f64, String)>,
+) {
+    let mut free_from = f64::NEG_INFINITY;
+    for (x, name) in names {
+        let half = width(name.chars().count()) / 2.0;
+        if x - half > free_from {
+            label(page, "tick", (x, y), &name);
+            free_from = x + half + 3.0;
+        }
+    }
+}

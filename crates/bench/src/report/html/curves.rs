@@ -131,17 +131,14 @@ impl<'f, 'v, 'a> Curves<'f, 'v, 'a> {
             let text = units::round(tick);
             label(page, "tick last", (LEFT - 6.0, y + 4.0), &text);
         }
-        let mut free_from = f64::NEG_INFINITY;
-        for (number, _) in &self.family.members {
-            let (x, y) = self.place(*number, 0.0);
-            line(page, "base", (x, y), (x, y + 4.0));
-            let text = units::thousands(*number);
-            let half = text.len() as f64 * 3.4;
-            if x - half > free_from {
-                label(page, "tick", (x, y + 17.0), &text);
-                free_from = x + half + 4.0;
-            }
+        let numbers = self.family.members.iter().map(|(number, _)| *number);
+        let ticks: Vec<_> = numbers
+            .map(|number| (self.place(number, 0.0).0, units::thousands(number)))
+            .collect();
+        for (x, _) in &ticks {
+            line(page, "base", (*x, BOTTOM), (*x, BOTTOM + 4.0));
         }
+        chart::tick_names(page, BOTTOM + 17.0, ticks);
         let middle = (LEFT + RIGHT) / 2.0;
         label(
             page,

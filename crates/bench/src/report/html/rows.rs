@@ -3,7 +3,7 @@
 //! Rows of one workload at several latency profiles stand under one heading. Rows of a family become curves, once, where the
 //! first of them stands; their tables follow.
 
-use super::{bars, curves, latency, markup::Markup, tables};
+use super::{bars, curves, latency, markup::Markup, notes, tables};
 use crate::{
     record::{Row, Table},
     report::{
@@ -11,7 +11,7 @@ use crate::{
         figure::{Aspect, Figure},
         ranking::{Ranking, Standing},
         units,
-        view::{Outcome, RowView},
+        view::RowView,
     },
 };
 
@@ -91,7 +91,7 @@ fn write_row(page: &mut Markup, view: &RowView<'_>, ranking: Option<&Ranking<'_>
             }
             latency::write(page, view);
         });
-        notes(page, view);
+        notes::write(page, &[view]);
         page.within("details", &[], |page| {
             page.leaf("summary", &[], "Numbers and commands");
             tables::measured(page, view);
@@ -144,41 +144,6 @@ fn verdict(view: &RowView<'_>, ranking: &Ranking<'_>) -> Option<String> {
     })
 }
 
-fn notes(page: &mut Markup, view: &RowView<'_>) {
-    let notes: Vec<String> = view
-        .clients
-        .iter()
-        .flat_map(|client| {
-            client
-                .notes()
-                .into_iter()
-                .map(|note| format!("† {}: {note}", client.name))
-        })
-        .collect();
-    let failures = view.clients.iter().filter_map(|client| {
-        let absence = client
-            .absence()
-            .filter(|absence| absence.starts_with("failed"))?;
-        Some(format!("{} {absence}", client.name))
-    });
-    let idle: Vec<&str> = view
-        .clients
-        .iter()
-        .filter(|client| client.outcome() == Outcome::NotRun)
-        .map(|client| client.name)
-        .collect();
-    let idle = (!idle.is_empty()).then(|| format!("Not run: {}", idle.join(", ")));
-    let notes: Vec<String> = notes.into_iter().chain(failures).chain(idle).collect();
-    if notes.is_empty() {
-        return;
-    }
-    page.within("ul", &[("class", &"footnotes")], |page| {
-        for note in &notes {
-            page.leaf("li", &[], note);
-        }
-    });
-}
-
 fn commands(page: &mut Markup, row: &Row) {
     if !row.commands.is_empty() {
         let text = row.commands.join("\n");
@@ -217,9 +182,8 @@ fn write_family(page: &mut Markup, family: &Family<'_, '_>) {
                 curves::write(page, family, aspect);
             }
         });
-        for (_, member) in &family.members {
-            notes(page, member);
-        }
+        let members: Vec<_> = family.members.iter().map(|(_, member)| *member).collect();
+        notes::write(page, &members);
         page.within("details", &[], |page| {
             page.leaf("summary", &[], "Numbers and commands");
             for (_, member) in &family.members {
