@@ -22,12 +22,9 @@ pub(super) fn suite(
     views: &[RowView<'_>],
     ranking: Option<&Ranking<'_>>,
 ) {
-    let own: Vec<RowView<'_>> = views
-        .iter()
-        .filter(|view| std::ptr::eq(view.table, table))
-        .cloned()
-        .collect();
+    let own = by_workload(views.iter().filter(|view| std::ptr::eq(view.table, table)));
     let families = family::families(&own);
+    let distances = family::distances(&own);
     page.within("section", &[("class", &"suite")], |page| {
         page.within("div", &[("class", &"suite-head")], |page| {
             page.leaf("h2", &[], &format!("Suite {}", table.suite));
@@ -39,7 +36,7 @@ pub(super) fn suite(
                 let first = family
                     .members
                     .iter()
-                    .all(|(_, member)| position(&own, view) <= position(&own, member));
+                    .all(|member| position(&own, view) <= position(&own, member.row));
                 if first {
                     write_family(page, family);
                 }
@@ -50,9 +47,36 @@ pub(super) fn suite(
                 page.leaf("h3", &[], &view.row.description);
             }
             write_row(page, view, ranking);
+            let distance = distances.iter().find(|distance| distance.contains(view));
+            let last = |distance: &&Family<'_, '_>| {
+                distance
+                    .members
+                    .last()
+                    .is_some_and(|member| std::ptr::eq(member.row.row, view.row))
+            };
+            if let Some(distance) = distance.filter(last) {
+                write_distance(page, distance);
+            }
         }
         unavailable(page, table);
     });
+}
+
+/// The rows with those of one workload together, in the order in which workloads first appear.
+fn by_workload<'v, 'a: 'v>(rows: impl Iterator<Item = &'v RowView<'a>>) -> Vec<RowView<'a>> {
+    let mut groups: Vec<Vec<RowView<'a>>> = Vec::new();
+    for row in rows {
+        let same = |group: &&mut Vec<RowView<'a>>| {
+            group
+                .first()
+                .is_some_and(|first| first.row.workload == row.row.workload)
+        };
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(row.clone()),
+            None => groups.push(vec![row.clone()]),
+        }
+    }
+    groups.concat()
 }
 
 fn position(views: &[RowView<'_>], wanted: &RowView<'_>) -> usize {
@@ -153,17 +177,27 @@ fn commands(page: &mut Markup, row: &Row) {
     }
 }
 
+/// How the clients keep up as the store gets farther away.
+fn write_distance(page: &mut Markup, family: &Family<'_, '_>) {
+    page.within("article", &[], |page| {
+        page.within("h4", &[], |page| {
+            page.leaf("span", &[("class", &"tag")], "by distance");
+            page.text(" ");
+            page.leaf("code", &[], family.name);
+        });
+        page.within("div", &[("class", &"panels")], |page| {
+            for aspect in [Aspect::Speed, Aspect::Processor, Aspect::Memory] {
+                curves::write(page, family, aspect);
+            }
+        });
+    });
+}
+
 fn write_family(page: &mut Markup, family: &Family<'_, '_>) {
-    let (Some((first, _)), Some((last, _))) = (family.members.first(), family.members.last())
-    else {
+    let (Some(first), Some(last)) = (family.members.first(), family.members.last()) else {
         return;
     };
-    let range = format!(
-        "{} to {} {}",
-        units::thousands(*first),
-        units::thousands(*last),
-        family.of
-    );
+    let range = format!("{} to {} {}", first.label, last.label, family.of);
     let name = family.name.replace('-', " ");
     let title = if name == family.of {
         range
@@ -182,14 +216,14 @@ fn write_family(page: &mut Markup, family: &Family<'_, '_>) {
                 curves::write(page, family, aspect);
             }
         });
-        let members: Vec<_> = family.members.iter().map(|(_, member)| *member).collect();
+        let members: Vec<_> = family.members.iter().map(|member| member.row).collect();
         notes::write(page, &members);
         page.within("details", &[], |page| {
             page.leaf("summary", &[], "Numbers and commands");
-            for (_, member) in &family.members {
-                tables::measured(page, member);
-                tables::published(page, member.published());
-                commands(page, member.row);
+            for member in &family.members {
+                tables::measured(page, member.row);
+                tables::published(page, member.row.published());
+                commands(page, member.row.row);
             }
         });
     });
