@@ -9,6 +9,7 @@ use crate::{
     report::{
         family::{self, Family},
         figure::{Aspect, Figure},
+        published,
         ranking::{Ranking, Standing},
         units,
         view::RowView,
@@ -44,7 +45,7 @@ pub(super) fn suite(
             }
             if view.row.workload != heading {
                 heading = &view.row.workload;
-                page.leaf("h3", &[], &view.row.description);
+                heading_of(page, &view.row.description);
             }
             write_row(page, view, ranking);
             let distance = distances.iter().find(|distance| distance.contains(view));
@@ -60,6 +61,15 @@ pub(super) fn suite(
         }
         unavailable(page, table);
     });
+}
+
+/// The first sentence of `description` as a heading, the others under it.
+fn heading_of(page: &mut Markup, description: &str) {
+    let (title, rest) = description.split_once(". ").unwrap_or((description, ""));
+    page.leaf("h3", &[], title.trim_end_matches('.'));
+    if !rest.is_empty() {
+        page.leaf("p", &[("class", &"note")], rest);
+    }
 }
 
 /// The rows with those of one workload together, in the order in which workloads first appear.
@@ -110,6 +120,11 @@ fn write_row(page: &mut Markup, view: &RowView<'_>, ranking: Option<&Ranking<'_>
             for aspect in Aspect::ALL {
                 bars::write(page, view, view.figure(aspect));
             }
+            for figure in [Figure::Bandwidth, Figure::CpuPerGib] {
+                if is_published_besides(view, figure) {
+                    bars::write(page, view, figure);
+                }
+            }
             if view.has(Figure::PeakDisk) {
                 bars::write(page, view, Figure::PeakDisk);
             }
@@ -123,6 +138,18 @@ fn write_row(page: &mut Markup, view: &RowView<'_>, ranking: Option<&Ranking<'_>
             commands(page, view.row);
         });
     });
+}
+
+/// Whether others published `figure` of a row whose own speed and cost are in other units.
+fn is_published_besides(view: &RowView<'_>, figure: Figure) -> bool {
+    let shown = Aspect::ALL
+        .iter()
+        .any(|aspect| view.figure(*aspect) == figure);
+    !shown
+        && view
+            .published()
+            .iter()
+            .any(|entry| published::value(entry, figure).is_some())
 }
 
 fn row_head(page: &mut Markup, view: &RowView<'_>, ranking: Option<&Ranking<'_>>) {

@@ -193,6 +193,13 @@ fn the_page_can_be_looked_at() {
     assert!(page.len() < 1 << 20, "{} bytes", page.len());
     if let Some(path) = option_env!("PENSTOCK_REPORT_PAGE") {
         std::fs::write(path, page).expect("the page can be written");
+        for (name, file) in [("pb-smoke", "/tmp/pb-smoke.json"), ("p", "/tmp/p.json")] {
+            if let Ok(text) = std::fs::read_to_string(file) {
+                if let Ok(report) = crate::report::json::load(&text) {
+                    std::fs::write(format!("{path}-{name}.html"), write(&report)).expect("x");
+                }
+            }
+        }
         use crate::report::terminal;
         let options = terminal::Options {
             width: 140,
