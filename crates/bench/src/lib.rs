@@ -4,4 +4,7 @@
 //! workload by a client; the writers (terminal, Markdown, JSON, HTML) and `compare` only read it. JSON is the same structure, so a
 //! report that was saved can be shown or compared again without the machine that it was measured on.
 
+pub mod compare;
+pub mod derived;
 pub mod record;
+pub mod report;
