@@ -147,6 +147,19 @@ async fn a_body_that_is_cut_goes_on_where_it_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_whole_object_that_came_in_pieces_is_verified() {
+    let (store, faults, memory) = retrying();
+    put(&*memory, "a", &[7; 100_000]).await;
+    faults.queue(
+        Operation::Get,
+        [Fault::Cut { after: 50_000 }, Fault::Flip { at: 10 }],
+    );
+    let error = read(&store, "a").await.expect_err("a byte is wrong");
+    assert_eq!(error.kind, ErrorKind::ChecksumMismatch);
+    assert!(read(&store, "a").await.expect("whole") == [7; 100_000]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_read_that_gets_further_is_not_given_up() {
     let (store, faults, memory) = retrying();
     put(&*memory, "a", &[7; 1000]).await;
