@@ -29,8 +29,6 @@ use crate::{
 
 /// Bytes of one run that are compared with what they must be; of more, pieces.
 const COMPARED_MAX: u64 = 256 << 20;
-/// How long preparing and checking may take, each.
-const CHORE_LIMIT: Duration = Duration::from_secs(600);
 /// Foreign load, in processors, from which a run counts as disturbed.
 const FOREIGN_LOAD_MAX: f64 = 0.1;
 /// Processor seconds below which foreign load is the clock's grain.
@@ -44,6 +42,7 @@ pub(crate) struct Run<'a> {
     pub(crate) store: Option<&'a Store>,
     pub(crate) client: &'a Client,
     pub(crate) planned: &'a Planned,
+    /// How long each of its steps may take.
     pub(crate) limit: Duration,
     pub(crate) bandwidth: Option<u64>,
     /// What fio takes to start and to end.
@@ -102,6 +101,7 @@ impl Run<'_> {
     }
 
     fn mount(&self) -> Result<Mounted, Reason> {
+        drop_caches(Caches::All);
         Mounted::begin(self.client, self.session, self.store).map_err(|failure| failure.0)
     }
 
@@ -139,8 +139,7 @@ impl Run<'_> {
         }
         if !files.is_empty() {
             let root = root.clone();
-            self.session
-                .work(&Job::Write { root, files }, CHORE_LIMIT)?;
+            self.session.work(&Job::Write { root, files }, self.limit)?;
         }
         Ok(root)
     }
@@ -156,7 +155,7 @@ impl Run<'_> {
         }
         let mounted = self.mount()?;
         let root = mounted.directory.clone();
-        let written = self.session.work(&Job::Write { root, files }, CHORE_LIMIT);
+        let written = self.session.work(&Job::Write { root, files }, self.limit);
         match written {
             Ok(_) => mounted.end(self.session),
             Err(why) => {
@@ -180,7 +179,7 @@ impl Run<'_> {
             .map(|name| directory.join(name))
             .collect();
         self.session
-            .work(&Job::MakeDirectories { directories }, CHORE_LIMIT)?;
+            .work(&Job::MakeDirectories { directories }, self.limit)?;
         let known = self.workload().variables(&variables([
             ("directory", directory.display().to_string()),
             ("scratch", scratch.display().to_string()),
@@ -192,7 +191,7 @@ impl Run<'_> {
         for command in &row.before {
             let arguments = template::expand_all(command, &known).map_err(text)?;
             let task = self.session.task("before", arguments);
-            self.session.run(&task, CHORE_LIMIT)?;
+            self.session.run(&task, self.limit)?;
         }
         let mut arguments = template::expand_all(&row.command, &known).map_err(text)?;
         arguments.extend(
@@ -218,7 +217,7 @@ impl Run<'_> {
     ) -> Result<(), Reason> {
         let mut passes = Vec::new();
         for _ in 0..self.workload().row.passes {
-            let is_cold = drop_caches();
+            let is_cold = drop_caches(Caches::Pages);
             let mut pass = Sample::default();
             let outcome = self.pass(mounted, arguments, &mut pass);
             if !is_cold {
@@ -342,7 +341,7 @@ impl Run<'_> {
             let mounted = self.mount()?;
             let place = Place::Directory(mounted.directory.clone());
             let checked = self.check(place.clone(), files, sample);
-            let removed = self.session.work(&Job::Remove { place, keys }, CHORE_LIMIT);
+            let removed = self.session.work(&Job::Remove { place, keys }, self.limit);
             return match checked.and(removed.map(drop)) {
                 Ok(()) => mounted.end(self.session),
                 Err(why) => {
@@ -353,7 +352,7 @@ impl Run<'_> {
         }
         let place = self.store.map(server_place).ok_or("there is no server")?;
         let checked = self.check(place.clone(), files, sample);
-        let removed = self.session.work(&Job::Remove { place, keys }, CHORE_LIMIT);
+        let removed = self.session.work(&Job::Remove { place, keys }, self.limit);
         checked.and(removed.map(drop))
     }
 
@@ -364,7 +363,7 @@ impl Run<'_> {
             files,
             budget: COMPARED_MAX,
         };
-        let outcome = self.session.work(&job, CHORE_LIMIT);
+        let outcome = self.session.work(&job, self.limit);
         if is_known {
             sample.verified = Some(outcome.is_ok());
         }
@@ -395,9 +394,22 @@ fn inside(directory: &std::path::Path, arguments: Vec<String>) -> Vec<String> {
     wrapped
 }
 
-/// Empties the page cache and what is known of names and attributes. Only root can.
-fn drop_caches() -> bool {
-    system::is_root() && fs::write("/proc/sys/vm/drop_caches", "3").is_ok()
+/// What the kernel is made to forget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Caches {
+    /// File content, as the sources do between runs.
+    Pages,
+    /// Names and attributes too. Some clients forget directories that they have not stored yet.
+    All,
+}
+
+/// Empties caches. Only root can.
+fn drop_caches(caches: Caches) -> bool {
+    let word = match caches {
+        Caches::Pages => "1",
+        Caches::All => "3",
+    };
+    system::is_root() && fs::write("/proc/sys/vm/drop_caches", word).is_ok()
 }
 
 fn note_cost(cost: &Cost, pass: &mut Sample) {

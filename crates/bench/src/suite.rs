@@ -2,11 +2,12 @@
 //!
 //! A row is a command with places for quantities. A quantity has the source's own size and says
 //! how it shrinks with `--scale`: down to `least`, in steps of `step`, and, with `boost`, later than
-//! the others, for what is small in the source already.
+//! the others, for what is small in the source already. `{size}` prints for people, `{size.short}`
+//! as fio and sysbench want it (for fio `1MiB` is a million bytes, `1M` is not).
 
 use std::collections::BTreeMap;
 
-use penstock_base::{ByteSize, KIB};
+use penstock_base::ByteSize;
 use penstock_devserver::Fill;
 use serde::Deserialize;
 
@@ -238,7 +239,8 @@ impl Suite {
             let value = quantity.at(scale)?;
             quantities.insert(name.clone(), quantity.print(value));
             quantities.insert(format!("{name}.bytes"), value.to_string());
-            quantities.insert(format!("{name}.kib"), (value / KIB).to_string());
+            let short = quantity.print(value).replace("iB", "");
+            quantities.insert(format!("{name}.short"), short);
         }
         if let Some(each) = each {
             quantities.insert("each".to_owned(), each.to_string());
