@@ -41,7 +41,10 @@ mod system;
 mod template;
 mod tool;
 
+pub mod compare;
+pub mod derived;
 pub mod record;
+pub mod report;
 pub mod rw_bench;
 pub mod server;
 pub mod watchdog;
