@@ -34,11 +34,12 @@ pub(crate) fn understand(tool: Tool, output: &str) -> Result<Said, String> {
     }
 }
 
-/// Arguments that make a tool print what can be read. The source's command is left as it is
-/// otherwise.
+/// Arguments that make a tool print what can be read, and with libaio the whole time of an
+/// operation: a file system that is not asynchronous works while it is submitted. The source's
+/// command is left as it is otherwise.
 pub(crate) fn arguments(tool: Tool) -> &'static [&'static str] {
     match tool {
-        Tool::Fio => &["--output-format=json"],
+        Tool::Fio => &["--output-format=json", "--lat_percentiles=1"],
         _ => &[],
     }
 }

@@ -32,7 +32,10 @@ pub(super) fn parse(output: &str) -> Result<Said, String> {
             said.bytes += part["io_bytes"].as_u64().unwrap_or(0);
             said.operations += part["total_ios"].as_u64().unwrap_or(0);
             milliseconds = milliseconds.max(part["runtime"].as_u64().unwrap_or(0));
-            merge(&mut said.latency_seconds, &part["clat_ns"]["percentile"]);
+            let whole = &part["lat_ns"]["percentile"];
+            let completion = &part["clat_ns"]["percentile"];
+            let percentiles = if whole.is_object() { whole } else { completion };
+            merge(&mut said.latency_seconds, percentiles);
         }
     }
     said.seconds = Some(milliseconds as f64 / 1e3);
@@ -80,6 +83,14 @@ mod tests {
         );
         assert_eq!(said.latency_seconds.len(), 3);
         assert!((said.latency_seconds["99"] - 0.002_113_536).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_whole_time_of_an_operation_is_preferred() {
+        let whole = "\"lat_ns\" : { \"percentile\" : { \"50.000000\" : 7000000 } }, \"clat_ns\"";
+        let said = parse(&OUTPUT.replace("\"clat_ns\"", whole)).expect("figures");
+        assert_eq!(said.latency_seconds.len(), 1);
+        assert!((said.latency_seconds["50"] - 0.007).abs() < 1e-12);
     }
 
     #[test]

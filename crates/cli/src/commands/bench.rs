@@ -25,14 +25,17 @@ use crate::{
 
 mod list;
 mod run;
+mod show;
 
 type Make = fn() -> Command;
 type Run = fn(&ArgMatches, &Environment) -> Outcome;
 
 /// Every command of the benchmark.
-const COMMANDS: [(Make, Run); 6] = [
+const COMMANDS: [(Make, Run); 8] = [
     (run::command, run::run),
     (list::command, list::run),
+    (show::show_command, show::show),
+    (show::compare_command, show::run_compare),
     (server_command, run_server),
     (rw_bench_command, run_rw_bench),
     (watchdog_command, run_watchdog),

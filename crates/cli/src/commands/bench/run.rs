@@ -1,25 +1,27 @@
 //! `penstock bench run`: runs suites and writes the report.
 
-use std::{fs, io::IsTerminal, path::PathBuf, time::Duration};
+use std::{io::IsTerminal, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, ArgMatches, Command, value_parser};
 use penstock_bench::{
     Event, Progress, RunSettings, Target,
     record::{Report, Sample},
+    report::terminal,
 };
 
-use super::{failed, option, say, size, surroundings, table_argument, texts};
-use crate::{
-    environment::Environment,
-    failure::{Failure, Outcome},
-    options::duration,
-    output, text_table,
-};
+use super::{failed, option, say, show, size, surroundings, table_argument, texts};
+use crate::{environment::Environment, failure::Outcome, options::duration, output};
 
 /// The region that requests are signed for if nobody says.
 const REGION: &str = "us-east-1";
 /// What keys begin with in a bucket of the user's.
 const PREFIX: &str = "penstock-bench";
+/// Goes to the beginning of the terminal's line and empties it.
+const CLEAR_LINE: &str = "\r\x1b[K";
+/// What to say to somebody who has seen a first report.
+const MORE: &str = "More: `penstock bench list` shows every suite and client; --suite ossfs2 \
+                    reproduces a whole guide; --repeat 5 shows the spread; --html FILE draws \
+                    charts; --json FILE keeps the report for `penstock bench compare`.";
 
 pub(super) fn command() -> Command {
     let list = |name, placeholder, help| {
@@ -100,17 +102,7 @@ pub(super) fn command() -> Command {
             )
             .value_parser(limit),
         )
-        .arg(
-            option("json", "FILE", "Write the report as JSON").value_parser(value_parser!(PathBuf)),
-        )
-        .arg(
-            option("markdown", "FILE", "Write the report as Markdown")
-                .value_parser(value_parser!(PathBuf)),
-        )
-        .arg(
-            option("html", "FILE", "Write the report as a page with charts")
-                .value_parser(value_parser!(PathBuf)),
-        )
+        .args(show::file_arguments())
 }
 
 fn factor(text: &str) -> Result<f64, &'static str> {
@@ -127,16 +119,18 @@ fn limit(text: &str) -> Result<Duration, &'static str> {
 
 pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let settings = settings(matches, environment)?;
+    let screen = Screen {
+        options: show::terminal_options(environment),
+        is_terminal: std::io::stdout().is_terminal(),
+    };
     let report = penstock_bench::run(&settings, &mut |event| {
         // The report is what counts; a terminal that went away stops nothing.
-        let _ = show(event);
+        let _ = screen.show(event);
     })
     .map_err(failed)?;
-    write(matches, &report)?;
-    say(
-        "More: `penstock bench list` shows every suite; --suite ossfs2 reproduces a whole guide; \
-         --repeat 5 shows the spread; --html FILE draws charts.",
-    )
+    show::write_files(matches, &report)?;
+    output::print(&terminal::summary(&report, &screen.options))?;
+    say(MORE)
 }
 
 fn settings(matches: &ArgMatches, environment: &Environment) -> Outcome<RunSettings> {
@@ -174,73 +168,74 @@ fn target(matches: &ArgMatches) -> Target {
     }
 }
 
-fn show(event: &Event<'_>) -> Outcome {
-    match event {
-        Event::Planned(report) => {
-            for client in &report.clients {
-                if let Some(why) = &client.missing {
-                    say(&format!("{}: {why}", client.name))?;
-                }
+/// Where people look on.
+struct Screen {
+    options: terminal::Options,
+    is_terminal: bool,
+}
+
+impl Screen {
+    fn show(&self, event: &Event<'_>) -> Outcome {
+        match event {
+            Event::Planned(report) => missing(report),
+            Event::Begins(progress) if self.is_terminal => {
+                let current = current(progress);
+                let position = terminal::Progress {
+                    done: progress.done,
+                    total: progress.total,
+                    seconds: progress.seconds,
+                    current: &current,
+                };
+                let line = terminal::progress(&position, self.options.width);
+                output::print(&format!("{CLEAR_LINE}{line}"))
             }
-            Ok(())
+            Event::Begins(_) => Ok(()),
+            Event::Ends(progress, sample) => self.failure(progress, sample),
+            Event::RowEnds(report, table, row) => {
+                let text = terminal::row(report, table, row, &self.options);
+                output::print(&format!("{}{text}\n", self.clear()))
+            }
+            Event::Stopped => say(&format!(
+                "{}stopped; what was measured is reported",
+                self.clear()
+            )),
         }
-        Event::Begins(progress) if std::io::stdout().is_terminal() => {
-            output::print(&format!("\r\x1b[K{}", line(progress)))
+    }
+
+    fn clear(&self) -> &'static str {
+        if self.is_terminal { CLEAR_LINE } else { "" }
+    }
+
+    /// A run that failed is said at once: the rest may take hours.
+    fn failure(&self, progress: &Progress<'_>, sample: &Sample) -> Outcome {
+        match &sample.failure {
+            Some(why) => say(&format!(
+                "{}{} failed: {why}",
+                self.clear(),
+                current(progress)
+            )),
+            None => Ok(()),
         }
-        Event::Begins(_) => Ok(()),
-        Event::Ends(progress, sample) => {
-            let start = if std::io::stdout().is_terminal() {
-                "\r\x1b[K"
-            } else {
-                ""
-            };
-            say(&format!("{start}{}: {}", line(progress), figures(sample)))
-        }
-        Event::RowEnds(..) => Ok(()),
-        Event::Stopped => say("stopped; what was measured is reported"),
     }
 }
 
-fn line(progress: &Progress<'_>) -> String {
+fn missing(report: &Report) -> Outcome {
+    let missing = report.clients.iter().filter_map(|client| {
+        let why = client.missing.as_ref()?;
+        Some(format!("{}: {why}", client.name))
+    });
+    missing.into_iter().try_for_each(|line| say(&line))
+}
+
+fn current(progress: &Progress<'_>) -> String {
     let Progress {
-        done,
-        total,
         suite,
         workload,
         profile,
         client,
+        run,
+        runs,
         ..
     } = progress;
-    format!("{done}/{total} {suite} {workload} at {profile}, {client}")
-}
-
-fn figures(sample: &Sample) -> String {
-    if let Some(why) = &sample.failure {
-        return format!("FAILED: {why}");
-    }
-    let rate = sample.bytes as f64 / sample.seconds.max(1e-9) / 1e6;
-    let mut text = format!(
-        "{:.3} s, {rate:.0} MB/s, CPU {:.2} s, {} memory",
-        sample.seconds,
-        sample.client_cpu_seconds,
-        text_table::bytes(sample.peak_resident_bytes)
-    );
-    if let Some(why) = &sample.disturbed {
-        text.push_str(&format!(" ({why})"));
-    }
-    text
-}
-
-/// Writes the files that were asked for.
-fn write(matches: &ArgMatches, report: &Report) -> Outcome {
-    if let Some(path) = matches.get_one::<PathBuf>("json") {
-        let text = serde_json::to_string_pretty(report).expect("numbers and text");
-        fs::write(path, text + "\n").map_err(|error| {
-            Failure::new(
-                format!("cannot write {}: {error}", path.display()),
-                "check the path",
-            )
-        })?;
-    }
-    Ok(())
+    format!("{suite} {workload} · {profile}, {client}, run {run} of {runs}")
 }
