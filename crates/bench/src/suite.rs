@@ -92,6 +92,9 @@ pub(crate) struct Row {
     /// How many seconds the command runs by design.
     #[serde(default = "zero")]
     pub(crate) seconds: String,
+    /// What fio does is counted by operations; by bytes alone otherwise.
+    #[serde(default)]
+    pub(crate) counts_operations: bool,
     /// How many entries a listing must show.
     #[serde(default = "zero")]
     pub(crate) entries: String,
@@ -239,7 +242,7 @@ impl Suite {
             let value = quantity.at(scale)?;
             quantities.insert(name.clone(), quantity.print(value));
             quantities.insert(format!("{name}.bytes"), value.to_string());
-            let short = quantity.print(value).replace("iB", "");
+            let short = quantity.print(value).replace([' ', 'i', 'B'], "");
             quantities.insert(format!("{name}.short"), short);
         }
         if let Some(each) = each {
@@ -401,9 +404,16 @@ impl Quantity {
     fn print(&self, value: u64) -> String {
         match self.full {
             Amount::Number(_) => value.to_string(),
-            Amount::Bytes(_) => ByteSize(value).to_string(),
+            Amount::Bytes(_) => with_space(&ByteSize(value).to_string()),
         }
     }
+}
+
+/// `8MiB` as people write it: `8 MiB`.
+fn with_space(size: &str) -> String {
+    let digits = size.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = size.split_at(digits);
+    format!("{number} {unit}").trim_end().to_owned()
 }
 
 impl Amount {
@@ -438,6 +448,14 @@ mod tests {
         assert_eq!(boosted.at(0.05), Ok(128));
         assert_eq!(boosted.at(0.5), Ok(128));
         assert_eq!(boosted.at(0.005), Ok(13));
+    }
+
+    #[test]
+    fn sizes_print_for_people_and_for_tools() {
+        let size = quantity("full = \"10GiB\"");
+        for (bytes, people) in [(10 * GIB, "10 GiB"), (1000, "1000"), (3 * MIB, "3 MiB")] {
+            assert_eq!(size.print(bytes), people);
+        }
     }
 
     #[test]
