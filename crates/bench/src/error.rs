@@ -31,3 +31,10 @@ impl BenchError {
 
 /// What the benchmark's own steps come to.
 pub type BenchResult<T> = Result<T, BenchError>;
+
+/// A sample keeps its reason in words.
+impl From<BenchError> for String {
+    fn from(error: BenchError) -> Self {
+        error.to_string()
+    }
+}

@@ -181,7 +181,7 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     fn mount(&self, spec: &ClientSpec) -> Result<Mounted, String> {
-        let area = Area::make(self.session).map_err(|error| error.to_string())?;
+        let area = Area::make(self.session)?;
         let mut known = self.client.variables(self.session, self.store);
         known.extend(area.variables());
         match self.start(spec, &area, &known) {
@@ -216,16 +216,15 @@ impl Attempt<'_> {
         area: &Area,
         known: &Variables,
     ) -> Result<(Task, Running, Vec<String>), String> {
-        let text = |error: crate::BenchError| error.to_string();
         for (name, content) in &spec.files {
-            let content = template::expand(content, known).map_err(text)?;
+            let content = template::expand(content, known)?;
             write_private(&area.private.join(name), &content)
                 .map_err(|error| format!("{name}: {error}"))?;
         }
         self.set_up(spec, area, known)?;
-        let arguments = template::expand_all(&spec.mount, known).map_err(text)?;
+        let arguments = template::expand_all(&spec.mount, known)?;
         let task = self.task(spec, area, known, arguments)?;
-        let unmount = template::expand_all(&spec.unmount, known).map_err(text)?;
+        let unmount = template::expand_all(&spec.unmount, known)?;
         let running = task
             .start()
             .map_err(|error| format!("cannot be started: {error}"))?;
@@ -238,10 +237,9 @@ impl Attempt<'_> {
         if state.exists() {
             return Ok(());
         }
-        make_private(&state).map_err(|error| error.to_string())?;
+        make_private(&state)?;
         for command in &spec.setup {
-            let arguments =
-                template::expand_all(command, known).map_err(|error| error.to_string())?;
+            let arguments = template::expand_all(command, known)?;
             let task = self.task(spec, area, known, arguments)?;
             if let Err(why) = self.session.run(&task, SETUP_LIMIT) {
                 // The next attempt begins anew.
@@ -262,7 +260,7 @@ impl Attempt<'_> {
         let mut task = self.session.task("client", arguments);
         task.environment = self.session.environment(&area.cache);
         for (name, value) in &spec.environment {
-            let value = template::expand(value, known).map_err(|error| error.to_string())?;
+            let value = template::expand(value, known)?;
             // An empty session token is not the same as none.
             if !value.is_empty() {
                 task.environment.insert(name.clone(), value);

@@ -10,7 +10,6 @@ use std::{collections::BTreeMap, fs, time::Duration};
 use penstock_devserver::Counters;
 
 use crate::{
-    BenchError,
     client::Client,
     measure::{Cost, Measurement, Subjects},
     mount::Mounted,
@@ -51,6 +50,13 @@ pub(crate) struct Run<'a> {
     pub(crate) is_prepared: bool,
 }
 
+/// What is measured.
+struct Command {
+    program: String,
+    /// All of it, the program included.
+    arguments: Vec<String>,
+}
+
 /// Why a run has no figures. What a client does wrong is no error of ours, only a reason.
 type Reason = String;
 
@@ -82,7 +88,7 @@ impl Run<'_> {
         let mut mounted = self.mount()?;
         let outcome = self.measure_mounted(&mounted, &scratch, sample);
         let reset = self.set_profile(false);
-        let outcome = outcome.and_then(|()| reset);
+        let outcome = outcome.and(reset);
         if let Err(why) = outcome {
             let complaint = mounted.complaint();
             let has_died = mounted.is_dead();
@@ -120,7 +126,7 @@ impl Run<'_> {
         } else {
             store.set_latency(Duration::ZERO, None)
         };
-        outcome.map_err(|error| error.to_string())
+        Ok(outcome?)
     }
 
     fn make_scratch(&self) -> Result<std::path::PathBuf, Reason> {
@@ -128,10 +134,7 @@ impl Run<'_> {
             .session
             .directory
             .join(format!("scratch-{}", self.session.number()));
-        let mut files = self
-            .workload()
-            .files(&self.workload().row.scratch)
-            .map_err(text)?;
+        let mut files = self.workload().files(&self.workload().row.scratch)?;
         for file in &mut files {
             // Here they lie at the top, not below the suite's name.
             let prefix = format!("{}/", self.workload().suite);
@@ -146,10 +149,7 @@ impl Run<'_> {
 
     /// Makes the inputs through the client, on a mount of its own.
     fn prepare(&self) -> Result<(), Reason> {
-        let files = self
-            .workload()
-            .files(&self.workload().row.inputs)
-            .map_err(text)?;
+        let files = self.workload().files(&self.workload().row.inputs)?;
         if files.is_empty() {
             return Ok(());
         }
@@ -189,11 +189,12 @@ impl Run<'_> {
             ),
         ]));
         for command in &row.before {
-            let arguments = template::expand_all(command, &known).map_err(text)?;
+            let arguments = template::expand_all(command, &known)?;
             let task = self.session.task("before", arguments);
             self.session.run(&task, self.limit)?;
         }
-        let mut arguments = template::expand_all(&row.command, &known).map_err(text)?;
+        let mut arguments = template::expand_all(&row.command, &known)?;
+        let program = arguments.first().cloned().unwrap_or_default();
         arguments.extend(
             tool::arguments(row.tool)
                 .iter()
@@ -202,8 +203,9 @@ impl Run<'_> {
         if !row.inside.is_empty() {
             arguments = inside(&directory.join(&row.inside), arguments);
         }
+        let command = Command { program, arguments };
         self.set_profile(true)?;
-        self.passes(mounted, &arguments, sample)?;
+        self.passes(mounted, &command, sample)?;
         self.set_profile(false)?;
         self.check_read(mounted, sample)
     }
@@ -212,14 +214,15 @@ impl Run<'_> {
     fn passes(
         &self,
         mounted: &Mounted,
-        arguments: &[String],
+        command: &Command,
         sample: &mut Sample,
     ) -> Result<(), Reason> {
         let mut passes = Vec::new();
         for _ in 0..self.workload().row.passes {
             let is_cold = drop_caches(Caches::Pages);
+            self.load(&command.program);
             let mut pass = Sample::default();
-            let outcome = self.pass(mounted, arguments, &mut pass);
+            let outcome = self.pass(mounted, command, &mut pass);
             if !is_cold {
                 pass.disturbed = Some("the page cache could not be dropped: not root".to_owned());
             }
@@ -233,13 +236,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn pass(
-        &self,
-        mounted: &Mounted,
-        arguments: &[String],
-        pass: &mut Sample,
-    ) -> Result<(), Reason> {
-        let task = self.session.task("workload", arguments.to_vec());
+    fn pass(&self, mounted: &Mounted, command: &Command, pass: &mut Sample) -> Result<(), Reason> {
+        let task = self.session.task("workload", command.arguments.clone());
         let before = self.store.and_then(Store::counters);
         let measurement = Measurement::begin(Subjects {
             client: mounted.mark(),
@@ -255,6 +253,15 @@ impl Run<'_> {
         let said = self.understand(output, &task)?;
         self.note_said(&said, &cost, pass);
         self.check_entries(&said)
+    }
+
+    /// Gets a program back into the page cache, for reading it from disk is not what is measured.
+    fn load(&self, program: &str) {
+        let arguments = vec![program.to_owned(), "--version".to_owned()];
+        // If it cannot be run, the run itself will say so.
+        let _ = self
+            .session
+            .run(&self.session.task("load", arguments), self.limit);
     }
 
     /// A tool that fails may say more about it in its figures.
@@ -295,10 +302,7 @@ impl Run<'_> {
     }
 
     fn check_entries(&self, said: &Said) -> Result<(), Reason> {
-        let expected = self
-            .workload()
-            .number(&self.workload().row.entries)
-            .map_err(text)?;
+        let expected = self.workload().number(&self.workload().row.entries)?;
         if self.workload().row.tool == Tool::Lines && said.operations != expected {
             return Err(format!(
                 "listed {} entries instead of {expected}",
@@ -319,7 +323,7 @@ impl Run<'_> {
         if row.inputs.is_empty() || row.changes_inputs {
             return Ok(());
         }
-        let files = self.workload().files(&row.inputs).map_err(text)?;
+        let files = self.workload().files(&row.inputs)?;
         let place = Place::Directory(mounted.directory.clone());
         self.check(place, files, sample)
     }
@@ -327,7 +331,7 @@ impl Run<'_> {
     /// Compares what arrived with what was written, and removes it.
     fn check_written(&self, sample: &mut Sample) -> Result<(), Reason> {
         let row = &self.workload().row;
-        let files = self.workload().files(&row.outputs).map_err(text)?;
+        let files = self.workload().files(&row.outputs)?;
         if files.is_empty() {
             return Ok(());
         }
@@ -372,10 +376,6 @@ impl Run<'_> {
             .map(drop)
             .map_err(|why| format!("wrong content: {why}"))
     }
-}
-
-fn text(error: BenchError) -> Reason {
-    error.to_string()
 }
 
 fn server_place(store: &Store) -> Place {
