@@ -166,10 +166,10 @@ impl Comparison {
             (Outcome::Measured, Outcome::Failed(reason)) => self.add_outcome(place, reason, false),
             (Outcome::Failed(reason), Outcome::Measured) => self.add_outcome(place, reason, true),
             (Outcome::NotRun, Outcome::Measured | Outcome::Failed(_)) => {
-                self.appeared.push(place.title())
+                self.appeared.push(place.title());
             }
             (Outcome::Measured | Outcome::Failed(_), Outcome::NotRun) => {
-                self.vanished.push(place.title())
+                self.vanished.push(place.title());
             }
             (Outcome::Failed(_), Outcome::Failed(_)) | (Outcome::NotRun, Outcome::NotRun) => {}
         }

@@ -44,7 +44,7 @@ fn a_change_beyond_the_noise_is_found_and_one_within_is_not() {
 fn after_single_runs_only_a_fifth_counts_and_is_marked() {
     let by = |factor: f64| {
         let changed = with("sequential-10", "ossfs2", |sample| {
-            sample.client_cpu_seconds *= factor
+            sample.client_cpu_seconds *= factor;
         });
         compare(&specimen::report(), &changed).changes
     };
@@ -57,7 +57,7 @@ fn after_single_runs_only_a_fifth_counts_and_is_marked() {
 #[test]
 fn the_greatest_change_comes_first_whichever_way_it_goes() {
     let mut after = with("read-1", "penstock", |sample| {
-        sample.peak_resident_bytes *= 4
+        sample.peak_resident_bytes *= 4;
     });
     let faster = with("small-files", "s3fs", |sample| sample.seconds /= 2.0);
     after.tables[0].rows[5] = faster.tables[0].rows[5].clone();
@@ -74,7 +74,7 @@ fn the_greatest_change_comes_first_whichever_way_it_goes() {
 #[test]
 fn what_stopped_working_is_told_before_figures() {
     let broken = with("read-1", "s3fs", |sample| {
-        sample.failure = Some("it broke".into())
+        sample.failure = Some("it broke".into());
     });
     let there = compare(&specimen::report(), &broken);
     assert!(!there.outcomes[0].mended && there.outcomes[0].reason == "it broke");

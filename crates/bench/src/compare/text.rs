@@ -38,7 +38,7 @@ impl Comparison {
         );
         if !self.changes.is_empty() {
             out.push('\n');
-            out.push_str(&self.grid().draw(options));
+            out.push_str(&self.grid(options).draw(options));
         }
         out.extend(
             ends.into_iter()
@@ -67,15 +67,24 @@ impl Comparison {
         format!("{out}\n{METHOD}\n")
     }
 
-    /// "3 figures are better, 1 worse, of 120 compared."
+    /// "1 client fails where it worked. Of 120 figures 3 are better and 1 worse, beyond the noise."
     fn sentence(&self) -> String {
+        let broken = self.outcomes.iter().filter(|change| !change.mended).count();
+        let alarm = match broken {
+            0 => String::new(),
+            1 => "1 client fails where it worked. ".to_owned(),
+            count => format!("{count} clients fail where they worked. "),
+        };
         let better = self.changes.iter().filter(|change| change.better).count();
         let worse = self.changes.len() - better;
         let compared = units::thousands(self.compared as f64);
-        if self.changes.is_empty() {
-            return format!("Nothing changed beyond the noise in {compared} figures.");
-        }
-        format!("Of {compared} figures {better} are better and {worse} worse, beyond the noise.")
+        let figures = match self.changes.len() {
+            0 => format!("Nothing changed beyond the noise in {compared} figures."),
+            _ => format!(
+                "Of {compared} figures {better} are better and {worse} worse, beyond the noise."
+            ),
+        };
+        alarm + &figures
     }
 
     fn verdict(&self, options: &Options) -> String {
@@ -95,35 +104,42 @@ impl Comparison {
         self.outcomes.iter().map(line).collect()
     }
 
-    fn grid(&self) -> Grid {
+    /// With the spreads of both sides where the terminal is wide enough for them.
+    fn grid(&self, options: &Options) -> Grid {
+        let generous = self.grid_of(values);
+        let fits = generous.natural_width(options.boxes) <= options.width;
+        if fits {
+            generous
+        } else {
+            self.grid_of(medians)
+        }
+    }
+
+    fn grid_of(&self, show: fn(&Change) -> (String, String)) -> Grid {
         let mut grid = Grid::new(vec![
             Column::left("where", ""),
             Column::right("change", ""),
             Column::left("figure", ""),
-            Column::right("before", ""),
-            Column::right("after", ""),
+            Column::left("before → after", ""),
         ]);
-        grid.lines.extend(self.changes.iter().map(grid_line));
+        grid.lines.extend(
+            self.changes
+                .iter()
+                .map(|change| grid_line(change, show(change))),
+        );
         grid
     }
 }
 
-fn grid_line(change: &Change) -> Line {
+fn grid_line(change: &Change, (before, after): (String, String)) -> Line {
     let word = if change.better { Word::Best } else { Word::Bad };
     let place = &change.place;
-    let (before, after) = values(change);
+    let title = format!("{} · {} {}", place.workload, place.profile, place.client);
     Line::Cells(vec![
-        (
-            Word::Plain,
-            clean(&format!(
-                "{} · {} {}",
-                place.workload, place.profile, place.client
-            )),
-        ),
+        (Word::Plain, clean(&title)),
         (word, format!("{}{}", difference(change), sign(change))),
         (Word::Plain, change.figure.name()),
-        (Word::Plain, before + "  "),
-        (Word::Plain, after + "  "),
+        (Word::Plain, format!("{before} → {after}")),
     ])
 }
 
@@ -164,20 +180,29 @@ fn difference(change: &Change) -> String {
     }
 }
 
-/// Both in the unit of the greater.
+/// Both in the unit of the greater, which stands behind the second alone.
+fn medians(change: &Change) -> (String, String) {
+    let unit = change
+        .figure
+        .unit_for(change.before.median.max(change.after.median));
+    (
+        unit.number(change.before.median),
+        unit.quantity(change.after.median),
+    )
+}
+
+/// Both in the unit of the greater, with their spreads.
 fn values(change: &Change) -> (String, String) {
     let unit = change
         .figure
         .unit_for(change.before.median.max(change.after.median));
     let value = |summary: &Summary| {
-        let spread = summary
-            .relative_spread()
-            .map(|spread| format!(" ±{}", units::percent(spread)));
-        format!(
-            "{}{}",
+        let text = format!(
+            "{} {}",
             unit.quantity(summary.median),
-            spread.unwrap_or_default()
-        )
+            units::spread(summary)
+        );
+        text.trim_end().to_owned()
     };
     (value(&change.before), value(&change.after))
 }

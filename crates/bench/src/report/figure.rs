@@ -202,7 +202,7 @@ impl Figure {
             Self::PeakMemory | Self::PeakDisk => Dimension::Bytes,
             Self::RequestsPerGib => Dimension::Plain("per GiB"),
             Self::RequestsPerOperation => Dimension::Plain("per op"),
-            Self::Requests => Dimension::Plain("requests"),
+            Self::Requests => Dimension::Plain("in all"),
             Self::Amplification => Dimension::Plain("×"),
         }
     }

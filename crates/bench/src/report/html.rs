@@ -5,7 +5,7 @@
 //! charts that share one form ([`bars`], [`latency`]) and each family of rows as curves ([`curves`]); every chart has its
 //! numbers beside it and a table under it ([`tables`]). Conditions come last ([`conditions`]).
 //!
-//! All charts are SVG within the page, coloured by the page's own variables, so they follow light and dark. They are drawn 360
+//! All charts are SVG within the page, coloured by the page's own variables, so they follow light and dark. They are drawn 280
 //! units wide for columns of about as many pixels: text keeps its size on a desk and on a telephone. A client has one colour
 //! and one mark throughout ([`colour`]).
 //!
@@ -19,6 +19,7 @@ mod curves;
 mod findings;
 mod latency;
 mod markup;
+mod notes;
 mod overview;
 mod rows;
 mod scale;
@@ -64,7 +65,7 @@ fn head(page: &mut Markup, title: &str) {
         );
         page.leaf("title", &[], title);
         page.within("style", &[], |page| {
-            page.trusted(&format!("\n{STYLE}{}", colour::style()))
+            page.trusted(&format!("\n{STYLE}{}", colour::style()));
         });
     });
 }
@@ -92,7 +93,7 @@ fn body(page: &mut Markup, report: &Report, ranking: Option<&Ranking<'_>>) {
     }
     let views = view::rows(report);
     for table in &report.tables {
-        rows::suite(page, report, table, &views, ranking);
+        rows::suite(page, table, &views, ranking);
     }
     conditions::write(page, report);
 }

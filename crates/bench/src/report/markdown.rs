@@ -17,9 +17,7 @@ use crate::{
     record::{Published, Report, Table},
     report::{
         figure::{Aspect, Figure},
-        ranking,
-        statistics::Summary,
-        units,
+        ranking, units,
         view::{ClientView, RowView},
     },
 };
@@ -81,7 +79,7 @@ fn suite(report: &Report, table: &Table, footnotes: &mut Footnotes) -> String {
         let _ = write!(
             out,
             "\nSizes are {} of those of the source.\n",
-            units::number(table.scale)
+            units::scale(table.scale)
         );
     }
     for row in &table.rows {
@@ -155,13 +153,9 @@ fn cell(view: &RowView<'_>, client: &ClientView<'_>, figure: Figure) -> String {
     } else {
         number
     };
-    format!("{number}{}", spread(&summary))
-}
-
-fn spread(summary: &Summary) -> String {
-    summary.relative_spread().map_or(String::new(), |spread| {
-        format!(" ±{}", units::percent(spread))
-    })
+    format!("{number} {}", units::spread(&summary))
+        .trim_end()
+        .to_owned()
 }
 
 fn heading(view: &RowView<'_>, figure: Figure) -> String {

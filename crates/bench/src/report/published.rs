@@ -18,7 +18,9 @@ pub fn value(published: &Published, figure: Figure) -> Option<f64> {
         .map(|(column, text)| (column.as_str(), text));
     match figure {
         Figure::Bandwidth => columns.find_map(|(_, text)| quantity_in(text, BYTE_RATES)),
-        Figure::OperationRate => columns.find_map(|(_, text)| operations_per_second(text)),
+        Figure::OperationRate => {
+            columns.find_map(|(column, text)| operations_per_second(column, text))
+        }
         Figure::Duration => columns.find_map(|(_, text)| quantity_in(text, SECONDS)),
         Figure::PeakMemory => column_of_bytes(columns, "memory"),
         Figure::PeakDisk => column_of_bytes(columns, "disk"),
@@ -82,23 +84,23 @@ fn column_of_bytes<'a>(
 /// `text` when it is a number and one of `units`.
 fn quantity_in(text: &str, units: Units) -> Option<f64> {
     let (number, unit) = split(text)?;
+    if number == 0.0 && unit.is_empty() {
+        return Some(0.0);
+    }
     let unit = units.iter().find(|(name, _)| *name == unit);
     unit.map(|(_, size)| number * size)
 }
 
-/// "1,577 img/s", "391K IOPS": anything per second that is not bytes.
-fn operations_per_second(text: &str) -> Option<f64> {
+/// "1,577 img/s", "391K IOPS", or "391K" in a column of IOPS: anything per second that is not bytes.
+fn operations_per_second(column: &str, text: &str) -> Option<f64> {
     let (number, unit) = split(text)?;
-    let (factor, unit) = match unit
-        .strip_prefix("k ")
-        .or(unit.strip_prefix("kiops").map(|_| "iops"))
-    {
-        Some(rest) => (1000.0, rest.to_owned()),
-        None => (1.0, unit),
+    let (factor, unit) = match unit.strip_prefix('k').map(str::trim_start) {
+        Some(rest) if rest.is_empty() || rest == "iops" => (1000.0, rest),
+        _ => (1.0, unit.as_str()),
     };
-    let per_second =
-        unit == "iops" || unit.ends_with("/s") && quantity_in(text, BYTE_RATES).is_none();
-    per_second.then_some(number * factor)
+    let in_column = unit.is_empty() && column.to_lowercase().contains("iops");
+    let in_text = unit == "iops" || unit.ends_with("/s") && quantity_in(text, BYTE_RATES).is_none();
+    (in_column || in_text).then_some(number * factor)
 }
 
 fn percent_of_core(column: &str, text: &str) -> Option<f64> {
@@ -189,6 +191,17 @@ mod tests {
         assert_eq!(rate("1,577.12 img/s"), Some(1577.12));
         assert_eq!(rate("391K IOPS"), Some(391_000.0));
         assert_eq!(rate("5100 IOPS"), Some(5100.0));
+        assert_eq!(rate("101.06 /s"), Some(101.06));
+        let column = |text| value(&published(&[("IOPS", text)]), Figure::OperationRate);
+        assert_eq!(
+            [column("391K"), column("1,300")],
+            [Some(391_000.0), Some(1300.0)]
+        );
+        assert_eq!(column("1,173K with 24 instances, 1,564K with 32"), None);
+        assert_eq!(
+            value(&published(&[("peak disk", "0")]), Figure::PeakDisk),
+            Some(0.0)
+        );
         assert_eq!(rate("12 MB/s"), None);
         assert_eq!(
             value(&published(&[("time", "39 minutes")]), Figure::Duration),

@@ -152,7 +152,7 @@ impl Ranking<'_> {
         tally
     }
 
-    /// Every place that is behind, the worst first.
+    /// Every place that is behind: speed before all else, and in each aspect the worst first.
     #[must_use]
     pub fn losses(&self) -> Vec<(&RankedRow<'_>, &Place<'_>)> {
         let places = self
@@ -162,7 +162,10 @@ impl Ranking<'_> {
         let mut losses: Vec<_> = places
             .filter(|(_, place)| place.standing == Standing::Behind)
             .collect();
-        losses.sort_by(|a, b| a.1.advantage.total_cmp(&b.1.advantage));
+        losses.sort_by(|a, b| {
+            let by_size = a.1.advantage.total_cmp(&b.1.advantage);
+            a.1.aspect.cmp(&b.1.aspect).then(by_size)
+        });
         losses
     }
 
@@ -174,6 +177,8 @@ impl Ranking<'_> {
         let all = tally.rows();
         match tally.first {
             _ if all == 0 => format!("{subject} ran alone: there is nobody to compare it with"),
+            _ if all == 1 && tally.level == 1 => format!("{subject} is as fast as the best"),
+            _ if all == 1 && tally.behind == 1 => format!("{subject} is not the fastest"),
             first if first == all && all == 1 => format!("{subject} is the fastest"),
             first if first == all => format!("{subject} is the fastest in all {all} rows"),
             0 if tally.behind == 0 => format!("{subject} is as fast as the best in all {all} rows"),
@@ -198,7 +203,7 @@ impl Ranking<'_> {
     pub fn loss_lines(&self) -> Vec<String> {
         let line = |(row, place): (&RankedRow<'_>, &Place<'_>)| {
             format!(
-                "{}: {} ({})",
+                "{}: {} (suite {})",
                 row.view.title(),
                 place.loss(),
                 row.view.table.suite
@@ -215,7 +220,11 @@ impl Ranking<'_> {
             .iter()
             .filter_map(|row| Some((row, row.absence.as_ref()?)));
         let line = |(row, absence): (&RankedRow<'_>, &String)| {
-            format!("{}: {absence} ({})", row.view.title(), row.view.table.suite)
+            format!(
+                "{}: {absence} (suite {})",
+                row.view.title(),
+                row.view.table.suite
+            )
         };
         absent.map(line).collect()
     }
@@ -282,8 +291,11 @@ impl Tally {
     }
 }
 
-/// "typically 1.5× better than the best", "typically 1.5× worse than the best".
-fn against_best(advantage: f64) -> String {
+/// "typically 1.5× better than the best", "typically 1.5× worse than the best", "typically level with the best".
+pub(super) fn against_best(advantage: f64) -> String {
+    if (advantage - 1.0).abs() < 0.005 {
+        return "typically level with the best".to_owned();
+    }
     let (times, word) = if advantage >= 1.0 {
         (advantage, "better")
     } else {
@@ -346,7 +358,8 @@ mod tests {
         let losses = ranking.losses();
         assert!(!losses.is_empty());
         assert!(losses.iter().all(|(_, place)| place.advantage < 1.0));
-        assert!(losses.is_sorted_by(|a, b| a.1.advantage <= b.1.advantage));
+        let key = |place: &Place<'_>| (place.aspect, place.advantage);
+        assert!(losses.is_sorted_by(|a, b| key(a.1) <= key(b.1)));
         let lines = ranking.loss_lines();
         assert!(
             lines

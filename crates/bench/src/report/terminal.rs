@@ -20,7 +20,6 @@ use crate::{
     report::{
         figure::{Aspect, Figure},
         ranking::{self, Ranking},
-        statistics::Summary,
         units::{self, Unit},
         view::{ClientView, RowView},
     },
@@ -100,10 +99,7 @@ pub fn summary(report: &Report, options: &Options) -> String {
     let Some(ranking) = ranking::rank(report) else {
         return "\nNothing could be measured.\n".to_owned();
     };
-    let mut out = format!(
-        "\n{}\n",
-        grid::paint(Word::Title, &clean(&ranking.headline()), options.colour)
-    );
+    let mut out = format!("\n{}\n", title(&ranking.headline(), options));
     for sentence in ranking.sentences() {
         out.push_str(&paragraph(&sentence, options, "  "));
     }
@@ -155,10 +151,18 @@ fn conditions(report: &Report, options: &Options) -> String {
 fn heading(table: &Table, options: &Options) -> String {
     let scale = match table.scale {
         1.0 => String::new(),
-        scale => format!(", sizes are {} of the source's", units::number(scale)),
+        scale => format!(", sizes are {} of the source's", units::scale(scale)),
     };
-    let text = format!("Suite {}{scale}", clean(&table.suite));
-    grid::paint(Word::Title, &text, options.colour)
+    let text = format!("Suite {}{scale}", table.suite);
+    title(&text, options)
+}
+
+fn title(text: &str, options: &Options) -> String {
+    let lines = wrap(&clean(text), options.width.max(LEAST_WIDTH));
+    let painted = lines
+        .iter()
+        .map(|line| grid::paint(Word::Title, line, options.colour));
+    painted.collect::<Vec<_>>().join("\n")
 }
 
 /// `text` in lines of at most the terminal's width, indented like `lead`, which begins the first.
@@ -249,7 +253,7 @@ impl FigureColumn {
             .clients
             .iter()
             .filter_map(|client| client.summary(figure));
-        let widths = summaries.map(|summary| spread(&summary).chars().count());
+        let widths = summaries.map(|summary| units::spread(&summary).chars().count());
         Self {
             figure,
             name: short_name(figure),
@@ -265,7 +269,7 @@ impl FigureColumn {
         let number = self.unit.number(summary.median);
         let spread = match self.spread_width {
             0 => String::new(),
-            width => format!(" {:>width$}", spread(&summary)),
+            width => format!(" {:>width$}", units::spread(&summary)),
         };
         let best = view.is_best(client, self.figure);
         let (word, mark) = if best {
@@ -275,12 +279,6 @@ impl FigureColumn {
         };
         (word, format!("{number}{spread}{mark}"))
     }
-}
-
-fn spread(summary: &Summary) -> String {
-    summary.relative_spread().map_or(String::new(), |spread| {
-        format!("±{}", units::percent(spread))
-    })
 }
 
 /// Names that fit above numbers.

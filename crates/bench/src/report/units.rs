@@ -3,6 +3,8 @@
 //! A column of numbers is compared by eye, so all of it is shown in the unit that fits its greatest value. MiB/s stays until
 //! 10 GiB/s, because "1,619" and "1,218" are told apart sooner than "1.58" and "1.19".
 
+use super::statistics::Summary;
+
 /// A unit and what one of it is in the figure's base unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unit {
@@ -114,7 +116,7 @@ impl Unit {
 }
 
 /// Numbers from here on are written with an exponent.
-const EXPONENT_FROM: f64 = 1e15;
+const EXPONENT_FROM: f64 = 1e9;
 
 /// Three digits of a measurement, more only before the decimal point: `0.051`, `0.51`, `5.12`, `51.2`, `512`, `5,120`.
 #[must_use]
@@ -125,7 +127,7 @@ pub fn number(value: f64) -> String {
     }
     match size {
         0.0 => "0".to_owned(),
-        _ if size >= EXPONENT_FROM || size < 1e-6 => format!("{value:.1e}"),
+        _ if !(1e-6..EXPONENT_FROM).contains(&size) => format!("{value:.1e}"),
         _ if size >= 99.95 => thousands(value),
         _ if size >= 9.995 => format!("{value:.1}"),
         _ if size >= 0.095 => format!("{value:.2}"),
@@ -171,6 +173,25 @@ pub fn percent(fraction: f64) -> String {
         return "<1 %".to_owned();
     }
     format!("{} %", thousands(percent))
+}
+
+/// The spread of repeats behind their median: "±3 %". Empty when there is none: one run, or all alike.
+#[must_use]
+pub fn spread(summary: &Summary) -> String {
+    let relative = summary.relative_spread().filter(|spread| *spread > 0.0);
+    relative.map_or(String::new(), |spread| format!("±{}", percent(spread)))
+}
+
+/// A scale below one as people say it: `1/50`; any other as a number.
+#[must_use]
+pub fn scale(scale: f64) -> String {
+    let parts = (1.0 / scale).round();
+    let is_part = scale > 0.0 && scale < 1.0 && (parts * scale - 1.0).abs() < 1e-6;
+    if is_part {
+        format!("1/{}", thousands(parts))
+    } else {
+        number(scale)
+    }
 }
 
 /// How often one number goes into another: `1.33×`, `12×`, `1,200×`.
@@ -236,6 +257,14 @@ mod tests {
         assert_eq!(percent(0.031), "3 %");
         assert_eq!(percent(0.004), "<1 %");
         assert_eq!(percent(0.0), "0 %");
+        assert_eq!(
+            [scale(0.02), scale(1e-9), scale(0.3), scale(2.0)],
+            ["1/50", "1/1,000,000,000", "0.30", "2.00"]
+        );
+        let spread_of = |values: &[f64]| Summary::of(values.iter().copied()).map(|it| spread(&it));
+        assert_eq!(spread_of(&[100.0, 106.0]).as_deref(), Some("±3 %"));
+        assert_eq!(spread_of(&[5.0]).as_deref(), Some(""));
+        assert_eq!(spread_of(&[5.0, 5.0]).as_deref(), Some(""));
         assert_eq!(factor(1.327), "1.33×");
         assert_eq!(factor(3.31), "3.3×");
         assert_eq!(factor(1234.0), "1,234×");

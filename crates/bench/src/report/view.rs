@@ -96,7 +96,7 @@ impl<'a> RowView<'a> {
     /// The percentiles that any run has, in order.
     #[must_use]
     pub fn percentiles(&self) -> Vec<Percentile> {
-        let samples = self.clients.iter().flat_map(|client| client.counted());
+        let samples = self.clients.iter().flat_map(ClientView::counted);
         let names = samples.flat_map(|sample| sample.latency_seconds.keys());
         let unique: BTreeSet<_> = names.filter_map(|name| Percentile::parse(name)).collect();
         unique.into_iter().collect()
@@ -147,17 +147,19 @@ impl<'a> RowView<'a> {
         medians.reduce(|a, b| if figure.is_better(b, a) { b } else { a })
     }
 
-    /// Whether `client` has the best median of `figure`, and there is somebody to be better than.
+    /// Whether `client` has the best median of `figure`, and somebody has a worse one.
     #[must_use]
     pub fn is_best(&self, client: &ClientView<'_>, figure: Figure) -> bool {
-        let rivals = self
+        let summaries = self
             .clients
             .iter()
-            .filter(|client| client.summary(figure).is_some());
-        rivals.count() > 1
+            .filter_map(|client| client.summary(figure));
+        let medians: Vec<f64> = summaries.map(|summary| summary.median).collect();
+        let best = self.best(figure);
+        medians.iter().any(|median| Some(*median) != best)
             && client
                 .summary(figure)
-                .is_some_and(|own| Some(own.median) == self.best(figure))
+                .is_some_and(|own| Some(own.median) == best)
     }
 
     /// The clients, best first by `figure`; those without it last, in the report's order.
@@ -251,7 +253,7 @@ impl<'a> ClientView<'a> {
         if self.outcome() != Outcome::Measured {
             return Vec::new();
         }
-        let failed = self.note("failed", |sample| sample.fault());
+        let failed = self.note("failed", Sample::fault);
         let disturbed = self.note("disturbed", |sample| sample.disturbed.as_deref());
         failed.into_iter().chain(disturbed).collect()
     }

@@ -1,6 +1,7 @@
 //! Bars: one figure of all clients in a row, best first, from zero, with whiskers over the range of the runs.
 //!
-//! A client that failed keeps its line and says so where its bar would be. What others published has a lane of its own
+//! A client that failed keeps its line and says so where its bar would be; one that was not run has none and is named under
+//! the charts. What others published has a lane of its own
 //! under the bars, as hollow marks on the same axis; what lies beyond our axis is an arrow at its end, so that a foreign
 //! machine never shrinks our bars.
 
@@ -17,12 +18,14 @@ use crate::{
         published,
         statistics::Summary,
         units::{self, Unit},
-        view::{ClientView, RowView},
+        view::{ClientView, Outcome, RowView},
     },
 };
 
-const LEFT: f64 = 98.0;
-const RIGHT: f64 = 278.0;
+/// Where bars end, so that values fit behind them.
+const RIGHT: f64 = WIDTH - 84.0;
+/// The lane of names is as wide as they need, within these.
+const NAMES: (f64, f64) = (52.0, 122.0);
 const LINE: f64 = 22.0;
 const BAR: f64 = 13.0;
 const AXIS: f64 = 22.0;
@@ -39,6 +42,8 @@ struct Bars<'v, 'a> {
     axis: Linear,
     clients: Vec<&'v ClientView<'a>>,
     published: Vec<(&'a Published, f64)>,
+    /// Where bars begin.
+    left: f64,
 }
 
 /// Draws `figure` of `view`; nothing when no client has it.
@@ -72,7 +77,8 @@ impl<'v, 'a> Bars<'v, 'a> {
         let near = published.iter().map(|(_, value)| *value);
         let near = near.filter(|value| *value <= greatest * STRETCH_MAX);
         let axis = Linear::to(near.fold(greatest, f64::max) / unit.size, 3.0);
-        let clients = view.sorted_by(figure);
+        let mut clients = view.sorted_by(figure);
+        clients.retain(|client| client.outcome() != Outcome::NotRun);
         Some(Self {
             view,
             figure,
@@ -80,7 +86,23 @@ impl<'v, 'a> Bars<'v, 'a> {
             axis,
             clients,
             published,
+            left: Self::lane_of_names(view),
         })
+    }
+
+    /// A lane that holds the names of all clients, so that charts of one row begin at the same place.
+    fn lane_of_names(view: &RowView<'_>) -> f64 {
+        let mark = |client: &ClientView<'_>| if client.notes().is_empty() { 0 } else { 2 };
+        let clients = view
+            .clients
+            .iter()
+            .map(|client| client.name.chars().count() + mark(client));
+        let others = view
+            .published()
+            .iter()
+            .map(|entry| entry.client.chars().count());
+        let longest = clients.chain(others).max().unwrap_or(0);
+        (chart::width(longest) + 12.0).clamp(NAMES.0, NAMES.1)
     }
 
     fn bars_end(&self) -> f64 {
@@ -99,7 +121,7 @@ impl<'v, 'a> Bars<'v, 'a> {
     }
 
     fn x(&self, value: f64) -> f64 {
-        LEFT + self.axis.place(value / self.unit.size) * (RIGHT - LEFT)
+        self.left + self.axis.place(value / self.unit.size) * (RIGHT - self.left)
     }
 
     fn description(&self) -> String {
@@ -108,10 +130,10 @@ impl<'v, 'a> Bars<'v, 'a> {
             .iter()
             .map(|client| match client.summary(self.figure) {
                 Some(summary) => format!(
-                    "{} {}{}",
+                    "{} {} {}",
                     client.name,
                     self.unit.quantity(summary.median),
-                    spread(&summary)
+                    units::spread(&summary)
                 ),
                 None => format!("{} {}", client.name, absence(client)),
             });
@@ -126,23 +148,21 @@ impl<'v, 'a> Bars<'v, 'a> {
                 self.draw_client(page, client, middle);
             });
         }
+        line(page, "base", (self.left, 0.0), (self.left, self.lane_end()));
         if !self.published.is_empty() {
             self.draw_lane(page);
         }
-        line(page, "base", (LEFT, 0.0), (LEFT, self.lane_end()));
     }
 
     fn draw_axis(&self, page: &mut Markup) {
-        for tick in self.axis.ticks() {
-            let x = self.x(tick * self.unit.size);
-            line(page, "grid", (x, 0.0), (x, self.lane_end()));
-            label(
-                page,
-                "tick",
-                (x, self.lane_end() + 15.0),
-                &units::round(tick),
-            );
+        let ticks = self.axis.ticks().into_iter();
+        let ticks: Vec<_> = ticks
+            .map(|tick| (self.x(tick * self.unit.size), units::round(tick)))
+            .collect();
+        for (x, _) in &ticks {
+            line(page, "grid", (*x, 0.0), (*x, self.lane_end()));
         }
+        chart::tick_names(page, self.lane_end() + 15.0, ticks);
     }
 
     fn draw_client(&self, page: &mut Markup, client: &ClientView<'_>, middle: f64) {
@@ -151,14 +171,22 @@ impl<'v, 'a> Bars<'v, 'a> {
         } else {
             " †"
         };
-        let name = format!("{}{mark}", fit(client.name, LEFT - 16.0));
+        let name = format!("{}{mark}", fit(client.name, self.left - 10.0));
         page.leaf("title", &[], &self.tooltip(client));
-        label(page, "name", (LEFT - 8.0, middle + 4.0), &name);
+        label(page, "name", (self.left - 8.0, middle + 4.0), &name);
         let Some(summary) = client.summary(self.figure) else {
-            let text = fit(&absence(client), WIDTH - LEFT - 10.0);
-            return label(page, "absent", (LEFT + 7.0, middle + 4.0), &text);
+            let text = fit(&absence(client), WIDTH - self.left - 10.0);
+            let class = if client.absence().is_some() {
+                "absent"
+            } else {
+                "quiet"
+            };
+            return label(page, class, (self.left + 7.0, middle + 4.0), &text);
         };
-        let (x, width) = (Px(LEFT), Px((self.x(summary.median) - LEFT).max(1.0)));
+        let (x, width) = (
+            Px(self.left),
+            Px((self.x(summary.median) - self.left).max(1.0)),
+        );
         let y = Px(middle - BAR / 2.0);
         page.empty(
             "rect",
@@ -200,7 +228,11 @@ impl<'v, 'a> Bars<'v, 'a> {
             &[("class", &class), ("x", &x), ("y", &Px(middle + 4.0))],
             |page| {
                 page.text(&self.unit.number(summary.median));
-                page.leaf("tspan", &[("class", &"spread")], &spread(summary));
+                page.leaf(
+                    "tspan",
+                    &[("class", &"spread")],
+                    &format!(" {}", units::spread(summary)),
+                );
             },
         );
     }
@@ -237,8 +269,8 @@ impl<'v, 'a> Bars<'v, 'a> {
         label(
             page,
             "name",
-            (LEFT - 8.0, middle + 4.0),
-            &fit(&entry.client, LEFT - 16.0),
+            (self.left - 8.0, middle + 4.0),
+            &fit(&entry.client, self.left - 10.0),
         );
         let beyond = value / self.unit.size > self.axis.end;
         let x = self.x(value);
@@ -273,11 +305,4 @@ impl<'v, 'a> Bars<'v, 'a> {
 
 fn absence(client: &ClientView<'_>) -> String {
     client.absence().unwrap_or_else(|| "not counted".to_owned())
-}
-
-/// " ±3 %", or nothing after a single run.
-fn spread(summary: &Summary) -> String {
-    summary.relative_spread().map_or(String::new(), |spread| {
-        format!(" ±{}", units::percent(spread))
-    })
 }

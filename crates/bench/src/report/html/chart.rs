@@ -6,9 +6,9 @@
 use super::markup::{Attributes, Markup, Px};
 
 /// All charts are as wide.
-pub(super) const WIDTH: f64 = 360.0;
+pub(super) const WIDTH: f64 = 280.0;
 /// Units of a letter of the size that charts use, on average; digits and capitals are wider than most letters.
-const LETTER: f64 = 6.6;
+const LETTER: f64 = 6.8;
 
 /// A chart's frame.
 pub(super) struct Frame<'a> {
@@ -59,6 +59,11 @@ pub(super) fn shorten(text: &str, letters: usize) -> String {
     format!("{}…", kept.trim_end())
 }
 
+/// Units that `letters` take, about.
+pub(super) fn width(letters: usize) -> f64 {
+    letters as f64 * LETTER
+}
+
 /// `text` as far as it fits into `units`.
 pub(super) fn fit(text: &str, units: f64) -> String {
     shorten(text, (units / LETTER).floor().max(1.0) as usize)
@@ -86,4 +91,20 @@ pub(super) fn label(page: &mut Markup, class: &str, at: (f64, f64), text: &str) 
         &[("class", &class), ("x", &Px(at.0)), ("y", &Px(at.1))],
         text,
     );
+}
+
+/// The names of ticks under an axis, from left to right; one that would touch its neighbour is left out.
+pub(super) fn tick_names(
+    page: &mut Markup,
+    y: f64,
+    names: impl IntoIterator<Item = (f64, String)>,
+) {
+    let mut free_from = f64::NEG_INFINITY;
+    for (x, name) in names {
+        let half = width(name.chars().count()) / 2.0;
+        if x - half > free_from {
+            label(page, "tick", (x, y), &name);
+            free_from = x + half + 3.0;
+        }
+    }
 }

@@ -84,7 +84,8 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
 
 const METHOD: [&str; 3] = [
     "Each figure is the median of the runs that did not fail; whiskers reach from the least to the greatest of them, and \
-     ± is half of that range. Marks † lead to notes on runs that failed or were disturbed.",
+     ± is half of that range. Marks † lead to notes on runs that failed or were disturbed; an arrow stands for a value \
+     beyond the axis.",
     "A client is first where it differs from every other beyond the noise: ranges that do not overlap, and medians more \
      than 5 % apart, or 20 % where one of the two ran only once. Otherwise it is level.",
     "CPU is the processor time of the client's whole process tree. What is marked as measured elsewhere was published by \

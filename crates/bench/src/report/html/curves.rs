@@ -1,6 +1,6 @@
 //! Curves: how a figure of all clients goes with the size of something, over a family of rows.
 //!
-//! The horizontal axis is logarithmic because families double or quadruple; the vertical one is straight from zero. Each line
+//! The horizontal axis is logarithmic because families double or quadruple, or has even steps for latency profiles; the vertical one is straight from zero. Each line
 //! ends in its client's name, moved apart where ends meet; whiskers show the range of the runs at each point.
 
 use std::fmt::Write as _;
@@ -12,17 +12,17 @@ use super::{
     scale::{Linear, Logarithmic},
 };
 use crate::report::{
-    family::Family,
+    family::{Family, Spacing},
     figure::{Aspect, Figure},
     statistics::Summary,
     units::{self, Unit},
 };
 
 const LEFT: f64 = 44.0;
-const RIGHT: f64 = 268.0;
+const RIGHT: f64 = 192.0;
 const TOP: f64 = 10.0;
-const BOTTOM: f64 = 206.0;
-const HEIGHT: f64 = 246.0;
+const BOTTOM: f64 = 176.0;
+const HEIGHT: f64 = 216.0;
 /// Between names at the ends of lines.
 const NAME_STEP: f64 = 14.0;
 
@@ -37,7 +37,6 @@ struct Curves<'f, 'v, 'a> {
     family: &'f Family<'v, 'a>,
     figure: Figure,
     unit: Unit,
-    x: Logarithmic,
     y: Linear,
     curves: Vec<Curve<'a>>,
 }
@@ -63,7 +62,7 @@ pub(super) fn write(page: &mut Markup, family: &Family<'_, '_>, aspect: Aspect) 
 
 impl<'f, 'v, 'a> Curves<'f, 'v, 'a> {
     fn new(family: &'f Family<'v, 'a>, aspect: Aspect) -> Option<Self> {
-        let figure = family.members.first()?.1.figure(aspect);
+        let figure = family.members.first()?.row.figure(aspect);
         let curves = curves(family, figure);
         let high = curves
             .iter()
@@ -71,21 +70,37 @@ impl<'f, 'v, 'a> Curves<'f, 'v, 'a> {
             .map(|(_, summary)| summary.high);
         let high = high.max_by(f64::total_cmp)?;
         let unit = figure.unit_for(high);
-        let (first, last) = (family.members.first()?.0, family.members.last()?.0);
-        let x = Logarithmic::between(first.max(1.0), last);
         let y = Linear::to(high / unit.size, 4.0);
         Some(Self {
             family,
             figure,
             unit,
-            x,
             y,
             curves,
         })
     }
 
+    /// Where `number` lies on the horizontal axis, as a fraction of it.
+    fn along(&self, number: f64) -> f64 {
+        let ends = self.family.members.first().zip(self.family.members.last());
+        let (first, last) = ends.map_or((0.0, 1.0), |(first, last)| (first.at, last.at));
+        match self.family.spacing {
+            Spacing::Logarithmic => {
+                Logarithmic::between(first.max(1.0), last).place(number.max(1.0))
+            }
+            Spacing::Even => (number - first) / (last - first).max(1.0),
+        }
+    }
+
+    fn label_of(&self, number: f64) -> &str {
+        let mut members = self.family.members.iter();
+        members
+            .find(|member| member.at == number)
+            .map_or("", |member| &member.label)
+    }
+
     fn place(&self, number: f64, value: f64) -> (f64, f64) {
-        let x = LEFT + self.x.place(number.max(1.0)) * (RIGHT - LEFT);
+        let x = LEFT + self.along(number) * (RIGHT - LEFT);
         (
             x,
             BOTTOM - self.y.place(value / self.unit.size) * (BOTTOM - TOP),
@@ -101,7 +116,7 @@ impl<'f, 'v, 'a> Curves<'f, 'v, 'a> {
                     text,
                     " {} at {},",
                     self.unit.quantity(summary.median),
-                    units::thousands(*number)
+                    self.label_of(*number)
                 );
             }
             text.push_str("; ");
@@ -113,7 +128,7 @@ impl<'f, 'v, 'a> Curves<'f, 'v, 'a> {
         self.draw_axes(page);
         for curve in self.curves.iter().rev() {
             page.within("g", &[("class", &colour::class(curve.index))], |page| {
-                self.draw_curve(page, curve)
+                self.draw_curve(page, curve);
             });
         }
         self.draw_names(page);
@@ -131,17 +146,14 @@ impl<'f, 'v, 'a> Curves<'f, 'v, 'a> {
             let text = units::round(tick);
             label(page, "tick last", (LEFT - 6.0, y + 4.0), &text);
         }
-        let mut free_from = f64::NEG_INFINITY;
-        for (number, _) in &self.family.members {
-            let (x, y) = self.place(*number, 0.0);
-            line(page, "base", (x, y), (x, y + 4.0));
-            let text = units::thousands(*number);
-            let half = text.len() as f64 * 3.4;
-            if x - half > free_from {
-                label(page, "tick", (x, y + 17.0), &text);
-                free_from = x + half + 4.0;
-            }
+        let members = self.family.members.iter();
+        let ticks: Vec<_> = members
+            .map(|member| (self.place(member.at, 0.0).0, member.label.clone()))
+            .collect();
+        for (x, _) in &ticks {
+            line(page, "base", (*x, BOTTOM), (*x, BOTTOM + 4.0));
         }
+        chart::tick_names(page, BOTTOM + 17.0, ticks);
         let middle = (LEFT + RIGHT) / 2.0;
         label(
             page,
@@ -174,7 +186,7 @@ impl<'f, 'v, 'a> Curves<'f, 'v, 'a> {
                 page.leaf(
                     "title",
                     &[],
-                    &format!("{}: {value} at {}", curve.name, units::thousands(*number)),
+                    &format!("{}: {value} at {}", curve.name, self.label_of(*number)),
                 );
                 colour::mark(page, curve.index, place);
             });
@@ -207,15 +219,15 @@ impl<'f, 'v, 'a> Curves<'f, 'v, 'a> {
 /// The curves of all clients that have at least two points, in the report's order.
 fn curves<'a>(family: &Family<'_, 'a>, figure: Figure) -> Vec<Curve<'a>> {
     let mut curves: Vec<Curve<'a>> = Vec::new();
-    for (number, member) in &family.members {
-        for client in &member.clients {
+    for member in &family.members {
+        for client in &member.row.clients {
             let Some(summary) = client.summary(figure) else {
                 continue;
             };
             match curves.iter_mut().find(|curve| curve.name == client.name) {
-                Some(curve) => curve.points.push((*number, summary)),
+                Some(curve) => curve.points.push((member.at, summary)),
                 None => {
-                    let points = vec![(*number, summary)];
+                    let points = vec![(member.at, summary)];
                     curves.push(Curve {
                         name: client.name,
                         index: client.index,

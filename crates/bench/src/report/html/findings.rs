@@ -5,8 +5,7 @@
 use super::markup::Markup;
 use crate::report::{
     figure::Aspect,
-    ranking::{Ranking, Tally},
-    units,
+    ranking::{self, Ranking, Tally},
 };
 
 /// Writes the findings of `ranking`.
@@ -47,15 +46,7 @@ fn rest(tally: &Tally) -> String {
         parts.push("never behind".to_owned());
     }
     let typical = tally.median_advantage().map_or(String::new(), |advantage| {
-        let (times, word) = if advantage >= 1.0 {
-            (advantage, "better")
-        } else {
-            (1.0 / advantage, "worse")
-        };
-        format!(
-            "; typically {} {word} than the best of the others",
-            units::factor(times)
-        )
+        format!("; {} of the others", ranking::against_best(advantage))
     });
     format!("{}{typical}", parts.join(", "))
 }
@@ -98,7 +89,7 @@ fn scoreboard(page: &mut Markup, ranking: &Ranking<'_>) {
     page.within("div", &[], |page| {
         page.leaf("h2", &[], "First, or level with the first");
         page.within("div", &[("class", &"scroll")], |page| {
-            page.within("table", &[("class", &"numbers")], |page| {
+            page.within("table", &[("class", &"numbers score")], |page| {
                 page.leaf(
                     "caption",
                     &[("class", &"hidden")],

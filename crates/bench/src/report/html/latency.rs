@@ -78,10 +78,10 @@ impl<'v, 'a> Latency<'v, 'a> {
                     _ if index == last => "|",
                     _ => "○",
                 };
-                format!("{mark} {} %", percentile.name())
+                format!("{mark}\u{a0}{}\u{a0}%", percentile.name())
             });
         let marks = marks.collect::<Vec<_>>().join("  ");
-        format!("of operations within: {marks}; further left is better, logarithmic")
+        format!("{marks} of operations, left is better, logarithmic")
     }
 
     fn description(&self) -> String {
@@ -132,13 +132,13 @@ impl<'v, 'a> Latency<'v, 'a> {
             .map(|(_, value)| seconds(*value))
             .collect::<Vec<_>>()
             .join(" · ");
-        let numbers = fit(&text, WIDTH * 0.62);
+        let numbers = fit(&text, WIDTH * 0.68);
         label(page, "value last", (WIDTH, top + 13.0), &numbers);
         label(
             page,
             "name first",
             (0.0, top + 13.0),
-            &fit(client.name, WIDTH * 0.34),
+            &fit(client.name, WIDTH * 0.32),
         );
         let middle = top + 23.0;
         let places: Vec<f64> = values.iter().map(|(_, value)| self.x(*value)).collect();

@@ -88,7 +88,8 @@ fn head(page: &mut Markup) {
 
 fn section(page: &mut Markup, suite: &str) {
     page.within("tr", &[("class", &"suite")], |page| {
-        page.leaf("th", &[("scope", &"colgroup"), ("colspan", &"5")], suite);
+        let title = format!("Suite {suite}");
+        page.leaf("th", &[("scope", &"colgroup"), ("colspan", &"5")], &title);
     });
 }
 
@@ -175,11 +176,11 @@ fn cell(page: &mut Markup, place: &Place<'_>, reach: f64) {
     });
 }
 
-/// "1.33×", "level", "0.32×".
+/// "1.33× better", "level", "3.1× worse".
 fn verdict(place: &Place<'_>) -> String {
     match place.standing {
         Standing::Level => "level".to_owned(),
-        Standing::First => units::factor(place.advantage),
-        Standing::Behind => format!("1/{}", units::factor(1.0 / place.advantage)),
+        Standing::First => format!("{} better", units::factor(place.advantage)),
+        Standing::Behind => format!("{} worse", units::factor(1.0 / place.advantage)),
     }
 }

@@ -3,12 +3,13 @@
 //! Rows of one workload at several latency profiles stand under one heading. Rows of a family become curves, once, where the
 //! first of them stands; their tables follow.
 
-use super::{bars, curves, latency, markup::Markup, tables};
+use super::{bars, curves, latency, markup::Markup, notes, tables};
 use crate::{
-    record::{Report, Row, Table},
+    record::{Row, Table},
     report::{
         family::{self, Family},
         figure::{Aspect, Figure},
+        published,
         ranking::{Ranking, Standing},
         units,
         view::RowView,
@@ -18,21 +19,17 @@ use crate::{
 /// Writes `table`, whose runnable rows are among `views`.
 pub(super) fn suite(
     page: &mut Markup,
-    report: &Report,
     table: &Table,
     views: &[RowView<'_>],
     ranking: Option<&Ranking<'_>>,
 ) {
-    let own: Vec<RowView<'_>> = views
-        .iter()
-        .filter(|view| std::ptr::eq(view.table, table))
-        .cloned()
-        .collect();
+    let own = by_workload(views.iter().filter(|view| std::ptr::eq(view.table, table)));
     let families = family::families(&own);
+    let distances = family::distances(&own);
     page.within("section", &[("class", &"suite")], |page| {
         page.within("div", &[("class", &"suite-head")], |page| {
             page.leaf("h2", &[], &format!("Suite {}", table.suite));
-            page.leaf("p", &[("class", &"note")], &scale(report, table));
+            page.leaf("p", &[("class", &"note")], &scale(table));
         });
         let mut heading = "";
         for view in &own {
@@ -40,7 +37,7 @@ pub(super) fn suite(
                 let first = family
                     .members
                     .iter()
-                    .all(|(_, member)| position(&own, view) <= position(&own, member));
+                    .all(|member| position(&own, view) <= position(&own, member.row));
                 if first {
                     write_family(page, family);
                 }
@@ -48,12 +45,48 @@ pub(super) fn suite(
             }
             if view.row.workload != heading {
                 heading = &view.row.workload;
-                page.leaf("h3", &[], &capitalised(&view.row.description));
+                heading_of(page, &view.row.description);
             }
             write_row(page, view, ranking);
+            let distance = distances.iter().find(|distance| distance.contains(view));
+            let last = |distance: &&Family<'_, '_>| {
+                distance
+                    .members
+                    .last()
+                    .is_some_and(|member| std::ptr::eq(member.row.row, view.row))
+            };
+            if let Some(distance) = distance.filter(last) {
+                write_distance(page, distance);
+            }
         }
         unavailable(page, table);
     });
+}
+
+/// The first sentence of `description` as a heading, the others under it.
+fn heading_of(page: &mut Markup, description: &str) {
+    let (title, rest) = description.split_once(". ").unwrap_or((description, ""));
+    page.leaf("h3", &[], title.trim_end_matches('.'));
+    if !rest.is_empty() {
+        page.leaf("p", &[("class", &"note")], rest);
+    }
+}
+
+/// The rows with those of one workload together, in the order in which workloads first appear.
+fn by_workload<'v, 'a: 'v>(rows: impl Iterator<Item = &'v RowView<'a>>) -> Vec<RowView<'a>> {
+    let mut groups: Vec<Vec<RowView<'a>>> = Vec::new();
+    for row in rows {
+        let same = |group: &&mut Vec<RowView<'a>>| {
+            group
+                .first()
+                .is_some_and(|first| first.row.workload == row.row.workload)
+        };
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(row.clone()),
+            None => groups.push(vec![row.clone()]),
+        }
+    }
+    groups.concat()
 }
 
 fn position(views: &[RowView<'_>], wanted: &RowView<'_>) -> usize {
@@ -63,14 +96,10 @@ fn position(views: &[RowView<'_>], wanted: &RowView<'_>) -> usize {
         .unwrap_or(0)
 }
 
-fn scale(report: &Report, table: &Table) -> String {
-    let endpoint = &report.endpoint.description;
+fn scale(table: &Table) -> String {
     match table.scale {
-        1.0 => format!("Sizes as in the source; against {endpoint}."),
-        scale => format!(
-            "Sizes are {} of those of the source; against {endpoint}.",
-            units::number(scale)
-        ),
+        1.0 => "Sizes as in the source.".to_owned(),
+        scale => format!("Sizes are {} of those of the source.", units::scale(scale)),
     }
 }
 
@@ -91,12 +120,17 @@ fn write_row(page: &mut Markup, view: &RowView<'_>, ranking: Option<&Ranking<'_>
             for aspect in Aspect::ALL {
                 bars::write(page, view, view.figure(aspect));
             }
+            for figure in [Figure::Bandwidth, Figure::CpuPerGib] {
+                if is_published_besides(view, figure) {
+                    bars::write(page, view, figure);
+                }
+            }
             if view.has(Figure::PeakDisk) {
                 bars::write(page, view, Figure::PeakDisk);
             }
             latency::write(page, view);
         });
-        notes(page, view);
+        notes::write(page, &[view]);
         page.within("details", &[], |page| {
             page.leaf("summary", &[], "Numbers and commands");
             tables::measured(page, view);
@@ -104,6 +138,18 @@ fn write_row(page: &mut Markup, view: &RowView<'_>, ranking: Option<&Ranking<'_>
             commands(page, view.row);
         });
     });
+}
+
+/// Whether others published `figure` of a row whose own speed and cost are in other units.
+fn is_published_besides(view: &RowView<'_>, figure: Figure) -> bool {
+    let shown = Aspect::ALL
+        .iter()
+        .any(|aspect| view.figure(*aspect) == figure);
+    !shown
+        && view
+            .published()
+            .iter()
+            .any(|entry| published::value(entry, figure).is_some())
 }
 
 fn row_head(page: &mut Markup, view: &RowView<'_>, ranking: Option<&Ranking<'_>>) {
@@ -149,59 +195,43 @@ fn verdict(view: &RowView<'_>, ranking: &Ranking<'_>) -> Option<String> {
     })
 }
 
-fn notes(page: &mut Markup, view: &RowView<'_>) {
-    let notes: Vec<String> = view
-        .clients
-        .iter()
-        .flat_map(|client| {
-            client
-                .notes()
-                .into_iter()
-                .map(|note| format!("† {}: {note}", client.name))
-        })
-        .collect();
-    let failures = view.clients.iter().filter_map(|client| {
-        let absence = client
-            .absence()
-            .filter(|absence| absence.starts_with("failed"))?;
-        Some(format!("{} {absence}", client.name))
-    });
-    let notes: Vec<String> = notes.into_iter().chain(failures).collect();
-    if notes.is_empty() {
-        return;
-    }
-    page.within("ul", &[("class", &"footnotes")], |page| {
-        for note in &notes {
-            page.leaf("li", &[], note);
-        }
-    });
-}
-
 fn commands(page: &mut Markup, row: &Row) {
     if !row.commands.is_empty() {
         let text = row.commands.join("\n");
         page.within("pre", &[("tabindex", &"0")], |page| {
-            page.leaf("code", &[], &text)
+            page.leaf("code", &[], &text);
         });
     }
 }
 
+/// How the clients keep up as the store gets farther away.
+fn write_distance(page: &mut Markup, family: &Family<'_, '_>) {
+    page.within("article", &[], |page| {
+        page.within("h4", &[], |page| {
+            page.leaf("span", &[("class", &"tag")], "by distance");
+            page.text(" ");
+            page.leaf("code", &[], family.name);
+        });
+        page.within("div", &[("class", &"panels")], |page| {
+            for aspect in [Aspect::Speed, Aspect::Processor, Aspect::Memory] {
+                curves::write(page, family, aspect);
+            }
+        });
+    });
+}
+
 fn write_family(page: &mut Markup, family: &Family<'_, '_>) {
-    let (Some((first, _)), Some((last, _))) = (family.members.first(), family.members.last())
-    else {
+    let (Some(first), Some(last)) = (family.members.first(), family.members.last()) else {
         return;
     };
-    let range = format!(
-        "{} to {} {}",
-        units::thousands(*first),
-        units::thousands(*last),
-        family.of
-    );
-    page.leaf(
-        "h3",
-        &[],
-        &format!("{}: {range}", capitalised(&family.name.replace('-', " "))),
-    );
+    let range = format!("{} to {} {}", first.label, last.label, family.of);
+    let name = family.name.replace('-', " ");
+    let title = if name == family.of {
+        range
+    } else {
+        format!("{}: {range}", capitalised(&name))
+    };
+    page.leaf("h3", &[], &title);
     page.within("article", &[], |page| {
         page.within("h4", &[], |page| {
             page.leaf("span", &[("class", &"tag")], family.profile());
@@ -213,15 +243,14 @@ fn write_family(page: &mut Markup, family: &Family<'_, '_>) {
                 curves::write(page, family, aspect);
             }
         });
-        for (_, member) in &family.members {
-            notes(page, member);
-        }
+        let members: Vec<_> = family.members.iter().map(|member| member.row).collect();
+        notes::write(page, &members);
         page.within("details", &[], |page| {
             page.leaf("summary", &[], "Numbers and commands");
-            for (_, member) in &family.members {
-                tables::measured(page, member);
-                tables::published(page, member.published());
-                commands(page, member.row);
+            for member in &family.members {
+                tables::measured(page, member.row);
+                tables::published(page, member.row.published());
+                commands(page, member.row.row);
             }
         });
     });

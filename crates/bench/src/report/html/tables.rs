@@ -9,7 +9,7 @@ use crate::{
     report::{
         figure::{Aspect, Figure},
         units,
-        view::{ClientView, RowView},
+        view::{ClientView, Outcome, RowView},
     },
 };
 
@@ -72,8 +72,13 @@ fn line(page: &mut Markup, view: &RowView<'_>, client: &ClientView<'_>, figures:
         },
     );
     if let Some(absence) = client.absence() {
+        let class = if client.outcome() == Outcome::NotRun {
+            "quiet"
+        } else {
+            "absent"
+        };
         let span = figures.len().max(1);
-        return page.leaf("td", &[("colspan", &span), ("class", &"absent")], &absence);
+        return page.leaf("td", &[("colspan", &span), ("class", &class)], &absence);
     }
     for figure in figures {
         cell(page, view, client, *figure);
@@ -92,13 +97,11 @@ fn cell(page: &mut Markup, view: &RowView<'_>, client: &ClientView<'_>, figure: 
     };
     page.within("td", &[("class", &class)], |page| {
         page.text(&unit.number(summary.median));
-        if let Some(spread) = summary.relative_spread() {
-            page.leaf(
-                "span",
-                &[("class", &"faint")],
-                &format!(" ±{}", units::percent(spread)),
-            );
-        }
+        page.leaf(
+            "span",
+            &[("class", &"faint")],
+            &format!(" {}", units::spread(&summary)),
+        );
     });
 }
 

@@ -107,7 +107,7 @@ impl Grid {
             widths.pop();
         }
         let mut out = String::new();
-        for index in 0..2 {
+        for index in (0..2).filter(|index| self.has_heading(*index)) {
             let names = self
                 .columns
                 .iter()
@@ -122,6 +122,12 @@ impl Grid {
             });
         }
         out
+    }
+
+    fn has_heading(&self, index: usize) -> bool {
+        self.columns
+            .iter()
+            .any(|column| !column.heading[index].trim().is_empty())
     }
 
     fn widths(&self) -> Vec<usize> {

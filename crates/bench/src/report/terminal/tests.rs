@@ -69,7 +69,14 @@ fn only_colour_that_was_asked_for_reaches_the_terminal() {
         !coloured.contains("\u{1b}[31mcolour"),
         "a name painted itself"
     );
-    assert!(coloured.contains("\u{1b}[31mfailed") || coloured.contains("\u{1b}[1;32m"));
+    let painted = write(
+        &specimen::report(),
+        &Options {
+            colour: true,
+            ..options(80)
+        },
+    );
+    assert!(painted.contains("\u{1b}[31mfailed") && painted.contains("\u{1b}[1;32m"));
 }
 
 #[test]
