@@ -5,6 +5,7 @@
 //! - [`MemoryBudget`]: the one account from which every buffer and cache draws.
 //! - [`BufferPool`]: memory for bytes in flight, filled once and read where it lies.
 //! - [`Payload`]: bytes in reference-counted slices, never joined on their way.
+//! - [`Checksum`]: made while bytes are in the processor's cache, carried with them.
 //! - [`metrics`]: counters that a component owns and an exporter reads.
 //! - [`clock`], [`random`]: time and chance. Nothing else may ask the system for them
 //!   (clippy.toml enforces it), which keeps tests able to stop the clock.
@@ -13,6 +14,7 @@
 
 mod blocking;
 mod budget;
+mod checksum;
 mod error;
 mod name;
 mod payload;
@@ -28,6 +30,7 @@ pub mod random;
 
 pub use blocking::run_blocking;
 pub use budget::{MemoryBudget, Reclaim, Reservation};
+pub use checksum::{Checksum, ChecksumKind, Summing};
 pub use error::{FsError, FsResult};
 pub use name::{FileName, NAME_LENGTH_MAX, NameError};
 pub use payload::Payload;

@@ -39,15 +39,15 @@ pub use key::{ETag, KEY_LENGTH_MAX, Key, KeyError, UploadId};
 pub use local::{LocalSettings, LocalStore};
 pub use memory::MemoryStore;
 pub use open::{open, open_backend};
+pub use penstock_base::{Checksum, ChecksumKind};
 pub use settings::{
     Addressing, ChecksumChoice, RetrySettings, SettingsError, StoreSettings, Timeouts,
 };
 pub use sink::BodySink;
 pub use store::Store;
 pub use types::{
-    Appended, ByteRange, Capabilities, Checksum, CompleteOptions, CopyOptions, DeleteFailure,
-    GetOptions, Got, HeadOptions, ListOptions, ListPage, ListedObject, ObjectInfo, ObjectKind,
-    Part, PartCopy, PartNumber, PutOptions, Stored, Upload, UploadPage, UserMetadata,
-    WriteCondition,
+    Appended, ByteRange, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, GetOptions,
+    Got, HeadOptions, ListOptions, ListPage, ListedObject, ObjectInfo, ObjectKind, Part, PartCopy,
+    PartNumber, PutOptions, Stored, Upload, UploadPage, UserMetadata, WriteCondition,
 };
 pub use url::{BucketUrl, StoreUrl, StoreUrlError};

@@ -25,16 +25,17 @@ use penstock_base::Payload;
 
 pub(crate) use address::Address;
 pub use address::Addressing;
-pub(crate) use checksum::{ChecksumKind, combine as combine_checksums, encode as encode_checksum};
+pub(crate) use checksum::{decode as decode_checksum, encode as encode_checksum};
 pub(crate) use dialect::{Dialect, Names, Signing};
 pub(crate) use exchange::Draft;
 pub(crate) use metrics::RestMetrics;
 pub(crate) use plan::{WriteKind, WritePlan};
 
 use crate::{
-    Appended, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, GetOptions, Got,
-    HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Part, PartCopy, PartNumber,
-    PutOptions, Store, Stored, UploadId, UploadPage, credentials::CredentialSource, http::Client,
+    Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
+    GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Part,
+    PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage,
+    credentials::CredentialSource, http::Client,
 };
 
 /// One bucket behind a REST interface.
@@ -53,6 +54,10 @@ pub(crate) struct RestStore<D> {
 impl<D: Dialect> Store for RestStore<D> {
     fn capabilities(&self) -> &Capabilities {
         self.dialect.capabilities()
+    }
+
+    fn checksum_kind(&self) -> Option<ChecksumKind> {
+        self.dialect.checksum_kind()
     }
 
     async fn head(&self, key: &Key, _options: HeadOptions) -> ObjectResult<ObjectInfo> {

@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use penstock_base::Payload;
 
 use crate::{
-    Appended, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, GetOptions, Got,
-    HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Part, PartCopy, PartNumber,
-    PutOptions, Stored, UploadId, UploadPage,
+    Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
+    GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Part,
+    PartCopy, PartNumber, PutOptions, Stored, UploadId, UploadPage,
 };
 
 /// An object store, or one prefix of a bucket in it.
@@ -24,6 +24,12 @@ use crate::{
 pub trait Store: Debug + Send + Sync {
     /// What this store can do, and its limits.
     fn capabilities(&self) -> &Capabilities;
+
+    /// The checksum that bodies are sent with, if any. A [`Payload`] that brings one of this kind
+    /// spares the store a pass over its bytes; any other payload is as good.
+    fn checksum_kind(&self) -> Option<ChecksumKind> {
+        None
+    }
 
     /// Describes an object. Fails with `NotFound`.
     async fn head(&self, key: &Key, options: HeadOptions) -> ObjectResult<ObjectInfo>;

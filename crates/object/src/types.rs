@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ops::Range, time::SystemTime};
 
-use crate::{ETag, Key, UploadId};
+use crate::{Checksum, ETag, Key, UploadId};
 
 /// Bytes `start..end` of an object; `end` may lie beyond the object's end.
 pub type ByteRange = Range<u64>;
@@ -24,17 +24,6 @@ pub enum ObjectKind {
     Appendable,
     /// Points to another object (OSS).
     Symlink,
-}
-
-/// A checksum over a whole object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Checksum {
-    /// CRC-64/XZ (reflected ECMA-182), the `x-oss-hash-crc64ecma` of OSS.
-    Crc64Ecma(u64),
-    /// CRC-64/NVME, the full-object checksum of S3.
-    Crc64Nvme(u64),
-    /// CRC-32C (Castagnoli).
-    Crc32c(u32),
 }
 
 /// What a store knows about an object.
@@ -220,6 +209,16 @@ pub struct Part {
     pub checksum: Option<Checksum>,
 }
 
+impl Part {
+    /// The checksum of the object that `parts` make, when each of them has one, all of one kind.
+    pub(crate) fn joined_checksum(parts: &[Self]) -> Option<Checksum> {
+        let (first, rest) = parts.split_first()?;
+        rest.iter().try_fold(first.checksum?, |sum, part| {
+            sum.followed_by(part.checksum?, part.size)
+        })
+    }
+}
+
 /// What [`crate::Store::copy_part`] copies.
 #[derive(Debug, Clone)]
 pub struct PartCopy {
@@ -263,4 +262,34 @@ pub struct Capabilities {
     pub symlinks: bool,
     /// Whether [`WriteCondition::IfAbsent`] is checked atomically by the store.
     pub write_if_absent: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use penstock_base::{ChecksumKind, Payload};
+
+    use super::*;
+
+    fn part(bytes: &[u8], kind: ChecksumKind) -> Part {
+        Part {
+            number: 1,
+            etag: ETag::new(""),
+            size: bytes.len() as u64,
+            checksum: Some(Payload::from(bytes.to_vec()).checksum(kind)),
+        }
+    }
+
+    #[test]
+    fn the_checksums_of_parts_join_to_that_of_the_object() {
+        let kind = ChecksumKind::Crc64Nvme;
+        let parts = [b"one".as_slice(), b"", b"three"].map(|bytes| part(bytes, kind));
+        let whole = Payload::from(b"onethree".to_vec()).checksum(kind);
+        assert_eq!(Part::joined_checksum(&parts), Some(whole));
+        let [first, mut second, _] = parts;
+        second.checksum = None;
+        assert_eq!(Part::joined_checksum(&[first.clone(), second]), None);
+        let other = part(b"x", ChecksumKind::Crc32c);
+        assert_eq!(Part::joined_checksum(&[first, other]), None);
+        assert_eq!(Part::joined_checksum(&[]), None);
+    }
 }

@@ -93,6 +93,7 @@ impl Writer {
         let settings = transfer.settings();
         let capabilities = transfer.store().capabilities();
         let affordable = transfer.pool().budget().total() / PARTS_PER_BUDGET;
+        let checksum = transfer.store().checksum_kind();
         let unchanged = unchanged(&start);
         Self {
             schedule: PartSchedule::new(capabilities, settings.upload_part_size, affordable),
@@ -103,7 +104,7 @@ impl Writer {
             size: unchanged.as_ref().map_or(0, |object| object.size),
             start,
             upload: None,
-            tail: Tail::default(),
+            tail: Tail::new(checksum),
             early_parts: 0,
             turn: None,
             room_is_set_aside: false,

@@ -14,9 +14,9 @@ use async_trait::async_trait;
 use penstock_base::Payload;
 
 use crate::{
-    Appended, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, GetOptions, Got,
-    HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Operation, Part, PartCopy,
-    PartNumber, PutOptions, Store, Stored, UploadId, UploadPage,
+    Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
+    GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Operation,
+    Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage,
 };
 
 /// An operation of the store within, not begun yet.
@@ -114,6 +114,10 @@ impl BodySink for Watched<'_> {
 impl<A: Around> Store for Layer<A> {
     fn capabilities(&self) -> &Capabilities {
         self.inner.capabilities()
+    }
+
+    fn checksum_kind(&self) -> Option<ChecksumKind> {
+        self.inner.checksum_kind()
     }
 
     async fn head(&self, key: &Key, options: HeadOptions) -> ObjectResult<ObjectInfo> {

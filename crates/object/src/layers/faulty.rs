@@ -16,8 +16,8 @@ use sinks::{Cut, Flipping, flipped};
 
 use super::around::Work;
 use crate::{
-    Appended, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, ErrorKind,
-    GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectError, ObjectInfo,
+    Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
+    ErrorKind, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectError, ObjectInfo,
     ObjectResult, Operation, Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId,
     UploadPage,
 };
@@ -82,6 +82,10 @@ fn injected(kind: ErrorKind, operation: Operation) -> ObjectError {
 impl Store for Faulty {
     fn capabilities(&self) -> &Capabilities {
         self.inner.capabilities()
+    }
+
+    fn checksum_kind(&self) -> Option<ChecksumKind> {
+        self.inner.checksum_kind()
     }
 
     async fn head(&self, key: &Key, options: HeadOptions) -> ObjectResult<ObjectInfo> {

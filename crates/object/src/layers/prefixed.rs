@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use penstock_base::Payload;
 
 use crate::{
-    Appended, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, ErrorKind,
-    GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ListedObject, ObjectError,
+    Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
+    ErrorKind, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ListedObject, ObjectError,
     ObjectInfo, ObjectResult, Operation, Part, PartCopy, PartNumber, PutOptions, Store, Stored,
     Upload, UploadId, UploadPage,
 };
@@ -85,6 +85,10 @@ impl Prefixed {
 impl Store for Prefixed {
     fn capabilities(&self) -> &Capabilities {
         self.inner.capabilities()
+    }
+
+    fn checksum_kind(&self) -> Option<ChecksumKind> {
+        self.inner.checksum_kind()
     }
 
     async fn head(&self, key: &Key, options: HeadOptions) -> ObjectResult<ObjectInfo> {

@@ -37,9 +37,9 @@ use resume::{Resumed, Verdict};
 
 use super::around::Work;
 use crate::{
-    Appended, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, GetOptions, Got,
-    HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Part, PartCopy, PartNumber,
-    PutOptions, Store, Stored, UploadId, UploadPage, WriteCondition,
+    Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
+    GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Part,
+    PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage, WriteCondition,
 };
 
 /// Repeats operations that fail in passing.
@@ -96,6 +96,10 @@ impl Retry {
 impl Store for Retry {
     fn capabilities(&self) -> &Capabilities {
         self.inner.capabilities()
+    }
+
+    fn checksum_kind(&self) -> Option<ChecksumKind> {
+        self.inner.checksum_kind()
     }
 
     async fn head(&self, key: &Key, options: HeadOptions) -> ObjectResult<ObjectInfo> {

@@ -5,7 +5,6 @@ use std::{
     sync::PoisonError,
 };
 
-use crc_fast::{CrcAlgorithm, Digest, checksum_combine};
 use penstock_base::{Payload, run_blocking};
 use rustix::{
     fd::{AsFd, OwnedFd},
@@ -26,7 +25,7 @@ use super::{
     version::Version,
 };
 use crate::{
-    Appended, Checksum, CompleteOptions, CopyOptions, ETag, ErrorKind, Key, Part, PartCopy,
+    Appended, ChecksumKind, CompleteOptions, CopyOptions, ETag, ErrorKind, Key, Part, PartCopy,
     PartNumber, PutOptions, Stored, UploadId, WriteCondition, multipart,
 };
 
@@ -125,7 +124,7 @@ impl LocalStore {
         let mut draft = self.draft()?;
         write_all(draft.file(), body, 0)?;
         let part = Part {
-            checksum: Some(Checksum::Crc64Ecma(crc64(body))),
+            checksum: Some(body.checksum(ChecksumKind::Crc64Ecma)),
             ..Self::add_part(&unfinished, &mut draft, number)?
         };
         Ok(part)
@@ -269,27 +268,12 @@ impl LocalStore {
 
 /// Refuses parts whose checksums do not add up to that of the whole, where all are known.
 fn check_sum(parts: &[Part], options: &CompleteOptions) -> Attempt<()> {
-    let Some(Checksum::Crc64Ecma(whole)) = options.checksum else {
+    let (Some(whole), Some(sum)) = (options.checksum, Part::joined_checksum(parts)) else {
         return Ok(());
     };
-    let mut sum = 0;
-    for part in parts {
-        let Some(Checksum::Crc64Ecma(next)) = part.checksum else {
-            return Ok(());
-        };
-        sum = checksum_combine(CrcAlgorithm::Crc64Xz, sum, next, part.size);
-    }
-    if sum != whole {
+    if sum.kind() == whole.kind() && sum != whole {
         let message = "the parts do not add up to the checksum that was sent";
         return Err(Problem::new(ErrorKind::ChecksumMismatch, message));
     }
     Ok(())
-}
-
-fn crc64(body: &Payload) -> u64 {
-    let mut digest = Digest::new(CrcAlgorithm::Crc64Xz);
-    for slice in body.slices() {
-        digest.update(slice);
-    }
-    digest.finalize()
 }

@@ -3,9 +3,8 @@
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use crc_fast::{CrcAlgorithm, Digest as CrcDigest, checksum_combine};
 use md5::{Digest, Md5};
-use penstock_base::{Payload, clock};
+use penstock_base::{ChecksumKind, Payload, Summing, clock};
 
 use crate::{
     Appended, ByteRange, Checksum, ETag, ErrorKind, Key, ObjectError, ObjectInfo, ObjectKind,
@@ -19,7 +18,8 @@ pub(super) struct Object {
     pub(super) link: Option<Key>,
     kind: ObjectKind,
     etag: ETag,
-    crc64: u64,
+    /// CRC-64/XZ of the content.
+    sum: Checksum,
     modified: SystemTime,
     content_type: String,
     metadata: UserMetadata,
@@ -30,7 +30,7 @@ impl Object {
     pub(super) fn new(body: Payload, options: &PutOptions) -> Self {
         Self {
             etag: content_tag(&body),
-            crc64: crc64(&body),
+            sum: sum(&body),
             body,
             link: None,
             kind: ObjectKind::Normal,
@@ -67,7 +67,7 @@ impl Object {
         check_position(key, position, 0)?;
         let mut object = Self::new(body, options);
         object.kind = ObjectKind::Appendable;
-        object.etag = growing_tag(object.crc64);
+        object.etag = growing_tag(object.sum);
         Ok(object)
     }
 
@@ -85,9 +85,10 @@ impl Object {
         }
         check_position(key, position, self.size())?;
         let added = body.len() as u64;
-        self.crc64 = checksum_combine(CrcAlgorithm::Crc64Xz, self.crc64, crc64(&body), added);
+        let sum = self.sum.followed_by(sum(&body), added);
+        self.sum = sum.expect("both are of one kind");
         self.body.append(body);
-        self.etag = growing_tag(self.crc64);
+        self.etag = growing_tag(self.sum);
         self.modified = clock::wall_time();
         Ok(self.appended())
     }
@@ -130,14 +131,14 @@ impl Object {
             storage_class: String::new(),
             content_type: self.content_type.clone(),
             metadata: self.metadata.clone(),
-            checksum: Some(Checksum::Crc64Ecma(self.crc64)),
+            checksum: Some(self.sum),
         }
     }
 
     pub(super) fn stored(&self) -> Stored {
         Stored {
             etag: self.etag.clone(),
-            checksum: Some(Checksum::Crc64Ecma(self.crc64)),
+            checksum: Some(self.sum),
         }
     }
 
@@ -145,7 +146,7 @@ impl Object {
         Appended {
             next_position: self.size(),
             etag: Some(self.etag.clone()),
-            checksum: Some(Checksum::Crc64Ecma(self.crc64)),
+            checksum: Some(self.sum),
         }
     }
 }
@@ -182,12 +183,13 @@ pub(super) fn joined(mut body: Payload, slice: Bytes) -> Payload {
     body
 }
 
-pub(super) fn crc64(body: &Payload) -> u64 {
-    let mut digest = CrcDigest::new(CrcAlgorithm::Crc64Xz);
+/// Made from the bytes, whatever checksum they bring along.
+pub(super) fn sum(body: &Payload) -> Checksum {
+    let mut summing = Summing::new(ChecksumKind::Crc64Ecma);
     for slice in body.slices() {
-        digest.update(slice);
+        summing.add(slice);
     }
-    digest.finalize()
+    summing.checksum()
 }
 
 pub(super) fn content_tag(body: &Payload) -> ETag {
@@ -198,6 +200,6 @@ pub(super) fn content_tag(body: &Payload) -> ETag {
     ETag::new(&format!("{:x}", digest.finalize()))
 }
 
-fn growing_tag(crc64: u64) -> ETag {
-    ETag::new(&format!("{crc64:016X}-append"))
+fn growing_tag(sum: Checksum) -> ETag {
+    ETag::new(&format!("{:016X}-append", sum.value()))
 }

@@ -91,7 +91,7 @@ impl Unfinished {
             number,
             etag: object::content_tag(&body),
             size: body.len() as u64,
-            checksum: Some(Checksum::Crc64Ecma(object::crc64(&body))),
+            checksum: Some(object::sum(&body)),
         };
         self.parts.insert(number, (part.clone(), body));
         Ok(part)

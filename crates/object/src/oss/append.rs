@@ -9,8 +9,8 @@ use penstock_base::Payload;
 
 use super::Oss;
 use crate::{
-    Appended, Checksum, ETag, ErrorKind, Key, ObjectResult, Operation, PutOptions,
-    rest::{ChecksumKind, Dialect, Draft, RestStore, combine_checksums},
+    Appended, Checksum, ChecksumKind, ETag, ErrorKind, Key, ObjectResult, Operation, PutOptions,
+    rest::{Dialect, Draft, RestStore},
     sign::Query,
 };
 
@@ -83,9 +83,9 @@ impl RestStore<Oss> {
         let kind = self.dialect.body_checksum(crate::rest::WritePlan::FULL)?;
         debug_assert_eq!(kind, ChecksumKind::Crc64Ecma);
         if position == 0 {
-            return Some(kind.sum(body));
+            return Some(body.checksum(kind));
         }
         let before = self.dialect.appended.at(key, position)?;
-        combine_checksums(before, kind.sum(body), body.len() as u64)
+        before.followed_by(body.checksum(kind), body.len() as u64)
     }
 }

@@ -3,10 +3,10 @@
 use penstock_base::Payload;
 
 use crate::{
-    Appended, Capabilities, Checksum, Key, ObjectResult, PutOptions, Stored,
+    Appended, Capabilities, Checksum, ChecksumKind, Key, ObjectResult, PutOptions, Stored,
     http::{RequestHeaders, ResponseHeaders},
     oss::append::AppendedSums,
-    rest::{ChecksumKind, Dialect, Names, RestStore, Signing, WriteKind, WritePlan},
+    rest::{Dialect, Names, RestStore, Signing, WriteKind, WritePlan},
     sign::{
         OssScope, OssV1Request, OssV4Request, SignedRequest, SigningKeys, UNSIGNED_PAYLOAD,
         basic_time, http_date, oss_v1_authorization, oss_v1_resource, oss_v4_authorization,
@@ -146,8 +146,12 @@ impl Dialect for Oss {
         Some(Checksum::Crc64Ecma(number))
     }
 
-    fn body_checksum(&self, _plan: WritePlan) -> Option<ChecksumKind> {
+    fn checksum_kind(&self) -> Option<ChecksumKind> {
         self.checksums.then_some(ChecksumKind::Crc64Ecma)
+    }
+
+    fn body_checksum(&self, _plan: WritePlan) -> Option<ChecksumKind> {
+        self.checksum_kind()
     }
 
     fn plans(&self, _kind: WriteKind) -> Vec<WritePlan> {

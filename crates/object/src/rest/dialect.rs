@@ -4,10 +4,10 @@ use std::{fmt::Debug, future::Future, time::SystemTime};
 
 use penstock_base::Payload;
 
-use super::{Address, ChecksumKind, Draft, RestStore, WriteKind, WritePlan};
+use super::{Address, Draft, RestStore, WriteKind, WritePlan};
 use crate::{
-    Appended, Capabilities, Checksum, ErrorKind, Key, ObjectError, ObjectResult, Operation,
-    PutOptions, Stored,
+    Appended, Capabilities, Checksum, ChecksumKind, ErrorKind, Key, ObjectError, ObjectResult,
+    Operation, PutOptions, Stored,
     credentials::Credentials,
     http::{RequestHeaders, ResponseHeaders},
     xml::WriteAnswer,
@@ -54,6 +54,9 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
 
     /// The checksum of the whole object that an answer carries.
     fn checksum_in(&self, headers: &ResponseHeaders) -> Option<Checksum>;
+
+    /// See [`crate::Store::checksum_kind`].
+    fn checksum_kind(&self) -> Option<ChecksumKind>;
 
     /// Which checksum is made of bodies that are sent with `plan`.
     fn body_checksum(&self, plan: WritePlan) -> Option<ChecksumKind>;

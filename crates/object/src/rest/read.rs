@@ -1,7 +1,7 @@
 //! HEAD and GET.
 
 use super::{
-    ChecksumKind, Dialect, Draft, RestStore,
+    Dialect, Draft, RestStore,
     checksum::SummingSink,
     describe::{delivered, read_info},
 };
@@ -87,7 +87,7 @@ impl<D: Dialect> RestStore<D> {
         length: u64,
         expected: Checksum,
     ) -> Result<u64, HttpError> {
-        let mut summing = SummingSink::new(sink, ChecksumKind::of(expected));
+        let mut summing = SummingSink::new(sink, expected.kind());
         let received = receive_plain(response, &mut summing, length).await?;
         if received < length {
             return Ok(received);

@@ -4,7 +4,6 @@ use penstock_base::Payload;
 
 use super::{
     Dialect, Draft, RestStore, WriteKind, WritePlan,
-    checksum::combine_parts,
     plan::Written,
     write::{etag_of, protocol},
 };
@@ -168,8 +167,8 @@ impl<D: Dialect> RestStore<D> {
         let kind = self.dialect.body_checksum(plan)?;
         options
             .checksum
-            .filter(|checksum| super::ChecksumKind::of(*checksum) == kind)
-            .or_else(|| combine_parts(parts))
+            .filter(|checksum| checksum.kind() == kind)
+            .or_else(|| Part::joined_checksum(parts))
     }
 
     async fn complete(&self, draft: &Draft) -> ObjectResult<(ETag, Option<Checksum>)> {

@@ -74,7 +74,7 @@ impl<D: Dialect> RestStore<D> {
         body: &Payload,
         headers: &mut RequestHeaders,
     ) -> Option<Checksum> {
-        let checksum = self.dialect.body_checksum(plan)?.sum(body);
+        let checksum = body.checksum(self.dialect.body_checksum(plan)?);
         self.dialect.declare_body(checksum, headers);
         Some(checksum)
     }

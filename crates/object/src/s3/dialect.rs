@@ -1,9 +1,9 @@
 //! How S3 spells requests.
 
 use crate::{
-    Capabilities, Checksum,
+    Capabilities, Checksum, ChecksumKind,
     http::{RequestHeaders, ResponseHeaders},
-    rest::{ChecksumKind, Dialect, Names, Signing, WriteKind, WritePlan, encode_checksum},
+    rest::{Dialect, Names, Signing, WriteKind, WritePlan, decode_checksum, encode_checksum},
     s3::{ChecksumChoice, features::Features},
     sign::{
         AwsScope, SignedRequest, SigningKeys, UNSIGNED_PAYLOAD, aws_authorization, aws_signing_key,
@@ -127,7 +127,11 @@ impl Dialect for S3 {
         [ChecksumKind::Crc64Nvme, ChecksumKind::Crc32c]
             .into_iter()
             .filter(|_| whole)
-            .find_map(|kind| kind.decode(headers.get(header_of(kind))?))
+            .find_map(|kind| decode_checksum(kind, headers.get(header_of(kind))?))
+    }
+
+    fn checksum_kind(&self) -> Option<ChecksumKind> {
+        self.features.part_checksum_kind()
     }
 
     fn body_checksum(&self, plan: WritePlan) -> Option<ChecksumKind> {
@@ -147,7 +151,7 @@ impl Dialect for S3 {
     }
 
     fn declare_body(&self, checksum: Checksum, headers: &mut RequestHeaders) {
-        let name = header_of(ChecksumKind::of(checksum));
+        let name = header_of(checksum.kind());
         headers.push(name, encode_checksum(checksum));
     }
 
@@ -184,8 +188,8 @@ impl Dialect for S3 {
 
     fn checksum_of_copy(&self, answer: &WriteAnswer) -> Option<Checksum> {
         match self.features.checksum_kind()? {
-            kind @ ChecksumKind::Crc32c => kind.decode(&answer.crc32c),
-            kind => kind.decode(&answer.crc64nvme),
+            kind @ ChecksumKind::Crc32c => decode_checksum(kind, &answer.crc32c),
+            kind => decode_checksum(kind, &answer.crc64nvme),
         }
     }
 

@@ -7,8 +7,8 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::{
-    Operation,
-    rest::{ChecksumKind, WriteKind, WritePlan},
+    ChecksumKind, Operation,
+    rest::{WriteKind, WritePlan},
 };
 
 /// Which checksum is sent with bodies.
@@ -120,6 +120,11 @@ impl Features {
     /// The kind of checksum in use, if any.
     pub(super) fn checksum_kind(&self) -> Option<ChecksumKind> {
         self.kind
+    }
+
+    /// The kind of checksum that parts are sent with, as far as is known.
+    pub(super) fn part_checksum_kind(&self) -> Option<ChecksumKind> {
+        self.kind.filter(|_| !self.part_checksum.is_absent())
     }
 
     /// Whether an upload is told which checksum its parts have.

@@ -4,10 +4,14 @@
 //! would pin the whole buffer that the kernel's request was received into, for a fraction of its
 //! size. Buffers for them grow with what is written, from a few pages to whole blocks, so that
 //! thousands of small files do not need a block each.
+//!
+//! Whatever is added is summed up at once, while the kernel's copy of it is still in the processor's
+//! cache; when a part is sent the bytes come from main memory.
 
 use bytes::Bytes;
 use penstock_base::{
-    BLOCK_SIZE, Buffer, BufferView, BufferWriter, HEAP_BUFFER_MAX, Payload, Reservation,
+    BLOCK_SIZE, Buffer, BufferView, BufferWriter, Checksum, ChecksumKind, HEAP_BUFFER_MAX, Payload,
+    Reservation, Summing,
 };
 
 /// Pieces from this size on stay where they are. They pin at most twice their size.
@@ -23,6 +27,8 @@ pub(super) struct Tail {
     spare: Option<Buffer>,
     /// Bytes copied into the open buffer that are not in the payload yet.
     copied: usize,
+    /// Of all bytes, if the store wants to know.
+    summing: Option<Summing>,
 }
 
 /// A buffer that small pieces are copied into.
@@ -32,6 +38,14 @@ struct Open {
 }
 
 impl Tail {
+    /// Sums up what is added, as `checksum` says.
+    pub(super) fn new(checksum: Option<ChecksumKind>) -> Self {
+        Self {
+            summing: checksum.map(Summing::new),
+            ..Self::default()
+        }
+    }
+
     pub(super) fn len(&self) -> u64 {
         (self.payload.len() + self.copied) as u64
     }
@@ -60,11 +74,13 @@ impl Tail {
     /// Adds a large piece as it is.
     pub(super) fn keep(&mut self, piece: Bytes) {
         self.flush();
+        self.sum(&piece);
         self.payload.push(piece);
     }
 
     /// Adds a copy of a piece for which there is [`Tail::room`].
     pub(super) fn copy(&mut self, mut piece: &[u8]) {
+        self.sum(piece);
         while !piece.is_empty() {
             if self.open.as_ref().is_none_or(|open| open.room() == 0) {
                 self.flush();
@@ -81,13 +97,15 @@ impl Tail {
     /// Everything so far; the tail stays as it is.
     pub(super) fn snapshot(&mut self) -> Payload {
         self.flush();
-        self.payload.clone()
+        let checksum = self.summing.as_ref().map(Summing::checksum);
+        with_checksum(self.payload.clone(), checksum)
     }
 
     /// Takes everything out. The buffer for small pieces goes on to be used.
     pub(super) fn take(&mut self) -> Payload {
         self.flush();
-        std::mem::take(&mut self.payload)
+        let checksum = self.summing.as_mut().map(Summing::take);
+        with_checksum(std::mem::take(&mut self.payload), checksum)
     }
 
     /// Lets go of memory that nothing was written to yet.
@@ -95,6 +113,12 @@ impl Tail {
         self.flush();
         self.open = None;
         self.spare = None;
+    }
+
+    fn sum(&mut self, piece: &[u8]) {
+        if let Some(summing) = &mut self.summing {
+            summing.add(piece);
+        }
     }
 
     /// Moves what was copied since the last time from the open buffer into the payload.
@@ -128,6 +152,13 @@ impl std::fmt::Debug for Tail {
     }
 }
 
+fn with_checksum(payload: Payload, checksum: Option<Checksum>) -> Payload {
+    match checksum {
+        Some(checksum) => payload.with_checksum(checksum),
+        None => payload,
+    }
+}
+
 /// `piece`, which occupies what `memory` pays for until its last slice is gone.
 pub(super) fn paid(piece: Bytes, memory: Reservation) -> Bytes {
     Bytes::from_owner(Paid {
@@ -152,21 +183,28 @@ mod tests {
     use super::*;
     use penstock_base::{BufferPool, MIB, MemoryBudget};
 
+    /// The checksum is compared with one that is made from the bytes.
+    fn assert_is(kind: ChecksumKind, payload: &Payload, bytes: &[u8]) {
+        let fresh = Payload::from(bytes.to_vec());
+        assert_eq!(payload.to_vec(), bytes);
+        assert_eq!(payload.checksum(kind), fresh.checksum(kind));
+    }
+
     #[test]
     fn keeps_the_order_of_small_and_large_pieces() {
+        let kind = ChecksumKind::Crc64Nvme;
         let pool = BufferPool::new(MemoryBudget::new(4 * MIB));
-        let mut tail = Tail::default();
+        let mut tail = Tail::new(Some(kind));
         tail.provide(pool.try_take(tail.next_capacity(3)).expect("free"));
         tail.copy(b"abc");
         tail.keep(Bytes::from_static(b"DEF"));
         tail.copy(b"ghi");
-        assert_eq!(
-            (tail.len(), tail.snapshot().to_vec()),
-            (9, b"abcDEFghi".to_vec())
-        );
-        assert_eq!(tail.take().to_vec(), b"abcDEFghi");
+        assert_eq!(tail.len(), 9);
+        assert_is(kind, &tail.snapshot(), b"abcDEFghi");
+        assert_is(kind, &tail.take(), b"abcDEFghi");
         tail.copy(b"jkl");
-        assert_eq!((tail.len(), tail.take().to_vec()), (3, b"jkl".to_vec()));
+        assert_eq!(tail.len(), 3);
+        assert_is(kind, &tail.take(), b"jkl");
     }
 
     #[test]
