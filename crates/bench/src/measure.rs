@@ -208,8 +208,9 @@ impl Seen {
             if self.ours.contains_key(&pid) || self.strangers.contains(&pid) {
                 continue;
             }
-            match proc_fs::stat(pid) {
-                Some(stat) if mark.is_on(pid) => {
+            // Of strangers nothing else is asked: one that hangs in the kernel may hang who asks.
+            match mark.is_on(pid).then(|| proc_fs::stat(pid)).flatten() {
+                Some(stat) => {
                     let member = Member {
                         start: stat.start,
                         parent: stat.parent,

@@ -2,7 +2,7 @@
 
 use std::{io::IsTerminal, path::PathBuf, time::Duration};
 
-use clap::{ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use penstock_bench::{
     Event, Progress, RunSettings, Target,
     record::{Report, Sample},
@@ -24,75 +24,14 @@ const MORE: &str = "More: `penstock bench list` shows every suite and client; --
                     charts; --json FILE keeps the report for `penstock bench compare`.";
 
 pub(super) fn command() -> Command {
-    let list = |name, placeholder, help| {
-        option(name, placeholder, help)
-            .value_delimiter(',')
-            .action(ArgAction::Append)
-    };
     Command::new("run")
         .about("Run suites and report")
         .long_about(
             "Runs each row of the suites by each client in turn, on fresh mounts and with an empty \
              page cache, which takes root. Ctrl-C ends it and still reports what was measured.",
         )
-        .arg(list("suite", "NAME,...", "Suites to run").default_value("smoke"))
-        .arg(list("rows", "NAME,...", "Only these rows"))
-        .arg(list(
-            "clients",
-            "NAME,...",
-            "Clients to run [default: all that are found]",
-        ))
-        .arg(
-            option("repeat", "COUNT", "Runs of each cell")
-                .value_parser(value_parser!(u32).range(1..=100))
-                .default_value("1"),
-        )
-        .arg(
-            option(
-                "scale",
-                "FACTOR",
-                "What sizes are multiplied with [default: each suite's own]",
-            )
-            .value_parser(factor),
-        )
-        .arg(list(
-            "profiles",
-            "NAME,...",
-            "Latency profiles: lan, region, far [default: each suite's own]",
-        ))
-        .arg(
-            option(
-                "bandwidth",
-                "SIZE",
-                "Bytes per second that the development server sends",
-            )
-            .value_parser(size),
-        )
-        .arg(
-            option("server", "KIND", "Server to start")
-                .value_parser(["devserver", "minio"])
-                .default_value("devserver"),
-        )
-        .arg(
-            option(
-                "endpoint",
-                "URL",
-                "Use this store instead; credentials from the environment",
-            )
-            .requires("bucket"),
-        )
-        .arg(option("bucket", "NAME", "A bucket there").requires("endpoint"))
-        .arg(option("prefix", "PREFIX", "What keys begin with there").default_value(PREFIX))
-        .arg(option("region", "NAME", "Its region").default_value(REGION))
-        .arg(
-            option(
-                "dir",
-                "DIR",
-                "Measure this mounted directory instead of mounting clients",
-            )
-            .value_parser(value_parser!(PathBuf))
-            .conflicts_with_all(["clients", "endpoint"]),
-        )
+        .args(plan_arguments())
+        .args(target_arguments())
         .arg(table_argument())
         .arg(
             option(
@@ -103,6 +42,69 @@ pub(super) fn command() -> Command {
             .value_parser(limit),
         )
         .args(show::file_arguments())
+}
+
+/// What is run.
+fn plan_arguments() -> Vec<Arg> {
+    let list = |name, placeholder, help| {
+        option(name, placeholder, help)
+            .value_delimiter(',')
+            .action(ArgAction::Append)
+    };
+    vec![
+        list("suite", "NAME,...", "Suites to run").default_value("smoke"),
+        list("rows", "NAME,...", "Only these rows"),
+        list(
+            "clients",
+            "NAME,...",
+            "Clients to run [default: all that are found]",
+        ),
+        option("repeat", "COUNT", "Runs of each cell")
+            .value_parser(value_parser!(u32).range(1..=100))
+            .default_value("1"),
+        option(
+            "scale",
+            "FACTOR",
+            "What sizes are multiplied with [default: each suite's own]",
+        )
+        .value_parser(factor),
+        list(
+            "profiles",
+            "NAME,...",
+            "Latency profiles: lan, region, far [default: each suite's own]",
+        ),
+        option(
+            "bandwidth",
+            "SIZE",
+            "Bytes per second that the development server sends",
+        )
+        .value_parser(size),
+    ]
+}
+
+/// What the clients talk to.
+fn target_arguments() -> Vec<Arg> {
+    vec![
+        option("server", "KIND", "Server to start")
+            .value_parser(["devserver", "minio"])
+            .default_value("devserver"),
+        option(
+            "endpoint",
+            "URL",
+            "Use this store instead; credentials from the environment",
+        )
+        .requires("bucket"),
+        option("bucket", "NAME", "A bucket there").requires("endpoint"),
+        option("prefix", "PREFIX", "What keys begin with there").default_value(PREFIX),
+        option("region", "NAME", "Its region").default_value(REGION),
+        option(
+            "dir",
+            "DIR",
+            "Measure this mounted directory instead of mounting clients",
+        )
+        .value_parser(value_parser!(PathBuf))
+        .conflicts_with_all(["clients", "endpoint"]),
+    ]
 }
 
 fn factor(text: &str) -> Result<f64, &'static str> {
