@@ -190,7 +190,9 @@ fn published(published: &[Published]) -> String {
     let mut head = vec!["measured elsewhere".to_owned()];
     head.extend(columns.iter().map(|column| plain(column)));
     head.push("source".to_owned());
-    let mut lines = vec![head, alignment(columns.len() + 1)];
+    let mut marks = alignment(columns.len());
+    marks.push("---".to_owned());
+    let mut lines = vec![head, marks];
     for entry in published {
         let figure = |column: &&str| {
             entry

@@ -194,20 +194,28 @@ impl Ranking<'_> {
             .into_iter()
             .map(|aspect| (aspect, self.tally(aspect)));
         let told = aspects.filter(|(_, tally)| tally.rows() > 0);
-        told.map(|(aspect, tally)| format!("{}: {}.", aspect.name(), tally.sentence()))
-            .collect()
+        let told = told.map(|(aspect, tally)| format!("{}: {}.", aspect.name(), tally.sentence()));
+        told.chain(self.caution().map(str::to_owned)).collect()
+    }
+
+    /// What must be said before all numbers: nothing was repeated, when that is so.
+    #[must_use]
+    pub fn caution(&self) -> Option<&'static str> {
+        let mut places = self.rows.iter().flat_map(|row| &row.places).peekable();
+        places.peek()?;
+        let text = "Every client ran once, so the noise is unknown: what differs by less than 20 % counts as level.";
+        places.all(|place| !place.knows_noise).then_some(text)
     }
 
     /// One line for each loss: the row, the figure, who is better and how many times.
     #[must_use]
     pub fn loss_lines(&self) -> Vec<String> {
         let line = |(row, place): (&RankedRow<'_>, &Place<'_>)| {
-            format!(
-                "{}: {} (suite {})",
-                row.view.title(),
-                place.loss(),
-                row.view.table.suite
-            )
+            // Said once for all by `caution` when no row was repeated.
+            let is_doubtful = !place.knows_noise && self.caution().is_none();
+            let doubt = if is_doubtful { ", noise unknown" } else { "" };
+            let (title, suite) = (row.view.title(), &row.view.table.suite);
+            format!("{title}: {}{doubt} (suite {suite})", place.loss())
         };
         self.losses().into_iter().map(line).collect()
     }
@@ -255,9 +263,8 @@ impl Ranking<'_> {
 }
 
 impl Place<'_> {
-    /// "ossfs2 has 1.4× the bandwidth", "s3fs needs 0.3× of the peak memory" as one phrase.
-    #[must_use]
-    pub fn loss(&self) -> String {
+    /// "ossfs2 1.4× faster", "s3fs 3.1× less memory".
+    fn loss(&self) -> String {
         let times = super::units::factor(1.0 / self.advantage);
         let word = match self.aspect {
             Aspect::Speed => "faster",
@@ -265,12 +272,7 @@ impl Place<'_> {
             Aspect::Memory => "less memory",
             Aspect::Requests => "fewer requests",
         };
-        let noise = if self.knows_noise {
-            ""
-        } else {
-            ", noise unknown"
-        };
-        format!("{} {times} {word}{noise}", self.rival)
+        format!("{} {times} {word}", self.rival)
     }
 }
 
@@ -381,6 +383,23 @@ mod tests {
             .filter(|row| row.place(Aspect::Speed).is_some())
             .count();
         assert_eq!(tally.rows(), sum);
+    }
+
+    #[test]
+    fn what_was_never_repeated_is_said_once() {
+        let mut report = specimen::report();
+        assert_eq!(rank(&report).and_then(|ranking| ranking.caution()), None);
+        let rows = report.tables.iter_mut().flat_map(|table| &mut table.rows);
+        rows.flat_map(|row| &mut row.cells)
+            .for_each(|cell| cell.samples.truncate(1));
+        let ranking = rank(&report).expect("ranked");
+        assert!(
+            ranking
+                .sentences()
+                .iter()
+                .any(|line| line.starts_with("Every client ran once"))
+        );
+        assert!(!ranking.loss_lines().concat().contains("noise unknown"));
     }
 
     #[test]

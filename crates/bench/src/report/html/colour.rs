@@ -88,11 +88,19 @@ pub(super) fn legend(page: &mut Markup, report: &Report) {
     }
 }
 
-/// The version without the name in front of it, and not longer than a legend should be.
+/// The word of a version text that looks like a version, else the text, and not longer than a legend should be.
 fn version(version: Option<&str>, name: &str) -> String {
     let text = version.unwrap_or_default().trim();
     let text = text.strip_prefix(name).unwrap_or(text).trim();
-    super::chart::shorten(text, 24)
+    let is_version = |word: &&str| {
+        let digits = word.trim_start_matches(['v', 'V']);
+        digits.starts_with(|c: char| c.is_ascii_digit()) && digits.contains('.')
+    };
+    let word = text.split([' ', ',', '(', ')']).find(is_version);
+    super::chart::shorten(
+        word.map_or(text, |word| word.trim_start_matches(['v', 'V'])),
+        24,
+    )
 }
 
 /// The mark of the client at `index` around `centre`, about nine units wide, filled with its colour.

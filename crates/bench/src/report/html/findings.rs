@@ -18,6 +18,9 @@ pub(super) fn write(page: &mut Markup, ranking: &Ranking<'_>) {
             }
         }
     });
+    if let Some(caution) = ranking.caution() {
+        page.leaf("p", &[("class", &"note")], caution);
+    }
     page.within("div", &[("class", &"columns")], |page| {
         defeats(page, ranking);
         scoreboard(page, ranking);

@@ -75,7 +75,7 @@ impl<'v, 'a> Latency<'v, 'a> {
             .map(|(index, percentile)| {
                 let mark = match index {
                     0 => "●",
-                    _ if index == last => "|",
+                    _ if index == last => "│",
                     _ => "○",
                 };
                 format!("{mark}\u{a0}{}\u{a0}%", percentile.name())
@@ -127,12 +127,7 @@ impl<'v, 'a> Latency<'v, 'a> {
 
     fn draw_client(&self, page: &mut Markup, client: &ClientView<'_>, top: f64) {
         let values = medians(client, &self.percentiles);
-        let text = values
-            .iter()
-            .map(|(_, value)| seconds(*value))
-            .collect::<Vec<_>>()
-            .join(" · ");
-        let numbers = fit(&text, WIDTH * 0.68);
+        let numbers = fit(&numbers(&values), WIDTH * 0.68);
         label(page, "value last", (WIDTH, top + 13.0), &numbers);
         label(
             page,
@@ -191,6 +186,17 @@ fn medians(client: &ClientView<'_>, percentiles: &[Percentile]) -> Vec<(Percenti
         Some((*percentile, summary.median))
     });
     known.collect()
+}
+
+/// More values than this do not fit behind a name; then the first and the last are given.
+const VALUES_MAX: usize = 3;
+
+fn numbers(values: &[(Percentile, f64)]) -> String {
+    let texts: Vec<String> = values.iter().map(|(_, value)| seconds(*value)).collect();
+    match &texts[..] {
+        [first, .., last] if texts.len() > VALUES_MAX => format!("{first} to {last}"),
+        _ => texts.join(" · "),
+    }
 }
 
 fn seconds(value: f64) -> String {

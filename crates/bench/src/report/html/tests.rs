@@ -186,45 +186,8 @@ fn a_client_has_its_colour_in_every_chart() {
     }
 }
 
-/// Writes the specimen's page where `PENSTOCK_REPORT_PAGE` says when the crate was compiled, to be looked at.
 #[test]
-fn the_page_can_be_looked_at() {
+fn a_page_stays_small() {
     let page = write(&specimen::report());
     assert!(page.len() < 1 << 20, "{} bytes", page.len());
-    if let Some(path) = option_env!("PENSTOCK_REPORT_PAGE") {
-        std::fs::write(path, page).expect("the page can be written");
-        for (name, file) in [("pb-smoke", "/tmp/pb-smoke.json"), ("p", "/tmp/p.json")] {
-            if let Ok(text) = std::fs::read_to_string(file) {
-                if let Ok(report) = crate::report::json::load(&text) {
-                    std::fs::write(format!("{path}-{name}.html"), write(&report)).expect("x");
-                }
-            }
-        }
-        use crate::report::terminal;
-        let options = terminal::Options {
-            width: 140,
-            colour: false,
-            boxes: true,
-        };
-        let mut text = terminal::write(&specimen::report(), &options);
-        let mut after = specimen::report();
-        after.machine.processors = 4;
-        for cell in &mut after.tables[0].rows[2].cells {
-            for sample in &mut cell.samples {
-                sample.seconds *= 1.3;
-                sample.peak_resident_bytes *= 3;
-                sample.client_cpu_seconds *= 0.8;
-            }
-        }
-        for sample in &mut after.tables[0].rows[0].cells[4].samples {
-            sample.failure = Some("boom".into());
-        }
-        after.tables[3].rows.remove(0);
-        let comparison = crate::compare::compare(&specimen::report(), &after);
-        text += &comparison.terminal(&terminal::Options::default());
-        text += &comparison.markdown();
-        std::fs::write(format!("{path}.txt"), text).expect("x");
-        std::fs::write(format!("{path}-x.html"), write(&specimen::extremes())).expect("x");
-        std::fs::write(format!("{path}-e.html"), write(&specimen::empty())).expect("x");
-    }
 }

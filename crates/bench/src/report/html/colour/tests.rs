@@ -1,4 +1,4 @@
-use super::COLOURS;
+use super::{COLOURS, version};
 
 type Rgb = [f64; 3];
 
@@ -110,4 +110,22 @@ fn every_colour_stands_out_from_the_paper() {
         assert!(contrast(linear(light), linear("#fcfcfa")) > 2.0, "{light}");
         assert!(contrast(linear(dark), linear("#15171b")) > 3.0, "{dark}");
     }
+}
+
+#[test]
+fn a_legend_shows_the_version_alone() {
+    let cases = [
+        ("penstock 0.1.0", "0.1.0"),
+        (
+            "Amazon Simple Storage Service File System V1.90 (commit:unknown) with GnuTLS",
+            "1.90",
+        ),
+        ("rclone v1.60.1-DEV", "1.60.1-DEV"),
+        ("goofys version unknown", "version unknown"),
+    ];
+    for (text, shown) in cases {
+        let name = text.split(' ').next().expect("a word");
+        assert_eq!(version(Some(text), name), shown);
+    }
+    assert_eq!(version(None, "x"), "");
 }
