@@ -1,7 +1,7 @@
 //! `penstock bench` as users run it, with tiny sizes: what it reports, what a client that hangs
 //! does to it, and what is left when it is killed. Nothing here is timed.
 
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods, clippy::panic)]
 
 use std::{
     fs,
