@@ -140,6 +140,8 @@ mod tests {
     }
 
     proptest! {
+        // Each case makes megabytes.
+        #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
         fn what_is_made_is_recognised_and_damage_is_found(
             offset in 0_u64..5 << 20,
