@@ -108,6 +108,19 @@ pub(crate) fn pause(duration: Duration) {
     unsafe { libc::poll(std::ptr::null_mut(), 0, milliseconds) };
 }
 
+/// Columns of the terminal on standard output, if it is one.
+pub(crate) fn terminal_width() -> Option<usize> {
+    let mut size = libc::winsize {
+        ws_row: 0,
+        ws_col: 0,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    // SAFETY: `size` is a valid place for the result of this request.
+    let outcome = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
+    (outcome == 0 && size.ws_col > 0).then(|| usize::from(size.ws_col))
+}
+
 /// Threads of this process.
 pub(crate) fn thread_count() -> usize {
     fs::read_dir("/proc/self/task").map_or(1, Iterator::count)

@@ -1,5 +1,6 @@
 //! The commands, one module each.
 
+mod bench;
 pub(crate) mod check;
 mod completions;
 mod help;
@@ -24,7 +25,7 @@ type Make = fn() -> Command;
 type Run = fn(&ArgMatches, &Environment) -> Outcome;
 
 /// Every command: how it is written and what it does.
-const COMMANDS: [(Make, Run); 10] = [
+const COMMANDS: [(Make, Run); 11] = [
     (mount::command, mount::run),
     (umount::command, umount::run),
     (stats::command, stats::run),
@@ -32,6 +33,7 @@ const COMMANDS: [(Make, Run); 10] = [
     (ls::command, ls::run),
     (stat::command, stat::run),
     (uploads::command, uploads::run),
+    (bench::command, bench::run),
     (help::command, help::run),
     (completions::command, completions::run),
     (man::command, man::run),
