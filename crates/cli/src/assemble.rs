@@ -264,7 +264,6 @@ fn bucket_settings(values: &Values) -> BucketSettings {
         appendable: values.flag(&table::APPENDABLE),
         symlinks: values.flag(&table::SYMLINKS),
         rename_dir_limit: limit.map_or(usize::MAX, |limit| limit as usize),
-        ..BucketSettings::default()
     }
 }
 

@@ -15,8 +15,8 @@ const MAY_HANG: [Operation; 6] = [
     Operation::CreateUpload,
     Operation::UploadPart,
 ];
-/// Requests whose bodies may be damaged: those that carry a checksum. An answer's may not, for a
-/// store has none to send for a range, nor for every copy.
+/// Requests whose bodies may be damaged: those that carry a checksum. So may the answers to small
+/// files, which come whole; a store has no checksum to send for a range.
 const UPLOADS: [Operation; 2] = [Operation::PutObject, Operation::UploadPart];
 
 /// See [the module](self).
@@ -55,7 +55,7 @@ fn any_rule(chance: &mut Chance) -> FaultRule {
         duration_ms: 60_000,
     };
     let often = |fault| FaultRule::new(fault).rate(0.3);
-    match chance.below(10) {
+    match chance.below(11) {
         0 => often(Fault::InternalError),
         1 => often(Fault::SlowDown { retry_after }),
         2 => often(Fault::TooManyRequests { retry_after }),
@@ -67,6 +67,10 @@ fn any_rule(chance: &mut Chance) -> FaultRule {
         8 => FaultRule::new(Fault::FlipByte { at: 100 })
             .rate(0.1)
             .on(&UPLOADS),
+        9 => FaultRule::new(Fault::FlipByte { at: 100 })
+            .rate(0.1)
+            .on(&[Operation::GetObject])
+            .below("small"),
         // Nothing works for a while.
         _ => FaultRule::new(Fault::InternalError),
     }
