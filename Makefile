@@ -1,7 +1,7 @@
 # Every target is one command that works on a fresh clone; the scripts say what they do.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test tidy fuzz clean-mounts
+.PHONY: help demo build test tidy fuzz soak clean-mounts
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -23,6 +23,9 @@ tidy: ## formatting, clippy and the rules of the house, without tests
 fuzz: SECONDS ?= 30
 fuzz: ## throw made-up bytes at every parser, SECONDS=30 each
 	@SECONDS_EACH=$(SECONDS) bash scripts/fuzz.sh
+
+soak: ## mixed load while the server fails in every way, DURATION=5m
+	@bash scripts/soak.sh
 
 clean-mounts: ## unmount what a stopped demo or test left mounted
 	@bash scripts/clean-mounts.sh

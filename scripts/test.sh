@@ -30,6 +30,11 @@ cargo fmt --all -- --check
 step "Clippy"
 cargo clippy --workspace --all-targets -- -D warnings
 
+step "The fuzz targets build"
+# They are a workspace of their own. Nothing is linked, so the fuzzer's own library is not built.
+CUSTOM_LIBFUZZER_PATH=/nonexistent/libnone.a cargo check --quiet --locked --bins \
+  --manifest-path fuzz/Cargo.toml --target-dir "$(target_directory)"
+
 step "Tidy"
 cargo xtask tidy
 

@@ -28,8 +28,9 @@ install_packages() {
   log=$(mktemp)
   if have apt-get; then
     {
-      as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq &&
-        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
+      # Lists that are old, or of which one cannot be had, mostly do.
+      as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq || true
+      as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
     } >"$log" 2>&1 || status=$?
   elif have dnf; then
     as_root dnf install -y -q "$@" >"$log" 2>&1 || status=$?
@@ -41,12 +42,25 @@ install_packages() {
   return "$status"
 }
 
+# how_to_install PACKAGE: what somebody has to do who may.
+how_to_install() {
+  local command="apt-get install $1"
+  have apt-get || ! have dnf || command="dnf install $1"
+  if [ "$(id -u)" = 0 ]; then
+    printf 'run "%s"' "$command"
+  elif have sudo; then
+    printf 'run "sudo %s"' "$command"
+  else
+    printf 'become root (there is no sudo here) and run "%s"' "$command"
+  fi
+}
+
 # require PROGRAM PACKAGE: the program is there, or gets installed, or we stop and say how.
 require() {
   have "$1" && return
   note "installing $2 (for $1)"
   install_packages "$2" || true
-  have "$1" || die "$1 is missing: install the package $2, for example: sudo apt-get install $2"
+  have "$1" || die "$1 is missing and could not be installed: $(how_to_install "$2"), and try again"
 }
 
 # want PROGRAM PACKAGE: like require, but tests that need the program are skipped without it.

@@ -113,6 +113,18 @@ impl Bucket {
         command
     }
 
+    /// Puts an object into the bucket without any mount, as another client does.
+    pub fn put_outside(&self, key: &str, content: &[u8]) {
+        if self.kind == Kind::Local {
+            let path = self.folder.join(key);
+            let folder = path.parent().expect("it lies in the bucket");
+            std::fs::create_dir_all(folder).expect("the bucket is writable");
+            std::fs::write(path, content).expect("the bucket is writable");
+        } else {
+            self.data().put(BUCKET, key, content).expect("memory");
+        }
+    }
+
     /// Asks the server something.
     pub fn server<T>(&self, ask: impl FnOnce(&Server) -> T) -> T {
         ask(self

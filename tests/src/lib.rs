@@ -2,6 +2,7 @@
 //!
 //! - [`model`]: a small pure model of a file system, random steps, and the comparison of what a
 //!   mount answers with what the model says.
+//! - [`soak`]: mixed load while faults come and go, and what is watched meanwhile.
 //! - [`system`]: file operations that report errno, because errno is what is compared.
 //! - [`Bucket`], [`Mount`], [`Scratch`]: a bucket, a mount and a folder that clean up after themselves, also
 //!   when a test fails.
@@ -21,6 +22,7 @@
 
 pub mod data;
 pub mod model;
+pub mod soak;
 // System calls that std does not offer with their errno.
 #[allow(unsafe_code)]
 pub mod system;

@@ -21,7 +21,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-pub use action::{Action, Place, Position, sequences};
+pub use action::{Action, Place, Planted, Position, Sequence, sequences};
 pub use check::{Difference, Settings, check, compare, counterexample};
 pub use driver::Driver;
 pub use state::{Model, Rules};

@@ -1,7 +1,10 @@
 //! What the parts of a volume share.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -32,6 +35,9 @@ pub(crate) struct Core {
     pub(crate) namespace: Arc<Namespace>,
     pub(crate) handles: Handles,
     journal: Mutex<Journal>,
+    /// Set when the volume shuts down: whatever is unsaved is saved then, and nothing may be
+    /// written that nobody would save any more.
+    shut: AtomicBool,
     /// The time that directories show, since the store keeps none.
     pub(crate) mounted: SystemTime,
 }
@@ -43,7 +49,7 @@ impl Core {
         registry: &Registry,
     ) -> Arc<Self> {
         let budget = transfer.pool().budget();
-        let namespace = Namespace::new(budget, settings.cached_entries);
+        let namespace = Namespace::new(budget, usize::MAX);
         let core = Arc::new(Self {
             transfer,
             settings,
@@ -52,6 +58,7 @@ impl Core {
             namespace,
             handles: Handles::default(),
             journal: Mutex::default(),
+            shut: AtomicBool::new(false),
             mounted: clock::wall_time(),
         });
         core.register_gauges(registry);
@@ -139,10 +146,24 @@ impl Core {
     /// Fails if nothing may be changed.
     pub(crate) fn check_writable(&self) -> FsResult<()> {
         if self.settings.read_only {
-            Err(FsError::ReadOnly)
-        } else {
-            Ok(())
+            return Err(FsError::ReadOnly);
         }
+        self.check_not_shut()
+    }
+
+    /// Fails once the volume shuts down. Whoever is about to add something to a file asks under
+    /// the lock that the last save of that file takes, so that it is either saved or refused.
+    pub(crate) fn check_not_shut(&self) -> FsResult<()> {
+        if self.shut.load(Ordering::SeqCst) {
+            let text = "the volume is shutting down and saves nothing any more; mount it again";
+            return Err(FsError::Io(text.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Refuses every change from now on.
+    pub(crate) fn shut(&self) {
+        self.shut.store(true, Ordering::SeqCst);
     }
 }
 

@@ -31,8 +31,5 @@ mod rename;
 mod settings;
 mod volume;
 
-pub use settings::{
-    BucketSettings, CACHED_ENTRIES_DEFAULT, RENAME_DIR_CONCURRENCY_DEFAULT,
-    RENAME_DIR_LIMIT_DEFAULT,
-};
+pub use settings::{BucketSettings, RENAME_DIR_LIMIT_DEFAULT};
 pub use volume::BucketVolume;

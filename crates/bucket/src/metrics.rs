@@ -84,4 +84,5 @@ pub(crate) struct Notices {
     pub(crate) ignored_sync: Once,
     pub(crate) refused_write: Once,
     pub(crate) unlistable: Once,
+    pub(crate) unordered: Once,
 }

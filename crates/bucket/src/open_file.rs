@@ -16,6 +16,7 @@ mod read;
 mod save;
 mod sink;
 mod stream;
+mod taking;
 mod write;
 
 use std::{
@@ -24,6 +25,7 @@ use std::{
 };
 
 use penstock_base::clock;
+use penstock_object::{ETag, Key};
 use penstock_transfer::ObjectVersion;
 use penstock_vfs::{Access, HandleId, Inode, OpenOptions, Opened};
 use tokio::sync::watch;
@@ -128,6 +130,26 @@ impl OpenFile {
         view.generation += 1;
     }
 
+    /// Shows that the store has the version `original` as `copy` under another `key` now. Handles
+    /// that read another version stay with that, which is gone.
+    pub(crate) fn show_moved(&self, original: &ETag, key: Key, copy: ETag) {
+        let version = self.view().version.clone();
+        match version.filter(|version| version.etag == *original) {
+            Some(ObjectVersion { size, .. }) => self.show_stored(ObjectVersion {
+                key,
+                etag: copy,
+                size,
+            }),
+            None => self.view().ours = false,
+        }
+    }
+
+    /// Shows that the file was removed or replaced here. Whoever opened it while that was under way
+    /// must not save it any more: its name is another file's.
+    pub(crate) fn show_removed(&self) {
+        self.view().removed = true;
+    }
+
     /// Drops what was written to a file that is removed. Reads of what the store had may go on.
     pub(crate) async fn discard(&self, stream: &mut WriteStream) {
         stream.discard().await;
@@ -156,6 +178,8 @@ pub(crate) struct FileHandle {
     pub(crate) append: bool,
     /// The door keeps nothing of what is read.
     direct: bool,
+    /// There may be something to save: it can write, or it created the file.
+    saves: bool,
     reading: Mutex<Reading>,
     namespace: Arc<Namespace>,
 }
@@ -180,6 +204,7 @@ impl FileHandle {
             access: options.access,
             append: options.append,
             direct: opened.direct,
+            saves: !opened.skip_flush,
             reading: Mutex::new(reading),
             namespace: Arc::clone(namespace),
         })

@@ -69,7 +69,10 @@ impl Core {
         target: Place,
         mode: RenameMode,
     ) -> FsResult<()> {
-        let _entered = self.namespace.enter(&[source.parent, target.parent]).await;
+        let _entered = self
+            .namespace
+            .enter(&[source.parent, target.parent])
+            .await?;
         let patience = self.change_patience();
         let moved = self.find(source.parent, &source.name, patience).await?;
         let moved = moved.ok_or(FsError::NotFound)?;
@@ -114,7 +117,7 @@ impl Core {
     }
 
     /// The condition of writes to a target that must be free.
-    fn if_absent(&self) -> WriteCondition {
+    pub(crate) fn if_absent(&self) -> WriteCondition {
         if self.store().capabilities().write_if_absent {
             WriteCondition::IfAbsent
         } else {

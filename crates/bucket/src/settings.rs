@@ -1,15 +1,10 @@
-//! What a user may choose.
+//! What a user may choose. Limits that nobody has a reason to change are constants where they are
+//! used.
 
 use std::time::Duration;
 
-use penstock_base::MIB;
-
 /// Directory entries that a rename of a directory moves at most, unless set otherwise.
 pub const RENAME_DIR_LIMIT_DEFAULT: usize = 1_000_000;
-/// Copies that a rename of a directory keeps under way, unless set otherwise.
-pub const RENAME_DIR_CONCURRENCY_DEFAULT: usize = 128;
-/// Names of files that nobody holds whose attributes are remembered, unless set otherwise.
-pub const CACHED_ENTRIES_DEFAULT: usize = 200_000;
 
 /// Settings of a [`crate::BucketVolume`]. Every field has a default that suits one writer and
 /// many readers of data that changes seldom.
@@ -34,9 +29,6 @@ pub struct BucketSettings {
     /// Ask the store for the version of a file at each open (one HEAD), so that whoever opens a
     /// file after another client closed it sees what was written.
     pub close_to_open: bool,
-    /// Bytes up to which a file that was not opened a short while ago bypasses the door's
-    /// cache: it is read in one go and most likely only once.
-    pub small_file_size: u64,
     /// Whether fsync makes what was written durable and visible. If not, fsync does nothing and
     /// only closing a file does.
     pub fsync: bool,
@@ -48,13 +40,6 @@ pub struct BucketSettings {
     pub symlinks: bool,
     /// Entries below a directory up to which it can be renamed.
     pub rename_dir_limit: usize,
-    /// Copies that a rename of a directory keeps under way.
-    pub rename_dir_concurrency: usize,
-    /// Names of files that nobody holds whose attributes are remembered. An entry takes about
-    /// 256 bytes of the memory budget; no more than an eighth of the budget is used.
-    pub cached_entries: usize,
-    /// How long shutting down may take to save what is unsaved.
-    pub shut_down_timeout: Duration,
 }
 
 impl Default for BucketSettings {
@@ -68,14 +53,10 @@ impl Default for BucketSettings {
             attr_timeout: Duration::from_secs(60),
             negative_timeout: Duration::from_secs(1),
             close_to_open: false,
-            small_file_size: MIB,
             fsync: true,
             appendable: false,
             symlinks: true,
             rename_dir_limit: RENAME_DIR_LIMIT_DEFAULT,
-            rename_dir_concurrency: RENAME_DIR_CONCURRENCY_DEFAULT,
-            cached_entries: CACHED_ENTRIES_DEFAULT,
-            shut_down_timeout: Duration::from_secs(300),
         }
     }
 }

@@ -18,7 +18,9 @@ use penstock_fuse::FuseSettings;
 use penstock_object::{
     Addressing, ChecksumChoice, ErrorKind, RetrySettings, Store, StoreSettings, StoreUrl,
     StoreUrlError, Timeouts,
-    credentials::{self, CredentialPlace, CredentialSettings, Credentials, RoleSettings},
+    credentials::{
+        self, CredentialOrigin, CredentialPlace, CredentialSettings, Credentials, RoleSettings,
+    },
 };
 use penstock_transfer::{Transfer, TransferSettings};
 use penstock_vfs::Volume;
@@ -83,12 +85,18 @@ pub(crate) fn store(
 }
 
 /// Opens the store for a first look, which gives up soon: a mistake should be told, not retried.
+///
+/// Nor does it make up for a wrong clock, which should be set: it makes wrong time stamps, too.
+/// `origin` is told where the credentials were found.
 pub(crate) fn impatient_store(
     source: &str,
     values: &Values,
     environment: &Environment,
+    origin: &CredentialOrigin,
 ) -> Outcome<Arc<dyn Store>> {
     let mut settings = store_settings(values, environment)?;
+    settings.follow_store_clock = false;
+    settings.credentials.origin = origin.clone();
     settings.retry.attempts_max = LOOK_ATTEMPTS;
     settings.retry.total = settings.retry.total.min(LOOK_DEADLINE);
     let timeouts = &mut settings.timeouts;
@@ -186,6 +194,7 @@ fn credential_settings(values: &Values, environment: &Environment) -> Outcome<Cr
         }),
         ram_role: ram_role.filter(|role| role != "auto"),
         environment: credentials::Environment::new(variables),
+        origin: CredentialOrigin::default(),
     })
 }
 
@@ -256,7 +265,6 @@ fn bucket_settings(values: &Values) -> BucketSettings {
         appendable: values.flag(&table::APPENDABLE),
         symlinks: values.flag(&table::SYMLINKS),
         rename_dir_limit: limit.map_or(usize::MAX, |limit| limit as usize),
-        ..BucketSettings::default()
     }
 }
 
@@ -287,10 +295,20 @@ fn read_ahead_kib(values: &Values) -> u32 {
 
 /// Parts of files that are on their way to the store.
 pub(crate) fn uploads_in_flight(registry: &Registry) -> u64 {
+    let upload = ("direction", "upload".to_owned());
+    sum(registry, "transfer_parts_in_flight", |labels| {
+        labels.contains(&upload)
+    })
+}
+
+/// What is counted under a name, whatever the labels.
+pub(crate) fn metric(registry: &Registry, name: &str) -> u64 {
+    sum(registry, name, |_| true)
+}
+
+fn sum(registry: &Registry, name: &str, wanted: impl Fn(&[(&'static str, String)]) -> bool) -> u64 {
     let samples = registry.samples();
-    let uploads = samples.iter().filter(|sample| {
-        sample.name == "transfer_parts_in_flight"
-            && sample.labels.contains(&("direction", "upload".to_owned()))
-    });
-    uploads.map(|sample| sample.value).sum()
+    let of_name = samples.iter().filter(|sample| sample.name == name);
+    let wanted = of_name.filter(|sample| wanted(&sample.labels));
+    wanted.map(|sample| sample.value).sum()
 }

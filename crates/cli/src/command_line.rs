@@ -171,12 +171,28 @@ pub(crate) fn explain(error: &clap::Error) -> Outcome {
     let text = error.render().to_string();
     let mut paragraphs = text.split("\n\n").map(str::trim);
     let cause = paragraphs.next().unwrap_or_default();
+    let see = help_for(&text);
     let tips = paragraphs.filter_map(|paragraph| paragraph.strip_prefix("tip: "));
-    let remedy = tips.last().unwrap_or("see `penstock help`");
+    // How a value could begin with a dash is hardly ever what somebody wanted to know.
+    let tips = tips.filter(|tip| !tip.starts_with("to pass "));
+    let remedy = tips.last().unwrap_or(&see);
     Err(Failure::usage(
         cause.trim_start_matches("error: "),
         remedy.lines().next().unwrap_or(remedy),
     ))
+}
+
+/// Where to read more: the help of the command whose usage clap shows.
+fn help_for(complaint: &str) -> String {
+    let mut lines = complaint.lines();
+    let Some(usage) = lines.find_map(|line| line.strip_prefix("Usage: ")) else {
+        return "see `penstock help`".to_owned();
+    };
+    let command: Vec<_> = usage
+        .split(' ')
+        .take_while(|word| word.starts_with(|letter: char| letter.is_ascii_lowercase()))
+        .collect();
+    format!("`{} --help` explains", command.join(" "))
 }
 
 #[cfg(test)]
@@ -233,6 +249,10 @@ mod tests {
             (
                 &["--allow-others"][..],
                 "unexpected argument '--allow-others' found; a similar argument exists: '--allow-other'",
+            ),
+            (
+                &["--bogus"],
+                "unexpected argument '--bogus' found; `mount --help` explains",
             ),
             (
                 &["--memory=1K"],

@@ -160,6 +160,9 @@ fn kernel_refused(error: &MountError) -> (String, String) {
             "mount as root, or start the container with --cap-add SYS_ADMIN --device /dev/fuse"
         }
         MountError::NoHelper => "install the package fuse3, or mount as root",
+        MountError::HelperHangs(_) => {
+            "see whether `ls` of the mount point and of its parent directories hangs"
+        }
         MountError::Helper(_) => "see /etc/fuse.conf: --allow-other needs `user_allow_other` there",
         _ => "see `dmesg` and the log",
     };
@@ -187,6 +190,13 @@ pub(crate) fn unmount_error(error: &UnmountError) -> Failure {
         UnmountError::Denied(place) => Failure::new(
             format!("no permission to unmount `{}`", place.display()),
             "unmount as the user who mounted it, or as root",
+        ),
+        UnmountError::HelperHangs(place, limit) => Failure::new(
+            format!(
+                "fusermount3 did not unmount `{}` within {limit:?}",
+                place.display()
+            ),
+            "try again, or give --lazy",
         ),
         UnmountError::Failed(place, reason) => Failure::new(
             format!("cannot unmount `{}`: {reason}", place.display()),

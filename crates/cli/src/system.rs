@@ -1,14 +1,9 @@
 //! What the operating system knows about this process, and the few calls that std does not have.
 
 use std::{
-    ffi::CString,
     fs,
     io::ErrorKind,
-    os::{
-        fd::{AsRawFd, RawFd},
-        unix::ffi::OsStrExt,
-    },
-    path::Path,
+    os::fd::{AsRawFd, RawFd},
     time::Duration,
 };
 
@@ -40,13 +35,22 @@ pub(crate) enum Forked {
 
 /// Splits the process in two. Must be called before any thread is started.
 pub(crate) fn fork() -> std::io::Result<Forked> {
-    debug_assert_eq!(thread_count(), 1, "fork with threads");
+    debug_assert!(is_alone(), "fork with threads");
     // SAFETY: there is only this thread, so the child's memory is in a consistent state.
     match unsafe { libc::fork() } {
         -1 => Err(std::io::Error::last_os_error()),
         0 => Ok(Forked::Child),
         pid => Ok(Forked::Parent(pid)),
     }
+}
+
+/// Whether this is the only thread. The kernel shows one that was joined for a moment longer.
+fn is_alone() -> bool {
+    const LOOKS: usize = 1000;
+    (0..LOOKS).any(|_| {
+        std::thread::yield_now();
+        thread_count() == 1
+    })
 }
 
 /// How a child ended, in words; none while it runs.
@@ -79,17 +83,6 @@ pub(crate) fn replace_descriptor(source: &impl AsRawFd, target: RawFd) -> std::i
     Ok(())
 }
 
-/// Takes a mount out of the file tree; with `lazy` even while files in it are open.
-pub(crate) fn unmount(mountpoint: &Path, lazy: bool) -> std::io::Result<()> {
-    let path = CString::new(mountpoint.as_os_str().as_bytes())?;
-    let flags = libc::UMOUNT_NOFOLLOW | if lazy { libc::MNT_DETACH } else { 0 };
-    // SAFETY: the path is a string that ends with NUL and lives as long as the call.
-    if unsafe { libc::umount2(path.as_ptr(), flags) } < 0 {
-        return Err(std::io::Error::last_os_error());
-    }
-    Ok(())
-}
-
 /// Waits until `source` can be read or was closed, at most for `limit`.
 pub(crate) fn readable_within(source: &impl AsRawFd, limit: Duration) -> bool {
     let mut poll = libc::pollfd {
@@ -113,6 +106,19 @@ pub(crate) fn pause(duration: Duration) {
     let milliseconds = i32::try_from(duration.as_millis()).unwrap_or(i32::MAX);
     // SAFETY: no entries are passed, so the call only waits.
     unsafe { libc::poll(std::ptr::null_mut(), 0, milliseconds) };
+}
+
+/// Columns of the terminal on standard output, if it is one.
+pub(crate) fn terminal_width() -> Option<usize> {
+    let mut size = libc::winsize {
+        ws_row: 0,
+        ws_col: 0,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    // SAFETY: `size` is a valid place for the result of this request.
+    let outcome = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
+    (outcome == 0 && size.ws_col > 0).then(|| usize::from(size.ws_col))
 }
 
 /// Threads of this process.

@@ -140,6 +140,75 @@ fn check_finds_nothing_wrong_with_a_good_bucket() {
 }
 
 #[test]
+fn check_tells_where_credentials_came_from() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let source = format!("s3://{BUCKET}");
+    let line = |command: &mut Command| {
+        let text = run(command).out;
+        let line = text.lines().find(|line| line.contains("  credentials  "));
+        line.unwrap_or(&text).to_owned()
+    };
+    let mut given = penstock(&scratch, &server, &["check", &source]);
+    let told = line(&mut given);
+    assert!(
+        told.starts_with("ok ") && told.contains("access-key-id"),
+        "{told}"
+    );
+    let own = |variables: &[(&str, &str)]| {
+        let mut command = scratch.penstock();
+        command
+            .env("PENSTOCK_ENDPOINT", server.url())
+            .env("PENSTOCK_REGION", support::REGION)
+            .envs(variables.iter().copied())
+            .args(["check", "--no-write", &source]);
+        command
+    };
+    let pair = [
+        ("AWS_ACCESS_KEY_ID", support::KEY_ID),
+        ("AWS_SECRET_ACCESS_KEY", support::SECRET),
+    ];
+    let told = line(&mut own(&pair));
+    assert!(
+        told.ends_with("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
+        "{told}"
+    );
+    std::fs::create_dir(scratch.path(".aws")).expect("writable");
+    let text = format!(
+        "[work]\naws_access_key_id = {}\naws_secret_access_key = {}\n",
+        support::KEY_ID,
+        support::SECRET
+    );
+    let file = scratch.file(".aws/credentials", &text);
+    let told = line(&mut own(&[("AWS_PROFILE", "work")]));
+    let expected = format!("from the profile `work` of {}", file.display());
+    assert!(told.ends_with(&expected), "{told}");
+    assert!(!told.contains(support::SECRET) && !told.contains(support::KEY_ID));
+    let told = line(&mut own(&[("AWS_PROFILE", "none")]));
+    assert!(
+        told.starts_with("FAILED ") && told.contains("none were found"),
+        "{told}"
+    );
+}
+
+#[test]
+fn check_tells_by_how_many_seconds_the_clock_is_wrong() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let skewed = Fault::Status {
+        status: 403,
+        code: "RequestTimeTooSkewed".to_owned(),
+    };
+    server.faults().add(FaultRule::new(skewed));
+    let source = format!("s3://{BUCKET}");
+    let ended = run(&mut penstock(&scratch, &server, &["check", &source]));
+    assert_eq!(ended.code, Some(1));
+    let clock = ended.out.lines().find(|line| line.contains("  clock  "));
+    assert!(
+        clock.is_some_and(|line| line.starts_with("FAILED ") && line.contains("set it")),
+        "{ended:#?}"
+    );
+}
+
+#[test]
 fn check_names_what_is_not_permitted() {
     let (scratch, server) = (Scratch::new(), strict_server());
     let denied = Fault::Status {

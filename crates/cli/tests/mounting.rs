@@ -286,9 +286,11 @@ fn the_log_file_is_opened_again_on_hangup() {
 }
 
 #[test]
-fn a_dead_mount_is_recognised_and_removed() {
+fn mounting_on_a_dead_mount_removes_it_with_a_warning() {
     let (scratch, server) = (Scratch::new(), strict_server());
     let (mut mounted, mountpoint) = foreground(&scratch, &server, &[]);
+    let mut open = File::create(mountpoint.join("lost")).expect("writable");
+    open.write_all(b"text").expect("taken");
     mounted.signal(libc::SIGKILL);
     mounted.end();
     assert!(is_mounted(&mountpoint));
@@ -297,13 +299,40 @@ fn a_dead_mount_is_recognised_and_removed() {
         .args(["mount", &source()])
         .arg(&mountpoint);
     let ended = run(&mut again);
-    assert_eq!(ended.code, Some(1), "{ended:#?}");
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    let warning = "penstock: warning: removed the dead mount on `";
+    assert!(ended.err.starts_with(warning), "{}", ended.err);
     assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
-    assert!(ended.err.contains("dead mount"), "{}", ended.err);
+    fs::write(mountpoint.join("new"), "text").expect("writable");
+    assert!(server.data().get(BUCKET, "new").is_some());
+    assert!(open.write_all(b"more").is_err(), "its mount is gone");
+    // One that lives is not touched.
+    let refused = run(&mut again);
+    assert_eq!(refused.code, Some(1), "{refused:#?}");
+    assert!(refused.err.contains(" is busy: "), "{}", refused.err);
     assert_eq!(umount(&scratch, &mountpoint).code, Some(0));
     assert!(!is_mounted(&mountpoint));
-    assert_eq!(run(&mut again).code, Some(0));
-    assert_eq!(umount(&scratch, &mountpoint).code, Some(0));
+}
+
+#[test]
+fn a_dead_mount_is_unmounted_even_while_it_is_in_use() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let (mut mounted, mountpoint) = foreground(&scratch, &server, &[]);
+    server.data().put(BUCKET, "open", b"x").expect("room");
+    let _open = File::open(mountpoint.join("open")).expect("readable");
+    mounted.signal(libc::SIGKILL);
+    mounted.end();
+    assert!(is_mounted(&mountpoint));
+    let ended = run(scratch.penstock().arg("stats").arg(&mountpoint));
+    assert_eq!(ended.code, Some(1));
+    assert!(
+        ended.err.contains("no mount of this user answers"),
+        "{}",
+        ended.err
+    );
+    let ended = umount(&scratch, &mountpoint);
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+    assert!(!is_mounted(&mountpoint));
 }
 
 #[test]

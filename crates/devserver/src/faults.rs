@@ -164,6 +164,8 @@ pub struct Faults {
     pub seed: u64,
     /// Milliseconds until the first byte of every answer.
     pub latency_ms: u64,
+    /// Microseconds on top of `latency_ms`, for networks that are near.
+    pub latency_us: u64,
     /// Bytes per second of bodies on each connection, both ways; `None` for no limit.
     pub bandwidth: Option<u64>,
     /// Bytes per second of bodies on all connections together.
@@ -178,6 +180,7 @@ impl Faults {
         let latency_ms = u64::try_from(latency.as_millis()).unwrap_or(u64::MAX);
         Self {
             latency_ms,
+            latency_us: u64::from(latency.subsec_micros() % 1000),
             ..Self::default()
         }
     }
@@ -239,10 +242,15 @@ impl FaultPlan {
 
     /// Changes the latency only.
     pub fn set_latency(&self, latency: Duration) {
-        let rest = self.get();
+        let Faults {
+            latency_ms,
+            latency_us,
+            ..
+        } = Faults::latency(latency);
         self.set(Faults {
-            latency_ms: Faults::latency(latency).latency_ms,
-            ..rest
+            latency_ms,
+            latency_us,
+            ..self.get()
         });
     }
 
@@ -256,7 +264,8 @@ impl FaultPlan {
             return Decision::default();
         }
         let mut state = sync::lock(&self.state);
-        let latency = Duration::from_millis(state.faults.latency_ms);
+        let latency = Duration::from_millis(state.faults.latency_ms)
+            + Duration::from_micros(state.faults.latency_us);
         Decision {
             latency,
             fault: state.strike(operation, key),
@@ -373,6 +382,16 @@ mod tests {
         assert_ne!(run(1), run(2));
         let count = run(3).iter().filter(|strikes| **strikes).count();
         assert!((200..300).contains(&count), "{count}");
+    }
+
+    #[test]
+    fn latency_may_be_a_fraction_of_a_millisecond() {
+        let plan = FaultPlan::default();
+        for latency in [Duration::from_micros(200), Duration::from_micros(30_500)] {
+            plan.set_latency(latency);
+            let decision = plan.decide(Operation::GetObject, "");
+            assert_eq!(decision.latency, latency);
+        }
     }
 
     #[test]

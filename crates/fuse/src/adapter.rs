@@ -7,6 +7,7 @@
 mod answer;
 mod attributes;
 mod data;
+mod descriptors;
 mod directory;
 mod names;
 mod refused;
@@ -24,9 +25,10 @@ use crate::{
     transport::WriteData,
 };
 
-use writers::Writers;
+use writers::{Closed, Writers};
 
 pub(crate) use answer::{Answer, Failure, Outcome, Reply, Undo};
+pub(crate) use descriptors::MountId;
 
 /// An operation under way.
 pub(crate) type Operation = Pin<Box<dyn Future<Output = Outcome> + Send>>;
@@ -46,10 +48,11 @@ struct Subject {
 }
 
 impl Adapter {
-    pub(crate) fn new(volume: Arc<dyn Volume>) -> Self {
+    /// `mount` is where the volume is mounted.
+    pub(crate) fn new(volume: Arc<dyn Volume>, mount: MountId) -> Self {
         Self {
             volume,
-            writers: Arc::default(),
+            writers: Arc::new(Writers::new(mount)),
         }
     }
 
@@ -72,25 +75,26 @@ impl Adapter {
         undo.run(self.volume.as_ref()).await;
     }
 
+    /// Whether the volume has a say in `request`.
+    pub(crate) fn serves(request: &Request<'_>) -> bool {
+        !matches!(request, Request::Other | Request::Link | Request::Init(_))
+    }
+
     /// Begins what `message` asks for; `data` belongs to a WRITE.
-    pub(crate) fn start(
-        &self,
-        message: &Message<'_>,
-        data: Result<WriteData, Errno>,
-    ) -> Result<Operation, Errno> {
+    pub(crate) fn start(&self, message: &Message<'_>, data: WriteData) -> Result<Operation, Errno> {
         let subject = Subject {
             caller: message.header.caller,
             node: message.header.node,
         };
         match &message.request {
-            Request::Other | Request::Link | Request::Init(_) => {
+            request if !Self::serves(request) => {
                 Err(refused::errno(Opcode::from_number(message.header.opcode)))
             }
             Request::Write {
                 transfer, table, ..
             } => {
                 self.writers.wrote(transfer.handle, *table);
-                Ok(Box::pin(data::write(self.clone(), *transfer, data?)))
+                Ok(Box::pin(data::write(self.clone(), *transfer, data)))
             }
             request => self.start_named(subject, request),
         }
@@ -169,7 +173,13 @@ impl Adapter {
             Request::Open { flags } => Box::pin(data::open(adapter, subject, open_options(flags))),
             Request::Read(transfer) => Box::pin(data::read(adapter, transfer)),
             Request::Flush { handle, table } => {
-                Box::pin(data::flush(adapter, subject, handle, table))
+                let closed = Closed {
+                    handle,
+                    inode: subject.node,
+                    table,
+                    thread: subject.caller.pid,
+                };
+                Box::pin(data::flush(adapter, closed))
             }
             Request::Sync { handle, data_only } => Box::pin(data::sync(adapter, handle, data_only)),
             Request::Release { handle } => Box::pin(data::release(adapter, handle)),

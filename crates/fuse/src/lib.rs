@@ -27,7 +27,9 @@ mod signals;
 mod system;
 mod transport;
 
-pub use mount::{MountError, UnmountError, UnmountMode, check_mount_point};
+pub use mount::{
+    MountError, UnmountError, UnmountMode, check_mount_point, is_dead, remove_dead_mounts, unmount,
+};
 pub use negotiate::Negotiated;
 pub use notify::{Notifier, NotifyError};
 pub use session::{Session, THREADS_MAX, THREADS_MIN, Unsaved};

@@ -18,14 +18,36 @@ use std::{
 
 use tracing::warn;
 
-use crate::{FuseSettings, system};
+use crate::{FuseSettings, adapter::MountId, system};
 
+pub use check::is_dead;
 pub use error::{MountError, UnmountError};
+
+/// Dead mounts on top of each other that are taken away at once.
+const DEAD_MOUNTS_MAX: usize = 16;
 
 /// Whether a volume could be mounted at `place`; returns its absolute path. Recognises a mount
 /// that is dead or hangs without touching it.
 pub fn check_mount_point(place: &Path, nonempty: bool) -> Result<PathBuf, MountError> {
     check::place(place, nonempty).map(|(place, _)| place)
+}
+
+/// Takes away the mounts of this program at `place` whose daemons are gone, so that it can be
+/// mounted on again; returns how many there were. Who still has files open there keeps errors.
+/// Mounts of others are left alone, dead or not.
+pub fn remove_dead_mounts(place: &Path) -> Result<usize, UnmountError> {
+    let mut removed = 0;
+    while removed < DEAD_MOUNTS_MAX && check::is_dead_and_ours(place) {
+        unmount(place, UnmountMode::Lazy)?;
+        removed += 1;
+    }
+    Ok(removed)
+}
+
+/// Takes whatever is mounted at `place`, an absolute path, out of the file tree, as root or with
+/// the help of `fusermount3`.
+pub fn unmount(place: &Path, mode: UnmountMode) -> Result<(), UnmountError> {
+    Means::of_this_process().unmount(place, mode)
 }
 
 /// How the mount was made, and so how it goes away.
@@ -35,10 +57,27 @@ enum Means {
     Helper,
 }
 
+impl Means {
+    fn of_this_process() -> Self {
+        match system::effective_ids() {
+            (0, _) => Self::Direct,
+            _ => Self::Helper,
+        }
+    }
+
+    fn unmount(self, place: &Path, mode: UnmountMode) -> Result<(), UnmountError> {
+        match self {
+            Self::Direct => direct::unmount(place, mode),
+            Self::Helper => helper::unmount(place, mode),
+        }
+    }
+}
+
 /// A mount in the file tree.
 #[derive(Debug)]
 pub(crate) struct Mount {
     place: PathBuf,
+    id: MountId,
     /// `major:minor` of the device number that its files have.
     device: String,
     means: Means,
@@ -61,16 +100,16 @@ impl Mount {
     /// Mounts, and returns the connection on which the kernel is about to send INIT.
     pub(crate) fn new(settings: &FuseSettings) -> Result<(Self, OwnedFd), MountError> {
         let (place, root_mode) = check::place(&settings.mount_point, settings.nonempty)?;
-        let (means, connection) = match system::effective_ids() {
-            (0, _) => (Means::Direct, direct::mount(&place, root_mode, settings)?),
-            _ => (Means::Helper, helper::mount(&place, settings)?),
+        let means = Means::of_this_process();
+        let connection = match means {
+            Means::Direct => direct::mount(&place, root_mode, settings)?,
+            Means::Helper => helper::mount(&place, settings)?,
         };
-        let device = table::entry_at(&place)
-            .ok_or_else(|| MountError::Vanished(place.clone()))?
-            .device;
+        let entry = table::entry_at(&place).ok_or_else(|| MountError::Vanished(place.clone()))?;
         let mount = Self {
             place,
-            device,
+            id: MountId(entry.id),
+            device: entry.device,
             means,
             left: AtomicBool::new(false),
         };
@@ -80,6 +119,11 @@ impl Mount {
     /// The mount point, absolute.
     pub(crate) fn place(&self) -> &Path {
         &self.place
+    }
+
+    /// Its number in the mount table.
+    pub(crate) fn id(&self) -> MountId {
+        self.id
     }
 
     /// Directory of the kernel's settings for what this mount reads ahead.
@@ -103,10 +147,7 @@ impl Mount {
         if !self.is_mounted() {
             return Ok(());
         }
-        match self.means {
-            Means::Direct => direct::unmount(&self.place, mode),
-            Means::Helper => helper::unmount(&self.place, mode),
-        }
+        self.means.unmount(&self.place, mode)
     }
 }
 

@@ -19,7 +19,8 @@ pub(crate) const MAX_WRITE: u32 = BLOCK_SIZE as u32;
 ///
 /// Not among it: `READDIRPLUS_AUTO`, because a listing brings the attributes along anyway and
 /// "auto" then asks for them one by one; `WRITEBACK_CACHE`, which slows large writes down;
-/// locks, which the kernel keeps itself.
+/// locks, which the kernel keeps itself; `PASSTHROUGH`, because no volume has local files that the
+/// kernel could read by itself; `HAS_RESEND`, because nobody takes a mount over.
 const WANTED: Capabilities = Capabilities::ASYNC_READ
     .union(Capabilities::ATOMIC_O_TRUNC)
     .union(Capabilities::BIG_WRITES)
@@ -30,8 +31,7 @@ const WANTED: Capabilities = Capabilities::ASYNC_READ
     .union(Capabilities::EXPLICIT_INVAL_DATA)
     .union(Capabilities::HANDLE_KILLPRIV_V2)
     .union(Capabilities::INIT_EXT)
-    .union(Capabilities::DIRECT_IO_ALLOW_MMAP)
-    .union(Capabilities::HAS_RESEND);
+    .union(Capabilities::DIRECT_IO_ALLOW_MMAP);
 
 /// What kernel and mount agreed on, for whoever shows it to people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,6 +127,22 @@ mod tests {
         assert_eq!(negotiated.granted, Capabilities::ASYNC_READ);
         assert!(negotiated.missing.contains(Capabilities::MAX_PAGES));
         assert_eq!(negotiated.minor, MINOR);
+    }
+
+    #[test]
+    fn what_nobody_uses_is_not_asked_for() {
+        const PASSTHROUGH: Capabilities = Capabilities(1 << 37);
+        let offer = offer(Capabilities(u64::MAX));
+        let settings = FuseSettings::new("/mnt", "test");
+        let granted = Negotiated::new(&offer, &settings, (4, true)).granted;
+        for unused in [
+            PASSTHROUGH,
+            Capabilities::HAS_RESEND,
+            Capabilities::WRITEBACK_CACHE,
+            Capabilities::READDIRPLUS_AUTO,
+        ] {
+            assert_eq!(granted.intersection(unused), Capabilities::NONE);
+        }
     }
 
     #[test]

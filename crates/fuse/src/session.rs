@@ -10,7 +10,8 @@
 //!
 //! So there is no thread per request: what is answered from memory costs no hand-over, and what
 //! waits for the network costs a task. Tasks stand in a table ([`pending`]) where INTERRUPT finds
-//! them. A panic costs one request (`EIO`), never the mount.
+//! them. The threads wait for nothing but the kernel, neither for memory nor for a place in the
+//! table: who waits does not hear who wants to die. A panic costs one request (`EIO`), never the mount.
 
 mod call;
 mod dispatch;

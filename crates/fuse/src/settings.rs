@@ -77,10 +77,11 @@ impl FuseSettings {
 /// The kernel tells us of every signal, also of those that the process handles and then carries
 /// on: timers of profilers and of git, the preemption of Go programs. Programs do not expect
 /// `EINTR` from `stat` or `rename`, so by default only a signal that ends the process ends the
-/// wait.
+/// wait, or one that somebody typed (Ctrl-C): whoever types it wants the program to stop, also
+/// one that handles it first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum InterruptPolicy {
-    /// The wait ends when the process is about to die.
+    /// The wait ends when the process is about to die or somebody wants it to stop.
     #[default]
     WhenFatal,
     /// Every signal ends the wait.

@@ -1,4 +1,5 @@
-//! Whether a process that was signalled is about to die.
+//! Whether a process that was signalled wants to stop waiting, and whether one that is ending
+//! was killed.
 
 use std::{fs, time::Duration};
 
@@ -20,6 +21,9 @@ const HARMLESS: u64 = mask(&[
     libc::SIGTTOU,
 ]);
 
+/// What Ctrl-C and Ctrl-\\ send.
+const KEYBOARD: u64 = mask(&[libc::SIGINT, libc::SIGQUIT]);
+
 const fn mask(signals: &[i32]) -> u64 {
     let mut mask = 0;
     let mut index = 0;
@@ -30,21 +34,44 @@ const fn mask(signals: &[i32]) -> u64 {
     mask
 }
 
-/// Whether thread `process` has a signal that will end it. When nothing can be known of it (it
+/// Whether thread `process` has a signal that will end it, or one from the keyboard, which means
+/// that somebody wants it to stop, whatever the process then makes of it. When nothing can be known of it (it
 /// is gone, or in another PID namespace), the answer is yes, which ends the wait.
-pub(crate) fn is_dying(process: u32) -> bool {
+pub(crate) fn wants_out(process: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status"));
-    status.map_or(true, |status| has_fatal_signal(&status))
+    status.map_or(true, |status| has_ending_signal(&status))
 }
 
-/// Returns when thread `process` is about to die.
-pub(crate) async fn until_dying(process: u32) {
-    while !is_dying(process) {
+/// Returns when thread `process` wants to stop waiting.
+pub(crate) async fn until_out(process: u32) {
+    while !wants_out(process) {
         clock::sleep(DEATH_WATCH).await;
     }
 }
 
-fn has_fatal_signal(status: &str) -> bool {
+/// Whether thread `process` is on its way out because of a signal: it can neither hear of an
+/// error any more nor be signalled again.
+pub(crate) fn was_killed(process: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"));
+    stat.is_ok_and(|stat| ended_by_signal(&stat))
+}
+
+/// Fields of proc(5), counted behind the name, which may hold anything: `flags` is the 9th of
+/// all, `exit_code` the 52nd, in the form of waitpid(2).
+fn ended_by_signal(stat: &str) -> bool {
+    const EXITING: u64 = 0x4;
+    const SIGNAL_BITS: u64 = 0x7f;
+    let Some((_, fields)) = stat.rsplit_once(')') else {
+        return false;
+    };
+    let field = |number: usize| -> u64 {
+        let text = fields.split_whitespace().nth(number - 3);
+        text.and_then(|text| text.parse().ok()).unwrap_or(0)
+    };
+    field(9) & EXITING != 0 && field(52) & SIGNAL_BITS != 0
+}
+
+fn has_ending_signal(status: &str) -> bool {
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         line.and_then(|text| u64::from_str_radix(text.trim(), 16).ok())
@@ -52,7 +79,8 @@ fn has_fatal_signal(status: &str) -> bool {
     };
     let pending = (field("SigPnd:") | field("ShdPnd:")) & !field("SigBlk:");
     let survived = field("SigIgn:") | field("SigCgt:") | HARMLESS;
-    pending & (!survived | mask(&[libc::SIGKILL])) != 0
+    let keyboard = KEYBOARD & !field("SigIgn:");
+    pending & (!survived | keyboard | mask(&[libc::SIGKILL])) != 0
 }
 
 #[cfg(test)]
@@ -68,23 +96,43 @@ mod tests {
     }
 
     #[test]
-    fn only_what_ends_the_process_counts() {
-        let (term, urgent, kill) = (
-            mask(&[libc::SIGTERM]),
-            mask(&[libc::SIGURG]),
-            mask(&[libc::SIGKILL]),
-        );
-        assert!(has_fatal_signal(&status(term, 0, 0)));
-        assert!(has_fatal_signal(&status(kill, 0, u64::MAX)));
-        assert!(!has_fatal_signal(&status(term, 0, term)), "caught");
-        assert!(!has_fatal_signal(&status(term, term, 0)), "blocked");
-        assert!(!has_fatal_signal(&status(urgent, 0, 0)), "harmless");
-        assert!(!has_fatal_signal(&status(0, 0, 0)), "none");
+    fn only_what_ends_the_process_or_comes_from_the_keyboard_counts() {
+        let [term, urgent, kill, interrupt] =
+            [libc::SIGTERM, libc::SIGURG, libc::SIGKILL, libc::SIGINT]
+                .map(|signal| mask(&[signal]));
+        assert!(has_ending_signal(&status(interrupt, 0, interrupt)));
+        assert!(!has_ending_signal(&status(interrupt, interrupt, interrupt)));
+        assert!(has_ending_signal(&status(term, 0, 0)));
+        assert!(has_ending_signal(&status(kill, 0, u64::MAX)));
+        assert!(!has_ending_signal(&status(term, 0, term)), "caught");
+        assert!(!has_ending_signal(&status(term, term, 0)), "blocked");
+        assert!(!has_ending_signal(&status(urgent, 0, 0)), "harmless");
+        assert!(!has_ending_signal(&status(0, 0, 0)), "none");
     }
 
     #[test]
     fn a_process_that_is_gone_counts_as_dying() {
-        assert!(is_dying(0));
-        assert!(!is_dying(std::process::id()));
+        assert!(wants_out(0));
+        assert!(!wants_out(std::process::id()));
+    }
+
+    #[test]
+    fn who_was_killed_is_told_from_who_ended() {
+        let stat = |flags: u32, exit_code: i32| {
+            let between = "0 ".repeat(42);
+            format!("7 (a ) b) R 1 1 1 0 -1 {flags} {between}{exit_code}\n")
+        };
+        assert!(ended_by_signal(&stat(0x4, libc::SIGKILL)));
+        assert!(ended_by_signal(&stat(0x40_0044, libc::SIGINT)));
+        assert!(
+            !ended_by_signal(&stat(0x4, 0x100)),
+            "it exited with status 1"
+        );
+        assert!(
+            !ended_by_signal(&stat(0, libc::SIGKILL)),
+            "it is not ending"
+        );
+        assert!(!ended_by_signal(""));
+        assert!(!was_killed(std::process::id()));
     }
 }

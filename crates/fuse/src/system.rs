@@ -99,6 +99,14 @@ pub(crate) fn unmount(target: &Path, flags: libc::c_int) -> io::Result<()> {
     checked(unsafe { libc::umount2(target.as_ptr(), flags | libc::UMOUNT_NOFOLLOW) })
 }
 
+/// Asks a file system for its sizes, only to see whether it answers.
+pub(crate) fn file_system_statistics(path: &Path) -> io::Result<()> {
+    let path = path_text(path)?;
+    let mut statistics = MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: a NUL-terminated string, and memory for the answer, live through the call.
+    checked(unsafe { libc::statfs(path.as_ptr(), statistics.as_mut_ptr()) })
+}
+
 /// The effective user and group of this process.
 pub(crate) fn effective_ids() -> (u32, u32) {
     // SAFETY: these calls have no arguments and cannot fail.

@@ -13,12 +13,11 @@ mod ring;
 use std::{fmt, io::IoSlice};
 
 use bytes::Bytes;
-use penstock_base::Reservation;
 
-use crate::{errno::Errno, protocol::Message};
+use crate::protocol::{Message, ParseError, parse_detached};
 
 pub(crate) use dev_fuse::{DevFuse, SharedDevFuse, WeakDevFuse};
-pub(crate) use reserve::ReceiveReserve;
+pub(crate) use reserve::{ReceiveReserve, WriteMemory};
 pub(crate) use ring::RingTransport;
 
 /// What a reply needs to find its request.
@@ -35,8 +34,31 @@ pub(crate) struct Ticket {
 pub(crate) struct Incoming<'a> {
     pub(crate) message: Message<'a>,
     pub(crate) ticket: Ticket,
-    /// The data of a WRITE, or why there was no memory for it.
-    pub(crate) data: Result<WriteData, Errno>,
+    /// What `message` was parsed from, but for the data of a WRITE.
+    pub(crate) bytes: &'a [u8],
+    /// The data of a WRITE.
+    pub(crate) data: WriteData,
+}
+
+impl<'a> Incoming<'a> {
+    /// Parses a request of which the last `detached` bytes are `data`.
+    pub(crate) fn parse(
+        bytes: &'a [u8],
+        (detached, data): (usize, WriteData),
+        slot: u32,
+    ) -> Result<Self, ParseError> {
+        let message = parse_detached(bytes, detached)?;
+        let ticket = Ticket {
+            unique: message.header.unique,
+            slot,
+        };
+        Ok(Self {
+            message,
+            ticket,
+            bytes,
+            data,
+        })
+    }
 }
 
 /// The data of a WRITE, or the beginning of it when memory is short. Nothing with other requests.
@@ -44,10 +66,11 @@ pub(crate) struct Incoming<'a> {
 pub(crate) struct WriteData {
     pub(crate) bytes: Bytes,
     /// Pays for the bytes until the volume has accepted them.
-    pub(crate) memory: Option<Reservation>,
+    pub(crate) memory: WriteMemory,
 }
 
-/// Takes requests. Called from the transport's threads, several at a time.
+/// Takes requests. Called from the transport's threads, several at a time. None of its methods
+/// may wait: a thread that waits does not hear who is to be interrupted.
 pub(crate) trait Handler: Send + Sync {
     /// Takes one request: replies now or later.
     fn handle(&self, incoming: Incoming<'_>);

@@ -10,6 +10,8 @@
 //! crate never reads the process's environment: who opens a store hands in what there is of it
 //! as an [`Environment`].
 //!
+//! Where credentials were found is told through a [`CredentialOrigin`], for people who wonder.
+//!
 //! Secrets are kept in [`Secret`] and never written to logs, errors or debug output.
 
 mod aliyun;
@@ -18,6 +20,7 @@ mod bridge;
 mod chain;
 mod environment;
 mod environment_place;
+mod origin;
 mod password_file;
 mod process;
 mod source;
@@ -33,6 +36,7 @@ pub(crate) use aliyun::oss_chain;
 pub(crate) use aws::s3_chain;
 pub(crate) use bridge::{Bridge, metadata_http_settings};
 pub use environment::Environment;
+pub use origin::CredentialOrigin;
 pub use password_file::{PasswordFileError, check_permissions, read_password_file};
 pub(crate) use source::CredentialSource;
 
@@ -124,6 +128,8 @@ pub struct CredentialSettings {
     pub ram_role: Option<String>,
     /// What there is of the process's environment.
     pub environment: Environment,
+    /// Is told where credentials were found.
+    pub origin: CredentialOrigin,
 }
 
 /// A role to assume.

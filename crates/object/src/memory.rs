@@ -153,9 +153,18 @@ impl Bucket {
         condition: &WriteCondition,
         object: Object,
     ) -> ObjectResult<Stored> {
-        if *condition == WriteCondition::IfAbsent && self.objects.contains_key(key.as_str()) {
-            let message = "the key is taken";
-            return Err(ObjectError::new(ErrorKind::AlreadyExists, operation, message).about(key));
+        let refused = |kind, message| Err(ObjectError::new(kind, operation, message).about(key));
+        match (condition, self.objects.get(key.as_str())) {
+            (WriteCondition::IfAbsent, Some(_)) => {
+                return refused(ErrorKind::AlreadyExists, "the key is taken");
+            }
+            (WriteCondition::IfMatch(tag), Some(there)) => {
+                check_tag(operation, key, &there.info(), Some(tag))?;
+            }
+            (WriteCondition::IfMatch(_), None) => {
+                return refused(ErrorKind::PreconditionFailed, "the object was removed");
+            }
+            (WriteCondition::Always, _) | (WriteCondition::IfAbsent, None) => {}
         }
         let stored = object.stored();
         self.objects.insert(key.as_str().to_owned(), object);
@@ -363,7 +372,7 @@ impl Store for MemoryStore {
         let object = found.assemble(&self.capabilities, parts, &options)?;
         let condition = match options.condition {
             WriteCondition::Always => found.condition().clone(),
-            WriteCondition::IfAbsent => WriteCondition::IfAbsent,
+            condition => condition,
         };
         let stored = bucket.store(operation, key, &condition, object)?;
         bucket.uploads.forget(key, upload);

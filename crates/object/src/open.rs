@@ -11,7 +11,7 @@ use crate::{
     http::{Client, ClientMetrics, HttpError, HttpSettings},
     layers::{self, Metered, Prefixed},
     oss::{self, Oss},
-    rest::{Address, RestMetrics, RestStore},
+    rest::{Address, RestMetrics, RestStore, StoreClock},
     s3::{self, ChecksumChoice, S3},
     settings::{SettingsError, StoreSettings},
 };
@@ -84,6 +84,7 @@ fn open_s3(
         credentials,
         metrics: RestMetrics::new(metrics),
         requester_pays: settings.requester_pays,
+        clock: StoreClock::new(settings.follow_store_clock),
     }))
 }
 
@@ -109,6 +110,7 @@ fn open_oss(
         credentials,
         metrics: RestMetrics::new(metrics),
         requester_pays: settings.requester_pays,
+        clock: StoreClock::new(settings.follow_store_clock),
     }))
 }
 

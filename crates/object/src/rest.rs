@@ -15,6 +15,7 @@ mod list;
 mod metrics;
 mod plan;
 mod read;
+mod skew;
 mod upload;
 mod write;
 
@@ -30,6 +31,7 @@ pub(crate) use dialect::{Dialect, Names, Signing};
 pub(crate) use exchange::Draft;
 pub(crate) use metrics::RestMetrics;
 pub(crate) use plan::{WriteKind, WritePlan};
+pub(crate) use skew::StoreClock;
 
 use crate::{
     Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
@@ -48,6 +50,8 @@ pub(crate) struct RestStore<D> {
     pub(crate) metrics: RestMetrics,
     /// Whether the requester is charged instead of the bucket's owner.
     pub(crate) requester_pays: bool,
+    /// The time that requests are signed with.
+    pub(crate) clock: StoreClock,
 }
 
 #[async_trait]

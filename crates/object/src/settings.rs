@@ -26,6 +26,9 @@ pub struct StoreSettings {
     pub anonymous: bool,
     /// Let the requester be charged instead of the bucket's owner. Default: no.
     pub requester_pays: bool,
+    /// Sign with the store's time once it refused a request for its time. Where it is off such a
+    /// request fails, which suits a first look: somebody should set the clock. Default: yes.
+    pub follow_store_clock: bool,
     /// Which checksum protects bodies on S3; OSS always has its CRC-64 unless this is `Off`.
     /// Default: [`ChecksumChoice::Auto`].
     pub checksum: ChecksumChoice,
@@ -84,6 +87,7 @@ impl Default for StoreSettings {
             credentials: CredentialSettings::default(),
             anonymous: false,
             requester_pays: false,
+            follow_store_clock: true,
             checksum: ChecksumChoice::Auto,
             ca_file: None,
             http_proxy: None,

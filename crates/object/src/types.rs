@@ -81,6 +81,10 @@ pub enum WriteCondition {
     Always,
     /// Only if the key is free; else [`crate::ErrorKind::AlreadyExists`].
     IfAbsent,
+    /// Only if the key still has this version; else [`crate::ErrorKind::PreconditionFailed`],
+    /// also when it has none. Every store takes it; one that cannot check it atomically is asked
+    /// for the version just before the write.
+    IfMatch(ETag),
 }
 
 /// Options of [`crate::Store::put`], [`crate::Store::append`] and

@@ -106,3 +106,18 @@ async fn a_listing_that_goes_in_circles_ends() {
     let error = store.list(again).await.expect_err("the same page");
     assert_eq!(error.kind, ErrorKind::Protocol, "{error}");
 }
+
+#[tokio::test]
+async fn a_listing_of_uploads_that_goes_in_circles_ends() {
+    let body = "<ListMultipartUploadsResult><IsTruncated>true</IsTruncated>\
+        <NextKeyMarker>k</NextKeyMarker><NextUploadIdMarker>i</NextUploadIdMarker>\
+        </ListMultipartUploadsResult>";
+    let store = xml(body).await;
+    for prefix in ["", "p"] {
+        let page = store.list_uploads(prefix, None).await.expect("a page");
+        let again = page.continuation.as_deref();
+        let error = store.list_uploads(prefix, again).await;
+        let error = error.expect_err("the same page");
+        assert_eq!(error.kind, ErrorKind::Protocol, "{error}");
+    }
+}

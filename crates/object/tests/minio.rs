@@ -18,7 +18,7 @@ use std::{
 
 use penstock_base::{Secret, clock, metrics::Registry};
 use penstock_object::{
-    Store, StoreSettings, conformance as contracts,
+    Store, StoreSettings,
     credentials::{CredentialSettings, Credentials},
     open, open_backend,
 };
@@ -159,60 +159,25 @@ async fn server() -> Option<Arc<Minio>> {
     }
 }
 
-macro_rules! contracts {
-    ($($contract:ident),+ $(,)?) => {
-        $(
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $contract() {
-                let Some(server) = server().await else { return };
-                let store = server.store(&server.bucket(), &server.settings());
-                contracts::$contract(&store).await;
-            }
-        )+
-    };
+async fn bucket() -> Option<(Arc<Minio>, Arc<dyn Store>)> {
+    let server = server().await?;
+    let store = server.store(&server.bucket(), &server.settings());
+    Some((server, store))
 }
 
 // Left out is what MinIO cannot keep: a key that is also a prefix of other keys (in the listing
 // contracts too), empty and dot components, and components of more than 255 bytes.
-contracts!(
-    get_returns_what_was_put,
-    what_is_missing_is_not_found,
-    head_describes_the_object,
-    a_sink_learns_what_it_receives,
-    ranges_deliver_their_bytes_and_are_clipped,
-    ranges_beyond_the_end_are_refused,
-    reads_can_be_pinned_to_a_version,
-    empty_objects_are_objects,
-    a_full_sink_ends_the_read,
-    sinks_may_hand_out_memory_in_pieces,
-    metadata_comes_back,
-    overwriting_replaces_everything,
-    other_content_has_another_tag,
-    a_write_can_insist_on_a_free_key,
-    concurrent_puts_leave_one_whole_body,
-    a_dropped_put_is_whole_or_nothing,
-    printable_keys_are_kept,
-    copies_have_content_and_metadata,
-    copies_can_be_pinned_to_a_version,
-    a_copy_can_insist_on_a_free_key,
-    deleting_is_idempotent,
-    many_are_deleted_at_once,
-    listings_describe_objects,
-    delimited_listings_page_without_gaps,
-    a_listing_goes_on_when_its_last_key_is_gone,
-    parts_become_an_object,
-    parts_can_be_sent_again,
-    parts_can_be_copied,
-    nothing_is_visible_before_completion,
-    completion_refuses_what_does_not_fit,
-    small_parts_are_refused_where_the_store_says_so,
-    completion_can_insist_on_a_free_key,
-    aborting_is_idempotent,
-    finished_uploads_are_gone,
-    unfinished_uploads_are_listed,
-    appends_grow_an_object,
-    appends_check_the_position,
-    only_appendable_objects_grow,
-    links_lead_to_their_target,
-    links_are_replaced_and_deleted_like_objects,
+penstock_object::conformance_tests!(
+    bucket,
+    except dot_components_are_kept,
+    empty_components_are_kept,
+    long_keys_are_kept,
+    a_key_may_be_a_prefix_of_others,
+    keys_may_look_like_a_stores_own_names,
+    listings_are_in_byte_order,
+    listings_keep_to_the_prefix,
+    delimited_listings_roll_up,
+    listings_page_without_gaps,
+    listings_start_after_a_key,
+    a_key_is_listed_next_to_its_prefix
 );

@@ -29,7 +29,8 @@ pub struct TransferSettings {
     /// Bytes that a stream may skip ahead, or come back for, and still be the same stream: covers
     /// the disorder of the kernel's own read-ahead. Default 4 MiB, from 0 to 64 MiB.
     pub skip_max: u64,
-    /// How long a read or a write waits for memory before it fails. Default 60 s, from 1 s.
+    /// How long a read waits for memory before it fails, and a write while nobody gets any.
+    /// Default 60 s, from 1 s.
     pub memory_wait: Duration,
 }
 

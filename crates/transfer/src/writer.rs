@@ -10,8 +10,11 @@
 //! has as a part, if that is enough for one; if not, see `memory` for why it gets on nevertheless.
 //!
 //! An object that is continued ([`WriteStart::After`]) is copied inside the store when the first
-//! byte is written, or read back when it is smaller than a part (`begin`).
+//! byte is written, or read back when it is smaller than a part (`begin`). What becomes visible
+//! then replaces that very version, as after a [`Writer::sync`] the one that was made visible
+//! before: if somebody else replaced it meanwhile, theirs stays and the writer fails.
 
+mod append;
 mod begin;
 mod clean_up;
 mod grant;
@@ -23,9 +26,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use penstock_base::{BLOCK_SIZE, MIB};
-use penstock_object::{CompleteOptions, Key, PutOptions, Stored, WriteCondition};
+use penstock_object::{CompleteOptions, ETag, Key, PutOptions, Stored, WriteCondition};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+pub use self::append::Appender;
 pub(crate) use self::clean_up::CleanUps;
 use self::{
     grant::Grant,
@@ -88,8 +92,11 @@ impl Writer {
         transfer: Arc<Transfer>,
         key: Key,
         start: WriteStart,
-        options: PutOptions,
+        mut options: PutOptions,
     ) -> Self {
+        if let WriteStart::After(version) = &start {
+            options.condition = replaces(&version.etag);
+        }
         let settings = transfer.settings();
         let capabilities = transfer.store().capabilities();
         let affordable = transfer.pool().budget().total() / PARTS_PER_BUDGET;
@@ -299,7 +306,7 @@ impl Writer {
     /// Prepares for writing on after the object was made visible. A small one stays in memory, to
     /// be sent again with what follows.
     fn continue_after(&mut self, finished: &Finished) {
-        self.options.condition = WriteCondition::Always;
+        self.options.condition = replaces(&finished.stored.etag);
         self.unchanged = Some(finished.clone());
         self.early_parts = 0;
         let small = self.tail.len() == self.size && self.size < self.part_min();
@@ -313,6 +320,17 @@ impl Writer {
                 size: self.size,
             });
         }
+    }
+}
+
+/// The condition of a write that goes on after a version: what somebody else made of the object
+/// meanwhile is not in it and must not be lost.
+fn replaces(tag: &ETag) -> WriteCondition {
+    // A store that names no versions cannot be asked for one.
+    if tag.as_str().is_empty() {
+        WriteCondition::Always
+    } else {
+        WriteCondition::IfMatch(tag.clone())
     }
 }
 

@@ -191,3 +191,49 @@ async fn readers_get_on_beside_writers_that_hold_everything_and_do_nothing() {
         writer.finish().await.expect("finished");
     }
 }
+
+/// Programs that wrote a little and then pause, one of them while it was its turn.
+#[tokio::test(start_paused = true)]
+async fn writers_that_are_idle_for_good_do_not_keep_others_from_progress() {
+    const IDLE: usize = 6;
+    let network = Network {
+        latency: Duration::from_millis(7),
+        bandwidth: Some(500.0 * MIB as f64),
+    };
+    let bench = Bench::new(
+        TestStore::new(network),
+        2 * MEMORY,
+        TransferSettings::default(),
+    );
+    let mut idle = Vec::new();
+    for index in 0..IDLE {
+        let name = key(&format!("idle{index}"));
+        let start = WriteStart::Empty;
+        let mut writer = bench.transfer.writer(name, start, PutOptions::default());
+        for number in 0..4 {
+            let data = Bytes::from(pattern(number * MIB..(number + 1) * MIB));
+            writer.write(data).await.expect("written");
+        }
+        idle.push(writer);
+    }
+    // Together the others need nine times of what is left.
+    let names: Vec<_> = (0..8).map(|index| format!("active{index}")).collect();
+    let steps = vec![
+        WriteStep::Write(9, 1024),
+        WriteStep::Sync,
+        WriteStep::Write(9, 700),
+    ];
+    let active = names
+        .iter()
+        .map(|name| run_writer(&bench, name, steps.clone()));
+    clock::deadline(PATIENCE, futures_util::future::join_all(active))
+        .await
+        .expect("nobody waits for ever");
+    for (index, writer) in idle.into_iter().enumerate() {
+        writer.finish().await.expect("finished");
+        let content = bench.store.content(&key(&format!("idle{index}"))).await;
+        assert!(content.expect("there") == pattern(0..4 * MIB), "{index}");
+    }
+    assert!(bench.budget().peak() <= 2 * MEMORY);
+    assert_eq!(bench.store.uploads().await, 0);
+}

@@ -19,7 +19,7 @@ fn writer(bench: &Bench, start: WriteStart) -> Writer {
 }
 
 /// Memory that the transfer keeps apart once something was written to an S3-like store.
-const SET_ASIDE: u64 = 9 * MIB;
+const SET_ASIDE: u64 = 16 * MIB;
 
 async fn assert_content(bench: &Bench, expected: &[u8]) {
     let content = bench.store.content(&key("a")).await.expect("there");
@@ -339,6 +339,51 @@ async fn sync_makes_visible_what_was_written_and_goes_on() {
         "small objects are kept in memory"
     );
     assert_eq!(writer.finish().await.expect("finished").size, size);
+}
+
+#[tokio::test]
+async fn what_somebody_else_wrote_after_a_sync_is_not_overwritten() {
+    for size in [10, 9 * MIB] {
+        let bench = Bench::plain();
+        let mut writer = writer(&bench, WriteStart::Empty);
+        write_all(&mut writer, &pattern(0..size), 1 << 20)
+            .await
+            .expect("written");
+        writer.sync().await.expect("synced");
+        let theirs = bench.store.fill("a", 7).await;
+        let result = match writer.write(Bytes::from_static(b"x")).await {
+            Ok(()) => writer.finish().await.map(|_| ()),
+            Err(error) => Err(error),
+        };
+        assert_eq!(kind(result), ErrorKind::PreconditionFailed, "{size}");
+        bench.transfer.settle().await;
+        assert_content(&bench, &pattern(0..theirs.size)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_somebody_else_wrote_after_an_object_was_read_back_or_copied_is_not_overwritten() {
+    for size in [0, 10, 40 * MIB] {
+        let bench = Bench::plain();
+        let version = bench.store.fill("a", size).await;
+        let mut writer = writer(&bench, WriteStart::After(version));
+        writer
+            .write(Bytes::from_static(b"x"))
+            .await
+            .expect("written");
+        while bench.store.count(Operation::CopyPart) < size / (40 * MIB) {
+            tokio::task::yield_now().await;
+        }
+        tokio::task::yield_now().await;
+        let theirs = bench.store.fill("a", 7).await;
+        assert_eq!(
+            kind(writer.finish().await),
+            ErrorKind::PreconditionFailed,
+            "{size}"
+        );
+        bench.transfer.settle().await;
+        assert_content(&bench, &pattern(0..theirs.size)).await;
+    }
 }
 
 #[tokio::test]

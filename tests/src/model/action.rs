@@ -58,6 +58,8 @@ pub enum Action {
     Truncate(Place, u32),
     Sync(u8),
     Close(u8),
+    /// Duplicates the descriptor and closes the duplicate, as a shell does.
+    CloseDuplicate(u8),
     StatusOpen(u8),
     Status(Place),
     /// A name below a name, which may be a file.
@@ -69,9 +71,29 @@ pub enum Action {
     Rename(Place, Place, bool),
 }
 
+/// What there is before the first action, put there by somebody else: in a bucket, directories
+/// that nothing marks.
+pub type Planted = &'static [&'static str];
+
+const PLANTED: [Planted; 3] = [
+    &[],
+    &["a/b/c", "a/b/a.txt"],
+    &["a/b", "b/c/a", "a.txt", "with space/a/b"],
+];
+
+/// What there is at first, and what happens then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sequence {
+    /// Files, each with its own path as content.
+    pub planted: Planted,
+    /// What is done.
+    pub actions: Vec<Action>,
+}
+
 /// Sequences of up to `length` actions.
-pub fn sequences(length: usize) -> impl Strategy<Value = Vec<Action>> {
-    vec(action(), 1..=length)
+pub fn sequences(length: usize) -> impl Strategy<Value = Sequence> {
+    (select(&PLANTED[..]), vec(action(), 1..=length))
+        .prop_map(|(planted, actions)| Sequence { planted, actions })
 }
 
 fn action() -> impl Strategy<Value = Action> {
@@ -88,6 +110,7 @@ fn action() -> impl Strategy<Value = Action> {
         1 => (place(), new_size()).prop_map(|(place, size)| Action::Truncate(place, size)),
         2 => handle().prop_map(Action::Sync),
         6 => handle().prop_map(Action::Close),
+        1 => handle().prop_map(Action::CloseDuplicate),
         2 => handle().prop_map(Action::StatusOpen),
         4 => place().prop_map(Action::Status),
         1 => (place(), any::<u8>()).prop_map(|(place, name)| Action::StatusBelow(place, name)),
@@ -108,14 +131,21 @@ fn place() -> impl Strategy<Value = Place> {
 }
 
 fn creation() -> impl Strategy<Value = OpenMode> {
-    let access = select(vec![Access::Write, Access::Write, Access::Both]);
+    let access = select(vec![
+        Access::Write,
+        Access::Write,
+        Access::Write,
+        Access::Both,
+        Access::Both,
+        Access::Read,
+    ]);
     (access, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
         |(access, exclusive, append, truncate)| OpenMode {
             access,
             create: true,
             exclusive,
-            append,
-            truncate: truncate && !append,
+            append: append && access.writes(),
+            truncate: truncate && access.writes() && !append,
         },
     )
 }

@@ -7,7 +7,7 @@ use proptest::test_runner::{
 };
 
 use super::{
-    action::{Action, NAMES, Place, sequences},
+    action::{Action, NAMES, Place, Planted, Sequence, sequences},
     driver::Driver,
     state::{Model, Rules, join},
     step::{Content, Expected, Outcome, Step},
@@ -50,10 +50,10 @@ pub struct Settings {
     pub regressions: Option<&'static str>,
 }
 
-/// Runs random sequences, each in a directory of its own that `fresh` makes, and fails the test
-/// with the shortest sequence that it can find when one differs.
+/// Runs random sequences, each in a directory of its own that `fresh` makes with what is planted
+/// in it, and fails the test with the shortest sequence that it can find when one differs.
 #[track_caller]
-pub fn check(settings: &Settings, fresh: impl FnMut() -> std::path::PathBuf) {
+pub fn check(settings: &Settings, fresh: impl FnMut(Planted) -> std::path::PathBuf) {
     if let Some(difference) = counterexample(settings, fresh) {
         panic!("the model and the directory differ:\n{difference}");
     }
@@ -62,7 +62,7 @@ pub fn check(settings: &Settings, fresh: impl FnMut() -> std::path::PathBuf) {
 /// The shortest difference that could be found, if one was.
 pub fn counterexample(
     settings: &Settings,
-    mut fresh: impl FnMut() -> std::path::PathBuf,
+    mut fresh: impl FnMut(Planted) -> std::path::PathBuf,
 ) -> Option<Difference> {
     let defaults = Config::default();
     let config = Config {
@@ -81,9 +81,9 @@ pub fn counterexample(
     };
     let fresh = std::cell::RefCell::new(&mut fresh);
     let last = std::cell::RefCell::new(None);
-    let result = TestRunner::new(config).run(&sequences(settings.length), |actions| {
-        let root = (fresh.borrow_mut())();
-        match compare(settings.rules, &actions, &root) {
+    let result = TestRunner::new(config).run(&sequences(settings.length), |sequence| {
+        let root = (fresh.borrow_mut())(sequence.planted);
+        match compare(settings.rules, &sequence, &root) {
             Ok(()) => Ok(()),
             Err(difference) => {
                 let reason = difference.to_string();
@@ -94,9 +94,9 @@ pub fn counterexample(
     });
     match result {
         Ok(()) => None,
-        Err(TestError::Fail(_, actions)) => {
-            let root = (fresh.borrow_mut())();
-            let again = compare(settings.rules, &actions, &root).err();
+        Err(TestError::Fail(_, sequence)) => {
+            let root = (fresh.borrow_mut())(sequence.planted);
+            let again = compare(settings.rules, &sequence, &root).err();
             again
                 .map(|difference| *difference)
                 .or_else(|| last.into_inner())
@@ -105,14 +105,14 @@ pub fn counterexample(
     }
 }
 
-/// Does `actions` on the model and in `root`, then closes everything and compares the trees.
-pub fn compare(rules: Rules, actions: &[Action], root: &Path) -> Result<(), Box<Difference>> {
+/// Does a sequence on the model and in `root`, then closes everything and compares the trees.
+pub fn compare(rules: Rules, sequence: &Sequence, root: &Path) -> Result<(), Box<Difference>> {
     let mut run = Run {
-        model: Model::new(rules),
+        model: Model::with_planted(rules, sequence.planted),
         driver: Driver::new(root),
         steps: Vec::new(),
     };
-    for action in actions {
+    for action in &sequence.actions {
         if let Some(step) = run.resolve(action) {
             run.step(step)?;
         }
@@ -172,6 +172,7 @@ impl Run {
             | Action::TruncateOpen(..)
             | Action::Sync(_)
             | Action::Close(_)
+            | Action::CloseDuplicate(_)
             | Action::StatusOpen(_) => return self.resolve_open(action),
             Action::Truncate(place, size) => Step::Truncate {
                 path: self.path(*place),
@@ -234,6 +235,9 @@ impl Run {
                 slot: pick(handle)?,
             },
             Action::Close(handle) => Step::Close {
+                slot: pick(handle)?,
+            },
+            Action::CloseDuplicate(handle) => Step::CloseDuplicate {
                 slot: pick(handle)?,
             },
             Action::StatusOpen(handle) => Step::StatusOpen {

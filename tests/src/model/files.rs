@@ -34,6 +34,14 @@ pub(super) struct Handle {
 }
 
 impl File {
+    /// A file that somebody else wrote.
+    pub(super) fn planted(path: &str) -> Self {
+        Self {
+            stored: path.as_bytes().to_vec(),
+            ..Self::default()
+        }
+    }
+
     /// What `stat` says.
     pub(super) fn size(&self) -> u64 {
         self.content().len() as u64

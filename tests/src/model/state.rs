@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    action::Position,
+    action::{Planted, Position},
     files::{File, Handle},
     step::{Expected, Outcome, Slot, Step, pattern},
 };
@@ -51,6 +51,29 @@ impl Model {
         }
     }
 
+    /// An empty root directory into which somebody else put `planted`.
+    pub fn with_planted(rules: Rules, planted: Planted) -> Self {
+        let mut model = Self::new(rules);
+        for path in planted {
+            let mut parent = ROOT;
+            let (directories, name) = path.rsplit_once('/').unwrap_or(("", path));
+            for directory in directories.split('/').filter(|name| !name.is_empty()) {
+                let found = model
+                    .directory(parent)
+                    .ok()
+                    .and_then(|it| it.get(directory));
+                parent = found.copied().unwrap_or_else(|| {
+                    let node = model.add(Node::Directory(BTreeMap::new()));
+                    model.link(parent, directory, node);
+                    node
+                });
+            }
+            let node = model.add(Node::File(File::planted(path)));
+            model.link(parent, name, node);
+        }
+        model
+    }
+
     /// Does `step` and says what it should answer.
     pub fn apply(&mut self, step: &Step) -> Expected {
         let outcome: Outcome = match step {
@@ -70,7 +93,8 @@ impl Model {
                 .map_or_else(Outcome::Failed, Outcome::Wrote),
             Step::TruncateOpen { slot, size } => self.truncate_open(*slot, *size).into(),
             Step::Truncate { path, size } => self.truncate(path, *size).into(),
-            Step::Sync { slot } => self.sync(*slot).into(),
+            // Closing any descriptor saves, and the others go on.
+            Step::Sync { slot } | Step::CloseDuplicate { slot } => self.sync(*slot).into(),
             Step::Close { slot } => self.close(*slot).into(),
             Step::StatusOpen { slot } => self.status_open(*slot).into(),
             Step::Status { path } => self.find(path).map(|node| self.status_of(node)).into(),

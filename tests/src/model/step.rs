@@ -82,6 +82,9 @@ pub enum Step {
     Close {
         slot: Slot,
     },
+    CloseDuplicate {
+        slot: Slot,
+    },
     StatusOpen {
         slot: Slot,
     },

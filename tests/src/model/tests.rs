@@ -9,11 +9,17 @@ use super::*;
 use crate::Scratch;
 
 /// Hands out new folders on a local file system.
-fn folders(scratch: &Scratch) -> impl FnMut() -> PathBuf {
+fn folders(scratch: &Scratch) -> impl FnMut(Planted) -> PathBuf {
     let count = Cell::new(0);
-    move || {
+    move |planted| {
         count.set(count.get() + 1);
-        scratch.folder(&format!("case-{}", count.get()))
+        let folder = scratch.folder(&format!("case-{}", count.get()));
+        for path in planted {
+            let file = folder.join(path);
+            std::fs::create_dir_all(file.parent().expect("a folder")).expect("it can be made");
+            std::fs::write(file, path).expect("it can be written");
+        }
+        folder
     }
 }
 
@@ -46,10 +52,11 @@ fn sequences_exercise_every_kind_of_step() {
     let mut seen = BTreeSet::new();
     for _ in 0..60 {
         let tree = sequences(40).new_tree(&mut runner);
-        for action in tree.expect("the strategy rejects nothing").current() {
+        let sequence = tree.expect("the strategy rejects nothing").current();
+        for action in sequence.actions {
             let name = format!("{action:?}");
             seen.insert(name.split('(').next().unwrap_or_default().to_owned());
         }
     }
-    assert_eq!(seen.len(), 15, "{seen:?}");
+    assert_eq!(seen.len(), 16, "{seen:?}");
 }

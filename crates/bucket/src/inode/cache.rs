@@ -18,7 +18,7 @@ use crate::inode::charge::Charge;
 pub(crate) const ENTRY_COST: u64 = 256;
 /// Names that are known to be free, at most; the oldest are forgotten first.
 pub(crate) const ABSENT_NAMES_MAX: usize = 10_000;
-/// The share of the memory budget that remembered names may take.
+/// The share of the memory budget that remembered names may take. Nothing else bounds them.
 const BUDGET_SHARE: u64 = 8;
 
 /// The account of remembered names.

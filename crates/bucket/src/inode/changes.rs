@@ -40,6 +40,7 @@ impl Tree {
         };
         self.pin(target.parent);
         self.change(target.parent, &target.name);
+        self.show_removed(target.parent, &target.name);
         self.clear_entry(target.parent, &target.name);
         self.unlink(source.parent, &source.name);
         if let Some(node) = self.nodes.get_mut(&inode) {
@@ -49,6 +50,20 @@ impl Tree {
             directory
                 .entries
                 .insert(target.name.clone(), Dentry::Held(inode));
+        }
+    }
+
+    /// Tells whoever has the file of a name open that it is gone.
+    fn show_removed(&self, parent: Inode, name: &FileName) {
+        let entry = self
+            .directory(parent)
+            .ok()
+            .and_then(|directory| directory.entries.get(name));
+        let node = entry
+            .and_then(Dentry::held)
+            .and_then(|inode| self.nodes.get(&inode));
+        if let Some(file) = node.and_then(|node| node.file.as_ref()) {
+            file.show_removed();
         }
     }
 

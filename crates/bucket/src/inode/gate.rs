@@ -3,17 +3,28 @@
 //! Renaming a directory copies every object below it and then deletes the originals. Whatever
 //! changed in between would be lost, so a change of this mount *enters* with the directories it
 //! touches and waits while one of them is being moved; a move waits until those that entered
-//! before have left. Reading and looking up go on.
+//! before have left. Reading, looking up and saving go on: what is unsaved when a move begins is
+//! saved by the move itself, under the lock of the file's stream.
+//!
+//! A move may take minutes, and whoever waits occupies its door. So only so many wait, and not for
+//! long; the others are refused as busy, before anything was changed.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use penstock_base::{FsError, FsResult};
+use penstock_base::{FsError, FsResult, clock};
 use penstock_vfs::Inode;
 use smallvec::SmallVec;
 
 use crate::inode::{Entered, Namespace, Tree};
 
 const UNDER_WAY: FsError = FsError::Busy("another rename of this directory is under way");
+const BEING_RENAMED: FsError =
+    FsError::Busy("a directory above is being renamed; try again when that is done");
+
+/// How long a change waits for a rename of a directory above it.
+const ENTER_WAIT_MAX: Duration = Duration::from_secs(30);
+/// Changes that wait at once: a part of the requests that a door keeps open, so that others go on.
+const WAITING_MAX: usize = 1024;
 
 /// Directories that a change touches: one, or both ends of a rename.
 pub(crate) type Touched = SmallVec<[Inode; 2]>;
@@ -24,6 +35,8 @@ pub(crate) struct Moves {
     moving: Vec<Inode>,
     entered: HashMap<u64, Touched>,
     last_id: u64,
+    /// Changes that wait to enter.
+    waiting: usize,
 }
 
 impl Tree {
@@ -63,8 +76,19 @@ impl Tree {
 
 impl Namespace {
     /// Waits until none of `touched` lies in a directory that is being renamed, and keeps such
-    /// renames waiting until the guard is dropped.
-    pub(crate) async fn enter(self: &Arc<Self>, touched: &[Inode]) -> Entered {
+    /// renames waiting until the guard is dropped. Fails with `Busy` when that takes too long or
+    /// too many wait already.
+    pub(crate) async fn enter(self: &Arc<Self>, touched: &[Inode]) -> FsResult<Entered> {
+        if let Some(id) = self.lock().try_enter(touched) {
+            return Ok(Entered::new(self, id));
+        }
+        let _waiting = Waiting::join(self)?;
+        clock::deadline(ENTER_WAIT_MAX, self.enter_after_moves(touched))
+            .await
+            .map_err(|_| BEING_RENAMED)
+    }
+
+    async fn enter_after_moves(self: &Arc<Self>, touched: &[Inode]) -> Entered {
         loop {
             let moved = self.moved.notified();
             tokio::pin!(moved);
@@ -117,6 +141,28 @@ impl Namespace {
     }
 }
 
+/// A change that waits to enter.
+#[derive(Debug)]
+struct Waiting(Arc<Namespace>);
+
+impl Waiting {
+    fn join(namespace: &Arc<Namespace>) -> FsResult<Self> {
+        let mut tree = namespace.lock();
+        if tree.moves.waiting >= WAITING_MAX {
+            return Err(BEING_RENAMED);
+        }
+        tree.moves.waiting += 1;
+        drop(tree);
+        Ok(Self(Arc::clone(namespace)))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.lock().moves.waiting -= 1;
+    }
+}
+
 /// A directory is being moved while this lives.
 #[derive(Debug)]
 pub(crate) struct Moving {
@@ -135,7 +181,7 @@ impl Drop for Moving {
 mod tests {
     use std::time::Duration;
 
-    use penstock_base::{FileName, MIB, MemoryBudget, clock};
+    use penstock_base::{FileName, MIB, MemoryBudget};
     use penstock_vfs::FileKind;
 
     use super::*;
@@ -150,7 +196,13 @@ mod tests {
             tree.link((Inode::ROOT, &name), FileKind::Directory, None)
         });
         let (of_a, of_b) = ([Inode::ROOT, b], [Inode::ROOT, a]);
-        let (entered_a, entered_b) = (namespace.enter(&of_a).await, namespace.enter(&of_b).await);
+        let enter = async |touched| {
+            namespace
+                .enter(touched)
+                .await
+                .expect("nothing is moved yet")
+        };
+        let (entered_a, entered_b) = (enter(&of_a).await, enter(&of_b).await);
         let rename = async |top, touched: [Inode; 2], entered: Entered| {
             let moved = namespace.begin_move(top, &touched).await.map(drop);
             drop(entered);

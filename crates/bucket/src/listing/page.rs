@@ -2,7 +2,7 @@
 
 use std::{iter::Peekable, time::SystemTime, vec};
 
-use penstock_base::FileName;
+use penstock_base::{FileName, FsResult};
 use penstock_object::{ETag, ListPage, ListedObject, ObjectKind};
 use penstock_vfs::FileKind;
 
@@ -10,6 +10,7 @@ use crate::{
     core::Core,
     inode::{Known, Observation, Reference, Resolved},
     key,
+    listing::pages::Start,
 };
 
 /// One LIST page as directory entries, in byte order of their keys.
@@ -21,7 +22,7 @@ pub(super) struct Page {
     /// The prefixes of the directories, in order, whether they can be shown or not.
     directories: Vec<String>,
     /// The last key or prefix; nothing up to it is on a later page.
-    last_key: String,
+    pub(super) last_key: String,
     /// Where the next page begins.
     pub(super) continuation: Option<String>,
     /// Whether the page has the object that marks the directory.
@@ -46,16 +47,26 @@ struct Facts {
 }
 
 impl Page {
-    /// Makes entries of a page of the directory `prefix`, counting what cannot be shown.
+    /// Makes entries of a page of the directory `prefix`, counting what cannot be shown. Fails if
+    /// the store does not list in order.
     pub(super) fn new(
         core: &Core,
         prefix: &str,
-        first: u64,
-        (page, observation): (ListPage, Observation),
-    ) -> Self {
+        start: &Start,
+        (mut page, observation): (ListPage, Observation),
+    ) -> FsResult<Self> {
+        let after = start.after.as_deref();
+        // The directory that the page before ended with may be named again.
+        if page.common_prefixes.first().map(String::as_str) == after && after.is_some() {
+            page.common_prefixes.remove(0);
+        }
+        let objects = page.objects.iter().map(|object| object.key.as_str());
+        core.check_order(after, objects)?;
+        core.check_order(after, page.common_prefixes.iter().map(String::as_str))?;
         let last_object = page.objects.last().map(|object| object.key.as_str());
         let last_prefix = page.common_prefixes.last().map(String::as_str);
-        let last_key = last_object.max(last_prefix).unwrap_or_default().to_owned();
+        let last_key = last_object.max(last_prefix).or(after);
+        let last_key = last_key.unwrap_or_default().to_owned();
         let directories = page.common_prefixes.clone();
         let mut marker = false;
         let mut entries = Vec::with_capacity(page.objects.len() + directories.len());
@@ -67,15 +78,15 @@ impl Page {
             }
         }
         let continuation = page.continuation;
-        Self {
-            first,
+        Ok(Self {
+            first: start.position,
             entries,
             directories,
             last_key,
             continuation,
             marker,
             observation,
-        }
+        })
     }
 
     /// The position after the last entry.

@@ -31,10 +31,12 @@ pub(super) struct Pages {
 
 /// Where a page begins.
 #[derive(Debug, Clone)]
-struct Start {
-    position: u64,
+pub(super) struct Start {
+    pub(super) position: u64,
     /// What leads to the page; `None` for the first.
     continuation: Option<String>,
+    /// The last key of the page before.
+    pub(super) after: Option<String>,
 }
 
 /// A page under way; given up when dropped.
@@ -57,6 +59,7 @@ impl Pages {
             starts: vec![Start {
                 position: first,
                 continuation: None,
+                after: None,
             }],
             kept: VecDeque::new(),
             first_kept: 0,
@@ -160,6 +163,7 @@ impl Pages {
             self.starts.push(Start {
                 position: page.end(),
                 continuation,
+                after: Some(page.last_key.clone()).filter(|key| !key.is_empty()),
             });
         }
         self.kept.push_back(page);
@@ -194,16 +198,11 @@ async fn fetch(
     let options = ListOptions {
         prefix: prefix.to_string(),
         delimited: true,
-        continuation: start.continuation,
+        continuation: start.continuation.clone(),
         ..ListOptions::default()
     };
     let page = for_reading(core.store().list(options).await)?;
-    Ok(Page::new(
-        &core,
-        &prefix,
-        start.position,
-        (page, observation),
-    ))
+    Page::new(&core, &prefix, &start, (page, observation))
 }
 
 impl Core {

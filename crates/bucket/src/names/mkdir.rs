@@ -36,7 +36,7 @@ impl Core {
         parent: Inode,
         name: &FileName,
     ) -> FsResult<Reference> {
-        let _entered = self.namespace.enter(&[parent]).await;
+        let _entered = self.namespace.enter(&[parent]).await?;
         if self
             .find(parent, name, self.change_patience())
             .await?
@@ -51,6 +51,10 @@ impl Core {
         for_writing(self.write_marker(&prefix).await)?;
         let until = self.believed_until(begun);
         let mut tree = self.namespace.lock();
+        // Somebody else may have made it in the same moment.
+        if tree.directory(parent)?.entries.contains_key(name) {
+            return Err(FsError::AlreadyExists);
+        }
         let known = Some(Known::directory(until));
         let inode = tree.link((parent, name), FileKind::Directory, known);
         let directory = tree.directory_mut(inode)?;

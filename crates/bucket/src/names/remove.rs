@@ -24,7 +24,7 @@ impl Core {
         self.check_writable()?;
         let (core, name) = (Arc::clone(self), name.clone());
         run_to_end(async move {
-            let _entered = core.namespace.enter(&[parent]).await;
+            let _entered = core.namespace.enter(&[parent]).await?;
             let found = core.find(parent, &name, core.change_patience()).await?;
             let found = found.ok_or(FsError::NotFound)?;
             let node_kind = core.namespace.lock().node(found.inode())?.kind;
@@ -50,13 +50,17 @@ impl Core {
     ) -> FsResult<()> {
         let file = self.open_file(found.inode());
         // Waits for an upload under way, which would bring the object back.
-        let stream = match &file {
+        let mut stream = match &file {
             Some(file) => Some(file.stream().await),
             None => None,
         };
         self.check_place((parent, name), found)?;
+        let may_be_stored = match &mut stream {
+            Some(stream) => stream.settle_stored().await,
+            None => false,
+        };
         let unsaved = file.as_ref().is_some_and(|file| file.view().new);
-        if !unsaved {
+        if !unsaved || may_be_stored {
             let key = self.namespace.lock().file_key(found.inode())?;
             for_writing(self.store().delete(&key).await)?;
         }

@@ -61,7 +61,7 @@ impl Core {
         (parent, name): (Inode, &FileName),
         target: &str,
     ) -> FsResult<Reference> {
-        let _entered = self.namespace.enter(&[parent]).await;
+        let _entered = self.namespace.enter(&[parent]).await?;
         if self
             .find(parent, name, self.change_patience())
             .await?
@@ -75,10 +75,18 @@ impl Core {
             "a link must lead to a file of this mount by a relative path",
         ))?;
         let target = key::checked_key(followed)?;
+        let condition = self.if_absent();
         let begun = clock::now();
         let stored = self
             .store()
-            .put_symlink(&key, &target, PutOptions::default())
+            .put_symlink(
+                &key,
+                &target,
+                PutOptions {
+                    condition,
+                    ..PutOptions::default()
+                },
+            )
             .await;
         let stored = for_writing(stored)?;
         let known = Known {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use penstock_base::{
-    FileName, FsError, FsResult,
+    FileName, FsError, FsResult, MIB,
     clock::{self, Instant},
 };
 use penstock_vfs::{Created, FileKind, HandleId, Inode, OpenOptions, Opened};
@@ -18,6 +18,10 @@ use crate::{
 /// How long after an open another one counts as soon: worth keeping the content in the door's
 /// cache.
 const REOPEN_WINDOW: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Bytes up to which a file that was not opened a short while ago bypasses the door's cache: it is
+/// read in one go and most likely only once.
+const SMALL_FILE_MAX: u64 = MIB;
 
 impl Core {
     /// Opens a file that exists.
@@ -51,7 +55,7 @@ impl Core {
             if let Some(found) = self.find(parent, name, self.change_patience()).await? {
                 return self.open_found(found, options).await;
             }
-            let _entered = self.namespace.enter(&[parent]).await;
+            let _entered = self.namespace.enter(&[parent]).await?;
             if let Some(created) = self.try_create((parent, name), options)? {
                 return Ok(created);
             }
@@ -79,6 +83,7 @@ impl Core {
         options: OpenOptions,
     ) -> FsResult<Option<Created>> {
         let mut tree = self.namespace.lock();
+        self.check_not_shut()?;
         let key = crate::key::file_key(&tree.prefix(parent)?, name)?;
         if tree.directory(parent)?.entries.contains_key(name) {
             return Ok(None);
@@ -153,7 +158,7 @@ impl Core {
         });
         let same = last.as_ref().is_some_and(|last| last.etag == etag);
         let soon = last.is_some_and(|last| last.at + REOPEN_WINDOW > now);
-        let direct = size <= self.settings.small_file_size && !(same && soon);
+        let direct = size <= SMALL_FILE_MAX && !(same && soon);
         Opened {
             handle,
             direct,

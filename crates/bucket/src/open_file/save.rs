@@ -1,11 +1,12 @@
 //! Making written files durable: at close, at fsync, and when the volume shuts down.
 //!
 //! A stream is finished under the file's stream lock and in a task of its own, so that an
-//! interrupted caller does not cut it. When that fails the file counts as failed until the handle
+//! interrupted caller does not cut it. That lock is enough also while a directory above is renamed:
+//! the rename takes it too and ends the stream, and what is begun after that waits. When that fails the file counts as failed until the handle
 //! that wrote it is closed for good: every later write, fsync and close of that handle reports
 //! it, and the store keeps what it had.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use penstock_base::{FsError, FsResult, clock, clock::Instant};
@@ -36,10 +37,13 @@ enum Then {
 /// Files that are saved at the same time when the volume shuts down.
 const SHUT_DOWN_CONCURRENCY: usize = 16;
 
+/// How long shutting down may take to save what is unsaved.
+const SHUT_DOWN_MAX: Duration = Duration::from_secs(300);
+
 impl Core {
     /// A descriptor of the handle was closed: saves what it wrote.
     pub(crate) async fn flush(self: &Arc<Self>, handle: &FileHandle) -> FsResult<()> {
-        if !handle.access.writes() {
+        if !handle.saves {
             return Ok(());
         }
         let file = Arc::clone(&handle.file);
@@ -52,7 +56,7 @@ impl Core {
             self.note_ignored_sync();
             return Ok(());
         }
-        if !handle.access.writes() {
+        if !handle.saves {
             return Ok(());
         }
         let (core, file) = (Arc::clone(self), Arc::clone(&handle.file));
@@ -73,7 +77,7 @@ impl Core {
         let Some(Handle::File(handle)) = self.handles.remove(id) else {
             return;
         };
-        if !handle.access.writes() {
+        if !handle.saves {
             return;
         }
         let core = Arc::clone(self);
@@ -107,6 +111,14 @@ impl Core {
             view.new
         };
         if new {
+            // The save may have succeeded though its answer was lost.
+            if let Some(place) = tree
+                .node(file.inode)
+                .ok()
+                .and_then(|node| node.place.clone())
+            {
+                tree.doubt(place.parent, &place.name);
+            }
             tree.orphan(file.inode);
         } else if let Ok(node) = tree.node_mut(file.inode) {
             node.distrust(clock::now());
@@ -120,7 +132,6 @@ impl Core {
         owner: Option<HandleId>,
         then: Then,
     ) -> FsResult<()> {
-        let _entered = self.namespace.enter(&[file.inode]).await;
         let mut stream = file.stream().await;
         if owner.is_some() && stream.owner() != owner {
             return Ok(());
@@ -128,8 +139,7 @@ impl Core {
         self.conclude(&file, &mut stream, then).await
     }
 
-    /// Saves what the stream holds and ends it. The caller keeps renames of directories above
-    /// away.
+    /// Saves what the stream holds and ends it.
     pub(crate) async fn finish(&self, file: &OpenFile, stream: &mut WriteStream) -> FsResult<()> {
         self.conclude(file, stream, Then::End).await
     }
@@ -143,6 +153,10 @@ impl Core {
         let Some(owner) = stream.owner() else {
             return Ok(());
         };
+        if file.view().removed {
+            file.discard(stream).await;
+            return Ok(());
+        }
         let touched = stream.of(owner)?.is_some_and(|open| open.touched);
         if !touched {
             // A write that was given up while it waited left nothing but the mark.
@@ -205,15 +219,17 @@ impl Core {
         tree.publish(file.inode, known);
     }
 
-    /// Saves everything that is unsaved and returns the paths of what could not be.
+    /// Saves everything that is unsaved and returns the paths of what could not be. What is
+    /// written later, through handles that are still open, is refused.
     pub(crate) async fn shut_down(self: &Arc<Self>) -> Vec<(String, FsError)> {
+        self.shut();
         let files: Vec<Arc<OpenFile>> = {
             let tree = self.namespace.lock();
             tree.nodes()
                 .filter_map(|(_, node)| node.file.clone())
                 .collect()
         };
-        let deadline = clock::now() + self.settings.shut_down_timeout;
+        let deadline = clock::now() + SHUT_DOWN_MAX;
         let (mut saving, mut lost) = (FuturesUnordered::new(), Vec::new());
         for file in files {
             if saving.len() == SHUT_DOWN_CONCURRENCY {

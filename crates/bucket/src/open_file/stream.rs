@@ -134,6 +134,16 @@ impl WriteStream {
         }
     }
 
+    /// Whether something of a file may be in the store though it was never saved: pieces that were
+    /// appended, or all of it, if the answer to a save was lost. Waits for what is under way.
+    pub(crate) async fn settle_stored(&mut self) -> bool {
+        match &mut self.phase {
+            Phase::Clean => false,
+            Phase::Open(stream) => stream.sink.settle_stored().await,
+            Phase::Failed { .. } => true,
+        }
+    }
+
     /// Who writes, or wrote in vain.
     pub(crate) fn owner(&self) -> Option<HandleId> {
         match &self.phase {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use penstock_base::{FsError, FsResult};
 use penstock_object::{Key, ObjectKind, PutOptions};
-use penstock_transfer::WriteStart;
+use penstock_transfer::{Appender, WriteStart};
 use tokio::sync::MutexGuard;
 
 use crate::{
@@ -14,8 +14,9 @@ use crate::{
     open_file::{
         FileHandle, OpenFile,
         ahead::Waiting,
-        sink::{Appender, Sink},
+        sink::Sink,
         stream::{OpenStream, Position, WriteStream},
+        taking::Taking,
     },
 };
 
@@ -31,12 +32,30 @@ impl Core {
         offset: u64,
         data: Bytes,
     ) -> FsResult<()> {
+        let written = self.write_at(handle, offset, data).await;
+        if written.is_err()
+            && let Ok(node) = self.namespace.lock().node_mut(handle.file.inode)
+        {
+            // What was written through a mapping stays in the kernel's cache though it was
+            // refused: the next open drops it.
+            node.last_open = None;
+        }
+        written
+    }
+
+    async fn write_at(
+        self: &Arc<Self>,
+        handle: &FileHandle,
+        offset: u64,
+        data: Bytes,
+    ) -> FsResult<()> {
         if !handle.access.writes() {
             return Err(FsError::BadHandle);
         }
         let mut waiting = None;
         loop {
             let mut stream = self.stream_for(handle).await?;
+            self.check_not_shut()?;
             let open = stream.of(handle.id)?.ok_or(FsError::BadHandle)?;
             match open.position_of(offset, handle.append) {
                 Position::End => return self.accept(handle, &mut stream, data).await,
@@ -72,7 +91,7 @@ impl Core {
             return Ok(stream);
         }
         drop(stream);
-        let _entered = self.namespace.enter(&[handle.file.inode]).await;
+        let _entered = self.namespace.enter(&[handle.file.inode]).await?;
         let mut stream = handle.file.stream().await;
         if stream.of(handle.id)?.is_none() {
             stream.open(self.continued(handle).await?);
@@ -121,13 +140,10 @@ impl Core {
             .ok_or(FsError::Stale)?;
         let key = tree.file_key(file.inode)?;
         if known.object == ObjectKind::Appendable {
-            return Ok(Sink::Append(Appender::continuing(
-                self.store(),
-                key,
-                known.size,
-            )));
+            let appender = Appender::continuing(&self.transfer, key, known.size);
+            return Ok(Sink::Append(Box::new(appender)));
         }
-        if known.size == 0 {
+        if known.size == 0 && self.appends() {
             return Ok(self.new_sink(key, true));
         }
         let etag = known.etag.clone().ok_or(FsError::Stale)?;
@@ -141,11 +157,16 @@ impl Core {
 
     /// A sink for new content. `replaces` tells whether there may be an object already.
     pub(super) fn new_sink(&self, key: Key, replaces: bool) -> Sink {
-        if self.settings.appendable && self.store().capabilities().append {
-            Sink::Append(Appender::beginning(self.store(), key, replaces))
+        if self.appends() {
+            Sink::Append(Box::new(Appender::beginning(&self.transfer, key, replaces)))
         } else {
             self.upload(key, WriteStart::Empty)
         }
+    }
+
+    /// Whether new files are appendable objects.
+    fn appends(&self) -> bool {
+        self.settings.appendable && self.store().capabilities().append
     }
 
     fn upload(&self, key: Key, start: WriteStart) -> Sink {
@@ -168,15 +189,8 @@ impl Core {
         if data.is_empty() {
             return Ok(());
         }
-        let end = open.end + data.len() as u64;
-        open.taking = Some(end);
-        handle.file.show_written(open.end);
-        let written = open.sink.write(data).await;
-        open.taking = None;
-        match written {
-            Ok(()) => {
-                open.end = end;
-                open.touched = true;
+        match Taking::begin(&handle.file, open).take(data).await {
+            Ok(end) => {
                 self.grew(&handle.file, end);
                 Ok(())
             }
@@ -202,8 +216,9 @@ impl Core {
             return Err(FsError::BadHandle);
         }
         let file = &handle.file;
-        let _entered = self.namespace.enter(&[file.inode]).await;
+        let _entered = self.namespace.enter(&[file.inode]).await?;
         let mut stream = file.stream().await;
+        self.check_not_shut()?;
         let empty = match stream.of(handle.id)? {
             Some(open) => open.end == 0,
             None => self.is_empty_in_store(file).await?,
@@ -211,10 +226,9 @@ impl Core {
         if empty {
             return Ok(());
         }
-        let (key, in_store) = (
-            self.namespace.lock().file_key(file.inode)?,
-            !file.view().new,
-        );
+        let key = self.namespace.lock().file_key(file.inode)?;
+        let may_be_stored = stream.settle_stored().await;
+        let in_store = may_be_stored || !file.view().new;
         let given_up = stream.take();
         stream.begin(handle.id, self.new_sink(key, in_store));
         self.grew(file, 0);

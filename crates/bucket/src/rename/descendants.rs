@@ -1,6 +1,6 @@
 //! The objects below a directory that is renamed.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::collections::HashSet;
 
 use penstock_base::{FsError, FsResult, Reservation};
 use penstock_object::{ETag, ListOptions, ListedObject, ObjectKind};
@@ -8,7 +8,7 @@ use penstock_object::{ETag, ListOptions, ListedObject, ObjectKind};
 use crate::{core::Core, errors::for_reading};
 
 /// Bytes that one object in the list occupies, about, with a name of average length.
-const DESCENDANT_COST: u64 = 128;
+const DESCENDANT_COST: u64 = 224;
 
 /// An object below a directory that is renamed.
 #[derive(Debug, Clone)]
@@ -17,8 +17,10 @@ pub(super) struct Descendant {
     pub(super) suffix: Box<str>,
     pub(super) size: u64,
     pub(super) kind: ObjectKind,
-    /// A hash of the version: enough to tell whether it changed, at a tenth of the memory.
-    pub(super) version: u64,
+    /// The version that is copied and, if it is still there then, deleted.
+    pub(super) etag: ETag,
+    /// The version of the copy, once there is one.
+    pub(super) copy: Option<ETag>,
 }
 
 /// All objects below a directory, in byte order of their keys.
@@ -29,12 +31,27 @@ pub(super) struct Descendants {
 }
 
 impl Descendants {
-    /// Whether the list has this very version of an object.
-    pub(super) fn has(&self, other: &Descendant) -> bool {
-        let found = self
-            .objects
-            .binary_search_by(|object| object.suffix.cmp(&other.suffix));
-        found.is_ok_and(|index| self.objects[index].version == other.version)
+    /// The copy of this very version of an object, if the list has one.
+    pub(super) fn copy_of(&self, other: &Descendant) -> Option<&ETag> {
+        let found = find(&self.objects, &other.suffix);
+        found
+            .filter(|object| object.etag == other.etag)
+            .and_then(|object| object.copy.as_ref())
+    }
+
+    /// Takes over what was copied in place of the objects at these indices, or leaves out what is
+    /// gone.
+    pub(super) fn bring_up_to_date(&mut self, copied: Vec<(usize, Option<Descendant>)>) {
+        let mut gone = HashSet::new();
+        for (index, now) in copied {
+            match now {
+                Some(now) => self.objects[index] = now,
+                None => drop(gone.insert(index)),
+            }
+        }
+        let mut index = 0..;
+        self.objects
+            .retain(|_| index.next().is_none_or(|index| !gone.contains(&index)));
     }
 
     fn charge(&mut self, reservation: Reservation) {
@@ -49,13 +66,15 @@ impl Core {
     /// Lists everything below the directory `prefix`. Fails with `LimitReached` when that is more
     /// than the settings allow and with `OutOfMemory` when it does not fit into the budget.
     pub(super) async fn descendants(&self, prefix: &str) -> FsResult<Descendants> {
-        let mut found = Descendants::default();
+        let (mut found, mut last) = (Descendants::default(), None::<String>);
         let mut options = ListOptions {
             prefix: prefix.to_owned(),
             ..ListOptions::default()
         };
         loop {
             let page = for_reading(self.store().list(options.clone()).await)?;
+            let keys = page.objects.iter().map(|object| object.key.as_str());
+            self.check_order(last.as_deref(), keys)?;
             self.check_rename_limit(prefix, found.objects.len() + page.objects.len())?;
             let cost = page.objects.len() as u64 * DESCENDANT_COST;
             let budget = self.transfer.pool().budget();
@@ -63,9 +82,60 @@ impl Core {
             found
                 .objects
                 .extend(page.objects.iter().map(|object| describe(prefix, object)));
+            last = page
+                .objects
+                .into_iter()
+                .last()
+                .map(|last| last.key)
+                .or(last);
             options.continuation = page.continuation;
             if options.continuation.is_none() {
                 return Ok(found);
+            }
+        }
+    }
+
+    /// Whether all copies of an earlier attempt are below `prefix` as they were made. The object
+    /// that marks the directory does not count.
+    pub(super) async fn has_copies(&self, prefix: &str, copied: &Descendants) -> FsResult<bool> {
+        let present = self.descendants(prefix).await?;
+        let mut copies = copied.objects.iter().filter(|copy| !copy.suffix.is_empty());
+        Ok(copies.all(|copied| {
+            let found = find(&present.objects, &copied.suffix);
+            found.is_some_and(|found| {
+                // The store may name links in another way when it lists them.
+                copied.kind == ObjectKind::Symlink || copied.copy.as_ref() == Some(&found.etag)
+            })
+        }))
+    }
+
+    /// Those of `objects`, neighbours in the directory `prefix` after `before`, that have another
+    /// version by now, as they are now.
+    pub(super) async fn changed_since(
+        &self,
+        prefix: &str,
+        before: &str,
+        objects: &[Descendant],
+    ) -> FsResult<Vec<Descendant>> {
+        let mut changed = Vec::new();
+        let mut options = ListOptions {
+            prefix: prefix.to_owned(),
+            start_after: Some(format!("{prefix}{before}")),
+            ..ListOptions::default()
+        };
+        let last = objects.last().map(|last| last.suffix.as_ref());
+        loop {
+            let page = for_reading(self.store().list(options.clone()).await)?;
+            let now = page.objects.iter().map(|object| describe(prefix, object));
+            changed.extend(now.filter(|now| {
+                let known = find(objects, &now.suffix);
+                known.is_some_and(|known| known.etag != now.etag)
+            }));
+            let reached = page.objects.last().map(|last| last.key.as_str());
+            let beyond = reached.and_then(|key| key.strip_prefix(prefix)) >= last;
+            options.continuation = page.continuation;
+            if beyond || options.continuation.is_none() {
+                return Ok(changed);
             }
         }
     }
@@ -85,19 +155,18 @@ impl Core {
     }
 }
 
+fn find<'list>(objects: &'list [Descendant], suffix: &str) -> Option<&'list Descendant> {
+    let found = objects.binary_search_by(|object| object.suffix.as_ref().cmp(suffix));
+    found.ok().map(|index| &objects[index])
+}
+
 fn describe(prefix: &str, object: &ListedObject) -> Descendant {
     let suffix = object.key.strip_prefix(prefix).unwrap_or_default().into();
-    let version = hash(&object.etag);
     Descendant {
         suffix,
         size: object.size,
         kind: object.kind,
-        version,
+        etag: object.etag.clone(),
+        copy: None,
     }
-}
-
-fn hash(etag: &ETag) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    etag.hash(&mut hasher);
-    hasher.finish()
 }

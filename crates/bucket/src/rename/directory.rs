@@ -6,8 +6,14 @@
 //!
 //! - A failure while copying removes the copies again: the source is intact.
 //! - A failure while deleting leaves the target whole and the source in part. The rename is
-//!   remembered, and repeating it goes on from there.
+//!   remembered, and repeating it goes on from there, if the target is still as it was left.
 //! - After a crash both names are there, the source whole as long as copying was under way.
+//!
+//! Other clients do not wait. What is copied is the version that was listed; one that was replaced
+//! meanwhile is looked at again, one that was removed is left out. No store deletes many objects on
+//! condition of their versions, so each thousand is listed once more just before: what was replaced
+//! since it was copied is copied again, and what is replaced over and over ends the rename as busy.
+//! Objects that others add below stay where they were put.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,8 +22,9 @@ use std::{
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use penstock_base::{FsError, FsResult, clock};
-use penstock_object::{ETag, ErrorKind, Key, ObjectResult, WriteCondition};
-use penstock_transfer::ObjectVersion;
+use penstock_object::{
+    ETag, ErrorKind, Key, ObjectError, ObjectKind, ObjectResult, WriteCondition,
+};
 use penstock_vfs::Inode;
 
 use crate::{
@@ -35,6 +42,16 @@ use crate::{
 /// Objects that one request deletes.
 const DELETE_MANY_MAX: usize = 1000;
 
+/// Copies that are under way at the same time. The store's own limit of requests applies below.
+const COPIES_AT_ONCE: usize = 128;
+
+/// How often objects are copied again that others changed, before the rename gives up.
+const CHANGES_MAX: usize = 3;
+
+const KEEPS_CHANGING: FsError = FsError::Busy(
+    "other clients keep changing the directory while it is renamed; repeat the rename to finish it",
+);
+
 /// A rename of a directory at work.
 struct Work<'rename> {
     from: &'rename str,
@@ -45,8 +62,39 @@ struct Work<'rename> {
     replaces: bool,
     /// Files that are open, whose handles follow to the copies.
     open: HashSet<Box<str>>,
-    /// The versions of those copies.
-    versions: Mutex<HashMap<Box<str>, ETag>>,
+    /// What was copied of them.
+    versions: Mutex<HashMap<Box<str>, Followed>>,
+}
+
+/// The copy of a file that is open.
+struct Followed {
+    /// The version that was copied.
+    original: ETag,
+    copy: ETag,
+}
+
+impl Work<'_> {
+    /// Notes a copy.
+    fn copied(&self, object: &Descendant, copy: ETag) -> Descendant {
+        if self.open.contains(&object.suffix) {
+            let followed = Followed {
+                original: object.etag.clone(),
+                copy: copy.clone(),
+            };
+            let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
+            versions.insert(object.suffix.clone(), followed);
+        }
+        // Most copies have the tag of their original, which then needs no memory of its own.
+        let copy = if copy == object.etag {
+            object.etag.clone()
+        } else {
+            copy
+        };
+        Descendant {
+            copy: Some(copy),
+            ..object.clone()
+        }
+    }
 }
 
 /// What became of the copies.
@@ -54,13 +102,21 @@ struct Work<'rename> {
 struct Copied {
     /// Copies that may have been made.
     made: Vec<usize>,
+    /// What was copied, which may not be the version that was listed; nothing if it was removed.
+    copied: Vec<(usize, Option<Descendant>)>,
     failure: Option<FsError>,
 }
 
 impl Copied {
-    fn note(&mut self, index: usize, outcome: ObjectResult<()>) {
+    /// Notes what was copied in place of an object; nothing if it is gone.
+    fn note(&mut self, index: usize, outcome: ObjectResult<Option<Descendant>>) {
         match outcome {
-            Ok(()) => self.made.push(index),
+            Ok(copied) => {
+                if copied.is_some() {
+                    self.made.push(index);
+                }
+                self.copied.push((index, copied));
+            }
             Err(error) => {
                 // Unless the key was taken, the copy may have been made all the same.
                 if error.kind != ErrorKind::AlreadyExists {
@@ -91,7 +147,7 @@ impl Core {
                 key::directory_prefix(&parent, &rename.target.name),
             )
         };
-        let resumed = self.journal().take(&from, &to);
+        let resumed = self.unfinished(&from, &to).await?;
         if let (Some(replaced), None) = (&rename.replaced, &resumed) {
             self.check_empty(replaced.inode(), &to).await?;
         }
@@ -104,19 +160,38 @@ impl Core {
             open: open.iter().map(|(suffix, _)| suffix.clone()).collect(),
             versions: Mutex::default(),
         };
-        let objects = self.move_objects(&work).await;
-        self.settle_rename(rename, objects.is_ok());
-        objects?;
+        let moved = self.move_objects(&work).await;
         let versions = work
             .versions
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
-        follow(&to, open, &versions)
+        if let (Err(_), Some(copied)) = (&moved, resumed) {
+            self.journal().keep(&from, &to, copied);
+        }
+        self.settle_rename(rename, moved.is_ok());
+        moved?;
+        self.follow(&to, open, &versions)
+    }
+
+    /// What an earlier attempt at this rename copied, if all of it is still there: somebody may
+    /// have cleared up the target, or made another one, and then this is a rename like any other.
+    async fn unfinished(&self, from: &str, to: &str) -> FsResult<Option<Descendants>> {
+        let Some(copied) = self.journal().take(from, to) else {
+            return Ok(None);
+        };
+        match self.has_copies(to, &copied).await {
+            Ok(true) => Ok(Some(copied)),
+            Ok(false) => Ok(None),
+            Err(error) => {
+                self.journal().keep(from, to, copied);
+                Err(error)
+            }
+        }
     }
 
     /// Copies and deletes. Fails with the state described in the module.
     async fn move_objects(&self, work: &Work<'_>) -> FsResult<()> {
-        let objects = self.descendants(work.from).await?;
+        let mut objects = self.descendants(work.from).await?;
         let longest = objects
             .objects
             .iter()
@@ -132,7 +207,8 @@ impl Core {
             self.undo(work, &objects.objects, &copied.made).await;
             return Err(error);
         }
-        if let Err(error) = self.delete_all(work.from, &objects.objects).await {
+        objects.bring_up_to_date(copied.copied);
+        if let Err(error) = self.delete_all(work, &mut objects.objects).await {
             tracing::warn!(
                 "the directory `{}` was copied to `{}` but not wholly deleted: repeat the rename \
                  to finish it",
@@ -152,7 +228,7 @@ impl Core {
         for mut indices in [0..marker, marker..objects.len()] {
             let mut copies = FuturesUnordered::new();
             loop {
-                while copied.failure.is_none() && copies.len() < self.copies_at_once() {
+                while copied.failure.is_none() && copies.len() < COPIES_AT_ONCE {
                     let Some(index) = indices.next() else { break };
                     copies.push(self.copy_one(work, objects, index));
                 }
@@ -165,41 +241,65 @@ impl Core {
         copied
     }
 
-    fn copies_at_once(&self) -> usize {
-        self.settings.rename_dir_concurrency.max(1)
-    }
-
     async fn copy_one(
         &self,
         work: &Work<'_>,
         objects: &[Descendant],
         index: usize,
-    ) -> (usize, ObjectResult<()>) {
+    ) -> (usize, ObjectResult<Option<Descendant>>) {
         let object = &objects[index];
-        if work.resumed.is_some_and(|copied| copied.has(object)) {
-            return (index, Ok(()));
+        if let Some(copy) = work.resumed.and_then(|copied| copied.copy_of(object)) {
+            return (index, Ok(Some(work.copied(object, copy.clone()))));
         }
-        let original = Original {
-            key: joined(work.from, &object.suffix),
-            size: object.size,
-            etag: None,
-            kind: object.kind,
-        };
         let may_exist = object.suffix.is_empty() || work.resumed.is_some();
         let condition = if may_exist {
             WriteCondition::Always
         } else {
             self.if_absent()
         };
-        let target = joined(work.to, &object.suffix);
-        let stored = self.copy_object(&original, &target, condition).await;
-        let outcome = stored.map(|stored| {
-            if work.open.contains(&object.suffix) {
-                let mut versions = work.versions.lock().unwrap_or_else(PoisonError::into_inner);
-                versions.insert(object.suffix.clone(), stored.etag);
-            }
-        });
+        let outcome = match self.copy_version(work, object, condition.clone()).await {
+            Err(error) if is_changed(&error) => self.copy_present(work, object, condition).await,
+            copied => copied.map(Some),
+        };
         (index, outcome)
+    }
+
+    /// Copies an object as it was listed.
+    async fn copy_version(
+        &self,
+        work: &Work<'_>,
+        object: &Descendant,
+        condition: WriteCondition,
+    ) -> ObjectResult<Descendant> {
+        let original = Original {
+            key: joined(work.from, &object.suffix),
+            size: object.size,
+            etag: Some(object.etag.clone()).filter(|etag| !etag.as_str().is_empty()),
+            kind: object.kind,
+        };
+        let target = joined(work.to, &object.suffix);
+        let stored = self.copy_object(&original, &target, condition).await?;
+        Ok(work.copied(object, stored.etag))
+    }
+
+    /// Copies an object as it is now.
+    async fn copy_present(
+        &self,
+        work: &Work<'_>,
+        object: &Descendant,
+        condition: WriteCondition,
+    ) -> ObjectResult<Option<Descendant>> {
+        let Some(info) = self.head(&joined(work.from, &object.suffix)).await? else {
+            return Ok(None);
+        };
+        let now = Descendant {
+            suffix: object.suffix.clone(),
+            size: info.size,
+            kind: info.kind,
+            etag: info.etag,
+            copy: None,
+        };
+        self.copy_version(work, &now, condition).await.map(Some)
     }
 
     /// Removes copies again.
@@ -224,15 +324,42 @@ impl Core {
     }
 
     /// Deletes the originals, the marker last.
-    async fn delete_all(&self, from: &str, objects: &[Descendant]) -> FsResult<()> {
-        let mut keys: Vec<Key> = objects
-            .iter()
-            .map(|object| joined(from, &object.suffix))
-            .collect();
-        let marked = keys.first().is_some_and(|first| first.as_str() == from);
-        let marker = marked.then(|| keys.remove(0));
-        self.delete_keys(&keys).await?;
-        self.delete_keys(marker.as_slice()).await
+    async fn delete_all(&self, work: &Work<'_>, objects: &mut [Descendant]) -> FsResult<()> {
+        let marker = usize::from(objects.first().is_some_and(|first| first.suffix.is_empty()));
+        let (markers, files) = objects.split_at_mut(marker);
+        let mut before: Box<str> = "".into();
+        for files in files.chunks_mut(DELETE_MANY_MAX) {
+            self.copy_changed(work, &before, files).await?;
+            self.delete_keys(&keys_of(work.from, files)).await?;
+            before = files[files.len() - 1].suffix.clone();
+        }
+        self.delete_keys(&keys_of(work.from, markers)).await
+    }
+
+    /// Copies those of `objects` again that others changed since they were copied.
+    async fn copy_changed(
+        &self,
+        work: &Work<'_>,
+        before: &str,
+        objects: &mut [Descendant],
+    ) -> FsResult<()> {
+        for _ in 0..=CHANGES_MAX {
+            let changed = self.changed_since(work.from, before, objects).await?;
+            if changed.is_empty() {
+                return Ok(());
+            }
+            for now in changed {
+                let copied = match self.copy_version(work, &now, WriteCondition::Always).await {
+                    // It will show again.
+                    Err(error) if is_changed(&error) => continue,
+                    copied => for_writing(copied)?,
+                };
+                if let Ok(index) = objects.binary_search_by(|old| old.suffix.cmp(&now.suffix)) {
+                    objects[index] = copied;
+                }
+            }
+        }
+        Err(KEEPS_CHANGING)
     }
 
     async fn delete_keys(&self, keys: &[Key]) -> FsResult<()> {
@@ -283,6 +410,32 @@ impl Core {
         Ok(())
     }
 
+    /// Points the handles of open files to the copies.
+    fn follow(
+        &self,
+        to: &str,
+        open: Vec<(Box<str>, Arc<OpenFile>)>,
+        versions: &HashMap<Box<str>, Followed>,
+    ) -> FsResult<()> {
+        let mut tree = self.namespace.lock();
+        for (suffix, file) in open {
+            let Some(followed) = versions.get(&suffix) else {
+                continue;
+            };
+            let key = key::checked_key(format!("{to}{suffix}"))?;
+            file.show_moved(&followed.original, key, followed.copy.clone());
+            // A writer goes on from what is known of the file.
+            if let Ok(node) = tree.node_mut(file.inode)
+                && let Some(known) = &mut node.known
+                && known.etag.as_ref() == Some(&followed.original)
+            {
+                known.etag = Some(followed.copy.clone());
+                known.object = ObjectKind::Normal;
+            }
+        }
+        Ok(())
+    }
+
     /// Brings the tree in line with what the store has now.
     fn settle_rename(&self, rename: &Rename, done: bool) {
         let mut tree = self.namespace.lock();
@@ -296,27 +449,17 @@ impl Core {
     }
 }
 
-/// Points the handles of open files to the copies.
-fn follow(
-    to: &str,
-    open: Vec<(Box<str>, Arc<OpenFile>)>,
-    versions: &HashMap<Box<str>, ETag>,
-) -> FsResult<()> {
-    for (suffix, file) in open {
-        let Some(etag) = versions.get(&suffix).cloned() else {
-            continue;
-        };
-        let version = file.view().version.clone();
-        if let Some(version) = version {
-            let key = key::checked_key(format!("{to}{suffix}"))?;
-            file.show_stored(ObjectVersion {
-                key,
-                etag,
-                ..version
-            });
-        }
-    }
-    Ok(())
+/// Whether a copy failed because its source is another version now, or gone.
+fn is_changed(error: &ObjectError) -> bool {
+    matches!(
+        error.kind,
+        ErrorKind::PreconditionFailed | ErrorKind::NotFound
+    )
+}
+
+fn keys_of(prefix: &str, objects: &[Descendant]) -> Vec<Key> {
+    let keys = objects.iter().map(|object| joined(prefix, &object.suffix));
+    keys.collect()
 }
 
 /// A key whose length was checked.

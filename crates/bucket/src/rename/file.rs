@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use penstock_base::{FsError, FsResult, clock};
-use penstock_object::{ErrorKind, ObjectKind, WriteCondition};
+use penstock_base::{FsError, FsResult, MIB, clock};
+use penstock_object::{ETag, ErrorKind, ObjectKind, WriteCondition};
 use penstock_transfer::ObjectVersion;
 use penstock_vfs::{FileKind, RenameMode};
 use tokio::sync::MutexGuard;
@@ -16,6 +16,22 @@ use crate::{
     open_file::{OpenFile, WriteStream},
     rename::{Rename, copy::Original},
 };
+
+/// Bytes from which on a copy takes so long that the original is looked at again before it is
+/// deleted: somebody else may have replaced it meanwhile.
+const RECHECK_MIN: u64 = 64 * MIB;
+
+const CHANGED: FsError = FsError::Busy(
+    "another client changed the file while it was copied; both names exist, repeat the rename",
+);
+
+/// A file that was copied.
+struct Copied {
+    /// The version that was copied.
+    original: ETag,
+    known: Known,
+    version: ObjectVersion,
+}
 
 type StreamGuard<'file> = Option<MutexGuard<'file, WriteStream>>;
 
@@ -51,13 +67,17 @@ impl Core {
             let target = &rename.target;
             self.namespace.lock().doubt(target.parent, &target.name);
         }
-        let (known, version) = copied?;
+        let Copied {
+            original,
+            known,
+            version,
+        } = copied?;
         {
             let mut tree = self.namespace.lock();
             tree.relocate(rename.moved.inode(), &rename.target);
             tree.publish(rename.moved.inode(), known);
             if let Some(file) = moved {
-                file.show_stored(version);
+                file.show_moved(&original, version.key, version.etag);
             }
         }
         if let (Some(file), Some(mut stream)) = (replaced, replaced_stream) {
@@ -66,18 +86,21 @@ impl Core {
         Ok(())
     }
 
-    async fn copy_and_delete(
-        self: &Arc<Self>,
-        rename: &Rename,
-    ) -> FsResult<(Known, ObjectVersion)> {
+    async fn copy_and_delete(self: &Arc<Self>, rename: &Rename) -> FsResult<Copied> {
         let copied = self.copy_to_target(rename).await?;
         let source = self.namespace.lock().file_key(rename.moved.inode())?;
+        if copied.version.size >= RECHECK_MIN {
+            let now = for_writing(self.head(&source).await)?;
+            if now.is_some_and(|now| now.etag != copied.original) {
+                return Err(CHANGED);
+            }
+        }
         for_writing(self.store().delete(&source).await)?;
         Ok(copied)
     }
 
     /// Copies the object as it is known, or as it is now if it was changed meanwhile.
-    async fn copy_to_target(self: &Arc<Self>, rename: &Rename) -> FsResult<(Known, ObjectVersion)> {
+    async fn copy_to_target(self: &Arc<Self>, rename: &Rename) -> FsResult<Copied> {
         let target = {
             let prefix = self.namespace.lock().prefix(rename.target.parent)?;
             key::file_key(&prefix, &rename.target.name)?
@@ -124,14 +147,15 @@ impl Core {
             etag: Some(etag.clone()),
             until: self.believed_until(begun),
         };
-        Ok((
+        Ok(Copied {
+            original: original.etag.ok_or(FsError::Stale)?,
             known,
-            ObjectVersion {
+            version: ObjectVersion {
                 key: target,
                 etag,
                 size: original.size,
             },
-        ))
+        })
     }
 
     fn original(&self, rename: &Rename) -> FsResult<Original> {

@@ -1,7 +1,8 @@
 //! Renames of directories that could not be finished.
 //!
 //! When originals cannot be deleted after everything was copied, the copies are worth keeping:
-//! repeating the rename skips what is unchanged and deletes the rest. The journal is in memory;
+//! repeating the rename skips what is unchanged and deletes the rest, provided that the copies are
+//! all there as they were made. The journal is in memory;
 //! after a restart both directories are simply there.
 
 use std::collections::VecDeque;
@@ -31,6 +32,14 @@ impl Journal {
         self.unfinished.push_back(Unfinished { from, to, copied });
         if self.unfinished.len() > UNFINISHED_MAX {
             self.unfinished.pop_front();
+        }
+    }
+
+    /// Remembers again what was taken, unless a later attempt is remembered by now.
+    pub(super) fn keep(&mut self, from: &str, to: &str, copied: Descendants) {
+        let mut unfinished = self.unfinished.iter();
+        if !unfinished.any(|known| known.from == from && known.to == to) {
+            self.remember(from, to, copied);
         }
     }
 

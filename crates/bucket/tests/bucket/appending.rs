@@ -1,9 +1,11 @@
 //! Going on after what a file has.
 
-use penstock_base::{FsError, KIB, MIB};
+use std::time::Duration;
+
+use penstock_base::{FsError, KIB, MIB, clock};
 use penstock_bucket::BucketSettings;
 use penstock_object::{ErrorKind, Key, MemoryStore, ObjectKind, Operation, PutOptions, Store};
-use penstock_vfs::{OpenOptions, Volume};
+use penstock_vfs::{AttributeChanges, OpenOptions, Volume};
 
 use crate::support::{Bed, READ, WRITE};
 
@@ -199,4 +201,100 @@ async fn a_failed_append_is_reported_and_keeps_what_the_store_has() {
     assert_eq!(bed.close(handle).await, Err(FsError::FileTooLarge));
     let handle = bed.open("log", READ).await.unwrap();
     assert_eq!(bed.read(handle, 0, 9).await.unwrap(), b"one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_to_be_appended_is_paid_from_the_memory_budget() {
+    let bed = Bed::over(MemoryStore::like_oss(), appendable());
+    for (path, piece) in [("large", MIB), ("small", 4 * KIB)] {
+        let handle = bed.create(path).await.unwrap();
+        let before = bed.budget.used();
+        for number in 0..4 * MIB / piece {
+            let data = vec![1; piece as usize];
+            bed.write(handle, number * piece, data).await.unwrap();
+        }
+        let held = bed.budget.used() - before;
+        assert!((4 * MIB..6 * MIB).contains(&held), "{path} {held}");
+        bed.close(handle).await.unwrap();
+        assert_eq!(bed.budget.used(), before);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn appending_goes_on_when_idle_writers_hold_all_memory() {
+    let bed = Bed::with_memory(MemoryStore::like_oss(), appendable(), 16 * MIB);
+    let block = vec![7; MIB as usize];
+    let mut idle = Vec::new();
+    for number in 0..3 {
+        let handle = bed.create(&format!("idle{number}")).await.unwrap();
+        for number in 0..5 {
+            bed.write(handle, number * MIB, &block).await.unwrap();
+        }
+        idle.push(handle);
+    }
+    let held = bed.budget.try_reserve(bed.budget.available());
+    let handle = bed.create("active").await.unwrap();
+    for number in 0..20 {
+        bed.write(handle, number * MIB, &block).await.unwrap();
+        bed.write(handle, (number + 1) * MIB, "").await.unwrap();
+    }
+    bed.write(handle, 20 * MIB, "the end").await.unwrap();
+    bed.close(handle).await.unwrap();
+    let object = bed.object("active").await.unwrap();
+    assert_eq!(object.len() as u64, 20 * MIB + 7);
+    assert!(object.ends_with(b"the end"));
+    drop(held);
+    for (number, handle) in idle.into_iter().enumerate() {
+        bed.close(handle).await.unwrap();
+        let object = bed.object(&format!("idle{number}")).await.unwrap();
+        assert_eq!(object.len() as u64, 5 * MIB);
+    }
+    assert!(bed.budget.peak() <= 16 * MIB);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_is_given_up_while_it_appends_adds_nothing_and_loses_nothing() {
+    let bed = Bed::over(MemoryStore::like_oss(), appendable());
+    let handle = bed.create("log").await.unwrap();
+    for number in 0..8 {
+        bed.write(handle, number * MIB, vec![1; MIB as usize])
+            .await
+            .unwrap();
+    }
+    let held = bed.probe.hold_late(Operation::Append);
+    let write = bed.write(handle, 8 * MIB, "more");
+    let given_up = clock::deadline(Duration::from_secs(1), write).await;
+    assert!(given_up.is_err());
+    bed.probe.release_all();
+    held.add_permits(1);
+    bed.write(handle, 8 * MIB, "more").await.unwrap();
+    bed.close(handle).await.unwrap();
+    let object = bed.object("log").await.unwrap();
+    assert_eq!(object.len() as u64, 8 * MIB + 4);
+    assert!(object.ends_with(b"more"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn truncating_a_new_file_of_which_pieces_were_appended_begins_anew() {
+    let bed = Bed::over(MemoryStore::like_oss(), appendable());
+    let handle = bed.create("log").await.unwrap();
+    for number in 0..9 {
+        bed.write(handle, number * MIB, vec![1; MIB as usize])
+            .await
+            .unwrap();
+    }
+    let changes = AttributeChanges {
+        size: Some(0),
+        handle: Some(handle),
+        ..AttributeChanges::default()
+    };
+    let inode = bed.inode("log").await.unwrap();
+    let caller = Default::default();
+    bed.volume
+        .set_attributes(caller, inode, changes)
+        .await
+        .unwrap();
+    bed.write(handle, 0, "anew").await.unwrap();
+    bed.close(handle).await.unwrap();
+    assert_eq!(bed.object("log").await.unwrap(), b"anew");
 }

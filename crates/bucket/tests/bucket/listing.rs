@@ -8,7 +8,7 @@ use penstock_object::{ErrorKind, MemoryStore, Operation};
 use penstock_vfs::{FileKind, Inode, RemoveKind, Volume};
 use tokio::time::advance;
 
-use crate::support::{Bed, Listed, READ, name};
+use crate::support::{Bed, Listed, Probe, READ, name};
 
 /// A bucket with `count` files of one byte.
 async fn files(count: usize) -> Bed {
@@ -247,11 +247,7 @@ async fn the_last_file_of_a_page_costs_no_extra_request() {
 
 #[tokio::test(start_paused = true)]
 async fn a_directory_larger_than_the_cache_is_listed() {
-    let settings = BucketSettings {
-        cached_entries: 500,
-        ..BucketSettings::default()
-    };
-    let bed = Bed::with_memory(MemoryStore::new(), settings, 64 * MIB);
+    let bed = Bed::with_memory(MemoryStore::new(), BucketSettings::default(), 2 * MIB);
     for number in 0..3000 {
         bed.put(&format!("d/{number:05}"), "x").await;
     }
@@ -265,7 +261,7 @@ async fn a_directory_larger_than_the_cache_is_listed() {
         for file in &some {
             bed.volume.forget(file.entry.attributes.inode, 1);
         }
-        assert!(bed.metric("bucket_remembered_names") <= 500);
+        assert!(bed.metric("bucket_remembered_names") <= 1024);
         assert!(bed.metric("bucket_inodes") < 10);
     }
     assert_eq!(count, 3000);
@@ -317,4 +313,19 @@ async fn a_listing_refreshes_what_was_known() {
     assert_eq!(bed.stat("00000").await.unwrap().size, 1);
     assert_eq!(bed.ls("").await.unwrap(), ["00000"]);
     assert_eq!(bed.stat("00000").await.unwrap().size, 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_lists_in_no_order_is_refused() {
+    for disorder in [Probe::disorder, Probe::disorder_of_pages] {
+        let bed = Bed::new();
+        for number in 0..1500 {
+            bed.put(&format!("file{number:04}"), "").await;
+            bed.put(&format!("directory{number:04}/x"), "").await;
+        }
+        disorder(&bed.probe);
+        let refused = bed.ls("").await.unwrap_err();
+        assert!(matches!(refused, FsError::Unsupported(_)), "{refused}");
+        assert!(refused.to_string().contains("S3 Express"), "{refused}");
+    }
 }

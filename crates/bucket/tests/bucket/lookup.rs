@@ -239,21 +239,17 @@ async fn inodes_that_nobody_holds_leave_memory() {
 
 #[tokio::test(start_paused = true)]
 async fn remembered_names_are_bounded() {
-    let settings = BucketSettings {
-        cached_entries: 100,
-        ..BucketSettings::default()
-    };
-    let bed = Bed::with(settings);
+    let bed = Bed::with_memory(MemoryStore::new(), BucketSettings::default(), 2 * MIB);
     for directory in 0..4 {
-        for file in 0..40 {
+        for file in 0..400 {
             bed.put(&format!("{directory}/{file}"), "").await;
         }
     }
     for directory in 0..4 {
-        for listed in bed.list(&directory.to_string(), 7).await.unwrap() {
+        for listed in bed.list(&directory.to_string(), 70).await.unwrap() {
             bed.volume.forget(listed.entry.attributes.inode, 1);
         }
-        assert!(bed.metric("bucket_remembered_names") <= 100);
+        assert!(bed.metric("bucket_remembered_names") <= 1024);
     }
     bed.requests();
     assert!(bed.stat("3/0").await.is_ok());

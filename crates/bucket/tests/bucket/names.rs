@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use penstock_base::{FsError, clock};
-use penstock_object::{ErrorKind, Key, Operation, Store};
+use penstock_base::{FsError, MIB, clock};
+use penstock_bucket::BucketSettings;
+use penstock_object::{ErrorKind, Key, MemoryStore, Operation, Store};
 use penstock_vfs::{FileKind, RemoveKind, Volume};
 
 use crate::support::{Bed, READ, WRITE, name};
@@ -292,4 +293,42 @@ async fn removing_a_name_that_is_being_renamed_away_spares_the_file() {
     assert_eq!((renamed, removed), (Ok(()), Err(FsError::NotFound)));
     assert_eq!(bed.keys().await, ["b"]);
     bed.volume.release(handle).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn unlink_removes_what_may_be_in_the_store_of_an_unsaved_file() {
+    let settings = BucketSettings {
+        appendable: true,
+        ..BucketSettings::default()
+    };
+    let bed = Bed::over(MemoryStore::like_oss(), settings);
+    let handle = bed.create("log").await.unwrap();
+    for number in 0..9 {
+        let block = vec![1; MIB as usize];
+        bed.write(handle, number * MIB, block).await.unwrap();
+    }
+    assert_eq!(bed.keys().await, ["log"]);
+    bed.unlink("log").await.unwrap();
+    bed.close(handle).await.unwrap();
+    assert!(bed.keys().await.is_empty());
+    // The other case: a save whose answer was lost.
+    let bed = Bed::new();
+    let handle = bed.create("file").await.unwrap();
+    bed.write(handle, 0, "x").await.unwrap();
+    bed.probe.fail_late(Operation::Put, ErrorKind::Timeout);
+    assert!(bed.volume.sync(handle, false).await.is_err());
+    bed.unlink("file").await.unwrap();
+    assert!(bed.keys().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_directory_that_two_make_at_once_is_made_once() {
+    let bed = Bed::new();
+    let held = bed.probe.hold(Operation::Put);
+    let (one, other, ()) = tokio::join!(bed.mkdir("d"), bed.mkdir("d"), async {
+        clock::sleep(Duration::from_secs(1)).await;
+        held.add_permits(2);
+    });
+    let outcomes = [one.map(drop), other.map(drop)];
+    assert!(outcomes.contains(&Ok(())) && outcomes.contains(&Err(FsError::AlreadyExists)));
 }

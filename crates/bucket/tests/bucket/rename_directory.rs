@@ -7,7 +7,7 @@ use penstock_bucket::BucketSettings;
 use penstock_object::{ErrorKind, MemoryStore, Operation};
 use penstock_vfs::{FileKind, RenameMode, Volume};
 
-use crate::support::{Bed, READ, name};
+use crate::support::{Bed, READ, WRITE, name};
 
 async fn tree() -> Bed {
     let bed = Bed::new();
@@ -29,7 +29,7 @@ async fn renaming_a_directory_moves_everything_below_it() {
     assert_eq!(bed.stat("b").await, Err(FsError::NotFound));
     bed.requests();
     bed.rename("a", "b").await.unwrap();
-    assert_eq!(bed.requests(), "copy 4, delete_many 2, list 1");
+    assert_eq!(bed.requests(), "copy 4, delete_many 2, list 2");
     assert_eq!(bed.keys().await, MOVED);
     assert_eq!(bed.stat("a").await, Err(FsError::NotFound));
     assert_eq!(bed.inode("b").await, Ok(inode));
@@ -62,22 +62,18 @@ async fn the_marker_is_copied_first_and_deleted_last() {
 
 #[tokio::test(start_paused = true)]
 async fn copies_run_at_the_same_time_within_a_limit() {
-    let settings = BucketSettings {
-        rename_dir_concurrency: 7,
-        ..BucketSettings::default()
-    };
-    let bed = Bed::with(settings);
-    for number in 0..30 {
-        bed.put(&format!("a/{number:02}"), "").await;
+    let bed = Bed::new();
+    for number in 0..300 {
+        bed.put(&format!("a/{number:03}"), "").await;
     }
     let held = bed.probe.hold(Operation::Copy);
     let (renamed, ()) = tokio::join!(bed.rename("a", "b"), async {
         clock::sleep(Duration::from_secs(1)).await;
-        assert_eq!(bed.probe.waiting(), 7);
-        held.add_permits(30);
+        assert_eq!(bed.probe.waiting(), 128);
+        held.add_permits(300);
     });
     renamed.unwrap();
-    assert_eq!(bed.keys().await.len(), 30);
+    assert_eq!(bed.keys().await.len(), 300);
 }
 
 #[tokio::test(start_paused = true)]
@@ -229,7 +225,7 @@ async fn a_failed_deletion_is_resumed_when_repeated() {
     assert_eq!(bed.read_file("b/sub/z").await.unwrap(), b"a/sub/z");
     bed.requests();
     bed.rename("a", "b").await.unwrap();
-    assert_eq!(bed.requests(), "delete_many 2, list 1");
+    assert_eq!(bed.requests(), "delete_many 2, list 3");
     assert_eq!(bed.keys().await, MOVED);
 }
 
@@ -260,6 +256,45 @@ async fn unsaved_files_are_saved_first_and_follow() {
     bed.close(unsaved).await.unwrap();
     assert_eq!(bed.object("b/unsaved").await.unwrap(), b"one two");
     assert!(bed.object("a/unsaved").await.is_none());
+}
+
+/// A copy has a tag of its own, and is a normal object whatever it was copied from.
+#[tokio::test(start_paused = true)]
+async fn writers_go_on_after_a_copy_of_another_tag_and_kind() {
+    let appendable = BucketSettings {
+        appendable: true,
+        ..BucketSettings::default()
+    };
+    let large = "x".repeat(20 * MIB as usize);
+    for (settings, first) in [
+        (appendable, "one "),
+        (BucketSettings::default(), large.as_str()),
+    ] {
+        let bed = Bed::over(MemoryStore::like_oss(), settings);
+        bed.mkdir("a").await.unwrap();
+        let file = bed.create("a/file").await.unwrap();
+        bed.write(file, 0, first).await.unwrap();
+        bed.rename("a", "b").await.unwrap();
+        bed.write(file, first.len() as u64, "two").await.unwrap();
+        bed.close(file).await.unwrap();
+        let content = bed.object("b/file").await.unwrap();
+        assert!(content == format!("{first}two").as_bytes());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_wrote_into_an_open_file_moves_and_is_not_mixed() {
+    let bed = Bed::new();
+    bed.put("a/file", "old content").await;
+    let reader = bed.open("a/file", READ).await.unwrap();
+    let writer = bed.open("a/file", WRITE).await.unwrap();
+    assert_eq!(bed.read(reader, 0, 3).await.unwrap(), b"old");
+    bed.put("a/file", "new content").await;
+    bed.rename("a", "b").await.unwrap();
+    assert_eq!(bed.object("b/file").await.unwrap(), b"new content");
+    bed.write(writer, 11, ", more").await.unwrap();
+    bed.close(writer).await.unwrap();
+    assert_eq!(bed.object("b/file").await.unwrap(), b"new content, more");
 }
 
 #[tokio::test(start_paused = true)]
@@ -317,6 +352,63 @@ async fn changes_below_wait_while_a_directory_is_renamed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn changes_below_a_long_rename_are_busy_in_the_end() {
+    let bed = tree().await;
+    let (directory, open) = (bed.inode("a").await.unwrap(), bed.open("a/x", WRITE).await);
+    let open = open.unwrap();
+    let held = bed.probe.hold(Operation::Copy);
+    let names: Vec<_> = (0..1100).map(|number| name(&number.to_string())).collect();
+    let changes = async {
+        clock::sleep(Duration::from_secs(1)).await;
+        let begun = clock::now();
+        let made = names.iter().map(async |name| {
+            let caller = Default::default();
+            let made = bed.volume.make_directory(caller, directory, name, 0).await;
+            (made.map(drop), begun.elapsed())
+        });
+        let refused = futures_util::future::join_all(made).await;
+        let written = bed.write(open, 3, "y").await;
+        held.add_permits(9);
+        (refused, written)
+    };
+    let (renamed, (refused, written)) = tokio::join!(bed.rename("a", "b"), changes);
+    renamed.unwrap();
+    let waits: Vec<u64> = refused
+        .into_iter()
+        .map(|(made, waited)| {
+            assert!(matches!(made, Err(FsError::Busy(_))), "{made:?}");
+            waited.as_secs()
+        })
+        .collect();
+    // As many as may wait do so, for half a minute; the rest is told at once.
+    let at_once = waits.iter().filter(|waited| **waited == 0).count();
+    let late = waits.iter().filter(|waited| **waited == 30).count();
+    assert_eq!((at_once, late), (76, 1024));
+    assert!(matches!(written, Err(FsError::Busy(_))), "{written:?}");
+    // Nothing was changed, and all goes on.
+    bed.write(open, 3, "y").await.unwrap();
+    bed.close(open).await.unwrap();
+    assert_eq!(bed.object("b/x").await.unwrap(), b"a/xy");
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_does_not_wait_for_the_rename_of_a_directory_above() {
+    let bed = tree().await;
+    let unsaved = bed.create("a/unsaved").await.unwrap();
+    bed.write(unsaved, 0, "x").await.unwrap();
+    let held = bed.probe.hold(Operation::Copy);
+    let (renamed, closed) = tokio::join!(bed.rename("a", "b"), async {
+        clock::sleep(Duration::from_secs(1)).await;
+        let closed = clock::deadline(Duration::from_secs(1), bed.close(unsaved)).await;
+        held.add_permits(9);
+        closed
+    });
+    renamed.unwrap();
+    assert_eq!(closed, Ok(Ok(())));
+    assert_eq!(bed.object("b/unsaved").await.unwrap(), b"x");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_interrupted_directory_rename_goes_on() {
     let bed = tree().await;
     let held = bed.probe.hold(Operation::Copy);
@@ -338,7 +430,7 @@ async fn renaming_a_large_directory_deletes_in_thousands() {
     assert!(bed.stat("b").await.is_err());
     bed.requests();
     bed.rename("a", "b").await.unwrap();
-    assert_eq!(bed.requests(), "copy 2500, delete_many 3, list 3");
+    assert_eq!(bed.requests(), "copy 2500, delete_many 3, list 6");
     assert_eq!(bed.keys().await.len(), 2500);
 }
 
@@ -362,4 +454,141 @@ async fn a_lookup_under_way_survives_the_rename_of_its_directory() {
     assert_eq!(found.size, 3);
     assert_eq!(bed.inode("b/x").await, Ok(found.inode));
     assert_eq!(bed.read_file("b/x").await.unwrap(), b"a/x");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_change_before_it_is_copied_moves_as_it_is() {
+    let bed = tree().await;
+    let held = bed.probe.hold(Operation::Copy);
+    let (renamed, ()) = tokio::join!(bed.rename("a", "b"), async {
+        clock::sleep(Duration::from_secs(1)).await;
+        bed.put("a/x", "changed and longer").await;
+        bed.delete("a/y").await;
+        held.add_permits(9);
+    });
+    renamed.unwrap();
+    assert_eq!(bed.keys().await, ["b/", "b/sub/z", "b/x", "other"]);
+    assert_eq!(bed.object("b/x").await.unwrap(), b"changed and longer");
+    assert_eq!(bed.read_file("b/x").await.unwrap(), b"changed and longer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_change_after_it_was_copied_is_copied_again() {
+    let bed = tree().await;
+    bed.inode("a").await.unwrap();
+    assert_eq!(bed.stat("b").await, Err(FsError::NotFound));
+    // The first listing is of what is copied, the second of what is deleted.
+    let held = bed.probe.hold(Operation::List);
+    held.add_permits(1);
+    let (renamed, ()) = tokio::join!(bed.rename("a", "b"), async {
+        clock::sleep(Duration::from_secs(1)).await;
+        assert_eq!(bed.object("b/x").await.unwrap(), b"a/x");
+        bed.put("a/x", "changed and longer").await;
+        bed.put("a/new", "stays").await;
+        held.add_permits(9);
+    });
+    renamed.unwrap();
+    assert_eq!(bed.object("b/x").await.unwrap(), b"changed and longer");
+    let keys = ["a/new", "b/", "b/sub/z", "b/x", "b/y", "other"];
+    assert_eq!(bed.keys().await, keys);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_change_all_the_time_is_not_deleted() {
+    let bed = tree().await;
+    bed.inode("a").await.unwrap();
+    assert_eq!(bed.stat("b").await, Err(FsError::NotFound));
+    let held = bed.probe.hold(Operation::List);
+    let (renamed, ()) = tokio::join!(bed.rename("a", "b"), async {
+        for version in 0..20 {
+            clock::sleep(Duration::from_secs(1)).await;
+            bed.put("a/x", format!("version {version}")).await;
+            held.add_permits(1);
+        }
+    });
+    assert!(matches!(renamed, Err(FsError::Busy(_))), "{renamed:?}");
+    assert_eq!(bed.object("a/x").await.unwrap(), b"version 19");
+    bed.probe.release_all();
+    bed.rename("a", "b").await.unwrap();
+    assert_eq!(bed.keys().await, MOVED);
+    assert_eq!(bed.object("b/x").await.unwrap(), b"version 19");
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_of_a_version_that_others_replaced_do_not_follow() {
+    let bed = Bed::new();
+    for path in ["a/file", "file"] {
+        bed.put(path, vec![3; 3 * MIB as usize]).await;
+        let handle = bed.open(path, READ).await.unwrap();
+        assert_eq!(bed.read(handle, 0, 1).await.unwrap(), [3]);
+        bed.put(path, vec![4; 4 * MIB as usize]).await;
+        match path {
+            "file" => bed.rename("file", "moved").await.unwrap(),
+            _ => bed.rename("a", "b").await.unwrap(),
+        }
+        let read = bed.read(handle, 2 * MIB, 1).await;
+        assert_eq!(read, Err(FsError::Stale), "{path}");
+    }
+    assert_eq!(bed.stat("b/file").await.unwrap().size, 4 * MIB);
+    assert_eq!(bed.stat("moved").await.unwrap().size, 4 * MIB);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_without_order_cannot_rename_directories() {
+    let bed = tree().await;
+    bed.inode("a").await.unwrap();
+    bed.probe.disorder();
+    let renamed = bed.rename("a", "b").await;
+    assert!(
+        matches!(renamed, Err(FsError::Unsupported(_))),
+        "{renamed:?}"
+    );
+    assert_eq!(bed.keys().await, ["a/", "a/sub/z", "a/x", "a/y", "other"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rename_is_not_resumed_when_its_copies_are_gone() {
+    let bed = tree().await;
+    bed.probe
+        .fail(Operation::DeleteMany, ErrorKind::Unavailable, 1);
+    assert!(matches!(bed.rename("a", "b").await, Err(FsError::Io(_))));
+    // Somebody clears up and tries again.
+    for key in ["b/x", "b/y", "b/sub/z", "b/"] {
+        bed.delete(key).await;
+    }
+    clock::sleep(Duration::from_secs(100)).await;
+    bed.rename("a", "b").await.unwrap();
+    assert_eq!(bed.keys().await, MOVED);
+    assert_eq!(bed.object("b/x").await.unwrap(), b"a/x");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rename_is_not_resumed_over_what_others_put_there() {
+    let bed = tree().await;
+    bed.probe
+        .fail(Operation::DeleteMany, ErrorKind::Unavailable, 1);
+    assert!(matches!(bed.rename("a", "b").await, Err(FsError::Io(_))));
+    bed.put("b/x", "theirs").await;
+    assert_eq!(bed.rename("a", "b").await, Err(FsError::DirectoryNotEmpty));
+    assert_eq!(bed.object("b/x").await.unwrap(), b"theirs");
+    assert_eq!(bed.object("a/x").await.unwrap(), b"a/x");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rename_can_be_resumed_after_resuming_failed() {
+    let bed = tree().await;
+    let failed = |operation| bed.probe.fail(operation, ErrorKind::Unavailable, 1);
+    failed(Operation::DeleteMany);
+    assert!(bed.rename("a", "b").await.is_err());
+    for operation in [Operation::List, Operation::Copy, Operation::DeleteMany] {
+        bed.put("a/x", "changed").await;
+        bed.inode("a").await.unwrap();
+        bed.inode("b").await.unwrap();
+        failed(operation);
+        assert!(bed.rename("a", "b").await.is_err(), "{operation:?}");
+        bed.probe.mend();
+    }
+    bed.rename("a", "b").await.unwrap();
+    assert_eq!(bed.keys().await, MOVED);
+    assert_eq!(bed.object("b/x").await.unwrap(), b"changed");
 }

@@ -5,9 +5,14 @@ use std::time::Duration;
 use penstock_base::{FsError, MIB, clock};
 use penstock_bucket::BucketSettings;
 use penstock_object::{Capabilities, ErrorKind, Key, MemoryStore, Operation, PutOptions, Store};
-use penstock_vfs::{FileKind, RenameMode, Volume};
+use penstock_vfs::{FileKind, OpenOptions, RenameMode, Volume};
 
 use crate::support::{Bed, READ, WRITE};
+
+const TRUNCATE: OpenOptions = OpenOptions {
+    truncate: true,
+    ..WRITE
+};
 
 #[tokio::test(start_paused = true)]
 async fn renaming_a_file_copies_and_deletes() {
@@ -286,4 +291,47 @@ async fn two_renames_across_each_other_do_not_deadlock() {
     bed.volume.release(one).await;
     bed.volume.release(two).await;
     assert_eq!(bed.keys().await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_file_that_others_replace_while_it_is_copied_is_not_deleted() {
+    let bed = Bed::new();
+    bed.put("large", vec![1; 64 * MIB as usize]).await;
+    bed.stat("large").await.unwrap();
+    let held = bed.probe.hold_late(Operation::Copy);
+    let (renamed, ()) = tokio::join!(bed.rename("large", "moved"), async {
+        clock::sleep(Duration::from_secs(1)).await;
+        bed.put("large", "theirs").await;
+        held.add_permits(9);
+    });
+    assert!(matches!(renamed, Err(FsError::Busy(_))), "{renamed:?}");
+    assert_eq!(bed.object("large").await.unwrap(), b"theirs");
+    bed.rename("large", "moved").await.unwrap();
+    assert_eq!(bed.keys().await, ["moved"]);
+    assert_eq!(bed.object("moved").await.unwrap(), b"theirs");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_opened_while_another_is_renamed_over_it_is_not_saved() {
+    for options in [WRITE, TRUNCATE] {
+        let bed = Bed::new();
+        bed.put("source", "source").await;
+        bed.put("target", "target").await;
+        bed.stat("source").await.unwrap();
+        bed.stat("target").await.unwrap();
+        let held = bed.probe.hold_late(Operation::Copy);
+        let (renamed, handle) = tokio::join!(bed.rename("source", "target"), async {
+            clock::sleep(Duration::from_secs(1)).await;
+            let handle = bed.open("target", options).await.unwrap();
+            let end = if options.truncate { 0 } else { 6 };
+            let written = bed.write(handle, end, "late").await;
+            assert!(written.is_ok() || !options.truncate, "{written:?}");
+            held.add_permits(1);
+            handle
+        });
+        renamed.unwrap();
+        let _ = bed.close(handle).await;
+        assert_eq!(bed.object("target").await.unwrap(), b"source");
+        assert_eq!(bed.read_file("target").await.unwrap(), b"source");
+    }
 }

@@ -1,8 +1,10 @@
 //! The store's native symbolic links.
 
-use penstock_base::FsError;
+use std::time::Duration;
+
+use penstock_base::{FsError, clock};
 use penstock_bucket::BucketSettings;
-use penstock_object::{Key, MemoryStore, PutOptions, Store};
+use penstock_object::{Key, MemoryStore, Operation, PutOptions, Store};
 use penstock_vfs::{FileKind, Volume};
 
 use crate::support::{Bed, READ};
@@ -117,4 +119,17 @@ async fn a_renamed_link_leads_to_the_same_file() {
     assert_eq!(readlink(&bed, "d/moved").await.unwrap(), "../target");
     bed.unlink("d/moved").await.unwrap();
     assert_eq!(bed.keys().await, ["d/", "target"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_over_a_name_that_others_take_in_that_moment_is_refused() {
+    let bed = Bed::over(MemoryStore::like_oss(), BucketSettings::default());
+    let held = bed.probe.hold(Operation::PutSymlink);
+    let (made, ()) = tokio::join!(bed.symlink("other", "name"), async {
+        clock::sleep(Duration::from_secs(1)).await;
+        bed.put("name", "theirs").await;
+        held.add_permits(1);
+    });
+    assert_eq!(made.map(drop), Err(FsError::AlreadyExists));
+    assert_eq!(bed.object("name").await.unwrap(), b"theirs");
 }

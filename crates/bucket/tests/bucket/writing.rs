@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use penstock_base::{FsError, MIB, clock};
 use penstock_bucket::BucketSettings;
-use penstock_object::MemoryStore;
+use penstock_object::{MemoryStore, Operation};
 use penstock_vfs::{AttributeChanges, OpenOptions, Volume};
 use tokio::time::advance;
 
@@ -453,6 +453,60 @@ async fn a_write_that_was_given_up_leaves_the_file_intact() {
     );
     assert_eq!(bed.read(handle, 0, 9).await.unwrap(), b"there");
     bed.write(handle, 5, "!").await.unwrap();
+    bed.close(handle).await.unwrap();
+    assert_eq!(bed.object("file").await.unwrap(), b"there!");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_created_for_reading_is_stored_when_closed() {
+    for synced in [false, true] {
+        let bed = Bed::new();
+        let created = bed.created("file", READ).await.unwrap();
+        let handle = created.opened.handle;
+        assert!(!created.opened.skip_flush);
+        if synced {
+            bed.volume.sync(handle, false).await.unwrap();
+            assert_eq!(bed.object("file").await.unwrap(), b"");
+        }
+        bed.close(handle).await.unwrap();
+        assert_eq!(bed.object("file").await.unwrap(), b"");
+        assert_eq!(bed.stat("file").await.unwrap().size, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_write_drops_what_the_kernel_keeps() {
+    let bed = Bed::new();
+    bed.put("file", vec![1; 2 * MIB as usize]).await;
+    for _ in 0..2 {
+        bed.opened("file", READ).await.unwrap();
+    }
+    assert!(bed.opened("file", READ).await.unwrap().keep_cache);
+    // As a page that was changed through a mapping comes back.
+    let changed = bed.open("file", READ_WRITE).await.unwrap();
+    let refused = bed.write(changed, 0, vec![2; 4096]).await;
+    assert!(matches!(refused, Err(FsError::InvalidArgument(_))));
+    assert!(!bed.opened("file", READ).await.unwrap().keep_cache);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_write_that_was_given_up_leaves_the_file_readable() {
+    let bed = Bed::new();
+    bed.put("file", "there").await;
+    let handle = bed.open("file", WRITE).await.unwrap();
+    // It waits for the content that it goes on after, and is interrupted.
+    let held = bed.probe.hold(Operation::Get);
+    let write = bed.write(handle, 5, "!");
+    assert!(
+        clock::deadline(Duration::from_secs(1), write)
+            .await
+            .is_err()
+    );
+    bed.probe.release_all();
+    held.add_permits(1);
+    assert_eq!(bed.read_file("file").await.unwrap(), b"there");
+    bed.write(handle, 5, "!").await.unwrap();
+    assert!(matches!(bed.read_file("file").await, Err(FsError::Busy(_))));
     bed.close(handle).await.unwrap();
     assert_eq!(bed.object("file").await.unwrap(), b"there!");
 }

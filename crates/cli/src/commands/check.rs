@@ -1,6 +1,7 @@
 //! `penstock check SOURCE`: tries everything that a mount needs, one plain verdict a line.
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use penstock_object::credentials::CredentialOrigin;
 use serde::Serialize;
 
 use super::{listing, mount::source_argument};
@@ -21,8 +22,10 @@ pub(crate) fn command() -> Command {
     Command::new("check")
         .about("Check endpoint, clock, credentials and permissions of a bucket")
         .long_about(
-            "Tries what a mount needs and says what is wrong and what to do about it. Writes one \
-             small object, reads it back and deletes it.",
+            "Tries what a mount needs and says what is wrong and what to do about it: one line for \
+             each trial, `ok`, `note` (works, but not as well as it could) or `FAILED`. Also says \
+             where the credentials were found. Writes one small object, reads it back and deletes \
+             it. Ends with status 1 when something failed.",
         )
         .arg(source_argument())
         .arg(
@@ -93,9 +96,11 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let may_write = !matches.get_flag("no-write");
     let values = listing::values(matches, environment)?;
     let findings = listing::block_on(async {
-        let store = assemble::impatient_store(source, &values, environment)?;
-        let mut findings = configured(source, &values);
-        findings.extend(trials::all(source, &store, may_write).await);
+        let origin = CredentialOrigin::default();
+        let store = assemble::impatient_store(source, &values, environment, &origin)?;
+        let trials = trials::all(source, &store, may_write).await;
+        let mut findings = configured(source, &values, &origin);
+        findings.extend(trials);
         Ok(findings)
     })?;
     if matches.get_flag("json") {
@@ -119,8 +124,8 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     verdict(source, &findings)
 }
 
-/// What is known before anything is tried.
-fn configured(source: &str, values: &Values) -> Vec<Finding> {
+/// Where requests went, and what they were signed with.
+fn configured(source: &str, values: &Values, origin: &CredentialOrigin) -> Vec<Finding> {
     if assemble::local_directory(source).is_some() {
         return Vec::new();
     }
@@ -133,30 +138,27 @@ fn configured(source: &str, values: &Values) -> Vec<Finding> {
         Some(url) => Finding::new("endpoint", Verdict::Good, url),
         None => Finding::new("endpoint", Verdict::Good, ENDPOINT.default_text()),
     };
-    let credentials = Finding::new("credentials", Verdict::Good, credentials(values));
-    vec![endpoint, credentials]
+    vec![endpoint, credentials(values, origin)]
 }
 
-/// Where credentials come from, without them.
-fn credentials(values: &Values) -> String {
+/// Where the credentials were found, without them.
+fn credentials(values: &Values, origin: &CredentialOrigin) -> Finding {
+    let good = |detail| Finding::new("credentials", Verdict::Good, detail);
     if values.flag(&table::ANONYMOUS) {
-        return "none, requests are anonymous".to_owned();
+        return good("none, requests are anonymous".to_owned());
     }
-    let sources = [
-        &table::ACCESS_KEY_ID,
-        &table::RAM_ROLE,
-        &table::PASSWORD_FILE,
-        &table::CREDENTIAL_PROCESS,
-        &table::PROFILE,
-    ];
-    for spec in sources {
-        if let Some(origin) = values.origin(spec) {
-            return format!("`{}` of {origin}", spec.name);
-        }
+    let Some(found) = origin.get() else {
+        return Finding::new(
+            "credentials",
+            Verdict::Bad,
+            "none were found: set the access key in the environment or a credentials file, or \
+             give --anonymous for a public bucket",
+        );
+    };
+    match values.origin(&table::ACCESS_KEY_ID) {
+        Some(given) => good(format!("from {given}: `{}`", table::ACCESS_KEY_ID.name)),
+        None => good(format!("from {found}")),
     }
-    "looked for in password files, the environment, the provider's files, web identity and the \
-     machine's role, in this order"
-        .to_owned()
 }
 
 fn verdict(source: &str, findings: &[Finding]) -> Outcome {

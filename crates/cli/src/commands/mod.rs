@@ -1,5 +1,6 @@
 //! The commands, one module each.
 
+mod bench;
 mod cache;
 pub(crate) mod check;
 mod completions;
@@ -25,7 +26,7 @@ type Make = fn() -> Command;
 type Run = fn(&ArgMatches, &Environment) -> Outcome;
 
 /// Every command: how it is written and what it does.
-const COMMANDS: [(Make, Run); 11] = [
+const COMMANDS: [(Make, Run); 12] = [
     (mount::command, mount::run),
     (umount::command, umount::run),
     (stats::command, stats::run),
@@ -33,11 +34,26 @@ const COMMANDS: [(Make, Run); 11] = [
     (ls::command, ls::run),
     (stat::command, stat::run),
     (uploads::command, uploads::run),
+    (bench::command, bench::run),
     (cache::command, cache::run),
     (help::command, help::run),
     (completions::command, completions::run),
     (man::command, man::run),
 ];
+
+/// What a first look at the program should show.
+const EXAMPLES: &str = "\
+Examples:
+  penstock mount s3://bucket/prefix /mnt/data --region eu-west-1
+  penstock mount oss://bucket /mnt/data --endpoint https://oss-cn-hangzhou.aliyuncs.com
+  penstock mount file:///srv/bucket /mnt/data
+  penstock check s3://bucket --region eu-west-1
+  penstock umount /mnt/data
+
+Credentials are found where the provider's own tools find them. Every option may also stand in the
+environment (PENSTOCK_REGION for --region) or in a file (--config).
+
+Exit status: 0 success, 1 failure, 2 wrong usage or settings, 3 some files could not be saved.";
 
 /// The whole command line.
 pub(crate) fn program() -> Command {
@@ -52,6 +68,7 @@ pub(crate) fn program() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommands(commands)
+        .after_help(EXAMPLES)
 }
 
 /// Runs what `arguments`, the program's name first, ask for.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgMatches, Command, value_parser};
+use penstock_fuse::MountError;
 
 use crate::{
     assemble, command_line,
@@ -17,6 +18,21 @@ use crate::{
     output,
     serve::{self, Plan},
 };
+
+/// Examples, and where options may stand beside the command line.
+const AFTER_HELP: &str = "\
+Examples:
+  penstock mount s3://bucket/prefix /mnt/data --region eu-west-1
+  penstock mount oss://bucket /mnt/data --endpoint https://oss-cn-hangzhou.aliyuncs.com --read-only
+  penstock mount s3://bucket /mnt/data --endpoint http://127.0.0.1:9000 --memory 2GiB -f
+  in /etc/fstab: s3://bucket/prefix /mnt/data fuse.penstock _netdev,allow_other 0 0
+
+Every option may also stand in the environment (PENSTOCK_PART_SIZE=16MiB for --part-size) or in the
+file that --config names (part-size = \"16MiB\"). The command line wins over the environment, and
+that over the file.
+
+A dead mount that a crash left on MOUNTPOINT is removed first, with a warning. Where a mount fails,
+`penstock check SOURCE` with the same options tells what is wrong.";
 
 pub(crate) fn command() -> Command {
     Command::new("mount")
@@ -35,9 +51,7 @@ pub(crate) fn command() -> Command {
                 .help("Empty directory to mount on"),
         )
         .args(command_line::option_arguments(Scope::Mount))
-        .after_long_help(
-            "In /etc/fstab: s3://bucket/prefix /mnt/data fuse.penstock _netdev,allow_other 0 0",
-        )
+        .after_long_help(AFTER_HELP)
 }
 
 /// The argument that names a bucket.
@@ -105,8 +119,7 @@ pub(crate) fn perform(request: MountRequest, environment: &Environment) -> Outco
     let values = request.values;
     assemble::check_source(&request.source, &values)?;
     let nonempty = values.flag(&table::NONEMPTY);
-    let mountpoint = penstock_fuse::check_mount_point(&request.mountpoint, nonempty)
-        .map_err(|error| explain::mount_error(&error))?;
+    let mountpoint = free_mount_point(&request.mountpoint, nonempty)?;
     if let Some(directory) = assemble::local_directory(&request.source) {
         mount_point::check_apart(&mountpoint, &directory)?;
     }
@@ -134,6 +147,26 @@ pub(crate) fn perform(request: MountRequest, environment: &Environment) -> Outco
         }
         Side::Child(announcer) => serve_here(&plan, announcer),
     }
+}
+
+/// The mount point's absolute path. What a mount that crashed left there is taken away first, so
+/// that whoever starts mounts again (an init system, mount(8)) needs no other command in between.
+fn free_mount_point(place: &Path, nonempty: bool) -> Outcome<PathBuf> {
+    let checked = match penstock_fuse::check_mount_point(place, nonempty) {
+        Err(MountError::Dead(dead)) => {
+            let removed = penstock_fuse::remove_dead_mounts(&dead);
+            if removed.map_err(|error| explain::unmount_error(&error))? > 0 {
+                output::complain(&format!(
+                    "warning: removed the dead mount on `{}`: its program had ended without \
+                     unmounting, and what was being written then is not saved",
+                    dead.display()
+                ));
+            }
+            penstock_fuse::check_mount_point(place, nonempty)
+        }
+        checked => checked,
+    };
+    checked.map_err(|error| explain::mount_error(&error))
 }
 
 fn serve_here(plan: &Plan, announcer: Announcer) -> Outcome {

@@ -10,6 +10,7 @@ use std::{
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::{
+    commands::umount,
     control::{Metric, Place, Status, client},
     environment::Environment,
     failure::{Failure, Outcome},
@@ -23,7 +24,11 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) fn command() -> Command {
     Command::new("stats")
         .about("Show what mounts do: requests, bytes, memory")
-        .long_about("Without a mount point, lists the mounts of the user who runs it.")
+        .long_about(
+            "Shows requests, bytes and memory of one mount. Without a mount point, lists the mounts \
+             of the user who runs it. Does not touch the mount itself, so it works while a store \
+             hangs.",
+        )
         .arg(
             Arg::new("mountpoint")
                 .value_name("MOUNTPOINT")
@@ -53,7 +58,7 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let Some(path) = matches.get_one::<PathBuf>("mountpoint") else {
         return list(&client::all(&place), as_json);
     };
-    let mountpoint = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+    let mountpoint = umount::resolve(path)?;
     let socket = place.socket_of(&mountpoint);
     if matches.get_flag("watch") {
         return watch(&socket, WATCH_INTERVAL);

@@ -1,23 +1,23 @@
 //! `penstock umount MOUNTPOINT`: takes a mount away once everything written is saved.
 
 use std::{
-    ffi::OsStr,
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
-    process::{Command as Process, Stdio},
     time::Duration,
 };
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use penstock_base::clock;
+use penstock_base::clock::{self, Instant};
+use penstock_fuse::UnmountMode;
 
 use crate::{
     control::{Place, Progress, Reply, Request, client::Connection},
     environment::Environment,
+    explain,
     failure::{Exit, Failure, Outcome},
     mount_table,
     options::duration,
-    output, system, text_table,
+    output, text_table,
 };
 
 /// How long an unmount is waited for unless the user says otherwise.
@@ -29,7 +29,10 @@ pub(crate) fn command() -> Command {
         .about("Unmount, after everything written is saved")
         .long_about(
             "Unmounts and waits until every file that was written is saved in the store, showing \
-             progress on a terminal. Fails when files are open.",
+             progress on a terminal: files and bytes that are left, bytes per second, and the time \
+             that is needed at this rate. Fails when files are open. Removes a dead mount, whose \
+             program is gone, whatever is open in it. Ends with status 3 when some files could not \
+             be saved; each is named with the reason.",
         )
         .arg(
             Arg::new("mountpoint")
@@ -53,7 +56,7 @@ pub(crate) fn command() -> Command {
                 .value_parser(|text: &str| {
                     duration::parse(text).ok_or("it must be a duration such as 30s or 5m")
                 })
-                .help("How long to wait; the mount goes on saving afterwards"),
+                .help("How long to wait, such as 30s or 5m; the mount goes on saving afterwards"),
         )
 }
 
@@ -72,10 +75,14 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
 }
 
 /// The absolute path of a mount point, without touching it: a dead mount answers nothing.
-fn resolve(path: &Path) -> Outcome<PathBuf> {
+pub(super) fn resolve(path: &Path) -> Outcome<PathBuf> {
     let missing = |error: io::Error| {
+        let cause = match error.kind() {
+            io::ErrorKind::NotFound => "does not exist".to_owned(),
+            _ => format!("cannot be found: {error}"),
+        };
         Failure::new(
-            format!("mount point `{}` cannot be found: {error}", path.display()),
+            format!("mount point `{}` {cause}", path.display()),
             "`penstock stats` lists the mounts",
         )
     };
@@ -175,63 +182,97 @@ fn unmount_without_mount(mountpoint: &Path, lazy: bool) -> Outcome {
         ));
     }
     // Nothing can be saved through a dead mount, so nobody needs to close files in it first.
-    let lazy = lazy || is_dead(mountpoint);
-    let outcome = match system::user_id() {
-        0 => system::unmount(mountpoint, lazy).map_err(|error| error.to_string()),
-        _ => ask_helper(mountpoint, lazy),
+    let lazy = lazy || penstock_fuse::is_dead(mountpoint);
+    let mode = match lazy {
+        true => UnmountMode::Lazy,
+        false => UnmountMode::Plain,
     };
-    outcome.map_err(|error| {
-        Failure::new(
-            format!("cannot unmount `{shown}`: {error}"),
-            "close the files in it, or give --lazy",
-        )
-    })
-}
-
-/// Whether the program behind a mount is gone.
-fn is_dead(mountpoint: &Path) -> bool {
-    std::fs::metadata(mountpoint).is_err_and(|error| error.kind() == io::ErrorKind::NotConnected)
-}
-
-/// Users other than root unmount through the helper of libfuse.
-fn ask_helper(mountpoint: &Path, lazy: bool) -> Result<(), String> {
-    let flags = OsStr::new(if lazy { "-uz" } else { "-u" });
-    let output = Process::new("fusermount3")
-        .args([flags, mountpoint.as_os_str()])
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("fusermount3: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+    penstock_fuse::unmount(mountpoint, mode).map_err(|error| explain::unmount_error(&error))
 }
 
 /// One line on a terminal that shows what is waited for.
 #[derive(Debug, Default)]
 struct ProgressLine {
     shown: bool,
+    /// When the first progress was reported, and what had been sent by then.
+    begun: Option<(Instant, u64)>,
 }
 
 impl ProgressLine {
     fn show(&mut self, progress: Progress) {
+        let now = clock::now();
+        let (begun, sent_before) = *self.begun.get_or_insert((now, progress.sent));
+        let sent = progress.sent.saturating_sub(sent_before);
+        let line = describe(progress, sent, now.saturating_duration_since(begun));
         let mut stderr = io::stderr().lock();
         if !stderr.is_terminal() {
             return;
         }
         self.shown = true;
-        let _ = write!(
-            stderr,
-            "\r\x1b[Ksaving: {} parts on their way, {} in memory",
-            progress.parts,
-            text_table::bytes(progress.bytes)
-        );
+        let _ = write!(stderr, "\r\x1b[K{line}");
         let _ = stderr.flush();
     }
 
     fn clear(&self) {
         if self.shown {
             let _ = write!(io::stderr().lock(), "\r\x1b[K");
+        }
+    }
+}
+
+/// What is left, and how fast it goes: `sent` bytes in the time that was `spent`.
+fn describe(progress: Progress, sent: u64, spent: Duration) -> String {
+    let files = match progress.files {
+        0 => return "saving: waiting for the store".to_owned(),
+        1 => "1 file".to_owned(),
+        count => format!("{count} files"),
+    };
+    let left = text_table::bytes(progress.left);
+    let millis = u64::try_from(spent.as_millis()).unwrap_or(u64::MAX);
+    match sent.saturating_mul(1000).checked_div(millis) {
+        None | Some(0) => format!("saving: {files}, {left} left"),
+        Some(rate) => format!(
+            "saving: {files}, {left} left, {}/s, about {} to go",
+            text_table::bytes(rate),
+            duration::display(Duration::from_secs(progress.left.div_ceil(rate)))
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_tells_bytes_left_rate_and_time() {
+        let progress = |files, left| Progress {
+            files,
+            left,
+            sent: 0,
+        };
+        let second = Duration::from_secs(1);
+        for (progress, sent, spent, line) in [
+            (
+                progress(1, 5 << 20),
+                0,
+                second,
+                "saving: 1 file, 5.00 MiB left",
+            ),
+            (
+                progress(1, 0),
+                9,
+                Duration::ZERO,
+                "saving: 1 file, 0 B left",
+            ),
+            (
+                progress(3, 48 << 20),
+                64 << 20,
+                second * 4,
+                "saving: 3 files, 48.0 MiB left, 16.0 MiB/s, about 3s to go",
+            ),
+            (progress(0, 0), 9, second, "saving: waiting for the store"),
+        ] {
+            assert_eq!(describe(progress, sent, spent), line);
         }
     }
 }

@@ -98,8 +98,10 @@ impl From<Sample> for Metric {
 /// What an unmount waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Progress {
-    /// Parts of files being sent.
-    pub parts: u64,
-    /// Bytes of memory that they and everything else still hold.
-    pub bytes: u64,
+    /// Files that are not saved yet.
+    pub files: u64,
+    /// Bytes of them that are not in the store yet, at most.
+    pub left: u64,
+    /// Bytes that the mount has sent since its start.
+    pub sent: u64,
 }

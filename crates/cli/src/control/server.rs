@@ -229,7 +229,11 @@ mod tests {
         });
         let order = orders.recv().await.expect("an order");
         assert!(order.lazy);
-        let progress = Reply::Progress(Progress { parts: 1, bytes: 9 });
+        let progress = Reply::Progress(Progress {
+            files: 1,
+            left: 9,
+            sent: 5,
+        });
         let ended = Reply::Ended {
             unsaved: vec![("a".to_owned(), "no space".to_owned())],
         };

@@ -41,6 +41,8 @@ pub(super) struct Core {
     pub pool: Arc<BufferPool>,
     pub registry: Arc<Registry>,
     pub cache: Option<Arc<DiskCache>>,
+    /// Bytes of memory that are reserved while nothing happens.
+    pub held_at_rest: u64,
     pub log: Option<LogFile>,
 }
 
@@ -100,7 +102,8 @@ impl Core {
         };
         while let Err(error) = self.session.unmount(mode).await {
             let progress = self.progress();
-            let is_sending = progress.parts > 0 && matches!(error, UnmountError::Busy(_));
+            let parts = assemble::uploads_in_flight(&self.registry);
+            let is_sending = parts > 0 && matches!(error, UnmountError::Busy(_));
             if !is_sending {
                 return Err(refusal(&error));
             }
@@ -135,9 +138,13 @@ impl Core {
     }
 
     fn progress(&self) -> Progress {
+        let count = |name| assemble::metric(&self.registry, name);
+        // What is not sent yet is in memory, however large the files are by now.
+        let held = self.pool.budget().used().saturating_sub(self.held_at_rest);
         Progress {
-            parts: assemble::uploads_in_flight(&self.registry),
-            bytes: self.pool.budget().used(),
+            files: count("bucket_unsaved_files"),
+            left: count("bucket_unsaved_bytes").min(held),
+            sent: count("object_sent_bytes_total"),
         }
     }
 

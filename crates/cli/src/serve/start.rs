@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use penstock_base::{BufferPool, clock, metrics::Registry};
 use penstock_fuse::Session;
-use penstock_object::{ListOptions, Store};
+use penstock_object::{ListOptions, Store, credentials::CredentialOrigin};
 use tokio::{runtime::Handle, sync::mpsc};
 use tracing::warn;
 
@@ -63,6 +63,7 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
     Ok(Mounted {
         core: Core {
             session,
+            held_at_rest: pool.budget().used(),
             pool,
             registry,
             cache,
@@ -78,7 +79,9 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
 /// and permissions are right.
 async fn probe(plan: &Plan) -> Outcome {
     let look = async {
-        let store = assemble::impatient_store(&plan.source, &plan.values, &plan.environment)?;
+        let untold = CredentialOrigin::default();
+        let (values, environment) = (&plan.values, &plan.environment);
+        let store = assemble::impatient_store(&plan.source, values, environment, &untold)?;
         look_inside(&plan.source, &store).await
     };
     clock::deadline(PROBE_DEADLINE, look)

@@ -1,13 +1,20 @@
 //! Open files and their bytes.
 
-use penstock_base::FsError;
-use penstock_vfs::{HandleId, OpenOptions};
+use std::time::Duration;
 
-use super::{Adapter, Answer, Outcome, Reply, Subject, Undo};
+use penstock_base::{FsError, clock};
+use penstock_vfs::{HandleId, OpenOptions};
+use tracing::warn;
+
+use super::{Adapter, Answer, Closed, Outcome, Reply, Subject, Undo};
 use crate::{
-    protocol::{DescriptorTable, Transfer, encode},
+    protocol::{Transfer, encode},
+    signals,
     transport::WriteData,
 };
+
+/// A save that takes longer is worth a look at who waits for it.
+const QUICK_SAVE: Duration = Duration::from_millis(100);
 
 pub(super) async fn open(adapter: Adapter, subject: Subject, options: OpenOptions) -> Outcome {
     let opened = adapter.volume.open(subject.caller, subject.node, options);
@@ -37,25 +44,42 @@ pub(super) async fn read(adapter: Adapter, transfer: Transfer) -> Outcome {
 /// Writes what was received, which may be less than the program wanted to write.
 pub(super) async fn write(adapter: Adapter, transfer: Transfer, data: WriteData) -> Outcome {
     let length = u32::try_from(data.bytes.len()).expect("at most one block");
+    let memory = data.memory.paid().await?;
     let written = adapter
         .volume
         .write(transfer.handle, transfer.offset, data.bytes);
     written.await?;
-    drop(data.memory);
+    drop(memory);
     Ok(Answer::body(|body| encode::written(body, length)))
 }
 
 /// A descriptor was closed. See [`super::writers`] for which of them concern the volume.
-pub(super) async fn flush(
-    adapter: Adapter,
-    subject: Subject,
-    handle: HandleId,
-    table: DescriptorTable,
-) -> Outcome {
-    let thread = subject.caller.pid;
-    if adapter.writers.concerns(handle, table, thread) {
-        adapter.volume.flush(handle).await?;
+///
+/// A process that was killed closes its files on the way out. It hears of no error any more, and
+/// no signal ends its wait, so it is let go at once and the file is saved behind it.
+pub(super) async fn flush(adapter: Adapter, closed: Closed) -> Outcome {
+    let Some(save) = adapter.writers.close(closed) else {
+        return Ok(Answer::done());
+    };
+    let (handle, process) = (closed.handle, closed.thread);
+    let mut saved = Box::pin(async move {
+        let saved = adapter.volume.flush(handle).await;
+        adapter.writers.settled(save);
+        saved
+    });
+    if let Ok(saved) = clock::deadline(QUICK_SAVE, saved.as_mut()).await {
+        saved?;
+        return Ok(Answer::done());
     }
+    if signals::was_killed(process) {
+        tokio::spawn(async move {
+            if let Err(error) = saved.await {
+                warn!(process, %error, "a file of a killed process could not be saved");
+            }
+        });
+        return Ok(Answer::done());
+    }
+    saved.await?;
     Ok(Answer::done())
 }
 

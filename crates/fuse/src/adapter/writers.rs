@@ -1,12 +1,24 @@
-//! Which process writes which handle.
+//! Whose close ends an upload.
 //!
-//! The kernel flushes a handle whenever a descriptor of it is closed, in any process. A program
-//! that forks while it writes a file has a copy of the descriptor closed by the child, mostly
-//! within a millisecond by `exec`; were that taken for "the writer is done", half a file would
-//! become visible. So a flush counts only when it comes from the descriptor table through which
-//! the last write came, or, as long as nobody wrote, from the process that opened the file.
-//! Whoever wrote last flushes when it closes or exits, so nothing goes unreported; what is left
-//! is saved at the release of the handle.
+//! The kernel tells of every descriptor that is closed, in any process: copies that a fork or a
+//! `dup2` made among them. Were each taken for "the writer is done", half a file would become
+//! visible. So this is the rule:
+//!
+//! **A close saves when it comes from the process that wrote last (before the first write: from
+//! the one that opened the file), unless that process can still write the file through another
+//! descriptor.**
+//!
+//! - A shell's `> file` opens, copies the descriptor to 1 and closes the first: nothing happens.
+//! - A child that closes its copy at `exec`, or exits, without having written: nothing happens.
+//! - A command that inherited the descriptor, writes and ends: saves, and its close reports it.
+//!   Whoever writes next, the parent or the next command, goes on at the end.
+//! - `exec 3>file; echo a >&3; echo b >&3; exec 3>&-`: the shell has 3 open until the end.
+//! - When everything was saved or has failed since the last write, every close may ask again: it
+//!   costs nothing, and the parent hears of what failed in a child.
+//!
+//! The first close after the first write is believed without a look at the other descriptors,
+//! which would cost every small file a few microseconds. Whatever is left is saved when the last
+//! descriptor is gone.
 
 use std::{
     collections::HashMap,
@@ -14,44 +26,115 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use penstock_vfs::HandleId;
+use penstock_vfs::{HandleId, Inode};
 
+use super::descriptors::{MountId, can_still_write};
 use crate::protocol::DescriptorTable;
 
 /// Who writes each handle. As many entries as handles are open for writing.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Writers {
     known: Mutex<HashMap<HandleId, Writer>>,
+    mount: MountId,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Writer {
+struct Writer {
+    last: Last,
+    /// Counts the writes.
+    writes: u64,
+    /// Whether a close saved before.
+    saved: bool,
+}
+
+/// What happened to a handle last.
+#[derive(Debug, Clone, Copy)]
+enum Last {
     /// Nobody wrote yet; this thread opened the file.
     Opened(u32),
-    /// The last write came through this table.
+    /// A write came through this table.
     Wrote(DescriptorTable),
+    /// All that was written was saved, or could not be.
+    Settled,
+}
+
+/// A descriptor that was closed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Closed {
+    pub(super) handle: HandleId,
+    pub(super) inode: Inode,
+    /// The table that it was in.
+    pub(super) table: DescriptorTable,
+    /// The thread that closed it.
+    pub(super) thread: u32,
+}
+
+/// A save that a close began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Save {
+    handle: HandleId,
+    /// Writes that there were by then.
+    writes: u64,
 }
 
 impl Writers {
+    /// `mount` is where the handles are open.
+    pub(super) fn new(mount: MountId) -> Self {
+        Self {
+            known: Mutex::default(),
+            mount,
+        }
+    }
+
     /// Notes which thread opened a handle for writing.
     pub(super) fn opened(&self, handle: HandleId, thread: u32) {
-        self.known().insert(handle, Writer::Opened(thread));
+        let writer = Writer {
+            last: Last::Opened(thread),
+            writes: 0,
+            saved: false,
+        };
+        self.known().insert(handle, writer);
     }
 
     /// Notes a write, before it is carried out.
     pub(super) fn wrote(&self, handle: HandleId, table: Option<DescriptorTable>) {
-        if let Some(table) = table {
-            self.known().insert(handle, Writer::Wrote(table));
+        if let (Some(table), Some(writer)) = (table, self.known().get_mut(&handle)) {
+            writer.last = Last::Wrote(table);
+            writer.writes += 1;
         }
     }
 
-    /// Whether a descriptor closed by `thread` in `table` may mean that the writer is done.
-    pub(super) fn concerns(&self, handle: HandleId, table: DescriptorTable, thread: u32) -> bool {
+    /// Whether to save, now that a descriptor was closed.
+    pub(super) fn close(&self, closed: Closed) -> Option<Save> {
+        let Closed {
+            handle,
+            table,
+            thread,
+            ..
+        } = closed;
         let known = self.known().get(&handle).copied();
-        match known {
-            None => true,
-            Some(Writer::Wrote(last)) => last == table,
-            Some(Writer::Opened(opener)) => opener == thread || share_process(opener, thread),
+        let save = |writes| Some(Save { handle, writes });
+        let Some(writer) = known else {
+            return save(0);
+        };
+        let (is_theirs, look) = match writer.last {
+            Last::Settled => return save(writer.writes),
+            Last::Wrote(last) => (last == table, writer.saved),
+            Last::Opened(opener) => (opener == thread || share_process(opener, thread), true),
+        };
+        if !is_theirs || look && can_still_write(thread, self.mount, closed.inode) {
+            return None;
+        }
+        save(writer.writes)
+    }
+
+    /// A save ended, in whatever way.
+    pub(super) fn settled(&self, save: Save) {
+        if let Some(writer) = self.known().get_mut(&save.handle) {
+            writer.saved = true;
+            if writer.writes == save.writes {
+                writer.last = Last::Settled;
+            }
         }
     }
 
@@ -91,31 +174,60 @@ mod tests {
     /// The first process of the system, which is none of ours.
     const INIT: u32 = 1;
 
-    #[test]
-    fn only_the_last_writer_is_heard() {
-        let writers = Writers::default();
-        assert!(writers.concerns(HANDLE, CHILD, INIT), "nothing is known");
-        writers.wrote(HANDLE, Some(PARENT));
-        writers.wrote(HANDLE, None);
-        assert!(!writers.concerns(HANDLE, CHILD, INIT));
-        assert!(writers.concerns(HANDLE, PARENT, INIT));
-        writers.wrote(HANDLE, Some(CHILD));
-        assert!(!writers.concerns(HANDLE, PARENT, INIT));
-        writers.closed(HANDLE);
-        assert!(writers.concerns(HANDLE, PARENT, INIT));
+    fn writers() -> Writers {
+        // No mount has this number, so nothing is open there.
+        Writers::new(MountId(u64::MAX))
+    }
+
+    fn close(writers: &Writers, table: DescriptorTable, thread: u32) -> Option<Save> {
+        writers.close(Closed {
+            handle: HANDLE,
+            inode: Inode(9),
+            table,
+            thread,
+        })
     }
 
     #[test]
-    fn before_the_first_write_only_the_opening_process_is_heard() {
+    fn only_the_last_writer_saves() {
+        let writers = writers();
+        assert!(close(&writers, CHILD, INIT).is_some(), "nothing is known");
+        writers.opened(HANDLE, INIT);
+        writers.wrote(HANDLE, Some(PARENT));
+        writers.wrote(HANDLE, None);
+        assert!(close(&writers, CHILD, INIT).is_none());
+        assert!(close(&writers, PARENT, INIT).is_some());
+        writers.wrote(HANDLE, Some(CHILD));
+        assert!(close(&writers, PARENT, INIT).is_none());
+        writers.closed(HANDLE);
+        assert!(close(&writers, PARENT, INIT).is_some());
+    }
+
+    #[test]
+    fn before_the_first_write_only_the_opening_process_saves() {
         let process = std::process::id();
         let thread = fs::read_link("/proc/thread-self").expect("Linux has it");
         let thread = thread.file_name().and_then(|name| name.to_str());
         let thread: u32 = thread.and_then(|name| name.parse().ok()).expect("a number");
-        let writers = Writers::default();
+        let writers = writers();
         writers.opened(HANDLE, process);
-        assert!(writers.concerns(HANDLE, CHILD, process));
-        assert!(writers.concerns(HANDLE, CHILD, thread));
-        assert!(!writers.concerns(HANDLE, CHILD, INIT));
-        assert!(writers.concerns(HANDLE, CHILD, u32::MAX), "gone");
+        assert!(close(&writers, CHILD, process).is_some());
+        assert!(close(&writers, CHILD, thread).is_some());
+        assert!(close(&writers, CHILD, INIT).is_none());
+        assert!(close(&writers, CHILD, u32::MAX).is_some(), "gone");
+    }
+
+    #[test]
+    fn everybody_hears_how_it_went_until_somebody_writes_again() {
+        let writers = writers();
+        writers.opened(HANDLE, INIT);
+        writers.wrote(HANDLE, Some(CHILD));
+        let save = close(&writers, CHILD, INIT).expect("it wrote");
+        writers.settled(save);
+        assert!(close(&writers, PARENT, INIT).is_some());
+        writers.wrote(HANDLE, Some(CHILD));
+        // An older save that ends now says nothing about what was written since.
+        writers.settled(save);
+        assert!(close(&writers, PARENT, INIT).is_none());
     }
 }

@@ -4,9 +4,16 @@ use std::{
     fs, io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    sync::mpsc,
+    thread,
+    time::Duration,
 };
 
 use super::{MountError, table};
+use crate::system;
+
+/// How long a daemon may take to answer before it counts as alive and busy.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// Checks the place; returns its absolute path and mode.
 pub(super) fn place(place: &Path, nonempty: bool) -> Result<(PathBuf, u32), MountError> {
@@ -44,11 +51,36 @@ fn absolute(place: &Path) -> Result<PathBuf, MountError> {
     fs::canonicalize(&resolved).map_err(|error| refused(place, error))
 }
 
+/// Whether the uppermost mount at `place` is one of this program whose daemon is gone.
+pub(super) fn is_dead_and_ours(place: &Path) -> bool {
+    table::entry_at(place).is_some_and(|entry| entry.is_ours()) && is_dead(place)
+}
+
+/// Whether the daemon of the mount at `place` is gone. It is asked for what the kernel never
+/// answers from its cache, on a thread of its own, because a daemon that hangs does not answer.
+pub fn is_dead(place: &Path) -> bool {
+    let (answer, answered) = mpsc::sync_channel(1);
+    let place = place.to_path_buf();
+    let asking = thread::spawn(move || {
+        let errno = system::file_system_statistics(&place)
+            .err()
+            .and_then(|error| error.raw_os_error());
+        // Nobody waits any more for an answer that comes late.
+        let _ = answer.send(errno);
+    });
+    let errno = answered.recv_timeout(ANSWER_TIME_MAX);
+    if errno.is_ok() {
+        // Whoever mounts in the background splits its process next, without threads.
+        let _ = asking.join();
+    }
+    errno == Ok(Some(libc::ENOTCONN))
+}
+
 /// A FUSE mount is there: is its daemon alive? A dead one answers at once.
 fn occupied(place: PathBuf, source_name: String) -> MountError {
-    match fs::symlink_metadata(&place) {
-        Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => MountError::Dead(place),
-        _ => MountError::Busy { place, source_name },
+    match is_dead(&place) {
+        true => MountError::Dead(place),
+        false => MountError::Busy { place, source_name },
     }
 }
 

@@ -1,6 +1,6 @@
 //! Why a volume could not be mounted or unmounted.
 
-use std::{io, path::PathBuf};
+use std::{io, path::PathBuf, time::Duration};
 
 use thiserror::Error;
 
@@ -55,6 +55,11 @@ pub enum MountError {
     /// `fusermount3` refused.
     #[error("fusermount3 refused: {0}")]
     Helper(String),
+    /// `fusermount3` did not end.
+    #[error(
+        "fusermount3 did not end within {0:?} and was killed: see whether `ls` of the mount point and of its parent directories hangs"
+    )]
+    HelperHangs(Duration),
     /// The kernel refused for another reason.
     #[error("the kernel refused the mount: {0}")]
     System(#[source] io::Error),
@@ -83,6 +88,11 @@ pub enum UnmountError {
     /// This user may not unmount it.
     #[error("no permission to unmount {0}")]
     Denied(PathBuf),
+    /// `fusermount3` did not end.
+    #[error(
+        "fusermount3 did not unmount {0} within {1:?} and was killed: try again, lazily, or `umount -l {0}` as root"
+    )]
+    HelperHangs(PathBuf, Duration),
     /// Anything else.
     #[error("cannot unmount {0}: {1}")]
     Failed(PathBuf, String),

@@ -10,6 +10,8 @@ use std::{
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TableEntry {
+    /// The number of the mount, which no other has as long as it is there.
+    pub(super) id: u64,
     /// `major:minor`.
     pub(super) device: String,
     /// The file system type, such as `fuse.penstock`.
@@ -19,6 +21,11 @@ pub(super) struct TableEntry {
 }
 
 impl TableEntry {
+    /// Whether this program mounted it.
+    pub(super) fn is_ours(&self) -> bool {
+        self.kind == "fuse.penstock"
+    }
+
     pub(super) fn is_fuse(&self) -> bool {
         self.kind == "fuse" || self.kind == "fuseblk" || self.kind.starts_with("fuse.")
     }
@@ -42,12 +49,14 @@ fn find(table: &[u8], place: &Path) -> Option<TableEntry> {
 /// A line has six fields, optional ones up to a lone `-`, then type and source (proc(5)).
 fn parse_line(line: &[u8]) -> Option<(OsString, TableEntry)> {
     let mut fields = line.split(|byte| *byte == b' ');
-    let device = text(fields.nth(2)?);
+    let id = text(fields.next()?).parse().ok()?;
+    let device = text(fields.nth(1)?);
     let path = unescape(fields.nth(1)?);
     let mut behind = fields.skip_while(|field| *field != b"-").skip(1);
     let kind = text(behind.next()?);
     let source = text(behind.next()?);
     let entry = TableEntry {
+        id,
         device,
         kind,
         source,
@@ -90,6 +99,7 @@ mod tests {
     fn finds_the_uppermost_mount_of_an_escaped_path() {
         let entry = find(TABLE, Path::new("/mnt/a b")).expect("it is in the table");
         assert_eq!((&entry.device[..], &entry.kind[..]), ("0:51", "tmpfs"));
+        assert_eq!(entry.id, 91);
         assert!(!entry.is_fuse());
         assert_eq!(find(TABLE, Path::new("/mnt")), None);
     }

@@ -10,7 +10,6 @@ use std::{
 };
 
 use penstock_base::{FsError, clock, metrics::Registry};
-use penstock_vfs::Volume;
 use tokio::runtime::Handle;
 use tracing::{debug, warn};
 
@@ -18,12 +17,13 @@ use super::{
     call::Call,
     guarded::{self, Guarded},
     metrics::SessionMetrics,
-    pending::Pending,
+    pending::{Pending, Place, Purpose},
 };
 use crate::{
     InterruptPolicy,
     adapter::{Adapter, Failure},
-    protocol::{Opcode, Request, encode},
+    errno::Errno,
+    protocol::{Opcode, Request, encode, parse_detached},
     signals,
     transport::{Handler, Incoming, ReplyError, Ticket, Transport},
 };
@@ -46,13 +46,13 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(
-        volume: Arc<dyn Volume>,
+        adapter: Adapter,
         metrics: &Registry,
         runtime: Handle,
         interrupts: InterruptPolicy,
     ) -> Arc<Self> {
         Arc::new(Self {
-            adapter: Adapter::new(volume),
+            adapter,
             pending: Pending::new(metrics),
             metrics: SessionMetrics::new(metrics),
             runtime,
@@ -79,33 +79,58 @@ impl Dispatcher {
     }
 
     fn execute(&self, incoming: Incoming<'_>) {
-        let Incoming {
-            message,
-            ticket,
-            data,
-        } = incoming;
-        let call = Call::new(&self.shared, &self.transport, ticket, &message.header);
+        let (header, ticket) = (&incoming.message.header, incoming.ticket);
+        let call = Call::new(&self.shared, &self.transport, ticket, header);
+        let purpose = Purpose::of(&incoming.message.request);
         let adapter = &self.shared.adapter;
+        if !self.shared.pending.has_place(purpose) && Adapter::serves(&incoming.message.request) {
+            return self.queue(call, incoming, purpose);
+        }
+        let (message, data) = (incoming.message, incoming.data);
         let started = guarded::catch(AssertUnwindSafe(|| adapter.start(&message, data)));
         match started {
-            Ok(Ok(operation)) => self.run(call, Guarded::new(operation)),
+            Ok(Ok(operation)) => self.run(call, Guarded::new(operation), purpose),
             Ok(Err(errno)) => call.finish(Err(errno.into())),
             Err(panic) => call.finish(Err(panic)),
         }
     }
 
     /// Polls once. The waker may be a dummy, because a task polls again as soon as it is spawned.
-    fn run(&self, call: Call, mut operation: Guarded) {
+    fn run(&self, call: Call, mut operation: Guarded, purpose: Purpose) {
         let mut context = Context::from_waker(Waker::noop());
         match operation.poll_once(&mut context) {
             Poll::Ready(outcome) => call.finish(outcome),
-            Poll::Pending => self.defer(call, operation),
+            Poll::Pending => {
+                let place = self.shared.pending.take_place(purpose);
+                self.defer(call, operation, place);
+            }
         }
     }
 
-    fn defer(&self, call: Call, operation: Guarded) {
+    /// Begins a request when there is a place for it.
+    fn queue(&self, call: Call, incoming: Incoming<'_>, purpose: Purpose) {
         let pending = &self.shared.pending;
-        let place = pending.admit(self.transport.threads(), &self.shared.runtime);
+        if pending.is_full() {
+            warn!("too many requests wait for the volume, one more was refused");
+            return call.finish(Err(Errno(libc::ENOMEM).into()));
+        }
+        let place = pending.stand_in_line(purpose);
+        let adapter = self.shared.adapter.clone();
+        let detached = incoming.message.header.length as usize - incoming.bytes.len();
+        let (bytes, data) = (incoming.bytes.to_vec(), incoming.data);
+        let operation = async move {
+            let _place = place.await;
+            let begun = {
+                let message = parse_detached(&bytes, detached).expect("it was parsed before");
+                adapter.start(&message, data)?
+            };
+            begun.await
+        };
+        self.defer(call, Guarded::new(Box::pin(operation)), None);
+    }
+
+    fn defer(&self, call: Call, operation: Guarded, place: Option<Place>) {
+        let pending = &self.shared.pending;
         let call = Arc::new(call);
         let task = {
             let (shared, call) = (Arc::clone(&self.shared), Arc::clone(&call));
@@ -144,37 +169,36 @@ impl Dispatcher {
         if let Some(process) = self.shared.pending.process_of(victim) {
             return interrupt_task(&self.shared, victim, process);
         }
-        self.shared.runtime.block_on(clock::sleep(INTERRUPT_RETRY));
-        let Err(ReplyError::GivenUp) = self.send_errno(ticket, libc::EAGAIN) else {
-            return;
-        };
-        let shared = Arc::clone(&self.shared);
+        let (shared, transport) = (Arc::clone(&self.shared), Arc::clone(&self.transport));
         self.shared.runtime.spawn(async move {
             for _ in 0..INTERRUPT_RETRIES {
+                clock::sleep(INTERRUPT_RETRY).await;
                 if let Some(process) = shared.pending.process_of(victim) {
                     return interrupt_task(&shared, victim, process);
                 }
-                clock::sleep(INTERRUPT_RETRY).await;
+                if send_errno(transport.as_ref(), ticket, libc::EAGAIN).is_ok() {
+                    return;
+                }
             }
         });
     }
+}
 
-    fn send_errno(&self, ticket: Ticket, errno: i32) -> Result<(), ReplyError> {
-        let header = encode::reply_header(ticket.unique, -errno, 0);
-        self.transport.reply(ticket, &[IoSlice::new(&header)])
-    }
+fn send_errno(transport: &dyn Transport, ticket: Ticket, errno: i32) -> Result<(), ReplyError> {
+    let header = encode::reply_header(ticket.unique, -errno, 0);
+    transport.reply(ticket, &[IoSlice::new(&header)])
 }
 
 /// Ends the task of `victim` if its process is to stop waiting. The kernel tells of a request's
 /// first signal only, so if that one does not count, later ones are looked out for.
 fn interrupt_task(shared: &Arc<Shared>, victim: u64, process: u32) {
-    if shared.interrupts == InterruptPolicy::Always || signals::is_dying(process) {
+    if shared.interrupts == InterruptPolicy::Always || signals::wants_out(process) {
         return cut(shared, victim);
     }
     let shared = Arc::clone(shared);
     let watch = async move {
         tokio::select! {
-            () = signals::until_dying(process) => cut(&shared, victim),
+            () = signals::until_out(process) => cut(&shared, victim),
             () = shared.pending.until_gone(victim) => {}
         }
     };
@@ -210,7 +234,7 @@ impl Handler for Dispatcher {
         warn!(%reason, "a request makes no sense");
         if let Some(ticket) = ticket {
             // If nobody waits any more, that is as good.
-            let _ = self.send_errno(ticket, libc::EIO);
+            let _ = send_errno(self.transport.as_ref(), ticket, libc::EIO);
         }
     }
 }

@@ -2,13 +2,16 @@
 //!
 //! Whoever takes an entry out of the table answers the request: the task when it is done, or an
 //! interrupt before. So each is answered exactly once.
+//!
+//! A limited number may be *under way*. Those that come when all places are taken stand *in
+//! line*: they are in the table too, but not begun, and cost little more than their bytes. The
+//! threads that receive never wait for a place, or nobody would hear of the interrupts that make
+//! one free. What ends something (a close, an fsync) has places of its own, because those who
+//! fill the others may wait for just that.
 
 use std::{
     collections::HashMap,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -24,11 +27,14 @@ use tokio::{
 use tracing::warn;
 
 use super::call::Call;
+use crate::protocol::Request;
 
-/// Tasks at which threads stop receiving until some are done, all but one.
-const TASKS_MAX: usize = 4096;
-/// Tasks beyond [`TASKS_MAX`] that the last thread may begin, so that interrupts are still heard.
-const TASKS_SPARE: usize = 1024;
+/// Requests that may be under way, but for those that end something.
+const UNDER_WAY_MAX: usize = 4096;
+/// Requests that end something and may be under way.
+const ENDING_MAX: usize = 1024;
+/// Requests that may be in the table, most of them in line. Further ones fail with `ENOMEM`.
+const WAITING_MAX: usize = 65_536;
 
 /// How often [`Pending::until_gone`] looks.
 const GONE_CHECK: Duration = Duration::from_millis(100);
@@ -39,10 +45,10 @@ pub(super) struct Pending {
     /// Told whenever the table becomes empty.
     emptied: Notify,
     places: Arc<Semaphore>,
-    spare: Arc<Semaphore>,
-    waiting_threads: AtomicUsize,
+    places_to_end: Arc<Semaphore>,
     gauge: Arc<Gauge>,
     deferred: Arc<Counter>,
+    queued: Arc<Counter>,
 }
 
 /// One of them.
@@ -51,17 +57,37 @@ pub(super) struct Entry {
     pub(super) call: Arc<Call>,
 }
 
-/// The right to be in the table.
+/// The right to be under way.
 pub(super) type Place = OwnedSemaphorePermit;
+
+/// Which places a request takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// It asks for something or changes something.
+    Work,
+    /// It saves or closes, and so gives back what others may wait for.
+    End,
+}
+
+impl Purpose {
+    pub(super) fn of(request: &Request<'_>) -> Self {
+        match request {
+            Request::Flush { .. }
+            | Request::Sync { .. }
+            | Request::Release { .. }
+            | Request::ReleaseDirectory { .. } => Self::End,
+            _ => Self::Work,
+        }
+    }
+}
 
 impl Pending {
     pub(super) fn new(metrics: &Registry) -> Self {
         Self {
             entries: Mutex::default(),
             emptied: Notify::new(),
-            places: Arc::new(Semaphore::new(TASKS_MAX)),
-            spare: Arc::new(Semaphore::new(TASKS_SPARE)),
-            waiting_threads: AtomicUsize::new(0),
+            places: Arc::new(Semaphore::new(UNDER_WAY_MAX)),
+            places_to_end: Arc::new(Semaphore::new(ENDING_MAX)),
             gauge: metrics.gauge(
                 "fuse_requests_waiting",
                 "Requests that wait for the volume.",
@@ -72,25 +98,45 @@ impl Pending {
                 "Requests that were not answered at once and became a task.",
                 &[],
             ),
+            queued: metrics.counter(
+                "fuse_requests_queued_total",
+                "Requests that stood in line, because too many were under way.",
+                &[],
+            ),
         }
     }
 
-    /// Waits for a place in the table, unless the caller is the last of `threads` that still
-    /// receives: then the spare places are used first.
-    pub(super) fn admit(&self, threads: usize, runtime: &Handle) -> Place {
-        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
-            return place;
-        }
-        let waiting = self.waiting_threads.fetch_add(1, Ordering::SeqCst) + 1;
-        let spare = (waiting >= threads)
-            .then(|| Arc::clone(&self.spare).try_acquire_owned().ok())
-            .flatten();
-        let place = spare.unwrap_or_else(|| {
-            let place = runtime.block_on(Arc::clone(&self.places).acquire_owned());
+    /// Whether a request could be under way at once.
+    pub(super) fn has_place(&self, purpose: Purpose) -> bool {
+        self.places(purpose).available_permits() > 0
+    }
+
+    /// A place for a request that has begun. There is none only when other threads took the last
+    /// ones meanwhile; then there are a few too many for a while.
+    pub(super) fn take_place(&self, purpose: Purpose) -> Option<Place> {
+        Arc::clone(self.places(purpose)).try_acquire_owned().ok()
+    }
+
+    /// Waits in line for a place.
+    pub(super) fn stand_in_line(&self, purpose: Purpose) -> impl Future<Output = Place> + use<> {
+        self.queued.increment();
+        let places = Arc::clone(self.places(purpose));
+        async move {
+            let place = places.acquire_owned().await;
             place.expect("the semaphore is never closed")
-        });
-        self.waiting_threads.fetch_sub(1, Ordering::SeqCst);
-        place
+        }
+    }
+
+    /// Whether nothing more may wait.
+    pub(super) fn is_full(&self) -> bool {
+        self.lock().len() >= WAITING_MAX
+    }
+
+    fn places(&self, purpose: Purpose) -> &Arc<Semaphore> {
+        match purpose {
+            Purpose::Work => &self.places,
+            Purpose::End => &self.places_to_end,
+        }
     }
 
     /// Spawns `task`, which answers `call`, and puts it into the table before it can be done.

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     FuseSettings, MountError, Negotiated, Notifier,
+    adapter::Adapter,
     mount::Mount,
     transport::{DevFuse, ReceiveReserve, RingTransport, Transport},
 };
@@ -44,11 +45,10 @@ impl Start {
     /// Mounts. Blocks while kernel and helper work.
     pub(super) fn run(self) -> Result<Session, MountError> {
         let threads = thread_count(self.settings.threads);
-        let reserve = ReceiveReserve::new(&self.pool, threads, self.runtime.clone(), &self.metrics)
-            .ok_or_else(|| {
-                let total = self.pool.budget().total();
-                MountError::Memory(ReceiveReserve::size(threads, total))
-            })?;
+        let reserve = ReceiveReserve::new(&self.pool, threads, &self.metrics).ok_or_else(|| {
+            let total = self.pool.budget().total();
+            MountError::Memory(ReceiveReserve::size(threads, total))
+        })?;
         let (mount, connection) = Mount::new(&self.settings)?;
         let reserve = Arc::new(reserve);
         let device = Arc::new(DevFuse::new(connection, threads, Arc::clone(&reserve)));
@@ -56,7 +56,7 @@ impl Start {
         let mut negotiated = self.negotiate(&device, (threads, ring.is_some()))?;
         let mut transports: Vec<Arc<dyn Transport>> = vec![Arc::clone(&device) as _];
         transports.extend(ring.filter(|_| negotiated.io_uring));
-        let shared = self.shared();
+        let shared = self.shared(&mount);
         let ended = start_threads(&transports, &shared)?;
         negotiated.read_ahead_kib = set_read_ahead(&mount, self.settings.read_ahead_kib);
         let notifier = Notifier::start(&device).map_err(MountError::Thread)?;
@@ -103,9 +103,9 @@ impl Start {
         agreed.ok_or_else(|| MountError::Negotiation("no INIT came".into()))
     }
 
-    fn shared(&self) -> Arc<Shared> {
+    fn shared(&self, mount: &Mount) -> Arc<Shared> {
         Shared::new(
-            Arc::clone(&self.volume),
+            Adapter::new(Arc::clone(&self.volume), mount.id()),
             &self.metrics,
             self.runtime.clone(),
             self.settings.interrupts,

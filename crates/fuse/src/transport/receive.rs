@@ -9,17 +9,14 @@
 
 #![allow(unsafe_code)]
 
-use std::{io, os::fd::BorrowedFd};
+use std::{io, os::fd::BorrowedFd, sync::Arc};
 
 use bytes::Bytes;
 use penstock_base::{BLOCK_SIZE, Buffer, BufferView, BufferWriter, HEAP_BUFFER_MAX};
 
 use super::{Incoming, ReceiveReserve, Ticket, WriteData};
 use crate::{
-    errno::Errno,
-    protocol::{
-        Message, Opcode, ParseError, RequestHeader, WRITE_HEAD_SIZE, parse, parse_detached,
-    },
+    protocol::{Opcode, ParseError, RequestHeader, WRITE_HEAD_SIZE},
     system,
 };
 
@@ -65,14 +62,16 @@ impl ReceiveBuffer {
     }
 
     /// The request that was received last. The data of a WRITE leaves the buffer with it.
-    pub(super) fn take(&mut self, reserve: &ReceiveReserve) -> Result<Incoming<'_>, ParseError> {
+    pub(super) fn take(
+        &mut self,
+        reserve: &Arc<ReceiveReserve>,
+    ) -> Result<Incoming<'_>, ParseError> {
         if self.is_write() {
             let length = self.received - WRITE_HEAD_SIZE;
             let data = self.take_data(length, reserve);
-            let message = parse_detached(&self.head, length)?;
-            return Ok(incoming(message, data));
+            return Incoming::parse(&self.head, (length, data), 0);
         }
-        Ok(incoming(parse(self.join())?, Ok(WriteData::default())))
+        Incoming::parse(self.join(), (0, WriteData::default()), 0)
     }
 
     fn head(&self) -> &[u8] {
@@ -85,20 +84,16 @@ impl ReceiveBuffer {
         whole && header.is_ok_and(|header| header.opcode == Opcode::Write as u32)
     }
 
-    fn process(&self) -> u32 {
-        RequestHeader::parse(&self.head).map_or(0, |header| header.caller.pid)
-    }
-
-    fn take_data(&mut self, length: usize, reserve: &ReceiveReserve) -> Result<WriteData, Errno> {
-        let admitted = reserve.admit(length, self.process())?;
+    fn take_data(&mut self, length: usize, reserve: &Arc<ReceiveReserve>) -> WriteData {
+        let admitted = reserve.admit(length);
         let bytes = match admitted.length {
             short if short <= HEAP_BUFFER_MAX => self.copy_data(short, reserve),
             whole => self.hand_over(whole, reserve),
         };
-        Ok(WriteData {
+        WriteData {
             bytes,
-            memory: Some(admitted.memory),
-        })
+            memory: admitted.memory,
+        }
     }
 
     fn hand_over(&mut self, length: usize, reserve: &ReceiveReserve) -> Bytes {
@@ -135,17 +130,5 @@ impl ReceiveBuffer {
         debug_assert!(WRITE_HEAD_SIZE + length <= self.received);
         // SAFETY: the kernel has just written that many bytes to the start of the block.
         unsafe { system::initialised(self.writer.unfilled(), length) }
-    }
-}
-
-fn incoming(message: Message<'_>, data: Result<WriteData, Errno>) -> Incoming<'_> {
-    let ticket = Ticket {
-        unique: message.header.unique,
-        slot: 0,
-    };
-    Incoming {
-        message,
-        ticket,
-        data,
     }
 }

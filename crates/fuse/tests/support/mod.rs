@@ -135,9 +135,9 @@ pub fn pause() {
     std::thread::sleep(Duration::from_millis(10));
 }
 
-/// Waits up to five seconds.
+/// Waits up to half a minute, since the machine may be busy with others.
 pub fn eventually(what: &str, condition: impl Fn() -> bool) {
-    for _ in 0..500 {
+    for _ in 0..3000 {
         if condition() {
             return;
         }

@@ -8,7 +8,9 @@ use penstock_base::Payload;
 use super::support::{
     assert_fails, exists, head, key, keys_under, only_if_absent, pattern, put, read, read_with,
 };
-use crate::{ErrorKind, GetOptions, PutOptions, Store, UserMetadata};
+use crate::{
+    CompleteOptions, ETag, ErrorKind, GetOptions, PutOptions, Store, UserMetadata, WriteCondition,
+};
 
 fn described(content_type: &str, metadata: &[(&str, &str)]) -> PutOptions {
     let metadata: UserMetadata = metadata
@@ -106,6 +108,47 @@ pub async fn a_write_can_insist_on_a_free_key(store: &Arc<dyn Store>) {
     let outcomes = join_all(racers).await;
     let winners = outcomes.into_iter().filter(|won| matches!(won, Ok(true)));
     assert_eq!(winners.count(), 1, "one of the racing writers wins");
+}
+
+/// `IfMatch` replaces that version and no other, in one put and at the end of an upload.
+pub async fn a_write_can_insist_on_a_version(store: &Arc<dyn Store>) {
+    let name = key("pinned");
+    let write = |tag: &ETag, body: &'static [u8]| {
+        let options = PutOptions {
+            condition: WriteCondition::IfMatch(tag.clone()),
+            ..PutOptions::default()
+        };
+        store.put(&name, Payload::from(body.to_vec()), options)
+    };
+    let first = put(store, "pinned", b"first").await;
+    let second = write(&first.etag, b"second").await;
+    let second = second.expect("it is the first version that is there");
+    let refused = write(&first.etag, b"third").await;
+    assert_fails(refused, ErrorKind::PreconditionFailed, "another version");
+    assert_eq!(read(store, "pinned").await, b"second");
+    for (tag, wins) in [(&first.etag, false), (&second.etag, true)] {
+        let id = store.create_upload(&name, PutOptions::default()).await;
+        let id = id.expect("an upload begins");
+        let body = Payload::from(b"third".to_vec());
+        let part = store.upload_part(&name, &id, 1, body).await;
+        let parts = [part.expect("the part is taken")];
+        let options = CompleteOptions {
+            condition: WriteCondition::IfMatch(tag.clone()),
+            ..CompleteOptions::default()
+        };
+        let ended = store.complete_upload(&name, &id, &parts, options).await;
+        if wins {
+            ended.expect("it is the second version that is there");
+        } else {
+            assert_fails(ended, ErrorKind::PreconditionFailed, "another version");
+            store.abort_upload(&name, &id).await.expect("aborted");
+        }
+    }
+    assert_eq!(read(store, "pinned").await, b"third");
+    store.delete(&name).await.expect("deleting works");
+    let refused = write(&second.etag, b"fourth").await;
+    assert_fails(refused, ErrorKind::PreconditionFailed, "no version");
+    assert!(!exists(store, "pinned").await);
 }
 
 /// Of racing puts one wins whole; readers see whole bodies at every moment.

@@ -10,10 +10,11 @@ use reqsign_aliyun_oss::{
 use reqsign_core::{Context, ProvideCredential, Result};
 
 use super::{
-    CredentialPlace, CredentialSettings, RoleSettings,
+    CredentialOrigin, CredentialPlace, CredentialSettings, RoleSettings,
     bridge::{Base, Bridge},
     chain::Chain,
     environment_place::{Variables, fixed_or},
+    origin::{Assumed, ProfileFiles},
     password_file::PasswordFiles,
     process::Process,
 };
@@ -34,17 +35,41 @@ const VARIABLES: &[[&str; 3]] = &[
     ],
 ];
 
+/// The files of the SDKs of OSS.
+const SDK: ProfileFiles = ProfileFiles {
+    profile: "OSS_PROFILE",
+    files: &[("OSS_CREDENTIAL_PROFILES_FILE", ".oss/credentials")],
+};
+
+/// The files of the other SDKs of Alibaba Cloud.
+const CREDENTIALS: ProfileFiles = ProfileFiles {
+    profile: "ALIBABA_CLOUD_PROFILE",
+    files: &[
+        (
+            "ALIBABA_CLOUD_CREDENTIALS_FILE",
+            ".alibabacloud/credentials.ini",
+        ),
+        ("ALIBABA_CLOUD_CREDENTIALS_FILE", ".aliyun/credentials.ini"),
+    ],
+};
+
+/// The file of the command line tool.
+const CONFIG: ProfileFiles = ProfileFiles {
+    profile: "ALIBABA_CLOUD_PROFILE",
+    files: &[("ALIBABA_CLOUD_CONFIG_FILE", ".aliyun/config.json")],
+};
+
 /// What stands before the role's name in the URL of its credentials.
 const ROLE_PATH: &str = "/latest/meta-data/ram/security-credentials/";
 
 /// The places of `settings`, for a bucket of OSS.
 pub(crate) fn oss_chain(settings: &CredentialSettings, bucket: &str, bridge: &Bridge) -> Chain {
-    let mut chain = Chain::default();
+    let mut chain = Chain::new(&settings.origin);
     for place in super::places(settings) {
         add(&mut chain, place, settings, bucket, bridge);
     }
     match &settings.role {
-        Some(role) => assume(role, chain, bridge),
+        Some(role) => assume((role, &settings.origin), chain, bridge),
         None => chain,
     }
 }
@@ -66,17 +91,18 @@ fn add(
         CredentialPlace::Process => chain.push(name, Process::of(&settings.process)),
         CredentialPlace::Profiles => add_profiles(chain, name, settings, bridge),
         CredentialPlace::WebIdentity => {
-            chain.push(
-                name,
-                bridge.place(AssumeRoleWithOidcCredentialProvider::new()),
-            );
+            let provider = AssumeRoleWithOidcCredentialProvider::new();
+            let origin = "web identity: ALIBABA_CLOUD_ROLE_ARN and \
+                          ALIBABA_CLOUD_OIDC_TOKEN_FILE";
+            chain.push(name, bridge.place(provider, origin));
         }
         CredentialPlace::Metadata => {
-            chain.push(name, bridge.place(CredentialsUriCredentialProvider::new()));
-            chain.push(
-                name,
-                bridge.place(instance_role(settings.ram_role.as_deref())),
-            );
+            let service = CredentialsUriCredentialProvider::new();
+            let origin = "the service that ALIBABA_CLOUD_CREDENTIALS_URI names";
+            chain.push(name, bridge.place(service, origin));
+            let instance = instance_role(settings.ram_role.as_deref());
+            let origin = "the metadata service of the instance, for its RAM role";
+            chain.push(name, bridge.place(instance, origin));
         }
     }
 }
@@ -101,17 +127,24 @@ fn add_profiles(
     settings: &CredentialSettings,
     bridge: &Bridge,
 ) {
-    let mut sdk = OssProfileCredentialProvider::new();
-    let mut credentials = CredentialsFileCredentialProvider::new();
-    let mut config = ConfigFileCredentialProvider::new();
-    if let Some(profile) = &settings.profile {
-        sdk = sdk.with_profile(profile);
-        credentials = credentials.with_profile(profile);
-        config = config.with_profile(profile);
-    }
-    chain.push(name, bridge.place(sdk));
-    chain.push(name, bridge.place(credentials));
-    chain.push(name, bridge.place(config));
+    // To these places the variables mean more than what they are told, and a setting should win.
+    let bridge = match &settings.profile {
+        Some(profile) => {
+            let environment = settings.environment.clone();
+            let environment = environment.with(SDK.profile, profile);
+            bridge.with_environment(environment.with(CREDENTIALS.profile, profile))
+        }
+        None => bridge.clone(),
+    };
+    let sdk = OssProfileCredentialProvider::new();
+    let credentials = CredentialsFileCredentialProvider::new();
+    let config = ConfigFileCredentialProvider::new();
+    chain.push(name, bridge.place(sdk, SDK.describe(settings)));
+    chain.push(
+        name,
+        bridge.place(credentials, CREDENTIALS.describe(settings)),
+    );
+    chain.push(name, bridge.place(config, CONFIG.describe(settings)));
 }
 
 /// The instance's role: any, one by name, or one by the whole URL as ossfs takes it.
@@ -125,7 +158,11 @@ fn instance_role(role: Option<&str>) -> EcsRamRoleCredentialProvider {
 }
 
 /// A chain of one place: the role, assumed with what `base` finds.
-fn assume(role: &RoleSettings, base: Chain, bridge: &Bridge) -> Chain {
+fn assume(
+    (role, origin): (&RoleSettings, &CredentialOrigin),
+    base: Chain,
+    bridge: &Bridge,
+) -> Chain {
     let mut provider = AssumeRoleCredentialProvider::new()
         .with_base_provider(OssBase(Base(base)))
         .with_role_arn(&role.arn)
@@ -136,8 +173,11 @@ fn assume(role: &RoleSettings, base: Chain, bridge: &Bridge) -> Chain {
     if let Some(endpoint) = &role.sts_endpoint {
         provider = provider.with_sts_endpoint(endpoint);
     }
-    let mut chain = Chain::default();
-    chain.push("role", bridge.place(provider));
+    let mut chain = Chain::new(origin);
+    chain.push(
+        "role",
+        Assumed::new(bridge.place(provider, &role.arn), origin),
+    );
     chain
 }
 

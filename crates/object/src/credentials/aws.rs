@@ -8,10 +8,11 @@ use reqsign_aws_v4::{
 use reqsign_core::{Context, ProvideCredential, Result, Signer};
 
 use super::{
-    CredentialPlace, CredentialSettings, RoleSettings,
+    CredentialOrigin, CredentialPlace, CredentialSettings, RoleSettings,
     bridge::{Base, Bridge},
     chain::Chain,
     environment_place::{Variables, fixed_or},
+    origin::{Assumed, ProfileFiles},
     password_file::PasswordFiles,
     process::Process,
 };
@@ -23,6 +24,15 @@ const VARIABLES: &[[&str; 3]] = &[[
     "AWS_SESSION_TOKEN",
 ]];
 
+/// The files of the AWS command line tool.
+const PROFILES: ProfileFiles = ProfileFiles {
+    profile: "AWS_PROFILE",
+    files: &[
+        ("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials"),
+        ("AWS_CONFIG_FILE", ".aws/config"),
+    ],
+};
+
 /// The places of `settings`, for a bucket of S3.
 pub(crate) fn s3_chain(
     settings: &CredentialSettings,
@@ -30,12 +40,12 @@ pub(crate) fn s3_chain(
     region: &str,
     bridge: &Bridge,
 ) -> Chain {
-    let mut chain = Chain::default();
+    let mut chain = Chain::new(&settings.origin);
     for place in super::places(settings) {
         add(&mut chain, place, settings, bucket, bridge);
     }
     match &settings.role {
-        Some(role) => assume(role, chain, region, bridge),
+        Some(role) => assume((role, &settings.origin), chain, region, bridge),
         None => chain,
     }
 }
@@ -65,11 +75,16 @@ fn add(
         CredentialPlace::Profiles => add_profiles(chain, name, settings, bridge),
         CredentialPlace::WebIdentity => {
             let provider = AssumeRoleWithWebIdentityCredentialProvider::new();
-            chain.push(name, bridge.place(provider));
+            let origin = "web identity: AWS_ROLE_ARN and AWS_WEB_IDENTITY_TOKEN_FILE";
+            chain.push(name, bridge.place(provider, origin));
         }
         CredentialPlace::Metadata => {
-            chain.push(name, bridge.place(ECSCredentialProvider::new()));
-            chain.push(name, bridge.place(IMDSv2CredentialProvider::new()));
+            let container = ECSCredentialProvider::new();
+            let origin = "the credential service of the container";
+            chain.push(name, bridge.place(container, origin));
+            let instance = IMDSv2CredentialProvider::new();
+            let origin = "the metadata service of the instance";
+            chain.push(name, bridge.place(instance, origin));
         }
     }
 }
@@ -86,12 +101,19 @@ fn add_profiles(
         profiles = profiles.with_profile(profile);
         processes = processes.with_profile(profile);
     }
-    chain.push(name, bridge.place(profiles));
-    chain.push(name, bridge.place(processes));
+    let origin = PROFILES.describe(settings);
+    chain.push(name, bridge.place(profiles, origin.clone()));
+    let origin = format!("the credential_process in {origin}");
+    chain.push(name, bridge.place(processes, origin));
 }
 
 /// A chain of one place: the role, assumed with what `base` finds.
-fn assume(role: &RoleSettings, base: Chain, region: &str, bridge: &Bridge) -> Chain {
+fn assume(
+    (role, origin): (&RoleSettings, &CredentialOrigin),
+    base: Chain,
+    region: &str,
+    bridge: &Bridge,
+) -> Chain {
     let signer = Signer::new(
         bridge.context(),
         Base(base),
@@ -104,8 +126,11 @@ fn assume(role: &RoleSettings, base: Chain, region: &str, bridge: &Bridge) -> Ch
     if let Some(id) = &role.external_id {
         provider = provider.with_external_id(id.clone());
     }
-    let mut chain = Chain::default();
-    chain.push("role", bridge.place(provider));
+    let mut chain = Chain::new(origin);
+    chain.push(
+        "role",
+        Assumed::new(bridge.place(provider, &role.arn), origin),
+    );
     chain
 }
 

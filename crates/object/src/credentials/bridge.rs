@@ -10,7 +10,7 @@ use reqsign_core::{
     time::Timestamp,
 };
 
-use super::{Credentials, Environment, chain::Chain, chain::Place, process};
+use super::{Credentials, Environment, chain::Chain, chain::Place, origin::Found, process};
 use crate::http::{Client, HttpSettings, Origin, Patience, Request, RequestHeaders};
 
 /// Bytes in the largest answer of a metadata or token service.
@@ -44,15 +44,25 @@ impl Bridge {
         Self(context)
     }
 
+    /// The same world with another environment.
+    pub(super) fn with_environment(&self, environment: Environment) -> Self {
+        Self(self.0.clone().with_env(environment))
+    }
+
     pub(super) fn context(&self) -> Context {
         self.0.clone()
     }
 
-    /// One of `reqsign`'s places.
-    pub(super) fn place<P: ProvideCredential>(&self, provider: P) -> Provided<P> {
+    /// One of `reqsign`'s places, and what people call it.
+    pub(super) fn place<P: ProvideCredential>(
+        &self,
+        provider: P,
+        origin: impl Into<String>,
+    ) -> Provided<P> {
         Provided {
             provider,
             context: self.context(),
+            origin: origin.into(),
         }
     }
 }
@@ -62,6 +72,7 @@ impl Bridge {
 pub(super) struct Provided<P> {
     provider: P,
     context: Context,
+    origin: String,
 }
 
 #[async_trait]
@@ -70,10 +81,13 @@ where
     P: ProvideCredential,
     P::Credential: Into<Credentials>,
 {
-    async fn look(&self) -> std::result::Result<Option<Credentials>, String> {
+    async fn look(&self) -> std::result::Result<Option<Found>, String> {
         let found = self.provider.provide_credential(&self.context).await;
         let found = found.map_err(|error| one_line(&error.to_string()))?;
-        Ok(found.map(Into::into))
+        Ok(found.map(|credential| Found {
+            credentials: credential.into(),
+            origin: self.origin.clone(),
+        }))
     }
 }
 

@@ -4,23 +4,32 @@ use std::{fmt::Debug, sync::Arc};
 
 use async_trait::async_trait;
 
-use super::{CredentialError, Credentials};
+use super::{CredentialError, CredentialOrigin, Credentials, origin::Found};
 
 /// One place to look in.
 #[async_trait]
 pub(crate) trait Place: Debug + Send + Sync {
     /// The credentials that are there, or `None` when the place does not exist here. An error
     /// means that it exists but is of no use; the text must not hold a secret.
-    async fn look(&self) -> Result<Option<Credentials>, String>;
+    async fn look(&self) -> Result<Option<Found>, String>;
 }
 
 /// Places in the order in which they are looked in.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Chain {
     places: Vec<(&'static str, Arc<dyn Place>)>,
+    origin: CredentialOrigin,
 }
 
 impl Chain {
+    /// A chain without places, which tells `origin` where it finds something.
+    pub(super) fn new(origin: &CredentialOrigin) -> Self {
+        Self {
+            places: Vec::new(),
+            origin: origin.clone(),
+        }
+    }
+
     /// Adds a place at the end.
     pub(super) fn push(&mut self, name: &'static str, place: impl Place + 'static) {
         self.places.push((name, Arc::new(place)));
@@ -31,9 +40,10 @@ impl Chain {
         let mut findings = Vec::new();
         for (name, place) in &self.places {
             match place.look().await {
-                Ok(Some(credentials)) => {
-                    tracing::debug!(place = name, "found credentials");
-                    return Ok(credentials);
+                Ok(Some(found)) => {
+                    tracing::debug!(place = name, origin = found.origin, "found credentials");
+                    self.origin.set(found.origin);
+                    return Ok(found.credentials);
                 }
                 Ok(None) => findings.push(format!("{name}: none")),
                 Err(error) => {

@@ -21,6 +21,12 @@ impl Environment {
         Self { variables, home }
     }
 
+    /// The same environment with one variable set.
+    pub(super) fn with(mut self, name: &str, value: &str) -> Self {
+        self.variables.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
     /// A variable that is set and not empty.
     pub fn get(&self, name: &str) -> Option<&str> {
         let value = self.variables.get(name)?;

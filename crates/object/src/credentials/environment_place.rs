@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use penstock_base::Secret;
 
-use super::{Credentials, Environment, chain::Place};
+use super::{Credentials, Environment, chain::Place, origin::Found};
 
 /// Credentials that are what they are.
 #[derive(Debug)]
@@ -16,25 +16,33 @@ pub(super) fn fixed_or(credentials: &Option<Credentials>) -> Given {
 
 #[async_trait]
 impl Place for Given {
-    async fn look(&self) -> Result<Option<Credentials>, String> {
-        Ok(self.0.clone())
+    async fn look(&self) -> Result<Option<Found>, String> {
+        Ok(self.0.clone().map(|credentials| Found {
+            credentials,
+            origin: "the options that hold them".to_owned(),
+        }))
     }
 }
 
 /// The first triple of variables of which key id and secret are set.
 #[derive(Debug)]
-pub(super) struct Variables(Result<Option<Credentials>, String>);
+pub(super) struct Variables(Result<Option<Found>, String>);
 
 impl Variables {
     pub(super) fn new(environment: &Environment, triples: &[[&str; 3]]) -> Self {
         for [key_id, secret, token] in triples {
             match (environment.get(key_id), environment.get(secret)) {
                 (Some(key), Some(value)) => {
-                    return Self(Ok(Some(Credentials {
+                    let credentials = Credentials {
                         key_id: key.to_owned(),
                         secret: Secret::new(value),
                         token: environment.get(token).map(Secret::new),
                         expires: None,
+                    };
+                    let origin = format!("the environment variables {key_id} and {secret}");
+                    return Self(Ok(Some(Found {
+                        credentials,
+                        origin,
                     })));
                 }
                 (Some(_), None) => return Self(Err(format!("{key_id} is set, {secret} is not"))),
@@ -48,7 +56,7 @@ impl Variables {
 
 #[async_trait]
 impl Place for Variables {
-    async fn look(&self) -> Result<Option<Credentials>, String> {
+    async fn look(&self) -> Result<Option<Found>, String> {
         self.0.clone()
     }
 }

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use penstock_base::{Secret, run_blocking};
 use thiserror::Error;
 
-use super::{Credentials, chain::Place};
+use super::{Credentials, chain::Place, origin::Found};
 
 /// The system-wide file, which a group may read.
 const SYSTEM_FILE: &str = "/etc/passwd-ossfs";
@@ -187,12 +187,15 @@ pub(super) struct PasswordFiles {
 
 #[async_trait]
 impl Place for PasswordFiles {
-    async fn look(&self) -> Result<Option<Credentials>, String> {
+    async fn look(&self) -> Result<Option<Found>, String> {
         let usual = self.usual.iter().filter(|path| path.exists());
         for path in self.explicit.iter().chain(usual) {
             let found = run_blocking(|| read_password_file(path, &self.bucket));
             if let Some(credentials) = found.map_err(|error| error.to_string())? {
-                return Ok(Some(credentials));
+                return Ok(Some(Found {
+                    credentials,
+                    origin: format!("the password file {}", path.display()),
+                }));
             }
         }
         Ok(None)

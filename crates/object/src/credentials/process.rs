@@ -7,7 +7,7 @@ use penstock_base::{Secret, clock};
 use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::{Credentials, chain::Place};
+use super::{Credentials, chain::Place, origin::Found};
 use crate::xml::parse_time;
 
 /// How long the program may run.
@@ -46,7 +46,7 @@ struct Printed {
 
 #[async_trait]
 impl Place for Process {
-    async fn look(&self) -> Result<Option<Credentials>, String> {
+    async fn look(&self) -> Result<Option<Found>, String> {
         let words: Vec<&str> = self.command.split_whitespace().collect();
         let Some((program, arguments)) = words.split_first() else {
             return Ok(None);
@@ -56,9 +56,12 @@ impl Place for Process {
             // Its error output may hold anything, so it is not repeated.
             return Err(format!("`{program}` ended with status {}", finished.status));
         }
-        parse(&finished.stdout)
-            .map(Some)
-            .ok_or_else(|| format!("`{program}` did not print credentials as JSON"))
+        let credentials = parse(&finished.stdout)
+            .ok_or_else(|| format!("`{program}` did not print credentials as JSON"))?;
+        Ok(Some(Found {
+            credentials,
+            origin: format!("the program {program}"),
+        }))
     }
 }
 

@@ -15,6 +15,7 @@ use penstock_base::{clock, metrics::Registry};
 
 use super::{
     chain::{Chain, Place},
+    origin::Found,
     *,
 };
 use crate::http::{Client, ClientMetrics, HttpSettings};
@@ -118,6 +119,54 @@ async fn profiles_are_read_from_the_home_directory() {
 }
 
 #[tokio::test]
+async fn it_is_told_where_credentials_were_found_and_never_what_they_are() {
+    let home = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir_all(home.path().join(".aws")).expect("made");
+    std::fs::create_dir_all(home.path().join(".aliyun")).expect("made");
+    let aws = home.path().join(".aws/credentials");
+    let text = "[dev]\naws_access_key_id = hidden\naws_secret_access_key = hidden\n";
+    write(&aws, text, 0o600);
+    let aliyun = home.path().join(".aliyun/credentials.ini");
+    let text = "[dev]\ntype = access_key\naccess_key_id = hidden\naccess_key_secret = hidden\n";
+    write(&aliyun, text, 0o600);
+    let passwords = home.path().join("passwd");
+    write(&passwords, "hidden:hidden\n", 0o600);
+    let keys = [
+        ("AWS_ACCESS_KEY_ID", "hidden"),
+        ("AWS_SECRET_ACCESS_KEY", "hidden"),
+    ];
+    let in_home = [("HOME", home.path().to_str().expect("text"))];
+    let mut settings = only(CredentialPlace::Environment);
+    settings.environment = environment(&keys);
+    let told = |settings: &CredentialSettings| settings.origin.get().expect("found");
+    assert_eq!(settings.origin.get(), None);
+    find_s3(&settings).await.expect("found");
+    let variables = "the environment variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
+    assert_eq!(told(&settings), variables);
+    settings.order = vec![CredentialPlace::PasswordFile];
+    settings.password_file = Some(passwords.clone());
+    find_s3(&settings).await.expect("found");
+    assert_eq!(
+        told(&settings),
+        format!("the password file {}", passwords.display())
+    );
+    settings.order = vec![CredentialPlace::Profiles];
+    settings.profile = Some("dev".to_owned());
+    settings.environment = environment(&in_home).with("ALIBABA_CLOUD_PROFILE", "other");
+    find_s3(&settings).await.expect("found");
+    assert_eq!(
+        told(&settings),
+        format!("the profile `dev` of {}", aws.display())
+    );
+    // The setting is stronger than the variable.
+    find_oss(&settings).await.expect("found");
+    assert_eq!(
+        told(&settings),
+        format!("the profile `dev` of {}", aliyun.display())
+    );
+}
+
+#[tokio::test]
 async fn password_files_prefer_the_buckets_own_line() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("passwd");
@@ -208,11 +257,14 @@ struct Minting {
 
 #[async_trait]
 impl Place for Arc<Minting> {
-    async fn look(&self) -> Result<Option<Credentials>, String> {
+    async fn look(&self) -> Result<Option<Found>, String> {
         let count = self.minted.fetch_add(1, Ordering::Relaxed) + 1;
         clock::sleep(Duration::from_millis(20)).await;
         let expires = clock::wall_time() + self.life;
-        Ok(Some(credentials(&count.to_string(), Some(expires))))
+        Ok(Some(Found {
+            credentials: credentials(&count.to_string(), Some(expires)),
+            origin: "a mint".to_owned(),
+        }))
     }
 }
 
@@ -230,7 +282,7 @@ fn minting(life: Duration) -> (Arc<Minting>, Arc<CredentialSource>) {
         life,
         minted: AtomicUsize::new(0),
     });
-    let mut chain = Chain::default();
+    let mut chain = Chain::new(&CredentialOrigin::default());
     chain.push("minting", Arc::clone(&place));
     (place, CredentialSource::new(chain))
 }

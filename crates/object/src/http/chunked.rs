@@ -1,9 +1,17 @@
 //! The chunked transfer coding: how a server sends a body whose length it does not know yet.
+//!
+//! Data ends with the last chunk, and whoever reads gives the length that may come. What stands
+//! around the data is limited here: each line, and the fields behind the last chunk, which nobody
+//! looks at and which a broken server could send for ever.
 
 use super::HttpError;
 
 /// Bytes in the longest chunk size line; extensions are skipped, so they count.
 const LINE_MAX: usize = 4 << 10;
+/// Fields behind the last chunk; servers that send any send a checksum or two.
+const TRAILER_LINES_MAX: u16 = 64;
+/// Bytes of all those fields.
+const TRAILER_MAX: u16 = 16 << 10;
 
 /// What comes next in a chunked body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,8 +20,8 @@ pub(super) enum Chunked {
     Size { first: bool },
     /// Data of a chunk.
     Data(u64),
-    /// Fields after the last chunk, up to an empty line.
-    Trailer,
+    /// Fields after the last chunk, up to an empty line: how many, and how many bytes, may come.
+    Trailer { lines: u16, bytes: u16 },
     /// Nothing.
     End,
 }
@@ -28,7 +36,7 @@ impl Chunked {
     pub(super) fn step(&mut self, bytes: &[u8]) -> Result<Option<usize>, HttpError> {
         match *self {
             Self::Size { first } => self.read_size(bytes, first),
-            Self::Trailer => self.read_trailer(bytes),
+            Self::Trailer { lines, bytes: most } => self.read_trailer(bytes, (lines, most)),
             Self::Data(_) | Self::End => Ok(Some(0)),
         }
     }
@@ -56,19 +64,36 @@ impl Chunked {
         };
         let size = parse_size(&bytes[lead..lead + length])?;
         *self = match size {
-            0 => Self::Trailer,
+            0 => Self::Trailer {
+                lines: TRAILER_LINES_MAX,
+                bytes: TRAILER_MAX,
+            },
             size => Self::Data(size),
         };
         Ok(Some(lead + length))
     }
 
-    fn read_trailer(&mut self, bytes: &[u8]) -> Result<Option<usize>, HttpError> {
+    fn read_trailer(
+        &mut self,
+        bytes: &[u8],
+        (lines, most): (u16, u16),
+    ) -> Result<Option<usize>, HttpError> {
         let Some(length) = line_length(bytes)? else {
             return Ok(None);
         };
         if bytes[..length].trim_ascii().is_empty() {
             *self = Self::End;
+            return Ok(Some(length));
         }
+        let left = u16::try_from(length)
+            .ok()
+            .and_then(|length| most.checked_sub(length));
+        let (Some(lines), Some(bytes)) = (lines.checked_sub(1), left) else {
+            return Err(HttpError::protocol(
+                "the fields behind a chunked body have no end",
+            ));
+        };
+        *self = Self::Trailer { lines, bytes };
         Ok(Some(length))
     }
 }
@@ -138,6 +163,21 @@ mod tests {
             b"\r\n",
         ] {
             assert!(decode(body, 4).is_err());
+        }
+    }
+
+    #[test]
+    fn refuses_a_trailer_without_an_end() {
+        let field = |length: usize| format!("x: {}\r\n", "y".repeat(length - 5));
+        let trailer = |count, length| format!("0\r\n{}\r\n", field(length).repeat(count));
+        for (count, length, fine) in [
+            (64, 10, true),
+            (65, 10, false),
+            (4, 4096, true),
+            (5, 4096, false),
+        ] {
+            let decoded = decode(trailer(count, length).as_bytes(), 100);
+            assert_eq!(decoded.is_ok(), fine, "{count} of {length} bytes");
         }
     }
 

@@ -9,7 +9,7 @@
 //!
 //! What may not be repeated blindly:
 //! - **Reads** go on where the body was cut, at the same version; see [`Resumed`].
-//! - **Writes that insist on a state** (`IfAbsent`, appends, the end of an upload): when an
+//! - **Writes that insist on a state** (`IfAbsent`, `IfMatch`, appends, the end of an upload): when an
 //!   attempt ended so that it may have taken effect, and the next one finds that very effect in
 //!   its way, the layer looks whether it was its own; see [`settle`].
 //! - **Deleting many** is repeated for the keys that failed in passing.
@@ -38,8 +38,8 @@ use resume::{Resumed, Verdict};
 use super::around::Work;
 use crate::{
     Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
-    GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Part,
-    PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage, WriteCondition,
+    ErrorKind, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult,
+    Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage, WriteCondition,
 };
 
 /// Repeats operations that fail in passing.
@@ -141,7 +141,14 @@ impl Store for Retry {
         let attempt = || self.inner.put(key, body.clone(), options.clone());
         match options.condition {
             WriteCondition::Always => self.repeat(attempt).await,
-            WriteCondition::IfAbsent => self.put_once(key, &body, attempt).await,
+            WriteCondition::IfAbsent => {
+                let telltale = ErrorKind::AlreadyExists;
+                self.put_once(key, &body, telltale, attempt).await
+            }
+            WriteCondition::IfMatch(_) => {
+                let telltale = ErrorKind::PreconditionFailed;
+                self.put_once(key, &body, telltale, attempt).await
+            }
         }
     }
 
@@ -162,7 +169,7 @@ impl Store for Retry {
     async fn copy(&self, source: &Key, target: &Key, options: CopyOptions) -> ObjectResult<Stored> {
         let attempt = || self.inner.copy(source, target, options.clone());
         match options.condition {
-            WriteCondition::Always => self.repeat(attempt).await,
+            WriteCondition::Always | WriteCondition::IfMatch(_) => self.repeat(attempt).await,
             WriteCondition::IfAbsent => self.copy_once(source, target, attempt).await,
         }
     }
@@ -241,7 +248,7 @@ impl Store for Retry {
     ) -> ObjectResult<Stored> {
         let attempt = || self.inner.put_symlink(key, target, options.clone());
         match options.condition {
-            WriteCondition::Always => self.repeat(attempt).await,
+            WriteCondition::Always | WriteCondition::IfMatch(_) => self.repeat(attempt).await,
             WriteCondition::IfAbsent => self.link_once(key, target, attempt).await,
         }
     }

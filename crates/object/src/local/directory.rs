@@ -145,19 +145,27 @@ pub(super) fn holds_objects(tree: &Tree, names: &[String]) -> Result<bool, Errno
 /// Whether the directory at `names` is one of those on the way to it: a link that leads up, below
 /// which everything would be found again.
 pub(super) fn leads_up(tree: &Tree, names: &[String]) -> Result<bool, Errno> {
-    let identity = |names: &[String]| -> Result<(u64, u64), Errno> {
-        Ok(Version::of(&fstat(tree.directory(names)?)?).identity)
+    let identity = |names: &[String]| -> Result<Option<(u64, u64)>, Errno> {
+        let directory = existing(tree.directory(names))?;
+        let stat = directory.map(fstat).transpose()?;
+        Ok(stat.map(|stat| Version::of(&stat).identity))
     };
-    let here = match identity(names) {
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::XDEV | Errno::LOOP) => return Ok(true),
-        found => found?,
-    };
+    let here = identity(names)?;
     for depth in 0..names.len() {
-        if identity(&names[..depth])? == here {
+        if here.is_none() || identity(&names[..depth])? == here {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// `None` for a directory that is not there: it was removed or replaced meanwhile, or is a link
+/// that leads nowhere or out.
+pub(super) fn existing(opened: Result<OwnedFd, Errno>) -> Result<Option<OwnedFd>, Errno> {
+    match opened {
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::XDEV | Errno::LOOP) => Ok(None),
+        opened => opened.map(Some),
+    }
 }
 
 fn is_file(tree: &Tree, names: &[String]) -> bool {
@@ -170,9 +178,8 @@ type Visitor<'a> = &'a mut dyn FnMut(&str, ItemKind) -> ControlFlow<()>;
 /// Shows `visitor` every entry of the directory at `names`, in no order. A directory that is not
 /// there has none.
 fn visit(tree: &Tree, names: &[String], visitor: Visitor<'_>) -> Result<(), Errno> {
-    let directory = match tree.directory(names) {
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::XDEV | Errno::LOOP) => return Ok(()),
-        opened => opened?,
+    let Some(directory) = existing(tree.directory(names))? else {
+        return Ok(());
     };
     let mut visit = Visit {
         tree,
@@ -197,7 +204,11 @@ impl Visit<'_> {
         let memory: &mut [MaybeUninit<u8>] = memory.spare_capacity_mut();
         let mut records = RawDir::new(directory, memory);
         while let Some(record) = records.next() {
-            let record = record?;
+            let record = match record {
+                // The directory was removed since it was opened, so it is empty.
+                Err(Errno::NOENT) => break,
+                record => record?,
+            };
             let Ok(name) = record.file_name().to_str() else {
                 let shown = record.file_name().to_string_lossy();
                 let reason = "its name is not UTF-8, as keys must be: rename it";
@@ -230,9 +241,8 @@ impl Visit<'_> {
 
     fn piece(&mut self, name: &str) -> Result<ControlFlow<()>, Errno> {
         let opened = self.tree.directory(&self.names_of(name));
-        let directory = match opened {
-            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(ControlFlow::Continue(())),
-            opened => opened?,
+        let Some(directory) = existing(opened)? else {
+            return Ok(ControlFlow::Continue(()));
         };
         self.pieces.push(name.to_owned());
         let visited = self.level(&directory);

@@ -72,7 +72,7 @@ impl<'a> Draft<'a> {
         condition: &WriteCondition,
     ) -> Result<(), Errno> {
         let flags = match condition {
-            WriteCondition::Always => RenameFlags::empty(),
+            WriteCondition::Always | WriteCondition::IfMatch(_) => RenameFlags::empty(),
             WriteCondition::IfAbsent => RenameFlags::NOREPLACE,
         };
         match renameat_with(self.staging, &self.name, directory, name, flags) {

@@ -68,8 +68,7 @@ impl Placing<'_> {
                 return Ok(());
             }
         }
-        let message = "other processes keep changing this directory";
-        Err(Problem::new(ErrorKind::Unavailable, message))
+        Err(disturbed())
     }
 
     fn try_place(
@@ -120,7 +119,7 @@ impl Placing<'_> {
         if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
             return Err(match condition {
                 WriteCondition::IfAbsent => Errno::EXIST,
-                WriteCondition::Always => Errno::AGAIN,
+                WriteCondition::Always | WriteCondition::IfMatch(_) => Errno::AGAIN,
             });
         }
         // An empty directory is no object and may go.
@@ -211,14 +210,13 @@ impl Placing<'_> {
             return Err(Errno::NOENT);
         }
         // What came out is the same file, unless another process replaced it in between: then
-        // its version is the newer one.
-        renameat_with(
-            self.staging,
-            aside,
-            &directory,
-            OBJECT_NAME,
-            RenameFlags::empty(),
-        )?;
+        // its version is the newer one. If nothing is there to exchange it for, another process
+        // deleted the object since.
+        let newest = RenameFlags::EXCHANGE;
+        match renameat_with(self.staging, aside, &directory, OBJECT_NAME, newest) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
+        }
         if self.durable {
             fsync(parent)?;
         }
@@ -228,28 +226,35 @@ impl Placing<'_> {
     /// Removes the object at `location`, and its directory if nothing else is in it. Succeeds
     /// when there is none.
     pub(super) fn remove(&self, location: &Location) -> Attempt<()> {
-        match self.unlink(location) {
-            Ok(()) => {
-                self.prune(location.parents());
-                Ok(())
+        for _ in 0..ATTEMPTS_MAX {
+            match self.unlink(location) {
+                Ok(emptied) => {
+                    self.prune(emptied);
+                    return Ok(());
+                }
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::XDEV | Errno::LOOP) => return Ok(()),
+                // Another process turned the file into a directory.
+                Err(Errno::ISDIR) => {}
+                Err(errno) => return Err(errno.into()),
             }
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::XDEV | Errno::LOOP) => Ok(()),
-            Err(errno) => Err(errno.into()),
         }
+        Err(disturbed())
     }
 
-    fn unlink(&self, location: &Location) -> Result<(), Errno> {
+    /// Removes the object and returns the directory that may be empty now.
+    fn unlink<'a>(&self, location: &'a Location) -> Result<&'a [String], Errno> {
+        let _steady = self.shape.0.read().unwrap_or_else(PoisonError::into_inner);
         let parent = self.tree.directory(location.parents())?;
         let stat = statat(&parent, location.name(), AtFlags::SYMLINK_NOFOLLOW)?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile | FileType::Symlink => {
-                unlinkat(&parent, location.name(), AtFlags::empty())
+                unlinkat(&parent, location.name(), AtFlags::empty())?;
+                Ok(location.parents())
             }
             FileType::Directory => {
                 let directory = self.tree.directory(location.names())?;
                 unlinkat(&directory, OBJECT_NAME, AtFlags::empty())?;
-                self.prune(location.names());
-                Ok(())
+                Ok(location.names())
             }
             // What is hidden is not deleted either.
             _ => Err(Errno::NOENT),
@@ -268,6 +273,11 @@ impl Placing<'_> {
             }
         }
     }
+}
+
+fn disturbed() -> Problem {
+    let message = "other processes keep changing this directory";
+    Problem::new(ErrorKind::Unavailable, message)
 }
 
 fn blocked(name: &str) -> Problem {

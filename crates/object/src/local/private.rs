@@ -146,7 +146,11 @@ pub(super) fn names(directory: BorrowedFd<'_>) -> Result<Vec<String>, Errno> {
     let mut entries = RawDir::new(&directory, &mut memory);
     let mut names = Vec::new();
     while let Some(entry) = entries.next() {
-        let entry = entry?;
+        let entry = match entry {
+            // The directory was removed since it was opened.
+            Err(Errno::NOENT) => break,
+            entry => entry?,
+        };
         match entry.file_name().to_str() {
             Ok("." | "..") | Err(_) => {}
             Ok(name) => names.push(name.to_owned()),

@@ -10,7 +10,7 @@ use rustix::{
 };
 
 use super::{
-    directory::{Item, ItemKind, Window, holds_objects, leads_up},
+    directory::{Item, ItemKind, Window, existing, holds_objects, leads_up},
     name::{self, OBJECT_NAME},
     problem::Attempt,
     tree::Tree,
@@ -218,9 +218,9 @@ impl Level {
         }
         let directory = match &self.directory {
             Some(directory) => directory,
-            None => match tree.directory(&self.names) {
-                Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
-                opened => &*self.directory.insert(opened?),
+            None => match existing(tree.directory(&self.names))? {
+                Some(opened) => &*self.directory.insert(opened),
+                None => return Ok(None),
             },
         };
         let path = names.join("/");

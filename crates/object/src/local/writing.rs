@@ -191,7 +191,7 @@ impl LocalStore {
         }
         let condition = match options.condition {
             WriteCondition::Always => unfinished.description.condition(),
-            WriteCondition::IfAbsent => WriteCondition::IfAbsent,
+            ref condition => condition.clone(),
         };
         run_blocking(|| {
             let attributes = &unfinished.description.attributes;
@@ -239,12 +239,26 @@ impl LocalStore {
         condition: &WriteCondition,
     ) -> Attempt<Stored> {
         let version = draft.seal(attributes, self.settings.durable)?;
+        if let WriteCondition::IfMatch(tag) = condition {
+            self.check_version(key, tag)?;
+        }
         self.placing()?
             .place(draft, &Location::of(key), condition)?;
         Ok(Stored {
             etag: version.etag(),
             checksum: None,
         })
+    }
+
+    /// Fails unless the object is this version.
+    fn check_version(&self, key: &Key, tag: &ETag) -> Attempt<()> {
+        match self.source(key, Some(tag)) {
+            Err(problem) if problem.kind == ErrorKind::NotFound => {
+                let message = "the object was removed";
+                Err(Problem::new(ErrorKind::PreconditionFailed, message))
+            }
+            found => found.map(drop),
+        }
     }
 
     /// Opens an object to copy from.

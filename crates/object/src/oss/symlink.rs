@@ -2,7 +2,7 @@
 
 use super::Oss;
 use crate::{
-    ETag, ErrorKind, Key, ObjectResult, Operation, PutOptions, Stored, WriteCondition,
+    ETag, ErrorKind, Key, ObjectResult, Operation, PutOptions, Stored,
     rest::{Draft, RestStore, WritePlan},
     sign::{Query, encode_value},
 };
@@ -22,8 +22,7 @@ impl RestStore<Oss> {
             .with_query(Query::new().flag("symlink"));
         self.describe_object(&mut draft, options)?;
         draft.headers.push(TARGET, encode_value(target.as_str()));
-        let conditional = options.condition == WriteCondition::IfAbsent;
-        self.make_conditional(&mut draft, conditional, WritePlan::FULL)
+        self.make_conditional(&mut draft, &options.condition, WritePlan::FULL)
             .await?;
         let response = self.send_only(&draft).await?;
         Ok(Stored {

@@ -6,8 +6,8 @@ use penstock_base::Payload;
 
 use super::{Address, Draft, RestStore, WriteKind, WritePlan};
 use crate::{
-    Appended, Capabilities, Checksum, ChecksumKind, ErrorKind, Key, ObjectError, ObjectResult,
-    Operation, PutOptions, Stored,
+    Appended, Capabilities, Checksum, ChecksumKind, ETag, ErrorKind, Key, ObjectError,
+    ObjectResult, Operation, PutOptions, Stored,
     credentials::Credentials,
     http::{RequestHeaders, ResponseHeaders},
     xml::WriteAnswer,
@@ -70,6 +70,14 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
 
     /// Makes a write fail when the key is taken.
     fn forbid_overwrite(&self, headers: &mut RequestHeaders);
+
+    /// Makes a write fail when the key has another version, where that can be said.
+    fn require_version(&self, _tag: &ETag, _headers: &mut RequestHeaders) {}
+
+    /// Whether the store is known to respect [`Dialect::require_version`].
+    fn checks_version(&self) -> bool {
+        false
+    }
 
     /// Sends the checksum of a body along with it.
     fn declare_body(&self, checksum: Checksum, headers: &mut RequestHeaders);

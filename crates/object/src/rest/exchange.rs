@@ -1,6 +1,6 @@
 //! One request and its answer.
 
-use penstock_base::{Payload, clock};
+use penstock_base::Payload;
 
 use super::{Dialect, RestStore, Signing, failure::error_from};
 use crate::{
@@ -114,7 +114,11 @@ impl<D: Dialect> RestStore<D> {
     pub(crate) async fn send(&self, draft: &Draft) -> ObjectResult<Response> {
         let credentials = self.credentials.current().await;
         let credentials = credentials.map_err(|error| draft.error(error.kind, error.message))?;
-        let outcome = self.send_with(draft, credentials.as_deref()).await;
+        let offset = self.clock.offset();
+        let mut outcome = self.send_with(draft, credentials.as_deref()).await;
+        if is_skewed(&outcome) && self.clock.offset() != offset {
+            outcome = self.send_with(draft, credentials.as_deref()).await;
+        }
         match (outcome, credentials) {
             (Err(error), Some(old)) if is_expired(&error) => {
                 self.credentials.forget(&old);
@@ -169,7 +173,11 @@ impl<D: Dialect> RestStore<D> {
         let (status, headers) = (response.status, response.headers.clone());
         // Without the document the status still says something.
         let body = response.collect(FAILURE_MAX).await.unwrap_or_default();
-        draft.name(error_from(draft.operation, status, &headers, &body))
+        let error = error_from(draft.operation, status, &headers, &body);
+        if error.kind == ErrorKind::ClockSkew {
+            self.clock.refused(headers.get("date"));
+        }
+        draft.name(error)
     }
 
     fn finish(&self, draft: &Draft, credentials: Option<&Credentials>) -> Request {
@@ -183,7 +191,7 @@ impl<D: Dialect> RestStore<D> {
                 draft,
                 address: &self.address,
                 credentials,
-                time: clock::wall_time(),
+                time: self.clock.now(),
             };
             self.dialect.sign(&signing, &mut headers);
         }
@@ -202,6 +210,12 @@ impl<D: Dialect> RestStore<D> {
             repeatable: draft.repeatable,
         }
     }
+}
+
+/// Whether another time would help.
+fn is_skewed(outcome: &ObjectResult<Response>) -> bool {
+    let error = outcome.as_ref().err();
+    error.is_some_and(|error| error.kind == ErrorKind::ClockSkew)
 }
 
 /// Whether newer credentials would help.

@@ -83,7 +83,12 @@ impl<D: Dialect> RestStore<D> {
             .with_some("upload-id-marker", non_empty(id));
         let draft = Draft::new(Operation::ListUploads, "GET").with_query(query);
         let answer = self.fetch(&draft).await?;
-        parse_uploads(&answer).map_err(|error| protocol(&draft, &error))
+        let page = parse_uploads(&answer).map_err(|error| protocol(&draft, &error))?;
+        if page.continuation.is_some() && page.continuation.as_deref() == continuation {
+            let message = "the store sends the same page of uploads again and again";
+            return Err(draft.error(ErrorKind::Protocol, message));
+        }
+        Ok(page)
     }
 }
 

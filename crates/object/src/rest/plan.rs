@@ -14,7 +14,7 @@ use crate::{ErrorKind, ObjectError, ObjectResult, Operation, WriteCondition};
 pub(crate) struct WritePlan {
     /// The body's checksum is sent along.
     pub(crate) checksum: bool,
-    /// The store itself checks that the key is free; otherwise we look first.
+    /// The store itself checks the write's condition; otherwise we look first.
     pub(crate) condition: bool,
 }
 
@@ -33,6 +33,8 @@ pub(crate) struct WriteKind {
     pub(crate) operation: Operation,
     /// The key must be free.
     pub(crate) conditional: bool,
+    /// The key must have a certain version.
+    pub(crate) versioned: bool,
 }
 
 impl WriteKind {
@@ -40,6 +42,7 @@ impl WriteKind {
         Self {
             operation,
             conditional: *condition == WriteCondition::IfAbsent,
+            versioned: matches!(condition, WriteCondition::IfMatch(_)),
         }
     }
 }

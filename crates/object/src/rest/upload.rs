@@ -5,7 +5,7 @@ use penstock_base::Payload;
 use super::{
     Dialect, Draft, RestStore, WriteKind, WritePlan,
     plan::Written,
-    write::{etag_of, protocol},
+    write::{etag_of, judged, protocol},
 };
 use crate::{
     Checksum, CompleteOptions, ETag, ErrorKind, Key, ObjectResult, Operation, Part, PartCopy,
@@ -118,6 +118,7 @@ impl<D: Dialect> RestStore<D> {
             self.finish_as(key, upload, parts, options, plan)
         })
         .await
+        .map_err(|error| judged(error, &options.condition))
     }
 
     async fn finish_as(
@@ -140,8 +141,8 @@ impl<D: Dialect> RestStore<D> {
             .patient()
             .once();
         draft.headers.push("content-type", "application/xml");
-        let conditional = options.condition == WriteCondition::IfAbsent;
-        self.make_conditional(&mut draft, conditional, plan).await?;
+        self.make_conditional(&mut draft, &options.condition, plan)
+            .await?;
         let ours = self.whole_checksum(parts, options, plan);
         if let Some(checksum) = ours {
             self.dialect.declare_whole(checksum, &mut draft.headers);

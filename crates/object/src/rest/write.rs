@@ -29,6 +29,7 @@ impl<D: Dialect> RestStore<D> {
         let kind = WriteKind::new(Operation::Put, &options.condition);
         self.write_with_plans(kind, |plan| self.put_as(key, body, options, plan))
             .await
+            .map_err(|error| judged(error, &options.condition))
     }
 
     async fn put_as(
@@ -42,8 +43,8 @@ impl<D: Dialect> RestStore<D> {
             .about(key)
             .with_body(body.clone());
         self.describe_object(&mut draft, options)?;
-        let conditional = options.condition == WriteCondition::IfAbsent;
-        self.make_conditional(&mut draft, conditional, plan).await?;
+        self.make_conditional(&mut draft, &options.condition, plan)
+            .await?;
         let ours = self.declare_body(plan, body, &mut draft.headers);
         let response = self.send_only(&draft).await?;
         let theirs = self.dialect.checksum_in(&response.headers);
@@ -79,20 +80,45 @@ impl<D: Dialect> RestStore<D> {
         Some(checksum)
     }
 
-    /// Lets a write fail when the key is taken: by the store where it can, else by looking first.
+    /// Lets a write fail when its condition does not hold: by the store where it can, else by
+    /// looking first.
     pub(crate) async fn make_conditional(
         &self,
         draft: &mut Draft,
-        conditional: bool,
+        condition: &WriteCondition,
         plan: WritePlan,
     ) -> ObjectResult<()> {
-        if conditional && plan.condition {
-            self.dialect.forbid_overwrite(&mut draft.headers);
-            draft.repeatable = false;
-        } else if conditional {
-            self.require_absent(draft).await?;
+        match condition {
+            WriteCondition::Always => return Ok(()),
+            WriteCondition::IfAbsent if plan.condition => {
+                self.dialect.forbid_overwrite(&mut draft.headers);
+            }
+            WriteCondition::IfAbsent => return self.require_absent(draft).await,
+            WriteCondition::IfMatch(tag) => {
+                // Many stores ignore a header that they do not know.
+                if !plan.condition || !self.dialect.checks_version() {
+                    self.require_version(draft, tag).await?;
+                }
+                if plan.condition {
+                    self.dialect.require_version(tag, &mut draft.headers);
+                }
+            }
         }
+        draft.repeatable = false;
         Ok(())
+    }
+
+    async fn require_version(&self, draft: &Draft, tag: &ETag) -> ObjectResult<()> {
+        let Some(key) = &draft.key else {
+            return Ok(());
+        };
+        let message = match self.head_object(key).await {
+            Ok(info) if info.etag == *tag => return Ok(()),
+            Ok(_) => "the object was replaced by another version",
+            Err(error) if error.kind == ErrorKind::NotFound => "the object was removed",
+            Err(error) => return Err(error),
+        };
+        Err(draft.error(ErrorKind::PreconditionFailed, message))
     }
 
     async fn require_absent(&self, draft: &Draft) -> ObjectResult<()> {
@@ -145,11 +171,16 @@ impl<D: Dialect> RestStore<D> {
         plan: WritePlan,
     ) -> ObjectResult<Written<Stored>> {
         let mut draft = Draft::new(Operation::Copy, "PUT").about(target).patient();
-        let conditional = options.condition == WriteCondition::IfAbsent;
-        if conditional && plan.condition && !D::COPY_CHECKS_TARGET {
-            self.require_absent(&draft).await?;
+        match &options.condition {
+            WriteCondition::IfMatch(tag) => self.require_version(&draft, tag).await?,
+            condition => {
+                let conditional = *condition == WriteCondition::IfAbsent;
+                if conditional && plan.condition && !D::COPY_CHECKS_TARGET {
+                    self.require_absent(&draft).await?;
+                }
+                self.make_conditional(&mut draft, condition, plan).await?;
+            }
         }
-        self.make_conditional(&mut draft, conditional, plan).await?;
         self.name_source(&mut draft, source, options.if_match.as_ref());
         let (answer, _) = self.fetch_write_answer(&draft).await?;
         let value = Stored {
@@ -248,6 +279,16 @@ impl<D: Dialect> RestStore<D> {
             })
             .collect()
     }
+}
+
+/// The error of a write that insisted on a version: stores say in different ways that the key has
+/// another one, or none.
+pub(super) fn judged(mut error: ObjectError, condition: &WriteCondition) -> ObjectError {
+    let insisted = matches!(condition, WriteCondition::IfMatch(_));
+    if insisted && matches!(error.kind, ErrorKind::AlreadyExists | ErrorKind::NotFound) {
+        error.kind = ErrorKind::PreconditionFailed;
+    }
+    error
 }
 
 /// A failure that cannot be told of one key: then all of them may still be there.

@@ -1,7 +1,7 @@
 //! How S3 spells requests.
 
 use crate::{
-    Capabilities, Checksum, ChecksumKind,
+    Capabilities, Checksum, ChecksumKind, ETag,
     http::{RequestHeaders, ResponseHeaders},
     rest::{Dialect, Names, Signing, WriteKind, WritePlan, decode_checksum, encode_checksum},
     s3::{ChecksumChoice, features::Features},
@@ -148,6 +148,14 @@ impl Dialect for S3 {
 
     fn forbid_overwrite(&self, headers: &mut RequestHeaders) {
         headers.push("if-none-match", "*");
+    }
+
+    fn require_version(&self, tag: &ETag, headers: &mut RequestHeaders) {
+        headers.push("if-match", format!("\"{tag}\""));
+    }
+
+    fn checks_version(&self) -> bool {
+        self.features.checks_version()
     }
 
     fn declare_body(&self, checksum: Checksum, headers: &mut RequestHeaders) {

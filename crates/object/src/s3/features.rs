@@ -80,6 +80,8 @@ pub(super) struct Features {
     checksum: Feature,
     part_checksum: Feature,
     condition: Feature,
+    version_condition: Feature,
+    original: bool,
     declares_uploads: bool,
 }
 
@@ -113,6 +115,13 @@ impl Features {
                 "conditional writes",
                 "whether a key is free is looked up before the write, which is not atomic",
             ),
+            version_condition: Feature::new(
+                UNKNOWN,
+                "writes on condition of a version",
+                "whether somebody else replaced an object is looked up before the write, which is \
+                 not atomic",
+            ),
+            original,
             declares_uploads: original || choice != ChecksumChoice::Auto,
         }
     }
@@ -137,12 +146,15 @@ impl Features {
         self.condition.is_absent()
     }
 
+    /// Whether a write is known to fail when the object is not the version that it insists on.
+    pub(super) fn checks_version(&self) -> bool {
+        self.original
+    }
+
     pub(super) fn plans(&self, kind: WriteKind) -> Vec<WritePlan> {
-        let conditions = if kind.conditional {
-            self.condition.ways()
-        } else {
-            &[true]
-        };
+        let conditions = self
+            .condition_feature(kind)
+            .map_or(&[true][..], Feature::ways);
         let checksums = self
             .checksum_feature(kind.operation)
             .map_or(&[true][..], Feature::ways);
@@ -163,8 +175,20 @@ impl Features {
                 None => {}
             }
         }
-        if kind.conditional {
-            self.condition.learn(plan.condition);
+        if let Some(feature) = self.condition_feature(kind) {
+            feature.learn(plan.condition);
+        }
+    }
+
+    fn condition_feature(&self, kind: WriteKind) -> Option<&Feature> {
+        match kind {
+            WriteKind {
+                conditional: true, ..
+            } => Some(&self.condition),
+            WriteKind {
+                versioned: true, ..
+            } => Some(&self.version_condition),
+            _ => None,
         }
     }
 
@@ -188,14 +212,17 @@ mod tests {
     const PUT: WriteKind = WriteKind {
         operation: Operation::Put,
         conditional: false,
+        versioned: false,
     };
     const PUT_NEW: WriteKind = WriteKind {
         operation: Operation::Put,
         conditional: true,
+        versioned: false,
     };
     const PART: WriteKind = WriteKind {
         operation: Operation::UploadPart,
         conditional: false,
+        versioned: false,
     };
 
     fn plan(checksum: bool, condition: bool) -> WritePlan {

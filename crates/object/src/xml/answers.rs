@@ -178,6 +178,20 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_with_an_error_behind_it_is_neither() {
+        for xml in [
+            "<R><ETag>\"a\"</ETag></R><Error><Code>SlowDown</Code></Error>",
+            "<R/><Error/>",
+            "<Error><Code>SlowDown</Code></Error><R><ETag>\"a\"</ETag></R>",
+        ] {
+            assert_eq!(parse_failure(xml.as_bytes()), None, "{xml}");
+            assert!(parse_write_answer(xml.as_bytes()).is_err(), "{xml}");
+        }
+        let trailing = b"<R><ETag>\"a\"</ETag></R>\n<!-- end -->\n";
+        assert!(parse_write_answer(trailing).is_ok());
+    }
+
+    #[test]
     fn lists_what_was_not_deleted() {
         let xml = b"<DeleteResult><Deleted><Key>a</Key></Deleted>\
             <Error><Key>b</Key><Code>AccessDenied</Code><Message>no</Message></Error></DeleteResult>";

@@ -26,9 +26,13 @@ pub(super) fn walk(
 ) -> Result<(), XmlError> {
     let document = String::from_utf8_lossy(xml);
     let mut reader = Reader::from_str(&document);
-    let (mut text, mut depth) = (String::new(), 0usize);
+    let (mut text, mut depth, mut ended) = (String::new(), 0usize, false);
     loop {
         match reader.read_event().map_err(|error| malformed(&error))? {
+            // Two readers of two documents in one might each find what the other does not.
+            Event::Start(_) | Event::Empty(_) if ended => {
+                return Err(malformed(&"another document follows"));
+            }
             Event::Start(start) => {
                 depth += 1;
                 if depth > DEPTH_MAX {
@@ -41,11 +45,13 @@ pub(super) fn walk(
                 depth = depth.saturating_sub(1);
                 visit(Step::Close(local(end.name().0), &mut text))?;
                 text.clear();
+                ended = depth == 0;
             }
             Event::Empty(element) => {
                 text.clear();
                 visit(Step::Open(local(element.name().0)))?;
                 visit(Step::Close(local(element.name().0), &mut text))?;
+                ended = depth == 0;
             }
             Event::Text(piece) => text.push_str(&piece),
             Event::CData(piece) => text.push_str(&piece),

@@ -12,7 +12,7 @@ use penstock_base::{BLOCK_SIZE, Buffer, BufferPool, Reservation};
 use super::{Writer, tail::KEEP_MIN};
 use crate::{
     TransferResult,
-    memory::{self, WriteMemory},
+    memory::{Demand, WriteMemory},
 };
 
 /// Memory for one piece.
@@ -69,8 +69,23 @@ impl Writer {
             self.tail.close();
             self.send(slot);
         }
+        let demand = self.demand(cost);
         let limit = self.transfer.settings().memory_wait;
         let set_aside = self.transfer.set_aside();
-        memory::in_time(limit, set_aside.for_write(&budget, cost, &mut self.turn)).await
+        set_aside
+            .for_write(&budget, demand, &mut self.turn, limit)
+            .await
+    }
+
+    /// What the writer needs when the next piece costs that much: blocks for the rest of the part,
+    /// and one that is not filled when it ends.
+    fn demand(&self, cost: u64) -> Demand {
+        let block = BLOCK_SIZE as u64;
+        let rest = self.part_min().saturating_sub(self.tail.len());
+        let blocks = rest.div_ceil(block) * block;
+        Demand {
+            bytes: cost,
+            part: (blocks + block).max(cost + block),
+        }
     }
 }

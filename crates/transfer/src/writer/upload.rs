@@ -174,7 +174,7 @@ fn outcome(joined: Result<ObjectResult<Part>, JoinError>) -> ObjectResult<Part> 
 }
 
 /// The task of a request ended without an answer: it panicked, or the runtime is shutting down.
-fn gave_up(operation: Operation) -> ObjectError {
+pub(super) fn gave_up(operation: Operation) -> ObjectError {
     ObjectError::new(
         ErrorKind::Interrupted,
         operation,

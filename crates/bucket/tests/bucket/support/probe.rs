@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -21,6 +21,10 @@ pub(crate) struct Probe {
     faults: Mutex<Vec<Fault>>,
     holds: Mutex<Vec<Hold>>,
     waiting: AtomicUsize,
+    /// Whether entries of a page come in reverse.
+    disorder: AtomicBool,
+    /// Whether pages come in reverse.
+    disorder_of_pages: AtomicBool,
 }
 
 #[derive(Debug, Clone)]
@@ -51,6 +55,8 @@ impl Probe {
             faults: Mutex::default(),
             holds: Mutex::default(),
             waiting: AtomicUsize::new(0),
+            disorder: AtomicBool::new(false),
+            disorder_of_pages: AtomicBool::new(false),
         })
     }
 
@@ -130,6 +136,41 @@ impl Probe {
     /// Lets later requests pass; those that wait go on waiting.
     pub(crate) fn release_all(&self) {
         self.holds.lock().unwrap().clear();
+    }
+
+    /// Lists in reverse from now on.
+    pub(crate) fn disorder(&self) {
+        self.disorder.store(true, Ordering::SeqCst);
+    }
+
+    /// Lists the last page first from now on, each in order.
+    pub(crate) fn disorder_of_pages(&self) {
+        self.disorder_of_pages.store(true, Ordering::SeqCst);
+    }
+
+    /// The page before the one that was asked for, or the last one.
+    async fn reversed(&self, options: ListOptions) -> ObjectResult<ListPage> {
+        let asked = options.continuation.clone();
+        let first = ListOptions {
+            continuation: None,
+            ..options
+        };
+        let mut pages = vec![self.inner.list(first.clone()).await?];
+        while let Some(continuation) = pages.last().and_then(|page| page.continuation.clone()) {
+            let next = ListOptions {
+                continuation: Some(continuation),
+                ..first.clone()
+            };
+            pages.push(self.inner.list(next).await?);
+        }
+        let number = asked.map_or(0, |asked| asked.parse::<usize>().unwrap());
+        let last = pages.len() - 1;
+        let continuation = (number < last).then(|| (number + 1).to_string());
+        let page = pages.swap_remove(last - number);
+        Ok(ListPage {
+            continuation,
+            ..page
+        })
     }
 
     /// Requests that are held now.
@@ -258,7 +299,18 @@ impl Store for Probe {
 
     async fn list(&self, options: ListOptions) -> ObjectResult<ListPage> {
         self.pass(Operation::List).await?;
-        let outcome = self.inner.list(options).await;
+        let reverse = self.disorder_of_pages.load(Ordering::SeqCst);
+        let mut outcome = if reverse {
+            self.reversed(options).await
+        } else {
+            self.inner.list(options).await
+        };
+        if let Ok(page) = &mut outcome
+            && self.disorder.load(Ordering::SeqCst)
+        {
+            page.objects.reverse();
+            page.common_prefixes.reverse();
+        }
         self.end(Operation::List, outcome).await
     }
 

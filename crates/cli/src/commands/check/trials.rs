@@ -11,7 +11,7 @@ use penstock_object::{
 };
 
 use super::{Finding, Verdict};
-use crate::{commands::listing, explain, failure::Failure, options::duration};
+use crate::{commands::listing, explain, failure::Failure};
 
 /// Clocks that differ by less are as good as the same: stores tell whole seconds, and the
 /// object was written a moment ago.
@@ -61,9 +61,19 @@ impl Trial<'_> {
             max_keys: Some(1),
             ..ListOptions::default()
         };
-        let listed = self.request(self.store.list(options)).await;
+        let listed =
+            listing::within_deadline(self.source, async { Ok(self.store.list(options).await) });
+        let mut what = "list";
+        let listed = listed.await.and_then(|listed| {
+            listed.map_err(|error| {
+                if error.kind == ErrorKind::ClockSkew {
+                    what = "clock";
+                }
+                explain::store_error(self.source, &error)
+            })
+        });
         Finding::of(
-            "list",
+            what,
             listed.map(|page| {
                 let is_empty = page.objects.is_empty() && page.common_prefixes.is_empty();
                 let content = if is_empty { "empty" } else { "not empty" };
@@ -220,17 +230,21 @@ fn clock_finding(store: SystemTime, ours: SystemTime) -> Finding {
         Ok(ahead) => ahead,
         Err(behind) => behind.duration(),
     };
-    let shown = duration::display(Duration::from_secs(difference.as_secs()));
+    let seconds = difference.as_secs();
     if difference < CLOCKS_AGREE {
-        let detail = format!("agrees with the store's to {shown}");
+        let detail = format!("agrees with the store's to {seconds} s");
         return Finding::new("clock", Verdict::Good, detail);
     }
     let detail = format!(
-        "differs from the store's by {shown}; requests are refused from {} on: set it, for example \
-         with `timedatectl set-ntp true`",
-        duration::display(CLOCKS_DIFFER_MAX)
+        "differs from the store's by {seconds} s; requests are refused from {} s on: set it, for \
+         example with `timedatectl set-ntp true`",
+        CLOCKS_DIFFER_MAX.as_secs()
     );
-    Finding::new("clock", Verdict::Fair, detail)
+    let verdict = match difference < CLOCKS_DIFFER_MAX {
+        true => Verdict::Fair,
+        false => Verdict::Bad,
+    };
+    Finding::new("clock", verdict, detail)
 }
 
 #[cfg(test)]
@@ -245,7 +259,10 @@ mod tests {
         for other in [now + minute, now - minute] {
             let finding = clock_finding(other, now);
             assert_eq!(finding.verdict, Verdict::Fair);
-            assert!(finding.detail.contains("by 1m;"), "{}", finding.detail);
+            assert!(finding.detail.contains("by 60 s;"), "{}", finding.detail);
         }
+        let finding = clock_finding(now - minute * 20, now);
+        assert_eq!(finding.verdict, Verdict::Bad);
+        assert!(finding.detail.contains("by 1200 s;"), "{}", finding.detail);
     }
 }

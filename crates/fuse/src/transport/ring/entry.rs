@@ -2,14 +2,13 @@
 
 #![allow(unsafe_code)]
 
-use std::{io::IoSlice, mem::MaybeUninit};
+use std::{io::IoSlice, mem::MaybeUninit, sync::Arc};
 
 use penstock_base::{Buffer, BufferWriter};
 
 use super::layout::header;
 use crate::{
-    errno::Errno,
-    protocol::{Opcode, REPLY_HEADER_SIZE, REQUEST_HEADER_SIZE, RequestHeader},
+    protocol::{Opcode, ParseError, REPLY_HEADER_SIZE, REQUEST_HEADER_SIZE, RequestHeader},
     system,
     transport::{ReceiveReserve, ReplyError, WriteData},
 };
@@ -74,12 +73,12 @@ impl Entry {
     pub(super) fn take_request(
         &mut self,
         message: &mut Vec<u8>,
-        reserve: &ReceiveReserve,
-    ) -> Result<WriteData, Errno> {
+        reserve: &Arc<ReceiveReserve>,
+    ) -> Result<WriteData, ParseError> {
         message.clear();
         let head = &self.header[header::IN_OUT..REQUEST_HEADER_SIZE];
         message.extend_from_slice(head);
-        let request = RequestHeader::parse(head).map_err(|_| Errno(libc::EIO))?;
+        let request = RequestHeader::parse(head)?;
         self.waiting = Some(request.unique);
         let payload = self.payload_size();
         let fixed = (request.length as usize).saturating_sub(REQUEST_HEADER_SIZE + payload);
@@ -89,12 +88,12 @@ impl Entry {
             message.extend_from_slice(self.payload(payload));
             return Ok(WriteData::default());
         }
-        let admitted = reserve.admit(payload, request.caller.pid)?;
+        let admitted = reserve.admit(payload);
         let (mut writer, view) = reserve.buffer(admitted.length).share();
         let copied = writer.copy_from(&self.payload(payload)[..admitted.length]);
         Ok(WriteData {
             bytes: view.slice(0..copied),
-            memory: Some(admitted.memory),
+            memory: admitted.memory,
         })
     }
 

@@ -22,8 +22,7 @@ use super::{
     mailbox::Mailbox,
 };
 use crate::{
-    errno::Errno,
-    protocol::{ParseError, RequestHeader, parse_detached},
+    protocol::{ParseError, RequestHeader},
     transport::{Handler, Incoming, ReceiveReserve, ReplyError, Ticket, WriteData},
 };
 
@@ -166,19 +165,13 @@ impl RingThread {
     }
 
     fn receive(&self, number: u32, slot: u32, message: &mut Vec<u8>, handler: &dyn Handler) {
+        let slot = slot | number;
         let data = self.entry(number).take_request(message, &self.reserve);
-        let ticket = |unique| Ticket {
-            unique,
-            slot: slot | number,
-        };
-        match incoming(message, data) {
-            Ok(mut incoming) => {
-                incoming.ticket = ticket(incoming.message.header.unique);
-                handler.handle(incoming);
-            }
+        match data.and_then(|data| incoming(message, data, slot)) {
+            Ok(incoming) => handler.handle(incoming),
             Err(reason) => {
                 let unique = self.entry(number).waiting();
-                handler.refuse(unique.map(ticket), &reason);
+                handler.refuse(unique.map(|unique| Ticket { unique, slot }), &reason);
             }
         }
     }
@@ -266,18 +259,9 @@ fn with_length(command: Entry128, length: u32) -> Entry128 {
     }
 }
 
-/// The request in `message`; its ticket's slot is for the caller to set.
-fn incoming(message: &[u8], data: Result<WriteData, Errno>) -> Result<Incoming<'_>, ParseError> {
-    // What the header speaks of and is not in `message` is the data of a WRITE.
+/// The request in `message`, whose length speaks of the data of a WRITE too.
+fn incoming(message: &[u8], data: WriteData, slot: u32) -> Result<Incoming<'_>, ParseError> {
     let length = RequestHeader::parse(message)?.length as usize;
-    let message = parse_detached(message, length.saturating_sub(message.len()))?;
-    let ticket = Ticket {
-        unique: message.header.unique,
-        slot: 0,
-    };
-    Ok(Incoming {
-        message,
-        ticket,
-        data,
-    })
+    let detached = length.saturating_sub(message.len());
+    Incoming::parse(message, (detached, data), slot)
 }

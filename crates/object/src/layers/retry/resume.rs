@@ -2,6 +2,8 @@
 
 use std::mem::MaybeUninit;
 
+use penstock_base::{Checksum, Summing};
+
 use crate::{BodySink, ErrorKind, GetOptions, Got, Key, ObjectError, ObjectResult, Operation};
 
 /// A sink that turns several responses into one.
@@ -10,6 +12,9 @@ use crate::{BodySink, ErrorKind, GetOptions, Got, Key, ObjectError, ObjectResult
 /// `begin` is that. Each further response must be of the same version and begin where the bytes
 /// stopped; one that is not is not let in.
 ///
+/// The store that answers verifies a whole object that comes in one response. One that came in
+/// several is verified here.
+///
 /// A body whose checksum did not match is not read again once some of it reached the sink:
 /// bytes cannot be taken back from there.
 pub(super) struct Resumed<'a> {
@@ -17,6 +22,8 @@ pub(super) struct Resumed<'a> {
     /// What the sink held before.
     start: u64,
     pinned: Option<Got>,
+    /// What is to come out of a whole object, and what has come.
+    sum: Option<(Checksum, Summing)>,
     /// Why the present response is not let in.
     refused: bool,
 }
@@ -27,6 +34,7 @@ impl<'a> Resumed<'a> {
             start: sink.filled(),
             sink,
             pinned: None,
+            sum: None,
             refused: false,
         }
     }
@@ -56,7 +64,21 @@ impl<'a> Resumed<'a> {
             ObjectError::new(ErrorKind::Protocol, Operation::Get, message)
         })?;
         got.range.end = got.range.start + self.received();
+        if got.range.end == got.info.size {
+            self.verify()?;
+        }
         Ok(got)
+    }
+
+    fn verify(&self) -> ObjectResult<()> {
+        match &self.sum {
+            Some((expected, sum)) if sum.checksum() != *expected => {
+                let message = "what arrived in pieces does not match the object's checksum";
+                let kind = ErrorKind::ChecksumMismatch;
+                Err(ObjectError::new(kind, Operation::Get, message))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What the outcome of a response means for the whole read.
@@ -91,6 +113,9 @@ impl BodySink for Resumed<'_> {
     fn begin(&mut self, got: &Got) {
         match &self.pinned {
             None => {
+                let whole = got.range == (0..got.info.size);
+                let expected = got.info.checksum.filter(|_| whole);
+                self.sum = expected.map(|expected| (expected, Summing::new(expected.kind())));
                 self.pinned = Some(got.clone());
                 self.sink.begin(got);
             }
@@ -114,6 +139,12 @@ impl BodySink for Resumed<'_> {
 
     #[allow(unsafe_code)]
     unsafe fn advance(&mut self, count: usize) {
+        if let Some((_, sum)) = &mut self.sum {
+            let received = &self.sink.unfilled()[..count];
+            // SAFETY: the caller initialised the first `count` bytes of `unfilled`, which is the
+            // sink's own.
+            sum.add(unsafe { received.assume_init_ref() });
+        }
         // SAFETY: `unfilled` is the sink's own, so the caller's promise holds for it.
         unsafe { self.sink.advance(count) }
     }

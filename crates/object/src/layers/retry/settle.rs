@@ -1,6 +1,7 @@
 //! Finding out whether a write that failed has happened.
 //!
-//! A write that insists on a state (the key is free, the object ends here, the upload exists)
+//! A write that insists on a state (the key is free or has a version, the object ends here, the
+//! upload exists)
 //! destroys that state itself. When an attempt ended so that it may have taken effect, and a
 //! later one is told that the state is gone, this is either the earlier attempt's doing or
 //! somebody else's. The layer looks:
@@ -12,7 +13,8 @@
 //! - a link: whether it has that target.
 //!
 //! and whether it is no older than the operation. Two writers that write the same bytes under one
-//! key within minutes, of whom one loses an answer, may both be told that they were first.
+//! key within minutes, or end uploads of the same size there, of whom one loses an answer, may both
+//! be told that they were first.
 
 use std::{
     mem::MaybeUninit,
@@ -39,12 +41,12 @@ const COPY_COMPARED_MAX: u64 = 64 * MIB;
 const CLOCK_SKEW_MAX: Duration = Duration::from_secs(15 * 60);
 
 impl Retry {
-    /// Repeats `attempt`. When one that may have happened is followed by the error `telltale`,
-    /// `found` says what it achieved, if it did.
+    /// Repeats `attempt`. When one that may have happened is followed by one of the errors
+    /// `telltales`, `found` says what it achieved, if it did.
     async fn settle<'a, T>(
         &self,
         attempt: impl Fn() -> Work<'a, T>,
-        telltale: ErrorKind,
+        telltales: &[ErrorKind],
         found: impl Future<Output = ObjectResult<Option<T>>> + Send,
     ) -> ObjectResult<T> {
         let mut retries = self.begin();
@@ -55,7 +57,7 @@ impl Retry {
                     retries.succeeded();
                     return Ok(value);
                 }
-                Err(error) if uncertain && error.kind == telltale => {
+                Err(error) if uncertain && telltales.contains(&error.kind) => {
                     return found.await?.ok_or(error);
                 }
                 Err(error) => {
@@ -70,6 +72,7 @@ impl Retry {
         &self,
         key: &Key,
         body: &Payload,
+        telltale: ErrorKind,
         attempt: impl Fn() -> Work<'a, Stored>,
     ) -> ObjectResult<Stored> {
         let began = clock::wall_time();
@@ -79,7 +82,7 @@ impl Retry {
                 .filter(|info| is_fresh(info, began))
                 .map(|info| stored(&info)))
         };
-        self.settle(attempt, ErrorKind::AlreadyExists, found).await
+        self.settle(attempt, &[telltale], found).await
     }
 
     pub(super) async fn append_once<'a>(
@@ -100,7 +103,7 @@ impl Retry {
                 etag: Some(info.etag),
             }))
         };
-        self.settle(attempt, ErrorKind::PositionMismatch, found)
+        self.settle(attempt, &[ErrorKind::PositionMismatch], found)
             .await
     }
 
@@ -123,7 +126,8 @@ impl Retry {
                 || self.is_copy((source, &from), (target, &to)).await?;
             Ok(same.then(|| stored(&to)))
         };
-        self.settle(attempt, ErrorKind::AlreadyExists, found).await
+        let telltales = [ErrorKind::AlreadyExists];
+        self.settle(attempt, &telltales, found).await
     }
 
     pub(super) async fn complete_once<'a>(
@@ -144,7 +148,9 @@ impl Retry {
                 Err(error) => Err(error),
             }
         };
-        self.settle(attempt, ErrorKind::NoSuchUpload, found).await
+        // The second is met by whoever insists on the version that his own object has replaced.
+        let telltales = [ErrorKind::NoSuchUpload, ErrorKind::PreconditionFailed];
+        self.settle(attempt, &telltales, found).await
     }
 
     pub(super) async fn link_once<'a>(
@@ -160,7 +166,8 @@ impl Retry {
             let info = self.head(key, HeadOptions::default()).await?;
             Ok(Some(stored(&info)))
         };
-        self.settle(attempt, ErrorKind::AlreadyExists, found).await
+        let telltales = [ErrorKind::AlreadyExists];
+        self.settle(attempt, &telltales, found).await
     }
 
     /// The object, if it ends with `body` at `position`.

@@ -147,6 +147,19 @@ async fn a_body_that_is_cut_goes_on_where_it_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_whole_object_that_came_in_pieces_is_verified() {
+    let (store, faults, memory) = retrying();
+    put(&*memory, "a", &[7; 100_000]).await;
+    faults.queue(
+        Operation::Get,
+        [Fault::Cut { after: 50_000 }, Fault::Flip { at: 10 }],
+    );
+    let error = read(&store, "a").await.expect_err("a byte is wrong");
+    assert_eq!(error.kind, ErrorKind::ChecksumMismatch);
+    assert!(read(&store, "a").await.expect("whole") == [7; 100_000]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_read_that_gets_further_is_not_given_up() {
     let (store, faults, memory) = retrying();
     put(&*memory, "a", &[7; 1000]).await;
@@ -322,6 +335,31 @@ async fn an_upload_whose_last_answer_was_lost_is_complete() {
         .complete_upload(&key("a"), &upload, &parts, options)
         .await;
     assert_eq!(again.expect_err("it is over").kind, ErrorKind::NoSuchUpload);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_on_condition_of_a_version_whose_answer_was_lost_is_recognised() {
+    let (store, faults, memory) = retrying();
+    let on = |tag: &ETag| PutOptions {
+        condition: WriteCondition::IfMatch(tag.clone()),
+        ..PutOptions::default()
+    };
+    let first = memory
+        .put(&key("a"), body(b"first"), PutOptions::default())
+        .await
+        .expect("the put succeeds");
+    faults.queue(Operation::Put, [lost()]);
+    let second = store
+        .put(&key("a"), body(b"second"), on(&first.etag))
+        .await
+        .expect("it was ours");
+    put(&*memory, "a", b"theirs").await;
+    faults.queue(Operation::Put, [unavailable()]);
+    let refused = store.put(&key("a"), body(b"third"), on(&second.etag)).await;
+    assert_eq!(
+        refused.expect_err("not ours").kind,
+        ErrorKind::PreconditionFailed
+    );
 }
 
 #[tokio::test(start_paused = true)]

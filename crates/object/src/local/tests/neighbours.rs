@@ -1,8 +1,13 @@
 //! Two processes in one directory, played by two stores that share nothing.
 
-use futures_util::future::join_all;
+use futures_util::{FutureExt, future::join_all};
 
 use super::*;
+
+/// Runs what never waits: every operation of a local store ends in one go.
+fn block_on<T>(operation: impl Future<Output = T>) -> T {
+    operation.now_or_never().expect("it does not wait")
+}
 
 /// Objects that lie in each other's way: each is a directory of the next.
 const CHAIN: [&str; 4] = ["a", "a/b", "a/b/c", "a/"];
@@ -66,4 +71,72 @@ async fn a_directory_that_is_emptied_takes_no_new_object_with_it() {
         assert_eq!(all_keys(&one).await, [&name[..]]);
         two.delete(&key(&name)).await.expect("deleting works");
     }
+}
+
+/// How long two threads get in each other's way.
+const STRUGGLE: Duration = Duration::from_millis(700);
+
+/// Runs `disturb` over and over on a thread of its own while `observe` runs over and over here.
+#[allow(clippy::disallowed_methods)]
+fn struggle(disturb: impl Fn(u64) + Sync, mut observe: impl FnMut()) {
+    let end = penstock_base::clock::now() + STRUGGLE;
+    let goes_on = || penstock_base::clock::now() < end;
+    std::thread::scope(|scope| {
+        scope.spawn(|| (0..).take_while(|_| goes_on()).for_each(&disturb));
+        while goes_on() {
+            observe();
+        }
+    });
+}
+
+#[test]
+fn listings_while_directories_come_and_go_show_what_stays() {
+    let (directory, one) = bucket();
+    let two = open(directory.path());
+    block_on(async {
+        put(&one, "d/e/stays", "x").await;
+        put(&one, "z", "x").await;
+    });
+    let disturb = |round: u64| {
+        let name = ["d/a/b/c", "d/e/f/g", "y/x/w"][round as usize % 3];
+        block_on(async {
+            put(&two, name, "x").await;
+            two.delete(&key(name)).await.expect("deleting works");
+        });
+    };
+    struggle(disturb, || {
+        block_on(async {
+            let keys = all_keys(&one).await;
+            for stays in ["d/e/stays", "z"] {
+                assert!(keys.iter().any(|key| key == stays), "{keys:?}");
+            }
+            let delimited = ListOptions {
+                delimited: true,
+                ..ListOptions::default()
+            };
+            let (keys, prefixes) = list(&one, delimited).await;
+            assert_eq!(keys, ["z"]);
+            assert_eq!(prefixes[0], "d/", "{prefixes:?}");
+        });
+    });
+}
+
+#[test]
+fn what_is_removed_while_its_name_becomes_a_directory_does_not_come_back() {
+    let (_directory, store) = bucket();
+    let disturb = |_| {
+        block_on(async {
+            put(&store, "a/b", "x").await;
+            store.delete(&key("a/b")).await.expect("deleting works");
+        });
+    };
+    struggle(disturb, || {
+        block_on(async {
+            put(&store, "a", "x").await;
+            store.delete(&key("a")).await.expect("deleting works");
+            let found = store.head(&key("a"), HeadOptions::default()).await;
+            let kind = found.map_err(|error| error.kind).map(|_| ());
+            assert_eq!(kind, Err(ErrorKind::NotFound));
+        });
+    });
 }

@@ -1,0 +1,221 @@
+//! The table of clients: built in, with a user's own merged over it.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+
+use crate::{BenchError, BenchResult};
+
+/// The table that is built in.
+const BUILT_IN: &str = include_str!("clients.toml");
+/// What `program` says when this program is meant.
+const OURSELVES: &str = "{penstock}";
+/// How long a client may take to mount if its table does not say, in seconds.
+const READY_SECONDS: u64 = 30;
+
+/// How a client is mounted, as the table says it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ClientSpec {
+    /// What it is, in a few words.
+    #[serde(default)]
+    pub(crate) about: String,
+    /// Its program, looked for on PATH.
+    pub(crate) program: String,
+    /// How to get it.
+    #[serde(default)]
+    pub(crate) get: String,
+    /// Prints its version.
+    #[serde(default)]
+    pub(crate) version: Vec<String>,
+    /// Run once for the client before its first mount.
+    #[serde(default)]
+    pub(crate) setup: Vec<Vec<String>>,
+    /// Mounts; may stay in the foreground or leave a daemon.
+    pub(crate) mount: Vec<String>,
+    /// Unmounts; the system's own way if empty.
+    #[serde(default)]
+    pub(crate) unmount: Vec<String>,
+    /// Variables that it is given.
+    #[serde(default)]
+    pub(crate) environment: BTreeMap<String, String>,
+    /// Files that are made for it, by name.
+    #[serde(default)]
+    pub(crate) files: BTreeMap<String, String>,
+    /// What it speaks: `s3` or `oss`.
+    #[serde(default = "s3")]
+    pub(crate) dialect: String,
+    /// How long it may take to mount.
+    #[serde(default = "ready_seconds")]
+    pub(crate) ready_seconds: u64,
+    /// A file is not an object: its files are only seen through it.
+    #[serde(default)]
+    pub(crate) own_layout: bool,
+    /// Why it cannot be run at all.
+    #[serde(default)]
+    pub(crate) unavailable: Option<String>,
+}
+
+fn s3() -> String {
+    "s3".to_owned()
+}
+
+fn ready_seconds() -> u64 {
+    READY_SECONDS
+}
+
+/// Every client by name.
+#[derive(Debug, Clone)]
+pub(crate) struct Catalog(BTreeMap<String, ClientSpec>);
+
+impl Catalog {
+    /// The built-in table with the one in `file` over it.
+    pub(crate) fn read(file: Option<&Path>) -> BenchResult<Self> {
+        let mut catalog = Self(parse(BUILT_IN, "the built-in table")?);
+        if let Some(file) = file {
+            let text = fs::read_to_string(file).map_err(|error| {
+                BenchError::new(
+                    format!(
+                        "cannot read the table of clients {}: {error}",
+                        file.display()
+                    ),
+                    "check the path and its permissions",
+                )
+            })?;
+            catalog.0.extend(parse(&text, &file.display().to_string())?);
+        }
+        Ok(catalog)
+    }
+
+    /// All names, ours first.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let mut names: Vec<_> = self.0.keys().cloned().collect();
+        names.sort_by_key(|name| (!name.starts_with("penstock"), name.clone()));
+        names
+    }
+
+    /// The client of this name.
+    pub(crate) fn get(&self, name: &str) -> BenchResult<&ClientSpec> {
+        self.0.get(name).ok_or_else(|| {
+            BenchError::new(
+                format!("`{name}` is no client"),
+                format!(
+                    "there are {}; add one with --config",
+                    self.names().join(", ")
+                ),
+            )
+        })
+    }
+}
+
+fn parse(text: &str, name: &str) -> BenchResult<BTreeMap<String, ClientSpec>> {
+    toml::from_str(text).map_err(|error| {
+        BenchError::new(
+            format!("{name} is not a table of clients: {error}"),
+            "docs/benchmark.md describes its form",
+        )
+    })
+}
+
+impl ClientSpec {
+    /// Where its program is, or why it cannot be run.
+    pub(crate) fn find(&self, ourselves: &Path, path: &str) -> Result<PathBuf, String> {
+        if let Some(why) = &self.unavailable {
+            return Err(format!("not available: {why}"));
+        }
+        if self.program == OURSELVES {
+            return Ok(ourselves.to_path_buf());
+        }
+        find_program(&self.program, path).ok_or_else(|| match self.get.as_str() {
+            "" => format!("`{}` is not on PATH", self.program),
+            get => format!("`{}` is not on PATH; get it: {get}", self.program),
+        })
+    }
+}
+
+/// Looks for a program as a shell would.
+pub(crate) fn find_program(name: &str, path: &str) -> Option<PathBuf> {
+    let directories: Vec<&str> = if name.contains('/') {
+        vec![""]
+    } else {
+        path.split(':')
+            .filter(|directory| !directory.is_empty())
+            .collect()
+    };
+    let is_program = |candidate: &PathBuf| {
+        let metadata = fs::metadata(candidate);
+        metadata.is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+    };
+    directories
+        .iter()
+        .map(|directory| Path::new(directory).join(name))
+        .find(is_program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_table_has_every_client_that_is_promised() {
+        let catalog = Catalog::read(None).expect("valid");
+        let names = catalog.names();
+        for name in [
+            "penstock",
+            "penstock-staged",
+            "s3fs",
+            "ossfs",
+            "ossfs2",
+            "goofys",
+            "geesefs",
+            "mount-s3",
+            "rclone",
+            "juicefs",
+        ] {
+            assert!(names.iter().any(|known| known == name), "{name}");
+        }
+        assert_eq!(names[0], "penstock");
+    }
+
+    #[test]
+    fn no_secret_stands_in_arguments() {
+        let catalog = Catalog::read(None).expect("valid");
+        for name in catalog.names() {
+            let spec = catalog.get(&name).expect("a client");
+            let arguments = spec.mount.iter().chain(spec.setup.iter().flatten());
+            for argument in arguments {
+                assert!(
+                    !argument.contains("secret") && !argument.contains("token"),
+                    "{name}: {argument}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_users_table_replaces_and_adds() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("clients.toml");
+        fs::write(
+            &file,
+            "[s3fs]\nprogram = \"mine\"\nmount = [\"x\"]\n[novel]\nprogram = \"/bin/sh\"\nmount = []\n",
+        )
+        .expect("written");
+        let catalog = Catalog::read(Some(&file)).expect("valid");
+        assert_eq!(catalog.get("s3fs").expect("there").mount, ["x"]);
+        let novel = catalog.get("novel").expect("added");
+        assert!(novel.find(Path::new("/x"), "").is_ok());
+        let missing = catalog
+            .get("goofys")
+            .expect("kept")
+            .find(Path::new("/x"), "/none");
+        assert!(missing.expect_err("not there").contains("get it: https://"));
+        fs::write(&file, "[a]\nprogram = \"a\"\nmount = []\nspeed = 1\n").expect("written");
+        assert!(Catalog::read(Some(&file)).is_err());
+    }
+}

@@ -1,0 +1,111 @@
+//! Conditions in which two reports differ, each as one sentence: a change of figures may be theirs.
+
+use crate::record::{Client, Report, Row, Table};
+
+/// Every difference of machine, endpoint, clients, scale and commands.
+pub(super) fn differences(a: &Report, b: &Report) -> Vec<String> {
+    let mut warnings = Vec::new();
+    warnings.extend(machine(a, b));
+    for (before, after) in pairs(&a.clients, &b.clients, |x, y| x.name == y.name) {
+        warnings.extend(client(before, after));
+    }
+    for (before, after) in pairs(&a.tables, &b.tables, |x, y| x.suite == y.suite) {
+        warnings.extend(table(before, after));
+    }
+    warnings
+}
+
+/// The members of `a` that have a counterpart in `b`.
+fn pairs<'x, T>(
+    a: &'x [T],
+    b: &'x [T],
+    is_same: fn(&T, &T) -> bool,
+) -> impl Iterator<Item = (&'x T, &'x T)> {
+    a.iter()
+        .filter_map(move |x| b.iter().find(|y| is_same(x, y)).map(|y| (x, y)))
+}
+
+fn machine(a: &Report, b: &Report) -> Vec<String> {
+    let (x, y) = (&a.machine, &b.machine);
+    let facts = [
+        ("processor", x.processor.clone(), y.processor.clone()),
+        (
+            "number of processors",
+            x.processors.to_string(),
+            y.processors.to_string(),
+        ),
+        ("kernel", x.kernel.clone(), y.kernel.clone()),
+        ("system", x.system.clone(), y.system.clone()),
+        (
+            "endpoint",
+            a.endpoint.description.clone(),
+            b.endpoint.description.clone(),
+        ),
+        (
+            "place of the server",
+            place(a).to_owned(),
+            place(b).to_owned(),
+        ),
+    ];
+    let mut found: Vec<String> = facts
+        .into_iter()
+        .filter_map(|(name, x, y)| difference(name, &x, &y))
+        .collect();
+    let (least, most) = (
+        x.memory_bytes.min(y.memory_bytes),
+        x.memory_bytes.max(y.memory_bytes),
+    );
+    // Reboots and kernels move what the kernel reports by a little.
+    if most - least > most / 50 {
+        found.extend(difference(
+            "memory",
+            &mebibytes(x.memory_bytes),
+            &mebibytes(y.memory_bytes),
+        ));
+    }
+    found
+}
+
+fn place(report: &Report) -> &'static str {
+    if report.endpoint.same_machine {
+        "this machine"
+    } else {
+        "another machine"
+    }
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{} MiB", bytes >> 20)
+}
+
+fn client(a: &Client, b: &Client) -> Vec<String> {
+    let name = &a.name;
+    let versions = a.version.as_ref().zip(b.version.as_ref());
+    let version = versions.and_then(|(x, y)| difference(&format!("version of {name}"), x, y));
+    let both_ran = a.missing.is_none() && b.missing.is_none();
+    let command = difference(&format!("mount command of {name}"), &a.command, &b.command);
+    version
+        .into_iter()
+        .chain(command.filter(|_| both_ran))
+        .collect()
+}
+
+fn table(a: &Table, b: &Table) -> Vec<String> {
+    let suite = &a.suite;
+    let scale = difference(
+        &format!("scale of {suite}"),
+        &a.scale.to_string(),
+        &b.scale.to_string(),
+    );
+    let is_same = |x: &Row, y: &Row| x.workload == y.workload && x.profile == y.profile;
+    let rows = pairs(&a.rows, &b.rows, is_same);
+    let commands = rows.filter_map(|(x, y)| {
+        let name = format!("command of {} · {} ({suite})", x.workload, x.profile);
+        difference(&name, &x.commands.join("; "), &y.commands.join("; "))
+    });
+    scale.into_iter().chain(commands).collect()
+}
+
+fn difference(name: &str, before: &str, after: &str) -> Option<String> {
+    (before != after).then(|| format!("{name}: {before} before, {after} now"))
+}

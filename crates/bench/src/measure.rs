@@ -1,0 +1,331 @@
+//! What a run costs, asked of the kernel.
+//!
+//! A thread looks twenty times a second at all processes that carry the client's mark: resident
+//! memory, space in its cache directory and in files that it unlinked, processor time. Processor
+//! time is exact to the nanosecond for a running process; for one that ended between two looks it
+//! is what its parent was credited with, or what was last seen.
+//!
+//! The whole machine's busy time less that of client, workload, server and benchmark is what
+//! strangers used.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use penstock_base::clock::{self, Instant};
+
+use crate::{proc_fs, process::Mark, system};
+
+/// Between looks at memory and processor time.
+const PERIOD: Duration = Duration::from_millis(50);
+/// Looks between those at disks, which cost more.
+const LOOKS_PER_DISK_LOOK: u32 = 4;
+/// Looks after which processes of strangers are asked again whether they are ours: a program that
+/// was just being started may have shown its starter's environment.
+const LOOKS_PER_REVIEW: u32 = 5;
+/// Directories below a cache that are walked into.
+const DEPTH_MAX: usize = 16;
+
+/// What was seen between two moments.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Cost {
+    pub(crate) seconds: f64,
+    pub(crate) client_cpu: f64,
+    pub(crate) workload_cpu: f64,
+    pub(crate) foreign_cpu: f64,
+    pub(crate) peak_resident: u64,
+    pub(crate) peak_disk: u64,
+}
+
+/// Whom to watch.
+#[derive(Debug, Clone)]
+pub(crate) struct Subjects {
+    /// The client's processes; nobody when a mounted directory is measured.
+    pub(crate) client: Option<Mark>,
+    /// Where the client keeps files.
+    pub(crate) cache: PathBuf,
+    /// The server on this machine.
+    pub(crate) server: Option<u32>,
+}
+
+/// A measurement that is under way.
+pub(crate) struct Measurement {
+    subjects: Subjects,
+    watch: Arc<Watch>,
+    thread: Option<JoinHandle<()>>,
+    started: Instant,
+    before: Clocks,
+}
+
+struct Watch {
+    ended: AtomicBool,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Clocks {
+    machine: Duration,
+    client: Duration,
+    workload: Duration,
+    server: Duration,
+    ourselves: Duration,
+}
+
+impl Measurement {
+    /// Begins. The workload must be started and waited for by this process before [`end`].
+    ///
+    /// [`end`]: Measurement::end
+    pub(crate) fn begin(subjects: Subjects) -> Self {
+        let mut seen = Seen::default();
+        seen.look(&subjects, true);
+        let client = seen.client_time();
+        let watch = Arc::new(Watch {
+            ended: AtomicBool::new(false),
+            seen: Mutex::new(seen),
+        });
+        let thread = std::thread::Builder::new()
+            .name("bench-measure".to_owned())
+            .spawn({
+                let (watch, subjects) = (Arc::clone(&watch), subjects.clone());
+                move || watch.run(&subjects)
+            });
+        Self {
+            before: Clocks::read(&subjects, client),
+            started: clock::now(),
+            thread: thread.ok(),
+            watch,
+            subjects,
+        }
+    }
+
+    /// Ends, and says what it cost.
+    pub(crate) fn end(mut self) -> Cost {
+        let seconds = self.started.elapsed().as_secs_f64();
+        let mut seen = self
+            .watch
+            .seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        seen.look(&self.subjects, true);
+        let after = Clocks::read(&self.subjects, seen.client_time());
+        let (peak_resident, peak_disk) = (seen.peak_resident, seen.peak_disk);
+        drop(seen);
+        self.watch.ended.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // It ends within a period; if it panicked, what it saw before still counts.
+            let _ = thread.join();
+        }
+        let spent =
+            |of: fn(&Clocks) -> Duration| of(&after).saturating_sub(of(&self.before)).as_secs_f64();
+        let client = spent(|clocks| clocks.client);
+        let workload = spent(|clocks| clocks.workload);
+        let ours =
+            client + workload + spent(|clocks| clocks.server) + spent(|clocks| clocks.ourselves);
+        Cost {
+            seconds,
+            client_cpu: client,
+            workload_cpu: workload,
+            foreign_cpu: (spent(|clocks| clocks.machine) - ours).max(0.0),
+            peak_resident,
+            peak_disk,
+        }
+    }
+}
+
+impl Clocks {
+    fn read(subjects: &Subjects, client: Duration) -> Self {
+        Self {
+            machine: proc_fs::machine_busy(),
+            client,
+            workload: system::children_time(),
+            server: subjects
+                .server
+                .and_then(system::processor_time)
+                .unwrap_or_default(),
+            ourselves: system::own_time(),
+        }
+    }
+}
+
+impl Watch {
+    fn run(&self, subjects: &Subjects) {
+        let mut looks = 0;
+        while !self.ended.load(Ordering::Relaxed) {
+            system::pause(PERIOD);
+            looks += 1;
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            if looks % LOOKS_PER_REVIEW == 0 {
+                seen.strangers.clear();
+            }
+            seen.look(subjects, looks % LOOKS_PER_DISK_LOOK == 0);
+        }
+    }
+}
+
+/// What was seen of the client.
+#[derive(Default)]
+struct Seen {
+    ours: HashMap<u32, Member>,
+    strangers: BTreeSet<u32>,
+    /// Time of processes that ended and whom nobody of ours was credited with.
+    lost: Duration,
+    peak_resident: u64,
+    peak_disk: u64,
+}
+
+/// A process of the client when it was last seen.
+#[derive(Debug, Clone, Copy)]
+struct Member {
+    start: u64,
+    parent: u32,
+    time: Duration,
+}
+
+impl Seen {
+    fn look(&mut self, subjects: &Subjects, at_disk: bool) {
+        let Some(mark) = &subjects.client else {
+            return;
+        };
+        self.find(mark);
+        self.update();
+        if at_disk {
+            let used = disk_use(&subjects.cache, self.ours.keys().copied());
+            self.peak_disk = self.peak_disk.max(used);
+        }
+    }
+
+    fn find(&mut self, mark: &Mark) {
+        for pid in proc_fs::process_ids() {
+            if self.ours.contains_key(&pid) || self.strangers.contains(&pid) {
+                continue;
+            }
+            // Of strangers nothing else is asked: one that hangs in the kernel may hang who asks.
+            match mark.is_on(pid).then(|| proc_fs::stat(pid)).flatten() {
+                Some(stat) => {
+                    let member = Member {
+                        start: stat.start,
+                        parent: stat.parent,
+                        time: Duration::ZERO,
+                    };
+                    self.ours.insert(pid, member);
+                }
+                _ => drop(self.strangers.insert(pid)),
+            }
+        }
+    }
+
+    fn update(&mut self) {
+        let mut resident = 0;
+        let mut peak = 0;
+        let mut ended = Vec::new();
+        for (pid, member) in &mut self.ours {
+            let stat = proc_fs::stat(*pid).filter(|stat| stat.start == member.start);
+            let Some(stat) = stat else {
+                ended.push(*pid);
+                continue;
+            };
+            let ticks = stat.children_ticks as f64 / system::ticks_per_second();
+            let own = system::processor_time(*pid).unwrap_or_default();
+            member.time = member.time.max(own + Duration::from_secs_f64(ticks));
+            member.parent = stat.parent;
+            let (now, most) = proc_fs::resident(*pid).unwrap_or_default();
+            resident += now;
+            peak = peak.max(most);
+        }
+        self.peak_resident = self.peak_resident.max(resident).max(peak);
+        for pid in ended {
+            self.bury(pid);
+        }
+    }
+
+    /// A parent of ours is credited with its child's time when it waits for it.
+    fn bury(&mut self, pid: u32) {
+        if let Some(member) = self.ours.remove(&pid)
+            && !self.ours.contains_key(&member.parent)
+        {
+            self.lost += member.time;
+        }
+    }
+
+    fn client_time(&self) -> Duration {
+        self.ours
+            .values()
+            .map(|member| member.time)
+            .sum::<Duration>()
+            + self.lost
+    }
+}
+
+/// Bytes on disk below `directory` and in files that have no name any more.
+fn disk_use(directory: &Path, processes: impl Iterator<Item = u32>) -> u64 {
+    let mut unnamed = BTreeMap::new();
+    for pid in processes {
+        proc_fs::unnamed_files(pid, &mut unnamed);
+    }
+    named_use(directory, DEPTH_MAX) + unnamed.values().sum::<u64>()
+}
+
+fn named_use(directory: &Path, depth: usize) -> u64 {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut bytes = 0;
+    for entry in entries {
+        // Whatever vanished since is no use of disk any more.
+        let Ok(metadata) = entry.metadata() else {
+            continue;
+        };
+        if metadata.is_file() {
+            bytes += metadata.blocks() * proc_fs::BLOCK;
+        } else if metadata.is_dir() && depth > 0 {
+            bytes += named_use(&entry.path(), depth - 1);
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::Task;
+
+    #[test]
+    fn time_memory_and_disk_of_a_whole_tree_are_seen() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let token = penstock_base::random::token();
+        let mark = Mark::of_role(&token, "client");
+        let cache = directory.path().join("cache");
+        fs::create_dir(&cache).expect("made");
+        let script = "cd cache; head -c 3000000 /dev/zero > named; \
+             (head -c 2000000 /dev/zero; exec sleep 60) > unnamed & sleep 0.2; rm unnamed; \
+             end=$(($(date +%s) + 2)); while [ $(date +%s) -lt $end ]; do :; done; wait";
+        let task = Task {
+            arguments: ["sh", "-c", script].map(str::to_owned).into(),
+            environment: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
+            directory: directory.path().to_path_buf(),
+            output: directory.path().join("out"),
+            mark: mark.clone(),
+        };
+        let mut running = task.start().expect("starts");
+        let measurement = Measurement::begin(Subjects {
+            client: Some(mark.clone()),
+            cache,
+            server: None,
+        });
+        running.wait_calmly(Duration::from_millis(2500));
+        let cost = measurement.end();
+        assert!(mark.end_all(false));
+        running.wait_calmly(Duration::from_secs(10));
+        assert!(cost.seconds >= 2.4, "{cost:?}");
+        assert!(cost.client_cpu > 0.1, "{cost:?}");
+        assert!(cost.peak_resident > 500_000, "{cost:?}");
+        assert!(cost.peak_disk >= 4_900_000, "{cost:?}");
+    }
+}

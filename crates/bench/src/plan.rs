@@ -1,0 +1,220 @@
+//! What is going to be run: every row of every suite at every latency.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use penstock_devserver::Fill;
+
+use crate::{
+    BenchError, BenchResult, catalog,
+    record::{Cell, Row, Table},
+    settings::{self, AS_IS, PROFILES, RunSettings, Target},
+    suite::{self, Suite, Workload},
+};
+
+/// How long a run may take whatever it does.
+const LIMIT_BASE: Duration = Duration::from_secs(120);
+/// Bytes per second below which a client counts as hanging.
+const SLOWEST_RATE: u64 = 4 << 20;
+/// What a file may cost beside its bytes.
+const SLOWEST_FILE: Duration = Duration::from_millis(100);
+/// Programs that rows use, with how to get them.
+const PROGRAMS: [(&str, &str); 2] = [
+    (
+        "fio",
+        "apt-get install fio, or https://github.com/axboe/fio",
+    ),
+    (
+        "sysbench",
+        "apt-get install sysbench, or https://github.com/akopytov/sysbench",
+    ),
+];
+
+/// A row of the report that is to be filled.
+#[derive(Debug, Clone)]
+pub(crate) struct Planned {
+    pub(crate) workload: Workload,
+    pub(crate) name: String,
+    pub(crate) profile: String,
+    /// Where the report has it.
+    pub(crate) table: usize,
+    pub(crate) row: usize,
+    pub(crate) unavailable: Option<String>,
+}
+
+/// Everything that is to be run.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) tables: Vec<Table>,
+    pub(crate) rows: Vec<Planned>,
+}
+
+impl Plan {
+    /// The plan for `settings`, with an empty cell for each of `clients`.
+    pub(crate) fn new(settings: &RunSettings, clients: &[String]) -> BenchResult<Self> {
+        check_profiles(&settings.profiles)?;
+        let mut plan = Self {
+            tables: Vec::new(),
+            rows: Vec::new(),
+        };
+        for name in &settings.suites {
+            plan.add(&suite::find(name)?, settings, clients)?;
+        }
+        if plan.rows.is_empty() {
+            return Err(BenchError::new(
+                "no row is left to run",
+                "`penstock bench list` shows the rows and their profiles",
+            ));
+        }
+        Ok(plan)
+    }
+
+    fn add(
+        &mut self,
+        suite: &Suite,
+        settings: &RunSettings,
+        clients: &[String],
+    ) -> BenchResult<()> {
+        let scale = settings.scale.unwrap_or(suite.scale);
+        let mut table = Table {
+            suite: suite.name.clone(),
+            scale,
+            rows: Vec::new(),
+        };
+        for workload in suite.workloads(scale)? {
+            let name = workload.name()?;
+            if !settings.rows.is_empty() && !settings.rows.contains(&name) {
+                continue;
+            }
+            for profile in profiles(suite, &workload, settings) {
+                let unavailable = unavailable(&workload, settings);
+                table.rows.push(Row {
+                    workload: name.clone(),
+                    description: workload.description()?,
+                    commands: workload.commands()?,
+                    profile: profile.clone(),
+                    unavailable: unavailable.clone(),
+                    cells: clients.iter().map(|client| cell(client)).collect(),
+                    published: workload.published(),
+                });
+                self.rows.push(Planned {
+                    workload: workload.clone(),
+                    name: name.clone(),
+                    profile,
+                    table: self.tables.len(),
+                    row: table.rows.len() - 1,
+                    unavailable,
+                });
+            }
+        }
+        self.tables.push(table);
+        Ok(())
+    }
+
+    /// The objects that the rows read, each once.
+    pub(crate) fn fills(&self) -> BenchResult<Vec<Fill>> {
+        let mut fills = BTreeMap::new();
+        for planned in self.runnable() {
+            for fill in planned.workload.fills()? {
+                fills.insert(fill.prefix.clone(), fill);
+            }
+        }
+        Ok(fills.into_values().collect())
+    }
+
+    /// The most bytes that a row writes.
+    pub(crate) fn written_most(&self) -> BenchResult<u64> {
+        let mut most = 0;
+        for planned in self.runnable() {
+            let workload = &planned.workload;
+            let mut bytes = total(workload, true)?;
+            if workload.row.changes_inputs {
+                bytes += total(workload, false)?;
+            }
+            most = most.max(bytes);
+        }
+        Ok(most)
+    }
+
+    fn runnable(&self) -> impl Iterator<Item = &Planned> {
+        self.rows.iter().filter(|row| row.unavailable.is_none())
+    }
+}
+
+impl Planned {
+    /// How long its command may take.
+    pub(crate) fn limit(&self, settings: &RunSettings) -> BenchResult<Duration> {
+        if let Some(limit) = settings.timeout {
+            return Ok(limit);
+        }
+        let row = &self.workload.row;
+        let bytes = total(&self.workload, true)? + total(&self.workload, false)?;
+        let mut files = 0;
+        for spec in row.inputs.iter().chain(&row.outputs) {
+            files += self.workload.number(&spec.count)?;
+        }
+        let files = u32::try_from(files).unwrap_or(u32::MAX);
+        let seconds = self.workload.number(&row.seconds)? * 2 + bytes / SLOWEST_RATE;
+        Ok(LIMIT_BASE + Duration::from_secs(seconds) + SLOWEST_FILE.saturating_mul(files))
+    }
+}
+
+fn total(workload: &Workload, outputs: bool) -> BenchResult<u64> {
+    let row = &workload.row;
+    let mut bytes = 0;
+    for spec in if outputs { &row.outputs } else { &row.inputs } {
+        bytes += workload.bytes(&spec.size)? * workload.number(&spec.count)?;
+    }
+    Ok(bytes)
+}
+
+fn cell(client: &str) -> Cell {
+    Cell {
+        client: client.to_owned(),
+        samples: Vec::new(),
+    }
+}
+
+fn check_profiles(profiles: &[String]) -> BenchResult<()> {
+    match profiles
+        .iter()
+        .find(|name| settings::latency(name).is_none())
+    {
+        Some(name) => {
+            let known: Vec<_> = PROFILES.iter().map(|(name, _)| *name).collect();
+            Err(BenchError::new(
+                format!("`{name}` is no latency profile"),
+                format!("there are {}", known.join(", ")),
+            ))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Only the development server can pretend to be somewhere else.
+fn profiles(suite: &Suite, workload: &Workload, settings: &RunSettings) -> Vec<String> {
+    if settings.target != Target::DevelopmentServer {
+        return vec![AS_IS.to_owned()];
+    }
+    let asked = match settings.profiles.as_slice() {
+        [] if !workload.row.profiles.is_empty() => &workload.row.profiles,
+        [] => &suite.profiles,
+        asked => asked,
+    };
+    asked.to_vec()
+}
+
+fn unavailable(workload: &Workload, settings: &RunSettings) -> Option<String> {
+    let row = &workload.row;
+    if row.unavailable.is_some() {
+        return row.unavailable.clone();
+    }
+    let program = row.command.first()?;
+    if program.contains('{')
+        || catalog::find_program(program, &settings.surroundings.path).is_some()
+    {
+        return None;
+    }
+    let known = PROGRAMS.iter().find(|(name, _)| name == program);
+    let remedy = known.map_or(String::new(), |(_, get)| format!("; get it: {get}"));
+    Some(format!("`{program}` is not on PATH{remedy}"))
+}

@@ -1,0 +1,282 @@
+//! Programs that the benchmark runs: started with a mark, waited for with a deadline, and ended
+//! with everything that they started.
+//!
+//! The mark is a variable in the environment, `PENSTOCK_BENCH=TOKEN.ROLE`. It is inherited by
+//! whatever a program starts, whether that stays a child or becomes a daemon, so the kernel knows
+//! at any time which processes are ours and which part they play; nothing has to be written down
+//! that could be lost.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io,
+    os::unix::process::CommandExt,
+    path::PathBuf,
+    process::{Child, Command, ExitStatus, Stdio},
+    time::Duration,
+};
+
+use penstock_base::clock::{self, Instant};
+
+use crate::{proc_fs, system};
+
+/// The variable that marks our processes.
+const VARIABLE: &str = "PENSTOCK_BENCH";
+/// How long one wait lasts before interrupts are looked for.
+const SLICE: Duration = Duration::from_millis(100);
+/// How long processes may take to end after SIGTERM.
+const TERMINATION: Duration = Duration::from_secs(5);
+/// How long processes may take to end after SIGKILL.
+const KILLING: Duration = Duration::from_secs(5);
+/// Between looks whether processes have ended.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Which of our processes are meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mark {
+    entry: String,
+    is_exact: bool,
+}
+
+impl Mark {
+    /// Everything of one invocation.
+    pub(crate) fn of_run(token: &str) -> Self {
+        Self {
+            entry: format!("{VARIABLE}={token}."),
+            is_exact: false,
+        }
+    }
+
+    /// Everything that plays one part in it.
+    pub(crate) fn of_role(token: &str, role: &str) -> Self {
+        Self {
+            entry: format!("{VARIABLE}={token}.{role}"),
+            is_exact: true,
+        }
+    }
+
+    /// Whether this process is meant.
+    pub(crate) fn is_on(&self, pid: u32) -> bool {
+        proc_fs::environment_has(pid, &self.entry, self.is_exact)
+    }
+
+    /// All that run now.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        let own = std::process::id();
+        let is_ours = |pid: &u32| {
+            *pid != own
+                && self.is_on(*pid)
+                && proc_fs::stat(*pid).is_some_and(|stat| !stat.is_zombie)
+        };
+        proc_fs::process_ids().into_iter().filter(is_ours).collect()
+    }
+
+    /// Asks all of them to end, then makes them. False when some would not, which means that
+    /// they hang in the kernel.
+    pub(crate) fn end_all(&self, politely: bool) -> bool {
+        if politely {
+            self.processes().into_iter().for_each(system::terminate);
+            if self.gone_within(TERMINATION) {
+                return true;
+            }
+        }
+        let deadline = clock::now() + KILLING;
+        loop {
+            let left = self.processes();
+            if left.is_empty() {
+                return true;
+            }
+            if clock::now() > deadline {
+                return false;
+            }
+            left.into_iter().for_each(system::kill);
+            system::pause(LOOK);
+        }
+    }
+
+    /// Waits until there are none.
+    pub(crate) fn gone_within(&self, limit: Duration) -> bool {
+        let deadline = clock::now() + limit;
+        while !self.processes().is_empty() {
+            if clock::now() > deadline {
+                return false;
+            }
+            system::pause(LOOK);
+        }
+        true
+    }
+
+    fn value(&self) -> (&str, &str) {
+        self.entry.split_once('=').unwrap_or((VARIABLE, ""))
+    }
+}
+
+/// A program to run.
+#[derive(Debug, Clone)]
+pub(crate) struct Task {
+    /// The program and its arguments.
+    pub(crate) arguments: Vec<String>,
+    /// Its whole environment, but for the mark.
+    pub(crate) environment: BTreeMap<String, String>,
+    /// Where it runs.
+    pub(crate) directory: PathBuf,
+    /// Where its output goes; its errors go to the same place with `.err` behind.
+    pub(crate) output: PathBuf,
+    /// The mark on it and whatever it starts.
+    pub(crate) mark: Mark,
+}
+
+/// Why a program did not end by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unfinished {
+    /// It took too long.
+    TimedOut,
+    /// The user wants to stop.
+    Interrupted,
+}
+
+impl Task {
+    /// Where its errors go.
+    pub(crate) fn errors(&self) -> PathBuf {
+        let mut name = self.output.as_os_str().to_owned();
+        name.push(".err");
+        PathBuf::from(name)
+    }
+
+    /// Starts it, in a process group of its own: Ctrl-C is for us.
+    pub(crate) fn start(&self) -> io::Result<Running> {
+        let (name, value) = self.mark.value();
+        let program = self.arguments.first().map_or("", String::as_str);
+        let child = Command::new(program)
+            .args(self.arguments.iter().skip(1))
+            .env_clear()
+            .envs(&self.environment)
+            .env(name, value)
+            .current_dir(&self.directory)
+            .stdin(Stdio::null())
+            .stdout(File::create(&self.output)?)
+            .stderr(File::create(self.errors())?)
+            .process_group(0)
+            .spawn()?;
+        Ok(Running {
+            ended: system::process_descriptor(child.id())?,
+            child,
+        })
+    }
+
+    /// The last lines that it printed as errors, in one line.
+    pub(crate) fn complaint(&self) -> String {
+        let errors = std::fs::read(self.errors()).unwrap_or_default();
+        let output = std::fs::read(&self.output).unwrap_or_default();
+        let text = if errors.is_empty() { output } else { errors };
+        last_words(&String::from_utf8_lossy(&text))
+    }
+}
+
+/// Characters of a complaint that are kept.
+const WORDS_MAX: usize = 300;
+
+/// The end of a text in one line of bounded length.
+fn last_words(text: &str) -> String {
+    let lines: Vec<_> = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    let words = lines[lines.len().saturating_sub(3)..].join(" | ");
+    let skip = words.chars().count().saturating_sub(WORDS_MAX);
+    words.chars().skip(skip).collect()
+}
+
+/// A program that runs.
+#[derive(Debug)]
+pub(crate) struct Running {
+    child: Child,
+    ended: File,
+}
+
+impl Running {
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it ended, when it has.
+    pub(crate) fn ending(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Waits until it ends, the deadline passes or the user wants to stop.
+    pub(crate) fn wait(&mut self, deadline: Instant) -> Result<ExitStatus, Unfinished> {
+        loop {
+            if let Some(status) = self.ending() {
+                return Ok(status);
+            }
+            if system::interrupted() {
+                return Err(Unfinished::Interrupted);
+            }
+            let left = deadline.saturating_duration_since(clock::now());
+            if left.is_zero() {
+                return Err(Unfinished::TimedOut);
+            }
+            system::wait_readable(&self.ended, left.min(SLICE));
+        }
+    }
+
+    /// Waits a while for it to end, interrupts or not.
+    pub(crate) fn wait_calmly(&mut self, limit: Duration) -> bool {
+        let deadline = clock::now() + limit;
+        while self.ending().is_none() {
+            let left = deadline.saturating_duration_since(clock::now());
+            if left.is_zero() {
+                return false;
+            }
+            system::wait_readable(&self.ended, left.min(SLICE));
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(directory: &std::path::Path, token: &str, script: &str) -> Task {
+        Task {
+            arguments: ["/bin/sh", "-c", script].map(str::to_owned).into(),
+            environment: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
+            directory: directory.to_path_buf(),
+            output: directory.join("out"),
+            mark: Mark::of_role(token, "client-1"),
+        }
+    }
+
+    #[test]
+    fn daemons_of_daemons_carry_the_mark_and_end() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let token = penstock_base::random::token();
+        let script = "(setsid sh -c 'trap \"\" TERM; sleep 1000' &) ; sleep 0.2";
+        let mut running = task(directory.path(), &token, script)
+            .start()
+            .expect("starts");
+        assert!(running.wait_calmly(Duration::from_secs(30)));
+        let mark = Mark::of_run(&token);
+        assert!(!mark.processes().is_empty(), "the daemon lives on");
+        assert!(mark.end_all(false));
+        assert!(mark.processes().is_empty());
+        assert!(Mark::of_role(&token, "client-2").processes().is_empty());
+    }
+
+    #[test]
+    fn a_deadline_ends_the_wait_and_words_are_kept() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let token = penstock_base::random::token();
+        let task = task(directory.path(), &token, "echo why >&2; exec sleep 1000");
+        let mut running = task.start().expect("starts");
+        let deadline = clock::now() + Duration::from_millis(300);
+        assert_eq!(running.wait(deadline), Err(Unfinished::TimedOut));
+        assert!(task.mark.end_all(true));
+        assert!(running.wait_calmly(Duration::from_secs(30)));
+        assert_eq!(task.complaint(), "why");
+    }
+}

@@ -1,0 +1,281 @@
+//! Numbers and units as people read them: as many digits as a measurement deserves, thousands apart, one unit for a column.
+//!
+//! A column of numbers is compared by eye, so all of it is shown in the unit that fits its greatest value. MiB/s stays until
+//! 10 GiB/s, because "1,619" and "1,218" are told apart sooner than "1.58" and "1.19".
+
+use super::statistics::Summary;
+
+/// A unit and what one of it is in the figure's base unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Unit {
+    /// As printed behind a number or in the head of a column.
+    pub name: &'static str,
+    /// Base units in one.
+    pub size: f64,
+}
+
+const fn unit(name: &'static str, size: f64) -> Unit {
+    Unit { name, size }
+}
+
+const KIB: f64 = 1024.0;
+const MIB: f64 = KIB * KIB;
+const GIB: f64 = KIB * MIB;
+const TIB: f64 = KIB * GIB;
+/// How many of the next larger unit there must be before it is used for bytes.
+const LARGE_UNIT_FROM: f64 = 10.0;
+
+/// Sizes, smallest first; each with the least value that it is used for.
+const BYTES: [(f64, Unit); 5] = [
+    (0.0, unit("B", 1.0)),
+    (KIB, unit("KiB", KIB)),
+    (MIB, unit("MiB", MIB)),
+    (LARGE_UNIT_FROM * GIB, unit("GiB", GIB)),
+    (LARGE_UNIT_FROM * TIB, unit("TiB", TIB)),
+];
+
+const BYTE_RATES: [(f64, Unit); 5] = [
+    (0.0, unit("B/s", 1.0)),
+    (KIB, unit("KiB/s", KIB)),
+    (MIB, unit("MiB/s", MIB)),
+    (LARGE_UNIT_FROM * GIB, unit("GiB/s", GIB)),
+    (LARGE_UNIT_FROM * TIB, unit("TiB/s", TIB)),
+];
+
+const SECONDS: [(f64, Unit); 3] = [
+    (0.0, unit("µs", 1e-6)),
+    (1e-3, unit("ms", 1e-3)),
+    (1.0, unit("s", 1.0)),
+];
+
+const SECONDS_PER_OPERATION: [(f64, Unit); 3] = [
+    (0.0, unit("µs/op", 1e-6)),
+    (1e-2, unit("ms/op", 1e-3)),
+    (10.0, unit("s/op", 1.0)),
+];
+
+/// What a figure counts; decides which units it may be shown in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dimension {
+    /// Bytes.
+    Bytes,
+    /// Bytes per second.
+    ByteRate,
+    /// Seconds.
+    Seconds,
+    /// Processor seconds for one operation.
+    SecondsPerOperation,
+    /// Something with a single unit.
+    Plain(&'static str),
+}
+
+impl Dimension {
+    /// The unit for numbers of which `greatest` is the greatest.
+    #[must_use]
+    pub fn unit_for(self, greatest: f64) -> Unit {
+        match self {
+            Self::Bytes => choose(&BYTES, greatest),
+            Self::ByteRate => choose(&BYTE_RATES, greatest),
+            Self::Seconds => choose(&SECONDS, greatest),
+            Self::SecondsPerOperation => choose(&SECONDS_PER_OPERATION, greatest),
+            Self::Plain(name) => unit(name, 1.0),
+        }
+    }
+}
+
+fn choose(units: &[(f64, Unit)], greatest: f64) -> Unit {
+    let fitting = units.iter().rev().find(|(from, _)| greatest >= *from);
+    fitting
+        .or(units.first())
+        .map_or(unit("", 1.0), |(_, unit)| *unit)
+}
+
+impl Unit {
+    /// `value`, given in the base unit, as a number of this unit.
+    #[must_use]
+    pub fn number(&self, value: f64) -> String {
+        number(value / self.size)
+    }
+
+    /// A round value with the unit behind it, for a tick.
+    #[must_use]
+    pub fn round_quantity(&self, value: f64) -> String {
+        format!("{} {}", round(value / self.size), self.name)
+    }
+
+    /// The number with the unit behind it.
+    #[must_use]
+    pub fn quantity(&self, value: f64) -> String {
+        let number = self.number(value);
+        if self.name.is_empty() {
+            number
+        } else {
+            format!("{number} {}", self.name)
+        }
+    }
+}
+
+/// Numbers from here on are written with an exponent.
+const EXPONENT_FROM: f64 = 1e9;
+
+/// Three digits of a measurement, more only before the decimal point: `0.051`, `0.51`, `5.12`, `51.2`, `512`, `5,120`.
+#[must_use]
+pub fn number(value: f64) -> String {
+    let size = value.abs();
+    if !value.is_finite() {
+        return "–".to_owned();
+    }
+    match size {
+        0.0 => "0".to_owned(),
+        _ if !(1e-6..EXPONENT_FROM).contains(&size) => format!("{value:.1e}"),
+        _ if size >= 99.95 => thousands(value),
+        _ if size >= 9.995 => format!("{value:.1}"),
+        _ if size >= 0.095 => format!("{value:.2}"),
+        _ => small(value),
+    }
+}
+
+/// A round number, for a tick: no zeros behind the decimal point.
+#[must_use]
+pub fn round(value: f64) -> String {
+    let text = number(value);
+    if !text.contains('.') || text.contains('e') {
+        return text;
+    }
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Two digits, however many zeros come first.
+fn small(value: f64) -> String {
+    let zeros = -value.abs().log10().floor();
+    format!("{value:.*}", zeros as usize + 1)
+}
+
+/// Rounded to a whole, with a comma before each three digits.
+#[must_use]
+pub fn thousands(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut grouped = String::from(if value < 0.0 { "-" } else { "" });
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// A fraction as percent, `±3 %` without the sign.
+#[must_use]
+pub fn percent(fraction: f64) -> String {
+    let percent = fraction * 100.0;
+    if percent > 0.0 && percent < 0.95 {
+        return "<1 %".to_owned();
+    }
+    format!("{} %", thousands(percent))
+}
+
+/// The spread of repeats behind their median: "±3 %". Empty when there is none: one run, or all alike.
+#[must_use]
+pub fn spread(summary: &Summary) -> String {
+    let relative = summary.relative_spread().filter(|spread| *spread > 0.0);
+    relative.map_or(String::new(), |spread| format!("±{}", percent(spread)))
+}
+
+/// A scale below one as people say it: `1/50`; any other as a number.
+#[must_use]
+pub fn scale(scale: f64) -> String {
+    let parts = (1.0 / scale).round();
+    let is_part = scale > 0.0 && scale < 1.0 && (parts * scale - 1.0).abs() < 1e-6;
+    if is_part {
+        format!("1/{}", thousands(parts))
+    } else {
+        number(scale)
+    }
+}
+
+/// How often one number goes into another: `1.33×`, `12×`, `1,200×`.
+#[must_use]
+pub fn factor(value: f64) -> String {
+    let text = match value {
+        _ if !value.is_finite() => "∞".to_owned(),
+        _ if value >= 9.95 => thousands(value),
+        _ if value >= 1.995 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    };
+    format!("{text}×")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn numbers_have_the_digits_that_a_measurement_deserves() {
+        let cases = [
+            (0.0, "0"),
+            (0.00123, "0.0012"),
+            (0.0512, "0.051"),
+            (0.512, "0.51"),
+            (9.994, "9.99"),
+            (9.996, "10.0"),
+            (51.23, "51.2"),
+            (99.96, "100"),
+            (1_243.4, "1,243"),
+            (1_234_567.0, "1,234,567"),
+            (1e18, "1.0e18"),
+            (f64::NAN, "–"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(number(value), text);
+        }
+    }
+
+    #[test]
+    fn round_numbers_have_no_empty_digits() {
+        let shown = [10.0, 2.5, 0.05, 0.5, 1500.0, 0.0, 1e18].map(round);
+        assert_eq!(shown, ["10", "2.5", "0.05", "0.5", "1,500", "0", "1.0e18"]);
+    }
+
+    #[test]
+    fn a_column_has_the_unit_of_its_greatest_value() {
+        let shown = |dimension: Dimension, value: f64| dimension.unit_for(value).quantity(value);
+        assert_eq!(shown(Dimension::ByteRate, 1_619.0 * MIB), "1,619 MiB/s");
+        assert_eq!(shown(Dimension::ByteRate, 12.5 * GIB), "12.5 GiB/s");
+        assert_eq!(shown(Dimension::Bytes, 17.0 * MIB), "17.0 MiB");
+        assert_eq!(shown(Dimension::Bytes, 0.0), "0 B");
+        assert_eq!(shown(Dimension::Seconds, 0.0004), "400 µs");
+        assert_eq!(shown(Dimension::Seconds, 0.07), "70.0 ms");
+        assert_eq!(shown(Dimension::SecondsPerOperation, 38e-6), "38.0 µs/op");
+        assert_eq!(shown(Dimension::Plain(""), 1.0), "1.00");
+    }
+
+    #[test]
+    fn percent_and_factor_stay_short() {
+        assert_eq!(percent(0.031), "3 %");
+        assert_eq!(percent(0.004), "<1 %");
+        assert_eq!(percent(0.0), "0 %");
+        assert_eq!(
+            [scale(0.02), scale(1e-9), scale(0.3), scale(2.0)],
+            ["1/50", "1/1,000,000,000", "0.30", "2.00"]
+        );
+        let spread_of = |values: &[f64]| Summary::of(values.iter().copied()).map(|it| spread(&it));
+        assert_eq!(spread_of(&[100.0, 106.0]).as_deref(), Some("±3 %"));
+        assert_eq!(spread_of(&[5.0]).as_deref(), Some(""));
+        assert_eq!(spread_of(&[5.0, 5.0]).as_deref(), Some(""));
+        assert_eq!(factor(1.327), "1.33×");
+        assert_eq!(factor(3.31), "3.3×");
+        assert_eq!(factor(1234.0), "1,234×");
+        assert_eq!(factor(f64::INFINITY), "∞×");
+    }
+
+    proptest! {
+        #[test]
+        fn a_number_reads_back_as_what_it_was(value in 1e-5..1e14_f64) {
+            let back: f64 = number(value).replace(',', "").parse().expect("a number");
+            prop_assert!((back - value).abs() <= value * 0.051, "{value} as {}", number(value));
+        }
+    }
+}

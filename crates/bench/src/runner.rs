@@ -1,0 +1,283 @@
+//! The whole invocation: rows in order, and in each row the clients taking turns, so that whatever
+//! changes on the machine in the meantime hits all of them.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use penstock_base::clock::{self, Instant};
+
+use crate::{
+    BenchResult,
+    client::Client,
+    machine,
+    plan::{Plan, Planned},
+    process::Task,
+    record::{Endpoint, FORMAT, Report, Row, Sample, Table},
+    sample::Run,
+    session::Session,
+    settings::{RunSettings, Target},
+    store::{Store, StoreNeeds},
+    system,
+};
+
+/// How long fio may take for nothing.
+const CALIBRATION_LIMIT: Duration = Duration::from_secs(20);
+
+/// Where the invocation is.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress<'a> {
+    /// Runs that are done.
+    pub done: usize,
+    /// Runs in all.
+    pub total: usize,
+    /// Seconds since the first one began.
+    pub seconds: f64,
+    /// The suite.
+    pub suite: &'a str,
+    /// The row.
+    pub workload: &'a str,
+    /// The latency profile.
+    pub profile: &'a str,
+    /// The client.
+    pub client: &'a str,
+    /// Which of its runs of the row this is, from 1.
+    pub run: u32,
+    /// How many there are.
+    pub runs: u32,
+}
+
+/// What happens while it runs.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// What is going to be run: clients and rows, without samples.
+    Planned(&'a Report),
+    /// A run begins.
+    Begins(Progress<'a>),
+    /// A run has ended.
+    Ends(Progress<'a>, &'a Sample),
+    /// A row is complete, or cannot be run.
+    RowEnds(&'a Report, &'a Table, &'a Row),
+    /// The user wants to stop; what is left is not run.
+    Stopped,
+}
+
+/// Told what happens.
+pub type Observer<'a> = dyn FnMut(&Event<'_>) + 'a;
+
+/// Runs everything that `settings` ask for. Interrupted, it returns what it has.
+///
+/// # Errors
+/// The settings make no sense, or the server or the directory for temporary files cannot be
+/// used. A client that fails is no error.
+pub fn run(settings: &RunSettings, observer: &mut Observer<'_>) -> BenchResult<Report> {
+    system::catch_interrupts();
+    let session = Session::begin(&settings.surroundings, &settings.target)?;
+    let clients = Client::all(settings, &session)?;
+    let names: Vec<_> = clients.iter().map(|client| client.name.clone()).collect();
+    let plan = Plan::new(settings, &names)?;
+    let needs = StoreNeeds {
+        fills: plan.fills()?,
+        written: plan.written_most()?,
+        server: server_task(&session),
+        directory: session.directory.join("server"),
+    };
+    let store = match settings.target {
+        Target::Directory(_) => None,
+        _ => Some(Store::begin(settings, &needs)?),
+    };
+    let report = Report {
+        format: FORMAT,
+        started: machine::rfc3339(clock::wall_time()),
+        machine: machine::facts(),
+        endpoint: endpoint(settings, store.as_ref()),
+        clients: clients.iter().map(Client::record).collect(),
+        tables: plan.tables,
+    };
+    let mut runner = Runner {
+        settings,
+        fio_overhead: fio_overhead(&session),
+        session: &session,
+        needs,
+        store,
+        clients: &clients,
+        prepared: BTreeSet::new(),
+        report,
+        count: Count::new(&plan.rows, &clients, settings.repeat),
+    };
+    observer(&Event::Planned(&runner.report));
+    runner.run(&plan.rows, observer)?;
+    Ok(runner.report)
+}
+
+fn server_task(session: &Session) -> Task {
+    let program = session.surroundings.program.display().to_string();
+    session.task("server", vec![program])
+}
+
+fn endpoint(settings: &RunSettings, store: Option<&Store>) -> Endpoint {
+    match (&settings.target, store) {
+        (_, Some(store)) => Endpoint {
+            description: match settings.bandwidth {
+                Some(bandwidth) if store.is_development() => {
+                    format!("{}, {} MiB/s", store.description(), bandwidth >> 20)
+                }
+                _ => store.description(),
+            },
+            same_machine: store.is_local(),
+        },
+        (Target::Directory(path), None) => Endpoint {
+            description: format!("directory {}", path.display()),
+            same_machine: false,
+        },
+        (_, None) => Endpoint {
+            description: String::new(),
+            same_machine: false,
+        },
+    }
+}
+
+/// What fio takes for a run of nothing: the shorter of two.
+fn fio_overhead(session: &Session) -> f64 {
+    let words =
+        "fio --name=nothing --ioengine=null --rw=write --bs=1M --size=1M --output-format=json";
+    let once = || {
+        let arguments = words.split(' ').map(str::to_owned).collect();
+        let started = clock::now();
+        let outcome = session.run(&session.task("calibration", arguments), CALIBRATION_LIMIT);
+        outcome.map_or(0.0, |_| started.elapsed().as_secs_f64())
+    };
+    once().min(once())
+}
+
+/// How far we are.
+#[derive(Debug)]
+struct Count {
+    done: usize,
+    total: usize,
+    started: Instant,
+}
+
+impl Count {
+    fn new(rows: &[Planned], clients: &[Client], repeat: u32) -> Self {
+        let runnable = rows.iter().filter(|row| row.unavailable.is_none()).count();
+        let present = clients
+            .iter()
+            .filter(|client| client.missing().is_none())
+            .count();
+        Self {
+            done: 0,
+            total: runnable * present * repeat as usize,
+            started: clock::now(),
+        }
+    }
+}
+
+struct Runner<'a> {
+    settings: &'a RunSettings,
+    session: &'a Session,
+    needs: StoreNeeds,
+    store: Option<Store>,
+    clients: &'a [Client],
+    /// Inputs that were made through a mount: by row, and by client where each has its own.
+    prepared: BTreeSet<(String, String, String)>,
+    fio_overhead: f64,
+    report: Report,
+    count: Count,
+}
+
+impl Runner<'_> {
+    fn run(&mut self, rows: &[Planned], observer: &mut Observer<'_>) -> BenchResult<()> {
+        for planned in rows {
+            if planned.unavailable.is_none() {
+                self.run_row(planned, observer)?;
+            }
+            if system::interrupted() {
+                observer(&Event::Stopped);
+                break;
+            }
+            let table = &self.report.tables[planned.table];
+            let row = &table.rows[planned.row];
+            observer(&Event::RowEnds(&self.report, table, row));
+        }
+        Ok(())
+    }
+
+    fn run_row(&mut self, planned: &Planned, observer: &mut Observer<'_>) -> BenchResult<()> {
+        for run in 1..=self.settings.repeat {
+            for (index, client) in self.clients.iter().enumerate() {
+                if client.missing().is_some() {
+                    continue;
+                }
+                observer(&Event::Begins(self.progress(planned, client, run)));
+                let sample = self.sample(planned, client)?;
+                if system::interrupted() {
+                    return Ok(());
+                }
+                self.count.done += 1;
+                observer(&Event::Ends(self.progress(planned, client, run), &sample));
+                let row = &mut self.report.tables[planned.table].rows[planned.row];
+                row.cells[index].samples.push(sample);
+            }
+        }
+        Ok(())
+    }
+
+    fn progress<'a>(&self, planned: &'a Planned, client: &'a Client, run: u32) -> Progress<'a> {
+        Progress {
+            done: self.count.done,
+            total: self.count.total,
+            seconds: self.count.started.elapsed().as_secs_f64(),
+            suite: &planned.workload.suite,
+            workload: &planned.name,
+            profile: &planned.profile,
+            client: &client.name,
+            run,
+            runs: self.settings.repeat,
+        }
+    }
+
+    fn sample(&mut self, planned: &Planned, client: &Client) -> BenchResult<Sample> {
+        let owner = if client.has_own_layout() {
+            client.name.as_str()
+        } else {
+            ""
+        };
+        let inputs = (
+            planned.workload.suite.clone(),
+            planned.name.clone(),
+            owner.to_owned(),
+        );
+        let run = Run {
+            session: self.session,
+            store: self.store.as_ref(),
+            client,
+            planned,
+            limit: planned.limit(self.settings)?,
+            bandwidth: self.settings.bandwidth,
+            fio_overhead: self.fio_overhead,
+            is_prepared: self.prepared.contains(&inputs),
+        };
+        let sample = run.sample();
+        let changes = planned.workload.row.changes_inputs;
+        if sample.failure.is_none() && !changes {
+            self.prepared.insert(inputs);
+        }
+        let leaves_something = sample.failure.is_some() && !planned.workload.row.outputs.is_empty();
+        if changes || leaves_something {
+            self.renew_store()?;
+        }
+        Ok(sample)
+    }
+
+    /// A new development server in place of one whose objects are not as they were.
+    fn renew_store(&mut self) -> BenchResult<()> {
+        if !self.store.as_ref().is_some_and(Store::is_development) || system::interrupted() {
+            return Ok(());
+        }
+        if let Some(pid) = self.store.as_ref().and_then(Store::pid) {
+            system::kill(pid);
+        }
+        self.needs.server = server_task(self.session);
+        self.store = Some(Store::begin(self.settings, &self.needs)?);
+        Ok(())
+    }
+}

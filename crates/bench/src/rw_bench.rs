@@ -1,0 +1,307 @@
+//! rw-bench: many files of one size, written or read by many threads.
+//!
+//! The counterpart of the program that the ossfs 2.0 guide prints, with the same flags and the
+//! same lines of output. It differs in three points. The original shrinks its buffer to what is
+//! left of a file and never grows it again, so that a thread that met one small file reads all
+//! later ones in small pieces; here every file is read a mebibyte at a time. What is written
+//! depends on the file's name and not only zeros, so that it can be told whether the right bytes
+//! arrived. And a file that fails is counted and makes the run fail.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{self, Write},
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use penstock_base::{clock, random};
+use serde::{Deserialize, Serialize};
+
+use crate::{BenchError, BenchResult, content::RwBenchContent, percentile};
+
+/// Bytes of one read or write.
+const BLOCK: usize = 1 << 20;
+/// Threads at most.
+const THREADS_MAX: usize = 65_536;
+/// Complaints that are printed; the rest is counted.
+const COMPLAINTS_MAX: usize = 5;
+
+/// What to do.
+#[derive(Debug, Clone)]
+pub struct RwBench {
+    /// The directory that holds the files, and nothing else.
+    pub directory: PathBuf,
+    /// How many files are worked on at a time.
+    pub threads: usize,
+    /// Write instead of read.
+    pub write: bool,
+    /// Size of each file that is written, in KiB.
+    pub file_size_kib: u64,
+    /// How many files to write.
+    pub file_count: u64,
+    /// Read the files in random order; in the order of the directory otherwise.
+    pub shuffle: bool,
+    /// Print the figures as one line of JSON too.
+    pub json: bool,
+}
+
+/// What came of it, as the line of JSON has it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Figures {
+    pub(crate) seconds: f64,
+    pub(crate) bytes: u64,
+    pub(crate) files: u64,
+    pub(crate) failed: u64,
+    /// Of one file, by percentile.
+    pub(crate) latency_seconds: BTreeMap<String, f64>,
+}
+
+struct FileOfRun {
+    path: PathBuf,
+    size: u64,
+}
+
+/// What one file came to.
+type Outcome = Result<(u64, Duration), String>;
+
+/// Runs it and prints what the original prints.
+///
+/// # Errors
+/// The directory cannot be listed, or some files failed.
+pub fn run(bench: &RwBench, output: &mut dyn Write) -> BenchResult<()> {
+    let files = files(bench)?;
+    let (word, what) = if bench.write {
+        ("write", "Write")
+    } else {
+        ("read", "Read")
+    };
+    print(
+        output,
+        &format!("starting the {word} test with {} files\n", files.len()),
+    )?;
+    let started = clock::now();
+    let outcomes = work(bench, &files);
+    let took = started.elapsed();
+    let figures = figures(took, &outcomes);
+    for complaint in outcomes
+        .iter()
+        .filter_map(|outcome| outcome.as_ref().err())
+        .take(COMPLAINTS_MAX)
+    {
+        print(output, &format!("{complaint}\n"))?;
+    }
+    let rate = figures.bytes as f64 / figures.seconds.max(1e-9) / 1e6;
+    print(
+        output,
+        &format!("Total time: {took:?}\n{what} throughput: {rate:.2} MByte/s\n"),
+    )?;
+    if bench.json {
+        let text = serde_json::to_string(&figures).expect("numbers and text");
+        print(output, &format!("{text}\n"))?;
+    }
+    if figures.failed > 0 {
+        return Err(BenchError::new(
+            format!("{} of {} files failed", figures.failed, files.len()),
+            "see the lines above",
+        ));
+    }
+    Ok(())
+}
+
+fn print(output: &mut dyn Write, text: &str) -> BenchResult<()> {
+    output.write_all(text.as_bytes()).map_err(|error| {
+        BenchError::new(
+            format!("cannot print: {error}"),
+            "check where it is redirected to",
+        )
+    })
+}
+
+fn files(bench: &RwBench) -> BenchResult<Vec<FileOfRun>> {
+    if bench.write {
+        let size = bench.file_size_kib * 1024;
+        let path = |index| bench.directory.join(format!("{index}.dat"));
+        let files = (0..bench.file_count).map(|index| FileOfRun {
+            path: path(index),
+            size,
+        });
+        return Ok(files.collect());
+    }
+    let mut files = Vec::new();
+    list(&bench.directory, &mut files)
+        .map_err(|error| BenchError::unusable(&bench.directory, &error))?;
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    if bench.shuffle {
+        shuffle(&mut files);
+    }
+    Ok(files)
+}
+
+fn list(directory: &Path, files: &mut Vec<FileOfRun>) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        if metadata.is_dir() {
+            list(&entry.path(), files)?;
+        } else {
+            files.push(FileOfRun {
+                path: entry.path(),
+                size: metadata.len(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Fisher and Yates.
+fn shuffle(files: &mut [FileOfRun]) {
+    for last in (1..files.len()).rev() {
+        let other = (random::fraction() * (last + 1) as f64) as usize;
+        files.swap(last, other.min(last));
+    }
+}
+
+fn work(bench: &RwBench, files: &[FileOfRun]) -> Vec<Outcome> {
+    let next = AtomicUsize::new(0);
+    let outcomes = Mutex::new(Vec::with_capacity(files.len()));
+    let content = bench.write.then(RwBenchContent::default);
+    let threads = bench.threads.clamp(1, THREADS_MAX).min(files.len().max(1));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let mut mine = Vec::new();
+                let mut buffer = vec![0; if bench.write { 0 } else { BLOCK }];
+                while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let started = clock::now();
+                    let moved = match &content {
+                        Some(content) => write(file, content),
+                        None => read(file, &mut buffer),
+                    };
+                    mine.push(match moved {
+                        Ok(bytes) => Ok((bytes, started.elapsed())),
+                        Err(error) => Err(format!("{}: {error}", file.path.display())),
+                    });
+                }
+                outcomes
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .extend(mine);
+            });
+        }
+    });
+    outcomes
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write(file: &FileOfRun, content: &RwBenchContent) -> io::Result<u64> {
+    let name = file.path.file_name().unwrap_or_default().to_string_lossy();
+    let target = File::create(&file.path)?;
+    let mut offset = 0;
+    while offset < file.size {
+        let left = usize::try_from(file.size - offset).unwrap_or(BLOCK);
+        let piece = content.slice(&name, offset, left.min(BLOCK));
+        target.write_all_at(piece, offset)?;
+        offset += piece.len() as u64;
+    }
+    close(target)?;
+    Ok(offset)
+}
+
+fn read(file: &FileOfRun, buffer: &mut [u8]) -> io::Result<u64> {
+    let source = File::open(&file.path)?;
+    let mut offset = 0;
+    while offset < file.size {
+        let left = usize::try_from(file.size - offset).unwrap_or(BLOCK);
+        let count = source.read_at(&mut buffer[..left.min(BLOCK)], offset)?;
+        if count == 0 {
+            return Err(io::Error::other(format!(
+                "ends at {offset} of {}",
+                file.size
+            )));
+        }
+        offset += count as u64;
+    }
+    Ok(offset)
+}
+
+/// Closing is when some clients store a file; `drop` would hide that they could not.
+fn close(file: File) -> io::Result<()> {
+    crate::system::close(file)
+}
+
+fn figures(took: Duration, outcomes: &[Outcome]) -> Figures {
+    let done: Vec<_> = outcomes
+        .iter()
+        .filter_map(|outcome| outcome.as_ref().ok())
+        .collect();
+    let mut latencies: Vec<f64> = done.iter().map(|(_, took)| took.as_secs_f64()).collect();
+    Figures {
+        seconds: took.as_secs_f64(),
+        bytes: done.iter().map(|(bytes, _)| bytes).sum(),
+        files: done.len() as u64,
+        failed: (outcomes.len() - done.len()) as u64,
+        latency_seconds: percentile::table(&mut latencies),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::content::Content;
+
+    fn bench(directory: &Path, write: bool) -> RwBench {
+        RwBench {
+            directory: directory.to_path_buf(),
+            threads: 4,
+            write,
+            file_size_kib: 1500,
+            file_count: 10,
+            shuffle: !write,
+            json: true,
+        }
+    }
+
+    fn figures_of(output: &[u8]) -> Figures {
+        let text = String::from_utf8_lossy(output);
+        serde_json::from_str(text.lines().last().expect("a line")).expect("JSON")
+    }
+
+    #[test]
+    fn writes_and_reads_with_the_lines_of_the_original() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut output = Vec::new();
+        run(&bench(directory.path(), true), &mut output).expect("writes");
+        let text = String::from_utf8_lossy(&output).into_owned();
+        assert!(text.starts_with("starting the write test with 10 files\nTotal time: "));
+        assert!(text.contains("\nWrite throughput: "));
+        let bytes = fs::read(directory.path().join("7.dat")).expect("written");
+        assert_eq!(bytes.len(), 1500 << 10);
+        assert_eq!(Content::RwBench.first_difference("7.dat", 0, &bytes), None);
+
+        output.clear();
+        run(&bench(directory.path(), false), &mut output).expect("reads");
+        let figures = figures_of(&output);
+        assert_eq!(
+            (figures.files, figures.failed, figures.bytes),
+            (10, 0, 15_000 << 10)
+        );
+        assert!(figures.latency_seconds["99"] >= figures.latency_seconds["50"]);
+    }
+
+    #[test]
+    fn files_that_fail_are_counted() {
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::create_dir(directory.path().join("3.dat")).expect("made");
+        let mut output = Vec::new();
+        let error = run(&bench(directory.path(), true), &mut output).expect_err("one fails");
+        assert!(error.to_string().starts_with("1 of 10 files failed"));
+        assert_eq!(figures_of(&output).files, 9);
+    }
+}

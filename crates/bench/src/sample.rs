@@ -1,0 +1,517 @@
+//! One run of one row by one client.
+//!
+//! Everything is fresh: directories, mount, page cache. What is prepared and what is checked
+//! afterwards is done without added latency and outside the measurement. The order is: prepare,
+//! mount, measure (perhaps several times), check what was read, unmount, check what was written,
+//! remove it.
+
+use std::{collections::BTreeMap, fs, time::Duration};
+
+use penstock_devserver::Counters;
+
+use crate::{
+    client::Client,
+    measure::{Cost, Measurement, Subjects},
+    mount::Mounted,
+    plan::Planned,
+    process::Task,
+    record::Sample,
+    session::Session,
+    settings,
+    store::Store,
+    suite::{Tool, Workload},
+    system,
+    template::{self, variables},
+    tool::{self, Said},
+    worker::{Expected, Job, Place},
+};
+
+/// Bytes of one run that are compared with what they must be; of more, pieces.
+const COMPARED_MAX: u64 = 256 << 20;
+/// Foreign load, in processors, from which a run counts as disturbed.
+const FOREIGN_LOAD_MAX: f64 = 0.1;
+/// Processor seconds below which foreign load is the clock's grain.
+const FOREIGN_GRAIN: f64 = 0.03;
+/// Passes at the end of several that count as steady.
+const STEADY_PASSES: usize = 3;
+
+/// What a run needs.
+pub(crate) struct Run<'a> {
+    pub(crate) session: &'a Session,
+    pub(crate) store: Option<&'a Store>,
+    pub(crate) client: &'a Client,
+    pub(crate) planned: &'a Planned,
+    /// How long each of its steps may take.
+    pub(crate) limit: Duration,
+    pub(crate) bandwidth: Option<u64>,
+    /// What fio takes to start and to end.
+    pub(crate) fio_overhead: f64,
+    /// Whether inputs were made through a mount before.
+    pub(crate) is_prepared: bool,
+}
+
+/// What is measured.
+struct Command {
+    program: String,
+    /// All of it, the program included.
+    arguments: Vec<String>,
+}
+
+/// Why a run has no figures. What a client does wrong is no error of ours, only a reason.
+type Reason = String;
+
+impl Run<'_> {
+    /// Runs it. Whatever goes wrong is in the sample.
+    pub(crate) fn sample(&self) -> Sample {
+        let mut sample = Sample::default();
+        if let Some(why) = self.workload().row.unavailable_for.get(&self.client.name) {
+            sample.failure = Some(format!("not available: {why}"));
+            return sample;
+        }
+        if let Err(why) = self.run(&mut sample) {
+            let why = self.store.map_or(why.clone(), |store| store.redact(&why));
+            sample.failure = Some(why);
+        }
+        sample
+    }
+
+    fn workload(&self) -> &Workload {
+        &self.planned.workload
+    }
+
+    fn run(&self, sample: &mut Sample) -> Result<(), Reason> {
+        self.set_profile(false)?;
+        let scratch = self.make_scratch()?;
+        if self.only_through_mount() && !self.is_prepared {
+            self.prepare()?;
+        }
+        let mut mounted = self.mount()?;
+        let outcome = self.measure_mounted(&mounted, &scratch, sample);
+        let reset = self.set_profile(false);
+        let outcome = outcome.and(reset);
+        if let Err(why) = outcome {
+            let complaint = mounted.complaint();
+            let has_died = mounted.is_dead();
+            mounted.abort();
+            return Err(match (has_died, complaint.as_str()) {
+                (true, _) => format!("{why}; the client had ended: {complaint}"),
+                (false, "") => why,
+                (false, _) => format!("{why}; the client says: {complaint}"),
+            });
+        }
+        mounted.end(self.session)?;
+        self.check_written(sample)?;
+        // Left over, it would only take space until the end.
+        let _ = fs::remove_dir_all(&scratch);
+        Ok(())
+    }
+
+    fn mount(&self) -> Result<Mounted, Reason> {
+        drop_caches(Caches::All);
+        Mounted::begin(self.client, self.session, self.store).map_err(|failure| failure.0)
+    }
+
+    /// Whether files can be made and looked at only as the client's own files.
+    fn only_through_mount(&self) -> bool {
+        self.client.has_own_layout() || !self.store.is_some_and(Store::is_development)
+    }
+
+    fn set_profile(&self, measuring: bool) -> Result<(), Reason> {
+        let Some(store) = self.store.filter(|store| store.is_development()) else {
+            return Ok(());
+        };
+        let latency = settings::latency(&self.planned.profile).unwrap_or_default();
+        let outcome = if measuring {
+            store.set_latency(latency, self.bandwidth)
+        } else {
+            store.set_latency(Duration::ZERO, None)
+        };
+        Ok(outcome?)
+    }
+
+    fn make_scratch(&self) -> Result<std::path::PathBuf, Reason> {
+        let root = self
+            .session
+            .directory
+            .join(format!("scratch-{}", self.session.number()));
+        let mut files = self.workload().files(&self.workload().row.scratch)?;
+        for file in &mut files {
+            // Here they lie at the top, not below the suite's name.
+            let prefix = format!("{}/", self.workload().suite);
+            file.key = file.key.trim_start_matches(&prefix).to_owned();
+        }
+        if !files.is_empty() {
+            let root = root.clone();
+            self.session.work(&Job::Write { root, files }, self.limit)?;
+        }
+        Ok(root)
+    }
+
+    /// Makes the inputs through the client, on a mount of its own.
+    fn prepare(&self) -> Result<(), Reason> {
+        let files = self.workload().files(&self.workload().row.inputs)?;
+        if files.is_empty() {
+            return Ok(());
+        }
+        let mounted = self.mount()?;
+        let root = mounted.directory.clone();
+        let written = self.session.work(&Job::Write { root, files }, self.limit);
+        match written {
+            Ok(_) => mounted.end(self.session),
+            Err(why) => {
+                mounted.abort();
+                Err(format!("inputs could not be made: {why}"))
+            }
+        }
+    }
+
+    fn measure_mounted(
+        &self,
+        mounted: &Mounted,
+        scratch: &std::path::Path,
+        sample: &mut Sample,
+    ) -> Result<(), Reason> {
+        let row = &self.workload().row;
+        let directory = mounted.directory.join(&self.workload().suite);
+        let directories = row
+            .directories
+            .iter()
+            .map(|name| directory.join(name))
+            .collect();
+        self.session
+            .work(&Job::MakeDirectories { directories }, self.limit)?;
+        let known = self.workload().variables(&variables([
+            ("directory", directory.display().to_string()),
+            ("scratch", scratch.display().to_string()),
+            (
+                "penstock",
+                self.session.surroundings.program.display().to_string(),
+            ),
+        ]));
+        for command in &row.before {
+            let arguments = template::expand_all(command, &known)?;
+            let task = self.session.task("before", arguments);
+            self.session.run(&task, self.limit)?;
+        }
+        let mut arguments = template::expand_all(&row.command, &known)?;
+        let program = arguments.first().cloned().unwrap_or_default();
+        arguments.extend(
+            tool::arguments(row.tool)
+                .iter()
+                .map(|&word| word.to_owned()),
+        );
+        if !row.inside.is_empty() {
+            arguments = inside(&directory.join(&row.inside), arguments);
+        }
+        let command = Command { program, arguments };
+        self.set_profile(true)?;
+        self.passes(mounted, &command, sample)?;
+        self.set_profile(false)?;
+        self.check_read(mounted, sample)
+    }
+
+    /// Runs the command as often as the row wants it, and keeps the steady pass.
+    fn passes(
+        &self,
+        mounted: &Mounted,
+        command: &Command,
+        sample: &mut Sample,
+    ) -> Result<(), Reason> {
+        let mut passes = Vec::new();
+        for _ in 0..self.workload().row.passes {
+            let is_cold = drop_caches(Caches::Pages);
+            self.load(&command.program);
+            let mut pass = Sample::default();
+            let outcome = self.pass(mounted, command, &mut pass);
+            if !is_cold {
+                pass.disturbed = Some("the page cache could not be dropped: not root".to_owned());
+            }
+            if outcome.is_err() {
+                *sample = pass;
+                return outcome;
+            }
+            passes.push(pass);
+        }
+        *sample = steady(passes);
+        Ok(())
+    }
+
+    fn pass(&self, mounted: &Mounted, command: &Command, pass: &mut Sample) -> Result<(), Reason> {
+        let task = self.session.task("workload", command.arguments.clone());
+        let before = self.store.and_then(Store::counters);
+        let measurement = Measurement::begin(Subjects {
+            client: mounted.mark(),
+            cache: mounted.cache().to_path_buf(),
+            server: self.store.and_then(Store::pid),
+        });
+        let output = self.session.run(&task, self.limit);
+        let cost = measurement.end();
+        note_cost(&cost, pass);
+        if let (Some(before), Some(store)) = (before, self.store) {
+            note_requests(&before, &store.counters().unwrap_or_default(), pass);
+        }
+        let said = self.understand(output, &task)?;
+        self.note_said(&said, &cost, pass);
+        self.check_entries(&said)
+    }
+
+    /// Gets a program back into the page cache, for reading it from disk is not what is measured.
+    fn load(&self, program: &str) {
+        let arguments = vec![program.to_owned(), "--version".to_owned()];
+        // If it cannot be run, the run itself will say so.
+        let _ = self
+            .session
+            .run(&self.session.task("load", arguments), self.limit);
+    }
+
+    /// A tool that fails may say more about it in its figures.
+    fn understand(&self, output: Result<String, Reason>, task: &Task) -> Result<Said, Reason> {
+        let tool = self.workload().row.tool;
+        match output {
+            Ok(output) => tool::understand(tool, &output),
+            Err(why) if tool == Tool::Sysbench => {
+                let output = fs::read_to_string(&task.output).unwrap_or_default();
+                Err(tool::understand(tool, &output)
+                    .err()
+                    .filter(|_| output.contains("FATAL"))
+                    .unwrap_or(why))
+            }
+            Err(why) => Err(why),
+        }
+    }
+
+    fn note_said(&self, said: &Said, cost: &Cost, pass: &mut Sample) {
+        let row = &self.workload().row;
+        pass.seconds = match said.seconds {
+            // A file is stored when it is closed, which fio's clock does not see.
+            Some(seconds) if row.tool == Tool::Fio && !row.outputs.is_empty() => {
+                seconds.max(cost.seconds - self.fio_overhead)
+            }
+            Some(seconds) => seconds,
+            None => cost.seconds,
+        };
+        pass.bytes = said.bytes;
+        let counts = row.counts_operations || !matches!(row.tool, Tool::Fio | Tool::Sysbench);
+        pass.operations = if counts { said.operations } else { 0 };
+        pass.latency_seconds.clone_from(&said.latency_seconds);
+        if row.tool == Tool::Plain {
+            let files = self.workload().files(&row.outputs).unwrap_or_default();
+            pass.bytes = files.iter().map(|file| file.size).sum();
+            pass.operations = files.len() as u64;
+        }
+    }
+
+    fn check_entries(&self, said: &Said) -> Result<(), Reason> {
+        let expected = self.workload().number(&self.workload().row.entries)?;
+        if self.workload().row.tool == Tool::Lines && said.operations != expected {
+            return Err(format!(
+                "listed {} entries instead of {expected}",
+                said.operations
+            ));
+        }
+        Ok(())
+    }
+
+    /// Compares what the client delivers with what the files hold, through the same mount and,
+    /// where the row reads through it, the same page cache.
+    fn check_read(&self, mounted: &Mounted, sample: &mut Sample) -> Result<(), Reason> {
+        let row = &self.workload().row;
+        if row.tool == Tool::Lines {
+            sample.verified = Some(true);
+            return Ok(());
+        }
+        if row.inputs.is_empty() || row.changes_inputs {
+            return Ok(());
+        }
+        let files = self.workload().files(&row.inputs)?;
+        let place = Place::Directory(mounted.directory.clone());
+        self.check(place, files, sample)
+    }
+
+    /// Compares what arrived with what was written, and removes it.
+    fn check_written(&self, sample: &mut Sample) -> Result<(), Reason> {
+        let row = &self.workload().row;
+        let files = self.workload().files(&row.outputs)?;
+        if files.is_empty() {
+            return Ok(());
+        }
+        let mut keys: Vec<_> = files.iter().map(|file| file.key.clone()).collect();
+        let suite = &self.workload().suite;
+        keys.extend(
+            row.directories
+                .iter()
+                .map(|name| format!("{suite}/{name}/")),
+        );
+        if self.only_through_mount() {
+            let mounted = self.mount()?;
+            let place = Place::Directory(mounted.directory.clone());
+            let checked = self.check(place.clone(), files, sample);
+            let removed = self.session.work(&Job::Remove { place, keys }, self.limit);
+            return match checked.and(removed.map(drop)) {
+                Ok(()) => mounted.end(self.session),
+                Err(why) => {
+                    mounted.abort();
+                    Err(why)
+                }
+            };
+        }
+        let place = self.store.map(server_place).ok_or("there is no server")?;
+        let checked = self.check(place.clone(), files, sample);
+        let removed = self.session.work(&Job::Remove { place, keys }, self.limit);
+        checked.and(removed.map(drop))
+    }
+
+    fn check(&self, place: Place, files: Vec<Expected>, sample: &mut Sample) -> Result<(), Reason> {
+        let is_known = files.iter().any(|file| file.content.is_known());
+        let job = Job::Check {
+            place,
+            files,
+            budget: COMPARED_MAX,
+        };
+        let outcome = self.session.work(&job, self.limit);
+        if is_known {
+            sample.verified = Some(outcome.is_ok());
+        }
+        outcome
+            .map(drop)
+            .map_err(|why| format!("wrong content: {why}"))
+    }
+}
+
+fn server_place(store: &Store) -> Place {
+    let known = store.variables();
+    Place::Server {
+        url: store.url.clone(),
+        path: format!("/{}/{}", store.bucket, known["prefix_slash"]),
+    }
+}
+
+/// The command as run in a directory. The shell goes there, not we: the directory may hang.
+fn inside(directory: &std::path::Path, arguments: Vec<String>) -> Vec<String> {
+    let script = "cd \"$0\" && exec \"$@\"";
+    let mut wrapped = ["sh", "-c", script].map(str::to_owned).to_vec();
+    wrapped.push(directory.display().to_string());
+    wrapped.extend(arguments);
+    wrapped
+}
+
+/// What the kernel is made to forget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Caches {
+    /// File content, as the sources do between runs.
+    Pages,
+    /// Names and attributes too. Some clients forget directories that they have not stored yet.
+    All,
+}
+
+/// Empties caches. Only root can.
+fn drop_caches(caches: Caches) -> bool {
+    let word = match caches {
+        Caches::Pages => "1",
+        Caches::All => "3",
+    };
+    system::is_root() && fs::write("/proc/sys/vm/drop_caches", word).is_ok()
+}
+
+fn note_cost(cost: &Cost, pass: &mut Sample) {
+    pass.seconds = cost.seconds;
+    pass.client_cpu_seconds = cost.client_cpu;
+    pass.workload_cpu_seconds = cost.workload_cpu;
+    pass.foreign_cpu_seconds = cost.foreign_cpu;
+    pass.peak_resident_bytes = cost.peak_resident;
+    pass.peak_disk_bytes = cost.peak_disk;
+    let load = (cost.foreign_cpu - FOREIGN_GRAIN) / cost.seconds.max(1e-9);
+    if load > FOREIGN_LOAD_MAX {
+        pass.disturbed = Some(format!("{load:.1} cores of foreign load"));
+    }
+}
+
+fn note_requests(before: &Counters, after: &Counters, pass: &mut Sample) {
+    pass.server_sent_bytes = after.bytes_out.saturating_sub(before.bytes_out);
+    pass.server_received_bytes = after.bytes_in.saturating_sub(before.bytes_in);
+    let earlier = by_operation(before);
+    for (operation, count) in by_operation(after) {
+        let new = count.saturating_sub(earlier.get(&operation).copied().unwrap_or(0));
+        if new > 0 {
+            pass.requests.insert(operation, new);
+        }
+    }
+}
+
+fn by_operation(counters: &Counters) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    for (name, count) in counters.requests.values().flatten() {
+        *sums.entry(operation_name(name)).or_insert(0) += count;
+    }
+    sums
+}
+
+/// `get_object` as the protocols spell it: `GetObject`.
+fn operation_name(name: &str) -> String {
+    let capital = |word: &str| {
+        let mut letters = word.chars();
+        let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+        first.into_iter().chain(letters).collect::<String>()
+    };
+    name.split('_').map(capital).collect()
+}
+
+/// The median of the last passes, by time.
+fn steady(mut passes: Vec<Sample>) -> Sample {
+    let mut last = passes.split_off(passes.len().saturating_sub(STEADY_PASSES));
+    last.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    let middle = last.len().saturating_sub(1) / 2;
+    last.into_iter().nth(middle).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_steady_state_is_the_median_of_the_last_three() {
+        let pass = |seconds| Sample {
+            seconds,
+            ..Sample::default()
+        };
+        let chosen = |times: &[f64]| steady(times.iter().map(|time| pass(*time)).collect()).seconds;
+        assert!((chosen(&[9.0, 8.0, 1.0, 3.0, 2.0]) - 2.0).abs() < 1e-9);
+        assert!((chosen(&[7.0]) - 7.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn requests_are_those_of_both_dialects_that_came_since() {
+        let counters = |s3: u64, oss: u64| Counters {
+            requests: BTreeMap::from([
+                (
+                    "s3".to_owned(),
+                    BTreeMap::from([("get_object".to_owned(), s3)]),
+                ),
+                (
+                    "oss".to_owned(),
+                    BTreeMap::from([("get_object".to_owned(), oss)]),
+                ),
+            ]),
+            bytes_out: s3 * 10,
+            ..Counters::default()
+        };
+        let mut pass = Sample::default();
+        note_requests(&counters(1, 1), &counters(4, 2), &mut pass);
+        assert_eq!(pass.requests, BTreeMap::from([("GetObject".to_owned(), 4)]));
+        assert_eq!(pass.server_sent_bytes, 30);
+    }
+
+    #[test]
+    fn foreign_load_is_named() {
+        let cost = |foreign_cpu| Cost {
+            seconds: 2.0,
+            foreign_cpu,
+            ..Cost::default()
+        };
+        let mut pass = Sample::default();
+        note_cost(&cost(0.2), &mut pass);
+        assert_eq!(pass.disturbed, None);
+        note_cost(&cost(1.63), &mut pass);
+        assert_eq!(pass.disturbed.as_deref(), Some("0.8 cores of foreign load"));
+    }
+}

@@ -1,0 +1,524 @@
+//! Suites: the published tables as data, one TOML file each under `suites/`.
+//!
+//! A row is a command with places for quantities. A quantity has the source's own size and says
+//! how it shrinks with `--scale`: down to `least`, in steps of `step`, and, with `boost`, later than
+//! the others, for what is small in the source already. `{size}` prints for people, `{size.short}`
+//! as fio and sysbench want it (for fio `1MiB` is a million bytes, `1M` is not).
+
+use std::collections::BTreeMap;
+
+use penstock_base::ByteSize;
+use penstock_devserver::Fill;
+use serde::Deserialize;
+
+use crate::{
+    BenchError, BenchResult,
+    content::Content,
+    record::Published,
+    template::{self, Variables},
+    worker::Expected,
+};
+
+/// The suites that are built in, in the order in which they are listed.
+const BUILT_IN: [(&str, &str); 5] = [
+    ("smoke", include_str!("../suites/smoke.toml")),
+    ("ossfs2", include_str!("../suites/ossfs2.toml")),
+    ("ossfs1", include_str!("../suites/ossfs1.toml")),
+    ("strmvol", include_str!("../suites/strmvol.toml")),
+    ("fss", include_str!("../suites/fss.toml")),
+];
+
+/// Digits of numbered objects, as the development server makes them.
+const NUMBER_DIGITS: usize = 8;
+
+/// A suite.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Suite {
+    #[serde(skip)]
+    pub(crate) name: String,
+    /// What it reproduces.
+    pub(crate) title: String,
+    /// The factor for sizes if nobody gives one.
+    pub(crate) scale: f64,
+    /// The latency profiles if nobody gives some.
+    pub(crate) profiles: Vec<String>,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// A row, or several that differ in one number.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Row {
+    /// Short and stable.
+    pub(crate) name: String,
+    pub(crate) description: String,
+    /// What runs the command and understands its output.
+    #[serde(default)]
+    pub(crate) tool: Tool,
+    /// What is measured.
+    #[serde(default)]
+    pub(crate) command: Vec<String>,
+    /// Run on the same mount before it, not measured.
+    #[serde(default)]
+    pub(crate) before: Vec<Vec<String>>,
+    /// The directory below the mount that it runs in; outside of it if empty.
+    #[serde(default)]
+    pub(crate) inside: String,
+    /// How often the command is run on one mount; the median of the last three counts.
+    #[serde(default = "once")]
+    pub(crate) passes: u32,
+    /// Numbers that the places stand for.
+    #[serde(default)]
+    pub(crate) quantities: BTreeMap<String, Quantity>,
+    /// Makes one row of each of these numbers, as `{each}`.
+    #[serde(default)]
+    pub(crate) each: Vec<u64>,
+    /// Files that must be there.
+    #[serde(default)]
+    pub(crate) inputs: Vec<Files>,
+    /// The command writes into its inputs.
+    #[serde(default)]
+    pub(crate) changes_inputs: bool,
+    /// Files that are there afterwards, removed after each run.
+    #[serde(default)]
+    pub(crate) outputs: Vec<Files>,
+    /// Files that are made in `{scratch}`, outside the mount, before each run.
+    #[serde(default)]
+    pub(crate) scratch: Vec<Files>,
+    /// Directories that are made first.
+    #[serde(default)]
+    pub(crate) directories: Vec<String>,
+    /// How many seconds the command runs by design.
+    #[serde(default = "zero")]
+    pub(crate) seconds: String,
+    /// What fio does is counted by operations; by bytes alone otherwise.
+    #[serde(default)]
+    pub(crate) counts_operations: bool,
+    /// How many entries a listing must show.
+    #[serde(default = "zero")]
+    pub(crate) entries: String,
+    /// Profiles that this row is confined to.
+    #[serde(default)]
+    pub(crate) profiles: Vec<String>,
+    /// Why nobody can run it yet.
+    #[serde(default)]
+    pub(crate) unavailable: Option<String>,
+    /// Why some client cannot, by its name.
+    #[serde(default)]
+    pub(crate) unavailable_for: BTreeMap<String, String>,
+    /// What others published.
+    #[serde(default)]
+    pub(crate) published: Vec<PublishedFigures>,
+}
+
+fn once() -> u32 {
+    1
+}
+
+fn zero() -> String {
+    "0".to_owned()
+}
+
+/// What a command is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Tool {
+    Fio,
+    Sysbench,
+    RwBench,
+    /// Something that prints a line per entry.
+    Lines,
+    /// Something that only takes its time.
+    #[default]
+    Plain,
+}
+
+/// A number of the source.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Quantity {
+    /// As the source has it.
+    full: Amount,
+    #[serde(default)]
+    least: Option<Amount>,
+    #[serde(default)]
+    step: Option<Amount>,
+    #[serde(default = "one")]
+    boost: f64,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+/// A plain number, or bytes with their unit.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged)]
+enum Amount {
+    Number(u64),
+    Bytes(String),
+}
+
+/// Files of a row: one, or with `{index}` in the key or a slash at its end as many as `count`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Files {
+    pub(crate) key: String,
+    #[serde(default = "single")]
+    pub(crate) count: String,
+    pub(crate) size: String,
+    #[serde(default)]
+    pub(crate) content: Content,
+}
+
+fn single() -> String {
+    "1".to_owned()
+}
+
+/// What somebody published about a row.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PublishedFigures {
+    client: String,
+    figures: BTreeMap<String, String>,
+    source: String,
+    /// Which of several rows it is about.
+    #[serde(default)]
+    each: Option<u64>,
+}
+
+/// A row with its numbers decided.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Workload {
+    /// The suite's name, below which all its files are.
+    pub(crate) suite: String,
+    pub(crate) row: Row,
+    quantities: Variables,
+    each: Option<u64>,
+}
+
+/// The suite of this name.
+pub(crate) fn find(name: &str) -> BenchResult<Suite> {
+    let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) else {
+        return Err(BenchError::new(
+            format!("`{name}` is no suite"),
+            format!("there are {}", names().join(", ")),
+        ));
+    };
+    let mut suite: Suite = toml::from_str(text).map_err(|error| {
+        BenchError::new(
+            format!("the suite {name} is not valid: {error}"),
+            "report this",
+        )
+    })?;
+    name.clone_into(&mut suite.name);
+    Ok(suite)
+}
+
+/// All suites.
+pub(crate) fn names() -> Vec<&'static str> {
+    BUILT_IN.iter().map(|(name, _)| *name).collect()
+}
+
+impl Suite {
+    /// Its rows with sizes scaled.
+    pub(crate) fn workloads(&self, scale: f64) -> BenchResult<Vec<Workload>> {
+        let mut workloads = Vec::new();
+        for row in &self.rows {
+            if row.each.is_empty() {
+                workloads.push(self.workload(row, scale, None)?);
+            }
+            for each in &row.each {
+                workloads.push(self.workload(row, scale, Some(*each))?);
+            }
+        }
+        Ok(workloads)
+    }
+
+    fn workload(&self, row: &Row, scale: f64, each: Option<u64>) -> BenchResult<Workload> {
+        let mut quantities = Variables::new();
+        for (name, quantity) in &row.quantities {
+            let value = quantity.at(scale)?;
+            quantities.insert(name.clone(), quantity.print(value));
+            quantities.insert(format!("{name}.bytes"), value.to_string());
+            let short = quantity.print(value).replace([' ', 'i', 'B'], "");
+            quantities.insert(format!("{name}.short"), short);
+        }
+        if let Some(each) = each {
+            quantities.insert("each".to_owned(), each.to_string());
+        }
+        Ok(Workload {
+            suite: self.name.clone(),
+            row: row.clone(),
+            quantities,
+            each,
+        })
+    }
+}
+
+impl Workload {
+    /// Short and stable, unique in the suite.
+    pub(crate) fn name(&self) -> BenchResult<String> {
+        template::expand(&self.row.name, &self.quantities)
+    }
+
+    /// A sentence with its sizes.
+    pub(crate) fn description(&self) -> BenchResult<String> {
+        template::expand(&self.row.description, &self.quantities)
+    }
+
+    /// Everything that its commands' places stand for, together with `others`.
+    pub(crate) fn variables(&self, others: &Variables) -> Variables {
+        let mut variables = self.quantities.clone();
+        variables.extend(
+            others
+                .iter()
+                .map(|(name, value)| (name.clone(), value.clone())),
+        );
+        variables
+    }
+
+    /// The commands for people, places that differ from run to run as shell variables.
+    pub(crate) fn commands(&self) -> BenchResult<Vec<String>> {
+        let variables = self.variables(&template::variables([
+            ("directory", "$DIR".to_owned()),
+            ("scratch", "$SCRATCH".to_owned()),
+            ("penstock", "penstock".to_owned()),
+        ]));
+        let all = self
+            .row
+            .before
+            .iter()
+            .chain(std::iter::once(&self.row.command));
+        all.filter(|command| !command.is_empty())
+            .map(|command| {
+                let words = template::expand_all(command, &variables)?.join(" ");
+                Ok(match self.row.inside.as_str() {
+                    "" => words,
+                    inside => format!("cd $DIR/{inside} && {words}"),
+                })
+            })
+            .collect()
+    }
+
+    /// Which files these are.
+    pub(crate) fn files(&self, specs: &[Files]) -> BenchResult<Vec<Expected>> {
+        let mut files = Vec::new();
+        for spec in specs {
+            let size = self.bytes(&spec.size)?;
+            let count = self.number(&spec.count)?;
+            for index in 0..count {
+                files.push(Expected {
+                    key: self.key(&spec.key, index)?,
+                    size,
+                    content: spec.content,
+                });
+            }
+        }
+        Ok(files)
+    }
+
+    fn key(&self, key: &str, index: u64) -> BenchResult<String> {
+        let suite = &self.suite;
+        if key.ends_with('/') {
+            return Ok(format!("{suite}/{key}{index:0NUMBER_DIGITS$}"));
+        }
+        let index = template::variables([("index", index.to_string())]);
+        let key = template::expand(key, &self.variables(&index))?;
+        Ok(format!("{suite}/{key}"))
+    }
+
+    /// The objects that the development server makes for it.
+    pub(crate) fn fills(&self) -> BenchResult<Vec<Fill>> {
+        let mut fills = Vec::new();
+        for spec in &self.row.inputs {
+            let size = self.bytes(&spec.size)?;
+            let count = self.number(&spec.count)?;
+            let fill = |prefix, count| Fill {
+                bucket: String::new(),
+                prefix,
+                count,
+                size,
+            };
+            if spec.key.ends_with('/') {
+                fills.push(fill(format!("{}/{}", self.suite, spec.key), count));
+                continue;
+            }
+            for index in 0..count {
+                fills.push(fill(self.key(&spec.key, index)?, 1));
+            }
+        }
+        Ok(fills)
+    }
+
+    /// A number that a template comes to.
+    pub(crate) fn number(&self, text: &str) -> BenchResult<u64> {
+        let expanded = template::expand(text, &self.quantities)?;
+        expanded.parse().map_err(|_| {
+            BenchError::new(
+                format!("`{text}` is no number in {}", self.row.name),
+                "report this",
+            )
+        })
+    }
+
+    /// A size that a template comes to.
+    pub(crate) fn bytes(&self, text: &str) -> BenchResult<u64> {
+        let expanded = template::expand(text, &self.quantities)?;
+        let size: Result<ByteSize, _> = expanded.parse();
+        size.map(|size| size.0)
+            .map_err(|error| BenchError::new(format!("{}: {error}", self.row.name), "report this"))
+    }
+
+    /// What others published about it.
+    pub(crate) fn published(&self) -> Vec<Published> {
+        let mine =
+            |figures: &&PublishedFigures| figures.each.is_none() || figures.each == self.each;
+        let published = self.row.published.iter().filter(mine);
+        published
+            .map(|figures| Published {
+                client: figures.client.clone(),
+                figures: figures.figures.clone(),
+                source: figures.source.clone(),
+            })
+            .collect()
+    }
+}
+
+impl Quantity {
+    /// Its value at a scale: never above the source's unless the scale is.
+    fn at(&self, scale: f64) -> BenchResult<u64> {
+        let full = self.full.value()?;
+        let factor = if scale >= 1.0 {
+            scale
+        } else {
+            (scale * self.boost).min(1.0)
+        };
+        let step = self.step.as_ref().map_or(Ok(1), Amount::value)?.max(1);
+        let least = self.least.as_ref().map_or(Ok(1), Amount::value)?;
+        let scaled = (full as f64 * factor).round() as u64 / step * step;
+        Ok(scaled.max(least.min(full)).max(1))
+    }
+
+    fn print(&self, value: u64) -> String {
+        match self.full {
+            Amount::Number(_) => value.to_string(),
+            Amount::Bytes(_) => with_space(&ByteSize(value).to_string()),
+        }
+    }
+}
+
+/// `8MiB` as people write it: `8 MiB`.
+fn with_space(size: &str) -> String {
+    let digits = size.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = size.split_at(digits);
+    format!("{number} {unit}").trim_end().to_owned()
+}
+
+impl Amount {
+    fn value(&self) -> BenchResult<u64> {
+        match self {
+            Self::Number(number) => Ok(*number),
+            Self::Bytes(text) => text
+                .parse()
+                .map(|size: ByteSize| size.0)
+                .map_err(|error| BenchError::new(error.to_string(), "report this")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_base::{GIB, MIB};
+
+    fn quantity(text: &str) -> Quantity {
+        toml::from_str(text).expect("valid")
+    }
+
+    #[test]
+    fn quantities_shrink_in_steps_and_not_below_the_least() {
+        let size = quantity("full = \"100GiB\"\nleast = \"16MiB\"\nstep = \"1MiB\"");
+        assert_eq!(size.at(1.0), Ok(100 * GIB));
+        assert_eq!(size.at(0.02), Ok(2 * GIB));
+        assert_eq!(size.at(0.000_001), Ok(16 * MIB));
+        assert_eq!(size.at(2.0), Ok(200 * GIB));
+        let boosted = quantity("full = 128\nboost = 20.0");
+        assert_eq!(boosted.at(0.05), Ok(128));
+        assert_eq!(boosted.at(0.5), Ok(128));
+        assert_eq!(boosted.at(0.005), Ok(13));
+    }
+
+    #[test]
+    fn sizes_print_for_people_and_for_tools() {
+        let size = quantity("full = \"10GiB\"");
+        for (bytes, people) in [(10 * GIB, "10 GiB"), (1000, "1000"), (3 * MIB, "3 MiB")] {
+            assert_eq!(size.print(bytes), people);
+        }
+    }
+
+    #[test]
+    fn every_suite_is_complete_at_every_scale() {
+        for name in names() {
+            let suite = find(name).expect("valid");
+            for scale in [1.0, suite.scale, 0.0001] {
+                let mut seen = std::collections::BTreeSet::new();
+                for workload in suite.workloads(scale).expect("valid") {
+                    let row = &workload.row;
+                    let short = workload.name().expect("places are known");
+                    assert!(seen.insert(short.clone()), "{name} has {short} twice");
+                    assert!(
+                        !workload
+                            .description()
+                            .expect("places are known")
+                            .contains('{')
+                    );
+                    workload.commands().expect("places are known");
+                    assert_eq!(row.command.is_empty(), row.unavailable.is_some(), "{short}");
+                    for files in [&row.inputs, &row.outputs, &row.scratch] {
+                        if scale < 1.0 {
+                            workload.files(files).expect("places are known");
+                        }
+                    }
+                    workload.number(&row.seconds).expect("a number");
+                    workload.number(&row.entries).expect("a number");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rows_of_each_number_have_their_own_figures() {
+        let suite = find("strmvol").expect("valid");
+        let workloads = suite.workloads(suite.scale).expect("valid");
+        let row = workloads
+            .iter()
+            .find(|row| row.name().is_ok_and(|name| name == "random-1024"))
+            .expect("there");
+        let published = row.published();
+        assert_eq!(published.len(), 1);
+        assert_eq!(published[0].figures["bandwidth"], "1,306.61 MB/s");
+        assert!(row.commands().expect("valid")[0].contains("--threads 1024"));
+    }
+
+    #[test]
+    fn files_are_numbered_as_the_server_numbers_them() {
+        let suite = find("ossfs2").expect("valid");
+        let workloads = suite.workloads(0.001).expect("valid");
+        let keys = |name: &str| {
+            let row = workloads
+                .iter()
+                .find(|row| row.name().as_deref() == Ok(name));
+            let row = row.expect("there");
+            row.files(&row.row.inputs).expect("valid")
+        };
+        assert_eq!(keys("read-4")[3].key, "ossfs2/fio/file-100g.3.0");
+        let small = keys("small-read");
+        assert_eq!(small[1].key, "ossfs2/small/00000001");
+        let row = workloads.iter().find(|row| row.row.name == "small-read");
+        let fills = row.expect("there").fills().expect("valid");
+        let filled: Vec<_> = fills.iter().flat_map(Fill::keys).collect();
+        assert!(filled.iter().eq(small.iter().map(|file| &file.key)));
+    }
+}

@@ -1,0 +1,216 @@
+//! Nothing is left behind, however the benchmark ends.
+//!
+//! All that an invocation makes lies in one directory, and all that it starts carries one mark. A
+//! process of its own, which Ctrl-C does not reach, makes the directory and then waits for its
+//! standard input to end. That happens when the benchmark closes it and also when the benchmark is
+//! killed, for the kernel closes it then. Either way the watchdog ends every marked process, takes
+//! every mount below the directory out of the tree, and removes the directory. As it is the only
+//! one who cleans up at the end, it is tried by every run.
+
+use std::{
+    fs,
+    io::{self, BufRead, BufReader, Read, Write},
+    os::unix::{fs::DirBuilderExt, process::CommandExt},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, Command, Stdio},
+    time::Duration,
+};
+
+use penstock_base::clock;
+
+use crate::{BenchError, BenchResult, mount_table, process::Mark, system};
+
+/// How long the benchmark waits for the watchdog to finish.
+const FAREWELL: Duration = Duration::from_secs(60);
+/// Between looks whether it has.
+const LOOK: Duration = Duration::from_millis(20);
+/// How often unmounting is tried.
+const UNMOUNT_TRIES: usize = 50;
+/// How often everything is ended: a program that was just being started shows its mark late.
+const ROUNDS: usize = 2;
+/// Between the rounds.
+const LATECOMERS: Duration = Duration::from_millis(100);
+/// What the watchdog answers when the directory is there.
+const READY: &str = "ready";
+
+/// What there is to clean up.
+#[derive(Debug, Clone)]
+pub struct Estate {
+    /// The mark of all processes.
+    pub token: String,
+    /// The directory in which everything lies. It must not exist yet.
+    pub directory: PathBuf,
+    /// A directory of ours in somebody else's file system, to be removed too.
+    pub elsewhere: Option<PathBuf>,
+}
+
+/// The watchdog as the benchmark sees it. Dropping it cleans up.
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    child: Child,
+    life_line: Option<ChildStdin>,
+}
+
+impl Watchdog {
+    /// Starts it and waits for the directory.
+    pub(crate) fn start(program: &Path, estate: &Estate) -> BenchResult<Self> {
+        let failure = |error: io::Error| {
+            BenchError::new(
+                format!("cannot start the watchdog: {error}"),
+                "check that there is space for temporary files",
+            )
+        };
+        let mut command = Command::new(program);
+        command.args(["bench", "watchdog", &estate.token]);
+        command.arg(&estate.directory).args(&estate.elsewhere);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .map_err(failure)?;
+        let life_line = child.stdin.take();
+        let mut answer = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            BufReader::new(stdout)
+                .read_line(&mut answer)
+                .map_err(failure)?;
+        }
+        if answer.trim() != READY {
+            let why = format!("{} cannot be made", estate.directory.display());
+            return Err(failure(io::Error::other(why)));
+        }
+        Ok(Self { child, life_line })
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        drop(self.life_line.take());
+        let deadline = clock::now() + FAREWELL;
+        while clock::now() < deadline {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            system::pause(LOOK);
+        }
+    }
+}
+
+/// The watchdog itself: makes the directory, waits for the end of `stdin`, cleans up.
+///
+/// # Errors
+/// The directory cannot be made, or something could not be removed.
+pub fn guard(estate: &Estate, stdin: &mut dyn Read, stdout: &mut dyn Write) -> BenchResult<()> {
+    system::ignore_interrupts();
+    let mut builder = fs::DirBuilder::new();
+    builder
+        .mode(0o700)
+        .create(&estate.directory)
+        .map_err(|error| BenchError::unusable(&estate.directory, &error))?;
+    // If nobody listens any more, there is as little to wait for as when somebody hangs up.
+    let _ = writeln!(stdout, "{READY}").and_then(|()| stdout.flush());
+    let _ = io::copy(stdin, &mut io::sink());
+    clean_up(estate)
+}
+
+fn clean_up(estate: &Estate) -> BenchResult<()> {
+    let mark = Mark::of_run(&estate.token);
+    for round in 0..ROUNDS {
+        if round > 0 {
+            system::pause(LATECOMERS);
+        }
+        if !mark.end_all(false) {
+            // Who hangs in the kernel hangs in a mount.
+            for mount in mount_table::mounts(&estate.directory, true) {
+                mount.abort();
+            }
+            mark.end_all(false);
+        }
+        unmount_below(&estate.directory);
+    }
+    if let Some(elsewhere) = &estate.elsewhere {
+        remove(elsewhere)?;
+    }
+    remove(&estate.directory)
+}
+
+/// Takes every mount below `directory` out of the tree.
+pub(crate) fn unmount_below(directory: &Path) {
+    for _ in 0..UNMOUNT_TRIES {
+        let mounts = mount_table::mounts(directory, true);
+        if mounts.is_empty() {
+            return;
+        }
+        for mount in mounts {
+            detach(&mount.path);
+        }
+        system::pause(LOOK);
+    }
+}
+
+/// Unmounts even while it is in use, with the helper of FUSE where we may not ourselves.
+pub(crate) fn detach(path: &Path) {
+    if system::unmount(path, true).is_ok() {
+        return;
+    }
+    for helper in ["fusermount3", "fusermount"] {
+        let status = Command::new(helper)
+            .args(["-u", "-z", "-q"])
+            .arg(path)
+            .stderr(Stdio::null())
+            .status();
+        if status.is_ok_and(|status| status.success()) {
+            return;
+        }
+    }
+}
+
+/// Removes a directory, unless something is mounted in it: then files would be removed that are
+/// not ours.
+fn remove(directory: &Path) -> BenchResult<()> {
+    if !mount_table::mounts(directory, true).is_empty() {
+        return Err(BenchError::new(
+            format!("{} is still a mount", directory.display()),
+            "unmount it and remove it",
+        ));
+    }
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(BenchError::unusable(directory, &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_directory_lives_as_long_as_the_input() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let estate = Estate {
+            token: penstock_base::random::token(),
+            directory: parent.path().join("run"),
+            elsewhere: Some(parent.path().join("elsewhere")),
+        };
+        fs::create_dir_all(parent.path().join("elsewhere/a")).expect("made");
+        let mut answer = Vec::new();
+        guard(&estate, &mut io::empty(), &mut answer).expect("cleaned up");
+        assert_eq!(answer, b"ready\n");
+        assert_eq!(fs::read_dir(parent.path()).expect("there").count(), 0);
+    }
+
+    #[test]
+    fn a_directory_that_exists_is_not_taken_over() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let estate = Estate {
+            token: penstock_base::random::token(),
+            directory: parent.path().to_path_buf(),
+            elsewhere: None,
+        };
+        assert!(guard(&estate, &mut io::empty(), &mut io::sink()).is_err());
+        assert!(parent.path().exists());
+    }
+}

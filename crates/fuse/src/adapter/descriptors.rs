@@ -1,0 +1,81 @@
+//! Which descriptors of a file a process still has.
+//!
+//! The kernel tells of every descriptor that is closed and never how many are left, so this looks
+//! into proc(5). What cannot be seen there (other users' processes, other PID namespaces) counts
+//! as not there.
+
+use std::{fs, io::Read};
+
+use penstock_vfs::Inode;
+
+/// Descriptors of a process that are looked at; a process with more is none that a shell made.
+const DESCRIPTORS_MAX: usize = 256;
+/// Bytes of what proc(5) says of a descriptor that are read. The fields of interest come first.
+const INFO_MAX: u64 = 512;
+/// The bits of the open flags that tell what a descriptor is open for.
+const ACCESS_MODE: u32 = libc::O_ACCMODE as u32;
+const READ_ONLY: u32 = libc::O_RDONLY as u32;
+
+/// The number of a mount in the system's mount table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MountId(pub(crate) u64);
+
+/// Whether the process of `thread` has a descriptor through which it can write `inode`.
+pub(super) fn can_still_write(thread: u32, mount: MountId, inode: Inode) -> bool {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{thread}/fdinfo")) else {
+        return false;
+    };
+    descriptors
+        .flatten()
+        .take(DESCRIPTORS_MAX)
+        .any(|descriptor| {
+            let mut text = String::new();
+            let file = fs::File::open(descriptor.path());
+            let read = file.and_then(|file| file.take(INFO_MAX).read_to_string(&mut text));
+            read.is_ok() && writes(&text, mount, inode)
+        })
+}
+
+/// Lines of a name, a colon and a number; `flags` is octal.
+fn writes(info: &str, mount: MountId, inode: Inode) -> bool {
+    let field = |name: &str, radix| {
+        let line = info.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|text| u64::from_str_radix(text.trim(), radix).ok())
+    };
+    let flags = field("flags:", 8).and_then(|flags| u32::try_from(flags).ok());
+    field("mnt_id:", 10) == Some(mount.0)
+        && field("ino:", 10) == Some(inode.0)
+        && flags.is_some_and(|flags| flags & ACCESS_MODE != READ_ONLY)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::{linux::fs::MetadataExt, unix::fs::OpenOptionsExt};
+
+    use super::*;
+
+    #[test]
+    fn finds_what_the_process_can_write() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("file");
+        let process = std::process::id();
+        let written = fs::File::create(&path).expect("writable");
+        let inode = Inode(written.metadata().expect("open").st_ino());
+        let own = std::os::fd::AsRawFd::as_raw_fd(&written);
+        let info = fs::read_to_string(format!("/proc/self/fdinfo/{own}")).expect("open");
+        let mount = info.lines().find_map(|line| line.strip_prefix("mnt_id:"));
+        let mount = mount.and_then(|text| text.trim().parse().ok());
+        let mount = MountId(mount.expect("a number"));
+        assert!(can_still_write(process, mount, inode));
+        assert!(!can_still_write(process, MountId(mount.0 + 1), inode));
+        assert!(!can_still_write(process, mount, Inode(inode.0 + 1)));
+        let _reader = fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_CLOEXEC)
+            .open(&path)
+            .expect("readable");
+        drop(written);
+        assert!(!can_still_write(process, mount, inode), "it only reads");
+        assert!(!can_still_write(0, mount, inode), "no such process");
+    }
+}

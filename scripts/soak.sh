@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# `make soak`: mixed load on real mounts while the server fails in every way, for DURATION
+# (`make soak DURATION=15m`), half of it on S3 and half on OSS. SEED makes another run.
+set -euo pipefail
+repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$repository"
+# shellcheck source=scripts/tools.sh
+source scripts/tools.sh
+: "${DURATION:=5m}" "${SEED:=$RANDOM}"
+
+case "$DURATION" in
+  *[!0-9smh]* | "") die "DURATION=$DURATION is no duration: try 90s, 15m or 2h" ;;
+  *s) seconds=${DURATION%s} ;;
+  *m) seconds=$((${DURATION%m} * 60)) ;;
+  *h) seconds=$((${DURATION%h} * 3600)) ;;
+  *) seconds=$DURATION ;;
+esac
+require_rust
+require_fuse
+unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY all_proxy ALL_PROXY
+
+say "$seconds s of load, SEED=$SEED"
+# A release build, so that what limits it is the mount and not the test's own server.
+trap 'bash scripts/clean-mounts.sh' EXIT
+PENSTOCK_TEST_SOAK_SECONDS=$seconds PENSTOCK_TEST_SOAK_SEED=$SEED \
+  cargo test --release --package penstock-tests --test soak -- --nocapture

@@ -1,0 +1,329 @@
+//! A folder that one thread works in, and what the files in it may hold.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use super::{Chance, is_passing, timed};
+use crate::{
+    data::noise,
+    system::{self, Errno, SystemResult},
+};
+
+/// Names in a folder: few, so that files are replaced often.
+const NAMES: usize = 12;
+/// Bytes in one `write`.
+const PIECE: usize = 200_000;
+/// Sizes of files, drawn evenly, as limits below which they lie.
+const SIZES: [usize; 6] = [1, 5000, 70_000, 400_000, 700_000, 700_000];
+/// The most in a file of a folder without large ones.
+const SMALL_MAX: usize = 900_000;
+/// A file that is uploaded in parts.
+const LARGE: usize = 20_000_000;
+
+/// What a file holds: pieces of noise, each a seed and a length.
+type Content = Vec<(u64, usize)>;
+
+/// See [the module](self).
+#[derive(Debug)]
+pub struct Shadow {
+    folder: PathBuf,
+    chance: Chance,
+    /// Whether some files are large: sent in parts and read in ranges.
+    large: bool,
+    /// What may be under a name: `None` for nothing. What is not listed is certainly absent.
+    files: BTreeMap<String, Vec<Option<Content>>>,
+    /// Operations that went well, and those that failed as they may.
+    pub done: u64,
+    /// See `done`.
+    pub failed: u64,
+}
+
+impl Shadow {
+    /// Works in `folder`, which is empty.
+    pub fn new(folder: PathBuf, seed: u64, large: bool) -> Self {
+        Self {
+            folder,
+            chance: Chance::new(seed),
+            large,
+            files: BTreeMap::new(),
+            done: 0,
+            failed: 0,
+        }
+    }
+
+    /// Does one thing or another.
+    pub fn step(&mut self) {
+        let name = self.any_name();
+        let what = format!("{}: {name}", self.folder.display());
+        match self.chance.below(14) {
+            0..=4 => self.write(&name),
+            5..=6 => self.append(&name),
+            7 => self.remove(&name),
+            8 => self.rename(&name),
+            9 => timed(&what, || self.list()),
+            _ => {
+                timed(&what, || self.verify(&name));
+            }
+        }
+    }
+
+    fn any_name(&mut self) -> String {
+        format!("file {}", self.chance.below(NAMES))
+    }
+
+    fn any_piece(&mut self) -> (u64, usize) {
+        let length = if self.large && self.chance.below(6) == 0 {
+            self.chance.below(LARGE)
+        } else {
+            let limit = *self.chance.pick(&SIZES);
+            self.chance.below(limit)
+        };
+        (self.chance.next(), length)
+    }
+
+    fn possible(&self, name: &str) -> Vec<Option<Content>> {
+        self.files.get(name).cloned().unwrap_or(vec![None])
+    }
+
+    /// What the file holds, if it exists and that is certain.
+    fn certain(&self, name: &str) -> Option<Content> {
+        match &self.files.get(name)?[..] {
+            [Some(content)] => Some(content.clone()),
+            _ => None,
+        }
+    }
+
+    fn set(&mut self, name: &str, possible: Vec<Option<Content>>) {
+        if possible == [None] {
+            self.files.remove(name);
+        } else {
+            self.files.insert(name.to_owned(), possible);
+        }
+    }
+
+    /// Notes that `name` has become `after`, or may have if that failed.
+    #[track_caller]
+    fn settle(&mut self, name: &str, after: Option<Content>, outcome: SystemResult<()>) {
+        let before = self.possible(name);
+        match outcome {
+            Ok(()) => {
+                self.done += 1;
+                self.set(name, vec![after]);
+            }
+            Err(error) => {
+                self.expect_passing(name, error);
+                let mut possible = before;
+                if !possible.contains(&after) {
+                    possible.push(after);
+                }
+                self.set(name, possible);
+            }
+        }
+    }
+
+    #[track_caller]
+    fn expect_passing(&mut self, name: &str, error: Errno) {
+        // What another client might have done to the file is as uncertain to the mount as to us.
+        let uncertain = self.possible(name).len() > 1
+            && matches!(error.0, libc::ESTALE | libc::EBUSY | libc::ENOENT);
+        assert!(
+            is_passing(error) || uncertain,
+            "{}/{name}: {error:?}, and it may be {:?}",
+            self.folder.display(),
+            self.possible(name)
+        );
+        self.failed += 1;
+    }
+
+    fn write(&mut self, name: &str) {
+        let piece = self.any_piece();
+        let sync = self.chance.below(2) == 0;
+        let path = self.folder.join(name);
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
+        let written = timed(name, || {
+            write_file(&path, flags, &noise(piece.0, piece.1), sync)
+        });
+        self.settle(name, Some(vec![piece]), written);
+    }
+
+    fn append(&mut self, name: &str) {
+        let Some(mut content) = self.certain(name) else {
+            return;
+        };
+        let piece = self.any_piece();
+        if !self.large && length(&content) + piece.1 > SMALL_MAX {
+            return;
+        }
+        let path = self.folder.join(name);
+        let flags = libc::O_WRONLY | libc::O_APPEND;
+        let written = timed(name, || {
+            write_file(&path, flags, &noise(piece.0, piece.1), false)
+        });
+        content.push(piece);
+        self.settle(name, Some(content), written);
+    }
+
+    fn remove(&mut self, name: &str) {
+        let removed = timed(name, || system::remove(&self.folder.join(name)));
+        let absent = self.possible(name).contains(&None);
+        // After a failure the mount may not know of what is there all the same.
+        if removed != Err(Errno(libc::ENOENT)) || !absent {
+            self.settle(name, None, removed);
+        }
+    }
+
+    fn rename(&mut self, name: &str) {
+        let target = self.any_name();
+        let Some(content) = self.certain(name) else {
+            return;
+        };
+        if target == name {
+            return;
+        }
+        let (from, to) = (self.folder.join(name), self.folder.join(&target));
+        let renamed = timed(name, || system::rename(&from, &to, 0));
+        if let Err(error) = renamed {
+            let about_target = self.possible(&target).len() > 1;
+            assert!(
+                is_passing(error) || about_target,
+                "{from:?} to {to:?}: {error:?}"
+            );
+        }
+        let passed = renamed.map_err(|_| Errno(libc::EIO));
+        self.settle(&target, Some(content), passed);
+        self.settle(name, None, passed);
+    }
+
+    /// What is certainly there is listed, what is certainly absent is not.
+    fn list(&mut self) {
+        let names = match system::list(&self.folder) {
+            Ok(names) => names,
+            Err(error) if is_passing(error) => return self.failed += 1,
+            Err(error) => panic!("listing {}: {error:?}", self.folder.display()),
+        };
+        for name in &names {
+            assert!(
+                self.files.contains_key(name),
+                "{name} is listed and was removed"
+            );
+        }
+        for (name, possible) in &self.files {
+            let listed = names.contains(name);
+            assert!(listed || possible.contains(&None), "{name} is not listed");
+        }
+        self.done += 1;
+    }
+
+    /// Reads a file, and fails the test unless it holds what it may hold. Returns whether it
+    /// could be read.
+    #[track_caller]
+    pub fn verify(&mut self, name: &str) -> bool {
+        let path = self.folder.join(name);
+        match read_file(&path) {
+            Ok(found) => {
+                let content = self.matching(name, &found);
+                assert!(
+                    content.is_some(),
+                    "{}: {} bytes that it cannot hold; it may be {:?}",
+                    path.display(),
+                    found.len(),
+                    self.possible(name)
+                );
+                self.set(name, vec![content]);
+                self.done += 1;
+                true
+            }
+            Err(Errno(libc::ENOENT)) if self.possible(name).contains(&None) => true,
+            Err(error) => {
+                self.expect_passing(name, error);
+                false
+            }
+        }
+    }
+
+    /// What of that which the file may hold is `found`.
+    fn matching(&self, name: &str, found: &[u8]) -> Option<Content> {
+        let possible = self.possible(name);
+        possible
+            .into_iter()
+            .flatten()
+            .find(|content| length(content) == found.len() && bytes(content) == found)
+    }
+
+    /// Compares every name with what a store has under it, which `get` finds out.
+    #[track_caller]
+    pub fn compare_stored(&self, get: impl Fn(&str) -> Option<Vec<u8>>) {
+        for number in 0..NAMES {
+            let name = format!("file {number}");
+            match get(&name) {
+                Some(found) => assert!(
+                    self.matching(&name, &found).is_some(),
+                    "{name}: the store has {} bytes; it may be {:?}",
+                    found.len(),
+                    self.possible(&name)
+                ),
+                None => assert!(
+                    self.possible(&name).contains(&None),
+                    "{name}: lost; it may be {:?}",
+                    self.possible(&name)
+                ),
+            }
+        }
+    }
+
+    /// Looks for the same folder in another mount.
+    pub fn move_to(&mut self, mount: &Path) {
+        self.folder = mount.join(self.folder_name());
+    }
+
+    /// The folder's name.
+    pub fn folder_name(&self) -> String {
+        let name = self.folder.file_name().expect("a folder has a name");
+        name.to_string_lossy().into_owned()
+    }
+
+    /// The names of all files that there may be.
+    pub fn names(&self) -> Vec<String> {
+        self.files.keys().cloned().collect()
+    }
+}
+
+fn length(content: &Content) -> usize {
+    content.iter().map(|piece| piece.1).sum()
+}
+
+fn bytes(content: &Content) -> Vec<u8> {
+    let pieces = content.iter().map(|(seed, length)| noise(*seed, *length));
+    pieces.collect::<Vec<_>>().concat()
+}
+
+/// Opens, writes, closes, and returns the first error of any of them.
+fn write_file(path: &Path, flags: i32, content: &[u8], sync: bool) -> SystemResult<()> {
+    let file = system::open(path, flags)?;
+    let mut written = Ok(());
+    let mut offset = 0;
+    for piece in content.chunks(PIECE) {
+        written = system::write_at(&file, piece, offset).map(drop);
+        offset += piece.len() as u64;
+        if written.is_err() {
+            break;
+        }
+    }
+    if sync && written.is_ok() {
+        written = system::sync(&file);
+    }
+    written.and(system::close(file))
+}
+
+fn read_file(path: &Path) -> SystemResult<Vec<u8>> {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut content = Vec::new();
+        File::open(path)?.read_to_end(&mut content)?;
+        Ok(content)
+    };
+    Ok(read()?)
+}

@@ -1,0 +1,324 @@
+//! `penstock bench` as users run it, with tiny sizes: what it reports, what a client that hangs
+//! does to it, and what is left when it is killed. Nothing here is timed.
+
+#![allow(clippy::disallowed_methods, clippy::panic)]
+
+use std::{
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use penstock_tests::{Finished, Patience, Scratch, penstock, run_within};
+use serde_json::Value;
+
+const PATIENCE: Patience = Patience::seconds(180);
+/// Small enough for every quantity to be its least.
+const TINY: &str = "0.002";
+
+/// A `bench` command whose temporary files lie in `scratch`.
+fn bench(scratch: &Scratch, arguments: &[&str]) -> Command {
+    let mut command = penstock();
+    command
+        .env("TMPDIR", scratch.folder("tmp"))
+        .arg("bench")
+        .args(arguments);
+    command
+}
+
+/// Runs a tiny smoke and returns its report.
+fn smoke(scratch: &Scratch, arguments: &[&str]) -> (Finished, Value) {
+    let file = scratch.path().join("report.json");
+    let file_name = file.to_str().expect("plain").to_owned();
+    let common = [
+        "run", "--suite", "smoke", "--scale", TINY, "--json", &file_name,
+    ];
+    let finished = run_within(
+        PATIENCE,
+        &mut bench(scratch, &[&common[..], arguments].concat()),
+    );
+    let finished = finished.expect_success();
+    let text = fs::read_to_string(&file).expect("a report");
+    let report = serde_json::from_str(&text).expect("JSON");
+    assert_nothing_left(scratch);
+    (finished, report)
+}
+
+fn rows(report: &Value) -> &Vec<Value> {
+    report["tables"][0]["rows"].as_array().expect("rows")
+}
+
+fn row<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let found = rows(report).iter().find(|row| row["workload"] == name);
+    found.unwrap_or_else(|| panic!("no row {name}: {report:#}"))
+}
+
+fn sample(row: &Value) -> &Value {
+    &row["cells"][0]["samples"][0]
+}
+
+/// Programs that run with this scratch folder in their environment: all that the benchmark
+/// started, and what those did.
+fn programs(scratch: &Scratch) -> Vec<u32> {
+    let needle = format!("{}/", scratch.path().display());
+    let entries = fs::read_dir("/proc").expect("Linux").flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment
+            .windows(needle.len())
+            .any(|part| part == needle.as_bytes())
+    })
+    .collect()
+}
+
+fn mounts(scratch: &Scratch) -> Vec<String> {
+    let table = fs::read_to_string("/proc/self/mountinfo").expect("Linux");
+    let folder = scratch.path().display().to_string();
+    let lines = table.lines().filter(|line| line.contains(&folder));
+    lines.map(str::to_owned).collect()
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+fn assert_nothing_left(scratch: &Scratch) {
+    Patience::seconds(60).until("every program of a benchmark to go", || {
+        programs(scratch).is_empty()
+    });
+    assert_eq!(mounts(scratch), Vec::<String>::new());
+    assert_eq!(files(&scratch.folder("tmp")), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn smoke_reports_every_row_checked() {
+    let scratch = Scratch::new();
+    let html = scratch.path().join("report.html");
+    let arguments = ["--clients", "penstock,ossfs,no-such", "--html"];
+    let table = scratch.path().join("clients.toml");
+    fs::write(
+        &table,
+        "[no-such]\nprogram = \"no-such-program\"\nmount = []\nget = \"nowhere\"\n",
+    )
+    .expect("written");
+    let paths = [html.to_str(), Some("--config"), table.to_str()].map(|path| path.expect("plain"));
+    let (finished, report) = smoke(&scratch, &[&arguments[..], &paths[..]].concat());
+
+    assert_eq!(report["format"], 1);
+    let no_such = &report["clients"][2];
+    assert_eq!(
+        no_such["missing"],
+        "`no-such-program` is not on PATH; get it: nowhere"
+    );
+    assert!(
+        finished.stdout.contains("get it: nowhere"),
+        "{}",
+        finished.stdout
+    );
+    assert!(rows(&report).len() >= 8);
+    for row in rows(&report) {
+        if row["unavailable"].is_string() {
+            // fio or sysbench is not installed here, and the report says so.
+            continue;
+        }
+        let sample = sample(row);
+        assert_eq!(sample["failure"], Value::Null, "{row:#}");
+        assert_eq!(sample["verified"], true, "{row:#}");
+        assert!(
+            sample["seconds"].as_f64().expect("a number") > 0.0,
+            "{row:#}"
+        );
+        assert!(
+            sample["client_cpu_seconds"].as_f64().expect("a number") > 0.0,
+            "{row:#}"
+        );
+        assert!(
+            sample["peak_resident_bytes"].as_u64().expect("a number") > 1 << 20,
+            "{row:#}"
+        );
+        assert!(
+            !sample["requests"]
+                .as_object()
+                .expect("an object")
+                .is_empty(),
+            "{row:#}"
+        );
+    }
+    let read = sample(row(&report, "small-read"));
+    assert_eq!(read["operations"], 8);
+    assert_eq!(read["requests"]["GetObject"], 8);
+    assert_eq!(
+        read["server_sent_bytes"]
+            .as_u64()
+            .map(|bytes| bytes >= 8 << 17),
+        Some(true)
+    );
+    let page = fs::read_to_string(html).expect("a page");
+    assert!(page.contains("small-read"));
+}
+
+#[test]
+fn a_mounted_directory_is_measured_and_left_as_it_was() {
+    let scratch = Scratch::new();
+    let measured = scratch.folder("measured");
+    fs::write(measured.join("mine"), "kept").expect("written");
+    let directory = measured.to_str().expect("plain");
+    let arguments = [
+        "--rows",
+        "small-write,small-read,ls,find",
+        "--dir",
+        directory,
+    ];
+    let (_, report) = smoke(&scratch, &arguments);
+    for row in rows(&report) {
+        let sample = sample(row);
+        assert_eq!(sample["failure"], Value::Null, "{row:#}");
+        assert_eq!(sample["verified"], true, "{row:#}");
+        assert_eq!(row["profile"], "as is");
+    }
+    assert_eq!(files(&measured), [measured.join("mine")]);
+}
+
+/// Clients that do not do what clients should.
+const BAD_CLIENTS: &str = r#"
+[never]
+program = "sh"
+mount = ["sh", "-c", "exec sleep 1000"]
+ready_seconds = 1
+
+[dies]
+program = "sh"
+mount = ["sh", "-c", "echo no bucket today >&2; exit 3"]
+
+[hangs]
+program = "{penstock}"
+mount = ["sh", "-c", "trap '' TERM; \"$@\" & while ! mountpoint -q \"$0\"; do sleep 0.02; done; kill -STOP $!; wait", "{mountpoint}", "{program}", "mount", "s3://{bucket}", "{mountpoint}", "--endpoint", "{endpoint}", "-f", "--region", "{region}"]
+
+[hangs.environment]
+AWS_ACCESS_KEY_ID = "{access_key}"
+AWS_SECRET_ACCESS_KEY = "{secret_key}"
+"#;
+
+#[test]
+fn clients_that_hang_or_die_are_ended_and_reported() {
+    let scratch = Scratch::new();
+    let table = scratch.path().join("clients.toml");
+    fs::write(&table, BAD_CLIENTS).expect("written");
+    let arguments = [
+        "--clients",
+        "never,dies,hangs,penstock",
+        "--rows",
+        "ls",
+        "--timeout",
+        "8s",
+        "--config",
+        table.to_str().expect("plain"),
+    ];
+    let (_, report) = smoke(&scratch, &arguments);
+    let cells = row(&report, "ls")["cells"].as_array().expect("cells");
+    let failures: Vec<_> = cells
+        .iter()
+        .map(|cell| cell["samples"][0]["failure"].as_str().unwrap_or_default())
+        .collect();
+    assert!(
+        failures[0].starts_with("was not mounted within 1s"),
+        "{failures:?}"
+    );
+    assert!(
+        failures[1].contains("exit status: 3: no bucket today"),
+        "{failures:?}"
+    );
+    assert!(
+        failures[2].contains("did not end within 8s"),
+        "{failures:?}"
+    );
+    assert_eq!(failures[3], "");
+}
+
+/// Starts a run of many samples, in the background.
+fn start_long_run(scratch: &Scratch) -> Child {
+    let report = scratch.path().join("report.json");
+    let arguments = [
+        "run",
+        "--clients",
+        "penstock",
+        "--repeat",
+        "100",
+        "--scale",
+        TINY,
+        "--json",
+    ];
+    let mut command = bench(scratch, &arguments);
+    command
+        .arg(report)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command.spawn().expect("penstock runs")
+}
+
+fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill")
+        .args([name, &child.id().to_string()])
+        .status();
+    assert!(status.expect("kill runs").success());
+}
+
+#[test]
+fn killed_at_any_moment_it_leaves_nothing() {
+    // How often; a person who doubts it may ask for more.
+    let rounds = std::env::var("PENSTOCK_BENCH_KILLS").ok();
+    let rounds = rounds.and_then(|text| text.parse().ok()).unwrap_or(4_u64);
+    for round in 0..rounds {
+        let scratch = Scratch::new();
+        let mut child = start_long_run(&scratch);
+        let moment = 100 + 4000 * (round * 7919 % 97) / 97;
+        thread::sleep(Duration::from_millis(moment));
+        signal(&child, "-KILL");
+        drop(child.wait());
+        assert_nothing_left(&scratch);
+    }
+}
+
+#[test]
+fn interrupted_it_reports_what_was_measured() {
+    let scratch = Scratch::new();
+    let mut child = start_long_run(&scratch);
+    Patience::seconds(60).until("a mount", || !mounts(&scratch).is_empty());
+    thread::sleep(Duration::from_secs(3));
+    signal(&child, "-INT");
+    let mut stdout = child.stdout.take().expect("piped");
+    let output = thread::spawn(move || {
+        let mut text = String::new();
+        drop(stdout.read_to_string(&mut text));
+        text
+    });
+    let status = Patience::seconds(60).find(|| child.try_wait().expect("our child"));
+    assert!(status.is_some_and(|status| status.success()), "{status:?}");
+    assert!(output.join().expect("reads").contains("stopped"));
+    let report = fs::read_to_string(scratch.path().join("report.json")).expect("a report");
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    let samples = row(&report, "write-1")["cells"][0]["samples"].as_array();
+    assert!(!samples.expect("samples").is_empty());
+    assert_nothing_left(&scratch);
+}
+
+#[test]
+fn everything_that_can_be_run_is_listed() {
+    let scratch = Scratch::new();
+    let finished = run_within(PATIENCE, &mut bench(&scratch, &["list"])).expect_success();
+    for word in [
+        "smoke",
+        "ossfs2",
+        "random-1024",
+        "not available: stream volumes",
+        "geesefs",
+    ] {
+        assert!(finished.stdout.contains(word), "{word}");
+    }
+}
