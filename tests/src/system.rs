@@ -93,11 +93,6 @@ pub fn close(file: OwnedFd) -> SystemResult<()> {
     check(unsafe { libc::close(fd) })
 }
 
-/// `dup`.
-pub fn duplicate(file: &OwnedFd) -> SystemResult<OwnedFd> {
-    Ok(file.try_clone()?)
-}
-
 /// One `pwrite`: returns how many bytes were taken.
 pub fn write_at(file: &OwnedFd, data: &[u8], offset: u64) -> SystemResult<usize> {
     // SAFETY: `data` is readable for its length.

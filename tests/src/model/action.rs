@@ -58,8 +58,6 @@ pub enum Action {
     Truncate(Place, u32),
     Sync(u8),
     Close(u8),
-    /// Duplicates the descriptor and closes the duplicate, as a shell does.
-    CloseDuplicate(u8),
     StatusOpen(u8),
     Status(Place),
     /// A name below a name, which may be a file.
@@ -110,7 +108,6 @@ fn action() -> impl Strategy<Value = Action> {
         1 => (place(), new_size()).prop_map(|(place, size)| Action::Truncate(place, size)),
         2 => handle().prop_map(Action::Sync),
         6 => handle().prop_map(Action::Close),
-        1 => handle().prop_map(Action::CloseDuplicate),
         2 => handle().prop_map(Action::StatusOpen),
         4 => place().prop_map(Action::Status),
         1 => (place(), any::<u8>()).prop_map(|(place, name)| Action::StatusBelow(place, name)),

@@ -172,7 +172,6 @@ impl Run {
             | Action::TruncateOpen(..)
             | Action::Sync(_)
             | Action::Close(_)
-            | Action::CloseDuplicate(_)
             | Action::StatusOpen(_) => return self.resolve_open(action),
             Action::Truncate(place, size) => Step::Truncate {
                 path: self.path(*place),
@@ -235,9 +234,6 @@ impl Run {
                 slot: pick(handle)?,
             },
             Action::Close(handle) => Step::Close {
-                slot: pick(handle)?,
-            },
-            Action::CloseDuplicate(handle) => Step::CloseDuplicate {
                 slot: pick(handle)?,
             },
             Action::StatusOpen(handle) => Step::StatusOpen {

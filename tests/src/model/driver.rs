@@ -47,9 +47,6 @@ impl Driver {
             }
             Step::Sync { slot } => system::sync(&self.handles[slot]).into(),
             Step::Close { slot } => self.close(*slot).into(),
-            Step::CloseDuplicate { slot } => system::duplicate(&self.handles[slot])
-                .and_then(system::close)
-                .into(),
             Step::StatusOpen { slot } => system::status_open(&self.handles[slot]).into(),
             named => self.apply_named(named),
         }

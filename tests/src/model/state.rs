@@ -93,8 +93,7 @@ impl Model {
                 .map_or_else(Outcome::Failed, Outcome::Wrote),
             Step::TruncateOpen { slot, size } => self.truncate_open(*slot, *size).into(),
             Step::Truncate { path, size } => self.truncate(path, *size).into(),
-            // Closing any descriptor saves, and the others go on.
-            Step::Sync { slot } | Step::CloseDuplicate { slot } => self.sync(*slot).into(),
+            Step::Sync { slot } => self.sync(*slot).into(),
             Step::Close { slot } => self.close(*slot).into(),
             Step::StatusOpen { slot } => self.status_open(*slot).into(),
             Step::Status { path } => self.find(path).map(|node| self.status_of(node)).into(),

@@ -82,9 +82,6 @@ pub enum Step {
     Close {
         slot: Slot,
     },
-    CloseDuplicate {
-        slot: Slot,
-    },
     StatusOpen {
         slot: Slot,
     },

@@ -38,8 +38,8 @@ use resume::{Resumed, Verdict};
 use super::around::Work;
 use crate::{
     Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
-    ErrorKind, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult,
-    Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage, WriteCondition,
+    GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Part,
+    PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage, WriteCondition,
 };
 
 /// Repeats operations that fail in passing.
@@ -138,18 +138,11 @@ impl Store for Retry {
     }
 
     async fn put(&self, key: &Key, body: Payload, options: PutOptions) -> ObjectResult<Stored> {
-        let attempt = || self.inner.put(key, body.clone(), options.clone());
-        match options.condition {
-            WriteCondition::Always => self.repeat(attempt).await,
-            WriteCondition::IfAbsent => {
-                let telltale = ErrorKind::AlreadyExists;
-                self.put_once(key, &body, telltale, attempt).await
-            }
-            WriteCondition::IfMatch(_) => {
-                let telltale = ErrorKind::PreconditionFailed;
-                self.put_once(key, &body, telltale, attempt).await
-            }
+        if options.condition != WriteCondition::Always {
+            return self.put_once(key, &body, &options).await;
         }
+        let attempt = || self.inner.put(key, body.clone(), options.clone());
+        self.repeat(attempt).await
     }
 
     async fn append(

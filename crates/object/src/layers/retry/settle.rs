@@ -1,8 +1,7 @@
 //! Finding out whether a write that failed has happened.
 //!
 //! A write that insists on a state (the key is free or has a version, the object ends here, the
-//! upload exists)
-//! destroys that state itself. When an attempt ended so that it may have taken effect, and a
+//! upload exists) destroys that state itself. When an attempt ended so that it may have taken effect, and a
 //! later one is told that the state is gone, this is either the earlier attempt's doing or
 //! somebody else's. The layer looks:
 //!
@@ -18,6 +17,7 @@
 
 use std::{
     mem::MaybeUninit,
+    sync::{Mutex, PoisonError},
     time::{Duration, SystemTime},
 };
 
@@ -26,8 +26,8 @@ use penstock_base::{MIB, Payload, clock};
 
 use super::Retry;
 use crate::{
-    Appended, BodySink, ErrorKind, GetOptions, HeadOptions, Key, ObjectInfo, ObjectKind,
-    ObjectResult, Part, Store, Stored, layers::Work,
+    Appended, BodySink, ETag, ErrorKind, GetOptions, HeadOptions, Key, ObjectInfo, ObjectKind,
+    ObjectResult, Part, PutOptions, Store, Stored, WriteCondition, layers::Work,
 };
 
 /// Bytes that are compared at once.
@@ -68,21 +68,46 @@ impl Retry {
         }
     }
 
-    pub(super) async fn put_once<'a>(
+    pub(super) async fn put_once(
         &self,
         key: &Key,
         body: &Payload,
-        telltale: ErrorKind,
-        attempt: impl Fn() -> Work<'a, Stored>,
+        options: &PutOptions,
     ) -> ObjectResult<Stored> {
         let began = clock::wall_time();
+        let condition = Mutex::new(options.condition.clone());
+        let present = || condition.lock().unwrap_or_else(PoisonError::into_inner);
+        let attempt = || -> Work<'_, Stored> {
+            Box::pin(async {
+                let options = PutOptions {
+                    condition: present().clone(),
+                    ..options.clone()
+                };
+                let put = self.inner.put(key, body.clone(), options).await;
+                if is_damaged(&put)
+                    && let Some(left) = self.left_damaged(key, body, began).await
+                {
+                    *present() = WriteCondition::IfMatch(left);
+                }
+                put
+            })
+        };
         let found = async {
             let info = self.ends_with(key, 0, body).await?;
             Ok(info
                 .filter(|info| is_fresh(info, began))
                 .map(|info| stored(&info)))
         };
-        self.settle(attempt, &[telltale], found).await
+        let telltales = [ErrorKind::AlreadyExists, ErrorKind::PreconditionFailed];
+        self.settle(attempt, &telltales, found).await
+    }
+
+    /// The tag of what an attempt left whose body arrived damaged. OSS stores such a body and then
+    /// tells its checksum; it is what the next attempt has to replace.
+    async fn left_damaged(&self, key: &Key, body: &Payload, began: SystemTime) -> Option<ETag> {
+        let info = self.head(key, HeadOptions::default()).await.ok()?;
+        let ours = info.size == body.len() as u64 && is_fresh(&info, began);
+        ours.then_some(info.etag)
     }
 
     pub(super) async fn append_once<'a>(
@@ -235,6 +260,10 @@ impl Retry {
             Err(error) => Err(error),
         }
     }
+}
+
+fn is_damaged<T>(outcome: &ObjectResult<T>) -> bool {
+    matches!(outcome, Err(error) if error.kind == ErrorKind::ChecksumMismatch)
 }
 
 /// Whether the object can have been written since `began`.

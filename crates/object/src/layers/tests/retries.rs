@@ -362,6 +362,33 @@ async fn a_write_on_condition_of_a_version_whose_answer_was_lost_is_recognised()
     );
 }
 
+/// As OSS does: the body is stored as it arrived, and then compared.
+#[tokio::test(start_paused = true)]
+async fn a_damaged_version_that_the_store_kept_is_replaced() {
+    let (store, faults, memory) = retrying();
+    let first = memory
+        .put(&key("a"), body(b"first"), PutOptions::default())
+        .await
+        .expect("the put succeeds");
+    for condition in [
+        WriteCondition::IfMatch(first.etag),
+        WriteCondition::IfAbsent,
+    ] {
+        if condition == WriteCondition::IfAbsent {
+            memory.delete(&key("a")).await.expect("deleted");
+        }
+        let options = PutOptions {
+            condition,
+            ..PutOptions::default()
+        };
+        let damaged = Fault::LoseAnswer(ErrorKind::ChecksumMismatch);
+        faults.queue(Operation::Put, [damaged]);
+        let stored = store.put(&key("a"), body(b"second"), options).await;
+        stored.expect("what an attempt left is replaced");
+        assert_eq!(read(&*memory, "a").await.expect("there"), b"second");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_upload_that_was_aborted_is_not_complete() {
     let (store, faults, memory) = retrying();
