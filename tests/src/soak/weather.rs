@@ -15,9 +15,10 @@ const MAY_HANG: [Operation; 6] = [
     Operation::CreateUpload,
     Operation::UploadPart,
 ];
-/// Requests whose bodies may be damaged: those that carry a checksum. So may the answers to small
-/// files, which come whole; a store has no checksum to send for a range.
-const UPLOADS: [Operation; 2] = [Operation::PutObject, Operation::UploadPart];
+/// Requests whose bodies may be damaged, beside the answers to small files, which come whole. A
+/// damaged part never becomes an object; a whole object that arrives damaged is stored by OSS before
+/// it tells the checksum, and stays if the next attempts fail.
+const UPLOADS: [Operation; 1] = [Operation::UploadPart];
 
 /// See [the module](self).
 #[derive(Debug)]
