@@ -7,6 +7,7 @@
 //! - [`Payload`]: bytes in reference-counted slices, never joined on their way.
 //! - [`Checksum`]: made while bytes are in the processor's cache, carried with them.
 //! - [`metrics`]: counters that a component owns and an exporter reads.
+//! - [`mount_table`]: what is mounted where, from the kernel's text.
 //! - [`clock`], [`random`]: time and chance. Nothing else may ask the system for them
 //!   (clippy.toml enforces it), which keeps tests able to stop the clock.
 //!
@@ -26,6 +27,7 @@ mod size;
 
 pub mod clock;
 pub mod metrics;
+pub mod mount_table;
 pub mod random;
 
 pub use blocking::run_blocking;

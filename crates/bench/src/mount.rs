@@ -365,10 +365,10 @@ impl Mount {
     fn force(&mut self) {
         let mounts = mount_table::mounts(&self.area.mountpoint, false);
         for mount in &mounts {
-            watchdog::detach(&mount.path);
+            watchdog::detach(&mount.mountpoint);
         }
         if !self.task.mark.end_all(true) {
-            mounts.iter().for_each(mount_table::Mount::abort);
+            mounts.iter().for_each(mount_table::abort);
             self.task.mark.end_all(false);
         }
         // Killed above; the kernel keeps its number until it is waited for.

@@ -123,7 +123,7 @@ fn clean_up(estate: &Estate) -> BenchResult<()> {
         if !mark.end_all(false) {
             // Who hangs in the kernel hangs in a mount.
             for mount in mount_table::mounts(&estate.directory, true) {
-                mount.abort();
+                mount_table::abort(&mount);
             }
             mark.end_all(false);
         }
@@ -143,7 +143,7 @@ pub(crate) fn unmount_below(directory: &Path) {
             return;
         }
         for mount in mounts {
-            detach(&mount.path);
+            detach(&mount.mountpoint);
         }
         system::pause(LOOK);
     }

@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+use penstock_base::mount_table::MountEntry;
+
 use super::{MountError, table};
 use crate::system;
 
@@ -18,7 +20,7 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(3);
 /// Checks the place; returns its absolute path and mode.
 pub(super) fn place(place: &Path, nonempty: bool) -> Result<(PathBuf, u32), MountError> {
     let place = absolute(place)?;
-    if let Some(entry) = table::entry_at(&place).filter(table::TableEntry::is_fuse) {
+    if let Some(entry) = table::entry_at(&place).filter(MountEntry::is_fuse) {
         return Err(occupied(place, entry.source));
     }
     let metadata = fs::metadata(&place).map_err(|error| refused(&place, error))?;
@@ -53,7 +55,7 @@ fn absolute(place: &Path) -> Result<PathBuf, MountError> {
 
 /// Whether the uppermost mount at `place` is one of this program whose daemon is gone.
 pub(super) fn is_dead_and_ours(place: &Path) -> bool {
-    table::entry_at(place).is_some_and(|entry| entry.is_ours()) && is_dead(place)
+    table::entry_at(place).is_some_and(|entry| table::is_ours(&entry)) && is_dead(place)
 }
 
 /// Whether the daemon of the mount at `place` is gone. It is asked for what the kernel never
