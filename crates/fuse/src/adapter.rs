@@ -183,6 +183,16 @@ impl Adapter {
             }
             Request::Sync { handle, data_only } => Box::pin(data::sync(adapter, handle, data_only)),
             Request::Release { handle } => Box::pin(data::release(adapter, handle)),
+            Request::Allocate {
+                handle,
+                offset,
+                length,
+                mode,
+            } => {
+                let range = data::range(offset, length)?;
+                let allocation = data::allocation(mode)?;
+                Box::pin(data::allocate(adapter, handle, range, allocation))
+            }
             Request::OpenDirectory => Box::pin(directory::open(adapter, subject)),
             Request::ReadDirectory(transfer) => Box::pin(directory::read(
                 adapter,

@@ -8,7 +8,8 @@ mod types;
 mod volume;
 
 pub use types::{
-    Access, AttributeChanges, Attributes, Caller, Created, DirectorySink, Entry, FileKind,
-    HandleId, Inode, Lookup, OpenOptions, Opened, RemoveKind, RenameMode, Statistics, TimeChange,
+    Access, Allocation, AttributeChanges, Attributes, Caller, Created, DirectorySink, Entry,
+    FileKind, HandleId, Inode, Lookup, OpenOptions, Opened, RemoveKind, RenameMode, Statistics,
+    TimeChange,
 };
 pub use volume::Volume;

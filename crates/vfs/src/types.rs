@@ -163,6 +163,25 @@ pub struct AttributeChanges {
     pub handle: Option<HandleId>,
 }
 
+/// What [`crate::Volume::allocate`] does to a range of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Allocation {
+    /// Makes sure that there is room for it, as `fallocate` of mode 0. The file grows to the end
+    /// of the range unless `keep_size`.
+    Reserve {
+        /// Leave the size alone.
+        keep_size: bool,
+    },
+    /// Gives its room back, as `FALLOC_FL_PUNCH_HOLE`: it reads as zeros, and the size stays.
+    PunchHole,
+    /// Makes it zeros, as `FALLOC_FL_ZERO_RANGE`. The file grows to the end of the range unless
+    /// `keep_size`.
+    ZeroRange {
+        /// Leave the size alone.
+        keep_size: bool,
+    },
+}
+
 /// What [`crate::Volume::remove`] may remove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemoveKind {

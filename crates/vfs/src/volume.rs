@@ -1,12 +1,14 @@
 //! The seam between volumes and doors.
 
+use std::ops::Range;
+
 use async_trait::async_trait;
 use bytes::Bytes;
-use penstock_base::{FileName, FsResult, Payload};
+use penstock_base::{FileName, FsError, FsResult, Payload};
 
 use crate::{
-    AttributeChanges, Caller, Created, DirectorySink, Entry, HandleId, Inode, Lookup, OpenOptions,
-    Opened, RemoveKind, RenameMode, Statistics,
+    Allocation, AttributeChanges, Caller, Created, DirectorySink, Entry, HandleId, Inode, Lookup,
+    OpenOptions, Opened, RemoveKind, RenameMode, Statistics,
 };
 
 /// A file system that a door can serve.
@@ -100,6 +102,17 @@ pub trait Volume: Send + Sync + 'static {
     /// from before it returns.
     async fn write(&self, handle: HandleId, offset: u64, data: Bytes) -> FsResult<()>;
 
+    /// Changes what is allocated of a file, in the range `range`, which is not empty. Fails with
+    /// `Unsupported` where a volume has no such thing, and with `NoSpace`.
+    async fn allocate(
+        &self,
+        _handle: HandleId,
+        _range: Range<u64>,
+        _allocation: Allocation,
+    ) -> FsResult<()> {
+        Err(FsError::Unsupported("nothing is allocated here"))
+    }
+
     /// A descriptor of the handle was closed: reports what went wrong with earlier writes, and
     /// makes them durable where closing does that.
     async fn flush(&self, handle: HandleId) -> FsResult<()>;
@@ -131,5 +144,5 @@ pub trait Volume: Send + Sync + 'static {
     /// Makes everything durable before the mount goes away; returns the paths of files that
     /// could not be saved with the reason for each. Handles that are still open are closed here:
     /// a kernel that unmounts right behind a `close` never tells of it.
-    async fn shut_down(&self) -> Vec<(String, penstock_base::FsError)>;
+    async fn shut_down(&self) -> Vec<(String, FsError)>;
 }

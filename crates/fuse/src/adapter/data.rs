@@ -1,13 +1,14 @@
 //! Open files and their bytes.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 use penstock_base::{FsError, clock};
-use penstock_vfs::{HandleId, OpenOptions};
+use penstock_vfs::{Allocation, HandleId, OpenOptions};
 use tracing::warn;
 
 use super::{Adapter, Answer, Closed, Outcome, Reply, Subject, Undo};
 use crate::{
+    errno::Errno,
     protocol::{Transfer, encode},
     signals,
     transport::WriteData,
@@ -85,6 +86,35 @@ pub(super) async fn flush(adapter: Adapter, closed: Closed) -> Outcome {
 
 pub(super) async fn sync(adapter: Adapter, handle: HandleId, data_only: bool) -> Outcome {
     adapter.volume.sync(handle, data_only).await?;
+    Ok(Answer::done())
+}
+
+/// The range of an `fallocate`. The kernel has refused empty ones.
+pub(super) fn range(offset: u64, length: u64) -> Result<Range<u64>, Errno> {
+    let end = offset.checked_add(length).ok_or(Errno(libc::EFBIG))?;
+    Ok(offset..end)
+}
+
+/// The mode of an `fallocate`. What moves the rest of a file no volume can do.
+pub(super) fn allocation(mode: u32) -> Result<Allocation, Errno> {
+    const UNSHARE: i32 = libc::FALLOC_FL_UNSHARE_RANGE;
+    let mode = mode.cast_signed();
+    let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
+    match mode & !libc::FALLOC_FL_KEEP_SIZE {
+        0 | UNSHARE => Ok(Allocation::Reserve { keep_size }),
+        libc::FALLOC_FL_PUNCH_HOLE => Ok(Allocation::PunchHole),
+        libc::FALLOC_FL_ZERO_RANGE => Ok(Allocation::ZeroRange { keep_size }),
+        _ => Err(Errno(libc::EOPNOTSUPP)),
+    }
+}
+
+pub(super) async fn allocate(
+    adapter: Adapter,
+    handle: HandleId,
+    range: Range<u64>,
+    allocation: Allocation,
+) -> Outcome {
+    adapter.volume.allocate(handle, range, allocation).await?;
     Ok(Answer::done())
 }
 

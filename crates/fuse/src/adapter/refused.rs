@@ -9,7 +9,6 @@
 //! | ACCESS | allows it; with `default_permissions` it has checked already |
 //! | FSYNCDIR | success; names are in the store when the call that made them returns |
 //! | LSEEK | seeks by itself; `SEEK_HOLE` finds only the end |
-//! | FALLOCATE | `EOPNOTSUPP` |
 //! | COPY_FILE_RANGE | copies through the page cache |
 //! | IOCTL, POLL, BMAP | `ENOTTY`; always ready; `EINVAL` |
 //! | STATX, TMPFILE, SYNCFS | asks with GETATTR; `EOPNOTSUPP`; success |

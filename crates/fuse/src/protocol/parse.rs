@@ -95,6 +95,12 @@ fn handles(opcode: Opcode, mut fields: Fields<'_>) -> Result<Request<'_>, ParseE
         Opcode::Release => Request::Release {
             handle: handle(&mut fields)?,
         },
+        Opcode::Allocate => Request::Allocate {
+            handle: handle(&mut fields)?,
+            offset: fields.u64()?,
+            length: fields.u64()?,
+            mode: fields.u32()?,
+        },
         Opcode::ReleaseDirectory => Request::ReleaseDirectory {
             handle: handle(&mut fields)?,
         },

@@ -84,6 +84,13 @@ pub enum Request<'a> {
     Release {
         handle: HandleId,
     },
+    /// `mode` as given to `fallocate`.
+    Allocate {
+        handle: HandleId,
+        offset: u64,
+        length: u64,
+        mode: u32,
+    },
     OpenDirectory,
     ReadDirectory(Transfer),
     ReadDirectoryPlus(Transfer),
