@@ -159,6 +159,9 @@ impl Core {
         if kind == FileKind::Directory {
             return Err(FsError::IsADirectory);
         }
+        if self.staging.is_some() {
+            return self.set_staged_size(inode, size, handle).await;
+        }
         if size != 0 {
             return self.check_size_unchanged(inode, size).await;
         }

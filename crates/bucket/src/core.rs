@@ -19,6 +19,7 @@ use crate::{
     inode::{Known, Namespace, Patience},
     metrics::{BucketMetrics, Notices},
     rename::Journal,
+    staged::staging::Staging,
 };
 
 /// For how long a change believes what a lookup found just before it, however short the
@@ -34,6 +35,8 @@ pub(crate) struct Core {
     pub(crate) notices: Notices,
     pub(crate) namespace: Arc<Namespace>,
     pub(crate) handles: Handles,
+    /// Where written files wait to be saved; `None` in streaming mode.
+    pub(crate) staging: Option<Arc<Staging>>,
     journal: Mutex<Journal>,
     /// Set when the volume shuts down: whatever is unsaved is saved then, and nothing may be
     /// written that nobody would save any more.
@@ -46,6 +49,7 @@ impl Core {
     pub(crate) fn new(
         transfer: Arc<Transfer>,
         settings: BucketSettings,
+        staging: Option<Arc<Staging>>,
         registry: &Registry,
     ) -> Arc<Self> {
         let budget = transfer.pool().budget();
@@ -57,11 +61,13 @@ impl Core {
             notices: Notices::default(),
             namespace,
             handles: Handles::default(),
+            staging,
             journal: Mutex::default(),
             shut: AtomicBool::new(false),
             mounted: clock::wall_time(),
         });
         core.register_gauges(registry);
+        crate::staged::sync::begin(&core);
         core
     }
 
@@ -96,6 +102,24 @@ impl Core {
             "bucket_open_handles",
             "Open files and directories.",
             |core| core.handles.len(),
+        );
+        gauge(
+            "bucket_staged_bytes",
+            "Bytes in the staging directory.",
+            |core| {
+                core.staging
+                    .as_ref()
+                    .map_or(0, |staging| staging.used() as usize)
+            },
+        );
+        gauge(
+            "bucket_recovered_files",
+            "Files that an earlier mount left unsaved and this one saved.",
+            |core| {
+                core.staging
+                    .as_ref()
+                    .map_or(0, |staging| staging.recovered() as usize)
+            },
         );
     }
 

@@ -73,7 +73,7 @@ impl Handles {
         for handle in self.lock().values() {
             if let Handle::File(handle) = handle {
                 let view = handle.file.view();
-                if view.dirty {
+                if view.dirty && !view.removed {
                     sizes.insert(handle.file.inode, view.size);
                 }
             }

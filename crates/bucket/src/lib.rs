@@ -2,12 +2,14 @@
 //!
 //! `a/b/c` in the mount is the object `a/b/c` in the bucket, byte for byte, so that whoever uses
 //! the bucket directly and whoever uses the mount see the same things. Files are read in any
-//! order and written from front to end; nothing is staged on a local disk, and nothing of a
-//! written file is visible in the bucket before it is closed or synced.
+//! order. In *streaming* mode they are written from front to end, and nothing of them touches a
+//! local disk; in *staged* mode they are written anywhere, into a staging directory. Either way
+//! nothing of a written file is visible in the bucket before it is closed or synced.
 //!
 //! - [`inode`]: which number is which name, what is known about it, and for how long.
 //! - [`lookup`], [`listing`], [`attributes`]: looking, at the price of as few requests as can be.
 //! - [`open_file`]: reading a pinned version, writing a stream, making it durable.
+//! - [`staged`]: what an open file is in staged mode.
 //! - [`names`], [`rename`]: changing the namespace.
 //! - [`errors`]: what a failed request means to a file.
 //!
@@ -29,7 +31,12 @@ mod names;
 mod open_file;
 mod rename;
 mod settings;
+mod staged;
 mod volume;
 
 pub use settings::{BucketSettings, RENAME_DIR_LIMIT_DEFAULT};
+pub use staged::{
+    folder::StagingError,
+    staging::{MAX_DIRTY_DEFAULT, PUT_MAX_DEFAULT, Staging, StagingSettings},
+};
 pub use volume::BucketVolume;

@@ -30,7 +30,10 @@ use penstock_transfer::ObjectVersion;
 use penstock_vfs::{Access, HandleId, Inode, OpenOptions, Opened};
 use tokio::sync::watch;
 
-use crate::inode::{Namespace, Tree};
+use crate::{
+    inode::{Namespace, Tree},
+    staged::{StagedFile, content::Content, staging::Staging},
+};
 
 use ahead::Ahead;
 pub(crate) use read::Reading;
@@ -45,6 +48,9 @@ pub(crate) struct OpenFile {
     /// Announces that the write stream moved on, to writes that wait for their turn.
     progress: watch::Sender<u64>,
     ahead: Mutex<Ahead>,
+    /// What makes the file writable anywhere, in staged mode. The stream stays empty then, and its
+    /// lock is what orders saves, renames and removals.
+    pub(crate) staged: Option<StagedFile>,
 }
 
 /// What this mount knows of an open file.
@@ -72,16 +78,24 @@ pub(crate) struct View {
 
 impl OpenFile {
     /// A file that exists in the store.
-    pub(crate) fn existing(inode: Inode, version: ObjectVersion) -> Arc<Self> {
-        Self::with_view(inode, Some(version))
+    pub(crate) fn existing(
+        inode: Inode,
+        version: ObjectVersion,
+        staging: Option<&Arc<Staging>>,
+    ) -> Arc<Self> {
+        Self::with_view(inode, Some(version), staging)
     }
 
     /// A file that was created here.
-    pub(crate) fn created(inode: Inode) -> Arc<Self> {
-        Self::with_view(inode, None)
+    pub(crate) fn created(inode: Inode, staging: Option<&Arc<Staging>>) -> Arc<Self> {
+        Self::with_view(inode, None, staging)
     }
 
-    fn with_view(inode: Inode, version: Option<ObjectVersion>) -> Arc<Self> {
+    fn with_view(
+        inode: Inode,
+        version: Option<ObjectVersion>,
+        staging: Option<&Arc<Staging>>,
+    ) -> Arc<Self> {
         let new = version.is_none();
         Arc::new(Self {
             inode,
@@ -99,6 +113,7 @@ impl OpenFile {
             stream: tokio::sync::Mutex::default(),
             progress: watch::Sender::new(0),
             ahead: Mutex::default(),
+            staged: staging.map(StagedFile::new),
         })
     }
 
@@ -120,6 +135,21 @@ impl OpenFile {
         view.modified = clock::wall_time();
     }
 
+    /// Shows that the file holds `content`, which was changed just now.
+    pub(crate) fn show_staged(&self, content: &Content) {
+        let mut view = self.view();
+        view.dirty = view.dirty && view.removed || content.is_dirty();
+        view.size = content.size();
+        view.modified = clock::wall_time();
+    }
+
+    /// Shows that the file holds `size` bytes of which not all are stored.
+    pub(crate) fn show_unsaved(&self, size: u64) {
+        let mut view = self.view();
+        view.dirty = true;
+        view.size = size;
+    }
+
     /// Shows that the store has everything, as `version`.
     pub(crate) fn show_stored(&self, version: ObjectVersion) {
         let mut view = self.view();
@@ -134,13 +164,25 @@ impl OpenFile {
     /// that read another version stay with that, which is gone.
     pub(crate) fn show_moved(&self, original: &ETag, key: Key, copy: ETag) {
         let version = self.view().version.clone();
-        match version.filter(|version| version.etag == *original) {
-            Some(ObjectVersion { size, .. }) => self.show_stored(ObjectVersion {
-                key,
-                etag: copy,
-                size,
-            }),
-            None => self.view().ours = false,
+        let Some(ObjectVersion { size, .. }) = version.filter(|version| version.etag == *original)
+        else {
+            self.view().ours = false;
+            return;
+        };
+        let moved = ObjectVersion {
+            key,
+            etag: copy,
+            size,
+        };
+        let still_unsaved = self.staged.as_ref().and_then(|staged| {
+            staged.follow(original, &moved);
+            staged
+                .look(|content| (content.is_dirty(), content.size()))
+                .ok()
+        });
+        self.show_stored(moved);
+        if let Some((true, size)) = still_unsaved {
+            self.show_unsaved(size);
         }
     }
 
@@ -152,6 +194,13 @@ impl OpenFile {
 
     /// Drops what was written to a file that is removed. Reads of what the store had may go on.
     pub(crate) async fn discard(&self, stream: &mut WriteStream) {
+        if let Some(staged) = &self.staged {
+            staged.abandon();
+            let mut view = self.view();
+            view.removed = true;
+            view.ours = false;
+            return;
+        }
         stream.discard().await;
         let mut view = self.view();
         view.removed = true;
@@ -165,6 +214,13 @@ impl OpenFile {
     /// Wakes the writes that wait for their turn.
     fn announce(&self, end: u64) {
         self.progress.send_replace(end);
+    }
+}
+
+impl View {
+    /// Open handles.
+    pub(crate) fn handles(&self) -> usize {
+        self.handles
     }
 }
 

@@ -1,17 +1,17 @@
 //! The volume as doors see it: each method hands over to the module that does the work.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use penstock_base::{FileName, FsError, FsResult, NAME_LENGTH_MAX, Payload, metrics::Registry};
 use penstock_transfer::Transfer;
 use penstock_vfs::{
-    AttributeChanges, Caller, Created, DirectorySink, Entry, HandleId, Inode, Lookup, OpenOptions,
-    Opened, RemoveKind, RenameMode, Statistics, Volume,
+    Allocation, AttributeChanges, Caller, Created, DirectorySink, Entry, HandleId, Inode, Lookup,
+    OpenOptions, Opened, RemoveKind, RenameMode, Statistics, Volume,
 };
 
-use crate::{BucketSettings, core::Core};
+use crate::{BucketSettings, Staging, core::Core};
 
 /// Bytes in a block of `statfs`.
 const STATISTICS_BLOCK_SIZE: u32 = 4096;
@@ -39,8 +39,30 @@ impl BucketVolume {
         metrics: Arc<Registry>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            core: Core::new(transfer, settings, &metrics),
+            core: Core::new(transfer, settings, None, &metrics),
         })
+    }
+
+    /// A volume whose files can be written anywhere, into `staging`. Call
+    /// [`BucketVolume::recover`] before anything else.
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "callers have a shared registry"
+    )]
+    pub fn staged(
+        transfer: Arc<Transfer>,
+        settings: BucketSettings,
+        staging: Arc<Staging>,
+        metrics: Arc<Registry>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            core: Core::new(transfer, settings, Some(staging), &metrics),
+        })
+    }
+
+    /// Saves what an earlier mount left in the staging directory. What cannot be saved is logged.
+    pub async fn recover(&self) {
+        self.core.recover().await;
     }
 }
 
@@ -134,6 +156,16 @@ impl Volume for BucketVolume {
     async fn write(&self, handle: HandleId, offset: u64, data: Bytes) -> FsResult<()> {
         let handle = self.core.handles.file(handle)?;
         self.core.write(&handle, offset, data).await
+    }
+
+    async fn allocate(
+        &self,
+        handle: HandleId,
+        range: Range<u64>,
+        allocation: Allocation,
+    ) -> FsResult<()> {
+        let handle = self.core.handles.file(handle)?;
+        self.core.allocate(&handle, range, allocation).await
     }
 
     async fn flush(&self, handle: HandleId) -> FsResult<()> {

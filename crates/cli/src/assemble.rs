@@ -13,7 +13,7 @@ use std::{
 };
 
 use penstock_base::{BufferPool, KIB, MemoryBudget, metrics::Registry};
-use penstock_bucket::{BucketSettings, BucketVolume};
+use penstock_bucket::{BucketSettings, BucketVolume, Staging};
 use penstock_fuse::FuseSettings;
 use penstock_object::{
     Addressing, ChecksumChoice, ErrorKind, RetrySettings, Store, StoreSettings, StoreUrl,
@@ -217,10 +217,11 @@ fn fixed_credentials(values: &Values) -> Outcome<Option<Credentials>> {
     }
 }
 
-/// The bucket as a file system.
-pub(crate) fn volume(
+/// The bucket as a file system. With `staging` its files can be written anywhere, and what an
+/// earlier mount left there is saved first.
+pub(crate) async fn volume(
     store: &Arc<dyn Store>,
-    pool: &Arc<BufferPool>,
+    (pool, staging): (&Arc<BufferPool>, Option<Arc<Staging>>),
     values: &Values,
     registry: &Arc<Registry>,
 ) -> Arc<dyn Volume> {
@@ -230,7 +231,13 @@ pub(crate) fn volume(
         transfer_settings(values),
         registry,
     );
-    BucketVolume::new(transfer, bucket_settings(values), Arc::clone(registry))
+    let (settings, registry) = (bucket_settings(values), Arc::clone(registry));
+    let Some(staging) = staging else {
+        return BucketVolume::new(transfer, settings, registry);
+    };
+    let volume = BucketVolume::staged(transfer, settings, staging, registry);
+    volume.recover().await;
+    volume
 }
 
 fn transfer_settings(values: &Values) -> TransferSettings {

@@ -3,6 +3,7 @@
 //! - [`Reader`]: reads of one version of one object, with read-ahead where access is sequential.
 //! - [`Writer`]: a sequential stream into one object, in one PUT or a multipart upload.
 //! - [`Appender`]: a sequential stream to the end of an appendable object.
+//! - [`Assembly`]: one object out of parts, sent or copied inside the store.
 //! - [`DiskCache`]: a store around a store that keeps what was read on the disk.
 //!
 //! Readers and writers draw every byte they hold from the [`BufferPool`]'s budget. Bodies are received straight
@@ -31,7 +32,7 @@ pub use cache::{CacheContents, CacheError, CacheSettings, DiskCache, KeepFree};
 pub use error::{TransferError, TransferResult};
 pub use reader::Reader;
 pub use settings::TransferSettings;
-pub use writer::{Appender, Finished, WriteStart, Writer};
+pub use writer::{Appender, Assembly, Finished, Slot, WriteStart, Writer};
 
 use crate::{
     estimate::PathEstimate,

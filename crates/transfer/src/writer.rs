@@ -15,6 +15,7 @@
 //! before: if somebody else replaced it meanwhile, theirs stays and the writer fails.
 
 mod append;
+mod assembly;
 mod begin;
 mod clean_up;
 mod grant;
@@ -29,8 +30,11 @@ use penstock_base::{BLOCK_SIZE, MIB};
 use penstock_object::{CompleteOptions, ETag, Key, PutOptions, Stored, WriteCondition};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-pub use self::append::Appender;
 pub(crate) use self::clean_up::CleanUps;
+pub use self::{
+    append::Appender,
+    assembly::{Assembly, Slot},
+};
 use self::{
     grant::Grant,
     schedule::PartSchedule,

@@ -11,6 +11,7 @@ use crate::{
     inode::Reference,
     key,
     open_file::OpenFile,
+    staged::StagedFile,
 };
 
 impl Core {
@@ -59,7 +60,12 @@ impl Core {
             Some(stream) => stream.settle_stored().await,
             None => false,
         };
+        let staged = file.as_ref().and_then(|file| file.staged.as_ref());
+        let may_be_stored = may_be_stored || staged.is_some_and(StagedFile::may_be_stored);
         let unsaved = file.as_ref().is_some_and(|file| file.view().new);
+        if let Some(file) = &file {
+            self.keep_for_handles(file).await;
+        }
         if !unsaved || may_be_stored {
             let key = self.namespace.lock().file_key(found.inode())?;
             for_writing(self.store().delete(&key).await)?;

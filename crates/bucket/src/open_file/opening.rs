@@ -13,6 +13,7 @@ use crate::{
     handles::Handle,
     inode::{LastOpen, Node, Reference, Tree},
     open_file::{FileHandle, OpenFile},
+    staged::{StagedFile, content::Content, staging::Staging},
 };
 
 /// How long after an open another one counts as soon: worth keeping the content in the door's
@@ -90,13 +91,20 @@ impl Core {
         }
         let id = self.handles.next_id()?;
         let inode = tree.link((parent, name), FileKind::Regular, None);
-        let file = OpenFile::created(inode);
+        let file = OpenFile::created(inode, self.staging.as_ref());
         tree.node_mut(inode)?.file = Some(Arc::clone(&file));
-        let opened = for_writing(id);
+        let opened = for_writing(id, &file);
         let tree_of = (&self.namespace, &mut *tree);
         let handle = FileHandle::attach(tree_of, &file, options, opened);
+        if let Some(staged) = &file.staged {
+            staged.engage_file(&file, Content::default(), key.clone());
+        }
         let entry = self.entry_of(inode, tree.node(inode)?);
         drop(tree);
+        if file.staged.is_some() {
+            self.handles.insert(id, Handle::File(handle));
+            return Ok(Some(Created { entry, opened }));
+        }
         file.stream
             .try_lock()
             .expect("nobody else knows the file yet")
@@ -126,9 +134,15 @@ impl Core {
     fn attach(&self, inode: Inode, options: OpenOptions) -> FsResult<(Arc<FileHandle>, Opened)> {
         let mut tree = self.namespace.lock();
         let id = self.handles.next_id()?;
-        let file = open_file_of(&mut tree, inode)?;
+        let file = open_file_of(&mut tree, inode, self.staging.as_ref())?;
+        let ours = file.staged.as_ref().is_some_and(StagedFile::is_engaged);
         let opened = if options.access.writes() {
-            for_writing(id)
+            for_writing(id, &file)
+        } else if ours {
+            Opened {
+                skip_flush: true,
+                ..for_writing(id, &file)
+            }
         } else {
             self.advise(id, tree.node_mut(inode)?, clock::now())
         };
@@ -168,19 +182,26 @@ impl Core {
     }
 }
 
-/// How a door treats a handle that writes: nothing is kept, and closing has something to report.
-fn for_writing(handle: HandleId) -> Opened {
+/// How a door treats a handle that writes: closing has something to report. Of a stream nothing is
+/// kept. A staged file can be mapped and is kept as long as only this mount changed it.
+fn for_writing(handle: HandleId, file: &OpenFile) -> Opened {
+    let view = file.view();
+    let staged = file.staged.as_ref();
     Opened {
         handle,
-        direct: true,
-        keep_cache: false,
+        direct: staged.is_none(),
+        keep_cache: staged.is_some_and(StagedFile::is_engaged) && (view.new || view.ours),
         skip_flush: false,
     }
 }
 
 /// What the handles of a file share, made if there are none. Takes the node's version as the
 /// newest.
-fn open_file_of(tree: &mut Tree, inode: Inode) -> FsResult<Arc<OpenFile>> {
+fn open_file_of(
+    tree: &mut Tree,
+    inode: Inode,
+    staging: Option<&Arc<Staging>>,
+) -> FsResult<Arc<OpenFile>> {
     let version = tree.version(inode);
     let node = tree.node_mut(inode)?;
     if let Some(file) = &node.file {
@@ -188,11 +209,15 @@ fn open_file_of(tree: &mut Tree, inode: Inode) -> FsResult<Arc<OpenFile>> {
         if !view.dirty && version.is_some() && view.version != version {
             view.version = version;
             view.ours = false;
+            if let Some(staged) = &file.staged {
+                staged.disengage();
+                view.generation += 1;
+            }
         }
         drop(view);
         return Ok(Arc::clone(file));
     }
-    let file = OpenFile::existing(inode, version.ok_or(FsError::Stale)?);
+    let file = OpenFile::existing(inode, version.ok_or(FsError::Stale)?, staging);
     node.file = Some(Arc::clone(&file));
     Ok(file)
 }

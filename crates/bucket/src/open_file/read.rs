@@ -103,7 +103,18 @@ impl Core {
             return Err(FsError::BadHandle);
         }
         for _ in 0..ATTEMPTS_MAX {
-            let Some(reader) = handle.reader(&self.transfer)? else {
+            if let Some(staged) = handle.file.staged.as_ref().filter(|file| file.is_engaged()) {
+                match self.read_staged(handle, staged, (offset, length)).await? {
+                    Some(payload) => return Ok(payload),
+                    None => continue,
+                }
+            }
+            let reader = match handle.reader(&self.transfer) {
+                // Engaged since the look.
+                Err(FsError::Busy(_)) if handle.file.staged.is_some() => continue,
+                reader => reader?,
+            };
+            let Some(reader) = reader else {
                 return Ok(Payload::new());
             };
             match reader.read(offset, length).await {

@@ -47,6 +47,9 @@ impl Core {
             return Ok(());
         }
         let file = Arc::clone(&handle.file);
+        if file.staged.is_some() {
+            return run_to_end(Arc::clone(self).save_shared(file)).await;
+        }
         run_to_end(Arc::clone(self).save(file, Some(handle.id), Then::End)).await
     }
 
@@ -55,6 +58,10 @@ impl Core {
         if !self.settings.fsync {
             self.note_ignored_sync();
             return Ok(());
+        }
+        if handle.file.staged.is_some() {
+            let file = Arc::clone(&handle.file);
+            return run_to_end(Arc::clone(self).save_shared(file)).await;
         }
         if !handle.saves {
             return Ok(());
@@ -79,6 +86,9 @@ impl Core {
         };
         if !handle.saves {
             return;
+        }
+        if handle.file.staged.is_some() {
+            return self.release_staged(handle).await;
         }
         let core = Arc::clone(self);
         let ended = run_to_end(async move {
@@ -150,6 +160,9 @@ impl Core {
         stream: &mut WriteStream,
         then: Then,
     ) -> FsResult<()> {
+        if let Some(staged) = &file.staged {
+            return Ok(self.save_staged(file, staged).await?);
+        }
         let Some(owner) = stream.owner() else {
             return Ok(());
         };

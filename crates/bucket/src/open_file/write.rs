@@ -1,11 +1,12 @@
 //! Writing a file from its front to its end.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use bytes::Bytes;
 use penstock_base::{FsError, FsResult};
 use penstock_object::{Key, ObjectKind, PutOptions};
 use penstock_transfer::{Appender, WriteStart};
+use penstock_vfs::Allocation;
 use tokio::sync::MutexGuard;
 
 use crate::{
@@ -32,6 +33,9 @@ impl Core {
         offset: u64,
         data: Bytes,
     ) -> FsResult<()> {
+        if let Some(staged) = &handle.file.staged {
+            return self.write_staged(handle, staged, (offset, data)).await;
+        }
         let written = self.write_at(handle, offset, data).await;
         if written.is_err()
             && let Ok(node) = self.namespace.lock().node_mut(handle.file.inode)
@@ -216,6 +220,9 @@ impl Core {
             return Err(FsError::BadHandle);
         }
         let file = &handle.file;
+        if let Some(staged) = &file.staged {
+            return self.resize_staged(handle, staged, 0).await;
+        }
         let _entered = self.namespace.enter(&[file.inode]).await?;
         let mut stream = file.stream().await;
         self.check_not_shut()?;
@@ -239,9 +246,27 @@ impl Core {
         Ok(())
     }
 
+    /// Changes what is allocated of a file. A stream has nothing that could be allocated.
+    pub(crate) async fn allocate(
+        self: &Arc<Self>,
+        handle: &FileHandle,
+        range: Range<u64>,
+        allocation: Allocation,
+    ) -> FsResult<()> {
+        match &handle.file.staged {
+            Some(staged) => {
+                self.allocate_staged(handle, staged, (range, allocation))
+                    .await
+            }
+            None => Err(FsError::Unsupported(
+                "a bucket that is streamed allocates nothing; mount it with mode=staged",
+            )),
+        }
+    }
+
     /// Whether a file that nobody writes is empty. Memory's word is enough for "no": truncating
     /// what is empty already does no harm. A file without a name is in no store.
-    async fn is_empty_in_store(self: &Arc<Self>, file: &OpenFile) -> FsResult<bool> {
+    pub(crate) async fn is_empty_in_store(self: &Arc<Self>, file: &OpenFile) -> FsResult<bool> {
         let has_name = self.namespace.lock().node(file.inode)?.place.is_some();
         if self.known_size(file) == 0 && !file.view().ours && has_name {
             self.refresh(file.inode).await?;

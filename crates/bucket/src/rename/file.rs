@@ -61,6 +61,9 @@ impl Core {
         moved: Option<&Arc<OpenFile>>,
         (replaced, replaced_stream): (&Option<Arc<OpenFile>>, StreamGuard<'_>),
     ) -> FsResult<()> {
+        if let Some(file) = replaced {
+            self.keep_for_handles(file).await;
+        }
         let copied = self.copy_and_delete(rename).await;
         if copied.is_err() {
             // The copy may have been made all the same.

@@ -9,6 +9,7 @@ pub(crate) enum Group {
     Credentials,
     Transfers,
     Cache,
+    Staging,
     Freshness,
     Files,
     Mount,
@@ -17,11 +18,12 @@ pub(crate) enum Group {
 
 impl Group {
     /// Every group, in the order of help.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Store,
         Self::Credentials,
         Self::Transfers,
         Self::Cache,
+        Self::Staging,
         Self::Freshness,
         Self::Files,
         Self::Mount,
@@ -35,6 +37,7 @@ impl Group {
             Self::Credentials => "Credentials",
             Self::Transfers => "Memory and transfers",
             Self::Cache => "Disk cache",
+            Self::Staging => "Writing",
             Self::Freshness => "Freshness of metadata",
             Self::Files => "Files",
             Self::Mount => "Mount",

@@ -19,7 +19,7 @@ use crate::{
     failure::{Failure, Outcome},
     options::table,
     prometheus::Exporter,
-    system,
+    staging, system,
 };
 
 /// How long looking at the bucket may take, so that a wrong address is reported within ten
@@ -38,7 +38,8 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
     let store = assemble::store(&plan.source, &plan.values, &plan.environment, &registry)?;
     let cache = disk_cache::open(&plan.mountpoint, &plan.values, &pool, &registry)?;
     let store = disk_cache::around(cache.as_ref(), store, &plan.source, &plan.values)?;
-    let volume = assemble::volume(&store, &pool, &plan.values, &registry);
+    let staging = staging::open(&plan.source, &plan.mountpoint, &plan.values, &pool)?;
+    let volume = assemble::volume(&store, (&pool, staging), &plan.values, &registry).await;
     let exporter = match plan.values.address(&table::METRICS_ADDRESS) {
         Some(address) => Some(Exporter::start(address, Arc::clone(&registry)).await?),
         None => None,

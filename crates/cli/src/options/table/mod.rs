@@ -6,6 +6,7 @@ mod files;
 mod freshness;
 mod mount;
 mod observation;
+mod staging;
 mod store;
 mod transfers;
 
@@ -15,13 +16,14 @@ pub(crate) use files::*;
 pub(crate) use freshness::*;
 pub(crate) use mount::*;
 pub(crate) use observation::*;
+pub(crate) use staging::*;
 pub(crate) use store::*;
 pub(crate) use transfers::*;
 
 use super::{OptionSpec, Scope};
 
 /// Every option, in the order of help.
-pub(crate) static ALL: [&OptionSpec; 52] = [
+pub(crate) static ALL: [&OptionSpec; 56] = [
     &ENDPOINT,
     &REGION,
     &ADDRESSING,
@@ -50,6 +52,10 @@ pub(crate) static ALL: [&OptionSpec; 52] = [
     &CACHE_SIZE,
     &CACHE_FREE_SPACE,
     &CACHE_FREE_RATIO,
+    &MODE,
+    &STAGING_DIR,
+    &STAGING_SIZE,
+    &MAX_DIRTY_DATA,
     &ATTR_TIMEOUT,
     &NEGATIVE_TIMEOUT,
     &CLOSE_TO_OPEN,

@@ -1,0 +1,314 @@
+//! Staged mode: files that can be written anywhere.
+//!
+//! What is written lies in a sparse *staging file* until it is saved, and a map of *extents* says
+//! for each range of the file whether the staging file has it, or only the store, or nobody because
+//! it is zero. All handles of a file share that, so whoever reads sees what anybody of this mount
+//! wrote. Saving sends what changed and lets the store copy the rest ([`plan`]); a file changed
+//! meanwhile stays unsaved in just those ranges ([`content`]). What the store got is still here, and
+//! is given up when space is short ([`room`]).
+//!
+//! A save replaces the very version that the changes are relative to. When another client wrote one
+//! meanwhile, theirs stays, and ours is put aside with a line in the log that says where.
+//!
+//! Nothing that was accepted is lost: a save that fails leaves everything here, and goes on being
+//! tried when the file is closed ([`keeper`]). A process that dies leaves a [`journal`] beside each
+//! staging file, and the next mount saves what it finds ([`recover`]).
+//!
+//! # Locks
+//!
+//! A file's *change* lock, inside the gate and the stream (see [`crate::inode`]), says where bytes
+//! are: who reads or writes staging files holds it shared; who moves bytes away (a truncation, an
+//! eviction), and a save for the moment in which it begins, holds it alone. Never wait for memory or
+//! for the store while holding it. Then, from the outside in: the journal, the tree, the content,
+//! the view.
+
+pub(crate) mod content;
+pub(crate) mod disk;
+pub(crate) mod engage;
+pub(crate) mod extents;
+pub(crate) mod folder;
+pub(crate) mod gather;
+pub(crate) mod journal;
+pub(crate) mod keeper;
+pub(crate) mod plan;
+pub(crate) mod read;
+pub(crate) mod recover;
+pub(crate) mod resize;
+pub(crate) mod room;
+pub(crate) mod save;
+pub(crate) mod space;
+pub(crate) mod staging;
+pub(crate) mod sync;
+pub(crate) mod write;
+
+use std::{
+    ops::Range,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use penstock_base::{FsError, FsResult};
+use penstock_object::{ETag, Key};
+use penstock_transfer::{ObjectVersion, Reader, Transfer};
+use tokio::sync::RwLock;
+
+use crate::open_file::OpenFile;
+
+use content::Content;
+use disk::{DiskFile, disk_failure};
+use extents::Piece;
+use folder::{FileId, Folder};
+use journal::{Header, Journal, Record};
+use space::Payment;
+use staging::Staging;
+
+/// What makes a file writable anywhere. Nothing of it exists before the first change: see
+/// [`engage`].
+#[derive(Debug)]
+pub(crate) struct StagedFile {
+    staging: Arc<Staging>,
+    id: FileId,
+    /// Where bytes are. See the module.
+    pub(crate) change: Arc<RwLock<()>>,
+    journal: Mutex<Option<Journal>>,
+    state: Mutex<Option<State>>,
+    disk: Mutex<Option<Arc<DiskFile>>>,
+    reader: Mutex<Option<Arc<Reader>>>,
+    /// Whether a save in the background is under way.
+    pub(crate) saving_back: AtomicBool,
+    /// Whether somebody goes on trying to save it after it was closed.
+    pub(crate) kept_trying: AtomicBool,
+    /// Whether a save failed, so that the store may have what we do not know of.
+    failed: AtomicBool,
+}
+
+/// What is known of a file that is engaged.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) content: Content,
+    /// The object's key when it was engaged or moved last.
+    key: Key,
+    /// The space that it occupies.
+    payment: Payment,
+    /// Nobody will ever save it: it was removed.
+    abandoned: bool,
+}
+
+const NOT_ENGAGED: FsError = FsError::Stale;
+
+impl StagedFile {
+    /// A file of which nothing is staged.
+    pub(crate) fn new(staging: &Arc<Staging>) -> Self {
+        Self::with_id(staging, FileId::new())
+    }
+
+    fn with_id(staging: &Arc<Staging>, id: FileId) -> Self {
+        Self {
+            staging: Arc::clone(staging),
+            id,
+            change: Arc::default(),
+            journal: Mutex::default(),
+            state: Mutex::default(),
+            disk: Mutex::default(),
+            reader: Mutex::default(),
+            saving_back: AtomicBool::new(false),
+            kept_trying: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn staging(&self) -> &Arc<Staging> {
+        &self.staging
+    }
+
+    /// Makes `content` what `file`, whose staged half this is, holds.
+    pub(crate) fn engage_file(&self, file: &Arc<OpenFile>, content: Content, key: Key) {
+        self.engage(content, key);
+        self.staging.note_engaged(&self.id, file);
+    }
+
+    /// Whether this, and not the store, says what the file holds.
+    pub(crate) fn is_engaged(&self) -> bool {
+        self.state().is_some()
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, Option<State>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at the content. Fails with `Stale` when there is none any more.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Content) -> T) -> FsResult<T> {
+        let state = self.state();
+        state
+            .as_ref()
+            .map(|state| look(&state.content))
+            .ok_or(NOT_ENGAGED)
+    }
+
+    /// Makes `content` what the file holds.
+    fn engage(&self, content: Content, key: Key) {
+        let mut payment = self.staging.space().nothing();
+        payment.settle(content.cost());
+        *self.state() = Some(State {
+            content,
+            key,
+            payment,
+            abandoned: false,
+        });
+    }
+
+    /// Leaves the file to the store again.
+    pub(crate) fn disengage(&self) {
+        *self.state() = None;
+        *lock(&self.reader) = None;
+        if let Some(disk) = lock(&self.disk).take() {
+            let _ = std::fs::remove_file(disk.path());
+        }
+    }
+
+    /// Whether there may be something in the store that was never announced.
+    pub(crate) fn may_be_stored(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_outcome(&self, failed: bool) {
+        self.failed.store(failed, Ordering::Relaxed);
+    }
+
+    /// Gives up saving: the file was removed. What it holds can still be read and changed.
+    pub(crate) fn abandon(&self) {
+        if let Some(state) = self.state().as_mut() {
+            state.abandoned = true;
+        }
+        if let Some(journal) = lock(&self.journal).take() {
+            journal.remove();
+        }
+    }
+
+    /// The store has the version `original` under another name now, as `moved`.
+    pub(crate) fn follow(&self, original: &ETag, moved: &ObjectVersion) {
+        if let Some(state) = self.state().as_mut() {
+            state.key = moved.key.clone();
+            state.content.rebase(original, moved);
+        }
+    }
+
+    /// The staging file, made if there is none.
+    fn disk(&self) -> FsResult<Arc<DiskFile>> {
+        let mut disk = lock(&self.disk);
+        if let Some(disk) = disk.as_ref() {
+            return Ok(Arc::clone(disk));
+        }
+        let path = self.staging.folder().data(&self.id);
+        let file = Folder::create(&path).map_err(|error| disk_failure(&error))?;
+        Ok(Arc::clone(disk.insert(Arc::new(DiskFile::new(file, path)))))
+    }
+
+    fn disk_if_any(&self) -> Option<Arc<DiskFile>> {
+        lock(&self.disk).clone()
+    }
+
+    /// Reads what only the store has, for programs.
+    fn reader(&self, transfer: &Arc<Transfer>) -> Option<Arc<Reader>> {
+        let base = self.look(|content| content.base().version().cloned());
+        let base = base.ok().flatten()?;
+        let mut reader = lock(&self.reader);
+        if reader
+            .as_ref()
+            .is_none_or(|reader| *reader.version() != base)
+        {
+            *reader = Some(Arc::new(transfer.reader(base)));
+        }
+        reader.clone()
+    }
+
+    /// Changes the content, with a record of it in the journal. `then` sees the result.
+    fn change(
+        &self,
+        record: &Record,
+        change: impl FnOnce(&mut Content),
+        then: impl FnOnce(&Content),
+    ) -> FsResult<()> {
+        let mut journal = lock(&self.journal);
+        let mut state = self.state();
+        let state = state.as_mut().ok_or(NOT_ENGAGED)?;
+        if !state.abandoned {
+            self.note(&mut journal, state, record)
+                .map_err(|error| disk_failure(&error))?;
+        }
+        change(&mut state.content);
+        state.payment.settle(state.content.cost());
+        then(&state.content);
+        Ok(())
+    }
+
+    fn note(
+        &self,
+        journal: &mut Option<Journal>,
+        state: &State,
+        record: &Record,
+    ) -> std::io::Result<()> {
+        if journal.as_ref().is_none_or(Journal::is_long) {
+            *journal = Some(self.new_journal(state)?);
+        }
+        match journal {
+            Some(journal) => journal.append(record),
+            None => Ok(()),
+        }
+    }
+
+    fn new_journal(&self, state: &State) -> std::io::Result<Journal> {
+        let header = Header {
+            boot: self.staging.boot().to_owned(),
+            volume: self.staging.volume().to_owned(),
+            key: state.key.to_string(),
+            base: state.content.base().clone(),
+            size: state.content.size(),
+        };
+        let path = self.staging.folder().journal(&self.id);
+        Journal::create(&path, header, &state.content)
+    }
+
+    /// Brings the journal in line after a save: away with it if nothing is unsaved.
+    fn settle_journal(&self) {
+        let mut journal = lock(&self.journal);
+        let state = self.state();
+        let Some(state) = state.as_ref() else { return };
+        let Some(old) = journal.take() else { return };
+        if state.abandoned || !state.content.is_dirty() {
+            old.remove();
+            return;
+        }
+        match self.new_journal(state) {
+            Ok(new) => *journal = Some(new),
+            Err(error) => {
+                tracing::warn!(%error, "a journal in the staging directory could not be renewed");
+                *journal = Some(old);
+            }
+        }
+    }
+
+    /// The parts of `range`, which need not lie within the file.
+    fn pieces(&self, range: Range<u64>) -> FsResult<Vec<Piece>> {
+        self.look(|content| content.pieces(range))
+    }
+}
+
+impl Drop for StagedFile {
+    fn drop(&mut self) {
+        let state = self.state().take();
+        self.staging.forget(&self.id);
+        let unsaved = state.is_some_and(|state| !state.abandoned && state.content.is_dirty());
+        let has_journal = lock(&self.journal).is_some();
+        // What is unsaved, and has a journal that says so, is for the next mount.
+        if !(unsaved && has_journal) && (has_journal || lock(&self.disk).is_some()) {
+            self.staging.folder().remove(&self.id);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,410 @@
+//! What a staged file holds, as a value: a base version, what was changed since, and the size.
+//!
+//! A range that is in no extent is *clean*: the base version has it, at the same offset. That holds
+//! because whatever grows a file fills the gap with zeros first, and because a save that succeeds
+//! makes its result the base.
+//!
+//! A file may be changed while it is being saved. What is touched meanwhile is noted apart, and is
+//! all that is unsaved when the save has ended.
+
+use std::ops::Range;
+
+use penstock_object::{ETag, WriteCondition};
+use penstock_transfer::ObjectVersion;
+
+use crate::staged::extents::{Extents, Held, Piece};
+
+/// Bytes of the staging directory that an extent costs beside its content, about: the disk
+/// allocates whole pages at both ends.
+const EXTENT_COST: u64 = 4096;
+
+/// What a staged file holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Content {
+    base: Base,
+    size: u64,
+    extents: Extents,
+    /// What was changed since the save under way began.
+    touched: Option<Extents>,
+}
+
+/// What a file's changes are relative to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Base {
+    /// Nothing: the file is new.
+    #[default]
+    New,
+    /// Nothing: the file was emptied. The version that the store had then, where that is known.
+    Emptied(Option<ETag>),
+    /// This version.
+    Version(ObjectVersion),
+}
+
+impl Base {
+    /// The version to copy from.
+    pub(crate) fn version(&self) -> Option<&ObjectVersion> {
+        match self {
+            Self::Version(version) => Some(version),
+            Self::New | Self::Emptied(_) => None,
+        }
+    }
+
+    /// When a save may replace what the store has: who goes on after a version must not bury what
+    /// others wrote since, who writes anew replaces whatever there is.
+    pub(crate) fn condition(&self) -> WriteCondition {
+        match self {
+            // A store that names no versions cannot be asked for one.
+            Self::Version(version) if !version.etag.as_str().is_empty() => {
+                WriteCondition::IfMatch(version.etag.clone())
+            }
+            _ => WriteCondition::Always,
+        }
+    }
+}
+
+/// What a save stores.
+#[derive(Debug, Clone)]
+pub(crate) struct Snapshot {
+    pub(crate) base: Base,
+    /// When it may replace what the store has.
+    pub(crate) condition: WriteCondition,
+    pub(crate) size: u64,
+    pub(crate) unsaved: Vec<Range<u64>>,
+}
+
+impl Content {
+    /// A version as the store has it.
+    pub(crate) fn of(version: ObjectVersion) -> Self {
+        Self {
+            size: version.size,
+            base: Base::Version(version),
+            ..Self::default()
+        }
+    }
+
+    /// What a journal tells: the base, the size, and what was changed.
+    pub(crate) fn recovered(base: Base, size: u64, mut extents: Extents) -> Self {
+        extents.clear(size..u64::MAX);
+        Self {
+            base,
+            size,
+            extents,
+            touched: None,
+        }
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub(crate) fn base(&self) -> &Base {
+        &self.base
+    }
+
+    pub(crate) fn extents(&self) -> &Extents {
+        &self.extents
+    }
+
+    /// Bytes of the staging directory that this occupies, at most.
+    pub(crate) fn cost(&self) -> u64 {
+        self.extents.backed() + self.extents.count() as u64 * EXTENT_COST
+    }
+
+    /// Bytes that a write of `length` bytes may add to [`Content::cost`], at most.
+    pub(crate) fn cost_of_write(length: u64) -> u64 {
+        length + 2 * EXTENT_COST
+    }
+
+    /// Whether the store lacks anything of this.
+    pub(crate) fn is_dirty(&self) -> bool {
+        match &self.base {
+            Base::New | Base::Emptied(_) => true,
+            Base::Version(version) => version.size != self.size || self.extents.has_unsaved(),
+        }
+    }
+
+    /// The parts of a range up to the end of the file.
+    pub(crate) fn pieces(&self, range: Range<u64>) -> Vec<Piece> {
+        let end = range.end.min(self.size);
+        if range.start >= end {
+            return Vec::new();
+        }
+        self.extents.pieces(range.start..end)
+    }
+
+    /// `range` was written to the staging file.
+    pub(crate) fn write(&mut self, range: Range<u64>) {
+        self.grow(range.start);
+        self.size = self.size.max(range.end);
+        self.touch(range, Held::Dirty);
+    }
+
+    /// What is in `range`, up to the end of the file, is zero from now on.
+    pub(crate) fn zero(&mut self, range: Range<u64>) {
+        self.touch(range.start..range.end.min(self.size), Held::Zero);
+    }
+
+    /// Makes the file longer, by zeros, if it is shorter than `size`.
+    pub(crate) fn grow(&mut self, size: u64) {
+        if size > self.size {
+            let gap = self.size..size;
+            self.size = size;
+            self.touch(gap, Held::Zero);
+        }
+    }
+
+    /// Makes the file shorter or longer. A file without bytes needs nothing of its base.
+    pub(crate) fn resize(&mut self, size: u64) {
+        self.grow(size);
+        self.size = size;
+        self.extents.clear(size..u64::MAX);
+        if let Some(touched) = &mut self.touched {
+            touched.clear(size..u64::MAX);
+        }
+        if size == 0
+            && let Base::Version(version) = &self.base
+        {
+            self.base = Base::Emptied(Some(version.etag.clone()));
+        }
+    }
+
+    fn touch(&mut self, range: Range<u64>, held: Held) {
+        if let Some(touched) = &mut self.touched {
+            touched.set(range.clone(), held);
+        }
+        self.extents.set(range, held);
+    }
+
+    /// What is clean of `range` was fetched into the staging file.
+    pub(crate) fn fetched(&mut self, range: Range<u64>) {
+        let clean = self
+            .pieces(range)
+            .into_iter()
+            .filter(|piece| piece.held.is_none());
+        for piece in clean.collect::<Vec<_>>() {
+            self.extents.set(piece.range, Held::Local);
+        }
+    }
+
+    /// Begins a save. `None` when the store has everything.
+    pub(crate) fn begin_save(&mut self) -> Option<Snapshot> {
+        if !self.is_dirty() {
+            return None;
+        }
+        self.touched = Some(Extents::default());
+        Some(Snapshot {
+            base: self.base.clone(),
+            condition: self.base.condition(),
+            size: self.size,
+            unsaved: self.extents.unsaved(),
+        })
+    }
+
+    /// The save that was begun has stored `version`.
+    pub(crate) fn end_save(&mut self, version: ObjectVersion) {
+        let touched = self.touched.take().unwrap_or_default();
+        let mut extents = Extents::default();
+        for (range, _) in self.extents.iter().filter(|(_, held)| held.is_backed()) {
+            extents.set(range, Held::Local);
+        }
+        for (range, held) in touched.iter() {
+            extents.set(range, held);
+        }
+        self.extents = extents;
+        self.base = Base::Version(version);
+    }
+
+    /// The save that was begun came to nothing.
+    pub(crate) fn give_up_save(&mut self) {
+        self.touched = None;
+    }
+
+    /// If the base is the version `original`, it has another name now.
+    pub(crate) fn rebase(&mut self, original: &ETag, moved: &ObjectVersion) {
+        if let Base::Version(base) = &mut self.base
+            && base.etag == *original
+        {
+            *base = moved.clone();
+        }
+    }
+
+    /// Forgets what the store has as well, and returns what the staging file need not keep.
+    pub(crate) fn evict(&mut self) -> Vec<Range<u64>> {
+        let local = self.extents.iter().filter(|(_, held)| *held == Held::Local);
+        let local: Vec<_> = local.map(|(range, _)| range).collect();
+        for range in &local {
+            self.extents.clear(range.clone());
+        }
+        local
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use penstock_object::Key;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Debug, Clone)]
+    enum Change {
+        Write(Range<u64>),
+        Zero(Range<u64>),
+        Resize(u64),
+        Fetch(Range<u64>),
+        Evict,
+        BeginSave,
+        EndSave,
+        GiveUpSave,
+    }
+
+    const SIZE: u64 = 40;
+
+    fn change() -> impl Strategy<Value = Change> {
+        let range = || (0..SIZE, 0..SIZE).prop_map(|(one, two)| one.min(two)..one.max(two) + 1);
+        prop_oneof![
+            4 => range().prop_map(Change::Write),
+            1 => range().prop_map(Change::Zero),
+            2 => (0..SIZE).prop_map(Change::Resize),
+            1 => range().prop_map(Change::Fetch),
+            1 => Just(Change::Evict),
+            2 => Just(Change::BeginSave),
+            2 => Just(Change::EndSave),
+            1 => Just(Change::GiveUpSave),
+        ]
+    }
+
+    /// A store, a staging file and what a program should read, as plain bytes.
+    #[derive(Default)]
+    struct Bench {
+        content: Content,
+        staging: Vec<u8>,
+        stored: Vec<u8>,
+        expected: Vec<u8>,
+        saving: Option<(Snapshot, Vec<u8>)>,
+        clock: u8,
+    }
+
+    impl Bench {
+        fn read(&self) -> Vec<u8> {
+            let pieces = self.content.pieces(0..u64::MAX);
+            let bytes = pieces.into_iter().flat_map(|piece| {
+                let range = piece.range.start as usize..piece.range.end as usize;
+                match piece.held {
+                    Some(Held::Zero) => vec![0; range.len()],
+                    Some(_) => self.staging[range].to_vec(),
+                    None => self.stored[range].to_vec(),
+                }
+            });
+            bytes.collect()
+        }
+
+        fn apply(&mut self, change: Change) {
+            self.clock = self.clock.wrapping_add(1).max(1);
+            match change {
+                Change::Write(range) => {
+                    let (start, end) = (range.start as usize, range.end as usize);
+                    let size = self.expected.len().max(end);
+                    self.expected.resize(size, 0);
+                    self.expected[start..end].fill(self.clock);
+                    self.staging[start..end].fill(self.clock);
+                    self.content.write(range);
+                }
+                Change::Zero(range) => {
+                    let end = self.expected.len().min(range.end as usize);
+                    if let Some(bytes) = self.expected.get_mut(range.start as usize..end) {
+                        bytes.fill(0);
+                    }
+                    self.content.zero(range);
+                }
+                Change::Resize(size) => {
+                    self.expected.resize(size as usize, 0);
+                    self.content.resize(size);
+                }
+                Change::Fetch(range) => {
+                    for piece in self.content.pieces(range.clone()) {
+                        let at = piece.range.start as usize..piece.range.end as usize;
+                        if piece.held.is_none() {
+                            self.staging[at.clone()].copy_from_slice(&self.stored[at]);
+                        }
+                    }
+                    self.content.fetched(range);
+                }
+                Change::Evict => {
+                    for range in self.content.evict() {
+                        self.staging[range.start as usize..range.end as usize].fill(255);
+                    }
+                }
+                _ => self.save(&change),
+            }
+        }
+
+        fn save(&mut self, change: &Change) {
+            match change {
+                Change::BeginSave if self.saving.is_none() => {
+                    let snapshot = self.content.begin_save();
+                    self.saving = snapshot.map(|snapshot| (snapshot, self.expected.clone()));
+                }
+                Change::EndSave => {
+                    let Some((snapshot, stored)) = self.saving.take() else {
+                        return;
+                    };
+                    assert_eq!(snapshot.size, stored.len() as u64);
+                    self.stored = stored;
+                    let key = Key::new("key").unwrap();
+                    let etag = ETag::new(&self.clock.to_string());
+                    let size = snapshot.size;
+                    self.content.end_save(ObjectVersion { key, etag, size });
+                }
+                Change::GiveUpSave => {
+                    self.saving = None;
+                    self.content.give_up_save();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_read_is_what_was_written(changes in prop::collection::vec(change(), 0..60)) {
+            let mut bench = Bench {
+                staging: vec![0; SIZE as usize + 1],
+                ..Bench::default()
+            };
+            for change in changes {
+                bench.apply(change);
+                prop_assert_eq!(bench.read(), bench.expected.clone());
+                let dirty = bench.content.is_dirty();
+                prop_assert!(dirty || bench.stored == bench.expected);
+            }
+            // Whatever was unsaved is saved in the end.
+            bench.apply(Change::GiveUpSave);
+            bench.apply(Change::BeginSave);
+            bench.apply(Change::EndSave);
+            prop_assert!(!bench.content.is_dirty());
+            prop_assert_eq!(&bench.stored, &bench.expected);
+        }
+
+        #[test]
+        fn a_snapshot_names_everything_that_the_base_lacks(
+            changes in prop::collection::vec(change(), 0..60),
+        ) {
+            let mut bench = Bench {
+                staging: vec![0; SIZE as usize + 1],
+                ..Bench::default()
+            };
+            for change in changes {
+                bench.apply(change);
+                let mut content = bench.content.clone();
+                let Some(snapshot) = content.begin_save() else { continue };
+                for (at, byte) in bench.expected.iter().enumerate() {
+                    let named = snapshot.unsaved.iter().any(|range| range.contains(&(at as u64)));
+                    let version = snapshot.base.version();
+                    let in_base = version.is_some() && bench.stored.get(at) == Some(byte);
+                    prop_assert!(named || in_base, "byte {at}");
+                }
+            }
+        }
+    }
+}

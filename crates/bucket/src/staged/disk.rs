@@ -1,0 +1,103 @@
+//! A sparse file that holds what was written and is not in the store yet.
+//!
+//! Every call blocks on the disk; callers run it where that holds up nobody.
+
+use std::{
+    fs::File,
+    io,
+    mem::MaybeUninit,
+    ops::Range,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+use penstock_base::{BufferWriter, FsError};
+use rustix::{
+    fs::{FallocateFlags, fallocate},
+    io::{Errno, pread},
+};
+
+/// A staging file. The file itself stays when this is dropped.
+#[derive(Debug)]
+pub(crate) struct DiskFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl DiskFile {
+    pub(crate) fn new(file: File, path: PathBuf) -> Self {
+        Self { file, path }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    /// Makes everything written so far survive a crash of the machine.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    /// Gives the disk back what `range` occupies. A file system that cannot keeps it until the
+    /// file is removed.
+    pub(crate) fn punch(&self, range: Range<u64>) {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let punched = fallocate(&self.file, flags, range.start, range.end - range.start);
+        if let Err(error) = punched {
+            tracing::debug!(%error, "the staging file system cannot punch holes");
+        }
+    }
+
+    /// Gives the disk back what lies beyond `size`.
+    pub(crate) fn cut(&self, size: u64) {
+        if let Err(error) = self.file.set_len(size) {
+            tracing::debug!(%error, "a staging file could not be cut");
+        }
+    }
+
+    /// Reads `length` bytes into `writer`, which has room for them. What lies beyond the end of the
+    /// file is zero.
+    pub(crate) fn read(
+        &self,
+        writer: &mut BufferWriter,
+        offset: u64,
+        length: usize,
+    ) -> io::Result<()> {
+        let room = &mut writer.unfilled()[..length];
+        let read = read_into(&self.file, room, offset)?;
+        room[read..].fill(MaybeUninit::new(0));
+        // SAFETY: the first `read` of the `length` bytes were read, the others set to zero.
+        #[allow(unsafe_code)]
+        unsafe {
+            writer.advance(length);
+        }
+        Ok(())
+    }
+}
+
+/// Fills `room` from its front and returns how far; less than all only at the end of the file.
+fn read_into(file: &File, room: &mut [MaybeUninit<u8>], offset: u64) -> io::Result<usize> {
+    let mut read = 0;
+    while read < room.len() {
+        match pread(file, &mut room[read..], offset + read as u64) {
+            Ok(([], _)) => break,
+            Ok((bytes, _)) => read += bytes.len(),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(read)
+}
+
+/// What a failure of the staging disk means to a file.
+pub(crate) fn disk_failure(error: &io::Error) -> FsError {
+    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    match error.kind() {
+        StorageFull | QuotaExceeded => FsError::NoSpace,
+        _ => FsError::Io(format!("the staging directory: {error}; check its disk")),
+    }
+}

@@ -1,0 +1,118 @@
+//! From when on a file is staged.
+//!
+//! A file that is only read costs staging nothing: its handles read the store, as in streaming
+//! mode. The first change *engages* it: the version that the store has now becomes the base. It
+//! stays engaged until its last handle is closed, so that what was written is read from the disk,
+//! or until somebody opens it and the store has a version by another client.
+
+use std::sync::Arc;
+
+use penstock_base::{FsError, FsResult, MIB, run_blocking};
+use penstock_transfer::ObjectVersion;
+
+use crate::{
+    core::Core,
+    errors::{Purpose, transfer_failure},
+    open_file::OpenFile,
+    staged::{StagedFile, content::Content, space::Payment},
+};
+
+/// Bytes of a file that are fetched when it is removed or replaced while it is open, so that its
+/// handles can read on. What is not fetched fails as stale.
+const KEEP_MAX: u64 = 64 * MIB;
+
+impl Core {
+    /// Makes the staged content what a file holds, based on what the store has now.
+    pub(crate) async fn engage(
+        self: &Arc<Self>,
+        file: &Arc<OpenFile>,
+        staged: &StagedFile,
+    ) -> FsResult<()> {
+        if staged.is_engaged() {
+            return Ok(());
+        }
+        let _entered = self.namespace.enter(&[file.inode]).await?;
+        let _stream = file.stream().await;
+        if staged.is_engaged() {
+            return Ok(());
+        }
+        if file.view().removed {
+            return Err(FsError::Stale);
+        }
+        if !file.view().ours {
+            self.refresh(file.inode).await?;
+        }
+        let version = self
+            .namespace
+            .lock()
+            .version(file.inode)
+            .ok_or(FsError::Stale)?;
+        self.engage_with(file, staged, version);
+        Ok(())
+    }
+
+    fn engage_with(&self, file: &Arc<OpenFile>, staged: &StagedFile, version: ObjectVersion) {
+        let key = version.key.clone();
+        staged.engage_file(file, Content::of(version.clone()), key);
+        let mut view = file.view();
+        if view.version.as_ref() != Some(&version) {
+            view.version = Some(version);
+            view.generation += 1;
+        }
+    }
+
+    /// Fetches what the handles of a file would miss when its object goes away. The caller has the
+    /// file's stream. What cannot be fetched is missed.
+    pub(crate) async fn keep_for_handles(&self, file: &Arc<OpenFile>) {
+        let Some(staged) = &file.staged else { return };
+        if !staged.is_engaged() {
+            let Some(version) = file.view().version.clone() else {
+                return;
+            };
+            self.engage_with(file, staged, version);
+        }
+        if let Err(error) = self.fetch_all(staged).await {
+            let path = self.namespace.lock().path(file.inode);
+            tracing::warn!(
+                "`{path}` is open while its object goes away, and could not be fetched: {error}; \
+                 reading it on may fail"
+            );
+        }
+    }
+
+    async fn fetch_all(&self, staged: &StagedFile) -> FsResult<()> {
+        let pieces = staged.look(|content| content.pieces(0..content.size()))?;
+        let clean = pieces.into_iter().filter(|piece| piece.held.is_none());
+        let clean: Vec<_> = clean.map(|piece| piece.range).collect();
+        let missing: u64 = clean.iter().map(|range| range.end - range.start).sum();
+        if missing > KEEP_MAX {
+            let text = format!("{missing} bytes are too many to fetch; the limit is {KEEP_MAX}");
+            return Err(FsError::Io(text));
+        }
+        for range in clean {
+            let mut at = range.start;
+            while at < range.end {
+                let end = range.end.min(at + MIB);
+                self.fetch(staged, at, (end - at) as u32).await?;
+                at = end;
+            }
+        }
+        Ok(())
+    }
+
+    async fn fetch(&self, staged: &StagedFile, offset: u64, length: u32) -> FsResult<()> {
+        let range = offset..offset + u64::from(length);
+        let cost = Content::cost_of_write(length.into());
+        let _payment: Payment = staged
+            .staging()
+            .space()
+            .try_take(cost)
+            .ok_or(FsError::NoSpace)?;
+        let reader = staged.reader(&self.transfer).ok_or(FsError::Stale)?;
+        let bytes = reader.read(offset, length).await;
+        let bytes = bytes.map_err(|error| transfer_failure(&error, Purpose::Read))?;
+        // Alone: a write that is in the staging file may not be in the map yet.
+        let _alone = staged.change.write().await;
+        run_blocking(|| staged.take_fetched(range, &bytes))
+    }
+}

@@ -1,0 +1,245 @@
+//! The staging directory.
+//!
+//! ```text
+//! DIRECTORY/lock                  held by the one mount that uses the directory; names its process
+//! DIRECTORY/files/ID.data         what was written to a file, sparse
+//! DIRECTORY/files/ID.journal      which file, and which ranges; see the journal
+//! DIRECTORY/kept/ID.data          what could not be saved because somebody else changed the object
+//! DIRECTORY/kept/ID.journal
+//! ```
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    io::{self, Read, Write},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use penstock_base::random;
+use rustix::fs::{OFlags, statvfs};
+use thiserror::Error;
+
+/// Why a staging directory cannot be used.
+#[derive(Debug, Error)]
+pub enum StagingError {
+    /// Another mount uses it.
+    #[error(
+        "the staging directory {} is in use by process {pid}: give each mount one of its own",
+        directory.display()
+    )]
+    InUse {
+        /// The directory.
+        directory: PathBuf,
+        /// Who has it; 0 if that cannot be seen.
+        pid: u32,
+    },
+    /// The disk refuses it.
+    #[error("cannot use the staging directory {}: {error}", directory.display())]
+    Io {
+        /// The directory.
+        directory: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// A staging directory, locked while this or a clone of it lives.
+#[derive(Debug, Clone)]
+pub(crate) struct Folder {
+    directory: PathBuf,
+    _lock: Arc<File>,
+}
+
+/// The name of a staging file and its journal.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct FileId(String);
+
+impl FileId {
+    /// A name that no other has.
+    pub(crate) fn new() -> Self {
+        Self(random::token())
+    }
+}
+
+impl std::fmt::Display for FileId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Folder {
+    /// Makes the directory, private to its user, and locks it.
+    pub(crate) fn take(directory: &Path) -> Result<Self, StagingError> {
+        let failed = |error| StagingError::Io {
+            directory: directory.to_owned(),
+            error,
+        };
+        for folder in [directory.join("files"), directory.join("kept")] {
+            let made = DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&folder);
+            made.map_err(failed)?;
+            let private = fs::Permissions::from_mode(0o700);
+            fs::set_permissions(&folder, private).map_err(failed)?;
+        }
+        let lock = Arc::new(lock(directory, failed)?);
+        Ok(Self {
+            directory: directory.to_owned(),
+            _lock: lock,
+        })
+    }
+
+    /// The content of a file.
+    pub(crate) fn data(&self, id: &FileId) -> PathBuf {
+        self.directory.join("files").join(format!("{id}.data"))
+    }
+
+    /// The journal of a file.
+    pub(crate) fn journal(&self, id: &FileId) -> PathBuf {
+        self.directory.join("files").join(format!("{id}.journal"))
+    }
+
+    /// Makes a file that was not there.
+    pub(crate) fn create(path: &Path) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(0o600);
+        options.open(path)
+    }
+
+    /// Opens a file that is there.
+    pub(crate) fn open(path: &Path) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        let no_links = OFlags::NOFOLLOW.bits().cast_signed();
+        options
+            .read(true)
+            .write(true)
+            .custom_flags(no_links)
+            .open(path)
+    }
+
+    /// Removes the content and the journal of a file, if they are there.
+    pub(crate) fn remove(&self, id: &FileId) {
+        // The journal first: content without one is swept at the next start.
+        let _ = fs::remove_file(self.journal(id));
+        let _ = fs::remove_file(self.data(id));
+    }
+
+    /// Puts content and journal of a file aside, for people, and returns where the content is.
+    pub(crate) fn keep(&self, id: &FileId) -> io::Result<PathBuf> {
+        let kept = self.directory.join("kept");
+        fs::rename(self.journal(id), kept.join(format!("{id}.journal")))?;
+        let data = kept.join(format!("{id}.data"));
+        fs::rename(self.data(id), &data)?;
+        Ok(data)
+    }
+
+    /// Files that have a journal. Content without one is removed: nobody knows what it was.
+    pub(crate) fn orphans(&self) -> io::Result<Vec<FileId>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(self.directory.join("files"))? {
+            let path = entry?.path();
+            let Some(name) = path.file_stem().and_then(|name| name.to_str()) else {
+                continue;
+            };
+            let id = FileId(name.to_owned());
+            match path.extension().and_then(|ending| ending.to_str()) {
+                Some("journal") if self.data(&id).exists() => found.push(id),
+                Some("data") if self.journal(&id).exists() => {}
+                Some("journal" | "data" | "new") => drop(fs::remove_file(&path)),
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+
+    /// Bytes that may still be written to the file system.
+    pub(crate) fn free(&self) -> io::Result<u64> {
+        let disk = statvfs(&self.directory)?;
+        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+}
+
+/// Takes the lock and writes who has it.
+fn lock(
+    directory: &Path,
+    failed: impl Fn(io::Error) -> StagingError,
+) -> Result<File, StagingError> {
+    let path = directory.join("lock");
+    let opened = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+        .open(&path);
+    let mut file = opened.map_err(&failed)?;
+    // Whoever owns the directory could exchange what lies in it.
+    let ours = file.metadata().map_err(&failed)?.uid();
+    if fs::metadata(directory).map_err(&failed)?.uid() != ours {
+        let text = "it belongs to another user";
+        return Err(failed(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            text,
+        )));
+    }
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            return Err(StagingError::InUse {
+                directory: directory.to_owned(),
+                pid: holder(&mut file),
+            });
+        }
+        Err(TryLockError::Error(error)) => return Err(failed(error)),
+    }
+    let written = file
+        .set_len(0)
+        .and_then(|()| writeln!(file, "{}", std::process::id()));
+    written.map_err(failed)?;
+    Ok(file)
+}
+
+/// The process that the lock names.
+fn holder(file: &mut File) -> u32 {
+    const NUMBER_MAX: u64 = 32;
+    let mut text = String::new();
+    let read = file.take(NUMBER_MAX).read_to_string(&mut text);
+    read.ok()
+        .and_then(|_| text.trim().parse().ok())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_mounts_never_share_a_directory() {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let first = Folder::take(scratch.path()).expect("free");
+        let second = Folder::take(scratch.path());
+        let own = std::process::id();
+        assert!(matches!(second, Err(StagingError::InUse { pid, .. }) if pid == own));
+        drop(first);
+        Folder::take(scratch.path()).expect("free again");
+    }
+
+    #[test]
+    fn content_without_a_journal_is_swept() {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let folder = Folder::take(scratch.path()).expect("free");
+        let (whole, lost) = (FileId::new(), FileId::new());
+        for path in [
+            folder.data(&whole),
+            folder.journal(&whole),
+            folder.data(&lost),
+        ] {
+            Folder::create(&path).expect("new");
+        }
+        assert_eq!(folder.orphans().expect("readable"), [whole]);
+        assert!(!folder.data(&lost).exists());
+    }
+}

@@ -1,0 +1,322 @@
+//! What a crash leaves of a staged file.
+//!
+//! A journal lies beside each staging file that has something unsaved. It begins with which file
+//! that is and what its changes are relative to; then each change is appended when its bytes are in
+//! the staging file and before the write is answered. So when the process dies, everything that was
+//! answered can be recovered by doing the changes again on paper.
+//!
+//! When the *machine* dies a journal may have survived whose bytes did not. Every few seconds the
+//! bytes and then the journal are forced to the disk, and a record notes how much of the journal is
+//! covered by that; after another start of the system only so much is believed. What fsync and
+//! close promised is in the store and needs none of this.
+//!
+//! Each record carries its length and its checksum; reading ends at the first that is not whole. A
+//! journal that has grown long is written anew, from what it says in sum.
+
+mod codec;
+
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+use penstock_base::random;
+
+use crate::staged::{
+    content::Content,
+    extents::{Extents, Held},
+    folder::Folder,
+};
+
+pub(crate) use codec::{Header, Record};
+
+/// Bytes from which on a journal is written anew, unless that is worth little.
+const LONG: u64 = 1 << 20;
+/// A journal is written anew only when it is this much longer than it was when it was new.
+const GROWTH: u64 = 4;
+/// Bytes in the longest journal that is read.
+const READ_MAX: u64 = 1 << 28;
+
+/// The journal of one file, open for appending.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    file: File,
+    path: PathBuf,
+    /// Bytes of whole records.
+    length: u64,
+    /// Bytes when it was new.
+    begun: u64,
+    /// Bytes that were covered by the last sync.
+    synced: u64,
+    /// Tells it from the one that is written in its place.
+    serial: u64,
+}
+
+/// How much of which journal there was at a time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Extent {
+    serial: u64,
+    length: u64,
+}
+
+impl Journal {
+    /// Writes a journal that says `content`, in place of the one that may be there.
+    pub(crate) fn create(path: &Path, header: Header, content: &Content) -> io::Result<Self> {
+        let mut bytes = Vec::new();
+        Record::Header(header).encode(&mut bytes);
+        for (range, held) in content.extents().iter() {
+            match held {
+                Held::Dirty => Record::Dirty(range).encode(&mut bytes),
+                Held::Zero => Record::Zero(range).encode(&mut bytes),
+                Held::Local => {}
+            }
+        }
+        let new = path.with_extension("new");
+        let _ = fs::remove_file(&new);
+        let file = Folder::create(&new)?;
+        file.write_all_at(&bytes, 0)?;
+        fs::rename(&new, path)?;
+        let length = bytes.len() as u64;
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            length,
+            begun: length,
+            synced: 0,
+            serial: random::number(),
+        })
+    }
+
+    /// A journal that an earlier mount left. Nothing is appended to it.
+    pub(crate) fn reopen(path: &Path) -> io::Result<Self> {
+        let file = Folder::open(path)?;
+        let length = file.metadata()?.len();
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            length,
+            begun: length,
+            synced: length,
+            serial: random::number(),
+        })
+    }
+
+    /// Adds a record, or nothing.
+    pub(crate) fn append(&mut self, record: &Record) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        record.encode(&mut bytes);
+        let written = self.file.write_all_at(&bytes, self.length);
+        if written.is_err() {
+            // What follows half a record could not be read.
+            let _ = self.file.set_len(self.length);
+        }
+        written?;
+        self.length += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Whether it should be written anew.
+    pub(crate) fn is_long(&self) -> bool {
+        self.length > LONG.max(GROWTH * self.begun)
+    }
+
+    /// What to pass to [`Journal::cover`] when the bytes of all records so far are on the disk.
+    /// `None` if they are already.
+    pub(crate) fn uncovered(&self) -> Option<Extent> {
+        (self.length > self.synced).then_some(Extent {
+            serial: self.serial,
+            length: self.length,
+        })
+    }
+
+    /// Notes, durably, that the bytes of the records in `extent` are on the disk.
+    pub(crate) fn cover(&mut self, extent: Extent) -> io::Result<()> {
+        if extent.serial != self.serial {
+            return Ok(());
+        }
+        // The records first: one that says they are there must not be there without them.
+        self.file.sync_data()?;
+        self.append(&Record::Synced(extent.length))?;
+        self.file.sync_data()?;
+        self.synced = self.length;
+        Ok(())
+    }
+
+    /// Removes it.
+    pub(crate) fn remove(self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// What a journal says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) header: Header,
+    pub(crate) content: Content,
+}
+
+/// Reads the journal at `path`. `None` when nothing of it can be believed.
+pub(crate) fn read(path: &Path, boot: &str) -> io::Result<Option<Told>> {
+    if fs::metadata(path)?.len() > READ_MAX {
+        return Ok(None);
+    }
+    Ok(replay(&fs::read(path)?, boot))
+}
+
+/// What the records in `bytes` say when the system runs since `boot`.
+fn replay(bytes: &[u8], boot: &str) -> Option<Told> {
+    let records: Vec<(u64, Record)> = codec::Records::new(bytes).collect();
+    let Some((first_end, Record::Header(header))) = records.first() else {
+        return None;
+    };
+    let believed = if header.boot == boot {
+        bytes.len() as u64
+    } else {
+        let synced = records.iter().rev().find_map(|(_, record)| match record {
+            Record::Synced(length) => Some(*length),
+            _ => None,
+        });
+        synced?
+    };
+    if *first_end > believed {
+        return None;
+    }
+    let mut content = Content::recovered(header.base.clone(), header.size, Extents::default());
+    for (end, record) in &records[1..] {
+        if *end <= believed {
+            apply(&mut content, record);
+        }
+    }
+    Some(Told {
+        header: header.clone(),
+        content,
+    })
+}
+
+fn apply(content: &mut Content, record: &Record) {
+    match record {
+        Record::Dirty(range) => content.write(range.clone()),
+        Record::Zero(range) => content.zero(range.clone()),
+        Record::Size(size) => content.resize(*size),
+        Record::Header(_) | Record::Synced(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use penstock_object::{ETag, Key};
+    use penstock_transfer::ObjectVersion;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::staged::content::Base;
+
+    fn header() -> Header {
+        let version = ObjectVersion {
+            key: Key::new("a/b").expect("valid"),
+            etag: ETag::new("tag"),
+            size: 50,
+        };
+        Header {
+            boot: "now".to_owned(),
+            volume: "s3://bucket".to_owned(),
+            key: "a/b".to_owned(),
+            base: Base::Version(version),
+            size: 50,
+        }
+    }
+
+    fn range() -> impl Strategy<Value = Range<u64>> {
+        (0..90u64, 1..20u64).prop_map(|(start, length)| start..start + length)
+    }
+
+    fn record() -> impl Strategy<Value = Record> {
+        prop_oneof![
+            3 => range().prop_map(Record::Dirty),
+            1 => range().prop_map(Record::Zero),
+            1 => (0..100u64).prop_map(Record::Size),
+        ]
+    }
+
+    fn new_content() -> Content {
+        let header = header();
+        Content::recovered(header.base, header.size, Extents::default())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn a_journal_says_what_was_done(
+            records in prop::collection::vec(record(), 0..40),
+            rewritten in 0..40usize,
+        ) {
+            let scratch = tempfile::tempdir().expect("a temporary directory");
+            let path = scratch.path().join("x.journal");
+            let mut content = new_content();
+            let mut journal = Journal::create(&path, header(), &content).expect("writable");
+            for (number, record) in records.iter().enumerate() {
+                journal.append(record).expect("writable");
+                apply(&mut content, record);
+                if number == rewritten {
+                    let (base, size) = (content.base().clone(), content.size());
+                    let header = Header { base, size, ..header() };
+                    journal = Journal::create(&path, header, &content).expect("writable");
+                }
+            }
+            let told = read(&path, "now").expect("readable").expect("whole");
+            prop_assert_eq!(told.content, content);
+        }
+
+        #[test]
+        fn after_a_restart_only_what_was_synced_is_believed(
+            before in prop::collection::vec(record(), 0..10),
+            after in prop::collection::vec(record(), 0..10),
+        ) {
+            let scratch = tempfile::tempdir().expect("a temporary directory");
+            let path = scratch.path().join("x.journal");
+            let mut content = new_content();
+            let mut journal = Journal::create(&path, header(), &content).expect("writable");
+            prop_assert_eq!(read(&path, "later").expect("readable"), None);
+            for record in &before {
+                journal.append(record).expect("writable");
+                apply(&mut content, record);
+            }
+            let covered = journal.uncovered().expect("new");
+            for record in &after {
+                journal.append(record).expect("writable");
+            }
+            journal.cover(covered).expect("writable");
+            let told = read(&path, "later").expect("readable").expect("synced");
+            prop_assert_eq!(told.content, content);
+        }
+
+        #[test]
+        fn a_journal_that_was_cut_says_a_beginning(
+            records in prop::collection::vec(record(), 0..10),
+            cut in 0..500usize,
+        ) {
+            let mut bytes = Vec::new();
+            Record::Header(header()).encode(&mut bytes);
+            let mut told = vec![None, Some(new_content())];
+            for record in &records {
+                record.encode(&mut bytes);
+                let mut next = told.last().cloned().flatten().expect("pushed before");
+                apply(&mut next, record);
+                told.push(Some(next));
+            }
+            bytes.truncate(cut);
+            let found = replay(&bytes, "now").map(|told| told.content);
+            prop_assert!(told.contains(&found));
+        }
+
+        #[test]
+        fn made_up_bytes_do_no_harm(bytes: Vec<u8>) {
+            prop_assert_eq!(replay(&bytes, "now"), None);
+        }
+    }
+}

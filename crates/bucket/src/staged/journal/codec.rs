@@ -1,0 +1,239 @@
+//! Records as bytes: length, CRC-32C, and then a tag and its fields, little-endian.
+
+use std::ops::Range;
+
+use penstock_base::{ChecksumKind, Summing};
+use penstock_object::{ETag, Key};
+use penstock_transfer::ObjectVersion;
+
+use crate::staged::content::Base;
+
+const HEADER: u8 = 1;
+const DIRTY: u8 = 2;
+const ZERO: u8 = 3;
+const SIZE: u8 = 4;
+const SYNCED: u8 = 5;
+
+const NEW: u8 = 0;
+const EMPTIED: u8 = 1;
+const EMPTIED_FROM: u8 = 2;
+const VERSION: u8 = 3;
+
+/// Bytes in the longest record: a header with its longest texts.
+const RECORD_MAX: usize = 1 << 16;
+
+/// What a journal begins with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// Since when the system runs, as it names that.
+    pub(crate) boot: String,
+    /// Which volume the file is of.
+    pub(crate) volume: String,
+    pub(crate) key: String,
+    pub(crate) base: Base,
+    pub(crate) size: u64,
+}
+
+/// One entry of a journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Record {
+    Header(Header),
+    /// This was written.
+    Dirty(Range<u64>),
+    /// This is zero now.
+    Zero(Range<u64>),
+    /// The file has this many bytes now.
+    Size(u64),
+    /// What the first so many bytes of the journal say is on the disk.
+    Synced(u64),
+}
+
+impl Record {
+    /// Adds the record to `bytes`.
+    pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
+        let mut body = Vec::new();
+        match self {
+            Self::Header(header) => encode_header(header, &mut body),
+            Self::Dirty(range) => encode_numbers(DIRTY, &[range.start, range.end], &mut body),
+            Self::Zero(range) => encode_numbers(ZERO, &[range.start, range.end], &mut body),
+            Self::Size(size) => encode_numbers(SIZE, &[*size], &mut body),
+            Self::Synced(length) => encode_numbers(SYNCED, &[*length], &mut body),
+        }
+        bytes.extend((body.len() as u32).to_le_bytes());
+        bytes.extend(sum(&body).to_le_bytes());
+        bytes.extend(body);
+    }
+
+    fn decode(body: &[u8]) -> Option<Self> {
+        let mut fields = Fields(body);
+        let record = match fields.byte()? {
+            HEADER => Self::Header(decode_header(&mut fields)?),
+            DIRTY => Self::Dirty(fields.range()?),
+            ZERO => Self::Zero(fields.range()?),
+            SIZE => Self::Size(fields.number()?),
+            SYNCED => Self::Synced(fields.number()?),
+            _ => return None,
+        };
+        fields.0.is_empty().then_some(record)
+    }
+}
+
+fn encode_numbers(tag: u8, numbers: &[u64], body: &mut Vec<u8>) {
+    body.push(tag);
+    body.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+}
+
+fn encode_text(text: &str, body: &mut Vec<u8>) {
+    body.extend((text.len() as u32).to_le_bytes());
+    body.extend(text.as_bytes());
+}
+
+fn encode_header(header: &Header, body: &mut Vec<u8>) {
+    encode_numbers(HEADER, &[header.size], body);
+    for text in [&header.boot, &header.volume, &header.key] {
+        encode_text(text, body);
+    }
+    match &header.base {
+        Base::New => body.push(NEW),
+        Base::Emptied(None) => body.push(EMPTIED),
+        Base::Emptied(Some(etag)) => {
+            body.push(EMPTIED_FROM);
+            encode_text(etag.as_str(), body);
+        }
+        Base::Version(version) => {
+            encode_numbers(VERSION, &[version.size], body);
+            encode_text(version.key.as_str(), body);
+            encode_text(version.etag.as_str(), body);
+        }
+    }
+}
+
+fn decode_header(fields: &mut Fields<'_>) -> Option<Header> {
+    let size = fields.number()?;
+    let [boot, volume, key] = [fields.text()?, fields.text()?, fields.text()?];
+    let base = match fields.byte()? {
+        NEW => Base::New,
+        EMPTIED => Base::Emptied(None),
+        EMPTIED_FROM => Base::Emptied(Some(ETag::new(&fields.text()?))),
+        VERSION => {
+            let size = fields.number()?;
+            let key = Key::new(fields.text()?).ok()?;
+            let etag = ETag::new(&fields.text()?);
+            Base::Version(ObjectVersion { key, etag, size })
+        }
+        _ => return None,
+    };
+    Some(Header {
+        boot,
+        volume,
+        key,
+        base,
+        size,
+    })
+}
+
+fn sum(body: &[u8]) -> u32 {
+    let mut summing = Summing::new(ChecksumKind::Crc32c);
+    summing.add(body);
+    summing.checksum().value() as u32
+}
+
+/// The whole records at the front of some bytes, each with where it ends.
+pub(super) struct Records<'a> {
+    rest: &'a [u8],
+    at: u64,
+}
+
+impl<'a> Records<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes, at: 0 }
+    }
+}
+
+impl Iterator for Records<'_> {
+    type Item = (u64, Record);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut fields = Fields(self.rest);
+        let length = fields.short()? as usize;
+        let expected = fields.short()?;
+        let body = fields.take(length.min(RECORD_MAX))?;
+        if body.len() != length || sum(body) != expected {
+            return None;
+        }
+        let record = Record::decode(body)?;
+        self.at += (self.rest.len() - fields.0.len()) as u64;
+        self.rest = fields.0;
+        Some((self.at, record))
+    }
+}
+
+/// Fields that were not read yet.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.take(1).map(|bytes| bytes[0])
+    }
+
+    fn short(&mut self) -> Option<u32> {
+        let bytes = self.take(4)?.try_into().ok()?;
+        Some(u32::from_le_bytes(bytes))
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let bytes = self.take(8)?.try_into().ok()?;
+        Some(u64::from_le_bytes(bytes))
+    }
+
+    fn range(&mut self) -> Option<Range<u64>> {
+        let range = self.number()?..self.number()?;
+        (range.start <= range.end).then_some(range)
+    }
+
+    fn text(&mut self) -> Option<String> {
+        let length = self.short()? as usize;
+        String::from_utf8(self.take(length)?.to_vec()).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_keep_every_base() {
+        let key = Key::new("k").expect("valid");
+        let (etag, size) = (ETag::new("tag"), 7);
+        let version = ObjectVersion {
+            key,
+            etag: etag.clone(),
+            size,
+        };
+        let bases = [
+            Base::New,
+            Base::Emptied(None),
+            Base::Emptied(Some(etag)),
+            Base::Version(version),
+        ];
+        for base in bases {
+            let header = Header {
+                boot: "boot".to_owned(),
+                volume: "volume".to_owned(),
+                key: "ünï".to_owned(),
+                base,
+                size: u64::MAX,
+            };
+            let mut bytes = Vec::new();
+            Record::Header(header.clone()).encode(&mut bytes);
+            let found: Vec<_> = Records::new(&bytes).collect();
+            assert_eq!(found, [(bytes.len() as u64, Record::Header(header))]);
+        }
+    }
+}

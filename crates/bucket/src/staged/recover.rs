@@ -1,0 +1,207 @@
+//! Saves what an earlier mount left in the staging directory.
+//!
+//! A mount that was killed leaves a journal beside each file that had something unsaved. The next
+//! mount of the same bucket with the same directory saves them before it serves anything, but never
+//! over a version that somebody wrote since: such a file is put aside, and the log says where it is.
+//! Not even what looks like somebody else's need be: the kill may have come between the save and
+//! the removal of the journal, so the unsaved ranges are compared with what the store has.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use penstock_base::{FsError, FsResult, MIB, run_blocking};
+use penstock_object::{ErrorKind, Key, WriteCondition};
+use penstock_transfer::{ObjectVersion, TransferError};
+
+use crate::{
+    core::Core,
+    errors::for_reading,
+    staged::{
+        StagedFile,
+        content::{Base, Snapshot},
+        disk::DiskFile,
+        folder::{FileId, Folder},
+        journal::{self, Journal, Told},
+        lock,
+        save::SaveError,
+        staging::Staging,
+    },
+};
+
+/// Bytes that are compared at once.
+const COMPARED: u64 = MIB;
+
+impl StagedFile {
+    /// A file as its journal tells.
+    fn recovered(
+        staging: &Arc<Staging>,
+        id: FileId,
+        told: Told,
+        key: Key,
+    ) -> std::io::Result<Self> {
+        let (data, path) = (staging.folder().data(&id), staging.folder().journal(&id));
+        let disk = DiskFile::new(Folder::open(&data)?, data);
+        let journal = Journal::reopen(&path)?;
+        let staged = Self::with_id(staging, id);
+        *lock(&staged.disk) = Some(Arc::new(disk));
+        *lock(&staged.journal) = Some(journal);
+        staged.engage(told.content, key);
+        Ok(staged)
+    }
+}
+
+impl Core {
+    /// Saves what an earlier mount left behind.
+    pub(crate) async fn recover(self: &Arc<Self>) {
+        let Some(staging) = &self.staging else { return };
+        let orphans = match run_blocking(|| staging.folder().orphans()) {
+            Ok(orphans) => orphans,
+            Err(error) => {
+                tracing::error!("the staging directory cannot be searched: {error}");
+                return;
+            }
+        };
+        for id in orphans {
+            if let Err(error) = self.recover_one(staging, id.clone()).await {
+                let journal = staging.folder().journal(&id);
+                tracing::error!(
+                    "what {} tells of could not be saved: {error}; it stays there for the next \
+                     mount",
+                    journal.display()
+                );
+            }
+        }
+    }
+
+    async fn recover_one(self: &Arc<Self>, staging: &Arc<Staging>, id: FileId) -> FsResult<()> {
+        let path = staging.folder().journal(&id);
+        let disk_error = |error: std::io::Error| FsError::Io(error.to_string());
+        let told = run_blocking(|| journal::read(&path, staging.boot())).map_err(disk_error)?;
+        let Some(told) = told else {
+            tracing::warn!(
+                "{} tells nothing that can be believed after a crash of the machine: removed",
+                path.display()
+            );
+            staging.folder().remove(&id);
+            return Ok(());
+        };
+        if told.header.volume != staging.volume() {
+            let text = format!("it is of {}", told.header.volume);
+            return Err(FsError::Io(text));
+        }
+        let key = Key::new(&told.header.key).map_err(|error| FsError::Io(error.to_string()))?;
+        let staged = StagedFile::recovered(staging, id.clone(), told, key.clone());
+        self.save_recovered(staged.map_err(disk_error)?, id, key)
+            .await
+    }
+
+    async fn save_recovered(&self, staged: StagedFile, id: FileId, key: Key) -> FsResult<()> {
+        let snapshot = {
+            let mut state = staged.state();
+            state.as_mut().and_then(|state| state.content.begin_save())
+        };
+        let Some(mut snapshot) = snapshot else {
+            staged.abandon();
+            return Ok(());
+        };
+        snapshot.condition = condition_of(&snapshot.base);
+        match self.save_unless_there(&staged, &key, &snapshot).await {
+            Ok(()) => {
+                tracing::warn!(
+                    "recovered `{key}`: what was written before the last mount broke off is in \
+                     the store now ({} bytes)",
+                    snapshot.size
+                );
+                staged.staging().recovered.fetch_add(1, Ordering::Relaxed);
+                staged.abandon();
+                Ok(())
+            }
+            Err(SaveError::Conflict(_)) => {
+                if self.has_saved(&staged, &key, &snapshot).await? {
+                    staged.abandon();
+                    return Ok(());
+                }
+                let kept = staged.staging().folder().keep(&id);
+                let kept = kept.map_err(|error| FsError::Io(error.to_string()))?;
+                tracing::error!(
+                    "`{key}`: another client changed the object after the last mount broke off; \
+                     theirs stays, and what was written here is kept in {}: compare the two, and \
+                     remove it",
+                    kept.display()
+                );
+                Ok(())
+            }
+            Err(SaveError::Failed(error)) => Err(error),
+        }
+    }
+
+    /// Saves a file under a condition that the store may not be able to check.
+    async fn save_unless_there(
+        &self,
+        staged: &StagedFile,
+        key: &Key,
+        snapshot: &Snapshot,
+    ) -> Result<(), SaveError> {
+        let checked = self.store().capabilities().write_if_absent;
+        let mut snapshot = snapshot.clone();
+        if snapshot.condition == WriteCondition::IfAbsent && !checked {
+            if for_reading(self.head(key).await)?.is_some() {
+                return Err(SaveError::Conflict(FsError::AlreadyExists));
+            }
+            snapshot.condition = WriteCondition::Always;
+        }
+        self.store_snapshot(staged, key.clone(), None, &snapshot)
+            .await?;
+        Ok(())
+    }
+
+    /// Whether the store has what a snapshot says, though not by the version that it is based on.
+    async fn has_saved(
+        &self,
+        staged: &StagedFile,
+        key: &Key,
+        snapshot: &Snapshot,
+    ) -> FsResult<bool> {
+        let Some(info) = for_reading(self.head(key).await)? else {
+            return Ok(false);
+        };
+        if info.size != snapshot.size {
+            return Ok(false);
+        }
+        let theirs = ObjectVersion {
+            key: key.clone(),
+            etag: info.etag,
+            size: info.size,
+        };
+        for range in &snapshot.unsaved {
+            let mut at = range.start;
+            while at < range.end {
+                let end = range.end.min(at + COMPARED);
+                let ours = self.gather(staged, None, at..end).await;
+                let ours = ours.map_err(|error| FsError::from(SaveError::from(error)))?;
+                let reader = self.transfer.reader(theirs.clone());
+                match reader.read(at, (end - at) as u32).await {
+                    Ok(stored) if stored.to_vec() == ours.to_vec() => {}
+                    Ok(_) => return Ok(false),
+                    Err(TransferError::Object(error))
+                        if error.kind == ErrorKind::PreconditionFailed =>
+                    {
+                        return Ok(false);
+                    }
+                    Err(error) => return Err(SaveError::from(error).into()),
+                }
+                at = end;
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// When what was recovered may replace what the store has: the version that it was relative to, and
+/// nothing that came later.
+fn condition_of(base: &Base) -> WriteCondition {
+    match base {
+        Base::Emptied(Some(etag)) => WriteCondition::IfMatch(etag.clone()),
+        Base::New | Base::Emptied(None) => WriteCondition::IfAbsent,
+        Base::Version(_) => base.condition(),
+    }
+}

@@ -1,0 +1,173 @@
+//! Changing the size of a staged file, and what is allocated of it.
+
+use std::{ops::Range, sync::Arc};
+
+use penstock_base::{FsError, FsResult, run_blocking};
+use penstock_object::Key;
+use penstock_vfs::{Access, Allocation, HandleId, Inode, OpenOptions};
+
+use crate::{
+    core::{Core, run_to_end},
+    open_file::{FileHandle, OpenFile},
+    staged::{
+        StagedFile,
+        content::{Base, Content},
+        extents::Extents,
+        journal::Record,
+    },
+};
+
+impl StagedFile {
+    fn resize(&self, size: u64, then: impl FnOnce(&Content)) -> FsResult<()> {
+        self.change(&Record::Size(size), |content| content.resize(size), then)?;
+        if let Some(disk) = self.disk_if_any() {
+            disk.cut(size);
+        }
+        Ok(())
+    }
+
+    fn zero(&self, range: Range<u64>, then: impl FnOnce(&Content)) -> FsResult<()> {
+        let record = Record::Zero(range.clone());
+        self.change(&record, |content| content.zero(range.clone()), then)?;
+        if let Some(disk) = self.disk_if_any() {
+            disk.punch(range);
+        }
+        Ok(())
+    }
+}
+
+impl Core {
+    /// Bytes that a file may have.
+    pub(crate) fn check_size(&self, size: u64) -> FsResult<()> {
+        if size > self.size_max() {
+            return Err(FsError::FileTooLarge);
+        }
+        Ok(())
+    }
+
+    /// Truncates or extends a file through a handle. Nothing reaches the store yet.
+    pub(crate) async fn resize_staged(
+        self: &Arc<Self>,
+        handle: &FileHandle,
+        staged: &StagedFile,
+        size: u64,
+    ) -> FsResult<()> {
+        if !handle.access.writes() {
+            return Err(FsError::BadHandle);
+        }
+        self.check_size(size)?;
+        if size == 0 && !staged.is_engaged() {
+            self.empty(&handle.file, staged).await?;
+        }
+        self.engage(&handle.file, staged).await?;
+        if staged.look(Content::size)? == size {
+            return Ok(());
+        }
+        self.change_staged(&handle.file, staged, |then| staged.resize(size, then))
+            .await
+    }
+
+    /// Changes what is allocated of a file.
+    pub(crate) async fn allocate_staged(
+        self: &Arc<Self>,
+        handle: &FileHandle,
+        staged: &StagedFile,
+        (range, allocation): (Range<u64>, Allocation),
+    ) -> FsResult<()> {
+        if !handle.access.writes() {
+            return Err(FsError::BadHandle);
+        }
+        self.check_size(range.end)?;
+        self.engage(&handle.file, staged).await?;
+        let size = staged.look(Content::size)?;
+        let (zeroes, grows) = match allocation {
+            Allocation::Reserve { keep_size } => (false, !keep_size),
+            Allocation::PunchHole => (true, false),
+            Allocation::ZeroRange { keep_size } => (true, !keep_size),
+        };
+        let file = &handle.file;
+        if zeroes && range.start < size {
+            let inside = range.start..range.end.min(size);
+            self.change_staged(file, staged, |then| staged.zero(inside, then))
+                .await?;
+        }
+        if grows && range.end > size {
+            self.change_staged(file, staged, |then| staged.resize(range.end, then))
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Makes a change that moves bytes away.
+    async fn change_staged(
+        &self,
+        file: &OpenFile,
+        staged: &StagedFile,
+        change: impl FnOnce(&dyn Fn(&Content)) -> FsResult<()>,
+    ) -> FsResult<()> {
+        let _alone = staged.change.write().await;
+        self.check_not_shut()?;
+        run_blocking(|| change(&|content: &Content| file.show_staged(content)))?;
+        self.note_written(file);
+        Ok(())
+    }
+
+    /// Engages a file as an empty one, without a look at what the store has unless it is empty.
+    async fn empty(self: &Arc<Self>, file: &Arc<OpenFile>, staged: &StagedFile) -> FsResult<()> {
+        let _entered = self.namespace.enter(&[file.inode]).await?;
+        let _stream = file.stream().await;
+        if staged.is_engaged() || file.view().removed || self.is_empty_in_store(file).await? {
+            return Ok(());
+        }
+        let (key, version): (Key, _) = {
+            let tree = self.namespace.lock();
+            (tree.file_key(file.inode)?, tree.version(file.inode))
+        };
+        let base = Base::Emptied(version.map(|version| version.etag));
+        let content = Content::recovered(base, 0, Extents::default());
+        let _alone = staged.change.write().await;
+        self.check_not_shut()?;
+        file.show_staged(&content);
+        staged.engage_file(file, content, key);
+        self.note_written(file);
+        Ok(())
+    }
+
+    /// Changes the size of a file: through a handle, or of one that the caller has not opened, at
+    /// once and durably.
+    pub(crate) async fn set_staged_size(
+        self: &Arc<Self>,
+        inode: Inode,
+        size: u64,
+        handle: Option<HandleId>,
+    ) -> FsResult<()> {
+        if let Some(handle) = handle {
+            let handle = self.handles.file(handle)?;
+            return self.resize(&handle, size).await;
+        }
+        let core = Arc::clone(self);
+        run_to_end(async move {
+            let options = OpenOptions {
+                access: Access::Write,
+                append: false,
+                truncate: false,
+                exclusive: false,
+            };
+            let opened = core.open(inode, options).await?;
+            let handle = core.handles.file(opened.handle)?;
+            let resized = core.resize(&handle, size).await;
+            let saved = core.flush(&handle).await;
+            drop(handle);
+            core.release(opened.handle).await;
+            resized.and(saved)
+        })
+        .await
+    }
+
+    async fn resize(self: &Arc<Self>, handle: &FileHandle, size: u64) -> FsResult<()> {
+        match &handle.file.staged {
+            Some(staged) => self.resize_staged(handle, staged, size).await,
+            None => Err(FsError::BadHandle),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Space for a write.
+//!
+//! Where there is none, what the store has already is given up first; then the file with the most
+//! unsaved bytes is saved, and its bytes given up. A write fails for want of space only when that
+//! fails: the store does not take what would have to leave.
+
+use std::{cmp::Reverse, sync::Arc};
+
+use penstock_base::{FsError, FsResult, run_blocking};
+
+use crate::{
+    core::{Core, run_to_end},
+    open_file::OpenFile,
+    staged::{StagedFile, content::Content, space::Payment},
+};
+
+/// Extents of a file beyond which it is saved and given up: each takes memory.
+const EXTENTS_MAX: usize = 1 << 16;
+
+impl Core {
+    /// Takes staging space for a change of a file. Fails with `NoSpace`.
+    pub(super) async fn pay(
+        self: &Arc<Self>,
+        file: &Arc<OpenFile>,
+        staged: &StagedFile,
+        bytes: u64,
+    ) -> FsResult<Payment> {
+        let extents = staged.look(|content| content.extents().count())?;
+        if extents > EXTENTS_MAX {
+            run_to_end(Arc::clone(self).save_shared(Arc::clone(file))).await?;
+            self.evict(staged).await;
+        }
+        if let Some(payment) = staged.staging().space().try_take(bytes) {
+            return Ok(payment);
+        }
+        self.make_room(staged.staging(), bytes).await
+    }
+
+    async fn make_room(
+        self: &Arc<Self>,
+        staging: &Arc<crate::staged::staging::Staging>,
+        bytes: u64,
+    ) -> FsResult<Payment> {
+        let _turn = staging.making_room.lock().await;
+        let mut files = staging.engaged();
+        for staged in files.iter().filter_map(|file| file.staged.as_ref()) {
+            if let Some(payment) = staging.space().try_take(bytes) {
+                return Ok(payment);
+            }
+            self.evict(staged).await;
+        }
+        files.sort_by_key(|file| Reverse(unsaved(file)));
+        for file in files {
+            if let Some(payment) = staging.space().try_take(bytes) {
+                return Ok(payment);
+            }
+            if unsaved(&file) == 0 || file.view().removed {
+                continue;
+            }
+            let path = self.namespace.lock().path(file.inode);
+            tracing::debug!("`{path}` is saved because the staging directory is full");
+            let saved = run_to_end(Arc::clone(self).save_shared(Arc::clone(&file))).await;
+            if let (Ok(()), Some(staged)) = (saved, &file.staged) {
+                self.evict(staged).await;
+            }
+        }
+        let payment = staging.space().try_take(bytes);
+        if payment.is_none() && self.notices.staging_full.first() {
+            tracing::warn!(
+                "the staging directory is full and nothing in it can be saved: writes fail until \
+                 the store takes files again; give it more with staging-size (later cases are \
+                 not told)"
+            );
+        }
+        payment.ok_or(FsError::NoSpace)
+    }
+
+    /// Gives up what the store has as well.
+    async fn evict(&self, staged: &StagedFile) {
+        let _alone = staged.change.write().await;
+        run_blocking(|| staged.evict());
+    }
+}
+
+fn unsaved(file: &OpenFile) -> u64 {
+    let staged = file.staged.as_ref();
+    let dirty = staged.map(|staged| staged.look(|content| content.extents().dirty()));
+    dirty.and_then(Result::ok).unwrap_or_default()
+}
+
+impl StagedFile {
+    fn evict(&self) {
+        let Some(disk) = self.disk_if_any() else {
+            return;
+        };
+        let mut state = self.state();
+        let Some(state) = state.as_mut() else { return };
+        // The object of a removed file is gone.
+        if state.abandoned {
+            return;
+        }
+        for range in state.content.evict() {
+            disk.punch(range);
+        }
+        state.payment.settle(Content::cost(&state.content));
+    }
+}

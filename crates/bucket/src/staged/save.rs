@@ -1,0 +1,297 @@
+//! Saving a staged file.
+//!
+//! A save runs under the file's stream lock, in a task of its own. It fails without a trace here:
+//! everything that was unsaved still is, so the next close, fsync or attempt in the background
+//! begins anew.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use penstock_base::{FsError, FsResult, MIB, clock, run_blocking};
+use penstock_object::{CompleteOptions, ErrorKind, Key, ObjectKind, PartCopy, PutOptions, Stored};
+use penstock_transfer::{Assembly, ObjectVersion, TransferError};
+use penstock_vfs::{FileKind, Inode};
+
+use crate::{
+    core::{Core, run_to_end},
+    errors::{Purpose, transfer_failure},
+    inode::Known,
+    open_file::OpenFile,
+    staged::{
+        StagedFile,
+        content::Snapshot,
+        gather::GatherError,
+        plan::{Limits, Part, Plan, Source, plan},
+    },
+};
+
+/// Bytes in a part that the store copies: enough that a request more does not matter, and little
+/// enough that the parts of a large file are copied at the same time.
+const COPY_PART: u64 = 256 * MIB;
+/// The smallest part that is sent or copied, where the store would take an even smaller one.
+const PART_MIN: u64 = MIB;
+/// A part that is sent may occupy this fraction of the memory budget.
+const PARTS_PER_BUDGET: u64 = 4;
+
+/// Why a file was not saved.
+#[derive(Debug, Clone)]
+pub(crate) enum SaveError {
+    /// Another client changed the object: trying again is of no use.
+    Conflict(FsError),
+    /// Something that may pass.
+    Failed(FsError),
+}
+
+impl From<SaveError> for FsError {
+    fn from(error: SaveError) -> Self {
+        match error {
+            SaveError::Conflict(error) | SaveError::Failed(error) => error,
+        }
+    }
+}
+
+impl From<FsError> for SaveError {
+    fn from(error: FsError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<TransferError> for SaveError {
+    fn from(error: TransferError) -> Self {
+        let conflict = matches!(&error, TransferError::Object(error)
+        if matches!(
+            error.kind,
+            ErrorKind::PreconditionFailed
+                | ErrorKind::AlreadyExists
+                | ErrorKind::NotFound
+                | ErrorKind::InvalidRange
+        ));
+        let meaning = transfer_failure(&error, Purpose::Write);
+        if conflict {
+            let text = "another client changed the object meanwhile; theirs stays, and yours is in \
+                        the staging directory";
+            return Self::Conflict(FsError::Busy(text));
+        }
+        Self::Failed(meaning)
+    }
+}
+
+impl From<GatherError> for SaveError {
+    fn from(error: GatherError) -> Self {
+        match error {
+            GatherError::Transfer(error) => error.into(),
+            GatherError::File(error) => error.into(),
+        }
+    }
+}
+
+impl Core {
+    /// Saves a staged file if there is anything to save, on behalf of somebody who holds no lock.
+    pub(crate) async fn save_shared(self: Arc<Self>, file: Arc<OpenFile>) -> FsResult<()> {
+        Ok(self.try_save(&file).await?)
+    }
+
+    pub(super) async fn try_save(self: &Arc<Self>, file: &Arc<OpenFile>) -> Result<(), SaveError> {
+        let Some(staged) = &file.staged else {
+            return Ok(());
+        };
+        if !file.view().dirty {
+            return Ok(());
+        }
+        let _entered = self.namespace.enter(&[file.inode]).await?;
+        let _stream = file.stream().await;
+        self.save_staged(file, staged).await
+    }
+
+    /// Saves a staged file. The caller has its stream, and nobody moves a directory above, or the
+    /// caller does.
+    pub(crate) async fn save_staged(
+        &self,
+        file: &OpenFile,
+        staged: &StagedFile,
+    ) -> Result<(), SaveError> {
+        if file.view().removed {
+            return Ok(());
+        }
+        let snapshot = {
+            let _alone = staged.change.write().await;
+            let mut state = staged.state();
+            state.as_mut().and_then(|state| state.content.begin_save())
+        };
+        let Some(snapshot) = snapshot else {
+            return Ok(());
+        };
+        let key = self.namespace.lock().file_key(file.inode);
+        let saved = match key {
+            Ok(key) => {
+                self.store_snapshot(staged, key, Some(file.inode), &snapshot)
+                    .await
+            }
+            Err(error) => Err(error.into()),
+        };
+        staged.note_outcome(saved.is_err());
+        match saved {
+            Ok(version) => {
+                self.publish_staged(file, staged, version);
+                Ok(())
+            }
+            Err(error) => {
+                if let Some(state) = staged.state().as_mut() {
+                    state.content.give_up_save();
+                }
+                self.metrics.failed_uploads.increment();
+                let path = self.namespace.lock().path(file.inode);
+                let reason = FsError::from(error.clone());
+                tracing::error!("`{path}` could not be saved: {reason}; it stays staged");
+                Err(error)
+            }
+        }
+    }
+
+    /// Stores what a snapshot says, whole or not at all.
+    pub(super) async fn store_snapshot(
+        &self,
+        staged: &StagedFile,
+        key: Key,
+        inode: Option<Inode>,
+        snapshot: &Snapshot,
+    ) -> Result<ObjectVersion, SaveError> {
+        let limits = self.limits(staged);
+        let plan = plan(snapshot.size, &snapshot.unsaved, &limits).ok_or(FsError::FileTooLarge)?;
+        let options = PutOptions {
+            condition: snapshot.condition.clone(),
+            ..self.stored_metadata(inode)
+        };
+        let stored = match plan {
+            Plan::Put => {
+                let base = snapshot.base.version();
+                let body = self.gather(staged, base, 0..snapshot.size).await?;
+                let stored = self.store().put(&key, body, options).await;
+                stored.map_err(TransferError::from)?
+            }
+            Plan::Parts(parts) => {
+                self.assemble(staged, &key, options, (snapshot, parts))
+                    .await?
+            }
+        };
+        Ok(ObjectVersion {
+            key,
+            etag: stored.etag,
+            size: snapshot.size,
+        })
+    }
+
+    async fn assemble(
+        &self,
+        staged: &StagedFile,
+        key: &Key,
+        options: PutOptions,
+        (snapshot, parts): (&Snapshot, Vec<Part>),
+    ) -> Result<Stored, SaveError> {
+        let completion = CompleteOptions {
+            condition: options.condition.clone(),
+            checksum: None,
+        };
+        let base = snapshot.base.version();
+        let mut assembly = Assembly::begin(&self.transfer, key, options);
+        for Part { range, source } in parts {
+            match (source, base) {
+                (Source::Copy, Some(base)) => assembly.copy(PartCopy {
+                    source: base.key.clone(),
+                    range,
+                    if_match: (!base.etag.as_str().is_empty()).then(|| base.etag.clone()),
+                }),
+                _ => {
+                    let slot = assembly.slot().await?;
+                    let body = self.gather(staged, base, range).await?;
+                    assembly.send(body, slot);
+                }
+            }
+        }
+        Ok(assembly.complete(completion).await?)
+    }
+
+    /// What user metadata an object gets.
+    #[allow(
+        clippy::unused_self,
+        reason = "a file's own metadata will be asked of its inode"
+    )]
+    pub(crate) fn stored_metadata(&self, _inode: Option<Inode>) -> PutOptions {
+        PutOptions::default()
+    }
+
+    fn limits(&self, staged: &StagedFile) -> Limits {
+        let capabilities = self.store().capabilities();
+        let affordable = self.affordable_part();
+        let part_min = capabilities
+            .part_size_min
+            .max(PART_MIN.min(capabilities.part_size_max));
+        let copy_max = capabilities.part_size_max.min(capabilities.copy_size_max);
+        let wanted = self.transfer.settings().upload_part_size;
+        Limits {
+            put_max: staged.staging().put_max().min(capabilities.put_size_max),
+            part_min,
+            part_size: wanted.clamp(part_min, affordable.max(part_min)),
+            part_max: affordable.max(part_min),
+            copy_size: COPY_PART.min(copy_max),
+            copy_max,
+            parts_max: capabilities.parts_max.into(),
+        }
+    }
+
+    /// Bytes in the largest part that memory allows.
+    fn affordable_part(&self) -> u64 {
+        let affordable = self.transfer.pool().budget().total() / PARTS_PER_BUDGET;
+        affordable.min(self.store().capabilities().part_size_max)
+    }
+
+    /// Bytes in the largest file: all of it may have to be sent.
+    pub(super) fn size_max(&self) -> u64 {
+        let capabilities = self.store().capabilities();
+        let parts = self
+            .affordable_part()
+            .saturating_mul(capabilities.parts_max.into());
+        // Parts are equal, so some are smaller than they might be.
+        capabilities.object_size_max.min(parts / 2)
+    }
+
+    /// Shows what was saved to everybody on this mount.
+    fn publish_staged(&self, file: &OpenFile, staged: &StagedFile, version: ObjectVersion) {
+        {
+            let mut tree = self.namespace.lock();
+            let known = Known {
+                kind: FileKind::Regular,
+                object: ObjectKind::Normal,
+                size: version.size,
+                modified: Some(file.view().modified),
+                etag: Some(version.etag.clone()),
+                until: self.believed_until(clock::now()),
+            };
+            file.show_stored(version.clone());
+            if let Some(state) = staged.state().as_mut() {
+                state.content.end_save(version);
+                let cost = state.content.cost();
+                state.payment.settle(cost);
+                if state.content.is_dirty() {
+                    file.show_unsaved(state.content.size());
+                }
+            }
+            tree.publish(file.inode, known);
+        }
+        run_blocking(|| staged.settle_journal());
+    }
+
+    /// Saves a file that has much unsaved, while it is still being written.
+    pub(super) fn save_in_background(self: &Arc<Self>, file: &Arc<OpenFile>, staged: &StagedFile) {
+        if staged.saving_back.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (core, file) = (Arc::clone(self), Arc::clone(file));
+        tokio::spawn(async move {
+            // Whoever closes the file tries again, and is told.
+            let _ = run_to_end(Arc::clone(&core).save_shared(Arc::clone(&file))).await;
+            if let Some(staged) = &file.staged {
+                staged.saving_back.store(false, Ordering::Relaxed);
+            }
+        });
+    }
+}

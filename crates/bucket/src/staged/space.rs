@@ -1,0 +1,108 @@
+//! How much the staging directory may hold.
+//!
+//! Whoever is about to write takes the bytes first, so that a full disk is told to the write and
+//! never to the close. What the file really occupies is settled afterwards.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use penstock_base::MIB;
+
+use crate::staged::folder::Folder;
+
+/// Bytes of the file system that are left to others.
+const KEEP_FREE: u64 = 64 * MIB;
+/// Bytes that are taken before the file system is asked again how much it has.
+const LOOK_EVERY: u64 = 64 * MIB;
+
+/// An account of staging space.
+#[derive(Debug)]
+pub(crate) struct Space {
+    folder: Folder,
+    limit: u64,
+    account: Mutex<Account>,
+}
+
+#[derive(Debug, Default)]
+struct Account {
+    used: u64,
+    /// What may still be taken before the file system is asked.
+    unasked: u64,
+}
+
+impl Space {
+    /// Space in `folder`, at most `limit` bytes.
+    pub(crate) fn new(folder: Folder, limit: u64) -> Arc<Self> {
+        Arc::new(Self {
+            folder,
+            limit,
+            account: Mutex::default(),
+        })
+    }
+
+    /// Bytes taken.
+    pub(crate) fn used(&self) -> u64 {
+        self.account().used
+    }
+
+    /// A payment of nothing yet.
+    pub(crate) fn nothing(self: &Arc<Self>) -> Payment {
+        Payment {
+            space: Arc::clone(self),
+            bytes: 0,
+        }
+    }
+
+    /// Takes `bytes` if they are there.
+    pub(crate) fn try_take(self: &Arc<Self>, bytes: u64) -> Option<Payment> {
+        let mut account = self.account();
+        if account.used.saturating_add(bytes) > self.limit {
+            return None;
+        }
+        if account.unasked < bytes {
+            // A file system that does not tell is taken at its word when it refuses a write.
+            let free = self
+                .folder
+                .free()
+                .unwrap_or(u64::MAX)
+                .saturating_sub(KEEP_FREE);
+            if free < bytes {
+                return None;
+            }
+            account.unasked = free.min(LOOK_EVERY.max(bytes));
+        }
+        account.unasked -= bytes;
+        account.used += bytes;
+        drop(account);
+        Some(Payment {
+            space: Arc::clone(self),
+            bytes,
+        })
+    }
+
+    fn account(&self) -> MutexGuard<'_, Account> {
+        self.account.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Bytes that were taken; given back on drop.
+#[derive(Debug)]
+pub(crate) struct Payment {
+    space: Arc<Space>,
+    bytes: u64,
+}
+
+impl Payment {
+    /// Keeps `bytes` of it. What is missing is taken, whether or not it is there: it is occupied
+    /// already.
+    pub(crate) fn settle(&mut self, bytes: u64) {
+        let mut account = self.space.account();
+        account.used = (account.used + bytes).saturating_sub(self.bytes);
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Payment {
+    fn drop(&mut self) {
+        self.settle(0);
+    }
+}

@@ -1,0 +1,185 @@
+//! What the staged files of a mount share: the directory, its space, memory for saves.
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use penstock_base::{FsResult, GIB, MIB, MemoryBudget, Reservation};
+
+use crate::{
+    open_file::OpenFile,
+    staged::{
+        folder::{FileId, Folder, StagingError},
+        space::Space,
+    },
+};
+
+/// Bytes that a file may have unsaved before it is saved while it is still being written, unless
+/// set otherwise: what ossfs 1.91 allows.
+pub const MAX_DIRTY_DEFAULT: u64 = 5 * GIB;
+/// Bytes up to which a file is saved in one request: from there on ossfs 1.91 sends parts, too.
+pub const PUT_MAX_DEFAULT: u64 = 25 * MIB;
+
+/// The share of the memory budget that is kept for saves, so that writes which wait for space
+/// cannot keep the memory from the save that would make it.
+const SAVE_SHARE: u64 = 8;
+/// The most that is kept for saves.
+const SAVE_MEMORY_MAX: u64 = 32 * MIB;
+
+/// The system names the time since which it runs here.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Where and how much is staged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StagingSettings {
+    /// The directory, of this mount alone.
+    pub directory: PathBuf,
+    /// Bytes that it may hold. Whatever this says, some of the file system is left to others.
+    pub size: u64,
+    /// Bytes of one file that may be unsaved before it is saved in the background.
+    pub max_dirty: u64,
+    /// Bytes up to which a file is saved in one request.
+    pub put_max: u64,
+    /// What tells the store and its bucket from every other, without credentials: what an earlier
+    /// mount left in the directory is saved only if it was of the same.
+    pub volume: String,
+}
+
+impl StagingSettings {
+    /// The defaults for a mount of `volume` that stages in `directory`.
+    pub fn new(directory: impl Into<PathBuf>, volume: impl Into<String>) -> Self {
+        Self {
+            directory: directory.into(),
+            size: u64::MAX,
+            max_dirty: MAX_DIRTY_DEFAULT,
+            put_max: PUT_MAX_DEFAULT,
+            volume: volume.into(),
+        }
+    }
+}
+
+/// A staging directory in use.
+#[derive(Debug)]
+pub struct Staging {
+    settings: StagingSettings,
+    folder: Folder,
+    space: Arc<Space>,
+    boot: String,
+    /// Memory for saves, when nobody else gives any.
+    memory: Option<(Arc<MemoryBudget>, Reservation)>,
+    /// One save at a time gathers bytes: several that each have a part of their memory would wait
+    /// for each other.
+    pub(crate) gathering: tokio::sync::Mutex<()>,
+    /// One write at a time makes room.
+    pub(crate) making_room: tokio::sync::Mutex<()>,
+    engaged: Mutex<HashMap<FileId, Weak<OpenFile>>>,
+    /// Files of an earlier mount that were saved.
+    pub(crate) recovered: AtomicU64,
+}
+
+impl Staging {
+    /// Takes the directory. Fails when another mount has it.
+    pub fn open(
+        settings: StagingSettings,
+        budget: &Arc<MemoryBudget>,
+    ) -> Result<Arc<Self>, StagingError> {
+        let folder = Folder::take(&settings.directory)?;
+        let space = Space::new(folder.clone(), settings.size);
+        let share = (budget.total() / SAVE_SHARE).min(SAVE_MEMORY_MAX);
+        let memory = budget.try_reserve(share);
+        let boot = fs::read_to_string(Path::new(BOOT_ID)).unwrap_or_default();
+        Ok(Arc::new(Self {
+            settings,
+            folder,
+            space,
+            boot: boot.trim().to_owned(),
+            memory: memory.map(|backing| (MemoryBudget::new(backing.bytes()), backing)),
+            gathering: tokio::sync::Mutex::default(),
+            making_room: tokio::sync::Mutex::default(),
+            engaged: Mutex::default(),
+            recovered: AtomicU64::new(0),
+        }))
+    }
+
+    pub(crate) fn settings(&self) -> &StagingSettings {
+        &self.settings
+    }
+
+    pub(crate) fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    pub(crate) fn space(&self) -> &Arc<Space> {
+        &self.space
+    }
+
+    pub(crate) fn boot(&self) -> &str {
+        &self.boot
+    }
+
+    pub(crate) fn volume(&self) -> &str {
+        &self.settings.volume
+    }
+
+    /// Bytes up to which a file is saved in one request: one save's memory holds it.
+    pub(crate) fn put_max(&self) -> u64 {
+        let kept = self
+            .memory
+            .as_ref()
+            .map_or(MIB, |(memory, _)| memory.total());
+        self.settings.put_max.min(kept)
+    }
+
+    /// Memory for a save: from `budget`, or from what is kept for saves.
+    pub(crate) async fn save_memory(
+        &self,
+        budget: &MemoryBudget,
+        bytes: u64,
+    ) -> FsResult<Reservation> {
+        let Some((kept, _)) = &self.memory else {
+            return budget.reserve(bytes).await;
+        };
+        if let Some(memory) = budget.try_reserve(bytes) {
+            return Ok(memory);
+        }
+        tokio::select! {
+            memory = kept.reserve(bytes) => memory,
+            memory = budget.reserve(bytes) => memory,
+        }
+    }
+
+    /// Notes a file that holds staging space.
+    pub(crate) fn note_engaged(&self, id: &FileId, file: &Arc<OpenFile>) {
+        self.lock().insert(id.clone(), Arc::downgrade(file));
+    }
+
+    /// Forgets a file that is closed.
+    pub(crate) fn forget(&self, id: &FileId) {
+        self.lock().remove(id);
+    }
+
+    /// Files that hold staging space.
+    pub(crate) fn engaged(&self) -> Vec<Arc<OpenFile>> {
+        self.lock().values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Bytes in the staging directory.
+    pub(crate) fn used(&self) -> u64 {
+        self.space.used()
+    }
+
+    /// Files of an earlier mount that were saved.
+    pub(crate) fn recovered(&self) -> u64 {
+        self.recovered.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<FileId, Weak<OpenFile>>> {
+        self.engaged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

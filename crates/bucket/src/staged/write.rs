@@ -1,0 +1,138 @@
+//! Writing a staged file, at any place.
+
+use std::{ops::Range, sync::Arc};
+
+use bytes::Bytes;
+use penstock_base::{FsError, FsResult, Payload};
+
+use crate::{
+    core::Core,
+    open_file::{FileHandle, OpenFile},
+    staged::{StagedFile, content::Content, disk::disk_failure, journal::Record, space::Payment},
+};
+
+/// How often a write begins anew because somebody else gave the staged content up.
+const ATTEMPTS_MAX: usize = 3;
+
+impl StagedFile {
+    /// Writes `bytes` into the staging file. `then` sees the content with them.
+    fn write(
+        &self,
+        offset: u64,
+        bytes: &[u8],
+        payment: Payment,
+        then: impl FnOnce(&Content),
+    ) -> FsResult<()> {
+        let range = offset..offset + bytes.len() as u64;
+        let disk = self.disk()?;
+        disk.write(bytes, offset)
+            .map_err(|error| disk_failure(&error))?;
+        let change = |content: &mut Content| content.write(range.clone());
+        // Given back when the content has been charged with what it really costs.
+        let _payment = payment;
+        self.change(&Record::Dirty(range.clone()), change, then)
+    }
+
+    /// Takes in bytes that were fetched, where nothing was written meanwhile.
+    pub(super) fn take_fetched(&self, range: Range<u64>, bytes: &Payload) -> FsResult<()> {
+        let disk = self.disk()?;
+        // Under the lock, so that nobody writes between the look and the write.
+        let mut state = self.state();
+        let state = state.as_mut().ok_or(FsError::Stale)?;
+        let clean = state.content.pieces(range.clone());
+        if clean.len() != 1 || clean[0].held.is_some() || clean[0].range != range {
+            return Ok(());
+        }
+        let mut at = range.start;
+        for slice in bytes.slices() {
+            disk.write(slice, at)
+                .map_err(|error| disk_failure(&error))?;
+            at += slice.len() as u64;
+        }
+        state.content.fetched(range.start..at);
+        state.payment.settle(state.content.cost());
+        Ok(())
+    }
+}
+
+impl Core {
+    /// Writes all of `data` at `offset`; of an appending handle, at the end.
+    pub(crate) async fn write_staged(
+        self: &Arc<Self>,
+        handle: &FileHandle,
+        staged: &StagedFile,
+        (offset, data): (u64, Bytes),
+    ) -> FsResult<()> {
+        if !handle.access.writes() {
+            return Err(FsError::BadHandle);
+        }
+        if data.is_empty() {
+            return Ok(());
+        }
+        let end = offset
+            .checked_add(data.len() as u64)
+            .ok_or(FsError::FileTooLarge)?;
+        self.check_size(end)?;
+        for _ in 0..ATTEMPTS_MAX {
+            self.engage(&handle.file, staged).await?;
+            let cost = Content::cost_of_write(data.len() as u64);
+            let payment = self.pay(&handle.file, staged, cost).await?;
+            match self
+                .write_paid(handle, staged, (offset, data.clone()), payment)
+                .await
+            {
+                Err(FsError::Stale) if !staged.is_engaged() => {}
+                written => return written,
+            }
+        }
+        Err(FsError::Stale)
+    }
+
+    async fn write_paid(
+        self: &Arc<Self>,
+        handle: &FileHandle,
+        staged: &StagedFile,
+        (offset, data): (u64, Bytes),
+        payment: Payment,
+    ) -> FsResult<()> {
+        let held = Arc::clone(&staged.change).read_owned().await;
+        // Under the lock that the last save of the file takes.
+        self.check_not_shut()?;
+        let offset = if handle.append {
+            staged.look(Content::size)?
+        } else {
+            offset
+        };
+        let (core, file) = (Arc::clone(self), Arc::clone(&handle.file));
+        // Not on this thread, which may be one that receives requests; and to its end, whether or
+        // not the caller stays.
+        let written = tokio::task::spawn_blocking(move || {
+            let _held = held;
+            let Some(staged) = &file.staged else {
+                return Ok(0);
+            };
+            let mut dirty = 0;
+            staged.write(offset, &data, payment, |content| {
+                dirty = content.extents().dirty();
+                file.show_staged(content);
+            })?;
+            core.note_written(&file);
+            Ok(dirty)
+        });
+        let dirty = written
+            .await
+            .unwrap_or_else(|error| Err(FsError::Io(format!("a write broke off: {error}"))))?;
+        if dirty > staged.staging().settings().max_dirty {
+            self.save_in_background(&handle.file, staged);
+        }
+        Ok(())
+    }
+
+    /// Forgets times that were set, and what the kernel may keep of older content.
+    pub(super) fn note_written(&self, file: &OpenFile) {
+        if let Ok(node) = self.namespace.lock().node_mut(file.inode) {
+            node.times.modified = None;
+            node.last_open = None;
+        }
+    }
+}

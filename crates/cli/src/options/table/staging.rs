@@ -1,0 +1,65 @@
+//! How files are written, and where what is written waits.
+
+use penstock_base::{GIB, MIB};
+
+use crate::options::{Default, Group, Kind, OptionSpec};
+
+const STAGING: OptionSpec = OptionSpec {
+    group: Group::Staging,
+    ..OptionSpec::COMMON
+};
+
+/// The largest size that makes sense to give.
+const SIZE_MAX: u64 = (1 << 20) * GIB;
+
+pub(crate) static MODE: OptionSpec = OptionSpec {
+    name: "mode",
+    kind: Kind::Choice(&["streaming", "staged"]),
+    default: Default::Is("streaming"),
+    help: "How files are written",
+    detail: "`streaming` writes each file from front to end and touches no disk. `staged` writes \
+             anywhere, truncates to any size and maps files for writing: what is written lies in \
+             the staging directory until it is closed or synced, and can be read from every handle.",
+    effect: "Staged, only what changed of a large file is sent when it is saved; but every byte \
+             goes over a disk.",
+    ..STAGING
+};
+
+pub(crate) static STAGING_DIR: OptionSpec = OptionSpec {
+    name: "staging-dir",
+    kind: Kind::Path,
+    default: Default::Depends(
+        "a directory of its own for each source and mount point below /var/tmp/penstock-staging-UID",
+    ),
+    help: "Directory for what is written and not saved yet",
+    detail: "For mode=staged. One mount at a time can use a directory. After a crash the next \
+             mount with the same source and directory saves what is left there, never over a \
+             version that somebody else wrote since; what it cannot save is in the log.",
+    ..STAGING
+};
+
+pub(crate) static STAGING_SIZE: OptionSpec = OptionSpec {
+    name: "staging-size",
+    kind: Kind::Size {
+        min: 4 * MIB,
+        max: SIZE_MAX,
+    },
+    default: Default::Depends("all of the file system but 64MiB"),
+    help: "Bytes that the staging directory may occupy",
+    detail: "When it is full, files are saved while they are still being written. A write fails \
+             for want of space only when that fails; a close never does.",
+    effect: "Smaller means that large files are saved several times before they are closed.",
+    ..STAGING
+};
+
+pub(crate) static MAX_DIRTY_DATA: OptionSpec = OptionSpec {
+    name: "max-dirty-data",
+    kind: Kind::Size {
+        min: 5 * MIB,
+        max: SIZE_MAX,
+    },
+    default: Default::Is("5GiB"),
+    help: "Unsaved bytes of one file from which on it is saved while it is being written",
+    effect: "Smaller spreads the work and shows others the file before it is closed.",
+    ..STAGING
+};
