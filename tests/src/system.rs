@@ -232,3 +232,35 @@ fn check(result: libc::c_int) -> SystemResult<()> {
 fn last_error() -> Errno {
     io::Error::last_os_error().into()
 }
+
+/// `fallocate`, with the mode as it is.
+pub fn allocate(file: &OwnedFd, mode: i32, offset: u64, length: u64) -> SystemResult<()> {
+    let (offset, length) = (offset.cast_signed(), length.cast_signed());
+    // SAFETY: takes a descriptor and numbers.
+    check(unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, length) })
+}
+
+/// Writes `data` at `offset` of a file through a shared mapping of its first `length` bytes.
+pub fn write_mapped(file: &OwnedFd, length: usize, offset: usize, data: &[u8]) -> SystemResult<()> {
+    assert!(offset + data.len() <= length, "beyond the mapping");
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping at an address of the kernel's choice, written within its length and
+    // unmapped before anybody else hears of it.
+    unsafe {
+        let shared = libc::MAP_SHARED;
+        let start = libc::mmap(
+            std::ptr::null_mut(),
+            length,
+            protection,
+            shared,
+            file.as_raw_fd(),
+            0,
+        );
+        if start == libc::MAP_FAILED {
+            return Err(last_error());
+        }
+        let target = start.cast::<u8>().add(offset);
+        std::ptr::copy_nonoverlapping(data.as_ptr(), target, data.len());
+        check(libc::munmap(start, length))
+    }
+}

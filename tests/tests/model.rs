@@ -2,10 +2,15 @@
 
 #![allow(clippy::disallowed_methods, clippy::panic, clippy::print_stdout)]
 
-use std::{cell::RefCell, fs, path::PathBuf};
+use std::{
+    cell::RefCell,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use penstock_tests::{
-    Bucket, Kind, Mount,
+    Bucket, Kind, Mount, MountOptions, Scratch,
+    data::digest,
     model::{
         Access, Action, OpenMode, Place, Planted, Position, Rules, Sequence, Settings, check,
         compare,
@@ -16,6 +21,7 @@ use penstock_tests::{
 /// crash is found and shrunk like any other difference.
 struct Folders {
     bucket: Bucket,
+    options: MountOptions,
     mount: RefCell<Mount>,
     count: u32,
 }
@@ -23,9 +29,15 @@ struct Folders {
 impl Folders {
     fn new(kind: Kind) -> Self {
         let bucket = Bucket::new(kind);
-        let mount = RefCell::new(bucket.mount());
+        let options = bucket.options();
+        Self::with(bucket, options)
+    }
+
+    fn with(bucket: Bucket, options: MountOptions) -> Self {
+        let mount = RefCell::new(bucket.mount_with(&options));
         Self {
             bucket,
+            options,
             mount,
             count: 0,
         }
@@ -35,7 +47,7 @@ impl Folders {
         let mount = self.mount.get_mut();
         if !mount.is_alive() {
             println!("the mount died: {}", mount.last_words());
-            self.mount.replace(self.bucket.mount());
+            self.mount.replace(self.bucket.mount_with(&self.options));
         }
         self.count += 1;
         let name = format!("case-{}", self.count);
@@ -87,6 +99,65 @@ fn an_s3_bucket_keeps_the_rules_of_streaming() {
 #[test]
 fn an_oss_bucket_keeps_the_rules_of_streaming() {
     check_kind(Kind::Oss, 60);
+}
+
+/// Holds a staged mount against the rules of a local file system, and then what another mount of
+/// the bucket shows against it.
+#[track_caller]
+fn check_staged(kind: Kind, cases: u32) {
+    let settings = Settings {
+        rules: Rules::Posix,
+        cases: cases * effort(),
+        length: 40,
+        regressions: Some("proptest-regressions/model-staged.txt"),
+    };
+    let (bucket, scratch) = (Bucket::new(kind), Scratch::new());
+    let staging = scratch.path().join("staging").display().to_string();
+    let options = bucket.options().option("mode", "staged");
+    let mut folders = Folders::with(bucket, options.option("staging-dir", &staging));
+    check(&settings, |planted| folders.next(planted));
+    let shown = contents(folders.mount.get_mut().path());
+    let Folders { bucket, mount, .. } = folders;
+    mount.into_inner().unmount();
+    let other = bucket.mount();
+    assert!(
+        contents(other.path()) == shown,
+        "what was closed is not what is read back"
+    );
+    other.unmount();
+}
+
+/// Every file with its content's digest, in order.
+fn contents(root: &Path) -> Vec<(PathBuf, u64)> {
+    let (mut found, mut waiting) = (Vec::new(), vec![root.to_owned()]);
+    while let Some(folder) = waiting.pop() {
+        for entry in fs::read_dir(folder).expect("a directory").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                waiting.push(path);
+            } else {
+                let name = path.strip_prefix(root).expect("below it").to_owned();
+                found.push((name, digest(&path).expect("readable")));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_staged_local_bucket_keeps_the_rules_of_posix() {
+    check_staged(Kind::Local, 100);
+}
+
+#[test]
+fn a_staged_s3_bucket_keeps_the_rules_of_posix() {
+    check_staged(Kind::S3, 60);
+}
+
+#[test]
+fn a_staged_oss_bucket_keeps_the_rules_of_posix() {
+    check_staged(Kind::Oss, 60);
 }
 
 // What was found once, shrunk, and by its name: seeds mean something else when the actions change.

@@ -90,7 +90,25 @@ pub struct Sequence {
 
 /// Sequences of up to `length` actions.
 pub fn sequences(length: usize) -> impl Strategy<Value = Sequence> {
-    (select(&PLANTED[..]), vec(action(), 1..=length))
+    sequences_of(action(), length)
+}
+
+/// Sequences with many writes and truncations anywhere in a file.
+pub(super) fn sequences_anywhere(length: usize) -> impl Strategy<Value = Sequence> {
+    let handle = any::<u8>;
+    let change = prop_oneof![
+        8 => (handle(), position(), size()).prop_map(|(h, at, size)| Action::Write(h, at, size)),
+        2 => (handle(), any_size()).prop_map(|(handle, size)| Action::TruncateOpen(handle, size)),
+        1 => (place(), any_size()).prop_map(|(place, size)| Action::Truncate(place, size)),
+    ];
+    sequences_of(prop_oneof![2 => action(), 1 => change], length)
+}
+
+fn sequences_of(
+    action: impl Strategy<Value = Action>,
+    length: usize,
+) -> impl Strategy<Value = Sequence> {
+    (select(&PLANTED[..]), vec(action, 1..=length))
         .prop_map(|(planted, actions)| Sequence { planted, actions })
 }
 
@@ -180,6 +198,10 @@ fn position() -> impl Strategy<Value = Position> {
         (1..10_000u32).prop_map(Position::BeyondEnd),
         (0..2_000_000u32).prop_map(Position::Start),
     ]
+}
+
+fn any_size() -> impl Strategy<Value = u32> {
+    prop_oneof![Just(0u32), 1..10_000u32, 1..3_000_000u32]
 }
 
 fn new_size() -> impl Strategy<Value = u32> {

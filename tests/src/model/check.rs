@@ -2,12 +2,13 @@
 
 use std::{fmt, fs, path::Path};
 
-use proptest::test_runner::{
-    Config, FileFailurePersistence, RngSeed, TestCaseError, TestError, TestRunner,
+use proptest::{
+    strategy::Strategy,
+    test_runner::{Config, FileFailurePersistence, RngSeed, TestCaseError, TestError, TestRunner},
 };
 
 use super::{
-    action::{Action, NAMES, Place, Planted, Sequence, sequences},
+    action::{Action, NAMES, Place, Planted, Sequence, sequences, sequences_anywhere},
     driver::Driver,
     state::{Model, Rules, join},
     step::{Content, Expected, Outcome, Step},
@@ -81,7 +82,11 @@ pub fn counterexample(
     };
     let fresh = std::cell::RefCell::new(&mut fresh);
     let last = std::cell::RefCell::new(None);
-    let result = TestRunner::new(config).run(&sequences(settings.length), |sequence| {
+    let sequences = match settings.rules {
+        Rules::Posix => sequences_anywhere(settings.length).boxed(),
+        Rules::Streaming => sequences(settings.length).boxed(),
+    };
+    let result = TestRunner::new(config).run(&sequences, |sequence| {
         let root = (fresh.borrow_mut())(sequence.planted);
         match compare(settings.rules, &sequence, &root) {
             Ok(()) => Ok(()),

@@ -20,6 +20,9 @@ use crate::{
 /// Bytes of a file that are fetched when it is removed or replaced while it is open, so that its
 /// handles can read on. What is not fetched fails as stale.
 const KEEP_MAX: u64 = 64 * MIB;
+/// Bytes of a file that is fetched at once when it is engaged: saving it would have to send them all
+/// anyway, and what is put aside after a conflict is whole.
+const SMALL_MAX: u64 = MIB;
 
 impl Core {
     /// Makes the staged content what a file holds, based on what the store has now.
@@ -47,7 +50,11 @@ impl Core {
             .lock()
             .version(file.inode)
             .ok_or(FsError::Stale)?;
+        let small = version.size <= SMALL_MAX;
         self.engage_with(file, staged, version);
+        if small && let Err(error) = self.fetch_all(staged).await {
+            tracing::debug!(%error, "a small file is staged without its content");
+        }
         Ok(())
     }
 
