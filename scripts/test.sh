@@ -20,6 +20,7 @@ want attr attr
 want s3fs s3fs
 want rclone rclone
 want_minio
+want_fsx
 want_python_environments
 # What tests install for themselves, such as the clouds' own SDKs, outlives this clone.
 export PENSTOCK_TEST_CACHE=$penstock_cache

@@ -91,6 +91,15 @@ want_minio() {
   have minio || note "minio is missing and cannot be built; the tests that use it say so and are skipped"
 }
 
+# The file system exerciser is built from source, once, because Debian has no package of it.
+want_fsx() {
+  have fsx && return
+  note "building fsx with cargo (once, takes a minute)"
+  mkdir -p "$penstock_cache"
+  cargo install fsx --locked --quiet --root "$penstock_cache" >/dev/null 2>&1 || true
+  have fsx || note "fsx is missing and cannot be built; the tests that use it say so and are skipped"
+}
+
 # Debian's python3 cannot make virtual environments without another package.
 want_python_environments() {
   python3 -c 'import ensurepip' 2>/dev/null && return

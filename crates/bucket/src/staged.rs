@@ -150,7 +150,7 @@ impl StagedFile {
     /// Makes `content` what the file holds.
     fn engage(&self, content: Content, key: Key) {
         let mut payment = self.staging.space().nothing();
-        payment.settle(content.cost());
+        payment.settle(&content);
         *self.state() = Some(State {
             content,
             key,
@@ -239,7 +239,7 @@ impl StagedFile {
                 .map_err(|error| disk_failure(&error))?;
         }
         change(&mut state.content);
-        state.payment.settle(state.content.cost());
+        state.payment.settle(&state.content);
         then(&state.content);
         Ok(())
     }

@@ -36,8 +36,8 @@ pub(crate) use codec::{Header, Record};
 const LONG: u64 = 1 << 20;
 /// A journal is written anew only when it is this much longer than it was when it was new.
 const GROWTH: u64 = 4;
-/// Bytes in the longest journal that is read.
-const READ_MAX: u64 = 1 << 28;
+/// Bytes in the longest journal that is read: a file has only so many extents.
+const READ_MAX: u64 = 1 << 24;
 
 /// The journal of one file, open for appending.
 #[derive(Debug)]

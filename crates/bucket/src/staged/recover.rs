@@ -116,7 +116,7 @@ impl Core {
                 Ok(())
             }
             Err(SaveError::Conflict(_)) => {
-                if self.has_saved(&staged, &key, &snapshot).await? {
+                if self.find_saved(&staged, &key, &snapshot).await?.is_some() {
                     staged.abandon();
                     return Ok(());
                 }
@@ -154,18 +154,19 @@ impl Core {
         Ok(())
     }
 
-    /// Whether the store has what a snapshot says, though not by the version that it is based on.
-    async fn has_saved(
+    /// The version that the store has, if it is what a snapshot says: the save of it succeeded, and
+    /// only its answer was lost.
+    pub(super) async fn find_saved(
         &self,
         staged: &StagedFile,
         key: &Key,
         snapshot: &Snapshot,
-    ) -> FsResult<bool> {
+    ) -> FsResult<Option<ObjectVersion>> {
         let Some(info) = for_reading(self.head(key).await)? else {
-            return Ok(false);
+            return Ok(None);
         };
         if info.size != snapshot.size {
-            return Ok(false);
+            return Ok(None);
         }
         let theirs = ObjectVersion {
             key: key.clone(),
@@ -181,18 +182,18 @@ impl Core {
                 let reader = self.transfer.reader(theirs.clone());
                 match reader.read(at, (end - at) as u32).await {
                     Ok(stored) if stored.to_vec() == ours.to_vec() => {}
-                    Ok(_) => return Ok(false),
+                    Ok(_) => return Ok(None),
                     Err(TransferError::Object(error))
                         if error.kind == ErrorKind::PreconditionFailed =>
                     {
-                        return Ok(false);
+                        return Ok(None);
                     }
                     Err(error) => return Err(SaveError::from(error).into()),
                 }
                 at = end;
             }
         }
-        Ok(true)
+        Ok(Some(theirs))
     }
 }
 

@@ -11,11 +11,15 @@ use penstock_base::{FsError, FsResult, run_blocking};
 use crate::{
     core::{Core, run_to_end},
     open_file::OpenFile,
-    staged::{StagedFile, content::Content, space::Payment},
+    staged::{StagedFile, space::Payment},
 };
 
-/// Extents of a file beyond which it is saved and given up: each takes memory.
+/// Extents of a file beyond which it is saved and given up. Each takes about 60 bytes of memory.
 const EXTENTS_MAX: usize = 1 << 16;
+/// The same for all files together.
+const ALL_EXTENTS_MAX: usize = 1 << 18;
+/// Extents of a file that are not worth a save.
+const FEW_EXTENTS: usize = 1 << 10;
 
 impl Core {
     /// Takes staging space for a change of a file. Fails with `NoSpace`.
@@ -26,7 +30,8 @@ impl Core {
         bytes: u64,
     ) -> FsResult<Payment> {
         let extents = staged.look(|content| content.extents().count())?;
-        if extents > EXTENTS_MAX {
+        let all = staged.staging().space().extents();
+        if extents > EXTENTS_MAX || all > ALL_EXTENTS_MAX && extents > FEW_EXTENTS {
             run_to_end(Arc::clone(self).save_shared(Arc::clone(file))).await?;
             self.evict(staged).await;
         }
@@ -76,7 +81,7 @@ impl Core {
     }
 
     /// Gives up what the store has as well.
-    async fn evict(&self, staged: &StagedFile) {
+    pub(super) async fn evict(&self, staged: &StagedFile) {
         let _alone = staged.change.write().await;
         run_blocking(|| staged.evict());
     }
@@ -102,6 +107,6 @@ impl StagedFile {
         for range in state.content.evict() {
             disk.punch(range);
         }
-        state.payment.settle(Content::cost(&state.content));
+        state.payment.settle(&state.content);
     }
 }

@@ -122,10 +122,7 @@ impl Core {
         };
         let key = self.namespace.lock().file_key(file.inode);
         let saved = match key {
-            Ok(key) => {
-                self.store_snapshot(staged, key, Some(file.inode), &snapshot)
-                    .await
-            }
+            Ok(key) => self.store_or_find(file, staged, key, &snapshot).await,
             Err(error) => Err(error.into()),
         };
         staged.note_outcome(saved.is_err());
@@ -145,6 +142,31 @@ impl Core {
                 Err(error)
             }
         }
+    }
+
+    /// Stores a snapshot, or finds that an earlier attempt did whose answer was lost.
+    async fn store_or_find(
+        &self,
+        file: &OpenFile,
+        staged: &StagedFile,
+        key: Key,
+        snapshot: &Snapshot,
+    ) -> Result<ObjectVersion, SaveError> {
+        let inode = Some(file.inode);
+        let stored = self
+            .store_snapshot(staged, key.clone(), inode, snapshot)
+            .await;
+        let Err(SaveError::Conflict(conflict)) = stored else {
+            return stored;
+        };
+        if staged.may_be_stored()
+            && let Some(version) = self.find_saved(staged, &key, snapshot).await?
+        {
+            // Only what was unsaved has been compared.
+            self.evict(staged).await;
+            return Ok(version);
+        }
+        Err(SaveError::Conflict(conflict))
     }
 
     /// Stores what a snapshot says, whole or not at all.
@@ -269,8 +291,7 @@ impl Core {
             file.show_stored(version.clone());
             if let Some(state) = staged.state().as_mut() {
                 state.content.end_save(version);
-                let cost = state.content.cost();
-                state.payment.settle(cost);
+                state.payment.settle(&state.content);
                 if state.content.is_dirty() {
                     file.show_unsaved(state.content.size());
                 }

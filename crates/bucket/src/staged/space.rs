@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use penstock_base::MIB;
 
-use crate::staged::folder::Folder;
+use crate::staged::{content::Content, folder::Folder};
 
 /// Bytes of the file system that are left to others.
 const KEEP_FREE: u64 = 64 * MIB;
@@ -25,6 +25,8 @@ pub(crate) struct Space {
 #[derive(Debug, Default)]
 struct Account {
     used: u64,
+    /// Extents of all files.
+    extents: usize,
     /// What may still be taken before the file system is asked.
     unasked: u64,
 }
@@ -44,11 +46,17 @@ impl Space {
         self.account().used
     }
 
+    /// Extents of all files together.
+    pub(crate) fn extents(&self) -> usize {
+        self.account().extents
+    }
+
     /// A payment of nothing yet.
     pub(crate) fn nothing(self: &Arc<Self>) -> Payment {
         Payment {
             space: Arc::clone(self),
             bytes: 0,
+            extents: 0,
         }
     }
 
@@ -76,6 +84,7 @@ impl Space {
         Some(Payment {
             space: Arc::clone(self),
             bytes,
+            extents: 0,
         })
     }
 
@@ -89,20 +98,28 @@ impl Space {
 pub(crate) struct Payment {
     space: Arc<Space>,
     bytes: u64,
+    extents: usize,
 }
 
 impl Payment {
-    /// Keeps `bytes` of it. What is missing is taken, whether or not it is there: it is occupied
-    /// already.
-    pub(crate) fn settle(&mut self, bytes: u64) {
+    /// Pays for what `content` occupies, no more and no less. What is missing is taken, whether or
+    /// not it is there: it is occupied already.
+    pub(crate) fn settle(&mut self, content: &Content) {
+        self.pay(content.cost(), content.extents().count());
+    }
+
+    fn pay(&mut self, bytes: u64, extents: usize) {
         let mut account = self.space.account();
         account.used = (account.used + bytes).saturating_sub(self.bytes);
+        account.extents = (account.extents + extents).saturating_sub(self.extents);
+        drop(account);
         self.bytes = bytes;
+        self.extents = extents;
     }
 }
 
 impl Drop for Payment {
     fn drop(&mut self) {
-        self.settle(0);
+        self.pay(0, 0);
     }
 }

@@ -50,7 +50,7 @@ impl StagedFile {
             at += slice.len() as u64;
         }
         state.content.fetched(range.start..at);
-        state.payment.settle(state.content.cost());
+        state.payment.settle(&state.content);
         Ok(())
     }
 }

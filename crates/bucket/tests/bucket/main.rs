@@ -17,6 +17,7 @@ mod reading;
 mod rename_directory;
 mod rename_file;
 mod saving;
+mod staged;
 mod stress;
 mod symlinks;
 mod volume;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use penstock_base::{
     BufferPool, FileName, FsError, FsResult, MIB, MemoryBudget, metrics::Registry,
 };
-use penstock_bucket::{BucketSettings, BucketVolume};
+use penstock_bucket::{BucketSettings, BucketVolume, Staging, StagingSettings};
 use penstock_object::{GetOptions, Key, ListOptions, MemoryStore, PutOptions, Store};
 use penstock_transfer::Transfer;
 use penstock_vfs::{
@@ -51,6 +51,8 @@ pub(crate) struct Bed {
     pub(crate) volume: Arc<BucketVolume>,
     pub(crate) budget: Arc<MemoryBudget>,
     registry: Arc<Registry>,
+    /// Where files are staged, in staged mode.
+    _scratch: Option<tempfile::TempDir>,
     /// References that this client of the volume holds.
     held: Mutex<HashMap<Inode, u64>>,
 }
@@ -100,6 +102,20 @@ impl Bed {
         Self::mount(Arc::new(store), settings, memory)
     }
 
+    /// A volume in staged mode over a store with the limits of S3.
+    pub(crate) fn staged() -> Self {
+        let mut bed = Self::over(MemoryStore::like_s3(), BucketSettings::default());
+        let scratch = tempfile::tempdir().unwrap();
+        let settings = StagingSettings::new(scratch.path(), "memory");
+        let staging = Staging::open(settings, &bed.budget).unwrap();
+        let pool = BufferPool::new(Arc::clone(&bed.budget));
+        let transfer = Transfer::new(Arc::clone(&bed.probe) as Arc<dyn Store>, pool);
+        let registry = Arc::clone(&bed.registry);
+        bed.volume = BucketVolume::staged(transfer, BucketSettings::default(), staging, registry);
+        bed._scratch = Some(scratch);
+        bed
+    }
+
     fn mount(remote: Arc<MemoryStore>, settings: BucketSettings, memory: u64) -> Self {
         let probe = Probe::new(Arc::clone(&remote) as Arc<dyn Store>);
         let budget = MemoryBudget::new(memory);
@@ -113,6 +129,7 @@ impl Bed {
             volume,
             budget,
             registry,
+            _scratch: None,
             held: Mutex::default(),
         }
     }

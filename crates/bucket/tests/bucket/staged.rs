@@ -1,0 +1,130 @@
+//! Staged mode: what it costs in requests, and what happens while a save is under way.
+
+use std::sync::Arc;
+
+use penstock_base::{FsError, MIB};
+use penstock_object::{ErrorKind, Operation};
+use penstock_vfs::Volume;
+
+use crate::support::{Bed, READ, READ_WRITE};
+
+#[tokio::test]
+async fn a_staged_file_costs_one_put() {
+    let bed = Bed::staged();
+    let handle = bed.create("file").await.unwrap();
+    assert_eq!(bed.keys().await, [""; 0], "nothing is stored by creating");
+    bed.requests();
+    bed.write(handle, 10, "later").await.unwrap();
+    bed.write(handle, 0, "0123456789").await.unwrap();
+    bed.volume.flush(handle).await.unwrap();
+    assert_eq!(bed.requests(), "put 1");
+    bed.volume.flush(handle).await.unwrap();
+    bed.volume.sync(handle, false).await.unwrap();
+    bed.volume.release(handle).await;
+    assert_eq!(bed.requests(), "", "nothing is unsaved");
+    assert_eq!(bed.object("file").await.unwrap(), b"0123456789later");
+}
+
+#[tokio::test]
+async fn a_change_of_a_large_file_is_one_part_between_copies() {
+    let bed = Bed::staged();
+    let mut content = vec![7; 40 * MIB as usize];
+    bed.put("large", &content).await;
+    let handle = bed.open("large", READ_WRITE).await.unwrap();
+    bed.requests();
+    bed.write(handle, 20 * MIB, "changed").await.unwrap();
+    bed.close(handle).await.unwrap();
+    assert_eq!(
+        bed.requests(),
+        "complete_upload 1, copy_part 2, create_upload 1, get 1, head 1, upload_part 1"
+    );
+    content[20 * MIB as usize..][..7].copy_from_slice(b"changed");
+    assert!(bed.object("large").await.unwrap() == content);
+    assert_eq!(bed.unfinished_uploads().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn what_is_written_during_a_save_stays_unsaved() {
+    let bed = Arc::new(Bed::staged());
+    let handle = bed.create("file").await.unwrap();
+    bed.write(handle, 0, "first version").await.unwrap();
+    let puts = bed.probe.hold(Operation::Put);
+    let saving = tokio::spawn({
+        let bed = Arc::clone(&bed);
+        async move { bed.volume.sync(handle, false).await }
+    });
+    while bed.probe.waiting() == 0 {
+        tokio::task::yield_now().await;
+    }
+    bed.write(handle, 0, "FIRST").await.unwrap();
+    bed.write(handle, 13, ", longer").await.unwrap();
+    puts.add_permits(1);
+    saving.await.unwrap().unwrap();
+    assert_eq!(bed.object("file").await.unwrap(), b"first version");
+    assert_eq!(bed.stat("file").await.unwrap().size, 21);
+    assert_eq!(bed.read(handle, 0, 100).await, Err(FsError::BadHandle));
+    let reader = bed.open("file", READ).await.unwrap();
+    assert_eq!(
+        bed.read(reader, 0, 100).await.unwrap(),
+        b"FIRST version, longer"
+    );
+    puts.add_permits(1);
+    bed.close(handle).await.unwrap();
+    assert_eq!(bed.object("file").await.unwrap(), b"FIRST version, longer");
+}
+
+#[tokio::test]
+async fn a_save_whose_answer_was_lost_is_recognized() {
+    let bed = Bed::staged();
+    bed.put("file", "old content").await;
+    let handle = bed.open("file", READ_WRITE).await.unwrap();
+    bed.write(handle, 0, "new").await.unwrap();
+    bed.probe.fail_late(Operation::Put, ErrorKind::Timeout);
+    assert!(bed.volume.sync(handle, false).await.is_err());
+    assert_eq!(bed.object("file").await.unwrap(), b"new content");
+    bed.volume.sync(handle, false).await.unwrap();
+    bed.write(handle, 4, "CONTENT").await.unwrap();
+    bed.close(handle).await.unwrap();
+    assert_eq!(bed.object("file").await.unwrap(), b"new CONTENT");
+}
+
+#[tokio::test]
+async fn many_writers_of_one_file_do_not_disturb_each_other() {
+    const WRITERS: u64 = 16;
+    let bed = Arc::new(Bed::staged());
+    let first = bed.create("file").await.unwrap();
+    let mut writers = tokio::task::JoinSet::new();
+    for number in 0..WRITERS {
+        let bed = Arc::clone(&bed);
+        writers.spawn(async move {
+            let handle = bed.open("file", READ_WRITE).await.unwrap();
+            for round in 0..20 {
+                let offset = (round * WRITERS + number) * 1000;
+                bed.write(handle, offset, vec![number as u8 + 1; 1000])
+                    .await
+                    .unwrap();
+                if round % 7 == number % 7 {
+                    bed.volume.sync(handle, false).await.unwrap();
+                }
+            }
+            bed.close(handle).await.unwrap();
+        });
+    }
+    while let Some(ended) = writers.join_next().await {
+        ended.unwrap();
+    }
+    bed.close(first).await.unwrap();
+    let content = bed.object("file").await.unwrap();
+    let expected = (0..20 * WRITERS).flat_map(|piece| [(piece % WRITERS) as u8 + 1; 1000]);
+    assert!(content == expected.collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn unmounting_saves_what_is_staged_and_refuses_more() {
+    let bed = Bed::staged();
+    let handle = bed.create("file").await.unwrap();
+    bed.write(handle, 0, "saved at the end").await.unwrap();
+    assert_eq!(bed.volume.shut_down().await, []);
+    assert_eq!(bed.object("file").await.unwrap(), b"saved at the end");
+    assert!(bed.write(handle, 0, "too late").await.is_err());
+}
