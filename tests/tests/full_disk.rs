@@ -9,7 +9,10 @@ use std::{
     process::Command,
 };
 
-use penstock_tests::{Mount, MountOptions, Patience, Scratch, data::noise, run_within, system};
+use penstock_devserver::{Fault, FaultRule, Faults};
+use penstock_tests::{
+    Bucket, Kind, Mount, MountOptions, Patience, Scratch, data::noise, run_within, system,
+};
 
 const MIB: usize = 1 << 20;
 const PATIENCE: Patience = Patience::seconds(20);
@@ -47,6 +50,15 @@ impl SmallDisk {
             &MountOptions::new(),
         )
     }
+}
+
+/// Writes `content` without closing.
+fn write_open(path: &Path, content: &[u8]) -> io::Result<File> {
+    let mut file = File::create(path)?;
+    for piece in content.chunks(MIB) {
+        file.write_all(piece)?;
+    }
+    Ok(file)
 }
 
 impl Drop for SmallDisk {
@@ -93,5 +105,52 @@ fn an_overwrite_that_does_not_fit_leaves_the_old_version() {
     mount.unmount();
     let mount = disk.mount_bucket();
     assert!(fs::read(mount.join("file")).expect("a read") == old);
+    mount.unmount();
+}
+
+#[test]
+fn a_full_staging_disk_fails_the_write_only_when_the_store_takes_nothing() {
+    let Some(disk) = SmallDisk::new() else { return };
+    let bucket = Bucket::new(Kind::S3);
+    let staging = disk.path.join("staging").display().to_string();
+    let options = bucket
+        .options()
+        .option("mode", "staged")
+        .option("staging-dir", &staging);
+    let mount = bucket.mount_with(&options.option("retry-timeout", "1s"));
+    let content = noise(5, 80 * MIB);
+    let file = write_open(&mount.join("passes"), &content).expect("saved on the way");
+    drop(file);
+    assert!(fs::read(mount.join("passes")).expect("a read") == content);
+    fs::write(mount.join("stuck"), "").expect("there is room");
+    let stuck = File::options()
+        .write(true)
+        .open(mount.join("stuck"))
+        .expect("it is there");
+    bucket.fail(Faults::rule(FaultRule::new(Fault::InternalError)));
+    // What else fills the disk counts, too.
+    fs::write(disk.path.join("other"), noise(6, 20 * MIB)).expect("there is room");
+    let mut taken = 0;
+    let error = loop {
+        let written = std::os::unix::fs::FileExt::write_at(&stuck, &content[..MIB], taken);
+        match written {
+            Ok(count) => taken += count as u64,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{error}");
+    assert!(
+        (4 * MIB as u64..48 * MIB as u64).contains(&taken),
+        "{taken}"
+    );
+    bucket.heal();
+    stuck.sync_all().expect("what was accepted is saved");
+    drop(stuck);
+    assert_eq!(
+        fs::metadata(mount.join("stuck"))
+            .expect("it is there")
+            .len(),
+        taken
+    );
     mount.unmount();
 }

@@ -353,7 +353,8 @@ fn a_small_change_of_a_large_object_sends_little() {
         let mut expected = noise(5, SIZE);
         bed.bucket.put_outside("large", &expected);
         let mount = bed.mount();
-        bed.bucket.server(|server| server.reset_counters());
+        bed.bucket
+            .server(penstock_devserver::Server::reset_counters);
         let change = noise(6, MIB);
         let file = open(&mount.join("large"), libc::O_RDWR);
         write(&file, 100 * MIB as u64 + 12_345, &change);

@@ -257,6 +257,13 @@ impl Core {
         if clock::deadline(left, self.transfer.settle()).await.is_err() {
             tracing::warn!("some unfinished uploads may still be in the bucket");
         }
+        if let (Some(staging), false) = (&self.staging, lost.is_empty()) {
+            tracing::warn!(
+                "what could not be saved stays in the staging directory {}, and the next mount that \
+                 uses it saves it",
+                staging.settings().directory.display()
+            );
+        }
         lost.sort_by(|one: &(String, _), other| one.0.cmp(&other.0));
         lost
     }

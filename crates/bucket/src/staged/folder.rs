@@ -154,10 +154,11 @@ impl Folder {
         Ok(found)
     }
 
-    /// Bytes that may still be written to the file system.
-    pub(crate) fn free(&self) -> io::Result<u64> {
+    /// Bytes that may still be written to the file system, and bytes that it has.
+    pub(crate) fn disk(&self) -> io::Result<(u64, u64)> {
         let disk = statvfs(&self.directory)?;
-        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+        let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
+        Ok((bytes(disk.f_bavail), bytes(disk.f_blocks)))
     }
 }
 

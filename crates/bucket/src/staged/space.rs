@@ -9,8 +9,10 @@ use penstock_base::MIB;
 
 use crate::staged::{content::Content, folder::Folder};
 
-/// Bytes of the file system that are left to others.
-const KEEP_FREE: u64 = 64 * MIB;
+/// Bytes of the file system that are left to others, at most.
+const KEEP_FREE_MAX: u64 = 64 * MIB;
+/// The part of the file system that is left to others.
+const KEEP_FREE_SHARE: u64 = 20;
 /// Bytes that are taken before the file system is asked again how much it has.
 const LOOK_EVERY: u64 = 64 * MIB;
 
@@ -67,12 +69,7 @@ impl Space {
             return None;
         }
         if account.unasked < bytes {
-            // A file system that does not tell is taken at its word when it refuses a write.
-            let free = self
-                .folder
-                .free()
-                .unwrap_or(u64::MAX)
-                .saturating_sub(KEEP_FREE);
+            let free = self.free();
             if free < bytes {
                 return None;
             }
@@ -86,6 +83,20 @@ impl Space {
             bytes,
             extents: 0,
         })
+    }
+
+    /// Makes the next taker ask the file system, which has just refused a write.
+    pub(crate) fn doubt(&self) {
+        self.account().unasked = 0;
+    }
+
+    /// Bytes of the file system that may be taken. One that does not tell is taken at its word when
+    /// it refuses a write.
+    fn free(&self) -> u64 {
+        let Ok((free, total)) = self.folder.disk() else {
+            return u64::MAX;
+        };
+        free.saturating_sub(KEEP_FREE_MAX.min(total / KEEP_FREE_SHARE))
     }
 
     fn account(&self) -> MutexGuard<'_, Account> {

@@ -73,7 +73,7 @@ impl Core {
             .checked_add(data.len() as u64)
             .ok_or(FsError::FileTooLarge)?;
         self.check_size(end)?;
-        for _ in 0..ATTEMPTS_MAX {
+        for attempt in 1..=ATTEMPTS_MAX {
             self.engage(&handle.file, staged).await?;
             let cost = Content::cost_of_write(data.len() as u64);
             let payment = self.pay(&handle.file, staged, cost).await?;
@@ -82,6 +82,10 @@ impl Core {
                 .await
             {
                 Err(FsError::Stale) if !staged.is_engaged() => {}
+                // Others have filled the disk: the next attempt makes room.
+                Err(FsError::NoSpace) if attempt < ATTEMPTS_MAX => {
+                    staged.staging().space().doubt();
+                }
                 written => return written,
             }
         }

@@ -44,7 +44,7 @@ pub(crate) static STAGING_SIZE: OptionSpec = OptionSpec {
         min: 4 * MIB,
         max: SIZE_MAX,
     },
-    default: Default::Depends("all of the file system but 64MiB"),
+    default: Default::Depends("all of the file system but a twentieth, at most 64MiB"),
     help: "Bytes that the staging directory may occupy",
     detail: "When it is full, files are saved while they are still being written. A write fails \
              for want of space only when that fails; a close never does.",
