@@ -25,6 +25,7 @@ mod output;
 mod personality;
 mod prometheus;
 mod serve;
+mod stream;
 // The only unsafe code here: a few system calls that std does not have.
 #[allow(unsafe_code)]
 mod system;

@@ -101,6 +101,18 @@ pub(crate) fn readable_within(source: &impl AsRawFd, limit: Duration) -> bool {
     }
 }
 
+/// Whether the reading end of the pipe that `writer` is the other end of was closed.
+pub(crate) fn is_abandoned(writer: &impl AsRawFd) -> bool {
+    let mut poll = libc::pollfd {
+        fd: writer.as_raw_fd(),
+        events: 0,
+        revents: 0,
+    };
+    // SAFETY: one valid entry is passed, for as long as the call lasts.
+    let ready = unsafe { libc::poll(&raw mut poll, 1, 0) };
+    ready > 0 && poll.revents & libc::POLLERR != 0
+}
+
 /// Waits, in a command that has nothing else to do and no runtime.
 pub(crate) fn pause(duration: Duration) {
     let milliseconds = i32::try_from(duration.as_millis()).unwrap_or(i32::MAX);
