@@ -72,7 +72,8 @@ impl Rig {
     }
 
     fn count(&self, operation: Operation) -> u64 {
-        self.bucket.server(|server| server.counters().operation(operation))
+        self.bucket
+            .server(|server| server.counters().operation(operation))
     }
 
     /// The mount shows what was put, file by file.
@@ -86,7 +87,11 @@ impl Rig {
             let path = mount.join(key);
             let metadata = fs::metadata(&path).expect("it is listed");
             assert_eq!(metadata.len(), content.len() as u64, "{key}");
-            assert_eq!(digest(&path).expect("readable"), digest_of(content), "{key}");
+            assert_eq!(
+                digest(&path).expect("readable"),
+                digest_of(content),
+                "{key}"
+            );
         }
     }
 }
@@ -118,7 +123,9 @@ fn stream(arguments: &[&str]) -> Finished {
 fn listed(place: &Path) -> Option<String> {
     let text = stream(&["list"]).expect_success().stdout;
     let place = place.to_string_lossy().into_owned();
-    text.lines().find(|line| line.contains(&place)).map(str::to_owned)
+    text.lines()
+        .find(|line| line.contains(&place))
+        .map(str::to_owned)
 }
 
 /// The block devices that `penstock stream list` names for this mount point.
@@ -128,19 +135,28 @@ fn devices(place: &Path) -> Vec<String> {
     let volumes = volumes.as_array().expect("a list").iter();
     let mut ours = volumes.filter(|volume| volume["mount_point"] == *place.to_string_lossy());
     let devices = ours.next().map(|volume| volume["devices"].clone());
-    let devices = devices.as_ref().and_then(|devices| devices.as_array().cloned());
+    let devices = devices
+        .as_ref()
+        .and_then(|devices| devices.as_array().cloned());
     let names = devices.into_iter().flatten();
-    names.map(|device| device["name"].as_str().expect("a name").to_owned()).collect()
+    names
+        .map(|device| device["name"].as_str().expect("a name").to_owned())
+        .collect()
 }
 
 fn is_attached(device: &str) -> bool {
-    Path::new("/sys/block").join(device).join("loop/backing_file").exists()
+    Path::new("/sys/block")
+        .join(device)
+        .join("loop/backing_file")
+        .exists()
 }
 
 fn is_mounted(place: &Path) -> bool {
     let wanted = place.to_string_lossy();
     let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    table.lines().any(|line| line.split(' ').nth(1) == Some(&*wanted))
+    table
+        .lines()
+        .any(|line| line.split(' ').nth(1) == Some(&*wanted))
 }
 
 /// Reads a file on a thread of its own, since that may wait.
@@ -168,7 +184,10 @@ fn a_random_tree_is_the_same_through_every_door() {
             key.push_str(&format!("d{}/", pick[1 + level] % 4));
         }
         let name = ["plain", "with space", "ünï", "-dash", ".hidden", "a+b%&<x>"];
-        key.push_str(&format!("{}-{seed}", name[usize::from(pick[8]) % name.len()]));
+        key.push_str(&format!(
+            "{}-{seed}",
+            name[usize::from(pick[8]) % name.len()]
+        ));
         let size = match pick[9] % 10 {
             0 => 0,
             1 => usize::from(pick[10]) * 16,
@@ -194,11 +213,18 @@ fn times_are_those_of_the_objects() {
     rig.put("a/file", b"content".to_vec());
     let source = rig.bucket.source();
     let folder = PathBuf::from(source.trim_start_matches("file://"));
-    let file = File::options().write(true).open(folder.join("a/file")).expect("there");
+    let file = File::options()
+        .write(true)
+        .open(folder.join("a/file"))
+        .expect("there");
     let then = std::time::UNIX_EPOCH + Duration::from_secs(1_234_567_890);
     file.set_modified(then).expect("ours");
     for way in WAYS {
-        let mount = rig.mount(&rig.options().option("transport", way).option("umask", "027"));
+        let mount = rig.mount(
+            &rig.options()
+                .option("transport", way)
+                .option("umask", "027"),
+        );
         let metadata = fs::metadata(mount.join("a/file")).expect("there");
         assert_eq!(metadata.mtime(), 1_234_567_890, "{way}");
         assert_eq!(metadata.mode() & 0o777, 0o750, "{way}");
@@ -228,10 +254,17 @@ fn a_second_mount_lists_nothing_and_refresh_lists_anew() {
 fn a_small_file_is_one_request_in_direct_mode() {
     for way in WAYS {
         let rig = Rig::with_small_files(Kind::S3, 200);
-        let mount = rig.mount(&rig.options().option("direct", "on").option("transport", way));
+        let mount = rig.mount(
+            &rig.options()
+                .option("direct", "on")
+                .option("transport", way),
+        );
         let before = rig.count(Operation::GetObject);
         for (key, content) in &rig.objects {
-            assert!(fs::read(mount.join(key)).expect("readable") == *content, "{key}");
+            assert!(
+                fs::read(mount.join(key)).expect("readable") == *content,
+                "{key}"
+            );
         }
         assert_eq!(rig.count(Operation::GetObject) - before, 200, "{way}");
         mount.unmount();
@@ -243,13 +276,25 @@ fn an_object_that_changed_is_an_error_and_is_counted() {
     for way in WAYS {
         let rig = Rig::with_small_files(Kind::S3, 20);
         let mount = rig.mount(&rig.options().option("transport", way));
-        let (first, rest) = rig.objects.iter().next().map(|first| (first, rig.objects.iter().skip(1))).expect("twenty");
+        let (first, rest) = rig
+            .objects
+            .iter()
+            .next()
+            .map(|first| (first, rig.objects.iter().skip(1)))
+            .expect("twenty");
         rig.bucket.put_outside(first.0, &noise(999, first.1.len()));
         let error = fs::read(mount.join(first.0)).expect_err("it is another object now");
-        let expected = if way == "loop" { libc::EIO } else { libc::ESTALE };
+        let expected = if way == "loop" {
+            libc::EIO
+        } else {
+            libc::ESTALE
+        };
         assert_eq!(error.raw_os_error(), Some(expected), "{way}");
         for (key, content) in rest {
-            assert!(fs::read(mount.join(key)).expect("unchanged") == *content, "{key}");
+            assert!(
+                fs::read(mount.join(key)).expect("unchanged") == *content,
+                "{key}"
+            );
         }
         let stats = run_within(PATIENCE, penstock().arg("stats").arg(mount.path()));
         assert!(stats.expect_success().stdout.contains("stale"), "{way}");
@@ -268,11 +313,16 @@ fn reads_wait_for_a_server_that_comes_back() {
             let waiting = read_aside(mount.join(key));
             let early = waiting.recv_timeout(Duration::from_secs(2));
             assert!(early.is_err(), "{way}: it did not wait: {early:?}");
-            let names = fs::read_dir(mount.join("set")).expect("names need no server").count();
+            let names = fs::read_dir(mount.join("set"))
+                .expect("names need no server")
+                .count();
             assert_eq!(names, 10, "{way}");
             reading = Some(waiting);
         });
-        let read = reading.expect("begun").recv_timeout(PATIENCE.0).expect("it goes on");
+        let read = reading
+            .expect("begun")
+            .recv_timeout(PATIENCE.0)
+            .expect("it goes on");
         assert!(read.expect("the server is back") == *content, "{way}");
         mount.unmount();
     }
@@ -282,17 +332,26 @@ fn reads_wait_for_a_server_that_comes_back() {
 fn reads_fail_when_a_server_stays_away() {
     for way in WAYS {
         let rig = Rig::with_small_files(Kind::S3, 10);
-        let options = rig.options().option("transport", way).option("retry-timeout", "3s");
+        let options = rig
+            .options()
+            .option("transport", way)
+            .option("retry-timeout", "3s");
         let mount = rig.mount(&options.option("request-timeout", "1s"));
         let (key, content) = rig.objects.iter().next().expect("ten");
         rig.bucket.without_server(|| {
             let begun = Instant::now();
             let outcome = read_aside(mount.join(key)).recv_timeout(PATIENCE.0);
             assert!(outcome.expect("in time").is_err(), "{way}");
-            assert!(begun.elapsed() > Duration::from_secs(2), "{way}: it gave up at once");
+            assert!(
+                begun.elapsed() > Duration::from_secs(2),
+                "{way}: it gave up at once"
+            );
         });
         let again = read_aside(mount.join(key)).recv_timeout(PATIENCE.0);
-        assert!(again.expect("in time").expect("the server is back") == *content, "{way}");
+        assert!(
+            again.expect("in time").expect("the server is back") == *content,
+            "{way}"
+        );
         mount.unmount();
     }
 }
@@ -307,16 +366,26 @@ fn a_killed_volume_keeps_its_names_and_detach_removes_it() {
     assert!(listed(&place).is_some_and(|line| line.contains("mounted")));
     drop_caches();
     mount.process().kill();
-    let names = fs::read_dir(place.join("set")).expect("names are local").count();
+    let names = fs::read_dir(place.join("set"))
+        .expect("names are local")
+        .count();
     assert_eq!(names, 17);
     let (key, _) = rig.objects.iter().next().expect("thirty");
-    let outcome = read_aside(place.join(key)).recv_timeout(PATIENCE.0).expect("in time");
-    assert_eq!(outcome.expect_err("nobody answers").raw_os_error(), Some(libc::EIO));
+    let outcome = read_aside(place.join(key))
+        .recv_timeout(PATIENCE.0)
+        .expect("in time");
+    assert_eq!(
+        outcome.expect_err("nobody answers").raw_os_error(),
+        Some(libc::EIO)
+    );
     assert!(listed(&place).is_some_and(|line| line.contains("dead")));
     let told = stream(&["detach"]).expect_success().stdout;
     assert!(told.contains("removed what was left of"), "{told}");
     assert!(!is_mounted(&place));
-    assert!(!devices.iter().any(|device| is_attached(device)), "{devices:?}");
+    assert!(
+        !devices.iter().any(|device| is_attached(device)),
+        "{devices:?}"
+    );
     assert_eq!(listed(&place), None);
 }
 
@@ -356,12 +425,21 @@ fn plain_umount_and_sigterm_leave_nothing() {
         } else {
             run_within(PATIENCE, Command::new("umount").arg(&place)).expect_success();
         }
-        PATIENCE.until("the process to end", || !mount.is_alive() && !is_mounted(&place));
+        PATIENCE.until("the process to end", || {
+            !mount.is_alive() && !is_mounted(&place)
+        });
         let process = mount.process();
         PATIENCE.until("the process to end", || !process.is_alive());
-        assert!(!devices.iter().any(|device| is_attached(device)), "{devices:?}");
+        assert!(
+            !devices.iter().any(|device| is_attached(device)),
+            "{devices:?}"
+        );
         assert_eq!(listed(&place), None);
-        assert!(mount.last_words().contains("exit status: 0"), "{}", mount.last_words());
+        assert!(
+            mount.last_words().contains("exit status: 0"),
+            "{}",
+            mount.last_words()
+        );
     }
 }
 
@@ -377,11 +455,17 @@ fn the_background_returns_when_it_is_mounted_or_says_why_not() {
     assert!(is_mounted(&place));
     let again = stream(&arguments);
     assert_eq!(again.code, Some(1));
-    assert!(again.stderr.contains("already") || again.stderr.contains("not empty"), "{again:?}");
+    assert!(
+        again.stderr.contains("already") || again.stderr.contains("not empty"),
+        "{again:?}"
+    );
     run_within(PATIENCE, penstock().arg("umount").arg(&place)).expect_success();
     let refused = stream(&["file:///no/such/bucket", &*mountpoint, &*index, &*log]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
     let refused = stream(&[&*source, &*mountpoint, &*index, &*log, "--transport=nbd"]);
     let has_nbd = Path::new("/dev/nbd0").exists();
-    assert!(has_nbd || refused.stderr.contains("modprobe nbd"), "{refused:?}");
+    assert!(
+        has_nbd || refused.stderr.contains("modprobe nbd"),
+        "{refused:?}"
+    );
 }

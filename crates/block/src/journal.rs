@@ -9,7 +9,10 @@
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Write},
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    },
     path::{Path, PathBuf},
     sync::atomic::{AtomicU32, Ordering},
 };
@@ -184,6 +187,26 @@ impl Journal {
         let line = line.map_err(unwritable(&self.path))?;
         let written = self.file.write_all(format!("{line}\n").as_bytes());
         written.map_err(unwritable(&self.path))
+    }
+
+    /// The file of a volume whose process died, from the process that kept `file` open, and with
+    /// it the lock.
+    pub(crate) fn resume(file: OwnedFd) -> Result<Self, BlockError> {
+        let what = "cannot go on with a volume";
+        let file = File::from(file);
+        let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        let path = path.map_err(BlockError::system(what))?;
+        let text = fs::read(&path).map_err(BlockError::system(what))?;
+        let record = last_record(&text).ok_or(io::ErrorKind::InvalidData.into());
+        let record = record.map_err(BlockError::system(what))?;
+        let mut journal = Self { path, file, record };
+        journal.update(|record| record.pid = std::process::id())?;
+        Ok(journal)
+    }
+
+    /// The same open file, with its lock, for a process that keeps it.
+    pub(crate) fn keepsake(&self) -> Option<OwnedFd> {
+        self.file.try_clone().ok().map(OwnedFd::from)
     }
 
     /// Everything is taken away again.

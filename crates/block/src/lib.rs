@@ -47,4 +47,4 @@ pub use leftovers::{Cleaned, clean, dead_volumes, volumes};
 pub use loops::tagged_devices;
 pub use mount::FileSystem;
 pub use transport::{Availability, TransportKind, available};
-pub use volume::{BlockSettings, BlockVolume, Contents};
+pub use volume::{BlockSettings, BlockVolume, Contents, Keepsake};

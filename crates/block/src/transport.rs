@@ -1,6 +1,6 @@
 //! Disks as block devices of the kernel, and the ways there are.
 
-use std::{fmt, path::Path, sync::Arc};
+use std::{fmt, os::fd::OwnedFd, path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use penstock_vfs::Disk;
@@ -19,6 +19,19 @@ pub(crate) trait Transport: Send + Sync {
     ) -> Result<Box<dyn Attachment>, BlockError>;
 }
 
+/// What goes on with devices that a dead process attached.
+#[async_trait]
+pub(crate) trait Resume: Transport {
+    /// Serves `disks`, which are those that were attached, on `connection`, which
+    /// [`Attachment::connection`] gave out, as the devices `names`.
+    async fn resume(
+        &self,
+        disks: Vec<Arc<dyn Disk>>,
+        connection: OwnedFd,
+        names: Vec<DeviceName>,
+    ) -> Result<Box<dyn Attachment>, BlockError>;
+}
+
 /// Devices that are attached. Dropping it detaches those that nobody uses.
 #[async_trait]
 pub(crate) trait Attachment: Send + Sync + fmt::Debug {
@@ -27,6 +40,10 @@ pub(crate) trait Attachment: Send + Sync + fmt::Debug {
 
     /// The devices are mounted now: from here on they go with their last user.
     async fn leave_to_users(&mut self) -> Result<(), BlockError>;
+
+    /// What another process has to keep open so that reads wait while this one is dead, where
+    /// that is possible.
+    fn connection(&self) -> Option<OwnedFd>;
 
     /// Waits until nobody uses the devices and they are gone.
     async fn gone(&self);

@@ -12,6 +12,7 @@
 use std::{
     fs::File,
     io,
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -30,7 +31,7 @@ use crate::{
     leftovers,
     loops::{self, Caching, LoopDevice, LoopOverFuse},
     mount::{self, MountChoices},
-    transport::{self, Attachment, Transport},
+    transport::{self, Attachment, Resume, Transport},
 };
 
 /// What is mounted.
@@ -60,6 +61,16 @@ pub struct BlockSettings {
     pub noexec: bool,
     /// Mount over a directory that has entries.
     pub nonempty: bool,
+}
+
+/// What another process keeps of a mounted volume, so that reads wait while its own process is
+/// dead, and go on with [`BlockVolume::resume`].
+#[derive(Debug)]
+pub struct Keepsake {
+    /// The connection through which the kernel reads.
+    pub connection: OwnedFd,
+    /// The volume's file, which says that it is alive.
+    pub journal: OwnedFd,
 }
 
 /// A mounted volume. Dropping it takes the mount out of the file tree, lazily.
@@ -116,6 +127,48 @@ impl BlockVolume {
             mount_point,
         };
         begun.finish(image, journal, attachment).await
+    }
+
+    /// Goes on with a volume whose process died. `disks` are those that it was mounted with.
+    pub async fn resume(
+        disks: Vec<Arc<dyn Disk>>,
+        keepsake: Keepsake,
+        state: &StateDirectory,
+        memory: (Arc<BufferPool>, Arc<Registry>),
+    ) -> Result<Self, BlockError> {
+        let journal = Journal::resume(keepsake.journal)?;
+        let (pool, metrics) = memory;
+        let transport = LoopOverFuse {
+            state_directory: state.path().to_owned(),
+            pool,
+            metrics,
+        };
+        let names: Vec<_> = journal
+            .record()
+            .devices
+            .iter()
+            .map(DeviceRecord::device)
+            .collect();
+        let number = names.first().map(DeviceName::number);
+        let number = number.unwrap_or_else(|| Err(io::ErrorKind::InvalidInput.into()));
+        let number = number.map_err(BlockError::system("the device has no number"))?;
+        let attachment = transport.resume(disks, keepsake.connection, names).await?;
+        Ok(Self {
+            mount_point: journal.record().mount_point.clone(),
+            number,
+            journal,
+            attachment,
+            tidied: OnceCell::new(),
+        })
+    }
+
+    /// What another process has to keep so that the volume can outlive this one; none where the
+    /// kernel cannot do that.
+    pub fn keepsake(&self) -> Option<Keepsake> {
+        Some(Keepsake {
+            connection: self.attachment.connection()?,
+            journal: self.journal.keepsake()?,
+        })
     }
 
     /// The mount point, absolute.

@@ -43,6 +43,9 @@ pub struct FuseSettings {
     pub interrupts: InterruptPolicy,
     /// Whether requests may come through an io_uring where the kernel has that switched on.
     pub io_uring: bool,
+    /// Another process keeps the connection, see [`crate::Session::connection`]. Not together with
+    /// `io_uring`, whose rings end with their process.
+    pub survivable: bool,
 }
 
 impl FuseSettings {
@@ -63,6 +66,7 @@ impl FuseSettings {
             read_ahead_kib: READ_AHEAD_KIB,
             interrupts: InterruptPolicy::WhenFatal,
             io_uring: false,
+            survivable: false,
         }
     }
 

@@ -8,7 +8,7 @@
 use std::{
     fs::{File, OpenOptions},
     io,
-    os::unix::fs::OpenOptionsExt,
+    os::{fd::OwnedFd, unix::fs::OpenOptionsExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -25,7 +25,7 @@ use crate::{
     device::DeviceName,
     disk_files::DiskFiles,
     place::PrivatePlace,
-    transport::{Attachment, Transport},
+    transport::{Attachment, Resume, Transport},
 };
 
 /// Attaches disks as loop devices.
@@ -34,6 +34,26 @@ pub(crate) struct LoopOverFuse {
     pub(crate) state_directory: PathBuf,
     pub(crate) pool: Arc<BufferPool>,
     pub(crate) metrics: Arc<Registry>,
+}
+
+#[async_trait]
+impl Resume for LoopOverFuse {
+    async fn resume(
+        &self,
+        disks: Vec<Arc<dyn Disk>>,
+        connection: OwnedFd,
+        names: Vec<DeviceName>,
+    ) -> Result<Box<dyn Attachment>, BlockError> {
+        let settings = fuse_settings(Path::new(""), "", disks.len());
+        let memory = (Arc::clone(&self.pool), Arc::clone(&self.metrics));
+        let volume = Arc::new(DiskFiles::new(disks));
+        let session = Session::resume(volume, settings, connection, memory).await?;
+        Ok(Box::new(Loops {
+            session,
+            devices: Vec::new(),
+            names,
+        }))
+    }
 }
 
 #[derive(Debug)]
@@ -90,6 +110,7 @@ fn fuse_settings(place: &Path, tag: &str, disks: usize) -> FuseSettings {
         congestion_threshold: in_flight.max(defaults.congestion_threshold),
         // Direct I/O reads nothing ahead; the file system on the devices does.
         read_ahead_kib: 0,
+        survivable: true,
         ..defaults
     }
 }
@@ -120,6 +141,10 @@ impl Attachment for Loops {
     async fn leave_to_users(&mut self) -> Result<(), BlockError> {
         self.devices.clear();
         Ok(())
+    }
+
+    fn connection(&self) -> Option<OwnedFd> {
+        self.session.connection()
     }
 
     async fn gone(&self) {
