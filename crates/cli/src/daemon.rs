@@ -134,6 +134,15 @@ impl Announcer {
         close_standard_streams().map_err(left_alone)
     }
 
+    /// Somebody else announces: lets go of what the user waits for.
+    pub(crate) fn leave_to_another(self) {
+        if let Self::Background(pipe) = self {
+            drop(pipe);
+            let _ = std::env::set_current_dir("/");
+            let _ = close_standard_streams();
+        }
+    }
+
     /// The mount failed.
     pub(crate) fn failed(self, failure: &Failure) {
         if let Self::Background(mut pipe) = self {

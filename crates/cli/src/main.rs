@@ -16,6 +16,7 @@ mod explain;
 mod failure;
 mod generate;
 mod invocation;
+mod keeper;
 mod logging;
 mod memory;
 mod mount_point;

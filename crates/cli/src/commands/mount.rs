@@ -16,6 +16,7 @@ use crate::{
     environment::Environment,
     explain,
     failure::Outcome,
+    keeper,
     logging::{self, LogFile},
     mount_point,
     options::{Given, Scope, Values, table},
@@ -148,6 +149,7 @@ pub(crate) fn perform(request: MountRequest, environment: &Environment) -> Outco
         environment: environment.clone(),
         log,
         place: Place::of_user(environment),
+        line: None,
     };
     if foreground {
         return serve_here(&plan, Announcer::Foreground);
@@ -157,7 +159,7 @@ pub(crate) fn perform(request: MountRequest, environment: &Environment) -> Outco
             waiting.until_ready(patience(request.volume))?;
             announcement.map_or(Ok(()), |line| output::print_line(&line))
         }
-        Side::Child(announcer) => serve_here(&plan, announcer),
+        Side::Child(announcer) => serve_in_background(plan, announcer),
     }
 }
 
@@ -189,10 +191,33 @@ fn free_mount_point(place: &Path, nonempty: bool) -> Outcome<PathBuf> {
     checked.map_err(|error| explain::mount_error(&error))
 }
 
+/// A stream volume is served on after its process was killed; a bucket's open files are lost with
+/// theirs.
+fn serve_in_background(plan: Plan, announcer: Announcer) -> Outcome {
+    match plan.volume {
+        VolumeKind::Bucket => serve_here(&plan, announcer),
+        VolumeKind::Stream => {
+            start_logging(&plan);
+            let mut plan = Some(plan);
+            keeper::keep(announcer, |line, announcer| {
+                let Some(plan) = plan.take() else {
+                    return Ok(());
+                };
+                let line = Some(line);
+                serve::run(&Plan { line, ..plan }, announcer)
+            })
+        }
+    }
+}
+
 fn serve_here(plan: &Plan, announcer: Announcer) -> Outcome {
+    start_logging(plan);
+    serve::run(plan, announcer)
+}
+
+fn start_logging(plan: &Plan) {
     logging::start(plan.values.choice(&table::LOG_LEVEL), plan.log.as_ref());
     logging::catch_panics();
-    serve::run(plan, announcer)
 }
 
 /// The log file, before anything is started. None in the foreground unless one is named.

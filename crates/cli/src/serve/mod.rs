@@ -23,6 +23,7 @@ use crate::{
     daemon::Announcer,
     environment::Environment,
     failure::{Exit, Failure, Outcome},
+    keeper::Line,
     logging::LogFile,
     options::Values,
     output, stream,
@@ -55,6 +56,8 @@ pub(crate) struct Plan {
     pub environment: Environment,
     pub log: Option<LogFile>,
     pub place: Place,
+    /// To the process that starts this one again, if there is one.
+    pub line: Option<Line>,
 }
 
 /// How a mount ended.
