@@ -6,15 +6,18 @@
 //!
 //! - [`snapshot`]: the objects of a path, in byte order of their keys.
 //! - [`placement`]: which blocks of which disk an object occupies.
+//! - [`spool`]: objects on their way from a listing to an index, in files.
 //! - [`image`]: what a writer of a file-system image takes.
 
 mod image;
 mod placement;
 mod snapshot;
+mod spool;
 
 pub use image::{FileNode, ImageSummary, ImageWriter};
 pub use placement::{BlockAddress, Placement};
 pub use snapshot::{ObjectSource, SnapshotError, SnapshotObject, Timestamp};
+pub use spool::{AGE_MAX_DEFAULT, SPOOLED_KEY_MAX, Spool, SpoolSettings, SpoolSource};
 
 /// Bytes in a block of every image and disk.
 pub const BLOCK_SIZE: u64 = 4096;
