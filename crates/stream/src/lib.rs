@@ -7,14 +7,31 @@
 //! - [`snapshot`]: the objects of a path, in byte order of their keys.
 //! - [`placement`]: which blocks of which disk an object occupies.
 //! - [`image`]: what a writer of a file-system image takes.
+//! - [`tree`]: from keys to directories, and which keys no file can have.
+//! - [`erofs`]: writes an EROFS image.
+//! - [`build`]: the one pass from a snapshot to an image and the map of its objects.
+//! - [`kept`]: images that outlive their mount, and are taken again for the same path.
 
+mod build;
+mod erofs;
 mod image;
+mod kept;
 mod placement;
 mod snapshot;
+mod tree;
 
-pub use image::{FileNode, ImageSummary, ImageWriter};
+pub use build::{
+    BuildError, BuildParts, BuildProgress, BuildSummary, ListingDigest, PlacedObjects, build_index,
+};
+pub use erofs::{ErofsSettings, ErofsWriter};
+pub use image::{FileNode, ImageSummary, ImageWriter, Permissions};
+pub use kept::{
+    AboutImage, Changes, ImageRequest, Kept, KeptError, KeptImage, KeptImages, KeptLimits,
+    NewImage, Refresh, compare,
+};
 pub use placement::{BlockAddress, Placement};
 pub use snapshot::{ObjectSource, SnapshotError, SnapshotObject, Timestamp};
+pub use tree::{Hidden, HiddenReason, TreeBuilder};
 
 /// Bytes in a block of every image and disk.
 pub const BLOCK_SIZE: u64 = 4096;
