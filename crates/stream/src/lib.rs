@@ -7,9 +7,11 @@
 //! - [`snapshot`]: the objects of a path, in byte order of their keys.
 //! - [`placement`]: which blocks of which disk an object occupies.
 //! - [`image`]: what a writer of a file-system image takes.
+//! - [`policy`]: which place in the tree a key stands for.
 
 mod image;
 mod placement;
+pub mod policy;
 mod snapshot;
 
 pub use image::{FileNode, ImageSummary, ImageWriter};
