@@ -8,13 +8,17 @@
 //! - [`placement`]: which blocks of which disk an object occupies.
 //! - [`image`]: what a writer of a file-system image takes.
 //! - [`policy`]: which place in the tree a key stands for.
+//! - [`object_map`]: which block of a disk is which byte of an object.
 
+mod checked_file;
 mod image;
+pub mod object_map;
 mod placement;
 pub mod policy;
 mod snapshot;
 
 pub use image::{FileNode, ImageSummary, ImageWriter};
+pub use object_map::{MappedObject, MappedObjects, ObjectMap, ObjectMapWriter, PlacedObject};
 pub use placement::{BlockAddress, Placement};
 pub use snapshot::{ObjectSource, SnapshotError, SnapshotObject, Timestamp};
 
