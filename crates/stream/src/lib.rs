@@ -9,14 +9,19 @@
 //! - [`image`]: what a writer of a file-system image takes.
 //! - [`policy`]: which place in the tree a key stands for.
 //! - [`object_map`]: which block of a disk is which byte of an object.
+//! - [`disk`]: reads of blocks as reads of objects, through a cache of small ones.
 
+mod cache;
 mod checked_file;
+pub mod disk;
 mod image;
 pub mod object_map;
 mod placement;
 pub mod policy;
+mod prefetch;
 mod snapshot;
 
+pub use disk::{DataPath, DataSettings, StreamDisk};
 pub use image::{FileNode, ImageSummary, ImageWriter};
 pub use object_map::{MappedObject, MappedObjects, ObjectMap, ObjectMapWriter, PlacedObject};
 pub use placement::{BlockAddress, Placement};
