@@ -7,25 +7,40 @@
 //! - [`snapshot`]: the objects of a path, in byte order of their keys.
 //! - [`placement`]: which blocks of which disk an object occupies.
 //! - [`image`]: what a writer of a file-system image takes.
-//! - [`policy`]: which place in the tree a key stands for.
+//! - [`tree`]: from keys to directories, and which keys no file can have.
+//! - [`erofs`]: writes an EROFS image.
+//! - [`build`]: the one pass from a snapshot to an image and the map of its objects.
+//! - [`kept`]: images that outlive their mount, and are taken again for the same path.
 //! - [`object_map`]: which block of a disk is which byte of an object.
 //! - [`disk`]: reads of blocks as reads of objects, through a cache of small ones.
 
+mod build;
 mod cache;
 mod checked_file;
-pub mod disk;
+mod disk;
+mod erofs;
 mod image;
-pub mod object_map;
+mod kept;
+mod object_map;
 mod placement;
-pub mod policy;
 mod prefetch;
 mod snapshot;
+mod tree;
 
-pub use disk::{DataPath, DataSettings, StreamDisk};
-pub use image::{FileNode, ImageSummary, ImageWriter};
+pub use build::{
+    BuildError, BuildParts, BuildProgress, BuildSummary, ListingDigest, PlacedObjects, build_index,
+};
+pub use disk::{DataPath, DataSettings, SMALL_OBJECT_MAX, StreamDisk};
+pub use erofs::{ErofsSettings, ErofsWriter};
+pub use image::{FileNode, ImageSummary, ImageWriter, Permissions};
+pub use kept::{
+    AboutImage, Changes, ImageRequest, Kept, KeptError, KeptImage, KeptImages, KeptLimits,
+    NewImage, Refresh, compare,
+};
 pub use object_map::{MappedObject, MappedObjects, ObjectMap, ObjectMapWriter, PlacedObject};
 pub use placement::{BlockAddress, Placement};
 pub use snapshot::{ObjectSource, SnapshotError, SnapshotObject, Timestamp};
+pub use tree::{Hidden, HiddenReason, TreeBuilder};
 
 /// Bytes in a block of every image and disk.
 pub const BLOCK_SIZE: u64 = 4096;

@@ -30,7 +30,6 @@ use penstock_object::{ETag, Key};
 use penstock_transfer::ObjectVersion;
 use smallvec::SmallVec;
 
-pub(crate) use self::iterate::Record;
 pub use self::{iterate::MappedObjects, writer::ObjectMapWriter};
 use self::{
     record::Decoder,

@@ -1,7 +1,7 @@
-//! The map as a list of objects: for comparing it with a new listing, and for making the tree.
+//! The map as a list of objects: for comparing it with a new listing.
 
 use super::{Decoder, GROUP, ObjectMap};
-use crate::{ObjectSource, SnapshotError, SnapshotObject, Timestamp};
+use crate::{ObjectSource, SnapshotError, SnapshotObject};
 
 /// The objects of a map in the order of their keys.
 #[derive(Debug)]
@@ -13,15 +13,6 @@ pub struct MappedObjects<'a> {
     etag: String,
 }
 
-/// What the tree needs to know of an object.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Record<'a> {
-    pub(crate) number: u32,
-    pub(crate) key: &'a [u8],
-    pub(crate) size: u64,
-    pub(crate) modified: Timestamp,
-}
-
 impl<'a> MappedObjects<'a> {
     pub(super) fn new(map: &'a ObjectMap) -> Self {
         Self {
@@ -30,31 +21,6 @@ impl<'a> MappedObjects<'a> {
             decoder: None,
             etag: String::new(),
         }
-    }
-
-    /// The next object without its tag, or none at the end.
-    pub(crate) fn next_record(&mut self) -> Result<Option<Record<'_>>, SnapshotError> {
-        let Some(number) = self.advance()? else {
-            return Ok(None);
-        };
-        Ok(self.decoder.as_ref().map(|decoder| Record {
-            number,
-            key: &decoder.key,
-            size: decoder.size,
-            modified: decoder.modified,
-        }))
-    }
-
-    /// The object of a number, without its tag. Numbers that rise are found fastest.
-    pub(crate) fn record(&mut self, number: u32) -> Result<Option<Record<'_>>, SnapshotError> {
-        let is_ahead = number >= self.next && number / GROUP == self.next / GROUP;
-        if !is_ahead || self.decoder.is_none() {
-            (self.next, self.decoder) = (number / GROUP * GROUP, None);
-        }
-        while self.next < number {
-            self.advance()?;
-        }
-        self.next_record()
     }
 
     /// Reads the next record.

@@ -11,7 +11,10 @@ use super::{
     record::Encoder,
     table::{Table, encode_entry},
 };
-use crate::{BLOCK_SIZE, BlockAddress, SnapshotError, SnapshotObject, checked_file::CheckedWriter};
+use crate::{
+    BLOCK_SIZE, BlockAddress, PlacedObjects, SnapshotError, SnapshotObject,
+    checked_file::CheckedWriter,
+};
 
 /// Bytes of a disk's table that are held in memory.
 const TABLE_BUFFER: usize = 64 << 10;
@@ -151,6 +154,18 @@ impl ObjectMapWriter {
 
     fn error(&self, source: io::Error) -> SnapshotError {
         file_error(&self.path, source)
+    }
+}
+
+impl PlacedObjects for ObjectMapWriter {
+    fn add(&mut self, object: &SnapshotObject<'_>, start: BlockAddress) -> io::Result<()> {
+        let added = self.add(object, start);
+        added.map_err(|error| match error {
+            SnapshotError::File { path, source } => {
+                io::Error::new(source.kind(), format!("{path}: {source}"))
+            }
+            other => io::Error::other(other.to_string()),
+        })
     }
 }
 
