@@ -37,7 +37,12 @@ pub(crate) fn open(
         },
     };
     let cache = DiskCache::open(&settings, pool, registry).map_err(|error| failure(&error))?;
-    run_blocking(|| cache.wait_until_ready(READY_PATIENCE));
+    run_blocking(|| {
+        cache.wait_until_ready(READY_PATIENCE);
+        if values.flag(&table::CACHE_DISCARD) {
+            cache.remove("");
+        }
+    });
     Ok(Some(cache))
 }
 

@@ -12,7 +12,7 @@ pub(crate) mod mount;
 mod stat;
 pub(crate) mod stats;
 pub(crate) mod umount;
-mod uploads;
+pub(crate) mod uploads;
 
 use clap::{ArgMatches, Command};
 

@@ -21,9 +21,11 @@ pub(crate) use transfers::*;
 use super::{OptionSpec, Scope};
 
 /// Every option, in the order of help.
-pub(crate) static ALL: [&OptionSpec; 52] = [
+pub(crate) static ALL: [&OptionSpec; 57] = [
     &ENDPOINT,
+    &READ_ENDPOINT,
     &REGION,
+    &SIGNATURE,
     &ADDRESSING,
     &CA_FILE,
     &PROXY,
@@ -32,9 +34,11 @@ pub(crate) static ALL: [&OptionSpec; 52] = [
     &CONNECT_TIMEOUT,
     &REQUEST_TIMEOUT,
     &RETRY_TIMEOUT,
+    &RETRY_ATTEMPTS,
     &MAX_REQUESTS,
     &PROFILE,
     &PASSWORD_FILE,
+    &CREDENTIAL_ORDER,
     &CREDENTIAL_PROCESS,
     &RAM_ROLE,
     &ROLE,
@@ -50,6 +54,7 @@ pub(crate) static ALL: [&OptionSpec; 52] = [
     &CACHE_SIZE,
     &CACHE_FREE_SPACE,
     &CACHE_FREE_RATIO,
+    &CACHE_DISCARD,
     &ATTR_TIMEOUT,
     &NEGATIVE_TIMEOUT,
     &CLOSE_TO_OPEN,
