@@ -273,6 +273,10 @@ fn a_directory_inside_itself_and_a_log_inside_the_mount() {
     let mut command = mount(&scratch, &source, &mountpoint);
     command.arg("--log-file").arg(mountpoint.join("log"));
     refused(&mut command, "inside the mount point", "elsewhere");
+    let mut command = mount(&scratch, &source, &mountpoint);
+    command.arg("--cache-dir").arg(scratch.path("bucket/cache"));
+    refused(&mut command, "inside the bucket's directory", "elsewhere");
+    assert!(!scratch.path("bucket/cache").exists());
 }
 
 #[test]

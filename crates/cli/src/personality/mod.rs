@@ -110,6 +110,9 @@ impl Meaning {
     }
 }
 
+/// Columns of the text that introduces a program.
+const HELP_WIDTH: usize = 100;
+
 /// Every program.
 pub(crate) static PROGRAMS: [&Program; 3] = [&ossfs2::PROGRAM, &ossfs::PROGRAM, &goofys::PROGRAM];
 
@@ -135,7 +138,7 @@ impl Program {
 
     /// How it is called and what its options mean here, for people.
     pub(crate) fn help(&self) -> String {
-        let introduction = self.introduction.replace('`', "");
+        let introduction = text_table::wrapped(&self.introduction.replace('`', ""), HELP_WIDTH);
         let rows = self.options.iter().map(|option| {
             let default = match option.default {
                 "" => String::new(),

@@ -78,7 +78,7 @@ fn run(arguments: &[String], environment: &Environment) -> Outcome {
     }
     let parsed = parse(arguments)?;
     match parsed.task {
-        Task::Mount => mount::perform(request(parsed, environment)?, environment),
+        Task::Mount => mount::perform(request(&parsed, environment)?, environment),
         Task::Uploads(wanted) => {
             let (bucket, collector) = bucket(&parsed, environment)?;
             ossfs_uploads::perform(wanted, source(&bucket)?, collector, environment)
@@ -146,8 +146,8 @@ fn take(argument: &str, parsed: &mut Parsed) -> Outcome {
 }
 
 /// The mount that a command line asks for.
-pub(super) fn request(parsed: Parsed, environment: &Environment) -> Outcome<MountRequest> {
-    let (bucket, mut collector) = bucket(&parsed, environment)?;
+pub(super) fn request(parsed: &Parsed, environment: &Environment) -> Outcome<MountRequest> {
+    let (bucket, mut collector) = bucket(parsed, environment)?;
     let mountpoint = match &parsed.positionals[..] {
         [_, mountpoint] => PathBuf::from(mountpoint),
         [mountpoint] if collector.own("bucket").is_some() => PathBuf::from(mountpoint),

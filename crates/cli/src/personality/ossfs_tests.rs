@@ -412,7 +412,7 @@ fn more_messages_come_in_two_steps() {
     ] {
         let arguments: Vec<_> = line.split(' ').map(str::to_owned).collect();
         let parsed = ossfs::parse(&arguments).expect("understood");
-        let request = ossfs::request(parsed, &Environment::default()).expect("understood");
+        let request = ossfs::request(&parsed, &Environment::default()).expect("understood");
         assert_eq!(request.values.choice(&table::LOG_LEVEL), level);
         assert_eq!(request.values.flag(&table::FOREGROUND), foreground);
         let threads = line.contains("-s").then_some(1);
@@ -426,7 +426,7 @@ fn old_and_new_lines_of_fstab_mean_the_same() {
     for source in ["ossfs#bucket:/a", "bucket:/a"] {
         let arguments = [source, "/mnt", "-o", words].map(str::to_owned);
         let parsed = ossfs::parse(&arguments).expect("understood");
-        let request = ossfs::request(parsed, &Environment::default()).expect("understood");
+        let request = ossfs::request(&parsed, &Environment::default()).expect("understood");
         assert_eq!(request.source, "oss://bucket/a");
         assert!(request.values.flag(&table::ALLOW_OTHER));
         let origin = request.values.origin(&table::ENDPOINT);

@@ -21,7 +21,7 @@ fn goofys(line: &str) -> crate::failure::Outcome<crate::commands::mount::MountRe
 }
 
 fn ossfs(line: &str) -> crate::failure::Outcome<crate::commands::mount::MountRequest> {
-    ossfs::request(ossfs::parse(&words(line))?, &Environment::default())
+    ossfs::request(&ossfs::parse(&words(line))?, &Environment::default())
 }
 
 /// Values of a line of settings, and the warnings that it causes.
@@ -230,7 +230,7 @@ proptest! {
         let _ = flags::parse_arguments(&goofys::PROGRAM, &arguments);
         let _ = flags::parse_arguments(&ossfs2::PROGRAM, &arguments);
         let _ = ossfs::parse(&arguments)
-            .and_then(|parsed| ossfs::request(parsed, &Environment::default()));
+            .and_then(|parsed| ossfs::request(&parsed, &Environment::default()));
     }
 
     #[test]

@@ -55,8 +55,8 @@ impl Chain {
         findings.dedup();
         // What to do about it says whoever knows how the settings are called.
         Err(CredentialError::new(format!(
-            "looked in {}",
-            findings.join("; ")
+            "no place has a usable key: {}",
+            findings.join(", ")
         )))
     }
 }

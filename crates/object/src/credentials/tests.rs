@@ -238,8 +238,10 @@ async fn usual_password_files_come_after_the_environment() {
     write(&home.path().join(".passwd-ossfs"), "home:secret\n", 0o600);
     write(&home.path().join("named"), "named:secret\n", 0o600);
     let named = format!("{at_home}/named");
-    let mut settings = CredentialSettings::default();
-    settings.environment = environment(&[("HOME", at_home)]);
+    let mut settings = CredentialSettings {
+        environment: environment(&[("HOME", at_home)]),
+        ..CredentialSettings::default()
+    };
     assert_eq!(find_oss(&settings).await.expect("found").key_id, "home");
     let with_named = [("HOME", at_home), ("OSS_CREDENTIAL_FILE", named.as_str())];
     settings.environment = environment(&with_named);
