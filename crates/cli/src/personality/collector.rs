@@ -158,6 +158,15 @@ impl Collector {
         });
     }
 
+    /// Sets the option of ours with this name if there is one, and says whether there is.
+    pub(super) fn set_if_there(&mut self, name: &str, spelling: &str, text: &str) -> bool {
+        let spec = table::find(name);
+        if let Some(spec) = spec {
+            self.set(spec, spelling, text);
+        }
+        spec.is_some()
+    }
+
     /// The text of a setting, unless it is missing or empty.
     pub(super) fn own(&self, name: &str) -> Option<&str> {
         let text = self.settings.get(name)?;

@@ -20,7 +20,8 @@ const NETWORK: &str = "names and sessions are cached by the system and per conne
 const PAGES: &str = "cached pages live as long as the object's version";
 const PREFETCH: &str = "read-ahead grows with bandwidth and latency within the memory budget";
 const STAGING: &str = "nothing is staged on disk";
-const XATTR: &str = "there are no extended attributes";
+const XATTR: &str =
+    "becomes effective with option `use-xattr` or `noxattr`: there are no extended attributes";
 
 /// The table.
 pub(super) static OPTIONS: &[ForeignOption] = &[
@@ -172,7 +173,7 @@ pub(super) static OPTIONS: &[ForeignOption] = &[
         "0",
         Awaits("download-traffic-limit", traffic_limit, Lacks(BANDWIDTH)),
     ),
-    switch("use_xattr", "0", Awaits("use-xattr", same, Lacks(XATTR))),
+    switch("use_xattr", "0", Own(XATTR)),
     switch(
         "noxattr",
         "false",

@@ -27,6 +27,7 @@ pub(super) fn place(collector: &mut Collector, bucket: &str, profile: Option<&st
     place_credentials(collector);
     place_freshness(collector)?;
     place_modes(collector)?;
+    place_xattr(collector);
     place_cache(collector, bucket)?;
     place_connect_timeout(collector)
 }
@@ -85,8 +86,11 @@ fn place_freshness(collector: &mut Collector) -> Outcome {
         if seconds > ATTR_SECONDS_MAX {
             collector.pass_over(name, "a day is the longest that attributes are believed");
         }
-        let seconds = seconds.min(ATTR_SECONDS_MAX);
-        collector.set(&table::ATTR_TIMEOUT, name, &format!("{seconds}s"));
+        let text = format!("{}s", seconds.min(ATTR_SECONDS_MAX));
+        collector.set(&table::ATTR_TIMEOUT, name, &text);
+        if name == "stat_cache_interval_expire" {
+            collector.set_if_there(name, name, &text);
+        }
     }
     if collector.own_switch("disable_noobj_cache") {
         collector.set(&table::NEGATIVE_TIMEOUT, "disable_noobj_cache", "0s");
@@ -99,6 +103,15 @@ fn place_freshness(collector: &mut Collector) -> Outcome {
 }
 
 fn place_modes(collector: &mut Collector) -> Outcome {
+    // Where files keep modes of their own, those without one look as they do there, and the mount
+    // point lets in whoever may use it.
+    if let Some(mask) = table::find("mp-umask") {
+        collector.default(&table::FILE_MODE, "0640");
+        collector.default(&table::DIR_MODE, "0750");
+        if collector.own_switch("allow_other") {
+            collector.default(mask, "0000");
+        }
+    }
     let Some(mask) = collector.own("umask").map(str::to_owned) else {
         return Ok(());
     };
@@ -108,9 +121,22 @@ fn place_modes(collector: &mut Collector) -> Outcome {
             "it must be an octal mask from 0 to 777",
         ));
     };
+    collector.set_if_there("umask", "umask", &mask);
     collector.set(&table::FILE_MODE, "umask", &mode);
     collector.set(&table::DIR_MODE, "umask", &mode);
     Ok(())
+}
+
+/// One of ours may ask for extended attributes, another may refuse them.
+fn place_xattr(collector: &mut Collector) {
+    if !collector.own_switch("use_xattr") {
+        return;
+    }
+    let is_known = collector.set_if_there("use-xattr", "use_xattr", "on")
+        || collector.set_if_there("noxattr", "use_xattr", "off");
+    if !is_known {
+        collector.pass_over("use_xattr", "there are no extended attributes");
+    }
 }
 
 /// The cache lies in a directory for the bucket, as that of the program does, but in one of its own:

@@ -11,6 +11,8 @@
 //!   asks for, is asked of the main store in the same call. A copy that lags is thus noticed where
 //!   reads carry an ETag, as every read of an open file does. A read without one gets what the
 //!   copy holds.
+//! - A read that is to prove which version there is now ([`GetOptions::fresh`]) goes to the main
+//!   store at once.
 //! - Where it fails, the main store answers in the same call, as long as no byte has reached the
 //!   sink; else the error goes up and the layer that resumes reads comes back. For [`REST`] nobody
 //!   asks it again. Then one read tries.
@@ -172,7 +174,7 @@ impl Store for Split {
         options: GetOptions,
         sink: &mut dyn BodySink,
     ) -> ObjectResult<Got> {
-        if self.rests() {
+        if options.fresh || self.rests() {
             return self.get_from_main(key, options, sink).await;
         }
         let before = sink.filled();

@@ -68,6 +68,18 @@ async fn what_the_copy_lacks_or_has_otherwise_is_read_from_the_main_store() {
     got.expect("the main store has it");
     assert_eq!(bytes, b"main");
     assert_eq!(pair.bypassed(), 2);
+    // Both have the version, but only one can prove that it is the present one.
+    put(&*pair.reads, "same", b"same").await;
+    put(&*pair.main, "same", b"same").await;
+    let fresh = GetOptions {
+        if_match: Some(tag(&*pair.main, "same").await),
+        fresh: true,
+        ..GetOptions::default()
+    };
+    let before = pair.faults.calls(Operation::Get);
+    let got = pair.split.get(&key("same"), fresh, &mut Vec::new()).await;
+    got.expect("the main store has it");
+    assert_eq!(pair.faults.calls(Operation::Get), before);
     let gone = read(&pair.split, "nowhere")
         .await
         .expect_err("nobody has it");
