@@ -17,6 +17,9 @@ const ATTR_SECONDS_MAX: u64 = 24 * 3600;
 /// The longest that a connection can be waited for here.
 const CONNECT_SECONDS_MAX: u64 = 60;
 
+/// What the program waits for a connection when nobody says otherwise.
+const CONNECT_SECONDS_DEFAULT: u64 = 300;
+
 const MIB: u64 = 1 << 20;
 
 /// Gives our options what the settings ask for. `profile` is that of the command line.
@@ -143,6 +146,7 @@ fn place_xattr(collector: &mut Collector) {
 /// neither reads the other's files.
 fn place_cache(collector: &mut Collector, bucket: &str) -> Outcome {
     let Some(directory) = collector.own("use_cache").map(str::to_owned) else {
+        warn_without_cache(collector);
         return Ok(());
     };
     if collector.own_switch("direct_read") {
@@ -162,6 +166,23 @@ fn place_cache(collector: &mut Collector, bucket: &str) -> Outcome {
         collector.set(&table::CACHE_DISCARD, "del_cache", "on");
     }
     place_free_space(collector)
+}
+
+/// Settings that only a cache obeys.
+fn warn_without_cache(collector: &mut Collector) {
+    for name in [
+        "check_cache_dir_exist",
+        "del_cache",
+        "ensure_diskfree",
+        "free_space_ratio",
+    ] {
+        if collector
+            .own(name)
+            .is_some_and(|text| text != "0" && text != "false")
+        {
+            collector.pass_over(name, "there is no use_cache");
+        }
+    }
 }
 
 /// Whoever says what must stay free means no more than that.
@@ -190,7 +211,14 @@ fn place_connect_timeout(collector: &mut Collector) -> Outcome {
     let Some(text) = collector.own(name).map(str::to_owned) else {
         return Ok(());
     };
-    let seconds = number(name, &text)?.min(CONNECT_SECONDS_MAX);
+    let asked = number(name, &text)?;
+    if asked > CONNECT_SECONDS_MAX && asked != CONNECT_SECONDS_DEFAULT {
+        collector.pass_over(
+            name,
+            "a minute is the longest that a connection is waited for",
+        );
+    }
+    let seconds = asked.min(CONNECT_SECONDS_MAX);
     collector.set(&table::CONNECT_TIMEOUT, name, &format!("{seconds}s"));
     Ok(())
 }

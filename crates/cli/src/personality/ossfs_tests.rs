@@ -110,6 +110,10 @@ const EVERY: &[(&str, Comes)] = &[
     ("tmpdir=/t", ToIfThere("staging-dir", "/t")),
     ("use_cache=/c", To("cache-dir", "/c/b.penstock")),
     ("use_cache=/no/such,check_cache_dir_exist", Refused),
+    ("check_cache_dir_exist", Warned),
+    ("del_cache", Warned),
+    ("ensure_diskfree=20", Warned),
+    ("free_space_ratio=20", Warned),
     ("use_cache=/c,del_cache", To("cache-discard", "on")),
     (
         "use_cache=/c,ensure_diskfree=20",
@@ -156,6 +160,7 @@ const EVERY: &[(&str, Comes)] = &[
     ("retries=7", To("retry-attempts", "7")),
     ("connect_timeout=7", To("connect-timeout", "7s")),
     ("connect_timeout=300", To("connect-timeout", "60s")),
+    ("connect_timeout=301", Warned),
     ("readwrite_timeout=7", To("request-timeout", "7s")),
     ("no_check_certificate", Refused),
     ("ssl_verify_hostname=0", Warned),
