@@ -341,7 +341,8 @@ pub(crate) fn fuse_settings(source: &str, mountpoint: &Path, values: &Values) ->
     }
 }
 
-fn read_ahead_kib(values: &Values) -> u32 {
+/// KiB that the kernel reads ahead, where an option says.
+pub(crate) fn read_ahead_kib(values: &Values) -> u32 {
     let bytes = values.size(&table::READ_AHEAD).unwrap_or_default();
     u32::try_from(bytes / KIB).unwrap_or(u32::MAX)
 }

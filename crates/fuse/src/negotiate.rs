@@ -19,7 +19,7 @@ pub(crate) const MAX_WRITE: u32 = BLOCK_SIZE as u32;
 ///
 /// Not among it: `READDIRPLUS_AUTO`, because a listing brings the attributes along anyway and
 /// "auto" then asks for them one by one; `WRITEBACK_CACHE`, which slows large writes down;
-/// locks, which the kernel keeps itself; `HAS_RESEND`, because nobody takes a mount over.
+/// locks, which the kernel keeps itself; `HAS_RESEND`, unless another process may take the mount over.
 const WANTED: Capabilities = Capabilities::ASYNC_READ
     .union(Capabilities::ATOMIC_O_TRUNC)
     .union(Capabilities::BIG_WRITES)
@@ -69,6 +69,9 @@ impl Negotiated {
         if settings.local_files {
             wanted = wanted.union(Capabilities::PASSTHROUGH);
         }
+        if settings.survivable {
+            wanted = wanted.union(Capabilities::HAS_RESEND);
+        }
         let granted = wanted.intersection(offer.offered);
         let negotiated = Self {
             minor: offer.minor.min(MINOR),
@@ -83,6 +86,22 @@ impl Negotiated {
         };
         negotiated.log(offer);
         negotiated
+    }
+
+    /// What holds for a mount that another process began: what it agreed on with the kernel, as
+    /// far as it matters here.
+    pub(crate) fn resumed(settings: &FuseSettings, threads: usize) -> Self {
+        Self {
+            minor: MINOR,
+            granted: WANTED.union(Capabilities::HAS_RESEND),
+            missing: Capabilities::NONE,
+            max_write: MAX_WRITE,
+            max_background: settings.max_background,
+            congestion_threshold: settings.congestion_threshold,
+            threads,
+            read_ahead_kib: None,
+            io_uring: false,
+        }
     }
 
     fn log(&self, offer: &InitRequest) {

@@ -45,6 +45,9 @@ pub struct FuseSettings {
     pub io_uring: bool,
     /// The volume has local files that the kernel may read by itself, where it can.
     pub local_files: bool,
+    /// Another process keeps the connection, see [`crate::Session::connection`]. Not together with
+    /// `io_uring`, whose rings end with their process.
+    pub survivable: bool,
 }
 
 impl FuseSettings {
@@ -66,6 +69,7 @@ impl FuseSettings {
             interrupts: InterruptPolicy::WhenFatal,
             io_uring: false,
             local_files: false,
+            survivable: false,
         }
     }
 

@@ -7,8 +7,8 @@ use penstock_base::{LocalFile, Payload};
 
 use crate::{
     Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
-    ETag, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Part,
-    PartCopy, PartNumber, PutOptions, Stored, UploadId, UploadPage,
+    ETag, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo,
+    ObjectResult, Part, PartCopy, PartNumber, PutOptions, Stored, UploadId, UploadPage,
 };
 
 /// An object store, or one prefix of a bucket in it.
@@ -81,6 +81,12 @@ pub trait Store: Debug + Send + Sync {
     /// Lists one page of objects in byte order of their keys. A page may be shorter than asked
     /// for and still have a continuation.
     async fn list(&self, options: ListOptions) -> ObjectResult<ListPage>;
+
+    /// Lists one page like [`Store::list`], in a form that is cheap to go through. `delimited` must
+    /// be false.
+    async fn list_flat(&self, options: ListOptions) -> ObjectResult<FlatPage> {
+        self.list(options).await.map(FlatPage::from)
+    }
 
     /// Begins a multipart upload. Nothing is visible under the key until it is completed.
     async fn create_upload(&self, key: &Key, options: PutOptions) -> ObjectResult<UploadId>;

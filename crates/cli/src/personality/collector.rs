@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Convert, ForeignOption, Meaning, Meanwhile, Program, convert::Converted, flags::Setting,
+    Convert, ForeignOption, Meaning, Meanwhile, Program, awaited, convert::Converted,
+    flags::Setting,
 };
 use crate::{
     failure::{Failure, Outcome},
-    options::{Accepts, Given, OptionSpec, Origin, table},
+    options::{Accepts, Given, OptionSpec, Origin},
     output,
 };
 
@@ -33,9 +34,9 @@ impl Collector {
             passed_over: Vec::new(),
             exposed: Vec::new(),
         };
-        let awaited = program.awaited_defaults.iter();
-        let awaited = awaited.filter_map(|(name, text)| Some((table::find(name)?, *text)));
-        for (spec, text) in program.defaults.iter().copied().chain(awaited) {
+        let later = program.awaited_defaults.iter();
+        let later = later.filter_map(|(name, text)| Some((awaited(name)?, *text)));
+        for (spec, text) in program.defaults.iter().copied().chain(later) {
             collector.default(spec, text);
         }
         collector
@@ -112,7 +113,7 @@ impl Collector {
             Converted::Default => return Ok(()),
             Converted::Wrong(valid) => return Err(wrong(&setting, valid)),
         };
-        match (table::find(name), meanwhile) {
+        match (awaited(name), meanwhile) {
             (Some(spec), _) => self.give(spec, text, setting),
             (None, Meanwhile::Lacks(why)) if setting.text != option.default => {
                 self.pass_over(
@@ -160,7 +161,7 @@ impl Collector {
 
     /// Sets the option of ours with this name if there is one, and says whether there is.
     pub(super) fn set_if_there(&mut self, name: &str, spelling: &str, text: &str) -> bool {
-        let spec = table::find(name);
+        let spec = awaited(name);
         if let Some(spec) = spec {
             self.set(spec, spelling, text);
         }

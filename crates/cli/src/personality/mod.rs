@@ -30,7 +30,7 @@ use std::ffi::OsString;
 use crate::{
     environment::Environment,
     failure::{Failure, Outcome},
-    options::{OptionSpec, table},
+    options::{OptionSpec, Scope, table},
     text_table,
 };
 
@@ -95,7 +95,7 @@ impl Meaning {
     pub(crate) fn in_words(&self) -> String {
         match self {
             Self::Is(spec, _) => format!("`{}`", spec.name),
-            Self::Awaits(name, _, meanwhile) => match (table::find(name), meanwhile) {
+            Self::Awaits(name, _, meanwhile) => match (awaited(name), meanwhile) {
                 (Some(spec), _) => format!("`{}`", spec.name),
                 (None, Meanwhile::Holds(what)) => format!("always: {what}"),
                 (None, Meanwhile::Lacks(why)) => {
@@ -115,6 +115,11 @@ const HELP_WIDTH: usize = 100;
 
 /// Every program.
 pub(crate) static PROGRAMS: [&Program; 3] = [&ossfs2::PROGRAM, &ossfs::PROGRAM, &goofys::PROGRAM];
+
+/// The option of a mount that is called `name`, if there is one by now.
+fn awaited(name: &str) -> Option<&'static OptionSpec> {
+    table::of(Scope::Mount).find(|spec| spec.answers_to(name))
+}
 
 /// The program that is called `name`.
 pub(crate) fn find(name: &str) -> Option<&'static Program> {

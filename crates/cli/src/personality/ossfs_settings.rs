@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::{
+    awaited,
     collector::Collector,
     convert::{self, Converted},
 };
@@ -108,7 +109,7 @@ fn place_freshness(collector: &mut Collector) -> Outcome {
 fn place_modes(collector: &mut Collector) -> Outcome {
     // Where files keep modes of their own, those without one look as they do there, and the mount
     // point lets in whoever may use it.
-    if let Some(mask) = table::find("mp-umask") {
+    if let Some(mask) = awaited("mp-umask") {
         collector.default(&table::FILE_MODE, "0640");
         collector.default(&table::DIR_MODE, "0750");
         if collector.own_switch("allow_other") {

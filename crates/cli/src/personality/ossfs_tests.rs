@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Meaning, Meanwhile, ossfs};
+use super::{Meaning, Meanwhile, awaited, ossfs};
 use crate::{
     environment::Environment,
     failure::Outcome,
@@ -258,9 +258,9 @@ fn every_option_has_an_effect_or_is_named() {
         let named = warned(&warnings, name);
         let held = match comes {
             To(ours, text) => is(ours, text),
-            ToIfThere(ours, text) if table::find(ours).is_some() => is(ours, text) && !named,
-            Anyway(ours, text) if table::find(ours).is_some() => is(ours, text) && !named,
-            ToIfThere("use-xattr", _) if table::find("noxattr").is_some() => is("noxattr", "off"),
+            ToIfThere(ours, text) if awaited(ours).is_some() => is(ours, text) && !named,
+            Anyway(ours, text) if awaited(ours).is_some() => is(ours, text) && !named,
+            ToIfThere("use-xattr", _) if awaited("noxattr").is_some() => is("noxattr", "off"),
             ToIfThere(..) | Warned => named,
             Anyway(..) | Held => warnings.is_empty(),
             Refused => false,
@@ -326,7 +326,7 @@ fn a_warning_says_what_an_option_waits_for() {
             continue;
         };
         let words = option.meaning.in_words();
-        let expected = match (table::find(name), meanwhile) {
+        let expected = match (awaited(name), meanwhile) {
             (Some(spec), _) => format!("`{}`", spec.name),
             (None, Meanwhile::Lacks(why)) => {
                 format!("known, becomes effective with option `{name}`: {why}")
@@ -352,7 +352,7 @@ fn defaults_are_those_of_1_91() {
         ("multipart-threshold", "25MiB"),
     ];
     for (name, text) in later {
-        let expected = table::find(name).map(|_| text.to_owned());
+        let expected = awaited(name).map(|_| text.to_owned());
         assert_eq!(text_of(&given, name), expected, "{name}");
     }
 }

@@ -1,6 +1,6 @@
 //! From settings to a mount that can be used.
 
-use std::{fs, num::NonZeroUsize, sync::Arc, thread};
+use std::{fs, num::NonZeroUsize, os::fd::OwnedFd, sync::Arc, thread};
 
 use penstock_base::{BufferPool, metrics::Registry};
 use penstock_vfs::Volume;
@@ -15,6 +15,7 @@ use crate::{
     FuseSettings, MountError, Negotiated, Notifier,
     adapter::{Adapter, LocalFiles},
     mount::Mount,
+    notify,
     transport::{DevFuse, ReceiveReserve, RingTransport, Transport},
 };
 
@@ -32,6 +33,37 @@ pub(super) struct Start {
     pub(super) runtime: Handle,
 }
 
+/// Everything that a mount is taken over with.
+pub(super) struct TakeOver {
+    pub(super) start: Start,
+    pub(super) connection: OwnedFd,
+}
+
+impl TakeOver {
+    /// Serves a mount that a dead process began.
+    pub(super) fn run(self) -> Result<Session, MountError> {
+        let threads = thread_count(self.start.settings.threads);
+        let reserve = self.start.reserve(threads)?;
+        let device = DevFuse::new(self.connection, threads, Arc::new(reserve));
+        let device = Arc::new(device);
+        let mount = Mount::taken_over();
+        let shared = self.start.shared(&mount, None);
+        let transports: [Arc<dyn Transport>; 1] = [Arc::clone(&device) as _];
+        let ended = start_threads(&transports, &shared)?;
+        notify::ask_again(&device).map_err(MountError::System)?;
+        info!(threads, "took a mount over");
+        Ok(Session {
+            mount: Arc::new(mount),
+            shared,
+            negotiated: Negotiated::resumed(&self.start.settings, threads),
+            notifier: Notifier::start(&device).map_err(MountError::Thread)?,
+            device: Arc::downgrade(&device),
+            ended,
+            unsaved: tokio::sync::OnceCell::new(),
+        })
+    }
+}
+
 /// Tells of the end when the last thread drops it.
 struct EndSignal(watch::Sender<bool>);
 
@@ -45,10 +77,7 @@ impl Start {
     /// Mounts. Blocks while kernel and helper work.
     pub(super) fn run(self) -> Result<Session, MountError> {
         let threads = thread_count(self.settings.threads);
-        let reserve = ReceiveReserve::new(&self.pool, threads, &self.metrics).ok_or_else(|| {
-            let total = self.pool.budget().total();
-            MountError::Memory(ReceiveReserve::size(threads, total))
-        })?;
+        let reserve = self.reserve(threads)?;
         let (mount, connection) = Mount::new(&self.settings)?;
         let reserve = Arc::new(reserve);
         let device = Arc::new(DevFuse::new(connection, threads, Arc::clone(&reserve)));
@@ -69,8 +98,16 @@ impl Start {
             shared,
             negotiated,
             notifier,
+            device: Arc::downgrade(&device),
             ended,
             unsaved: tokio::sync::OnceCell::new(),
+        })
+    }
+
+    fn reserve(&self, threads: usize) -> Result<ReceiveReserve, MountError> {
+        ReceiveReserve::new(&self.pool, threads, &self.metrics).ok_or_else(|| {
+            let total = self.pool.budget().total();
+            MountError::Memory(ReceiveReserve::size(threads, total))
         })
     }
 

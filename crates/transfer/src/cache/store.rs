@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use penstock_base::{BufferPool, ChecksumKind, LocalFile, Payload, run_blocking};
 use penstock_object::{
-    Appended, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, ETag,
+    Appended, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, ETag, FlatPage,
     GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Part,
     PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage,
 };
@@ -130,6 +130,10 @@ impl Store for CachedStore {
 
     async fn list(&self, options: ListOptions) -> ObjectResult<ListPage> {
         self.inner.list(options).await
+    }
+
+    async fn list_flat(&self, options: ListOptions) -> ObjectResult<FlatPage> {
+        self.inner.list_flat(options).await
     }
 
     async fn create_upload(&self, key: &Key, options: PutOptions) -> ObjectResult<UploadId> {
