@@ -1,6 +1,6 @@
 //! A comparison as text: for a terminal, and as Markdown.
 
-use super::{Change, Comparison, OutcomeChange};
+use super::{Change, Comparison, OutcomeChange, RowVerdict, Verdict};
 use crate::report::{
     markdown::escape::plain,
     statistics::Summary,
@@ -12,8 +12,9 @@ use crate::report::{
     units,
 };
 
-const METHOD: &str = "A figure counts as changed when the ranges of its runs do not overlap and the medians are more than 5 % \
-    apart; where one side ran once the noise is unknown and only more than 20 % is shown.";
+const METHOD: &str = "A figure differs when the ranges of its runs do not overlap and the medians are further apart than \
+    both spreads (±) together and than 5 %; where one side ran once the noise is unknown and only more than 20 % is shown. \
+    Two series of runs of the same thing are that far apart in 3 of 100 figures by chance.";
 
 impl Comparison {
     /// For a terminal.
@@ -36,6 +37,7 @@ impl Comparison {
                 .into_iter()
                 .map(|(title, lines)| list(title, &lines, options)),
         );
+        out.push_str(&self.row_lines(options));
         if !self.changes.is_empty() {
             out.push('\n');
             out.push_str(&self.grid(options).draw(options));
@@ -58,6 +60,12 @@ impl Comparison {
             &self.warnings,
         ));
         out.push_str(&bullets("What works or fails now:", &self.outcome_lines()));
+        if !self.rows.is_empty() {
+            out.push_str(
+                "\n| row | verdict | figures | what differs |\n| --- | --- | ---: | --- |\n",
+            );
+            out.extend(self.rows.iter().map(markdown_verdict));
+        }
         if !self.changes.is_empty() {
             out.push_str("\n| where | figure | before | after | change |  |\n| --- | --- | ---: | ---: | ---: | --- |\n");
             out.extend(self.changes.iter().map(markdown_row));
@@ -75,16 +83,74 @@ impl Comparison {
             1 => "1 client fails where it worked. ".to_owned(),
             count => format!("{count} clients fail where they worked. "),
         };
+        alarm + &self.rows_sentence() + &self.figures_sentence()
+    }
+
+    /// "11 of 12 rows agree, 1 differs. "
+    fn rows_sentence(&self) -> String {
+        let count = |verdict| {
+            self.rows
+                .iter()
+                .filter(|row| row.verdict == verdict)
+                .count()
+        };
+        let (agree, differ) = (count(Verdict::Agrees), count(Verdict::Differs));
+        let mut parts = vec![format!("{agree} of {} rows agree", self.rows.len())];
+        if differ > 0 {
+            parts.push(format!(
+                "{differ} differ{}",
+                if differ == 1 { "s" } else { "" }
+            ));
+        }
+        if count(Verdict::Unknown) > 0 {
+            parts.push(format!(
+                "{} ran too seldom to tell",
+                count(Verdict::Unknown)
+            ));
+        }
+        if self.rows.is_empty() {
+            return "The reports have no row in common. ".to_owned();
+        }
+        parts.join(", ") + ". "
+    }
+
+    fn figures_sentence(&self) -> String {
         let better = self.changes.iter().filter(|change| change.better).count();
         let worse = self.changes.len() - better;
         let compared = units::thousands(self.compared as f64);
-        let figures = match self.changes.len() {
+        match self.changes.len() {
             0 => format!("Nothing changed beyond the noise in {compared} figures."),
             _ => format!(
                 "Of {compared} figures {better} are better and {worse} worse, beyond the noise."
             ),
-        };
-        alarm + &figures
+        }
+    }
+
+    /// A line for each row.
+    fn row_lines(&self, options: &Options) -> String {
+        let mut grid = Grid::new(vec![
+            Column::left("row", ""),
+            Column::left("verdict", ""),
+            Column::left("what differs", ""),
+        ]);
+        grid.lines.extend(self.rows.iter().map(|row| {
+            let word = match row.verdict {
+                Verdict::Agrees => Word::Best,
+                Verdict::Differs => Word::Bad,
+                Verdict::Unknown => Word::Plain,
+            };
+            let title = format!("{} · {}", row.workload, row.profile);
+            let differing = row.differing.join("; ");
+            Line::Cells(vec![
+                (Word::Plain, clean(&title)),
+                (word, row.verdict.name().to_owned()),
+                (Word::Plain, clean(&differing)),
+            ])
+        }));
+        if self.rows.is_empty() {
+            return String::new();
+        }
+        format!("\n{}", grid.draw(options))
     }
 
     fn verdict(&self, options: &Options) -> String {
@@ -151,6 +217,19 @@ fn sign(change: &Change) -> &'static str {
         (true, false) => " +?",
         (false, false) => " -?",
     }
+}
+
+fn markdown_verdict(row: &RowVerdict) -> String {
+    let title = plain(&format!(
+        "{} · {} ({})",
+        row.workload, row.profile, row.suite
+    ));
+    let verdict = match row.verdict {
+        Verdict::Differs => "**differs**",
+        other => other.name(),
+    };
+    let differing = plain(&row.differing.join("; "));
+    format!("| {title} | {verdict} | {} | {differing} |\n", row.figures)
 }
 
 fn markdown_row(change: &Change) -> String {
