@@ -27,13 +27,15 @@ use crate::{
 };
 
 use verdict::Findings;
-pub use verdict::{RowVerdict, Verdict};
+pub use verdict::{Differing, RowVerdict, Verdict};
 
 /// What is different in the second of two reports.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Comparison {
     /// Conditions that differ, one sentence each.
     pub warnings: Vec<String>,
+    /// How many runs foreign load disturbed, in a sentence, if any.
+    pub disturbed: Option<String>,
     /// Whether each row that both have agrees.
     pub rows: Vec<RowVerdict>,
     /// Clients that stopped or began to fail, one for each row.
@@ -111,6 +113,7 @@ pub fn compare(a: &Report, b: &Report) -> Comparison {
     let (before, after) = (view::rows(a), view::rows(b));
     let mut comparison = Comparison {
         warnings: conditions::differences(a, b),
+        disturbed: conditions::disturbed(a, b),
         ..Comparison::default()
     };
     for row in &before {
@@ -276,3 +279,6 @@ impl Place {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod record_tests;

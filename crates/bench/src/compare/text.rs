@@ -1,6 +1,6 @@
 //! A comparison as text: for a terminal, and as Markdown.
 
-use super::{Change, Comparison, OutcomeChange, RowVerdict, Verdict};
+use super::{Change, Comparison, OutcomeChange, RowVerdict, Verdict, verdict::Differing};
 use crate::report::{
     markdown::escape::plain,
     statistics::Summary,
@@ -21,6 +21,9 @@ impl Comparison {
     #[must_use]
     pub fn terminal(&self, options: &Options) -> String {
         let mut out = self.verdict(options);
+        if let Some(disturbed) = &self.disturbed {
+            out.push_str(&lines(disturbed, options, ""));
+        }
         let lists = [
             (
                 "The conditions differ, so changes may be theirs:",
@@ -55,6 +58,9 @@ impl Comparison {
     #[must_use]
     pub fn markdown(&self) -> String {
         let mut out = format!("# What changed\n\n**{}**\n", self.sentence());
+        if let Some(disturbed) = &self.disturbed {
+            out.push_str(&format!("\n{disturbed}\n"));
+        }
         out.push_str(&bullets(
             "The conditions differ, so changes may be theirs:",
             &self.warnings,
@@ -126,8 +132,23 @@ impl Comparison {
         }
     }
 
-    /// A line for each row.
+    /// A line for each row, with the figures that differ where the terminal is wide enough.
     fn row_lines(&self, options: &Options) -> String {
+        if self.rows.is_empty() {
+            return String::new();
+        }
+        let names = |differing: &Differing| differing.client.clone();
+        let generous = self.row_grid(Differing::sentence, "; ");
+        let fits = generous.natural_width(options.boxes) <= options.width;
+        let grid = if fits {
+            generous
+        } else {
+            self.row_grid(names, ", ")
+        };
+        format!("\n{}", grid.draw(options))
+    }
+
+    fn row_grid(&self, show: fn(&Differing) -> String, separator: &str) -> Grid {
         let mut grid = Grid::new(vec![
             Column::left("row", ""),
             Column::left("verdict", ""),
@@ -140,17 +161,14 @@ impl Comparison {
                 Verdict::Unknown => Word::Plain,
             };
             let title = format!("{} · {}", row.workload, row.profile);
-            let differing = row.differing.join("; ");
+            let differing: Vec<_> = row.differing.iter().map(show).collect();
             Line::Cells(vec![
                 (Word::Plain, clean(&title)),
                 (word, row.verdict.name().to_owned()),
-                (Word::Plain, clean(&differing)),
+                (Word::Plain, clean(&differing.join(separator))),
             ])
         }));
-        if self.rows.is_empty() {
-            return String::new();
-        }
-        format!("\n{}", grid.draw(options))
+        grid
     }
 
     fn verdict(&self, options: &Options) -> String {
@@ -228,7 +246,8 @@ fn markdown_verdict(row: &RowVerdict) -> String {
         Verdict::Differs => "**differs**",
         other => other.name(),
     };
-    let differing = plain(&row.differing.join("; "));
+    let differing: Vec<_> = row.differing.iter().map(Differing::sentence).collect();
+    let differing = plain(&differing.join("; "));
     format!("| {title} | {verdict} | {} | {differing} |\n", row.figures)
 }
 

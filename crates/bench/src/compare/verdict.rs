@@ -48,8 +48,25 @@ pub struct RowVerdict {
     pub verdict: Verdict,
     /// Figures that were compared, of all clients.
     pub figures: usize,
-    /// Who differs in what: "s3fs: Bandwidth, Client CPU".
-    pub differing: Vec<String>,
+    /// Who differs in what.
+    pub differing: Vec<Differing>,
+}
+
+/// A client that differs in a row.
+#[derive(Clone, Debug, Serialize)]
+pub struct Differing {
+    /// The client.
+    pub client: String,
+    /// Figures, and "fails" or "works".
+    pub what: Vec<String>,
+}
+
+impl Differing {
+    /// "s3fs: Bandwidth, Client CPU".
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        format!("{}: {}", self.client, self.what.join(", "))
+    }
 }
 
 /// What was found in one row.
@@ -83,7 +100,7 @@ pub(super) fn of_row(row: &RowView<'_>, found: &Findings<'_>) -> Option<RowVerdi
     })
 }
 
-fn differing(row: &RowView<'_>, found: &Findings<'_>) -> Vec<String> {
+fn differing(row: &RowView<'_>, found: &Findings<'_>) -> Vec<Differing> {
     let mut lines = Vec::new();
     for client in &row.clients {
         let outcomes = found.outcomes.iter();
@@ -95,7 +112,10 @@ fn differing(row: &RowView<'_>, found: &Findings<'_>) -> Vec<String> {
         let of_client = changes.filter(|change| change.place.client == client.name);
         what.extend(of_client.map(|change| change.figure.name()));
         if !what.is_empty() {
-            lines.push(format!("{}: {}", client.name, what.join(", ")));
+            lines.push(Differing {
+                client: client.name.to_owned(),
+                what,
+            });
         }
     }
     lines
