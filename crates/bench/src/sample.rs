@@ -467,7 +467,8 @@ fn steady(mut passes: Vec<Sample>) -> Sample {
 /// A reason without the way to our directories, which means nothing to a reader and differs from run to
 /// run.
 fn without_paths(why: &str, directory: &Path) -> String {
-    let mut parts = why.split(&format!("{}/", directory.display()));
+    let prefix = format!("{}/", directory.display());
+    let mut parts = why.split(&prefix);
     let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let digits = |name: &str| {
