@@ -9,11 +9,13 @@
 //! - [`image`]: what a writer of a file-system image takes.
 //! - [`tree`]: from keys to directories, and which keys no file can have.
 //! - [`erofs`]: writes an EROFS image.
+//! - [`ext4`]: writes an ext4 image, for kernels without EROFS.
 //! - [`build`]: the one pass from a snapshot to an image and the map of its objects.
 //! - [`kept`]: images that outlive their mount, and are taken again for the same path.
 
 mod build;
 mod erofs;
+mod ext4;
 mod image;
 mod kept;
 mod placement;
@@ -24,6 +26,7 @@ pub use build::{
     BuildError, BuildParts, BuildProgress, BuildSummary, ListingDigest, PlacedObjects, build_index,
 };
 pub use erofs::{ErofsSettings, ErofsWriter};
+pub use ext4::{Ext4Settings, Ext4Writer};
 pub use image::{FileNode, ImageSummary, ImageWriter, Permissions};
 pub use kept::{
     AboutImage, Changes, ImageRequest, Kept, KeptError, KeptImage, KeptImages, KeptLimits,
