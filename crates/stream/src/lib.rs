@@ -49,7 +49,7 @@ pub use listing::{
     ListingSettings, ListingStatus, list_all,
 };
 pub use object_map::{MappedObject, MappedObjects, ObjectMap, ObjectMapWriter, PlacedObject};
-pub use placement::{BlockAddress, Placement};
+pub use placement::{BlockAddress, DISK_BLOCKS_MAX, Placement};
 pub use snapshot::{ObjectSource, SnapshotError, SnapshotObject, Timestamp};
 pub use spool::{AGE_MAX_DEFAULT, SPOOLED_KEY_MAX, Spool, SpoolSettings, SpoolSource};
 pub use tree::{Hidden, HiddenReason, TreeBuilder};
