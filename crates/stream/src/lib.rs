@@ -11,6 +11,7 @@
 //! - [`image`]: what a writer of a file-system image takes.
 //! - [`tree`]: from keys to directories, and which keys no file can have.
 //! - [`erofs`]: writes an EROFS image.
+//! - [`ext4`]: writes an ext4 image, for kernels without EROFS.
 //! - [`build`]: the one pass from a snapshot to an image and the map of its objects.
 //! - [`kept`]: images that outlive their mount, and are taken again for the same path.
 //! - [`object_map`]: which block of a disk is which byte of an object.
@@ -21,6 +22,7 @@ mod cache;
 mod checked_file;
 mod disk;
 mod erofs;
+mod ext4;
 mod image;
 mod kept;
 mod listing;
@@ -36,6 +38,7 @@ pub use build::{
 };
 pub use disk::{DataPath, DataSettings, SMALL_OBJECT_MAX, StreamDisk};
 pub use erofs::{ErofsSettings, ErofsWriter};
+pub use ext4::{Ext4Settings, Ext4Writer};
 pub use image::{FileNode, ImageSummary, ImageWriter, Permissions};
 pub use kept::{
     AboutImage, Changes, ImageRequest, Kept, KeptError, KeptImage, KeptImages, KeptLimits,
@@ -46,7 +49,7 @@ pub use listing::{
     ListingSettings, ListingStatus, list_all,
 };
 pub use object_map::{MappedObject, MappedObjects, ObjectMap, ObjectMapWriter, PlacedObject};
-pub use placement::{BlockAddress, Placement};
+pub use placement::{BlockAddress, DISK_BLOCKS_MAX, Placement};
 pub use snapshot::{ObjectSource, SnapshotError, SnapshotObject, Timestamp};
 pub use spool::{AGE_MAX_DEFAULT, SPOOLED_KEY_MAX, Spool, SpoolSettings, SpoolSource};
 pub use tree::{Hidden, HiddenReason, TreeBuilder};
