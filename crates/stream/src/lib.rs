@@ -13,6 +13,7 @@
 //! - [`kept`]: images that outlive their mount, and are taken again for the same path.
 //! - [`object_map`]: which block of a disk is which byte of an object.
 //! - [`disk`]: reads of blocks as reads of objects, through a cache of small ones.
+//! - [`volume`]: the same snapshot as a plain file system.
 
 mod build;
 mod cache;
@@ -26,6 +27,7 @@ mod placement;
 mod prefetch;
 mod snapshot;
 mod tree;
+mod volume;
 
 pub use build::{
     BuildError, BuildParts, BuildProgress, BuildSummary, ListingDigest, PlacedObjects, build_index,
@@ -41,6 +43,7 @@ pub use object_map::{MappedObject, MappedObjects, ObjectMap, ObjectMapWriter, Pl
 pub use placement::{BlockAddress, Placement};
 pub use snapshot::{ObjectSource, SnapshotError, SnapshotObject, Timestamp};
 pub use tree::{Hidden, HiddenReason, TreeBuilder};
+pub use volume::{DirectoryIndex, DirectoryIndexWriter, StreamVolume};
 
 /// Bytes in a block of every image and disk.
 pub const BLOCK_SIZE: u64 = 4096;
