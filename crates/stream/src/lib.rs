@@ -14,6 +14,7 @@
 //! - [`object_map`]: which block of a disk is which byte of an object.
 //! - [`disk`]: reads of blocks as reads of objects, through a cache of small ones.
 //! - [`volume`]: the same snapshot as a plain file system.
+//! - [`tier`]: how much of the machine a volume may take.
 
 mod build;
 mod cache;
@@ -26,6 +27,7 @@ mod object_map;
 mod placement;
 mod prefetch;
 mod snapshot;
+mod tier;
 mod tree;
 mod volume;
 
@@ -42,6 +44,7 @@ pub use kept::{
 pub use object_map::{MappedObject, MappedObjects, ObjectMap, ObjectMapWriter, PlacedObject};
 pub use placement::{BlockAddress, Placement};
 pub use snapshot::{ObjectSource, SnapshotError, SnapshotObject, Timestamp};
+pub use tier::{Confined, ControlGroups, NotConfined, ParseTierError, ResourceLimits, Tier};
 pub use tree::{Hidden, HiddenReason, TreeBuilder};
 pub use volume::{DirectoryIndex, DirectoryIndexWriter, StreamVolume};
 
