@@ -116,7 +116,11 @@ impl Stream {
             self.pace.read(advanced, waits, now);
         }
         // What is behind has arrived or will soon, and may be read late.
-        while self.ahead.front().is_some_and(|ahead| ahead.number < frontier) {
+        while self
+            .ahead
+            .front()
+            .is_some_and(|ahead| ahead.number < frontier)
+        {
             self.ahead.pop_front();
         }
     }
