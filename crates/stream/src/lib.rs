@@ -6,6 +6,8 @@
 //!
 //! - [`snapshot`]: the objects of a path, in byte order of their keys.
 //! - [`placement`]: which blocks of which disk an object occupies.
+//! - [`listing`]: all keys of a path, listed in parallel.
+//! - [`spool`]: objects on their way from a listing to an index, in files.
 //! - [`image`]: what a writer of a file-system image takes.
 //! - [`tree`]: from keys to directories, and which keys no file can have.
 //! - [`erofs`]: writes an EROFS image.
@@ -23,10 +25,12 @@ mod disk;
 mod erofs;
 mod image;
 mod kept;
+mod listing;
 mod object_map;
 mod placement;
 mod prefetch;
 mod snapshot;
+mod spool;
 mod tier;
 mod tree;
 mod volume;
@@ -41,9 +45,14 @@ pub use kept::{
     AboutImage, Changes, ImageRequest, Kept, KeptError, KeptImage, KeptImages, KeptLimits,
     NewImage, Refresh, compare,
 };
+pub use listing::{
+    LIST_CONCURRENCY_DEFAULT, LIST_CONCURRENCY_MAX, LIST_REQUESTS_MAX_DEFAULT, ListingProgress,
+    ListingSettings, ListingStatus, list_all,
+};
 pub use object_map::{MappedObject, MappedObjects, ObjectMap, ObjectMapWriter, PlacedObject};
 pub use placement::{BlockAddress, Placement};
 pub use snapshot::{ObjectSource, SnapshotError, SnapshotObject, Timestamp};
+pub use spool::{AGE_MAX_DEFAULT, SPOOLED_KEY_MAX, Spool, SpoolSettings, SpoolSource};
 pub use tier::{Confined, ControlGroups, NotConfined, ParseTierError, ResourceLimits, Tier};
 pub use tree::{Hidden, HiddenReason, TreeBuilder};
 pub use volume::{DirectoryIndex, DirectoryIndexWriter, StreamVolume};

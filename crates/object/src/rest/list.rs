@@ -2,9 +2,9 @@
 
 use super::{Dialect, Draft, RestStore, write::protocol};
 use crate::{
-    ErrorKind, ListOptions, ListPage, ObjectResult, Operation, UploadPage,
+    ErrorKind, FlatPage, ListOptions, ListPage, ObjectResult, Operation, UploadPage,
     sign::Query,
-    xml::{continuation_markers, parse_list, parse_uploads},
+    xml::{continuation_markers, parse_flat, parse_list, parse_uploads},
 };
 
 /// Entries in a page, the most that both dialects give.
@@ -15,27 +15,20 @@ const UNFILTERED: char = '\u{1}';
 
 impl<D: Dialect> RestStore<D> {
     pub(super) async fn list_objects(&self, options: &ListOptions) -> ObjectResult<ListPage> {
-        let count = options.max_keys.unwrap_or(PAGE_MAX).clamp(1, PAGE_MAX);
-        let start_after = options.start_after.as_deref();
-        let start_after = start_after.filter(|_| options.continuation.is_none());
-        let query = Query::new()
-            .with("list-type", "2")
-            .with("max-keys", count.to_string())
-            .with("encoding-type", "url")
-            .with_some("prefix", non_empty(&options.prefix))
-            .with_some("delimiter", options.delimited.then_some("/"))
-            .with_some("start-after", start_after.and_then(non_empty))
-            .with_some("continuation-token", options.continuation.as_deref());
-        let draft = Draft::new(Operation::List, "GET").with_query(query);
+        let draft = listing(options);
         let answer = self.fetch(&draft).await?;
         let page = parse_list(&answer).map_err(|error| protocol(&draft, &error))?;
-        if page.continuation.is_some() && page.continuation == options.continuation {
-            let message = "the store sends the same page of a listing again and again";
-            return Err(draft.error(ErrorKind::Protocol, message));
-        }
+        check_progress(&draft, options, page.continuation.as_ref())?;
         Ok(page)
     }
 
+    pub(super) async fn list_objects_flat(&self, options: &ListOptions) -> ObjectResult<FlatPage> {
+        let draft = listing(options);
+        let answer = self.fetch(&draft).await?;
+        let page = parse_flat(&answer).map_err(|error| protocol(&draft, &error))?;
+        check_progress(&draft, options, page.continuation.as_ref())?;
+        Ok(page)
+    }
     /// Some stores know only whole keys as prefixes of uploads, and find nothing under others.
     /// There are few unfinished uploads, so where there seem to be none all are asked for.
     pub(super) async fn list_unfinished(
@@ -90,6 +83,35 @@ impl<D: Dialect> RestStore<D> {
         }
         Ok(page)
     }
+}
+
+/// The request for a page.
+fn listing(options: &ListOptions) -> Draft {
+    let count = options.max_keys.unwrap_or(PAGE_MAX).clamp(1, PAGE_MAX);
+    let start_after = options.start_after.as_deref();
+    let start_after = start_after.filter(|_| options.continuation.is_none());
+    let query = Query::new()
+        .with("list-type", "2")
+        .with("max-keys", count.to_string())
+        .with("encoding-type", "url")
+        .with_some("prefix", non_empty(&options.prefix))
+        .with_some("delimiter", options.delimited.then_some("/"))
+        .with_some("start-after", start_after.and_then(non_empty))
+        .with_some("continuation-token", options.continuation.as_deref());
+    Draft::new(Operation::List, "GET").with_query(query)
+}
+
+/// Fails where a listing would go round in circles.
+fn check_progress(
+    draft: &Draft,
+    options: &ListOptions,
+    continuation: Option<&String>,
+) -> ObjectResult<()> {
+    if continuation.is_some() && continuation == options.continuation.as_ref() {
+        let message = "the store sends the same page of a listing again and again";
+        return Err(draft.error(ErrorKind::Protocol, message));
+    }
+    Ok(())
 }
 
 fn non_empty(text: &str) -> Option<&str> {
