@@ -7,11 +7,13 @@
 //! - [`snapshot`]: the objects of a path, in byte order of their keys.
 //! - [`placement`]: which blocks of which disk an object occupies.
 //! - [`listing`]: all keys of a path, listed in parallel.
+//! - [`manifest`]: all keys of a path, read from a file that lists them.
 //! - [`spool`]: objects on their way from a listing to an index, in files.
 //! - [`image`]: what a writer of a file-system image takes.
 
 mod image;
 mod listing;
+mod manifest;
 mod placement;
 mod snapshot;
 mod spool;
@@ -20,6 +22,10 @@ pub use image::{FileNode, ImageSummary, ImageWriter};
 pub use listing::{
     LIST_CONCURRENCY_DEFAULT, LIST_CONCURRENCY_MAX, LIST_REQUESTS_MAX_DEFAULT, ListingProgress,
     ListingSettings, ListingStatus, list_all,
+};
+pub use manifest::{
+    HEAD_CONCURRENCY_DEFAULT, ManifestLocation, ManifestSettings, ManifestSummary, MissingSizes,
+    load_manifest,
 };
 pub use placement::{BlockAddress, Placement};
 pub use snapshot::{ObjectSource, SnapshotError, SnapshotObject, Timestamp};
