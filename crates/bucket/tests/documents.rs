@@ -137,6 +137,11 @@ fn every_row_of_the_bucket_document_has_a_test() {
 }
 
 #[test]
+fn every_row_of_the_stream_document_has_a_test() {
+    check("docs/semantics/stream.md", 35);
+}
+
+#[test]
 fn every_row_of_the_errno_document_has_a_test() {
     check("docs/semantics/errno.md", 35);
 }

@@ -284,11 +284,13 @@ pub(crate) fn fuse_settings(source: &str, mountpoint: &Path, values: &Values) ->
         congestion_threshold: background.unwrap_or(defaults.congestion_threshold),
         read_ahead_kib: read_ahead_kib(values),
         io_uring: values.flag(&table::IO_URING),
+        local_files: values.path(&table::CACHE_DIR).is_some(),
         ..defaults
     }
 }
 
-fn read_ahead_kib(values: &Values) -> u32 {
+/// KiB that the kernel reads ahead, where an option says.
+pub(crate) fn read_ahead_kib(values: &Values) -> u32 {
     let bytes = values.size(&table::READ_AHEAD).unwrap_or_default();
     u32::try_from(bytes / KIB).unwrap_or(u32::MAX)
 }

@@ -12,12 +12,13 @@ pub(crate) enum Group {
     Freshness,
     Files,
     Mount,
+    Stream,
     Observation,
 }
 
 impl Group {
     /// Every group, in the order of help.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Store,
         Self::Credentials,
         Self::Transfers,
@@ -25,6 +26,7 @@ impl Group {
         Self::Freshness,
         Self::Files,
         Self::Mount,
+        Self::Stream,
         Self::Observation,
     ];
 
@@ -38,6 +40,7 @@ impl Group {
             Self::Freshness => "Freshness of metadata",
             Self::Files => "Files",
             Self::Mount => "Mount",
+            Self::Stream => "Stream volumes",
             Self::Observation => "Logs, metrics and configuration",
         }
     }
@@ -48,8 +51,36 @@ impl Group {
 pub(crate) enum Scope {
     /// Every command that speaks to a store.
     Store,
-    /// Only those that mount.
+    /// Only `mount`.
     Mount,
+    /// Those that mount something: `mount` and `stream`.
+    Volume,
+    /// Only `stream`.
+    Stream,
+}
+
+impl Scope {
+    /// Whether a command of this scope has the options of `other`.
+    pub(crate) fn includes(self, other: Self) -> bool {
+        match other {
+            Self::Store => true,
+            Self::Volume => self != Self::Store,
+            Self::Mount | Self::Stream => self == other,
+        }
+    }
+
+    /// Whether its commands take mount words after `-o`.
+    pub(crate) fn takes_words(self) -> bool {
+        self != Self::Store
+    }
+
+    /// The command whose help explains its options.
+    pub(crate) fn command(self) -> &'static str {
+        match self {
+            Self::Stream => "stream",
+            _ => "mount",
+        }
+    }
 }
 
 /// Where an option may be given.

@@ -3,12 +3,12 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use penstock_base::{BufferPool, clock, metrics::Registry, run_blocking};
-use penstock_fuse::{Session, UnmountError, UnmountMode, Unsaved};
+use penstock_fuse::{UnmountError, UnmountMode, Unsaved};
 use penstock_transfer::DiskCache;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use super::{End, Signals, signals};
+use super::{Door, End, Signals, signals};
 use crate::{
     assemble,
     control::{Progress, Reply, server},
@@ -27,17 +27,22 @@ const LEAVE_GRACE: Duration = Duration::from_secs(3);
 /// How long the last word to a client may take.
 const LAST_WORD_DEADLINE: Duration = Duration::from_secs(2);
 
+/// Something that is kept by being held, such as the index of a stream volume.
+pub(crate) type Held = Box<dyn Send + Sync>;
+
 /// A mount that is up, with those who can give it orders.
 pub(super) struct Mounted {
     pub core: Core,
     pub orders: mpsc::Receiver<server::UnmountOrder>,
+    /// What has to stay as long as the mount is there.
+    pub _held: Option<Held>,
     pub _control: Option<server::Server>,
     pub _exporter: Option<Exporter>,
 }
 
 /// A mount that is up.
 pub(super) struct Core {
-    pub session: Session,
+    pub door: Door,
     pub pool: Arc<BufferPool>,
     pub registry: Arc<Registry>,
     pub cache: Option<Arc<DiskCache>>,
@@ -53,7 +58,7 @@ impl Mounted {
         let mut order = None;
         loop {
             let request = tokio::select! {
-                unsaved = core.session.wait() => return core.finished(unsaved, order).await,
+                unsaved = core.door.wait() => return core.finished(unsaved, order).await,
                 Some(asked) = self.orders.recv(), if order.is_none() => {
                     order = Some(asked);
                     continue;
@@ -72,7 +77,7 @@ impl Mounted {
                 signals::Request::End => {
                     info!("asked to leave by a signal");
                     return tokio::select! {
-                        unsaved = core.session.leave(LEAVE_GRACE) => {
+                        unsaved = core.door.leave(LEAVE_GRACE) => {
                             core.finished(unsaved, order).await
                         }
                         () = signals.asked_to_end() => End::AtOnce,
@@ -84,7 +89,7 @@ impl Mounted {
 
     /// Takes the mount down again because nobody wants it.
     pub(super) async fn leave(self) {
-        let _ = self.core.session.leave(Duration::ZERO).await;
+        let _ = self.core.door.leave(Duration::ZERO).await;
     }
 }
 
@@ -100,7 +105,7 @@ impl Core {
         } else {
             UnmountMode::Plain
         };
-        while let Err(error) = self.session.unmount(mode).await {
+        while let Err(error) = self.door.unmount(mode).await {
             let progress = self.progress();
             let parts = assemble::uploads_in_flight(&self.registry);
             let is_sending = parts > 0 && matches!(error, UnmountError::Busy(_));
@@ -112,7 +117,7 @@ impl Core {
             }
             clock::sleep(PROGRESS_INTERVAL).await;
         }
-        let mut ended = pin!(self.session.wait());
+        let mut ended = pin!(self.door.wait());
         loop {
             tokio::select! {
                 unsaved = &mut ended => return Ok(unsaved),

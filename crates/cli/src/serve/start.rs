@@ -5,12 +5,13 @@ use std::{sync::Arc, time::Duration};
 use penstock_base::{BufferPool, clock, metrics::Registry};
 use penstock_fuse::Session;
 use penstock_object::{ListOptions, Store, credentials::CredentialOrigin};
+use penstock_transfer::DiskCache;
 use tokio::{runtime::Handle, sync::mpsc};
 use tracing::warn;
 
 use super::{
-    Plan,
-    mounted::{Core, Mounted},
+    Door, Plan, VolumeKind,
+    mounted::{Core, Held, Mounted},
 };
 use crate::{
     assemble,
@@ -19,7 +20,7 @@ use crate::{
     failure::{Failure, Outcome},
     options::table,
     prometheus::Exporter,
-    system,
+    stream, system,
 };
 
 /// How long looking at the bucket may take, so that a wrong address is reported within ten
@@ -29,49 +30,75 @@ const PROBE_DEADLINE: Duration = Duration::from_secs(8);
 /// Orders to unmount that may wait.
 const ORDERS_WAITING_MAX: usize = 4;
 
+/// A volume behind its door.
+pub(crate) struct Opened {
+    pub door: Door,
+    pub cache: Option<Arc<DiskCache>>,
+    pub held: Option<Held>,
+}
+
 /// Mounts what the plan says.
 pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
     let registry = Registry::new();
-    let pool = assemble::pool(&plan.values);
+    let pool = match plan.volume {
+        VolumeKind::Bucket => assemble::pool(&plan.values),
+        VolumeKind::Stream => stream::pool(&plan.values),
+    };
     observe_memory(&registry, &pool);
     probe(plan).await?;
-    let store = assemble::store(&plan.source, &plan.values, &plan.environment, &registry)?;
-    let cache = disk_cache::open(&plan.mountpoint, &plan.values, &pool, &registry)?;
-    let store = disk_cache::around(cache.as_ref(), store, &plan.source, &plan.values)?;
-    let volume = assemble::volume(&store, &pool, &plan.values, &registry);
     let exporter = match plan.values.address(&table::METRICS_ADDRESS) {
         Some(address) => Some(Exporter::start(address, Arc::clone(&registry)).await?),
         None => None,
     };
-    let settings = assemble::fuse_settings(&plan.source, &plan.mountpoint, &plan.values);
+    let opened = match plan.volume {
+        VolumeKind::Bucket => open_bucket(plan, &pool, &registry).await?,
+        VolumeKind::Stream => stream::open(plan, &pool, &registry).await?,
+    };
+    let (orders_sender, orders) = mpsc::channel(ORDERS_WAITING_MAX);
+    let duties = server::Duties {
+        status: status(plan, Arc::clone(&pool), Arc::clone(&registry)),
+        orders: orders_sender,
+        cache: opened.cache.clone(),
+    };
+    Ok(Mounted {
+        core: Core {
+            door: opened.door,
+            held_at_rest: pool.budget().used(),
+            pool,
+            registry,
+            cache: opened.cache,
+            log: plan.log.clone(),
+        },
+        orders,
+        _held: opened.held,
+        _control: listen(plan, duties),
+        _exporter: exporter,
+    })
+}
+
+async fn open_bucket(
+    plan: &Plan,
+    pool: &Arc<BufferPool>,
+    registry: &Arc<Registry>,
+) -> Outcome<Opened> {
+    let store = assemble::store(&plan.source, &plan.values, &plan.environment, registry)?;
+    let cache = disk_cache::open(&plan.mountpoint, &plan.values, pool, registry)?;
+    let store = disk_cache::around(cache.as_ref(), store, &plan.source, &plan.values)?;
+    let volume = assemble::volume(&store, pool, &plan.values, registry);
     let session = Session::mount(
         volume,
-        settings,
-        Arc::clone(&pool),
-        Arc::clone(&registry),
+        assemble::fuse_settings(&plan.source, &plan.mountpoint, &plan.values),
+        Arc::clone(pool),
+        Arc::clone(registry),
         Handle::current(),
     );
     let session = session
         .await
         .map_err(|error| explain::mount_error(&error))?;
-    let (orders_sender, orders) = mpsc::channel(ORDERS_WAITING_MAX);
-    let duties = server::Duties {
-        status: status(plan, Arc::clone(&pool), Arc::clone(&registry)),
-        orders: orders_sender,
-        cache: cache.clone(),
-    };
-    Ok(Mounted {
-        core: Core {
-            session,
-            held_at_rest: pool.budget().used(),
-            pool,
-            registry,
-            cache,
-            log: plan.log.clone(),
-        },
-        orders,
-        _control: listen(plan, duties),
-        _exporter: exporter,
+    Ok(Opened {
+        door: Door::Fuse(Box::new(session)),
+        cache,
+        held: None,
     })
 }
 

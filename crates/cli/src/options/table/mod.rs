@@ -7,6 +7,7 @@ mod freshness;
 mod mount;
 mod observation;
 mod store;
+mod stream;
 mod transfers;
 
 pub(crate) use cache::*;
@@ -16,12 +17,13 @@ pub(crate) use freshness::*;
 pub(crate) use mount::*;
 pub(crate) use observation::*;
 pub(crate) use store::*;
+pub(crate) use stream::*;
 pub(crate) use transfers::*;
 
 use super::{OptionSpec, Scope};
 
 /// Every option, in the order of help.
-pub(crate) static ALL: [&OptionSpec; 52] = [
+pub(crate) static ALL: [&OptionSpec; 66] = [
     &ENDPOINT,
     &REGION,
     &ADDRESSING,
@@ -70,6 +72,20 @@ pub(crate) static ALL: [&OptionSpec; 52] = [
     &FUSE_THREADS,
     &IO_URING,
     &FOREGROUND,
+    &FILE_SYSTEM,
+    &TRANSPORT,
+    &DIRECT,
+    &TIER,
+    &CPUS,
+    &UMASK,
+    &REFRESH,
+    &DISKS,
+    &MANIFEST,
+    &INDEX_DIR,
+    &LIST_CONCURRENCY,
+    &LIST_REQUESTS_MAX,
+    &BUCKET,
+    &BUCKET_PATH,
     &LOG_LEVEL,
     &LOG_FILE,
     &METRICS_ADDRESS,
@@ -79,7 +95,7 @@ pub(crate) static ALL: [&OptionSpec; 52] = [
 /// The options of a command that does `scope`.
 pub(crate) fn of(scope: Scope) -> impl Iterator<Item = &'static OptionSpec> {
     ALL.into_iter()
-        .filter(move |spec| scope == Scope::Mount || spec.scope == Scope::Store)
+        .filter(move |spec| scope.includes(spec.scope))
 }
 
 /// The option that is called `name`.
@@ -87,10 +103,13 @@ pub(crate) fn find(name: &str) -> Option<&'static OptionSpec> {
     ALL.into_iter().find(|spec| spec.answers_to(name))
 }
 
-/// The name most like `name`, for "did you mean".
-pub(crate) fn nearest(name: &str) -> Option<&'static str> {
+/// The name most like `name` among those of `options`, for "did you mean".
+pub(crate) fn nearest(
+    name: &str,
+    options: impl Iterator<Item = &'static OptionSpec>,
+) -> Option<&'static str> {
     let wanted = name.replace('_', "-");
-    let names = ALL.iter().flat_map(|spec| {
+    let names = options.flat_map(|spec| {
         let aliases = spec.aliases.iter().map(|alias| (*alias, spec.name));
         aliases.chain([(spec.name, spec.name)])
     });

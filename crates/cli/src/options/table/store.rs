@@ -12,6 +12,7 @@ const STORE: OptionSpec = OptionSpec {
 
 pub(crate) static ENDPOINT: OptionSpec = OptionSpec {
     name: "endpoint",
+    aliases: &["url"],
     kind: Kind::Text("URL"),
     default: Default::Depends("the provider's public endpoint for the region"),
     help: "Address of the object store",
