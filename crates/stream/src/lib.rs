@@ -7,6 +7,7 @@
 //! - [`snapshot`]: the objects of a path, in byte order of their keys.
 //! - [`placement`]: which blocks of which disk an object occupies.
 //! - [`listing`]: all keys of a path, listed in parallel.
+//! - [`manifest`]: all keys of a path, read from a file that lists them.
 //! - [`spool`]: objects on their way from a listing to an index, in files.
 //! - [`image`]: what a writer of a file-system image takes.
 //! - [`tree`]: from keys to directories, and which keys no file can have.
@@ -28,6 +29,7 @@ mod ext4;
 mod image;
 mod kept;
 mod listing;
+mod manifest;
 mod object_map;
 mod placement;
 mod prefetch;
@@ -51,6 +53,10 @@ pub use kept::{
 pub use listing::{
     LIST_CONCURRENCY_DEFAULT, LIST_CONCURRENCY_MAX, LIST_REQUESTS_MAX_DEFAULT, ListingProgress,
     ListingSettings, ListingStatus, list_all,
+};
+pub use manifest::{
+    HEAD_CONCURRENCY_DEFAULT, ManifestLocation, ManifestSettings, ManifestSummary, MissingSizes,
+    load_manifest,
 };
 pub use object_map::{MappedObject, MappedObjects, ObjectMap, ObjectMapWriter, PlacedObject};
 pub use placement::{BlockAddress, DISK_BLOCKS_MAX, Placement};
