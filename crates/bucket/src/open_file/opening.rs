@@ -7,7 +7,7 @@ use penstock_base::{
     clock::{self, Instant},
 };
 use penstock_transfer::ObjectVersion;
-use penstock_vfs::{Created, FileKind, HandleId, Inode, OpenOptions, Opened};
+use penstock_vfs::{Access, Created, FileKind, HandleId, Inode, OpenOptions, Opened};
 
 use crate::{
     core::Core,
@@ -157,16 +157,20 @@ impl Core {
         let mut tree = self.namespace.lock();
         let id = self.handles.next_id()?;
         let file = open_file_of(&mut tree, inode, self.staging.as_ref())?;
-        let ours = file.staged.as_ref().is_some_and(StagedFile::is_engaged);
-        let mut opened = if options.access.writes() {
+        let writes = options.access.writes();
+        let mut opened = if must_bypass_caches(options) || writes && file.staged.is_some() {
             for_writing(id, &file)
-        } else if ours {
+        } else if file.staged.as_ref().is_some_and(StagedFile::is_engaged) {
             Opened {
                 skip_flush: true,
                 ..for_writing(id, &file)
             }
         } else {
-            self.advise(id, tree.node_mut(inode)?, clock::now())
+            let advised = self.advise(id, tree.node_mut(inode)?, clock::now());
+            Opened {
+                skip_flush: !options.access.writes(),
+                ..advised
+            }
         };
         opened.local = local.and_then(|local| local.of(&file.view()));
         let tree_of = (&self.namespace, &mut *tree);
@@ -205,6 +209,14 @@ impl Core {
             local: None,
         }
     }
+}
+
+/// Whether nothing that passes through the handle should be kept by the door. A handle that may read
+/// and write what is there is taken for a reader: many programs open so whatever they read, and
+/// each of their small reads would be a question to this volume. What it writes after all goes
+/// through the door's cache at once.
+fn must_bypass_caches(options: OpenOptions) -> bool {
+    options.access == Access::Write || (options.truncate && options.access.writes())
 }
 
 /// How a door treats a handle that writes: closing has something to report. Of a stream nothing is

@@ -25,9 +25,11 @@ pub(crate) use transfers::*;
 use super::{OptionSpec, Scope};
 
 /// Every option, in the order of help.
-pub(crate) static ALL: [&OptionSpec; 70] = [
+pub(crate) static ALL: [&OptionSpec; 75] = [
     &ENDPOINT,
+    &READ_ENDPOINT,
     &REGION,
+    &SIGNATURE,
     &ADDRESSING,
     &CA_FILE,
     &PROXY,
@@ -36,9 +38,11 @@ pub(crate) static ALL: [&OptionSpec; 70] = [
     &CONNECT_TIMEOUT,
     &REQUEST_TIMEOUT,
     &RETRY_TIMEOUT,
+    &RETRY_ATTEMPTS,
     &MAX_REQUESTS,
     &PROFILE,
     &PASSWORD_FILE,
+    &CREDENTIAL_ORDER,
     &CREDENTIAL_PROCESS,
     &RAM_ROLE,
     &ROLE,
@@ -54,6 +58,7 @@ pub(crate) static ALL: [&OptionSpec; 70] = [
     &CACHE_SIZE,
     &CACHE_FREE_SPACE,
     &CACHE_FREE_RATIO,
+    &CACHE_DISCARD,
     &MODE,
     &STAGING_DIR,
     &STAGING_SIZE,
