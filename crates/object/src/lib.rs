@@ -46,8 +46,9 @@ pub use settings::{
 pub use sink::BodySink;
 pub use store::Store;
 pub use types::{
-    Appended, ByteRange, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, GetOptions,
-    Got, HeadOptions, ListOptions, ListPage, ListedObject, ObjectInfo, ObjectKind, Part, PartCopy,
-    PartNumber, PutOptions, Stored, Upload, UploadPage, UserMetadata, WriteCondition,
+    Appended, ByteRange, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, Description,
+    GetOptions, Got, HeadOptions, ListOptions, ListPage, ListedObject, ObjectInfo, ObjectKind,
+    Part, PartCopy, PartNumber, PutOptions, Stored, Upload, UploadPage, UserMetadata,
+    WriteCondition,
 };
 pub use url::{BucketUrl, StoreUrl, StoreUrlError};

@@ -287,7 +287,7 @@ impl Store for MemoryStore {
             info.size,
             self.capabilities.copy_size_max,
         )?;
-        let copy = object.copied();
+        let copy = object.copied(options.description);
         bucket.store(operation, target, &options.condition, copy)
     }
 

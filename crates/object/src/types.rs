@@ -126,6 +126,18 @@ pub struct CopyOptions {
     pub if_match: Option<ETag>,
     /// When the target may be replaced.
     pub condition: WriteCondition,
+    /// What describes the copy; `None` takes over what describes the source. With it an object may
+    /// be copied onto itself.
+    pub description: Option<Description>,
+}
+
+/// What describes an object beside its bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Description {
+    /// The media type; `None` lets the store choose.
+    pub content_type: Option<String>,
+    /// What to attach.
+    pub metadata: UserMetadata,
 }
 
 /// Options of [`crate::Store::list`].

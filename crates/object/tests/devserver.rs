@@ -114,6 +114,7 @@ mod oss_v1_contracts {
         parts_become_an_object,
         parts_can_be_copied,
         copies_have_content_and_metadata,
+        copies_can_be_described_anew,
         unfinished_uploads_are_listed,
         appends_grow_an_object,
         links_lead_to_their_target,

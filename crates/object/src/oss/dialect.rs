@@ -111,6 +111,7 @@ impl Oss {
 impl Dialect for Oss {
     const NAMES: Names = Names {
         metadata: "x-oss-meta-",
+        metadata_directive: "x-oss-metadata-directive",
         copy_source: "x-oss-copy-source",
         copy_source_if_match: "x-oss-copy-source-if-match",
         copy_source_range: "x-oss-copy-source-range",

@@ -18,6 +18,7 @@ use crate::{
 pub(crate) struct Names {
     /// Before the names of user metadata.
     pub(crate) metadata: &'static str,
+    pub(crate) metadata_directive: &'static str,
     pub(crate) copy_source: &'static str,
     pub(crate) copy_source_if_match: &'static str,
     pub(crate) copy_source_range: &'static str,

@@ -60,6 +60,7 @@ impl S3 {
 impl Dialect for S3 {
     const NAMES: Names = Names {
         metadata: "x-amz-meta-",
+        metadata_directive: "x-amz-metadata-directive",
         copy_source: "x-amz-copy-source",
         copy_source_if_match: "x-amz-copy-source-if-match",
         copy_source_range: "x-amz-copy-source-range",
