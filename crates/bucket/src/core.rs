@@ -17,6 +17,7 @@ use crate::{
     BucketSettings,
     handles::Handles,
     inode::{Known, Namespace, Patience},
+    metadata::MetadataLocks,
     metrics::{BucketMetrics, Notices},
     rename::Journal,
 };
@@ -40,6 +41,7 @@ pub(crate) struct Core {
     shut: AtomicBool,
     /// The time that directories show, since the store keeps none.
     pub(crate) mounted: SystemTime,
+    pub(crate) metadata_locks: MetadataLocks,
 }
 
 impl Core {
@@ -49,7 +51,7 @@ impl Core {
         registry: &Registry,
     ) -> Arc<Self> {
         let budget = transfer.pool().budget();
-        let namespace = Namespace::new(budget, usize::MAX);
+        let namespace = Namespace::new(budget, settings.metadata.stat_cache_size);
         let core = Arc::new(Self {
             transfer,
             settings,
@@ -60,6 +62,7 @@ impl Core {
             journal: Mutex::default(),
             shut: AtomicBool::new(false),
             mounted: clock::wall_time(),
+            metadata_locks: MetadataLocks::default(),
         });
         core.register_gauges(registry);
         core
@@ -114,7 +117,9 @@ impl Core {
 
     /// What an object shows as, as of a question asked at `begun`.
     pub(crate) fn known_object(&self, info: &ObjectInfo, begun: Instant) -> Known {
-        Known::object(info, self.kind_of(info.kind), self.believed_until(begun))
+        let until = self.believed_until(begun);
+        let plain = Known::object(info, self.kind_of(info.kind), until);
+        self.known_with_metadata(info, plain)
     }
 
     /// The kind of file that an object shows as.

@@ -5,6 +5,8 @@
 //!        -> Store -> Transfer -> BucketVolume -> Session
 //! ```
 
+mod kept;
+
 use std::{
     num::NonZeroUsize,
     path::{Path, PathBuf},
@@ -223,14 +225,15 @@ pub(crate) fn volume(
     pool: &Arc<BufferPool>,
     values: &Values,
     registry: &Arc<Registry>,
-) -> Arc<dyn Volume> {
+) -> Outcome<Arc<dyn Volume>> {
     let transfer = Transfer::with_settings(
         Arc::clone(store),
         Arc::clone(pool),
         transfer_settings(values),
         registry,
     );
-    BucketVolume::new(transfer, bucket_settings(values), Arc::clone(registry))
+    let settings = bucket_settings(values)?;
+    Ok(BucketVolume::new(transfer, settings, Arc::clone(registry)))
 }
 
 fn transfer_settings(values: &Values) -> TransferSettings {
@@ -246,26 +249,29 @@ fn transfer_settings(values: &Values) -> TransferSettings {
     }
 }
 
-fn bucket_settings(values: &Values) -> BucketSettings {
+fn bucket_settings(values: &Values) -> Outcome<BucketSettings> {
     let id = |spec, own: u32| {
         let given = values.count(spec).and_then(|id| u32::try_from(id).ok());
         given.unwrap_or(own)
     };
     let limit = values.count(&table::RENAME_LIMIT);
-    BucketSettings {
+    let interval = kept::stat_cache_interval(values);
+    Ok(BucketSettings {
         uid: id(&table::UID, system::user_id()),
         gid: id(&table::GID, system::group_id()),
         file_mode: values.mode(&table::FILE_MODE),
         dir_mode: values.mode(&table::DIR_MODE),
         read_only: values.flag(&table::READ_ONLY),
-        attr_timeout: values.duration(&table::ATTR_TIMEOUT),
+        attr_timeout: interval.unwrap_or_else(|| values.duration(&table::ATTR_TIMEOUT)),
         negative_timeout: values.duration(&table::NEGATIVE_TIMEOUT),
         close_to_open: values.flag(&table::CLOSE_TO_OPEN),
         fsync: values.flag(&table::FSYNC),
         appendable: values.flag(&table::APPENDABLE),
         symlinks: values.flag(&table::SYMLINKS),
         rename_dir_limit: limit.map_or(usize::MAX, |limit| limit as usize),
-    }
+        metadata: kept::settings(values),
+        content_types: Arc::new(kept::content_types(values)?),
+    })
 }
 
 /// How the kernel mounts it.
@@ -277,6 +283,7 @@ pub(crate) fn fuse_settings(source: &str, mountpoint: &Path, values: &Values) ->
     FuseSettings {
         read_only: values.flag(&table::READ_ONLY),
         allow_other: values.flag(&table::ALLOW_OTHER),
+        default_permissions: values.flag(&table::POSIX_METADATA).then_some(true),
         nonempty: values.flag(&table::NONEMPTY),
         noexec: values.flag(&table::NOEXEC),
         threads: threads.and_then(|count| NonZeroUsize::new(count as usize)),

@@ -279,6 +279,8 @@ pub struct Capabilities {
     pub append: bool,
     /// Whether [`crate::Store::put_symlink`] works.
     pub symlinks: bool,
+    /// Bytes of user metadata of an object, names and values together.
+    pub metadata_size_max: usize,
     /// Whether [`WriteCondition::IfAbsent`] is checked atomically by the store.
     pub write_if_absent: bool,
 }

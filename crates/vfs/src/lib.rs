@@ -10,5 +10,6 @@ mod volume;
 pub use types::{
     Access, AttributeChanges, Attributes, Caller, Created, DirectorySink, Entry, FileKind,
     HandleId, Inode, Lookup, OpenOptions, Opened, RemoveKind, RenameMode, Statistics, TimeChange,
+    XattrMode,
 };
 pub use volume::Volume;

@@ -11,19 +11,21 @@ pub(crate) enum Group {
     Cache,
     Freshness,
     Files,
+    Metadata,
     Mount,
     Observation,
 }
 
 impl Group {
     /// Every group, in the order of help.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Store,
         Self::Credentials,
         Self::Transfers,
         Self::Cache,
         Self::Freshness,
         Self::Files,
+        Self::Metadata,
         Self::Mount,
         Self::Observation,
     ];
@@ -37,6 +39,7 @@ impl Group {
             Self::Cache => "Disk cache",
             Self::Freshness => "Freshness of metadata",
             Self::Files => "Files",
+            Self::Metadata => "Metadata kept in objects",
             Self::Mount => "Mount",
             Self::Observation => "Logs, metrics and configuration",
         }

@@ -38,7 +38,7 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
     let store = assemble::store(&plan.source, &plan.values, &plan.environment, &registry)?;
     let cache = disk_cache::open(&plan.mountpoint, &plan.values, &pool, &registry)?;
     let store = disk_cache::around(cache.as_ref(), store, &plan.source, &plan.values)?;
-    let volume = assemble::volume(&store, &pool, &plan.values, &registry);
+    let volume = assemble::volume(&store, &pool, &plan.values, &registry)?;
     let exporter = match plan.values.address(&table::METRICS_ADDRESS) {
         Some(address) => Some(Exporter::start(address, Arc::clone(&registry)).await?),
         None => None,

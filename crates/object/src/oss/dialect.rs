@@ -28,6 +28,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     copy_size_max: 5 * GIB,
     append: true,
     symlinks: true,
+    metadata_size_max: 8 << 10,
     write_if_absent: true,
 };
 

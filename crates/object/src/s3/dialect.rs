@@ -25,6 +25,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     copy_size_max: 5 * GIB,
     append: false,
     symlinks: false,
+    metadata_size_max: 2 << 10,
     write_if_absent: true,
 };
 

@@ -4,6 +4,7 @@ mod cache;
 mod credentials;
 mod files;
 mod freshness;
+mod metadata;
 mod mount;
 mod observation;
 mod store;
@@ -13,6 +14,7 @@ pub(crate) use cache::*;
 pub(crate) use credentials::*;
 pub(crate) use files::*;
 pub(crate) use freshness::*;
+pub(crate) use metadata::*;
 pub(crate) use mount::*;
 pub(crate) use observation::*;
 pub(crate) use store::*;
@@ -21,7 +23,7 @@ pub(crate) use transfers::*;
 use super::{OptionSpec, Scope};
 
 /// Every option, in the order of help.
-pub(crate) static ALL: [&OptionSpec; 52] = [
+pub(crate) static ALL: [&OptionSpec; 64] = [
     &ENDPOINT,
     &REGION,
     &ADDRESSING,
@@ -61,6 +63,18 @@ pub(crate) static ALL: [&OptionSpec; 52] = [
     &APPENDABLE,
     &SYMLINKS,
     &RENAME_LIMIT,
+    &POSIX_METADATA,
+    &USE_XATTR,
+    &UMASK,
+    &MP_UMASK,
+    &READDIR_OPTIMIZE,
+    &READDIR_CHECK_SIZE,
+    &SYMLINK_IN_META,
+    &NOTSUP_COMPAT_DIR,
+    &MULTIREQ_MAX,
+    &MAX_STAT_CACHE_SIZE,
+    &STAT_CACHE_INTERVAL_EXPIRE,
+    &MIME,
     &READ_ONLY,
     &ALLOW_OTHER,
     &NONEMPTY,
