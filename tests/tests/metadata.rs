@@ -49,7 +49,7 @@ fn script(script: &str, arguments: &[&Path]) -> String {
     let mut shell = Command::new("bash");
     let text = format!("{PRELUDE}{script}");
     shell
-        .args(["-euo", "pipefail", "-c", &text, "bash"])
+        .args(["-euxo", "pipefail", "-c", &text, "bash"])
         .args(arguments);
     run_within(PATIENCE, &mut shell).expect_success().stdout
 }
@@ -230,11 +230,11 @@ fn s3fs_and_penstock_read_each_others_metadata() {
     };
     let make = r#"
         cd "$made"
-        echo body > file; chmod 4751 file; chown 12:34 file
+        echo body > file; chown 12:34 file; chmod 4751 file
         setfattr -n user.colour -v blue file; setfattr -n user.bytes -v 0x0001ff file
         touch -d '2001-02-03 04:05:06.123456789' file
-        mkdir dir; chown 5:6 dir; chmod 711 dir; touch -d '2002-02-02 02:02:02' dir
-        echo below > dir/below; ln -s ../some/target link; ln -s dir/below relative
+        mkdir dir; chown 5:6 dir; chmod 711 dir; echo below > dir/below
+        touch -d '2002-02-02 02:02:02' dir; ln -s ../some/target link; ln -s dir/below relative
         echo old > renamed; chmod 640 renamed; mv renamed new
         mkdir moved; echo x > moved/x; chmod 700 moved; mv moved directory
     "#;

@@ -26,6 +26,11 @@ use crate::{
 /// negative timeout: a door looks a name up before it creates it.
 const CREATION_PATIENCE: Duration = Duration::from_secs(1);
 
+/// Bytes that a remembered name occupies with its metadata, about.
+const KEPT_ENTRY_COST: u64 = 640;
+/// The share of the memory budget that remembered names may take.
+const KEPT_SHARE: u64 = 8;
+
 /// One volume. Its operations live in the modules named after them.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -51,7 +56,7 @@ impl Core {
         registry: &Registry,
     ) -> Arc<Self> {
         let budget = transfer.pool().budget();
-        let namespace = Namespace::new(budget, settings.metadata.stat_cache_size);
+        let namespace = Namespace::new(budget, remembered_max(&settings, budget.total()));
         let core = Arc::new(Self {
             transfer,
             settings,
@@ -170,6 +175,16 @@ impl Core {
     pub(crate) fn shut(&self) {
         self.shut.store(true, Ordering::SeqCst);
     }
+}
+
+/// Names to remember at most: with metadata each occupies more than the cache reckons with.
+fn remembered_max(settings: &BucketSettings, memory: u64) -> usize {
+    let wanted = settings.metadata.stat_cache_size;
+    if !settings.metadata.keep {
+        return wanted;
+    }
+    let affordable = memory / KEPT_SHARE / KEPT_ENTRY_COST;
+    wanted.min(usize::try_from(affordable).unwrap_or(usize::MAX))
 }
 
 /// Runs work that must not stop half way in a task of its own: dropping the returned future

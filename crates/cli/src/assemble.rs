@@ -6,6 +6,7 @@
 //! ```
 
 mod kept;
+mod written;
 
 use std::{
     num::NonZeroUsize,
@@ -135,6 +136,8 @@ fn store_settings(values: &Values, environment: &Environment) -> Outcome<StoreSe
         credentials: credential_settings(values, environment)?,
         anonymous: values.flag(&table::ANONYMOUS),
         requester_pays: values.flag(&table::REQUESTER_PAYS),
+        writes: written::settings(values)?,
+        listing: written::listing(values),
         checksum: checksum(values),
         ca_file: values.path(&table::CA_FILE).map(Path::to_owned),
         http_proxy: text(&table::PROXY),

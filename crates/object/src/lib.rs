@@ -41,7 +41,8 @@ pub use memory::MemoryStore;
 pub use open::{open, open_backend};
 pub use penstock_base::{Checksum, ChecksumKind};
 pub use settings::{
-    Addressing, ChecksumChoice, RetrySettings, SettingsError, StoreSettings, Timeouts,
+    Addressing, ChecksumChoice, Encryption, ListVersion, RetrySettings, SettingsError,
+    StoreSettings, Timeouts, WriteSettings,
 };
 pub use sink::BodySink;
 pub use store::Store;

@@ -84,6 +84,8 @@ fn open_s3(
         credentials,
         metrics: RestMetrics::new(metrics),
         requester_pays: settings.requester_pays,
+        writes: settings.writes.clone(),
+        listing: settings.listing,
         clock: StoreClock::new(settings.follow_store_clock),
     }))
 }
@@ -110,6 +112,8 @@ fn open_oss(
         credentials,
         metrics: RestMetrics::new(metrics),
         requester_pays: settings.requester_pays,
+        writes: settings.writes.clone(),
+        listing: settings.listing,
         clock: StoreClock::new(settings.follow_store_clock),
     }))
 }

@@ -15,7 +15,7 @@ pub(crate) struct Known {
     /// How the object came to be.
     pub(crate) object: ObjectKind,
     pub(crate) size: u64,
-    /// `None` for directories, which show the time of the mount.
+    /// `None` for directories of which no more is known; they show the time of the mount.
     pub(crate) modified: Option<SystemTime>,
     /// `None` for directories.
     pub(crate) etag: Option<ETag>,

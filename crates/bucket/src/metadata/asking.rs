@@ -40,8 +40,7 @@ impl Core {
         if plain.kind == FileKind::Regular && marks && old.old_directories {
             return Known {
                 old_marker: Some(OldMarker::Plain),
-                kept: Some(Arc::new(kept)),
-                ..Known::directory(plain.until)
+                ..marked_by(info, plain.until)
             };
         }
         let kind = match (plain.kind, kept.posix.kind()) {
@@ -75,8 +74,7 @@ impl Core {
                 let marker = for_reading(self.head(&key).await)?;
                 Ok(marker.map(|info| Known {
                     old_marker: Some(OldMarker::Folder),
-                    kept: Some(Arc::new(KeptMetadata::of(&info))),
-                    ..Known::directory(self.believed_until(begun))
+                    ..marked_by(&info, self.believed_until(begun))
                 }))
             }
             answer => Ok(answer),
@@ -92,7 +90,10 @@ impl Core {
         if marked {
             let key = key::marker_key(prefix)?;
             if let Some(info) = for_reading(self.head(&key).await)? {
-                known.kept = Some(Arc::new(KeptMetadata::of(&info)));
+                known = Known {
+                    old_marker: known.old_marker,
+                    ..marked_by(&info, known.until)
+                };
             }
         }
         known.kept.get_or_insert_default();
@@ -178,8 +179,8 @@ impl Core {
         };
         match self.head(&key).await {
             Ok(Some(info)) if is_directory => Ok(Some(Known {
-                kept: Some(Arc::new(KeptMetadata::of(&info))),
-                ..listed
+                old_marker: listed.old_marker,
+                ..marked_by(&info, listed.until)
             })),
             Ok(Some(info)) => Ok(Some(self.known_with_metadata(
                 &info,
@@ -206,6 +207,15 @@ impl Core {
             );
         }
         Ok(Some(listed))
+    }
+}
+
+/// A directory that an object marks.
+fn marked_by(info: &ObjectInfo, until: Instant) -> Known {
+    Known {
+        modified: Some(info.modified),
+        kept: Some(Arc::new(KeptMetadata::of(info))),
+        ..Known::directory(until)
     }
 }
 

@@ -4,7 +4,7 @@
 //! itself with other metadata, if it still is the version that was changed; if not, it is looked
 //! at again.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use penstock_base::{FsError, FsResult, clock};
 use penstock_object::{Description, ErrorKind, ObjectResult, Stored, WriteCondition};
@@ -96,12 +96,19 @@ impl Core {
         let mut kept = node.kept().map(|kept| KeptMetadata::clone(kept));
         let kept = kept.get_or_insert_default();
         self.fill_in(kept, node);
-        change.apply(node.kind, kept);
-        if kept.posix.modified.is_none() && !node.is_dirty() {
-            // It would be the time of the copy otherwise.
-            kept.posix.modified = node.known.as_ref().and_then(|known| known.modified);
+        if !node.is_dirty() {
+            // It would be the time of the change otherwise.
+            kept.posix.modified = Some(self.shown_modified(node, kept));
         }
+        change.apply(node.kind, kept);
         std::mem::take(kept)
+    }
+
+    /// The time of a file whose object the store has, as it is shown.
+    fn shown_modified(&self, node: &Node, kept: &KeptMetadata) -> SystemTime {
+        let stored = node.known.as_ref().and_then(|known| known.modified);
+        let shown = node.times.modified.or(kept.posix.modified).or(stored);
+        shown.unwrap_or(self.mounted)
     }
 
     async fn change_stored(

@@ -47,8 +47,11 @@ impl Core {
     /// How to describe the object of a file whose content is saved now and complete: media type
     /// and metadata, without a condition. Whoever saves publishes the new version afterwards, and
     /// then calls [`Core::settle_metadata`].
-    pub(crate) fn stored_metadata(&self, inode: Inode) -> PutOptions {
-        self.sent_metadata(inode, true)
+    ///
+    /// Of a file whose inode nobody knows any more there is nothing to say.
+    pub(crate) fn stored_metadata(&self, inode: impl Into<Option<Inode>>) -> PutOptions {
+        let inode = inode.into();
+        inode.map_or_else(PutOptions::default, |inode| self.sent_metadata(inode, true))
     }
 
     /// The same for an upload that begins before everything was written.

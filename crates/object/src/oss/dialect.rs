@@ -118,9 +118,15 @@ impl Dialect for Oss {
         copy_source_range: "x-oss-copy-source-range",
         request_payer: "x-oss-request-payer",
         storage_class: "x-oss-storage-class",
+        acl: "x-oss-object-acl",
+        encryption: "x-oss-server-side-encryption",
+        encryption_kms: "KMS",
+        encryption_key: "x-oss-server-side-encryption-key-id",
     };
 
     const AFTER_FLAG: &'static str = "";
+
+    const LIMITS_TRAFFIC: bool = true;
 
     const COPY_CHECKS_TARGET: bool = true;
 

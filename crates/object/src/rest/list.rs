@@ -3,6 +3,7 @@
 use super::{Dialect, Draft, RestStore, write::protocol};
 use crate::{
     ErrorKind, ListOptions, ListPage, ObjectResult, Operation, UploadPage,
+    settings::ListVersion,
     sign::Query,
     xml::{continuation_markers, parse_list, parse_uploads},
 };
@@ -19,13 +20,21 @@ impl<D: Dialect> RestStore<D> {
         let start_after = options.start_after.as_deref();
         let start_after = start_after.filter(|_| options.continuation.is_none());
         let query = Query::new()
-            .with("list-type", "2")
             .with("max-keys", count.to_string())
             .with("encoding-type", "url")
             .with_some("prefix", non_empty(&options.prefix))
-            .with_some("delimiter", options.delimited.then_some("/"))
-            .with_some("start-after", start_after.and_then(non_empty))
-            .with_some("continuation-token", options.continuation.as_deref());
+            .with_some("delimiter", options.delimited.then_some("/"));
+        let (start_after, continuation) = (
+            start_after.and_then(non_empty),
+            options.continuation.as_deref(),
+        );
+        let query = match self.listing {
+            ListVersion::V1 => query.with_some("marker", continuation.or(start_after)),
+            ListVersion::V2 => query
+                .with("list-type", "2")
+                .with_some("start-after", start_after)
+                .with_some("continuation-token", continuation),
+        };
         let draft = Draft::new(Operation::List, "GET").with_query(query);
         let answer = self.fetch(&draft).await?;
         let page = parse_list(&answer).map_err(|error| protocol(&draft, &error))?;

@@ -67,9 +67,15 @@ impl Dialect for S3 {
         copy_source_range: "x-amz-copy-source-range",
         request_payer: "x-amz-request-payer",
         storage_class: "x-amz-storage-class",
+        acl: "x-amz-acl",
+        encryption: "x-amz-server-side-encryption",
+        encryption_kms: "aws:kms",
+        encryption_key: "x-amz-server-side-encryption-aws-kms-key-id",
     };
 
     const AFTER_FLAG: &'static str = "=";
+
+    const LIMITS_TRAFFIC: bool = false;
 
     const COPY_CHECKS_TARGET: bool = false;
 

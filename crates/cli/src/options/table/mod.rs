@@ -23,13 +23,19 @@ pub(crate) use transfers::*;
 use super::{OptionSpec, Scope};
 
 /// Every option, in the order of help.
-pub(crate) static ALL: [&OptionSpec; 64] = [
+pub(crate) static ALL: [&OptionSpec; 70] = [
     &ENDPOINT,
     &REGION,
     &ADDRESSING,
     &CA_FILE,
     &PROXY,
     &REQUESTER_PAYS,
+    &LIST_OBJECTS_V2,
+    &USE_SSE,
+    &STORAGE_CLASS,
+    &DEFAULT_ACL,
+    &UPLOAD_TRAFFIC_LIMIT,
+    &DOWNLOAD_TRAFFIC_LIMIT,
     &CHECKSUM,
     &CONNECT_TIMEOUT,
     &REQUEST_TIMEOUT,
