@@ -89,7 +89,8 @@ impl Core {
             },
             accessed: node.times.accessed.or(accessed).unwrap_or(modified),
             modified,
-            changed: changed.unwrap_or(modified),
+            // What was changed in a directory here is newer than what its marker says.
+            changed: changed.max(node.times.modified).unwrap_or(modified),
         }
     }
 
