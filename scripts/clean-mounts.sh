@@ -5,7 +5,7 @@ set -euo pipefail
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 while read -r _ mountpoint kind _; do
-  case "$kind" in fuse.penstock | fuse | tmpfs) ;; *) continue ;; esac
+  case "$kind" in fuse.penstock | fuse | tmpfs | erofs | ext4) ;; *) continue ;; esac
   case "$mountpoint" in
     "$repository"/* | "${TMPDIR:-/tmp}"/penstock-test-*)
       echo "unmounting $mountpoint"

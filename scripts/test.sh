@@ -19,6 +19,8 @@ want fio fio
 want attr attr
 want s3fs s3fs
 want rclone rclone
+want fsck.erofs erofs-utils
+want e2fsck e2fsprogs
 want_minio
 want_python_environments
 # What tests install for themselves, such as the clouds' own SDKs, outlives this clone.

@@ -60,12 +60,23 @@ impl Mount {
     /// Mounts `source`, or fails the test with what penstock complained about.
     #[track_caller]
     pub fn new(source: &str, options: &MountOptions) -> Self {
+        Self::by("mount", source, options)
+    }
+
+    /// Mounts a stream volume of `source`, or fails the test.
+    #[track_caller]
+    pub fn stream(source: &str, options: &MountOptions) -> Self {
+        Self::by("stream", source, options)
+    }
+
+    #[track_caller]
+    fn by(name: &str, source: &str, options: &MountOptions) -> Self {
         let scratch = Scratch::new();
         let path = scratch.folder("mnt");
         let log = File::create(scratch.path().join("log")).expect("scratch is writable");
         let mut command: Command = penstock();
         command
-            .args(["mount", "-f", source])
+            .args([name, "-f", source])
             .arg(&path)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a file can be shared"))

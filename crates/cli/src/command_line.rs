@@ -35,7 +35,7 @@ pub(crate) fn styled(command: Command) -> Command {
 /// The options of a command that does `scope`.
 pub(crate) fn option_arguments(scope: Scope) -> Vec<Arg> {
     let mut arguments: Vec<_> = table::of(scope).map(argument).collect();
-    if scope == Scope::Mount {
+    if scope.takes_words() {
         arguments.push(mount_words_argument());
     }
     arguments
@@ -117,10 +117,10 @@ fn given(matches: &ArgMatches, scope: Scope) -> Outcome<Vec<Given>> {
             origin: Origin::CommandLine,
         }));
     }
-    if scope == Scope::Mount {
+    if scope.takes_words() {
         let lists = matches.get_many::<String>(MOUNT_WORDS);
         for list in lists.into_iter().flatten() {
-            given.extend(mount_words::given(list)?);
+            given.extend(mount_words::given(list, scope)?);
         }
     }
     Ok(given)

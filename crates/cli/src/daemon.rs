@@ -11,13 +11,19 @@ use std::{
     time::Duration,
 };
 
+use penstock_base::clock;
+
 use crate::{
     failure::{Exit, Failure, Outcome},
     system::{self, Forked},
 };
 
-/// How long the parent waits for a word. The child's own checks take at most half of that.
-const READY_DEADLINE: Duration = Duration::from_secs(30);
+/// How long the parent of a mount waits for a word. The child's own checks take at most half of
+/// that.
+pub(crate) const READY_DEADLINE: Duration = Duration::from_secs(30);
+
+/// How often a child looks whether its parent still waits.
+const LEFT_ALONE_POLL: Duration = Duration::from_millis(300);
 
 /// The announcement that the mount is usable.
 const READY: u8 = 0;
@@ -69,13 +75,14 @@ pub(crate) fn detach() -> Outcome<Side> {
 }
 
 impl Waiting {
-    /// Returns when the mount is usable, or with the reason why it is not.
-    pub(crate) fn until_ready(self) -> Outcome {
+    /// Returns when the mount is usable, or with the reason why it is not. Waits at most for
+    /// `limit`.
+    pub(crate) fn until_ready(self, limit: Duration) -> Outcome {
         let Self { reader, child } = self;
-        if !system::readable_within(&reader, READY_DEADLINE) {
+        if !system::readable_within(&reader, limit) {
             system::kill(child);
             return Err(Failure::new(
-                format!("the mount was not ready within {READY_DEADLINE:?}"),
+                format!("the mount was not ready within {limit:?}"),
                 "mount with -f --log-level debug to see what it waits for",
             ));
         }
@@ -99,6 +106,16 @@ impl Waiting {
 }
 
 impl Announcer {
+    /// Waits until nobody waits for the announcement any more.
+    pub(crate) async fn left_alone(&self) {
+        let Self::Background(pipe) = self else {
+            return std::future::pending().await;
+        };
+        while !system::is_abandoned(pipe) {
+            clock::sleep(LEFT_ALONE_POLL).await;
+        }
+    }
+
     /// The mount is usable. Fails when nobody wants it any more.
     pub(crate) fn ready(self) -> Outcome {
         let Self::Background(mut pipe) = self else {
@@ -115,6 +132,15 @@ impl Announcer {
         // What we were started in must not stay busy because of us.
         let _ = std::env::set_current_dir("/");
         close_standard_streams().map_err(left_alone)
+    }
+
+    /// Somebody else announces: lets go of what the user waits for.
+    pub(crate) fn leave_to_another(self) {
+        if let Self::Background(pipe) = self {
+            drop(pipe);
+            let _ = std::env::set_current_dir("/");
+            let _ = close_standard_streams();
+        }
     }
 
     /// The mount failed.
@@ -165,7 +191,7 @@ mod tests {
         let (waiting, mut writer) = waiting();
         writer.write_all(&[READY]).expect("written");
         drop(writer);
-        assert!(waiting.until_ready().is_ok());
+        assert!(waiting.until_ready(READY_DEADLINE).is_ok());
     }
 
     #[test]
@@ -175,16 +201,27 @@ mod tests {
             .write_all(b"\x02no such bucket; check the name")
             .expect("written");
         drop(writer);
-        let failure = waiting.until_ready().expect_err("failed");
+        let failure = waiting.until_ready(READY_DEADLINE).expect_err("failed");
         assert_eq!(failure.to_string(), "no such bucket; check the name");
         assert_eq!(failure.exit(), Exit::Usage);
+    }
+
+    #[test]
+    fn a_child_notices_that_nobody_waits() {
+        let (waiting, writer) = waiting();
+        assert!(!system::is_abandoned(&writer));
+        drop(waiting);
+        assert!(system::is_abandoned(&writer));
     }
 
     #[test]
     fn a_child_that_dies_silently_is_a_failure() {
         let (waiting, writer) = waiting();
         drop(writer);
-        let failure = waiting.until_ready().expect_err("failed").to_string();
+        let failure = waiting
+            .until_ready(READY_DEADLINE)
+            .expect_err("failed")
+            .to_string();
         assert!(failure.contains("before it was ready"), "{failure}");
     }
 }

@@ -16,6 +16,7 @@ mod explain;
 mod failure;
 mod generate;
 mod invocation;
+mod keeper;
 mod logging;
 mod memory;
 mod mount_point;
@@ -25,6 +26,7 @@ mod output;
 mod personality;
 mod prometheus;
 mod serve;
+mod stream;
 // The only unsafe code here: a few system calls that std does not have.
 #[allow(unsafe_code)]
 mod system;

@@ -53,18 +53,40 @@ fn is_alone() -> bool {
     })
 }
 
-/// How a child ended, in words; none while it runs.
-pub(crate) fn ending_of(pid: libc::pid_t) -> Option<String> {
+/// How a child ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// It was killed by this signal.
+    Signal(i32),
+    /// By itself, with this status.
+    Status(i32),
+}
+
+/// Waits until a child of ours ends; none if there is no such child.
+pub(crate) fn ending(pid: libc::pid_t) -> Option<Ending> {
     let mut status = 0;
-    // SAFETY: `status` is a valid place for the result, and `pid` is our own child.
-    let reaped = unsafe { libc::waitpid(pid, &raw mut status, 0) };
-    if reaped != pid {
-        return None;
+    loop {
+        // SAFETY: `status` is a valid place for the result, and `pid` is our own child.
+        let reaped = unsafe { libc::waitpid(pid, &raw mut status, 0) };
+        let interrupted = std::io::Error::last_os_error().kind() == ErrorKind::Interrupted;
+        match reaped {
+            -1 if interrupted => {}
+            reaped if reaped == pid => break,
+            _ => return None,
+        }
     }
     if libc::WIFSIGNALED(status) {
-        return Some(format!("was killed by signal {}", libc::WTERMSIG(status)));
+        return Some(Ending::Signal(libc::WTERMSIG(status)));
     }
-    Some(format!("ended with status {}", libc::WEXITSTATUS(status)))
+    Some(Ending::Status(libc::WEXITSTATUS(status)))
+}
+
+/// How a child ended, in words; none if there is no such child.
+pub(crate) fn ending_of(pid: libc::pid_t) -> Option<String> {
+    ending(pid).map(|ending| match ending {
+        Ending::Signal(signal) => format!("was killed by signal {signal}"),
+        Ending::Status(status) => format!("ended with status {status}"),
+    })
 }
 
 /// Ends a child of ours that does not answer.
@@ -99,6 +121,18 @@ pub(crate) fn readable_within(source: &impl AsRawFd, limit: Duration) -> bool {
             return ready > 0;
         }
     }
+}
+
+/// Whether the reading end of the pipe that `writer` is the other end of was closed.
+pub(crate) fn is_abandoned(writer: &impl AsRawFd) -> bool {
+    let mut poll = libc::pollfd {
+        fd: writer.as_raw_fd(),
+        events: 0,
+        revents: 0,
+    };
+    // SAFETY: one valid entry is passed, for as long as the call lasts.
+    let ready = unsafe { libc::poll(&raw mut poll, 1, 0) };
+    ready > 0 && poll.revents & libc::POLLERR != 0
 }
 
 /// Waits, in a command that has nothing else to do and no runtime.

@@ -3,8 +3,9 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-const COMMANDS: [&str; 10] = [
+const COMMANDS: [&str; 11] = [
     "mount",
+    "stream",
     "umount",
     "stats",
     "check",

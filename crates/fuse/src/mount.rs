@@ -116,6 +116,17 @@ impl Mount {
         Ok((mount, connection))
     }
 
+    /// A mount that another process made and that is not in the file tree any more.
+    pub(crate) fn taken_over() -> Self {
+        Self {
+            place: PathBuf::new(),
+            id: MountId(0),
+            device: String::new(),
+            means: Means::of_this_process(),
+            left: AtomicBool::new(true),
+        }
+    }
+
     /// The mount point, absolute.
     pub(crate) fn place(&self) -> &Path {
         &self.place

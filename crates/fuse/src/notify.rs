@@ -27,6 +27,7 @@ const QUEUE_MAX: usize = 4096;
 mod code {
     pub(super) const INVALIDATE_INODE: i32 = 2;
     pub(super) const INVALIDATE_ENTRY: i32 = 3;
+    pub(super) const RESEND: i32 = 7;
 }
 
 /// Tells the kernel that what it caches is not true any more. Cheap to clone; may be used from
@@ -45,6 +46,13 @@ pub enum NotifyError {
     /// The mount is gone, and its caches with it.
     #[error("the mount is gone")]
     Unmounted,
+}
+
+/// Asks the kernel to send again what a process took that is dead now. No request waits for that,
+/// so it is sent at once.
+pub(crate) fn ask_again(device: &SharedDevFuse) -> std::io::Result<()> {
+    let header = encode::reply_header(0, code::RESEND, 0);
+    device.send(&[IoSlice::new(&header)])
 }
 
 #[derive(Debug)]

@@ -20,7 +20,12 @@ mod metrics;
 mod pending;
 mod start;
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use penstock_base::{BufferPool, FsError, clock, metrics::Registry};
 use penstock_vfs::Volume;
@@ -32,6 +37,7 @@ use tracing::{error, info, warn};
 
 use crate::{
     FuseSettings, MountError, Negotiated, Notifier, UnmountError, UnmountMode, mount::Mount,
+    protocol::Capabilities, transport::WeakDevFuse,
 };
 
 pub use start::{THREADS_MAX, THREADS_MIN};
@@ -49,6 +55,7 @@ pub struct Session {
     shared: Arc<dispatch::Shared>,
     negotiated: Negotiated,
     notifier: Notifier,
+    device: WeakDevFuse,
     /// Becomes true when the kernel is done with the mount.
     ended: watch::Receiver<bool>,
     unsaved: OnceCell<Unsaved>,
@@ -75,6 +82,43 @@ impl Session {
         };
         let started = runtime.spawn_blocking(move || start.run()).await;
         started.map_err(|error| MountError::Negotiation(error.to_string()))?
+    }
+
+    /// Goes on with a mount that another process began, which died, on the connection that
+    /// [`Session::connection`] gave out. The mount must be out of the file tree, and the volume
+    /// must give the same files the same numbers. What the other process had taken and not
+    /// answered is asked for again, so nobody who waits notices more than a pause.
+    pub async fn resume(
+        volume: Arc<dyn Volume>,
+        settings: FuseSettings,
+        connection: OwnedFd,
+        memory: (Arc<BufferPool>, Arc<Registry>),
+    ) -> Result<Self, MountError> {
+        let (pool, metrics) = memory;
+        let runtime = Handle::current();
+        let start = start::Start {
+            volume,
+            settings,
+            pool,
+            metrics,
+            runtime: runtime.clone(),
+        };
+        let take_over = start::TakeOver { start, connection };
+        let started = runtime.spawn_blocking(move || take_over.run()).await;
+        started.map_err(|error| MountError::Negotiation(error.to_string()))?
+    }
+
+    /// The connection to the kernel, for a process that keeps it: as long as somebody has it open,
+    /// requests wait when this process dies, until [`Session::resume`] takes them. None where the
+    /// settings do not ask for that, or where the kernel cannot send requests again, which would
+    /// then wait for ever.
+    pub fn connection(&self) -> Option<OwnedFd> {
+        let granted = self.negotiated.granted;
+        if !granted.contains(Capabilities::HAS_RESEND) {
+            return None;
+        }
+        let device = self.device.upgrade()?;
+        device.device().as_fd().try_clone_to_owned().ok()
     }
 
     /// The mount point, absolute.

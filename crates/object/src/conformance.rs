@@ -75,6 +75,7 @@ macro_rules! __for_each_contract {
             deleting_is_idempotent,
             many_are_deleted_at_once,
             listings_are_in_byte_order,
+            flat_listings_are_the_same,
             listings_describe_objects,
             listings_keep_to_the_prefix,
             delimited_listings_roll_up,

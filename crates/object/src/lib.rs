@@ -13,6 +13,7 @@
 pub mod conformance;
 pub mod credentials;
 mod error;
+mod flat;
 mod http;
 mod key;
 pub mod layers;
@@ -33,6 +34,7 @@ mod url;
 pub mod xml;
 
 pub use error::{ErrorKind, ObjectError, ObjectResult, Operation};
+pub use flat::{FlatObject, FlatPage, FlatTime};
 #[doc(hidden)]
 pub use http::fuzzing;
 pub use key::{ETag, KEY_LENGTH_MAX, Key, KeyError, UploadId};
@@ -42,7 +44,7 @@ pub use open::{open, open_backend};
 pub use penstock_base::{Checksum, ChecksumKind};
 pub use settings::{
     Addressing, ChecksumChoice, Encryption, ListVersion, RetrySettings, SettingsError,
-    StoreSettings, Timeouts, WriteSettings,
+    SignatureChoice, StoreSettings, Timeouts, WriteSettings,
 };
 pub use sink::BodySink;
 pub use store::Store;

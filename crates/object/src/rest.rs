@@ -36,8 +36,8 @@ pub(crate) use skew::StoreClock;
 
 use crate::{
     Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
-    GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Part,
-    PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage,
+    FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult,
+    Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage,
     credentials::CredentialSource,
     http::Client,
     settings::{ListVersion, WriteSettings},
@@ -111,6 +111,10 @@ impl<D: Dialect> Store for RestStore<D> {
 
     async fn list(&self, options: ListOptions) -> ObjectResult<ListPage> {
         self.list_objects(&options).await
+    }
+
+    async fn list_flat(&self, options: ListOptions) -> ObjectResult<FlatPage> {
+        self.list_objects_flat(&options).await
     }
 
     async fn create_upload(&self, key: &Key, options: PutOptions) -> ObjectResult<UploadId> {

@@ -5,6 +5,7 @@
 //! than the input's size, whatever the input; answers are limited in size before they get here.
 
 mod answers;
+mod flat;
 mod list;
 mod time;
 mod uploads;
@@ -14,6 +15,7 @@ mod write;
 pub use answers::{
     Failure, WriteAnswer, parse_delete_failures, parse_failure, parse_upload_id, parse_write_answer,
 };
+pub use flat::parse_flat;
 pub(crate) use list::kind_of;
 pub use list::{LISTING_ROOT, parse_list};
 pub use time::parse_time;

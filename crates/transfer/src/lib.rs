@@ -22,9 +22,9 @@ mod reader;
 mod settings;
 mod writer;
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
-use penstock_base::{BufferPool, Reclaim, Reservation, metrics::Registry};
+use penstock_base::{BufferPool, Payload, Reclaim, Reservation, metrics::Registry};
 use penstock_object::{ETag, Key, PutOptions, Store};
 
 pub use cache::{CacheContents, CacheError, CacheSettings, DiskCache, KeepFree};
@@ -115,6 +115,24 @@ impl Transfer {
         Reader::new(Arc::clone(self), version)
     }
 
+    /// Bytes of the budget that [`Transfer::fetch`] needs for `length` bytes.
+    pub fn cost(length: u64) -> u64 {
+        memory::cost(length)
+    }
+
+    /// Receives a part of one version, which must not be empty nor reach beyond its end, in one
+    /// GET. `memory` pays for it and should hold [`Transfer::cost`] of its length. Fails with
+    /// `PreconditionFailed` when the object is another version now. Nothing is fetched ahead and
+    /// nothing is kept. Dropping the future gives the request up.
+    pub async fn fetch(
+        self: &Arc<Self>,
+        version: ObjectVersion,
+        range: Range<u64>,
+        memory: Reservation,
+    ) -> TransferResult<Payload> {
+        reader::fetch_range(self, version, range, memory).await
+    }
+
     /// Begins to write an object. No request is made yet.
     pub fn writer(self: &Arc<Self>, key: Key, start: WriteStart, options: PutOptions) -> Writer {
         Writer::new(Arc::clone(self), key, start, options)
@@ -155,8 +173,9 @@ impl Transfer {
         &self.readers
     }
 
-    /// Memory for a read that somebody waits for.
-    pub(crate) async fn read_memory(&self, bytes: u64) -> TransferResult<Reservation> {
+    /// Memory for a read that somebody waits for. Fails with `OutOfMemory` after the time in the
+    /// settings; dropping the future leaves the line.
+    pub async fn read_memory(&self, bytes: u64) -> TransferResult<Reservation> {
         let memory = self.set_aside.for_read(self.pool.budget(), bytes);
         memory::in_time(self.settings.memory_wait, memory).await
     }

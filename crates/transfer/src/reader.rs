@@ -136,6 +136,17 @@ pub(crate) async fn fetch_whole(
     .await
 }
 
+/// Receives a part of an object into `memory`, from wherever it is.
+pub(crate) async fn fetch_range(
+    transfer: &Arc<Transfer>,
+    version: ObjectVersion,
+    range: Range<u64>,
+    memory: Reservation,
+) -> TransferResult<Payload> {
+    let version = Arc::new(version);
+    fetch(transfer, &version, &range, memory, Origin::Anywhere).await
+}
+
 async fn fetch(
     transfer: &Arc<Transfer>,
     version: &Arc<ObjectVersion>,

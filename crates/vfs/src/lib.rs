@@ -2,11 +2,13 @@
 //!
 //! [`Volume`] is the seam between volumes (how files map to objects) and doors (how programs
 //! reach files). Neither side knows the other: both speak inodes, handles and
-//! [`penstock_base::FsError`].
+//! [`penstock_base::FsError`]. [`Disk`] is the same seam for volumes that are disks.
 
+mod disk;
 mod types;
 mod volume;
 
+pub use disk::Disk;
 pub use types::{
     Access, AttributeChanges, Attributes, Caller, Created, DirectorySink, Entry, FileKind,
     HandleId, Inode, Lookup, OpenOptions, Opened, RemoveKind, RenameMode, Statistics, TimeChange,

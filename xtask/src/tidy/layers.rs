@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! cli  ->  fuse (door)    ->          vfs  ->  base
+//!      ->  block (door)    ->          fuse
 //!      ->  bucket (volume) ->  vfs, transfer  ->  object  ->  base
+//!      ->  stream (volume) ->  vfs, transfer
 //!      ->  bench           ->          development server
 //! ```
 //!
@@ -17,7 +19,7 @@ use serde_json::Value;
 use super::Finding;
 
 /// A crate of ours with the crates of ours that it may use.
-const LAYERS: [(&str, &[&str]); 11] = [
+const LAYERS: [(&str, &[&str]); 13] = [
     ("penstock-base", &[]),
     ("penstock-object", &["penstock-base"]),
     ("penstock-transfer", &["penstock-base", "penstock-object"]),
@@ -31,15 +33,30 @@ const LAYERS: [(&str, &[&str]); 11] = [
             "penstock-vfs",
         ],
     ),
+    (
+        "penstock-stream",
+        &[
+            "penstock-base",
+            "penstock-object",
+            "penstock-transfer",
+            "penstock-vfs",
+        ],
+    ),
     ("penstock-fuse", &["penstock-base", "penstock-vfs"]),
+    (
+        "penstock-block",
+        &["penstock-base", "penstock-fuse", "penstock-vfs"],
+    ),
     (
         "penstock-cli",
         &[
             "penstock-base",
             "penstock-bench",
+            "penstock-block",
             "penstock-bucket",
             "penstock-fuse",
             "penstock-object",
+            "penstock-stream",
             "penstock-transfer",
             "penstock-vfs",
         ],

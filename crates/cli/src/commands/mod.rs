@@ -11,8 +11,9 @@ mod man;
 pub(crate) mod mount;
 mod stat;
 pub(crate) mod stats;
+pub(crate) mod stream;
 pub(crate) mod umount;
-mod uploads;
+pub(crate) mod uploads;
 
 use clap::{ArgMatches, Command};
 
@@ -26,8 +27,9 @@ type Make = fn() -> Command;
 type Run = fn(&ArgMatches, &Environment) -> Outcome;
 
 /// Every command: how it is written and what it does.
-const COMMANDS: [(Make, Run); 12] = [
+const COMMANDS: [(Make, Run); 13] = [
     (mount::command, mount::run),
+    (stream::command, stream::run),
     (umount::command, umount::run),
     (stats::command, stats::run),
     (check::command, check::run),
@@ -47,6 +49,7 @@ Examples:
   penstock mount s3://bucket/prefix /mnt/data --region eu-west-1
   penstock mount oss://bucket /mnt/data --endpoint https://oss-cn-hangzhou.aliyuncs.com
   penstock mount file:///srv/bucket /mnt/data
+  penstock stream s3://bucket/imagenet /mnt/images --region eu-west-1
   penstock check s3://bucket --region eu-west-1
   penstock umount /mnt/data
 

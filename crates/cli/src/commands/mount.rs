@@ -1,22 +1,27 @@
 //! `penstock mount SOURCE MOUNTPOINT`: makes a bucket usable as files.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use penstock_fuse::MountError;
 
+use super::stream;
 use crate::{
     assemble, command_line,
     control::Place,
-    daemon::{self, Announcer, Side},
+    daemon::{self, Announcer, READY_DEADLINE, Side},
     environment::Environment,
     explain,
     failure::Outcome,
+    keeper,
     logging::{self, LogFile},
     mount_point,
     options::{Given, Scope, Values, table},
     output,
-    serve::{self, Plan},
+    serve::{self, Plan, VolumeKind},
 };
 
 /// Examples, and where options may stand beside the command line.
@@ -65,6 +70,7 @@ pub(super) fn source_argument() -> Arg {
 pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let values = command_line::values(matches, Scope::Mount, environment)?;
     let request = MountRequest {
+        volume: VolumeKind::Bucket,
         source: matches
             .get_one::<String>("source")
             .expect("required")
@@ -82,10 +88,11 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
 /// What to mount where, in whatever way that was asked for.
 #[derive(Debug)]
 pub(crate) struct MountRequest {
+    pub volume: VolumeKind,
     pub source: String,
     pub mountpoint: PathBuf,
     pub values: Values,
-    announced: bool,
+    pub announced: bool,
 }
 
 impl MountRequest {
@@ -97,6 +104,7 @@ impl MountRequest {
         environment: &Environment,
     ) -> Outcome<Self> {
         Ok(Self {
+            volume: VolumeKind::Bucket,
             source,
             mountpoint,
             values: command_line::collect(given, environment)?,
@@ -118,10 +126,17 @@ impl MountRequest {
 pub(crate) fn perform(request: MountRequest, environment: &Environment) -> Outcome {
     let values = request.values;
     assemble::check_source(&request.source, &values)?;
+    if request.volume == VolumeKind::Stream {
+        // A dead volume may stand on the very mount point.
+        stream::clean(environment)?;
+    }
     let nonempty = values.flag(&table::NONEMPTY);
     let mountpoint = free_mount_point(&request.mountpoint, nonempty)?;
     if let Some(directory) = assemble::local_directory(&request.source) {
         mount_point::check_apart(&mountpoint, &directory)?;
+        if let Some(cache) = values.path(&table::CACHE_DIR) {
+            mount_point::check_cache_apart(cache, &directory)?;
+        }
     }
     let announcement = request.announced.then(|| {
         let shown = mountpoint.display();
@@ -130,22 +145,32 @@ pub(crate) fn perform(request: MountRequest, environment: &Environment) -> Outco
     let foreground = values.flag(&table::FOREGROUND);
     let log = open_log(&values, &mountpoint, environment)?;
     let plan = Plan {
+        volume: request.volume,
         source: request.source,
         mountpoint,
         values,
         environment: environment.clone(),
         log,
         place: Place::of_user(environment),
+        line: None,
     };
     if foreground {
         return serve_here(&plan, Announcer::Foreground);
     }
     match daemon::detach()? {
         Side::Parent(waiting) => {
-            waiting.until_ready()?;
+            waiting.until_ready(patience(request.volume))?;
             announcement.map_or(Ok(()), |line| output::print_line(&line))
         }
-        Side::Child(announcer) => serve_here(&plan, announcer),
+        Side::Child(announcer) => serve_in_background(plan, announcer),
+    }
+}
+
+/// How long a mount may take. Building an index takes its time, and shows progress meanwhile.
+fn patience(volume: VolumeKind) -> Duration {
+    match volume {
+        VolumeKind::Bucket => READY_DEADLINE,
+        VolumeKind::Stream => Duration::MAX,
     }
 }
 
@@ -169,10 +194,33 @@ fn free_mount_point(place: &Path, nonempty: bool) -> Outcome<PathBuf> {
     checked.map_err(|error| explain::mount_error(&error))
 }
 
+/// A stream volume is served on after its process was killed; a bucket's open files are lost with
+/// theirs.
+fn serve_in_background(plan: Plan, announcer: Announcer) -> Outcome {
+    match plan.volume {
+        VolumeKind::Bucket => serve_here(&plan, announcer),
+        VolumeKind::Stream => {
+            start_logging(&plan);
+            let mut plan = Some(plan);
+            keeper::keep(announcer, |line, announcer| {
+                let Some(plan) = plan.take() else {
+                    return Ok(());
+                };
+                let line = Some(line);
+                serve::run(&Plan { line, ..plan }, announcer)
+            })
+        }
+    }
+}
+
 fn serve_here(plan: &Plan, announcer: Announcer) -> Outcome {
+    start_logging(plan);
+    serve::run(plan, announcer)
+}
+
+fn start_logging(plan: &Plan) {
     logging::start(plan.values.choice(&table::LOG_LEVEL), plan.log.as_ref());
     logging::catch_panics();
-    serve::run(plan, announcer)
 }
 
 /// The log file, before anything is started. None in the foreground unless one is named.

@@ -8,8 +8,10 @@ use std::{
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use penstock_base::clock::{self, Instant};
+use penstock_block::Cleaned;
 use penstock_fuse::UnmountMode;
 
+use super::stream;
 use crate::{
     control::{Place, Progress, Reply, Request, client::Connection},
     environment::Environment,
@@ -66,12 +68,35 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         .get_one::<Duration>("timeout")
         .expect("it has a default");
     let lazy = matches.get_flag("lazy");
+    unmount_within(path, lazy, timeout, environment)
+}
+
+/// Unmounts what nobody uses, as this command does without options.
+pub(super) fn unmount(path: &Path, environment: &Environment) -> Outcome {
+    let timeout = duration::parse(TIMEOUT_DEFAULT).unwrap_or(Duration::MAX);
+    unmount_within(path, false, timeout, environment)
+}
+
+fn unmount_within(
+    path: &Path,
+    lazy: bool,
+    timeout: Duration,
+    environment: &Environment,
+) -> Outcome {
     let mountpoint = resolve(path)?;
     let socket = Place::of_user(environment).socket_of(&mountpoint);
     match Connection::open(&socket, &Request::Unmount { lazy }) {
         Ok(connection) => follow(connection, &mountpoint, timeout),
+        Err(_) if remove_dead_stream(&mountpoint, environment)? => Ok(()),
         Err(_) => unmount_without_mount(&mountpoint, lazy),
     }
+}
+
+/// Whether there was a stream volume whose program is gone. Nothing can be lost with it.
+fn remove_dead_stream(mountpoint: &Path, environment: &Environment) -> Outcome<bool> {
+    let cleaned = stream::clean(environment)?;
+    let was_there = |volume: &Cleaned| volume.record.mount_point == mountpoint;
+    Ok(cleaned.iter().any(was_there))
 }
 
 /// The absolute path of a mount point, without touching it: a dead mount answers nothing.
@@ -172,7 +197,7 @@ fn unmount_without_mount(mountpoint: &Path, lazy: bool) -> Outcome {
             "`penstock stats` lists the mounts",
         ));
     };
-    if !entry.kind.starts_with("fuse") {
+    if !entry.is_fuse() {
         return Err(Failure::new(
             format!(
                 "`{shown}` is a mount of type {}, not of this program",

@@ -38,6 +38,11 @@ impl Place {
         }
     }
 
+    /// Its path.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Makes the directory, private to its user. Fails when somebody else owns it.
     pub(crate) fn prepare(&self) -> io::Result<()> {
         let made = fs::DirBuilder::new()

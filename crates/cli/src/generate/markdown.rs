@@ -25,7 +25,8 @@ have units: `500ms`, `90s`, `1m30s`, `1d`. Flags are `on` or `off`. A value outs
 error that names the option, the value, the range and the place where it was given.
 
 Commands that look into a bucket without mounting it (`ls`, `stat`, `check`, `uploads`) have the
-options marked with *.
+options marked with *. `stream` has these, those marked with +, and those for stream volumes, which
+`mount` has not.
 ";
 
 /// The page.
@@ -45,7 +46,11 @@ pub(crate) fn markdown() -> String {
 }
 
 fn row(spec: &OptionSpec) -> String {
-    let mark = if spec.scope == Scope::Store { " *" } else { "" };
+    let mark = match spec.scope {
+        Scope::Store => " *",
+        Scope::Volume => " +",
+        Scope::Mount | Scope::Stream => "",
+    };
     let short = spec
         .short
         .map_or(String::new(), |letter| format!(", `-{letter}`"));

@@ -80,7 +80,8 @@ pub(crate) fn parse(path: &Path, text: &str) -> Outcome<Vec<Given>> {
 fn option_of(path: &Path, line: usize, key: &str) -> Outcome<&'static OptionSpec> {
     let known = table::find(key).filter(|spec| spec.accepts != Accepts::NotInFile);
     known.ok_or_else(|| {
-        let hint = table::nearest(key).map_or(String::new(), |near| format!(", but `{near}` is"));
+        let hint = table::nearest(key, table::ALL.into_iter())
+            .map_or(String::new(), |near| format!(", but `{near}` is"));
         malformed(path, line, &format!("`{key}` is not an option{hint}"))
     })
 }

@@ -4,7 +4,7 @@
 //! the value. Words that concern mount(8) itself, or that every mount of ours obeys anyway, are
 //! passed over.
 
-use super::{Given, Origin, table};
+use super::{Given, Origin, Scope, table};
 use crate::failure::{Failure, Outcome};
 
 /// One word.
@@ -89,18 +89,19 @@ fn into_word(text: &str) -> MountWord {
     }
 }
 
-/// Finds the options that the words of `list` name.
-pub(crate) fn given(list: &str) -> Outcome<Vec<Given>> {
+/// Finds the options that the words of `list` name, of those that a command of `scope` has.
+pub(crate) fn given(list: &str, scope: Scope) -> Outcome<Vec<Given>> {
     split(list)
         .into_iter()
         .filter(|word| !word.is_passed_over())
-        .map(option_of)
+        .map(|word| option_of(word, scope))
         .collect()
 }
 
-fn option_of(word: MountWord) -> Outcome<Given> {
-    let Some(spec) = table::find(&word.name) else {
-        return Err(unknown(&word.name));
+fn option_of(word: MountWord, scope: Scope) -> Outcome<Given> {
+    let known = table::find(&word.name).filter(|spec| scope.includes(spec.scope));
+    let Some(spec) = known else {
+        return Err(unknown(&word.name, scope));
     };
     Ok(Given {
         spec,
@@ -110,10 +111,11 @@ fn option_of(word: MountWord) -> Outcome<Given> {
     })
 }
 
-fn unknown(name: &str) -> Failure {
-    let remedy = match table::nearest(name) {
-        Some(near) => format!("did you mean `{near}`? `penstock mount --help` lists all options"),
-        None => "`penstock mount --help` lists all options".to_owned(),
+fn unknown(name: &str, scope: Scope) -> Failure {
+    let help = format!("`penstock {} --help` lists all options", scope.command());
+    let remedy = match table::nearest(name, table::of(scope)) {
+        Some(near) => format!("did you mean `{near}`? {help}"),
+        None => help,
     };
     Failure::usage(format!("`-o {name}` is not an option"), remedy)
 }
@@ -122,6 +124,10 @@ fn unknown(name: &str) -> Failure {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn given(list: &str) -> Outcome<Vec<Given>> {
+        super::given(list, Scope::Mount)
+    }
 
     fn word(name: &str, value: Option<&str>) -> MountWord {
         MountWord {

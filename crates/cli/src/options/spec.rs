@@ -13,6 +13,7 @@ pub(crate) enum Group {
     Files,
     Metadata,
     Mount,
+    Stream,
     Observation,
 }
 
@@ -27,6 +28,7 @@ impl Group {
         Self::Files,
         Self::Metadata,
         Self::Mount,
+        Self::Stream,
         Self::Observation,
     ];
 
@@ -41,6 +43,7 @@ impl Group {
             Self::Files => "Files",
             Self::Metadata => "Metadata kept in objects",
             Self::Mount => "Mount",
+            Self::Stream => "Stream volumes",
             Self::Observation => "Logs, metrics and configuration",
         }
     }
@@ -51,8 +54,36 @@ impl Group {
 pub(crate) enum Scope {
     /// Every command that speaks to a store.
     Store,
-    /// Only those that mount.
+    /// Only `mount`.
     Mount,
+    /// Those that mount something: `mount` and `stream`.
+    Volume,
+    /// Only `stream`.
+    Stream,
+}
+
+impl Scope {
+    /// Whether a command of this scope has the options of `other`.
+    pub(crate) fn includes(self, other: Self) -> bool {
+        match other {
+            Self::Store => true,
+            Self::Volume => self != Self::Store,
+            Self::Mount | Self::Stream => self == other,
+        }
+    }
+
+    /// Whether its commands take mount words after `-o`.
+    pub(crate) fn takes_words(self) -> bool {
+        self != Self::Store
+    }
+
+    /// The command whose help explains its options.
+    pub(crate) fn command(self) -> &'static str {
+        match self {
+            Self::Stream => "stream",
+            _ => "mount",
+        }
+    }
 }
 
 /// Where an option may be given.

@@ -119,7 +119,8 @@ fn secrets_are_refused_where_others_can_read_them() {
 
 #[test]
 fn a_near_miss_finds_its_option() {
-    assert_eq!(table::nearest("attr_timeot"), Some("attr-timeout"));
-    assert_eq!(table::nearest("readonly"), Some("read-only"));
-    assert_eq!(table::nearest("something-else-entirely"), None);
+    let nearest = |name| table::nearest(name, table::ALL.into_iter());
+    assert_eq!(nearest("attr_timeot"), Some("attr-timeout"));
+    assert_eq!(nearest("readonly"), Some("read-only"));
+    assert_eq!(nearest("something-else-entirely"), None);
 }

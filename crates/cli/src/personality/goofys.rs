@@ -10,7 +10,7 @@ use crate::{
     commands::mount::{self, MountRequest},
     environment::Environment,
     failure::{Failure, Outcome},
-    options::{duration, mount_words, table},
+    options::{Scope, duration, mount_words, table},
     output,
 };
 
@@ -25,6 +25,7 @@ pub(crate) static PROGRAM: Program = Program {
         (&table::DIR_MODE, "0755"),
         (&table::ATTR_TIMEOUT, "60s"),
     ],
+    awaited_defaults: &[],
     run,
 };
 
@@ -95,7 +96,7 @@ pub(super) fn request(parsed: flags::Parsed, environment: &Environment) -> Outco
     place_bucket_name(&mut collector);
     place_timeout(&mut collector)?;
     let mut given = collector.finish();
-    given.extend(mount_words::given(&words.join(","))?);
+    given.extend(mount_words::given(&words.join(","), Scope::Mount)?);
     MountRequest::new(source, mountpoint, given, environment)
 }
 

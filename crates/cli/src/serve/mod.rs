@@ -8,6 +8,7 @@
 //!      SIGTERM, SIGINT -------------+        (a second signal leaves at once)
 //! ```
 
+mod door;
 mod mounted;
 mod signals;
 mod start;
@@ -22,18 +23,32 @@ use crate::{
     daemon::Announcer,
     environment::Environment,
     failure::{Exit, Failure, Outcome},
+    keeper::Line,
     logging::LogFile,
     options::Values,
-    output,
+    output, stream,
 };
 
+pub(crate) use door::Door;
+pub(crate) use mounted::Held;
 use signals::Signals;
+pub(crate) use start::Opened;
 
 /// How long tasks that are still running may take to end after everything was reported.
 const RUNTIME_GRACE: Duration = Duration::from_secs(1);
 
+/// What kind of volume is mounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum VolumeKind {
+    /// A file is an object.
+    Bucket,
+    /// A snapshot of a path.
+    Stream,
+}
+
 /// Everything that is known before a mount is started.
 pub(crate) struct Plan {
+    pub volume: VolumeKind,
     pub source: String,
     /// Absolute and checked.
     pub mountpoint: PathBuf,
@@ -41,6 +56,8 @@ pub(crate) struct Plan {
     pub environment: Environment,
     pub log: Option<LogFile>,
     pub place: Place,
+    /// To the process that starts this one again, if there is one.
+    pub line: Option<Line>,
 }
 
 /// How a mount ended.
@@ -54,7 +71,7 @@ enum End {
 
 /// Mounts, announces it, and serves until the end.
 pub(crate) fn run(plan: &Plan, announcer: Announcer) -> Outcome {
-    let runtime = match tokio::runtime::Runtime::new() {
+    let runtime = match runtime(plan) {
         Ok(runtime) => runtime,
         Err(error) => {
             let failure = Failure::new(
@@ -70,11 +87,25 @@ pub(crate) fn run(plan: &Plan, announcer: Announcer) -> Outcome {
     outcome
 }
 
+/// Threads for as many processors as the volume may use.
+fn runtime(plan: &Plan) -> std::io::Result<tokio::runtime::Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if plan.volume == VolumeKind::Stream
+        && let Some(processors) = stream::processors(&plan.values)
+    {
+        builder.worker_threads(processors);
+    }
+    builder.enable_all().build()
+}
+
 async fn serve(plan: &Plan, announcer: Announcer) -> Outcome {
     let mut signals = Signals::listen()?;
     let started = tokio::select! {
         started = start::start(plan) => started,
         () = signals.asked_to_end() => Err(Failure::new("interrupted", "mount again")),
+        () = announcer.left_alone() => {
+            Err(Failure::new("whoever asked for the mount has gone", "mount again"))
+        }
     };
     let mounted = match started {
         Ok(mounted) => mounted,

@@ -1,19 +1,21 @@
 //! A mount that is up.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{io::Write, pin::pin, sync::Arc, time::Duration};
 
 use penstock_base::{BufferPool, clock, metrics::Registry, run_blocking};
-use penstock_fuse::{Session, UnmountError, UnmountMode, Unsaved};
+use penstock_fuse::{UnmountError, UnmountMode, Unsaved};
 use penstock_transfer::DiskCache;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use super::{End, Signals, signals};
+use super::{Door, End, Signals, signals};
 use crate::{
     assemble,
-    control::{Progress, Reply, server},
+    commands::stats,
+    control::{Progress, Reply, Status, server},
     explain,
-    logging::LogFile,
+    logging::{self, LogFile},
+    output,
     prometheus::Exporter,
 };
 
@@ -27,23 +29,32 @@ const LEAVE_GRACE: Duration = Duration::from_secs(3);
 /// How long the last word to a client may take.
 const LAST_WORD_DEADLINE: Duration = Duration::from_secs(2);
 
+/// Something that is kept by being held, such as the index of a stream volume.
+pub(crate) type Held = Box<dyn Send + Sync>;
+
 /// A mount that is up, with those who can give it orders.
 pub(super) struct Mounted {
     pub core: Core,
     pub orders: mpsc::Receiver<server::UnmountOrder>,
+    /// What has to stay as long as the mount is there.
+    pub _held: Option<Held>,
     pub _control: Option<server::Server>,
     pub _exporter: Option<Exporter>,
 }
 
 /// A mount that is up.
 pub(super) struct Core {
-    pub session: Session,
+    pub door: Door,
     pub pool: Arc<BufferPool>,
     pub registry: Arc<Registry>,
     pub cache: Option<Arc<DiskCache>>,
+    /// Whether the cache goes with the mount.
+    pub discards_cache: bool,
     /// Bytes of memory that are reserved while nothing happens.
     pub held_at_rest: u64,
     pub log: Option<LogFile>,
+    /// How the mount is now.
+    pub status: Arc<dyn Fn() -> Status + Send + Sync>,
 }
 
 impl Mounted {
@@ -53,7 +64,7 @@ impl Mounted {
         let mut order = None;
         loop {
             let request = tokio::select! {
-                unsaved = core.session.wait() => return core.finished(unsaved, order).await,
+                unsaved = core.door.wait() => return core.finished(unsaved, order).await,
                 Some(asked) = self.orders.recv(), if order.is_none() => {
                     order = Some(asked);
                     continue;
@@ -69,10 +80,12 @@ impl Mounted {
             };
             match request {
                 signals::Request::ReopenLog => core.reopen_log(),
+                signals::Request::Report => core.report(),
+                signals::Request::ChangeLogLevel => change_log_level(),
                 signals::Request::End => {
                     info!("asked to leave by a signal");
                     return tokio::select! {
-                        unsaved = core.session.leave(LEAVE_GRACE) => {
+                        unsaved = core.door.leave(LEAVE_GRACE) => {
                             core.finished(unsaved, order).await
                         }
                         () = signals.asked_to_end() => End::AtOnce,
@@ -84,7 +97,7 @@ impl Mounted {
 
     /// Takes the mount down again because nobody wants it.
     pub(super) async fn leave(self) {
-        let _ = self.core.session.leave(Duration::ZERO).await;
+        let _ = self.core.door.leave(Duration::ZERO).await;
     }
 }
 
@@ -100,7 +113,7 @@ impl Core {
         } else {
             UnmountMode::Plain
         };
-        while let Err(error) = self.session.unmount(mode).await {
+        while let Err(error) = self.door.unmount(mode).await {
             let progress = self.progress();
             let parts = assemble::uploads_in_flight(&self.registry);
             let is_sending = parts > 0 && matches!(error, UnmountError::Busy(_));
@@ -112,7 +125,7 @@ impl Core {
             }
             clock::sleep(PROGRESS_INTERVAL).await;
         }
-        let mut ended = pin!(self.session.wait());
+        let mut ended = pin!(self.door.wait());
         loop {
             tokio::select! {
                 unsaved = &mut ended => return Ok(unsaved),
@@ -126,7 +139,12 @@ impl Core {
 
     async fn finished(&self, unsaved: Unsaved, order: Option<server::UnmountOrder>) -> End {
         if let Some(cache) = &self.cache {
-            run_blocking(|| cache.close());
+            run_blocking(|| {
+                cache.close();
+                if self.discards_cache {
+                    cache.remove("");
+                }
+            });
         }
         let files = unsaved.iter();
         let told = files.map(|(path, reason)| (path.clone(), reason.to_string()));
@@ -148,6 +166,20 @@ impl Core {
         }
     }
 
+    /// Writes the counters where messages go, whatever the level of the log is.
+    fn report(&self) {
+        let text = stats::describe(&(self.status)(), None);
+        match &self.log {
+            Some(log) => {
+                let mut log: &LogFile = log;
+                if let Err(error) = log.write_all(text.as_bytes()) {
+                    warn!(%error, "the counters cannot be written to the log file");
+                }
+            }
+            None => output::complain(&text),
+        }
+    }
+
     fn reopen_log(&self) {
         let Some(log) = &self.log else {
             return;
@@ -156,6 +188,12 @@ impl Core {
             Ok(()) => info!("log file opened again"),
             Err(error) => warn!(%error, "the log file cannot be opened again"),
         }
+    }
+}
+
+fn change_log_level() {
+    if let Some(level) = logging::next_level() {
+        warn!("the log level is now {level}, by a signal");
     }
 }
 

@@ -4,13 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use penstock_base::{BufferPool, clock, metrics::Registry};
 use penstock_fuse::Session;
-use penstock_object::{ListOptions, Store, credentials::CredentialOrigin};
+use penstock_object::{
+    ErrorKind, GetOptions, Key, ListOptions, Store, credentials::CredentialOrigin,
+};
+use penstock_transfer::DiskCache;
 use tokio::{runtime::Handle, sync::mpsc};
 use tracing::warn;
 
 use super::{
-    Plan,
-    mounted::{Core, Mounted},
+    Door, Plan, VolumeKind,
+    mounted::{Core, Held, Mounted},
 };
 use crate::{
     assemble,
@@ -19,59 +22,92 @@ use crate::{
     failure::{Failure, Outcome},
     options::table,
     prometheus::Exporter,
-    system,
+    stream, system,
 };
 
 /// How long looking at the bucket may take, so that a wrong address is reported within ten
 /// seconds.
 const PROBE_DEADLINE: Duration = Duration::from_secs(8);
 
+/// An object that a read endpoint is asked for to see whether it answers.
+const UNLIKELY_NAME: &str = ".penstock-looks-whether-this-endpoint-answers";
+
 /// Orders to unmount that may wait.
 const ORDERS_WAITING_MAX: usize = 4;
+
+/// A volume behind its door.
+pub(crate) struct Opened {
+    pub door: Door,
+    pub cache: Option<Arc<DiskCache>>,
+    pub held: Option<Held>,
+}
 
 /// Mounts what the plan says.
 pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
     let registry = Registry::new();
-    let pool = assemble::pool(&plan.values);
+    let pool = match plan.volume {
+        VolumeKind::Bucket => assemble::pool(&plan.values),
+        VolumeKind::Stream => stream::pool(&plan.values),
+    };
     observe_memory(&registry, &pool);
     probe(plan).await?;
-    let store = assemble::store(&plan.source, &plan.values, &plan.environment, &registry)?;
-    let cache = disk_cache::open(&plan.mountpoint, &plan.values, &pool, &registry)?;
-    let store = disk_cache::around(cache.as_ref(), store, &plan.source, &plan.values)?;
-    let volume = assemble::volume(&store, &pool, &plan.values, &registry)?;
     let exporter = match plan.values.address(&table::METRICS_ADDRESS) {
         Some(address) => Some(Exporter::start(address, Arc::clone(&registry)).await?),
         None => None,
     };
-    let settings = assemble::fuse_settings(&plan.source, &plan.mountpoint, &plan.values);
+    let opened = match plan.volume {
+        VolumeKind::Bucket => open_bucket(plan, &pool, &registry).await?,
+        VolumeKind::Stream => stream::open(plan, &pool, &registry).await?,
+    };
+    let (orders_sender, orders) = mpsc::channel(ORDERS_WAITING_MAX);
+    let status = status(plan, Arc::clone(&pool), Arc::clone(&registry));
+    let asked = Arc::clone(&status);
+    let duties = server::Duties {
+        status: Box::new(move || asked()),
+        orders: orders_sender,
+        cache: opened.cache.clone(),
+    };
+    Ok(Mounted {
+        core: Core {
+            door: opened.door,
+            held_at_rest: pool.budget().used(),
+            pool,
+            registry,
+            cache: opened.cache,
+            discards_cache: plan.values.flag(&table::CACHE_DISCARD),
+            log: plan.log.clone(),
+            status,
+        },
+        orders,
+        _held: opened.held,
+        _control: listen(plan, duties),
+        _exporter: exporter,
+    })
+}
+
+async fn open_bucket(
+    plan: &Plan,
+    pool: &Arc<BufferPool>,
+    registry: &Arc<Registry>,
+) -> Outcome<Opened> {
+    let store = assemble::store(&plan.source, &plan.values, &plan.environment, registry)?;
+    let cache = disk_cache::open(&plan.mountpoint, &plan.values, pool, registry)?;
+    let store = disk_cache::around(cache.as_ref(), store, &plan.source, &plan.values)?;
+    let volume = assemble::volume(&store, pool, &plan.values, registry)?;
     let session = Session::mount(
         volume,
-        settings,
-        Arc::clone(&pool),
-        Arc::clone(&registry),
+        assemble::fuse_settings(&plan.source, &plan.mountpoint, &plan.values),
+        Arc::clone(pool),
+        Arc::clone(registry),
         Handle::current(),
     );
     let session = session
         .await
         .map_err(|error| explain::mount_error(&error))?;
-    let (orders_sender, orders) = mpsc::channel(ORDERS_WAITING_MAX);
-    let duties = server::Duties {
-        status: status(plan, Arc::clone(&pool), Arc::clone(&registry)),
-        orders: orders_sender,
-        cache: cache.clone(),
-    };
-    Ok(Mounted {
-        core: Core {
-            session,
-            held_at_rest: pool.budget().used(),
-            pool,
-            registry,
-            cache,
-            log: plan.log.clone(),
-        },
-        orders,
-        _control: listen(plan, duties),
-        _exporter: exporter,
+    Ok(Opened {
+        door: Door::Fuse(Box::new(session)),
+        cache,
+        held: None,
     })
 }
 
@@ -82,7 +118,11 @@ async fn probe(plan: &Plan) -> Outcome {
         let untold = CredentialOrigin::default();
         let (values, environment) = (&plan.values, &plan.environment);
         let store = assemble::impatient_store(&plan.source, values, environment, &untold)?;
-        look_inside(&plan.source, &store).await
+        look_inside(&plan.source, &store).await?;
+        match assemble::impatient_read_store(&plan.source, values, environment)? {
+            Some(reads) => look_at_reads(&plan.source, &reads).await,
+            None => Ok(()),
+        }
     };
     clock::deadline(PROBE_DEADLINE, look)
         .await
@@ -95,6 +135,30 @@ async fn probe(plan: &Plan) -> Outcome {
                 "check --endpoint, the network and any firewall",
             ))
         })
+}
+
+/// Reads an object that is hardly there: nothing else is ever asked of a read endpoint.
+async fn look_at_reads(source: &str, store: &Arc<dyn Store>) -> Outcome {
+    let key = Key::new(UNLIKELY_NAME).expect("it is a valid key");
+    let options = GetOptions {
+        range: Some(0..1),
+        ..GetOptions::default()
+    };
+    let Err(error) = store.get(&key, options, &mut Vec::new()).await else {
+        return Ok(());
+    };
+    // Who may not list is not told that there is no such object.
+    if matches!(
+        error.kind,
+        ErrorKind::NotFound | ErrorKind::PermissionDenied
+    ) {
+        return Ok(());
+    }
+    let failure = explain::store_error(source, &error);
+    Err(Failure::new(
+        format!("{} (at the read-endpoint)", failure.cause()),
+        format!("it must lead to the same bucket; {}", failure.remedy()),
+    ))
 }
 
 /// Lists at most one name.
@@ -135,12 +199,12 @@ fn status(
     plan: &Plan,
     pool: Arc<BufferPool>,
     registry: Arc<Registry>,
-) -> Box<dyn Fn() -> Status + Send + Sync> {
+) -> Arc<dyn Fn() -> Status + Send + Sync> {
     let (source, mountpoint) = (plan.source.clone(), plan.mountpoint.clone());
     let begun = clock::now();
     let since_epoch = clock::wall_time().duration_since(std::time::UNIX_EPOCH);
     let started = since_epoch.map_or(0, |since| since.as_secs());
-    Box::new(move || Status {
+    Arc::new(move || Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         source: source.clone(),

@@ -1,6 +1,6 @@
 //! From settings to a mount that can be used.
 
-use std::{fs, num::NonZeroUsize, sync::Arc, thread};
+use std::{fs, num::NonZeroUsize, os::fd::OwnedFd, sync::Arc, thread};
 
 use penstock_base::{BufferPool, metrics::Registry};
 use penstock_vfs::Volume;
@@ -13,8 +13,9 @@ use super::{
 };
 use crate::{
     FuseSettings, MountError, Negotiated, Notifier,
-    adapter::Adapter,
+    adapter::{Adapter, LocalFiles},
     mount::Mount,
+    notify,
     transport::{DevFuse, ReceiveReserve, RingTransport, Transport},
 };
 
@@ -32,6 +33,37 @@ pub(super) struct Start {
     pub(super) runtime: Handle,
 }
 
+/// Everything that a mount is taken over with.
+pub(super) struct TakeOver {
+    pub(super) start: Start,
+    pub(super) connection: OwnedFd,
+}
+
+impl TakeOver {
+    /// Serves a mount that a dead process began.
+    pub(super) fn run(self) -> Result<Session, MountError> {
+        let threads = thread_count(self.start.settings.threads);
+        let reserve = self.start.reserve(threads)?;
+        let device = DevFuse::new(self.connection, threads, Arc::new(reserve));
+        let device = Arc::new(device);
+        let mount = Mount::taken_over();
+        let shared = self.start.shared(&mount, None);
+        let transports: [Arc<dyn Transport>; 1] = [Arc::clone(&device) as _];
+        let ended = start_threads(&transports, &shared)?;
+        notify::ask_again(&device).map_err(MountError::System)?;
+        info!(threads, "took a mount over");
+        Ok(Session {
+            mount: Arc::new(mount),
+            shared,
+            negotiated: Negotiated::resumed(&self.start.settings, threads),
+            notifier: Notifier::start(&device).map_err(MountError::Thread)?,
+            device: Arc::downgrade(&device),
+            ended,
+            unsaved: tokio::sync::OnceCell::new(),
+        })
+    }
+}
+
 /// Tells of the end when the last thread drops it.
 struct EndSignal(watch::Sender<bool>);
 
@@ -45,10 +77,7 @@ impl Start {
     /// Mounts. Blocks while kernel and helper work.
     pub(super) fn run(self) -> Result<Session, MountError> {
         let threads = thread_count(self.settings.threads);
-        let reserve = ReceiveReserve::new(&self.pool, threads, &self.metrics).ok_or_else(|| {
-            let total = self.pool.budget().total();
-            MountError::Memory(ReceiveReserve::size(threads, total))
-        })?;
+        let reserve = self.reserve(threads)?;
         let (mount, connection) = Mount::new(&self.settings)?;
         let reserve = Arc::new(reserve);
         let device = Arc::new(DevFuse::new(connection, threads, Arc::clone(&reserve)));
@@ -56,7 +85,10 @@ impl Start {
         let mut negotiated = self.negotiate(&device, (threads, ring.is_some()))?;
         let mut transports: Vec<Arc<dyn Transport>> = vec![Arc::clone(&device) as _];
         transports.extend(ring.filter(|_| negotiated.io_uring));
-        let shared = self.shared(&mount);
+        let local_files = negotiated
+            .reads_local_files()
+            .then(|| LocalFiles::new(&device));
+        let shared = self.shared(&mount, local_files);
         let ended = start_threads(&transports, &shared)?;
         negotiated.read_ahead_kib = set_read_ahead(&mount, self.settings.read_ahead_kib);
         let notifier = Notifier::start(&device).map_err(MountError::Thread)?;
@@ -66,8 +98,16 @@ impl Start {
             shared,
             negotiated,
             notifier,
+            device: Arc::downgrade(&device),
             ended,
             unsaved: tokio::sync::OnceCell::new(),
+        })
+    }
+
+    fn reserve(&self, threads: usize) -> Result<ReceiveReserve, MountError> {
+        ReceiveReserve::new(&self.pool, threads, &self.metrics).ok_or_else(|| {
+            let total = self.pool.budget().total();
+            MountError::Memory(ReceiveReserve::size(threads, total))
         })
     }
 
@@ -103,9 +143,9 @@ impl Start {
         agreed.ok_or_else(|| MountError::Negotiation("no INIT came".into()))
     }
 
-    fn shared(&self, mount: &Mount) -> Arc<Shared> {
+    fn shared(&self, mount: &Mount, local_files: Option<LocalFiles>) -> Arc<Shared> {
         Shared::new(
-            Adapter::new(Arc::clone(&self.volume), mount.id()),
+            Adapter::new(Arc::clone(&self.volume), mount.id(), local_files),
             &self.metrics,
             self.runtime.clone(),
             self.settings.interrupts,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::support::{head, key, keys, keys_under, pages, pattern, put};
-use crate::{ListOptions, ListPage, Store};
+use crate::{FlatPage, ListOptions, ListPage, Store};
 
 /// Keys whose byte order differs from the order of their directories and from any locale's.
 const TREE: [&str; 14] = [
@@ -34,6 +34,31 @@ fn merged(pages: &[ListPage]) -> Vec<String> {
         merged.extend(entries);
     }
     merged
+}
+
+/// Pages in the compact form show the same objects.
+pub async fn flat_listings_are_the_same(store: &Arc<dyn Store>) {
+    plant(store, &TREE).await;
+    for (prefix, after, max_keys) in [
+        ("", None, None),
+        ("a", Some("a/b"), Some(3)),
+        ("a/", Some("a"), Some(1)),
+        ("missing", None, Some(2)),
+    ] {
+        let mut options = ListOptions {
+            prefix: prefix.to_owned(),
+            start_after: after.map(str::to_owned),
+            max_keys,
+            ..ListOptions::default()
+        };
+        let expected = pages(store, &options).await;
+        for page in expected {
+            let flat = store.list_flat(options.clone()).await.expect("it lists");
+            options.continuation = flat.continuation.clone();
+            assert_eq!(flat, FlatPage::from(page), "below `{prefix}`");
+        }
+        assert_eq!(options.continuation, None);
+    }
 }
 
 /// Keys come in byte order over the whole listing.

@@ -15,8 +15,8 @@ use penstock_base::Payload;
 
 use crate::{
     Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
-    GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Operation,
-    Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage,
+    FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult,
+    Operation, Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage,
 };
 
 /// An operation of the store within, not begun yet.
@@ -177,6 +177,12 @@ impl<A: Around> Store for Layer<A> {
     async fn list(&self, options: ListOptions) -> ObjectResult<ListPage> {
         let call = Call::new(Operation::List, None, 0);
         let work = self.inner.list(options);
+        self.around.around(&call, work).await
+    }
+
+    async fn list_flat(&self, options: ListOptions) -> ObjectResult<FlatPage> {
+        let call = Call::new(Operation::List, None, 0);
+        let work = self.inner.list_flat(options);
         self.around.around(&call, work).await
     }
 

@@ -17,9 +17,9 @@ use sinks::{Cut, Flipping, flipped};
 use super::around::Work;
 use crate::{
     Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
-    ErrorKind, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectError, ObjectInfo,
-    ObjectResult, Operation, Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId,
-    UploadPage,
+    ErrorKind, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectError,
+    ObjectInfo, ObjectResult, Operation, Part, PartCopy, PartNumber, PutOptions, Store, Stored,
+    UploadId, UploadPage,
 };
 
 /// Injects [`Faults`] into a store.
@@ -164,6 +164,11 @@ impl Store for Faulty {
 
     async fn list(&self, options: ListOptions) -> ObjectResult<ListPage> {
         let work = self.inner.list(options);
+        self.suffer(Operation::List, work).await
+    }
+
+    async fn list_flat(&self, options: ListOptions) -> ObjectResult<FlatPage> {
+        let work = self.inner.list_flat(options);
         self.suffer(Operation::List, work).await
     }
 

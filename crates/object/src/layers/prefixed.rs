@@ -7,9 +7,9 @@ use penstock_base::Payload;
 
 use crate::{
     Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
-    ErrorKind, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ListedObject, ObjectError,
-    ObjectInfo, ObjectResult, Operation, Part, PartCopy, PartNumber, PutOptions, Store, Stored,
-    Upload, UploadId, UploadPage,
+    ErrorKind, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ListedObject,
+    ObjectError, ObjectInfo, ObjectResult, Operation, Part, PartCopy, PartNumber, PutOptions,
+    Store, Stored, Upload, UploadId, UploadPage,
 };
 
 /// Puts a prefix before every key on the way in and takes it off on the way out, so that
@@ -53,6 +53,16 @@ impl Prefixed {
             error.key = Some(key);
         }
         error
+    }
+
+    fn listing(&self, options: ListOptions) -> ListOptions {
+        ListOptions {
+            prefix: format!("{}{}", self.prefix, options.prefix),
+            start_after: options
+                .start_after
+                .map(|after| format!("{}{after}", self.prefix)),
+            ..options
+        }
     }
 
     fn page(&self, page: ListPage) -> ListPage {
@@ -154,16 +164,16 @@ impl Store for Prefixed {
     }
 
     async fn list(&self, options: ListOptions) -> ObjectResult<ListPage> {
-        let options = ListOptions {
-            prefix: format!("{}{}", self.prefix, options.prefix),
-            start_after: options
-                .start_after
-                .map(|after| format!("{}{after}", self.prefix)),
-            ..options
-        };
-        let page = self.inner.list(options).await;
+        let page = self.inner.list(self.listing(options)).await;
         page.map(|page| self.page(page))
             .map_err(|error| self.seen_from_outside(error))
+    }
+
+    async fn list_flat(&self, options: ListOptions) -> ObjectResult<FlatPage> {
+        let page = self.inner.list_flat(self.listing(options)).await;
+        let mut page = page.map_err(|error| self.seen_from_outside(error))?;
+        page.strip_prefix(&self.prefix);
+        Ok(page)
     }
 
     async fn create_upload(&self, key: &Key, options: PutOptions) -> ObjectResult<UploadId> {

@@ -38,8 +38,8 @@ use resume::{Resumed, Verdict};
 use super::around::Work;
 use crate::{
     Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
-    GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Part,
-    PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage, WriteCondition,
+    FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult,
+    Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage, WriteCondition,
 };
 
 /// Repeats operations that fail in passing.
@@ -177,6 +177,10 @@ impl Store for Retry {
 
     async fn list(&self, options: ListOptions) -> ObjectResult<ListPage> {
         self.repeat(|| self.inner.list(options.clone())).await
+    }
+
+    async fn list_flat(&self, options: ListOptions) -> ObjectResult<FlatPage> {
+        self.repeat(|| self.inner.list_flat(options.clone())).await
     }
 
     async fn create_upload(&self, key: &Key, options: PutOptions) -> ObjectResult<UploadId> {

@@ -2,10 +2,10 @@
 
 use super::{Dialect, Draft, RestStore, write::protocol};
 use crate::{
-    ErrorKind, ListOptions, ListPage, ObjectResult, Operation, UploadPage,
+    ErrorKind, FlatPage, ListOptions, ListPage, ObjectResult, Operation, UploadPage,
     settings::ListVersion,
     sign::Query,
-    xml::{continuation_markers, parse_list, parse_uploads},
+    xml::{continuation_markers, parse_flat, parse_list, parse_uploads},
 };
 
 /// Entries in a page, the most that both dialects give.
@@ -16,35 +16,20 @@ const UNFILTERED: char = '\u{1}';
 
 impl<D: Dialect> RestStore<D> {
     pub(super) async fn list_objects(&self, options: &ListOptions) -> ObjectResult<ListPage> {
-        let count = options.max_keys.unwrap_or(PAGE_MAX).clamp(1, PAGE_MAX);
-        let start_after = options.start_after.as_deref();
-        let start_after = start_after.filter(|_| options.continuation.is_none());
-        let query = Query::new()
-            .with("max-keys", count.to_string())
-            .with("encoding-type", "url")
-            .with_some("prefix", non_empty(&options.prefix))
-            .with_some("delimiter", options.delimited.then_some("/"));
-        let (start_after, continuation) = (
-            start_after.and_then(non_empty),
-            options.continuation.as_deref(),
-        );
-        let query = match self.listing {
-            ListVersion::V1 => query.with_some("marker", continuation.or(start_after)),
-            ListVersion::V2 => query
-                .with("list-type", "2")
-                .with_some("start-after", start_after)
-                .with_some("continuation-token", continuation),
-        };
-        let draft = Draft::new(Operation::List, "GET").with_query(query);
+        let draft = listing(options, self.listing);
         let answer = self.fetch(&draft).await?;
         let page = parse_list(&answer).map_err(|error| protocol(&draft, &error))?;
-        if page.continuation.is_some() && page.continuation == options.continuation {
-            let message = "the store sends the same page of a listing again and again";
-            return Err(draft.error(ErrorKind::Protocol, message));
-        }
+        check_progress(&draft, options, page.continuation.as_ref())?;
         Ok(page)
     }
 
+    pub(super) async fn list_objects_flat(&self, options: &ListOptions) -> ObjectResult<FlatPage> {
+        let draft = listing(options, self.listing);
+        let answer = self.fetch(&draft).await?;
+        let page = parse_flat(&answer).map_err(|error| protocol(&draft, &error))?;
+        check_progress(&draft, options, page.continuation.as_ref())?;
+        Ok(page)
+    }
     /// Some stores know only whole keys as prefixes of uploads, and find nothing under others.
     /// There are few unfinished uploads, so where there seem to be none all are asked for.
     pub(super) async fn list_unfinished(
@@ -99,6 +84,41 @@ impl<D: Dialect> RestStore<D> {
         }
         Ok(page)
     }
+}
+
+/// The request for a page.
+fn listing(options: &ListOptions, version: ListVersion) -> Draft {
+    let count = options.max_keys.unwrap_or(PAGE_MAX).clamp(1, PAGE_MAX);
+    let continuation = options.continuation.as_deref();
+    let start_after = options.start_after.as_deref();
+    let start_after = start_after.filter(|_| continuation.is_none());
+    let start_after = start_after.and_then(non_empty);
+    let query = Query::new()
+        .with("max-keys", count.to_string())
+        .with("encoding-type", "url")
+        .with_some("prefix", non_empty(&options.prefix))
+        .with_some("delimiter", options.delimited.then_some("/"));
+    let query = match version {
+        ListVersion::V1 => query.with_some("marker", continuation.or(start_after)),
+        ListVersion::V2 => query
+            .with("list-type", "2")
+            .with_some("start-after", start_after)
+            .with_some("continuation-token", continuation),
+    };
+    Draft::new(Operation::List, "GET").with_query(query)
+}
+
+/// Fails where a listing would go round in circles.
+fn check_progress(
+    draft: &Draft,
+    options: &ListOptions,
+    continuation: Option<&String>,
+) -> ObjectResult<()> {
+    if continuation.is_some() && continuation == options.continuation.as_ref() {
+        let message = "the store sends the same page of a listing again and again";
+        return Err(draft.error(ErrorKind::Protocol, message));
+    }
+    Ok(())
 }
 
 fn non_empty(text: &str) -> Option<&str> {

@@ -1,6 +1,6 @@
 //! What files look like and what writing them means.
 
-use crate::options::{Default, Group, Kind, OptionSpec};
+use crate::options::{Default, Group, Kind, OptionSpec, Scope};
 
 const FILES: OptionSpec = OptionSpec {
     group: Group::Files,
@@ -14,6 +14,7 @@ const OWNER: Kind = Kind::Count {
 
 pub(crate) static UID: OptionSpec = OptionSpec {
     name: "uid",
+    scope: Scope::Volume,
     kind: OWNER,
     default: Default::Depends("the user who mounts"),
     help: "Owner of every file",
@@ -22,6 +23,7 @@ pub(crate) static UID: OptionSpec = OptionSpec {
 
 pub(crate) static GID: OptionSpec = OptionSpec {
     name: "gid",
+    scope: Scope::Volume,
     kind: OWNER,
     default: Default::Depends("the group of the user who mounts"),
     help: "Group of every file",

@@ -8,6 +8,7 @@ mod metadata;
 mod mount;
 mod observation;
 mod store;
+mod stream;
 mod transfers;
 
 pub(crate) use cache::*;
@@ -18,14 +19,17 @@ pub(crate) use metadata::*;
 pub(crate) use mount::*;
 pub(crate) use observation::*;
 pub(crate) use store::*;
+pub(crate) use stream::*;
 pub(crate) use transfers::*;
 
 use super::{OptionSpec, Scope};
 
 /// Every option, in the order of help.
-pub(crate) static ALL: [&OptionSpec; 70] = [
+pub(crate) static ALL: [&OptionSpec; 89] = [
     &ENDPOINT,
+    &READ_ENDPOINT,
     &REGION,
+    &SIGNATURE,
     &ADDRESSING,
     &CA_FILE,
     &PROXY,
@@ -40,9 +44,11 @@ pub(crate) static ALL: [&OptionSpec; 70] = [
     &CONNECT_TIMEOUT,
     &REQUEST_TIMEOUT,
     &RETRY_TIMEOUT,
+    &RETRY_ATTEMPTS,
     &MAX_REQUESTS,
     &PROFILE,
     &PASSWORD_FILE,
+    &CREDENTIAL_ORDER,
     &CREDENTIAL_PROCESS,
     &RAM_ROLE,
     &ROLE,
@@ -58,6 +64,7 @@ pub(crate) static ALL: [&OptionSpec; 70] = [
     &CACHE_SIZE,
     &CACHE_FREE_SPACE,
     &CACHE_FREE_RATIO,
+    &CACHE_DISCARD,
     &ATTR_TIMEOUT,
     &NEGATIVE_TIMEOUT,
     &CLOSE_TO_OPEN,
@@ -90,6 +97,20 @@ pub(crate) static ALL: [&OptionSpec; 70] = [
     &FUSE_THREADS,
     &IO_URING,
     &FOREGROUND,
+    &FILE_SYSTEM,
+    &TRANSPORT,
+    &DIRECT,
+    &TIER,
+    &CPUS,
+    &UMASK,
+    &REFRESH,
+    &DISKS,
+    &MANIFEST,
+    &INDEX_DIR,
+    &LIST_CONCURRENCY,
+    &LIST_REQUESTS_MAX,
+    &BUCKET,
+    &BUCKET_PATH,
     &LOG_LEVEL,
     &LOG_FILE,
     &METRICS_ADDRESS,
@@ -99,7 +120,7 @@ pub(crate) static ALL: [&OptionSpec; 70] = [
 /// The options of a command that does `scope`.
 pub(crate) fn of(scope: Scope) -> impl Iterator<Item = &'static OptionSpec> {
     ALL.into_iter()
-        .filter(move |spec| scope == Scope::Mount || spec.scope == Scope::Store)
+        .filter(move |spec| scope.includes(spec.scope))
 }
 
 /// The option that is called `name`.
@@ -107,10 +128,13 @@ pub(crate) fn find(name: &str) -> Option<&'static OptionSpec> {
     ALL.into_iter().find(|spec| spec.answers_to(name))
 }
 
-/// The name most like `name`, for "did you mean".
-pub(crate) fn nearest(name: &str) -> Option<&'static str> {
+/// The name most like `name` among those of `options`, for "did you mean".
+pub(crate) fn nearest(
+    name: &str,
+    options: impl Iterator<Item = &'static OptionSpec>,
+) -> Option<&'static str> {
     let wanted = name.replace('_', "-");
-    let names = ALL.iter().flat_map(|spec| {
+    let names = options.flat_map(|spec| {
         let aliases = spec.aliases.iter().map(|alias| (*alias, spec.name));
         aliases.chain([(spec.name, spec.name)])
     });

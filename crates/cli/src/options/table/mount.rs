@@ -2,7 +2,7 @@
 
 use penstock_base::GIB;
 
-use crate::options::{Default, Group, Kind, OptionSpec};
+use crate::options::{Default, Group, Kind, OptionSpec, Scope};
 
 const MOUNT: OptionSpec = OptionSpec {
     group: Group::Mount,
@@ -11,6 +11,7 @@ const MOUNT: OptionSpec = OptionSpec {
 
 pub(crate) static READ_ONLY: OptionSpec = OptionSpec {
     name: "read-only",
+    scope: Scope::Volume,
     aliases: &["ro"],
     help: "Refuse every change",
     ..MOUNT
@@ -18,6 +19,7 @@ pub(crate) static READ_ONLY: OptionSpec = OptionSpec {
 
 pub(crate) static ALLOW_OTHER: OptionSpec = OptionSpec {
     name: "allow-other",
+    scope: Scope::Volume,
     help: "Let users other than the one who mounts use the mount",
     detail: "Permissions are still checked. When a user other than root mounts, /etc/fuse.conf \
              must hold `user_allow_other`.",
@@ -26,6 +28,7 @@ pub(crate) static ALLOW_OTHER: OptionSpec = OptionSpec {
 
 pub(crate) static NONEMPTY: OptionSpec = OptionSpec {
     name: "nonempty",
+    scope: Scope::Volume,
     help: "Mount over a directory that has entries",
     detail: "They are hidden until the mount is gone.",
     ..MOUNT
@@ -33,22 +36,26 @@ pub(crate) static NONEMPTY: OptionSpec = OptionSpec {
 
 pub(crate) static NOEXEC: OptionSpec = OptionSpec {
     name: "noexec",
+    scope: Scope::Volume,
     help: "Refuse to execute files",
     ..MOUNT
 };
 
 pub(crate) static READ_AHEAD: OptionSpec = OptionSpec {
     name: "read-ahead",
+    scope: Scope::Volume,
     kind: Kind::Size { min: 0, max: GIB },
     default: Default::Is("4MiB"),
     help: "How far the kernel reads ahead",
     detail: "Set through /sys where the user who mounts may; otherwise the kernel keeps 128KiB.",
-    effect: "Below 1MiB a single buffered stream is slower.",
+    effect: "Below 1MiB a single buffered stream is slower. A stream volume takes 16MiB unless this \
+             is given.",
     ..MOUNT
 };
 
 pub(crate) static MAX_BACKGROUND: OptionSpec = OptionSpec {
     name: "max-background",
+    scope: Scope::Volume,
     kind: Kind::Count {
         min: 1,
         max: u16::MAX as u64,
@@ -61,6 +68,7 @@ pub(crate) static MAX_BACKGROUND: OptionSpec = OptionSpec {
 
 pub(crate) static FUSE_THREADS: OptionSpec = OptionSpec {
     name: "fuse-threads",
+    scope: Scope::Volume,
     kind: Kind::Count { min: 1, max: 256 },
     default: Default::Depends("two per processor, within bounds"),
     help: "Threads that take requests from the kernel",
@@ -78,6 +86,7 @@ pub(crate) static IO_URING: OptionSpec = OptionSpec {
 
 pub(crate) static FOREGROUND: OptionSpec = OptionSpec {
     name: "foreground",
+    scope: Scope::Volume,
     short: Some('f'),
     help: "Stay in the foreground and log to standard error",
     detail: "Otherwise the command returns when the mount is usable, and the mount goes on in the \

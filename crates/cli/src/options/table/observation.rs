@@ -21,6 +21,7 @@ pub(crate) static LOG_LEVEL: OptionSpec = OptionSpec {
 
 pub(crate) static LOG_FILE: OptionSpec = OptionSpec {
     name: "log-file",
+    scope: Scope::Volume,
     kind: Kind::Path,
     default: Default::Depends(
         "standard error in the foreground; else /var/log/penstock for root and \
@@ -33,6 +34,7 @@ pub(crate) static LOG_FILE: OptionSpec = OptionSpec {
 
 pub(crate) static METRICS_ADDRESS: OptionSpec = OptionSpec {
     name: "metrics-address",
+    scope: Scope::Volume,
     kind: Kind::Address,
     default: Default::Depends("no endpoint"),
     help: "Serve metrics for Prometheus at http://ADDRESS:PORT/metrics",

@@ -2,7 +2,7 @@
 
 use penstock_base::{GIB, MIB};
 
-use crate::options::{Default, Group, Kind, OptionSpec};
+use crate::options::{Default, Group, Kind, OptionSpec, Scope};
 
 const TRANSFERS: OptionSpec = OptionSpec {
     group: Group::Transfers,
@@ -14,6 +14,7 @@ const MEMORY_MIN: u64 = 64 * MIB;
 
 pub(crate) static MEMORY: OptionSpec = OptionSpec {
     name: "memory",
+    scope: Scope::Volume,
     kind: Kind::Size {
         min: MEMORY_MIN,
         max: 1024 * GIB,

@@ -1,0 +1,199 @@
+//! The volume beneath loop devices: one read-only file for each disk, and nothing else.
+
+use std::{
+    ops::ControlFlow,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use penstock_base::{FileName, FsError, FsResult, Payload};
+use penstock_vfs::{
+    AttributeChanges, Attributes, Caller, Created, DirectorySink, Disk, Entry, FileKind, HandleId,
+    Inode, Lookup, OpenOptions, Opened, RemoveKind, RenameMode, Statistics, Volume,
+};
+
+/// Nothing here ever changes.
+const TTL: Duration = Duration::from_secs(24 * 3600);
+
+/// The inode of the first disk; the root has 1.
+const FIRST: u64 = 2;
+
+/// Disks as files that are called by their number.
+pub(crate) struct DiskFiles {
+    disks: Vec<Arc<dyn Disk>>,
+}
+
+impl DiskFiles {
+    pub(crate) fn new(disks: Vec<Arc<dyn Disk>>) -> Self {
+        Self { disks }
+    }
+
+    fn disk(&self, number: u64) -> FsResult<&Arc<dyn Disk>> {
+        let index = number.checked_sub(FIRST).ok_or(FsError::IsADirectory)?;
+        let index = usize::try_from(index).map_err(|_| FsError::NotFound)?;
+        self.disks.get(index).ok_or(FsError::NotFound)
+    }
+
+    fn entry(&self, inode: Inode) -> FsResult<Entry> {
+        let (kind, permissions, size) = match inode {
+            Inode::ROOT => (FileKind::Directory, 0o500, 0),
+            Inode(number) => (FileKind::Regular, 0o400, self.disk(number)?.size()),
+        };
+        Ok(Entry {
+            attributes: Attributes {
+                inode,
+                kind,
+                permissions,
+                links: 1,
+                uid: 0,
+                gid: 0,
+                size,
+                accessed: SystemTime::UNIX_EPOCH,
+                modified: SystemTime::UNIX_EPOCH,
+                changed: SystemTime::UNIX_EPOCH,
+            },
+            entry_ttl: TTL,
+            attributes_ttl: TTL,
+        })
+    }
+}
+
+#[async_trait]
+impl Volume for DiskFiles {
+    async fn lookup(&self, _: Caller, _: Inode, name: &FileName) -> FsResult<Lookup> {
+        let index = name.as_str().parse::<u64>().ok();
+        let inode = index.and_then(|index| index.checked_add(FIRST));
+        let entry = inode.and_then(|inode| self.entry(Inode(inode)).ok());
+        Ok(entry.map_or(Lookup::Absent(TTL), Lookup::Found))
+    }
+
+    fn forget(&self, _: Inode, _: u64) {}
+
+    async fn attributes(&self, _: Caller, inode: Inode) -> FsResult<Entry> {
+        self.entry(inode)
+    }
+
+    async fn set_attributes(&self, _: Caller, _: Inode, _: AttributeChanges) -> FsResult<Entry> {
+        Err(FsError::ReadOnly)
+    }
+
+    async fn read_symlink(&self, _: Caller, _: Inode) -> FsResult<Bytes> {
+        Err(FsError::InvalidArgument("it is not a link"))
+    }
+
+    async fn make_symlink(&self, _: Caller, _: Inode, _: &FileName, _: &[u8]) -> FsResult<Entry> {
+        Err(FsError::ReadOnly)
+    }
+
+    async fn make_directory(&self, _: Caller, _: Inode, _: &FileName, _: u16) -> FsResult<Entry> {
+        Err(FsError::ReadOnly)
+    }
+
+    async fn remove(&self, _: Caller, _: Inode, _: &FileName, _: RemoveKind) -> FsResult<()> {
+        Err(FsError::ReadOnly)
+    }
+
+    async fn rename(
+        &self,
+        _: Caller,
+        _: (Inode, &FileName),
+        _: (Inode, &FileName),
+        _: RenameMode,
+    ) -> FsResult<()> {
+        Err(FsError::ReadOnly)
+    }
+
+    async fn open(&self, _: Caller, inode: Inode, options: OpenOptions) -> FsResult<Opened> {
+        self.disk(inode.0)?;
+        if options.access.writes() {
+            return Err(FsError::ReadOnly);
+        }
+        Ok(Opened {
+            local: None,
+            handle: HandleId(inode.0),
+            direct: true,
+            keep_cache: false,
+            skip_flush: true,
+        })
+    }
+
+    async fn create(
+        &self,
+        _: Caller,
+        _: Inode,
+        _: &FileName,
+        _: u16,
+        _: OpenOptions,
+    ) -> FsResult<Created> {
+        Err(FsError::ReadOnly)
+    }
+
+    async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Payload> {
+        let disk = self.disk(handle.0)?;
+        let left = disk.size().saturating_sub(offset);
+        let length = length.min(u32::try_from(left).unwrap_or(u32::MAX));
+        if length == 0 {
+            return Ok(Payload::new());
+        }
+        let payload = disk.read(offset, length).await?;
+        if payload.len() != length as usize {
+            let had = payload.len();
+            let text = format!("a disk gave {had} bytes where {length} were asked for");
+            return Err(FsError::Io(text));
+        }
+        Ok(payload)
+    }
+
+    async fn write(&self, _: HandleId, _: u64, _: Bytes) -> FsResult<()> {
+        Err(FsError::ReadOnly)
+    }
+
+    async fn flush(&self, _: HandleId) -> FsResult<()> {
+        Ok(())
+    }
+
+    async fn sync(&self, _: HandleId, _: bool) -> FsResult<()> {
+        Ok(())
+    }
+
+    async fn release(&self, _: HandleId) {}
+
+    async fn open_directory(&self, _: Caller, _: Inode) -> FsResult<HandleId> {
+        Ok(HandleId(Inode::ROOT.0))
+    }
+
+    async fn read_directory(
+        &self,
+        _: HandleId,
+        position: u64,
+        sink: &mut dyn DirectorySink,
+    ) -> FsResult<()> {
+        for index in position..self.disks.len() as u64 {
+            let name = FileName::new(&index.to_string()).expect("a number is a name");
+            let entry = self.entry(Inode(FIRST + index))?;
+            if sink.push(index + 1, &name, &entry) == ControlFlow::Break(()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn release_directory(&self, _: HandleId) {}
+
+    async fn statistics(&self) -> FsResult<Statistics> {
+        Ok(Statistics {
+            block_size: 4096,
+            blocks: self.disks.iter().map(|disk| disk.size() / 4096).sum(),
+            blocks_free: 0,
+            files: self.disks.len() as u64,
+            files_free: 0,
+            name_length_max: 255,
+        })
+    }
+
+    async fn shut_down(&self) -> Vec<(String, FsError)> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,124 @@
+//! What a process that was killed left behind.
+//!
+//! With its process the reads of a volume fail, but the mount stays, and with it the loop devices.
+//! Unmounting is enough to take everything away; what is left then is what the kernel read ahead
+//! for the device's number, and the volume's own file.
+
+use std::{fs, path::Path};
+
+use penstock_fuse::UnmountMode;
+use tracing::{info, warn};
+
+use crate::{
+    DeviceRecord, Record, StateDirectory,
+    device::DeviceName,
+    journal::{self, Abandoned, Found},
+    loops, mount,
+};
+
+/// Mounts of one device that are taken away: a mount point and what was bound from there.
+const MOUNTS_MAX: usize = 1024;
+
+/// A volume whose process was gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cleaned {
+    /// What it was.
+    pub record: Record,
+    /// Nothing of it is left. Otherwise somebody still has files of it open.
+    pub complete: bool,
+}
+
+/// The volumes whose processes live.
+pub fn volumes(state: &StateDirectory) -> Vec<Record> {
+    let found = state
+        .files()
+        .into_iter()
+        .filter_map(|path| journal::look(&path));
+    let alive = found.filter_map(|found| match found {
+        Found::Alive(record) => Some(record),
+        Found::Dead(_) => None,
+    });
+    alive.collect()
+}
+
+/// The volumes whose processes are gone and that are still there.
+pub fn dead_volumes(state: &StateDirectory) -> Vec<Record> {
+    let found = state
+        .files()
+        .into_iter()
+        .filter_map(|path| journal::look(&path));
+    let dead = found.filter_map(|found| match found {
+        Found::Alive(_) => None,
+        Found::Dead(dead) => dead.record,
+    });
+    dead.collect()
+}
+
+/// Takes away what volumes left behind whose processes are gone. Who has files open in one keeps
+/// them, with errors; the rest goes when they are closed.
+pub async fn clean(state: &StateDirectory) -> Vec<Cleaned> {
+    let found = state
+        .files()
+        .into_iter()
+        .filter_map(|path| journal::look(&path));
+    let dead = found.filter_map(|found| match found {
+        Found::Alive(_) => None,
+        Found::Dead(dead) => Some(dead),
+    });
+    let mut cleaned = Vec::new();
+    for dead in dead {
+        cleaned.extend(clean_one(state.path(), &dead).await);
+    }
+    cleaned
+}
+
+async fn clean_one(state: &Path, dead: &Abandoned) -> Option<Cleaned> {
+    let Some(record) = dead.record.clone() else {
+        dead.forget();
+        return None;
+    };
+    remove_private_place(&state.join(&record.tag));
+    let devices = record.devices.iter().map(DeviceRecord::device);
+    let devices: Vec<_> = devices.collect();
+    for device in &devices {
+        if loops::is_tagged(device, &record.tag) {
+            unmount_all(device);
+        }
+    }
+    let mut complete = true;
+    for device in &devices {
+        complete &= loops::wait_until_clear(device, &record.tag).await;
+    }
+    if complete {
+        for device in &record.devices {
+            device.restore_read_ahead();
+        }
+        dead.forget();
+        info!(source = record.source, mount_point = %record.mount_point.display(),
+              "removed what a volume left behind whose process was killed");
+    } else {
+        warn!(source = record.source, mount_point = %record.mount_point.display(),
+              "files of a dead volume are still open; its devices go when they are closed");
+    }
+    Some(Cleaned { record, complete })
+}
+
+/// The process may have been killed while its private mount still stood in the tree.
+fn remove_private_place(place: &Path) {
+    if mount::table().iter().any(|entry| entry.mountpoint == place) {
+        let _ = penstock_fuse::unmount(place, UnmountMode::Lazy);
+    }
+    let _ = fs::remove_dir(place);
+}
+
+fn unmount_all(device: &DeviceName) {
+    let Ok(number) = device.number() else {
+        return;
+    };
+    for entry in mount::mounts_of(&number).iter().take(MOUNTS_MAX) {
+        let place = &entry.mountpoint;
+        if let Err(error) = penstock_fuse::unmount(place, UnmountMode::Lazy) {
+            warn!(%error, "a dead volume stays mounted");
+        }
+    }
+}

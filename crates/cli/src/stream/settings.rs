@@ -1,0 +1,168 @@
+//! What options mean for a stream volume.
+
+use std::{path::PathBuf, sync::Arc};
+
+use penstock_base::{BufferPool, GIB, MemoryBudget};
+use penstock_block::{StateDirectory, TransportKind};
+
+use crate::{
+    assemble,
+    control::Place,
+    environment::Environment,
+    failure::{Failure, Outcome},
+    memory,
+    options::{Values, table},
+    system,
+};
+
+/// KiB that the kernel reads ahead: enough to keep a store at 10 ms busy with one reader.
+const READ_AHEAD_KIB: u32 = 16 << 10;
+
+/// KiB that the kernel reads ahead of those who read at random: a small file in one request.
+const READ_AHEAD_DIRECT_KIB: u32 = 128;
+
+/// Processors and memory of a tier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Tier {
+    processors: usize,
+    memory: u64,
+}
+
+/// `4c8g` is four processors and 8 GiB.
+fn tier(word: &str) -> Option<Tier> {
+    let (processors, memory) = word.strip_suffix('g')?.split_once('c')?;
+    Some(Tier {
+        processors: processors.parse().ok()?,
+        memory: memory.parse::<u64>().ok()? * GIB,
+    })
+}
+
+/// How many processors the volume may use, if there is a limit.
+pub(crate) fn processors(values: &Values) -> Option<usize> {
+    let given = values.count(&table::CPUS).map(|count| count as usize);
+    let tier = tier(values.choice(&table::TIER)).map(|tier| tier.processors);
+    given.or(tier)
+}
+
+/// The memory that the volume may use.
+pub(super) fn memory(values: &Values) -> u64 {
+    let tier = tier(values.choice(&table::TIER)).map(|tier| tier.memory);
+    let given = values.size(&table::MEMORY).or(tier);
+    given.unwrap_or_else(memory::default_budget)
+}
+
+/// The memory of the volume's buffers and caches.
+pub(crate) fn pool(values: &Values) -> Arc<BufferPool> {
+    BufferPool::new(MemoryBudget::new(memory(values)))
+}
+
+/// KiB that the kernel reads ahead.
+pub(super) fn read_ahead_kib(values: &Values) -> u32 {
+    if values.origin(&table::READ_AHEAD).is_some() {
+        return assemble::read_ahead_kib(values);
+    }
+    match values.flag(&table::DIRECT) {
+        true => READ_AHEAD_DIRECT_KIB,
+        false => READ_AHEAD_KIB,
+    }
+}
+
+/// How the kernel gets at the data; none for the FUSE door.
+pub(super) fn transport(values: &Values) -> Option<TransportKind> {
+    match values.choice(&table::TRANSPORT) {
+        "fuse" => None,
+        "nbd" => Some(TransportKind::Nbd),
+        "ublk" => Some(TransportKind::Ublk),
+        "loop" => Some(TransportKind::Loop),
+        _ => (system::user_id() == 0).then_some(TransportKind::Loop),
+    }
+}
+
+/// Where volumes with block devices are written down.
+pub(crate) fn state_directory(environment: &Environment) -> StateDirectory {
+    StateDirectory::new(Place::of_user(environment).directory().join("volumes"))
+}
+
+/// Where indexes are kept.
+pub(super) fn index_directory(values: &Values, environment: &Environment) -> PathBuf {
+    if let Some(given) = values.path(&table::INDEX_DIR) {
+        return given.to_owned();
+    }
+    if system::user_id() == 0 {
+        return PathBuf::from("/var/cache/penstock/stream");
+    }
+    let cache = environment.directory("XDG_CACHE_HOME").or_else(|| {
+        let home = environment.directory("HOME")?;
+        Some(home.join(".cache"))
+    });
+    let cache = cache.unwrap_or_else(|| PathBuf::from("/var/tmp"));
+    cache.join("penstock/stream")
+}
+
+/// What is to be listed: what was given, or what `bucket` and `path` name.
+pub(crate) fn source(given: Option<&str>, values: &Values) -> Outcome<String> {
+    let bucket = values.text(&table::BUCKET);
+    match (given, bucket) {
+        (Some(source), None) if values.text(&table::BUCKET_PATH).is_none() => Ok(source.to_owned()),
+        (None, Some(bucket)) => Ok(bucket_source(bucket, values)),
+        (None, None) => Err(Failure::usage(
+            "no SOURCE is given",
+            "name one, such as s3://bucket/path, before the mount point",
+        )),
+        (Some(_), _) => Err(Failure::usage(
+            "both SOURCE and `bucket` or `path` are given",
+            "give one of them",
+        )),
+    }
+}
+
+fn bucket_source(bucket: &str, values: &Values) -> String {
+    let path = values.text(&table::BUCKET_PATH).unwrap_or_default();
+    match path.trim_matches('/') {
+        "" => format!("oss://{bucket}"),
+        path => format!("oss://{bucket}/{path}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{Scope, mount_words};
+
+    fn values(words: &str) -> Values {
+        Values::resolve(mount_words::given(words, Scope::Stream).expect("known")).expect("valid")
+    }
+
+    #[test]
+    fn the_attributes_of_strmvol_volumes_are_understood() {
+        let words = "bucket=imagenet,path=/data,url=oss-cn-hangzhou-internal.aliyuncs.com,umask=000,\
+                     directMode=true,resourceLimit=4c8g";
+        let values = values(words);
+        assert_eq!(source(None, &values).expect("named"), "oss://imagenet/data");
+        let endpoint = values.text(&table::ENDPOINT);
+        assert_eq!(endpoint, Some("oss-cn-hangzhou-internal.aliyuncs.com"));
+        assert_eq!(values.mode(&table::UMASK), 0);
+        assert!(values.flag(&table::DIRECT));
+        assert_eq!(processors(&values), Some(4));
+        assert_eq!(memory(&values), 8 * GIB);
+        assert_eq!(read_ahead_kib(&values), READ_AHEAD_DIRECT_KIB);
+    }
+
+    #[test]
+    fn a_source_is_named_once() {
+        let (none, bucket) = (values(""), values("bucket=b,path=/"));
+        assert_eq!(source(Some("s3://a/b"), &none).expect("given"), "s3://a/b");
+        assert_eq!(source(None, &bucket).expect("given"), "oss://b");
+        assert!(source(None, &none).is_err());
+        assert!(source(Some("s3://a"), &bucket).is_err());
+        assert!(source(Some("s3://a"), &values("path=/x")).is_err());
+    }
+
+    #[test]
+    fn free_settings_win_over_a_tier() {
+        let values = values("tier=2c4g,cpus=1,memory=1GiB");
+        assert_eq!((processors(&values), memory(&values)), (Some(1), GIB));
+        assert_eq!(tier("16c32g").map(|tier| tier.processors), Some(16));
+        assert_eq!(tier("none"), None);
+    }
+}

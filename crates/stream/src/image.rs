@@ -1,0 +1,68 @@
+//! What a writer of a file-system image takes.
+//!
+//! The tree comes depth first, in the order of the keys that it is made of, which is not the order
+//! of names in a directory: `a-x` sorts before `a/y`, but `a` before `a-x`. A writer therefore
+//! sorts a directory when it is left.
+//!
+//! - [`entries`]: what a directory holds, sorted when it is left, spilled when it is huge.
+//! - [`output`]: the file that an image is written into, front to end with patches.
+//! - [`permissions`]: what a volume says of owners and modes, the same for all of its files.
+
+pub(crate) mod entries;
+pub(crate) mod output;
+mod permissions;
+
+use std::io;
+
+pub use permissions::Permissions;
+
+use crate::{BlockAddress, Timestamp};
+
+/// A file of the tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileNode {
+    /// Bytes in the file.
+    pub size: u64,
+    /// When the object was written.
+    pub modified: Timestamp,
+    /// Where its bytes lie.
+    pub start: BlockAddress,
+}
+
+/// What an image became.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ImageSummary {
+    /// Bytes of the image.
+    pub bytes: u64,
+    /// Files in it.
+    pub files: u64,
+    /// Directories in it, with the root.
+    pub directories: u64,
+}
+
+/// Writes the image of one tree from front to end.
+///
+/// The root is open from the beginning. Names have 1 to 255 bytes, are neither `.` nor `..`, have
+/// neither `/` nor NUL in them, and are unique in their directory; a directory is entered once.
+pub trait ImageWriter {
+    /// Begins the directory `name` in the one that is open.
+    fn enter(&mut self, name: &[u8]) -> io::Result<()>;
+
+    /// Ends the directory that is open. Its time comes last, because a directory that no object
+    /// marks takes that of the newest file in it. The root is ended by [`ImageWriter::finish`].
+    fn leave(&mut self, modified: Timestamp) -> io::Result<()>;
+
+    /// A file in the directory that is open.
+    fn file(&mut self, name: &[u8], node: &FileNode) -> io::Result<()>;
+
+    /// A symbolic link in the directory that is open. `target` has 1 to 4095 bytes, none NUL.
+    fn symlink(&mut self, name: &[u8], target: &[u8], modified: Timestamp) -> io::Result<()>;
+
+    /// Ends the root and the image. `disk_blocks` are the occupied blocks of each data disk. The
+    /// image is complete and synced when this returns.
+    fn finish(
+        self: Box<Self>,
+        modified: Timestamp,
+        disk_blocks: &[u64],
+    ) -> io::Result<ImageSummary>;
+}

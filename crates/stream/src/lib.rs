@@ -1,0 +1,55 @@
+//! The stream volume: a read-only snapshot of a bucket path as a virtual disk.
+//!
+//! The path is listed once. From the listing an index is built: a file-system image of all names,
+//! sizes and times, whose data blocks lie on a disk that nobody stores. A read of such a block
+//! becomes a read of the object that it belongs to.
+//!
+//! - [`snapshot`]: the objects of a path, in byte order of their keys.
+//! - [`placement`]: which blocks of which disk an object occupies.
+//! - [`listing`]: all keys of a path, listed in parallel.
+//! - [`spool`]: objects on their way from a listing to an index, in files.
+//! - [`image`]: what a writer of a file-system image takes.
+//! - [`tree`]: from keys to directories, and which keys no file can have.
+//! - [`erofs`]: writes an EROFS image.
+//! - [`build`]: the one pass from a snapshot to an image and the map of its objects.
+//! - [`kept`]: images that outlive their mount, and are taken again for the same path.
+//! - [`object_map`]: which block of a disk is which byte of an object.
+//! - [`disk`]: reads of blocks as reads of objects, through a cache of small ones.
+
+mod build;
+mod cache;
+mod checked_file;
+mod disk;
+mod erofs;
+mod image;
+mod kept;
+mod listing;
+mod object_map;
+mod placement;
+mod prefetch;
+mod snapshot;
+mod spool;
+mod tree;
+
+pub use build::{
+    BuildError, BuildParts, BuildProgress, BuildSummary, ListingDigest, PlacedObjects, build_index,
+};
+pub use disk::{DataPath, DataSettings, SMALL_OBJECT_MAX, StreamDisk};
+pub use erofs::{ErofsSettings, ErofsWriter};
+pub use image::{FileNode, ImageSummary, ImageWriter, Permissions};
+pub use kept::{
+    AboutImage, Changes, ImageRequest, Kept, KeptError, KeptImage, KeptImages, KeptLimits,
+    NewImage, Refresh, compare,
+};
+pub use listing::{
+    LIST_CONCURRENCY_DEFAULT, LIST_CONCURRENCY_MAX, LIST_REQUESTS_MAX_DEFAULT, ListingProgress,
+    ListingSettings, ListingStatus, list_all,
+};
+pub use object_map::{MappedObject, MappedObjects, ObjectMap, ObjectMapWriter, PlacedObject};
+pub use placement::{BlockAddress, Placement};
+pub use snapshot::{ObjectSource, SnapshotError, SnapshotObject, Timestamp};
+pub use spool::{AGE_MAX_DEFAULT, SPOOLED_KEY_MAX, Spool, SpoolSettings, SpoolSource};
+pub use tree::{Hidden, HiddenReason, TreeBuilder};
+
+/// Bytes in a block of every image and disk.
+pub const BLOCK_SIZE: u64 = 4096;

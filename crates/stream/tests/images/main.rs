@@ -1,0 +1,10 @@
+//! Images as the kernel and the tools of their file systems see them.
+
+#![allow(clippy::panic, clippy::print_stdout)]
+
+mod check;
+mod erofs;
+mod mounted;
+mod random_keys;
+mod sample;
+mod system;

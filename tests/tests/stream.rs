@@ -1,0 +1,471 @@
+//! Stream volumes end to end: listing, index, block devices, mount, and what fails.
+
+#![allow(clippy::disallowed_methods)]
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Mutex, MutexGuard, PoisonError, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use penstock_devserver::Operation;
+use penstock_tests::{
+    Bucket, Finished, Kind, Mount, MountOptions, Patience, Scratch,
+    data::{digest, digest_of, noise},
+    penstock, run_within,
+};
+
+const PATIENCE: Patience = Patience::seconds(60);
+const WAYS: [&str; 2] = ["loop", "fuse"];
+
+/// One at a time: each start of a volume cleans up after the volumes that others had killed.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A bucket with what it has, and a place for indexes.
+struct Rig {
+    bucket: Bucket,
+    indexes: Scratch,
+    objects: BTreeMap<String, Vec<u8>>,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Rig {
+    fn new(kind: Kind) -> Self {
+        Self {
+            _alone: alone(),
+            bucket: Bucket::new(kind),
+            indexes: Scratch::new(),
+            objects: BTreeMap::new(),
+        }
+    }
+
+    fn with_small_files(kind: Kind, count: u64) -> Self {
+        let mut rig = Self::new(kind);
+        for number in 0..count {
+            let key = format!("set/{:02}/{number:04}.jpg", number % 17);
+            rig.put(&key, noise(number, 20_000 + 37 * number as usize));
+        }
+        rig
+    }
+
+    fn put(&mut self, key: &str, content: Vec<u8>) {
+        self.bucket.put_outside(key, &content);
+        self.objects.insert(key.to_owned(), content);
+    }
+
+    fn options(&self) -> MountOptions {
+        let folder = self.indexes.path().to_string_lossy().into_owned();
+        self.bucket.options().option("index-dir", &folder)
+    }
+
+    #[track_caller]
+    fn mount(&self, options: &MountOptions) -> Mount {
+        Mount::stream(&self.bucket.source(), options)
+    }
+
+    fn count(&self, operation: Operation) -> u64 {
+        self.bucket
+            .server(|server| server.counters().operation(operation))
+    }
+
+    /// The mount shows what was put, file by file.
+    #[track_caller]
+    fn compare(&self, mount: &Mount) {
+        let mut shown: Vec<_> = files_below(mount.path()).into_iter().collect();
+        shown.sort();
+        let expected: Vec<_> = self.objects.keys().map(PathBuf::from).collect();
+        assert_eq!(shown, expected);
+        for (key, content) in &self.objects {
+            let path = mount.join(key);
+            let metadata = fs::metadata(&path).expect("it is listed");
+            assert_eq!(metadata.len(), content.len() as u64, "{key}");
+            assert_eq!(
+                digest(&path).expect("readable"),
+                digest_of(content),
+                "{key}"
+            );
+        }
+    }
+}
+
+fn files_below(root: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("listed") {
+            let entry = entry.expect("read");
+            match entry.file_type().expect("known").is_dir() {
+                true => folders.push(entry.path()),
+                false => {
+                    let path = entry.path();
+                    files.push(path.strip_prefix(root).expect("below").to_owned());
+                }
+            }
+        }
+    }
+    files
+}
+
+#[track_caller]
+fn stream(arguments: &[&str]) -> Finished {
+    run_within(PATIENCE, penstock().arg("stream").args(arguments))
+}
+
+/// What `penstock stream list` says of this mount point.
+fn listed(place: &Path) -> Option<String> {
+    let text = stream(&["list"]).expect_success().stdout;
+    let place = place.to_string_lossy().into_owned();
+    text.lines()
+        .find(|line| line.contains(&place))
+        .map(str::to_owned)
+}
+
+/// The block devices that `penstock stream list` names for this mount point.
+fn devices(place: &Path) -> Vec<String> {
+    let text = stream(&["list", "--json"]).expect_success().stdout;
+    let volumes: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let volumes = volumes.as_array().expect("a list").iter();
+    let mut ours = volumes.filter(|volume| volume["mount_point"] == *place.to_string_lossy());
+    let devices = ours.next().map(|volume| volume["devices"].clone());
+    let devices = devices
+        .as_ref()
+        .and_then(|devices| devices.as_array().cloned());
+    let names = devices.into_iter().flatten();
+    names
+        .map(|device| device["name"].as_str().expect("a name").to_owned())
+        .collect()
+}
+
+fn is_attached(device: &str) -> bool {
+    Path::new("/sys/block")
+        .join(device)
+        .join("loop/backing_file")
+        .exists()
+}
+
+fn is_mounted(place: &Path) -> bool {
+    let wanted = place.to_string_lossy();
+    let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    table
+        .lines()
+        .any(|line| line.split(' ').nth(1) == Some(&*wanted))
+}
+
+/// Reads a file on a thread of its own, since that may wait.
+fn read_aside(path: PathBuf) -> mpsc::Receiver<std::io::Result<Vec<u8>>> {
+    let (done, waiting) = mpsc::channel();
+    thread::spawn(move || done.send(fs::read(path)));
+    waiting
+}
+
+/// Forgets what the kernel has of the mount.
+fn drop_caches() {
+    let dropped = fs::write("/proc/sys/vm/drop_caches", "3");
+    dropped.expect("tests of block devices run as root");
+}
+
+#[test]
+fn a_random_tree_is_the_same_through_every_door() {
+    const FILES: u64 = 3000;
+    let mut rig = Rig::new(Kind::S3);
+    for seed in 0..FILES {
+        let pick = noise(seed + 1, 16);
+        let depth = usize::from(pick[0] % 6);
+        let mut key = String::new();
+        for level in 0..depth {
+            key.push_str(&format!("d{}/", pick[1 + level] % 4));
+        }
+        let name = ["plain", "with space", "ünï", "-dash", ".hidden", "a+b%&<x>"];
+        key.push_str(&format!(
+            "{}-{seed}",
+            name[usize::from(pick[8]) % name.len()]
+        ));
+        let size = match pick[9] % 10 {
+            0 => 0,
+            1 => usize::from(pick[10]) * 16,
+            2 => usize::from(pick[10]) * 4096,
+            3 => usize::from(pick[10]) * 999 + 100_000,
+            _ => usize::from(pick[10]) * 50,
+        };
+        rig.put(&key, noise(seed, size));
+    }
+    rig.put("large", noise(5, 20 << 20));
+    for way in WAYS {
+        let mount = rig.mount(&rig.options().option("transport", way));
+        rig.compare(&mount);
+        let refused = fs::write(mount.join("new"), "x").expect_err("read-only");
+        assert_eq!(refused.raw_os_error(), Some(libc::EROFS), "{way}");
+        mount.unmount();
+    }
+}
+
+#[test]
+fn times_are_those_of_the_objects() {
+    let mut rig = Rig::new(Kind::Local);
+    rig.put("a/file", b"content".to_vec());
+    let source = rig.bucket.source();
+    let folder = PathBuf::from(source.trim_start_matches("file://"));
+    let file = File::options()
+        .write(true)
+        .open(folder.join("a/file"))
+        .expect("there");
+    let then = std::time::UNIX_EPOCH + Duration::from_secs(1_234_567_890);
+    file.set_modified(then).expect("ours");
+    for way in WAYS {
+        let mount = rig.mount(
+            &rig.options()
+                .option("transport", way)
+                .option("umask", "027"),
+        );
+        let metadata = fs::metadata(mount.join("a/file")).expect("there");
+        assert_eq!(metadata.mtime(), 1_234_567_890, "{way}");
+        assert_eq!(metadata.mode() & 0o777, 0o750, "{way}");
+        mount.unmount();
+    }
+}
+
+#[test]
+fn a_second_mount_lists_nothing_and_refresh_lists_anew() {
+    let mut rig = Rig::with_small_files(Kind::S3, 50);
+    rig.mount(&rig.options()).unmount();
+    let listings = rig.count(Operation::ListObjects);
+    rig.mount(&rig.options()).unmount();
+    // One look at the bucket, whether it answers.
+    assert!(rig.count(Operation::ListObjects) <= listings + 1);
+    rig.put("set/new.jpg", noise(1, 10_000));
+    let mount = rig.mount(&rig.options());
+    assert!(!mount.join("set/new.jpg").exists(), "the index is older");
+    mount.unmount();
+    let mount = rig.mount(&rig.options().option("refresh", "on"));
+    rig.compare(&mount);
+    let log = mount.unmount();
+    assert!(log.contains("added=1"), "{log}");
+}
+
+#[test]
+fn a_small_file_is_one_request_in_direct_mode() {
+    for way in WAYS {
+        let rig = Rig::with_small_files(Kind::S3, 200);
+        let mount = rig.mount(
+            &rig.options()
+                .option("direct", "on")
+                .option("transport", way),
+        );
+        let before = rig.count(Operation::GetObject);
+        for (key, content) in &rig.objects {
+            assert!(
+                fs::read(mount.join(key)).expect("readable") == *content,
+                "{key}"
+            );
+        }
+        assert_eq!(rig.count(Operation::GetObject) - before, 200, "{way}");
+        mount.unmount();
+    }
+}
+
+#[test]
+fn an_object_that_changed_is_an_error_and_is_counted() {
+    for way in WAYS {
+        let rig = Rig::with_small_files(Kind::S3, 20);
+        let mount = rig.mount(&rig.options().option("transport", way));
+        let (first, rest) = rig
+            .objects
+            .iter()
+            .next()
+            .map(|first| (first, rig.objects.iter().skip(1)))
+            .expect("twenty");
+        rig.bucket.put_outside(first.0, &noise(999, first.1.len()));
+        let error = fs::read(mount.join(first.0)).expect_err("it is another object now");
+        let expected = if way == "loop" {
+            libc::EIO
+        } else {
+            libc::ESTALE
+        };
+        assert_eq!(error.raw_os_error(), Some(expected), "{way}");
+        for (key, content) in rest {
+            assert!(
+                fs::read(mount.join(key)).expect("unchanged") == *content,
+                "{key}"
+            );
+        }
+        let stats = run_within(PATIENCE, penstock().arg("stats").arg(mount.path()));
+        assert!(stats.expect_success().stdout.contains("stale"), "{way}");
+        mount.unmount();
+    }
+}
+
+#[test]
+fn reads_wait_for_a_server_that_comes_back() {
+    for way in WAYS {
+        let rig = Rig::with_small_files(Kind::S3, 10);
+        let mount = rig.mount(&rig.options().option("transport", way));
+        let (key, content) = rig.objects.iter().next().expect("ten");
+        let mut reading = None;
+        rig.bucket.without_server(|| {
+            let waiting = read_aside(mount.join(key));
+            let early = waiting.recv_timeout(Duration::from_secs(2));
+            assert!(early.is_err(), "{way}: it did not wait: {early:?}");
+            let names = fs::read_dir(mount.join("set"))
+                .expect("names need no server")
+                .count();
+            assert_eq!(names, 10, "{way}");
+            reading = Some(waiting);
+        });
+        let read = reading
+            .expect("begun")
+            .recv_timeout(PATIENCE.0)
+            .expect("it goes on");
+        assert!(read.expect("the server is back") == *content, "{way}");
+        mount.unmount();
+    }
+}
+
+#[test]
+fn reads_fail_when_a_server_stays_away() {
+    for way in WAYS {
+        let rig = Rig::with_small_files(Kind::S3, 10);
+        let options = rig
+            .options()
+            .option("transport", way)
+            .option("retry-timeout", "3s");
+        let mount = rig.mount(&options.option("request-timeout", "1s"));
+        let (key, content) = rig.objects.iter().next().expect("ten");
+        rig.bucket.without_server(|| {
+            let begun = Instant::now();
+            let outcome = read_aside(mount.join(key)).recv_timeout(PATIENCE.0);
+            assert!(outcome.expect("in time").is_err(), "{way}");
+            assert!(
+                begun.elapsed() > Duration::from_secs(2),
+                "{way}: it gave up at once"
+            );
+        });
+        let again = read_aside(mount.join(key)).recv_timeout(PATIENCE.0);
+        assert!(
+            again.expect("in time").expect("the server is back") == *content,
+            "{way}"
+        );
+        mount.unmount();
+    }
+}
+
+#[test]
+fn a_killed_volume_keeps_its_names_and_detach_removes_it() {
+    let rig = Rig::with_small_files(Kind::S3, 30);
+    let mount = rig.mount(&rig.options().option("transport", "loop"));
+    let place = mount.path().to_owned();
+    let devices = devices(&place);
+    assert_eq!(devices.len(), 3, "an image and two disks: {devices:?}");
+    assert!(listed(&place).is_some_and(|line| line.contains("mounted")));
+    drop_caches();
+    mount.process().kill();
+    let names = fs::read_dir(place.join("set"))
+        .expect("names are local")
+        .count();
+    assert_eq!(names, 17);
+    let (key, _) = rig.objects.iter().next().expect("thirty");
+    let outcome = read_aside(place.join(key))
+        .recv_timeout(PATIENCE.0)
+        .expect("in time");
+    assert_eq!(
+        outcome.expect_err("nobody answers").raw_os_error(),
+        Some(libc::EIO)
+    );
+    assert!(listed(&place).is_some_and(|line| line.contains("dead")));
+    let told = stream(&["detach"]).expect_success().stdout;
+    assert!(told.contains("removed what was left of"), "{told}");
+    assert!(!is_mounted(&place));
+    assert!(
+        !devices.iter().any(|device| is_attached(device)),
+        "{devices:?}"
+    );
+    assert_eq!(listed(&place), None);
+}
+
+#[test]
+fn the_next_start_cleans_up_after_a_killed_volume() {
+    let rig = Rig::with_small_files(Kind::Local, 5);
+    let mount = rig.mount(&rig.options().option("transport", "loop"));
+    let place = mount.path().to_owned();
+    let open = File::open(place.join("set")).expect("a directory");
+    mount.process().kill();
+    drop(open);
+    let other = rig.mount(&rig.options().option("transport", "loop"));
+    assert!(!is_mounted(&place));
+    assert_eq!(listed(&place), None);
+    rig.compare(&other);
+    other.unmount();
+}
+
+#[test]
+fn umount_removes_a_killed_volume() {
+    let rig = Rig::with_small_files(Kind::Local, 5);
+    let mount = rig.mount(&rig.options().option("transport", "loop"));
+    mount.process().kill();
+    run_within(PATIENCE, penstock().arg("umount").arg(mount.path())).expect_success();
+    assert!(!is_mounted(mount.path()));
+}
+
+#[test]
+fn plain_umount_and_sigterm_leave_nothing() {
+    let rig = Rig::with_small_files(Kind::Local, 5);
+    for by_signal in [false, true] {
+        let mut mount = rig.mount(&rig.options().option("transport", "loop"));
+        let place = mount.path().to_owned();
+        let devices = devices(&place);
+        if by_signal {
+            mount.process().terminate();
+        } else {
+            run_within(PATIENCE, Command::new("umount").arg(&place)).expect_success();
+        }
+        PATIENCE.until("the process to end", || {
+            !mount.is_alive() && !is_mounted(&place)
+        });
+        let process = mount.process();
+        PATIENCE.until("the process to end", || !process.is_alive());
+        assert!(
+            !devices.iter().any(|device| is_attached(device)),
+            "{devices:?}"
+        );
+        assert_eq!(listed(&place), None);
+        assert!(
+            mount.last_words().contains("exit status: 0"),
+            "{}",
+            mount.last_words()
+        );
+    }
+}
+
+#[test]
+fn the_background_returns_when_it_is_mounted_or_says_why_not() {
+    let rig = Rig::with_small_files(Kind::Local, 5);
+    let place = rig.indexes.folder("mnt");
+    let index = format!("--index-dir={}", rig.indexes.folder("index").display());
+    let log = format!("--log-file={}", rig.indexes.path().join("log").display());
+    let (source, mountpoint) = (rig.bucket.source(), place.to_string_lossy().into_owned());
+    let arguments = [&*source, &*mountpoint, &*index, &*log];
+    stream(&arguments).expect_success();
+    assert!(is_mounted(&place));
+    let again = stream(&arguments);
+    assert_eq!(again.code, Some(1));
+    assert!(
+        again.stderr.contains("already") || again.stderr.contains("not empty"),
+        "{again:?}"
+    );
+    run_within(PATIENCE, penstock().arg("umount").arg(&place)).expect_success();
+    let refused = stream(&["file:///no/such/bucket", &*mountpoint, &*index, &*log]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    let refused = stream(&[&*source, &*mountpoint, &*index, &*log, "--transport=nbd"]);
+    let has_nbd = Path::new("/dev/nbd0").exists();
+    assert!(
+        has_nbd || refused.stderr.contains("modprobe nbd"),
+        "{refused:?}"
+    );
+}
