@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use penstock_base::{FsError, FsResult};
+use penstock_base::{FsError, FsResult, clock};
 use penstock_bucket::{BucketSettings, ContentTypes, MetadataSettings};
 use penstock_object::{
     HeadOptions, Key, MemoryStore, ObjectInfo, PutOptions, Store, UserMetadata, WriteCondition,
@@ -19,14 +19,12 @@ const CALLER: Caller = Caller {
     pid: 0,
 };
 
-fn keeping(settings: MetadataSettings) -> BucketSettings {
+fn keeping(mut metadata: MetadataSettings) -> BucketSettings {
+    metadata.keep = true;
     BucketSettings {
         file_mode: 0o640,
         dir_mode: 0o750,
-        metadata: MetadataSettings {
-            keep: true,
-            ..settings
-        },
+        metadata,
         ..BucketSettings::default()
     }
 }
@@ -41,6 +39,14 @@ fn bed() -> Bed {
 
 async fn advance(seconds: u64) {
     tokio::time::advance(Duration::from_secs(seconds)).await;
+}
+
+/// The clock of the wall is not paused.
+async fn wait_for_the_wall_clock(time: Duration) {
+    let end = clock::wall_time() + time;
+    while clock::wall_time() < end {
+        tokio::task::yield_now().await;
+    }
 }
 
 fn at(seconds: u64, nanos: u32) -> SystemTime {
@@ -481,7 +487,7 @@ async fn a_listing_asks_for_metadata_once() {
     }
     bed.put("d/file", "x").await;
     // The store's clock is not the test's, and what was written just now may change again unseen.
-    std::thread::sleep(Duration::from_millis(2100));
+    wait_for_the_wall_clock(Duration::from_millis(2100)).await;
     let listed = bed.list("", 99).await.unwrap();
     assert_eq!(bed.requests(), "head 21, list 1");
     assert_eq!(listed[1].entry.attributes.uid, 5);

@@ -26,11 +26,13 @@ pub(super) fn settings(values: &Values) -> MetadataSettings {
         given.and_then(|id| u32::try_from(id).ok())
     };
     let mask = values.origin(&table::MP_UMASK);
+    // Its default is for what keeps no permissions.
+    let umask = values.origin(&table::UMASK);
     MetadataSettings {
         keep: values.flag(&table::POSIX_METADATA),
         uid: chosen(&table::UID),
         gid: chosen(&table::GID),
-        umask: values.mode(&table::UMASK),
+        umask: umask.map_or(0, |_| values.mode(&table::UMASK)),
         root_mode: mask.map(|_| ALL & !values.mode(&table::MP_UMASK)),
         xattrs: values.flag(&table::USE_XATTR),
         symlink_in_meta: values.flag(&table::SYMLINK_IN_META),

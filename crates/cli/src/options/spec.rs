@@ -19,7 +19,7 @@ pub(crate) enum Group {
 
 impl Group {
     /// Every group, in the order of help.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Store,
         Self::Credentials,
         Self::Transfers,

@@ -31,14 +31,6 @@ pub(crate) static USE_XATTR: OptionSpec = OptionSpec {
     ..METADATA
 };
 
-pub(crate) static UMASK: OptionSpec = OptionSpec {
-    name: "umask",
-    kind: Kind::Mode,
-    default: Default::Is("0000"),
-    help: "Permissions that no file shows, with posix-metadata",
-    ..METADATA
-};
-
 pub(crate) static MP_UMASK: OptionSpec = OptionSpec {
     name: "mp-umask",
     kind: Kind::Mode,

@@ -25,7 +25,7 @@ pub(crate) use transfers::*;
 use super::{OptionSpec, Scope};
 
 /// Every option, in the order of help.
-pub(crate) static ALL: [&OptionSpec; 89] = [
+pub(crate) static ALL: [&OptionSpec; 88] = [
     &ENDPOINT,
     &READ_ENDPOINT,
     &REGION,
@@ -78,7 +78,6 @@ pub(crate) static ALL: [&OptionSpec; 89] = [
     &RENAME_LIMIT,
     &POSIX_METADATA,
     &USE_XATTR,
-    &UMASK,
     &MP_UMASK,
     &READDIR_OPTIMIZE,
     &READDIR_CHECK_SIZE,
