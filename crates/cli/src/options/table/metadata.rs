@@ -34,8 +34,9 @@ pub(crate) static USE_XATTR: OptionSpec = OptionSpec {
 pub(crate) static MP_UMASK: OptionSpec = OptionSpec {
     name: "mp-umask",
     kind: Kind::Mode,
-    default: Default::Depends("the mount point shows dir-mode"),
+    default: Default::Is("0000"),
     help: "Permissions of 0777 that the mount point does not show, with posix-metadata",
+    detail: "Unless this is given the mount point shows dir-mode.",
     ..METADATA
 };
 
@@ -104,9 +105,10 @@ pub(crate) static STAT_CACHE_INTERVAL_EXPIRE: OptionSpec = OptionSpec {
         min: Duration::ZERO,
         max: DAY,
     },
-    default: Default::Depends("attr-timeout, counted from the answer of the store"),
+    default: Default::Is("15m"),
     help: "How long sizes, times and listings are believed after they were last used",
-    detail: "Takes the place of attr-timeout. What is used all the time is never asked for again.",
+    detail: "If this is given it takes the place of attr-timeout, which counts from the answer of \
+             the store. What is used all the time is never asked for again.",
     ..METADATA
 };
 
