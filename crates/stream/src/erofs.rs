@@ -11,7 +11,7 @@
 //! of a file is followed by a chunk index of 8 bytes, which names a disk and the block on it
 //! where the file begins; a chunk is as large as the file, up to 8 TiB. Disk `n` is device
 //! `n + 1`, and 32 bits count the blocks of a disk: 16 TiB. Nothing else is used of the format, so
-//! kernels from 6.1 on (features of 5.16) mount it.
+//! kernels from 6.1 on (which have all features of 5.16) mount it.
 //!
 //! A directory is written when it is left, because only then its names can be sorted, with `.` and
 //! `..` among them. What does not fill a block follows the inode, so a small directory costs no
@@ -32,8 +32,9 @@ use inode::{ChunkIndex, InodeBytes, InodeHead, Layout};
 use superblock::{Superblock, device_table, device_table_start, header_end};
 
 use crate::{
-    BLOCK_SIZE, FileNode, ImageSummary, ImageWriter, Permissions, Timestamp,
+    BLOCK_SIZE, DISK_BLOCKS_MAX, FileNode, ImageSummary, ImageWriter, Permissions, Timestamp,
     image::{
+        check_name, check_target,
         entries::{DIRECTORIES_MEMORY, Entries, Entry, NodeKind},
         output::Output,
     },
@@ -44,9 +45,6 @@ const SLOT_SIZE: u64 = 32;
 
 /// Where the root's inode lies.
 const ROOT_POSITION: u64 = BLOCK_SIZE;
-
-/// The largest number of a block on a disk, exclusive; the last one means "none".
-const DISK_BLOCKS_MAX: u64 = u32::MAX as u64;
 
 /// What an EROFS image is made with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -310,10 +308,7 @@ impl ImageWriter for ErofsWriter {
 
     fn symlink(&mut self, name: &[u8], target: &[u8], modified: Timestamp) -> io::Result<()> {
         let size = target.len() as u64;
-        if size == 0 || size >= BLOCK_SIZE || target.contains(&0) {
-            let why = "the target of a symbolic link has 1 to 4095 bytes without NUL";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-        }
+        check_target(target)?;
         let position = if Layout::fits_inline(size) {
             let position = self.place_inode(size)?;
             let head = self.head(NodeKind::Symlink, size, modified);
@@ -369,14 +364,4 @@ impl ImageWriter for ErofsWriter {
 
 fn disk_is_full() -> io::Error {
     io::Error::other("a disk of the volume would be larger than 16 TiB; use more disks")
-}
-
-fn check_name(name: &[u8]) -> io::Result<()> {
-    let allowed = matches!(name.len(), 1..=255)
-        && !name.iter().any(|byte| matches!(byte, b'/' | 0))
-        && !matches!(name, b"." | b"..");
-    allowed.then_some(()).ok_or_else(|| {
-        let why = format!("{:?} is no file name", String::from_utf8_lossy(name));
-        io::Error::new(io::ErrorKind::InvalidInput, why)
-    })
 }

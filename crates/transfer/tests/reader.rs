@@ -154,8 +154,8 @@ async fn reading_again_in_small_pieces_is_sequential_every_time() {
             }
         }
         let gets = bench.store.gets();
-        // 1 MiB a few times and then as much as was read so far, up to 8 MiB.
-        let pass_max = 8 + size.div_ceil(8 * MIB) as usize;
+        // 1 MiB at least, and more the longer it goes on; how soon depends on how busy the machine is.
+        let pass_max = 2 + size.div_ceil(MIB) as usize;
         assert!(gets.len() <= 4 * pass_max, "{size}: {gets:?}");
         let ends = gets.iter().map(|get| get.end.min(size) - get.start);
         assert_eq!(ends.sum::<u64>(), 4 * size, "{size}: {gets:?}");

@@ -52,11 +52,6 @@ impl RunWriter {
         self.objects
     }
 
-    /// The key of the object that was written last; empty if there is none.
-    pub(crate) fn last_key(&self) -> &[u8] {
-        &self.before.key
-    }
-
     /// Adds an object. Fails when its key is not after the one before, or longer than any store
     /// has.
     pub(crate) fn write(&mut self, object: &SnapshotObject<'_>) -> Result<(), SnapshotError> {
@@ -108,8 +103,7 @@ fn check(before: &[u8], object: &SnapshotObject<'_>) -> Result<(), SnapshotError
     }
     if object.key.len() > SPOOLED_KEY_MAX || object.etag.len() > TAG_MAX {
         return Err(SnapshotError::Invalid(format!(
-            "the key that begins with `{:.80}`, or its tag, is longer than any store allows",
-            key
+            "the key that begins with `{key:.80}`, or its tag, is longer than any store allows"
         )));
     }
     Ok(())
