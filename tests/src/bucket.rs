@@ -63,6 +63,16 @@ impl Bucket {
         self.kind
     }
 
+    /// The key that may sign requests to the servers, and its secret.
+    pub fn credentials() -> (&'static str, &'static str) {
+        (KEY_ID, SECRET)
+    }
+
+    /// The region that signatures must name.
+    pub fn region() -> &'static str {
+        REGION
+    }
+
     /// How the command line names it.
     pub fn source(&self) -> String {
         match self.kind {

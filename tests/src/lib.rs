@@ -32,6 +32,7 @@ mod bucket;
 mod mount;
 mod patience;
 mod process;
+mod s3fs;
 mod scratch;
 
 pub use binary::{penstock, penstock_path};
@@ -39,4 +40,5 @@ pub use bucket::{BUCKET, Bucket, Kind};
 pub use mount::{Mount, MountOptions};
 pub use patience::Patience;
 pub use process::{Finished, Process, run_within};
+pub use s3fs::S3fs;
 pub use scratch::Scratch;

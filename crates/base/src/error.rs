@@ -62,6 +62,9 @@ pub enum FsError {
     /// The volume cannot do this; the text names what can.
     #[error("not supported: {0}")]
     Unsupported(&'static str),
+    /// There is no such extended attribute.
+    #[error("no such extended attribute")]
+    NoAttribute,
     /// Source and target are not on the same volume.
     #[error("not on the same volume")]
     CrossDevice,

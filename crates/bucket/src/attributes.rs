@@ -3,7 +3,8 @@
 //! A bucket keeps a size and a time of each object and nothing of directories. Owner and mode
 //! come from the settings; changing them succeeds without effect, because too many programs fail
 //! when it does not. Time stamps that are set are kept in memory until the object changes or the
-//! file is forgotten.
+//! file is forgotten. With [`crate::metadata`] all of them are kept, and the settings stand for
+//! what an object does not say.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,6 +16,7 @@ use penstock_vfs::{
 use crate::{
     core::{Core, run_to_end},
     inode::Node,
+    metadata::MetadataChange,
 };
 
 /// Bytes that every directory shows as its size, as local file systems do for small ones.
@@ -60,34 +62,56 @@ impl Core {
             .filter(|view| view.dirty);
         let (size, modified) = match (&written, &node.known) {
             (Some(view), _) => (view.size, view.modified),
-            (None, Some(known)) => (known.size, known.modified.unwrap_or(self.mounted)),
+            (None, Some(known)) => (known.shown_size(), known.modified.unwrap_or(self.mounted)),
             (None, None) => (0, self.mounted),
         };
-        let modified = node.times.modified.unwrap_or(modified);
+        let posix = node.kept().map(|kept| &kept.posix);
+        let kept_modified = posix.and_then(|posix| posix.modified);
+        let modified = node.times.modified.or(kept_modified).unwrap_or(modified);
+        let accessed = posix.and_then(|posix| posix.accessed);
+        let changed = posix.and_then(|posix| posix.changed);
+        let shown = &self.settings.metadata;
+        let uid = shown.uid.or(posix.and_then(|posix| posix.uid));
+        let gid = shown.gid.or(posix.and_then(|posix| posix.gid));
         let linked = node.place.is_some() || inode == Inode::ROOT;
         Attributes {
             inode,
             kind: node.kind,
-            permissions: self.permissions_of(node.kind),
+            permissions: self.permissions_of(inode, node),
             // One link also for directories: it tells programs that links do not count children.
             links: u32::from(linked),
-            uid: self.settings.uid,
-            gid: self.settings.gid,
+            uid: uid.unwrap_or(self.settings.uid),
+            gid: gid.unwrap_or(self.settings.gid),
             size: if node.kind == FileKind::Directory {
                 DIRECTORY_SIZE
             } else {
                 size
             },
-            accessed: node.times.accessed.unwrap_or(modified),
+            accessed: node.times.accessed.or(accessed).unwrap_or(modified),
             modified,
-            changed: modified,
+            // What was changed in a directory here is newer than what its marker says.
+            changed: changed.max(node.times.modified).unwrap_or(modified),
         }
     }
 
-    fn permissions_of(&self, kind: FileKind) -> u16 {
+    fn permissions_of(&self, inode: Inode, node: &Node) -> u16 {
+        let kept = node.kept().and_then(|kept| kept.posix.permissions());
+        match (node.kind, kept) {
+            (FileKind::Symlink, _) => SYMLINK_PERMISSIONS,
+            (_, Some(permissions)) => permissions & !self.settings.metadata.umask,
+            (FileKind::Directory, None) if inode == Inode::ROOT => {
+                let root = self.settings.metadata.root_mode;
+                root.unwrap_or_else(|| self.default_permissions(node.kind))
+            }
+            (kind, None) => self.default_permissions(kind),
+        }
+    }
+
+    /// The permission bits of what says nothing of its own.
+    pub(crate) fn default_permissions(&self, kind: FileKind) -> u16 {
         match kind {
-            FileKind::Regular => self.settings.file_mode,
-            FileKind::Directory => self.settings.dir_mode,
+            FileKind::Regular => self.settings.file_mode & !self.settings.metadata.umask,
+            FileKind::Directory => self.settings.dir_mode & !self.settings.metadata.umask,
             FileKind::Symlink => SYMLINK_PERMISSIONS,
         }
     }
@@ -117,7 +141,13 @@ impl Core {
     ) -> FsResult<Entry> {
         self.check_writable()?;
         if let Some(size) = changes.size {
+            if self.keeps_metadata() {
+                self.know_metadata(inode).await?;
+            }
             self.set_size(inode, size, changes.handle).await?;
+        }
+        if self.keeps_metadata() {
+            return self.keep_attributes(inode, changes).await;
         }
         if changes.permissions.is_some() || changes.uid.is_some() || changes.gid.is_some() {
             self.note_ignored_change();
@@ -128,6 +158,24 @@ impl Core {
         }
         self.set_times(inode, changes)?;
         self.entry(inode)
+    }
+
+    /// Changes what is kept of a file, if anything else than its size is changed.
+    async fn keep_attributes(
+        self: &Arc<Self>,
+        inode: Inode,
+        changes: AttributeChanges,
+    ) -> FsResult<Entry> {
+        let other = AttributeChanges {
+            size: None,
+            handle: None,
+            ..changes
+        };
+        if other != AttributeChanges::default() {
+            let change = MetadataChange::Attributes(other);
+            self.change_metadata(inode, change).await?;
+        }
+        self.attributes(inode).await
     }
 
     fn set_times(&self, inode: Inode, changes: AttributeChanges) -> FsResult<()> {
@@ -197,7 +245,7 @@ impl Core {
     }
 }
 
-fn moment(change: TimeChange) -> std::time::SystemTime {
+pub(crate) fn moment(change: TimeChange) -> std::time::SystemTime {
     match change {
         TimeChange::Now => clock::wall_time(),
         TimeChange::To(time) => time,

@@ -17,6 +17,7 @@ use crate::{
     BucketSettings,
     handles::Handles,
     inode::{Known, Namespace, Patience},
+    metadata::MetadataLocks,
     metrics::{BucketMetrics, Notices},
     rename::Journal,
     staged::staging::Staging,
@@ -25,6 +26,11 @@ use crate::{
 /// For how long a change believes what a lookup found just before it, however short the
 /// negative timeout: a door looks a name up before it creates it.
 const CREATION_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Bytes that a remembered name occupies with its metadata, about.
+const KEPT_ENTRY_COST: u64 = 640;
+/// The share of the memory budget that remembered names may take.
+const KEPT_SHARE: u64 = 8;
 
 /// One volume. Its operations live in the modules named after them.
 #[derive(Debug)]
@@ -43,6 +49,7 @@ pub(crate) struct Core {
     shut: AtomicBool,
     /// The time that directories show, since the store keeps none.
     pub(crate) mounted: SystemTime,
+    pub(crate) metadata_locks: MetadataLocks,
 }
 
 impl Core {
@@ -53,7 +60,7 @@ impl Core {
         registry: &Registry,
     ) -> Arc<Self> {
         let budget = transfer.pool().budget();
-        let namespace = Namespace::new(budget, usize::MAX);
+        let namespace = Namespace::new(budget, remembered_max(&settings, budget.total()));
         let core = Arc::new(Self {
             transfer,
             settings,
@@ -65,6 +72,7 @@ impl Core {
             journal: Mutex::default(),
             shut: AtomicBool::new(false),
             mounted: clock::wall_time(),
+            metadata_locks: MetadataLocks::default(),
         });
         core.register_gauges(registry);
         crate::staged::sync::begin(&core);
@@ -138,7 +146,9 @@ impl Core {
 
     /// What an object shows as, as of a question asked at `begun`.
     pub(crate) fn known_object(&self, info: &ObjectInfo, begun: Instant) -> Known {
-        Known::object(info, self.kind_of(info.kind), self.believed_until(begun))
+        let until = self.believed_until(begun);
+        let plain = Known::object(info, self.kind_of(info.kind), until);
+        self.known_with_metadata(info, plain)
     }
 
     /// The kind of file that an object shows as.
@@ -189,6 +199,16 @@ impl Core {
     pub(crate) fn shut(&self) {
         self.shut.store(true, Ordering::SeqCst);
     }
+}
+
+/// Names to remember at most: with metadata each occupies more than the cache reckons with.
+fn remembered_max(settings: &BucketSettings, memory: u64) -> usize {
+    let wanted = settings.metadata.stat_cache_size;
+    if !settings.metadata.keep {
+        return wanted;
+    }
+    let affordable = memory / KEPT_SHARE / KEPT_ENTRY_COST;
+    wanted.min(usize::try_from(affordable).unwrap_or(usize::MAX))
 }
 
 /// Runs work that must not stop half way in a task of its own: dropping the returned future

@@ -54,7 +54,7 @@ use charge::Charge;
 pub(crate) use directory::{Dentry, Directory, Patience};
 pub(crate) use gate::Moves;
 pub(crate) use guards::{Entered, Namespace, Observation, Reference, Resolved};
-pub(crate) use node::{Known, LastOpen, Node, Place};
+pub(crate) use node::{Known, LastOpen, Node, OldMarker, Place};
 
 /// All nodes of a volume. See the module.
 #[derive(Debug)]

@@ -6,6 +6,9 @@
 use penstock_base::{FileName, FsError, FsResult};
 use penstock_object::Key;
 
+/// What follows the name of a directory in the keys of objects by which some programs mark it.
+pub(crate) const OLD_FOLDER: &str = "_$folder$";
+
 /// The key of the file `name` below a directory's prefix.
 pub(crate) fn file_key(prefix: &str, name: &FileName) -> FsResult<Key> {
     checked_key(format!("{prefix}{name}"))

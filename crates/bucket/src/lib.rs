@@ -11,6 +11,7 @@
 //! - [`open_file`]: reading a pinned version, writing a stream, making it durable.
 //! - [`staged`]: what an open file is in staged mode.
 //! - [`names`], [`rename`]: changing the namespace.
+//! - [`posix`], [`metadata`]: owner, mode, times and the like, kept in the metadata of objects.
 //! - [`errors`]: what a failed request means to a file.
 //!
 //! `docs/semantics/bucket.md` says what each operation does, what it costs and how it fails, and
@@ -19,6 +20,7 @@
 #![allow(rustdoc::private_intra_doc_links)]
 
 mod attributes;
+mod content_type;
 mod core;
 mod errors;
 mod handles;
@@ -26,15 +28,20 @@ mod inode;
 mod key;
 mod listing;
 mod lookup;
+mod metadata;
 mod metrics;
 mod names;
 mod open_file;
+mod posix;
 mod rename;
 mod settings;
 mod staged;
 mod volume;
 
-pub use settings::{BucketSettings, RENAME_DIR_LIMIT_DEFAULT};
+pub use content_type::ContentTypes;
+pub use settings::{
+    BucketSettings, METADATA_REQUESTS_DEFAULT, MetadataSettings, RENAME_DIR_LIMIT_DEFAULT,
+};
 pub use staged::{
     folder::StagingError,
     staging::{MAX_DIRTY_DEFAULT, PUT_MAX_DEFAULT, Staging, StagingSettings},

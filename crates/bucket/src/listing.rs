@@ -162,7 +162,7 @@ impl Core {
             // Entries that changed here since the page was asked for are shown as they are now.
             if !hidden
                 && listing.unsaved.binary_search(name).is_err()
-                && let Some(found) = page.resolve(index, self)
+                && let Some(found) = page.resolve(index)
                 && self.push(found, name, *position + 1, sink).is_break()
             {
                 return Ok(());

@@ -10,14 +10,14 @@
 
 use std::sync::Arc;
 
-use penstock_base::{FileName, FsError, FsResult, clock::Instant};
+use penstock_base::{FileName, FsError, FsResult, clock, clock::Instant};
 use penstock_object::{ErrorKind, HeadOptions, Key, ListOptions, ObjectError, ObjectInfo};
 use penstock_vfs::{FileKind, Inode, Lookup};
 
 use crate::{
     core::Core,
     errors::{Purpose, for_reading, object_failure},
-    inode::{Known, Observation, Patience, Place, Recall, Reference, Resolved},
+    inode::{Known, Patience, Place, Recall, Reference, Resolved},
     key,
 };
 
@@ -60,6 +60,9 @@ impl Core {
             Recall::Unknown => return self.find_in_store(parent, name).await,
         };
         self.metrics.lookups_remembered.increment();
+        if let Some(found) = &found {
+            self.prolong(found.inode());
+        }
         Ok(found)
     }
 
@@ -86,17 +89,23 @@ impl Core {
         let key = key::file_key(&prefix, name)?;
         let below_prefix = key::directory_prefix(&prefix, name);
         let (object, below) = tokio::join!(self.head(&key), self.first_below(&below_prefix));
-        if let (Ok(Some(_)), Ok(Some(_))) = (&object, &below) {
+        let begun = observation.begun();
+        let object = object.map(|info| info.map(|info| self.known_object(&info, begun)));
+        if let (Ok(Some(known)), Ok(Some(_))) = (&object, &below)
+            && known.kind != FileKind::Directory
+        {
             self.note_hidden_file(&key);
         }
-        let marker = match &below {
-            Ok(Some(below)) => Some(below.marker),
-            _ => None,
-        };
-        let answer = self.weigh(object, below, &observation)?;
+        let found_below = below.as_ref().ok().copied().flatten();
+        let mut answer = self.weigh(object, below, begun)?;
+        if self.keeps_metadata() {
+            answer = self
+                .complete(answer, found_below, (&prefix, name, begun))
+                .await?;
+        }
         let resolved = observation.resolve(name, answer);
-        if let (Resolved::Found(found), Some(marker)) = (&resolved, marker) {
-            self.note_marker(found.inode(), marker);
+        if let (Resolved::Found(found), Some(below)) = (&resolved, found_below) {
+            self.note_marker(found.inode(), below.marker);
         }
         Ok(resolved)
     }
@@ -104,17 +113,17 @@ impl Core {
     /// What a name is, after both questions about it were answered.
     fn weigh(
         &self,
-        object: Result<Option<ObjectInfo>, ObjectError>,
+        object: Result<Option<Known>, ObjectError>,
         below: Result<Option<Below>, ObjectError>,
-        observation: &Observation,
+        begun: Instant,
     ) -> FsResult<Option<Known>> {
-        let begun = observation.begun();
         match (object, below) {
+            (Ok(Some(known)), Ok(Some(_))) if known.kind == FileKind::Directory => Ok(Some(known)),
             (_, Ok(Some(_))) => Ok(Some(Known::directory(self.believed_until(begun)))),
-            (Ok(Some(info)), Ok(None)) => Ok(Some(self.known_object(&info, begun))),
-            (Ok(Some(info)), Err(error)) if error.kind == ErrorKind::PermissionDenied => {
+            (Ok(Some(known)), Ok(None)) => Ok(Some(known)),
+            (Ok(Some(known)), Err(error)) if error.kind == ErrorKind::PermissionDenied => {
                 self.note_unlistable(&error);
-                Ok(Some(self.known_object(&info, begun)))
+                Ok(Some(known))
             }
             (Ok(None), Ok(None)) => Ok(None),
             (Err(error), _) | (_, Err(error)) => Err(object_failure(&error, Purpose::Read)),
@@ -153,12 +162,49 @@ impl Core {
     ) -> FsResult<Option<Known>> {
         let prefix = self.namespace.lock().prefix(place.parent)?;
         if kind == FileKind::Directory {
-            let prefix = key::directory_prefix(&prefix, &place.name);
-            let below = for_reading(self.first_below(&prefix).await)?;
-            return Ok(below.map(|_| Known::directory(self.believed_until(begun))));
+            return self.describe_directory(&prefix, &place.name, begun).await;
         }
         let info = for_reading(self.head(&key::file_key(&prefix, &place.name)?).await)?;
         Ok(info.map(|info| self.known_object(&info, begun)))
+    }
+
+    async fn describe_directory(
+        &self,
+        prefix: &str,
+        name: &FileName,
+        begun: Instant,
+    ) -> FsResult<Option<Known>> {
+        let below = key::directory_prefix(prefix, name);
+        let below = for_reading(self.first_below(&below).await)?;
+        let answer = below.map(|_| Known::directory(self.believed_until(begun)));
+        if !self.keeps_metadata() {
+            return Ok(answer);
+        }
+        // Unless it is marked as usual, an object of its name may do that.
+        let answer = match below {
+            Some(below) if below.marker => answer,
+            _ => {
+                let info = for_reading(self.head(&key::file_key(prefix, name)?).await)?;
+                let known = info.map(|info| self.known_object(&info, begun));
+                known
+                    .filter(|known| known.kind == FileKind::Directory)
+                    .or(answer)
+            }
+        };
+        self.complete(answer, below, (prefix, name, begun)).await
+    }
+
+    /// Believes what is known of a file for longer, because it was used, if the settings say so.
+    fn prolong(&self, inode: Inode) {
+        if !self.settings.metadata.stat_cache_interval {
+            return;
+        }
+        let until = self.believed_until(clock::now());
+        if let Ok(node) = self.namespace.lock().node_mut(inode)
+            && let Some(known) = &mut node.known
+        {
+            known.until = known.until.max(until);
+        }
     }
 
     /// Describes an object, if there is one.

@@ -84,6 +84,7 @@ pub(crate) struct Notices {
     pub(crate) ignored_sync: Once,
     pub(crate) refused_write: Once,
     pub(crate) staging_full: Once,
+    pub(crate) undescribed: Once,
     pub(crate) unlistable: Once,
     pub(crate) unordered: Once,
 }

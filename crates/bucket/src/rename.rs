@@ -24,6 +24,7 @@ use crate::{
     inode::{Place, Reference},
 };
 
+pub(crate) use copy::Original;
 pub(crate) use journal::Journal;
 
 /// What is renamed to what.

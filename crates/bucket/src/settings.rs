@@ -1,7 +1,9 @@
 //! What a user may choose. Limits that nobody has a reason to change are constants where they are
 //! used.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
+
+use crate::ContentTypes;
 
 /// Directory entries that a rename of a directory moves at most, unless set otherwise.
 pub const RENAME_DIR_LIMIT_DEFAULT: usize = 1_000_000;
@@ -40,6 +42,69 @@ pub struct BucketSettings {
     pub symlinks: bool,
     /// Entries below a directory up to which it can be renamed.
     pub rename_dir_limit: usize,
+    /// What is kept of files beside their bytes.
+    pub metadata: MetadataSettings,
+    /// Which media type a file gets by its name; none by default, and the store chooses.
+    pub content_types: Arc<ContentTypes>,
+}
+
+/// Requests for the metadata of listed objects that are under way at once, unless set otherwise.
+pub const METADATA_REQUESTS_DEFAULT: usize = 128;
+
+/// What is kept in the metadata of objects. With `keep` off, the default, everything else here has
+/// no effect, and owners and modes are those of [`BucketSettings`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MetadataSettings {
+    /// Keep owner, mode, times, links and extended attributes. Owner and mode in
+    /// [`BucketSettings`] then stand for what an object does not say.
+    pub keep: bool,
+    /// Owner shown of everything, whatever objects say.
+    pub uid: Option<u32>,
+    /// Group shown of everything, whatever objects say.
+    pub gid: Option<u32>,
+    /// Permission bits that nothing shows.
+    pub umask: u16,
+    /// Permission bits of the root of the mount; `None` for those of directories.
+    pub root_mode: Option<u16>,
+    /// Keep extended attributes too.
+    pub xattrs: bool,
+    /// Keep the targets of links in metadata, where `readdir_optimize` finds them, not in bodies.
+    pub symlink_in_meta: bool,
+    /// List directories without asking for the metadata of each object: what was not asked for yet
+    /// shows defaults.
+    pub readdir_optimize: bool,
+    /// With `readdir_optimize`: ask all the same for objects of up to so many bytes. 0 asks for
+    /// none, with `symlink_in_meta` for empty ones.
+    pub readdir_check_size: u64,
+    /// Take objects `dir_$folder$` and `dir` with the mode or media type of a directory for
+    /// directories.
+    pub old_directories: bool,
+    /// Requests for the metadata of listed objects that are under way at once, at least 1.
+    pub requests_max: usize,
+    /// Names that are remembered though nobody holds their files, beside what memory allows.
+    pub stat_cache_size: usize,
+    /// Count `attr_timeout` from the last use instead of from the answer of the store.
+    pub stat_cache_interval: bool,
+}
+
+impl Default for MetadataSettings {
+    fn default() -> Self {
+        Self {
+            keep: false,
+            uid: None,
+            gid: None,
+            umask: 0,
+            root_mode: None,
+            xattrs: true,
+            symlink_in_meta: false,
+            readdir_optimize: false,
+            readdir_check_size: 0,
+            old_directories: true,
+            requests_max: METADATA_REQUESTS_DEFAULT,
+            stat_cache_size: usize::MAX,
+            stat_cache_interval: false,
+        }
+    }
 }
 
 impl Default for BucketSettings {
@@ -57,6 +122,8 @@ impl Default for BucketSettings {
             appendable: false,
             symlinks: true,
             rename_dir_limit: RENAME_DIR_LIMIT_DEFAULT,
+            metadata: MetadataSettings::default(),
+            content_types: Arc::default(),
         }
     }
 }

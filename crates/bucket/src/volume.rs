@@ -8,7 +8,7 @@ use penstock_base::{FileName, FsError, FsResult, NAME_LENGTH_MAX, Payload, metri
 use penstock_transfer::Transfer;
 use penstock_vfs::{
     Allocation, AttributeChanges, Caller, Created, DirectorySink, Entry, HandleId, Inode, Lookup,
-    OpenOptions, Opened, RemoveKind, RenameMode, Statistics, Volume,
+    OpenOptions, Opened, RemoveKind, RenameMode, Statistics, Volume, XattrMode,
 };
 
 use crate::{BucketSettings, Staging, core::Core};
@@ -95,22 +95,24 @@ impl Volume for BucketVolume {
 
     async fn make_symlink(
         &self,
-        _caller: Caller,
+        caller: Caller,
         parent: Inode,
         name: &FileName,
         target: &[u8],
     ) -> FsResult<Entry> {
-        self.core.make_symlink((parent, name), target).await
+        let link = (target, caller);
+        self.core.make_symlink((parent, name), link).await
     }
 
     async fn make_directory(
         &self,
-        _caller: Caller,
+        caller: Caller,
         parent: Inode,
         name: &FileName,
-        _permissions: u16,
+        permissions: u16,
     ) -> FsResult<Entry> {
-        self.core.make_directory(parent, name).await
+        let kept = self.core.new_directory(parent, caller, permissions);
+        self.core.make_directory(parent, name, kept).await
     }
 
     async fn remove(
@@ -134,18 +136,28 @@ impl Volume for BucketVolume {
     }
 
     async fn open(&self, _caller: Caller, inode: Inode, options: OpenOptions) -> FsResult<Opened> {
+        if self.core.keeps_metadata() && options.access.writes() {
+            // What is written replaces the object: its metadata must be known to go along.
+            self.core.know_metadata(inode).await?;
+        }
         self.core.open(inode, options).await
     }
 
     async fn create(
         &self,
-        _caller: Caller,
+        caller: Caller,
         parent: Inode,
         name: &FileName,
-        _permissions: u16,
+        permissions: u16,
         options: OpenOptions,
     ) -> FsResult<Created> {
-        self.core.create((parent, name), options).await
+        let mut created = self.core.create((parent, name), options).await?;
+        let inode = created.entry.attributes.inode;
+        if self.core.keeps_metadata() {
+            self.core.own_new_file(inode, caller, permissions);
+            created.entry = self.core.entry(inode)?;
+        }
+        Ok(created)
     }
 
     async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Payload> {
@@ -198,6 +210,32 @@ impl Volume for BucketVolume {
 
     async fn release_directory(&self, handle: HandleId) {
         self.core.handles.remove(handle);
+    }
+
+    fn keeps_xattrs(&self) -> bool {
+        self.core.keeps_xattrs()
+    }
+
+    async fn xattr(&self, _caller: Caller, inode: Inode, name: &[u8]) -> FsResult<Bytes> {
+        self.core.xattr(inode, name).await
+    }
+
+    async fn xattrs(&self, _caller: Caller, inode: Inode) -> FsResult<Vec<Bytes>> {
+        self.core.xattrs(inode).await
+    }
+
+    async fn set_xattr(
+        &self,
+        _caller: Caller,
+        inode: Inode,
+        attribute: (&[u8], &[u8]),
+        mode: XattrMode,
+    ) -> FsResult<()> {
+        self.core.set_xattr(inode, attribute, mode).await
+    }
+
+    async fn remove_xattr(&self, _caller: Caller, inode: Inode, name: &[u8]) -> FsResult<()> {
+        self.core.remove_xattr(inode, name).await
     }
 
     async fn statistics(&self) -> FsResult<Statistics> {

@@ -137,6 +137,16 @@ fn every_row_of_the_bucket_document_has_a_test() {
 }
 
 #[test]
+fn the_bucket_document_has_a_section_on_kept_metadata() {
+    let text = read("docs/semantics/bucket.md");
+    let section = text
+        .split("## ")
+        .find(|part| part.starts_with("Kept metadata"));
+    let section = section.expect("the section exists");
+    assert!(rows(section).len() >= 35, "rows are missing");
+}
+
+#[test]
 fn every_row_of_the_stream_document_has_a_test() {
     check("docs/semantics/stream.md", 35);
 }

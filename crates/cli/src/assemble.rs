@@ -5,6 +5,9 @@
 //!        -> Store -> Transfer -> BucketVolume -> Session
 //! ```
 
+mod kept;
+mod written;
+
 use std::{
     num::NonZeroUsize,
     path::{Path, PathBuf},
@@ -157,6 +160,8 @@ fn store_settings(values: &Values, environment: &Environment) -> Outcome<StoreSe
         credentials: credential_settings(values, environment)?,
         anonymous: values.flag(&table::ANONYMOUS),
         requester_pays: values.flag(&table::REQUESTER_PAYS),
+        writes: written::settings(values)?,
+        listing: written::listing(values),
         checksum: checksum(values),
         ca_file: values.path(&table::CA_FILE).map(Path::to_owned),
         http_proxy: text(&table::PROXY),
@@ -276,20 +281,20 @@ pub(crate) async fn volume(
     (pool, staging): (&Arc<BufferPool>, Option<Arc<Staging>>),
     values: &Values,
     registry: &Arc<Registry>,
-) -> Arc<dyn Volume> {
+) -> Outcome<Arc<dyn Volume>> {
     let transfer = Transfer::with_settings(
         Arc::clone(store),
         Arc::clone(pool),
         transfer_settings(values),
         registry,
     );
-    let (settings, registry) = (bucket_settings(values), Arc::clone(registry));
+    let (settings, registry) = (bucket_settings(values)?, Arc::clone(registry));
     let Some(staging) = staging else {
-        return BucketVolume::new(transfer, settings, registry);
+        return Ok(BucketVolume::new(transfer, settings, registry));
     };
     let volume = BucketVolume::staged(transfer, settings, staging, registry);
     volume.recover().await;
-    volume
+    Ok(volume)
 }
 
 fn transfer_settings(values: &Values) -> TransferSettings {
@@ -305,26 +310,29 @@ fn transfer_settings(values: &Values) -> TransferSettings {
     }
 }
 
-fn bucket_settings(values: &Values) -> BucketSettings {
+fn bucket_settings(values: &Values) -> Outcome<BucketSettings> {
     let id = |spec, own: u32| {
         let given = values.count(spec).and_then(|id| u32::try_from(id).ok());
         given.unwrap_or(own)
     };
     let limit = values.count(&table::RENAME_LIMIT);
-    BucketSettings {
+    let interval = kept::stat_cache_interval(values);
+    Ok(BucketSettings {
         uid: id(&table::UID, system::user_id()),
         gid: id(&table::GID, system::group_id()),
         file_mode: values.mode(&table::FILE_MODE),
         dir_mode: values.mode(&table::DIR_MODE),
         read_only: values.flag(&table::READ_ONLY),
-        attr_timeout: values.duration(&table::ATTR_TIMEOUT),
+        attr_timeout: interval.unwrap_or_else(|| values.duration(&table::ATTR_TIMEOUT)),
         negative_timeout: values.duration(&table::NEGATIVE_TIMEOUT),
         close_to_open: values.flag(&table::CLOSE_TO_OPEN),
         fsync: values.flag(&table::FSYNC),
         appendable: values.flag(&table::APPENDABLE),
         symlinks: values.flag(&table::SYMLINKS),
         rename_dir_limit: limit.map_or(usize::MAX, |limit| limit as usize),
-    }
+        metadata: kept::settings(values),
+        content_types: Arc::new(kept::content_types(values)?),
+    })
 }
 
 /// How the kernel mounts it.
@@ -336,6 +344,7 @@ pub(crate) fn fuse_settings(source: &str, mountpoint: &Path, values: &Values) ->
     FuseSettings {
         read_only: values.flag(&table::READ_ONLY),
         allow_other: values.flag(&table::ALLOW_OTHER),
+        default_permissions: kept::keeps(values).then_some(true),
         nonempty: values.flag(&table::NONEMPTY),
         noexec: values.flag(&table::NOEXEC),
         threads: threads.and_then(|count| NonZeroUsize::new(count as usize)),

@@ -13,6 +13,7 @@ mod local;
 mod names;
 mod refused;
 mod writers;
+mod xattrs;
 
 use std::{pin::Pin, sync::Arc};
 
@@ -227,8 +228,35 @@ impl Adapter {
                 directory::Detail::Attributes,
             )),
             Request::ReleaseDirectory { handle } => Box::pin(directory::release(adapter, handle)),
-            _ => Box::pin(std::future::ready(Ok(Answer::done()))),
+            _ => return self.start_xattr(subject, request),
         })
+    }
+
+    /// Operations on extended attributes. A volume without them is not asked, nor by the kernel
+    /// any more.
+    fn start_xattr(&self, subject: Subject, request: &Request<'_>) -> Result<Operation, Errno> {
+        let adapter = self.clone();
+        let owned = Bytes::copy_from_slice;
+        let operation: Operation = match *request {
+            Request::GetXattr { name, size } => {
+                Box::pin(xattrs::get(adapter, subject, owned(name), size))
+            }
+            Request::ListXattr { size } => Box::pin(xattrs::list(adapter, subject, size)),
+            Request::SetXattr { name, value, flags } => {
+                let mode = xattrs::mode(flags)?;
+                let attribute = (owned(name), owned(value));
+                Box::pin(xattrs::set(adapter, subject, attribute, mode))
+            }
+            Request::RemoveXattr { name } => {
+                Box::pin(xattrs::remove(adapter, subject, owned(name)))
+            }
+            _ => return Ok(Box::pin(std::future::ready(Ok(Answer::done())))),
+        };
+        if self.volume.keeps_xattrs() {
+            Ok(operation)
+        } else {
+            Err(Errno(libc::ENOSYS))
+        }
     }
 }
 

@@ -35,6 +35,7 @@ pub fn errno_of(error: &FsError) -> Errno {
         FsError::ReadOnly => libc::EROFS,
         // Never ENOSYS: the kernel would stop asking for the whole mount.
         FsError::Unsupported(_) => libc::EOPNOTSUPP,
+        FsError::NoAttribute => libc::ENODATA,
         FsError::CrossDevice => libc::EXDEV,
         FsError::BadHandle => libc::EBADF,
         FsError::Interrupted => libc::EINTR,

@@ -69,6 +69,7 @@ macro_rules! __for_each_contract {
             a_key_may_be_a_prefix_of_others,
             keys_may_look_like_a_stores_own_names,
             copies_have_content_and_metadata,
+            copies_can_be_described_anew,
             copies_can_be_pinned_to_a_version,
             a_copy_can_insist_on_a_free_key,
             deleting_is_idempotent,

@@ -43,14 +43,15 @@ pub use memory::MemoryStore;
 pub use open::{open, open_backend};
 pub use penstock_base::{Checksum, ChecksumKind};
 pub use settings::{
-    Addressing, ChecksumChoice, RetrySettings, SettingsError, SignatureChoice, StoreSettings,
-    Timeouts,
+    Addressing, ChecksumChoice, Encryption, ListVersion, RetrySettings, SettingsError,
+    SignatureChoice, StoreSettings, Timeouts, WriteSettings,
 };
 pub use sink::BodySink;
 pub use store::Store;
 pub use types::{
-    Appended, ByteRange, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, GetOptions,
-    Got, HeadOptions, ListOptions, ListPage, ListedObject, ObjectInfo, ObjectKind, Part, PartCopy,
-    PartNumber, PutOptions, Stored, Upload, UploadPage, UserMetadata, WriteCondition,
+    Appended, ByteRange, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, Description,
+    GetOptions, Got, HeadOptions, ListOptions, ListPage, ListedObject, ObjectInfo, ObjectKind,
+    Part, PartCopy, PartNumber, PutOptions, Stored, Upload, UploadPage, UserMetadata,
+    WriteCondition,
 };
 pub use url::{BucketUrl, StoreUrl, StoreUrlError};

@@ -217,6 +217,7 @@ fn capabilities() -> Capabilities {
         copy_size_max: i64::MAX as u64,
         append: true,
         symlinks: false,
+        metadata_size_max: 3 << 10,
         write_if_absent: true,
     }
 }

@@ -56,6 +56,7 @@ impl MemoryStore {
             copy_size_max: 5 * GIB,
             append: true,
             symlinks: true,
+            metadata_size_max: 8 << 10,
             write_if_absent: true,
         })
     }
@@ -287,7 +288,7 @@ impl Store for MemoryStore {
             info.size,
             self.capabilities.copy_size_max,
         )?;
-        let copy = object.copied();
+        let copy = object.copied(options.description);
         bucket.store(operation, target, &options.condition, copy)
     }
 

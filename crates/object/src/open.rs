@@ -145,6 +145,8 @@ impl<'a> Parts<'a> {
             credentials: Arc::clone(credentials),
             metrics: RestMetrics::new(self.registry),
             requester_pays: self.settings.requester_pays,
+            writes: self.settings.writes.clone(),
+            listing: self.settings.listing,
             clock: StoreClock::new(self.settings.follow_store_clock),
         }
     }

@@ -6,6 +6,7 @@
 //! through [`exchange`], the one place that signs, counts and turns bad answers into errors.
 
 mod address;
+mod attributes;
 mod checksum;
 mod describe;
 mod dialect;
@@ -37,7 +38,9 @@ use crate::{
     Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
     FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult,
     Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage,
-    credentials::CredentialSource, http::Client,
+    credentials::CredentialSource,
+    http::Client,
+    settings::{ListVersion, WriteSettings},
 };
 
 /// One bucket behind a REST interface.
@@ -50,6 +53,9 @@ pub(crate) struct RestStore<D> {
     pub(crate) metrics: RestMetrics,
     /// Whether the requester is charged instead of the bucket's owner.
     pub(crate) requester_pays: bool,
+    /// What is said of every object that is written.
+    pub(crate) writes: WriteSettings,
+    pub(crate) listing: ListVersion,
     /// The time that requests are signed with.
     pub(crate) clock: StoreClock,
 }

@@ -30,6 +30,10 @@ pub struct StoreSettings {
     pub anonymous: bool,
     /// Let the requester be charged instead of the bucket's owner. Default: no.
     pub requester_pays: bool,
+    /// What is said of every object that is written.
+    pub writes: WriteSettings,
+    /// How listings are asked for. Default: [`ListVersion::V2`].
+    pub listing: ListVersion,
     /// Sign with the store's time once it refused a request for its time. Where it is off such a
     /// request fails, which suits a first look: somebody should set the clock. Default: yes.
     pub follow_store_clock: bool,
@@ -56,6 +60,46 @@ pub struct StoreSettings {
     /// How long an idle connection is kept. Servers close theirs after 20 s or later. Default:
     /// 15 s.
     pub idle_age_max: Duration,
+}
+
+/// What is said of every object that is written, and how fast bytes are sent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WriteSettings {
+    /// Default: as the bucket is set up.
+    pub encryption: Encryption,
+    /// The storage class in the store's words. Default: the bucket's.
+    pub storage_class: Option<String>,
+    /// The store's name for who may use objects, such as `public-read`. Default: the bucket's.
+    pub acl: Option<String>,
+    /// Bits per second of a request that sends a body, where the store can limit that (OSS).
+    pub upload_limit: Option<u64>,
+    /// Bits per second of a request that receives a body, where the store can limit that (OSS).
+    pub download_limit: Option<u64>,
+}
+
+/// How the store encrypts what it keeps.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Encryption {
+    /// As the bucket is set up.
+    #[default]
+    ByStore,
+    /// With keys that the store makes up.
+    Aes256,
+    /// With a key of the store's key management.
+    Kms {
+        /// Which key; `None` takes the default one.
+        key: Option<String>,
+    },
+}
+
+/// How listings are asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ListVersion {
+    /// The first form, which some older stores know only.
+    V1,
+    /// `ListObjectsV2`.
+    #[default]
+    V2,
 }
 
 /// How requests to OSS are signed.
@@ -105,6 +149,8 @@ impl Default for StoreSettings {
             credentials: CredentialSettings::default(),
             anonymous: false,
             requester_pays: false,
+            writes: WriteSettings::default(),
+            listing: ListVersion::default(),
             follow_store_clock: true,
             checksum: ChecksumChoice::Auto,
             ca_file: None,

@@ -69,7 +69,8 @@ pub trait Store: Debug + Send + Sync {
         options: PutOptions,
     ) -> ObjectResult<Appended>;
 
-    /// Copies an object with its metadata inside the store, at most `copy_size_max` bytes.
+    /// Copies an object inside the store, at most `copy_size_max` bytes: with its metadata, or with
+    /// other metadata, and then also onto itself.
     async fn copy(&self, source: &Key, target: &Key, options: CopyOptions) -> ObjectResult<Stored>;
 
     /// Deletes an object. Deleting what is not there succeeds.

@@ -126,6 +126,18 @@ pub struct CopyOptions {
     pub if_match: Option<ETag>,
     /// When the target may be replaced.
     pub condition: WriteCondition,
+    /// What describes the copy; `None` takes over what describes the source. With it an object may
+    /// be copied onto itself.
+    pub description: Option<Description>,
+}
+
+/// What describes an object beside its bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Description {
+    /// The media type; `None` lets the store choose.
+    pub content_type: Option<String>,
+    /// What to attach.
+    pub metadata: UserMetadata,
 }
 
 /// Options of [`crate::Store::list`].
@@ -267,6 +279,8 @@ pub struct Capabilities {
     pub append: bool,
     /// Whether [`crate::Store::put_symlink`] works.
     pub symlinks: bool,
+    /// Bytes of user metadata of an object, names and values together.
+    pub metadata_size_max: usize,
     /// Whether [`WriteCondition::IfAbsent`] is checked atomically by the store.
     pub write_if_absent: bool,
 }

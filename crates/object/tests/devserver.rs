@@ -92,6 +92,16 @@ async fn oss_v1() -> (Server, Arc<dyn Store>) {
     (server, store)
 }
 
+async fn s3_with_first_listings() -> (Server, Arc<dyn Store>) {
+    let server = server();
+    let settings = StoreSettings {
+        listing: penstock_object::ListVersion::V1,
+        ..settings(&server)
+    };
+    let store = connect("s3", &settings);
+    (server, store)
+}
+
 mod s3_contracts {
     penstock_object::conformance_tests!(super::s3);
 }
@@ -101,6 +111,17 @@ mod oss_contracts {
     penstock_object::conformance_tests!(
         super::oss,
         except empty_components_are_kept, long_keys_are_kept
+    );
+}
+
+mod first_listing_contracts {
+    penstock_object::conformance_tests!(super::s3_with_first_listings =>
+        listings_are_in_byte_order,
+        listings_describe_objects,
+        listings_keep_to_the_prefix,
+        delimited_listings_roll_up,
+        listings_page_without_gaps,
+        listings_start_after_a_key,
     );
 }
 
@@ -114,6 +135,7 @@ mod oss_v1_contracts {
         parts_become_an_object,
         parts_can_be_copied,
         copies_have_content_and_metadata,
+        copies_can_be_described_anew,
         unfinished_uploads_are_listed,
         appends_grow_an_object,
         links_lead_to_their_target,

@@ -124,6 +124,18 @@ impl Writer {
         }
     }
 
+    /// Says how the object is to be described from now on; the condition of `options` does not
+    /// count. An upload that was begun keeps the description that it began with.
+    pub fn describe(&mut self, options: PutOptions) {
+        self.options.content_type = options.content_type;
+        self.options.metadata = options.metadata;
+    }
+
+    /// Whether an upload was begun, whose description cannot be changed any more.
+    pub fn is_begun(&self) -> bool {
+        self.upload.is_some()
+    }
+
     /// Bytes that the object would have if it were finished now.
     pub fn size(&self) -> u64 {
         self.size

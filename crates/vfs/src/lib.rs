@@ -12,6 +12,6 @@ pub use disk::Disk;
 pub use types::{
     Access, Allocation, AttributeChanges, Attributes, Caller, Created, DirectorySink, Entry,
     FileKind, HandleId, Inode, Lookup, OpenOptions, Opened, RemoveKind, RenameMode, Statistics,
-    TimeChange,
+    TimeChange, XattrMode,
 };
 pub use volume::Volume;

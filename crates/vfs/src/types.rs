@@ -206,6 +206,17 @@ pub enum RenameMode {
     Exchange,
 }
 
+/// What [`crate::Volume::set_xattr`] does when the attribute exists or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum XattrMode {
+    /// Sets it either way.
+    Set,
+    /// Fails with `AlreadyExists` if it exists.
+    Create,
+    /// Fails with `NoAttribute` if it does not.
+    Replace,
+}
+
 /// What `statfs` shows. A bucket has no size, so volumes may answer with large constants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statistics {

@@ -8,8 +8,10 @@ use penstock_base::{FileName, FsError, FsResult, Payload};
 
 use crate::{
     Allocation, AttributeChanges, Caller, Created, DirectorySink, Entry, HandleId, Inode, Lookup,
-    OpenOptions, Opened, RemoveKind, RenameMode, Statistics,
+    OpenOptions, Opened, RemoveKind, RenameMode, Statistics, XattrMode,
 };
+
+const NO_XATTRS: FsError = FsError::Unsupported("this volume keeps no extended attributes");
 
 /// A file system that a door can serve.
 ///
@@ -137,6 +139,38 @@ pub trait Volume: Send + Sync + 'static {
 
     /// Closes a directory.
     async fn release_directory(&self, handle: HandleId);
+
+    /// Whether files have extended attributes here. Where they have none a door need not ask.
+    fn keeps_xattrs(&self) -> bool {
+        false
+    }
+
+    /// The value of an extended attribute. Fails with `NoAttribute` or `Unsupported`.
+    async fn xattr(&self, _caller: Caller, _inode: Inode, _name: &[u8]) -> FsResult<Bytes> {
+        Err(NO_XATTRS)
+    }
+
+    /// The names of all extended attributes.
+    async fn xattrs(&self, _caller: Caller, _inode: Inode) -> FsResult<Vec<Bytes>> {
+        Err(NO_XATTRS)
+    }
+
+    /// Sets an extended attribute, name and value. Fails with `AlreadyExists` or `NoAttribute` as
+    /// `mode` says, and with `NoSpace` when it does not fit beside the others.
+    async fn set_xattr(
+        &self,
+        _caller: Caller,
+        _inode: Inode,
+        _attribute: (&[u8], &[u8]),
+        _mode: XattrMode,
+    ) -> FsResult<()> {
+        Err(NO_XATTRS)
+    }
+
+    /// Removes an extended attribute. Fails with `NoAttribute`.
+    async fn remove_xattr(&self, _caller: Caller, _inode: Inode, _name: &[u8]) -> FsResult<()> {
+        Err(NO_XATTRS)
+    }
 
     /// What `statfs` shows.
     async fn statistics(&self) -> FsResult<Statistics>;

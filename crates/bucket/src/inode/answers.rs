@@ -108,7 +108,13 @@ impl Tree {
             return None;
         }
         let directory = self.directory(parent).ok()?;
-        let held = directory.entries.get(name).and_then(Dentry::held);
+        let entry = directory.entries.get(name);
+        let held = entry.and_then(Dentry::held);
+        let known = match entry {
+            Some(Dentry::Remembered(known)) => Some(known),
+            _ => held.and_then(|inode| self.nodes.get(&inode)?.known.as_ref()),
+        };
+        let answer = answer.map(|answer| answer.completed_by(known));
         match held {
             Some(inode) if self.settle_held(inode, answer.as_ref()) => None,
             _ => Some(answer),

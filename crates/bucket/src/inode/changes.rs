@@ -82,10 +82,12 @@ impl Tree {
     }
 
     /// Notes what the store has of a file after it was written here.
-    pub(crate) fn publish(&mut self, inode: Inode, known: Known) {
+    /// Metadata that `known` does not tell is what was sent along, or else what it was.
+    pub(crate) fn publish(&mut self, inode: Inode, mut known: Known) {
         let Some(node) = self.nodes.get_mut(&inode) else {
             return;
         };
+        node.take_sent(&mut known);
         node.known = Some(known);
         if let Some(place) = node.place.clone() {
             self.note_change(place.parent, &place.name);

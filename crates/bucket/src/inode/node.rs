@@ -6,7 +6,7 @@ use penstock_base::{FileName, clock::Instant};
 use penstock_object::{ETag, ObjectInfo, ObjectKind};
 use penstock_vfs::{FileKind, Inode};
 
-use crate::{inode::Directory, open_file::OpenFile};
+use crate::{inode::Directory, open_file::OpenFile, posix::KeptMetadata};
 
 /// What the store said about a name, and until when that is believed.
 #[derive(Debug, Clone)]
@@ -15,11 +15,25 @@ pub(crate) struct Known {
     /// How the object came to be.
     pub(crate) object: ObjectKind,
     pub(crate) size: u64,
-    /// `None` for directories, which show the time of the mount.
+    /// `None` for directories of which no more is known; they show the time of the mount.
     pub(crate) modified: Option<SystemTime>,
     /// `None` for directories.
     pub(crate) etag: Option<ETag>,
     pub(crate) until: Instant,
+    /// What the object carries beside its bytes, where that was asked for; for a directory, what
+    /// the object carries that marks it.
+    pub(crate) kept: Option<Arc<KeptMetadata>>,
+    /// The object that marks a directory, if that is not `dir/`.
+    pub(crate) old_marker: Option<OldMarker>,
+}
+
+/// How older programs mark the directory `dir`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OldMarker {
+    /// An object `dir` that says that it is a directory.
+    Plain,
+    /// An object `dir_$folder$`.
+    Folder,
 }
 
 impl Known {
@@ -32,6 +46,8 @@ impl Known {
             modified: None,
             etag: None,
             until,
+            kept: None,
+            old_marker: None,
         }
     }
 
@@ -44,6 +60,8 @@ impl Known {
             modified: Some(info.modified),
             etag: Some(info.etag.clone()),
             until,
+            kept: None,
+            old_marker: None,
         }
     }
 }
@@ -81,6 +99,10 @@ pub(crate) struct Node {
     pub(crate) pins: u64,
     pub(crate) known: Option<Known>,
     pub(crate) times: LocalTimes,
+    /// Metadata that goes to the store with the next save, or whenever it can.
+    pub(crate) unsaved: Option<Arc<KeptMetadata>>,
+    /// Metadata that a save under way sends.
+    pub(crate) sent: Option<Arc<KeptMetadata>>,
     pub(crate) last_open: Option<LastOpen>,
     /// What the open handles of this file share.
     pub(crate) file: Option<Arc<OpenFile>>,
@@ -97,6 +119,8 @@ impl Node {
             pins: 0,
             known,
             times: LocalTimes::default(),
+            unsaved: None,
+            sent: None,
             last_open: None,
             file: None,
             directory: (kind == FileKind::Directory).then(Box::default),

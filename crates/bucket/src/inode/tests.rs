@@ -21,6 +21,8 @@ fn known(kind: FileKind, lifetime: u64) -> Known {
         modified: None,
         etag: None,
         until,
+        kept: None,
+        old_marker: None,
     }
 }
 

@@ -1,16 +1,17 @@
 //! One LIST page as directory entries.
 
-use std::{iter::Peekable, time::SystemTime, vec};
+use std::{iter::Peekable, vec};
 
-use penstock_base::{FileName, FsResult};
-use penstock_object::{ETag, ListPage, ListedObject, ObjectKind};
-use penstock_vfs::FileKind;
+use penstock_base::{FileName, FsResult, clock::Instant};
+use penstock_object::{ListPage, ListedObject};
+use penstock_vfs::{FileKind, Inode};
 
 use crate::{
     core::Core,
-    inode::{Known, Observation, Reference, Resolved},
+    inode::{Known, Observation, OldMarker, Reference, Resolved},
     key,
     listing::pages::Start,
+    metadata::Wanted,
 };
 
 /// One LIST page as directory entries, in byte order of their keys.
@@ -33,17 +34,10 @@ pub(super) struct Page {
 #[derive(Debug)]
 struct Entry {
     name: FileName,
-    /// `None` for a directory.
-    object: Option<Facts>,
-}
-
-/// What a listing tells of an object.
-#[derive(Debug)]
-struct Facts {
-    size: u64,
-    etag: ETag,
-    modified: SystemTime,
-    kind: ObjectKind,
+    /// What is known of it; `None` if it was removed since it was listed.
+    known: Option<Known>,
+    /// Whether it is an object, and not what several keys begin with.
+    is_object: bool,
 }
 
 impl Page {
@@ -70,9 +64,16 @@ impl Page {
         let directories = page.common_prefixes.clone();
         let mut marker = false;
         let mut entries = Vec::with_capacity(page.objects.len() + directories.len());
+        let until = core.believed_until(observation.begun());
         for (key, object) in in_order(page.objects, page.common_prefixes) {
+            let is_object = object.is_some();
+            let (key, known) = core.listed(key, object, until);
             match key::listed_name(prefix, &key) {
-                Some(name) => entries.push(Entry { name, object }),
+                Some(name) => entries.push(Entry {
+                    name,
+                    known: Some(known),
+                    is_object,
+                }),
                 None if key == prefix => marker = true,
                 None => core.note_hidden_name(&key),
             }
@@ -98,8 +99,38 @@ impl Page {
         &self.entries[index].name
     }
 
+    /// Whether the entry is an object, which a directory of its name hides.
+    pub(super) fn is_object(&self, index: usize) -> bool {
+        self.entries[index].is_object
+    }
+
+    /// Whether the entry is a file, whose hiding is worth mentioning.
     pub(super) fn is_file(&self, index: usize) -> bool {
-        self.entries[index].object.is_some()
+        let known = self.entries[index].known.as_ref();
+        known.is_some_and(|known| known.kind != FileKind::Directory)
+    }
+
+    /// Asks for the metadata of all entries.
+    pub(super) async fn describe(
+        &mut self,
+        core: &Core,
+        directory: Inode,
+        prefix: &str,
+    ) -> FsResult<()> {
+        let wanted = self.entries.iter().filter_map(|entry| {
+            let listed = entry.known.clone()?;
+            Some(Wanted {
+                name: &entry.name,
+                listed,
+            })
+        });
+        let described = core
+            .describe_entries((directory, prefix), wanted.collect())
+            .await?;
+        for (entry, known) in self.entries.iter_mut().zip(described) {
+            entry.known = known;
+        }
+        Ok(())
     }
 
     /// Whether there is a directory with this prefix, or `None` if a later page tells.
@@ -115,30 +146,48 @@ impl Page {
     }
 
     /// The node of an entry as it is now, unless it was removed here since the page was asked for.
-    pub(super) fn resolve(&self, index: usize, core: &Core) -> Option<Reference> {
-        let Entry { name, object } = &self.entries[index];
-        let until = core.believed_until(self.observation.begun());
-        let known = match object {
-            None => Known::directory(until),
-            Some(facts) => facts.known(core.kind_of(facts.kind), until),
-        };
-        match self.observation.resolve(name, Some(known)) {
+    pub(super) fn resolve(&self, index: usize) -> Option<Reference> {
+        let Entry { name, known, .. } = &self.entries[index];
+        match self.observation.resolve(name, known.clone()) {
             Resolved::Found(found) => Some(found),
             Resolved::Absent | Resolved::Outdated => None,
         }
     }
 }
 
-impl Facts {
-    fn known(&self, kind: FileKind, until: penstock_base::clock::Instant) -> Known {
-        Known {
-            kind,
-            object: self.kind,
-            size: self.size,
-            modified: Some(self.modified),
-            etag: Some(self.etag.clone()),
-            until,
+impl Core {
+    /// What a listing tells of a key, and the key that it stands for: some programs mark
+    /// directories by objects of other names.
+    fn listed(
+        &self,
+        mut key: String,
+        object: Option<ListedObject>,
+        until: Instant,
+    ) -> (String, Known) {
+        let Some(object) = object else {
+            return (key, Known::directory(until));
+        };
+        let old = self.keeps_metadata() && self.settings.metadata.old_directories;
+        if let Some(name) = key.strip_suffix(key::OLD_FOLDER).filter(|_| old)
+            && !name.is_empty()
+            && !name.ends_with('/')
+        {
+            let known = Known {
+                old_marker: Some(OldMarker::Folder),
+                ..Known::directory(until)
+            };
+            key.truncate(name.len());
+            return (key, known);
         }
+        let known = Known {
+            kind: self.kind_of(object.kind),
+            object: object.kind,
+            size: object.size,
+            modified: Some(object.modified),
+            etag: Some(object.etag),
+            ..Known::directory(until)
+        };
+        (key, known)
     }
 }
 
@@ -146,34 +195,20 @@ impl Facts {
 fn in_order(
     objects: Vec<ListedObject>,
     prefixes: Vec<String>,
-) -> impl Iterator<Item = (String, Option<Facts>)> {
+) -> impl Iterator<Item = (String, Option<ListedObject>)> {
     let mut objects = objects.into_iter().peekable();
     let mut prefixes = prefixes.into_iter().peekable();
     std::iter::from_fn(move || match (objects.peek(), prefixes.peek()) {
         (Some(object), Some(prefix)) if object.key > *prefix => next_prefix(&mut prefixes),
         (None, _) => next_prefix(&mut prefixes),
-        (Some(_), _) => objects.next().map(|object| {
-            let ListedObject {
-                key,
-                size,
-                etag,
-                modified,
-                kind,
-                ..
-            } = object;
-            (
-                key,
-                Some(Facts {
-                    size,
-                    etag,
-                    modified,
-                    kind,
-                }),
-            )
-        }),
+        (Some(_), _) => objects
+            .next()
+            .map(|mut object| (std::mem::take(&mut object.key), Some(object))),
     })
 }
 
-fn next_prefix(prefixes: &mut Peekable<vec::IntoIter<String>>) -> Option<(String, Option<Facts>)> {
+fn next_prefix(
+    prefixes: &mut Peekable<vec::IntoIter<String>>,
+) -> Option<(String, Option<ListedObject>)> {
     prefixes.next().map(|prefix| (prefix, None))
 }

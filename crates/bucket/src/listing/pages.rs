@@ -107,7 +107,7 @@ impl Pages {
     /// directory may come much later than the file, on another page.
     pub(super) async fn is_hidden(&mut self, number: usize, index: usize) -> FsResult<bool> {
         let page = self.page(number);
-        if !page.is_file(index) {
+        if !page.is_object(index) {
             return Ok(false);
         }
         let directory = key::directory_prefix(&self.prefix, page.name(index));
@@ -124,7 +124,7 @@ impl Pages {
             Some(hidden) => hidden,
             None => for_reading(self.core.first_below(&directory).await)?.is_some(),
         };
-        if hidden {
+        if hidden && self.page(number).is_file(index) {
             let key = key::checked_key(directory.trim_end_matches('/'))?;
             self.core.note_hidden_file(&key);
         }
@@ -202,7 +202,11 @@ async fn fetch(
         ..ListOptions::default()
     };
     let page = for_reading(core.store().list(options).await)?;
-    Page::new(&core, &prefix, &start, (page, observation))
+    let mut page = Page::new(&core, &prefix, &start, (page, observation))?;
+    if core.keeps_metadata() {
+        page.describe(&core, directory, &prefix).await?;
+    }
+    Ok(page)
 }
 
 impl Core {

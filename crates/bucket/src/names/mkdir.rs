@@ -11,10 +11,8 @@ use crate::{
     errors::{Purpose, for_writing, object_failure},
     inode::{Known, Reference},
     key,
+    posix::{DIRECTORY_TYPE, KeptMetadata},
 };
-
-/// The media type of the objects that mark directories, as most tools write it.
-const MARKER_TYPE: &str = "application/x-directory";
 
 impl Core {
     /// Makes a directory by writing the object that marks it.
@@ -22,10 +20,12 @@ impl Core {
         self: &Arc<Self>,
         parent: Inode,
         name: &FileName,
+        kept: Option<KeptMetadata>,
     ) -> FsResult<Entry> {
         self.check_writable()?;
         let (core, name) = (Arc::clone(self), name.clone());
-        let made = run_to_end(async move { core.make_directory_now(parent, &name).await }).await?;
+        let made =
+            run_to_end(async move { core.make_directory_now(parent, &name, kept).await }).await?;
         let entry = self.entry(made.inode())?;
         made.give_away();
         Ok(entry)
@@ -35,6 +35,7 @@ impl Core {
         self: &Arc<Self>,
         parent: Inode,
         name: &FileName,
+        kept: Option<KeptMetadata>,
     ) -> FsResult<Reference> {
         let _entered = self.namespace.enter(&[parent]).await?;
         if self
@@ -48,14 +49,17 @@ impl Core {
         let prefix = key::directory_prefix(&prefix, name);
         key::marker_key(&prefix)?;
         let begun = clock::now();
-        for_writing(self.write_marker(&prefix).await)?;
+        for_writing(self.write_marker(&prefix, kept.as_ref()).await)?;
         let until = self.believed_until(begun);
         let mut tree = self.namespace.lock();
         // Somebody else may have made it in the same moment.
         if tree.directory(parent)?.entries.contains_key(name) {
             return Err(FsError::AlreadyExists);
         }
-        let known = Some(Known::directory(until));
+        let known = Some(Known {
+            kept: kept.map(Arc::new),
+            ..Known::directory(until)
+        });
         let inode = tree.link((parent, name), FileKind::Directory, known);
         let directory = tree.directory_mut(inode)?;
         directory.marker = Some(true);
@@ -65,13 +69,18 @@ impl Core {
     }
 
     /// Writes the object that marks the directory `prefix`.
-    async fn write_marker(&self, prefix: &str) -> Result<(), ObjectError> {
+    async fn write_marker(
+        &self,
+        prefix: &str,
+        kept: Option<&KeptMetadata>,
+    ) -> Result<(), ObjectError> {
         let Ok(key) = key::marker_key(prefix) else {
             return Ok(());
         };
-        let content_type = Some(MARKER_TYPE.to_owned());
+        let content_type = Some(DIRECTORY_TYPE.to_owned());
         let options = PutOptions {
             content_type,
+            metadata: kept.map(KeptMetadata::metadata).unwrap_or_default(),
             ..PutOptions::default()
         };
         self.store()
@@ -98,7 +107,7 @@ impl Core {
                 self.first_below(&prefix).await?
             };
             if below.is_none() {
-                self.write_marker(&prefix).await?;
+                self.write_marker(&prefix, None).await?;
             }
             Ok(below.is_none_or(|below| below.marker))
         };

@@ -49,6 +49,7 @@ impl Core {
         (parent, name): (Inode, &FileName),
         found: &Reference,
     ) -> FsResult<()> {
+        let _alone = self.metadata_locks.lock(&[found.inode()]).await;
         let file = self.open_file(found.inode());
         // Waits for an upload under way, which would bring the object back.
         let mut stream = match &file {
@@ -106,6 +107,9 @@ impl Core {
         if keys.iter().any(|key| *key != prefix) {
             return Err(FsError::DirectoryNotEmpty);
         }
+        let _alone = self.metadata_locks.lock(&[found.inode()]).await;
+        let old = self.old_markers(found.inode())?;
+        self.delete_old_markers(&old).await?;
         if !keys.is_empty() {
             let marker = key::marker_key(&prefix)?;
             for_writing(self.store().delete(&marker).await)?;

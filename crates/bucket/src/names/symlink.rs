@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use penstock_base::{FileName, FsError, FsResult, clock};
 use penstock_object::{ObjectKind, PutOptions};
-use penstock_vfs::{Entry, FileKind, Inode};
+use penstock_vfs::{Caller, Entry, FileKind, Inode};
 
 use crate::{
     core::{Core, run_to_end},
@@ -21,6 +21,9 @@ use crate::{
 impl Core {
     /// The relative path that a link holds.
     pub(crate) async fn read_symlink(self: &Arc<Self>, inode: Inode) -> FsResult<Bytes> {
+        if let Some(target) = self.read_kept_link(inode).await? {
+            return Ok(target);
+        }
         let (key, prefix) = {
             let tree = self.namespace.lock();
             let node = tree.node(inode)?;
@@ -38,19 +41,30 @@ impl Core {
     pub(crate) async fn make_symlink(
         self: &Arc<Self>,
         (parent, name): (Inode, &FileName),
-        target: &[u8],
+        (target, caller): (&[u8], Caller),
     ) -> FsResult<Entry> {
         self.check_writable()?;
+        let target = std::str::from_utf8(target)
+            .map_err(|_| FsError::InvalidArgument("the target of a link must be UTF-8"))?;
+        let (core, name, target) = (Arc::clone(self), name.clone(), target.to_owned());
+        if self.keeps_metadata() {
+            let made = run_to_end(async move {
+                let link = (target.as_str(), caller);
+                core.make_kept_link((parent, &name), link).await
+            });
+            return self.given_away(made.await?);
+        }
         if !self.store().capabilities().symlinks || !self.settings.symlinks {
             return Err(FsError::Unsupported(
                 "this store or mount has no symbolic links",
             ));
         }
-        let target = std::str::from_utf8(target)
-            .map_err(|_| FsError::InvalidArgument("the target of a link must be UTF-8"))?;
-        let (core, name, target) = (Arc::clone(self), name.clone(), target.to_owned());
         let made = run_to_end(async move { core.make_symlink_now((parent, &name), &target).await });
-        let made = made.await?;
+        self.given_away(made.await?)
+    }
+
+    /// What a new file shows, whose reference goes to the caller.
+    fn given_away(&self, made: Reference) -> FsResult<Entry> {
         let entry = self.entry(made.inode())?;
         made.give_away();
         Ok(entry)
@@ -96,6 +110,8 @@ impl Core {
             modified: Some(clock::wall_time()),
             etag: Some(stored.etag),
             until: self.believed_until(begun),
+            kept: None,
+            old_marker: None,
         };
         let inode = self
             .namespace

@@ -176,12 +176,16 @@ impl Core {
             file.view().dirty = false;
             if then == Then::End {
                 stream.discard().await;
+                self.settle_metadata(file).await?;
             }
             return Ok(());
         }
-        let Some(open) = stream.take() else {
+        let Some(mut open) = stream.take() else {
             return Ok(());
         };
+        if !open.sink.is_begun() {
+            open.sink.describe(self.stored_metadata(file.inode));
+        }
         let object = open.sink.object_kind();
         let saved = match then {
             Then::End => open.sink.finish().await.map(|version| (version, None)),
@@ -195,7 +199,10 @@ impl Core {
                     None => stream.clear(),
                 }
                 self.publish(file, version, object);
-                Ok(())
+                match then {
+                    Then::End => self.settle_metadata(file).await,
+                    Then::GoOn => Ok(()),
+                }
             }
             Err(error) => {
                 let error = transfer_failure(&error, Purpose::Write);
@@ -234,6 +241,8 @@ impl Core {
             modified: Some(file.view().modified),
             etag: Some(version.etag.clone()),
             until: self.believed_until(clock::now()),
+            kept: None,
+            old_marker: None,
         };
         file.show_stored(version);
         tree.publish(file.inode, known);

@@ -2,7 +2,7 @@
 //! of an appendable object.
 
 use bytes::Bytes;
-use penstock_object::{Key, ObjectKind};
+use penstock_object::{Key, ObjectKind, PutOptions};
 use penstock_transfer::{Appender, ObjectVersion, TransferResult, Writer};
 
 /// Where written bytes go.
@@ -20,6 +20,23 @@ impl Sink {
         match self {
             Self::Upload(..) => ObjectKind::Normal,
             Self::Append(_) => ObjectKind::Appendable,
+        }
+    }
+
+    /// Says how the object is to be described, if it was not begun yet. The condition of
+    /// `options` does not count.
+    pub(crate) fn describe(&mut self, options: PutOptions) {
+        match self {
+            Self::Upload(writer, _) => writer.describe(options),
+            Self::Append(appender) => appender.describe(options),
+        }
+    }
+
+    /// Whether an object was begun, so that it can no longer be described.
+    pub(crate) fn is_begun(&self) -> bool {
+        match self {
+            Self::Upload(writer, _) => writer.is_begun(),
+            Self::Append(appender) => appender.stored() > 0,
         }
     }
 

@@ -184,6 +184,14 @@ impl WriteStream {
         }
     }
 
+    /// Ends a stream that has nothing to save.
+    pub(crate) async fn discard_untouched(&mut self) {
+        if matches!(&self.phase, Phase::Open(stream) if !stream.touched && stream.taking.is_none())
+        {
+            self.discard().await;
+        }
+    }
+
     /// Declares that the store has everything, or that nothing more is to be saved.
     pub(crate) fn clear(&mut self) {
         self.phase = Phase::Clean;

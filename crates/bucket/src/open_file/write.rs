@@ -193,6 +193,9 @@ impl Core {
         if data.is_empty() {
             return Ok(());
         }
+        if self.describes_files() && (open.end == 0 || !open.touched) {
+            open.sink.describe(self.early_metadata(handle.file.inode));
+        }
         match Taking::begin(&handle.file, open).take(data).await {
             Ok(end) => {
                 self.grew(&handle.file, end);
@@ -209,7 +212,7 @@ impl Core {
     fn grew(&self, file: &OpenFile, end: u64) {
         file.show_written(end);
         if let Ok(node) = self.namespace.lock().node_mut(file.inode) {
-            node.times.modified = None;
+            node.note_written();
         }
         file.announce(end);
     }

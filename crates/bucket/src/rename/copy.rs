@@ -3,8 +3,8 @@
 use futures_util::{TryStreamExt, stream::FuturesOrdered};
 use penstock_base::MIB;
 use penstock_object::{
-    CompleteOptions, CopyOptions, ETag, HeadOptions, Key, ObjectKind, ObjectResult, Part, PartCopy,
-    PutOptions, Stored, UploadId, WriteCondition,
+    CompleteOptions, CopyOptions, Description, ETag, HeadOptions, Key, ObjectKind, ObjectResult,
+    Part, PartCopy, PutOptions, Stored, UploadId, WriteCondition,
 };
 
 use crate::core::Core;
@@ -16,12 +16,12 @@ const COPY_PARTS_CONCURRENT: usize = 16;
 
 /// An object to copy.
 #[derive(Debug, Clone)]
-pub(super) struct Original {
-    pub(super) key: Key,
-    pub(super) size: u64,
+pub(crate) struct Original {
+    pub(crate) key: Key,
+    pub(crate) size: u64,
     /// Only if it still is this version; `None` takes any.
-    pub(super) etag: Option<ETag>,
-    pub(super) kind: ObjectKind,
+    pub(crate) etag: Option<ETag>,
+    pub(crate) kind: ObjectKind,
 }
 
 impl Core {
@@ -32,20 +32,36 @@ impl Core {
         target: &Key,
         condition: WriteCondition,
     ) -> ObjectResult<Stored> {
+        let how = (condition, None);
+        self.copy_object_as(original, target, how).await
+    }
+
+    /// The same, described otherwise than the original if `description` says so, and then also
+    /// onto itself.
+    pub(crate) async fn copy_object_as(
+        &self,
+        original: &Original,
+        target: &Key,
+        (condition, description): (WriteCondition, Option<&Description>),
+    ) -> ObjectResult<Stored> {
         if original.kind == ObjectKind::Symlink {
             let leads_to = self.store().get_symlink(&original.key).await?;
+            let description = description.cloned().unwrap_or_default();
             let options = PutOptions {
+                content_type: description.content_type,
+                metadata: description.metadata,
                 condition,
-                ..PutOptions::default()
             };
             return self.store().put_symlink(target, &leads_to, options).await;
         }
         if original.size > self.store().capabilities().copy_size_max {
-            return self.copy_in_parts(original, target, condition).await;
+            let how = (condition, description);
+            return self.copy_in_parts(original, target, how).await;
         }
         let options = CopyOptions {
             if_match: original.etag.clone(),
             condition,
+            description: description.cloned(),
         };
         self.store().copy(&original.key, target, options).await
     }
@@ -54,7 +70,7 @@ impl Core {
         &self,
         original: &Original,
         target: &Key,
-        condition: WriteCondition,
+        (condition, description): (WriteCondition, Option<&Description>),
     ) -> ObjectResult<Stored> {
         // A copy in one request keeps metadata; one in parts must bring it along.
         let info = self
@@ -62,9 +78,13 @@ impl Core {
             .head(&original.key, HeadOptions::default())
             .await?;
         let content_type = (!info.content_type.is_empty()).then_some(info.content_type);
-        let options = PutOptions {
+        let description = description.cloned().unwrap_or(Description {
             content_type,
             metadata: info.metadata,
+        });
+        let options = PutOptions {
+            content_type: description.content_type,
+            metadata: description.metadata,
             condition: condition.clone(),
         };
         let upload = self.store().create_upload(target, options).await?;

@@ -139,6 +139,13 @@ impl Core {
         let entered = [rename.source_parent, rename.target.parent];
         let _moving = self.namespace.begin_move(top, &entered).await?;
         self.save_below(top).await?;
+        for directory in [Some(&rename.moved), rename.replaced.as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            self.modernize(directory.inode()).await?;
+        }
+        let old = self.old_markers(top)?;
         let (from, to) = {
             let tree = self.namespace.lock();
             let parent = tree.prefix(rename.target.parent)?;
@@ -170,7 +177,8 @@ impl Core {
         }
         self.settle_rename(rename, moved.is_ok());
         moved?;
-        self.follow(&to, open, &versions)
+        self.follow(&to, open, &versions)?;
+        self.delete_old_markers(&old).await
     }
 
     /// What an earlier attempt at this rename copied, if all of it is still there: somebody may

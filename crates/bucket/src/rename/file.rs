@@ -3,17 +3,19 @@
 use std::sync::Arc;
 
 use penstock_base::{FsError, FsResult, MIB, clock};
-use penstock_object::{ETag, ErrorKind, ObjectKind, WriteCondition};
+use penstock_object::{Description, ETag, ErrorKind, ObjectKind, WriteCondition};
 use penstock_transfer::ObjectVersion;
-use penstock_vfs::{FileKind, RenameMode};
+use penstock_vfs::{FileKind, Inode, RenameMode};
+use smallvec::SmallVec;
 use tokio::sync::MutexGuard;
 
 use crate::{
     core::Core,
     errors::for_writing,
-    inode::Known,
+    inode::{Known, Reference},
     key,
     open_file::{OpenFile, WriteStream},
+    posix::KeptMetadata,
     rename::{Rename, copy::Original},
 };
 
@@ -38,6 +40,12 @@ type StreamGuard<'file> = Option<MutexGuard<'file, WriteStream>>;
 impl Core {
     /// Copies a file's object to its new key and deletes the original.
     pub(super) async fn rename_file(self: &Arc<Self>, rename: &Rename) -> FsResult<()> {
+        let inodes: SmallVec<[Inode; 2]> = [Some(&rename.moved), rename.replaced.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(Reference::inode)
+            .collect();
+        let _alone = self.metadata_locks.lock(&inodes).await;
         let moved = self.open_file(rename.moved.inode());
         let replaced = rename
             .replaced
@@ -114,9 +122,9 @@ impl Core {
         };
         let begun = clock::now();
         let mut original = self.original(rename)?;
-        let mut stored = self
-            .copy_object(&original, &target, condition.clone())
-            .await;
+        let (mut kind, mut description) = self.described_at_target(rename)?;
+        let how = (condition.clone(), description.as_ref());
+        let mut stored = self.copy_object_as(&original, &target, how).await;
         if let Err(error) = &stored
             && matches!(
                 error.kind,
@@ -130,16 +138,14 @@ impl Core {
                     error => error,
                 })?;
             original = self.original(rename)?;
-            stored = self.copy_object(&original, &target, condition).await;
+            (kind, description) = self.described_at_target(rename)?;
+            let how = (condition, description.as_ref());
+            stored = self.copy_object_as(&original, &target, how).await;
         }
         let etag = for_writing(stored)?.etag;
         let is_link = original.kind == ObjectKind::Symlink;
         let known = Known {
-            kind: if is_link {
-                self.kind_of(original.kind)
-            } else {
-                FileKind::Regular
-            },
+            kind,
             object: if is_link {
                 ObjectKind::Symlink
             } else {
@@ -149,6 +155,8 @@ impl Core {
             modified: Some(clock::wall_time()),
             etag: Some(etag.clone()),
             until: self.believed_until(begun),
+            kept: None,
+            old_marker: None,
         };
         Ok(Copied {
             original: original.etag.ok_or(FsError::Stale)?,
@@ -159,6 +167,25 @@ impl Core {
                 size: original.size,
             },
         })
+    }
+
+    /// The kind of the file, and what describes it under its new name; `None` if the store copies
+    /// that.
+    fn described_at_target(&self, rename: &Rename) -> FsResult<(FileKind, Option<Description>)> {
+        let tree = self.namespace.lock();
+        let node = tree.node(rename.moved.inode())?;
+        let Some(kept) = node.kept().filter(|_| self.keeps_metadata()) else {
+            return Ok((node.kind, None));
+        };
+        let mut kept = KeptMetadata::clone(kept);
+        // It would be the time of the copy otherwise.
+        let stored = node.known.as_ref().and_then(|known| known.modified);
+        kept.posix.modified = kept.posix.modified.or(stored);
+        let description = Description {
+            content_type: kept.content_type(),
+            metadata: kept.metadata(),
+        };
+        Ok((node.kind, Some(description)))
     }
 
     fn original(&self, rename: &Rename) -> FsResult<Original> {

@@ -13,6 +13,7 @@ use penstock_vfs::{FileKind, Inode};
 
 use crate::{
     core::{Core, run_to_end},
+    errors::for_reading,
     errors::{Purpose, transfer_failure},
     inode::Known,
     open_file::OpenFile,
@@ -129,7 +130,7 @@ impl Core {
         match saved {
             Ok(version) => {
                 self.publish_staged(file, staged, version);
-                Ok(())
+                Ok(self.settle_metadata(file).await?)
             }
             Err(error) => {
                 if let Some(state) = staged.state().as_mut() {
@@ -181,7 +182,7 @@ impl Core {
         let plan = plan(snapshot.size, &snapshot.unsaved, &limits).ok_or(FsError::FileTooLarge)?;
         let options = PutOptions {
             condition: snapshot.condition.clone(),
-            ..self.stored_metadata(inode)
+            ..self.description(&key, inode).await?
         };
         let stored = match plan {
             Plan::Put => {
@@ -232,13 +233,18 @@ impl Core {
         Ok(assembly.complete(completion).await?)
     }
 
-    /// What user metadata an object gets.
-    #[allow(
-        clippy::unused_self,
-        reason = "a file's own metadata will be asked of its inode"
-    )]
-    pub(crate) fn stored_metadata(&self, _inode: Option<Inode>) -> PutOptions {
-        PutOptions::default()
+    /// How to describe the object of a file, or of one that was recovered and whose inode nobody
+    /// knows: then as the object that it replaces is.
+    async fn description(&self, key: &Key, inode: Option<Inode>) -> FsResult<PutOptions> {
+        if inode.is_some() {
+            return Ok(self.stored_metadata(inode));
+        }
+        let found = for_reading(self.head(key).await)?;
+        Ok(found.map_or_else(PutOptions::default, |info| PutOptions {
+            content_type: Some(info.content_type).filter(|text| !text.is_empty()),
+            metadata: info.metadata,
+            ..PutOptions::default()
+        }))
     }
 
     fn limits(&self, staged: &StagedFile) -> Limits {
@@ -287,6 +293,8 @@ impl Core {
                 modified: Some(file.view().modified),
                 etag: Some(version.etag.clone()),
                 until: self.believed_until(clock::now()),
+                kept: None,
+                old_marker: None,
             };
             file.show_stored(version.clone());
             if let Some(state) = staged.state().as_mut() {

@@ -135,7 +135,7 @@ impl Core {
     /// Forgets times that were set, and what the kernel may keep of older content.
     pub(super) fn note_written(&self, file: &OpenFile) {
         if let Ok(node) = self.namespace.lock().node_mut(file.inode) {
-            node.times.modified = None;
+            node.note_written();
             node.last_open = None;
         }
     }

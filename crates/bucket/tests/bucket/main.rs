@@ -11,6 +11,7 @@ mod appending;
 mod attributes;
 mod listing;
 mod lookup;
+mod metadata;
 mod model;
 mod names;
 mod reading;

@@ -12,6 +12,7 @@ pub(crate) enum Group {
     Staging,
     Freshness,
     Files,
+    Metadata,
     Mount,
     Stream,
     Observation,
@@ -19,7 +20,7 @@ pub(crate) enum Group {
 
 impl Group {
     /// Every group, in the order of help.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Store,
         Self::Credentials,
         Self::Transfers,
@@ -27,6 +28,7 @@ impl Group {
         Self::Staging,
         Self::Freshness,
         Self::Files,
+        Self::Metadata,
         Self::Mount,
         Self::Stream,
         Self::Observation,
@@ -42,6 +44,7 @@ impl Group {
             Self::Staging => "Writing",
             Self::Freshness => "Freshness of metadata",
             Self::Files => "Files",
+            Self::Metadata => "Metadata kept in objects",
             Self::Mount => "Mount",
             Self::Stream => "Stream volumes",
             Self::Observation => "Logs, metrics and configuration",

@@ -5,7 +5,7 @@
 //!
 //! | request | what the kernel does after ENOSYS |
 //! |---|---|
-//! | extended attributes | `EOPNOTSUPP`, which programs expect of file systems without them |
+//! | extended attributes, if the volume has none | `EOPNOTSUPP`, which programs expect then |
 //! | ACCESS | allows it; with `default_permissions` it has checked already |
 //! | FSYNCDIR | success; names are in the store when the call that made them returns |
 //! | LSEEK | seeks by itself; `SEEK_HOLE` finds only the end |

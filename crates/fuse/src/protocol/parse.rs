@@ -73,7 +73,7 @@ fn names(opcode: Opcode, mut fields: Fields<'_>) -> Result<Request<'_>, ParseErr
     })
 }
 
-/// Requests about inodes and open handles; the rest is for [`session`].
+/// Requests about inodes and open handles; the rest is for [`xattrs`].
 fn handles(opcode: Opcode, mut fields: Fields<'_>) -> Result<Request<'_>, ParseError> {
     Ok(match opcode {
         Opcode::GetAttributes => Request::GetAttributes,
@@ -103,6 +103,31 @@ fn handles(opcode: Opcode, mut fields: Fields<'_>) -> Result<Request<'_>, ParseE
         },
         Opcode::ReleaseDirectory => Request::ReleaseDirectory {
             handle: handle(&mut fields)?,
+        },
+        other => return xattrs(other, fields),
+    })
+}
+
+/// Requests about extended attributes; the rest is for [`session`].
+fn xattrs(opcode: Opcode, mut fields: Fields<'_>) -> Result<Request<'_>, ParseError> {
+    Ok(match opcode {
+        Opcode::GetXattr => {
+            let size = fields.u32()?;
+            fields.skip(4)?;
+            let name = fields.name()?;
+            Request::GetXattr { name, size }
+        }
+        Opcode::ListXattr => Request::ListXattr {
+            size: fields.u32()?,
+        },
+        Opcode::SetXattr => {
+            let (size, flags) = (fields.u32()?, fields.u32()?);
+            let name = fields.name()?;
+            let value = fields.take(size as usize)?;
+            Request::SetXattr { name, value, flags }
+        }
+        Opcode::RemoveXattr => Request::RemoveXattr {
+            name: fields.name()?,
         },
         other => return session(other, fields),
     })

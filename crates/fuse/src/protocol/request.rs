@@ -97,6 +97,23 @@ pub enum Request<'a> {
     ReleaseDirectory {
         handle: HandleId,
     },
+    /// `size` is what the caller has room for; 0 asks how much that must be.
+    GetXattr {
+        name: &'a [u8],
+        size: u32,
+    },
+    ListXattr {
+        size: u32,
+    },
+    /// `flags` as given to `setxattr`.
+    SetXattr {
+        name: &'a [u8],
+        value: &'a [u8],
+        flags: u32,
+    },
+    RemoveXattr {
+        name: &'a [u8],
+    },
     Interrupt {
         victim: u64,
     },

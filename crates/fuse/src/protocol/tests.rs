@@ -185,3 +185,32 @@ fn init_reads_the_upper_half_only_when_it_is_valid() {
     );
     assert_eq!(offer(1), Capabilities::ASYNC_READ);
 }
+
+#[test]
+fn requests_for_extended_attributes_carry_names_values_and_room() {
+    let body = |numbers: [u32; 2], rest: &[u8]| {
+        let mut body = numbers.map(u32::to_ne_bytes).concat();
+        body.extend(rest);
+        body
+    };
+    let (name, value) = (b"user.a".as_slice(), b"a\0b".as_slice());
+    let bytes = message(21, &body([3, 1], b"user.a\0a\0b"));
+    let set = Request::SetXattr {
+        name,
+        value,
+        flags: 1,
+    };
+    assert_eq!(parse(&bytes).expect("well formed").request, set);
+    let bytes = message(22, &body([64, 0], b"user.a\0"));
+    let get = Request::GetXattr { name, size: 64 };
+    assert_eq!(parse(&bytes).expect("well formed").request, get);
+    let bytes = message(23, &body([64, 0], b""));
+    let list = Request::ListXattr { size: 64 };
+    assert_eq!(parse(&bytes).expect("well formed").request, list);
+    let bytes = message(24, b"user.a\0");
+    let remove = Request::RemoveXattr { name };
+    assert_eq!(parse(&bytes).expect("well formed").request, remove);
+    // More than there is.
+    let bytes = message(21, &body([4, 0], b"user.a\0a\0b"));
+    assert!(parse(&bytes).is_err());
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use penstock_base::Payload;
 
 use super::support::{assert_fails, exists, head, key, pattern, put, read};
-use crate::{CopyOptions, ErrorKind, PutOptions, Store, UserMetadata, WriteCondition};
+use crate::{CopyOptions, Description, ErrorKind, PutOptions, Store, UserMetadata, WriteCondition};
 
 /// A copy has the bytes, the content type and the metadata of its source and replaces its target.
 pub async fn copies_have_content_and_metadata(store: &Arc<dyn Store>) {
@@ -47,6 +47,43 @@ pub async fn copies_have_content_and_metadata(store: &Arc<dyn Store>) {
         .await;
     assert_fails(copied, ErrorKind::NotFound, "a copy of nothing");
     assert!(!exists(store, "to").await);
+}
+
+/// A copy can be given another description than its source, also onto itself.
+pub async fn copies_can_be_described_anew(store: &Arc<dyn Store>) {
+    let body = pattern(70_000, 1);
+    let options = PutOptions {
+        content_type: Some("text/x-old".to_owned()),
+        metadata: UserMetadata::from([("old".to_owned(), "1".to_owned())]),
+        ..PutOptions::default()
+    };
+    let written = store
+        .put(&key("file"), Payload::from(body.clone()), options)
+        .await
+        .expect("the put succeeds");
+    let description = Description {
+        content_type: Some("text/x-new".to_owned()),
+        metadata: UserMetadata::from([("new".to_owned(), "2".to_owned())]),
+    };
+    let options = CopyOptions {
+        if_match: Some(written.etag),
+        description: Some(description.clone()),
+        ..CopyOptions::default()
+    };
+    let copied = store
+        .copy(&key("file"), &key("copy"), options.clone())
+        .await;
+    copied.expect("a copy elsewhere succeeds");
+    let copied = store.copy(&key("file"), &key("file"), options).await;
+    let stored = copied.expect("a copy onto itself succeeds");
+    for name in ["file", "copy"] {
+        let info = head(store, name).await.expect("it is there");
+        assert_eq!(info.content_type, "text/x-new");
+        assert_eq!(info.metadata, description.metadata);
+        assert!(read(store, name).await == body, "the copy has other bytes");
+    }
+    let info = head(store, "file").await.expect("it is there");
+    assert_eq!(info.etag, stored.etag);
 }
 
 /// With `if_match` a copy is made of that version or not at all.

@@ -10,7 +10,7 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 
 use super::problem::{Attempt, Problem};
-use crate::{ErrorKind, PutOptions, UserMetadata};
+use crate::{Description, ErrorKind, PutOptions, UserMetadata};
 
 const NAME: &str = "user.penstock";
 
@@ -36,6 +36,13 @@ impl Attributes {
         Self {
             content_type: options.content_type.clone().unwrap_or_default(),
             metadata: options.metadata.clone(),
+        }
+    }
+
+    pub(super) fn described_by(description: &Description) -> Self {
+        Self {
+            content_type: description.content_type.clone().unwrap_or_default(),
+            metadata: description.metadata.clone(),
         }
     }
 

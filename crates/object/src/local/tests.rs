@@ -111,6 +111,7 @@ mod conformance_when_durable {
         get_returns_what_was_put,
         a_key_may_be_a_prefix_of_others,
         copies_have_content_and_metadata,
+        copies_can_be_described_anew,
         parts_become_an_object,
         appends_grow_an_object,
     );

@@ -107,7 +107,10 @@ impl LocalStore {
         copy_range(from.as_fd(), 0..version.size, draft.file(), 0).await?;
         run_blocking(|| {
             self.check_unchanged(&from, &version)?;
-            let attributes = Attributes::read(from.as_fd())?;
+            let attributes = match &options.description {
+                Some(description) => Attributes::described_by(description),
+                None => Attributes::read(from.as_fd())?,
+            };
             self.publish(&mut draft, target, &attributes, &options.condition)
         })
     }

@@ -7,8 +7,8 @@ use md5::{Digest, Md5};
 use penstock_base::{ChecksumKind, Payload, Summing, clock};
 
 use crate::{
-    Appended, ByteRange, Checksum, ETag, ErrorKind, Key, ObjectError, ObjectInfo, ObjectKind,
-    ObjectResult, Operation, PutOptions, Stored, UserMetadata,
+    Appended, ByteRange, Checksum, Description, ETag, ErrorKind, Key, ObjectError, ObjectInfo,
+    ObjectKind, ObjectResult, Operation, PutOptions, Stored, UserMetadata,
 };
 
 #[derive(Clone)]
@@ -93,17 +93,22 @@ impl Object {
         Ok(self.appended())
     }
 
-    /// The same content, as a copy of it is stored.
-    pub(super) fn copied(&self) -> Self {
+    /// The same content, as a copy of it is stored, described otherwise if `description` says so.
+    pub(super) fn copied(&self, description: Option<Description>) -> Self {
         let kind = match self.kind {
             ObjectKind::Appendable => ObjectKind::Normal,
             kind => kind,
         };
-        Self {
+        let mut copy = Self {
             kind,
             modified: clock::wall_time(),
             ..self.clone()
+        };
+        if let Some(description) = description {
+            copy.content_type = description.content_type.unwrap_or_default();
+            copy.metadata = description.metadata;
         }
+        copy
     }
 
     pub(super) fn size(&self) -> u64 {

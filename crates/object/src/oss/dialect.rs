@@ -28,6 +28,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     copy_size_max: 5 * GIB,
     append: true,
     symlinks: true,
+    metadata_size_max: 8 << 10,
     write_if_absent: true,
 };
 
@@ -111,14 +112,21 @@ impl Oss {
 impl Dialect for Oss {
     const NAMES: Names = Names {
         metadata: "x-oss-meta-",
+        metadata_directive: "x-oss-metadata-directive",
         copy_source: "x-oss-copy-source",
         copy_source_if_match: "x-oss-copy-source-if-match",
         copy_source_range: "x-oss-copy-source-range",
         request_payer: "x-oss-request-payer",
         storage_class: "x-oss-storage-class",
+        acl: "x-oss-object-acl",
+        encryption: "x-oss-server-side-encryption",
+        encryption_kms: "KMS",
+        encryption_key: "x-oss-server-side-encryption-key-id",
     };
 
     const AFTER_FLAG: &'static str = "";
+
+    const LIMITS_TRAFFIC: bool = true;
 
     const COPY_CHECKS_TARGET: bool = true;
 

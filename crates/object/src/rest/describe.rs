@@ -4,24 +4,24 @@ use std::time::SystemTime;
 
 use super::Dialect;
 use crate::{
-    ByteRange, ETag, ObjectInfo, PutOptions, UserMetadata,
+    ByteRange, ETag, ObjectInfo, UserMetadata,
     http::{RequestHeaders, Response, ResponseHeaders, is_printable},
     xml::kind_of,
 };
 
-/// Adds what `options` says about the object.
+/// Adds the media type and the metadata of an object.
 pub(super) fn describe(
     metadata_prefix: &str,
-    options: &PutOptions,
+    (media_type, metadata): (Option<&str>, &UserMetadata),
     headers: &mut RequestHeaders,
 ) -> Result<(), String> {
-    if let Some(media_type) = &options.content_type {
+    if let Some(media_type) = media_type {
         if !is_printable(media_type) {
             return Err("the content type is not printable ASCII".to_owned());
         }
-        headers.push("content-type", media_type.clone());
+        headers.push("content-type", media_type.to_owned());
     }
-    for (name, value) in &options.metadata {
+    for (name, value) in metadata {
         if !is_field_name(name) || !is_printable(value) {
             return Err(format!(
                 "metadata `{name}` cannot be sent: names are letters, digits and dashes, values \
@@ -133,12 +133,9 @@ mod tests {
     #[test]
     fn refuses_metadata_that_would_break_the_head() {
         for (name, value) in [("a", "b\r\nx: y"), ("a: b", "c"), ("", "c"), ("a", "ü")] {
-            let options = PutOptions {
-                metadata: [(name.to_owned(), value.to_owned())].into(),
-                ..PutOptions::default()
-            };
+            let metadata = [(name.to_owned(), value.to_owned())].into();
             let mut headers = RequestHeaders::default();
-            let outcome = describe("x-amz-meta-", &options, &mut headers);
+            let outcome = describe("x-amz-meta-", (None, &metadata), &mut headers);
             assert!(outcome.is_err(), "{name}: {value}");
         }
     }

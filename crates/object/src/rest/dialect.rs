@@ -18,11 +18,17 @@ use crate::{
 pub(crate) struct Names {
     /// Before the names of user metadata.
     pub(crate) metadata: &'static str,
+    pub(crate) metadata_directive: &'static str,
     pub(crate) copy_source: &'static str,
     pub(crate) copy_source_if_match: &'static str,
     pub(crate) copy_source_range: &'static str,
     pub(crate) request_payer: &'static str,
     pub(crate) storage_class: &'static str,
+    pub(crate) acl: &'static str,
+    pub(crate) encryption: &'static str,
+    /// The word for keys of the store's key management.
+    pub(crate) encryption_kms: &'static str,
+    pub(crate) encryption_key: &'static str,
 }
 
 /// What a signature is made from.
@@ -40,6 +46,9 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
 
     /// What follows a query parameter that has no value.
     const AFTER_FLAG: &'static str;
+
+    /// Whether requests can be slowed down by the store.
+    const LIMITS_TRAFFIC: bool;
 
     /// Whether a copy is known to respect [`Dialect::forbid_overwrite`].
     const COPY_CHECKS_TARGET: bool;

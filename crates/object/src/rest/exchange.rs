@@ -2,7 +2,7 @@
 
 use penstock_base::Payload;
 
-use super::{Dialect, RestStore, Signing, failure::error_from};
+use super::{Dialect, RestStore, Signing, attributes::attach, failure::error_from};
 use crate::{
     ErrorKind, Key, ObjectError, ObjectResult, Operation,
     credentials::Credentials,
@@ -186,6 +186,7 @@ impl<D: Dialect> RestStore<D> {
         if self.requester_pays {
             headers.push(D::NAMES.request_payer, "requester");
         }
+        attach::<D>(draft.operation, &self.writes, &mut headers);
         if let Some(credentials) = credentials {
             let signing = Signing {
                 draft,

@@ -3,6 +3,7 @@
 use super::{Dialect, Draft, RestStore, write::protocol};
 use crate::{
     ErrorKind, FlatPage, ListOptions, ListPage, ObjectResult, Operation, UploadPage,
+    settings::ListVersion,
     sign::Query,
     xml::{continuation_markers, parse_flat, parse_list, parse_uploads},
 };
@@ -15,7 +16,7 @@ const UNFILTERED: char = '\u{1}';
 
 impl<D: Dialect> RestStore<D> {
     pub(super) async fn list_objects(&self, options: &ListOptions) -> ObjectResult<ListPage> {
-        let draft = listing(options);
+        let draft = listing(options, self.listing);
         let answer = self.fetch(&draft).await?;
         let page = parse_list(&answer).map_err(|error| protocol(&draft, &error))?;
         check_progress(&draft, options, page.continuation.as_ref())?;
@@ -23,7 +24,7 @@ impl<D: Dialect> RestStore<D> {
     }
 
     pub(super) async fn list_objects_flat(&self, options: &ListOptions) -> ObjectResult<FlatPage> {
-        let draft = listing(options);
+        let draft = listing(options, self.listing);
         let answer = self.fetch(&draft).await?;
         let page = parse_flat(&answer).map_err(|error| protocol(&draft, &error))?;
         check_progress(&draft, options, page.continuation.as_ref())?;
@@ -86,18 +87,24 @@ impl<D: Dialect> RestStore<D> {
 }
 
 /// The request for a page.
-fn listing(options: &ListOptions) -> Draft {
+fn listing(options: &ListOptions, version: ListVersion) -> Draft {
     let count = options.max_keys.unwrap_or(PAGE_MAX).clamp(1, PAGE_MAX);
+    let continuation = options.continuation.as_deref();
     let start_after = options.start_after.as_deref();
-    let start_after = start_after.filter(|_| options.continuation.is_none());
+    let start_after = start_after.filter(|_| continuation.is_none());
+    let start_after = start_after.and_then(non_empty);
     let query = Query::new()
-        .with("list-type", "2")
         .with("max-keys", count.to_string())
         .with("encoding-type", "url")
         .with_some("prefix", non_empty(&options.prefix))
-        .with_some("delimiter", options.delimited.then_some("/"))
-        .with_some("start-after", start_after.and_then(non_empty))
-        .with_some("continuation-token", options.continuation.as_deref());
+        .with_some("delimiter", options.delimited.then_some("/"));
+    let query = match version {
+        ListVersion::V1 => query.with_some("marker", continuation.or(start_after)),
+        ListVersion::V2 => query
+            .with("list-type", "2")
+            .with_some("start-after", start_after)
+            .with_some("continuation-token", continuation),
+    };
     Draft::new(Operation::List, "GET").with_query(query)
 }
 

@@ -6,8 +6,8 @@ use penstock_base::Payload;
 
 use super::{Dialect, Draft, RestStore, WriteKind, WritePlan, describe::describe, plan::Written};
 use crate::{
-    Checksum, CopyOptions, DeleteFailure, ETag, ErrorKind, Key, ObjectError, ObjectResult,
-    Operation, PutOptions, Stored, WriteCondition,
+    Checksum, CopyOptions, DeleteFailure, Description, ETag, ErrorKind, Key, ObjectError,
+    ObjectResult, Operation, PutOptions, Stored, WriteCondition,
     http::{RequestHeaders, Response, ResponseHeaders},
     sign::{Query, encode_path},
     xml::{
@@ -64,7 +64,19 @@ impl<D: Dialect> RestStore<D> {
         draft: &mut Draft,
         options: &PutOptions,
     ) -> ObjectResult<()> {
-        describe(D::NAMES.metadata, options, &mut draft.headers)
+        let description = (options.content_type.as_deref(), &options.metadata);
+        describe(D::NAMES.metadata, description, &mut draft.headers)
+            .map_err(|message| draft.error(ErrorKind::InvalidRequest, message))
+    }
+
+    /// Replaces media type and metadata by others, where that is asked for.
+    fn redescribe(&self, draft: &mut Draft, description: Option<&Description>) -> ObjectResult<()> {
+        let Some(description) = description else {
+            return Ok(());
+        };
+        draft.headers.push(D::NAMES.metadata_directive, "REPLACE");
+        let description = (description.content_type.as_deref(), &description.metadata);
+        describe(D::NAMES.metadata, description, &mut draft.headers)
             .map_err(|message| draft.error(ErrorKind::InvalidRequest, message))
     }
 
@@ -182,6 +194,7 @@ impl<D: Dialect> RestStore<D> {
             }
         }
         self.name_source(&mut draft, source, options.if_match.as_ref());
+        self.redescribe(&mut draft, options.description.as_ref())?;
         let (answer, _) = self.fetch_write_answer(&draft).await?;
         let value = Stored {
             etag: ETag::new(&answer.etag),

@@ -25,6 +25,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     copy_size_max: 5 * GIB,
     append: false,
     symlinks: false,
+    metadata_size_max: 2 << 10,
     write_if_absent: true,
 };
 
@@ -60,14 +61,21 @@ impl S3 {
 impl Dialect for S3 {
     const NAMES: Names = Names {
         metadata: "x-amz-meta-",
+        metadata_directive: "x-amz-metadata-directive",
         copy_source: "x-amz-copy-source",
         copy_source_if_match: "x-amz-copy-source-if-match",
         copy_source_range: "x-amz-copy-source-range",
         request_payer: "x-amz-request-payer",
         storage_class: "x-amz-storage-class",
+        acl: "x-amz-acl",
+        encryption: "x-amz-server-side-encryption",
+        encryption_kms: "aws:kms",
+        encryption_key: "x-amz-server-side-encryption-aws-kms-key-id",
     };
 
     const AFTER_FLAG: &'static str = "=";
+
+    const LIMITS_TRAFFIC: bool = false;
 
     const COPY_CHECKS_TARGET: bool = false;
 

@@ -1,4 +1,5 @@
-//! A page of a listing (`ListObjectsV2`).
+//! A page of a listing, in either version. The first one says where the next page begins by a key, and
+//! sometimes leaves that to the reader: after the last key or prefix of the page.
 
 use std::{mem::take, time::UNIX_EPOCH};
 
@@ -25,6 +26,9 @@ struct Reading {
     in_prefixes: bool,
     depth: usize,
     truncated: bool,
+    /// The key that the next page comes after, in the first version.
+    marker: Option<String>,
+    has_marker: bool,
     url_encoded: bool,
 }
 
@@ -63,6 +67,8 @@ impl Reading {
             (1, "NextContinuationToken") if !text.is_empty() => {
                 self.page.continuation = Some(take(text));
             }
+            (1, "Marker") => self.has_marker = true,
+            (1, "NextMarker") if !text.is_empty() => self.marker = Some(take(text)),
             (2, "Prefix") if self.in_prefixes => self.page.common_prefixes.push(take(text)),
             (2, _) => {
                 if let Some(object) = &mut self.object {
@@ -75,11 +81,6 @@ impl Reading {
     }
 
     fn finish(mut self) -> Result<ListPage, XmlError> {
-        if !self.truncated {
-            self.page.continuation = None;
-        } else if self.page.continuation.is_none() {
-            return Err(XmlError::Missing("NextContinuationToken"));
-        }
         if self.url_encoded {
             for object in &mut self.page.objects {
                 object.key = decode_url(&object.key);
@@ -87,8 +88,25 @@ impl Reading {
             for prefix in &mut self.page.common_prefixes {
                 *prefix = decode_url(prefix);
             }
+            self.marker = self.marker.map(|marker| decode_url(&marker));
+        }
+        if !self.truncated {
+            self.page.continuation = None;
+        } else if self.page.continuation.is_none() {
+            let marker = self.marker.take();
+            let last = self.has_marker.then(|| self.last()).flatten();
+            self.page.continuation = marker.or(last);
+        }
+        if self.truncated && self.page.continuation.is_none() {
+            return Err(XmlError::Missing("NextContinuationToken"));
         }
         Ok(self.page)
+    }
+
+    /// The last key or prefix of the page.
+    fn last(&self) -> Option<String> {
+        let key = self.page.objects.last().map(|object| &object.key);
+        key.max(self.page.common_prefixes.last()).cloned()
     }
 }
 
@@ -163,6 +181,20 @@ mod tests {
         let page = parse_list(PAGE.replace("ENCODING", encoding).as_bytes()).expect("valid");
         assert_eq!(page.objects[0].key, "p/ a+b<A ");
         assert_eq!(page.common_prefixes, ["p/q//"]);
+    }
+
+    #[test]
+    fn the_first_version_goes_on_after_a_key() {
+        let page = |next: &str| {
+            let text = format!(
+                "<ListBucketResult><Marker/><IsTruncated>true</IsTruncated>{next}\
+                 <EncodingType>url</EncodingType><Contents><Key>a%2Bb</Key></Contents>\
+                 <CommonPrefixes><Prefix>a/</Prefix></CommonPrefixes></ListBucketResult>"
+            );
+            parse_list(text.as_bytes()).expect("valid").continuation
+        };
+        assert_eq!(page("").as_deref(), Some("a/"));
+        assert_eq!(page("<NextMarker>c%2B</NextMarker>").as_deref(), Some("c+"));
     }
 
     #[test]

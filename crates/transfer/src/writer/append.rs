@@ -37,11 +37,20 @@ pub struct Appender {
     /// Whether the object does not exist yet.
     absent: bool,
     tail: Tail,
+    /// How the object is described when it is begun.
+    options: PutOptions,
     /// All of the tail is being appended.
     under_way: Option<JoinHandle<ObjectResult<Appended>>>,
 }
 
 impl Appender {
+    /// Says how the object is to be described if it does not exist yet; the condition of `options`
+    /// does not count.
+    pub fn describe(&mut self, options: PutOptions) {
+        self.options.content_type = options.content_type;
+        self.options.metadata = options.metadata;
+    }
+
     /// Goes on after an appendable object of `position` bytes. No request is made yet.
     pub fn continuing(transfer: &Arc<Transfer>, key: Key, position: u64) -> Self {
         Self {
@@ -51,6 +60,7 @@ impl Appender {
             replaces: false,
             absent: false,
             tail: Tail::new(transfer.store().checksum_kind()),
+            options: PutOptions::default(),
             under_way: None,
         }
     }
@@ -168,11 +178,11 @@ impl Appender {
         let (store, key) = (Arc::clone(self.transfer.store()), self.key.clone());
         let (position, replaces) = (self.position, self.replaces);
         let body = self.tail.snapshot();
+        let options = self.options.clone();
         tokio::spawn(async move {
             if replaces {
                 store.delete(&key).await?;
             }
-            let options = PutOptions::default();
             store.append(&key, position, body, options).await
         })
     }

@@ -106,6 +106,7 @@ mod tests {
             copy_size_max: part_size_max,
             append: false,
             symlinks: false,
+            metadata_size_max: 8 << 10,
             write_if_absent: true,
         }
     }

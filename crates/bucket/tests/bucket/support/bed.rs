@@ -136,11 +136,11 @@ impl Bed {
 
     /// Another mount of the same bucket, which knows nothing yet.
     pub(crate) fn fresh(&self) -> Self {
-        Self::mount(
-            Arc::clone(&self.remote),
-            BucketSettings::default(),
-            256 * MIB,
-        )
+        self.fresh_with(BucketSettings::default())
+    }
+
+    pub(crate) fn fresh_with(&self, settings: BucketSettings) -> Self {
+        Self::mount(Arc::clone(&self.remote), settings, 256 * MIB)
     }
 
     /// Gives back every reference, as a kernel does that needs memory.

@@ -35,7 +35,8 @@ pub(crate) static FILE_MODE: OptionSpec = OptionSpec {
     kind: Kind::Mode,
     default: Default::Is("0644"),
     help: "Permissions of every file",
-    detail: "A bucket keeps no permissions, so chmod has no effect on it.",
+    detail: "Without posix-metadata a bucket keeps no permissions, so chmod has no effect; \
+             with it this stands for what an object does not say.",
     ..FILES
 };
 

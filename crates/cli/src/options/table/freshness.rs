@@ -13,6 +13,7 @@ const FRESHNESS: OptionSpec = OptionSpec {
 
 pub(crate) static ATTR_TIMEOUT: OptionSpec = OptionSpec {
     name: "attr-timeout",
+    aliases: &["stat-cache-expire"],
     kind: Kind::Duration {
         min: Duration::ZERO,
         max: DAY,

@@ -4,6 +4,7 @@ mod cache;
 mod credentials;
 mod files;
 mod freshness;
+mod metadata;
 mod mount;
 mod observation;
 mod staging;
@@ -15,6 +16,7 @@ pub(crate) use cache::*;
 pub(crate) use credentials::*;
 pub(crate) use files::*;
 pub(crate) use freshness::*;
+pub(crate) use metadata::*;
 pub(crate) use mount::*;
 pub(crate) use observation::*;
 pub(crate) use staging::*;
@@ -25,7 +27,7 @@ pub(crate) use transfers::*;
 use super::{OptionSpec, Scope};
 
 /// Every option, in the order of help.
-pub(crate) static ALL: [&OptionSpec; 75] = [
+pub(crate) static ALL: [&OptionSpec; 92] = [
     &ENDPOINT,
     &READ_ENDPOINT,
     &REGION,
@@ -34,6 +36,12 @@ pub(crate) static ALL: [&OptionSpec; 75] = [
     &CA_FILE,
     &PROXY,
     &REQUESTER_PAYS,
+    &LIST_OBJECTS_V2,
+    &USE_SSE,
+    &STORAGE_CLASS,
+    &DEFAULT_ACL,
+    &UPLOAD_TRAFFIC_LIMIT,
+    &DOWNLOAD_TRAFFIC_LIMIT,
     &CHECKSUM,
     &CONNECT_TIMEOUT,
     &REQUEST_TIMEOUT,
@@ -74,6 +82,17 @@ pub(crate) static ALL: [&OptionSpec; 75] = [
     &APPENDABLE,
     &SYMLINKS,
     &RENAME_LIMIT,
+    &POSIX_METADATA,
+    &USE_XATTR,
+    &MP_UMASK,
+    &READDIR_OPTIMIZE,
+    &READDIR_CHECK_SIZE,
+    &SYMLINK_IN_META,
+    &NOTSUP_COMPAT_DIR,
+    &MULTIREQ_MAX,
+    &MAX_STAT_CACHE_SIZE,
+    &STAT_CACHE_INTERVAL_EXPIRE,
+    &MIME,
     &READ_ONLY,
     &ALLOW_OTHER,
     &NONEMPTY,

@@ -89,6 +89,65 @@ pub(crate) static REQUESTER_PAYS: OptionSpec = OptionSpec {
     ..STORE
 };
 
+pub(crate) static LIST_OBJECTS_V2: OptionSpec = OptionSpec {
+    name: "listobjectsv2",
+    default: Default::Is("on"),
+    help: "List with the second version of the interface",
+    detail: "Off for stores that know only the first one.",
+    ..STORE
+};
+
+pub(crate) static USE_SSE: OptionSpec = OptionSpec {
+    name: "use-sse",
+    kind: Kind::Text("aes256|kms|kmsid:ID"),
+    default: Default::Depends("as the bucket is set up"),
+    help: "How the store encrypts what is written",
+    detail: "`aes256` (or 1): with keys that the store makes up. `kms`: with the default key of its \
+             key management. `kmsid:ID`: with that key.",
+    ..STORE
+};
+
+pub(crate) static STORAGE_CLASS: OptionSpec = OptionSpec {
+    name: "storage-class",
+    kind: Kind::Text("CLASS"),
+    default: Default::Depends("the bucket's"),
+    help: "Storage class of what is written, as the store calls it",
+    detail: "Such as IA for oss:// and STANDARD_IA for s3://. What is in an archive class cannot be \
+             read before it is restored.",
+    effect: "Cheaper classes charge for reading and for early removal.",
+    ..STORE
+};
+
+pub(crate) static DEFAULT_ACL: OptionSpec = OptionSpec {
+    name: "default-acl",
+    kind: Kind::Text("ACL"),
+    default: Default::Depends("the bucket's"),
+    help: "Who may use what is written, as the store calls it, such as public-read",
+    ..STORE
+};
+
+const TRAFFIC_LIMIT: Kind = Kind::Count {
+    min: 0,
+    max: 838_860_800,
+};
+
+pub(crate) static UPLOAD_TRAFFIC_LIMIT: OptionSpec = OptionSpec {
+    name: "upload-traffic-limit",
+    kind: TRAFFIC_LIMIT,
+    default: Default::Is("0"),
+    help: "Bits per second of each upload request (OSS), at least 819200; 0 for no limit",
+    detail: "The store keeps to it. A file that is sent in parts has several requests at once.",
+    ..STORE
+};
+
+pub(crate) static DOWNLOAD_TRAFFIC_LIMIT: OptionSpec = OptionSpec {
+    name: "download-traffic-limit",
+    kind: TRAFFIC_LIMIT,
+    default: Default::Is("0"),
+    help: "Bits per second of each download request (OSS), at least 819200; 0 for no limit",
+    ..STORE
+};
+
 pub(crate) static CHECKSUM: OptionSpec = OptionSpec {
     name: "checksum",
     kind: Kind::Choice(&["auto", "off"]),

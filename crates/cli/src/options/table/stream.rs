@@ -63,11 +63,12 @@ pub(crate) static CPUS: OptionSpec = OptionSpec {
 
 pub(crate) static UMASK: OptionSpec = OptionSpec {
     name: "umask",
+    scope: Scope::Volume,
     kind: Kind::Mode,
     default: Default::Is("022"),
     help: "Permission bits that files and directories do not have",
     detail: "000 makes 777 of everything, 022 makes 755: a bucket does not know which files are \
-             programs.",
+             programs. Of a bucket with posix-metadata nothing is hidden unless this is given.",
     ..STREAM
 };
 

@@ -1,0 +1,234 @@
+//! Changing metadata.
+//!
+//! A file that holds unsaved content takes the change along. Any other object is copied onto
+//! itself with other metadata, if it still is the version that was changed; if not, it is looked
+//! at again.
+
+use std::{sync::Arc, time::SystemTime};
+
+use penstock_base::{FsError, FsResult, clock};
+use penstock_object::{Description, ErrorKind, ObjectResult, Stored, WriteCondition};
+use penstock_vfs::{AttributeChanges, FileKind, Inode, TimeChange};
+
+use crate::{
+    attributes::moment,
+    core::{Core, run_to_end},
+    errors::for_writing,
+    inode::Node,
+    posix::KeptMetadata,
+    rename::Original,
+};
+
+/// How often a change is made anew because somebody else changed the object.
+const ATTEMPTS_MAX: usize = 3;
+
+/// One change of what is kept.
+#[derive(Debug, Clone)]
+pub(crate) enum MetadataChange {
+    /// Mode, owner and times. The size is not among it.
+    Attributes(AttributeChanges),
+    SetXattr {
+        name: String,
+        value: Vec<u8>,
+    },
+    RemoveXattr {
+        name: String,
+    },
+}
+
+impl MetadataChange {
+    fn apply(&self, kind: FileKind, kept: &mut KeptMetadata) {
+        let posix = &mut kept.posix;
+        match self {
+            Self::Attributes(changes) => {
+                if changes.uid.is_some() || changes.gid.is_some() {
+                    posix.uid = changes.uid.or(posix.uid);
+                    posix.gid = changes.gid.or(posix.gid);
+                    posix.drop_privileges();
+                }
+                if let Some(permissions) = changes.permissions {
+                    posix.set_permissions(kind, permissions);
+                }
+                posix.accessed = changes.accessed.map(moment).or(posix.accessed);
+                posix.modified = changes.modified.map(moment).or(posix.modified);
+            }
+            Self::SetXattr { name, value } => {
+                posix.xattrs.insert(name.clone(), value.clone());
+            }
+            Self::RemoveXattr { name } => drop(posix.xattrs.remove(name)),
+        }
+        posix.changed = Some(moment(TimeChange::Now));
+    }
+}
+
+impl Core {
+    /// Changes what is kept of a file, all of `change` or nothing.
+    pub(crate) async fn change_metadata(
+        self: &Arc<Self>,
+        inode: Inode,
+        change: MetadataChange,
+    ) -> FsResult<()> {
+        self.check_writable()?;
+        if self.take_along(inode, &change)? {
+            return Ok(());
+        }
+        let core = Arc::clone(self);
+        run_to_end(async move { core.change_stored(inode, &change).await }).await
+    }
+
+    /// Applies a change to a file that is saved later, or that has no object. Returns whether that
+    /// is so.
+    fn take_along(&self, inode: Inode, change: &MetadataChange) -> FsResult<bool> {
+        let mut tree = self.namespace.lock();
+        let node = tree.node(inode)?;
+        let unnamed = node.place.is_none() && (inode == Inode::ROOT || node.file.is_some());
+        if !unnamed && !node.is_dirty() {
+            return Ok(false);
+        }
+        let changed = self.changed(node, change);
+        let node = tree.node_mut(inode)?;
+        node.unsaved = Some(Arc::new(changed));
+        node.times = Default::default();
+        Ok(true)
+    }
+
+    fn changed(&self, node: &Node, change: &MetadataChange) -> KeptMetadata {
+        let mut kept = node.kept().map(|kept| KeptMetadata::clone(kept));
+        let kept = kept.get_or_insert_default();
+        self.fill_in(kept, node);
+        if !node.is_dirty() {
+            // It would be the time of the change otherwise.
+            kept.posix.modified = Some(self.shown_modified(node, kept));
+        }
+        change.apply(node.kind, kept);
+        std::mem::take(kept)
+    }
+
+    /// The time of a file whose object the store has, as it is shown.
+    fn shown_modified(&self, node: &Node, kept: &KeptMetadata) -> SystemTime {
+        let stored = node.known.as_ref().and_then(|known| known.modified);
+        let shown = node.times.modified.or(kept.posix.modified).or(stored);
+        shown.unwrap_or(self.mounted)
+    }
+
+    async fn change_stored(
+        self: &Arc<Self>,
+        inode: Inode,
+        change: &MetadataChange,
+    ) -> FsResult<()> {
+        let _entered = self.namespace.enter(&[inode]).await?;
+        let _alone = self.metadata_locks.lock(&[inode]).await;
+        let file = self.open_file(inode);
+        let mut stream = match &file {
+            Some(file) => Some(file.stream().await),
+            None => None,
+        };
+        if self.take_along(inode, change)? {
+            return Ok(());
+        }
+        if let Some(stream) = &mut stream {
+            // It would go on after a version that is replaced now.
+            stream.discard_untouched().await;
+        }
+        let mut attempt = 1;
+        loop {
+            self.know_metadata(inode).await?;
+            let kept = {
+                let tree = self.namespace.lock();
+                self.changed(tree.node(inode)?, change)
+            };
+            match self.store_metadata(inode, Arc::new(kept)).await {
+                Err(FsError::Busy(_) | FsError::NotFound) if attempt < ATTEMPTS_MAX => {
+                    self.refresh(inode).await?;
+                    attempt += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Makes sure that the metadata of a file is known and not too old.
+    pub(crate) async fn know_metadata(self: &Arc<Self>, inode: Inode) -> FsResult<()> {
+        let ask = {
+            let tree = self.namespace.lock();
+            let node = tree.node(inode)?;
+            let has_object = node.place.is_some() && !node.is_dirty();
+            has_object && (node.kept().is_none() || !node.is_current(clock::now()))
+        };
+        if ask {
+            self.refresh(inode).await
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Stores metadata of an object without its content.
+    pub(super) async fn store_metadata(
+        &self,
+        inode: Inode,
+        kept: Arc<KeptMetadata>,
+    ) -> FsResult<()> {
+        let kind = self.namespace.lock().node(inode)?.kind;
+        if kind == FileKind::Directory {
+            return self.mark_directory(inode, kept).await;
+        }
+        let (original, mut known) = {
+            let tree = self.namespace.lock();
+            let known = tree.node(inode)?.known.clone().ok_or(FsError::Stale)?;
+            let original = Original {
+                key: tree.file_key(inode)?,
+                size: known.size,
+                etag: known.etag.clone(),
+                kind: known.object,
+            };
+            (original, known)
+        };
+        let begun = clock::now();
+        let stored = for_writing(self.describe_anew(&original, &kept).await)?;
+        known.etag = Some(stored.etag.clone());
+        known.modified = Some(clock::wall_time());
+        known.until = self.believed_until(begun);
+        known.kept = Some(Arc::clone(&kept));
+        let mut tree = self.namespace.lock();
+        let node = tree.node_mut(inode)?;
+        node.times = Default::default();
+        if node
+            .unsaved
+            .as_ref()
+            .is_some_and(|unsaved| Arc::ptr_eq(unsaved, &kept))
+        {
+            node.unsaved = None;
+        }
+        if let (Some(file), Some(etag)) = (node.file.clone(), &original.etag) {
+            file.show_moved(etag, original.key.clone(), stored.etag);
+        }
+        tree.publish(inode, known);
+        Ok(())
+    }
+
+    async fn describe_anew(
+        &self,
+        original: &Original,
+        kept: &KeptMetadata,
+    ) -> ObjectResult<Stored> {
+        let description = Description {
+            content_type: kept.content_type(),
+            metadata: kept.metadata(),
+        };
+        let target = &original.key;
+        let copied = self
+            .copy_object_as(
+                original,
+                target,
+                (WriteCondition::Always, Some(&description)),
+            )
+            .await;
+        copied.map_err(|mut error| {
+            // Somebody replaced or removed it, which is no failure of this change yet.
+            if error.kind == ErrorKind::NotFound {
+                error.kind = ErrorKind::PreconditionFailed;
+            }
+            error
+        })
+    }
+}

@@ -1,0 +1,115 @@
+//! Symbolic links as objects of their own: the target is the object's body, or stands in its
+//! metadata. Any target will do, as on a disk.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use penstock_base::{FileName, FsError, FsResult, Payload, clock};
+use penstock_object::{GetOptions, ObjectKind, PutOptions};
+use penstock_vfs::{Caller, FileKind, Inode};
+
+use crate::{
+    core::Core,
+    errors::{for_reading, for_writing},
+    inode::{Known, Reference},
+    key,
+    posix::{KeptMetadata, LINK_TYPE, LinkTarget},
+};
+
+/// Permission bits of a link, which nobody checks (symlink(7)).
+const LINK_PERMISSIONS: u16 = 0o777;
+/// Bytes in the longest target, as the kernel has it.
+const TARGET_MAX: usize = 4095;
+
+impl Core {
+    /// Makes a link whose target is kept as it is.
+    pub(crate) async fn make_kept_link(
+        self: &Arc<Self>,
+        (parent, name): (Inode, &FileName),
+        (target, caller): (&str, Caller),
+    ) -> FsResult<Reference> {
+        if target.len() > TARGET_MAX {
+            return Err(FsError::NameTooLong);
+        }
+        let _entered = self.namespace.enter(&[parent]).await?;
+        let found = self.find(parent, name, self.change_patience()).await?;
+        if found.is_some() {
+            return Err(FsError::AlreadyExists);
+        }
+        let prefix = self.namespace.lock().prefix(parent)?;
+        let key = key::file_key(&prefix, name)?;
+        let kept = self.new_link(parent, target, caller)?;
+        let body = match kept.posix.link {
+            Some(LinkTarget::Header(_)) => Payload::new(),
+            Some(LinkTarget::Body) | None => Payload::from(target.as_bytes().to_vec()),
+        };
+        let size = body.len() as u64;
+        let options = PutOptions {
+            content_type: kept.content_type(),
+            metadata: kept.metadata(),
+            condition: self.if_absent(),
+        };
+        let begun = clock::now();
+        let stored = for_writing(self.store().put(&key, body, options).await)?;
+        let known = Known {
+            kind: FileKind::Symlink,
+            object: ObjectKind::Normal,
+            size,
+            modified: Some(clock::wall_time()),
+            etag: Some(stored.etag),
+            until: self.believed_until(begun),
+            kept: Some(Arc::new(kept)),
+            old_marker: None,
+        };
+        let link = (parent, name);
+        let inode = self
+            .namespace
+            .lock()
+            .link(link, FileKind::Symlink, Some(known));
+        Ok(Reference::adopt(&self.namespace, inode))
+    }
+
+    fn new_link(&self, parent: Inode, target: &str, caller: Caller) -> FsResult<KeptMetadata> {
+        let tree = self.namespace.lock();
+        let new = (caller, LINK_PERMISSIONS);
+        let mut posix = self.new_attributes(FileKind::Symlink, new, tree.node(parent)?);
+        let now = Some(clock::wall_time());
+        (posix.modified, posix.accessed, posix.changed) = (now, now, now);
+        if self.settings.metadata.symlink_in_meta {
+            posix.link = Some(LinkTarget::new(target));
+        }
+        Ok(KeptMetadata {
+            posix,
+            content_type: LINK_TYPE.to_owned(),
+            ..KeptMetadata::default()
+        })
+    }
+
+    /// The target of a link that is an object of its own; `None` if it is one of the store's.
+    pub(crate) async fn read_kept_link(self: &Arc<Self>, inode: Inode) -> FsResult<Option<Bytes>> {
+        if !self.keeps_metadata() {
+            return Ok(None);
+        }
+        self.know_metadata(inode).await?;
+        let (key, link) = {
+            let tree = self.namespace.lock();
+            let node = tree.node(inode)?;
+            let known = node.known.as_ref().ok_or(FsError::Stale)?;
+            if known.object == ObjectKind::Symlink || known.kind != FileKind::Symlink {
+                return Ok(None);
+            }
+            let link = known.kept.as_ref().and_then(|kept| kept.posix.link.clone());
+            (tree.file_key(inode)?, link)
+        };
+        if let Some(LinkTarget::Header(target)) = link {
+            return Ok(Some(target.into()));
+        }
+        let mut body = Vec::new();
+        let options = GetOptions {
+            range: Some(0..TARGET_MAX as u64),
+            ..GetOptions::default()
+        };
+        for_reading(self.store().get(&key, options, &mut body).await)?;
+        Ok(Some(body.into()))
+    }
+}

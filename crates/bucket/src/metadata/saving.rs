@@ -1,0 +1,127 @@
+//! Metadata that goes to the store together with a file's content.
+//!
+//! [`Core::stored_metadata`] is for whoever saves a file: it says how the object is to be
+//! described, and notes that this is under way. When the save is published, what was sent becomes
+//! what is known of the store; what was changed meanwhile stays unsaved, and
+//! [`Core::settle_metadata`] stores it by itself.
+//!
+//! An upload in parts is described when it begins, long before the last write, so it leaves the
+//! time of that out: the object then shows when the upload was completed, which is the same.
+
+use std::sync::Arc;
+
+use penstock_base::{FsResult, clock};
+use penstock_object::{Key, PutOptions};
+use penstock_vfs::{Caller, FileKind, Inode};
+
+use crate::{
+    core::Core,
+    inode::Node,
+    open_file::OpenFile,
+    posix::{DIRECTORY_TYPE, KeptMetadata},
+};
+
+impl Core {
+    /// Gives a file that was just created here its owner and mode.
+    pub(crate) fn own_new_file(&self, inode: Inode, caller: Caller, permissions: u16) {
+        let mut tree = self.namespace.lock();
+        let Ok(node) = tree.node(inode) else { return };
+        let is_new = node.file.as_ref().is_some_and(|file| file.view().new);
+        if !self.keeps_metadata() || !is_new || node.unsaved.is_some() {
+            return;
+        }
+        let parent = node.place.as_ref().map(|place| place.parent);
+        let Some(parent) = parent.and_then(|parent| tree.node(parent).ok()) else {
+            return;
+        };
+        let posix = self.new_attributes(FileKind::Regular, (caller, permissions), parent);
+        if let Ok(node) = tree.node_mut(inode) {
+            let kept = KeptMetadata {
+                posix,
+                ..KeptMetadata::default()
+            };
+            node.unsaved = Some(Arc::new(kept));
+        }
+    }
+
+    /// How to describe the object of a file whose content is saved now and complete: media type
+    /// and metadata, without a condition. Whoever saves publishes the new version afterwards, and
+    /// then calls [`Core::settle_metadata`].
+    ///
+    /// Of a file whose inode nobody knows any more there is nothing to say.
+    pub(crate) fn stored_metadata(&self, inode: impl Into<Option<Inode>>) -> PutOptions {
+        let inode = inode.into();
+        inode.map_or_else(PutOptions::default, |inode| self.sent_metadata(inode, true))
+    }
+
+    /// The same for an upload that begins before everything was written.
+    pub(crate) fn early_metadata(&self, inode: Inode) -> PutOptions {
+        self.sent_metadata(inode, false)
+    }
+
+    fn sent_metadata(&self, inode: Inode, complete: bool) -> PutOptions {
+        let mut tree = self.namespace.lock();
+        let key = tree.file_key(inode).ok();
+        let key = key.as_ref().map(Key::as_str).unwrap_or_default();
+        let content_type = self.settings.content_types.of(key).map(str::to_owned);
+        let Ok(node) = tree.node_mut(inode) else {
+            return PutOptions::default();
+        };
+        if !self.keeps_metadata() {
+            return PutOptions {
+                content_type,
+                ..PutOptions::default()
+            };
+        }
+        let mut kept = node.kept().map(|kept| KeptMetadata::clone(kept));
+        let kept = kept.get_or_insert_default();
+        self.fill_in(kept, node);
+        if complete {
+            let written = node.file.as_ref().map(|file| file.view().modified);
+            let written = written.unwrap_or_else(clock::wall_time);
+            kept.posix.modified.get_or_insert(written);
+            kept.posix.accessed.get_or_insert(written);
+            kept.posix.changed.get_or_insert(written);
+        }
+        if kept.content_type.is_empty() || kept.content_type == DIRECTORY_TYPE {
+            kept.content_type = content_type.unwrap_or_default();
+        }
+        let options = PutOptions {
+            content_type: kept.content_type(),
+            metadata: kept.metadata(),
+            ..PutOptions::default()
+        };
+        let sent = Arc::new(std::mem::take(kept));
+        node.unsaved = Some(Arc::clone(&sent));
+        node.sent = Some(sent);
+        options
+    }
+
+    /// Says of an object what was only shown of it so far.
+    pub(super) fn fill_in(&self, kept: &mut KeptMetadata, node: &Node) {
+        let posix = &mut kept.posix;
+        posix.uid.get_or_insert(self.settings.uid);
+        posix.gid.get_or_insert(self.settings.gid);
+        if posix.mode.is_none_or(|mode| mode >> 12 == 0) {
+            let shown = posix.permissions();
+            let shown = shown.unwrap_or_else(|| self.default_permissions(node.kind));
+            posix.set_permissions(node.kind, shown);
+        }
+    }
+
+    /// Stores what was changed of a file while it was being saved. Under the lock of its stream.
+    pub(crate) async fn settle_metadata(&self, file: &OpenFile) -> FsResult<()> {
+        let unsaved = {
+            let tree = self.namespace.lock();
+            let Ok(node) = tree.node(file.inode) else {
+                return Ok(());
+            };
+            let stays = node.is_dirty() || node.place.is_none();
+            node.unsaved.clone().filter(|_| !stays)
+        };
+        match unsaved {
+            Some(unsaved) => self.store_metadata(file.inode, unsaved).await,
+            None => Ok(()),
+        }
+    }
+}
