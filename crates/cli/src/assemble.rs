@@ -217,6 +217,17 @@ fn fixed_credentials(values: &Values) -> Outcome<Option<Credentials>> {
     }
 }
 
+/// What moves bytes between a store and memory.
+pub(crate) fn transfer(
+    store: &Arc<dyn Store>,
+    pool: &Arc<BufferPool>,
+    values: &Values,
+    registry: &Arc<Registry>,
+) -> Arc<Transfer> {
+    let (store, pool) = (Arc::clone(store), Arc::clone(pool));
+    Transfer::with_settings(store, pool, transfer_settings(values), registry)
+}
+
 /// The bucket as a file system.
 pub(crate) fn volume(
     store: &Arc<dyn Store>,
@@ -224,12 +235,7 @@ pub(crate) fn volume(
     values: &Values,
     registry: &Arc<Registry>,
 ) -> Arc<dyn Volume> {
-    let transfer = Transfer::with_settings(
-        Arc::clone(store),
-        Arc::clone(pool),
-        transfer_settings(values),
-        registry,
-    );
+    let transfer = transfer(store, pool, values, registry);
     BucketVolume::new(transfer, bucket_settings(values), Arc::clone(registry))
 }
 

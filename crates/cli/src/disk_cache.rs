@@ -55,7 +55,7 @@ pub(crate) fn around(
 }
 
 /// What tells this store from every other, without credentials.
-fn identity(source: &str, values: &Values) -> Outcome<String> {
+pub(crate) fn identity(source: &str, values: &Values) -> Outcome<String> {
     let url = assemble::parse(source)?;
     if url == StoreUrl::Memory {
         // The next one has other objects, perhaps with the same tags.

@@ -30,7 +30,6 @@ use crate::{
 };
 
 pub(crate) use door::Door;
-pub(crate) use mounted::Held;
 use signals::Signals;
 pub(crate) use start::Opened;
 
