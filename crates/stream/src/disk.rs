@@ -38,7 +38,7 @@ use penstock_vfs::Disk;
 use tokio::sync::Semaphore;
 
 pub use self::data::{DataPath, DataSettings, SMALL_OBJECT_MAX};
-pub(crate) use self::metrics::Metrics;
+pub(crate) use self::{failure::damaged_map, metrics::Metrics};
 use crate::{BLOCK_SIZE, MappedObject, PlacedObject};
 
 /// Reads of several objects that are served at once, on each disk. Each holds the bytes of one

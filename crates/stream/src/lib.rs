@@ -15,6 +15,8 @@
 //! - [`kept`]: images that outlive their mount, and are taken again for the same path.
 //! - [`object_map`]: which block of a disk is which byte of an object.
 //! - [`disk`]: reads of blocks as reads of objects, through a cache of small ones.
+//! - [`volume`]: the same snapshot as a plain file system.
+//! - [`tier`]: how much of the machine a volume may take.
 
 mod build;
 mod cache;
@@ -29,7 +31,9 @@ mod placement;
 mod prefetch;
 mod snapshot;
 mod spool;
+mod tier;
 mod tree;
+mod volume;
 
 pub use build::{
     BuildError, BuildParts, BuildProgress, BuildSummary, ListingDigest, PlacedObjects, build_index,
@@ -49,7 +53,9 @@ pub use object_map::{MappedObject, MappedObjects, ObjectMap, ObjectMapWriter, Pl
 pub use placement::{BlockAddress, Placement};
 pub use snapshot::{ObjectSource, SnapshotError, SnapshotObject, Timestamp};
 pub use spool::{AGE_MAX_DEFAULT, SPOOLED_KEY_MAX, Spool, SpoolSettings, SpoolSource};
+pub use tier::{Confined, ControlGroups, NotConfined, ParseTierError, ResourceLimits, Tier};
 pub use tree::{Hidden, HiddenReason, TreeBuilder};
+pub use volume::{DirectoryIndex, DirectoryIndexWriter, StreamVolume};
 
 /// Bytes in a block of every image and disk.
 pub const BLOCK_SIZE: u64 = 4096;

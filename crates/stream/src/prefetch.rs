@@ -33,17 +33,11 @@ pub(crate) struct Prefetcher {
     streams: Mutex<Streams>,
 }
 
-/// Keeps a GET going that nobody waits for yet.
+/// A GET that nobody waits for yet.
 #[derive(Debug)]
 struct Ahead {
     number: u32,
     get: AbortHandle,
-}
-
-impl Drop for Ahead {
-    fn drop(&mut self) {
-        self.get.abort();
-    }
 }
 
 impl Prefetcher {

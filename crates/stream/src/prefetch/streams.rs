@@ -9,8 +9,10 @@ use super::{Ahead, pace::Pace};
 /// Streams, and beginnings of streams, that are told apart.
 const STREAMS_MAX: usize = 128;
 
-/// By how many numbers reads of one stream may be out of order: threads that take turns.
-const DISORDER_MAX: u32 = 32;
+/// By how many numbers a read may be ahead of its stream, and behind it: threads that take turns
+/// overtake one another, and one of them may sleep for a while.
+const AHEAD_MAX: u32 = 64;
+const BEHIND_MAX: u32 = 256;
 
 /// Objects of which a stream must have read most before anything is fetched ahead.
 const EVIDENCE: u32 = 4;
@@ -99,8 +101,8 @@ impl Stream {
     }
 
     fn reaches(&self, number: u32) -> bool {
-        let ahead = self.frontier.saturating_add(DISORDER_MAX);
-        (self.frontier.saturating_sub(DISORDER_MAX)..ahead).contains(&number)
+        let ahead = self.frontier.saturating_add(AHEAD_MAX);
+        (self.frontier.saturating_sub(BEHIND_MAX)..ahead).contains(&number)
     }
 
     fn take_in(&mut self, number: u32, waits: bool, now: Instant) {
@@ -109,12 +111,16 @@ impl Stream {
         self.seen = self.seen.checked_shl(advanced).unwrap_or(0);
         self.lowest = self.lowest.min(number);
         self.frontier = frontier;
-        self.seen |= 1 << (frontier - 1 - number).min(63);
+        self.seen |= 1u64.checked_shl(frontier - 1 - number).unwrap_or(0);
         if advanced > 0 && self.is_certain() {
             self.pace.read(advanced, waits, now);
         }
-        let done = frontier.saturating_sub(DISORDER_MAX);
-        while self.ahead.front().is_some_and(|ahead| ahead.number < done) {
+        // What is behind has arrived or will soon, and may be read late.
+        while self
+            .ahead
+            .front()
+            .is_some_and(|ahead| ahead.number < frontier)
+        {
             self.ahead.pop_front();
         }
     }
@@ -125,6 +131,14 @@ impl Stream {
         let count = self.seen.count_ones();
         let rises = self.frontier - self.first >= EVIDENCE;
         rises && count >= EVIDENCE && count * 2 >= span
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        for ahead in &self.ahead {
+            ahead.get.abort();
+        }
     }
 }
 

@@ -1,0 +1,262 @@
+//! The snapshot as a plain file system, without a disk and without a kernel's driver for one.
+//!
+//! The tree is an image of our own ([`DirectoryIndex`]), written by the same pass that writes an
+//! EROFS image, so both show the same names. Bytes come through the same [`DataPath`] as those of
+//! the disks. No request but a GET ever leaves: names, sizes and times are in the index.
+//!
+//! Nothing changes while the volume is mounted. The kernel is therefore told to believe everything
+//! for [`TTL`] and to keep what it read. In direct mode it keeps nothing: each read of a program
+//! becomes one request, and each request one GET.
+//!
+//! Inode numbers are places in the index, and so are handles. No table of either is kept: nothing
+//! grows with the number of files that were looked at, and forgetting is free.
+
+mod answers;
+mod index;
+mod node;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use penstock_base::{FileName, FsError, FsResult, NAME_LENGTH_MAX, Payload};
+use penstock_vfs::{
+    AttributeChanges, Caller, Created, DirectorySink, Entry, FileKind, HandleId, Inode, Lookup,
+    OpenOptions, Opened, RemoveKind, RenameMode, Statistics, Volume,
+};
+
+use self::answers::Answers;
+pub use self::{index::DirectoryIndex, writer::DirectoryIndexWriter};
+use crate::{
+    BLOCK_SIZE, DataPath, MappedObject, Permissions, disk::damaged_map, volume::node::Node,
+};
+
+/// How long the kernel may believe what it was told.
+pub(crate) const TTL: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A snapshot as files and directories.
+#[derive(Debug)]
+pub struct StreamVolume {
+    index: DirectoryIndex,
+    data: Arc<DataPath>,
+    answers: Answers,
+}
+
+impl StreamVolume {
+    /// Shows the tree of `index`, whose files lie where the map of `data` says.
+    pub fn new(index: DirectoryIndex, data: Arc<DataPath>, permissions: Permissions) -> Self {
+        Self {
+            index,
+            data,
+            answers: Answers::new(permissions),
+        }
+    }
+
+    fn node(&self, inode: Inode) -> FsResult<Node> {
+        let slot = match inode {
+            Inode::ROOT => self.index.root(),
+            Inode(number) => Answers::slot_of(number).ok_or(FsError::Stale)?,
+        };
+        self.index.node(slot).map_err(|error| damaged_map(&error))
+    }
+
+    fn file(&self, handle: HandleId) -> FsResult<(Node, MappedObject)> {
+        let node = self.node(Inode(handle.0)).map_err(|_| FsError::BadHandle)?;
+        let start = node.start().ok_or(FsError::BadHandle)?;
+        let found = self.data.map().find(start);
+        let found = found.map_err(|error| damaged_map(&error))?;
+        let object = found.filter(|object| object.size == node.size);
+        let object = object.ok_or_else(|| {
+            let why = "the tree and the map of objects do not fit together: build both again";
+            FsError::Corrupt(why.to_owned())
+        })?;
+        Ok((node, object))
+    }
+
+    fn directory(&self, inode: Inode) -> FsResult<Node> {
+        let node = self.node(inode)?;
+        match node.kind {
+            FileKind::Directory => Ok(node),
+            _ => Err(FsError::NotADirectory),
+        }
+    }
+}
+
+#[async_trait]
+impl Volume for StreamVolume {
+    async fn lookup(&self, _caller: Caller, parent: Inode, name: &FileName) -> FsResult<Lookup> {
+        let directory = self.directory(parent)?;
+        let found = self.index.lookup(&directory, name.as_str().as_bytes());
+        let found = found.map_err(|error| damaged_map(&error))?;
+        Ok(match found {
+            Some((slot, node)) => Lookup::Found(self.answers.entry(Answers::inode(slot), &node)),
+            None => Lookup::Absent(TTL),
+        })
+    }
+
+    fn forget(&self, _inode: Inode, _count: u64) {}
+
+    async fn attributes(&self, _caller: Caller, inode: Inode) -> FsResult<Entry> {
+        Ok(self.answers.entry(inode, &self.node(inode)?))
+    }
+
+    async fn set_attributes(
+        &self,
+        _caller: Caller,
+        _inode: Inode,
+        _changes: AttributeChanges,
+    ) -> FsResult<Entry> {
+        Err(FsError::ReadOnly)
+    }
+
+    async fn read_symlink(&self, _caller: Caller, inode: Inode) -> FsResult<Bytes> {
+        let node = self.node(inode)?;
+        let target = self.index.target(&node);
+        let target = target.map_err(|error| damaged_map(&error))?;
+        target
+            .map(Bytes::copy_from_slice)
+            .ok_or(FsError::InvalidArgument("only symbolic links have targets"))
+    }
+
+    async fn make_symlink(
+        &self,
+        _caller: Caller,
+        _parent: Inode,
+        _name: &FileName,
+        _target: &[u8],
+    ) -> FsResult<Entry> {
+        Err(FsError::ReadOnly)
+    }
+
+    async fn make_directory(
+        &self,
+        _caller: Caller,
+        _parent: Inode,
+        _name: &FileName,
+        _permissions: u16,
+    ) -> FsResult<Entry> {
+        Err(FsError::ReadOnly)
+    }
+
+    async fn remove(
+        &self,
+        _caller: Caller,
+        _parent: Inode,
+        _name: &FileName,
+        _kind: RemoveKind,
+    ) -> FsResult<()> {
+        Err(FsError::ReadOnly)
+    }
+
+    async fn rename(
+        &self,
+        _caller: Caller,
+        _source: (Inode, &FileName),
+        _target: (Inode, &FileName),
+        _mode: RenameMode,
+    ) -> FsResult<()> {
+        Err(FsError::ReadOnly)
+    }
+
+    async fn open(&self, _caller: Caller, inode: Inode, options: OpenOptions) -> FsResult<Opened> {
+        if options.access.writes() || options.truncate {
+            return Err(FsError::ReadOnly);
+        }
+        match self.node(inode)?.kind {
+            FileKind::Directory => Err(FsError::IsADirectory),
+            FileKind::Symlink => Err(FsError::InvalidArgument("a symbolic link is not opened")),
+            FileKind::Regular => Ok(Opened {
+                handle: HandleId(inode.0),
+                direct: self.data.settings().direct,
+                keep_cache: true,
+                skip_flush: true,
+            }),
+        }
+    }
+
+    async fn create(
+        &self,
+        _caller: Caller,
+        _parent: Inode,
+        _name: &FileName,
+        _permissions: u16,
+        _options: OpenOptions,
+    ) -> FsResult<Created> {
+        Err(FsError::ReadOnly)
+    }
+
+    async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Payload> {
+        let size = self.node(Inode(handle.0))?.size;
+        let end = size.min(offset.saturating_add(length.into()));
+        if offset >= end {
+            return Ok(Payload::new());
+        }
+        let (_, object) = self.file(handle)?;
+        self.data.read(&object, offset..end).await
+    }
+
+    async fn write(&self, _handle: HandleId, _offset: u64, _data: Bytes) -> FsResult<()> {
+        Err(FsError::BadHandle)
+    }
+
+    async fn flush(&self, _handle: HandleId) -> FsResult<()> {
+        Ok(())
+    }
+
+    async fn sync(&self, _handle: HandleId, _data_only: bool) -> FsResult<()> {
+        Ok(())
+    }
+
+    async fn release(&self, _handle: HandleId) {}
+
+    async fn open_directory(&self, _caller: Caller, inode: Inode) -> FsResult<HandleId> {
+        self.directory(inode)?;
+        Ok(HandleId(inode.0))
+    }
+
+    async fn read_directory(
+        &self,
+        handle: HandleId,
+        position: u64,
+        sink: &mut dyn DirectorySink,
+    ) -> FsResult<()> {
+        let directory = self.directory(Inode(handle.0))?;
+        for position in position..directory.size {
+            let entry = self.index.entry(&directory, position);
+            let (name, slot) = entry.map_err(|error| damaged_map(&error))?;
+            // Keys are text, so names are.
+            let Ok(name) = FileName::from_bytes(name) else {
+                continue;
+            };
+            let node = self.index.node(slot);
+            let node = node.map_err(|error| damaged_map(&error))?;
+            let entry = self.answers.entry(Answers::inode(slot), &node);
+            if sink.push(position + 1, &name, &entry).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn release_directory(&self, _handle: HandleId) {}
+
+    async fn statistics(&self) -> FsResult<Statistics> {
+        let map = self.data.map();
+        let blocks = (0..map.disks()).map(|disk| map.disk_blocks(disk)).sum();
+        Ok(Statistics {
+            block_size: BLOCK_SIZE as u32,
+            blocks,
+            blocks_free: 0,
+            files: self.index.nodes(),
+            files_free: 0,
+            name_length_max: NAME_LENGTH_MAX as u32,
+        })
+    }
+
+    async fn shut_down(&self) -> Vec<(String, FsError)> {
+        Vec::new()
+    }
+}
