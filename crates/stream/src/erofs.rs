@@ -34,6 +34,7 @@ use superblock::{Superblock, device_table, device_table_start, header_end};
 use crate::{
     BLOCK_SIZE, FileNode, ImageSummary, ImageWriter, Permissions, Timestamp,
     image::{
+        check_name, check_target,
         entries::{DIRECTORIES_MEMORY, Entries, Entry, NodeKind},
         output::Output,
     },
@@ -310,10 +311,7 @@ impl ImageWriter for ErofsWriter {
 
     fn symlink(&mut self, name: &[u8], target: &[u8], modified: Timestamp) -> io::Result<()> {
         let size = target.len() as u64;
-        if size == 0 || size >= BLOCK_SIZE || target.contains(&0) {
-            let why = "the target of a symbolic link has 1 to 4095 bytes without NUL";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-        }
+        check_target(target)?;
         let position = if Layout::fits_inline(size) {
             let position = self.place_inode(size)?;
             let head = self.head(NodeKind::Symlink, size, modified);
@@ -369,14 +367,4 @@ impl ImageWriter for ErofsWriter {
 
 fn disk_is_full() -> io::Error {
     io::Error::other("a disk of the volume would be larger than 16 TiB; use more disks")
-}
-
-fn check_name(name: &[u8]) -> io::Result<()> {
-    let allowed = matches!(name.len(), 1..=255)
-        && !name.iter().any(|byte| matches!(byte, b'/' | 0))
-        && !matches!(name, b"." | b"..");
-    allowed.then_some(()).ok_or_else(|| {
-        let why = format!("{:?} is no file name", String::from_utf8_lossy(name));
-        io::Error::new(io::ErrorKind::InvalidInput, why)
-    })
 }

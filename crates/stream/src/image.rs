@@ -66,3 +66,35 @@ pub trait ImageWriter {
         disk_blocks: &[u64],
     ) -> io::Result<ImageSummary>;
 }
+
+/// Refuses what is no name of a file.
+pub(crate) fn check_name(name: &[u8]) -> io::Result<()> {
+    let allowed = matches!(name.len(), 1..=255)
+        && !name.iter().any(|byte| matches!(byte, b'/' | 0))
+        && !matches!(name, b"." | b"..");
+    allowed.then_some(()).ok_or_else(|| {
+        let why = format!("{:?} is no file name", String::from_utf8_lossy(name));
+        io::Error::new(io::ErrorKind::InvalidInput, why)
+    })
+}
+
+/// Refuses what is no target of a symbolic link.
+pub(crate) fn check_target(target: &[u8]) -> io::Result<()> {
+    let allowed = matches!(target.len(), 1..=4095) && !target.contains(&0);
+    allowed.then_some(()).ok_or_else(|| {
+        let why = "the target of a symbolic link has 1 to 4095 bytes without NUL";
+        io::Error::new(io::ErrorKind::InvalidInput, why)
+    })
+}
+
+/// A UUID made of bytes that tell images apart: version 8, made in a way of one's own.
+pub(crate) fn uuid(mut bytes: [u8; 16]) -> [u8; 16] {
+    bytes[6] = (bytes[6] & 0x0f) | 0x80;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    bytes
+}
+
+/// As much of a volume's name as fits `room` bytes without cutting a character.
+pub(crate) fn name_field(name: &str, room: usize) -> &[u8] {
+    &name.as_bytes()[..name.floor_char_boundary(room)]
+}

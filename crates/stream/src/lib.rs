@@ -11,6 +11,7 @@
 //! - [`image`]: what a writer of a file-system image takes.
 //! - [`tree`]: from keys to directories, and which keys no file can have.
 //! - [`erofs`]: writes an EROFS image.
+//! - [`ext4`]: writes an ext4 image, for kernels without EROFS.
 //! - [`build`]: the one pass from a snapshot to an image and the map of its objects.
 //! - [`kept`]: images that outlive their mount, and are taken again for the same path.
 //! - [`object_map`]: which block of a disk is which byte of an object.
@@ -23,6 +24,7 @@ mod cache;
 mod checked_file;
 mod disk;
 mod erofs;
+mod ext4;
 mod image;
 mod kept;
 mod listing;
@@ -40,6 +42,7 @@ pub use build::{
 };
 pub use disk::{DataPath, DataSettings, SMALL_OBJECT_MAX, StreamDisk};
 pub use erofs::{ErofsSettings, ErofsWriter};
+pub use ext4::{Ext4Settings, Ext4Writer};
 pub use image::{FileNode, ImageSummary, ImageWriter, Permissions};
 pub use kept::{
     AboutImage, Changes, ImageRequest, Kept, KeptError, KeptImage, KeptImages, KeptLimits,

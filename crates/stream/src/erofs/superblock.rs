@@ -3,7 +3,10 @@
 use penstock_base::{ChecksumKind, Summing};
 
 use super::{ROOT_POSITION, SLOT_SIZE};
-use crate::{BLOCK_SIZE, Timestamp};
+use crate::{
+    BLOCK_SIZE, Timestamp,
+    image::{name_field, uuid},
+};
 
 /// Where the superblock lies.
 const START: usize = 1024;
@@ -92,25 +95,12 @@ impl Superblock<'_> {
         put(24, &self.built.seconds.to_le_bytes());
         put(32, &self.built.nanoseconds.to_le_bytes());
         put(36, &(self.blocks as u32).to_le_bytes());
-        put(48, &self.random_looking_uuid());
-        put(64, name_field(self.volume_name));
+        put(48, &uuid(self.uuid));
+        put(64, name_field(self.volume_name, 15));
         put(80, &INCOMPATIBLE.to_le_bytes());
         put(86, &self.disks.to_le_bytes());
         put(88, &((table_start / DEVICE_SIZE) as u16).to_le_bytes());
     }
-
-    /// The bits that say what kind of UUID it is: version 8, made in a way of one's own.
-    fn random_looking_uuid(&self) -> [u8; 16] {
-        let mut uuid = self.uuid;
-        uuid[6] = (uuid[6] & 0x0f) | 0x80;
-        uuid[8] = (uuid[8] & 0x3f) | 0x80;
-        uuid
-    }
-}
-
-/// As much of a name as fits 15 bytes without cutting a character.
-fn name_field(name: &str) -> &[u8] {
-    &name.as_bytes()[..name.floor_char_boundary(15)]
 }
 
 /// The CRC-32C of the block from the superblock on, without the inversion at the end.

@@ -15,7 +15,7 @@ use runs::{Run, Spill};
 pub(crate) const DIRECTORIES_MEMORY: usize = 192 << 20;
 
 /// Bytes of a record before the name: node, kind and the length of the name.
-const RECORD_HEAD: usize = 10;
+const RECORD_HEAD: usize = 11;
 
 /// What an entry leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) enum NodeKind {
 }
 
 impl NodeKind {
-    fn of_byte(byte: u8) -> Self {
+    pub(crate) fn of_byte(byte: u8) -> Self {
         match byte {
             0 => Self::File,
             1 => Self::Directory,
@@ -57,7 +57,8 @@ pub(crate) struct Entries {
 }
 
 impl Entries {
-    /// Adds an entry, whose name has at most 255 bytes. Returns the bytes it takes.
+    /// Adds an entry, whose name has at most 64 KiB: writers that sort by something else put it
+    /// before the name. Returns the bytes it takes.
     pub(crate) fn push(&mut self, entry: &Entry<'_>) -> usize {
         if !self.records.is_empty() && !self.unsorted {
             self.unsorted = record(&self.records, self.last).name > entry.name;
@@ -65,7 +66,8 @@ impl Entries {
         self.last = self.records.len();
         self.records.extend_from_slice(&entry.node.to_le_bytes());
         self.records.push(entry.kind as u8);
-        self.records.push(entry.name.len() as u8);
+        let length = entry.name.len() as u16;
+        self.records.extend_from_slice(&length.to_le_bytes());
         self.records.extend_from_slice(entry.name);
         RECORD_HEAD + entry.name.len()
     }
@@ -136,15 +138,14 @@ fn order_of(records: &[u8]) -> Vec<u32> {
 }
 
 fn record_length(bytes: &[u8]) -> usize {
-    RECORD_HEAD + usize::from(bytes[RECORD_HEAD - 1])
+    RECORD_HEAD + usize::from(u16::from_le_bytes([bytes[9], bytes[10]]))
 }
 
 fn record(records: &[u8], start: usize) -> Entry<'_> {
     let bytes = &records[start..];
     let (node, rest) = bytes.split_first_chunk().expect("records have a head");
-    let name = &rest[2..2 + usize::from(rest[1])];
     Entry {
-        name,
+        name: &bytes[RECORD_HEAD..record_length(bytes)],
         node: u64::from_le_bytes(*node),
         kind: NodeKind::of_byte(rest[0]),
     }

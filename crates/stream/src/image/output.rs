@@ -69,6 +69,15 @@ impl Output {
         self.write(&ZEROS[..missing as usize])
     }
 
+    /// Goes on at a position that was not reached yet; what is between reads as zeros.
+    pub(crate) fn skip_to(&mut self, position: u64) -> io::Result<()> {
+        if position > self.position() {
+            self.flush()?;
+            self.start = position;
+        }
+        Ok(())
+    }
+
     /// Bytes that are left in the block at the end; a whole block at its beginning.
     pub(crate) fn left_in_block(&self) -> u64 {
         BLOCK_SIZE - (self.position() & (BLOCK_SIZE - 1))
@@ -105,8 +114,15 @@ impl Output {
     /// Writes what is left and makes it durable; says how many bytes there are.
     pub(crate) fn finish(mut self) -> io::Result<u64> {
         self.flush()?;
+        self.file.set_len(self.start)?;
         self.file.sync_all()?;
         Ok(self.start)
+    }
+
+    /// Writes what is left and gives the file, to be read from its beginning.
+    pub(crate) fn into_file(mut self) -> io::Result<File> {
+        self.flush()?;
+        Ok(self.file)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -47,3 +47,10 @@ pub(crate) fn dump_erofs((image, disks): (&Path, &[PathBuf]), name: &str) -> Opt
     let line = line.unwrap_or_else(|| panic!("{name} is not in {text}"));
     Some(line.split_once(':').expect("a value").1.trim().to_owned())
 }
+
+/// Checks an image with e2fsck, which must have nothing to repair.
+pub(crate) fn check_ext4(device: &Path) {
+    if have("e2fsck") {
+        run(Command::new("e2fsck").arg("-fn").arg(device));
+    }
+}

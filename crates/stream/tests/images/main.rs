@@ -4,6 +4,7 @@
 
 mod check;
 mod erofs;
+mod ext4;
 mod mounted;
 mod random_keys;
 mod sample;

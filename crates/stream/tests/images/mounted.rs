@@ -45,15 +45,26 @@ pub(crate) fn write_disks(
             file
         })
         .collect();
-    for (key, start) in &places.0 {
+    for (disk, file) in files.iter().enumerate() {
+        write_disk((file, 0), disk as u16, (sample, places));
+    }
+    paths
+}
+
+/// Writes the pattern of a disk that begins at a block of `file`.
+pub(crate) fn write_disk(
+    (file, first): (&File, u64),
+    disk: u16,
+    (sample, places): (&Sample, &Places),
+) {
+    let here = places.0.iter().filter(|(_, start)| start.disk == disk);
+    for (key, start) in here {
         for block in blocks_with_contents(sample.objects[key].0) {
             let at = start.block + block;
-            files[usize::from(start.disk)]
-                .write_all_at(&pattern(start.disk, at), at * BLOCK)
+            file.write_all_at(&pattern(disk, at), (first + at) * BLOCK)
                 .expect("written");
         }
     }
-    paths
 }
 
 fn blocks_with_contents(size: u64) -> impl Iterator<Item = u64> {

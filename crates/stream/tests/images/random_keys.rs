@@ -2,10 +2,11 @@
 
 use proptest::prelude::*;
 
-use penstock_stream::ErofsSettings;
+use penstock_stream::{ErofsSettings, Ext4Settings, Ext4Writer};
 
 use crate::{
-    check::{blank_disks, fsck_erofs},
+    check::{blank_disks, check_ext4, fsck_erofs},
+    ext4::add_data,
     sample::Sample,
     system::scratch,
 };
@@ -41,6 +42,14 @@ proptest! {
         let sample = Sample::of_keys(&keys);
         let (summary, _) = sample.write(&image, settings);
         fsck_erofs(&image, &blank_disks(folder.path(), 1));
+        let device = folder.path().join("device");
+        let settings = Ext4Settings { directories_memory, ..Ext4Settings::default() };
+        let writer = Ext4Writer::create(&device, settings).expect("a new image");
+        let (ext4, places) = sample.write_with(Box::new(writer), 1);
+        add_data(&device, (&sample, &places), ext4.disk_blocks[0]);
+        check_ext4(&device);
+        prop_assert_eq!(ext4.image.files, summary.image.files);
+        prop_assert_eq!(ext4.image.directories, summary.image.directories);
         prop_assert!(summary.image.files + summary.hidden.total() <= keys.len() as u64);
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use penstock_stream::{
-    BlockAddress, BuildParts, BuildProgress, BuildSummary, ErofsSettings, ErofsWriter,
+    BlockAddress, BuildParts, BuildProgress, BuildSummary, ErofsSettings, ErofsWriter, ImageWriter,
     ObjectSource, PlacedObjects, Placement, SnapshotError, SnapshotObject, Timestamp, build_index,
 };
 
@@ -35,16 +35,24 @@ impl Sample {
 
     /// Writes the image, and says what became of it and where each object lies.
     pub(crate) fn write(&self, path: &Path, settings: ErofsSettings) -> (BuildSummary, Places) {
-        let mut places = Places::default();
-        let placement = Placement::new(settings.disks);
+        let disks = settings.disks;
         let image = ErofsWriter::create(path, settings).expect("a new image");
+        self.write_with(Box::new(image), disks)
+    }
+
+    pub(crate) fn write_with(
+        &self,
+        image: Box<dyn ImageWriter + Send>,
+        disks: u16,
+    ) -> (BuildSummary, Places) {
+        let mut places = Places::default();
         let summary = build_index(BuildParts {
             source: &mut Listed {
                 objects: self.objects.iter().collect(),
                 given: 0,
             },
-            placement,
-            image: Box::new(image),
+            placement: Placement::new(disks),
+            image,
             objects: &mut places,
             progress: &BuildProgress::default(),
         });
