@@ -2,6 +2,7 @@
 //!
 //! - `GET /-/health`
 //! - `GET /-/counters`, `POST /-/counters/reset`
+//! - `POST /-/crowds` with lines of `BUCKET/PREFIX:COUNT:SIZE:DIRECTORIES`, see [`Crowd`]
 //! - `GET /-/faults`, `PUT /-/faults` with the JSON of [`Faults`], `DELETE /-/faults`
 
 use std::io::{self, Read};
@@ -16,6 +17,7 @@ use crate::{
         response::{Payload, Response},
     },
     service::Service,
+    store::crowd::Crowd,
 };
 
 /// What paths of the server's own begin with.
@@ -52,11 +54,31 @@ pub(crate) fn answer(
                 Err(why) => plain(400, &why),
             }
         }
+        (Method::Put | Method::Post, "crowds") => {
+            let mut text = String::new();
+            body.take(DOCUMENT_MAX).read_to_string(&mut text)?;
+            match text
+                .lines()
+                .map(str::parse)
+                .collect::<Result<Vec<Crowd>, _>>()
+            {
+                Ok(crowds) => {
+                    for crowd in &crowds {
+                        service.data.add_crowd(crowd)?;
+                    }
+                    Response::new(204)
+                }
+                Err(why) => plain(400, &why),
+            }
+        }
         (Method::Delete, "faults") => {
             service.faults.clear();
             Response::new(204)
         }
-        _ => plain(404, "there are health, counters, counters/reset and faults"),
+        _ => plain(
+            404,
+            "there are health, counters, counters/reset, crowds and faults",
+        ),
     })
 }
 

@@ -57,5 +57,6 @@ pub use server::Server;
 pub use settings::{CONNECTIONS_DEFAULT, Credentials, EtagPolicy, Settings};
 pub use store::{
     Data,
+    crowd::Crowd,
     fill::{Fill, PATTERN_LENGTH, expected},
 };

@@ -7,14 +7,14 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::Parser;
 use penstock_devserver::{
-    CONNECTIONS_DEFAULT, Credentials, EtagPolicy, Faults, Fill, Server, Settings, parse_bytes,
-    parse_duration,
+    CONNECTIONS_DEFAULT, Credentials, Crowd, EtagPolicy, Faults, Fill, Server, Settings,
+    parse_bytes, parse_duration,
 };
 use tracing_subscriber::EnvFilter;
 
 /// A light object server for development, tests and benchmarks: S3 and OSS on one port, all in
 /// memory, with faults on demand. Its own requests are under /-/: health, counters,
-/// counters/reset, faults.
+/// counters/reset, faults, crowds.
 #[derive(Debug, Parser)]
 #[command(name = "penstock-devserver", version)]
 struct Arguments {
@@ -33,6 +33,11 @@ struct Arguments {
     /// Make COUNT objects of SIZE at once, such as bench/small/:10000:128KiB; may be repeated.
     #[arg(long, value_name = "BUCKET/PREFIX:COUNT:SIZE")]
     fill: Vec<Fill>,
+
+    /// Let COUNT objects be there that take no memory, spread over so many directories, such as
+    /// bench/many/:10000000:100KiB:1000; may be repeated.
+    #[arg(long, value_name = "BUCKET/PREFIX:COUNT:SIZE:DIRECTORIES")]
+    crowd: Vec<Crowd>,
 
     /// A key that may sign requests; may be repeated.
     #[arg(long, value_name = "KEY:SECRET[:TOKEN]")]
@@ -87,6 +92,7 @@ impl Arguments {
             address: self.address,
             buckets: self.bucket,
             fills: self.fill,
+            crowds: self.crowd,
             directory: self.directory,
             credentials: self.credentials,
             verify_signatures: self.verify_signatures,

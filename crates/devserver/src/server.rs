@@ -71,6 +71,9 @@ impl Server {
         for fill in &settings.fills {
             data.fill(fill)?;
         }
+        for crowd in &settings.crowds {
+            data.add_crowd(crowd)?;
+        }
         let listener = TcpListener::bind(settings.address)?;
         system::set_backlog(&listener, BACKLOG)?;
         let address = listener.local_addr()?;

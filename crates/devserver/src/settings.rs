@@ -7,7 +7,10 @@ use std::{
     str::FromStr,
 };
 
-use crate::{faults::Faults, store::fill::Fill};
+use crate::{
+    faults::Faults,
+    store::{crowd::Crowd, fill::Fill},
+};
 
 /// Connections served at a time if nobody says; each has a thread.
 pub const CONNECTIONS_DEFAULT: usize = 1024;
@@ -96,6 +99,8 @@ pub struct Settings {
     pub buckets: Vec<String>,
     /// Objects that exist from the start.
     pub fills: Vec<Fill>,
+    /// Crowds that are there from the start.
+    pub crowds: Vec<Crowd>,
     /// A directory to read objects from at the start.
     pub directory: Option<PathBuf>,
     /// Keys that may sign.
@@ -123,6 +128,7 @@ impl Default for Settings {
             address: (Ipv4Addr::LOCALHOST, 0).into(),
             buckets: Vec::new(),
             fills: Vec::new(),
+            crowds: Vec::new(),
             directory: None,
             credentials: Vec::new(),
             verify_signatures: false,

@@ -6,11 +6,13 @@
 mod arena;
 mod bucket;
 mod content;
+pub(crate) mod crowd;
 mod data;
 pub(crate) mod fill;
 mod listing;
 mod load;
 mod object;
+mod objects;
 mod upload;
 
 pub(crate) use bucket::{Bucket, Condition};
@@ -18,4 +20,5 @@ pub(crate) use content::{Content, ContentWriter};
 pub use data::Data;
 pub(crate) use listing::{Entry, Listing, ListingQuery};
 pub(crate) use object::{Attributes, Kind, Object};
+pub(crate) use objects::Listed;
 pub(crate) use upload::{Part, Upload};

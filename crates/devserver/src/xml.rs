@@ -69,6 +69,11 @@ impl Xml {
 
 /// Escapes what has a meaning in XML, and control characters as references.
 fn escape(text: &str, out: &mut String) {
+    let is_plain = |byte: u8| byte >= b' ' && !b"&<>\"".contains(&byte);
+    if text.bytes().all(is_plain) {
+        out.push_str(text);
+        return;
+    }
     for c in text.chars() {
         match c {
             '&' => out.push_str("&amp;"),

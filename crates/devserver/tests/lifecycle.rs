@@ -186,3 +186,27 @@ fn settings_make_what_they_say() {
     assert_eq!(server.data().keys("bench"), ["s/00000000", "s/00000001"]);
     assert_eq!(server.url(), format!("http://{}", server.address()));
 }
+
+#[test]
+fn crowds_come_from_settings_and_over_http() {
+    let server = Server::start(Settings {
+        crowds: vec!["bench/c/:3:1KiB:0".parse().expect("well formed")],
+        ..Settings::default()
+    })
+    .expect("a server");
+    let mut client = Client::connect(server.address());
+    let refused = client.request("POST /-/crowds", &[], b"bench/x:1");
+    assert_eq!(refused.status, 400);
+    let added = client.request("POST /-/crowds", &[], b"bench/d/:2:5:2\nbench/e/:1:0:0\n");
+    assert_eq!(added.status, 204);
+    let keys = server.data().keys("bench");
+    assert_eq!(keys[..3], ["c/00000000", "c/00000001", "c/00000002"]);
+    assert_eq!(
+        keys[3..],
+        ["d/0000/00000000", "d/0001/00000001", "e/00000000"]
+    );
+    let got = client.get("/bench/d/0001/00000001");
+    let mut bytes = vec![0; 5];
+    expected("d/0001/00000001", 0, &mut bytes);
+    assert_eq!((got.status, got.body), (200, bytes));
+}

@@ -7,6 +7,7 @@
 //! - [`snapshot`]: the objects of a path, in byte order of their keys.
 //! - [`placement`]: which blocks of which disk an object occupies.
 //! - [`listing`]: all keys of a path, listed in parallel.
+//! - [`manifest`]: all keys of a path, read from a file that lists them.
 //! - [`spool`]: objects on their way from a listing to an index, in files.
 //! - [`image`]: what a writer of a file-system image takes.
 //! - [`tree`]: from keys to directories, and which keys no file can have.
@@ -29,6 +30,7 @@ mod image;
 mod kept;
 mod listing;
 mod object_map;
+mod manifest;
 mod placement;
 mod prefetch;
 mod snapshot;
@@ -53,6 +55,10 @@ pub use listing::{
     ListingSettings, ListingStatus, list_all,
 };
 pub use object_map::{MappedObject, MappedObjects, ObjectMap, ObjectMapWriter, PlacedObject};
+pub use manifest::{
+    HEAD_CONCURRENCY_DEFAULT, ManifestLocation, ManifestSettings, ManifestSummary, MissingSizes,
+    load_manifest,
+};
 pub use placement::{BlockAddress, Placement};
 pub use snapshot::{ObjectSource, SnapshotError, SnapshotObject, Timestamp};
 pub use spool::{AGE_MAX_DEFAULT, SPOOLED_KEY_MAX, Spool, SpoolSettings, SpoolSource};

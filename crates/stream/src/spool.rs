@@ -80,6 +80,7 @@ pub(crate) struct Span {
     pub(crate) up_to: Option<String>,
 }
 
+#[cfg(test)]
 impl Span {
     /// All keys.
     pub(crate) fn all() -> Self {
@@ -162,11 +163,55 @@ impl Spool {
 
     /// Ends a run: it has all objects of `span`, which overlaps no other run's.
     pub(crate) fn finish_run(&self, run: RunWriter, span: Span) -> Result<(), SnapshotError> {
-        let finished = run.finish(span)?;
+        self.keep(run.finish(span)?)
+    }
+
+    fn keep(&self, finished: FinishedRun) -> Result<(), SnapshotError> {
         let mut state = self.lock_state();
         state.journal.add(&finished)?;
         state.finished.push(finished);
         Ok(())
+    }
+
+    /// Forgets all finished runs.
+    pub(crate) fn forget(&self) -> Result<(), SnapshotError> {
+        let mut state = self.lock_state();
+        state.finished.clear();
+        state.journal.clear()?;
+        drop(state);
+        sweep(&self.directory, |_| false)
+    }
+
+    /// Ends a run that is only a step on the way to another: it does not count as finished.
+    pub(crate) fn finish_aside(&self, run: RunWriter) -> Result<FinishedRun, SnapshotError> {
+        run.finish(Span {
+            after: String::new(),
+            up_to: None,
+        })
+    }
+
+    /// Lets a run that was ended aside count after all, as all that is in `span`.
+    pub(crate) fn adopt(&self, run: FinishedRun, span: Span) -> Result<(), SnapshotError> {
+        self.keep(FinishedRun { span, ..run })
+    }
+
+    /// Reads a run that was ended aside.
+    pub(crate) fn read_aside(&self, run: &FinishedRun) -> Result<Option<RunReader>, SnapshotError> {
+        let open = |number| RunReader::open(&self.path_of(number), run);
+        run.file.map(open).transpose()
+    }
+
+    /// Removes a run that was ended aside.
+    pub(crate) fn remove_aside(&self, run: &FinishedRun) -> Result<(), SnapshotError> {
+        let Some(path) = run.file.map(|number| self.path_of(number)) else {
+            return Ok(());
+        };
+        fs::remove_file(&path).map_err(|error| file_error(&path, error))
+    }
+
+    /// Where somebody who fills the spool may keep a file of that name.
+    pub(crate) fn scratch(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
     }
 
     /// The objects of all runs in key order. Fails where a range is missing.

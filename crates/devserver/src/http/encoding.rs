@@ -1,5 +1,7 @@
 //! Percent-encoding of paths, queries and listings.
 
+use std::borrow::Cow;
+
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 /// All but the unreserved characters of RFC 3986.
@@ -14,12 +16,22 @@ const RESERVED_IN_PATHS: &AsciiSet = &RESERVED.remove(b'/');
 
 /// Encodes a name or value of a query, slashes too.
 pub(crate) fn encode(text: &str) -> String {
-    utf8_percent_encode(text, RESERVED).to_string()
+    encoded(text).into_owned()
 }
 
 /// Encodes a path; slashes stay.
 pub(crate) fn encode_path(path: &str) -> String {
-    utf8_percent_encode(path, RESERVED_IN_PATHS).to_string()
+    encoded_path(path).into_owned()
+}
+
+/// What [`encode`] makes, without a copy where nothing needs encoding.
+pub(crate) fn encoded(text: &str) -> Cow<'_, str> {
+    utf8_percent_encode(text, RESERVED).into()
+}
+
+/// What [`encode_path`] makes, without a copy where nothing needs encoding.
+pub(crate) fn encoded_path(path: &str) -> Cow<'_, str> {
+    utf8_percent_encode(path, RESERVED_IN_PATHS).into()
 }
 
 /// Decodes a path, in which `+` means itself. `None` if the bytes are not UTF-8.
@@ -27,7 +39,7 @@ pub(crate) fn decode_path(text: &str) -> Option<String> {
     percent_decode_str(text)
         .decode_utf8()
         .ok()
-        .map(std::borrow::Cow::into_owned)
+        .map(Cow::into_owned)
 }
 
 /// Decodes a name or value of a query, in which `+` means a space.

@@ -3,6 +3,8 @@
 //! A continuation token is the name of the page's last entry, encoded so that no client takes
 //! it for one.
 
+use std::{borrow::Cow, time::SystemTime};
+
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
 use super::{
@@ -10,9 +12,10 @@ use super::{
     answer::{self, owner, quoted},
 };
 use crate::{
+    clock,
     http::{encoding, response::Response},
     refusal::{Code, Refusal, Trouble},
-    store::{Entry, Listing, ListingQuery, Object},
+    store::{Entry, Listed, Listing, ListingQuery},
     xml::Xml,
 };
 
@@ -121,12 +124,12 @@ impl Page {
     }
 
     /// A name as the client wants it.
-    fn encoded(&self, name: &str) -> String {
+    fn encoded<'a>(&self, name: &'a str) -> Cow<'a, str> {
         match (self.url_encoded, self.oss) {
-            (false, _) => name.to_owned(),
-            (true, true) => encoding::encode(name),
+            (false, _) => name.into(),
+            (true, true) => encoding::encoded(name),
             // S3 leaves slashes as they are.
-            (true, false) => encoding::encode_path(name),
+            (true, false) => encoding::encoded_path(name),
         }
     }
 
@@ -152,9 +155,17 @@ impl Page {
     }
 
     fn entries(&self, xml: &mut Xml, listing: &Listing, with_owner: bool) {
+        // Neighbours often have the same time, and writing it is what costs most.
+        let mut time = (
+            SystemTime::UNIX_EPOCH,
+            clock::iso8601(SystemTime::UNIX_EPOCH),
+        );
         for entry in &listing.entries {
             if let Entry::Object(name, object) = entry {
-                self.object(xml, name, object, with_owner);
+                if object.modified() != time.0 {
+                    time = (object.modified(), clock::iso8601(object.modified()));
+                }
+                self.object(xml, (name, &time.1), object, with_owner);
             }
         }
         for entry in &listing.entries {
@@ -166,16 +177,22 @@ impl Page {
         }
     }
 
-    fn object(&self, xml: &mut Xml, name: &str, object: &Object, with_owner: bool) {
+    fn object(
+        &self,
+        xml: &mut Xml,
+        (name, modified): (&str, &str),
+        object: &Listed,
+        with_owner: bool,
+    ) {
         xml.begin("Contents");
         xml.leaf("Key", &self.encoded(name));
-        xml.leaf("LastModified", &answer::modified(object));
-        xml.leaf("ETag", &quoted(&object.etag));
+        xml.leaf("LastModified", modified);
+        xml.leaf("ETag", &quoted(object.etag()));
         if self.oss {
-            xml.leaf("Type", object.kind.name());
+            xml.leaf("Type", object.kind().name());
         }
         xml.leaf("Size", &object.length().to_string());
-        let class = match object.attributes.storage_class.as_str() {
+        let class = match object.storage_class() {
             "" if self.oss => "Standard",
             "" => "STANDARD",
             given => given,

@@ -7,14 +7,13 @@ use std::{
 };
 
 use super::{
+    crowd::Members,
     listing::{Listing, ListingQuery},
     object::Object,
+    objects::Objects,
     upload::Upload,
 };
 use crate::{clock, sync};
-
-/// Objects in byte order of their keys.
-pub(crate) type Objects = BTreeMap<Vec<u8>, Arc<Object>>;
 
 /// What must hold for a write to happen.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -51,12 +50,12 @@ impl Bucket {
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<Arc<Object>> {
-        sync::read(&self.objects).get(key.as_bytes()).cloned()
+        sync::read(&self.objects).get(key.as_bytes())
     }
 
     pub(crate) fn put(&self, key: &str, object: Object) -> Arc<Object> {
         let object = Arc::new(object);
-        let replaced = sync::write(&self.objects).insert(key.into(), Arc::clone(&object));
+        let replaced = sync::write(&self.objects).insert(key.as_bytes(), Arc::clone(&object));
         // Giving memory back takes its time and must not happen under the lock.
         drop(replaced);
         object
@@ -83,8 +82,8 @@ impl Bucket {
         make: impl FnOnce(Option<&Arc<Object>>) -> Result<Object, E>,
     ) -> Result<Arc<Object>, E> {
         let mut objects = sync::write(&self.objects);
-        let object = Arc::new(make(objects.get(key.as_bytes()))?);
-        let replaced = objects.insert(key.into(), Arc::clone(&object));
+        let object = Arc::new(make(objects.get(key.as_bytes()).as_ref())?);
+        let replaced = objects.insert(key.as_bytes(), Arc::clone(&object));
         drop(objects);
         drop(replaced);
         Ok(object)
@@ -92,7 +91,7 @@ impl Bucket {
 
     /// Whether the condition holds now; a write checks again when it happens.
     pub(crate) fn check(&self, key: &str, condition: &Condition) -> Result<(), ConditionFailed> {
-        let holds = condition_holds(condition, sync::read(&self.objects).get(key.as_bytes()));
+        let holds = condition_holds(condition, self.get(key).as_ref());
         holds.then_some(()).ok_or(ConditionFailed)
     }
 
@@ -106,11 +105,11 @@ impl Bucket {
 
     /// Objects and their bytes.
     pub(crate) fn totals(&self) -> (u64, u64) {
-        let objects = sync::read(&self.objects);
-        (
-            objects.len() as u64,
-            objects.values().map(|object| object.length()).sum(),
-        )
+        sync::read(&self.objects).totals()
+    }
+
+    pub(super) fn add_crowd(&self, members: Members) {
+        sync::write(&self.objects).add_crowd(members);
     }
 
     pub(crate) fn is_empty(&self) -> bool {

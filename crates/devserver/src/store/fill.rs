@@ -95,10 +95,10 @@ impl Data {
         let Some(bucket) = self.bucket(&fill.bucket) else {
             return Ok(());
         };
-        let pattern = self.pattern(|| make_pattern(self.arena()))?;
+        let pattern = pattern_of(self)?;
         let modified = clock::wall_time();
         for key in fill.keys() {
-            let content = repeated(&pattern, shift(&key), fill.size);
+            let content = content_of(&pattern, &key, fill.size);
             // Not the MD5 of the content, and marked as such by its suffix.
             let tag = digest::of_bytes(Algorithm::Md5, format!("{key}:{}", fill.size).as_bytes());
             let mut object = Object::new(content, format!("{}-1", tag.hex()));
@@ -107,6 +107,16 @@ impl Data {
         }
         Ok(())
     }
+}
+
+/// The pattern that all filled objects of a server share.
+pub(super) fn pattern_of(data: &Data) -> io::Result<Content> {
+    data.pattern(|| make_pattern(data.arena()))
+}
+
+/// What a filled object of this key and size holds.
+pub(super) fn content_of(pattern: &Content, key: &str, size: u64) -> Content {
+    repeated(pattern, shift(key), size)
 }
 
 /// Fills `bytes` with what a filled object of this key holds from `offset` on.
@@ -131,7 +141,7 @@ fn shift(key: &str) -> u64 {
 }
 
 /// Pseudo-random bits for a word of the pattern: its index, well mixed.
-fn word(index: u64) -> u64 {
+pub(super) fn word(index: u64) -> u64 {
     let mut bits = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ bits >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
     bits = (bits ^ bits >> 29).wrapping_mul(0xd6e8_feb8_6659_fd93);

@@ -1,8 +1,8 @@
 //! Listing a bucket: keys in byte order, rolled up at a delimiter, page by page.
 
-use std::{ops::Bound, sync::Arc};
+use std::ops::Bound;
 
-use super::{bucket::Objects, object::Object};
+use super::objects::{Listed, Objects};
 
 /// What to list.
 #[derive(Debug, Clone, Default)]
@@ -18,7 +18,7 @@ pub(crate) struct ListingQuery {
 /// One line of a listing.
 #[derive(Debug, Clone)]
 pub(crate) enum Entry {
-    Object(String, Arc<Object>),
+    Object(String, Listed),
     /// What keys were rolled up into; ends with the delimiter.
     Prefix(String),
 }
@@ -46,24 +46,21 @@ impl Listing {
 
     pub(super) fn of(objects: &Objects, query: &ListingQuery) -> Self {
         let mut listing = Self::default();
-        let mut from = first_bound(query);
-        while let Some((key, object)) = next_with_prefix(objects, &from, query) {
+        let mut walk = objects.walk(&first_bound(query));
+        while let Some((name, object)) = walk.next() {
+            if !name.starts_with(&query.prefix) {
+                break;
+            }
             if listing.entries.len() >= query.max_keys {
                 listing.truncated = query.max_keys > 0;
                 break;
             }
-            let name = String::from_utf8_lossy(key).into_owned();
             match rolled_up(&name, query) {
                 Some(prefix) => {
-                    from = after_prefix(prefix);
+                    walk = objects.walk(&after_prefix(prefix));
                     listing.entries.push(Entry::Prefix(prefix.to_owned()));
                 }
-                None => {
-                    from = Bound::Excluded(key.clone());
-                    listing
-                        .entries
-                        .push(Entry::Object(name, Arc::clone(object)));
-                }
+                None => listing.entries.push(Entry::Object(name, object)),
             }
         }
         listing
@@ -79,16 +76,6 @@ fn first_bound(query: &ListingQuery) -> Bound<Vec<u8>> {
         Some(prefix) if prefix == after => after_prefix(prefix),
         _ => Bound::Excluded(after.as_bytes().to_vec()),
     }
-}
-
-fn next_with_prefix<'a>(
-    objects: &'a Objects,
-    from: &Bound<Vec<u8>>,
-    query: &ListingQuery,
-) -> Option<(&'a Vec<u8>, &'a Arc<Object>)> {
-    let bound = from.as_ref().map(Vec::as_slice);
-    let next = objects.range::<[u8], _>((bound, Bound::Unbounded)).next();
-    next.filter(|(key, _)| key.starts_with(query.prefix.as_bytes()))
 }
 
 /// The part of `name` up to the first delimiter behind the prefix.
@@ -113,12 +100,12 @@ fn after_prefix(prefix: &str) -> Bound<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::{collections::BTreeSet, sync::Arc};
 
     use proptest::prelude::*;
 
     use super::*;
-    use crate::store::Content;
+    use crate::store::{Content, Object};
 
     fn objects(keys: &BTreeSet<String>) -> Objects {
         let object = || Arc::new(Object::new(Content::default(), String::new()));

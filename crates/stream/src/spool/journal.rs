@@ -38,6 +38,8 @@ const ENTRY_HEAD: usize = 8;
 pub(super) struct Journal {
     path: PathBuf,
     file: File,
+    /// Bytes of the first entry.
+    head: u64,
 }
 
 impl Journal {
@@ -57,6 +59,7 @@ impl Journal {
         // Written anew, so that what was not believed is gone.
         let mut bytes = Vec::new();
         put_entry(&mut bytes, &head(begun, &settings.source));
+        let head = bytes.len() as u64;
         for run in &runs {
             put_entry(&mut bytes, &run_entry(run));
         }
@@ -65,7 +68,13 @@ impl Journal {
         fs::rename(&draft, &path).map_err(|error| file_error(&path, error))?;
         let file = OpenOptions::new().append(true).open(&path);
         let file = file.map_err(|error| file_error(&path, error))?;
-        Ok((Self { path, file }, runs))
+        Ok((Self { path, file, head }, runs))
+    }
+
+    /// Forgets all runs.
+    pub(super) fn clear(&mut self) -> Result<(), SnapshotError> {
+        let cleared = self.file.set_len(self.head);
+        cleared.map_err(|error| file_error(&self.path, error))
     }
 
     /// Writes down that a run is complete.

@@ -52,11 +52,6 @@ impl RunWriter {
         self.objects
     }
 
-    /// The key of the object that was written last; empty if there is none.
-    pub(crate) fn last_key(&self) -> &[u8] {
-        &self.before.key
-    }
-
     /// Adds an object. Fails when its key is not after the one before, or longer than any store
     /// has.
     pub(crate) fn write(&mut self, object: &SnapshotObject<'_>) -> Result<(), SnapshotError> {
