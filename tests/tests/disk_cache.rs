@@ -4,7 +4,8 @@
 
 use std::{
     fs::{self, File},
-    io::Read,
+    io::{Read, Write},
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -164,4 +165,102 @@ fn two_mounts_do_not_share_a_cache_directory() {
     assert!(refused.stderr.contains(&pid), "{}", refused.stderr);
     mounted.unmount();
     assert!(fs::metadata(directory.join("objects/lock")).is_ok());
+}
+
+/// Waits until the cache has written this much.
+fn wait_for_written(mount: &Mount, bytes: usize) {
+    let written = || metric(mount, "cache_written_bytes_total", "") >= bytes as u64;
+    PATIENCE.until("the cache to be written", written);
+}
+
+fn kernel_reads(mount: &Mount) -> u64 {
+    metric(mount, "fuse_requests_total", "\"read\"")
+}
+
+/// A mount whose cache has all of a file, which was read once before.
+fn with_a_cached_file(bucket: &Bucket, directory: &Path, size: usize) -> (Mount, PathBuf) {
+    let mounted = mount(bucket, directory, "1GiB");
+    let path = paths(bucket, &mounted).remove(0);
+    digest(&path).expect("a read");
+    wait_for_written(&mounted, size);
+    mounted.unmount();
+    let mounted = mount(bucket, directory, "1GiB");
+    let path = paths(bucket, &mounted).remove(0);
+    digest(&path).expect("a read that compares each block");
+    (mounted, path)
+}
+
+#[test]
+fn the_kernel_reads_by_itself_what_was_compared_and_not_what_was_changed_since() {
+    let scratch = Scratch::new();
+    let directory = scratch.path().join("cache");
+    let bucket = filled(1, 24);
+    let (mounted, path) = with_a_cached_file(&bucket, &directory, 24 * MIB);
+    let expected = digest(&path).expect("a read");
+    let before = kernel_reads(&mounted);
+    assert_eq!(digest(&path).expect("a read"), expected);
+    let lent = metric(&mounted, "cache_lent_total", "");
+    assert_eq!(lent, 2);
+    if kernel_reads(&mounted) != before {
+        println!("skipped: this kernel reads no local files for FUSE, or this user may not ask");
+        return;
+    }
+    flip_a_byte(&directory);
+    assert_eq!(digest(&path).expect("a read"), expected);
+    assert_eq!(metric(&mounted, "cache_lent_total", ""), lent, "not lent");
+    assert_eq!(metric(&mounted, "cache_corrupt_blocks_total", ""), 1);
+    PATIENCE.until("the block to be mended", || {
+        digest(&path).expect("a read");
+        metric(&mounted, "cache_lent_total", "") > lent
+    });
+    assert_eq!(digest(&path).expect("a read"), expected);
+    mounted.unmount();
+}
+
+/// Damages the one data file of a cache in its middle.
+fn flip_a_byte(directory: &Path) {
+    let mut found = Vec::new();
+    for folder in fs::read_dir(directory.join("objects")).expect("a cache") {
+        let entries = fs::read_dir(folder.expect("readable").path());
+        let paths = entries.into_iter().flatten().flatten();
+        found.extend(paths.map(|entry| entry.path()));
+    }
+    found.retain(|path| path.extension().is_some_and(|ending| ending == "data"));
+    assert_eq!(found.len(), 1, "{found:?}");
+    let file = File::options().read(true).write(true).open(&found[0]);
+    let file = file.expect("an open");
+    let at = file.metadata().expect("sizes").len() / 2;
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).expect("a read");
+    file.write_all_at(&[byte[0] ^ 0x10], at).expect("a write");
+}
+
+#[test]
+fn who_reads_a_lent_file_keeps_its_version_and_others_get_on() {
+    let scratch = Scratch::new();
+    let directory = scratch.path().join("cache");
+    let bucket = filled(1, 3);
+    let (mounted, path) = with_a_cached_file(&bucket, &directory, 3 * MIB);
+    let mut old = Vec::new();
+    let mut reader = File::open(&path).expect("an open");
+    reader.read_to_end(&mut old).expect("a read");
+    let mut writer = File::create(&path).expect("a second handle");
+    writer.write_all(b"new").expect("a write");
+    let mut again = vec![0; old.len()];
+    reader
+        .read_exact_at(&mut again, 0)
+        .expect("the old version");
+    assert!(again == old);
+    drop(writer);
+    let second = File::open(&path).expect("beside the old version");
+    let mut byte = [0; 3];
+    second.read_exact_at(&mut byte, 0).expect("the new version");
+    assert_eq!(&byte, b"new");
+    reader
+        .read_exact_at(&mut again, 0)
+        .expect("the old version");
+    assert!(again == old);
+    drop((reader, second));
+    assert_eq!(fs::read(&path).expect("a read"), b"new");
+    mounted.unmount();
 }

@@ -7,6 +7,7 @@
 //! - [`Payload`]: bytes in reference-counted slices, never joined on their way.
 //! - [`Checksum`]: made while bytes are in the processor's cache, carried with them.
 //! - [`metrics`]: counters that a component owns and an exporter reads.
+//! - [`LocalFile`]: an open file that stands in for an object.
 //! - [`mount_table`]: what is mounted where, from the kernel's text.
 //! - [`clock`], [`random`]: time and chance. Nothing else may ask the system for them
 //!   (clippy.toml enforces it), which keeps tests able to stop the clock.
@@ -17,6 +18,7 @@ mod blocking;
 mod budget;
 mod checksum;
 mod error;
+mod local_file;
 mod name;
 mod payload;
 // The only unsafe code here: memory that is filled once and shared while it fills.
@@ -34,6 +36,7 @@ pub use blocking::run_blocking;
 pub use budget::{MemoryBudget, Reclaim, Reservation};
 pub use checksum::{Checksum, ChecksumKind, Summing};
 pub use error::{FsError, FsResult};
+pub use local_file::LocalFile;
 pub use name::{FileName, NAME_LENGTH_MAX, NameError};
 pub use payload::Payload;
 pub use pool::{BLOCK_SIZE, Buffer, BufferPool, BufferView, BufferWriter, HEAP_BUFFER_MAX};

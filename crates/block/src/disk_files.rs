@@ -111,6 +111,7 @@ impl Volume for DiskFiles {
             return Err(FsError::ReadOnly);
         }
         Ok(Opened {
+            local: None,
             handle: HandleId(inode.0),
             direct: true,
             keep_cache: false,

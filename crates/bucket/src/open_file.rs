@@ -190,7 +190,7 @@ impl FileHandle {
         (namespace, tree): (&Arc<Namespace>, &mut Tree),
         file: &Arc<OpenFile>,
         options: OpenOptions,
-        opened: Opened,
+        opened: &Opened,
     ) -> Arc<Self> {
         tree.pin(file.inode);
         let reading = {

@@ -290,6 +290,7 @@ pub(crate) fn fuse_settings(source: &str, mountpoint: &Path, values: &Values) ->
         congestion_threshold: background.unwrap_or(defaults.congestion_threshold),
         read_ahead_kib: read_ahead_kib(values),
         io_uring: values.flag(&table::IO_URING),
+        local_files: values.path(&table::CACHE_DIR).is_some(),
         ..defaults
     }
 }

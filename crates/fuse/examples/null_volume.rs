@@ -116,6 +116,7 @@ impl Volume for NullVolume {
 
     async fn open(&self, _: Caller, inode: Inode, _: OpenOptions) -> FsResult<Opened> {
         Ok(Opened {
+            local: None,
             handle: HandleId(inode.0),
             direct: inode == SINK,
             keep_cache: inode == READ,

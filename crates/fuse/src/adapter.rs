@@ -9,6 +9,7 @@ mod attributes;
 mod data;
 mod descriptors;
 mod directory;
+mod local;
 mod names;
 mod refused;
 mod writers;
@@ -17,11 +18,11 @@ use std::{pin::Pin, sync::Arc};
 
 use bytes::Bytes;
 use penstock_base::FileName;
-use penstock_vfs::{Access, Caller, HandleId, Inode, OpenOptions, RemoveKind, Volume};
+use penstock_vfs::{Access, Caller, HandleId, Inode, OpenOptions, Opened, RemoveKind, Volume};
 
 use crate::{
     errno::{Errno, errno_of_name},
-    protocol::{Message, Opcode, Request},
+    protocol::{Message, Opcode, Request, encode::OpenReply},
     transport::WriteData,
 };
 
@@ -29,6 +30,7 @@ use writers::{Closed, Writers};
 
 pub(crate) use answer::{Answer, Failure, Outcome, Reply, Undo};
 pub(crate) use descriptors::MountId;
+pub(crate) use local::LocalFiles;
 
 /// An operation under way.
 pub(crate) type Operation = Pin<Box<dyn Future<Output = Outcome> + Send>>;
@@ -38,6 +40,7 @@ pub(crate) type Operation = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 pub(crate) struct Adapter {
     volume: Arc<dyn Volume>,
     writers: Arc<Writers>,
+    local_files: Option<Arc<LocalFiles>>,
 }
 
 /// Who asks, and about which inode.
@@ -48,11 +51,16 @@ struct Subject {
 }
 
 impl Adapter {
-    /// `mount` is where the volume is mounted.
-    pub(crate) fn new(volume: Arc<dyn Volume>, mount: MountId) -> Self {
+    /// `mount` is where the volume is mounted, `local_files` for kernels that read those.
+    pub(crate) fn new(
+        volume: Arc<dyn Volume>,
+        mount: MountId,
+        local_files: Option<LocalFiles>,
+    ) -> Self {
         Self {
             volume,
             writers: Arc::new(Writers::new(mount)),
+            local_files: local_files.map(Arc::new),
         }
     }
 
@@ -60,17 +68,29 @@ impl Adapter {
         &self.volume
     }
 
-    /// Remembers who opened a handle for writing.
-    fn note_open(&self, handle: HandleId, caller: Caller, options: OpenOptions) {
+    /// Remembers a handle that was opened, and says how it shall be read.
+    fn note_open(&self, subject: Subject, opened: &Opened, options: OpenOptions) -> OpenReply {
         if options.access.writes() {
-            self.writers.opened(handle, caller.pid);
+            self.writers.opened(opened.handle, subject.caller.pid);
+        }
+        match &self.local_files {
+            Some(local_files) => local_files.opened(subject.node, opened),
+            None => OpenReply::of(opened),
+        }
+    }
+
+    /// Forgets a handle that the kernel is done with.
+    fn note_closed(&self, handle: HandleId) {
+        self.writers.closed(handle);
+        if let Some(local_files) = &self.local_files {
+            local_files.closed(handle);
         }
     }
 
     /// Gives back what the kernel never heard of.
     pub(crate) async fn undo(self, undo: Undo) {
         if let Undo::Release(handle) | Undo::ForgetAndRelease(_, handle) = &undo {
-            self.writers.closed(*handle);
+            self.note_closed(*handle);
         }
         undo.run(self.volume.as_ref()).await;
     }

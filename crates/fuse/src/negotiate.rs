@@ -19,8 +19,7 @@ pub(crate) const MAX_WRITE: u32 = BLOCK_SIZE as u32;
 ///
 /// Not among it: `READDIRPLUS_AUTO`, because a listing brings the attributes along anyway and
 /// "auto" then asks for them one by one; `WRITEBACK_CACHE`, which slows large writes down;
-/// locks, which the kernel keeps itself; `PASSTHROUGH`, because no volume has local files that the
-/// kernel could read by itself; `HAS_RESEND`, unless another process may take the mount over.
+/// locks, which the kernel keeps itself; `HAS_RESEND`, unless another process may take the mount over.
 const WANTED: Capabilities = Capabilities::ASYNC_READ
     .union(Capabilities::ATOMIC_O_TRUNC)
     .union(Capabilities::BIG_WRITES)
@@ -63,14 +62,16 @@ impl Negotiated {
         settings: &FuseSettings,
         (threads, ring_ready): (usize, bool),
     ) -> Self {
-        let wanted = match ring_ready {
-            true => WANTED.union(Capabilities::OVER_IO_URING),
-            false => WANTED,
-        };
-        let wanted = match settings.survivable {
-            true => wanted.union(Capabilities::HAS_RESEND),
-            false => wanted,
-        };
+        let mut wanted = WANTED;
+        if ring_ready {
+            wanted = wanted.union(Capabilities::OVER_IO_URING);
+        }
+        if settings.local_files {
+            wanted = wanted.union(Capabilities::PASSTHROUGH);
+        }
+        if settings.survivable {
+            wanted = wanted.union(Capabilities::HAS_RESEND);
+        }
         let granted = wanted.intersection(offer.offered);
         let negotiated = Self {
             minor: offer.minor.min(MINOR),
@@ -110,6 +111,11 @@ impl Negotiated {
         }
     }
 
+    /// Whether the kernel reads local files by itself.
+    pub(crate) fn reads_local_files(&self) -> bool {
+        self.granted.contains(Capabilities::PASSTHROUGH)
+    }
+
     pub(crate) fn reply(&self, offer: &InitRequest) -> InitReply {
         let pages = MAX_WRITE as usize / system::page_size();
         InitReply {
@@ -119,6 +125,7 @@ impl Negotiated {
             max_background: self.max_background,
             congestion_threshold: self.congestion_threshold,
             max_write: self.max_write,
+            max_stack_depth: u32::from(self.reads_local_files()),
             max_pages: u16::try_from(pages.max(1)).unwrap_or(u16::MAX),
         }
     }
@@ -151,18 +158,30 @@ mod tests {
 
     #[test]
     fn what_nobody_uses_is_not_asked_for() {
-        const PASSTHROUGH: Capabilities = Capabilities(1 << 37);
         let offer = offer(Capabilities(u64::MAX));
         let settings = FuseSettings::new("/mnt", "test");
         let granted = Negotiated::new(&offer, &settings, (4, true)).granted;
         for unused in [
-            PASSTHROUGH,
+            Capabilities::PASSTHROUGH,
             Capabilities::HAS_RESEND,
             Capabilities::WRITEBACK_CACHE,
             Capabilities::READDIRPLUS_AUTO,
         ] {
             assert_eq!(granted.intersection(unused), Capabilities::NONE);
         }
+    }
+
+    #[test]
+    fn local_files_are_asked_for_where_there_are_some() {
+        let offer = offer(Capabilities(u64::MAX));
+        let mut settings = FuseSettings::new("/mnt", "test");
+        let stacked = |settings: &FuseSettings| {
+            let negotiated = Negotiated::new(&offer, settings, (4, false));
+            negotiated.reply(&offer).max_stack_depth
+        };
+        assert_eq!(stacked(&settings), 0);
+        settings.local_files = true;
+        assert_eq!(stacked(&settings), 1);
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub struct FuseSettings {
     pub interrupts: InterruptPolicy,
     /// Whether requests may come through an io_uring where the kernel has that switched on.
     pub io_uring: bool,
+    /// The volume has local files that the kernel may read by itself, where it can.
+    pub local_files: bool,
     /// Another process keeps the connection, see [`crate::Session::connection`]. Not together with
     /// `io_uring`, whose rings end with their process.
     pub survivable: bool,
@@ -66,6 +68,7 @@ impl FuseSettings {
             read_ahead_kib: READ_AHEAD_KIB,
             interrupts: InterruptPolicy::WhenFatal,
             io_uring: false,
+            local_files: false,
             survivable: false,
         }
     }

@@ -154,6 +154,25 @@ fn descriptor_in(message: &libc::msghdr) -> Option<OwnedFd> {
     }
 }
 
+/// `FUSE_DEV_IOC_BACKING_OPEN` and `_CLOSE` of linux/fuse.h.
+const BACKING_OPEN: libc::Ioctl = 0x4010_e501;
+const BACKING_CLOSE: libc::Ioctl = 0x4004_e502;
+
+/// Lends `file` to the kernel for reads of its own. Returns the number by which it is known.
+pub(crate) fn lend_file(device: BorrowedFd<'_>, file: BorrowedFd<'_>) -> io::Result<u32> {
+    // The layout of `fuse_backing_map`: descriptor, flags, padding.
+    let request: [i32; 4] = [file.as_raw_fd(), 0, 0, 0];
+    // SAFETY: the kernel reads sixteen bytes.
+    let number = unsafe { libc::ioctl(device.as_raw_fd(), BACKING_OPEN, request.as_ptr()) };
+    u32::try_from(number).map_err(|_| io::Error::last_os_error())
+}
+
+/// Ends what [`lend_file`] began. Handles that are open keep the file.
+pub(crate) fn take_file_back(device: BorrowedFd<'_>, number: u32) -> io::Result<()> {
+    // SAFETY: the kernel reads four bytes.
+    checked(unsafe { libc::ioctl(device.as_raw_fd(), BACKING_CLOSE, &raw const number) })
+}
+
 /// A counter that can be waited for like a file.
 pub(crate) fn event_counter() -> io::Result<OwnedFd> {
     // SAFETY: the descriptor is new and belongs to nobody else.

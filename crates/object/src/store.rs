@@ -1,14 +1,14 @@
 //! The seam between Penstock and object storage.
 
-use std::fmt::Debug;
+use std::{fmt::Debug, sync::Arc};
 
 use async_trait::async_trait;
-use penstock_base::Payload;
+use penstock_base::{LocalFile, Payload};
 
 use crate::{
     Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
-    FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult,
-    Part, PartCopy, PartNumber, PutOptions, Stored, UploadId, UploadPage,
+    ETag, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo,
+    ObjectResult, Part, PartCopy, PartNumber, PutOptions, Stored, UploadId, UploadPage,
 };
 
 /// An object store, or one prefix of a bucket in it.
@@ -28,6 +28,12 @@ pub trait Store: Debug + Send + Sync {
     /// The checksum that bodies are sent with, if any. A [`Payload`] that brings one of this kind
     /// spares the store a pass over its bytes; any other payload is as good.
     fn checksum_kind(&self) -> Option<ChecksumKind> {
+        None
+    }
+
+    /// A file of this machine that holds this version of an object, for whoever can read that
+    /// without copies. Nothing but a cache has one.
+    fn local_copy(&self, _key: &Key, _etag: &ETag) -> Option<Arc<dyn LocalFile>> {
         None
     }
 

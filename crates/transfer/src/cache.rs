@@ -20,6 +20,8 @@
 //!
 //! **Out** (`delivery`, `hit`): blocks are read into the memory of whoever asked and compared there
 //! before anything is given out. What lies between blocks that the disk has is asked of the store.
+//! A version of which every block was compared or written here is also lent out as a file
+//! (`soundness`), for a kernel that reads by itself.
 //!
 //! **Bounds** (`table`, `ledger`, `bounds`): bytes are counted as the file system allocates them,
 //! reserved before they are written. The versions used longest ago make room, whole; who has them
@@ -39,6 +41,7 @@ mod metrics;
 mod name;
 mod queue;
 mod shared;
+mod soundness;
 mod store;
 mod table;
 mod tee;

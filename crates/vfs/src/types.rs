@@ -2,10 +2,11 @@
 
 use std::{
     ops::ControlFlow,
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use penstock_base::FileName;
+use penstock_base::{FileName, LocalFile};
 
 /// The number of a file within its volume, never reused while the volume is mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -118,7 +119,7 @@ pub struct OpenOptions {
 }
 
 /// An open handle and what the door may do with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Opened {
     /// The handle.
     pub handle: HandleId,
@@ -129,10 +130,13 @@ pub struct Opened {
     pub keep_cache: bool,
     /// Closing the handle has nothing to report, so it need not be flushed.
     pub skip_flush: bool,
+    /// A local file that holds, byte for byte, what this handle reads. A door that can may read
+    /// from it and ask the volume no more; one that cannot reads through the volume.
+    pub local: Option<Arc<dyn LocalFile>>,
 }
 
 /// A file that was created, with a handle to it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Created {
     /// The new file; the caller holds one reference until it forgets it.
     pub entry: Entry,

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use penstock_base::{
-    FileName, FsError, FsResult, MIB,
+    FileName, FsError, FsResult, LocalFile, MIB,
     clock::{self, Instant},
 };
+use penstock_transfer::ObjectVersion;
 use penstock_vfs::{Created, FileKind, HandleId, Inode, OpenOptions, Opened};
 
 use crate::{
     core::Core,
     handles::Handle,
     inode::{LastOpen, Node, Reference, Tree},
-    open_file::{FileHandle, OpenFile},
+    open_file::{FileHandle, OpenFile, View},
 };
 
 /// How long after an open another one counts as soon: worth keeping the content in the door's
@@ -36,7 +37,8 @@ impl Core {
         if self.must_ask_before_open(inode)? {
             self.refresh(inode).await?;
         }
-        let (handle, opened) = self.attach(inode, options)?;
+        let local = self.local_copy(inode, options);
+        let (handle, opened) = self.attach(inode, options, local)?;
         if options.truncate && options.access.writes() {
             self.truncate(&handle).await?;
         }
@@ -94,7 +96,7 @@ impl Core {
         tree.node_mut(inode)?.file = Some(Arc::clone(&file));
         let opened = for_writing(id);
         let tree_of = (&self.namespace, &mut *tree);
-        let handle = FileHandle::attach(tree_of, &file, options, opened);
+        let handle = FileHandle::attach(tree_of, &file, options, &opened);
         let entry = self.entry_of(inode, tree.node(inode)?);
         drop(tree);
         file.stream
@@ -122,18 +124,37 @@ impl Core {
         Ok(!held_only && (self.settings.close_to_open || !node.is_current(clock::now())))
     }
 
+    /// A file that holds the version which is about to be opened for reading.
+    fn local_copy(&self, inode: Inode, options: OpenOptions) -> Option<LocalCopy> {
+        if options.access.writes() {
+            return None;
+        }
+        let version = self.namespace.lock().version(inode)?;
+        let file = self
+            .transfer
+            .store()
+            .local_copy(&version.key, &version.etag)?;
+        Some(LocalCopy { version, file })
+    }
+
     /// Makes a handle of a file whose version is known.
-    fn attach(&self, inode: Inode, options: OpenOptions) -> FsResult<(Arc<FileHandle>, Opened)> {
+    fn attach(
+        &self,
+        inode: Inode,
+        options: OpenOptions,
+        local: Option<LocalCopy>,
+    ) -> FsResult<(Arc<FileHandle>, Opened)> {
         let mut tree = self.namespace.lock();
         let id = self.handles.next_id()?;
         let file = open_file_of(&mut tree, inode)?;
-        let opened = if options.access.writes() {
+        let mut opened = if options.access.writes() {
             for_writing(id)
         } else {
             self.advise(id, tree.node_mut(inode)?, clock::now())
         };
+        opened.local = local.and_then(|local| local.of(&file.view()));
         let tree_of = (&self.namespace, &mut *tree);
-        let handle = FileHandle::attach(tree_of, &file, options, opened);
+        let handle = FileHandle::attach(tree_of, &file, options, &opened);
         Ok((handle, opened))
     }
 
@@ -150,6 +171,7 @@ impl Core {
                 direct: true,
                 keep_cache: false,
                 skip_flush,
+                local: None,
             };
         };
         let last = node.last_open.replace(LastOpen {
@@ -164,6 +186,7 @@ impl Core {
             direct,
             keep_cache: same && !direct,
             skip_flush,
+            local: None,
         }
     }
 }
@@ -175,6 +198,21 @@ fn for_writing(handle: HandleId) -> Opened {
         direct: true,
         keep_cache: false,
         skip_flush: false,
+        local: None,
+    }
+}
+
+/// A local file that holds a version.
+struct LocalCopy {
+    version: ObjectVersion,
+    file: Arc<dyn LocalFile>,
+}
+
+impl LocalCopy {
+    /// The file, if it holds what a handle of an open file with this view reads.
+    fn of(self, view: &View) -> Option<Arc<dyn LocalFile>> {
+        let same = !view.dirty && view.version.as_ref() == Some(&self.version);
+        same.then_some(self.file)
     }
 }
 

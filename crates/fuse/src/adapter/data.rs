@@ -19,8 +19,8 @@ const QUICK_SAVE: Duration = Duration::from_millis(100);
 pub(super) async fn open(adapter: Adapter, subject: Subject, options: OpenOptions) -> Outcome {
     let opened = adapter.volume.open(subject.caller, subject.node, options);
     let opened = opened.await?;
-    adapter.note_open(opened.handle, subject.caller, options);
-    let answer = Answer::body(|body| encode::opened(body, &opened));
+    let reply = adapter.note_open(subject, &opened, options);
+    let answer = Answer::body(|body| encode::opened(body, &reply));
     Ok(answer.or_undo(Undo::Release(opened.handle)))
 }
 
@@ -89,7 +89,7 @@ pub(super) async fn sync(adapter: Adapter, handle: HandleId, data_only: bool) ->
 }
 
 pub(super) async fn release(adapter: Adapter, handle: HandleId) -> Outcome {
-    adapter.writers.closed(handle);
+    adapter.note_closed(handle);
     adapter.volume.release(handle).await;
     Ok(Answer::done())
 }

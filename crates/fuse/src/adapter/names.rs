@@ -124,11 +124,15 @@ pub(super) async fn create(
         .volume
         .create(caller, parent, &name, permissions, options)
         .await?;
-    adapter.note_open(created.opened.handle, caller, options);
     let inode = created.entry.attributes.inode;
+    let file = Subject {
+        caller,
+        node: inode,
+    };
+    let reply = adapter.note_open(file, &created.opened, options);
     let answer = Answer::body(|body| {
         encode::entry(body, &created.entry);
-        encode::opened(body, &created.opened);
+        encode::opened(body, &reply);
     });
     Ok(answer.or_undo(Undo::ForgetAndRelease(inode, created.opened.handle)))
 }

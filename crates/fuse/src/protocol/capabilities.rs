@@ -43,6 +43,8 @@ capabilities! {
     INIT_EXT = 30;
     /// Shared mappings of files that bypass the page cache.
     DIRECT_IO_ALLOW_MMAP = 36;
+    /// The kernel reads local files by itself.
+    PASSTHROUGH = 37;
     /// Requests that a dead daemon had taken can be asked for again.
     HAS_RESEND = 39;
     /// Requests can come through an io_uring.

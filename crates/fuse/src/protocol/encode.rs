@@ -21,6 +21,7 @@ mod open_flags {
     pub(super) const DIRECT_IO: u32 = 1 << 0;
     pub(super) const KEEP_CACHE: u32 = 1 << 1;
     pub(super) const NOFLUSH: u32 = 1 << 5;
+    pub(super) const PASSTHROUGH: u32 = 1 << 7;
 }
 
 /// The head of a reply with `body_length` bytes after it. `error` is 0 or a negative errno.
@@ -56,13 +57,45 @@ pub(crate) fn attributes_with_lifetime(body: &mut Body, entry: &Entry) {
     attributes(body, &entry.attributes);
 }
 
+/// What the kernel is told of a handle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OpenReply {
+    pub(crate) handle: HandleId,
+    /// Past the page cache.
+    pub(crate) direct: bool,
+    /// What the page cache has is still true.
+    pub(crate) keep_cache: bool,
+    /// No FLUSH when it is closed.
+    pub(crate) skip_flush: bool,
+    /// From this local file; with `direct` only what is mapped into memory.
+    pub(crate) local: Option<u32>,
+}
+
+impl OpenReply {
+    /// As the volume advises, without a local file.
+    pub(crate) fn of(opened: &Opened) -> Self {
+        Self {
+            handle: opened.handle,
+            direct: opened.direct,
+            keep_cache: opened.keep_cache,
+            skip_flush: opened.skip_flush,
+            local: None,
+        }
+    }
+
+    fn flags(&self) -> u32 {
+        let flag = |set: bool, flag: u32| if set { flag } else { 0 };
+        flag(self.direct, open_flags::DIRECT_IO)
+            | flag(self.keep_cache, open_flags::KEEP_CACHE)
+            | flag(self.skip_flush, open_flags::NOFLUSH)
+            | flag(self.local.is_some(), open_flags::PASSTHROUGH)
+    }
+}
+
 /// The reply to OPEN, and the second half of that to CREATE.
-pub(crate) fn opened(body: &mut Body, opened: &Opened) {
-    let flag = |set: bool, flag: u32| if set { flag } else { 0 };
-    let flags = flag(opened.direct, open_flags::DIRECT_IO)
-        | flag(opened.keep_cache, open_flags::KEEP_CACHE)
-        | flag(opened.skip_flush, open_flags::NOFLUSH);
-    body.u64(opened.handle.0).u32(flags).u32(0);
+pub(crate) fn opened(body: &mut Body, reply: &OpenReply) {
+    body.u64(reply.handle.0).u32(reply.flags());
+    body.u32(reply.local.unwrap_or(0));
 }
 
 /// The reply to OPENDIR.

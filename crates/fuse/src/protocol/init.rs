@@ -42,6 +42,8 @@ pub struct InitReply {
     pub max_write: u32,
     /// Pages in the largest request.
     pub max_pages: u16,
+    /// File systems that may lie on top of each other below this mount; 0 without passthrough.
+    pub max_stack_depth: u32,
 }
 
 impl InitReply {
@@ -56,8 +58,8 @@ impl InitReply {
         body.u16(self.max_background).u16(self.congestion_threshold);
         body.u32(self.max_write).u32(Self::TIME_GRANULARITY);
         body.u16(self.max_pages).u16(0);
-        body.u32(high);
-        body.zeros(28);
+        body.u32(high).u32(self.max_stack_depth);
+        body.zeros(24);
         body
     }
 }

@@ -83,6 +83,7 @@ impl MemoryVolume {
 
     fn opened(&self, handle: HandleId) -> Opened {
         Opened {
+            local: None,
             handle,
             direct: self.direct,
             keep_cache: false,

@@ -13,7 +13,10 @@ use std::{
     fs::{File, OpenOptions},
     io,
     ops::Range,
-    os::unix::fs::{FileExt, OpenOptionsExt},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::fs::{FileExt, OpenOptionsExt},
+    },
     path::Path,
     sync::{
         Arc, Mutex,
@@ -23,7 +26,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use penstock_base::{ChecksumKind, Summing};
+use penstock_base::{ChecksumKind, LocalFile, Summing};
 use penstock_object::ObjectInfo;
 
 use super::{
@@ -32,6 +35,7 @@ use super::{
     header::{self, Header},
     ledger::Ledger,
     name::VersionName,
+    soundness::Soundness,
 };
 use crate::lock::lock;
 
@@ -45,6 +49,7 @@ pub(super) struct Entry {
     table_start: u64,
     /// Held while states are read or written: a read would else see half a write.
     states: Mutex<()>,
+    soundness: Mutex<Soundness>,
     /// Whether damage in these files was logged.
     pub(super) told: AtomicBool,
     /// Bytes that are given back to the ledger when the files, which have no name any more, are
@@ -70,7 +75,7 @@ impl Entry {
         if !fits(&header) || data.metadata()?.len() != header.info.size {
             return Ok(None);
         }
-        Ok(Some(Self::of(name, header, length, (data, index), ledger)))
+        Self::of(name, header, length, (data, index), ledger).map(Some)
     }
 
     /// Makes the files of a version of which nothing is there yet. `None` when its header is too
@@ -92,7 +97,7 @@ impl Entry {
         let index = open(&folder.index(name), true)?;
         index.write_all_at(&bytes, 0)?;
         let files = (data, index);
-        Ok(Some(Self::of(name, header, bytes.len(), files, ledger)))
+        Self::of(name, header, bytes.len(), files, ledger).map(Some)
     }
 
     fn of(
@@ -101,10 +106,12 @@ impl Entry {
         length: usize,
         (data, index): (File, File),
         ledger: &Arc<Ledger>,
-    ) -> Arc<Self> {
-        Arc::new(Self {
+    ) -> io::Result<Arc<Self>> {
+        let soundness = Soundness::new(&data, block::touched(&(0..header.info.size)).end)?;
+        Ok(Arc::new(Self {
             name,
             header,
+            soundness: Mutex::new(soundness),
             data,
             index,
             table_start: Header::table_start(length),
@@ -112,7 +119,7 @@ impl Entry {
             told: AtomicBool::new(false),
             doomed: AtomicU64::new(0),
             ledger: Arc::clone(ledger),
-        })
+        }))
     }
 
     /// What the store said about the object.
@@ -169,16 +176,34 @@ impl Entry {
                 }
             }
         }
-        let mut position = start;
+        let blocks = start / BLOCK..start / BLOCK + states.len() as u64 / STATE_SIZE;
+        lock(&self.soundness).begin_write(&self.data, &blocks)?;
+        let written = self.write_data(start, slices);
+        lock(&self.soundness).end_write(&self.data, &blocks, written)?;
+        self.write_states(start / BLOCK, &states)
+    }
+
+    fn write_data(&self, mut position: u64, slices: &[Bytes]) -> io::Result<()> {
         for slice in slices {
             self.data.write_all_at(slice, position)?;
             position += slice.len() as u64;
         }
-        self.write_states(start / BLOCK, &states)
+        Ok(())
+    }
+
+    /// Block `index` was read and is as its checksum says.
+    pub(super) fn compared(&self, index: u64) {
+        lock(&self.soundness).compared(index);
+    }
+
+    /// Whether the data file is the whole object, each block of it compared here.
+    pub(super) fn is_whole(&self) -> bool {
+        lock(&self.soundness).is_whole(&self.data).unwrap_or(false)
     }
 
     /// Makes a block count as absent.
     pub(super) fn forget(&self, index: u64) -> io::Result<()> {
+        lock(&self.soundness).lost(index);
         self.write_states(index, &State::Absent.encode())
     }
 
@@ -203,6 +228,14 @@ impl Entry {
         self.doomed.fetch_add(bytes, Ordering::Relaxed);
     }
 }
+
+impl AsFd for Entry {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.data.as_fd()
+    }
+}
+
+impl LocalFile for Entry {}
 
 impl Drop for Entry {
     fn drop(&mut self) {

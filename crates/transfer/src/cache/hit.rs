@@ -40,13 +40,18 @@ pub(super) fn deliver(
         return Block::Full(0);
     }
     if *wanted == whole && room.len() >= length {
-        return deliver_whole(entry, whole.start, sum, length, sink);
+        let outcome = deliver_whole(entry, whole.start, sum, length, sink);
+        if outcome == Block::Delivered {
+            entry.compared(index);
+        }
+        return outcome;
     }
     let mut bytes = vec![0; length];
     let read = entry.data().read_exact_at(&mut bytes, whole.start);
     if read.is_err() || block::sum(&bytes) != sum {
         return Block::Damaged;
     }
+    entry.compared(index);
     let wanted = (wanted.start - whole.start) as usize..(wanted.end - whole.start) as usize;
     let length = wanted.len();
     let copied = sink.copy_from(&bytes[wanted]);

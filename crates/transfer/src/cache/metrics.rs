@@ -9,6 +9,7 @@ use penstock_base::metrics::{Counter, Gauge, Registry};
 pub(super) struct Metrics {
     pub(super) hits: Arc<Counter>,
     pub(super) misses: Arc<Counter>,
+    pub(super) lent: Arc<Counter>,
     pub(super) read_bytes: Arc<Counter>,
     pub(super) written_bytes: Arc<Counter>,
     pub(super) skipped_bytes: Arc<Counter>,
@@ -36,6 +37,10 @@ impl Metrics {
         Self {
             hits: reads("hit"),
             misses: reads("miss"),
+            lent: counter(
+                "cache_lent_total",
+                "Opens for which the kernel may read the cached file by itself.",
+            ),
             read_bytes: counter("cache_read_bytes_total", "Bytes read from the disk cache."),
             written_bytes: counter("cache_written_bytes_total", "Bytes written to it."),
             skipped_bytes: counter(

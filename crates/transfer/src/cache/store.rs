@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use penstock_base::{BufferPool, ChecksumKind, Payload, run_blocking};
+use penstock_base::{BufferPool, ChecksumKind, LocalFile, Payload, run_blocking};
 use penstock_object::{
-    Appended, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, FlatPage,
+    Appended, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, ETag, FlatPage,
     GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Part,
     PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage,
 };
@@ -58,6 +58,18 @@ impl Store for CachedStore {
 
     fn checksum_kind(&self) -> Option<ChecksumKind> {
         self.inner.checksum_kind()
+    }
+
+    fn local_copy(&self, key: &Key, etag: &ETag) -> Option<Arc<dyn LocalFile>> {
+        let version = Version::new(&self.identity, key, etag);
+        let found = run_blocking(|| {
+            let entry = self
+                .shared
+                .find(version.name, |header| version.is_in(header))?;
+            entry.is_whole().then_some(entry)
+        })?;
+        self.shared.metrics.lent.increment();
+        Some(found)
     }
 
     async fn head(&self, key: &Key, options: HeadOptions) -> ObjectResult<ObjectInfo> {
