@@ -21,7 +21,7 @@ use penstock_tests::{
 };
 
 const PATIENCE: Patience = Patience::seconds(60);
-const WAYS: [&str; 1] = ["loop"];
+const WAYS: [&str; 2] = ["loop", "fuse"];
 
 /// One at a time: each start of a volume cleans up after the volumes that others had killed.
 fn alone() -> MutexGuard<'static, ()> {

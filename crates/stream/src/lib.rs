@@ -29,8 +29,8 @@ mod ext4;
 mod image;
 mod kept;
 mod listing;
-mod object_map;
 mod manifest;
+mod object_map;
 mod placement;
 mod prefetch;
 mod snapshot;
@@ -54,11 +54,11 @@ pub use listing::{
     LIST_CONCURRENCY_DEFAULT, LIST_CONCURRENCY_MAX, LIST_REQUESTS_MAX_DEFAULT, ListingProgress,
     ListingSettings, ListingStatus, list_all,
 };
-pub use object_map::{MappedObject, MappedObjects, ObjectMap, ObjectMapWriter, PlacedObject};
 pub use manifest::{
     HEAD_CONCURRENCY_DEFAULT, ManifestLocation, ManifestSettings, ManifestSummary, MissingSizes,
     load_manifest,
 };
+pub use object_map::{MappedObject, MappedObjects, ObjectMap, ObjectMapWriter, PlacedObject};
 pub use placement::{BlockAddress, Placement};
 pub use snapshot::{ObjectSource, SnapshotError, SnapshotObject, Timestamp};
 pub use spool::{AGE_MAX_DEFAULT, SPOOLED_KEY_MAX, Spool, SpoolSettings, SpoolSource};

@@ -173,6 +173,7 @@ impl Volume for StreamVolume {
                 direct: self.data.settings().direct,
                 keep_cache: true,
                 skip_flush: true,
+                local: None,
             }),
         }
     }

@@ -8,14 +8,14 @@ use std::{
 use penstock_base::run_blocking;
 use penstock_object::Store;
 use penstock_stream::{
-    BuildError, BuildParts, BuildProgress, BuildSummary, Changes, ErofsSettings, ErofsWriter,
-    ImageRequest, KeptError, KeptImage, KeptImages, KeptLimits, ListingProgress, ListingSettings,
-    ObjectMap, ObjectMapWriter, ObjectSource, Permissions, Placement, Refresh, SnapshotError,
-    Spool, SpoolSettings, SpoolSource, compare, list_all,
+    BuildError, BuildParts, BuildProgress, BuildSummary, Changes, ImageRequest, KeptError,
+    KeptImage, KeptImages, KeptLimits, ListingProgress, ListingSettings, ManifestLocation,
+    ManifestSettings, ObjectMap, ObjectMapWriter, ObjectSource, Permissions, Placement, Refresh,
+    SnapshotError, Spool, SpoolSettings, SpoolSource, compare, list_all, load_manifest,
 };
 use tracing::{info, warn};
 
-use super::{progress, settings};
+use super::{layout::Layout, progress, settings};
 use crate::{
     control::mount_id,
     disk_cache,
@@ -23,7 +23,6 @@ use crate::{
     explain,
     failure::{Failure, Outcome},
     options::{Values, table},
-    system,
 };
 
 /// What the index is to be of, and how.
@@ -41,8 +40,7 @@ pub(crate) struct Index {
     pub image: PathBuf,
     /// The map of its objects.
     pub objects: PathBuf,
-    /// Data disks that the image speaks of.
-    pub disks: u16,
+    pub(super) layout: Layout,
     _kept: Option<KeptImage>,
 }
 
@@ -81,7 +79,7 @@ impl Index {
         let image = PathBuf::from(image);
         Ok(Self {
             objects: image.with_file_name("objects"),
-            disks: request.disks(),
+            layout: Layout::of(request.values),
             _kept: newest.filter(|kept| kept.image_path() == image),
             image,
         })
@@ -98,12 +96,11 @@ impl IndexRequest<'_> {
     fn image_request(&self) -> Outcome<ImageRequest> {
         Ok(ImageRequest {
             source: disk_cache::identity(self.source, self.values)?,
-            variant: format!(
-                "{} {:?} disks {}",
-                self.values.choice(&table::FILE_SYSTEM),
-                self.permissions(),
-                self.disks()
-            ),
+            variant: match Layout::of(self.values) {
+                // Owners and modes are not in the tree.
+                Layout::Tree => format!("{:?}", Layout::Tree),
+                layout => format!("{layout:?} {:?}", self.permissions()),
+            },
         })
     }
 
@@ -111,26 +108,13 @@ impl IndexRequest<'_> {
         Index {
             image: kept.image_path(),
             objects: kept.objects_path(),
-            disks: self.disks(),
+            layout: Layout::of(self.values),
             _kept: Some(kept),
         }
     }
 
     fn permissions(&self) -> Permissions {
-        let id = |spec, own: u32| {
-            let given = self.values.count(spec);
-            given.and_then(|id| u32::try_from(id).ok()).unwrap_or(own)
-        };
-        Permissions::with_umask(
-            id(&table::UID, system::user_id()),
-            id(&table::GID, system::group_id()),
-            self.values.mode(&table::UMASK),
-        )
-    }
-
-    fn disks(&self) -> u16 {
-        let disks = self.values.count(&table::DISKS).unwrap_or(1);
-        u16::try_from(disks).unwrap_or(1)
+        settings::permissions(self.values)
     }
 
     /// Lists the path and builds its index among the kept ones; says what changed since `old`.
@@ -158,6 +142,10 @@ impl IndexRequest<'_> {
         let spool = folder.join("listings").join(mount_id(Path::new(&identity)));
         let spool = run_blocking(|| Spool::open(&SpoolSettings::new(spool, identity)));
         let spool = spool.map_err(|error| self.explain(&error))?;
+        let progress = Arc::new(ListingProgress::default());
+        if let Some(manifest) = self.values.path(&table::MANIFEST) {
+            return self.load(manifest, spool, &progress).await;
+        }
         let defaults = ListingSettings::default();
         let concurrency = self.values.count(&table::LIST_CONCURRENCY);
         let requests = self.values.count(&table::LIST_REQUESTS_MAX);
@@ -166,7 +154,6 @@ impl IndexRequest<'_> {
             requests_max: requests.unwrap_or(defaults.requests_max),
             ..defaults
         };
-        let progress = Arc::new(ListingProgress::default());
         let listing = list_all(self.store, spool, &settings, &progress);
         let listed = progress::while_listing(&progress, listing).await;
         let status = progress.status();
@@ -177,6 +164,28 @@ impl IndexRequest<'_> {
             "the path is listed"
         );
         listed.map_err(|error| self.explain(&error))
+    }
+
+    /// Takes a file for a listing.
+    async fn load(
+        &self,
+        manifest: &Path,
+        spool: Spool,
+        progress: &Arc<ListingProgress>,
+    ) -> Outcome<SpoolSource> {
+        let location = ManifestLocation::File(manifest.to_owned());
+        let settings = ManifestSettings::default();
+        let loading = load_manifest(self.store, &location, spool, &settings, progress);
+        let loaded = progress::while_listing(progress, loading).await;
+        let (source, summary) = loaded.map_err(|error| self.explain(&error))?;
+        info!(
+            rows = summary.rows,
+            left_out = summary.left_out,
+            repeated = summary.repeated,
+            gone = summary.gone,
+            "the manifest is read"
+        );
+        Ok(source)
     }
 
     fn explain(&self, error: &SnapshotError) -> Failure {
@@ -197,12 +206,8 @@ pub(crate) async fn build_into(
     let written = Written {
         image: image.to_owned(),
         objects: objects.to_owned(),
-        settings: ErofsSettings {
-            permissions: request.permissions(),
-            disks: request.disks(),
-            volume_name: "penstock".to_owned(),
-            ..ErofsSettings::default()
-        },
+        layout: Layout::of(request.values),
+        permissions: request.permissions(),
     };
     let total = source.objects();
     let progress = Arc::new(BuildProgress::default());
@@ -243,7 +248,8 @@ impl Drop for CancelOnDrop {
 struct Written {
     image: PathBuf,
     objects: PathBuf,
-    settings: ErofsSettings,
+    layout: Layout,
+    permissions: Permissions,
 }
 
 impl Written {
@@ -252,13 +258,11 @@ impl Written {
         source: &mut dyn ObjectSource,
         progress: &BuildProgress,
     ) -> Result<BuildSummary, BuildError> {
-        let disks = self.settings.disks;
         let mut objects = ObjectMapWriter::create(&self.objects)?;
-        let image = ErofsWriter::create(&self.image, self.settings)?;
         let summary = penstock_stream::build_index(BuildParts {
             source,
-            placement: Placement::new(disks),
-            image: Box::new(image),
+            placement: Placement::new(self.layout.disks()),
+            image: self.layout.writer(&self.image, self.permissions)?,
             objects: &mut objects,
             progress,
         })?;

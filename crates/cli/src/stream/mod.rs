@@ -8,6 +8,7 @@
 //! ```
 
 mod index;
+mod layout;
 mod open;
 mod progress;
 mod settings;

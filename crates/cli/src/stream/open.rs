@@ -1,17 +1,22 @@
 //! Mounting an index.
 
-use std::{path::Path, sync::Arc};
+use std::{io, path::Path, sync::Arc};
 
 use penstock_base::{BufferPool, metrics::Registry, run_blocking};
-use penstock_block::{BlockError, BlockSettings, BlockVolume, Contents, FileSystem, TransportKind};
-use penstock_stream::{DataPath, DataSettings, ObjectMap, StreamDisk};
+use penstock_block::{BlockError, BlockSettings, BlockVolume, Contents, TransportKind};
+use penstock_fuse::{FuseSettings, Session};
+use penstock_stream::{
+    Confined, ControlGroups, DataPath, DataSettings, DirectoryIndex, ObjectMap, StreamVolume,
+};
 use penstock_transfer::Transfer;
-use penstock_vfs::Disk;
+use tokio::runtime::Handle;
 use tracing::{info, warn};
 
 use super::{Index, IndexRequest, settings};
 use crate::{
-    assemble, explain,
+    assemble,
+    control::mount_id,
+    explain,
     failure::{Failure, Outcome},
     keeper::Inherited,
     mount_point,
@@ -45,28 +50,25 @@ pub(crate) async fn open(
     };
     let transfer = assemble::transfer(&store, pool, &plan.values, registry);
     let data = data_path(plan, &index.objects, transfer, registry)?;
+    let memory = (pool, registry);
     let door = match settings::transport(&plan.values) {
-        None => {
-            return Err(Failure::new(
-                "FUSE is not there yet",
-                "use --transport=loop",
-            ));
-        }
+        None => Door::Fuse(Box::new(mount_tree(plan, &index, data, memory).await?)),
         Some(kind) => {
-            let disks = disks(&data, index.disks);
-            let memory = (pool, registry);
+            let contents = index.layout.contents(&index.image, &data);
+            let contents = contents.map_err(|error| unreadable(&index.image, &error))?;
             let volume = match inherited {
-                Some(inherited) => resume(plan, inherited, disks, memory).await?,
-                None => mount(plan, (&index, kind), disks, memory).await?,
+                Some(inherited) => resume(plan, inherited, contents, memory).await?,
+                None => mount(plan, kind, contents, memory).await?,
             };
             leave_to_next(plan, &volume, &index);
             Door::Block(Box::new(volume))
         }
     };
+    let confined = confine(plan);
     Ok(Opened {
         door,
         cache: None,
-        held: Some(Box::new(index)),
+        held: Some(Box::new((index, confined))),
     })
 }
 
@@ -85,22 +87,59 @@ fn data_path(
     Ok(DataPath::new(Arc::new(map), transfer, settings, registry))
 }
 
-fn disks(data: &Arc<DataPath>, count: u16) -> Vec<Arc<dyn Disk>> {
-    let disk = |number| Arc::new(StreamDisk::new(Arc::clone(data), number)) as Arc<dyn Disk>;
-    (0..count).map(disk).collect()
+/// Has the kernel hold the volume to its tier. The index is there by now, and was not to be held
+/// to it.
+fn confine(plan: &Plan) -> Option<Confined> {
+    let limits = settings::enforced(&plan.values)?;
+    let groups = ControlGroups::of_this_process();
+    let name = mount_id(&plan.mountpoint);
+    match groups.and_then(|groups| groups.confine(&name, &limits)) {
+        Ok(confined) => Some(confined),
+        Err(reason) => {
+            info!("{reason}");
+            None
+        }
+    }
+}
+
+/// Shows the index through FUSE.
+async fn mount_tree(
+    plan: &Plan,
+    index: &Index,
+    data: Arc<DataPath>,
+    (pool, registry): Memory<'_>,
+) -> Outcome<Session> {
+    let tree = run_blocking(|| DirectoryIndex::open(&index.image));
+    let tree = tree.map_err(|error| Failure::new(error.to_string(), ""))?;
+    let volume = StreamVolume::new(tree, data, settings::permissions(&plan.values));
+    let settings = FuseSettings {
+        read_only: true,
+        read_ahead_kib: settings::read_ahead_kib(&plan.values),
+        ..assemble::fuse_settings(&plan.source, &plan.mountpoint, &plan.values)
+    };
+    let session = Session::mount(
+        Arc::new(volume),
+        settings,
+        Arc::clone(pool),
+        Arc::clone(registry),
+        Handle::current(),
+    );
+    session.await.map_err(|error| explain::mount_error(&error))
+}
+
+fn unreadable(image: &Path, error: &io::Error) -> Failure {
+    Failure::new(
+        format!("cannot read `{}`: {error}", image.display()),
+        "build it again with --refresh",
+    )
 }
 
 async fn mount(
     plan: &Plan,
-    (index, transport): (&Index, TransportKind),
-    disks: Vec<Arc<dyn Disk>>,
+    transport: TransportKind,
+    contents: Contents,
     (pool, registry): Memory<'_>,
 ) -> Outcome<BlockVolume> {
-    let contents = Contents {
-        file_system: FileSystem::Erofs,
-        image: Some(index.image.clone()),
-        disks,
-    };
     let settings = BlockSettings {
         mount_point: plan.mountpoint.clone(),
         source: plan.source.clone(),
@@ -117,7 +156,7 @@ async fn mount(
 async fn resume(
     plan: &Plan,
     inherited: &Inherited,
-    disks: Vec<Arc<dyn Disk>>,
+    contents: Contents,
     (pool, registry): Memory<'_>,
 ) -> Outcome<BlockVolume> {
     let keepsake = inherited.keepsake().map_err(|error| {
@@ -128,7 +167,7 @@ async fn resume(
     })?;
     let state = super::state_directory(&plan.environment);
     let memory = (Arc::clone(pool), Arc::clone(registry));
-    let volume = BlockVolume::resume(disks, keepsake, &state, memory).await;
+    let volume = BlockVolume::resume(contents.disks, keepsake, &state, memory).await;
     let volume = volume.map_err(|error| block_error(&error))?;
     info!("going on with a volume whose process was killed");
     Ok(volume)
