@@ -21,7 +21,8 @@ use penstock_tests::{
 };
 
 const PATIENCE: Patience = Patience::seconds(60);
-const WAYS: [&str; 2] = ["loop", "fuse"];
+/// The ways from an index to a mount.
+const WAYS: [&str; 3] = ["erofs", "ext4", "fuse"];
 
 /// One at a time: each start of a volume cleans up after the volumes that others had killed.
 fn alone() -> MutexGuard<'static, ()> {
@@ -64,6 +65,14 @@ impl Rig {
     fn options(&self) -> MountOptions {
         let folder = self.indexes.path().to_string_lossy().into_owned();
         self.bucket.options().option("index-dir", &folder)
+    }
+
+    /// The options that lead to one of [`WAYS`].
+    fn way(&self, way: &str) -> MountOptions {
+        match way {
+            "fuse" => self.options().option("transport", "fuse"),
+            fs => self.options().option("transport", "loop").option("fs", fs),
+        }
     }
 
     #[track_caller]
@@ -193,7 +202,7 @@ fn a_random_tree_is_the_same_through_every_door() {
     }
     rig.put("large", noise(5, 20 << 20));
     for way in WAYS {
-        let mount = rig.mount(&rig.options().option("transport", way));
+        let mount = rig.mount(&rig.way(way));
         rig.compare(&mount);
         let refused = fs::write(mount.join("new"), "x").expect_err("read-only");
         assert_eq!(refused.raw_os_error(), Some(libc::EROFS), "{way}");
@@ -214,11 +223,7 @@ fn times_are_those_of_the_objects() {
     let then = std::time::UNIX_EPOCH + Duration::from_secs(1_234_567_890);
     file.set_modified(then).expect("ours");
     for way in WAYS {
-        let mount = rig.mount(
-            &rig.options()
-                .option("transport", way)
-                .option("umask", "027"),
-        );
+        let mount = rig.mount(&rig.way(way).option("umask", "027"));
         let metadata = fs::metadata(mount.join("a/file")).expect("there");
         assert_eq!(metadata.mtime(), 1_234_567_890, "{way}");
         assert_eq!(metadata.mode() & 0o777, 0o750, "{way}");
@@ -248,11 +253,7 @@ fn a_second_mount_lists_nothing_and_refresh_lists_anew() {
 fn a_small_file_is_one_request_in_direct_mode() {
     for way in WAYS {
         let rig = Rig::with_small_files(Kind::S3, 200);
-        let mount = rig.mount(
-            &rig.options()
-                .option("direct", "on")
-                .option("transport", way),
-        );
+        let mount = rig.mount(&rig.way(way).option("direct", "on"));
         let before = rig.count(Operation::GetObject);
         for (key, content) in &rig.objects {
             assert!(
@@ -269,7 +270,7 @@ fn a_small_file_is_one_request_in_direct_mode() {
 fn an_object_that_changed_is_an_error_and_is_counted() {
     for way in WAYS {
         let rig = Rig::with_small_files(Kind::S3, 20);
-        let mount = rig.mount(&rig.options().option("transport", way));
+        let mount = rig.mount(&rig.way(way));
         let (first, rest) = rig
             .objects
             .iter()
@@ -278,10 +279,10 @@ fn an_object_that_changed_is_an_error_and_is_counted() {
             .expect("twenty");
         rig.bucket.put_outside(first.0, &noise(999, first.1.len()));
         let error = fs::read(mount.join(first.0)).expect_err("it is another object now");
-        let expected = if way == "loop" {
-            libc::EIO
-        } else {
+        let expected = if way == "fuse" {
             libc::ESTALE
+        } else {
+            libc::EIO
         };
         assert_eq!(error.raw_os_error(), Some(expected), "{way}");
         for (key, content) in rest {
@@ -306,7 +307,7 @@ fn an_object_that_changed_is_an_error_and_is_counted() {
 fn reads_wait_for_a_server_that_comes_back() {
     for way in WAYS {
         let rig = Rig::with_small_files(Kind::S3, 10);
-        let mount = rig.mount(&rig.options().option("transport", way));
+        let mount = rig.mount(&rig.way(way));
         let (key, content) = rig.objects.iter().next().expect("ten");
         let mut reading = None;
         rig.bucket.without_server(|| {
@@ -332,10 +333,7 @@ fn reads_wait_for_a_server_that_comes_back() {
 fn reads_fail_when_a_server_stays_away() {
     for way in WAYS {
         let rig = Rig::with_small_files(Kind::S3, 10);
-        let options = rig
-            .options()
-            .option("transport", way)
-            .option("retry-timeout", "3s");
+        let options = rig.way(way).option("retry-timeout", "3s");
         let mount = rig.mount(&options.option("request-timeout", "1s"));
         let (key, content) = rig.objects.iter().next().expect("ten");
         rig.bucket.without_server(|| {
