@@ -125,7 +125,7 @@ fn set(bitmap: &mut [u8], first: u64, end: u64) {
     let mut bit = first;
     while bit < end {
         let byte = &mut bitmap[(bit / 8) as usize];
-        if bit % 8 == 0 && end - bit >= 8 {
+        if bit.is_multiple_of(8) && end - bit >= 8 {
             *byte = 0xff;
             bit += 8;
         } else {

@@ -24,6 +24,13 @@ impl Sample {
         sample
     }
 
+    /// Objects without bytes, where names are what matters.
+    pub(crate) fn of_names<K: AsRef<[u8]>>(keys: impl IntoIterator<Item = K>) -> Self {
+        let mut sample = Self::default();
+        keys.into_iter().for_each(|key| sample.add(key.as_ref(), 0));
+        sample
+    }
+
     pub(crate) fn add(&mut self, key: &[u8], size: u64) {
         let number = self.objects.len() as u32;
         let modified = Timestamp {
