@@ -177,7 +177,7 @@ fn read_aside(path: PathBuf) -> mpsc::Receiver<std::io::Result<Vec<u8>>> {
 
 #[test]
 fn a_random_tree_is_the_same_through_every_door() {
-    const FILES: u64 = 3000;
+    const FILES: u64 = 2000;
     let mut rig = Rig::new(Kind::S3);
     for seed in 0..FILES {
         let pick = noise(seed + 1, 16);
