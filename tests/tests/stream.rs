@@ -535,7 +535,10 @@ fn a_volume_in_the_background_survives_the_death_of_its_process() {
             // A read that the dead process had taken, and one that comes while nobody is there.
             waiting = Some(read_aside(volume.0.join(key)));
             thread::sleep(Duration::from_millis(300));
-            volume.process().kill();
+            let dead = volume.process();
+            dead.kill();
+            PATIENCE.until("another process goes on", || volume.process() != dead);
+            thread::sleep(Duration::from_millis(500));
         });
         let read = waiting
             .expect("begun")
@@ -573,4 +576,55 @@ fn a_volume_whose_keeper_was_killed_too_is_cleaned_up() {
         !devices.iter().any(|device| is_attached(device)),
         "{devices:?}"
     );
+}
+
+#[test]
+fn a_manifest_takes_the_place_of_a_listing() {
+    let mut rig = Rig::with_small_files(Kind::S3, 20);
+    let mut text = "key,size,etag\n".to_owned();
+    for (key, content) in &rig.objects {
+        text.push_str(&format!("{key},{},\n", content.len()));
+    }
+    let manifest = rig.indexes.path().join("manifest.csv");
+    fs::write(&manifest, text).expect("written");
+    let manifest = manifest.to_string_lossy().into_owned();
+    rig.bucket.put_outside("not/in/the/manifest", b"x");
+    let before = rig.count(Operation::ListObjects);
+    let mount = rig.mount(&rig.options().option("manifest", &manifest));
+    // One look at the bucket, whether it answers.
+    assert!(rig.count(Operation::ListObjects) <= before + 1);
+    rig.compare(&mount);
+    mount.unmount();
+    rig.objects
+        .insert("not/in/the/manifest".to_owned(), b"x".to_vec());
+    let mount = rig.mount(&rig.options());
+    rig.compare(&mount);
+    mount.unmount();
+}
+
+#[test]
+fn build_writes_an_image_that_the_kernel_can_mount() {
+    let rig = Rig::with_small_files(Kind::Local, 30);
+    let image = rig.indexes.path().join("an image");
+    let index = format!("--index-dir={}", rig.indexes.path().display());
+    let source = rig.bucket.source();
+    let told = stream(&[
+        "build",
+        &source,
+        "-o",
+        &image.to_string_lossy(),
+        &index,
+        "--disks=1",
+    ]);
+    let told = told.expect_success().stdout;
+    assert!(told.contains("30 objects"), "{told}");
+    assert!(rig.indexes.path().join("an image.objects").exists());
+    let magic = fs::read(&image).expect("written")[1024..1028].to_vec();
+    assert_eq!(
+        magic,
+        0xE0F5_E1E2_u32.to_le_bytes(),
+        "the superblock of EROFS"
+    );
+    let kept = stream(&["build", &source, &index]).expect_success().stdout;
+    assert!(kept.contains("the index is kept"), "{kept}");
 }

@@ -59,6 +59,15 @@ pub(crate) struct Plan {
     pub line: Option<Line>,
 }
 
+impl Plan {
+    /// Whether this process goes on with what another one began. Nobody is there who could be told
+    /// of a mistake, and the store may be away just now.
+    fn goes_on(&self) -> bool {
+        let line = self.line.as_ref();
+        line.is_some_and(|line| line.inherited.is_some())
+    }
+}
+
 /// How a mount ended.
 #[derive(Debug)]
 enum End {

@@ -45,7 +45,9 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
         VolumeKind::Stream => stream::pool(&plan.values),
     };
     observe_memory(&registry, &pool);
-    probe(plan).await?;
+    if !plan.goes_on() {
+        probe(plan).await?;
+    }
     let exporter = match plan.values.address(&table::METRICS_ADDRESS) {
         Some(address) => Some(Exporter::start(address, Arc::clone(&registry)).await?),
         None => None,

@@ -1,6 +1,7 @@
 //! The index of a path: found among those that are kept, or built.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -95,13 +96,29 @@ impl IndexRequest<'_> {
 
     fn image_request(&self) -> Outcome<ImageRequest> {
         Ok(ImageRequest {
-            source: disk_cache::identity(self.source, self.values)?,
+            source: disk_cache::identity(self.source, self.values)? + &self.manifest()?,
             variant: match Layout::of(self.values) {
                 // Owners and modes are not in the tree.
                 Layout::Tree => format!("{:?}", Layout::Tree),
                 layout => format!("{layout:?} {:?}", self.permissions()),
             },
         })
+    }
+
+    /// What tells one state of the manifest from another; empty without one.
+    fn manifest(&self) -> Outcome<String> {
+        let Some(path) = self.values.path(&table::MANIFEST) else {
+            return Ok(String::new());
+        };
+        let shown = path.display();
+        let metadata = fs::metadata(path).map_err(|error| {
+            Failure::new(
+                format!("cannot read the manifest `{shown}`: {error}"),
+                "check its path",
+            )
+        })?;
+        let modified = metadata.modified().ok();
+        Ok(format!(" {shown} {} {modified:?}", metadata.len()))
     }
 
     fn index(&self, kept: KeptImage) -> Index {
