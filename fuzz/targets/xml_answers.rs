@@ -7,9 +7,9 @@ use std::{fmt::Write, time::UNIX_EPOCH};
 
 use libfuzzer_sys::fuzz_target;
 use penstock_object::{
-    ListPage, ObjectKind,
+    FlatPage, ListPage, ObjectKind,
     xml::{
-        parse_delete_failures, parse_failure, parse_list, parse_upload_id, parse_uploads,
+        parse_delete_failures, parse_failure, parse_flat, parse_list, parse_upload_id, parse_uploads,
         parse_write_answer,
     },
 };
@@ -19,6 +19,7 @@ const GROWTH_MAX: usize = 3;
 
 fuzz_target!(|xml: &[u8]| {
     let room = GROWTH_MAX * xml.len();
+    assert_eq!(parse_flat(xml), parse_list(xml).map(FlatPage::from));
     if let Ok(page) = parse_list(xml) {
         let keys = page.objects.iter().map(|object| object.key.len());
         let prefixes = page.common_prefixes.iter().map(String::len);

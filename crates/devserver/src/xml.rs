@@ -58,6 +58,18 @@ impl Xml {
         self.text.push('>');
     }
 
+    /// Makes room for `bytes` more.
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        self.text.reserve(bytes);
+    }
+
+    /// Pieces of the document as they are, markup and all.
+    pub(crate) fn raw(&mut self, pieces: &[&str]) {
+        self.text
+            .reserve(pieces.iter().map(|piece| piece.len()).sum());
+        pieces.iter().for_each(|piece| self.text.push_str(piece));
+    }
+
     /// Closes all elements and gives the document.
     pub(crate) fn finish(mut self) -> String {
         while !self.open.is_empty() {
@@ -69,8 +81,7 @@ impl Xml {
 
 /// Escapes what has a meaning in XML, and control characters as references.
 fn escape(text: &str, out: &mut String) {
-    let is_plain = |byte: u8| byte >= b' ' && !b"&<>\"".contains(&byte);
-    if text.bytes().all(is_plain) {
+    if is_plain(text) {
         out.push_str(text);
         return;
     }
@@ -84,6 +95,12 @@ fn escape(text: &str, out: &mut String) {
             c => out.push(c),
         }
     }
+}
+
+/// Whether nothing in `text` has to be escaped.
+pub(crate) fn is_plain(text: &str) -> bool {
+    let is_plain = |byte: u8| byte >= b' ' && !matches!(byte, b'&' | b'<' | b'>' | b'"');
+    text.bytes().all(is_plain)
 }
 
 /// An element with its texts and children.

@@ -191,8 +191,11 @@ impl Spool {
     }
 
     /// Lets a run that was ended aside count after all, as all that is in `span`.
-    pub(crate) fn adopt(&self, run: FinishedRun, span: Span) -> Result<(), SnapshotError> {
-        self.keep(FinishedRun { span, ..run })
+    pub(crate) fn adopt(&self, run: &FinishedRun, span: Span) -> Result<(), SnapshotError> {
+        self.keep(FinishedRun {
+            span,
+            ..run.clone()
+        })
     }
 
     /// Reads a run that was ended aside.

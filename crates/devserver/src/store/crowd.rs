@@ -42,18 +42,26 @@ impl Crowd {
         key
     }
 
-    fn tag(&self, index: u64) -> String {
+    fn tag(&self, index: u64) -> Tag {
         let bits = fill::word(index.rotate_left(32) ^ self.size);
-        let mut tag = String::with_capacity(34);
-        for number in [bits, fill::word(bits)] {
-            for shift in (0..16).rev() {
-                let digit = number >> (4 * shift) & 15;
-                tag.push(char::from(b"0123456789abcdef"[digit as usize]));
-            }
+        // Not the MD5 of the content, and marked as such at its end.
+        let mut tag = *b"00000000000000000000000000000000-1";
+        let bytes = [bits, fill::word(bits)].map(u64::to_be_bytes);
+        for (pair, byte) in tag.chunks_exact_mut(2).zip(bytes.as_flattened()) {
+            pair[0] = b"0123456789abcdef"[usize::from(byte >> 4)];
+            pair[1] = b"0123456789abcdef"[usize::from(byte & 15)];
         }
-        // Not the MD5 of the content, and marked as such.
-        tag.push_str("-1");
-        tag
+        Tag(tag)
+    }
+}
+
+/// The tag of a member, without memory of its own.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tag([u8; 34]);
+
+impl Tag {
+    pub(super) fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("digits are text")
     }
 }
 
@@ -126,7 +134,7 @@ impl Data {
 /// What a listing shows of a member.
 #[derive(Debug, Clone)]
 pub(crate) struct Member {
-    pub(super) etag: String,
+    pub(super) etag: Tag,
     pub(super) size: u64,
     pub(super) modified: SystemTime,
 }
@@ -154,7 +162,7 @@ impl Members {
         let index = self.index(key)?;
         let text = self.crowd.key(index);
         let content = fill::content_of(&self.pattern, &text, self.crowd.size);
-        let mut object = Object::new(content, self.crowd.tag(index));
+        let mut object = Object::new(content, self.crowd.tag(index).as_str().to_owned());
         object.modified = self.modified;
         Some(Arc::new(object))
     }

@@ -32,7 +32,7 @@ impl Listed {
     pub(crate) fn etag(&self) -> &str {
         match self {
             Self::Stored(object) => &object.etag,
-            Self::Member(member) => &member.etag,
+            Self::Member(member) => member.etag.as_str(),
         }
     }
 

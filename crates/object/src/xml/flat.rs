@@ -168,11 +168,19 @@ impl<'a> Scanner<'a> {
                 Tag::Close(_) => return None,
                 Tag::Open(name) => name,
             };
-            let field = match name {
-                "Key" => &mut fields.key,
-                "Size" => &mut fields.size,
-                "ETag" => &mut fields.etag,
-                "LastModified" => &mut fields.modified,
+            // Patterns of bytes are compared in place, those of text by a call.
+            let field = match name.as_bytes() {
+                b"Key" => &mut fields.key,
+                b"Size" => &mut fields.size,
+                b"ETag" => &mut fields.etag,
+                b"LastModified" => &mut fields.modified,
+                b"StorageClass" | b"Type" => {
+                    let text = self.text(name)?;
+                    if text.bytes().any(|byte| byte == b'&') {
+                        return None;
+                    }
+                    continue;
+                }
                 _ => {
                     self.skip(name, SKIP_DEPTH_MAX)?;
                     continue;
@@ -191,8 +199,12 @@ fn push<'a>(page: &mut FlatPage, fields: &Fields<'a>, state: &mut State<'a>) -> 
     let modified = time(fields.modified?, state)?;
     let key = fields.key?;
     let etag = bare_tag(fields.etag?);
-    let plain = !key.contains(['&', '\r']) && !(state.url_encoded && key.contains(['%', '+']));
-    if let (true, Some(etag)) = (plain, etag) {
+    let is_plain = |byte: u8| match byte {
+        b'&' | b'\r' => false,
+        b'%' | b'+' => !state.url_encoded,
+        _ => true,
+    };
+    if let (true, Some(etag)) = (key.bytes().all(is_plain), etag) {
         let object = FlatObject {
             key,
             size,

@@ -171,8 +171,8 @@ fn ascii_bit(character: char) -> Option<u128> {
 }
 
 fn common_prefix<'a>(one: &'a str, other: &str) -> &'a str {
-    let pairs = one.char_indices().zip(other.chars());
-    let differs = pairs.skip_while(|((_, a), b)| a == b).next();
+    let mut pairs = one.char_indices().zip(other.chars());
+    let differs = pairs.find(|((_, a), b)| a != b);
     match differs {
         Some(((at, _), _)) => &one[..at],
         None => &one[..one.len().min(other.len())],

@@ -18,7 +18,7 @@ use super::{
 use crate::spool::Span;
 
 /// Keys that a range must seem to have left to be split, in pages: less is faster listed than shared.
-const PAGES_TO_SPLIT: f64 = 2.0;
+const PAGES_TO_SPLIT: f64 = 3.0;
 
 /// Keys of each page that the alphabet learns from.
 const SAMPLES_PER_PAGE: usize = 16;
@@ -168,7 +168,7 @@ impl Board {
         if !self.allowance.permits_split() {
             return None;
         }
-        let sure = self.next_id % 2 == 0;
+        let sure = self.next_id.is_multiple_of(2);
         self.steal_from(sure).or_else(|| self.steal_from(!sure))
     }
 

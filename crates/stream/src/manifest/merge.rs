@@ -67,7 +67,7 @@ fn adopt(spool: &Spool, runs: Vec<SortedRun>) -> Result<(), SnapshotError> {
         let last = String::from_utf8_lossy(&last).into_owned();
         let up_to = (index + 1 < count).then(|| last.clone());
         let after = std::mem::replace(&mut after, last);
-        spool.adopt(run, Span { after, up_to })?;
+        spool.adopt(&run, Span { after, up_to })?;
     }
     if count == 0 {
         return finish(spool, &[], spool.begin_run());

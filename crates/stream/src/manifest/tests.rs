@@ -178,7 +178,7 @@ async fn what_is_wrong_is_named_with_its_line() {
         (b"key,size\na,-1\n", "line 2"),
         (b"key,mtime\na,yesterday\n", "the time `yesterday`"),
         (b"key,size\n\"a,1\n", "does not end"),
-        (b"key,size\na\"b,1\n", "a quote where none can be"),
+        (b"key,size\na\"b\",1\n", "a quote where none can be"),
         (b"key,size\n\"a\"b,1\n", "a quote where none can be"),
         (b"size,key\n1\n", "too few fields"),
         (b"size,key\n1,\n", "has no key"),

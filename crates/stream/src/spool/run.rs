@@ -103,8 +103,7 @@ fn check(before: &[u8], object: &SnapshotObject<'_>) -> Result<(), SnapshotError
     }
     if object.key.len() > SPOOLED_KEY_MAX || object.etag.len() > TAG_MAX {
         return Err(SnapshotError::Invalid(format!(
-            "the key that begins with `{:.80}`, or its tag, is longer than any store allows",
-            key
+            "the key that begins with `{key:.80}`, or its tag, is longer than any store allows"
         )));
     }
     Ok(())
