@@ -11,7 +11,7 @@
 //! of a file is followed by a chunk index of 8 bytes, which names a disk and the block on it
 //! where the file begins; a chunk is as large as the file, up to 8 TiB. Disk `n` is device
 //! `n + 1`, and 32 bits count the blocks of a disk: 16 TiB. Nothing else is used of the format, so
-//! kernels from 6.1 on (features of 5.16) mount it.
+//! kernels from 6.1 on (which have all features of 5.16) mount it.
 //!
 //! A directory is written when it is left, because only then its names can be sorted, with `.` and
 //! `..` among them. What does not fill a block follows the inode, so a small directory costs no
@@ -32,7 +32,7 @@ use inode::{ChunkIndex, InodeBytes, InodeHead, Layout};
 use superblock::{Superblock, device_table, device_table_start, header_end};
 
 use crate::{
-    BLOCK_SIZE, FileNode, ImageSummary, ImageWriter, Permissions, Timestamp,
+    BLOCK_SIZE, DISK_BLOCKS_MAX, FileNode, ImageSummary, ImageWriter, Permissions, Timestamp,
     image::{
         check_name, check_target,
         entries::{DIRECTORIES_MEMORY, Entries, Entry, NodeKind},
@@ -45,9 +45,6 @@ const SLOT_SIZE: u64 = 32;
 
 /// Where the root's inode lies.
 const ROOT_POSITION: u64 = BLOCK_SIZE;
-
-/// The largest number of a block on a disk, exclusive; the last one means "none".
-const DISK_BLOCKS_MAX: u64 = u32::MAX as u64;
 
 /// What an EROFS image is made with.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -59,7 +59,7 @@ pub use manifest::{
     load_manifest,
 };
 pub use object_map::{MappedObject, MappedObjects, ObjectMap, ObjectMapWriter, PlacedObject};
-pub use placement::{BlockAddress, Placement};
+pub use placement::{BlockAddress, DISK_BLOCKS_MAX, Placement};
 pub use snapshot::{ObjectSource, SnapshotError, SnapshotObject, Timestamp};
 pub use spool::{AGE_MAX_DEFAULT, SPOOLED_KEY_MAX, Spool, SpoolSettings, SpoolSource};
 pub use tier::{Confined, ControlGroups, NotConfined, ParseTierError, ResourceLimits, Tier};

@@ -2,9 +2,12 @@
 //!
 //! Objects are spread over the disks in turns, so that readers of neighbouring objects do not
 //! queue behind one another at one disk, and lie back to back on each. An object never lies on
-//! two disks.
+//! two disks. A disk of which an object would make more than [`DISK_BLOCKS_MAX`] is passed over.
 
 use crate::BLOCK_SIZE;
+
+/// Blocks of a disk, at most: images count them in 32 bits.
+pub const DISK_BLOCKS_MAX: u64 = u32::MAX as u64;
 
 /// Where the first block of an object lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,15 +36,25 @@ impl Placement {
     }
 
     /// The place of the next object. Objects without bytes have one, too, which is free.
+    /// When no disk has room for it, one becomes too large, which the image's writer refuses.
     pub fn place(&mut self, size: u64) -> BlockAddress {
-        let disk = self.next;
+        let blocks = size.div_ceil(BLOCK_SIZE);
+        let disk = self.disk_with_room(blocks);
         self.next = (disk + 1) % self.free.len();
         let block = self.free[disk];
-        self.free[disk] += size.div_ceil(BLOCK_SIZE);
+        self.free[disk] += blocks;
         BlockAddress {
             disk: disk as u16,
             block,
         }
+    }
+
+    /// The disk whose turn it is, or the next one that has room.
+    fn disk_with_room(&self, blocks: u64) -> usize {
+        let disks = self.free.len();
+        let mut turns = (0..disks).map(|turn| (self.next + turn) % disks);
+        let has_room = |disk: &usize| self.free[*disk] + blocks <= DISK_BLOCKS_MAX;
+        turns.find(has_room).unwrap_or(self.next)
     }
 
     /// Blocks that are occupied on each disk.
@@ -62,5 +75,12 @@ mod tests {
         let expected = [(0, 0), (1, 0), (0, 1), (1, 2), (0, 1)];
         assert_eq!(places.map(|place| (place.disk, place.block)), expected);
         assert_eq!(placement.blocks(), [2, 3]);
+    }
+    #[test]
+    fn a_full_disk_is_passed_over() {
+        let mut placement = Placement::new(2);
+        let mut place = |terabytes: u64| placement.place(terabytes << 40).disk;
+        assert_eq!([15, 1, 1, 1].map(&mut place), [0, 1, 1, 1]);
+        assert_eq!(place(15), 0, "there is room nowhere");
     }
 }
