@@ -1,6 +1,9 @@
 //! Measurements at full size. They take a while, so they run when they are asked for:
 //! `cargo test --release -p penstock-stream --test measure -- --ignored --nocapture`.
 
+// A measurement tells its figures.
+#![allow(clippy::print_stdout)]
+
 mod support;
 
 use std::{sync::Arc, time::Duration};
