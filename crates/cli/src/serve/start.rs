@@ -73,7 +73,7 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
         },
         orders,
         _held: opened.held,
-        _control: listen(plan, duties),
+        control: listen(plan, duties),
         _exporter: exporter,
     })
 }
