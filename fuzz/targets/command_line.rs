@@ -20,14 +20,16 @@ use std::path::Path;
 
 use failure::Outcome;
 use libfuzzer_sys::fuzz_target;
-use options::{Given, Values, config_file, duration, mount_words};
+use options::{Given, Scope, Values, config_file, duration, mount_words};
 use penstock_base::ByteSize;
 
 fuzz_target!(|text: &str| {
     check_size(text);
     check_duration(text);
     check_words(text);
-    check_options(mount_words::given(text));
+    for scope in [Scope::Mount, Scope::Stream] {
+        check_options(mount_words::given(text, scope));
+    }
     check_options(config_file::parse(Path::new("/x.toml"), text));
     check_flags(text);
 });

@@ -286,6 +286,27 @@ fn killed_at_any_moment_it_leaves_nothing() {
 }
 
 #[test]
+fn without_its_watchdog_it_cleans_up_itself() {
+    let scratch = Scratch::new();
+    let mut child = start_long_run(&scratch);
+    Patience::seconds(60).until("a mount", || !mounts(&scratch).is_empty());
+    let is_watchdog = |pid: &u32| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words
+            .split(|byte| *byte == 0)
+            .any(|word| word == b"watchdog")
+    };
+    let watchdog = programs(&scratch).into_iter().find(is_watchdog);
+    let pid = watchdog.expect("there is a watchdog").to_string();
+    let killed = Command::new("kill").args(["-KILL", &pid]).status();
+    assert!(killed.expect("kill runs").success());
+    signal(&child, "-INT");
+    let status = Patience::seconds(60).find(|| child.try_wait().expect("our child"));
+    assert!(status.is_some_and(|status| status.success()), "{status:?}");
+    assert_nothing_left(&scratch);
+}
+
+#[test]
 fn interrupted_it_reports_what_was_measured() {
     let scratch = Scratch::new();
     let mut child = start_long_run(&scratch);

@@ -9,7 +9,10 @@ use std::{
 
 use serde::Deserialize;
 
-use crate::{BenchError, BenchResult};
+use crate::{
+    BenchError, BenchResult, probe,
+    template::{self, variables},
+};
 
 /// The table that is built in.
 const BUILT_IN: &str = include_str!("clients.toml");
@@ -33,6 +36,12 @@ pub(crate) struct ClientSpec {
     /// Prints its version.
     #[serde(default)]
     pub(crate) version: Vec<String>,
+    /// Succeeds when the program can do what this client needs.
+    #[serde(default)]
+    pub(crate) probe: Vec<String>,
+    /// What is missing when it does not; the program's own complaint if empty.
+    #[serde(default)]
+    pub(crate) lacking: String,
     /// Run once for the client before its first mount.
     #[serde(default)]
     pub(crate) setup: Vec<Vec<String>>,
@@ -128,6 +137,21 @@ impl ClientSpec {
         if let Some(why) = &self.unavailable {
             return Err(format!("not available: {why}"));
         }
+        let program = self.find_program(ourselves, path)?;
+        let places = variables([
+            ("program", program.display().to_string()),
+            ("penstock", ourselves.display().to_string()),
+        ]);
+        let probe =
+            template::expand_all(&self.probe, &places).map_err(|error| error.to_string())?;
+        match probe::ask(&probe, path) {
+            Ok(()) => Ok(program),
+            Err(_) if !self.lacking.is_empty() => Err(format!("not available: {}", self.lacking)),
+            Err(why) => Err(format!("not available: {why}")),
+        }
+    }
+
+    fn find_program(&self, ourselves: &Path, path: &str) -> Result<PathBuf, String> {
         if self.program == OURSELVES {
             return Ok(ourselves.to_path_buf());
         }
@@ -197,6 +221,13 @@ mod tests {
         }
     }
 
+    /// A client whose program answers that it cannot be one.
+    const REFUSING: &str = r#"[staged]
+program = "/bin/sh"
+probe = ["{program}", "-c", "echo \"$0 has no mode\" >&2; exit 2", "{program}"]
+mount = []
+"#;
+
     #[test]
     fn a_users_table_replaces_and_adds() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -215,6 +246,13 @@ mod tests {
             .expect("kept")
             .find(Path::new("/x"), "/none");
         assert!(missing.expect_err("not there").contains("get it: https://"));
+        fs::write(&file, REFUSING).expect("written");
+        let refusing = Catalog::read(Some(&file)).expect("valid");
+        let found = refusing
+            .get("staged")
+            .expect("added")
+            .find(Path::new("/x"), "/bin");
+        assert_eq!(found, Err("not available: /bin/sh has no mode".to_owned()));
         fs::write(&file, "[a]\nprogram = \"a\"\nmount = []\nspeed = 1\n").expect("written");
         assert!(Catalog::read(Some(&file)).is_err());
     }

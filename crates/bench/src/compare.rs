@@ -2,8 +2,8 @@
 //!
 //! Rows are matched by suite, workload and profile, clients by name. Of each client in each row every figure is compared by
 //! the one rule of [`crate::report::statistics`]: with at least two runs on both sides the ranges of the runs must not
-//! overlap and the medians be more than 5 % apart; where one side ran once the noise is unknown and only more than 20 % is
-//! shown, marked so. Changes too small to speak of (less than 1 MiB of memory or disk) are left out.
+//! overlap, and the medians be further apart than both printed spreads together and than 5 %; where one side ran once the
+//! noise is unknown and only more than 20 % is shown, marked so. What of a row does not differ so agrees ([`Verdict`]). Changes too small to speak of (less than 1 MiB of memory or disk) are left out.
 //!
 //! Conditions come first: when machine, endpoint, scale, versions or commands differ, each difference is a warning, for then
 //! a change may be theirs. Then what stopped or began to work, then figures, the greatest change first, then rows and clients
@@ -11,6 +11,7 @@
 
 mod conditions;
 mod text;
+mod verdict;
 
 use std::collections::BTreeSet;
 
@@ -25,11 +26,18 @@ use crate::{
     },
 };
 
+use verdict::Findings;
+pub use verdict::{Differing, RowVerdict, Verdict};
+
 /// What is different in the second of two reports.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Comparison {
     /// Conditions that differ, one sentence each.
     pub warnings: Vec<String>,
+    /// How many runs foreign load disturbed, in a sentence, if any.
+    pub disturbed: Option<String>,
+    /// Whether each row that both have agrees.
+    pub rows: Vec<RowVerdict>,
     /// Clients that stopped or began to fail, one for each row.
     pub outcomes: Vec<OutcomeChange>,
     /// Figures that changed, the greatest change first.
@@ -40,6 +48,9 @@ pub struct Comparison {
     pub vanished: Vec<String>,
     /// Figures that were compared.
     pub compared: usize,
+    /// How many of them were measured more than once on both sides.
+    #[serde(skip)]
+    knowing: usize,
 }
 
 /// A client in a row.
@@ -102,6 +113,7 @@ pub fn compare(a: &Report, b: &Report) -> Comparison {
     let (before, after) = (view::rows(a), view::rows(b));
     let mut comparison = Comparison {
         warnings: conditions::differences(a, b),
+        disturbed: conditions::disturbed(a, b),
         ..Comparison::default()
     };
     for row in &before {
@@ -141,6 +153,19 @@ impl Comparison {
     }
 
     fn add_row(&mut self, before: &RowView<'_>, after: &RowView<'_>) {
+        let (compared, knowing) = (self.compared, self.knowing);
+        let (changes, outcomes) = (self.changes.len(), self.outcomes.len());
+        self.add_clients(before, after);
+        let found = Findings {
+            figures: self.compared - compared,
+            knowing: self.knowing - knowing,
+            changes: &self.changes[changes..],
+            outcomes: &self.outcomes[outcomes..],
+        };
+        self.rows.extend(verdict::of_row(before, &found));
+    }
+
+    fn add_clients(&mut self, before: &RowView<'_>, after: &RowView<'_>) {
         for client in &before.clients {
             match after.clients.iter().find(|other| other.name == client.name) {
                 Some(other) => self.add_client((before, client), (after, other)),
@@ -196,6 +221,7 @@ impl Comparison {
                 continue;
             };
             self.compared += 1;
+            self.knowing += usize::from(old.knows_noise_with(&new));
             if old.differs_from(&new) && (old.median - new.median).abs() > figure.negligible() {
                 self.changes.push(Change {
                     place: place.clone(),
@@ -253,3 +279,6 @@ impl Place {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod record_tests;

@@ -27,6 +27,7 @@ mod mount;
 mod mount_table;
 mod percentile;
 mod plan;
+mod probe;
 mod proc_fs;
 mod process;
 mod runner;

@@ -1,6 +1,6 @@
 //! What there is to run, and with what: `penstock bench list`.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use crate::{BenchResult, catalog::Catalog, settings::Surroundings, suite};
 
@@ -11,6 +11,9 @@ pub struct SuiteListing {
     pub name: &'static str,
     /// What it reproduces.
     pub title: String,
+    /// The client that the source is about, if that is one of ours of which nothing can be taken
+    /// for granted.
+    pub client: Option<String>,
     /// The factor for sizes if nobody gives one.
     pub scale: f64,
     /// Its latency profiles if nobody gives some.
@@ -28,6 +31,8 @@ pub struct RowListing {
     pub description: String,
     /// Why nobody can run it yet.
     pub unavailable: Option<String>,
+    /// Why some client cannot, by its name.
+    pub unavailable_for: BTreeMap<String, String>,
 }
 
 /// A client in a list.
@@ -57,11 +62,13 @@ fn suite_listing(name: &'static str) -> BenchResult<SuiteListing> {
             name: workload.name()?,
             description: workload.description()?,
             unavailable: workload.row.unavailable.clone(),
+            unavailable_for: workload.row.unavailable_for.clone(),
         });
     }
     Ok(SuiteListing {
         name,
         title: suite.title,
+        client: suite.client,
         scale: suite.scale,
         profiles: suite.profiles,
         rows,

@@ -5,7 +5,7 @@
 //! mount, measure (perhaps several times), check what was read, unmount, check what was written,
 //! remove it.
 
-use std::{collections::BTreeMap, fs, time::Duration};
+use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 use penstock_devserver::Counters;
 
@@ -70,7 +70,7 @@ impl Run<'_> {
         }
         if let Err(why) = self.run(&mut sample) {
             let why = self.store.map_or(why.clone(), |store| store.redact(&why));
-            sample.failure = Some(why);
+            sample.failure = Some(without_paths(&why, &self.session.directory));
         }
         sample
     }
@@ -464,9 +464,38 @@ fn steady(mut passes: Vec<Sample>) -> Sample {
     last.into_iter().nth(middle).unwrap_or_default()
 }
 
+/// A reason without the way to our directories, which means nothing to a reader and differs from run to
+/// run.
+fn without_paths(why: &str, directory: &Path) -> String {
+    let prefix = format!("{}/", directory.display());
+    let mut parts = why.split(&prefix);
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let digits = |name: &str| {
+            name.trim_start_matches(|letter: char| letter.is_ascii_digit())
+                .len()
+        };
+        let in_mount = part.strip_prefix("mount-").and_then(|rest| {
+            let rest = &rest[rest.len() - digits(rest)..];
+            rest.strip_prefix("/mnt")
+        });
+        text.push_str(&in_mount.map_or(format!("TMPDIR/{part}"), |rest| format!("MOUNT{rest}")));
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reasons_do_not_name_our_directories() {
+        let directory = Path::new("/tmp/penstock-bench-0f");
+        let why = "fio: /tmp/penstock-bench-0f/mount-34/mnt/a/b: no; /tmp/penstock-bench-0f/home/x, /tmp/y";
+        let text = without_paths(why, directory);
+        assert_eq!(text, "fio: MOUNT/a/b: no; TMPDIR/home/x, /tmp/y");
+        assert_eq!(without_paths("nothing", directory), "nothing");
+    }
 
     #[test]
     fn the_steady_state_is_the_median_of_the_last_three() {

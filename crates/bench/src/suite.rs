@@ -39,6 +39,9 @@ pub(crate) struct Suite {
     pub(crate) name: String,
     /// What it reproduces.
     pub(crate) title: String,
+    /// The client that stands for what the source is about, if that is not simply a bucket.
+    #[serde(default)]
+    pub(crate) client: Option<String>,
     /// The factor for sizes if nobody gives one.
     pub(crate) scale: f64,
     /// The latency profiles if nobody gives some.

@@ -4,7 +4,7 @@
 //! process of its own, which Ctrl-C does not reach, makes the directory and then waits for its
 //! standard input to end. That happens when the benchmark closes it and also when the benchmark is
 //! killed, for the kernel closes it then. Either way the watchdog ends every marked process, takes
-//! every mount below the directory out of the tree, and removes the directory. As it is the only
+//! every mount below the directory out of the tree, and removes the directory. As it is the
 //! one who cleans up at the end, it is tried by every run.
 
 use std::{
@@ -47,6 +47,7 @@ pub struct Estate {
 /// The watchdog as the benchmark sees it. Dropping it cleans up.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
+    estate: Estate,
     child: Child,
     life_line: Option<ChildStdin>,
 }
@@ -80,7 +81,11 @@ impl Watchdog {
             let why = format!("{} cannot be made", estate.directory.display());
             return Err(failure(io::Error::other(why)));
         }
-        Ok(Self { child, life_line })
+        Ok(Self {
+            estate: estate.clone(),
+            child,
+            life_line,
+        })
     }
 }
 
@@ -90,9 +95,14 @@ impl Drop for Watchdog {
         let deadline = clock::now() + FAREWELL;
         while clock::now() < deadline {
             if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
+                break;
             }
             system::pause(LOOK);
+        }
+        // Somebody killed it, or something in our directory resisted: one more try.
+        if self.estate.directory.exists() {
+            // There is nobody left to tell.
+            let _ = clean_up(&self.estate);
         }
     }
 }

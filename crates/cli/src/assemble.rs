@@ -16,8 +16,8 @@ use penstock_base::{BufferPool, KIB, MemoryBudget, metrics::Registry};
 use penstock_bucket::{BucketSettings, BucketVolume};
 use penstock_fuse::FuseSettings;
 use penstock_object::{
-    Addressing, ChecksumChoice, ErrorKind, RetrySettings, Store, StoreSettings, StoreUrl,
-    StoreUrlError, Timeouts,
+    Addressing, ChecksumChoice, ErrorKind, RetrySettings, SignatureChoice, Store, StoreSettings,
+    StoreUrl, StoreUrlError, Timeouts,
     credentials::{
         self, CredentialOrigin, CredentialPlace, CredentialSettings, Credentials, RoleSettings,
     },
@@ -54,6 +54,7 @@ pub(crate) fn pool(values: &Values) -> Arc<BufferPool> {
 /// Finds mistakes in a source and its credentials that need no network to be found.
 pub(crate) fn check_source(source: &str, values: &Values) -> Outcome {
     parse(source)?;
+    credential_order(values)?;
     fixed_credentials(values).map(|_| ())
 }
 
@@ -84,6 +85,21 @@ pub(crate) fn store(
     open(source, &store_settings(values, environment)?, registry)
 }
 
+/// The endpoint that objects are read from, if it is one of its own, as the whole store for a first
+/// look.
+pub(crate) fn impatient_read_store(
+    source: &str,
+    values: &Values,
+    environment: &Environment,
+) -> Outcome<Option<Arc<dyn Store>>> {
+    let mut settings = impatient_settings(values, environment)?;
+    let Some(endpoint) = settings.read_endpoint.take() else {
+        return Ok(None);
+    };
+    settings.endpoint = Some(endpoint);
+    open(source, &settings, &Registry::new()).map(Some)
+}
+
 /// Opens the store for a first look, which gives up soon: a mistake should be told, not retried.
 ///
 /// Nor does it make up for a wrong clock, which should be set: it makes wrong time stamps, too.
@@ -94,15 +110,20 @@ pub(crate) fn impatient_store(
     environment: &Environment,
     origin: &CredentialOrigin,
 ) -> Outcome<Arc<dyn Store>> {
+    let mut settings = impatient_settings(values, environment)?;
+    settings.credentials.origin = origin.clone();
+    open(source, &settings, &Registry::new())
+}
+
+fn impatient_settings(values: &Values, environment: &Environment) -> Outcome<StoreSettings> {
     let mut settings = store_settings(values, environment)?;
     settings.follow_store_clock = false;
-    settings.credentials.origin = origin.clone();
     settings.retry.attempts_max = LOOK_ATTEMPTS;
     settings.retry.total = settings.retry.total.min(LOOK_DEADLINE);
     let timeouts = &mut settings.timeouts;
     timeouts.connect = timeouts.connect.min(LOOK_DEADLINE / LOOK_ATTEMPTS);
     timeouts.first_byte = timeouts.first_byte.min(LOOK_DEADLINE);
-    open(source, &settings, &Registry::new())
+    Ok(settings)
 }
 
 fn open(
@@ -124,11 +145,14 @@ fn store_settings(values: &Values, environment: &Environment) -> Outcome<StoreSe
     let text = |spec| values.text(spec).map(str::to_owned);
     let silence = values.duration(&table::REQUEST_TIMEOUT);
     let defaults = StoreSettings::default();
+    let attempts = values.count(&table::RETRY_ATTEMPTS);
     let requests = values.count(&table::MAX_REQUESTS);
     let requests = requests.map_or(defaults.concurrency_max, |count| count as usize);
     Ok(StoreSettings {
         endpoint: text(&table::ENDPOINT),
+        read_endpoint: text(&table::READ_ENDPOINT),
         region: text(&table::REGION).or_else(|| region_of(environment)),
+        signature: signature(values),
         addressing: addressing(values),
         credentials: credential_settings(values, environment)?,
         anonymous: values.flag(&table::ANONYMOUS),
@@ -144,7 +168,7 @@ fn store_settings(values: &Values, environment: &Environment) -> Outcome<StoreSe
         },
         retry: RetrySettings {
             total: values.duration(&table::RETRY_TIMEOUT),
-            ..defaults.retry
+            attempts_max: attempts.map_or(defaults.retry.attempts_max, |count| count as u32),
         },
         concurrency_max: requests,
         idle_connections_max: requests,
@@ -157,6 +181,14 @@ fn region_of(environment: &Environment) -> Option<String> {
     let names = ["AWS_REGION", "AWS_DEFAULT_REGION", "OSS_REGION"];
     let mut regions = names.iter().filter_map(|name| environment.variable(name));
     regions.next().map(str::to_owned)
+}
+
+fn signature(values: &Values) -> SignatureChoice {
+    match values.choice(&table::SIGNATURE) {
+        "v1" => SignatureChoice::V1,
+        "v4" => SignatureChoice::V4,
+        _ => SignatureChoice::Auto,
+    }
 }
 
 fn addressing(values: &Values) -> Addressing {
@@ -178,12 +210,8 @@ fn credential_settings(values: &Values, environment: &Environment) -> Outcome<Cr
     let text = |spec| values.text(spec).map(str::to_owned);
     let variables = environment.variables().clone();
     let ram_role = text(&table::RAM_ROLE);
-    let order = match &ram_role {
-        Some(_) => vec![CredentialPlace::Metadata],
-        None => Vec::new(),
-    };
     Ok(CredentialSettings {
-        order,
+        order: credential_order(values)?,
         fixed: fixed_credentials(values)?,
         password_file: values.path(&table::PASSWORD_FILE).map(Path::to_owned),
         profile: text(&table::PROFILE),
@@ -195,6 +223,30 @@ fn credential_settings(values: &Values, environment: &Environment) -> Outcome<Cr
         ram_role: ram_role.filter(|role| role != "auto"),
         environment: credentials::Environment::new(variables),
         origin: CredentialOrigin::default(),
+    })
+}
+
+/// Where to look for credentials. An option that names a place means that one alone.
+fn credential_order(values: &Values) -> Outcome<Vec<CredentialPlace>> {
+    if values.text(&table::RAM_ROLE).is_some() {
+        return Ok(vec![CredentialPlace::Metadata]);
+    }
+    if let Some(text) = values.text(&table::CREDENTIAL_ORDER) {
+        let names = text.split([':', ',']).map(str::trim);
+        let place = |name| {
+            CredentialPlace::from_name(name).ok_or_else(|| {
+                let known = CredentialPlace::AUTO.map(CredentialPlace::name);
+                Failure::usage(
+                    format!("`credential-order` names `{name}`, which is no place"),
+                    format!("they are {}", known.join(", ")),
+                )
+            })
+        };
+        return names.map(place).collect();
+    }
+    Ok(match values.path(&table::PASSWORD_FILE) {
+        Some(_) => vec![CredentialPlace::Fixed, CredentialPlace::PasswordFile],
+        None => Vec::new(),
     })
 }
 

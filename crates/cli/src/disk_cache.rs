@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use penstock_base::{BufferPool, metrics::Registry, random, run_blocking};
 use penstock_object::{Store, StoreUrl};
-use penstock_transfer::{CacheError, CacheSettings, DiskCache, KeepFree};
+use penstock_transfer::{CacheContents, CacheError, CacheSettings, DiskCache, KeepFree};
 
 use crate::{
     assemble,
@@ -36,9 +36,21 @@ pub(crate) fn open(
             ratio: percent as f64 / 100.0,
         },
     };
+    if values.flag(&table::CACHE_DISCARD) {
+        run_blocking(|| empty(directory))?;
+    }
     let cache = DiskCache::open(&settings, pool, registry).map_err(|error| failure(&error))?;
     run_blocking(|| cache.wait_until_ready(READY_PATIENCE));
     Ok(Some(cache))
+}
+
+/// Removes what an earlier mount left in a cache.
+fn empty(directory: &Path) -> Outcome {
+    match CacheContents::remove(directory, "") {
+        Err(error @ CacheError::InUse { .. }) => Err(failure(&error)),
+        // There is none yet, or opening it will say what is wrong with it.
+        Ok(_) | Err(CacheError::Io { .. }) => Ok(()),
+    }
 }
 
 /// `store` behind the cache, if there is one.

@@ -7,13 +7,43 @@ use crate::failure::Failure;
 
 /// Turns an error of `source` into a cause and a remedy.
 pub(crate) fn store_error(source: &str, error: &ObjectError) -> Failure {
-    let (cause, remedy) = words(error.kind);
+    let (cause, remedy) = match source.strip_prefix("file://") {
+        Some(directory) => words_of_directory(directory, error.kind),
+        None => None,
+    }
+    .unwrap_or_else(|| {
+        let (cause, remedy) = words(error.kind);
+        (cause, remedy.to_owned())
+    });
     let mut message = format!("{source}: {cause}");
     let told = told_by_store(error);
     if !told.is_empty() {
         message.push_str(&format!(" ({told})"));
     }
     Failure::new(message, remedy)
+}
+
+/// Cause and remedy where the store is a directory of this machine, if they are of its own.
+fn words_of_directory(directory: &str, kind: ErrorKind) -> Option<(&'static str, String)> {
+    match kind {
+        ErrorKind::NoSuchBucket => Some((
+            "there is no such directory",
+            format!("create it with `mkdir -p {directory}`, or check its name"),
+        )),
+        ErrorKind::PermissionDenied => Some((
+            "the system denies access",
+            format!("check the owner and the permissions of `{directory}`"),
+        )),
+        ErrorKind::InvalidRequest
+        | ErrorKind::Unavailable
+        | ErrorKind::Timeout
+        | ErrorKind::Interrupted
+        | ErrorKind::Protocol => Some((
+            "the directory cannot be used",
+            format!("check `{directory}` and the disk that it lies on"),
+        )),
+        _ => None,
+    }
 }
 
 /// What the store or the network said, where it says more than the kind.
@@ -209,6 +239,24 @@ pub(crate) fn unmount_error(error: &UnmountError) -> Failure {
 mod tests {
     use super::*;
     use penstock_object::Operation;
+
+    #[test]
+    fn a_directory_has_no_endpoint() {
+        for kind in [
+            ErrorKind::NoSuchBucket,
+            ErrorKind::PermissionDenied,
+            ErrorKind::Unavailable,
+            ErrorKind::InvalidRequest,
+        ] {
+            let error = ObjectError::new(kind, Operation::List, "");
+            let text = store_error("file:///no/such", &error).to_string();
+            assert!(text.contains("/no/such`"), "{text}");
+            assert!(
+                !text.contains("endpoint") && !text.contains("GetObject"),
+                "{text}"
+            );
+        }
+    }
 
     #[test]
     fn an_error_becomes_a_cause_and_a_remedy_in_one_line() {

@@ -13,8 +13,8 @@ use crate::{
     output, personality,
 };
 
-/// Names under which mount(8) calls its helpers.
-const MOUNT_HELPERS: [&str; 2] = ["mount.penstock", "mount.fuse.penstock"];
+/// Beginnings of names under which mount(8) calls its helpers; the type of file system follows.
+const MOUNT_HELPERS: [&str; 2] = ["mount.fuse.", "mount."];
 
 /// What mount(8) expects of a helper that could not mount.
 const MOUNT_FAILED: u8 = 32;
@@ -22,11 +22,11 @@ const MOUNT_FAILED: u8 = 32;
 /// Runs what the command line asks for.
 pub(crate) fn run(environment: &Environment) -> ExitCode {
     let program = program_name(&environment.arguments);
-    let is_helper = MOUNT_HELPERS.contains(&program.as_str());
-    let outcome = if is_helper {
-        mount_helper(environment)
-    } else {
-        called_as(&program, environment)
+    let helper_of = helped(&program);
+    let is_helper = helper_of.is_some();
+    let outcome = match helper_of {
+        Some(kind) => mount_helper(kind, environment),
+        None => called_as(&program, environment),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -41,6 +41,14 @@ pub(crate) fn run(environment: &Environment) -> ExitCode {
             }
         }
     }
+}
+
+/// The type of file system that a helper of this name mounts.
+fn helped(program: &str) -> Option<&str> {
+    let kind = MOUNT_HELPERS
+        .iter()
+        .find_map(|beginning| program.strip_prefix(beginning))?;
+    (kind == "penstock" || personality::find(kind).is_some()).then_some(kind)
 }
 
 fn program_name(arguments: &[OsString]) -> String {
@@ -81,9 +89,10 @@ fn as_program(name: &OsStr, rest: &[OsString], environment: &Environment) -> Out
     }
 }
 
-/// `mount.penstock SOURCE MOUNTPOINT [-sfnv] [-N NAMESPACE] [-t TYPE] [-o WORDS]`.
-fn mount_helper(environment: &Environment) -> Outcome {
-    let mut arguments: Vec<OsString> = ["penstock", "mount"].map(OsString::from).into();
+/// `mount.KIND SOURCE MOUNTPOINT [-sfnv] [-N NAMESPACE] [-t TYPE] [-o WORDS]`. For other programs'
+/// names the words are that program's.
+fn mount_helper(kind: &str, environment: &Environment) -> Outcome {
+    let mut arguments: Vec<OsString> = Vec::new();
     let mut rest = environment.arguments.iter().skip(1);
     while let Some(argument) = rest.next() {
         match argument.to_str() {
@@ -94,5 +103,9 @@ fn mount_helper(environment: &Environment) -> Outcome {
             _ => arguments.push(argument.clone()),
         }
     }
-    commands::dispatch(&arguments, environment)
+    if let Some(program) = personality::find(kind) {
+        return program.run(&arguments, environment);
+    }
+    let command = ["penstock", "mount"].map(OsString::from);
+    commands::dispatch(&[&command[..], &arguments].concat(), environment)
 }

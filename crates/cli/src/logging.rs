@@ -3,19 +3,26 @@
 //! A command in the foreground logs to standard error. A mount in the background logs to a file
 //! that is opened before it leaves the foreground, so that an unusable path is reported to the
 //! user and not to nobody. SIGHUP opens the file again, for logrotate; without it the file is
-//! renamed at a fixed size, so that a mount that nobody looks after cannot fill a disk.
+//! renamed at a fixed size, so that a mount that nobody looks after cannot fill a disk. The level can
+//! be changed while a mount runs.
 
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use penstock_base::MIB;
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::{
+    Registry,
+    fmt::{self, MakeWriter},
+    layer::SubscriberExt as _,
+    reload,
+    util::SubscriberInitExt as _,
+};
 
 use crate::{
     environment::Environment,
@@ -111,12 +118,41 @@ impl<'a> MakeWriter<'a> for LogFile {
 /// Sends messages of at least `level` to `file`, or to standard error without one.
 pub(crate) fn start(level: &str, file: Option<&LogFile>) {
     let level: LevelFilter = level.parse().unwrap_or(LevelFilter::INFO);
-    let format = tracing_subscriber::fmt().with_max_level(level);
-    // A second start (in tests) changes nothing.
-    let _ = match file {
-        Some(file) => format.with_ansi(false).with_writer(file.clone()).try_init(),
-        None => format.with_ansi(false).with_writer(io::stderr).try_init(),
+    let (level, handle) = reload::Layer::new(level);
+    let logger = tracing_subscriber::registry().with(level);
+    let format = fmt::layer().with_ansi(false);
+    let started = match file {
+        Some(file) => logger.with(format.with_writer(file.clone())).try_init(),
+        None => logger.with(format.with_writer(io::stderr)).try_init(),
     };
+    // A second start (in tests) changes nothing.
+    if started.is_ok() {
+        let _ = LEVEL.set(handle);
+    }
+}
+
+/// The level of the log, where it was started.
+static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
+
+/// The levels, in the order in which they follow one another on request.
+const LEVELS: [LevelFilter; 4] = [
+    LevelFilter::ERROR,
+    LevelFilter::WARN,
+    LevelFilter::INFO,
+    LevelFilter::DEBUG,
+];
+
+/// Changes the level of the log to the next one, and says which that is.
+pub(crate) fn next_level() -> Option<LevelFilter> {
+    let handle = LEVEL.get()?;
+    let next = after(handle.clone_current()?);
+    handle.reload(next).ok()?;
+    Some(next)
+}
+
+fn after(level: LevelFilter) -> LevelFilter {
+    let place = LEVELS.iter().position(|known| *known == level);
+    LEVELS[place.map_or(0, |place| (place + 1) % LEVELS.len())]
 }
 
 /// Reports panics to the log as well: in the background nobody sees standard error.
@@ -187,6 +223,18 @@ mod tests {
         let path = directory.path().join("a.log");
         std::os::unix::fs::symlink("/tmp/elsewhere", &path).expect("made");
         assert!(LogFile::open(&path).is_err());
+    }
+
+    #[test]
+    fn levels_follow_one_another_and_begin_again() {
+        let mut level = LevelFilter::ERROR;
+        let mut seen = Vec::new();
+        for _ in 0..5 {
+            level = after(level);
+            seen.push(level.to_string());
+        }
+        assert_eq!(seen, ["warn", "info", "debug", "error", "warn"]);
+        assert_eq!(after(LevelFilter::OFF), LevelFilter::ERROR);
     }
 
     #[test]

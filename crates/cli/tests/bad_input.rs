@@ -99,6 +99,14 @@ fn no_key() {
         .args(["--endpoint", &server.url()])
         .args(["--region", support::REGION]);
     refused(&mut command, "no credentials", "--anonymous");
+    let ended = run(&mut command);
+    assert_eq!(ended.err.matches("anonymous").count(), 1, "{}", ended.err);
+    assert_eq!(
+        ended.err.matches("no credentials").count(),
+        1,
+        "{}",
+        ended.err
+    );
 }
 
 #[test]
@@ -148,9 +156,11 @@ fn no_such_bucket() {
     let missing = format!("file://{}", scratch.path("missing").display());
     refused(
         &mut mount(&scratch, &missing, &mountpoint),
-        "no such bucket",
-        "check its name",
+        "no such directory",
+        "mkdir -p",
     );
+    let ended = run(&mut mount(&scratch, &missing, &mountpoint));
+    assert!(!ended.err.contains("endpoint"), "{}", ended.err);
 }
 
 #[test]
@@ -263,6 +273,10 @@ fn a_directory_inside_itself_and_a_log_inside_the_mount() {
     let mut command = mount(&scratch, &source, &mountpoint);
     command.arg("--log-file").arg(mountpoint.join("log"));
     refused(&mut command, "inside the mount point", "elsewhere");
+    let mut command = mount(&scratch, &source, &mountpoint);
+    command.arg("--cache-dir").arg(scratch.path("bucket/cache"));
+    refused(&mut command, "inside the bucket's directory", "elsewhere");
+    assert!(!scratch.path("bucket/cache").exists());
 }
 
 #[test]

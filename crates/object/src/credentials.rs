@@ -63,9 +63,11 @@ pub enum CredentialPlace {
     /// The variables `AWS_ACCESS_KEY_ID` and so on; for OSS `OSS_ACCESS_KEY_ID`,
     /// `OSSACCESSKEYID` or `ALIBABA_CLOUD_ACCESS_KEY_ID` and so on.
     Environment,
-    /// A file of `key:secret` lines: [`CredentialSettings::password_file`]; for OSS also the one
-    /// that `OSS_CREDENTIAL_FILE` names, `~/.passwd-ossfs` and `/etc/passwd-ossfs`.
+    /// A file of `key:secret` lines: [`CredentialSettings::password_file`].
     PasswordFile,
+    /// The same where nobody named one (OSS): the file that `OSS_CREDENTIAL_FILE` names, else
+    /// `~/.passwd-ossfs`, else `/etc/passwd-ossfs`.
+    UsualPasswordFiles,
     /// The profiles of the AWS or Alibaba Cloud command line tools.
     Profiles,
     /// The program [`CredentialSettings::process`].
@@ -78,10 +80,11 @@ pub enum CredentialPlace {
 
 impl CredentialPlace {
     /// All places in the order in which they are looked in by default.
-    pub const AUTO: [Self; 7] = [
+    pub const AUTO: [Self; 8] = [
         Self::Fixed,
         Self::PasswordFile,
         Self::Environment,
+        Self::UsualPasswordFiles,
         Self::Process,
         Self::Profiles,
         Self::WebIdentity,
@@ -94,6 +97,7 @@ impl CredentialPlace {
             Self::Fixed => "fixed",
             Self::Environment => "environment",
             Self::PasswordFile => "password-file",
+            Self::UsualPasswordFiles => "usual-password-files",
             Self::Profiles => "profiles",
             Self::Process => "process",
             Self::WebIdentity => "web-identity",
@@ -123,8 +127,9 @@ pub struct CredentialSettings {
     pub process: Option<String>,
     /// A role to assume with the credentials that were found.
     pub role: Option<RoleSettings>,
-    /// A RAM role of the ECS instance (OSS): its name, or the whole URL
-    /// `http://100.100.100.200/latest/meta-data/ram/security-credentials/NAME`.
+    /// A RAM role of the ECS instance (OSS): its name, the whole URL
+    /// `http://100.100.100.200/latest/meta-data/ram/security-credentials/NAME`, or any other URL
+    /// that answers with credentials in the same JSON.
     pub ram_role: Option<String>,
     /// What there is of the process's environment.
     pub environment: Environment,

@@ -9,7 +9,8 @@
 //! - [`Retry`] repeats what failed in passing and resumes bodies that were cut;
 //! - [`ConcurrencyLimit`] bounds the requests under way; a wait between retries holds no place.
 //!
-//! [`Prefixed`] goes around all of them; [`Faulty`] takes the place of a bad network in tests.
+//! [`Split`] stands below them where objects are read from an endpoint of their own; [`Prefixed`]
+//! goes around all of them; [`Faulty`] takes the place of a bad network in tests.
 
 mod around;
 mod concurrency;
@@ -18,6 +19,7 @@ mod faulty;
 mod metered;
 mod prefixed;
 mod retry;
+mod split;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +34,7 @@ pub use faulty::{Fault, Faults, Faulty};
 pub use metered::{Metered, Meters};
 pub use prefixed::Prefixed;
 pub use retry::{BACKOFF_BASE, BACKOFF_CAP, RETRY_AFTER_MAX, Retry};
+pub use split::{REST, Split};
 
 use crate::{RetrySettings, Store};
 

@@ -43,7 +43,8 @@ pub use memory::MemoryStore;
 pub use open::{open, open_backend};
 pub use penstock_base::{Checksum, ChecksumKind};
 pub use settings::{
-    Addressing, ChecksumChoice, RetrySettings, SettingsError, StoreSettings, Timeouts,
+    Addressing, ChecksumChoice, RetrySettings, SettingsError, SignatureChoice, StoreSettings,
+    Timeouts,
 };
 pub use sink::BodySink;
 pub use store::Store;

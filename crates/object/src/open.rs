@@ -8,12 +8,12 @@ use crate::{
     BucketUrl, ErrorKind, LocalSettings, LocalStore, MemoryStore, ObjectError, ObjectResult,
     Operation, Store, StoreUrl,
     credentials::{Bridge, CredentialSource, metadata_http_settings, oss_chain, s3_chain},
-    http::{Client, ClientMetrics, HttpError, HttpSettings},
-    layers::{self, Metered, Prefixed},
+    http::{Client, ClientMetrics, HttpError, HttpSettings, Origin},
+    layers::{self, Metered, Prefixed, Split},
     oss::{self, Oss},
     rest::{Address, RestMetrics, RestStore, StoreClock},
     s3::{self, ChecksumChoice, S3},
-    settings::{SettingsError, StoreSettings},
+    settings::{self, SettingsError, StoreSettings},
 };
 
 /// Opens the store at `url` with every layer around it. Sends no request: a wrong name or a
@@ -48,6 +48,10 @@ pub fn open_backend(
     settings: &StoreSettings,
     metrics: &Arc<Registry>,
 ) -> ObjectResult<Arc<dyn Store>> {
+    let is_local = matches!(url, StoreUrl::File { .. } | StoreUrl::Memory);
+    if is_local && settings.read_endpoint.is_some() {
+        return Err(wrong(SettingsError::ReadEndpointOfLocal));
+    }
     match url {
         StoreUrl::S3(url) => open_s3(url, settings, metrics),
         StoreUrl::Oss(url) => open_oss(url, settings, metrics),
@@ -75,17 +79,11 @@ fn open_s3(
         let chain = s3_chain(&settings.credentials, &url.bucket, &region, &parts.bridge);
         CredentialSource::new(chain)
     };
-    let address = Address::new(&endpoint, &url.bucket, settings.addressing);
-    parts.client.prepare(&address.origin).map_err(cannot)?;
-    Ok(Arc::new(RestStore {
-        dialect: S3::new(region, &endpoint.host, settings.checksum),
-        address,
-        client: parts.client,
-        credentials,
-        metrics: RestMetrics::new(metrics),
-        requester_pays: settings.requester_pays,
-        clock: StoreClock::new(settings.follow_store_clock),
-    }))
+    parts.split(&endpoint, |endpoint| {
+        let address = parts.address(endpoint, &url.bucket)?;
+        let dialect = S3::new(region.clone(), &endpoint.host, settings.checksum);
+        Ok(Arc::new(parts.store(dialect, address, &credentials)))
+    })
 }
 
 fn open_oss(
@@ -101,32 +99,68 @@ fn open_oss(
         let chain = oss_chain(&settings.credentials, &url.bucket, &parts.bridge);
         CredentialSource::new(chain)
     };
-    let address = Address::new(&endpoint, &url.bucket, settings.addressing);
-    parts.client.prepare(&address.origin).map_err(cannot)?;
-    Ok(Arc::new(RestStore {
-        dialect: Oss::new(region, settings.checksum != ChecksumChoice::Off),
-        address,
-        client: parts.client,
-        credentials,
-        metrics: RestMetrics::new(metrics),
-        requester_pays: settings.requester_pays,
-        clock: StoreClock::new(settings.follow_store_clock),
-    }))
+    parts.split(&endpoint, |endpoint| {
+        let address = parts.address(endpoint, &url.bucket)?;
+        let dialect = Oss::new(region.clone(), settings.checksum != ChecksumChoice::Off);
+        Ok(Arc::new(parts.store(dialect, address, &credentials)))
+    })
 }
 
-/// What both REST backends need.
-struct Parts {
+/// What both REST backends need, at each of their endpoints.
+struct Parts<'a> {
+    settings: &'a StoreSettings,
+    registry: &'a Arc<Registry>,
     client: Arc<Client>,
     bridge: Bridge,
 }
 
-impl Parts {
-    fn new(settings: &StoreSettings, metrics: &Arc<Registry>) -> ObjectResult<Self> {
+impl<'a> Parts<'a> {
+    fn new(settings: &'a StoreSettings, registry: &'a Arc<Registry>) -> ObjectResult<Self> {
         let http = settings.http().map_err(wrong)?;
         Ok(Self {
+            settings,
+            registry,
             bridge: bridge(settings, &http),
-            client: Arc::new(Client::new(http, ClientMetrics::new(metrics))),
+            client: Arc::new(Client::new(http, ClientMetrics::new(registry))),
         })
+    }
+
+    /// The bucket at `endpoint`, and connections to it prepared.
+    fn address(&self, endpoint: &Origin, bucket: &str) -> ObjectResult<Address> {
+        let address = Address::new(endpoint, bucket, self.settings.addressing);
+        self.client.prepare(&address.origin).map_err(cannot)?;
+        Ok(address)
+    }
+
+    fn store<D>(
+        &self,
+        dialect: D,
+        address: Address,
+        credentials: &Arc<CredentialSource>,
+    ) -> RestStore<D> {
+        RestStore {
+            dialect,
+            address,
+            client: Arc::clone(&self.client),
+            credentials: Arc::clone(credentials),
+            metrics: RestMetrics::new(self.registry),
+            requester_pays: self.settings.requester_pays,
+            clock: StoreClock::new(self.settings.follow_store_clock),
+        }
+    }
+
+    /// The store at `endpoint`; where the settings name one to read from, both.
+    fn split(
+        &self,
+        endpoint: &Origin,
+        store: impl Fn(&Origin) -> ObjectResult<Arc<dyn Store>>,
+    ) -> ObjectResult<Arc<dyn Store>> {
+        let main = store(endpoint)?;
+        match settings::read_origin(self.settings).map_err(wrong)? {
+            None => Ok(main),
+            Some(reads) if reads == *endpoint => Ok(main),
+            Some(reads) => Ok(Arc::new(Split::new(main, store(&reads)?, self.registry))),
+        }
     }
 }
 

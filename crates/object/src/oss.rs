@@ -9,10 +9,11 @@ pub(crate) use dialect::Oss;
 
 use crate::{
     http::Origin,
-    settings::{SettingsError, StoreSettings},
+    settings::{SettingsError, SignatureChoice, StoreSettings},
 };
 
-/// The endpoint, and the region where it is known.
+/// The endpoint, and the region that signatures of version 4 are for; without one they are of
+/// version 1.
 pub(crate) fn locate(settings: &StoreSettings) -> Result<(Origin, Option<String>), SettingsError> {
     let region = settings.region.as_deref().map(bare_region);
     let endpoint = match (settings.endpoint.as_deref(), region) {
@@ -25,7 +26,11 @@ pub(crate) fn locate(settings: &StoreSettings) -> Result<(Origin, Option<String>
     let region = region
         .map(str::to_owned)
         .or_else(|| region_in(&endpoint.host));
-    Ok((endpoint, region))
+    match (settings.signature, region) {
+        (SignatureChoice::V1, _) => Ok((endpoint, None)),
+        (SignatureChoice::V4, None) => Err(SettingsError::NoRegion),
+        (_, region) => Ok((endpoint, region)),
+    }
 }
 
 /// Regions are often written as in the endpoint.
@@ -82,6 +87,26 @@ mod tests {
             let expected = (origin.to_owned(), found.map(str::to_owned));
             assert_eq!(located(endpoint, region), expected);
         }
+    }
+
+    #[test]
+    fn the_version_of_signatures_can_be_chosen() {
+        let with = |signature, region: Option<&str>| {
+            let settings = StoreSettings {
+                endpoint: Some("http://127.0.0.1:80".to_owned()),
+                region: region.map(str::to_owned),
+                signature,
+                ..StoreSettings::default()
+            };
+            locate(&settings).map(|(_, region)| region)
+        };
+        assert_eq!(with(SignatureChoice::V1, Some("cn-x")), Ok(None));
+        assert_eq!(
+            with(SignatureChoice::V4, None),
+            Err(SettingsError::NoRegion)
+        );
+        let known = Some("cn-x".to_owned());
+        assert_eq!(with(SignatureChoice::V4, Some("cn-x")), Ok(known));
     }
 
     #[test]

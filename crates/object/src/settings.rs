@@ -15,11 +15,15 @@ pub use crate::{rest::Addressing, s3::ChecksumChoice};
 pub struct StoreSettings {
     /// `https://host[:port]` or `http://host[:port]`. Default: that of the region.
     pub endpoint: Option<String>,
+    /// Another endpoint that leads to the same bucket, from which objects are read. Default: none.
+    pub read_endpoint: Option<String>,
     /// Such as `eu-west-1` or `cn-hangzhou`. Default: the one in the endpoint's name, else
     /// `us-east-1` for S3. OSS signs with version 1 where no region is known.
     pub region: Option<String>,
     /// Where the bucket's name stands. Default: [`Addressing::Auto`].
     pub addressing: Addressing,
+    /// The version of the signatures of OSS. Default: [`SignatureChoice::Auto`].
+    pub signature: SignatureChoice,
     /// How credentials are found.
     pub credentials: CredentialSettings,
     /// Send requests unsigned, for public buckets. Default: no.
@@ -54,6 +58,18 @@ pub struct StoreSettings {
     pub idle_age_max: Duration,
 }
 
+/// How requests to OSS are signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SignatureChoice {
+    /// Version 4 where the region is known, else version 1.
+    #[default]
+    Auto,
+    /// Version 1, for stores that know no other.
+    V1,
+    /// Version 4; settings without a region cannot work.
+    V4,
+}
+
 /// How long each step of a request may take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timeouts {
@@ -82,7 +98,9 @@ impl Default for StoreSettings {
         let http = HttpSettings::default();
         Self {
             endpoint: None,
+            read_endpoint: None,
             region: None,
+            signature: SignatureChoice::Auto,
             addressing: Addressing::Auto,
             credentials: CredentialSettings::default(),
             anonymous: false,
@@ -129,6 +147,15 @@ pub enum SettingsError {
     /// The endpoint is not one.
     #[error("endpoint: {0}")]
     Endpoint(String),
+    /// The endpoint to read from is not one.
+    #[error("read_endpoint: {0}")]
+    ReadEndpoint(String),
+    /// There is only one way to read the files of a directory.
+    #[error("read_endpoint has no meaning for a source that is not across a network")]
+    ReadEndpointOfLocal,
+    /// Version 4 signs for a region.
+    #[error("signature version 4 needs a region, such as region = cn-hangzhou")]
+    NoRegion,
     /// The proxy is not one.
     #[error("http_proxy: {0}")]
     Proxy(String),
@@ -158,6 +185,14 @@ impl StoreSettings {
 
 pub(crate) fn parse_endpoint(text: &str) -> Result<Origin, SettingsError> {
     Origin::parse(text).map_err(|error| SettingsError::Endpoint(error.to_string()))
+}
+
+/// The endpoint to read from, if there is one.
+pub(crate) fn read_origin(settings: &StoreSettings) -> Result<Option<Origin>, SettingsError> {
+    let parse = |text: &String| {
+        Origin::parse(text).map_err(|error| SettingsError::ReadEndpoint(error.to_string()))
+    };
+    settings.read_endpoint.as_ref().map(parse).transpose()
 }
 
 fn parse_proxy(text: &str) -> Result<Origin, SettingsError> {

@@ -315,3 +315,35 @@ async fn layers_get_over_passing_faults() {
         assert!(retries.map(|sample| sample.value).sum::<u64>() > 5);
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn objects_are_read_from_an_endpoint_of_their_own() {
+    let main = server();
+    let reads = Server::start_with(main.data().clone(), main.settings().clone());
+    let reads = reads.expect("a port is free");
+    for scheme in ["s3", "oss"] {
+        main.reset_counters();
+        reads.reset_counters();
+        let mut settings = settings(&main);
+        settings.read_endpoint = Some(reads.url());
+        let store = connect(scheme, &settings);
+        put(&store, "a b+c", 10).await.expect("signed right");
+        assert_eq!(read(&store, "a b+c").await.expect("signed right").len(), 10);
+        let listed = store.list(penstock_object::ListOptions::default()).await;
+        assert_eq!(listed.expect("listed").objects.len(), 1);
+        let (there, here) = (reads.counters(), main.counters());
+        assert_eq!(there.operation(Served::GetObject), 1, "{scheme}");
+        assert_eq!((there.total(), here.operation(Served::GetObject)), (1, 0));
+    }
+    reads
+        .faults()
+        .add(FaultRule::new(Fault::Reset { after: 0 }).on(&[Served::GetObject]));
+    let mut settings = settings(&main);
+    settings.read_endpoint = Some(reads.url());
+    let read_anyway = read(&connect("oss", &settings), "a b+c").await;
+    assert_eq!(read_anyway.expect("the main endpoint answers").len(), 10);
+    let local = format!("file://{}", std::env::temp_dir().display());
+    let refused = open_backend(&local.parse().expect("valid"), &settings, &Registry::new());
+    let refused = refused.expect_err("it has no endpoints");
+    assert!(refused.message.contains("no meaning"), "{refused}");
+}

@@ -144,6 +144,38 @@ async fn interleaved_streams_do_not_disturb_each_other() {
 }
 
 #[tokio::test]
+async fn reading_again_in_small_pieces_is_sequential_every_time() {
+    for size in [700 * KIB, 3 * MIB, 8 * MIB, 24 * MIB] {
+        let bench = Bench::plain();
+        let reader = bench.transfer.reader(bench.store.fill("a", size).await);
+        for _ in 0..4 {
+            for offset in (0..size).step_by(16 << 10) {
+                check(&reader, offset, 16 << 10).await;
+            }
+        }
+        let gets = bench.store.gets();
+        // 1 MiB at least, and more the longer it goes on; how soon depends on how busy the machine is.
+        let pass_max = 2 + size.div_ceil(MIB) as usize;
+        assert!(gets.len() <= 4 * pass_max, "{size}: {gets:?}");
+        let ends = gets.iter().map(|get| get.end.min(size) - get.start);
+        assert_eq!(ends.sum::<u64>(), 4 * size, "{size}: {gets:?}");
+    }
+}
+
+#[tokio::test]
+async fn going_back_over_what_was_read_is_another_stream() {
+    let bench = Bench::plain();
+    let reader = bench.transfer.reader(bench.store.fill("a", 64 * MIB).await);
+    for start in [0, 2 * MIB, 4 * MIB, 6 * MIB, 8 * MIB] {
+        for offset in (start..start + 4 * MIB).step_by(16 << 10) {
+            check(&reader, offset, 16 << 10).await;
+        }
+    }
+    let gets = bench.store.gets();
+    assert!(gets.len() <= 40, "{}: {gets:?}", gets.len());
+}
+
+#[tokio::test]
 async fn a_forward_skip_stays_in_the_stream() {
     let bench = Bench::plain();
     let size = 128 * MIB;

@@ -1,4 +1,4 @@
-//! Conditions in which two reports differ, each as one sentence: a change of figures may be theirs.
+//! Conditions in which two reports differ or that disturbed them, in sentences: a change of figures may be theirs.
 
 use crate::record::{Client, Report, Row, Table};
 
@@ -13,6 +13,26 @@ pub(super) fn differences(a: &Report, b: &Report) -> Vec<String> {
         warnings.extend(table(before, after));
     }
     warnings
+}
+
+/// How many runs of either were disturbed, if any were: that is as good a reason for a change.
+pub(super) fn disturbed(a: &Report, b: &Report) -> Option<String> {
+    let count = |report: &Report| {
+        let rows = report.tables.iter().flat_map(|table| &table.rows);
+        let samples: Vec<_> = rows
+            .flat_map(|row| &row.cells)
+            .flat_map(|cell| &cell.samples)
+            .collect();
+        let disturbed = samples.iter().filter(|sample| sample.disturbed.is_some());
+        (disturbed.count(), samples.len())
+    };
+    let (before, after) = (count(a), count(b));
+    (before.0 + after.0 > 0).then(|| {
+        format!(
+            "Runs disturbed by foreign load: {} of {} before, {} of {} now.",
+            before.0, before.1, after.0, after.1
+        )
+    })
 }
 
 /// The members of `a` that have a counterpart in `b`.

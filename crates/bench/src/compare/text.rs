@@ -1,6 +1,6 @@
 //! A comparison as text: for a terminal, and as Markdown.
 
-use super::{Change, Comparison, OutcomeChange};
+use super::{Change, Comparison, OutcomeChange, RowVerdict, Verdict, verdict::Differing};
 use crate::report::{
     markdown::escape::plain,
     statistics::Summary,
@@ -12,14 +12,18 @@ use crate::report::{
     units,
 };
 
-const METHOD: &str = "A figure counts as changed when the ranges of its runs do not overlap and the medians are more than 5 % \
-    apart; where one side ran once the noise is unknown and only more than 20 % is shown.";
+const METHOD: &str = "A figure differs when the ranges of its runs do not overlap and the medians are further apart than \
+    both spreads (±) together and than 5 %; where one side ran once the noise is unknown and only more than 20 % is shown. \
+    Two series of runs of the same thing are that far apart in 3 of 100 figures by chance.";
 
 impl Comparison {
     /// For a terminal.
     #[must_use]
     pub fn terminal(&self, options: &Options) -> String {
         let mut out = self.verdict(options);
+        if let Some(disturbed) = &self.disturbed {
+            out.push_str(&lines(disturbed, options, ""));
+        }
         let lists = [
             (
                 "The conditions differ, so changes may be theirs:",
@@ -36,6 +40,7 @@ impl Comparison {
                 .into_iter()
                 .map(|(title, lines)| list(title, &lines, options)),
         );
+        out.push_str(&self.row_lines(options));
         if !self.changes.is_empty() {
             out.push('\n');
             out.push_str(&self.grid(options).draw(options));
@@ -53,11 +58,20 @@ impl Comparison {
     #[must_use]
     pub fn markdown(&self) -> String {
         let mut out = format!("# What changed\n\n**{}**\n", self.sentence());
+        if let Some(disturbed) = &self.disturbed {
+            out.push_str(&format!("\n{disturbed}\n"));
+        }
         out.push_str(&bullets(
             "The conditions differ, so changes may be theirs:",
             &self.warnings,
         ));
         out.push_str(&bullets("What works or fails now:", &self.outcome_lines()));
+        if !self.rows.is_empty() {
+            out.push_str(
+                "\n| row | verdict | figures | what differs |\n| --- | --- | ---: | --- |\n",
+            );
+            out.extend(self.rows.iter().map(markdown_verdict));
+        }
         if !self.changes.is_empty() {
             out.push_str("\n| where | figure | before | after | change |  |\n| --- | --- | ---: | ---: | ---: | --- |\n");
             out.extend(self.changes.iter().map(markdown_row));
@@ -75,16 +89,86 @@ impl Comparison {
             1 => "1 client fails where it worked. ".to_owned(),
             count => format!("{count} clients fail where they worked. "),
         };
+        alarm + &self.rows_sentence() + &self.figures_sentence()
+    }
+
+    /// "11 of 12 rows agree, 1 differs. "
+    fn rows_sentence(&self) -> String {
+        let count = |verdict| {
+            self.rows
+                .iter()
+                .filter(|row| row.verdict == verdict)
+                .count()
+        };
+        let (agree, differ) = (count(Verdict::Agrees), count(Verdict::Differs));
+        let mut parts = vec![format!("{agree} of {} rows agree", self.rows.len())];
+        if differ > 0 {
+            parts.push(format!(
+                "{differ} differ{}",
+                if differ == 1 { "s" } else { "" }
+            ));
+        }
+        if count(Verdict::Unknown) > 0 {
+            parts.push(format!(
+                "{} ran too seldom to tell",
+                count(Verdict::Unknown)
+            ));
+        }
+        if self.rows.is_empty() {
+            return "The reports have no row in common. ".to_owned();
+        }
+        parts.join(", ") + ". "
+    }
+
+    fn figures_sentence(&self) -> String {
         let better = self.changes.iter().filter(|change| change.better).count();
         let worse = self.changes.len() - better;
         let compared = units::thousands(self.compared as f64);
-        let figures = match self.changes.len() {
+        match self.changes.len() {
             0 => format!("Nothing changed beyond the noise in {compared} figures."),
             _ => format!(
                 "Of {compared} figures {better} are better and {worse} worse, beyond the noise."
             ),
+        }
+    }
+
+    /// A line for each row, with the figures that differ where the terminal is wide enough.
+    fn row_lines(&self, options: &Options) -> String {
+        if self.rows.is_empty() {
+            return String::new();
+        }
+        let names = |differing: &Differing| differing.client.clone();
+        let generous = self.row_grid(Differing::sentence, "; ");
+        let fits = generous.natural_width(options.boxes) <= options.width;
+        let grid = if fits {
+            generous
+        } else {
+            self.row_grid(names, ", ")
         };
-        alarm + &figures
+        format!("\n{}", grid.draw(options))
+    }
+
+    fn row_grid(&self, show: fn(&Differing) -> String, separator: &str) -> Grid {
+        let mut grid = Grid::new(vec![
+            Column::left("row", ""),
+            Column::left("verdict", ""),
+            Column::left("what differs", ""),
+        ]);
+        grid.lines.extend(self.rows.iter().map(|row| {
+            let word = match row.verdict {
+                Verdict::Agrees => Word::Best,
+                Verdict::Differs => Word::Bad,
+                Verdict::Unknown => Word::Plain,
+            };
+            let title = format!("{} · {}", row.workload, row.profile);
+            let differing: Vec<_> = row.differing.iter().map(show).collect();
+            Line::Cells(vec![
+                (Word::Plain, clean(&title)),
+                (word, row.verdict.name().to_owned()),
+                (Word::Plain, clean(&differing.join(separator))),
+            ])
+        }));
+        grid
     }
 
     fn verdict(&self, options: &Options) -> String {
@@ -151,6 +235,20 @@ fn sign(change: &Change) -> &'static str {
         (true, false) => " +?",
         (false, false) => " -?",
     }
+}
+
+fn markdown_verdict(row: &RowVerdict) -> String {
+    let title = plain(&format!(
+        "{} · {} ({})",
+        row.workload, row.profile, row.suite
+    ));
+    let verdict = match row.verdict {
+        Verdict::Differs => "**differs**",
+        other => other.name(),
+    };
+    let differing: Vec<_> = row.differing.iter().map(Differing::sentence).collect();
+    let differing = plain(&differing.join("; "));
+    format!("| {title} | {verdict} | {} | {differing} |\n", row.figures)
 }
 
 fn markdown_row(change: &Change) -> String {

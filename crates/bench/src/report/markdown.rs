@@ -244,10 +244,11 @@ fn conditions(report: &Report) -> String {
     out
 }
 
-const METHOD: &str = "\nEach figure is the median of the runs without failure, ± half of their range. The best of each column \
-    is bold. A client is first where it differs from every other beyond the noise: ranges that do not overlap and medians \
-    more than 5 % apart, or 20 % where one of them ran only once. Amplification is what crossed the network for each byte of \
-    payload.\n";
+const METHOD: &str = "\nEach figure is the median of the runs without failure, ± how far off the median of another such series \
+    may be: half of their range, and more where there were fewer than five. The best of each column is bold. A client is \
+    first where it differs from every other beyond the noise: ranges that do not overlap and medians further apart than both \
+    ± together and than 5 %, or 20 % where one of them ran only once. Amplification is what crossed the network for each byte \
+    of payload.\n";
 
 fn clients(report: &Report) -> String {
     let mut out = String::from("\n| client | version | mounted by |\n| --- | --- | --- |\n");

@@ -262,7 +262,10 @@ mod tests {
             ["1/50", "1/1,000,000,000", "0.30", "2.00"]
         );
         let spread_of = |values: &[f64]| Summary::of(values.iter().copied()).map(|it| spread(&it));
-        assert_eq!(spread_of(&[100.0, 106.0]).as_deref(), Some("±3 %"));
+        assert_eq!(
+            spread_of(&[100.0, 106.0, 103.0, 103.0, 103.0]).as_deref(),
+            Some("±3 %")
+        );
         assert_eq!(spread_of(&[5.0]).as_deref(), Some(""));
         assert_eq!(spread_of(&[5.0, 5.0]).as_deref(), Some(""));
         assert_eq!(factor(1.327), "1.33×");

@@ -27,6 +27,9 @@ pub struct RowView<'a> {
     pub clients: Vec<ClientView<'a>>,
 }
 
+/// How the reason begins of a run that was not even tried.
+const NOT_AVAILABLE: &str = "not available: ";
+
 /// One client in one row.
 #[derive(Clone, Debug)]
 pub struct ClientView<'a> {
@@ -231,11 +234,12 @@ impl<'a> ClientView<'a> {
         faults.next().map_or(Outcome::NotRun, Outcome::Failed)
     }
 
-    /// Why there are no figures: `failed: ...` or `not run`. `None` when there are some.
+    /// Why there are no figures: `failed: ...`, `not available: ...` or `not run`. `None` when there are some.
     #[must_use]
     pub fn absence(&self) -> Option<String> {
         match self.outcome() {
             Outcome::Measured => None,
+            Outcome::Failed(reason) if reason.starts_with(NOT_AVAILABLE) => Some(reason.to_owned()),
             Outcome::Failed(reason) => Some(format!("failed: {}", reason.trim())),
             Outcome::NotRun => Some("not run".to_owned()),
         }

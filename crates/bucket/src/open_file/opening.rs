@@ -7,7 +7,7 @@ use penstock_base::{
     clock::{self, Instant},
 };
 use penstock_transfer::ObjectVersion;
-use penstock_vfs::{Created, FileKind, HandleId, Inode, OpenOptions, Opened};
+use penstock_vfs::{Access, Created, FileKind, HandleId, Inode, OpenOptions, Opened};
 
 use crate::{
     core::Core,
@@ -147,10 +147,14 @@ impl Core {
         let mut tree = self.namespace.lock();
         let id = self.handles.next_id()?;
         let file = open_file_of(&mut tree, inode)?;
-        let mut opened = if options.access.writes() {
+        let mut opened = if must_bypass_caches(options) {
             for_writing(id)
         } else {
-            self.advise(id, tree.node_mut(inode)?, clock::now())
+            let advised = self.advise(id, tree.node_mut(inode)?, clock::now());
+            Opened {
+                skip_flush: !options.access.writes(),
+                ..advised
+            }
         };
         opened.local = local.and_then(|local| local.of(&file.view()));
         let tree_of = (&self.namespace, &mut *tree);
@@ -189,6 +193,14 @@ impl Core {
             local: None,
         }
     }
+}
+
+/// Whether nothing that passes through the handle should be kept by the door. A handle that may read
+/// and write what is there is taken for a reader: many programs open so whatever they read, and
+/// each of their small reads would be a question to this volume. What it writes after all goes
+/// through the door's cache at once.
+fn must_bypass_caches(options: OpenOptions) -> bool {
+    options.access == Access::Write || (options.truncate && options.access.writes())
 }
 
 /// How a door treats a handle that writes: nothing is kept, and closing has something to report.

@@ -195,7 +195,14 @@ impl Core {
     /// Declares what was written as lost.
     pub(super) fn lose(&self, file: &OpenFile, stream: &mut WriteStream, error: FsError) {
         self.metrics.failed_uploads.increment();
-        let path = self.namespace.lock().path(file.inode);
+        let path = {
+            let mut tree = self.namespace.lock();
+            if let Ok(node) = tree.node_mut(file.inode) {
+                // The door may hold what was lost: the next open drops it.
+                node.last_open = None;
+            }
+            tree.path(file.inode)
+        };
         tracing::error!("`{path}` could not be saved: {error}; the store keeps what it had");
         if let Some(owner) = stream.owner() {
             stream.fail(owner, error);

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use penstock_base::{FsError, MIB};
 use penstock_bucket::BucketSettings;
 use penstock_object::{ErrorKind, Operation};
-use penstock_vfs::{HandleId, Inode, OpenOptions, Volume};
+use penstock_vfs::{Access, HandleId, Inode, OpenOptions, Volume};
 use tokio::time::advance;
 
 use crate::support::{Bed, READ, READ_WRITE, WRITE};
@@ -144,7 +144,7 @@ async fn opening_a_removed_object_after_the_timeout_is_stale() {
     bed.delete("a").await;
     advance(Duration::from_secs(61)).await;
     let opened = bed.volume.open(Default::default(), inode, READ).await;
-    assert_eq!(opened, Err(FsError::Stale));
+    assert_eq!(opened.err(), Some(FsError::Stale));
 }
 
 #[tokio::test(start_paused = true)]
@@ -216,7 +216,44 @@ async fn only_readers_skip_the_flush() {
     bed.put("a", "x").await;
     assert!(bed.opened("a", READ).await.unwrap().skip_flush);
     let writer = bed.opened("a", READ_WRITE).await.unwrap();
-    assert!(!writer.skip_flush && writer.direct);
+    assert!(!writer.skip_flush);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handle_that_may_write_reads_through_the_cache() {
+    let bed = Bed::new();
+    bed.put("a", vec![0; MIB as usize + 1]).await;
+    let advice = |opened: penstock_vfs::Opened| (opened.direct, opened.keep_cache);
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        seen.push(advice(bed.opened("a", READ_WRITE).await.unwrap()));
+    }
+    assert_eq!(seen, [(false, false), (false, true)]);
+    let truncating = OpenOptions {
+        truncate: true,
+        ..READ_WRITE
+    };
+    let only_writing = OpenOptions {
+        access: Access::Write,
+        ..READ_WRITE
+    };
+    for options in [only_writing, truncating] {
+        let opened = bed.opened("a", options).await.unwrap();
+        assert_eq!(advice(opened), (true, false), "{options:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_saved_is_dropped_from_the_cache() {
+    let bed = Bed::new();
+    bed.put("a", "saved").await;
+    bed.opened("a", READ).await.unwrap();
+    let opened = bed.opened("a", READ_WRITE).await.unwrap();
+    assert!(!opened.direct, "what it writes stays in the cache");
+    bed.write(opened.handle, 5, "lost").await.unwrap();
+    bed.probe.fail(Operation::Put, ErrorKind::NoSpace, 1);
+    bed.close(opened.handle).await.unwrap_err();
+    assert!(!bed.opened("a", READ).await.unwrap().keep_cache);
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use crate::{
     environment::Environment,
     failure::{Failure, Outcome},
-    generate, output,
+    generate, output, personality,
 };
 
 pub(crate) fn command() -> Command {
@@ -14,7 +14,7 @@ pub(crate) fn command() -> Command {
         .arg(
             Arg::new("command")
                 .value_name("COMMAND")
-                .help("The command; without it, the list of commands"),
+                .help("The command, or ossfs, ossfs2 or goofys; without it, the list of commands"),
         )
         .arg(
             Arg::new("markdown")
@@ -29,9 +29,12 @@ pub(crate) fn run(matches: &ArgMatches, _: &Environment) -> Outcome {
         return output::print(&generate::markdown());
     }
     let text = match matches.get_one::<String>("command") {
-        Some(name) => find(name)?
-            .bin_name(format!("penstock {name}"))
-            .render_long_help(),
+        Some(name) => match personality::find(name) {
+            Some(program) => return output::print(&program.help()),
+            None => find(name)?
+                .bin_name(format!("penstock {name}"))
+                .render_long_help(),
+        },
         None => super::program().render_help(),
     };
     output::print(&text.to_string())

@@ -28,12 +28,17 @@ pub(super) struct Look {
 /// The options of such a command; starts logging.
 pub(super) fn values(matches: &ArgMatches, environment: &Environment) -> Outcome<Values> {
     let values = command_line::values(matches, Scope::Store, environment)?;
+    start_logging(&values);
+    Ok(values)
+}
+
+/// Logs what was asked for, else warnings.
+pub(super) fn start_logging(values: &Values) {
     let level = match values.origin(&table::LOG_LEVEL) {
         Some(_) => values.choice(&table::LOG_LEVEL),
         None => "warn",
     };
     logging::start(level, None);
-    Ok(values)
 }
 
 /// Opens a store.

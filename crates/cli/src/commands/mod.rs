@@ -13,7 +13,7 @@ mod stat;
 pub(crate) mod stats;
 pub(crate) mod stream;
 pub(crate) mod umount;
-mod uploads;
+pub(crate) mod uploads;
 
 use clap::{ArgMatches, Command};
 

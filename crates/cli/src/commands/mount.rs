@@ -134,6 +134,9 @@ pub(crate) fn perform(request: MountRequest, environment: &Environment) -> Outco
     let mountpoint = free_mount_point(&request.mountpoint, nonempty)?;
     if let Some(directory) = assemble::local_directory(&request.source) {
         mount_point::check_apart(&mountpoint, &directory)?;
+        if let Some(cache) = values.path(&table::CACHE_DIR) {
+            mount_point::check_cache_apart(cache, &directory)?;
+        }
     }
     let announcement = request.announced.then(|| {
         let shown = mountpoint.display();

@@ -17,7 +17,7 @@ use crate::{
     environment::Environment,
     explain,
     failure::Outcome,
-    options::{Scope, duration},
+    options::{Scope, Values, duration},
     output, text_table,
 };
 
@@ -56,26 +56,47 @@ pub(crate) fn command() -> Command {
         .args(command_line::option_arguments(Scope::Store))
 }
 
+/// Which uploads are listed or removed, in whatever way that was asked for.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub source: String,
+    pub abort: bool,
+    /// Only those that were begun at least this long ago.
+    pub older_than: Duration,
+    pub as_json: bool,
+}
+
 pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let source = matches.get_one::<String>("source").expect("required");
     let abort = matches.get_flag("abort");
-    let as_json = matches.get_flag("json");
     let default = if abort { OLDER_THAN_DEFAULT } else { "0" };
     let age = matches.get_one::<Duration>("older-than").copied();
     let age = age.or_else(|| duration::parse(default)).unwrap_or_default();
-    let values = listing::values(matches, environment)?;
+    let values = command_line::values(matches, Scope::Store, environment)?;
+    let request = Request {
+        source: source.clone(),
+        abort,
+        older_than: age,
+        as_json: matches.get_flag("json"),
+    };
+    perform(&request, &values, environment)
+}
+
+/// Lists the uploads, or removes them.
+pub(crate) fn perform(request: &Request, values: &Values, environment: &Environment) -> Outcome {
+    listing::start_logging(values);
     listing::block_on(async {
-        let look = listing::open(source, &values, environment)?;
+        let look = listing::open(&request.source, values, environment)?;
         let uploads = all(&look).await?;
         let now = clock::wall_time();
         let old: Vec<_> = uploads
             .into_iter()
-            .filter(|upload| age_of(upload, now) >= age)
+            .filter(|upload| age_of(upload, now) >= request.older_than)
             .collect();
-        if abort {
+        if request.abort {
             remove(&look, &old).await?;
         }
-        output::print(&show(&old, now, abort, as_json))
+        output::print(&show(&old, now, request.abort, request.as_json))
     })
 }
 

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{ForeignOption, Meaning, Program, convert::Converted, flags::Setting};
+use super::{
+    Convert, ForeignOption, Meaning, Meanwhile, Program, awaited, convert::Converted,
+    flags::Setting,
+};
 use crate::{
     failure::{Failure, Outcome},
     options::{Accepts, Given, OptionSpec, Origin},
@@ -13,8 +16,8 @@ use crate::{
 pub(super) struct Collector {
     program: &'static Program,
     given: Vec<Given>,
-    /// Settings that the personality handles itself; the last one of a name wins.
-    own: BTreeMap<&'static str, String>,
+    /// Every setting, for those that the personality handles itself; the last one of a name wins.
+    settings: BTreeMap<&'static str, String>,
     /// Settings without a meaning here, with the reason.
     passed_over: Vec<String>,
     /// Credentials that stand where other users can read them.
@@ -24,19 +27,29 @@ pub(super) struct Collector {
 impl Collector {
     /// Nothing but the defaults of `program`.
     pub(super) fn new(program: &'static Program) -> Self {
-        let default = |(spec, text): &(&'static OptionSpec, &str)| Given {
-            spec,
-            spelling: spec.name.to_owned(),
-            text: (*text).to_owned(),
-            origin: Origin::Program(program.name),
-        };
-        Self {
+        let mut collector = Self {
             program,
-            given: program.defaults.iter().map(default).collect(),
-            own: BTreeMap::new(),
+            given: Vec::new(),
+            settings: BTreeMap::new(),
             passed_over: Vec::new(),
             exposed: Vec::new(),
+        };
+        let later = program.awaited_defaults.iter();
+        let later = later.filter_map(|(name, text)| Some((awaited(name)?, *text)));
+        for (spec, text) in program.defaults.iter().copied().chain(later) {
+            collector.default(spec, text);
         }
+        collector
+    }
+
+    /// Adds a default of the program; a later one wins over an earlier one.
+    pub(super) fn default(&mut self, spec: &'static OptionSpec, text: &str) {
+        self.given.push(Given {
+            spec,
+            spelling: spec.name.to_owned(),
+            text: text.to_owned(),
+            origin: Origin::Program(self.program.name),
+        });
     }
 
     /// Takes settings in; later ones win over earlier ones of the same origin.
@@ -54,22 +67,26 @@ impl Collector {
                 "docs/options.md lists the options that are understood",
             ));
         };
+        self.settings.insert(option.name, setting.text.clone());
         match option.meaning {
             Meaning::Is(spec, convert) => match convert(&setting.text) {
                 Converted::Text(text) => self.give(spec, text, setting),
                 Converted::Default => {}
                 Converted::Wrong(valid) => return Err(wrong(&setting, valid)),
             },
-            Meaning::Own(_) => {
-                self.own.insert(option.name, setting.text);
+            Meaning::Awaits(name, convert, meanwhile) => {
+                self.take_awaited(option, (name, convert, meanwhile), setting)?;
             }
+            Meaning::Own(_) => {}
             Meaning::Granted(what) => {
                 let is_refused = crate::options::parse_flag(&setting.text) == Some(false);
                 if is_refused && option.default != setting.text {
-                    self.pass_over(option, what);
+                    self.pass_over(option.name, what);
                 }
             }
-            Meaning::Nothing(why) if setting.text != option.default => self.pass_over(option, why),
+            Meaning::Nothing(why) if setting.text != option.default => {
+                self.pass_over(option.name, why);
+            }
             Meaning::Nothing(_) => {}
             Meaning::Refused(remedy) => {
                 return Err(Failure::usage(
@@ -80,6 +97,31 @@ impl Collector {
                     remedy,
                 ));
             }
+        }
+        Ok(())
+    }
+
+    /// Takes a setting whose option of ours may not exist yet. Its text must be valid in any case.
+    fn take_awaited(
+        &mut self,
+        option: &ForeignOption,
+        (name, convert, meanwhile): (&str, Convert, Meanwhile),
+        setting: Setting,
+    ) -> Outcome {
+        let text = match convert(&setting.text) {
+            Converted::Text(text) => text,
+            Converted::Default => return Ok(()),
+            Converted::Wrong(valid) => return Err(wrong(&setting, valid)),
+        };
+        match (awaited(name), meanwhile) {
+            (Some(spec), _) => self.give(spec, text, setting),
+            (None, Meanwhile::Lacks(why)) if setting.text != option.default => {
+                self.pass_over(
+                    option.name,
+                    &format!("until there is an option {name}: {why}"),
+                );
+            }
+            (None, Meanwhile::Holds(_) | Meanwhile::Lacks(_)) => {}
         }
         Ok(())
     }
@@ -99,8 +141,9 @@ impl Collector {
         });
     }
 
-    fn pass_over(&mut self, option: &ForeignOption, why: &str) {
-        let note = format!("{} ({why})", option.name);
+    /// Warns that a setting has no meaning, or not the whole one.
+    pub(super) fn pass_over(&mut self, name: &str, why: &str) {
+        let note = format!("{name} ({why})");
         if !self.passed_over.contains(&note) {
             self.passed_over.push(note);
         }
@@ -116,13 +159,22 @@ impl Collector {
         });
     }
 
-    /// A setting that the personality handles, unless it is missing or empty.
+    /// Sets the option of ours with this name if there is one, and says whether there is.
+    pub(super) fn set_if_there(&mut self, name: &str, spelling: &str, text: &str) -> bool {
+        let spec = awaited(name);
+        if let Some(spec) = spec {
+            self.set(spec, spelling, text);
+        }
+        spec.is_some()
+    }
+
+    /// The text of a setting, unless it is missing or empty.
     pub(super) fn own(&self, name: &str) -> Option<&str> {
-        let text = self.own.get(name)?;
+        let text = self.settings.get(name)?;
         (!text.is_empty()).then_some(text.as_str())
     }
 
-    /// A switch that the personality handles.
+    /// Whether a switch is on.
     pub(super) fn own_switch(&self, name: &str) -> bool {
         self.own(name).and_then(crate::options::parse_flag) == Some(true)
     }

@@ -1,14 +1,17 @@
 //! The command line of ossfs 1.91.
 //!
-//! `ossfs BUCKET[:/PATH] MOUNTPOINT [-o option[=value],...]`, options also joined to their `-o`, and
-//! the form `ossfs#BUCKET MOUNTPOINT` of old fstab lines. What ossfs 1.91 does through files on a
-//! local disk, this program does by streaming: random writes are refused.
+//! `ossfs BUCKET[:/PATH] MOUNTPOINT [-o option[=value],...]`, options also joined to their `-o`, the
+//! form `ossfs#BUCKET MOUNTPOINT` of old fstab lines, and the utility mode that looks after
+//! unfinished uploads ([`super::ossfs_uploads`]).
+//!
+//! A command line is taken apart here. What its settings are checked against stands in
+//! [`super::ossfs_checks`], what they come to beyond the table in [`super::ossfs_settings`].
 
 use std::path::PathBuf;
 
 use super::{
-    Program, collector::Collector, convert, convert::Converted, flags::Setting,
-    ossfs_options::OPTIONS,
+    Program, collector::Collector, flags::Setting, ossfs_checks, ossfs_options::OPTIONS,
+    ossfs_settings, ossfs_uploads,
 };
 use crate::{
     commands::mount::{self, MountRequest},
@@ -20,82 +23,157 @@ use crate::{
 
 pub(crate) static PROGRAM: Program = Program {
     name: "ossfs",
-    introduction: "`ossfs BUCKET[:/PATH] MOUNTPOINT [-o option[=value],...]`. Files are written from \
-                   front to back, as ossfs 2.0 does; random writes are refused.",
+    introduction: "`ossfs BUCKET[:/PATH] MOUNTPOINT [-o option[=value],...] [-f] [-s] [-d]`, \
+                   `ossfs#BUCKET` and `mount -t fuse.ossfs` as fstab leads to, and `ossfs -u BUCKET`, \
+                   which lists unfinished uploads, or removes them with \
+                   `--incomplete-mpu-abort[=all|=AGE]`. Defaults are those of ossfs 1.91; those of its \
+                   build for container services come with `--profile ack` or `-o profile=ack`. \
+                   SIGHUP opens the log file again, SIGUSR1 writes the counters into it and SIGUSR2 \
+                   moves on to the next log level. Messages go to a file, not to syslog.",
     options: OPTIONS,
     defaults: &[
         (&table::FILE_MODE, "0777"),
         (&table::DIR_MODE, "0777"),
         (&table::ATTR_TIMEOUT, "900s"),
+        (&table::PART_SIZE, "10MiB"),
+        (&table::UPLOAD_CONCURRENCY, "5"),
         (&table::LOG_LEVEL, "error"),
         (&table::ENDPOINT, "https://oss-cn-hangzhou.aliyuncs.com"),
+    ],
+    awaited_defaults: &[
+        ("mode", "staged"),
+        ("max-dirty-data", "5120MiB"),
+        ("multipart-threshold", "25MiB"),
     ],
     run,
 };
 
 const USAGE: &str = "\
-Usage: ossfs BUCKET[:/PATH] MOUNTPOINT [-o OPTION[=VALUE],...] [-f] [-d]
+Usage: ossfs BUCKET[:/PATH] MOUNTPOINT [-o OPTION[=VALUE],...] [-f] [-s] [-d] [--profile ack]
+       ossfs -u|--incomplete-mpu-list BUCKET [-o OPTION[=VALUE],...]
+       ossfs --incomplete-mpu-abort[=all|=AGE] BUCKET [-o OPTION[=VALUE],...]
 
 This is Penstock, which takes the command line of ossfs 1.91.
-docs/options.md lists the options and what each of them means here.
-Unfinished uploads: penstock uploads oss://BUCKET
+
 ";
+
+/// What a command line asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Task {
+    Mount,
+    Uploads(ossfs_uploads::Wanted),
+}
 
 fn run(arguments: &[String], environment: &Environment) -> Outcome {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
-        [] | ["-h" | "--help", ..] => output::print(USAGE),
-        ["--version", ..] => {
-            let version = env!("CARGO_PKG_VERSION");
-            output::print_line(&format!("ossfs command line of penstock {version}"))
+        [] | ["-h" | "--help", ..] => {
+            return output::print(&format!("{USAGE}{}", PROGRAM.help()));
         }
-        [
-            "-u" | "--incomplete-mpu-list" | "--incomplete-mpu-abort",
-            ..,
-        ] => Err(Failure::usage(
-            "unfinished uploads are listed by another command",
-            "run `penstock uploads oss://BUCKET`, with --abort to remove them",
-        )),
-        _ => mount::perform(request(arguments, environment)?, environment),
+        ["--version" | "-V", ..] => {
+            let version = env!("CARGO_PKG_VERSION");
+            return output::print_line(&format!("ossfs command line of penstock {version}"));
+        }
+        _ => {}
+    }
+    let parsed = parse(arguments)?;
+    match parsed.task {
+        Task::Mount => mount::perform(request(&parsed, environment)?, environment),
+        Task::Uploads(wanted) => {
+            let (bucket, collector) = bucket(&parsed, environment)?;
+            ossfs_uploads::perform(wanted, source(&bucket)?, collector, environment)
+        }
     }
 }
 
 /// A command line, taken apart.
-#[derive(Debug, Default)]
-struct Parsed {
+#[derive(Debug)]
+pub(super) struct Parsed {
+    task: Task,
     lists: Vec<String>,
     positionals: Vec<String>,
+    profile: Option<String>,
     foreground: bool,
-    debug: bool,
+    single_thread: bool,
+    /// How often more messages were asked for.
+    debug: u8,
 }
 
-fn parse(arguments: &[String]) -> Outcome<Parsed> {
-    let mut parsed = Parsed::default();
+pub(super) fn parse(arguments: &[String]) -> Outcome<Parsed> {
+    let mut parsed = Parsed {
+        task: Task::Mount,
+        lists: Vec::new(),
+        positionals: Vec::new(),
+        profile: None,
+        foreground: false,
+        single_thread: false,
+        debug: 0,
+    };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
             "-o" => parsed.lists.extend(rest.next().cloned()),
             "-f" => parsed.foreground = true,
-            "-d" | "--debug" => parsed.debug = true,
-            "-s" => {}
-            _ => match argument.strip_prefix("-o") {
-                Some(list) => parsed.lists.push(list.to_owned()),
-                None if argument.starts_with('-') => {
-                    return Err(Failure::usage(
-                        format!("ossfs has no option `{argument}`"),
-                        "options follow `-o`; docs/options.md lists them",
-                    ));
-                }
-                None => parsed.positionals.push(argument.clone()),
-            },
+            "-s" => parsed.single_thread = true,
+            "-d" | "--debug" => parsed.debug = parsed.debug.saturating_add(1),
+            "-u" | "--incomplete-mpu-list" => {
+                parsed.task = Task::Uploads(ossfs_uploads::Wanted::List);
+            }
+            "--profile" => parsed.profile = rest.next().cloned(),
+            other => take(other, &mut parsed)?,
         }
     }
     Ok(parsed)
 }
 
+/// Takes an argument that is more than a word of its own.
+fn take(argument: &str, parsed: &mut Parsed) -> Outcome {
+    if let Some(list) = argument.strip_prefix("-o") {
+        parsed.lists.push(list.to_owned());
+    } else if let Some(name) = argument.strip_prefix("--profile=") {
+        parsed.profile = Some(name.to_owned());
+    } else if let Some(age) = argument.strip_prefix("--incomplete-mpu-abort") {
+        parsed.task = Task::Uploads(ossfs_uploads::Wanted::abort(age)?);
+    } else if argument.starts_with('-') {
+        return Err(Failure::usage(
+            format!("ossfs has no option `{argument}`"),
+            "options follow `-o`; `ossfs -h` lists them",
+        ));
+    } else {
+        parsed.positionals.push(argument.to_owned());
+    }
+    Ok(())
+}
+
 /// The mount that a command line asks for.
-pub(super) fn request(arguments: &[String], environment: &Environment) -> Outcome<MountRequest> {
-    let parsed = parse(arguments)?;
+pub(super) fn request(parsed: &Parsed, environment: &Environment) -> Outcome<MountRequest> {
+    let (bucket, mut collector) = bucket(parsed, environment)?;
+    let mountpoint = match &parsed.positionals[..] {
+        [_, mountpoint] => PathBuf::from(mountpoint),
+        [mountpoint] if collector.own("bucket").is_some() => PathBuf::from(mountpoint),
+        _ => return Err(misplaced()),
+    };
+    if parsed.foreground || parsed.debug > 1 {
+        collector.set(&table::FOREGROUND, "-f", "on");
+    }
+    if parsed.single_thread {
+        collector.set(&table::FUSE_THREADS, "-s", "1");
+    }
+    match parsed.debug {
+        0 => {}
+        1 => collector.set(&table::LOG_LEVEL, "-d", "info"),
+        _ => collector.set(&table::LOG_LEVEL, "-d", "debug"),
+    }
+    MountRequest::new(
+        source(&bucket)?,
+        mountpoint,
+        collector.finish(),
+        environment,
+    )
+}
+
+/// The bucket with its path, and every setting.
+pub(super) fn bucket(parsed: &Parsed, environment: &Environment) -> Outcome<(String, Collector)> {
     let mut collector = Collector::new(&PROGRAM);
     let words = parsed
         .lists
@@ -109,30 +187,23 @@ pub(super) fn request(arguments: &[String], environment: &Environment) -> Outcom
             origin: Origin::MountWord,
         });
     collector.extend(settings.collect())?;
-    let (bucket, mountpoint) = places(&collector, &parsed.positionals)?;
-    let source = source(&bucket)?;
-    if parsed.foreground || parsed.debug {
-        collector.set(&table::FOREGROUND, "-f", "on");
-    }
-    if parsed.debug {
-        collector.set(&table::LOG_LEVEL, "-d", "debug");
-    }
-    place_settings(&mut collector)?;
-    MountRequest::new(source, mountpoint, collector.finish(), environment)
+    let bucket = match (&parsed.positionals[..], collector.own("bucket")) {
+        ([bucket, _], _) | ([bucket], None) => bucket.strip_prefix("ossfs#").unwrap_or(bucket),
+        ([_] | [], Some(bucket)) => bucket,
+        _ => return Err(misplaced()),
+    };
+    let bucket = bucket.to_owned();
+    ossfs_checks::check(&bucket, &collector, environment)?;
+    let profile = parsed.profile.as_deref();
+    ossfs_settings::place(&mut collector, &bucket, profile)?;
+    Ok((bucket, collector))
 }
 
-fn places(collector: &Collector, positionals: &[String]) -> Outcome<(String, PathBuf)> {
-    match (positionals, collector.own("bucket")) {
-        ([bucket, mountpoint], _) => {
-            let bucket = bucket.strip_prefix("ossfs#").unwrap_or(bucket);
-            Ok((bucket.to_owned(), PathBuf::from(mountpoint)))
-        }
-        ([mountpoint], Some(bucket)) => Ok((bucket.to_owned(), PathBuf::from(mountpoint))),
-        _ => Err(Failure::usage(
-            "there must be a bucket and a mount point",
-            "write `ossfs BUCKET[:/PATH] MOUNTPOINT -o url=ENDPOINT`",
-        )),
-    }
+fn misplaced() -> Failure {
+    Failure::usage(
+        "there must be a bucket and a mount point",
+        "write `ossfs BUCKET[:/PATH] MOUNTPOINT -o url=ENDPOINT`",
+    )
 }
 
 /// `oss://bucket/path` for `bucket:/path`.
@@ -149,52 +220,4 @@ fn source(bucket: &str) -> Outcome<String> {
     let path = path.trim_matches('/');
     let slash = if path.is_empty() { "" } else { "/" };
     Ok(format!("oss://{name}{slash}{path}"))
-}
-
-/// Settings that do not map one to one.
-fn place_settings(collector: &mut Collector) -> Outcome {
-    for name in ["stat_cache_expire", "stat_cache_interval_expire"] {
-        match collector.own(name).map(str::to_owned) {
-            Some(text) if text == "-1" => collector.set(&table::ATTR_TIMEOUT, name, "1d"),
-            Some(text) => collector.set(&table::ATTR_TIMEOUT, name, &text),
-            None => {}
-        }
-    }
-    if collector.own_switch("disable_noobj_cache") {
-        collector.set(&table::NEGATIVE_TIMEOUT, "disable_noobj_cache", "0s");
-    }
-    if let Some(mask) = collector.own("umask").map(str::to_owned) {
-        let Converted::Text(mode) = convert::from_umask(&mask) else {
-            return Err(Failure::usage(
-                format!("`umask` cannot be `{mask}`"),
-                "it must be an octal mask from 0 to 777",
-            ));
-        };
-        collector.set(&table::FILE_MODE, "umask", &mode);
-        collector.set(&table::DIR_MODE, "umask", &mode);
-    }
-    if let Some(seconds) = collector
-        .own("connect_timeout")
-        .and_then(|text| text.parse().ok())
-    {
-        // The program waits up to five minutes for a connection; a minute is the most here.
-        let seconds: u64 = std::cmp::min(seconds, 60);
-        collector.set(
-            &table::CONNECT_TIMEOUT,
-            "connect_timeout",
-            &seconds.to_string(),
-        );
-    }
-    if collector.own_switch("sigv4") && !collector.has(&table::REGION) {
-        return Err(Failure::usage(
-            "`sigv4` needs a region",
-            "add `-o region=REGION`, such as cn-hangzhou",
-        ));
-    }
-    match collector.own("ram_role").map(str::to_owned) {
-        Some(role) if role == "true" => collector.set(&table::RAM_ROLE, "ram_role", "auto"),
-        Some(role) => collector.set(&table::RAM_ROLE, "ram_role", &role),
-        None => {}
-    }
-    Ok(())
 }

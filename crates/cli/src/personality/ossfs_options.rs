@@ -1,40 +1,60 @@
 //! The options of ossfs 1.91, in groups of its own.
+//!
+//! A row that awaits an option of ours names it: as soon as the table of options has one of that
+//! name the row means it, and until then says why it means nothing, or what holds anyway.
 
-use super::{ForeignOption, Meaning, convert::*, switch, value};
+use super::{ForeignOption, Meaning, Meanwhile, convert::*, switch, value};
 use crate::options::table;
 
-use Meaning::{Granted, Is, Nothing, Own, Refused};
+use Meaning::{Awaits, Granted, Is, Nothing, Own, Refused};
+use Meanwhile::{Holds, Lacks};
 
-const DISK: &str = "nothing is staged on disk";
+const BANDWIDTH: &str = "bandwidth is not limited per request";
+const COPIES: &str = "copies are cut as the store asks";
+const EXPOSED: &str = "put credentials into a passwd_file or the environment";
 const FEATURES: &str = "what the store can do is known from its dialect";
+const KERNEL: &str = "what the kernel can do is asked of it";
+const LIBRARIES: &str = "shared libraries are not loaded; use credential_process";
 const LISTING: &str = "listings carry attributes and ask for no single object";
-const METADATA: &str = "modes and owners are the same for every file";
 const NETWORK: &str = "names and sessions are cached by the system and per connection";
+const PAGES: &str = "cached pages live as long as the object's version";
 const PREFETCH: &str = "read-ahead grows with bandwidth and latency within the memory budget";
-const STAT_CACHE: &str = "the memory budget decides how much is cached";
+const STAGING: &str = "nothing is staged on disk";
+const XATTR: &str =
+    "becomes effective with option `use-xattr` or `noxattr`: there are no extended attributes";
 
 /// The table.
 pub(super) static OPTIONS: &[ForeignOption] = &[
     // Bucket and endpoint
     value("url", "", Is(&table::ENDPOINT, endpoint_http)),
     value("host", "", Is(&table::ENDPOINT, endpoint_http)),
+    value(
+        "read_endpoint",
+        "",
+        Is(&table::READ_ENDPOINT, endpoint_http),
+    ),
     value("bucket", "", Own("the bucket")),
+    switch(
+        "profile",
+        "",
+        Own("`ack`: the defaults of the build for container services"),
+    ),
     value(
         "servicepath",
         "/",
-        Nothing("the endpoint's URL may hold a path"),
+        Nothing("requests have no path before the bucket"),
     ),
     value("endpoint", "", Is(&table::REGION, nonempty)),
     value("region", "", Is(&table::REGION, nonempty)),
     switch(
         "sigv1",
         "true",
-        Granted("version 1 is used when no region is given"),
+        Own("`signature` v1; without it, version 4 is used where the region is known"),
     ),
     switch(
         "sigv4",
         "false",
-        Own("signature version 4, which a region selects"),
+        Own("`signature` v4, which needs a region"),
     ),
     value(
         "cloudbox_id",
@@ -46,19 +66,27 @@ pub(super) static OPTIONS: &[ForeignOption] = &[
         "false",
         Is(&table::ADDRESSING, path_style),
     ),
-    switch("listobjectsv2", "true", Granted(LISTING)),
-    value("list_object_max_keys", "1000", Nothing(LISTING)),
+    switch(
+        "listobjectsv2",
+        "false",
+        Granted("listings use version 2 of the request"),
+    ),
+    value(
+        "list_object_max_keys",
+        "1000",
+        Nothing("pages have 1000 names, the most that the store gives"),
+    ),
     switch("requester_pays", "false", Is(&table::REQUESTER_PAYS, same)),
     switch(
         "noxmlns",
         "false",
-        Nothing("names are read with and without a namespace"),
+        Granted("names are read with and without a namespace"),
     ),
     switch("noua", "false", Nothing("requests name the program")),
     switch("public_bucket", "0", Is(&table::ANONYMOUS, same)),
     // Credentials
     value("passwd_file", "", Is(&table::PASSWORD_FILE, nonempty)),
-    switch("ram_role", "", Own("ram-role")),
+    switch("ram_role", "", Own("`ram-role`")),
     switch(
         "disable_imdsv2",
         "false",
@@ -69,51 +97,56 @@ pub(super) static OPTIONS: &[ForeignOption] = &[
         "",
         Is(&table::CREDENTIAL_PROCESS, nonempty),
     ),
-    value(
-        "credlib",
-        "",
-        Refused("shared libraries are not loaded; use credential_process"),
-    ),
-    value(
-        "credlib_opts",
-        "",
-        Refused("shared libraries are not loaded; use credential_process"),
-    ),
+    value("credlib", "", Refused(LIBRARIES)),
+    value("credlib_opts", "", Refused(LIBRARIES)),
     switch(
         "use_session_token",
         "false",
-        Granted("a session token is used when there is one"),
+        Own("insists on OSSSESSIONTOKEN in the environment"),
     ),
-    value(
-        "accessKeyId",
-        "",
-        Refused("put credentials into a passwd_file or the environment"),
-    ),
-    value(
-        "secretAccessKey",
-        "",
-        Refused("put credentials into a passwd_file or the environment"),
-    ),
+    value("accessKeyId", "", Refused(EXPOSED)),
+    value("secretAccessKey", "", Refused(EXPOSED)),
     // Attributes of objects
     value(
         "default_acl",
         "default",
-        Nothing("new objects follow the bucket"),
+        Awaits(
+            "default-acl",
+            oss_acl,
+            Lacks("new objects follow the bucket"),
+        ),
     ),
     value(
         "storage_class",
         "Standard",
-        Nothing("the bucket's default class is used"),
+        Awaits(
+            "storage-class",
+            oss_storage_class,
+            Lacks("the bucket's default class is used"),
+        ),
     ),
     switch(
         "use_sse",
         "",
-        Nothing("the bucket's default encryption is used"),
+        Awaits(
+            "use-sse",
+            ossfs_encryption,
+            Lacks("the bucket's default encryption is used"),
+        ),
+    ),
+    switch(
+        "use_rrs",
+        "false",
+        Nothing("the storage class says how objects are kept"),
     ),
     value(
         "mime",
         "/etc/mime.types",
-        Nothing("the media type is left to the store"),
+        Awaits(
+            "mime",
+            nonempty,
+            Lacks("the media type is left to the store"),
+        ),
     ),
     value(
         "ahbe_conf",
@@ -123,27 +156,28 @@ pub(super) static OPTIONS: &[ForeignOption] = &[
     switch(
         "enable_content_md5",
         "false",
-        Granted("uploads are checked by CRC-64"),
+        Granted("uploads are checked, by CRC-64"),
     ),
     switch(
         "enable_unsigned_payload",
         "false",
-        Nothing("uploads are checked by CRC-64"),
+        Granted("payloads are not signed but checked by CRC-64"),
     ),
     value(
         "upload_traffic_limit",
         "0",
-        Nothing("bandwidth is not limited per request"),
+        Awaits("upload-traffic-limit", traffic_limit, Lacks(BANDWIDTH)),
     ),
     value(
         "download_traffic_limit",
         "0",
-        Nothing("bandwidth is not limited per request"),
+        Awaits("download-traffic-limit", traffic_limit, Lacks(BANDWIDTH)),
     ),
+    switch("use_xattr", "0", Own(XATTR)),
     switch(
-        "use_xattr",
-        "0",
-        Nothing("there are no extended attributes"),
+        "noxattr",
+        "false",
+        Awaits("noxattr", same, Holds("there are no extended attributes")),
     ),
     // Ownership and permissions
     value("uid", "", Is(&table::UID, same)),
@@ -151,87 +185,167 @@ pub(super) static OPTIONS: &[ForeignOption] = &[
     value(
         "umask",
         "0000",
-        Own("file-mode and dir-mode: what the mask leaves of 0777"),
+        Own("`file-mode` and `dir-mode`: what the mask leaves of 0777"),
     ),
     value(
         "mp_umask",
         "0000",
-        Nothing("the mount point looks like every directory"),
+        Awaits(
+            "mp-umask",
+            octal_mask,
+            Lacks("the mount point looks like every directory"),
+        ),
     ),
     switch("allow_other", "false", Is(&table::ALLOW_OTHER, same)),
     switch("nonempty", "false", Is(&table::NONEMPTY, same)),
-    switch("complement_stat", "true", Granted(METADATA)),
+    switch("complement_stat", "true", Granted("every file has a mode")),
     switch(
         "notsup_compat_dir",
         "false",
-        Nothing("directories need no objects of their own"),
+        Awaits(
+            "notsup-compat-dir",
+            same,
+            Lacks("directories need no objects of their own"),
+        ),
     ),
     switch(
         "use_wtf8",
         "false",
-        Nothing("names are bytes and stay as they are"),
+        Nothing("names that are not UTF-8 are refused"),
     ),
     // Cache of attributes
-    value("max_stat_cache_size", "100000", Nothing(STAT_CACHE)),
-    value("stat_cache_expire", "900", Own("attr-timeout")),
-    value("stat_cache_interval_expire", "900", Own("attr-timeout")),
+    value(
+        "max_stat_cache_size",
+        "100000",
+        Awaits(
+            "max-stat-cache-size",
+            ossfs_stat_cache_size,
+            Lacks("the memory decides how much is cached; 0 sets attr-timeout to 0"),
+        ),
+    ),
+    value(
+        "stat_cache_expire",
+        "900",
+        Own("`attr-timeout`, at most a day"),
+    ),
+    value(
+        "stat_cache_interval_expire",
+        "900",
+        Own("`attr-timeout`, counted from when they were learnt"),
+    ),
     switch(
         "enable_noobj_cache",
         "true",
-        Granted("see negative-timeout"),
+        Granted("the absence of names is believed for `negative-timeout`"),
     ),
-    switch("disable_noobj_cache", "false", Own("negative-timeout of 0")),
+    switch(
+        "disable_noobj_cache",
+        "false",
+        Own("`negative-timeout` of 0"),
+    ),
     switch(
         "skip_clean_statcache_on_ro_flush",
         "false",
-        Nothing(STAT_CACHE),
+        Granted("closing a file that was read forgets nothing"),
     ),
     switch(
         "simulate_mtime_ns_with_crc64",
         "false",
-        Granted("the store's own version decides"),
+        Granted("the store's own version of an object decides what is fresh"),
     ),
     // Disk
-    value("tmpdir", "/tmp", Nothing(DISK)),
-    value("use_cache", "", Nothing(DISK)),
-    switch("check_cache_dir_exist", "false", Nothing(DISK)),
-    switch("del_cache", "false", Nothing(DISK)),
-    value("ensure_diskfree", "0", Nothing(DISK)),
-    value("free_space_ratio", "0", Nothing(DISK)),
-    switch("set_check_cache_sigusr1", "", Nothing(DISK)),
-    value("fake_diskfree", "", Nothing(DISK)),
+    value(
+        "tmpdir",
+        "/tmp",
+        Awaits("staging-dir", nonempty, Lacks(STAGING)),
+    ),
+    value(
+        "use_cache",
+        "",
+        Own("`cache-dir`, in a directory of the bucket below"),
+    ),
+    switch(
+        "check_cache_dir_exist",
+        "false",
+        Own("insists on the directory of use_cache"),
+    ),
+    switch("del_cache", "false", Own("`cache-discard`")),
+    value(
+        "ensure_diskfree",
+        "0",
+        Own("`cache-free-space`, at least multipart_size, and no `cache-free-ratio`"),
+    ),
+    value("free_space_ratio", "0", Own("`cache-free-ratio`")),
+    switch(
+        "set_check_cache_sigusr1",
+        "",
+        Nothing(
+            "blocks are checked whenever they are read; SIGUSR1 writes the counters, the cache's too, into the log",
+        ),
+    ),
+    value(
+        "fake_diskfree",
+        "",
+        Nothing("for tests of the program itself"),
+    ),
+    value(
+        "fd_page_size",
+        "",
+        Nothing("files have no pages of a fixed size"),
+    ),
+    switch("f2", "false", Nothing("for tests of the program itself")),
     // Transfer
     value("parallel_count", "5", Is(&table::UPLOAD_CONCURRENCY, same)),
     value("parallel_upload", "5", Is(&table::UPLOAD_CONCURRENCY, same)),
-    value("multireq_max", "20", Nothing(LISTING)),
-    value("multipart_size", "10", Is(&table::PART_SIZE, mebibytes)),
+    value(
+        "multireq_max",
+        "20",
+        Awaits("multireq-max", count, Lacks(LISTING)),
+    ),
+    value(
+        "multipart_size",
+        "10",
+        Is(&table::PART_SIZE, ossfs_part_size),
+    ),
     value(
         "multipart_copy_size",
         "512",
-        Nothing("copies are cut as the store asks"),
+        Awaits("multipart-copy-size", ossfs_part_size, Lacks(COPIES)),
     ),
     value(
         "multipart_threshold",
         "25",
-        Nothing("a file of one part is sent in one request"),
+        Awaits(
+            "multipart-threshold",
+            ossfs_part_threshold,
+            Lacks("a file of one part is sent in one request"),
+        ),
     ),
     value(
         "singlepart_copy_limit",
         "512",
-        Nothing("copies are cut as the store asks"),
+        Awaits("singlepart-copy-limit", mebibytes, Lacks(COPIES)),
     ),
     value(
         "max_dirty_data",
         "5120",
-        Nothing("bytes are sent as they are written"),
+        Awaits(
+            "max-dirty-data",
+            ossfs_dirty_data,
+            Lacks("bytes are sent as they are written"),
+        ),
     ),
     switch("nomultipart", "false", Nothing(FEATURES)),
     switch("nomixupload", "false", Nothing(FEATURES)),
     switch("nocopyapi", "false", Nothing(FEATURES)),
     switch("norenameapi", "false", Nothing(FEATURES)),
     switch("noshallowcopyapi", "false", Nothing(FEATURES)),
-    value("retries", "5", Nothing("see retry-timeout")),
-    value("connect_timeout", "300", Own("connect-timeout")),
+    value("retries", "5", Is(&table::RETRY_ATTEMPTS, same)),
+    value(
+        "connect_timeout",
+        "300",
+        Own("`connect-timeout`, at most a minute"),
+    ),
     value(
         "readwrite_timeout",
         "120",
@@ -245,7 +359,7 @@ pub(super) static OPTIONS: &[ForeignOption] = &[
     value(
         "ssl_verify_hostname",
         "1",
-        Nothing("host names are always verified"),
+        Granted("host names are verified"),
     ),
     switch("nodnscache", "false", Nothing(NETWORK)),
     switch("nosscache", "false", Nothing(NETWORK)),
@@ -255,25 +369,69 @@ pub(super) static OPTIONS: &[ForeignOption] = &[
         Nothing("only strong suites are offered"),
     ),
     // Listing
-    switch("readdir_optimize", "false", Granted(LISTING)),
-    value("readdir_check_size", "0", Nothing(LISTING)),
+    switch(
+        "readdir_optimize",
+        "false",
+        Awaits("readdir-optimize", same, Holds(LISTING)),
+    ),
+    value(
+        "readdir_check_size",
+        "0",
+        Awaits("readdir-check-size", count, Lacks(LISTING)),
+    ),
     switch(
         "symlink_in_meta",
         "false",
-        Nothing("links are the store's own"),
+        Awaits("symlink-in-meta", same, Lacks("links are the store's own")),
     ),
     // Reading without staging
-    switch("direct_read", "false", Granted("reads never touch a disk")),
-    value("direct_read_prefetch_thread", "64", Nothing(PREFETCH)),
+    switch(
+        "direct_read",
+        "false",
+        Awaits(
+            "direct-read",
+            same,
+            Holds("reads never touch a disk, unless there is a cache"),
+        ),
+    ),
+    value(
+        "direct_read_prefetch_thread",
+        "64",
+        Awaits("direct-read-prefetch-thread", count, Lacks(PREFETCH)),
+    ),
     value(
         "direct_read_chunk_size",
         "4",
-        Is(&table::READ_PART_SIZE, mebibytes),
+        Is(&table::READ_PART_SIZE, ossfs_chunk_size),
     ),
-    value("direct_read_prefetch_chunks", "32", Nothing(PREFETCH)),
-    value("direct_read_prefetch_limit", "1024", Nothing(PREFETCH)),
-    value("direct_read_backward_chunks", "1", Nothing(PREFETCH)),
-    value("direct_read_local_file_cache_size_mb", "0", Nothing(DISK)),
+    value(
+        "direct_read_prefetch_chunks",
+        "32",
+        Awaits("direct-read-prefetch-chunks", count, Lacks(PREFETCH)),
+    ),
+    value(
+        "direct_read_prefetch_limit",
+        "1024",
+        Awaits(
+            "direct-read-prefetch-limit",
+            ossfs_prefetch_limit,
+            Lacks(PREFETCH),
+        ),
+    ),
+    value(
+        "direct_read_backward_chunks",
+        "1",
+        Awaits("direct-read-backward-chunks", count, Lacks(PREFETCH)),
+    ),
+    value(
+        "direct_read_local_file_cache_size_mb",
+        "0",
+        Awaits(
+            "direct-read-local-file-cache-size",
+            mebibytes,
+            Lacks("no beginning of a file is kept on a disk"),
+        ),
+    ),
     // Logging
     value("logfile", "", Is(&table::LOG_FILE, nonempty)),
     value("dbglevel", "err", Is(&table::LOG_LEVEL, ossfs_level)),
@@ -295,20 +453,75 @@ pub(super) static OPTIONS: &[ForeignOption] = &[
         Nothing("the bucket must exist"),
     ),
     value("agentic_bucket", "", Nothing("the bucket must exist")),
-    // Words for FUSE that are not ours by name
+    // Words for FUSE and mount(8) that are not ours by name
     switch("ro", "false", Is(&table::READ_ONLY, same)),
     switch("noexec", "false", Is(&table::NOEXEC, same)),
+    switch("kernel_cache", "false", Granted(PAGES)),
+    switch("auto_cache", "false", Granted(PAGES)),
+    switch("noauto_cache", "false", Nothing(PAGES)),
+    switch("direct_io", "false", Nothing(PAGES)),
+    switch("big_writes", "false", Granted("writes are big")),
+    switch("large_read", "false", Granted("reads are big")),
     switch(
-        "kernel_cache",
+        "async_read",
         "false",
-        Granted("cached pages live as long as the object's version"),
+        Granted("reads do not wait for one another"),
+    ),
+    switch("sync_read", "false", Nothing(KERNEL)),
+    switch(
+        "atomic_o_trunc",
+        "false",
+        Granted("opening truncates in one step"),
+    ),
+    switch("hard_remove", "false", Granted("no hidden files are left")),
+    switch("intr", "false", Granted("calls can be interrupted")),
+    switch("use_ino", "false", Nothing(KERNEL)),
+    switch("readdir_ino", "false", Nothing(KERNEL)),
+    switch(
+        "auto_unmount",
+        "false",
+        Nothing("a mount removes a dead one in its place"),
     ),
     switch(
-        "auto_cache",
+        "allow_root",
         "false",
-        Granted("cached pages live as long as the object's version"),
+        Nothing("allow_other lets all other users in"),
     ),
-    switch("big_writes", "false", Granted("writes are always big")),
+    value(
+        "attr_timeout",
+        "",
+        Is(&table::ATTR_TIMEOUT, decimal_seconds),
+    ),
+    value(
+        "entry_timeout",
+        "",
+        Nothing("names are believed as long as attributes, see attr_timeout"),
+    ),
+    value(
+        "ac_attr_timeout",
+        "",
+        Nothing("names are believed as long as attributes, see attr_timeout"),
+    ),
+    value(
+        "negative_timeout",
+        "",
+        Is(&table::NEGATIVE_TIMEOUT, decimal_seconds),
+    ),
     value("max_background", "", Is(&table::MAX_BACKGROUND, same)),
+    value("congestion_threshold", "", Nothing(KERNEL)),
+    value("max_read", "", Nothing(KERNEL)),
+    value("max_write", "", Nothing(KERNEL)),
+    value(
+        "max_readahead",
+        "",
+        Nothing("see the read-ahead of `penstock mount`"),
+    ),
+    value("fsname", "", Nothing("the mount table names the bucket")),
+    value("subtype", "", Nothing("the mount table names the program")),
+    switch(
+        "no_remote_lock",
+        "false",
+        Granted("locks hold on this machine"),
+    ),
     value("ca_file", "", Is(&table::CA_FILE, nonempty)),
 ];

@@ -27,6 +27,7 @@ static PROGRAM: Program = Program {
     introduction: "",
     options: OPTIONS,
     defaults: &[],
+    awaited_defaults: &[],
     run: |_, _| Ok(()),
 };
 

@@ -21,7 +21,7 @@ fn goofys(line: &str) -> crate::failure::Outcome<crate::commands::mount::MountRe
 }
 
 fn ossfs(line: &str) -> crate::failure::Outcome<crate::commands::mount::MountRequest> {
-    ossfs::request(&words(line), &Environment::default())
+    ossfs::request(&ossfs::parse(&words(line))?, &Environment::default())
 }
 
 /// Values of a line of settings, and the warnings that it causes.
@@ -229,7 +229,8 @@ proptest! {
     fn command_lines_never_panic(arguments: Vec<String>) {
         let _ = flags::parse_arguments(&goofys::PROGRAM, &arguments);
         let _ = flags::parse_arguments(&ossfs2::PROGRAM, &arguments);
-        let _ = ossfs::request(&arguments, &Environment::default());
+        let _ = ossfs::parse(&arguments)
+            .and_then(|parsed| ossfs::request(&parsed, &Environment::default()));
     }
 
     #[test]

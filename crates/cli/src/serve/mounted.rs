@@ -1,6 +1,6 @@
 //! A mount that is up.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{io::Write, pin::pin, sync::Arc, time::Duration};
 
 use penstock_base::{BufferPool, clock, metrics::Registry, run_blocking};
 use penstock_fuse::{UnmountError, UnmountMode, Unsaved};
@@ -11,9 +11,11 @@ use tracing::{info, warn};
 use super::{Door, End, Signals, signals};
 use crate::{
     assemble,
-    control::{Progress, Reply, server},
+    commands::stats,
+    control::{Progress, Reply, Status, server},
     explain,
-    logging::LogFile,
+    logging::{self, LogFile},
+    output,
     prometheus::Exporter,
 };
 
@@ -46,9 +48,13 @@ pub(super) struct Core {
     pub pool: Arc<BufferPool>,
     pub registry: Arc<Registry>,
     pub cache: Option<Arc<DiskCache>>,
+    /// Whether the cache goes with the mount.
+    pub discards_cache: bool,
     /// Bytes of memory that are reserved while nothing happens.
     pub held_at_rest: u64,
     pub log: Option<LogFile>,
+    /// How the mount is now.
+    pub status: Arc<dyn Fn() -> Status + Send + Sync>,
 }
 
 impl Mounted {
@@ -89,6 +95,8 @@ impl Mounted {
             };
             match request {
                 signals::Request::ReopenLog => core.reopen_log(),
+                signals::Request::Report => core.report(),
+                signals::Request::ChangeLogLevel => change_log_level(),
                 signals::Request::End => {
                     info!("asked to leave by a signal");
                     return tokio::select! {
@@ -144,7 +152,12 @@ impl Core {
 
     async fn finished(&self, unsaved: Unsaved, order: Option<server::UnmountOrder>) -> End {
         if let Some(cache) = &self.cache {
-            run_blocking(|| cache.close());
+            run_blocking(|| {
+                cache.close();
+                if self.discards_cache {
+                    cache.remove("");
+                }
+            });
         }
         let files = unsaved.iter();
         let told = files.map(|(path, reason)| (path.clone(), reason.to_string()));
@@ -166,6 +179,20 @@ impl Core {
         }
     }
 
+    /// Writes the counters where messages go, whatever the level of the log is.
+    fn report(&self) {
+        let text = stats::describe(&(self.status)(), None);
+        match &self.log {
+            Some(log) => {
+                let mut log: &LogFile = log;
+                if let Err(error) = log.write_all(text.as_bytes()) {
+                    warn!(%error, "the counters cannot be written to the log file");
+                }
+            }
+            None => output::complain(&text),
+        }
+    }
+
     fn reopen_log(&self) {
         let Some(log) = &self.log else {
             return;
@@ -174,6 +201,12 @@ impl Core {
             Ok(()) => info!("log file opened again"),
             Err(error) => warn!(%error, "the log file cannot be opened again"),
         }
+    }
+}
+
+fn change_log_level() {
+    if let Some(level) = logging::next_level() {
+        warn!("the log level is now {level}, by a signal");
     }
 }
 

@@ -11,6 +11,10 @@ pub(super) enum Request {
     End,
     /// Open the log file again (SIGHUP).
     ReopenLog,
+    /// Write the counters into the log (SIGUSR1).
+    Report,
+    /// Log the next more detailed level, after the most detailed the least (SIGUSR2).
+    ChangeLogLevel,
 }
 
 /// The signals that a mount listens to.
@@ -19,6 +23,8 @@ pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
+    user_1: Signal,
+    user_2: Signal,
 }
 
 impl Signals {
@@ -36,6 +42,8 @@ impl Signals {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
             hang_up: listen(SignalKind::hangup())?,
+            user_1: listen(SignalKind::user_defined1())?,
+            user_2: listen(SignalKind::user_defined2())?,
         })
     }
 
@@ -45,6 +53,8 @@ impl Signals {
             _ = self.terminate.recv() => Request::End,
             _ = self.interrupt.recv() => Request::End,
             _ = self.hang_up.recv() => Request::ReopenLog,
+            _ = self.user_1.recv() => Request::Report,
+            _ = self.user_2.recv() => Request::ChangeLogLevel,
         }
     }
 

@@ -4,7 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use penstock_base::{BufferPool, clock, metrics::Registry};
 use penstock_fuse::Session;
-use penstock_object::{ListOptions, Store, credentials::CredentialOrigin};
+use penstock_object::{
+    ErrorKind, GetOptions, Key, ListOptions, Store, credentials::CredentialOrigin,
+};
 use penstock_transfer::DiskCache;
 use tokio::{runtime::Handle, sync::mpsc};
 use tracing::warn;
@@ -26,6 +28,9 @@ use crate::{
 /// How long looking at the bucket may take, so that a wrong address is reported within ten
 /// seconds.
 const PROBE_DEADLINE: Duration = Duration::from_secs(8);
+
+/// An object that a read endpoint is asked for to see whether it answers.
+const UNLIKELY_NAME: &str = ".penstock-looks-whether-this-endpoint-answers";
 
 /// Orders to unmount that may wait.
 const ORDERS_WAITING_MAX: usize = 4;
@@ -57,8 +62,10 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
         VolumeKind::Stream => stream::open(plan, &pool, &registry).await?,
     };
     let (orders_sender, orders) = mpsc::channel(ORDERS_WAITING_MAX);
+    let status = status(plan, Arc::clone(&pool), Arc::clone(&registry));
+    let asked = Arc::clone(&status);
     let duties = server::Duties {
-        status: status(plan, Arc::clone(&pool), Arc::clone(&registry)),
+        status: Box::new(move || asked()),
         orders: orders_sender,
         cache: opened.cache.clone(),
     };
@@ -69,7 +76,9 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
             pool,
             registry,
             cache: opened.cache,
+            discards_cache: plan.values.flag(&table::CACHE_DISCARD),
             log: plan.log.clone(),
+            status,
         },
         orders,
         _held: opened.held,
@@ -111,7 +120,11 @@ async fn probe(plan: &Plan) -> Outcome {
         let untold = CredentialOrigin::default();
         let (values, environment) = (&plan.values, &plan.environment);
         let store = assemble::impatient_store(&plan.source, values, environment, &untold)?;
-        look_inside(&plan.source, &store).await
+        look_inside(&plan.source, &store).await?;
+        match assemble::impatient_read_store(&plan.source, values, environment)? {
+            Some(reads) => look_at_reads(&plan.source, &reads).await,
+            None => Ok(()),
+        }
     };
     clock::deadline(PROBE_DEADLINE, look)
         .await
@@ -124,6 +137,30 @@ async fn probe(plan: &Plan) -> Outcome {
                 "check --endpoint, the network and any firewall",
             ))
         })
+}
+
+/// Reads an object that is hardly there: nothing else is ever asked of a read endpoint.
+async fn look_at_reads(source: &str, store: &Arc<dyn Store>) -> Outcome {
+    let key = Key::new(UNLIKELY_NAME).expect("it is a valid key");
+    let options = GetOptions {
+        range: Some(0..1),
+        ..GetOptions::default()
+    };
+    let Err(error) = store.get(&key, options, &mut Vec::new()).await else {
+        return Ok(());
+    };
+    // Who may not list is not told that there is no such object.
+    if matches!(
+        error.kind,
+        ErrorKind::NotFound | ErrorKind::PermissionDenied
+    ) {
+        return Ok(());
+    }
+    let failure = explain::store_error(source, &error);
+    Err(Failure::new(
+        format!("{} (at the read-endpoint)", failure.cause()),
+        format!("it must lead to the same bucket; {}", failure.remedy()),
+    ))
 }
 
 /// Lists at most one name.
@@ -164,12 +201,12 @@ fn status(
     plan: &Plan,
     pool: Arc<BufferPool>,
     registry: Arc<Registry>,
-) -> Box<dyn Fn() -> Status + Send + Sync> {
+) -> Arc<dyn Fn() -> Status + Send + Sync> {
     let (source, mountpoint) = (plan.source.clone(), plan.mountpoint.clone());
     let begun = clock::now();
     let since_epoch = clock::wall_time().duration_since(std::time::UNIX_EPOCH);
     let started = since_epoch.map_or(0, |since| since.as_secs());
-    Box::new(move || Status {
+    Arc::new(move || Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         source: source.clone(),

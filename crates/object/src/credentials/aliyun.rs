@@ -87,7 +87,13 @@ fn add(
         CredentialPlace::Environment => {
             chain.push(name, Variables::new(&settings.environment, VARIABLES));
         }
-        CredentialPlace::PasswordFile => chain.push(name, password_files(settings, bucket)),
+        CredentialPlace::PasswordFile => {
+            let explicit = settings.password_file.clone();
+            chain.push(name, PasswordFiles::explicit(explicit, bucket));
+        }
+        CredentialPlace::UsualPasswordFiles => {
+            chain.push(name, usual_password_files(settings, bucket));
+        }
         CredentialPlace::Process => chain.push(name, Process::of(&settings.process)),
         CredentialPlace::Profiles => add_profiles(chain, name, settings, bridge),
         CredentialPlace::WebIdentity => {
@@ -96,24 +102,38 @@ fn add(
                           ALIBABA_CLOUD_OIDC_TOKEN_FILE";
             chain.push(name, bridge.place(provider, origin));
         }
-        CredentialPlace::Metadata => {
-            let service = CredentialsUriCredentialProvider::new();
-            let origin = "the service that ALIBABA_CLOUD_CREDENTIALS_URI names";
-            chain.push(name, bridge.place(service, origin));
-            let instance = instance_role(settings.ram_role.as_deref());
-            let origin = "the metadata service of the instance, for its RAM role";
-            chain.push(name, bridge.place(instance, origin));
-        }
+        CredentialPlace::Metadata => add_metadata(chain, name, settings, bridge),
     }
 }
 
-fn password_files(settings: &CredentialSettings, bucket: &str) -> PasswordFiles {
+fn add_metadata(
+    chain: &mut Chain,
+    name: &'static str,
+    settings: &CredentialSettings,
+    bridge: &Bridge,
+) {
+    let role = settings.ram_role.as_deref();
+    if let Some(url) = role.filter(|role| role.contains("://") && !role.contains(ROLE_PATH)) {
+        let service = CredentialsUriCredentialProvider::new().with_uri(url);
+        chain.push(
+            name,
+            bridge.place(service, "the service that ram-role names"),
+        );
+        return;
+    }
+    let service = CredentialsUriCredentialProvider::new();
+    let origin = "the service that ALIBABA_CLOUD_CREDENTIALS_URI names";
+    chain.push(name, bridge.place(service, origin));
+    let origin = "the metadata service of the instance, for its RAM role";
+    chain.push(name, bridge.place(instance_role(role), origin));
+}
+
+fn usual_password_files(settings: &CredentialSettings, bucket: &str) -> PasswordFiles {
     let environment = &settings.environment;
-    let named = environment.get("OSS_CREDENTIAL_FILE").map(PathBuf::from);
     let own = environment.home().map(|home| home.join(".passwd-ossfs"));
     PasswordFiles {
-        explicit: settings.password_file.clone(),
-        usual: [named, own, Some("/etc/passwd-ossfs".into())]
+        explicit: environment.get("OSS_CREDENTIAL_FILE").map(PathBuf::from),
+        usual: [own, Some("/etc/passwd-ossfs".into())]
             .into_iter()
             .flatten()
             .collect(),

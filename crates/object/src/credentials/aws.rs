@@ -63,14 +63,12 @@ fn add(
         CredentialPlace::Environment => {
             chain.push(name, Variables::new(&settings.environment, VARIABLES));
         }
-        CredentialPlace::PasswordFile => chain.push(
-            name,
-            PasswordFiles {
-                explicit: settings.password_file.clone(),
-                usual: Vec::new(),
-                bucket: bucket.to_owned(),
-            },
-        ),
+        CredentialPlace::PasswordFile => {
+            let explicit = settings.password_file.clone();
+            chain.push(name, PasswordFiles::explicit(explicit, bucket));
+        }
+        // The tools of AWS know of none.
+        CredentialPlace::UsualPasswordFiles => {}
         CredentialPlace::Process => chain.push(name, Process::of(&settings.process)),
         CredentialPlace::Profiles => add_profiles(chain, name, settings, bridge),
         CredentialPlace::WebIdentity => {

@@ -53,10 +53,10 @@ impl Chain {
             }
         }
         findings.dedup();
+        // What to do about it says whoever knows how the settings are called.
         Err(CredentialError::new(format!(
-            "no credentials found ({}); set a key id and a secret, or anonymous access for a \
-             public bucket",
-            findings.join("; ")
+            "no place has a usable key: {}",
+            findings.join(", ")
         )))
     }
 }

@@ -1,6 +1,7 @@
 //! Files of `key:secret` lines, as ossfs and s3fs read them.
 
 use std::{
+    collections::HashSet,
     fs::Metadata,
     io,
     os::unix::fs::PermissionsExt,
@@ -51,11 +52,25 @@ pub enum PasswordFileError {
         /// The line, counted from 1.
         line: usize,
     },
-    /// Two lines are for one bucket.
-    #[error("{} has two entries for one bucket", path.display())]
+    /// Two lines are for one bucket, or for every bucket.
+    #[error("{} has two entries for one bucket: remove one of them", path.display())]
     Duplicate {
         /// The file.
         path: PathBuf,
+    },
+    /// Of the lines that name what they hold one is missing.
+    #[error("{} has only one of OSSAccessKeyId=... and OSSSecretKey=...", path.display())]
+    Half {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It holds no line for the bucket and none for every bucket.
+    #[error("{} has no entry for the bucket `{bucket}`", path.display())]
+    NoEntry {
+        /// The file.
+        path: PathBuf,
+        /// The bucket.
+        bucket: String,
     },
 }
 
@@ -94,16 +109,15 @@ pub fn read_password_file(
     }
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
     let entries = parse(path, &text)?;
-    let of = |wanted: Option<&str>| {
-        let mut matching = entries.iter().filter(|entry| entry.bucket == wanted);
-        (matching.next(), matching.next())
-    };
-    match (of(Some(bucket)), of(None)) {
-        ((_, Some(_)), _) | (_, (_, Some(_))) => Err(PasswordFileError::Duplicate {
+    let mut buckets = HashSet::new();
+    if !entries.iter().all(|entry| buckets.insert(entry.bucket)) {
+        return Err(PasswordFileError::Duplicate {
             path: path.to_owned(),
-        }),
-        ((own, None), (general, None)) => Ok(own.or(general).map(Entry::credentials)),
+        });
     }
+    let of = |wanted| entries.iter().find(|entry| entry.bucket == wanted);
+    let found = of(Some(bucket)).or_else(|| of(None));
+    Ok(found.map(Entry::credentials))
 }
 
 struct Entry<'a> {
@@ -145,12 +159,17 @@ fn parse<'a>(path: &Path, text: &'a str) -> Result<Vec<Entry<'a>>, PasswordFileE
             entries.push(parse_line(line).ok_or_else(malformed)?);
         }
     }
-    if let (Some(key_id), Some(secret)) = (key_id, secret) {
-        entries.push(Entry {
+    match (key_id, secret) {
+        (Some(key_id), Some(secret)) => entries.push(Entry {
             bucket: None,
             key_id,
             secret,
-        });
+        }),
+        (None, None) => {}
+        _ => {
+            let path = path.to_owned();
+            return Err(PasswordFileError::Half { path });
+        }
     }
     Ok(entries)
 }
@@ -178,24 +197,47 @@ fn parse_line(line: &str) -> Option<Entry<'_>> {
 /// Files to look in, in this order.
 #[derive(Debug)]
 pub(super) struct PasswordFiles {
-    /// The file that was asked for: it must exist.
+    /// The file that was asked for: it must exist and have an entry; no other is looked at.
     pub(super) explicit: Option<PathBuf>,
     /// Files that may exist.
     pub(super) usual: Vec<PathBuf>,
     pub(super) bucket: String,
 }
 
+impl PasswordFiles {
+    /// The file that the settings name, if they do.
+    pub(super) fn explicit(path: Option<PathBuf>, bucket: &str) -> Self {
+        Self {
+            explicit: path,
+            usual: Vec::new(),
+            bucket: bucket.to_owned(),
+        }
+    }
+
+    fn read(&self, path: &Path) -> Result<Option<Found>, PasswordFileError> {
+        let found = run_blocking(|| read_password_file(path, &self.bucket))?;
+        Ok(found.map(|credentials| Found {
+            credentials,
+            origin: format!("the password file {}", path.display()),
+        }))
+    }
+}
+
 #[async_trait]
 impl Place for PasswordFiles {
     async fn look(&self) -> Result<Option<Found>, String> {
-        let usual = self.usual.iter().filter(|path| path.exists());
-        for path in self.explicit.iter().chain(usual) {
-            let found = run_blocking(|| read_password_file(path, &self.bucket));
-            if let Some(credentials) = found.map_err(|error| error.to_string())? {
-                return Ok(Some(Found {
-                    credentials,
-                    origin: format!("the password file {}", path.display()),
-                }));
+        if let Some(path) = &self.explicit {
+            let found = self.read(path).map_err(|error| error.to_string())?;
+            let missing = || PasswordFileError::NoEntry {
+                path: path.clone(),
+                bucket: self.bucket.clone(),
+            };
+            return found.ok_or_else(|| missing().to_string()).map(Some);
+        }
+        for path in self.usual.iter().filter(|path| path.exists()) {
+            let found = self.read(path).map_err(|error| error.to_string())?;
+            if found.is_some() {
+                return Ok(found);
             }
         }
         Ok(None)

@@ -201,6 +201,9 @@ fn password_files_must_be_private_and_well_formed() {
         ("just-one-word", 0o600, "line 1"),
         ("a:b:c:d", 0o600, "line 1"),
         ("id:hidden\nid:hidden", 0o600, "two entries"),
+        ("x:a:hidden\nx:b:hidden\nid:hidden", 0o600, "two entries"),
+        ("OSSAccessKeyId=id\n", 0o600, "only one of"),
+        ("id:secret", 0o620, "chmod 600"),
     ] {
         write(&path, text, mode);
         let error = read_password_file(&path, "bucket")
@@ -209,6 +212,47 @@ fn password_files_must_be_private_and_well_formed() {
         assert!(error.contains(part), "{text}: {error}");
         assert!(!error.contains("hidden"), "{error}");
     }
+}
+
+#[tokio::test]
+async fn a_password_file_that_is_named_must_have_an_entry() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("passwd");
+    write(&path, "other:id:secret\n", 0o600);
+    let settings = CredentialSettings {
+        password_file: Some(path),
+        ..only(CredentialPlace::PasswordFile)
+    };
+    let error = find_oss(&settings).await.expect_err("another bucket's");
+    let error = error.to_string();
+    assert!(
+        error.contains("no entry for the bucket `bucket`"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn usual_password_files_come_after_the_environment() {
+    let home = tempfile::tempdir().expect("a directory");
+    let at_home = home.path().to_str().expect("text");
+    write(&home.path().join(".passwd-ossfs"), "home:secret\n", 0o600);
+    write(&home.path().join("named"), "named:secret\n", 0o600);
+    let named = format!("{at_home}/named");
+    let mut settings = CredentialSettings {
+        environment: environment(&[("HOME", at_home)]),
+        ..CredentialSettings::default()
+    };
+    assert_eq!(find_oss(&settings).await.expect("found").key_id, "home");
+    let with_named = [("HOME", at_home), ("OSS_CREDENTIAL_FILE", named.as_str())];
+    settings.environment = environment(&with_named);
+    assert_eq!(find_oss(&settings).await.expect("found").key_id, "named");
+    let keys = [("OSSACCESSKEYID", "variable"), ("OSSSECRETACCESSKEY", "s")];
+    settings.environment = environment(&[&with_named[..], &keys[..]].concat());
+    assert_eq!(find_oss(&settings).await.expect("found").key_id, "variable");
+    settings.environment = environment(&[("OSS_CREDENTIAL_FILE", "/no/such/file")]);
+    settings.order = vec![CredentialPlace::UsualPasswordFiles];
+    let error = find_oss(&settings).await.expect_err("it must exist");
+    assert!(error.to_string().contains("/no/such/file"), "{error}");
 }
 
 #[tokio::test]
@@ -427,6 +471,21 @@ mod services {
         let found = find_oss(&settings).await.expect("found");
         assert_eq!((found.key_id.as_str(), found.secret.expose()), ("id", "s"));
         assert!(found.expires.is_some());
+    }
+
+    #[tokio::test]
+    async fn a_role_may_be_any_service_that_answers() {
+        let url = serve(&[(
+            "/keys",
+            r#"{"Code":"Success","AccessKeyId":"id","AccessKeySecret":"s","SecurityToken":"t","Expiration":"2100-01-01T00:00:00Z"}"#,
+        )])
+        .await;
+        let settings = CredentialSettings {
+            ram_role: Some(format!("{url}/keys")),
+            ..only(CredentialPlace::Metadata)
+        };
+        let found = find_oss(&settings).await.expect("found");
+        assert_eq!((found.key_id.as_str(), found.secret.expose()), ("id", "s"));
     }
 
     #[tokio::test]

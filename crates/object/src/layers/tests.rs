@@ -2,6 +2,7 @@
 
 mod bounds;
 mod retries;
+mod split;
 mod stacks;
 mod storms;
 

@@ -29,7 +29,7 @@ fn settings() -> ErofsSettings {
     }
 }
 
-fn mount(folder: &Path, image: &Path, disks: &[PathBuf]) -> Mount {
+pub(crate) fn mount(folder: &Path, image: &Path, disks: &[PathBuf]) -> Mount {
     let options = |devices: &[LoopDevice]| {
         let mut options = "ro".to_owned();
         for device in devices {

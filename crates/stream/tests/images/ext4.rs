@@ -47,7 +47,7 @@ fn write(device: &Path, sample: &Sample, settings: Ext4Settings) -> (BuildSummar
     (summary, places)
 }
 
-fn mount(folder: &Path, device: &Path) -> Mount {
+pub(crate) fn mount(folder: &Path, device: &Path) -> Mount {
     let options = |_: &[_]| "ro,noload".to_owned();
     Mount::new("ext4", (device, &[]), &folder.join("mount"), options)
 }

@@ -2,17 +2,18 @@
 
 use proptest::prelude::*;
 
-use penstock_stream::{ErofsSettings, Ext4Settings, Ext4Writer};
+use penstock_stream::{BuildSummary, ErofsSettings, Ext4Settings, Ext4Writer};
 
 use crate::{
     check::{blank_disks, check_ext4, fsck_erofs},
-    ext4::add_data,
+    erofs, ext4,
+    mounted::walk,
     sample::Sample,
-    system::scratch,
+    system::{Mount, can_mount, scratch},
 };
 
-/// Each case runs a program.
-const CASES: u32 = 48;
+/// Each case runs two checkers and mounts twice.
+const CASES: u32 = 32;
 
 /// Names that are hard in one way or another.
 fn component() -> impl Strategy<Value = Vec<u8>> {
@@ -28,6 +29,51 @@ fn key() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(component(), 1..6).prop_map(|parts| parts.join(&b'/'))
 }
 
+/// An EROFS image of the objects passes its checker and is what the kernel shows.
+fn check_erofs(sample: &Sample, directories_memory: usize) -> BuildSummary {
+    let folder = scratch();
+    let image = folder.path().join("image");
+    let settings = ErofsSettings {
+        directories_memory,
+        ..ErofsSettings::default()
+    };
+    let (summary, _) = sample.write(&image, settings);
+    let disks = blank_disks(folder.path(), 1);
+    fsck_erofs(&image, &disks);
+    if can_mount() {
+        let mount = erofs::mount(folder.path(), &image, &disks);
+        assert_shown(&mount, &summary);
+    }
+    summary
+}
+
+/// The same with ext4.
+fn check_ext4_image(sample: &Sample, directories_memory: usize) -> BuildSummary {
+    let folder = scratch();
+    let device = folder.path().join("device");
+    let settings = Ext4Settings {
+        directories_memory,
+        ..Ext4Settings::default()
+    };
+    let writer = Ext4Writer::create(&device, settings).expect("a new image");
+    let (summary, places) = sample.write_with(Box::new(writer), 1);
+    ext4::add_data(&device, (sample, &places), summary.disk_blocks[0]);
+    check_ext4(&device);
+    if can_mount() {
+        let mount = ext4::mount(folder.path(), &device);
+        assert_shown(&mount, &summary);
+    }
+    summary
+}
+
+/// The kernel lists as many names as there are, and finds each.
+fn assert_shown(mount: &Mount, summary: &BuildSummary) {
+    let found = walk(&mount.path);
+    let directories = found.keys().filter(|key| key.ends_with(b"/")).count() as u64;
+    assert_eq!(directories + 1, summary.image.directories);
+    assert_eq!(found.len() as u64 - directories, summary.image.files);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: CASES, ..ProptestConfig::default() })]
 
@@ -36,20 +82,12 @@ proptest! {
         keys in proptest::collection::btree_set(key(), 0..400),
         directories_memory in prop_oneof![Just(100_usize), Just(usize::MAX)],
     ) {
-        let folder = scratch();
-        let image = folder.path().join("image");
-        let settings = ErofsSettings { directories_memory, ..ErofsSettings::default() };
         let sample = Sample::of_keys(&keys);
-        let (summary, _) = sample.write(&image, settings);
-        fsck_erofs(&image, &blank_disks(folder.path(), 1));
-        let device = folder.path().join("device");
-        let settings = Ext4Settings { directories_memory, ..Ext4Settings::default() };
-        let writer = Ext4Writer::create(&device, settings).expect("a new image");
-        let (ext4, places) = sample.write_with(Box::new(writer), 1);
-        add_data(&device, (&sample, &places), ext4.disk_blocks[0]);
-        check_ext4(&device);
-        prop_assert_eq!(ext4.image.files, summary.image.files);
-        prop_assert_eq!(ext4.image.directories, summary.image.directories);
-        prop_assert!(summary.image.files + summary.hidden.total() <= keys.len() as u64);
+        let erofs = check_erofs(&sample, directories_memory);
+        let ext4 = check_ext4_image(&sample, directories_memory);
+        prop_assert_eq!(&ext4.hidden, &erofs.hidden);
+        prop_assert_eq!(ext4.image.files, erofs.image.files);
+        prop_assert_eq!(ext4.image.directories, erofs.image.directories);
+        prop_assert!(erofs.image.files + erofs.hidden.total() <= keys.len() as u64);
     }
 }

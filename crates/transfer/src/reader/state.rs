@@ -50,8 +50,8 @@ impl State {
     /// Takes in a read of `range`. It is the `first` as long as no read of this reader has ended.
     pub(crate) fn plan(&mut self, range: &Range<u64>, read: &InFlight, first: bool) -> Plan {
         let now = clock::now();
-        let is_held = self.held.first_gap(range.start) >= range.end;
-        let (place, changes) = self.streams.place(range, is_held, read, now);
+        let held_until = self.held.first_gap(range.start);
+        let (place, changes) = self.streams.place(range, held_until, read, now);
         for (from, to) in changes.merged {
             self.held.change_owner(from, to);
         }
@@ -170,6 +170,10 @@ impl State {
             return;
         };
         let size = self.version.size;
+        if stream.frontier >= size {
+            stream.share = None;
+            return;
+        }
         let share = stream
             .share
             .get_or_insert_with(|| self.transfer.read_ahead().join());

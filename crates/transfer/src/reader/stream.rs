@@ -5,6 +5,9 @@
 //! kernel's read-ahead does to the order of reads: several are sent at once and overtake one
 //! another. Two reads that touch are therefore one stream in either order while both are in
 //! flight; a program that reads backwards waits for each read and stays a random reader.
+//!
+//! What lies behind a stream's frontier and is held no more was read: whoever reads it again went
+//! back, and two such reads in a row are a stream of their own, however near the old one is.
 
 use std::{
     ops::Range,
@@ -61,6 +64,14 @@ pub(crate) struct Place {
     pub(crate) advanced: u64,
 }
 
+/// A read that may have made one stream of two.
+#[derive(Debug)]
+struct Reached {
+    start: u64,
+    /// Everything from `start` to here is held.
+    held_until: u64,
+}
+
 /// The streams of one reader, least recently used first.
 #[derive(Debug)]
 pub(crate) struct Streams {
@@ -89,23 +100,18 @@ impl Streams {
         }
     }
 
-    /// Finds the stream that a read of `range` belongs to, or begins one. When all of the range
-    /// `is_held` the read may be late.
+    /// Finds the stream that a read of `range` belongs to, or begins one. Everything from its start
+    /// to `held_until` is held: when that is all of it, the read may be late.
     pub(crate) fn place(
         &mut self,
         range: &Range<u64>,
-        is_held: bool,
+        held_until: u64,
         read: &InFlight,
         now: Instant,
     ) -> (Place, Changes) {
         let mut changes = Changes::default();
-        let behind_max = if is_held {
-            UNREAD_BEHIND_MAX
-        } else {
-            self.skip_max
-        };
         let found = self
-            .sequential_at(range.start, behind_max)
+            .sequential_at(range, held_until >= range.end)
             .or_else(|| self.candidate_at(range));
         let index = match found {
             Some(index) => self.touch(index),
@@ -116,7 +122,11 @@ impl Streams {
         let advanced = stream.advance(range, read, skips_max);
         if found.is_some() {
             stream.sequential = true;
-            self.merge_into(index, &mut changes);
+            let last = Reached {
+                start: range.start,
+                held_until,
+            };
+            self.merge_into(index, &last, &mut changes);
         }
         let stream = self.streams.last().expect("the touched stream is last").id;
         self.evict(&mut changes);
@@ -132,12 +142,12 @@ impl Streams {
         self.streams.iter().map(|stream| stream.id).collect()
     }
 
-    fn sequential_at(&self, offset: u64, behind_max: u64) -> Option<usize> {
+    fn sequential_at(&self, range: &Range<u64>, is_held: bool) -> Option<usize> {
         let distances = self.streams.iter().enumerate();
-        let reaches = |stream: &Stream| stream.reaches(offset, behind_max, self.skip_max);
+        let reaches = |stream: &Stream| stream.reaches(range, is_held, self.skip_max);
         distances
             .filter(|(_, stream)| stream.is_sequential() && reaches(stream))
-            .min_by_key(|(_, stream)| stream.frontier.abs_diff(offset))
+            .min_by_key(|(_, stream)| stream.frontier.abs_diff(range.start))
             .map(|(index, _)| index)
     }
 
@@ -171,9 +181,9 @@ impl Streams {
     }
 
     /// Joins streams that the one at `index`, the last, has run into.
-    fn merge_into(&mut self, index: usize, changes: &mut Changes) {
+    fn merge_into(&mut self, index: usize, last: &Reached, changes: &mut Changes) {
         let target = self.streams[index].id;
-        while let Some(other) = self.run_into(self.streams.len() - 1) {
+        while let Some(other) = self.run_into(self.streams.len() - 1, last) {
             let gone = self.streams.remove(other);
             let stream = self.streams.last_mut().expect("the target is last");
             stream.frontier = stream.frontier.max(gone.frontier);
@@ -184,12 +194,17 @@ impl Streams {
         }
     }
 
-    fn run_into(&self, index: usize) -> Option<usize> {
+    /// The stream that the one at `index` has run into with its last read. One that has read, and
+    /// let go, what comes next is none: this stream reads that again.
+    fn run_into(&self, index: usize, last: &Reached) -> Option<usize> {
         let this = &self.streams[index];
         self.streams[..index].iter().position(|other| {
-            let touches = (other.start..=other.frontier).contains(&this.frontier);
             let near = other.frontier.saturating_sub(this.frontier) <= self.skip_max;
-            touches && near && (other.is_sequential() || other.is_being_read())
+            let inside = (other.start..=other.frontier).contains(&this.frontier);
+            let between_is_held = other.frontier <= last.held_until.max(this.frontier);
+            let began_here = (last.start..=this.frontier).contains(&other.start);
+            let overtook = other.is_being_read() || (other.sequential && this.id < other.id);
+            near && inside && ((between_is_held && other.sequential) || (began_here && overtook))
         })
     }
 
@@ -214,11 +229,16 @@ impl Stream {
         self.sequential
     }
 
-    /// Offsets that a sequential stream takes for its own.
-    fn reaches(&self, offset: u64, behind_max: u64, skip_max: u64) -> bool {
+    /// Whether a sequential stream takes a read of `range` for its own.
+    fn reaches(&self, range: &Range<u64>, is_held: bool, skip_max: u64) -> bool {
+        if !is_held && range.end <= self.frontier {
+            return false;
+        }
+        let behind_max = if is_held { UNREAD_BEHIND_MAX } else { skip_max };
         let farthest = self.scheduled.max(self.frontier + skip_max);
-        let skipped = offset.saturating_sub(self.frontier);
-        offset + behind_max >= self.frontier && offset <= farthest && skipped <= self.skips_left
+        let skipped = range.start.saturating_sub(self.frontier);
+        let near = range.start + behind_max >= self.frontier && range.start <= farthest;
+        near && skipped <= self.skips_left
     }
 
     fn is_continued_by(&self, range: &Range<u64>) -> bool {

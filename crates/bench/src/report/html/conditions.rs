@@ -83,11 +83,11 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
 }
 
 const METHOD: [&str; 3] = [
-    "Each figure is the median of the runs that did not fail; whiskers reach from the least to the greatest of them, and \
-     ± is half of that range. Marks † lead to notes on runs that failed or were disturbed; an arrow stands for a value \
-     beyond the axis.",
-    "A client is first where it differs from every other beyond the noise: ranges that do not overlap, and medians more \
-     than 5 % apart, or 20 % where one of the two ran only once. Otherwise it is level.",
+    "Each figure is the median of the runs that did not fail; whiskers reach from the least to the greatest of them. ± is \
+     how far off the median of another such series of runs may be: half of that range, and more where there were fewer than \
+     five runs. Marks † lead to notes on runs that failed or were disturbed; an arrow stands for a value beyond the axis.",
+    "A client is first where it differs from every other beyond the noise: ranges that do not overlap, and medians further \
+     apart than both ± together and than 5 %, or 20 % where one of the two ran only once. Otherwise it is level.",
     "CPU is the processor time of the client's whole process tree. What is marked as measured elsewhere was published by \
      others, on other machines; where they print CPU as a share of a core, the cost per GiB follows from their bandwidth.",
 ];

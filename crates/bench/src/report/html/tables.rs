@@ -34,7 +34,10 @@ pub(super) fn measured(page: &mut Markup, view: &RowView<'_>) {
     let figures = view.figures();
     scrolling(
         page,
-        &format!("{}: medians ± half the range of the runs", view.title()),
+        &format!(
+            "{}: medians ± how far off another series of runs may be",
+            view.title()
+        ),
         |page| {
             page.within("thead", &[], |page| {
                 page.within("tr", &[], |page| {

@@ -211,6 +211,8 @@ impl Screen {
     /// A run that failed is said at once: the rest may take hours.
     fn failure(&self, progress: &Progress<'_>, sample: &Sample) -> Outcome {
         match &sample.failure {
+            // The first run has said it.
+            Some(why) if why.starts_with("not available: ") && progress.run > 1 => Ok(()),
             Some(why) => say(&format!(
                 "{}{} failed: {why}",
                 self.clear(),

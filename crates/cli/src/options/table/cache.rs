@@ -56,6 +56,15 @@ pub(crate) static CACHE_FREE_SPACE: OptionSpec = OptionSpec {
     ..CACHE
 };
 
+pub(crate) static CACHE_DISCARD: OptionSpec = OptionSpec {
+    name: "cache-discard",
+    aliases: &["del-cache"],
+    help: "Empty the cache when the mount begins and when it ends",
+    detail: "What a mount that was killed left there is removed by the next one.",
+    effect: "Nothing stays on the disk; every mount begins cold.",
+    ..CACHE
+};
+
 pub(crate) static CACHE_FREE_RATIO: OptionSpec = OptionSpec {
     name: "cache-free-ratio",
     kind: Kind::Count { min: 0, max: 100 },

@@ -29,7 +29,24 @@ pub(crate) static PASSWORD_FILE: OptionSpec = OptionSpec {
     kind: Kind::Path,
     default: Default::Depends("for oss:// ~/.passwd-ossfs, then /etc/passwd-ossfs"),
     help: "File with ID:SECRET or BUCKET:ID:SECRET lines",
-    detail: "It must not be readable by others.",
+    detail: "Also OSSAccessKeyId=ID and OSSSecretKey=SECRET on two lines; # begins a comment. The line \
+             of the bucket wins over one without a bucket. Nobody but its owner may have any right to \
+             it (mode 600); the group may read /etc/passwd-ossfs (640). Where it is given, no other \
+             place is looked in.",
+    ..CREDENTIALS
+};
+
+pub(crate) static CREDENTIAL_ORDER: OptionSpec = OptionSpec {
+    name: "credential-order",
+    kind: Kind::Text("PLACE:PLACE..."),
+    default: Default::Depends(
+        "fixed, password-file, environment, usual-password-files, process, profiles, \
+         web-identity, metadata; only fixed and password-file where that option is given",
+    ),
+    help: "Places to look for credentials in, the first one that has some wins",
+    detail: "Names from the default, joined by `:`. `fixed` are those among the options; \
+             `usual-password-files` are, for oss://, the file that OSS_CREDENTIAL_FILE names, \
+             ~/.passwd-ossfs and /etc/passwd-ossfs.",
     ..CREDENTIALS
 };
 
@@ -45,11 +62,11 @@ pub(crate) static CREDENTIAL_PROCESS: OptionSpec = OptionSpec {
 
 pub(crate) static RAM_ROLE: OptionSpec = OptionSpec {
     name: "ram-role",
-    kind: Kind::Text("auto|NAME"),
+    kind: Kind::Text("auto|NAME|URL"),
     default: Default::Depends("asked for last, when nothing else yields credentials"),
     help: "Role of the cloud machine to take credentials from",
     detail: "Read from the metadata service of ECS or EC2. `auto` takes the role that is \
-             attached to the machine.",
+             attached to the machine; a URL names a service that answers with credentials.",
     ..CREDENTIALS
 };
 

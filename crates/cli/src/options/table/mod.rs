@@ -23,9 +23,11 @@ pub(crate) use transfers::*;
 use super::{OptionSpec, Scope};
 
 /// Every option, in the order of help.
-pub(crate) static ALL: [&OptionSpec; 66] = [
+pub(crate) static ALL: [&OptionSpec; 71] = [
     &ENDPOINT,
+    &READ_ENDPOINT,
     &REGION,
+    &SIGNATURE,
     &ADDRESSING,
     &CA_FILE,
     &PROXY,
@@ -34,9 +36,11 @@ pub(crate) static ALL: [&OptionSpec; 66] = [
     &CONNECT_TIMEOUT,
     &REQUEST_TIMEOUT,
     &RETRY_TIMEOUT,
+    &RETRY_ATTEMPTS,
     &MAX_REQUESTS,
     &PROFILE,
     &PASSWORD_FILE,
+    &CREDENTIAL_ORDER,
     &CREDENTIAL_PROCESS,
     &RAM_ROLE,
     &ROLE,
@@ -52,6 +56,7 @@ pub(crate) static ALL: [&OptionSpec; 66] = [
     &CACHE_SIZE,
     &CACHE_FREE_SPACE,
     &CACHE_FREE_RATIO,
+    &CACHE_DISCARD,
     &ATTR_TIMEOUT,
     &NEGATIVE_TIMEOUT,
     &CLOSE_TO_OPEN,

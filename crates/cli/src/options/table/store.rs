@@ -22,6 +22,20 @@ pub(crate) static ENDPOINT: OptionSpec = OptionSpec {
     ..STORE
 };
 
+pub(crate) static READ_ENDPOINT: OptionSpec = OptionSpec {
+    name: "read-endpoint",
+    scope: Scope::Mount,
+    kind: Kind::Text("URL"),
+    default: Default::Depends("objects are read from the endpoint"),
+    help: "Another address of the same bucket, from which objects are read",
+    detail: "The content of objects is read there; listings, attributes and every write stay with \
+             the endpoint. What it lacks, or has in another version than the one that was opened, \
+             is read from the endpoint; so is everything for 30s after it failed.",
+    effect: "Splits the load, or lets reads take the cheaper or shorter way. Where it lags, what it \
+             lacks costs a second request.",
+    ..STORE
+};
+
 pub(crate) static REGION: OptionSpec = OptionSpec {
     name: "region",
     kind: Kind::Text("NAME"),
@@ -29,6 +43,16 @@ pub(crate) static REGION: OptionSpec = OptionSpec {
     help: "Region of the bucket",
     detail: "Requests are signed for it. For oss:// a region selects signature version 4; without \
              one version 1 is used.",
+    ..STORE
+};
+
+pub(crate) static SIGNATURE: OptionSpec = OptionSpec {
+    name: "signature",
+    kind: Kind::Choice(&["auto", "v1", "v4"]),
+    default: Default::Is("auto"),
+    help: "Version of the signatures of OSS",
+    detail: "`auto` signs with version 4 where the region is known. S3 always has its own version \
+             4.",
     ..STORE
 };
 
@@ -111,6 +135,16 @@ pub(crate) static RETRY_TIMEOUT: OptionSpec = OptionSpec {
     default: Default::Is("120s"),
     help: "How long a failing operation is retried before a program sees the error",
     effect: "Longer rides out longer outages; programs wait meanwhile, and can be interrupted.",
+    ..STORE
+};
+
+pub(crate) static RETRY_ATTEMPTS: OptionSpec = OptionSpec {
+    name: "retry-attempts",
+    aliases: &["retries"],
+    kind: Kind::Count { min: 1, max: 100 },
+    default: Default::Is("10"),
+    help: "How often a failing request is sent at most",
+    detail: "Within retry-timeout. A read that gets some bytes further starts to count anew.",
     ..STORE
 };
 

@@ -141,6 +141,39 @@ mod standard_over_faults {
     }
 }
 
+/// Reads go to an endpoint of their own that leads to the same objects and fails in every way.
+mod split_over_faults {
+    use super::*;
+
+    async fn open() -> ((), Arc<dyn Store>) {
+        let main = memory();
+        let faults = Faults::new(11);
+        for fault in [
+            Fault::fail(ErrorKind::Throttled),
+            Fault::Cut { after: 3 },
+            Fault::fail(ErrorKind::Unavailable),
+        ] {
+            faults.rate(Some(Operation::Get), 0.2, fault);
+        }
+        let reads = Arc::new(Faulty::new(Arc::clone(&main), faults));
+        ((), all(Arc::new(Split::new(main, reads, &Registry::new()))))
+    }
+
+    crate::conformance_tests!(open);
+}
+
+/// Reads go to an endpoint of their own that has none of the objects.
+mod split_over_nothing {
+    use super::*;
+
+    async fn open() -> ((), Arc<dyn Store>) {
+        let split = Split::new(memory(), memory(), &Registry::new());
+        ((), all(Arc::new(split)))
+    }
+
+    crate::conformance_tests!(open);
+}
+
 /// The suite as one function, each contract under a prefix of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_contracts_can_share_a_bucket() {
