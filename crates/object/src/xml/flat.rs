@@ -160,37 +160,56 @@ impl<'a> Scanner<'a> {
         Some(())
     }
 
+    /// An object, whose opening tag was read. What nearly every object has is compared with
+    /// constants, which costs a load or two each; the rest goes the long way.
     fn object(&mut self, page: &mut FlatPage, state: &mut State<'a>) -> Option<()> {
         let mut fields = Fields::default();
         loop {
-            let name = match self.tag()? {
-                Tag::Close("Contents") => break,
-                Tag::Close(_) => return None,
-                Tag::Open(name) => name,
-            };
-            // Patterns of bytes are compared in place, those of text by a call.
-            let field = match name.as_bytes() {
-                b"Key" => &mut fields.key,
-                b"Size" => &mut fields.size,
-                b"ETag" => &mut fields.etag,
-                b"LastModified" => &mut fields.modified,
-                b"StorageClass" | b"Type" => {
-                    let text = self.text(name)?;
-                    if text.bytes().any(|byte| byte == b'&') {
-                        return None;
-                    }
-                    continue;
+            self.rest = self.rest.trim_ascii_start();
+            let (field, text) = if self.eat(b"<Key>") {
+                (&mut fields.key, self.until(b"</Key>")?)
+            } else if self.eat(b"<LastModified>") {
+                (&mut fields.modified, self.until(b"</LastModified>")?)
+            } else if self.eat(b"<ETag>") {
+                (&mut fields.etag, self.until(b"</ETag>")?)
+            } else if self.eat(b"<Size>") {
+                (&mut fields.size, self.until(b"</Size>")?)
+            } else if self.eat(b"</Contents>") {
+                break;
+            } else if self.eat(b"<StorageClass>") {
+                let class = self.until(b"</StorageClass>")?;
+                class.bytes().all(|byte| byte != b'&').then_some(())?;
+                continue;
+            } else {
+                match self.tag()? {
+                    Tag::Open(name) => self.skip(name, SKIP_DEPTH_MAX)?,
+                    Tag::Close(_) => return None,
                 }
-                _ => {
-                    self.skip(name, SKIP_DEPTH_MAX)?;
-                    continue;
-                }
+                continue;
             };
-            if field.replace(self.text(name)?).is_some() {
+            if field.replace(text).is_some() {
                 return None;
             }
         }
         push(page, &fields, state)
+    }
+
+    /// Passes over `expected` if that comes next.
+    #[inline(always)]
+    fn eat<const N: usize>(&mut self, expected: &[u8; N]) -> bool {
+        let comes = self.rest.as_bytes().first_chunk::<N>() == Some(expected);
+        if comes {
+            self.rest = &self.rest[N..];
+        }
+        comes
+    }
+
+    /// The text up to the next tag, which is `closing`.
+    #[inline(always)]
+    fn until<const N: usize>(&mut self, closing: &[u8; N]) -> Option<&'a str> {
+        let (text, rest) = self.rest.split_at(find(self.rest, b'<')?);
+        self.rest = rest;
+        self.eat(closing).then_some(text)
     }
 }
 

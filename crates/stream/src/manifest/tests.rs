@@ -259,10 +259,7 @@ proptest! {
         prop_assume!(memory > 1 || lines.len() < 200);
         let loaded = block_on(Bed::new().load(text.as_bytes(), &settings));
         let (found, summary) = loaded.expect("well formed");
-        let expected: Found = rows
-            .into_iter()
-            .map(|(key, (size, time, etag))| (key, (size, time, etag)))
-            .collect();
+        let expected: Found = rows.into_iter().collect();
         prop_assert_eq!(found, expected);
         prop_assert_eq!(summary.repeated, count);
     }
