@@ -14,6 +14,7 @@ mod control_group;
 use std::{fmt, str::FromStr};
 
 use penstock_base::{GIB, MIB};
+use penstock_transfer::TransferSettings;
 
 pub use self::control_group::{Confined, ControlGroups, NotConfined};
 use crate::DataSettings;
@@ -25,6 +26,16 @@ const REQUESTS_PER_PROCESSOR: usize = 64;
 /// Memory that is not for bytes of objects: one part in so many, for connections, tables, stacks
 /// and what of the index is in use.
 const OVERHEAD_SHARE: u64 = 4;
+
+/// The part of the memory budget that may be ahead of readers of large objects. Half is the
+/// cache's.
+const READ_AHEAD_SHARE: f64 = 0.4;
+
+/// Programs that read one large object at the same time, each from front to end.
+const STREAMS_PER_OBJECT: usize = 16;
+
+/// Bytes of the largest read-ahead that the kernel is asked for.
+const KERNEL_READ_AHEAD: u64 = 16 * MIB;
 
 /// The largest tier, far beyond any machine.
 const PROCESSORS_MAX: u32 = 1024;
@@ -139,6 +150,17 @@ impl ResourceLimits {
             ..DataSettings::within(self.memory_budget)
         }
     }
+
+    /// How the bytes of large objects are moved: beside the cache, for readers of many programs
+    /// whose requests the kernel's read-ahead sends all at once.
+    pub fn transfer_settings(&self) -> TransferSettings {
+        TransferSettings {
+            read_ahead_share: READ_AHEAD_SHARE,
+            streams_per_reader: STREAMS_PER_OBJECT,
+            skip_max: KERNEL_READ_AHEAD,
+            ..TransferSettings::default()
+        }
+    }
 }
 
 #[cfg(test)]
@@ -161,7 +183,9 @@ mod tests {
         let requests = limits.map(|limits| limits.requests_in_flight);
         assert_eq!(requests, [128, 256, 512, 1024]);
         let cache = limits[0].data_settings(false).cache_bytes;
+        let ahead = limits[0].transfer_settings().read_ahead_share * 3.0;
         assert_eq!(cache, 3 * GIB / 2);
+        assert!(ahead < 1.5, "cache and read-ahead fit in beside each other");
         assert_eq!(Tier::default(), Tier::NAMED[0]);
     }
 

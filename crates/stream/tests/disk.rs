@@ -358,3 +358,26 @@ async fn the_least_recently_read_object_goes_first() {
     bench.check_whole(far_apart(90)).await;
     assert_eq!(bench.gets(), 201);
 }
+
+/// The kernel's read-ahead sends many requests at once, and they overtake one another.
+#[tokio::test(start_paused = true)]
+async fn a_large_object_is_fetched_once_by_a_disorderly_read_ahead() {
+    let setup = Setup {
+        latency: Duration::from_millis(10),
+        ..Setup::default()
+    };
+    let bench = setup.bench(&[("large".into(), 96 * MIB)]).await;
+    let began = penstock_base::clock::now();
+    for window in 0..6u64 {
+        let order = (0..16u64).map(|index| index ^ 3);
+        let reads = order.map(|index| bench.check(0, (window * 16 + index) * MIB, MIB as u32));
+        join_all(reads).await;
+    }
+    let fetched = bench.metric("object_received_bytes_total");
+    assert!(fetched <= 100 * MIB, "{fetched} bytes for 96 MiB");
+    assert!(
+        began.elapsed() < Duration::from_millis(400),
+        "{:?}",
+        began.elapsed()
+    );
+}

@@ -1,9 +1,12 @@
-//! Measurements at full size. They take a while, so they run when they are asked for:
-//! `cargo test --release -p penstock-stream --test measure -- --ignored --nocapture`.
+//! Measures the object map at its full size and whole-file reads at 10 ms of latency, without a
+//! network and without a kernel: what the data path itself can do.
+//!
+//! `cargo run --release -p penstock-stream --example data_path [map] [random] [ordered]`
 
-// A measurement tells its figures.
-#![allow(clippy::print_stdout)]
+// A measurement reads its arguments and tells its figures.
+#![allow(clippy::print_stdout, clippy::disallowed_methods)]
 
+#[path = "../tests/support/mod.rs"]
 mod support;
 
 use std::{sync::Arc, time::Duration};
@@ -29,9 +32,8 @@ fn scattered(index: u64) -> u64 {
     index.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-#[test]
-#[ignore = "writes half a gigabyte"]
-fn a_map_of_ten_million_objects() {
+/// Writes the map of ten million objects and asks it.
+fn measure_map() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("map");
     let began = clock::now();
@@ -110,9 +112,7 @@ async fn random_reads(bench: &Arc<Bench>, files: usize, readers: usize) -> f64 {
     (per_reader * readers) as f64 / began.elapsed().as_secs_f64()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes a minute"]
-async fn random_files_at_ten_milliseconds() {
+async fn measure_random_reads() {
     for direct in [true, false] {
         let setup = Setup {
             direct,
@@ -131,9 +131,7 @@ async fn random_files_at_ten_milliseconds() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes a minute"]
-async fn files_in_order_at_ten_milliseconds() {
+async fn measure_ordered_reads() {
     for cache in [0, 128 * MIB] {
         let setup = Setup {
             disks: 2,
@@ -156,5 +154,20 @@ async fn files_in_order_at_ten_milliseconds() {
             bench.metric("stream_prefetch_wasted_objects_total"),
         );
         println!("cache {cache}: {rate:.0} files/s in order, {ahead} ahead, {wasted} wasted");
+    }
+}
+
+#[tokio::main(worker_threads = 2)]
+async fn main() {
+    let chosen: Vec<String> = std::env::args().skip(1).collect();
+    let is_chosen = |name: &str| chosen.is_empty() || chosen.iter().any(|word| word == name);
+    if is_chosen("map") {
+        measure_map();
+    }
+    if is_chosen("random") {
+        measure_random_reads().await;
+    }
+    if is_chosen("ordered") {
+        measure_ordered_reads().await;
     }
 }
