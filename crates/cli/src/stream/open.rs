@@ -48,7 +48,12 @@ pub(crate) async fn open(
         Some(inherited) => Index::again(&request, &inherited.note)?,
         None => Index::get(&request).await?,
     };
-    let transfer = assemble::transfer(&store, pool, &plan.values, registry);
+    let transfer = Transfer::with_settings(
+        Arc::clone(&store),
+        Arc::clone(pool),
+        settings::transfer(&plan.values),
+        registry,
+    );
     let data = data_path(plan, &index.objects, transfer, registry)?;
     let memory = (pool, registry);
     let door = match settings::transport(&plan.values) {

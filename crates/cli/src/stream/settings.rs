@@ -5,6 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use penstock_base::{BufferPool, MemoryBudget};
 use penstock_block::{StateDirectory, TransportKind};
 use penstock_stream::{Permissions, ResourceLimits, Tier};
+use penstock_transfer::TransferSettings;
 
 use crate::{
     assemble,
@@ -49,6 +50,12 @@ pub(super) fn enforced(values: &Values) -> Option<ResourceLimits> {
         memory: limits.memory.max(memory(values)),
         ..limits
     })
+}
+
+/// How the bytes of large objects are moved.
+pub(super) fn transfer(values: &Values) -> TransferSettings {
+    let limits = tier(values).unwrap_or_else(|| Tier::default().limits());
+    limits.transfer_settings()
 }
 
 /// Owner and modes of everything.
