@@ -28,6 +28,7 @@
 mod device;
 mod disk_files;
 mod error;
+mod joined;
 mod loops;
 mod mount;
 mod place;
@@ -42,6 +43,7 @@ pub mod transport;
 pub mod volume;
 
 pub use error::BlockError;
+pub use joined::JoinedDisk;
 pub use journal::{DeviceRecord, Record, StateDirectory};
 pub use leftovers::{Cleaned, clean, dead_volumes, volumes};
 pub use loops::tagged_devices;

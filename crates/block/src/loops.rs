@@ -100,7 +100,7 @@ impl LoopDevice {
         };
         match system::configure_loop(&open, &source) {
             Ok(()) => {}
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => return Ok(None),
             Err(error) => {
                 let what = format!("cannot set up {}", node.display());
                 return Err(BlockError::system(what)(error));

@@ -274,6 +274,17 @@ fn fixed_credentials(values: &Values) -> Outcome<Option<Credentials>> {
     }
 }
 
+/// What moves bytes between a store and memory.
+pub(crate) fn transfer(
+    store: &Arc<dyn Store>,
+    pool: &Arc<BufferPool>,
+    values: &Values,
+    registry: &Arc<Registry>,
+) -> Arc<Transfer> {
+    let (store, pool) = (Arc::clone(store), Arc::clone(pool));
+    Transfer::with_settings(store, pool, transfer_settings(values), registry)
+}
+
 /// The bucket as a file system. With `staging` its files can be written anywhere, and what an
 /// earlier mount left there is saved first.
 pub(crate) async fn volume(
@@ -282,12 +293,7 @@ pub(crate) async fn volume(
     values: &Values,
     registry: &Arc<Registry>,
 ) -> Outcome<Arc<dyn Volume>> {
-    let transfer = Transfer::with_settings(
-        Arc::clone(store),
-        Arc::clone(pool),
-        transfer_settings(values),
-        registry,
-    );
+    let transfer = transfer(store, pool, values, registry);
     let (settings, registry) = (bucket_settings(values)?, Arc::clone(registry));
     let Some(staging) = staging else {
         return Ok(BucketVolume::new(transfer, settings, registry));

@@ -107,6 +107,18 @@ fn long_help(spec: &OptionSpec) -> String {
 
 /// The options that are on the command line itself.
 fn given(matches: &ArgMatches, scope: Scope) -> Outcome<Vec<Given>> {
+    let mut given = given_by_name(matches, scope);
+    if scope.takes_words() {
+        let lists = matches.get_many::<String>(MOUNT_WORDS);
+        for list in lists.into_iter().flatten() {
+            given.extend(mount_words::given(list, scope)?);
+        }
+    }
+    Ok(given)
+}
+
+/// Those of them that are not words after `-o`.
+fn given_by_name(matches: &ArgMatches, scope: Scope) -> Vec<Given> {
     let mut given = Vec::new();
     for spec in table::of(scope) {
         let values = matches.get_many::<String>(spec.name).into_iter().flatten();
@@ -117,13 +129,7 @@ fn given(matches: &ArgMatches, scope: Scope) -> Outcome<Vec<Given>> {
             origin: Origin::CommandLine,
         }));
     }
-    if scope.takes_words() {
-        let lists = matches.get_many::<String>(MOUNT_WORDS);
-        for list in lists.into_iter().flatten() {
-            given.extend(mount_words::given(list, scope)?);
-        }
-    }
-    Ok(given)
+    given
 }
 
 /// Every option from every place.
@@ -133,6 +139,15 @@ pub(crate) fn values(
     environment: &Environment,
 ) -> Outcome<Values> {
     collect(given(matches, scope)?, environment)
+}
+
+/// The same for a command that takes no words after `-o`.
+pub(crate) fn values_without_words(
+    matches: &ArgMatches,
+    scope: Scope,
+    environment: &Environment,
+) -> Outcome<Values> {
+    collect(given_by_name(matches, scope), environment)
 }
 
 /// Adds to `given` what the environment and the configuration file say, and reads it all.

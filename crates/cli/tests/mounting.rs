@@ -350,7 +350,7 @@ fn nothing_is_left_when_the_command_is_interrupted_while_it_waits() {
     std::thread::sleep(Duration::from_millis(500));
     child.kill().expect("it still waits");
     child.wait().expect("our own child");
-    wait_until("the mount gave up", || scratch.log().contains("unmounted"));
+    wait_until("the mount gave up", || scratch.log().contains("has gone"));
     assert!(!is_mounted(&mountpoint));
 }
 

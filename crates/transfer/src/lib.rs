@@ -47,10 +47,22 @@ use crate::{
 pub struct ObjectVersion {
     /// The object.
     pub key: Key,
-    /// Its version.
+    /// Its version. An empty tag, where nobody knows it, is any version of that size.
     pub etag: ETag,
     /// Bytes in that version.
     pub size: u64,
+}
+
+impl ObjectVersion {
+    /// What a request insists on: none where the tag is not known.
+    pub(crate) fn pinned(&self) -> Option<&ETag> {
+        (!self.etag.as_str().is_empty()).then_some(&self.etag)
+    }
+
+    /// Whether what the store has is this version.
+    pub(crate) fn is(&self, etag: &ETag, size: u64) -> bool {
+        self.size == size && self.pinned().is_none_or(|pinned| pinned == etag)
+    }
 }
 
 /// What readers and writers of one mount share.

@@ -52,16 +52,12 @@ pub(crate) fn command() -> Command {
         .args_conflicts_with_subcommands(true)
         .subcommand_negates_reqs(true)
         .subcommands([build::command(), list::command(), detach::command()])
+        .arg(listed_source())
         .arg(
-            Arg::new("places")
-                .value_name("SOURCE MOUNTPOINT")
-                .num_args(1..=2)
-                .required(true)
+            Arg::new("mountpoint")
+                .value_name("MOUNTPOINT")
                 .value_parser(value_parser!(PathBuf))
-                .help(
-                    "s3://BUCKET[/PATH], oss://BUCKET[/PATH] or file:///DIRECTORY, and an empty \
-                     directory to mount on",
-                ),
+                .help("Empty directory to mount on"),
         )
         .args(command_line::option_arguments(Scope::Stream))
         .after_long_help(AFTER_HELP)
@@ -75,21 +71,17 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         _ => {}
     }
     let values = command_line::values(matches, Scope::Stream, environment)?;
-    let places = matches.get_many::<PathBuf>("places").into_iter().flatten();
-    let places: Vec<_> = places.cloned().collect();
-    let (source, mountpoint) = match &places[..] {
-        [mountpoint] => (None, mountpoint),
-        [source, mountpoint] => (Some(source), mountpoint),
-        _ => return Err(no_mountpoint()),
+    let first = matches.get_one::<String>("source").expect("required");
+    // Where words name the bucket, the mount point comes first.
+    let (source, mountpoint) = match matches.get_one::<PathBuf>("mountpoint") {
+        Some(mountpoint) => (Some(first.as_str()), mountpoint.clone()),
+        None if first.contains("://") => return Err(no_mountpoint()),
+        None => (None, PathBuf::from(first)),
     };
-    if source.is_none() && mountpoint.to_string_lossy().contains("://") {
-        return Err(no_mountpoint());
-    }
-    let source = source.map(|source| source.to_string_lossy());
     let request = MountRequest {
         volume: VolumeKind::Stream,
-        source: stream::source(source.as_deref(), &values)?,
-        mountpoint: mountpoint.clone(),
+        source: stream::source(source, &values)?,
+        mountpoint,
         values,
         announced: false,
     };

@@ -9,5 +9,5 @@ mod place;
 pub(crate) mod protocol;
 pub(crate) mod server;
 
-pub(crate) use place::Place;
+pub(crate) use place::{Place, mount_id};
 pub(crate) use protocol::{Memory, Metric, Progress, Reply, Request, Status};

@@ -30,7 +30,6 @@ use crate::{
 };
 
 pub(crate) use door::Door;
-pub(crate) use mounted::Held;
 use signals::Signals;
 pub(crate) use start::Opened;
 
@@ -58,6 +57,15 @@ pub(crate) struct Plan {
     pub place: Place,
     /// To the process that starts this one again, if there is one.
     pub line: Option<Line>,
+}
+
+impl Plan {
+    /// Whether this process goes on with what another one began. Nobody is there who could be told
+    /// of a mistake, and the store may be away just now.
+    fn goes_on(&self) -> bool {
+        let line = self.line.as_ref();
+        line.is_some_and(|line| line.inherited.is_some())
+    }
 }
 
 /// How a mount ended.

@@ -38,7 +38,7 @@ pub(super) struct Mounted {
     pub orders: mpsc::Receiver<server::UnmountOrder>,
     /// What has to stay as long as the mount is there.
     pub _held: Option<Held>,
-    pub _control: Option<server::Server>,
+    pub control: Option<server::Server>,
     pub _exporter: Option<Exporter>,
 }
 
@@ -60,17 +60,32 @@ pub(super) struct Core {
 impl Mounted {
     /// Serves until somebody unmounts or a signal asks us to leave.
     pub(super) async fn until_end(mut self, signals: &mut Signals) -> End {
-        let core = &self.core;
         let mut order = None;
+        let unsaved = self.until_gone(signals, &mut order).await;
+        // Whoever hears the last word may mount here again at once, with a socket of the same name.
+        drop(self.control.take());
+        match unsaved {
+            Some(unsaved) => self.core.finished(unsaved, order).await,
+            None => End::AtOnce,
+        }
+    }
+
+    /// Returns what could not be saved; nothing when it is left at once.
+    async fn until_gone(
+        &mut self,
+        signals: &mut Signals,
+        order: &mut Option<server::UnmountOrder>,
+    ) -> Option<Unsaved> {
+        let core = &self.core;
         loop {
             let request = tokio::select! {
-                unsaved = core.door.wait() => return core.finished(unsaved, order).await,
+                unsaved = core.door.wait() => return Some(unsaved),
                 Some(asked) = self.orders.recv(), if order.is_none() => {
-                    order = Some(asked);
+                    *order = Some(asked);
                     continue;
                 }
                 obeyed = core.obey(order.as_ref()) => match obeyed {
-                    Ok(unsaved) => return core.finished(unsaved, order).await,
+                    Ok(unsaved) => return Some(unsaved),
                     Err(refusal) => {
                         answer(order.take(), refusal).await;
                         continue;
@@ -85,10 +100,8 @@ impl Mounted {
                 signals::Request::End => {
                     info!("asked to leave by a signal");
                     return tokio::select! {
-                        unsaved = core.door.leave(LEAVE_GRACE) => {
-                            core.finished(unsaved, order).await
-                        }
-                        () = signals.asked_to_end() => End::AtOnce,
+                        unsaved = core.door.leave(LEAVE_GRACE) => Some(unsaved),
+                        () = signals.asked_to_end() => None,
                     };
                 }
             }

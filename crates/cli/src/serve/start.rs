@@ -50,7 +50,9 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
         VolumeKind::Stream => stream::pool(&plan.values),
     };
     observe_memory(&registry, &pool);
-    probe(plan).await?;
+    if !plan.goes_on() {
+        probe(plan).await?;
+    }
     let exporter = match plan.values.address(&table::METRICS_ADDRESS) {
         Some(address) => Some(Exporter::start(address, Arc::clone(&registry)).await?),
         None => None,
@@ -80,7 +82,7 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
         },
         orders,
         _held: opened.held,
-        _control: listen(plan, duties),
+        control: listen(plan, duties),
         _exporter: exporter,
     })
 }

@@ -1,14 +1,18 @@
 //! A stream volume, from options to a mount.
 //!
 //! ```text
-//! SOURCE -> an index that is kept, or: listing -> image and map -> kept
+//! SOURCE -> an index that is kept, or: listing -> image and map -> kept     (index)
 //!                        |
-//!           map + Store -> disks -> block devices -> mount       (as root)
-//!                       -> volume -> FUSE                         (--transport=fuse)
+//!           map + Store -> disks -> block devices -> mount       (open, as root)
+//!                       -> volume -> FUSE                         (open, --transport=fuse)
 //! ```
 
+mod index;
+mod layout;
 mod open;
+mod progress;
 mod settings;
 
+pub(crate) use index::{Index, IndexRequest, build_into};
 pub(crate) use open::open;
 pub(crate) use settings::{pool, processors, source, state_directory};

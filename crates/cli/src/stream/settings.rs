@@ -2,8 +2,10 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use penstock_base::{BufferPool, GIB, MemoryBudget};
+use penstock_base::{BufferPool, MemoryBudget};
 use penstock_block::{StateDirectory, TransportKind};
+use penstock_stream::{Permissions, ResourceLimits, Tier};
+use penstock_transfer::TransferSettings;
 
 use crate::{
     assemble,
@@ -21,34 +23,52 @@ const READ_AHEAD_KIB: u32 = 16 << 10;
 /// KiB that the kernel reads ahead of those who read at random: a small file in one request.
 const READ_AHEAD_DIRECT_KIB: u32 = 128;
 
-/// Processors and memory of a tier.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Tier {
-    processors: usize,
-    memory: u64,
-}
-
-/// `4c8g` is four processors and 8 GiB.
-fn tier(word: &str) -> Option<Tier> {
-    let (processors, memory) = word.strip_suffix('g')?.split_once('c')?;
-    Some(Tier {
-        processors: processors.parse().ok()?,
-        memory: memory.parse::<u64>().ok()? * GIB,
-    })
+fn tier(values: &Values) -> Option<ResourceLimits> {
+    let tier: Tier = values.choice(&table::TIER).parse().ok()?;
+    Some(tier.limits())
 }
 
 /// How many processors the volume may use, if there is a limit.
 pub(crate) fn processors(values: &Values) -> Option<usize> {
     let given = values.count(&table::CPUS).map(|count| count as usize);
-    let tier = tier(values.choice(&table::TIER)).map(|tier| tier.processors);
-    given.or(tier)
+    given.or(tier(values).map(|limits| limits.worker_threads))
 }
 
-/// The memory that the volume may use.
+/// The memory of the volume's buffers and caches.
 pub(super) fn memory(values: &Values) -> u64 {
-    let tier = tier(values.choice(&table::TIER)).map(|tier| tier.memory);
-    let given = values.size(&table::MEMORY).or(tier);
+    let given = values.size(&table::MEMORY);
+    let given = given.or(tier(values).map(|limits| limits.memory_budget));
     given.unwrap_or_else(memory::default_budget)
+}
+
+/// The limits that the kernel is asked to enforce, if a tier is asked for.
+pub(super) fn enforced(values: &Values) -> Option<ResourceLimits> {
+    let limits = tier(values)?;
+    let processors = processors(values).and_then(|count| u32::try_from(count).ok());
+    Some(ResourceLimits {
+        processors: processors.unwrap_or(limits.processors),
+        memory: limits.memory.max(memory(values)),
+        ..limits
+    })
+}
+
+/// How the bytes of large objects are moved.
+pub(super) fn transfer(values: &Values) -> TransferSettings {
+    let limits = tier(values).unwrap_or_else(|| Tier::default().limits());
+    limits.transfer_settings()
+}
+
+/// Owner and modes of everything.
+pub(super) fn permissions(values: &Values) -> Permissions {
+    let id = |spec, own: u32| {
+        let given = values.count(spec).and_then(|id| u32::try_from(id).ok());
+        given.unwrap_or(own)
+    };
+    Permissions::with_umask(
+        id(&table::UID, system::user_id()),
+        id(&table::GID, system::group_id()),
+        values.mode(&table::UMASK),
+    )
 }
 
 /// The memory of the volume's buffers and caches.
@@ -126,6 +146,8 @@ fn bucket_source(bucket: &str, values: &Values) -> String {
 
 #[cfg(test)]
 mod tests {
+    use penstock_base::GIB;
+
     use super::*;
     use crate::options::{Scope, mount_words};
 
@@ -144,7 +166,8 @@ mod tests {
         assert_eq!(values.mode(&table::UMASK), 0);
         assert!(values.flag(&table::DIRECT));
         assert_eq!(processors(&values), Some(4));
-        assert_eq!(memory(&values), 8 * GIB);
+        assert_eq!(memory(&values), 6 * GIB);
+        assert_eq!(enforced(&values).map(|limits| limits.memory), Some(8 * GIB));
         assert_eq!(read_ahead_kib(&values), READ_AHEAD_DIRECT_KIB);
     }
 
@@ -162,7 +185,7 @@ mod tests {
     fn free_settings_win_over_a_tier() {
         let values = values("tier=2c4g,cpus=1,memory=1GiB");
         assert_eq!((processors(&values), memory(&values)), (Some(1), GIB));
-        assert_eq!(tier("16c32g").map(|tier| tier.processors), Some(16));
-        assert_eq!(tier("none"), None);
+        let none = Values::resolve(Vec::new()).expect("valid");
+        assert_eq!((processors(&none), enforced(&none)), (None, None));
     }
 }

@@ -35,7 +35,7 @@ pub(crate) async fn receive(
     let is_whole = *part.range() == (0..version.size);
     let options = GetOptions {
         range: (!is_whole).then(|| part.range().clone()),
-        if_match: Some(version.etag.clone()),
+        if_match: version.pinned().cloned(),
         fresh: origin == Origin::TheStore,
     };
     let store = Arc::clone(transfer.store());
@@ -110,16 +110,15 @@ impl PartSink {
 
     /// What is wrong with a response, if anything.
     fn refuse(&self, got: &Got) -> Option<ObjectError> {
-        let (kind, message) =
-            if got.info.etag != self.version.etag || got.info.size != self.version.size {
-                let message = "the store sent another version than the one that was asked for";
-                (ErrorKind::PreconditionFailed, message)
-            } else if got.range.start != self.part.range().start + self.received {
-                let message = "the store sent another range than the one that was asked for";
-                (ErrorKind::Protocol, message)
-            } else {
-                return None;
-            };
+        let (kind, message) = if !self.version.is(&got.info.etag, got.info.size) {
+            let message = "the store sent another version than the one that was asked for";
+            (ErrorKind::PreconditionFailed, message)
+        } else if got.range.start != self.part.range().start + self.received {
+            let message = "the store sent another range than the one that was asked for";
+            (ErrorKind::Protocol, message)
+        } else {
+            return None;
+        };
         Some(self.error(kind, message))
     }
 
