@@ -127,13 +127,14 @@ fn a_full_staging_disk_fails_the_write_only_when_the_store_takes_nothing() {
         .write(true)
         .open(mount.join("stuck"))
         .expect("it is there");
+    let write = |offset| std::os::unix::fs::FileExt::write_at(&stuck, &content[..MIB], offset);
+    // The first write may ask which version it changes.
+    let mut taken = write(0).expect("there is room") as u64;
     bucket.fail(Faults::rule(FaultRule::new(Fault::InternalError)));
     // What else fills the disk counts, too.
     fs::write(disk.path.join("other"), noise(6, 20 * MIB)).expect("there is room");
-    let mut taken = 0;
     let error = loop {
-        let written = std::os::unix::fs::FileExt::write_at(&stuck, &content[..MIB], taken);
-        match written {
+        match write(taken) {
             Ok(count) => taken += count as u64,
             Err(error) => break error,
         }

@@ -13,9 +13,9 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 
 pub(crate) static POSIX_METADATA: OptionSpec = OptionSpec {
     name: "posix-metadata",
-    default: Default::Depends("on with mode=staged, else off"),
+    default: Default::Is("off"),
     help: "Keep owner, mode, times, links and extended attributes in the metadata of objects",
-    detail: "In the form of ossfs and s3fs, which read it too; that of rclone is read. The kernel \
+    detail: "Staged mode keeps them unless this is switched off. In the form of ossfs and s3fs, which read it too; that of rclone is read. The kernel \
              then checks permissions. Owner and mode of what says nothing of its own are those of \
              the mount.",
     effect: "One HEAD for each listed entry, unless readdir-optimize is on, and one copy inside \
