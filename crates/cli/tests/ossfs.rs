@@ -471,14 +471,15 @@ fn objects_are_read_from_the_read_endpoint() {
     };
     assert_eq!(mount(&reads.url()).code, Some(0));
     reads.reset_counters();
-    main.data().put(BUCKET, "x", b"data").expect("room");
+    for (key, bytes) in [("x", b"data"), ("y", b"more")] {
+        main.data().put(BUCKET, key, bytes).expect("room");
+    }
     assert_eq!(fs::read(mountpoint.join("x")).expect("readable"), b"data");
-    assert_eq!(fs::read_dir(&mountpoint).expect("a directory").count(), 1);
+    assert_eq!(fs::read_dir(&mountpoint).expect("a directory").count(), 2);
     assert_eq!(main.counters().operation(Operation::GetObject), 0);
     assert_eq!(reads.counters().operation(Operation::GetObject), 1);
     assert_eq!(reads.counters().total(), 1, "nothing but objects");
     // It goes away; the main endpoint answers.
-    main.data().put(BUCKET, "y", b"more").expect("room");
     drop(reads.stop());
     assert_eq!(fs::read(mountpoint.join("y")).expect("readable"), b"more");
     unmount(&mountpoint);
