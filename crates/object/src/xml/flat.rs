@@ -143,10 +143,16 @@ impl<'a> Scanner<'a> {
         state: &mut State<'a>,
     ) -> Option<()> {
         match name {
-            "IsTruncated" => state.truncated = self.text(name)?.trim() == "true",
+            "IsTruncated" => {
+                state.truncated = match self.text(name)? {
+                    "true" => true,
+                    "false" => false,
+                    _ => return None,
+                }
+            }
             "EncodingType" => {
-                state.url_encoded = self.text(name)?.trim() == "url";
-                return page.is_empty().then_some(());
+                state.url_encoded = self.text(name)? == "url";
+                return (state.url_encoded && page.is_empty()).then_some(());
             }
             "NextContinuationToken" => {
                 let text = unescape(self.text(name)?)?;
@@ -334,6 +340,10 @@ mod tests {
             ("</ListBucketResult>", ""),
             ("<Contents><Key>p/plain", "<x:Contents><Key>p/plain"),
             ("IsTruncated>true", "IsTruncated>false"),
+            ("IsTruncated>true", "IsTruncated>&true"),
+            ("IsTruncated>true", "IsTruncated> true "),
+            ("EncodingType>url", "EncodingType>&url"),
+            ("EncodingType>url", "EncodingType>"),
         ] {
             let text = PAGE.replacen(usual, unusual, 1);
             let expected = parse_list(text.as_bytes()).map(FlatPage::from);
