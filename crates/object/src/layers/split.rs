@@ -35,8 +35,9 @@ use penstock_base::{
 
 use crate::{
     Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
-    ErrorKind, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectError, ObjectInfo,
-    ObjectResult, Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage,
+    ErrorKind, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectError,
+    ObjectInfo, ObjectResult, Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId,
+    UploadPage,
 };
 
 /// How long a read endpoint that failed is left alone.
@@ -224,6 +225,10 @@ impl Store for Split {
 
     async fn list(&self, options: ListOptions) -> ObjectResult<ListPage> {
         self.main.list(options).await
+    }
+
+    async fn list_flat(&self, options: ListOptions) -> ObjectResult<FlatPage> {
+        self.main.list_flat(options).await
     }
 
     async fn create_upload(&self, key: &Key, options: PutOptions) -> ObjectResult<UploadId> {
