@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use penstock_base::{FileName, FsError, FsResult, Payload};
 use penstock_vfs::{
-    AttributeChanges, Attributes, Caller, Created, DirectorySink, Disk, Entry, FileKind, HandleId,
-    Inode, Lookup, OpenOptions, Opened, RemoveKind, RenameMode, Statistics, Volume,
+    Attributes, Caller, DirectorySink, Disk, Entry, FileKind, HandleId, Inode, Lookup, OpenOptions,
+    Opened, Statistics, Volume,
 };
 
 /// Nothing here ever changes.
@@ -75,34 +75,8 @@ impl Volume for DiskFiles {
         self.entry(inode)
     }
 
-    async fn set_attributes(&self, _: Caller, _: Inode, _: AttributeChanges) -> FsResult<Entry> {
-        Err(FsError::ReadOnly)
-    }
-
     async fn read_symlink(&self, _: Caller, _: Inode) -> FsResult<Bytes> {
         Err(FsError::InvalidArgument("it is not a link"))
-    }
-
-    async fn make_symlink(&self, _: Caller, _: Inode, _: &FileName, _: &[u8]) -> FsResult<Entry> {
-        Err(FsError::ReadOnly)
-    }
-
-    async fn make_directory(&self, _: Caller, _: Inode, _: &FileName, _: u16) -> FsResult<Entry> {
-        Err(FsError::ReadOnly)
-    }
-
-    async fn remove(&self, _: Caller, _: Inode, _: &FileName, _: RemoveKind) -> FsResult<()> {
-        Err(FsError::ReadOnly)
-    }
-
-    async fn rename(
-        &self,
-        _: Caller,
-        _: (Inode, &FileName),
-        _: (Inode, &FileName),
-        _: RenameMode,
-    ) -> FsResult<()> {
-        Err(FsError::ReadOnly)
     }
 
     async fn open(&self, _: Caller, inode: Inode, options: OpenOptions) -> FsResult<Opened> {
@@ -119,17 +93,6 @@ impl Volume for DiskFiles {
         })
     }
 
-    async fn create(
-        &self,
-        _: Caller,
-        _: Inode,
-        _: &FileName,
-        _: u16,
-        _: OpenOptions,
-    ) -> FsResult<Created> {
-        Err(FsError::ReadOnly)
-    }
-
     async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Payload> {
         let disk = self.disk(handle.0)?;
         let left = disk.size().saturating_sub(offset);
@@ -144,10 +107,6 @@ impl Volume for DiskFiles {
             return Err(FsError::Io(text));
         }
         Ok(payload)
-    }
-
-    async fn write(&self, _: HandleId, _: u64, _: Bytes) -> FsResult<()> {
-        Err(FsError::ReadOnly)
     }
 
     async fn flush(&self, _: HandleId) -> FsResult<()> {

@@ -22,8 +22,8 @@ use penstock_base::{
 };
 use penstock_fuse::{FuseSettings, Session};
 use penstock_vfs::{
-    AttributeChanges, Attributes, Caller, Created, DirectorySink, Entry, FileKind, HandleId, Inode,
-    Lookup, OpenOptions, Opened, RemoveKind, RenameMode, Statistics, Volume,
+    AttributeChanges, Attributes, Caller, DirectorySink, Entry, FileKind, HandleId, Inode, Lookup,
+    OpenOptions, Opened, Statistics, Volume,
 };
 
 const READ: Inode = Inode(2);
@@ -92,28 +92,6 @@ impl Volume for NullVolume {
         Err(FsError::NotFound)
     }
 
-    async fn make_symlink(&self, _: Caller, _: Inode, _: &FileName, _: &[u8]) -> FsResult<Entry> {
-        Err(FsError::ReadOnly)
-    }
-
-    async fn make_directory(&self, _: Caller, _: Inode, _: &FileName, _: u16) -> FsResult<Entry> {
-        Err(FsError::ReadOnly)
-    }
-
-    async fn remove(&self, _: Caller, _: Inode, _: &FileName, _: RemoveKind) -> FsResult<()> {
-        Err(FsError::ReadOnly)
-    }
-
-    async fn rename(
-        &self,
-        _: Caller,
-        _: (Inode, &FileName),
-        _: (Inode, &FileName),
-        _: RenameMode,
-    ) -> FsResult<()> {
-        Err(FsError::ReadOnly)
-    }
-
     async fn open(&self, _: Caller, inode: Inode, _: OpenOptions) -> FsResult<Opened> {
         Ok(Opened {
             local: None,
@@ -122,17 +100,6 @@ impl Volume for NullVolume {
             keep_cache: inode == READ,
             skip_flush: true,
         })
-    }
-
-    async fn create(
-        &self,
-        _: Caller,
-        _: Inode,
-        _: &FileName,
-        _: u16,
-        _: OpenOptions,
-    ) -> FsResult<Created> {
-        Err(FsError::ReadOnly)
     }
 
     async fn read(&self, _: HandleId, offset: u64, length: u32) -> FsResult<Payload> {

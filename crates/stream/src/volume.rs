@@ -24,8 +24,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use penstock_base::{FileName, FsError, FsResult, NAME_LENGTH_MAX, Payload};
 use penstock_vfs::{
-    AttributeChanges, Caller, Created, DirectorySink, Entry, FileKind, HandleId, Inode, Lookup,
-    OpenOptions, Opened, RemoveKind, RenameMode, Statistics, Volume,
+    Caller, DirectorySink, Entry, FileKind, HandleId, Inode, Lookup, OpenOptions, Opened,
+    Statistics, Volume,
 };
 
 use self::answers::Answers;
@@ -103,15 +103,6 @@ impl Volume for StreamVolume {
         Ok(self.answers.entry(inode, &self.node(inode)?))
     }
 
-    async fn set_attributes(
-        &self,
-        _caller: Caller,
-        _inode: Inode,
-        _changes: AttributeChanges,
-    ) -> FsResult<Entry> {
-        Err(FsError::ReadOnly)
-    }
-
     async fn read_symlink(&self, _caller: Caller, inode: Inode) -> FsResult<Bytes> {
         let node = self.node(inode)?;
         let target = self.index.target(&node);
@@ -119,46 +110,6 @@ impl Volume for StreamVolume {
         target
             .map(Bytes::copy_from_slice)
             .ok_or(FsError::InvalidArgument("only symbolic links have targets"))
-    }
-
-    async fn make_symlink(
-        &self,
-        _caller: Caller,
-        _parent: Inode,
-        _name: &FileName,
-        _target: &[u8],
-    ) -> FsResult<Entry> {
-        Err(FsError::ReadOnly)
-    }
-
-    async fn make_directory(
-        &self,
-        _caller: Caller,
-        _parent: Inode,
-        _name: &FileName,
-        _permissions: u16,
-    ) -> FsResult<Entry> {
-        Err(FsError::ReadOnly)
-    }
-
-    async fn remove(
-        &self,
-        _caller: Caller,
-        _parent: Inode,
-        _name: &FileName,
-        _kind: RemoveKind,
-    ) -> FsResult<()> {
-        Err(FsError::ReadOnly)
-    }
-
-    async fn rename(
-        &self,
-        _caller: Caller,
-        _source: (Inode, &FileName),
-        _target: (Inode, &FileName),
-        _mode: RenameMode,
-    ) -> FsResult<()> {
-        Err(FsError::ReadOnly)
     }
 
     async fn open(&self, _caller: Caller, inode: Inode, options: OpenOptions) -> FsResult<Opened> {
@@ -176,17 +127,6 @@ impl Volume for StreamVolume {
                 local: None,
             }),
         }
-    }
-
-    async fn create(
-        &self,
-        _caller: Caller,
-        _parent: Inode,
-        _name: &FileName,
-        _permissions: u16,
-        _options: OpenOptions,
-    ) -> FsResult<Created> {
-        Err(FsError::ReadOnly)
     }
 
     async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Payload> {

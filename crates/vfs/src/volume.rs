@@ -21,6 +21,8 @@ const NO_XATTRS: FsError = FsError::Unsupported("this volume keeps no extended a
 ///   reference to an inode; it stays valid until as many are given back by [`Volume::forget`].
 /// - **Cancellation.** A door drops the future of a call whose caller was interrupted. Work that
 ///   must not stop half way (a rename, the completion of an upload) goes on in a task of its own.
+/// - **Changes.** What is not implemented of them fails with `ReadOnly`; a volume that nothing can
+///   change implements only what looks and reads.
 /// - **Errors.** Beside those that a method names, any may fail with `PermissionDenied`, `Stale`,
 ///   `TimedOut`, `OutOfMemory` or `Io`.
 #[async_trait]
@@ -37,10 +39,12 @@ pub trait Volume: Send + Sync + 'static {
     /// Changes mode, owner, size or times, all or none. Changing the size is truncation.
     async fn set_attributes(
         &self,
-        caller: Caller,
-        inode: Inode,
-        changes: AttributeChanges,
-    ) -> FsResult<Entry>;
+        _caller: Caller,
+        _inode: Inode,
+        _changes: AttributeChanges,
+    ) -> FsResult<Entry> {
+        Err(FsError::ReadOnly)
+    }
 
     /// The target of a symbolic link.
     async fn read_symlink(&self, caller: Caller, inode: Inode) -> FsResult<Bytes>;
@@ -48,39 +52,47 @@ pub trait Volume: Send + Sync + 'static {
     /// Makes a symbolic link. Fails with `AlreadyExists` or `Unsupported`.
     async fn make_symlink(
         &self,
-        caller: Caller,
-        parent: Inode,
-        name: &FileName,
-        target: &[u8],
-    ) -> FsResult<Entry>;
+        _caller: Caller,
+        _parent: Inode,
+        _name: &FileName,
+        _target: &[u8],
+    ) -> FsResult<Entry> {
+        Err(FsError::ReadOnly)
+    }
 
     /// Makes a directory. Fails with `AlreadyExists`.
     async fn make_directory(
         &self,
-        caller: Caller,
-        parent: Inode,
-        name: &FileName,
-        permissions: u16,
-    ) -> FsResult<Entry>;
+        _caller: Caller,
+        _parent: Inode,
+        _name: &FileName,
+        _permissions: u16,
+    ) -> FsResult<Entry> {
+        Err(FsError::ReadOnly)
+    }
 
     /// Removes a file or an empty directory. Fails with `NotFound`, `IsADirectory`,
     /// `NotADirectory` or `DirectoryNotEmpty`.
     async fn remove(
         &self,
-        caller: Caller,
-        parent: Inode,
-        name: &FileName,
-        kind: RemoveKind,
-    ) -> FsResult<()>;
+        _caller: Caller,
+        _parent: Inode,
+        _name: &FileName,
+        _kind: RemoveKind,
+    ) -> FsResult<()> {
+        Err(FsError::ReadOnly)
+    }
 
     /// Moves a name. The volume documents how atomic that is.
     async fn rename(
         &self,
-        caller: Caller,
-        source: (Inode, &FileName),
-        target: (Inode, &FileName),
-        mode: RenameMode,
-    ) -> FsResult<()>;
+        _caller: Caller,
+        _source: (Inode, &FileName),
+        _target: (Inode, &FileName),
+        _mode: RenameMode,
+    ) -> FsResult<()> {
+        Err(FsError::ReadOnly)
+    }
 
     /// Opens a file. Fails with `IsADirectory`, `Busy` or `ReadOnly`.
     async fn open(&self, caller: Caller, inode: Inode, options: OpenOptions) -> FsResult<Opened>;
@@ -88,12 +100,14 @@ pub trait Volume: Send + Sync + 'static {
     /// Creates a file and opens it; opens what is there unless `exclusive`.
     async fn create(
         &self,
-        caller: Caller,
-        parent: Inode,
-        name: &FileName,
-        permissions: u16,
-        options: OpenOptions,
-    ) -> FsResult<Created>;
+        _caller: Caller,
+        _parent: Inode,
+        _name: &FileName,
+        _permissions: u16,
+        _options: OpenOptions,
+    ) -> FsResult<Created> {
+        Err(FsError::ReadOnly)
+    }
 
     /// Reads up to `length` bytes at `offset`; fewer only at the end of the file.
     async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Payload>;
@@ -102,7 +116,9 @@ pub trait Volume: Send + Sync + 'static {
     /// accepted the bytes, which may wait for memory. The bytes may be kept without a copy: the
     /// door pays the budget for them until the call returns, and the volume, if it keeps them,
     /// from before it returns.
-    async fn write(&self, handle: HandleId, offset: u64, data: Bytes) -> FsResult<()>;
+    async fn write(&self, _handle: HandleId, _offset: u64, _data: Bytes) -> FsResult<()> {
+        Err(FsError::ReadOnly)
+    }
 
     /// Changes what is allocated of a file, in the range `range`, which is not empty. Fails with
     /// `Unsupported` where a volume has no such thing, and with `NoSpace`.
