@@ -199,10 +199,11 @@ fn a_lazy_unmount_waits_for_open_files_out_of_sight() {
 fn unmounting_waits_for_an_upload() {
     let (scratch, server) = (Scratch::new(), strict_server());
     let mountpoint = mount(&scratch, &server, &[]);
-    let slow = Fault::Hang { duration_ms: 1500 };
+    // No part is on its way any more while the upload is completed.
+    let slow = [Operation::UploadPart, Operation::CompleteUpload];
     server
         .faults()
-        .add(FaultRule::new(slow).on(&[Operation::UploadPart]));
+        .add(FaultRule::new(Fault::Hang { duration_ms: 1500 }).on(&slow));
     let file = mountpoint.join("large");
     let writer = std::thread::spawn(move || fs::write(file, vec![1; 12 << 20]));
     wait_until("parts are on their way", || {

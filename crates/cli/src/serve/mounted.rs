@@ -2,7 +2,12 @@
 
 use std::{io::Write, pin::pin, sync::Arc, time::Duration};
 
-use penstock_base::{BufferPool, clock, metrics::Registry, run_blocking};
+use penstock_base::{
+    BufferPool,
+    clock::{self, Instant},
+    metrics::Registry,
+    run_blocking,
+};
 use penstock_fuse::{UnmountError, UnmountMode, Unsaved};
 use penstock_transfer::DiskCache;
 use tokio::sync::mpsc;
@@ -25,6 +30,10 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 /// How long programs that have files open may take to close them when the mount is asked to
 /// leave. What they wrote until then is saved in any case.
 const LEAVE_GRACE: Duration = Duration::from_secs(3);
+
+/// How long a mount whose last part was just sent may still be busy: the object is completed, and
+/// the kernel lets go of the file, after that.
+const SETTLE: Duration = Duration::from_secs(5);
 
 /// How long the last word to a client may take.
 const LAST_WORD_DEADLINE: Duration = Duration::from_secs(2);
@@ -126,14 +135,17 @@ impl Core {
         } else {
             UnmountMode::Plain
         };
+        let mut last_sent = None;
         while let Err(error) = self.door.unmount(mode).await {
-            let progress = self.progress();
-            let parts = assemble::uploads_in_flight(&self.registry);
-            let is_sending = parts > 0 && matches!(error, UnmountError::Busy(_));
-            if !is_sending {
+            if assemble::uploads_in_flight(&self.registry) > 0 {
+                last_sent = Some(clock::now());
+            }
+            let settles = last_sent.is_some_and(|sent: Instant| sent.elapsed() < SETTLE);
+            if !settles || !matches!(error, UnmountError::Busy(_)) {
                 return Err(refusal(&error));
             }
-            if order.replies.send(Reply::Progress(progress)).await.is_err() {
+            let progress = Reply::Progress(self.progress());
+            if order.replies.send(progress).await.is_err() {
                 return Err(refusal(&error));
             }
             clock::sleep(PROGRESS_INTERVAL).await;
