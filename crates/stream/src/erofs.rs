@@ -25,7 +25,7 @@ mod directory;
 mod inode;
 mod superblock;
 
-use std::{io, mem, path::Path};
+use std::{io, path::Path};
 
 use directory::DirectoryBlocks;
 use inode::{ChunkIndex, InodeBytes, InodeHead, Layout};
@@ -35,7 +35,8 @@ use crate::{
     BLOCK_SIZE, DISK_BLOCKS_MAX, FileNode, ImageSummary, ImageWriter, Permissions, Timestamp,
     image::{
         check_name, check_target,
-        entries::{DIRECTORIES_MEMORY, Entries, Entry, NodeKind},
+        entries::{DIRECTORIES_MEMORY, Entry, NodeKind},
+        open::{OpenDirectories, OpenDirectory},
         output::Output,
     },
 };
@@ -70,11 +71,9 @@ impl Default for ErofsSettings {
     }
 }
 
-/// A directory that is open.
+/// What is kept of a directory that is open.
 #[derive(Debug, Default)]
 struct Open {
-    name: Vec<u8>,
-    entries: Entries,
     subdirectories: u32,
     /// Where subdirectories name their parent, which is not known yet.
     parent_links: Vec<u64>,
@@ -85,13 +84,8 @@ struct Open {
 pub struct ErofsWriter {
     output: Output,
     settings: ErofsSettings,
-    /// From the root to the directory that is open.
-    open: Vec<Open>,
+    open: OpenDirectories<Open>,
     blocks: DirectoryBlocks,
-    /// What the last directory's entries lay in, for the next one.
-    spare: Entries,
-    /// Bytes of entries in memory.
-    held: usize,
     inodes: u64,
     summary: ImageSummary,
 }
@@ -112,13 +106,12 @@ impl ErofsWriter {
             output.write(&[0])?;
             output.align(BLOCK_SIZE)?;
         }
+        let memory = settings.directories_memory;
         Ok(Self {
+            open: OpenDirectories::new(Open::default(), memory, output.folder()),
             output,
             settings,
-            open: vec![Open::default()],
             blocks: DirectoryBlocks::default(),
-            spare: Entries::default(),
-            held: 0,
             inodes: 1,
             summary: ImageSummary {
                 directories: 1,
@@ -129,21 +122,7 @@ impl ErofsWriter {
 
     fn add_entry(&mut self, name: &[u8], node: u64, kind: NodeKind) -> io::Result<()> {
         check_name(name)?;
-        let open = self.open.last_mut().expect("the root stays open");
-        self.held += open.entries.push(&Entry { name, node, kind });
-        if self.held > self.settings.directories_memory {
-            self.spill_largest()?;
-        }
-        Ok(())
-    }
-
-    fn spill_largest(&mut self) -> io::Result<()> {
-        let largest = self.open.iter_mut().max_by_key(|open| open.entries.held());
-        if let Some(open) = largest {
-            self.held -= open.entries.held();
-            open.entries.spill(self.output.folder())?;
-        }
-        Ok(())
+        self.open.add(&Entry { name, node, kind })
     }
 
     fn head(&mut self, kind: NodeKind, size: u64, modified: Timestamp) -> InodeHead {
@@ -159,21 +138,24 @@ impl ErofsWriter {
     }
 
     /// Writes all blocks of a directory but its end, which stays in `self.blocks`.
-    fn write_blocks(&mut self, open: &mut Open) -> io::Result<()> {
-        self.held -= open.entries.held();
+    fn write_blocks(&mut self, left: &mut OpenDirectory<Open>) -> io::Result<()> {
         self.blocks.begin();
-        let mut sorted = open.entries.take_sorted()?;
+        let mut sorted = self.open.sort(left)?;
         while let Some(entry) = sorted.next_entry()? {
             self.blocks.add(&entry, &mut self.output)?;
         }
         self.blocks.end(&mut self.output)?;
-        self.spare = Entries::reusing(sorted);
+        self.open.reuse(sorted);
         Ok(())
     }
 
     /// Writes a directory and says where.
-    fn write_directory(&mut self, open: &mut Open, modified: Timestamp) -> io::Result<Written> {
-        self.write_blocks(open)?;
+    fn write_directory(
+        &mut self,
+        left: &mut OpenDirectory<Open>,
+        modified: Timestamp,
+    ) -> io::Result<Written> {
+        self.write_blocks(left)?;
         let tail = self.blocks.tail().len() as u64;
         let position = if Layout::fits_inline(tail) {
             self.place_inode(tail)?
@@ -181,24 +163,28 @@ impl ErofsWriter {
             self.blocks.write_tail(&mut self.output)?;
             self.place_inode(0)?
         };
-        let inode = self.directory_inode(open, modified);
+        let inode = self.directory_inode(&left.own, modified);
         self.output.write(&inode)?;
         let behind = self.output.position();
         self.output.write(self.blocks.tail())?;
-        self.link_directory(open, position, behind)
+        self.link_directory(&left.own, position, behind)
     }
 
     /// The root lies in a block that waits for it.
-    fn write_root(&mut self, open: &mut Open, modified: Timestamp) -> io::Result<Vec<u8>> {
-        self.write_blocks(open)?;
+    fn write_root(
+        &mut self,
+        root: &mut OpenDirectory<Open>,
+        modified: Timestamp,
+    ) -> io::Result<Vec<u8>> {
+        self.write_blocks(root)?;
         if !Layout::fits_inline(self.blocks.tail().len() as u64) {
             self.blocks.write_tail(&mut self.output)?;
         }
-        let mut inode = self.directory_inode(open, modified).to_vec();
+        let mut inode = self.directory_inode(&root.own, modified).to_vec();
         let behind = ROOT_POSITION + inode.len() as u64;
         inode.extend_from_slice(self.blocks.tail());
         self.output.patch(ROOT_POSITION, &inode)?;
-        let written = self.link_directory(open, ROOT_POSITION, behind)?;
+        let written = self.link_directory(&root.own, ROOT_POSITION, behind)?;
         let number = written.number.to_le_bytes();
         self.output.patch(written.parent_link, &number)?;
         Ok(inode)
@@ -259,23 +245,16 @@ impl ErofsWriter {
 impl ImageWriter for ErofsWriter {
     fn enter(&mut self, name: &[u8]) -> io::Result<()> {
         check_name(name)?;
-        self.open.push(Open {
-            name: name.to_vec(),
-            entries: mem::take(&mut self.spare),
-            ..Open::default()
-        });
+        self.open.enter(name, Open::default());
         Ok(())
     }
 
     fn leave(&mut self, modified: Timestamp) -> io::Result<()> {
-        if self.open.len() < 2 {
-            return Err(io::Error::other("the root is left by finishing the image"));
-        }
-        let mut open = self.open.pop().expect("two are open");
-        let written = self.write_directory(&mut open, modified)?;
+        let mut left = self.open.leave()?;
+        let written = self.write_directory(&mut left, modified)?;
         self.summary.directories += 1;
-        let is_root = self.open.len() == 1;
-        let parent = self.open.last_mut().expect("the root stays open");
+        let is_root = self.open.is_at_root();
+        let parent = self.open.innermost();
         parent.subdirectories = parent.subdirectories.saturating_add(1);
         if is_root {
             let root = ROOT_POSITION / SLOT_SIZE;
@@ -284,7 +263,7 @@ impl ImageWriter for ErofsWriter {
         } else {
             parent.parent_links.push(written.parent_link);
         }
-        self.add_entry(&open.name, written.number, NodeKind::Directory)
+        self.add_entry(&left.name, written.number, NodeKind::Directory)
     }
 
     fn file(&mut self, name: &[u8], node: &FileNode) -> io::Result<()> {
@@ -333,15 +312,13 @@ impl ImageWriter for ErofsWriter {
         modified: Timestamp,
         disk_blocks: &[u64],
     ) -> io::Result<ImageSummary> {
-        if self.open.len() != 1 || disk_blocks.len() != usize::from(self.settings.disks) {
-            return Err(io::Error::other(
-                "an image ends with its root open and all of its disks measured",
-            ));
+        let mut root = self.open.finish()?;
+        if disk_blocks.len() != usize::from(self.settings.disks) {
+            return Err(io::Error::other("an image ends with its disks measured"));
         }
         if disk_blocks.iter().any(|blocks| *blocks > DISK_BLOCKS_MAX) {
             return Err(disk_is_full());
         }
-        let mut root = self.open.pop().expect("the root is open");
         let root = self.write_root(&mut root, modified)?;
         self.output.align(BLOCK_SIZE)?;
         let name = self.settings.volume_name.as_bytes();

@@ -43,7 +43,8 @@ use crate::{
     BLOCK_SIZE, FileNode, ImageSummary, ImageWriter, Permissions, Timestamp,
     image::{
         check_name, check_target,
-        entries::{DIRECTORIES_MEMORY, Entries, Entry, NodeKind},
+        entries::{DIRECTORIES_MEMORY, Entry, NodeKind},
+        open::{OpenDirectories, OpenDirectory},
         output::Output,
     },
 };
@@ -77,14 +78,12 @@ impl Default for Ext4Settings {
     }
 }
 
-/// A directory that is open.
+/// What is kept of a directory that is open.
 #[derive(Debug, Default)]
 struct Open {
-    name: Vec<u8>,
     number: u32,
     /// Where its record waits to be filled in.
     record: u64,
-    entries: Entries,
     /// Bytes that the entries take in blocks.
     bytes: u64,
     subdirectories: u32,
@@ -99,10 +98,7 @@ pub struct Ext4Writer {
     used: UsedBlocks,
     /// Blocks that the extents of large files will take.
     extent_blocks: u64,
-    open: Vec<Open>,
-    /// What the last directory's entries lay in, for the next one.
-    spare: Entries,
-    held: usize,
+    open: OpenDirectories<Open>,
     next_number: u32,
     summary: ImageSummary,
     /// A name behind its hash.
@@ -120,15 +116,14 @@ impl Ext4Writer {
             record: records.add(&Record::default())?,
             ..Open::default()
         };
+        let memory = settings.directories_memory;
         Ok(Self {
+            open: OpenDirectories::new(root, memory, output.folder()),
             output,
             settings,
             records,
             used: UsedBlocks::default(),
             extent_blocks: 0,
-            open: vec![root],
-            spare: Entries::default(),
-            held: 0,
             next_number: FIRST_FREE,
             summary: ImageSummary {
                 directories: 1,
@@ -151,41 +146,27 @@ impl Ext4Writer {
         self.hashed.clear();
         self.hashed.extend_from_slice(&hash::sorting_key(name));
         self.hashed.extend_from_slice(name);
-        let open = self.open.last_mut().expect("the root stays open");
-        open.bytes += directory::entry_size(name.len()) as u64;
-        self.held += open.entries.push(&Entry {
+        self.open.innermost().bytes += directory::entry_size(name.len()) as u64;
+        self.open.add(&Entry {
             name: &self.hashed,
             node: u64::from(number),
             kind,
-        });
-        if self.held > self.settings.directories_memory {
-            self.spill_largest()?;
-        }
-        Ok(())
-    }
-
-    fn spill_largest(&mut self) -> io::Result<()> {
-        let largest = self.open.iter_mut().max_by_key(|open| open.entries.held());
-        if let Some(open) = largest {
-            self.held -= open.entries.held();
-            open.entries.spill(self.output.folder())?;
-        }
-        Ok(())
+        })
     }
 
     /// Writes the blocks of a directory, and its record.
     fn write_directory(
         &mut self,
-        open: &mut Open,
+        left: &mut OpenDirectory<Open>,
         parent: u32,
         modified: Timestamp,
     ) -> io::Result<()> {
-        self.held -= open.entries.held();
         let start = self.output.position() / BLOCK_SIZE;
+        let mut sorted = self.open.sort(left)?;
+        let open = &left.own;
         let mut writer = DirectoryWriter::new(&mut self.output, [open.number, parent]);
-        let mut sorted = open.entries.take_sorted()?;
         let indexed = writer.write(&mut sorted, open.bytes)?;
-        self.spare = Entries::reusing(sorted);
+        self.open.reuse(sorted);
         let blocks = self.output.position() / BLOCK_SIZE - start;
         self.extent_blocks += ExtentTree::blocks_for(blocks);
         let links = open.subdirectories.saturating_add(2);
@@ -248,27 +229,24 @@ impl ImageWriter for Ext4Writer {
     fn enter(&mut self, name: &[u8]) -> io::Result<()> {
         check_name(name)?;
         let number = self.take_number()?;
-        self.open.push(Open {
-            name: name.to_vec(),
+        let record = self.records.add(&Record::default())?;
+        let own = Open {
             number,
-            record: self.records.add(&Record::default())?,
-            entries: mem::take(&mut self.spare),
+            record,
             ..Open::default()
-        });
+        };
+        self.open.enter(name, own);
         Ok(())
     }
 
     fn leave(&mut self, modified: Timestamp) -> io::Result<()> {
-        if self.open.len() < 2 {
-            return Err(io::Error::other("the root is left by finishing the image"));
-        }
-        let mut open = self.open.pop().expect("two are open");
-        let parent = self.open.last_mut().expect("the root stays open");
+        let mut left = self.open.leave()?;
+        let parent = self.open.innermost();
         parent.subdirectories = parent.subdirectories.saturating_add(1);
         let parent = parent.number;
-        self.write_directory(&mut open, parent, modified)?;
+        self.write_directory(&mut left, parent, modified)?;
         self.summary.directories += 1;
-        self.add_entry(&open.name, open.number, NodeKind::Directory)
+        self.add_entry(&left.name, left.own.number, NodeKind::Directory)
     }
 
     fn file(&mut self, name: &[u8], node: &FileNode) -> io::Result<()> {
@@ -326,10 +304,7 @@ impl ImageWriter for Ext4Writer {
         let [data_blocks] = disk_blocks else {
             return Err(io::Error::other("an ext4 image has exactly one data disk"));
         };
-        let mut root = self.open.pop().expect("the root is open");
-        if !self.open.is_empty() {
-            return Err(io::Error::other("an image ends with its root open"));
-        }
+        let mut root = self.open.finish()?;
         self.write_directory(&mut root, ROOT, modified)?;
         let geometry = Geometry::new(
             self.next_number - 1,

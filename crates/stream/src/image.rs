@@ -5,10 +5,12 @@
 //! sorts a directory when it is left.
 //!
 //! - [`entries`]: what a directory holds, sorted when it is left, spilled when it is huge.
+//! - [`open`]: the directories from the root to the one that is being written.
 //! - [`output`]: the file that an image is written into, front to end with patches.
 //! - [`permissions`]: what a volume says of owners and modes, the same for all of its files.
 
 pub(crate) mod entries;
+pub(crate) mod open;
 pub(crate) mod output;
 mod permissions;
 

@@ -5,8 +5,8 @@ mod support;
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
-use penstock_base::{BufferPool, FsError, MIB, MemoryBudget, Secret, metrics::Registry};
-use penstock_devserver::{Fault, FaultRule, Operation, Server, Settings};
+use penstock_base::{BufferPool, FsError, MIB, MemoryBudget, Secret, clock, metrics::Registry};
+use penstock_devserver::{Counters, Fault, FaultRule, Operation, Server, Settings};
 use penstock_object::{
     StoreSettings,
     credentials::{CredentialSettings, Credentials},
@@ -84,6 +84,18 @@ impl Served {
         Ok(payload.to_vec()[..SIZE as usize].to_vec())
     }
 
+    /// What the server counted, once it has ended what it was asked: it counts what it has sent, and
+    /// a reader may have that earlier.
+    async fn counters_at_rest(&self) -> Counters {
+        let waited = clock::deadline(Duration::from_secs(10), async {
+            while self.server.counters().in_flight > 0 {
+                clock::sleep(Duration::from_millis(1)).await;
+            }
+        });
+        waited.await.expect("the server comes to rest");
+        self.server.counters()
+    }
+
     /// Reads all objects in some order, 32 at a time.
     async fn read_all(&self, step: usize) {
         let expected = many(COUNT, SIZE);
@@ -109,7 +121,7 @@ async fn each_small_file_is_exactly_one_get() {
     for (direct, step) in [(true, 1), (true, 97), (false, 1), (false, 97)] {
         let served = serve(direct);
         served.read_all(step).await;
-        let counters = served.server.counters();
+        let counters = served.counters_at_rest().await;
         assert_eq!(
             counters.total(),
             COUNT as u64,

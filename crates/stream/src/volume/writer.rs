@@ -2,8 +2,7 @@
 
 use std::{
     io::{self, Write},
-    mem,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use penstock_vfs::FileKind;
@@ -15,15 +14,11 @@ use super::{
 use crate::{
     FileNode, ImageSummary, ImageWriter, Timestamp,
     checked_file::CheckedWriter,
-    image::entries::{DIRECTORIES_MEMORY, Entries, Entry, NodeKind},
+    image::{
+        entries::{DIRECTORIES_MEMORY, Entry, NodeKind},
+        open::{OpenDirectories, OpenDirectory},
+    },
 };
-
-/// A directory that is open.
-#[derive(Debug, Default)]
-struct Open {
-    name: Vec<u8>,
-    entries: Entries,
-}
 
 /// Writes a [`super::DirectoryIndex`] in one pass, in place of a file-system image.
 ///
@@ -32,14 +27,7 @@ struct Open {
 #[derive(Debug)]
 pub struct DirectoryIndexWriter {
     file: CheckedWriter,
-    /// Where large directories are sorted.
-    folder: PathBuf,
-    /// From the root to the directory that is open.
-    open: Vec<Open>,
-    /// What the last directory's entries lay in, for the next one.
-    spare: Entries,
-    /// Bytes of entries in memory.
-    held: usize,
+    open: OpenDirectories<()>,
     summary: ImageSummary,
     nodes: u64,
 }
@@ -47,12 +35,10 @@ pub struct DirectoryIndexWriter {
 impl DirectoryIndexWriter {
     /// Begins an index at `path`, in the place of what is there.
     pub fn create(path: &Path) -> io::Result<Self> {
+        let folder = path.parent().unwrap_or(Path::new("."));
         Ok(Self {
             file: CheckedWriter::create(path)?,
-            folder: path.parent().unwrap_or(Path::new(".")).to_path_buf(),
-            open: vec![Open::default()],
-            spare: Entries::default(),
-            held: 0,
+            open: OpenDirectories::new((), DIRECTORIES_MEMORY, folder),
             summary: ImageSummary {
                 directories: 1,
                 ..ImageSummary::default()
@@ -74,33 +60,21 @@ impl DirectoryIndexWriter {
     }
 
     fn add_entry(&mut self, name: &[u8], slot: u64, kind: NodeKind) -> io::Result<()> {
-        let open = self.open.last_mut().expect("the root stays open");
-        let entry = Entry {
+        self.open.add(&Entry {
             name,
             node: slot,
             kind,
-        };
-        self.held += open.entries.push(&entry);
-        if self.held > DIRECTORIES_MEMORY {
-            self.spill_largest()?;
-        }
-        Ok(())
-    }
-
-    fn spill_largest(&mut self) -> io::Result<()> {
-        let largest = self.open.iter_mut().max_by_key(|open| open.entries.held());
-        if let Some(open) = largest {
-            self.held -= open.entries.held();
-            open.entries.spill(&self.folder)?;
-        }
-        Ok(())
+        })
     }
 
     /// Writes a directory that is left and returns its slot.
-    fn write_directory(&mut self, open: &mut Open, modified: Timestamp) -> io::Result<u64> {
-        self.held -= open.entries.held();
+    fn write_directory(
+        &mut self,
+        left: &mut OpenDirectory<()>,
+        modified: Timestamp,
+    ) -> io::Result<u64> {
         let start = self.file.length();
-        let mut sorted = open.entries.take_sorted()?;
+        let mut sorted = self.open.sort(left)?;
         let mut distances = Vec::new();
         while let Some(entry) = sorted.next_entry()? {
             distances.push(distance(self.file.length() - start)?);
@@ -109,7 +83,7 @@ impl DirectoryIndexWriter {
             self.file.write_all(&[length])?;
             self.file.write_all(entry.name)?;
         }
-        self.spare = Entries::reusing(sorted);
+        self.open.reuse(sorted);
         let table = self.file.length();
         let whole = distance(table - start)?;
         for from_start in &distances {
@@ -133,21 +107,15 @@ fn distance(bytes: u64) -> io::Result<u32> {
 
 impl ImageWriter for DirectoryIndexWriter {
     fn enter(&mut self, name: &[u8]) -> io::Result<()> {
-        self.open.push(Open {
-            name: name.to_vec(),
-            entries: mem::take(&mut self.spare),
-        });
+        self.open.enter(name, ());
         Ok(())
     }
 
     fn leave(&mut self, modified: Timestamp) -> io::Result<()> {
-        if self.open.len() < 2 {
-            return Err(io::Error::other("the root is left by finishing the index"));
-        }
-        let mut open = self.open.pop().expect("two are open");
-        let slot = self.write_directory(&mut open, modified)?;
+        let mut left = self.open.leave()?;
+        let slot = self.write_directory(&mut left, modified)?;
         self.summary.directories += 1;
-        self.add_entry(&open.name, slot, NodeKind::Directory)
+        self.add_entry(&left.name, slot, NodeKind::Directory)
     }
 
     fn file(&mut self, name: &[u8], node: &FileNode) -> io::Result<()> {
@@ -174,10 +142,7 @@ impl ImageWriter for DirectoryIndexWriter {
         modified: Timestamp,
         _disk_blocks: &[u64],
     ) -> io::Result<ImageSummary> {
-        let [_] = self.open[..] else {
-            return Err(io::Error::other("a directory is still open"));
-        };
-        let mut root = self.open.pop().expect("the root is open");
+        let mut root = self.open.finish()?;
         let slot = self.write_directory(&mut root, modified)?;
         self.file.write_all(&self.nodes.to_le_bytes())?;
         self.file.write_all(&slot.to_le_bytes())?;
