@@ -91,7 +91,10 @@ fn reads_of_a_volume_ride_out_every_passing_fault() {
                 );
             }
             rig.bucket.heal();
-            assert!(gets(&rig.bucket) > before, "{way}: {name}: nothing was asked");
+            assert!(
+                gets(&rig.bucket) > before,
+                "{way}: {name}: nothing was asked"
+            );
         }
         assert!(counter(&mount, "retries") > 0, "{way}: nothing failed");
         mount.unmount();
@@ -147,10 +150,7 @@ fn an_object_of_a_volume_that_is_replaced_while_it_is_read_is_never_mixed() {
         let mut read = vec![0; MIB];
         file.read_exact(&mut read).expect("a read");
         let new = noise(2, 96 * MIB);
-        rig.bucket
-            .data()
-            .put(BUCKET, "file", &new)
-            .expect("memory");
+        rig.bucket.data().put(BUCKET, "file", &new).expect("memory");
         let expected = if way == "fuse" {
             libc::ESTALE
         } else {

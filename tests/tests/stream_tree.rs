@@ -118,7 +118,10 @@ fn a_random_tree_is_the_same_through_every_door() {
         let begun = Instant::now();
         let mount = rig.mount(&rig.way(way));
         let found = compare(&mount, &tree, written);
-        assert!(*times.get_or_insert_with(|| found.clone()) == found, "{way}");
+        assert!(
+            *times.get_or_insert_with(|| found.clone()) == found,
+            "{way}"
+        );
         let refused = fs::write(mount.join("new"), "x").expect_err("read-only");
         assert_eq!(refused.raw_os_error(), Some(libc::EROFS), "{way}");
         mount.unmount();
