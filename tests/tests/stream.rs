@@ -13,7 +13,7 @@ use std::{
 
 use penstock_devserver::Operation;
 use penstock_tests::{
-    Finished, Kind, Patience, Process,
+    Finished, Kind, Mount, Patience, Process,
     data::noise,
     penstock, run_within,
     stream::{Rig, WAYS, read_aside},
@@ -102,6 +102,20 @@ fn a_second_mount_lists_nothing_and_refresh_lists_anew() {
     rig.compare(&mount);
     let log = mount.unmount();
     assert!(log.contains("added=1"), "{log}");
+}
+
+#[test]
+fn an_index_that_is_older_than_it_may_be_is_listed_anew() {
+    let mut rig = Rig::with_small_files(Kind::S3, 20);
+    rig.mount(&rig.options()).unmount();
+    rig.put("set/new.jpg", noise(1, 10_000));
+    let mount = rig.mount(&rig.options().option("refresh", "1h"));
+    assert!(!mount.join("set/new.jpg").exists(), "it is young enough");
+    mount.unmount();
+    thread::sleep(Duration::from_secs(3));
+    let mount = rig.mount(&rig.options().option("refresh", "1s"));
+    rig.compare(&mount);
+    mount.unmount();
 }
 
 #[test]
@@ -455,6 +469,63 @@ fn a_manifest_takes_the_place_of_a_listing() {
     let mount = rig.mount(&rig.options());
     rig.compare(&mount);
     mount.unmount();
+}
+
+#[test]
+fn a_manifest_may_lie_in_the_bucket() {
+    let mut rig = Rig::new(Kind::S3);
+    let mut text = String::new();
+    for number in 0..20_u64 {
+        let key = format!("{number:02}.jpg");
+        let content = noise(number, 5000 + number as usize);
+        rig.bucket.put_outside(&format!("train/{key}"), &content);
+        text.push_str(&format!("b,train/{key},{},,\n", content.len()));
+        rig.objects.insert(key, content);
+    }
+    text.push_str("b,other/key,5,,\n");
+    rig.bucket.put_outside("inventory.csv", text.as_bytes());
+    rig.bucket.put_outside("train/not in the manifest", b"x");
+    let source = format!("{}/train", rig.bucket.source());
+    let manifest = format!("{}/inventory.csv", rig.bucket.source());
+    let options = rig.options().option("manifest", &manifest);
+    let options = options.option("manifest-columns", "bucket,key,size,mtime,etag");
+    let mount = Mount::stream(&source, &options);
+    rig.compare(&mount);
+    mount.unmount();
+    // Another manifest makes another index.
+    text.push_str("b,train/not in the manifest,1,,\n");
+    rig.bucket.put_outside("inventory.csv", text.as_bytes());
+    rig.objects
+        .insert("not in the manifest".to_owned(), b"x".to_vec());
+    let mount = Mount::stream(&source, &options);
+    rig.compare(&mount);
+    mount.unmount();
+}
+
+#[test]
+fn a_manifest_that_cannot_be_had_is_named_with_the_remedy() {
+    let rig = Rig::with_small_files(Kind::S3, 3);
+    rig.bucket.put_outside("packed.csv.gz", b"\x1f\x8b\x08");
+    rig.bucket.put_outside("elsewhere.txt", b"other/a\nother/b\n");
+    let bucket = rig.bucket.source();
+    for (manifest, part) in [
+        (format!("{bucket}/missing.csv"), "check the path"),
+        (format!("{bucket}/packed.csv.gz"), "gunzip"),
+        (format!("{bucket}/elsewhere.txt"), "begins with `set/`"),
+        ("oss://bucket/keys".to_owned(), "another kind of store"),
+        (format!("{bucket}/folder/"), "is no object"),
+        ("/no/such/file".to_owned(), "check its path"),
+    ] {
+        let place = rig.indexes.folder("mnt");
+        let set = format!("{bucket}/set");
+        let mut command = rig.bucket.command_on("stream", &set);
+        command.arg(&place).arg("-f");
+        command.arg(format!("--index-dir={}", rig.indexes.folder("i").display()));
+        command.arg(format!("--manifest={manifest}"));
+        let refused = run_within(PATIENCE, &mut command);
+        assert!(!refused.succeeded(), "{manifest}");
+        assert!(refused.stderr.contains(part), "{manifest}: {refused:?}");
+    }
 }
 
 #[test]
