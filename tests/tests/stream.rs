@@ -506,7 +506,8 @@ fn a_manifest_may_lie_in_the_bucket() {
 fn a_manifest_that_cannot_be_had_is_named_with_the_remedy() {
     let rig = Rig::with_small_files(Kind::S3, 3);
     rig.bucket.put_outside("packed.csv.gz", b"\x1f\x8b\x08");
-    rig.bucket.put_outside("elsewhere.txt", b"other/a\nother/b\n");
+    rig.bucket
+        .put_outside("elsewhere.txt", b"other/a\nother/b\n");
     let bucket = rig.bucket.source();
     for (manifest, part) in [
         (format!("{bucket}/missing.csv"), "check the path"),

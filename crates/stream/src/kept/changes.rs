@@ -26,8 +26,9 @@ impl Changes {
 
 /// Counts the differences of two snapshots by walking both once.
 ///
-/// Only objects that files can show are counted: markers of directories and keys that no file can
-/// have are not in the map of a kept image, so a listing would seem to have added them.
+/// Only objects whose bytes files can show are counted: markers of directories, symbolic links and
+/// keys that no file can have are not in the map of a kept image, so a listing would seem to have
+/// added them.
 pub fn compare(
     old: &mut dyn ObjectSource,
     new: &mut dyn ObjectSource,
@@ -89,7 +90,11 @@ impl<'a> Cursor<'a> {
     fn advance(&mut self) -> Result<(), SnapshotError> {
         let object = loop {
             match self.source.next_object()? {
-                Some(object) if TreeBuilder::needs_place(object.key) => break object,
+                Some(object)
+                    if object.target.is_empty() && TreeBuilder::needs_place(object.key) =>
+                {
+                    break object;
+                }
                 Some(_) => {}
                 None => {
                     self.ended = true;

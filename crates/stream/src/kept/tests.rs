@@ -185,6 +185,7 @@ mod changes {
                     size: *size,
                     modified: Timestamp::default(),
                     etag: "v",
+                    target: "",
                 });
             self.given += 1;
             Ok(object)
