@@ -45,7 +45,7 @@ fn passing_faults() -> Vec<(&'static str, FaultRule)> {
     ]
 }
 
-/// Requests that failed, one way or another: those beyond what was read.
+/// GET requests that the server got, however it answered.
 fn gets(bucket: &Bucket) -> u64 {
     bucket.server(|server| server.counters().operation(Operation::GetObject))
 }
