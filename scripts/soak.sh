@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # `make soak`: mixed load on real mounts while the server fails in every way, for DURATION
-# (`make soak DURATION=15m`), half of it on S3 and half on OSS. SEED makes another run.
+# (`make soak DURATION=15m`), half of it on S3 and half on OSS. SEED makes another run. Then a
+# stream volume of 100,000 files is compared file by file through each way to mount it.
 set -euo pipefail
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$repository"
@@ -24,3 +25,7 @@ say "$seconds s of load, SEED=$SEED"
 trap 'bash scripts/clean-mounts.sh' EXIT
 PENSTOCK_TEST_SOAK_SECONDS=$seconds PENSTOCK_TEST_SOAK_SEED=$SEED \
   cargo test --release --package penstock-tests --test soak -- --nocapture
+
+say "A stream volume of 100,000 files"
+PENSTOCK_TEST_TREE_FILES=100000 \
+  cargo test --release --package penstock-tests --test stream_tree -- --nocapture

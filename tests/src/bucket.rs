@@ -117,8 +117,13 @@ impl Bucket {
 
     /// `penstock COMMAND SOURCE` with the options that lead here.
     pub fn command(&self, name: &str) -> Command {
+        self.command_on(name, &self.source())
+    }
+
+    /// The same for another source of the same server.
+    pub fn command_on(&self, name: &str, source: &str) -> Command {
         let mut command = penstock();
-        command.arg(name).arg(self.source());
+        command.arg(name).arg(source);
         self.options().apply(&mut command);
         command
     }

@@ -3,6 +3,7 @@
 //! - [`model`]: a small pure model of a file system, random steps, and the comparison of what a
 //!   mount answers with what the model says.
 //! - [`soak`]: mixed load while faults come and go, and what is watched meanwhile.
+//! - [`stream`]: a bucket that stream volumes are made of, and what they should show.
 //! - [`system`]: file operations that report errno, because errno is what is compared.
 //! - [`Bucket`], [`Mount`], [`Scratch`]: a bucket, a mount and a folder that clean up after themselves, also
 //!   when a test fails.
@@ -23,6 +24,7 @@
 pub mod data;
 pub mod model;
 pub mod soak;
+pub mod stream;
 // System calls that std does not offer with their errno.
 #[allow(unsafe_code)]
 pub mod system;

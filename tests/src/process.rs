@@ -10,6 +10,9 @@ use std::{
 
 use crate::Patience;
 
+/// The unit of processor time in `/proc`, on every architecture.
+const TICKS_PER_SECOND: u64 = 100;
+
 /// What a program left behind.
 #[derive(Debug)]
 pub struct Finished {
@@ -96,6 +99,33 @@ impl Process {
     /// The memory that it has resident, in bytes.
     pub fn resident(self) -> u64 {
         self.status_kib("VmRSS:") << 10
+    }
+
+    /// The processor time that all its threads took so far, those that ended too.
+    pub fn processor_time(self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0)).unwrap_or_default();
+        let fields = stat.rsplit(')').next().unwrap_or_default();
+        let ticks = fields.split_whitespace().skip(11).take(2);
+        let ticks: u64 = ticks.filter_map(|field| field.parse::<u64>().ok()).sum();
+        Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND)
+    }
+
+    /// The processors that its threads may use, for the thread that may use most.
+    pub fn processors_allowed(self) -> usize {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.0));
+        let threads = threads.into_iter().flatten().flatten();
+        let allowed = threads.map(|thread| {
+            let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+            let mask = status
+                .lines()
+                .find_map(|line| line.strip_prefix("Cpus_allowed:"));
+            let digits = mask.unwrap_or_default().chars();
+            digits
+                .filter_map(|digit| digit.to_digit(16))
+                .map(|bits| bits.count_ones() as usize)
+                .sum()
+        });
+        allowed.max().unwrap_or(0)
     }
 
     /// Ends it without warning, as the kernel does when memory runs out.

@@ -3,126 +3,23 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::{
-    collections::BTreeMap,
     fs::{self, File},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::Command,
-    sync::{Mutex, MutexGuard, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
 };
 
 use penstock_devserver::Operation;
 use penstock_tests::{
-    Bucket, Finished, Kind, Mount, MountOptions, Patience, Process, Scratch,
-    data::{digest, digest_of, noise},
+    Finished, Kind, Mount, Patience, Process,
+    data::noise,
     penstock, run_within,
+    stream::{Rig, WAYS, read_aside},
 };
 
 const PATIENCE: Patience = Patience::seconds(60);
-/// The ways from an index to a mount.
-const WAYS: [&str; 3] = ["erofs", "ext4", "fuse"];
-
-/// One at a time: each start of a volume cleans up after the volumes that others had killed.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A bucket with what it has, and a place for indexes.
-struct Rig {
-    bucket: Bucket,
-    indexes: Scratch,
-    objects: BTreeMap<String, Vec<u8>>,
-    _alone: MutexGuard<'static, ()>,
-}
-
-impl Rig {
-    fn new(kind: Kind) -> Self {
-        Self {
-            _alone: alone(),
-            bucket: Bucket::new(kind),
-            indexes: Scratch::new(),
-            objects: BTreeMap::new(),
-        }
-    }
-
-    fn with_small_files(kind: Kind, count: u64) -> Self {
-        let mut rig = Self::new(kind);
-        for number in 0..count {
-            let key = format!("set/{:02}/{number:04}.jpg", number % 17);
-            rig.put(&key, noise(number, 20_000 + 37 * number as usize));
-        }
-        rig
-    }
-
-    fn put(&mut self, key: &str, content: Vec<u8>) {
-        self.bucket.put_outside(key, &content);
-        self.objects.insert(key.to_owned(), content);
-    }
-
-    fn options(&self) -> MountOptions {
-        let folder = self.indexes.path().to_string_lossy().into_owned();
-        self.bucket.options().option("index-dir", &folder)
-    }
-
-    /// The options that lead to one of [`WAYS`].
-    fn way(&self, way: &str) -> MountOptions {
-        match way {
-            "fuse" => self.options().option("transport", "fuse"),
-            fs => self.options().option("transport", "loop").option("fs", fs),
-        }
-    }
-
-    #[track_caller]
-    fn mount(&self, options: &MountOptions) -> Mount {
-        Mount::stream(&self.bucket.source(), options)
-    }
-
-    fn count(&self, operation: Operation) -> u64 {
-        self.bucket
-            .server(|server| server.counters().operation(operation))
-    }
-
-    /// The mount shows what was put, file by file.
-    #[track_caller]
-    fn compare(&self, mount: &Mount) {
-        let mut shown: Vec<_> = files_below(mount.path()).into_iter().collect();
-        shown.sort();
-        let expected: Vec<_> = self.objects.keys().map(PathBuf::from).collect();
-        assert_eq!(shown, expected);
-        for (key, content) in &self.objects {
-            let path = mount.join(key);
-            let metadata = fs::metadata(&path).expect("it is listed");
-            assert_eq!(metadata.len(), content.len() as u64, "{key}");
-            assert_eq!(
-                digest(&path).expect("readable"),
-                digest_of(content),
-                "{key}"
-            );
-        }
-    }
-}
-
-fn files_below(root: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    let mut folders = vec![root.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).expect("listed") {
-            let entry = entry.expect("read");
-            match entry.file_type().expect("known").is_dir() {
-                true => folders.push(entry.path()),
-                false => {
-                    let path = entry.path();
-                    files.push(path.strip_prefix(root).expect("below").to_owned());
-                }
-            }
-        }
-    }
-    files
-}
-
 #[track_caller]
 fn stream(arguments: &[&str]) -> Finished {
     run_within(PATIENCE, penstock().arg("stream").args(arguments))
@@ -168,48 +65,6 @@ fn is_mounted(place: &Path) -> bool {
         .any(|line| line.split(' ').nth(1) == Some(&*wanted))
 }
 
-/// Reads a file on a thread of its own, since that may wait.
-fn read_aside(path: PathBuf) -> mpsc::Receiver<std::io::Result<Vec<u8>>> {
-    let (done, waiting) = mpsc::channel();
-    thread::spawn(move || done.send(fs::read(path)));
-    waiting
-}
-
-#[test]
-fn a_random_tree_is_the_same_through_every_door() {
-    const FILES: u64 = 2000;
-    let mut rig = Rig::new(Kind::S3);
-    for seed in 0..FILES {
-        let pick = noise(seed + 1, 16);
-        let depth = usize::from(pick[0] % 6);
-        let mut key = String::new();
-        for level in 0..depth {
-            key.push_str(&format!("d{}/", pick[1 + level] % 4));
-        }
-        let name = ["plain", "with space", "ünï", "-dash", ".hidden", "a+b%&<x>"];
-        key.push_str(&format!(
-            "{}-{seed}",
-            name[usize::from(pick[8]) % name.len()]
-        ));
-        let size = match pick[9] % 10 {
-            0 => 0,
-            1 => usize::from(pick[10]) * 16,
-            2 => usize::from(pick[10]) * 4096,
-            3 => usize::from(pick[10]) * 999 + 100_000,
-            _ => usize::from(pick[10]) * 50,
-        };
-        rig.put(&key, noise(seed, size));
-    }
-    rig.put("large", noise(5, 20 << 20));
-    for way in WAYS {
-        let mount = rig.mount(&rig.way(way));
-        rig.compare(&mount);
-        let refused = fs::write(mount.join("new"), "x").expect_err("read-only");
-        assert_eq!(refused.raw_os_error(), Some(libc::EROFS), "{way}");
-        mount.unmount();
-    }
-}
-
 #[test]
 fn times_are_those_of_the_objects() {
     let mut rig = Rig::new(Kind::Local);
@@ -247,6 +102,20 @@ fn a_second_mount_lists_nothing_and_refresh_lists_anew() {
     rig.compare(&mount);
     let log = mount.unmount();
     assert!(log.contains("added=1"), "{log}");
+}
+
+#[test]
+fn an_index_that_is_older_than_it_may_be_is_listed_anew() {
+    let mut rig = Rig::with_small_files(Kind::S3, 20);
+    rig.mount(&rig.options()).unmount();
+    rig.put("set/new.jpg", noise(1, 10_000));
+    let mount = rig.mount(&rig.options().option("refresh", "1h"));
+    assert!(!mount.join("set/new.jpg").exists(), "it is young enough");
+    mount.unmount();
+    thread::sleep(Duration::from_secs(3));
+    let mount = rig.mount(&rig.options().option("refresh", "1s"));
+    rig.compare(&mount);
+    mount.unmount();
 }
 
 #[test]
@@ -600,6 +469,64 @@ fn a_manifest_takes_the_place_of_a_listing() {
     let mount = rig.mount(&rig.options());
     rig.compare(&mount);
     mount.unmount();
+}
+
+#[test]
+fn a_manifest_may_lie_in_the_bucket() {
+    let mut rig = Rig::new(Kind::S3);
+    let mut text = String::new();
+    for number in 0..20_u64 {
+        let key = format!("{number:02}.jpg");
+        let content = noise(number, 5000 + number as usize);
+        rig.bucket.put_outside(&format!("train/{key}"), &content);
+        text.push_str(&format!("b,train/{key},{},,\n", content.len()));
+        rig.objects.insert(key, content);
+    }
+    text.push_str("b,other/key,5,,\n");
+    rig.bucket.put_outside("inventory.csv", text.as_bytes());
+    rig.bucket.put_outside("train/not in the manifest", b"x");
+    let source = format!("{}/train", rig.bucket.source());
+    let manifest = format!("{}/inventory.csv", rig.bucket.source());
+    let options = rig.options().option("manifest", &manifest);
+    let options = options.option("manifest-columns", "bucket,key,size,mtime,etag");
+    let mount = Mount::stream(&source, &options);
+    rig.compare(&mount);
+    mount.unmount();
+    // Another manifest makes another index.
+    text.push_str("b,train/not in the manifest,1,,\n");
+    rig.bucket.put_outside("inventory.csv", text.as_bytes());
+    rig.objects
+        .insert("not in the manifest".to_owned(), b"x".to_vec());
+    let mount = Mount::stream(&source, &options);
+    rig.compare(&mount);
+    mount.unmount();
+}
+
+#[test]
+fn a_manifest_that_cannot_be_had_is_named_with_the_remedy() {
+    let rig = Rig::with_small_files(Kind::S3, 3);
+    rig.bucket.put_outside("packed.csv.gz", b"\x1f\x8b\x08");
+    rig.bucket
+        .put_outside("elsewhere.txt", b"other/a\nother/b\n");
+    let bucket = rig.bucket.source();
+    for (manifest, part) in [
+        (format!("{bucket}/missing.csv"), "check the path"),
+        (format!("{bucket}/packed.csv.gz"), "gunzip"),
+        (format!("{bucket}/elsewhere.txt"), "begins with `set/`"),
+        ("oss://bucket/keys".to_owned(), "another kind of store"),
+        (format!("{bucket}/folder/"), "is no object"),
+        ("/no/such/file".to_owned(), "check its path"),
+    ] {
+        let place = rig.indexes.folder("mnt");
+        let set = format!("{bucket}/set");
+        let mut command = rig.bucket.command_on("stream", &set);
+        command.arg(&place).arg("-f");
+        command.arg(format!("--index-dir={}", rig.indexes.folder("i").display()));
+        command.arg(format!("--manifest={manifest}"));
+        let refused = run_within(PATIENCE, &mut command);
+        assert!(!refused.succeeded(), "{manifest}");
+        assert!(refused.stderr.contains(part), "{manifest}: {refused:?}");
+    }
 }
 
 #[test]

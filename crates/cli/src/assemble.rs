@@ -34,7 +34,7 @@ use crate::{
     failure::{Failure, Outcome},
     memory,
     options::{Values, table},
-    system,
+    stream, system,
 };
 
 /// Attempts of a first look: a second one, since the first may have met a stale address.
@@ -149,8 +149,7 @@ fn store_settings(values: &Values, environment: &Environment) -> Outcome<StoreSe
     let silence = values.duration(&table::REQUEST_TIMEOUT);
     let defaults = StoreSettings::default();
     let attempts = values.count(&table::RETRY_ATTEMPTS);
-    let requests = values.count(&table::MAX_REQUESTS);
-    let requests = requests.map_or(defaults.concurrency_max, |count| count as usize);
+    let requests = requests(values).unwrap_or(defaults.concurrency_max);
     Ok(StoreSettings {
         endpoint: text(&table::ENDPOINT),
         read_endpoint: text(&table::READ_ENDPOINT),
@@ -179,6 +178,17 @@ fn store_settings(values: &Values, environment: &Environment) -> Outcome<StoreSe
         idle_connections_max: requests,
         ..defaults
     })
+}
+
+/// Requests under way at once: what is asked for, else what a limit of processors allows.
+fn requests(values: &Values) -> Option<usize> {
+    let given = values
+        .count(&table::MAX_REQUESTS)
+        .map(|count| count as usize);
+    match values.origin(&table::MAX_REQUESTS) {
+        Some(_) => given,
+        None => stream::requests(values).or(given),
+    }
 }
 
 /// The region as the tools of both providers find it.

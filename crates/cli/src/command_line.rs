@@ -55,7 +55,7 @@ fn argument(spec: &'static OptionSpec) -> Arg {
         Some(letter) => argument.short(letter),
         None => argument,
     };
-    if spec.kind == Kind::Flag {
+    if matches!(spec.kind, Kind::Flag | Kind::FlagOrDuration { .. }) {
         return argument
             .num_args(0..=1)
             .require_equals(true)
@@ -81,7 +81,9 @@ fn mount_words_argument() -> Arg {
 
 fn short_help(spec: &OptionSpec) -> String {
     match spec.default {
-        Default::Is("off") if spec.kind == Kind::Flag => spec.help.to_owned(),
+        Default::Is("off") if matches!(spec.kind, Kind::Flag | Kind::FlagOrDuration { .. }) => {
+            spec.help.to_owned()
+        }
         Default::Is(text) => format!("{} [default: {text}]", spec.help),
         Default::Depends(_) => spec.help.to_owned(),
     }
@@ -98,7 +100,7 @@ fn long_help(spec: &OptionSpec) -> String {
     let mut facts = vec![format!("default: {}", spec.default_text())];
     if !matches!(
         spec.kind,
-        Kind::Flag | Kind::Text(_) | Kind::Path | Kind::Choice(_)
+        Kind::Flag | Kind::Text(_) | Kind::Path | Kind::FileOrUrl | Kind::Choice(_)
     ) {
         facts.insert(0, spec.kind.range());
     }

@@ -31,6 +31,8 @@ pub struct FlatObject<'a> {
     pub etag: &'a str,
     /// When the object was written.
     pub modified: FlatTime,
+    /// Whether it points to another object (OSS).
+    pub is_link: bool,
 }
 
 /// A point in time as listings have it: seconds since 1970 and nanoseconds below a second.
@@ -50,6 +52,7 @@ struct Entry {
     end: usize,
     size: u64,
     modified: FlatTime,
+    is_link: bool,
 }
 
 impl From<SystemTime> for FlatTime {
@@ -102,6 +105,7 @@ impl FlatPage {
             size: entry.size,
             etag: &self.text[entry.etag..entry.end],
             modified: entry.modified,
+            is_link: entry.is_link,
         }
     }
 
@@ -142,6 +146,7 @@ impl FlatPage {
             end: self.text.len(),
             size: object.size,
             modified: object.modified,
+            is_link: object.is_link,
         });
     }
 
@@ -178,6 +183,7 @@ impl From<ListPage> for FlatPage {
                 size: object.size,
                 etag: object.etag.as_str(),
                 modified: object.modified.into(),
+                is_link: object.kind == crate::ObjectKind::Symlink,
             });
         }
         flat.continuation = page.continuation;
@@ -197,6 +203,7 @@ mod tests {
                 size: index as u64,
                 etag: "tag",
                 modified: FlatTime::default(),
+                is_link: false,
             });
         }
         page

@@ -39,6 +39,7 @@ impl ObjectSource for MadeUp {
                 nanoseconds: 0,
             },
             etag: "\"0123456789abcdef0123456789abcdef\"",
+            target: "",
         }))
     }
 }

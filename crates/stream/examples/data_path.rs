@@ -52,6 +52,7 @@ fn measure_map() {
                 nanoseconds: 0,
             },
             etag: &etag,
+            target: "",
         };
         let start = placement.place(size);
         writer.add(&object, start).expect("added");

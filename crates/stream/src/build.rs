@@ -2,7 +2,7 @@
 //!
 //! Each object gets its place when it comes, in the order of keys, goes into the map with it, and
 //! into the tree. A file that turns out to be hidden by a directory of its name keeps its place,
-//! which nobody reads. An object that no file can show has none.
+//! which nobody reads. An object that no file can show has none, nor has a symbolic link.
 
 mod digest;
 mod progress;
@@ -96,6 +96,11 @@ pub fn build_index(mut parts: BuildParts<'_>) -> Result<BuildSummary, BuildError
         }
         order.check(object.key)?;
         digest.add(&object);
+        objects += 1;
+        if !object.target.is_empty() && TreeBuilder::needs_place(object.key) {
+            tree.add_link(object.key, object.target, object.modified)?;
+            continue;
+        }
         let mut start = BlockAddress { disk: 0, block: 0 };
         if TreeBuilder::needs_place(object.key) {
             start = parts.placement.place(object.size);
@@ -107,7 +112,6 @@ pub fn build_index(mut parts: BuildParts<'_>) -> Result<BuildSummary, BuildError
             start,
         };
         tree.add(object.key, &node)?;
-        objects += 1;
         bytes += object.size;
     }
     parts.progress.report(objects, bytes);

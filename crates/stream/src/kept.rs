@@ -85,7 +85,8 @@ pub enum Refresh {
 }
 
 impl Refresh {
-    fn accepts(self, age: Duration) -> bool {
+    /// Whether an image of this age is taken as it is.
+    pub fn accepts(self, age: Duration) -> bool {
         match self {
             Self::Never => true,
             Self::OlderThan(limit) => age <= limit,
@@ -147,6 +148,14 @@ impl KeptImages {
             .rev()
             .find_map(|(_, path)| self.hold(path));
         Ok(held.filter(|image| refresh.accepts(image.about.age())))
+    }
+
+    /// The image whose file-system image is at `path`, for a process that goes on with it, held
+    /// until it is dropped; none if it is not here or being removed.
+    pub fn again(&self, path: &Path) -> Option<KeptImage> {
+        let folder = path.parent()?;
+        let ours = folder.parent() == Some(self.folder.as_path());
+        ours.then(|| self.hold(folder.to_owned())).flatten()
     }
 
     /// All images, those last that were used last.

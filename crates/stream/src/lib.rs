@@ -62,7 +62,9 @@ pub use object_map::{MappedObject, MappedObjects, ObjectMap, ObjectMapWriter, Pl
 pub use placement::{BlockAddress, DISK_BLOCKS_MAX, Placement};
 pub use snapshot::{ObjectSource, SnapshotError, SnapshotObject, Timestamp};
 pub use spool::{AGE_MAX_DEFAULT, SPOOLED_KEY_MAX, Spool, SpoolSettings, SpoolSource};
-pub use tier::{Confined, ControlGroups, NotConfined, ParseTierError, ResourceLimits, Tier};
+pub use tier::{
+    Confined, ControlGroups, NotConfined, ParseTierError, ResourceLimits, Tier, keep_to_processors,
+};
 pub use tree::{Hidden, HiddenReason, TreeBuilder};
 pub use volume::{DirectoryIndex, DirectoryIndexWriter, StreamVolume};
 

@@ -18,6 +18,7 @@
 //! - **Order.** Each range is written to runs of the [`Spool`] as its pages arrive. A page is cut at
 //!   the end of its range, which may have come nearer while it was under way; so each key that
 //!   stays while it is listed comes exactly once. Keys that come or go meanwhile are there or not.
+//! - **Symbolic links**, which OSS has as objects, are asked where they lead ([`links`]).
 //!
 //! Requests run as tasks of their own, where pages are parsed in parallel; everything else happens in
 //! the task of the caller. Dropping the future ends all requests. What is finished by then stays in the spool.
@@ -25,6 +26,7 @@
 mod alphabet;
 mod board;
 mod limits;
+mod links;
 mod progress;
 mod range;
 mod scout;

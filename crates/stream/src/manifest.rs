@@ -47,12 +47,17 @@ const SIZE_UNKNOWN: u64 = u64::MAX;
 const READ_SIZE: usize = 256 << 10;
 
 /// Where a manifest is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum ManifestLocation {
     /// A local file.
     File(PathBuf),
-    /// An object of the store that is asked for sizes, too.
-    Object(Key),
+    /// An object, of whatever store.
+    Object {
+        /// Who has it.
+        store: Arc<dyn Store>,
+        /// Its key there.
+        key: Key,
+    },
 }
 
 /// What to do about rows without a size.
@@ -120,20 +125,23 @@ pub async fn load_manifest(
     spool.forget()?;
     let path = match location {
         ManifestLocation::File(path) => path.clone(),
-        ManifestLocation::Object(key) => fetch::fetch(store, key, &spool).await?,
+        ManifestLocation::Object { store, key } => fetch::fetch(store, key, &spool).await?,
     };
     let file = File::open(&path).map_err(|error| file_error(&path, error))?;
     let rows = Rows::new(BufReader::with_capacity(READ_SIZE, file), settings)?;
     let mut loading = Loading {
         sorter: Sorter::new(&spool, settings.memory),
         summary: ManifestSummary::default(),
+        outside: 0,
         unknown_sizes: false,
     };
     loading.read(rows, settings, progress).await?;
+    loading.check_prefix(&settings.prefix)?;
     let Loading {
         sorter,
         mut summary,
         unknown_sizes,
+        ..
     } = loading;
     let (runs, repeated) = sorter.finish()?;
     summary.repeated += repeated;
@@ -144,7 +152,7 @@ pub async fn load_manifest(
         }
         _ => merge::merge(&spool, runs, &mut summary)?,
     }
-    if matches!(location, ManifestLocation::Object(_)) {
+    if matches!(location, ManifestLocation::Object { .. }) {
         fetch::remove(&spool)?;
     }
     Ok((spool.into_source()?, summary))
@@ -154,10 +162,23 @@ pub async fn load_manifest(
 struct Loading<'a> {
     sorter: Sorter<'a>,
     summary: ManifestSummary,
+    /// Rows of other paths.
+    outside: u64,
     unknown_sizes: bool,
 }
 
 impl Loading<'_> {
+    /// Fails when all rows are of other paths, which is a mistake rather than an empty volume.
+    fn check_prefix(&self, prefix: &str) -> Result<(), SnapshotError> {
+        if self.outside == 0 || self.outside < self.summary.rows {
+            return Ok(());
+        }
+        Err(SnapshotError::Invalid(format!(
+            "none of the {} keys of the manifest begins with `{prefix}`: write them as they are in the bucket, or mount another path",
+            self.summary.rows
+        )))
+    }
+
     async fn read(
         &mut self,
         mut rows: Rows<BufReader<File>>,
@@ -172,6 +193,7 @@ impl Loading<'_> {
                 tokio::task::yield_now().await;
             }
             let key = row.key.strip_prefix(settings.prefix.as_str());
+            self.outside += u64::from(key.is_none());
             let Some(key) = key.filter(|key| !key.is_empty() && !row.is_old) else {
                 self.summary.left_out += 1;
                 continue;

@@ -22,6 +22,8 @@ pub struct SnapshotObject<'a> {
     pub modified: Timestamp,
     /// Its version, as the store writes it in listings.
     pub etag: &'a str,
+    /// Where a symbolic link leads, as a path; empty for what is none.
+    pub target: &'a str,
 }
 
 /// Why a snapshot could not be taken or read back.

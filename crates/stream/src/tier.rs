@@ -4,19 +4,25 @@
 //! limits that hold everywhere ([`ResourceLimits`]): the memory budget, from which every buffer
 //! and cache draws, the threads that do the work, and the requests that are under way at once.
 //! Where the process may make a control group, the group's limits hold beside them
-//! ([`ControlGroups::confine`]), for what the process itself does not count.
+//! ([`ControlGroups::confine`]), for what the process itself does not count. Where it may not, its
+//! threads are kept to so many processors ([`keep_to_processors`]); memory is then bounded by the
+//! budget.
 //!
 //! Neither is meant for the build of an index: it is short, and its memory is bounded otherwise.
 //! Confine the process when the index is there.
 
 mod control_group;
+mod processors;
 
 use std::{fmt, str::FromStr};
 
 use penstock_base::{GIB, MIB};
 use penstock_transfer::TransferSettings;
 
-pub use self::control_group::{Confined, ControlGroups, NotConfined};
+pub use self::{
+    control_group::{Confined, ControlGroups, NotConfined},
+    processors::keep_to_processors,
+};
 use crate::DataSettings;
 
 /// Requests under way for each processor. A processor serves a few thousand small objects per
@@ -26,6 +32,9 @@ const REQUESTS_PER_PROCESSOR: usize = 64;
 /// Memory that is not for bytes of objects: one part in so many, for connections, tables, stacks
 /// and what of the index is in use.
 const OVERHEAD_SHARE: u64 = 4;
+
+/// The least such memory, however small the budget is.
+const OVERHEAD_MIN: u64 = 64 * MIB;
 
 /// The part of the memory budget that may be ahead of readers of large objects. Half is the
 /// cache's.
@@ -81,7 +90,7 @@ impl Tier {
             memory,
             memory_budget: memory - memory / OVERHEAD_SHARE,
             worker_threads: processors,
-            requests_in_flight: processors * REQUESTS_PER_PROCESSOR,
+            requests_in_flight: ResourceLimits::requests_of(processors),
         }
     }
 }
@@ -126,9 +135,9 @@ impl fmt::Display for Tier {
 /// Limits of a volume. Each may be set freely; a tier is a good set of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResourceLimits {
-    /// Processors that a control group grants.
+    /// Processors that a control group grants; `u32::MAX` for all.
     pub processors: u32,
-    /// Bytes of memory that a control group grants.
+    /// Bytes of memory that a control group grants; `u64::MAX` for all.
     pub memory: u64,
     /// Bytes of the [`penstock_base::MemoryBudget`].
     pub memory_budget: u64,
@@ -139,9 +148,34 @@ pub struct ResourceLimits {
 }
 
 impl ResourceLimits {
+    /// No limits.
+    pub const NONE: Self = Self {
+        processors: u32::MAX,
+        memory: u64::MAX,
+        memory_budget: u64::MAX,
+        worker_threads: usize::MAX,
+        requests_in_flight: usize::MAX,
+    };
+
     /// The least memory budget with which a volume works: the reads that may wait for each other
     /// fit into it at once.
     pub const MEMORY_BUDGET_MIN: u64 = 64 * MIB;
+
+    /// Requests to the store that keep so many processors busy.
+    pub const fn requests_of(processors: usize) -> usize {
+        processors.saturating_mul(REQUESTS_PER_PROCESSOR)
+    }
+
+    /// The memory of a volume whose budget is set freely: the budget, and what is not for bytes of
+    /// objects.
+    pub const fn memory_around(budget: u64) -> u64 {
+        let overhead = budget / (OVERHEAD_SHARE - 1);
+        budget.saturating_add(if overhead > OVERHEAD_MIN {
+            overhead
+        } else {
+            OVERHEAD_MIN
+        })
+    }
 
     /// How objects are read within these limits.
     pub fn data_settings(&self, direct: bool) -> DataSettings {
@@ -182,6 +216,9 @@ mod tests {
         assert_eq!(limits.map(|limits| limits.worker_threads), [2, 4, 8, 16]);
         let requests = limits.map(|limits| limits.requests_in_flight);
         assert_eq!(requests, [128, 256, 512, 1024]);
+        let around = limits.map(|limits| ResourceLimits::memory_around(limits.memory_budget));
+        assert_eq!(around, limits.map(|limits| limits.memory));
+        assert_eq!(ResourceLimits::memory_around(64 * MIB), 128 * MIB);
         let cache = limits[0].data_settings(false).cache_bytes;
         let ahead = limits[0].transfer_settings().read_ahead_share * 3.0;
         assert_eq!(cache, 3 * GIB / 2);

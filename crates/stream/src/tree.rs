@@ -25,7 +25,7 @@ use std::io;
 pub use hidden::{Hidden, HiddenReason};
 use key::Components;
 
-use crate::{FileNode, ImageSummary, ImageWriter, Timestamp};
+use crate::{BlockAddress, FileNode, ImageSummary, ImageWriter, Timestamp};
 
 /// A directory that is open.
 #[derive(Debug, Clone, Copy, Default)]
@@ -57,6 +57,8 @@ struct Waiting {
     /// Where its path ends; the path is the beginning of the last key.
     path_length: usize,
     node: FileNode,
+    /// Whether it is a symbolic link, whose target is then the last one that waits.
+    is_link: bool,
 }
 
 /// Makes the calls of an [`ImageWriter`] from keys that rise in byte order.
@@ -67,6 +69,8 @@ pub struct TreeBuilder {
     /// From the root to the directory that is open; all paths are beginnings of `last`.
     open: Vec<Open>,
     waiting: Vec<Waiting>,
+    /// Targets of the links that wait.
+    targets: Vec<String>,
     hidden: Hidden,
 }
 
@@ -78,6 +82,7 @@ impl TreeBuilder {
             last: Vec::new(),
             open: vec![Open::default()],
             waiting: Vec::new(),
+            targets: Vec::new(),
             hidden: Hidden::default(),
         }
     }
@@ -100,9 +105,25 @@ impl TreeBuilder {
                 depth: self.open.len(),
                 path_length: key.len(),
                 node: *node,
+                is_link: false,
             }),
             Ok(None) => self.top().marked = Some(node.modified),
             Err(reason) => self.hidden.note(reason, key),
+        }
+        Ok(())
+    }
+
+    /// Adds the object `key`, of which the same holds and which needs a place, as a symbolic link.
+    pub fn add_link(&mut self, key: &[u8], target: &str, modified: Timestamp) -> io::Result<()> {
+        let node = FileNode {
+            size: 0,
+            modified,
+            start: BlockAddress { disk: 0, block: 0 },
+        };
+        self.add(key, &node)?;
+        if let Some(link) = self.waiting.last_mut().filter(|_| Self::needs_place(key)) {
+            link.is_link = true;
+            self.targets.push(target.to_owned());
         }
         Ok(())
     }
@@ -134,6 +155,9 @@ impl TreeBuilder {
                 Some(0..b'/') => break,
                 Some(b'/') => {
                     self.hidden.note(HiddenReason::DirectoryOfTheSameName, path);
+                    if file.is_link {
+                        self.targets.pop();
+                    }
                 }
                 _ => self.release(&file)?,
             }
@@ -151,7 +175,15 @@ impl TreeBuilder {
         let directory = self.top();
         directory.note(file.node.modified);
         let name = directory.path_length..file.path_length;
-        self.writer.file(&self.last[name], &file.node)
+        let target = self.targets.pop_if(|_| file.is_link);
+        match target {
+            Some(target) => {
+                let modified = file.node.modified;
+                self.writer
+                    .symlink(&self.last[name], target.as_bytes(), modified)
+            }
+            None => self.writer.file(&self.last[name], &file.node),
+        }
     }
 
     /// Leaves and enters directories until the one that the first `length` bytes of `key` name is

@@ -72,7 +72,7 @@ fn row(spec: &OptionSpec) -> String {
 
 fn valid(spec: &OptionSpec) -> String {
     let text = match spec.kind {
-        Kind::Text(_) | Kind::Path | Kind::Secret => spec.kind.placeholder(),
+        Kind::Text(_) | Kind::Path | Kind::FileOrUrl | Kind::Secret => spec.kind.placeholder(),
         kind => kind.range(),
     };
     match spec.accepts {

@@ -41,7 +41,11 @@ fn what_is_read_without_asking_has_a_default() {
     for spec in table::ALL {
         let needs_default = matches!(
             spec.kind,
-            Kind::Flag | Kind::Duration { .. } | Kind::Mode | Kind::Choice(_)
+            Kind::Flag
+                | Kind::Duration { .. }
+                | Kind::FlagOrDuration { .. }
+                | Kind::Mode
+                | Kind::Choice(_)
         );
         let has_default = matches!(spec.default, Default::Is(_));
         assert!(!needs_default || has_default, "{}", spec.name);

@@ -15,6 +15,8 @@ pub(crate) enum Kind {
     Size { min: u64, max: u64 },
     /// A span of time.
     Duration { min: Duration, max: Duration },
+    /// On, off, or a span of time.
+    FlagOrDuration { min: Duration, max: Duration },
     /// A plain number.
     Count { min: u64, max: u64 },
     /// Permission bits in octal.
@@ -25,6 +27,8 @@ pub(crate) enum Kind {
     Address,
     /// A file. A relative path is meant from where the command runs.
     Path,
+    /// A file, or a URL, which is text.
+    FileOrUrl,
     /// Any text; the word stands for it in help.
     Text(&'static str),
     /// A credential. Never printed, and refused where other users could see it.
@@ -58,6 +62,10 @@ impl Kind {
             Self::Duration { min, max } => {
                 within(duration::parse(text), min, max).map(Value::Duration)
             }
+            Self::FlagOrDuration { min, max } => match parse_flag(text) {
+                Some(flag) => Some(Value::Flag(flag)),
+                None => within(duration::parse(text), min, max).map(Value::Duration),
+            },
             Self::Count { min, max } => {
                 within(text.trim().parse().ok(), min, max).map(Value::Count)
             }
@@ -67,7 +75,8 @@ impl Kind {
                 word.copied().map(Value::Choice)
             }
             Self::Address => text.parse().ok().map(Value::Address),
-            Self::Path => std::path::absolute(text).ok().map(Value::Path),
+            Self::FileOrUrl if text.contains("://") => Some(Value::Text(text.to_owned())),
+            Self::Path | Self::FileOrUrl => std::path::absolute(text).ok().map(Value::Path),
             Self::Text(_) => (!text.is_empty()).then(|| Value::Text(text.to_owned())),
             Self::Secret => (!text.is_empty()).then(|| Value::Secret(Secret::new(text))),
         };
@@ -78,6 +87,7 @@ impl Kind {
     pub(crate) fn valid(self) -> String {
         match self {
             Self::Duration { .. } => format!("{}, such as 30s, 5m or 500ms", self.range()),
+            Self::FlagOrDuration { .. } => format!("{}, such as 5m, 1h or 7d", self.range()),
             _ => self.range(),
         }
     }
@@ -94,11 +104,17 @@ impl Kind {
                 duration::display(min),
                 duration::display(max)
             ),
+            Self::FlagOrDuration { min, max } => format!(
+                "on, off, or a duration from {} to {}",
+                duration::display(min),
+                duration::display(max)
+            ),
             Self::Count { min, max } => format!("a whole number from {min} to {max}"),
             Self::Mode => format!("octal permissions from 0 to {MODE_MAX:o}"),
             Self::Choice(words) => format!("one of {}", words.join(", ")),
             Self::Address => "an address and port, such as 127.0.0.1:9400".to_owned(),
             Self::Path => "the path of a file".to_owned(),
+            Self::FileOrUrl => "the path of a file, or a URL".to_owned(),
             Self::Text(_) | Self::Secret => "some text".to_owned(),
         }
     }
@@ -109,11 +125,13 @@ impl Kind {
             Self::Flag => "on|off".to_owned(),
             Self::Size { .. } => "SIZE".to_owned(),
             Self::Duration { .. } => "DURATION".to_owned(),
+            Self::FlagOrDuration { .. } => "on|off|DURATION".to_owned(),
             Self::Count { .. } => "NUMBER".to_owned(),
             Self::Mode => "MODE".to_owned(),
             Self::Choice(words) => words.join("|"),
             Self::Address => "ADDRESS:PORT".to_owned(),
             Self::Path => "FILE".to_owned(),
+            Self::FileOrUrl => "FILE|URL".to_owned(),
             Self::Text(word) => word.to_owned(),
             Self::Secret => "SECRET".to_owned(),
         }
@@ -150,7 +168,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ALL: [Kind; 10] = [
+    const ALL: [Kind; 12] = [
         Kind::Flag,
         Kind::Size { min: 10, max: 4096 },
         Kind::Duration {
@@ -164,6 +182,11 @@ mod tests {
         Kind::Text("NAME"),
         Kind::Secret,
         Kind::Path,
+        Kind::FlagOrDuration {
+            min: Duration::from_secs(1),
+            max: Duration::from_secs(60),
+        },
+        Kind::FileOrUrl,
     ];
 
     #[test]
@@ -175,6 +198,10 @@ mod tests {
             (ALL[3], "9", Value::Count(9)),
             (Kind::Mode, "0755", Value::Mode(0o755)),
             (ALL[5], "PATH", Value::Choice("path")),
+            (ALL[10], "on", Value::Flag(true)),
+            (ALL[10], "1m", Value::Duration(Duration::from_secs(60))),
+            (ALL[11], "/a/b", Value::Path("/a/b".into())),
+            (ALL[11], "s3://a/b", Value::Text("s3://a/b".to_owned())),
         ];
         for (kind, text, value) in cases {
             assert_eq!(kind.parse(text), Ok(value), "{text}");
@@ -193,6 +220,8 @@ mod tests {
             (Kind::Mode, "+77"),
             (Kind::Mode, "1777"),
             (ALL[5], "host"),
+            (ALL[10], "2m"),
+            (ALL[10], "soon"),
             (Kind::Flag, "maybe"),
             (Kind::Address, "localhost"),
             (Kind::Secret, ""),

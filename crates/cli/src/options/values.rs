@@ -61,6 +61,14 @@ impl Values {
         }
     }
 
+    /// The duration of an option that may be a duration or a flag, if it is one.
+    pub(crate) fn switch_or_duration(&self, spec: &OptionSpec) -> Option<Duration> {
+        match self.get(spec) {
+            Some(Value::Duration(duration)) => Some(*duration),
+            _ => None,
+        }
+    }
+
     /// Permission bits; every option that holds them has a default.
     pub(crate) fn mode(&self, spec: &OptionSpec) -> u16 {
         match self.get(spec) {

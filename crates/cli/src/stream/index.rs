@@ -1,7 +1,6 @@
 //! The index of a path: found among those that are kept, or built.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -10,13 +9,17 @@ use penstock_base::run_blocking;
 use penstock_object::Store;
 use penstock_stream::{
     BuildError, BuildParts, BuildProgress, BuildSummary, Changes, ImageRequest, KeptError,
-    KeptImage, KeptImages, KeptLimits, ListingProgress, ListingSettings, ManifestLocation,
-    ManifestSettings, ObjectMap, ObjectMapWriter, ObjectSource, Permissions, Placement, Refresh,
-    SnapshotError, Spool, SpoolSettings, SpoolSource, compare, list_all, load_manifest,
+    KeptImage, KeptImages, KeptLimits, ListingProgress, ListingSettings, ObjectMap,
+    ObjectMapWriter, ObjectSource, Permissions, Placement, Refresh, SnapshotError, Spool,
+    SpoolSettings, SpoolSource, compare, list_all, load_manifest,
 };
 use tracing::{info, warn};
 
-use super::{layout::Layout, progress, settings};
+use super::{
+    layout::Layout,
+    manifest::{self, Manifest},
+    progress, settings,
+};
 use crate::{
     control::mount_id,
     disk_cache,
@@ -48,13 +51,12 @@ pub(crate) struct Index {
 impl Index {
     /// Finds the newest index of the path, or builds one.
     pub(crate) async fn get(request: &IndexRequest<'_>) -> Outcome<Self> {
-        let images = request.images()?;
-        let wanted = request.image_request()?;
-        let newest = run_blocking(|| images.newest(&wanted, Refresh::Never));
-        let newest = newest.map_err(|error| kept_error(&error))?;
+        let manifest = Manifest::of(request)?;
+        let wanted = request.image_request(manifest.as_ref()).await?;
+        let (images, newest) = request.newest(&wanted)?;
         if let Some(kept) = newest {
-            if !request.values.flag(&table::REFRESH) {
-                let age = kept.about().age();
+            let age = kept.about().age();
+            if settings::refresh(request.values).accepts(age) {
                 info!(?age, listing = kept.about().listing, "a kept index is used");
                 return Ok(request.index(kept));
             }
@@ -65,23 +67,20 @@ impl Index {
 
     /// Builds an index, whether or not there is one.
     pub(crate) async fn build(request: &IndexRequest<'_>) -> Outcome<Self> {
-        let images = request.images()?;
-        let wanted = request.image_request()?;
-        let newest = run_blocking(|| images.newest(&wanted, Refresh::Never));
-        let newest = newest.map_err(|error| kept_error(&error))?;
+        let manifest = Manifest::of(request)?;
+        let wanted = request.image_request(manifest.as_ref()).await?;
+        let (images, newest) = request.newest(&wanted)?;
         request.build(&images, &wanted, newest).await
     }
 
-    /// The index that another process of the same mount used.
+    /// The index that another process of the same mount used. Asks nobody but this machine.
     pub(crate) fn again(request: &IndexRequest<'_>, image: &str) -> Outcome<Self> {
         let images = request.images()?;
-        let newest = images.newest(&request.image_request()?, Refresh::Never);
-        let newest = newest.map_err(|error| kept_error(&error))?;
         let image = PathBuf::from(image);
         Ok(Self {
             objects: image.with_file_name("objects"),
             layout: Layout::of(request.values),
-            _kept: newest.filter(|kept| kept.image_path() == image),
+            _kept: run_blocking(|| images.again(&image)),
             image,
         })
     }
@@ -94,31 +93,31 @@ impl IndexRequest<'_> {
         opened.map_err(|error| kept_error(&error))
     }
 
-    fn image_request(&self) -> Outcome<ImageRequest> {
+    /// The kept images, and the newest of these, whatever its age.
+    fn newest(&self, wanted: &ImageRequest) -> Outcome<(KeptImages, Option<KeptImage>)> {
+        let images = self.images()?;
+        let newest = run_blocking(|| images.newest(wanted, Refresh::Never));
+        let newest = newest.map_err(|error| kept_error(&error))?;
+        Ok((images, newest))
+    }
+
+    async fn image_request(&self, manifest: Option<&Manifest>) -> Outcome<ImageRequest> {
+        let mut source = disk_cache::identity(self.source, self.values)?;
+        if let Some(manifest) = manifest {
+            let columns = self.values.text(&table::MANIFEST_COLUMNS);
+            for part in [&*manifest.version().await?, columns.unwrap_or_default()] {
+                source.push(' ');
+                source.push_str(part);
+            }
+        }
         Ok(ImageRequest {
-            source: disk_cache::identity(self.source, self.values)? + &self.manifest()?,
+            source,
             variant: match Layout::of(self.values) {
                 // Owners and modes are not in the tree.
                 Layout::Tree => format!("{:?}", Layout::Tree),
                 layout => format!("{layout:?} {:?}", self.permissions()),
             },
         })
-    }
-
-    /// What tells one state of the manifest from another; empty without one.
-    fn manifest(&self) -> Outcome<String> {
-        let Some(path) = self.values.path(&table::MANIFEST) else {
-            return Ok(String::new());
-        };
-        let shown = path.display();
-        let metadata = fs::metadata(path).map_err(|error| {
-            Failure::new(
-                format!("cannot read the manifest `{shown}`: {error}"),
-                "check its path",
-            )
-        })?;
-        let modified = metadata.modified().ok();
-        Ok(format!(" {shown} {} {modified:?}", metadata.len()))
     }
 
     fn index(&self, kept: KeptImage) -> Index {
@@ -160,8 +159,8 @@ impl IndexRequest<'_> {
         let spool = run_blocking(|| Spool::open(&SpoolSettings::new(spool, identity)));
         let spool = spool.map_err(|error| self.explain(&error))?;
         let progress = Arc::new(ListingProgress::default());
-        if let Some(manifest) = self.values.path(&table::MANIFEST) {
-            return self.load(manifest, spool, &progress).await;
+        if let Some(manifest) = Manifest::of(self)? {
+            return self.load(&manifest, spool, &progress).await;
         }
         let defaults = ListingSettings::default();
         let concurrency = self.values.count(&table::LIST_CONCURRENCY);
@@ -186,12 +185,11 @@ impl IndexRequest<'_> {
     /// Takes a file for a listing.
     async fn load(
         &self,
-        manifest: &Path,
+        manifest: &Manifest,
         spool: Spool,
         progress: &Arc<ListingProgress>,
     ) -> Outcome<SpoolSource> {
-        let location = ManifestLocation::File(manifest.to_owned());
-        let settings = ManifestSettings::default();
+        let (location, settings) = (manifest.location(), manifest::settings(self)?);
         let loading = load_manifest(self.store, &location, spool, &settings, progress);
         let loaded = progress::while_listing(progress, loading).await;
         let (source, summary) = loaded.map_err(|error| self.explain(&error))?;

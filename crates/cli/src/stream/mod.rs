@@ -9,10 +9,11 @@
 
 mod index;
 mod layout;
+mod manifest;
 mod open;
 mod progress;
 mod settings;
 
 pub(crate) use index::{Index, IndexRequest, build_into};
 pub(crate) use open::open;
-pub(crate) use settings::{pool, processors, source, state_directory};
+pub(crate) use settings::{pool, processors, requests, source, state_directory};

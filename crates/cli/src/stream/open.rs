@@ -7,6 +7,7 @@ use penstock_block::{BlockError, BlockSettings, BlockVolume, Contents, Transport
 use penstock_fuse::{FuseSettings, Session};
 use penstock_stream::{
     Confined, ControlGroups, DataPath, DataSettings, DirectoryIndex, ObjectMap, StreamVolume,
+    keep_to_processors,
 };
 use penstock_transfer::Transfer;
 use tokio::runtime::Handle;
@@ -93,7 +94,7 @@ fn data_path(
 }
 
 /// Has the kernel hold the volume to its tier. The index is there by now, and was not to be held
-/// to it.
+/// to it. Without control groups memory is bounded by the budget alone.
 fn confine(plan: &Plan) -> Option<Confined> {
     let limits = settings::enforced(&plan.values)?;
     let groups = ControlGroups::of_this_process();
@@ -102,6 +103,11 @@ fn confine(plan: &Plan) -> Option<Confined> {
         Ok(confined) => Some(confined),
         Err(reason) => {
             info!("{reason}");
+            match keep_to_processors(limits.processors) {
+                Ok(true) => info!(limits.processors, "the threads are kept to processors"),
+                Ok(false) => {}
+                Err(error) => warn!(%error, "processors are not limited"),
+            }
             None
         }
     }

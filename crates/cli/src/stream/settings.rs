@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use penstock_base::{BufferPool, MemoryBudget};
 use penstock_block::{StateDirectory, TransportKind};
-use penstock_stream::{Permissions, ResourceLimits, Tier};
+use penstock_stream::{Permissions, Refresh, ResourceLimits, Tier};
 use penstock_transfer::TransferSettings;
 
 use crate::{
@@ -23,6 +23,9 @@ const READ_AHEAD_KIB: u32 = 16 << 10;
 /// KiB that the kernel reads ahead of those who read at random: a small file in one request.
 const READ_AHEAD_DIRECT_KIB: u32 = 128;
 
+/// Requests under way at once, however many processors there are: each takes a connection.
+const REQUESTS_MAX: usize = 4096;
+
 fn tier(values: &Values) -> Option<ResourceLimits> {
     let tier: Tier = values.choice(&table::TIER).parse().ok()?;
     Some(tier.limits())
@@ -34,6 +37,21 @@ pub(crate) fn processors(values: &Values) -> Option<usize> {
     given.or(tier(values).map(|limits| limits.worker_threads))
 }
 
+/// How many requests to the store may be under way at once, if processors are limited.
+pub(crate) fn requests(values: &Values) -> Option<usize> {
+    let requests = processors(values).map(ResourceLimits::requests_of)?;
+    Some(requests.min(REQUESTS_MAX))
+}
+
+/// When the path is listed anew.
+pub(super) fn refresh(values: &Values) -> Refresh {
+    match values.switch_or_duration(&table::REFRESH) {
+        Some(age) => Refresh::OlderThan(age),
+        None if values.flag(&table::REFRESH) => Refresh::Always,
+        None => Refresh::Never,
+    }
+}
+
 /// The memory of the volume's buffers and caches.
 pub(super) fn memory(values: &Values) -> u64 {
     let given = values.size(&table::MEMORY);
@@ -41,13 +59,22 @@ pub(super) fn memory(values: &Values) -> u64 {
     given.unwrap_or_else(memory::default_budget)
 }
 
-/// The limits that the kernel is asked to enforce, if a tier is asked for.
+/// The processors and the memory that the kernel is asked to enforce, if there is a limit of
+/// either.
 pub(super) fn enforced(values: &Values) -> Option<ResourceLimits> {
-    let limits = tier(values)?;
+    let tier = tier(values);
+    let free_memory = values.origin(&table::MEMORY).is_some();
+    if tier.is_none() && !free_memory && values.origin(&table::CPUS).is_none() {
+        return None;
+    }
+    let limits = tier.unwrap_or(ResourceLimits::NONE);
     let processors = processors(values).and_then(|count| u32::try_from(count).ok());
     Some(ResourceLimits {
         processors: processors.unwrap_or(limits.processors),
-        memory: limits.memory.max(memory(values)),
+        memory: match free_memory {
+            true => ResourceLimits::memory_around(memory(values)),
+            false => limits.memory,
+        },
         ..limits
     })
 }
@@ -185,7 +212,44 @@ mod tests {
     fn free_settings_win_over_a_tier() {
         let values = values("tier=2c4g,cpus=1,memory=1GiB");
         assert_eq!((processors(&values), memory(&values)), (Some(1), GIB));
+        let limits = enforced(&values).expect("limited");
+        assert_eq!((limits.processors, limits.memory), (1, GIB + GIB / 3));
         let none = Values::resolve(Vec::new()).expect("valid");
         assert_eq!((processors(&none), enforced(&none)), (None, None));
+    }
+
+    #[test]
+    fn each_free_setting_is_enforced() {
+        let small = enforced(&values("memory=256MiB")).expect("limited");
+        assert_eq!(small.memory, (256 << 20) * 4 / 3);
+        assert_eq!(small.processors, ResourceLimits::NONE.processors);
+        let one = enforced(&values("cpus=1")).expect("limited");
+        assert_eq!(
+            (one.processors, one.memory),
+            (1, ResourceLimits::NONE.memory)
+        );
+    }
+
+    #[test]
+    fn requests_in_flight_follow_the_processors() {
+        assert_eq!(requests(&values("tier=8c16g")), Some(512));
+        assert_eq!(requests(&values("tier=8c16g,cpus=1")), Some(64));
+        assert_eq!(requests(&values("cpus=1000")), Some(REQUESTS_MAX));
+        assert_eq!(requests(&values("memory=1GiB")), None);
+    }
+
+    #[test]
+    fn an_index_is_renewed_always_never_or_when_it_is_old() {
+        let hour = std::time::Duration::from_secs(3600);
+        for (words, expected) in [
+            ("direct", Refresh::Never),
+            ("refresh=off", Refresh::Never),
+            ("refresh", Refresh::Always),
+            ("refresh=on", Refresh::Always),
+            ("refresh=1h", Refresh::OlderThan(hour)),
+            ("refresh=3600", Refresh::OlderThan(hour)),
+        ] {
+            assert_eq!(refresh(&values(words)), expected, "{words}");
+        }
     }
 }

@@ -8,8 +8,12 @@
 
 use std::str;
 
-use super::{XmlError, decode_url, list::LISTING_ROOT, parse_list, parse_time};
-use crate::{FlatObject, FlatPage, FlatTime};
+use super::{
+    XmlError, decode_url,
+    list::{LISTING_ROOT, kind_of},
+    parse_list, parse_time,
+};
+use crate::{FlatObject, FlatPage, FlatTime, ObjectKind};
 
 /// Bytes of XML around one entry at least; gives room for entries without growing twice.
 const ENTRY_SIZE_MIN: usize = 200;
@@ -74,6 +78,7 @@ struct Fields<'a> {
     size: Option<&'a str>,
     etag: Option<&'a str>,
     modified: Option<&'a str>,
+    kind: Option<&'a str>,
 }
 
 impl<'a> Scanner<'a> {
@@ -186,6 +191,8 @@ impl<'a> Scanner<'a> {
                 let class = self.until(b"</StorageClass>")?;
                 class.bytes().all(|byte| byte != b'&').then_some(())?;
                 continue;
+            } else if self.eat(b"<Type>") {
+                (&mut fields.kind, self.until(b"</Type>")?)
             } else {
                 match self.tag()? {
                     Tag::Open(name) => self.skip(name, SKIP_DEPTH_MAX)?,
@@ -222,6 +229,11 @@ impl<'a> Scanner<'a> {
 fn push<'a>(page: &mut FlatPage, fields: &Fields<'a>, state: &mut State<'a>) -> Option<()> {
     let size = fields.size?.trim().parse().ok()?;
     let modified = time(fields.modified?, state)?;
+    let kind = fields.kind.unwrap_or_default();
+    if kind.contains('&') {
+        return None;
+    }
+    let is_link = kind_of(kind.trim()) == ObjectKind::Symlink;
     let key = fields.key?;
     let etag = bare_tag(fields.etag?);
     let is_plain = |byte: u8| match byte {
@@ -235,6 +247,7 @@ fn push<'a>(page: &mut FlatPage, fields: &Fields<'a>, state: &mut State<'a>) -> 
             size,
             etag,
             modified,
+            is_link,
         };
         page.push(&object);
         return Some(());
@@ -249,6 +262,7 @@ fn push<'a>(page: &mut FlatPage, fields: &Fields<'a>, state: &mut State<'a>) -> 
         size,
         etag: etag.unwrap_or_else(|| unescaped.trim().trim_matches('"')),
         modified,
+        is_link,
     });
     Some(())
 }

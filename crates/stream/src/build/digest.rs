@@ -9,7 +9,7 @@ use crate::SnapshotObject;
 /// Bytes that are collected before they are summed up.
 const CHUNK: usize = 64 << 10;
 
-/// SHA-256 of the keys, sizes, times and versions of all objects in order.
+/// SHA-256 of the keys, sizes, times, versions and targets of all objects in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ListingDigest(pub [u8; 32]);
 
@@ -30,7 +30,7 @@ pub(super) struct Digest {
 impl Digest {
     pub(super) fn add(&mut self, object: &SnapshotObject<'_>) {
         // Texts come with their lengths, so that two lists never look the same.
-        for text in [object.key, object.etag.as_bytes()] {
+        for text in [object.key, object.etag.as_bytes(), object.target.as_bytes()] {
             self.chunk
                 .extend_from_slice(&(text.len() as u32).to_le_bytes());
             self.chunk.extend_from_slice(text);

@@ -18,6 +18,7 @@ impl ObjectSource for Listed<'_> {
             size: 5000,
             modified: Timestamp::default(),
             etag: "v1",
+            target: "",
         }))
     }
 }

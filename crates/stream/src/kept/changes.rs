@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::{ObjectSource, SnapshotError, Timestamp};
+use crate::{ObjectSource, SnapshotError, Timestamp, TreeBuilder};
 
 /// Objects, by what became of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,6 +25,10 @@ impl Changes {
 }
 
 /// Counts the differences of two snapshots by walking both once.
+///
+/// Only objects whose bytes files can show are counted: markers of directories, symbolic links and
+/// keys that no file can have are not in the map of a kept image, so a listing would seem to have
+/// added them.
 pub fn compare(
     old: &mut dyn ObjectSource,
     new: &mut dyn ObjectSource,
@@ -84,9 +88,19 @@ impl<'a> Cursor<'a> {
     }
 
     fn advance(&mut self) -> Result<(), SnapshotError> {
-        let Some(object) = self.source.next_object()? else {
-            self.ended = true;
-            return Ok(());
+        let object = loop {
+            match self.source.next_object()? {
+                Some(object)
+                    if object.target.is_empty() && TreeBuilder::needs_place(object.key) =>
+                {
+                    break object;
+                }
+                Some(_) => {}
+                None => {
+                    self.ended = true;
+                    return Ok(());
+                }
+            }
         };
         self.object.key.clear();
         self.object.key.extend_from_slice(object.key);

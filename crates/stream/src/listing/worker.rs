@@ -12,6 +12,7 @@ use tokio::{sync::Notify, task::JoinSet};
 use super::{
     ListingProgress, ListingSettings,
     board::{Board, Taken, Turn},
+    links::{self, Targets},
 };
 use crate::{
     SnapshotError, SnapshotObject, Spool, Timestamp,
@@ -177,7 +178,8 @@ impl Listed<'_> {
                 }
             };
             let taken = self.shared.receive(self.id, &page)?;
-            self.write(&page, taken.keys)?;
+            let links = links::targets(&self.shared.store, &page, taken.keys).await?;
+            self.write(&page, taken.keys, &links)?;
             if let Some(end) = taken.done {
                 self.end_run(Some(end))?;
                 return Ok(None);
@@ -201,8 +203,13 @@ impl Listed<'_> {
         request(&self.shared.store, options).await
     }
 
-    fn write(&mut self, page: &FlatPage, keys: usize) -> Result<(), SnapshotError> {
-        for object in page.objects().take(keys) {
+    fn write(
+        &mut self,
+        page: &FlatPage,
+        keys: usize,
+        links: &Targets,
+    ) -> Result<(), SnapshotError> {
+        for (index, object) in page.objects().take(keys).enumerate() {
             if self.run.objects() == 0 && object.key <= self.run_after.as_str() {
                 return Err(out_of_order(object.key, &self.run_after));
             }
@@ -214,6 +221,7 @@ impl Listed<'_> {
                     nanoseconds: object.modified.nanoseconds,
                 },
                 etag: object.etag,
+                target: links.get(&index).map_or("", String::as_str),
             })?;
         }
         if keys > 0 {

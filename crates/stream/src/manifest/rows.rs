@@ -45,6 +45,7 @@ impl Row {
             size: self.size.unwrap_or(SIZE_UNKNOWN),
             modified: self.modified,
             etag: &self.etag,
+            target: "",
         }
     }
 }

@@ -32,6 +32,7 @@ impl Known {
             size: self.size,
             modified: self.modified,
             etag: &self.etag,
+            target: "",
         }
     }
 }

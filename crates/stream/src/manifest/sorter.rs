@@ -45,6 +45,7 @@ impl Gathered {
             size: self.size,
             modified: self.modified,
             etag: std::str::from_utf8(&text[self.etag..self.end]).expect("it was text"),
+            target: "",
         }
     }
 }

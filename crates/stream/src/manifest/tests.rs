@@ -158,12 +158,30 @@ async fn sizes_that_are_missing_are_asked_for() {
 async fn a_manifest_may_be_an_object() {
     let bed = Bed::new();
     bed.put("inventory.csv", b"key,size\nk,5\n").await;
-    let location = ManifestLocation::Object(Key::new("inventory.csv").expect("a key"));
+    let object = |key| ManifestLocation::Object {
+        store: Arc::clone(&bed.store),
+        key: Key::new(key).expect("a key"),
+    };
+    let location = object("inventory.csv");
     let settings = ManifestSettings::default();
     let (found, _) = bed.load_from(&location, &settings).await.expect("there");
     assert_eq!(found, Found::from([("k".to_owned(), row(5, 0, ""))]));
-    let missing = ManifestLocation::Object(Key::new("missing").expect("a key"));
-    assert!(bed.load_from(&missing, &settings).await.is_err());
+    assert!(bed.load_from(&object("missing"), &settings).await.is_err());
+}
+
+#[tokio::test]
+async fn a_manifest_of_another_path_is_a_mistake() {
+    let settings = ManifestSettings {
+        prefix: "data/".to_owned(),
+        ..ManifestSettings::default()
+    };
+    let bed = Bed::new();
+    let error = bed.load(b"key,size\nk,5\nl,6\n", &settings).await;
+    let error = error.expect_err("nothing is left").to_string();
+    assert!(error.contains("none of the 2 keys"), "{error}");
+    assert!(error.contains("begins with `data/`"), "{error}");
+    let one = bed.load(b"key,size\nk,5\ndata/l,6\n", &settings).await;
+    assert_eq!(one.expect("one is there").1.left_out, 1);
 }
 
 #[tokio::test]

@@ -52,6 +52,7 @@ impl ObjectSource for MappedObjects<'_> {
             size: decoder.size,
             modified: decoder.modified,
             etag: &self.etag,
+            target: "",
         }))
     }
 }

@@ -220,7 +220,7 @@ mod tests {
             encoder.begin_group();
             for (key, size, seconds, nanoseconds, etag) in &objects {
                 let modified = Timestamp { seconds: *seconds, nanoseconds: *nanoseconds };
-                let object = SnapshotObject { key, size: *size, modified, etag };
+                let object = SnapshotObject { key, size: *size, modified, etag, target: "" };
                 encoder.encode(&object, &mut bytes);
             }
             let mut decoder = Decoder::new(&bytes);

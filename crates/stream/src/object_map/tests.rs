@@ -45,6 +45,7 @@ fn write(objects: &Objects, disks: u16) -> Written {
             size: *size,
             modified: time_of(*size),
             etag: &etag_of(key),
+            target: "",
         };
         writer.add(&object, start).expect("added");
         places.push(start);
@@ -164,6 +165,7 @@ fn holes_belong_to_nobody() {
             size: BLOCK_SIZE + 1,
             modified: Timestamp::default(),
             etag: "x",
+            target: "",
         };
         writer
             .add(&object, BlockAddress { disk: 1, block })
@@ -195,6 +197,7 @@ fn what_cannot_be_mapped_is_refused() {
             size,
             modified: Timestamp::default(),
             etag: "x",
+            target: "",
         };
         writer.add(&object, BlockAddress { disk: 0, block })
     };

@@ -4,12 +4,14 @@
 //! hexadecimal digits; a record says only what differs:
 //!
 //! ```text
-//! form (1 byte)   bits 0-1: the tag's form, bit 2: a time follows, bit 3: with nanoseconds
+//! form (1 byte)   bits 0-1: the tag's form, bit 2: a time follows, bit 3: with nanoseconds,
+//!                 bit 4: a target follows
 //! shared, rest    lengths of what the key has in common with the one before, and of what it adds
 //! rest of the key
 //! size
 //! time            seconds since that of the record before; nanoseconds
 //! tag             as text, as 16 bytes for 32 digits, or those and the number after a dash
+//! target          of a symbolic link
 //! ```
 //!
 //! Numbers are written in groups of seven bits, low ones first; the time's difference is folded so
@@ -21,8 +23,11 @@ use crate::{SnapshotObject, Timestamp};
 /// Bytes in the longest tag that is kept.
 pub(super) const TAG_MAX: usize = 1024;
 
-/// Bytes in the longest record: key, tag, and numbers of at most ten bytes each.
-pub(super) const RECORD_MAX: usize = SPOOLED_KEY_MAX + TAG_MAX + 80;
+/// Bytes in the longest target of a link.
+pub(super) const TARGET_MAX: usize = 4095;
+
+/// Bytes in the longest record: key, tag, target, and numbers of at most ten bytes each.
+pub(super) const RECORD_MAX: usize = SPOOLED_KEY_MAX + TAG_MAX + TARGET_MAX + 90;
 
 const FORM_MASK: u8 = 0b11;
 const TAG_TEXT: u8 = 0;
@@ -30,6 +35,7 @@ const TAG_DIGITS: u8 = 1;
 const TAG_DIGITS_AND_PARTS: u8 = 2;
 const HAS_TIME: u8 = 0b100;
 const HAS_NANOSECONDS: u8 = 0b1000;
+const HAS_TARGET: u8 = 0b1_0000;
 
 /// Hexadecimal digits in the usual tag.
 const DIGITS: usize = 32;
@@ -49,6 +55,8 @@ pub(super) fn encode(out: &mut Vec<u8>, before: &mut Before, object: &SnapshotOb
     let mut form = tag.form();
     form |= if new_time { HAS_TIME } else { 0 };
     form |= if nanoseconds { HAS_NANOSECONDS } else { 0 };
+    let has_target = !object.target.is_empty();
+    form |= if has_target { HAS_TARGET } else { 0 };
     out.push(form);
     let shared = common(&before.key, object.key);
     let rest = &object.key[shared..];
@@ -67,6 +75,10 @@ pub(super) fn encode(out: &mut Vec<u8>, before: &mut Before, object: &SnapshotOb
         put_number(out, u64::from(object.modified.nanoseconds));
     }
     tag.put(out);
+    if has_target {
+        put_number(out, object.target.len() as u64);
+        out.extend_from_slice(object.target.as_bytes());
+    }
     before.key.truncate(shared);
     before.key.extend_from_slice(rest);
     before.modified = object.modified;
@@ -77,6 +89,7 @@ pub(super) fn encode(out: &mut Vec<u8>, before: &mut Before, object: &SnapshotOb
 pub(super) struct Decoded {
     pub(super) size: u64,
     pub(super) etag: String,
+    pub(super) target: String,
 }
 
 /// Reads the record at the front of `bytes` and returns its length; `None` where it is none, or its
@@ -108,6 +121,11 @@ pub(super) fn decode(bytes: &[u8], before: &mut Before, object: &mut Decoded) ->
         before.modified.nanoseconds = u32::try_from(reader.number()?).ok()?;
     }
     reader.tag(form & FORM_MASK, &mut object.etag)?;
+    object.target.clear();
+    if form & HAS_TARGET != 0 {
+        let target = reader.text(TARGET_MAX).filter(|text| !text.is_empty())?;
+        object.target.push_str(target);
+    }
     Some(reader.at)
 }
 
@@ -196,12 +214,17 @@ impl<'a> Reader<'a> {
         Some(number)
     }
 
+    /// A text of at most so many bytes, after its length.
+    fn text(&mut self, length_max: usize) -> Option<&'a str> {
+        let length = usize::try_from(self.number()?).ok()?;
+        let text = self.take(length).filter(|text| text.len() <= length_max)?;
+        std::str::from_utf8(text).ok()
+    }
+
     fn tag(&mut self, form: u8, etag: &mut String) -> Option<()> {
         etag.clear();
         if form == TAG_TEXT {
-            let length = usize::try_from(self.number()?).ok()?;
-            let text = self.take(length).filter(|text| text.len() <= TAG_MAX)?;
-            etag.push_str(std::str::from_utf8(text).ok()?);
+            etag.push_str(self.text(TAG_MAX)?);
             return Some(());
         }
         for byte in self.take(DIGITS / 2)? {

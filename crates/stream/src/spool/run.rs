@@ -10,7 +10,7 @@ use penstock_base::{Checksum, ChecksumKind, Summing, run_blocking};
 
 use super::{
     FinishedRun, SPOOLED_KEY_MAX, Span, file_error,
-    record::{self, Before, Decoded, RECORD_MAX, TAG_MAX},
+    record::{self, Before, Decoded, RECORD_MAX, TAG_MAX, TARGET_MAX},
 };
 use crate::{SnapshotError, SnapshotObject};
 
@@ -101,7 +101,8 @@ fn check(before: &[u8], object: &SnapshotObject<'_>) -> Result<(), SnapshotError
             "`{key}` is listed after `{before}`: the store does not list in byte order; give a manifest"
         )));
     }
-    if object.key.len() > SPOOLED_KEY_MAX || object.etag.len() > TAG_MAX {
+    let sizes = (object.key.len(), object.etag.len(), object.target.len());
+    if sizes.0 > SPOOLED_KEY_MAX || sizes.1 > TAG_MAX || sizes.2 > TARGET_MAX {
         return Err(SnapshotError::Invalid(format!(
             "the key that begins with `{key:.80}`, or its tag, is longer than any store allows"
         )));
@@ -162,6 +163,7 @@ impl RunReader {
             size: self.decoded.size,
             modified: self.before.modified,
             etag: &self.decoded.etag,
+            target: &self.decoded.target,
         }
     }
 

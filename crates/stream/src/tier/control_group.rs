@@ -117,10 +117,17 @@ fn make(group: &Path, parent: &Path) -> io::Result<()> {
 }
 
 fn enter(group: &Path, limits: &ResourceLimits) -> io::Result<()> {
-    let quota = u64::from(limits.processors) * PERIOD;
+    let processors = Some(limits.processors).filter(|count| *count < u32::MAX);
+    let memory = Some(limits.memory).filter(|bytes| *bytes < u64::MAX);
+    let quota = or_max(processors.map(|count| u64::from(count) * PERIOD));
     write(&group.join("cpu.max"), &format!("{quota} {PERIOD}"))?;
-    write(&group.join("memory.max"), &limits.memory.to_string())?;
+    write(&group.join("memory.max"), &or_max(memory))?;
     write(&group.join("cgroup.procs"), "0")
+}
+
+/// A number in the kernel's words, which has one for no limit.
+fn or_max(number: Option<u64>) -> String {
+    number.map_or_else(|| "max".to_owned(), |number| number.to_string())
 }
 
 /// Writes to a file that the kernel has made, and makes none.
@@ -192,6 +199,17 @@ mod tests {
             let back = fs::read_to_string(folder.path().join("slice/service/cgroup.procs"));
             assert_eq!(back.expect("read"), "0");
         }
+    }
+
+    #[test]
+    fn no_limit_is_the_kernels_word_for_it() {
+        let inside = ["cpu.max", "memory.max", "cgroup.procs"];
+        let files = inside.map(|file| format!("g/{file}"));
+        let folder = hierarchy(&files.each_ref().map(String::as_str));
+        let group = folder.path().join("g");
+        enter(&group, &ResourceLimits::NONE).expect("entered");
+        let said = inside.map(|file| fs::read_to_string(group.join(file)).expect("read"));
+        assert_eq!(said, ["max 100000", "max", "0"]);
     }
 
     #[test]

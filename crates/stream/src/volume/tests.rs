@@ -28,6 +28,7 @@ impl ObjectSource for Listing<'_> {
             size: body.len() as u64,
             modified: time_of(key),
             etag: self.tags.get(key).map_or("none", String::as_str),
+            target: "",
         }))
     }
 }

@@ -1,9 +1,7 @@
 //! EROFS images, checked by its tools and by the kernel.
 
 use std::{
-    collections::BTreeSet,
     fs,
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -13,14 +11,14 @@ use penstock_stream::{
 
 use crate::{
     check::{blank_disks, dump_erofs, fsck_erofs},
-    mounted::{compare, time_of, walk, write_disks},
+    mounted::{compare, write_disks},
     sample::Sample,
     system::{LoopDevice, Mount, can_mount, have, scratch},
 };
 
 const DISKS: u16 = 2;
 
-fn settings() -> ErofsSettings {
+pub(crate) fn settings() -> ErofsSettings {
     ErofsSettings {
         permissions: Permissions::with_umask(1001, 1002, 0o022),
         disks: DISKS,
@@ -40,8 +38,16 @@ pub(crate) fn mount(folder: &Path, image: &Path, disks: &[PathBuf]) -> Mount {
     Mount::new("erofs", (image, disks), &folder.join("mount"), options)
 }
 
+/// Writes and mounts it; none where nothing can be mounted.
+pub(crate) fn mounted(folder: &Path, sample: &Sample) -> Option<Mount> {
+    let image = folder.join("image");
+    let (summary, places) = sample.write(&image, settings());
+    let disks = write_disks(folder, (sample, &places), &summary.disk_blocks);
+    can_mount().then(|| mount(folder, &image, &disks))
+}
+
 /// Writes, checks, mounts and compares.
-fn round_trip(sample: &Sample, settings: ErofsSettings) -> BuildSummary {
+pub(crate) fn round_trip(sample: &Sample, settings: ErofsSettings) -> BuildSummary {
     let folder = scratch();
     let image = folder.path().join("image");
     let (summary, places) = sample.write(&image, settings);
@@ -57,37 +63,6 @@ fn round_trip(sample: &Sample, settings: ErofsSettings) -> BuildSummary {
         assert_eq!(directories as u64 + 1, summary.image.directories);
     }
     summary
-}
-
-#[test]
-fn a_tree_of_many_shapes_is_what_the_kernel_shows() {
-    let mut keys = BTreeSet::new();
-    for number in 0..1200_u32 {
-        let scattered = number.wrapping_mul(2_654_435_761);
-        keys.insert(format!("wide/{scattered:08x}.jpg"));
-        keys.insert(format!("many/{:03}/{number:06}", number % 150));
-        if number % 20 == 0 {
-            keys.insert(format!(
-                "{}leaf-{number}",
-                "deep/".repeat(number as usize / 20)
-            ));
-        }
-    }
-    for name in ["!", "-x", "+", " ", "\u{1}", "...", ".a", "ü", "~", "%2F"] {
-        keys.insert(format!("ugly/{name}"));
-        keys.insert(format!("ugly/{name}-directory/{name}"));
-    }
-    for length in [1, 100, 254, 255] {
-        keys.insert(format!("long/{}", "n".repeat(length)));
-    }
-    let summary = round_trip(&Sample::of_keys(keys), settings());
-    assert_eq!(summary.hidden.total(), 0);
-}
-
-#[test]
-fn an_empty_volume_is_an_empty_root() {
-    let summary = round_trip(&Sample::default(), settings());
-    assert_eq!((summary.image.files, summary.image.directories), (0, 1));
 }
 
 #[test]
@@ -154,54 +129,6 @@ fn a_disk_of_more_than_sixteen_terabytes_is_refused() {
     };
     let error = writer.file(b"a", &node).expect_err("too far");
     assert!(error.to_string().contains("use more disks"), "{error}");
-}
-
-#[test]
-fn directories_larger_than_memory_are_merged_from_files() {
-    let keys = (0..4000_u32).map(|number| match number % 3 {
-        0 => format!("big/{number:05}-directory/file"),
-        1 => format!("big/{number:05}"),
-        _ => format!("big/{:05}-directory-beside", number - 2),
-    });
-    let mut keys: Vec<String> = keys.collect();
-    keys.sort();
-    let settings = ErofsSettings {
-        directories_memory: 20_000,
-        ..settings()
-    };
-    round_trip(&Sample::of_names(keys), settings);
-}
-
-#[test]
-fn owners_modes_and_times_are_those_of_the_settings_and_objects() {
-    let folder = scratch();
-    let image = folder.path().join("image");
-    let mut sample = Sample::of_keys(["", "marked/", "marked/file", "plain/new", "plain/old"]);
-    let before = Timestamp {
-        seconds: -5,
-        nanoseconds: 7,
-    };
-    sample.objects.insert(b"plain/old".to_vec(), (3, before));
-    let (summary, places) = sample.write(&image, settings());
-    let disks = write_disks(folder.path(), (&sample, &places), &summary.disk_blocks);
-    if !can_mount() {
-        return;
-    }
-    let mount = mount(folder.path(), &image, &disks);
-    let mut found = walk(&mount.path);
-    found.insert(Vec::new(), fs::metadata(&mount.path).expect("a root"));
-    for (key, metadata) in &found {
-        assert_eq!((metadata.uid(), metadata.gid()), (1001, 1002), "{key:?}");
-        assert_eq!(metadata.mode() & 0o7777, 0o755, "{key:?}");
-    }
-    let time = |key: &[u8]| time_of(&found[key]);
-    for marker in ["", "marked/"] {
-        assert_eq!(time(marker.as_bytes()), sample.objects[marker.as_bytes()].1);
-    }
-    assert_eq!(time(b"plain/"), sample.objects[&b"plain/new"[..]].1);
-    assert_eq!(time(b"plain/old"), before);
-    let links = |key: &[u8]| found[key].nlink();
-    assert_eq!((links(b""), links(b"marked/")), (4, 2));
 }
 
 #[test]

@@ -1,9 +1,7 @@
 //! ext4 images, checked by e2fsck and by the kernel.
 
 use std::{
-    collections::BTreeSet,
     fs::{self, File},
-    os::unix::fs::MetadataExt,
     path::Path,
 };
 
@@ -14,14 +12,14 @@ use penstock_stream::{
 
 use crate::{
     check::check_ext4,
-    mounted::{compare, time_of, walk, write_disk},
+    mounted::{compare, walk, write_disk},
     sample::{Places, Sample},
     system::{Mount, can_mount, scratch},
 };
 
 const BLOCK: u64 = 4096;
 
-fn settings() -> Ext4Settings {
+pub(crate) fn settings() -> Ext4Settings {
     Ext4Settings {
         permissions: Permissions::with_umask(100_001, 1002, 0o022),
         volume_name: "sample".to_owned(),
@@ -52,8 +50,15 @@ pub(crate) fn mount(folder: &Path, device: &Path) -> Mount {
     Mount::new("ext4", (device, &[]), &folder.join("mount"), options)
 }
 
+/// Writes and mounts it; none where nothing can be mounted.
+pub(crate) fn mounted(folder: &Path, sample: &Sample) -> Option<Mount> {
+    let device = folder.join("device");
+    let _ = write(&device, sample, settings());
+    can_mount().then(|| mount(folder, &device))
+}
+
 /// Writes, checks, mounts and compares.
-fn round_trip(sample: &Sample, settings: Ext4Settings) -> BuildSummary {
+pub(crate) fn round_trip(sample: &Sample, settings: Ext4Settings) -> BuildSummary {
     let folder = scratch();
     let device = folder.path().join("device");
     let (summary, places) = write(&device, sample, settings);
@@ -63,36 +68,6 @@ fn round_trip(sample: &Sample, settings: Ext4Settings) -> BuildSummary {
         assert_eq!(directories as u64 + 1, summary.image.directories);
     }
     summary
-}
-
-#[test]
-fn a_tree_of_many_shapes_is_what_the_kernel_shows() {
-    let mut keys = BTreeSet::new();
-    for number in 0..1200_u32 {
-        let scattered = number.wrapping_mul(2_654_435_761);
-        keys.insert(format!("wide/{scattered:08x}.jpg"));
-        keys.insert(format!("many/{:03}/{number:06}", number % 150));
-        if number % 20 == 0 {
-            let folders = "deep/".repeat(number as usize / 20);
-            keys.insert(format!("{folders}leaf-{number}"));
-        }
-    }
-    for name in ["!", "-x", "+", " ", "\u{1}", "...", ".a", "ü", "~", "%2F"] {
-        keys.insert(format!("ugly/{name}"));
-        keys.insert(format!("ugly/{name}-directory/{name}"));
-    }
-    for length in [1, 15, 16, 17, 31, 32, 33, 100, 254, 255] {
-        keys.insert(format!("long/{}", "n".repeat(length)));
-        keys.extend((0..40).map(|number| format!("long{length}/{number:0length$}")));
-    }
-    let summary = round_trip(&Sample::of_keys(keys), settings());
-    assert_eq!(summary.hidden.total(), 0);
-}
-
-#[test]
-fn an_empty_volume_is_an_empty_root() {
-    let summary = round_trip(&Sample::default(), settings());
-    assert_eq!((summary.image.files, summary.image.directories), (0, 1));
 }
 
 #[test]
@@ -184,51 +159,6 @@ fn what_is_larger_than_ext4_is_refused() {
     let result = Box::new(writer).finish(Timestamp::default(), &blocks);
     let error = result.expect_err("metadata and data are too large together");
     assert!(error.to_string().contains("use EROFS"), "{error}");
-}
-
-#[test]
-fn directories_larger_than_memory_are_merged_from_files() {
-    let keys = (0..4000_u32).map(|number| match number % 3 {
-        0 => format!("big/{number:05}-directory/file"),
-        1 => format!("big/{number:05}"),
-        _ => format!("big/{:05}-directory-beside", number - 2),
-    });
-    let mut keys: Vec<String> = keys.collect();
-    keys.sort();
-    let settings = Ext4Settings {
-        directories_memory: 20_000,
-        ..settings()
-    };
-    round_trip(&Sample::of_names(keys), settings);
-}
-
-#[test]
-fn owners_modes_and_times_are_those_of_the_settings_and_objects() {
-    let folder = scratch();
-    let device = folder.path().join("device");
-    let mut sample = Sample::of_keys(["", "marked/", "marked/file", "plain/new", "plain/old"]);
-    let before = Timestamp {
-        seconds: -5,
-        nanoseconds: 7,
-    };
-    sample.objects.insert(b"plain/old".to_vec(), (3, before));
-    let _ = write(&device, &sample, settings());
-    if !can_mount() {
-        return;
-    }
-    let mount = mount(folder.path(), &device);
-    let mut found = walk(&mount.path);
-    found.insert(Vec::new(), fs::metadata(&mount.path).expect("a root"));
-    for (key, metadata) in &found {
-        assert_eq!((metadata.uid(), metadata.gid()), (100_001, 1002), "{key:?}");
-        assert_eq!(metadata.mode() & 0o7777, 0o755, "{key:?}");
-    }
-    let time = |key: &[u8]| time_of(&found[key]);
-    assert_eq!(time(b"marked/"), sample.objects[&b"marked/"[..]].1);
-    assert_eq!(time(b"plain/"), sample.objects[&b"plain/new"[..]].1);
-    assert_eq!(time(b"plain/old"), before);
-    let links = |key: &[u8]| found[key].nlink();
-    assert_eq!((links(b""), links(b"marked/")), (4, 2));
 }
 
 #[test]

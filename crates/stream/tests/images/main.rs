@@ -2,6 +2,7 @@
 
 #![allow(clippy::panic, clippy::print_stdout)]
 
+mod both;
 mod check;
 mod erofs;
 mod ext4;

@@ -92,6 +92,7 @@ impl ObjectSource for Listed<'_> {
             size: *size,
             modified: *modified,
             etag: "v1",
+            target: "",
         }))
     }
 }

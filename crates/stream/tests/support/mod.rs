@@ -96,6 +96,7 @@ pub fn write_map(
             size: *size,
             modified: Timestamp::default(),
             etag,
+            target: "",
         };
         let start = placement.place(*size);
         writer.add(&object, start).expect("added");

@@ -27,7 +27,7 @@ pub(crate) use transfers::*;
 use super::{OptionSpec, Scope};
 
 /// Every option, in the order of help.
-pub(crate) static ALL: [&OptionSpec; 92] = [
+pub(crate) static ALL: [&OptionSpec; 93] = [
     &ENDPOINT,
     &READ_ENDPOINT,
     &REGION,
@@ -111,6 +111,7 @@ pub(crate) static ALL: [&OptionSpec; 92] = [
     &REFRESH,
     &DISKS,
     &MANIFEST,
+    &MANIFEST_COLUMNS,
     &INDEX_DIR,
     &LIST_CONCURRENCY,
     &LIST_REQUESTS_MAX,

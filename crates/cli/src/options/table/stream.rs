@@ -1,5 +1,7 @@
 //! Stream volumes: what is listed, how it is laid out, and how the kernel reads it.
 
+use std::time::Duration;
+
 use crate::options::{Default, Group, Kind, OptionSpec, Scope};
 
 const STREAM: OptionSpec = OptionSpec {
@@ -7,6 +9,9 @@ const STREAM: OptionSpec = OptionSpec {
     scope: Scope::Stream,
     ..OptionSpec::COMMON
 };
+
+/// The greatest age of an index that can be asked for.
+const REFRESH_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// Data disks of a volume: the most that a mount's options have room for, many times over.
 const DISKS_MAX: u64 = 16;
@@ -48,7 +53,8 @@ pub(crate) static TIER: OptionSpec = OptionSpec {
     kind: Kind::Choice(&["none", "2c4g", "4c8g", "8c16g", "16c32g"]),
     default: Default::Is("none"),
     help: "Most processors and memory that the volume may use",
-    detail: "`4c8g` is four processors and 8GiB. Does not hold while the index is built. --cpus \
+    detail: "`4c8g` is four processors and 8GiB. 64 requests may be in flight for each processor, \
+             unless --max-requests says otherwise. Does not hold while the index is built. --cpus \
              and --memory set the two apart and win over it.",
     ..STREAM
 };
@@ -58,6 +64,8 @@ pub(crate) static CPUS: OptionSpec = OptionSpec {
     kind: Kind::Count { min: 1, max: 1024 },
     default: Default::Depends("what --tier says, else all"),
     help: "Most processors that the volume may use",
+    detail: "A control group sees to it where one can be made; elsewhere the threads are kept to so \
+             many of the processors.",
     ..STREAM
 };
 
@@ -74,9 +82,14 @@ pub(crate) static UMASK: OptionSpec = OptionSpec {
 
 pub(crate) static REFRESH: OptionSpec = OptionSpec {
     name: "refresh",
-    help: "List the path anew even if there is an index of it",
-    detail: "Says how much changed since the last one. Without it a mount shows what the newest \
-             index shows, however old that is; what changed in the bucket since cannot be read.",
+    kind: Kind::FlagOrDuration {
+        min: Duration::from_secs(1),
+        max: REFRESH_MAX,
+    },
+    help: "List the path anew even if there is an index of it, or if that is older than this",
+    detail: "Says how much changed since the last one. `--refresh=1h` takes an index that was \
+             listed within the last hour as it is. Without it a mount shows what the newest index \
+             shows, however old that is; what changed in the bucket since cannot be read.",
     effect: "One LIST request for each thousand objects, and the time to build.",
     ..STREAM
 };
@@ -96,11 +109,25 @@ pub(crate) static DISKS: OptionSpec = OptionSpec {
 
 pub(crate) static MANIFEST: OptionSpec = OptionSpec {
     name: "manifest",
-    kind: Kind::Path,
+    kind: Kind::FileOrUrl,
     default: Default::Depends("the path is listed"),
-    help: "File with the keys, sizes, times and versions of the objects, in place of a listing",
-    detail: "Tab- or comma-separated, one object a line, or CSV as inventories are.",
-    effect: "No LIST requests.",
+    help: "File or object with the keys of the objects, in place of a listing",
+    detail: "One key a line, or CSV with a column `key` and, if there are, `size`, `mtime` and \
+             `etag`, under the names that inventories use. An object is written s3://BUCKET/KEY or \
+             oss://BUCKET/KEY. Keys are those of the bucket; what is not below SOURCE is left out. \
+             A changed manifest makes another index.",
+    effect: "No LIST requests; one HEAD request for each object without a size. Objects without a \
+             tag are not held to a version.",
+    ..STREAM
+};
+
+pub(crate) static MANIFEST_COLUMNS: OptionSpec = OptionSpec {
+    name: "manifest-columns",
+    kind: Kind::Text("NAME,..."),
+    default: Default::Depends("the first line names them"),
+    help: "Columns of a manifest whose first line does not name them",
+    detail: "In order, such as `bucket,encoded_key,size,mtime,etag`. Keys of `encoded_key` are \
+             percent-encoded, as in inventories of S3.",
     ..STREAM
 };
 

@@ -1,0 +1,137 @@
+//! What tests of stream volumes share: a bucket, a place for its indexes, and what is in it.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError, mpsc},
+    thread,
+};
+
+use penstock_devserver::Operation;
+
+use crate::{
+    Bucket, Kind, Mount, MountOptions, Scratch,
+    data::{digest, digest_of, noise},
+};
+
+/// The ways from an index to a mount.
+pub const WAYS: [&str; 3] = ["erofs", "ext4", "fuse"];
+
+/// One at a time: each start of a volume cleans up after the volumes that others had killed.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A bucket with what it has, and a place for indexes.
+#[derive(Debug)]
+pub struct Rig {
+    /// The bucket.
+    pub bucket: Bucket,
+    /// Where indexes are kept, with room for other files.
+    pub indexes: Scratch,
+    /// What the volume is to show.
+    pub objects: BTreeMap<String, Vec<u8>>,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Rig {
+    /// With an empty bucket.
+    pub fn new(kind: Kind) -> Self {
+        Self {
+            _alone: alone(),
+            bucket: Bucket::new(kind),
+            indexes: Scratch::new(),
+            objects: BTreeMap::new(),
+        }
+    }
+
+    /// With so many files of a few blocks each.
+    pub fn with_small_files(kind: Kind, count: u64) -> Self {
+        let mut rig = Self::new(kind);
+        for number in 0..count {
+            let key = format!("set/{:02}/{number:04}.jpg", number % 17);
+            rig.put(&key, noise(number, 20_000 + 37 * number as usize));
+        }
+        rig
+    }
+
+    /// Adds an object.
+    pub fn put(&mut self, key: &str, content: Vec<u8>) {
+        self.bucket.put_outside(key, &content);
+        self.objects.insert(key.to_owned(), content);
+    }
+
+    /// The options that lead here.
+    pub fn options(&self) -> MountOptions {
+        let folder = self.indexes.path().to_string_lossy().into_owned();
+        self.bucket.options().option("index-dir", &folder)
+    }
+
+    /// The options that lead to one of [`WAYS`].
+    pub fn way(&self, way: &str) -> MountOptions {
+        match way {
+            "fuse" => self.options().option("transport", "fuse"),
+            fs => self.options().option("transport", "loop").option("fs", fs),
+        }
+    }
+
+    /// Mounts the whole bucket.
+    #[track_caller]
+    pub fn mount(&self, options: &MountOptions) -> Mount {
+        Mount::stream(&self.bucket.source(), options)
+    }
+
+    /// Requests of a kind that the server got.
+    pub fn count(&self, operation: Operation) -> u64 {
+        self.bucket
+            .server(|server| server.counters().operation(operation))
+    }
+
+    /// The mount shows what was put, file by file.
+    #[track_caller]
+    pub fn compare(&self, mount: &Mount) {
+        let mut shown: Vec<_> = files_below(mount.path()).into_iter().collect();
+        shown.sort();
+        let mut expected: Vec<_> = self.objects.keys().map(PathBuf::from).collect();
+        expected.sort();
+        assert_eq!(shown, expected);
+        for (key, content) in &self.objects {
+            let path = mount.join(key);
+            let metadata = fs::metadata(&path).expect("it is listed");
+            assert_eq!(metadata.len(), content.len() as u64, "{key}");
+            assert_eq!(
+                digest(&path).expect("readable"),
+                digest_of(content),
+                "{key}"
+            );
+        }
+    }
+}
+
+/// The files below `root`, relative to it.
+pub fn files_below(root: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("listed") {
+            let entry = entry.expect("read");
+            match entry.file_type().expect("known").is_dir() {
+                true => folders.push(entry.path()),
+                false => {
+                    let path = entry.path();
+                    files.push(path.strip_prefix(root).expect("below").to_owned());
+                }
+            }
+        }
+    }
+    files
+}
+
+/// Reads a file on a thread of its own, since that may wait.
+pub fn read_aside(path: PathBuf) -> mpsc::Receiver<std::io::Result<Vec<u8>>> {
+    let (done, waiting) = mpsc::channel();
+    thread::spawn(move || done.send(fs::read(path)));
+    waiting
+}
