@@ -337,7 +337,7 @@ fn everything_that_can_be_run_is_listed() {
         "smoke",
         "ossfs2",
         "random-1024",
-        "not available: stream volumes",
+        "penstock-stream-direct",
         "geesefs",
     ] {
         assert!(finished.stdout.contains(word), "{word}");
