@@ -126,13 +126,15 @@ impl Catalog {
         names
     }
 
-    /// Those that are measured when nobody names any.
+    /// Those that are measured when nobody names any. Whom a suite is about comes first, as what a
+    /// report says is said of the first one.
     pub(crate) fn names_for(&self, suites: &[String]) -> Vec<String> {
-        let is_part = |name: &String| {
-            let of_client = self.0.get(name).map_or(&[][..], |spec| &spec.suites);
-            of_client.is_empty() || of_client.iter().any(|suite| suites.contains(suite))
-        };
-        self.names().into_iter().filter(is_part).collect()
+        let suites_of = |name: &String| self.0.get(name).map_or(&[][..], |spec| &spec.suites);
+        let is_about = |name: &String| suites_of(name).iter().any(|suite| suites.contains(suite));
+        let mut names = self.names();
+        names.retain(|name| suites_of(name).is_empty() || is_about(name));
+        names.sort_by_key(|name| !is_about(name));
+        names
     }
 
     /// The client of this name.
@@ -245,6 +247,8 @@ mod tests {
         };
         assert!(has(&["smoke"], "s3fs") && !has(&["smoke"], "penstock-stream"));
         assert!(has(&["smoke", "strmvol"], "penstock-stream"));
+        let names = catalog.names_for(&["strmvol".to_owned()]);
+        assert_eq!(names[0], "penstock-stream");
     }
 
     #[test]
