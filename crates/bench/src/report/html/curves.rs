@@ -129,10 +129,11 @@ impl<'f, 'v, 'a> Curves<'f, 'v, 'a> {
 
     fn place(&self, number: f64, value: f64) -> (f64, f64) {
         let x = LEFT + self.along(number) * (RIGHT - LEFT);
-        (
-            x,
-            BOTTOM - self.y.place(value / self.unit.size) * (BOTTOM - TOP),
-        )
+        (x, self.height_of(value))
+    }
+
+    fn height_of(&self, value: f64) -> f64 {
+        BOTTOM - self.y.place(value / self.unit.size) * (BOTTOM - TOP)
     }
 
     fn description(&self) -> String {
@@ -196,10 +197,15 @@ impl<'f, 'v, 'a> Curves<'f, 'v, 'a> {
 
     fn draw_reference(&self, page: &mut Markup, reference: &Reference<'_>) {
         let points = reference.points.iter();
-        let places: Vec<_> = points
-            .map(|(number, value)| self.place(*number, *value))
+        let points: Vec<_> = points
+            .map(|(number, value)| (self.place(*number, *value).0, *value))
             .collect();
-        let path = path_of(&below_top(&places));
+        let shown = below_top(&points, self.y.end * self.unit.size);
+        let places: Vec<_> = shown
+            .into_iter()
+            .map(|(x, value)| (x, self.height_of(value)))
+            .collect();
+        let path = path_of(&places);
         page.within("g", &[("class", &"elsewhere")], |page| {
             let title = format!("{}, measured elsewhere", reference.name);
             page.leaf("title", &[], &title);
@@ -312,17 +318,17 @@ fn path_of(places: &[(f64, f64)]) -> String {
     path
 }
 
-/// The beginning of a line, up to where it leaves the picture at its top.
-fn below_top(places: &[(f64, f64)]) -> Vec<(f64, f64)> {
+/// The beginning of a line of places and values, up to where it leaves the picture at `top`.
+fn below_top(points: &[(f64, f64)], top: f64) -> Vec<(f64, f64)> {
     let mut kept: Vec<(f64, f64)> = Vec::new();
-    for &(x, y) in places {
-        if y >= TOP {
-            kept.push((x, y));
+    for &(x, value) in points {
+        if value <= top {
+            kept.push((x, value));
             continue;
         }
-        if let Some(&(last_x, last_y)) = kept.last() {
-            let part = (last_y - TOP) / (last_y - y);
-            kept.push((last_x + part * (x - last_x), TOP));
+        if let Some(&(last_x, last)) = kept.last() {
+            let part = (top - last) / (value - last);
+            kept.push((last_x + part * (x - last_x), top));
         }
         break;
     }
@@ -354,11 +360,11 @@ mod tests {
 
     #[test]
     fn a_line_ends_where_it_leaves_the_picture() {
-        let inside = [(0.0, 100.0), (10.0, 60.0)];
-        assert_eq!(below_top(&inside), inside);
-        let leaving = [(0.0, 60.0), (10.0, TOP - 50.0), (20.0, 70.0)];
-        assert_eq!(below_top(&leaving), [(0.0, 60.0), (5.0, TOP)]);
-        assert_eq!(below_top(&[(0.0, TOP - 1.0), (1.0, 50.0)]), []);
+        let inside = [(0.0, 10.0), (10.0, 60.0)];
+        assert_eq!(below_top(&inside, 60.0), inside);
+        let leaving = [(0.0, 50.0), (10.0, 70.0), (20.0, 70.0), (30.0, 1.0)];
+        assert_eq!(below_top(&leaving, 60.0), [(0.0, 50.0), (5.0, 60.0)]);
+        assert_eq!(below_top(&[(0.0, 61.0), (1.0, 50.0)], 60.0), []);
     }
 
     proptest! {
