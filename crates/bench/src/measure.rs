@@ -333,7 +333,7 @@ mod tests {
     fn a_client_that_is_the_workload_is_counted_once() {
         let directory = tempfile::tempdir().expect("a directory");
         let mark = Mark::of_role(&penstock_base::random::token(), "client");
-        let script = "end=$(($(date +%s) + 2)); while [ $(date +%s) -lt $end ]; do :; done";
+        let script = "i=0; while [ $i -lt 300000 ]; do i=$((i + 1)); done";
         let task = Task {
             arguments: ["sh", "-c", script].map(str::to_owned).into(),
             environment: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
@@ -349,9 +349,9 @@ mod tests {
             server: None,
         });
         let mut running = task.start().expect("starts");
-        assert!(running.wait_calmly(Duration::from_secs(60)));
+        assert!(running.wait_calmly(Duration::from_secs(120)));
         let cost = measurement.end();
-        assert!(cost.client_cpu > 0.1, "{cost:?}");
+        assert!(cost.client_cpu > 0.05, "{cost:?}");
         assert!(cost.workload_cpu < 1e-9, "{cost:?}");
     }
 
