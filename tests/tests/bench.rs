@@ -240,6 +240,174 @@ fn clients_that_hang_or_die_are_ended_and_reported() {
     assert_eq!(failures[3], "");
 }
 
+/// The report of a tiny run of the suite of stream volumes.
+fn strmvol(scratch: &Scratch, rows: &str, clients: &str) -> Value {
+    let file = scratch.path().join("report.json");
+    let file_name = file.to_str().expect("plain").to_owned();
+    let arguments = [
+        "run",
+        "--suite",
+        "strmvol",
+        "--scale",
+        "0.00001",
+        "--profiles",
+        "lan",
+        "--rows",
+        rows,
+        "--clients",
+        clients,
+        "--json",
+        &file_name,
+    ];
+    run_within(PATIENCE, &mut bench(scratch, &arguments)).expect_success();
+    assert_nothing_left(scratch);
+    let text = fs::read_to_string(&file).expect("a report");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// The first sample of a client.
+fn sample_of<'a>(row: &'a Value, client: &str) -> &'a Value {
+    let cells = row["cells"].as_array().expect("cells");
+    let cell = cells.iter().find(|cell| cell["client"] == client);
+    &cell.unwrap_or_else(|| panic!("no {client}: {row:#}"))["samples"][0]
+}
+
+#[test]
+fn stream_volumes_are_measured_beside_bucket_mounts() {
+    let scratch = Scratch::new();
+    let rows = "random-16,sequential-256,stat";
+    let clients = "penstock-stream,penstock-stream-direct,penstock-stream-fuse,penstock";
+    let report = strmvol(&scratch, rows, clients);
+    for name in rows.split(',') {
+        for client in clients.split(',') {
+            let sample = sample_of(row(&report, name), client);
+            assert_eq!(sample["failure"], Value::Null, "{name} {client}");
+            assert_eq!(sample["verified"], true, "{name} {client}");
+            assert_eq!(sample["operations"], 64, "{name} {client}");
+        }
+    }
+    let direct = sample_of(row(&report, "random-16"), "penstock-stream-direct");
+    assert_eq!(direct["requests"]["GetObject"], 64, "one GET for each file");
+    let names = sample_of(row(&report, "stat"), "penstock-stream");
+    assert_eq!(names["requests"], serde_json::json!({}), "names are local");
+}
+
+#[test]
+fn an_index_is_built_by_who_keeps_one() {
+    let scratch = Scratch::new();
+    let clients = "penstock-stream,penstock-stream-ext4,penstock-stream-fuse,penstock";
+    let report = strmvol(&scratch, "index-100k", clients);
+    let row = row(&report, "index-100k");
+    for client in clients.split(',').take(3) {
+        let sample = sample_of(row, client);
+        assert_eq!(sample["failure"], Value::Null, "{client}");
+        assert_eq!(sample["verified"], true, "{client}");
+        for figure in ["seconds", "client_cpu_seconds"] {
+            assert!(sample[figure].as_f64() > Some(0.0), "{client} {figure}");
+        }
+        assert!(sample["requests"]["ListObjectsV2"].as_u64() > Some(0));
+    }
+    assert_eq!(
+        sample_of(row, "penstock")["failure"],
+        "not available: it keeps no index"
+    );
+}
+
+#[test]
+fn what_can_only_be_read_is_not_written_to() {
+    let scratch = Scratch::new();
+    let arguments = [
+        "--clients",
+        "penstock-stream-fuse",
+        "--rows",
+        "small-write,ls",
+    ];
+    let (_, report) = smoke(&scratch, &arguments);
+    let refused = sample(row(&report, "small-write"));
+    assert_eq!(
+        refused["failure"],
+        "not available: its volumes are read-only"
+    );
+    assert_eq!(sample(row(&report, "ls"))["failure"], Value::Null);
+}
+
+/// Volumes with block devices, alive or dead, that are mounted below `scratch`, by their processes.
+fn volumes(scratch: &Scratch) -> Vec<u64> {
+    let mut command = penstock();
+    command.args(["stream", "list", "--json"]);
+    let listed = run_within(PATIENCE, &mut command).expect_success().stdout;
+    let volumes: Value = serde_json::from_str(&listed).unwrap_or_default();
+    let folder = scratch.path().display().to_string();
+    let is_ours = |volume: &&Value| {
+        let place = volume["mount_point"].as_str();
+        place.is_some_and(|place| place.starts_with(&folder))
+    };
+    let volumes = volumes.as_array().into_iter().flatten().filter(is_ours);
+    volumes
+        .filter_map(|volume| volume["pid"].as_u64())
+        .collect()
+}
+
+/// Loop devices whose files lie in `scratch`.
+fn loop_devices(scratch: &Scratch) -> Vec<PathBuf> {
+    let folder = scratch.path().display().to_string();
+    let mut devices = files(Path::new("/sys/block"));
+    devices.retain(|device| {
+        let file = fs::read_to_string(device.join("loop/backing_file"));
+        file.is_ok_and(|file| file.starts_with(&folder))
+    });
+    devices
+}
+
+fn assert_no_volume_left(scratch: &Scratch) {
+    assert_nothing_left(scratch);
+    assert_eq!(volumes(scratch), Vec::<u64>::new());
+    assert_eq!(loop_devices(scratch), Vec::<PathBuf>::new());
+}
+
+fn start_long_stream_run(scratch: &Scratch) -> Child {
+    let arguments = [
+        "run",
+        "--suite",
+        "strmvol",
+        "--rows",
+        "random-16",
+        "--scale",
+        "0.0002",
+        "--profiles",
+        "far",
+        "--clients",
+        "penstock-stream",
+        "--repeat",
+        "100",
+    ];
+    let mut command = bench(scratch, &arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command.spawn().expect("penstock runs")
+}
+
+#[test]
+fn killed_while_a_stream_volume_is_mounted_it_leaves_nothing() {
+    for (round, signals_client) in [(0, false), (1, true)] {
+        let scratch = Scratch::new();
+        let mut child = start_long_stream_run(&scratch);
+        Patience::seconds(60).until("a volume", || !volumes(&scratch).is_empty());
+        thread::sleep(Duration::from_millis(200 * round));
+        if signals_client {
+            // It cannot end by itself then: what it leaves has to be found.
+            for pid in volumes(&scratch) {
+                let stopped = Command::new("kill")
+                    .args(["-STOP", &pid.to_string()])
+                    .status();
+                assert!(stopped.expect("kill runs").success());
+            }
+        }
+        signal(&child, "-KILL");
+        drop(child.wait());
+        assert_no_volume_left(&scratch);
+    }
+}
+
 /// Starts a run of many samples, in the background.
 fn start_long_run(scratch: &Scratch) -> Child {
     let report = scratch.path().join("report.json");
@@ -337,7 +505,7 @@ fn everything_that_can_be_run_is_listed() {
         "smoke",
         "ossfs2",
         "random-1024",
-        "not available: stream volumes",
+        "penstock-stream-direct",
         "geesefs",
     ] {
         assert!(finished.stdout.contains(word), "{word}");

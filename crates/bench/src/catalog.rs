@@ -50,6 +50,15 @@ pub(crate) struct ClientSpec {
     /// Unmounts; the system's own way if empty.
     #[serde(default)]
     pub(crate) unmount: Vec<String>,
+    /// Commands of its own that rows measure in place of a mount, by name: `index`.
+    #[serde(default)]
+    pub(crate) commands: BTreeMap<String, Vec<String>>,
+    /// Removes what it leaves elsewhere on the machine when it is killed.
+    #[serde(default)]
+    pub(crate) cleanup: Vec<String>,
+    /// Where it writes what went wrong, if not to its standard error.
+    #[serde(default)]
+    pub(crate) log: String,
     /// Variables that it is given.
     #[serde(default)]
     pub(crate) environment: BTreeMap<String, String>,
@@ -65,6 +74,15 @@ pub(crate) struct ClientSpec {
     /// A file is not an object: its files are only seen through it.
     #[serde(default)]
     pub(crate) own_layout: bool,
+    /// Its volumes are read-only: inputs are made through the client of this name.
+    #[serde(default)]
+    pub(crate) inputs_through: Option<String>,
+    /// It works through block devices: what the kernel's workers do is its work too.
+    #[serde(default)]
+    pub(crate) kernel_workers: bool,
+    /// The suites that it is part of when nobody names clients; all if empty.
+    #[serde(default)]
+    pub(crate) suites: Vec<String>,
     /// Why it cannot be run at all.
     #[serde(default)]
     pub(crate) unavailable: Option<String>,
@@ -105,6 +123,17 @@ impl Catalog {
     pub(crate) fn names(&self) -> Vec<String> {
         let mut names: Vec<_> = self.0.keys().cloned().collect();
         names.sort_by_key(|name| (!name.starts_with("penstock"), name.clone()));
+        names
+    }
+
+    /// Those that are measured when nobody names any. Whom a suite is about comes first, as what a
+    /// report says is said of the first one.
+    pub(crate) fn names_for(&self, suites: &[String]) -> Vec<String> {
+        let suites_of = |name: &String| self.0.get(name).map_or(&[][..], |spec| &spec.suites);
+        let is_about = |name: &String| suites_of(name).iter().any(|suite| suites.contains(suite));
+        let mut names = self.names();
+        names.retain(|name| suites_of(name).is_empty() || is_about(name));
+        names.sort_by_key(|name| !is_about(name));
         names
     }
 
@@ -192,6 +221,9 @@ mod tests {
         for name in [
             "penstock",
             "penstock-staged",
+            "penstock-stream",
+            "penstock-stream-direct",
+            "penstock-stream-fuse",
             "s3fs",
             "ossfs",
             "ossfs2",
@@ -207,11 +239,25 @@ mod tests {
     }
 
     #[test]
+    fn some_clients_are_part_of_their_own_suites_only() {
+        let catalog = Catalog::read(None).expect("valid");
+        let has = |suites: &[&str], name: &str| {
+            let suites: Vec<_> = suites.iter().map(|&suite| suite.to_owned()).collect();
+            catalog.names_for(&suites).iter().any(|known| known == name)
+        };
+        assert!(has(&["smoke"], "s3fs") && !has(&["smoke"], "penstock-stream"));
+        assert!(has(&["smoke", "strmvol"], "penstock-stream"));
+        let names = catalog.names_for(&["strmvol".to_owned()]);
+        assert_eq!(names[0], "penstock-stream");
+    }
+
+    #[test]
     fn no_secret_stands_in_arguments() {
         let catalog = Catalog::read(None).expect("valid");
         for name in catalog.names() {
             let spec = catalog.get(&name).expect("a client");
             let arguments = spec.mount.iter().chain(spec.setup.iter().flatten());
+            let arguments = arguments.chain(spec.commands.values().flatten());
             for argument in arguments {
                 assert!(
                     !argument.contains("secret") && !argument.contains("token"),

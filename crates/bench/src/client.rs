@@ -9,6 +9,7 @@ use crate::{
     session::Session,
     settings::{RunSettings, Target},
     store::Store,
+    suite::Row,
     template::{self, Variables, variables},
 };
 
@@ -24,6 +25,8 @@ pub(crate) struct Client {
     pub(crate) kind: Kind,
     version: Option<String>,
     command: String,
+    /// Through whom its inputs are made, when its volumes are read-only.
+    writer: Option<Box<Client>>,
 }
 
 /// What there is to run.
@@ -47,17 +50,56 @@ impl Client {
                 kind: Kind::Directory(elsewhere.unwrap_or_else(|| path.clone())),
                 version: None,
                 command: path.display().to_string(),
+                writer: None,
             }]);
         }
         let catalog = Catalog::read(settings.table.as_deref())?;
         let names = match settings.clients.as_slice() {
-            [] => catalog.names(),
+            [] => catalog.names_for(&settings.suites),
             names => names.to_vec(),
         };
-        let found = names
-            .iter()
-            .map(|name| Self::find(name, catalog.get(name)?, session));
+        let found = names.iter().map(|name| {
+            let mut client = Self::find(name, catalog.get(name)?, session)?;
+            if let Some(writer) = client.inputs_through() {
+                let writer = Self::find(&writer, catalog.get(&writer)?, session)?;
+                client.writer = Some(Box::new(writer));
+            }
+            Ok(client)
+        });
         found.collect()
+    }
+
+    fn inputs_through(&self) -> Option<String> {
+        match &self.kind {
+            Kind::Program(spec, _) => spec.inputs_through.clone(),
+            _ => None,
+        }
+    }
+
+    /// The client through which inputs are made.
+    pub(crate) fn writer(&self) -> &Self {
+        self.writer.as_deref().unwrap_or(self)
+    }
+
+    /// Why a row is not for it, if so.
+    pub(crate) fn cannot(&self, row: &Row) -> Option<String> {
+        if let Some(why) = row.unavailable_for.get(&self.name) {
+            return Some(why.clone());
+        }
+        let Kind::Program(spec, _) = &self.kind else {
+            return None;
+        };
+        if let Some(command) = &row.client_command {
+            let has = spec.commands.contains_key(command);
+            return (!has).then(|| format!("it keeps no {command}"));
+        }
+        let writes = row.changes_inputs || !row.outputs.is_empty() || !row.directories.is_empty();
+        (writes && spec.inputs_through.is_some()).then(|| "its volumes are read-only".to_owned())
+    }
+
+    /// Whether kernel workers do some of its work.
+    pub(crate) fn has_kernel_workers(&self) -> bool {
+        matches!(&self.kind, Kind::Program(spec, _) if spec.kernel_workers)
     }
 
     fn find(name: &str, spec: &ClientSpec, session: &Session) -> BenchResult<Self> {
@@ -67,6 +109,7 @@ impl Client {
             kind: Kind::Missing(String::new()),
             version: None,
             command: String::new(),
+            writer: None,
         };
         match spec.find(&surroundings.program, &surroundings.path) {
             Ok(program) => {

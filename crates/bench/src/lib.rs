@@ -25,6 +25,7 @@ mod machine;
 mod measure;
 mod mount;
 mod mount_table;
+mod own_command;
 mod percentile;
 mod plan;
 mod probe;

@@ -3,7 +3,9 @@
 //! A thread looks twenty times a second at all processes that carry the client's mark: resident
 //! memory, space in its cache directory and in files that it unlinked, processor time. Processor
 //! time is exact to the nanosecond for a running process; for one that ended between two looks it
-//! is what its parent was credited with, or what was last seen.
+//! is what its parent was credited with, or what was last seen. Of a client that works through
+//! block devices the kernel's workers do a part: on a machine that does nothing else, their time
+//! is the client's.
 //!
 //! The whole machine's busy time less that of client, workload, server and benchmark is what
 //! strangers used.
@@ -51,6 +53,10 @@ pub(crate) struct Cost {
 pub(crate) struct Subjects {
     /// The client's processes; nobody when a mounted directory is measured.
     pub(crate) client: Option<Mark>,
+    /// The client's processes are the workload: their time is that of our children.
+    pub(crate) is_workload: bool,
+    /// The kernel's workers work for the client.
+    pub(crate) kernel_workers: bool,
     /// Where the client keeps files.
     pub(crate) cache: PathBuf,
     /// The server on this machine.
@@ -64,6 +70,7 @@ pub(crate) struct Measurement {
     thread: Option<JoinHandle<()>>,
     started: Instant,
     before: Clocks,
+    workers_before: HashMap<u32, Duration>,
 }
 
 struct Watch {
@@ -100,6 +107,7 @@ impl Measurement {
             });
         Self {
             before: Clocks::read(&subjects, client),
+            workers_before: workers(&subjects),
             started: clock::now(),
             thread: thread.ok(),
             watch,
@@ -117,6 +125,7 @@ impl Measurement {
             .unwrap_or_else(PoisonError::into_inner);
         seen.look(&self.subjects, true);
         let after = Clocks::read(&self.subjects, seen.client_time());
+        let workers_after = workers(&self.subjects);
         let (peak_resident, peak_disk) = (seen.peak_resident, seen.peak_disk);
         drop(seen);
         self.watch.ended.store(true, Ordering::Relaxed);
@@ -126,8 +135,12 @@ impl Measurement {
         }
         let spent =
             |of: fn(&Clocks) -> Duration| of(&after).saturating_sub(of(&self.before)).as_secs_f64();
-        let client = spent(|clocks| clocks.client);
-        let workload = spent(|clocks| clocks.workload);
+        let mut client = spent(|clocks| clocks.client);
+        let mut workload = spent(|clocks| clocks.workload);
+        if self.subjects.is_workload {
+            client = std::mem::take(&mut workload);
+        }
+        client += workers_spent(&self.workers_before, &workers_after);
         let ours =
             client + workload + spent(|clocks| clocks.server) + spent(|clocks| clocks.ourselves);
         Cost {
@@ -154,6 +167,26 @@ impl Clocks {
             ourselves: system::own_time(),
         }
     }
+}
+
+/// What each of the kernel's workers has used, if they work for the client.
+fn workers(subjects: &Subjects) -> HashMap<u32, Duration> {
+    if !subjects.kernel_workers {
+        return HashMap::new();
+    }
+    let pids = proc_fs::process_ids().into_iter();
+    let workers = pids.filter(|pid| proc_fs::is_kernel_worker(*pid));
+    workers
+        .filter_map(|pid| Some((pid, proc_fs::time_on_processor(pid)?)))
+        .collect()
+}
+
+fn workers_spent(before: &HashMap<u32, Duration>, after: &HashMap<u32, Duration>) -> f64 {
+    let spent = after.iter().map(|(pid, time)| {
+        let earlier = before.get(pid).copied().unwrap_or_default();
+        time.saturating_sub(earlier)
+    });
+    spent.sum::<Duration>().as_secs_f64()
 }
 
 impl Watch {
@@ -297,6 +330,45 @@ mod tests {
     use crate::process::Task;
 
     #[test]
+    fn a_client_that_is_the_workload_is_counted_once() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mark = Mark::of_role(&penstock_base::random::token(), "client");
+        let script = "i=0; while [ $i -lt 300000 ]; do i=$((i + 1)); done";
+        let task = Task {
+            arguments: ["sh", "-c", script].map(str::to_owned).into(),
+            environment: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
+            directory: directory.path().to_path_buf(),
+            output: directory.path().join("out"),
+            mark: mark.clone(),
+        };
+        let measurement = Measurement::begin(Subjects {
+            client: Some(mark),
+            is_workload: true,
+            kernel_workers: true,
+            cache: directory.path().to_path_buf(),
+            server: None,
+        });
+        let mut running = task.start().expect("starts");
+        assert!(running.wait_calmly(Duration::from_secs(120)));
+        let cost = measurement.end();
+        assert!(cost.client_cpu > 0.05, "{cost:?}");
+        assert!(cost.workload_cpu < 1e-9, "{cost:?}");
+    }
+
+    #[test]
+    fn workers_that_came_and_went_do_not_confuse() {
+        let seconds = |pairs: &[(u32, u64)]| -> HashMap<u32, Duration> {
+            let times = pairs.iter();
+            times
+                .map(|(pid, seconds)| (*pid, Duration::from_secs(*seconds)))
+                .collect()
+        };
+        let before = seconds(&[(1, 10), (2, 20)]);
+        let after = seconds(&[(1, 13), (3, 4)]);
+        assert!((workers_spent(&before, &after) - 7.0).abs() < 1e-9);
+    }
+
+    #[test]
     fn time_memory_and_disk_of_a_whole_tree_are_seen() {
         let directory = tempfile::tempdir().expect("a directory");
         let token = penstock_base::random::token();
@@ -316,6 +388,8 @@ mod tests {
         let mut running = task.start().expect("starts");
         let measurement = Measurement::begin(Subjects {
             client: Some(mark.clone()),
+            is_workload: false,
+            kernel_workers: false,
             cache,
             server: None,
         });

@@ -16,8 +16,8 @@ use crate::{
     catalog::ClientSpec,
     client::{Client, Kind},
     mount_table,
-    process::{Mark, Running, Task},
-    session::{Session, make_private},
+    process::{self, Mark, Running, Task},
+    session::{CLIENT, Session, make_private},
     store::Store,
     system,
     template::{self, Variables, variables},
@@ -34,6 +34,8 @@ const BUSY_LIMIT: Duration = Duration::from_secs(5);
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
 /// How long a client may take to end after it was unmounted.
 const END_LIMIT: Duration = Duration::from_secs(20);
+/// How long the command may take that cleans up after a client.
+const CLEANUP_LIMIT: Duration = Duration::from_secs(20);
 /// How long one of a client's setup commands may take.
 const SETUP_LIMIT: Duration = Duration::from_secs(60);
 
@@ -47,7 +49,7 @@ pub(crate) struct Area {
 }
 
 impl Area {
-    fn make(session: &Session) -> BenchResult<Self> {
+    pub(crate) fn make(session: &Session) -> BenchResult<Self> {
         let root = session
             .directory
             .join(format!("mount-{}", session.number()));
@@ -63,7 +65,7 @@ impl Area {
         Ok(area)
     }
 
-    fn variables(&self) -> Variables {
+    pub(crate) fn variables(&self) -> Variables {
         variables([
             ("mountpoint", self.mountpoint.display().to_string()),
             ("cache", self.cache.display().to_string()),
@@ -72,7 +74,7 @@ impl Area {
     }
 
     /// Removes everything; what is still mounted is left to the watchdog.
-    fn remove(&self) {
+    pub(crate) fn remove(&self) {
         if mount_table::mounts(&self.root, true).is_empty() {
             // What cannot be removed now is removed at the end.
             let _ = fs::remove_dir_all(&self.root);
@@ -93,7 +95,17 @@ struct Mount {
     area: Area,
     task: Task,
     running: Running,
+    ending: Ending,
+}
+
+/// How a client ends, and where it says what went wrong.
+#[derive(Debug)]
+struct Ending {
     unmount: Vec<String>,
+    /// What removes what it leaves when it is killed.
+    cleanup: Option<Task>,
+    /// Where it complains, if not at its standard error.
+    log: Option<PathBuf>,
 }
 
 /// Why a client is not mounted.
@@ -140,9 +152,7 @@ impl Mounted {
 
     /// What the client complained about last.
     pub(crate) fn complaint(&self) -> String {
-        self.mount
-            .as_ref()
-            .map_or(String::new(), |mount| mount.task.complaint())
+        self.mount.as_ref().map_or(String::new(), Mount::complaint)
     }
 
     /// Whether the client has gone.
@@ -164,19 +174,19 @@ impl Mounted {
     }
 
     /// Ends the mount at once, for a client that hangs.
-    pub(crate) fn abort(self) {
+    pub(crate) fn abort(self, session: &Session) {
         if let Some(mut mount) = self.mount {
-            mount.force();
+            mount.force(session);
             mount.area.remove();
         }
     }
 }
 
-/// A client on its way to a mount.
-struct Attempt<'a> {
-    client: &'a Client,
-    session: &'a Session,
-    store: &'a Store,
+/// A client on its way to a mount, or to a command of its own.
+pub(crate) struct Attempt<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) session: &'a Session,
+    pub(crate) store: &'a Store,
 }
 
 impl Attempt<'_> {
@@ -185,16 +195,16 @@ impl Attempt<'_> {
         let mut known = self.client.variables(self.session, self.store);
         known.extend(area.variables());
         match self.start(spec, &area, &known) {
-            Ok((task, running, unmount)) => {
+            Ok((task, running, ending)) => {
                 let directory = area.mountpoint.clone();
                 let mut mount = Mount {
                     area,
                     task,
                     running,
-                    unmount,
+                    ending,
                 };
                 if let Err(why) = mount.wait(Duration::from_secs(spec.ready_seconds)) {
-                    mount.force();
+                    mount.force(self.session);
                     mount.area.remove();
                     return Err(why);
                 }
@@ -215,20 +225,34 @@ impl Attempt<'_> {
         spec: &ClientSpec,
         area: &Area,
         known: &Variables,
-    ) -> Result<(Task, Running, Vec<String>), String> {
-        for (name, content) in &spec.files {
-            let content = template::expand(content, known)?;
-            write_private(&area.private.join(name), &content)
-                .map_err(|error| format!("{name}: {error}"))?;
-        }
+    ) -> Result<(Task, Running, Ending), String> {
+        write_files(spec, area, known)?;
         self.set_up(spec, area, known)?;
-        let arguments = template::expand_all(&spec.mount, known)?;
-        let task = self.task(spec, area, known, arguments)?;
-        let unmount = template::expand_all(&spec.unmount, known)?;
+        let task = self.task(spec, area, known, &spec.mount)?;
+        let ending = self.ending(spec, known)?;
         let running = task
             .start()
             .map_err(|error| format!("cannot be started: {error}"))?;
-        Ok((task, running, unmount))
+        Ok((task, running, ending))
+    }
+
+    fn ending(&self, spec: &ClientSpec, known: &Variables) -> Result<Ending, String> {
+        let cleanup = match spec.cleanup.as_slice() {
+            [] => None,
+            words => {
+                let arguments = template::expand_all(words, known)?;
+                Some(self.session.task("cleanup", arguments))
+            }
+        };
+        if let Some(task) = &cleanup {
+            self.session.at_end(task)?;
+        }
+        let log = template::expand(&spec.log, known)?;
+        Ok(Ending {
+            unmount: template::expand_all(&spec.unmount, known)?,
+            cleanup,
+            log: (!log.is_empty()).then(|| PathBuf::from(log)),
+        })
     }
 
     /// Once for each client: the directory of its state tells whether it was done.
@@ -239,8 +263,7 @@ impl Attempt<'_> {
         }
         make_private(&state)?;
         for command in &spec.setup {
-            let arguments = template::expand_all(command, known)?;
-            let task = self.task(spec, area, known, arguments)?;
+            let task = self.task(spec, area, known, command)?;
             if let Err(why) = self.session.run(&task, SETUP_LIMIT) {
                 // The next attempt begins anew.
                 let _ = fs::remove_dir_all(&state);
@@ -250,14 +273,16 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    fn task(
+    /// One of the client's commands, with its environment.
+    pub(crate) fn task(
         &self,
         spec: &ClientSpec,
         area: &Area,
         known: &Variables,
-        arguments: Vec<String>,
+        command: &[String],
     ) -> Result<Task, String> {
-        let mut task = self.session.task("client", arguments);
+        let arguments = template::expand_all(command, known)?;
+        let mut task = self.session.task(CLIENT, arguments);
         task.environment = self.session.environment(&area.cache);
         for (name, value) in &spec.environment {
             let value = template::expand(value, known)?;
@@ -268,6 +293,16 @@ impl Attempt<'_> {
         }
         Ok(task)
     }
+}
+
+/// Makes the files that a client wants.
+pub(crate) fn write_files(spec: &ClientSpec, area: &Area, known: &Variables) -> Result<(), String> {
+    for (name, content) in &spec.files {
+        let content = template::expand(content, known)?;
+        write_private(&area.private.join(name), &content)
+            .map_err(|error| format!("{name}: {error}"))?;
+    }
+    Ok(())
 }
 
 fn write_private(path: &Path, content: &str) -> std::io::Result<()> {
@@ -291,16 +326,13 @@ impl Mount {
             if let Some(status) = self.running.ending()
                 && !status.success()
             {
-                return Err(format!(
-                    "did not mount, {status}: {}",
-                    self.task.complaint()
-                ));
+                return Err(format!("did not mount, {status}: {}", self.complaint()));
             }
             if system::interrupted() {
                 return Err("interrupted".to_owned());
             }
             if clock::now() > deadline {
-                let why = self.task.complaint();
+                let why = self.complaint();
                 return Err(format!("was not mounted within {limit:.0?} {why}")
                     .trim_end()
                     .to_owned());
@@ -312,14 +344,14 @@ impl Mount {
     fn end(mut self, session: &Session) -> Result<(), String> {
         let outcome = self.unmount(session).and_then(|()| self.wait_end());
         if outcome.is_err() {
-            self.force();
+            self.force(session);
         }
         self.area.remove();
         outcome
     }
 
     fn unmount(&self, session: &Session) -> Result<(), String> {
-        let command = if self.unmount.is_empty() {
+        let command = if self.ending.unmount.is_empty() {
             let program = if system::is_root() {
                 "umount"
             } else {
@@ -331,7 +363,7 @@ impl Mount {
             command.push(self.area.mountpoint.display().to_string());
             command
         } else {
-            self.unmount.clone()
+            self.ending.unmount.clone()
         };
         let deadline = clock::now() + BUSY_LIMIT;
         loop {
@@ -362,7 +394,7 @@ impl Mount {
 
     /// Takes the mount out of the tree, then ends the processes: asked, then killed, then by
     /// ending the connection that they hang in.
-    fn force(&mut self) {
+    fn force(&mut self, session: &Session) {
         let mounts = mount_table::mounts(&self.area.mountpoint, false);
         for mount in &mounts {
             watchdog::detach(&mount.mountpoint);
@@ -374,5 +406,21 @@ impl Mount {
         // Killed above; the kernel keeps its number until it is waited for.
         self.running.wait_calmly(BUSY_LIMIT);
         watchdog::unmount_below(&self.area.root);
+        if let Some(cleanup) = &self.ending.cleanup {
+            // What it cannot remove now, it is asked for again at the end.
+            let _ = session.run(cleanup, CLEANUP_LIMIT);
+        }
+    }
+
+    /// What the client said last about what went wrong.
+    fn complaint(&self) -> String {
+        let said = self.task.complaint();
+        match &self.ending.log {
+            Some(log) if said.is_empty() => {
+                let text = fs::read(log).unwrap_or_default();
+                process::last_words(&String::from_utf8_lossy(&text))
+            }
+            _ => said,
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use penstock_devserver::Fill;
+use penstock_devserver::{Crowd, Fill};
 
 use crate::{
     BenchError, BenchResult, catalog,
@@ -17,6 +17,8 @@ const LIMIT_BASE: Duration = Duration::from_secs(120);
 const SLOWEST_RATE: u64 = 4 << 20;
 /// What a file may cost beside its bytes.
 const SLOWEST_FILE: Duration = Duration::from_millis(100);
+/// What a listed object may cost.
+const SLOWEST_OBJECT: Duration = Duration::from_millis(1);
 /// Programs that rows use, with how to get them.
 const PROGRAMS: [(&str, &str); 2] = [
     (
@@ -52,6 +54,7 @@ impl Plan {
     /// The plan for `settings`, with an empty cell for each of `clients`.
     pub(crate) fn new(settings: &RunSettings, clients: &[String]) -> BenchResult<Self> {
         check_profiles(&settings.profiles)?;
+        check_rows(settings)?;
         let mut plan = Self {
             tables: Vec::new(),
             rows: Vec::new(),
@@ -82,7 +85,7 @@ impl Plan {
         };
         for workload in suite.workloads(scale)? {
             let name = workload.name()?;
-            if !settings.rows.is_empty() && !settings.rows.contains(&name) {
+            if !is_asked_for(&name, &settings.rows) {
                 continue;
             }
             for profile in profiles(suite, &workload, settings) {
@@ -121,6 +124,17 @@ impl Plan {
         Ok(fills.into_values().collect())
     }
 
+    /// The objects that are made up for the rows, each crowd once.
+    pub(crate) fn crowds(&self) -> BenchResult<Vec<Crowd>> {
+        let mut crowds = BTreeMap::new();
+        for planned in self.runnable() {
+            for crowd in planned.workload.crowds()? {
+                crowds.insert(crowd.to_string(), crowd);
+            }
+        }
+        Ok(crowds.into_values().collect())
+    }
+
     /// The most bytes that a row writes.
     pub(crate) fn written_most(&self) -> BenchResult<u64> {
         let mut most = 0;
@@ -152,9 +166,17 @@ impl Planned {
         for spec in row.inputs.iter().chain(&row.outputs) {
             files += self.workload.number(&spec.count)?;
         }
+        let mut listed = 0;
+        for crowd in self.workload.crowds()? {
+            listed += crowd.count;
+        }
         let files = u32::try_from(files).unwrap_or(u32::MAX);
+        let listed = u32::try_from(listed).unwrap_or(u32::MAX);
         let seconds = self.workload.number(&row.seconds)? * 2 + bytes / SLOWEST_RATE;
-        Ok(LIMIT_BASE + Duration::from_secs(seconds) + SLOWEST_FILE.saturating_mul(files))
+        Ok(LIMIT_BASE
+            + Duration::from_secs(seconds)
+            + SLOWEST_FILE.saturating_mul(files)
+            + SLOWEST_OBJECT.saturating_mul(listed))
     }
 }
 
@@ -190,6 +212,37 @@ fn check_profiles(profiles: &[String]) -> BenchResult<()> {
     }
 }
 
+/// Whether a row is one of those that were asked for: by its name, or by its beginning with `*`.
+fn is_asked_for(name: &str, asked: &[String]) -> bool {
+    let is_meant = |asked: &String| match asked.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning),
+        None => name == asked,
+    };
+    asked.is_empty() || asked.iter().any(is_meant)
+}
+
+/// A row that no suite has is a slip of the pen, and would be missed only after an hour.
+fn check_rows(settings: &RunSettings) -> BenchResult<()> {
+    let mut names = Vec::new();
+    for name in &settings.suites {
+        let suite = suite::find(name)?;
+        for workload in suite.workloads(settings.scale.unwrap_or(suite.scale))? {
+            names.push(workload.name()?);
+        }
+    }
+    let is_unknown = |asked: &&String| {
+        let asked = std::slice::from_ref(*asked);
+        !names.iter().any(|name| is_asked_for(name, asked))
+    };
+    match settings.rows.iter().find(is_unknown) {
+        Some(unknown) => Err(BenchError::new(
+            format!("`{unknown}` is no row of {}", settings.suites.join(" or ")),
+            format!("there are {}", names.join(", ")),
+        )),
+        None => Ok(()),
+    }
+}
+
 /// Only the development server can pretend to be somewhere else.
 fn profiles(suite: &Suite, workload: &Workload, settings: &RunSettings) -> Vec<String> {
     if settings.target != Target::DevelopmentServer {
@@ -207,6 +260,11 @@ fn unavailable(workload: &Workload, settings: &RunSettings) -> Option<String> {
     let row = &workload.row;
     if row.unavailable.is_some() {
         return row.unavailable.clone();
+    }
+    if row.crowd.is_some() && settings.target != Target::DevelopmentServer {
+        let why = "its objects are made up by the development server; run it without --endpoint, \
+                   --server and --dir";
+        return Some(why.to_owned());
     }
     let program = row.command.first()?;
     if program.contains('{')

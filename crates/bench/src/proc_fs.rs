@@ -55,6 +55,20 @@ pub(crate) fn resident(pid: u32) -> Option<(u64, u64)> {
     ))
 }
 
+/// Whether this is a thread of the kernel that does work for whoever has some.
+pub(crate) fn is_kernel_worker(pid: u32) -> bool {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    // Only the kernel's own have no program.
+    name.starts_with("kworker/") && fs::read_link(format!("/proc/{pid}/exe")).is_err()
+}
+
+/// Time that a single thread has spent on a processor, exact to the nanosecond.
+pub(crate) fn time_on_processor(pid: u32) -> Option<Duration> {
+    let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    let nanoseconds = text.split_whitespace().next()?.parse().ok()?;
+    Some(Duration::from_nanos(nanoseconds))
+}
+
 /// Reads `Name:   123 kB`.
 pub(crate) fn kibibytes_after(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;

@@ -55,6 +55,14 @@ impl Mark {
         }
     }
 
+    /// Everything of one invocation whose part begins like this.
+    pub(crate) fn of_roles(token: &str, beginning: &str) -> Self {
+        Self {
+            entry: format!("{VARIABLE}={token}.{beginning}"),
+            is_exact: false,
+        }
+    }
+
     /// Whether this process is meant.
     pub(crate) fn is_on(&self, pid: u32) -> bool {
         proc_fs::environment_has(pid, &self.entry, self.is_exact)
@@ -177,7 +185,7 @@ impl Task {
 const WORDS_MAX: usize = 300;
 
 /// The end of a text in one line of bounded length.
-fn last_words(text: &str) -> String {
+pub(crate) fn last_words(text: &str) -> String {
     let lines: Vec<_> = text
         .lines()
         .map(str::trim)

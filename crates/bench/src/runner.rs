@@ -76,6 +76,7 @@ pub fn run(settings: &RunSettings, observer: &mut Observer<'_>) -> BenchResult<R
     let plan = Plan::new(settings, &names)?;
     let needs = StoreNeeds {
         fills: plan.fills()?,
+        crowds: plan.crowds()?,
         written: plan.written_most()?,
         server: server_task(&session),
         directory: session.directory.join("server"),
@@ -158,14 +159,16 @@ struct Count {
 
 impl Count {
     fn new(rows: &[Planned], clients: &[Client], repeat: u32) -> Self {
-        let runnable = rows.iter().filter(|row| row.unavailable.is_none()).count();
-        let present = clients
+        let is_run = |row: &Planned, client: &Client| {
+            let is_missing = row.unavailable.is_some() || client.missing().is_some();
+            !is_missing && client.cannot(&row.workload.row).is_none()
+        };
+        let cells = rows
             .iter()
-            .filter(|client| client.missing().is_none())
-            .count();
+            .map(|row| clients.iter().filter(|client| is_run(row, client)).count());
         Self {
             done: 0,
-            total: runnable * present * repeat as usize,
+            total: cells.sum::<usize>() * repeat as usize,
             started: clock::now(),
         }
     }
@@ -212,7 +215,8 @@ impl Runner<'_> {
                 if system::interrupted() {
                     return Ok(());
                 }
-                self.count.done += 1;
+                let is_run = client.cannot(&planned.workload.row).is_none();
+                self.count.done += usize::from(is_run);
                 observer(&Event::Ends(self.progress(planned, client, run), &sample));
                 let row = &mut self.report.tables[planned.table].rows[planned.row];
                 row.cells[index].samples.push(sample);
@@ -260,6 +264,9 @@ impl Runner<'_> {
         let changes = planned.workload.row.changes_inputs;
         if sample.failure.is_none() && !changes {
             self.prepared.insert(inputs);
+        }
+        if client.cannot(&planned.workload.row).is_some() {
+            return Ok(sample);
         }
         let leaves_something = sample.failure.is_some() && !planned.workload.row.outputs.is_empty();
         if changes || leaves_something {

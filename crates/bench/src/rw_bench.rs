@@ -47,6 +47,8 @@ pub struct RwBench {
     pub file_count: u64,
     /// Read the files in random order; in the order of the directory otherwise.
     pub shuffle: bool,
+    /// Read at most so many files for each thread, so that few threads need not read all.
+    pub files_per_thread: Option<u64>,
     /// Print the figures as one line of JSON too.
     pub json: bool,
 }
@@ -139,6 +141,10 @@ fn files(bench: &RwBench) -> BenchResult<Vec<FileOfRun>> {
     files.sort_by(|a, b| a.path.cmp(&b.path));
     if bench.shuffle {
         shuffle(&mut files);
+    }
+    if let Some(each) = bench.files_per_thread {
+        let most = each.saturating_mul(bench.threads as u64);
+        files.truncate(usize::try_from(most).unwrap_or(usize::MAX));
     }
     Ok(files)
 }
@@ -264,6 +270,7 @@ mod tests {
             file_size_kib: 1500,
             file_count: 10,
             shuffle: !write,
+            files_per_thread: None,
             json: true,
         }
     }
@@ -293,6 +300,14 @@ mod tests {
             (10, 0, 15_000 << 10)
         );
         assert!(figures.latency_seconds["99"] >= figures.latency_seconds["50"]);
+
+        output.clear();
+        let few = RwBench {
+            files_per_thread: Some(2),
+            ..bench(directory.path(), false)
+        };
+        run(&few, &mut output).expect("reads");
+        assert_eq!(figures_of(&output).files, 8);
     }
 
     #[test]

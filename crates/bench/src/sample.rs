@@ -58,24 +58,28 @@ struct Command {
 }
 
 /// Why a run has no figures. What a client does wrong is no error of ours, only a reason.
-type Reason = String;
+pub(crate) type Reason = String;
 
 impl Run<'_> {
     /// Runs it. Whatever goes wrong is in the sample.
     pub(crate) fn sample(&self) -> Sample {
         let mut sample = Sample::default();
-        if let Some(why) = self.workload().row.unavailable_for.get(&self.client.name) {
+        if let Some(why) = self.client.cannot(&self.workload().row) {
             sample.failure = Some(format!("not available: {why}"));
             return sample;
         }
-        if let Err(why) = self.run(&mut sample) {
+        let outcome = match &self.workload().row.client_command {
+            Some(name) => self.own_command(name, &mut sample),
+            None => self.run(&mut sample),
+        };
+        if let Err(why) = outcome {
             let why = self.store.map_or(why.clone(), |store| store.redact(&why));
             sample.failure = Some(without_paths(&why, &self.session.directory));
         }
         sample
     }
 
-    fn workload(&self) -> &Workload {
+    pub(crate) fn workload(&self) -> &Workload {
         &self.planned.workload
     }
 
@@ -92,7 +96,7 @@ impl Run<'_> {
         if let Err(why) = outcome {
             let complaint = mounted.complaint();
             let has_died = mounted.is_dead();
-            mounted.abort();
+            mounted.abort(self.session);
             return Err(match (has_died, complaint.as_str()) {
                 (true, _) => format!("{why}; the client had ended: {complaint}"),
                 (false, "") => why,
@@ -107,8 +111,12 @@ impl Run<'_> {
     }
 
     fn mount(&self) -> Result<Mounted, Reason> {
+        self.mount_of(self.client)
+    }
+
+    fn mount_of(&self, client: &Client) -> Result<Mounted, Reason> {
         drop_caches(Caches::All);
-        Mounted::begin(self.client, self.session, self.store).map_err(|failure| failure.0)
+        Mounted::begin(client, self.session, self.store).map_err(|failure| failure.0)
     }
 
     /// Whether files can be made and looked at only as the client's own files.
@@ -116,7 +124,7 @@ impl Run<'_> {
         self.client.has_own_layout() || !self.store.is_some_and(Store::is_development)
     }
 
-    fn set_profile(&self, measuring: bool) -> Result<(), Reason> {
+    pub(crate) fn set_profile(&self, measuring: bool) -> Result<(), Reason> {
         let Some(store) = self.store.filter(|store| store.is_development()) else {
             return Ok(());
         };
@@ -147,19 +155,19 @@ impl Run<'_> {
         Ok(root)
     }
 
-    /// Makes the inputs through the client, on a mount of its own.
+    /// Makes the inputs through the client, or the one that writes for it, on a mount of its own.
     fn prepare(&self) -> Result<(), Reason> {
         let files = self.workload().files(&self.workload().row.inputs)?;
         if files.is_empty() {
             return Ok(());
         }
-        let mounted = self.mount()?;
+        let mounted = self.mount_of(self.client.writer())?;
         let root = mounted.directory.clone();
         let written = self.session.work(&Job::Write { root, files }, self.limit);
         match written {
             Ok(_) => mounted.end(self.session),
             Err(why) => {
-                mounted.abort();
+                mounted.abort(self.session);
                 Err(format!("inputs could not be made: {why}"))
             }
         }
@@ -222,7 +230,15 @@ impl Run<'_> {
             let is_cold = drop_caches(Caches::Pages);
             self.load(&command.program);
             let mut pass = Sample::default();
-            let outcome = self.pass(mounted, command, &mut pass);
+            let subjects = Subjects {
+                client: mounted.mark(),
+                is_workload: false,
+                kernel_workers: self.client.has_kernel_workers(),
+                cache: mounted.cache().to_path_buf(),
+                server: self.store.and_then(Store::pid),
+            };
+            let task = self.session.task("workload", command.arguments.clone());
+            let outcome = self.pass(subjects, &task, &mut pass);
             if !is_cold {
                 pass.disturbed = Some("the page cache could not be dropped: not root".to_owned());
             }
@@ -236,27 +252,28 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn pass(&self, mounted: &Mounted, command: &Command, pass: &mut Sample) -> Result<(), Reason> {
-        let task = self.session.task("workload", command.arguments.clone());
+    /// Runs what is measured, once.
+    pub(crate) fn pass(
+        &self,
+        subjects: Subjects,
+        task: &Task,
+        pass: &mut Sample,
+    ) -> Result<(), Reason> {
         let before = self.store.and_then(Store::counters);
-        let measurement = Measurement::begin(Subjects {
-            client: mounted.mark(),
-            cache: mounted.cache().to_path_buf(),
-            server: self.store.and_then(Store::pid),
-        });
-        let output = self.session.run(&task, self.limit);
+        let measurement = Measurement::begin(subjects);
+        let output = self.session.run(task, self.limit);
         let cost = measurement.end();
         note_cost(&cost, pass);
         if let (Some(before), Some(store)) = (before, self.store) {
             note_requests(&before, &store.counters().unwrap_or_default(), pass);
         }
-        let said = self.understand(output, &task)?;
+        let said = self.understand(output, task)?;
         self.note_said(&said, &cost, pass);
         self.check_entries(&said)
     }
 
     /// Gets a program back into the page cache, for reading it from disk is not what is measured.
-    fn load(&self, program: &str) {
+    pub(crate) fn load(&self, program: &str) {
         let arguments = vec![program.to_owned(), "--version".to_owned()];
         // If it cannot be run, the run itself will say so.
         let _ = self
@@ -303,7 +320,8 @@ impl Run<'_> {
 
     fn check_entries(&self, said: &Said) -> Result<(), Reason> {
         let expected = self.workload().number(&self.workload().row.entries)?;
-        if self.workload().row.tool == Tool::Lines && said.operations != expected {
+        let is_listing = matches!(self.workload().row.tool, Tool::Lines | Tool::Objects);
+        if is_listing && said.operations != expected {
             return Err(format!(
                 "listed {} entries instead of {expected}",
                 said.operations
@@ -350,7 +368,7 @@ impl Run<'_> {
             return match checked.and(removed.map(drop)) {
                 Ok(()) => mounted.end(self.session),
                 Err(why) => {
-                    mounted.abort();
+                    mounted.abort(self.session);
                     Err(why)
                 }
             };
@@ -397,7 +415,7 @@ fn inside(directory: &std::path::Path, arguments: Vec<String>) -> Vec<String> {
 
 /// What the kernel is made to forget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Caches {
+pub(crate) enum Caches {
     /// File content, as the sources do between runs.
     Pages,
     /// Names and attributes too. Some clients forget directories that they have not stored yet.
@@ -405,7 +423,7 @@ enum Caches {
 }
 
 /// Empties caches. Only root can.
-fn drop_caches(caches: Caches) -> bool {
+pub(crate) fn drop_caches(caches: Caches) -> bool {
     let word = match caches {
         Caches::Pages => "1",
         Caches::All => "3",

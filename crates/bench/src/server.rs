@@ -3,7 +3,7 @@
 
 use std::{io::Write, net::SocketAddr};
 
-use penstock_devserver::{Credentials, Faults, Fill, Server, Settings};
+use penstock_devserver::{Credentials, Crowd, Faults, Fill, Server, Settings};
 
 use crate::{BenchError, BenchResult, settings};
 
@@ -16,6 +16,8 @@ pub struct ServeSettings {
     pub buckets: Vec<String>,
     /// Objects that exist from the start, `BUCKET/PREFIX:COUNT:SIZE`.
     pub fills: Vec<String>,
+    /// Objects that are there without taking memory, `BUCKET/PREFIX:COUNT:SIZE:DIRECTORIES`.
+    pub crowds: Vec<String>,
     /// Keys that requests must be signed with, `KEY:SECRET`; any or none if empty.
     pub credentials: Vec<String>,
     /// The latency profile.
@@ -57,6 +59,7 @@ fn server_settings(settings: ServeSettings) -> BenchResult<Settings> {
     Ok(Settings {
         address: settings.address,
         fills: parse::<Fill>(&settings.fills)?,
+        crowds: parse::<Crowd>(&settings.crowds)?,
         verify_signatures: !credentials.is_empty(),
         credentials,
         buckets: settings.buckets,

@@ -1,11 +1,14 @@
 //! One invocation's place in the world: its directory, its mark, and the programs that it runs.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -15,12 +18,14 @@ use crate::{
     BenchError, BenchResult,
     process::{Mark, Task, Unfinished},
     settings::{Surroundings, Target},
-    watchdog::{Estate, Watchdog},
+    watchdog::{self, Estate, Farewell, Watchdog},
     worker::{Job, Verdict},
 };
 
 /// What directories of invocations are called.
 const DIRECTORY_PREFIX: &str = "penstock-bench-";
+/// The part of clients: `client-17`.
+pub(crate) const CLIENT: &str = "client";
 /// How long a program that hangs may take to end before its mount is ended.
 const REAPING: Duration = Duration::from_secs(1);
 
@@ -34,6 +39,7 @@ pub(crate) struct Session {
     /// Our directory in the mounted one that is measured.
     pub(crate) elsewhere: Option<PathBuf>,
     next: AtomicU64,
+    farewells: Mutex<BTreeSet<Farewell>>,
     _watchdog: Watchdog,
 }
 
@@ -62,6 +68,7 @@ impl Session {
             directory,
             elsewhere,
             next: AtomicU64::new(0),
+            farewells: Mutex::default(),
             _watchdog: watchdog,
         })
     }
@@ -126,6 +133,26 @@ impl Session {
                 })
             }
         }
+    }
+
+    /// Has the watchdog run a command when everything else has ended, each command once.
+    ///
+    /// # Errors
+    /// It cannot be written down for the watchdog.
+    pub(crate) fn at_end(&self, task: &Task) -> Result<(), String> {
+        let farewell = Farewell {
+            arguments: task.arguments.clone(),
+            environment: task.environment.clone(),
+        };
+        let mut farewells = self
+            .farewells
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if !farewells.insert(farewell) {
+            return Ok(());
+        }
+        watchdog::write_farewells(&self.directory, &farewells)
+            .map_err(|error| format!("cannot write for the watchdog: {error}"))
     }
 
     /// Has a worker do a job.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use penstock_base::{ByteSize, Secret, clock};
-use penstock_devserver::{Counters, Faults, Fill};
+use penstock_devserver::{Counters, Crowd, Faults, Fill};
 
 use crate::{
     BenchError, BenchResult, catalog,
@@ -36,6 +36,8 @@ const MEMORY_RESERVE: u64 = 128 << 20;
 pub(crate) struct StoreNeeds {
     /// Objects that must be there.
     pub(crate) fills: Vec<Fill>,
+    /// Objects that are there without being made.
+    pub(crate) crowds: Vec<Crowd>,
     /// Bytes that clients will write at a time.
     pub(crate) written: u64,
     /// Starts a server as a program.
@@ -240,6 +242,14 @@ fn start_development(needs: &StoreNeeds) -> BenchResult<Store> {
     for fill in &needs.fills {
         task.arguments
             .extend(["--fill".to_owned(), format!("{BUCKET}/{}", fill_of(fill))]);
+    }
+    for crowd in &needs.crowds {
+        let mut crowd = crowd.clone();
+        if crowd.bucket.is_empty() {
+            BUCKET.clone_into(&mut crowd.bucket);
+        }
+        task.arguments
+            .extend(["--crowd".to_owned(), crowd.to_string()]);
     }
     if needs.written > 0 {
         let memory = ByteSize(needs.written + needs.written / 8 + MEMORY_RESERVE);

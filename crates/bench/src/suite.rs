@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use penstock_base::ByteSize;
-use penstock_devserver::Fill;
+use penstock_devserver::{Crowd, Fill};
 use serde::Deserialize;
 
 use crate::{
@@ -30,6 +30,8 @@ const BUILT_IN: [(&str, &str); 5] = [
 
 /// Digits of numbered objects, as the development server makes them.
 const NUMBER_DIGITS: usize = 8;
+/// The bucket for objects that no client mounts.
+pub(crate) const CROWD_BUCKET: &str = "crowd";
 
 /// A suite.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -62,6 +64,9 @@ pub(crate) struct Row {
     /// What is measured.
     #[serde(default)]
     pub(crate) command: Vec<String>,
+    /// What is measured is this command of the client itself, without a mount.
+    #[serde(default)]
+    pub(crate) client_command: Option<String>,
     /// Run on the same mount before it, not measured.
     #[serde(default)]
     pub(crate) before: Vec<Vec<String>>,
@@ -80,6 +85,10 @@ pub(crate) struct Row {
     /// Files that must be there.
     #[serde(default)]
     pub(crate) inputs: Vec<Files>,
+    /// Objects in a bucket of their own, too many to be mounted beside the others. Only the
+    /// development server has them.
+    #[serde(default)]
+    pub(crate) crowd: Option<Files>,
     /// The command writes into its inputs.
     #[serde(default)]
     pub(crate) changes_inputs: bool,
@@ -132,6 +141,8 @@ pub(crate) enum Tool {
     RwBench,
     /// Something that prints a line per entry.
     Lines,
+    /// Something that says how many objects it has found: `1000 objects`.
+    Objects,
     /// Something that only takes its time.
     #[default]
     Plain,
@@ -171,6 +182,9 @@ pub(crate) struct Files {
     #[serde(default = "single")]
     pub(crate) count: String,
     pub(crate) size: String,
+    /// Directories over which numbered files are spread evenly.
+    #[serde(default = "zero")]
+    pub(crate) directories: String,
     #[serde(default)]
     pub(crate) content: Content,
 }
@@ -311,9 +325,14 @@ impl Workload {
         for spec in specs {
             let size = self.bytes(&spec.size)?;
             let count = self.number(&spec.count)?;
+            let crowd = self.crowd_of(spec)?;
             for index in 0..count {
+                let key = match &crowd {
+                    Some(crowd) => crowd.key(index),
+                    None => self.key(&spec.key, index)?,
+                };
                 files.push(Expected {
-                    key: self.key(&spec.key, index)?,
+                    key,
                     size,
                     content: spec.content,
                 });
@@ -336,6 +355,9 @@ impl Workload {
     pub(crate) fn fills(&self) -> BenchResult<Vec<Fill>> {
         let mut fills = Vec::new();
         for spec in &self.row.inputs {
+            if self.crowd_of(spec)?.is_some() {
+                continue;
+            }
             let size = self.bytes(&spec.size)?;
             let count = self.number(&spec.count)?;
             let fill = |prefix, count| Fill {
@@ -353,6 +375,37 @@ impl Workload {
             }
         }
         Ok(fills)
+    }
+
+    /// Inputs in directories, and objects that no client mounts; the bucket is empty for the one
+    /// that clients mount.
+    pub(crate) fn crowds(&self) -> BenchResult<Vec<Crowd>> {
+        let mut crowds = Vec::new();
+        for spec in &self.row.inputs {
+            crowds.extend(self.crowd_of(spec)?);
+        }
+        if let Some(spec) = &self.row.crowd
+            && let Some(crowd) = self.crowd_of(spec)?
+        {
+            let bucket = CROWD_BUCKET.to_owned();
+            crowds.push(Crowd { bucket, ..crowd });
+        }
+        Ok(crowds)
+    }
+
+    /// Files that are spread over directories, which the development server makes up.
+    fn crowd_of(&self, spec: &Files) -> BenchResult<Option<Crowd>> {
+        let directories = self.number(&spec.directories)?;
+        let crowd = || -> BenchResult<Crowd> {
+            Ok(Crowd {
+                bucket: String::new(),
+                prefix: format!("{}/{}", self.suite, spec.key),
+                count: self.number(&spec.count)?,
+                size: self.bytes(&spec.size)?,
+                directories,
+            })
+        };
+        (directories > 0).then(crowd).transpose()
     }
 
     /// A number that a template comes to.
@@ -478,7 +531,9 @@ mod tests {
                             .contains('{')
                     );
                     workload.commands().expect("places are known");
-                    assert_eq!(row.command.is_empty(), row.unavailable.is_some(), "{short}");
+                    let is_run = !row.command.is_empty() || row.client_command.is_some();
+                    assert_ne!(is_run, row.unavailable.is_some(), "{short}");
+                    workload.crowds().expect("places are known");
                     for files in [&row.inputs, &row.outputs, &row.scratch] {
                         if scale < 1.0 {
                             workload.files(files).expect("places are known");

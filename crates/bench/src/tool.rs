@@ -30,6 +30,10 @@ pub(crate) fn understand(tool: Tool, output: &str) -> Result<Said, String> {
             operations: lines(output),
             ..Said::default()
         }),
+        Tool::Objects => Ok(Said {
+            operations: objects(output).ok_or("it does not say how many objects it has found")?,
+            ..Said::default()
+        }),
         Tool::Plain => Ok(Said::default()),
     }
 }
@@ -66,6 +70,15 @@ fn lines(output: &str) -> u64 {
     output.lines().filter(is_entry).count() as u64
 }
 
+/// The number before the word `objects`.
+fn objects(output: &str) -> Option<u64> {
+    let words: Vec<&str> = output.split_whitespace().collect();
+    let is_word =
+        |word: &str| word.trim_matches(|letter: char| !letter.is_alphabetic()) == "objects";
+    let mut pairs = words.windows(2).filter(|pair| is_word(pair[1]));
+    pairs.find_map(|pair| pair[0].replace(',', "").parse().ok())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,6 +87,14 @@ mod tests {
     fn entries_are_counted_without_the_total() {
         let said = understand(Tool::Lines, "total 8\n-rw a\n-rw b\n").expect("lines");
         assert_eq!(said.operations, 2);
+    }
+
+    #[test]
+    fn objects_are_counted_by_who_found_them() {
+        let text = "/c/objects: 12,000 objects, 1.1GiB, in 12 directories; the image has 2MiB";
+        let said = understand(Tool::Objects, text).expect("a number");
+        assert_eq!(said.operations, 12_000);
+        assert!(understand(Tool::Objects, "no objects").is_err());
     }
 
     #[test]

@@ -4,10 +4,13 @@
 //! process of its own, which Ctrl-C does not reach, makes the directory and then waits for its
 //! standard input to end. That happens when the benchmark closes it and also when the benchmark is
 //! killed, for the kernel closes it then. Either way the watchdog ends every marked process, takes
-//! every mount below the directory out of the tree, and removes the directory. As it is the
-//! one who cleans up at the end, it is tried by every run.
+//! every mount below the directory out of the tree, and removes the directory. Clients may end by
+//! themselves first, for some have things elsewhere on the machine; after one that could not, a
+//! command of its own cleans up ([`Farewell`]). As the watchdog is the one who cleans up at the
+//! end, it is tried by every run.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::{self, BufRead, BufReader, Read, Write},
     os::unix::{fs::DirBuilderExt, process::CommandExt},
@@ -17,19 +20,28 @@ use std::{
 };
 
 use penstock_base::clock;
+use serde::{Deserialize, Serialize};
 
-use crate::{BenchError, BenchResult, mount_table, process::Mark, system};
+use crate::{BenchError, BenchResult, mount_table, process::Mark, session::CLIENT, system};
 
 /// How long the benchmark waits for the watchdog to finish.
 const FAREWELL: Duration = Duration::from_secs(60);
 /// Between looks whether it has.
 const LOOK: Duration = Duration::from_millis(20);
+/// The parts that use a client's mount.
+const USERS: [&str; 4] = ["workload-", "worker-", "before-", "load-"];
 /// How often unmounting is tried.
 const UNMOUNT_TRIES: usize = 50;
 /// How often everything is ended: a program that was just being started shows its mark late.
 const ROUNDS: usize = 2;
 /// Between the rounds.
 const LATECOMERS: Duration = Duration::from_millis(100);
+/// How long a client may take to end by itself.
+const LEAVE: Duration = Duration::from_secs(4);
+/// How long a command at the end may take.
+const FAREWELL_LIMIT: Duration = Duration::from_secs(20);
+/// The file with the commands for the end.
+const FAREWELLS: &str = "farewells.json";
 /// What the watchdog answers when the directory is there.
 const READY: &str = "ready";
 
@@ -42,6 +54,21 @@ pub struct Estate {
     pub directory: PathBuf,
     /// A directory of ours in somebody else's file system, to be removed too.
     pub elsewhere: Option<PathBuf>,
+}
+
+/// A command for the end: it removes what a client leaves elsewhere when it is killed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Farewell {
+    pub(crate) arguments: Vec<String>,
+    pub(crate) environment: BTreeMap<String, String>,
+}
+
+/// Writes the commands down where the watchdog finds them, all or none.
+pub(crate) fn write_farewells(directory: &Path, farewells: &BTreeSet<Farewell>) -> io::Result<()> {
+    let text = serde_json::to_string(farewells)?;
+    let new = directory.join(format!("{FAREWELLS}.new"));
+    fs::write(&new, text)?;
+    fs::rename(new, directory.join(FAREWELLS))
 }
 
 /// The watchdog as the benchmark sees it. Dropping it cleans up.
@@ -126,6 +153,7 @@ pub fn guard(estate: &Estate, stdin: &mut dyn Read, stdout: &mut dyn Write) -> B
 
 fn clean_up(estate: &Estate) -> BenchResult<()> {
     let mark = Mark::of_run(&estate.token);
+    end_clients(&estate.token);
     for round in 0..ROUNDS {
         if round > 0 {
             system::pause(LATECOMERS);
@@ -139,10 +167,57 @@ fn clean_up(estate: &Estate) -> BenchResult<()> {
         }
         unmount_below(&estate.directory);
     }
+    take_leave(&estate.directory);
     if let Some(elsewhere) = &estate.elsewhere {
         remove(elsewhere)?;
     }
     remove(&estate.directory)
+}
+
+/// Asks clients to end once nobody uses their mounts any more. Those that do not are killed with
+/// all the rest.
+fn end_clients(token: &str) {
+    for role in USERS {
+        Mark::of_roles(token, role).end_all(false);
+    }
+    let clients = Mark::of_roles(token, CLIENT);
+    clients.processes().into_iter().for_each(system::terminate);
+    clients.gone_within(LEAVE);
+}
+
+/// Runs the commands for the end. What they cannot remove nobody here can.
+fn take_leave(directory: &Path) {
+    let text = fs::read(directory.join(FAREWELLS)).unwrap_or_default();
+    let farewells: BTreeSet<Farewell> = serde_json::from_slice(&text).unwrap_or_default();
+    for farewell in &farewells {
+        let Some((program, arguments)) = farewell.arguments.split_first() else {
+            continue;
+        };
+        let child = Command::new(program)
+            .args(arguments)
+            .env_clear()
+            .envs(&farewell.environment)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        if let Ok(child) = child {
+            wait_or_kill(child);
+        }
+    }
+}
+
+fn wait_or_kill(mut child: Child) {
+    let deadline = clock::now() + FAREWELL_LIMIT;
+    while clock::now() < deadline {
+        if !matches!(child.try_wait(), Ok(None)) {
+            return;
+        }
+        system::pause(LOOK);
+    }
+    // It hangs in the kernel, or ends now.
+    let _ = child.kill();
+    let _ = child.try_wait();
 }
 
 /// Takes every mount below `directory` out of the tree.
@@ -210,6 +285,28 @@ mod tests {
         guard(&estate, &mut io::empty(), &mut answer).expect("cleaned up");
         assert_eq!(answer, b"ready\n");
         assert_eq!(fs::read_dir(parent.path()).expect("there").count(), 0);
+    }
+
+    #[test]
+    fn commands_for_the_end_are_run_after_all_else() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let directory = parent.path().join("run");
+        fs::create_dir(&directory).expect("made");
+        let script = "echo \"$WORD\" > \"$0\"";
+        let said = parent.path().join("said").display().to_string();
+        let farewell = Farewell {
+            arguments: ["/bin/sh", "-c", script, &said].map(str::to_owned).into(),
+            environment: BTreeMap::from([("WORD".to_owned(), "gone".to_owned())]),
+        };
+        write_farewells(&directory, &BTreeSet::from([farewell])).expect("written");
+        let estate = Estate {
+            token: penstock_base::random::token(),
+            directory: directory.clone(),
+            elsewhere: None,
+        };
+        clean_up(&estate).expect("cleaned up");
+        assert!(!directory.exists());
+        assert_eq!(fs::read_to_string(said).expect("run"), "gone\n");
     }
 
     #[test]

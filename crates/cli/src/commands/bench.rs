@@ -168,6 +168,11 @@ fn server_command() -> Command {
             "BUCKET/PREFIX:COUNT:SIZE",
             "Make objects at once, such as bench/small/:10000:128KiB; may be repeated",
         )))
+        .arg(repeated(option(
+            "crowd",
+            "BUCKET/PREFIX:COUNT:SIZE:DIRECTORIES",
+            "Let objects be there that take no memory, such as bench/many/:10000000:100KiB:1000; may be repeated",
+        )))
         .arg(repeated(option("credentials", "KEY:SECRET", "Refuse requests that are not signed with one of these; for tests, as every user can read it")))
         .arg(option("profile", "NAME", "Latency: lan, region or far"))
         .arg(
@@ -188,6 +193,7 @@ fn run_server(matches: &ArgMatches, _: &Environment) -> Outcome {
         })?,
         buckets: texts(matches, "bucket"),
         fills: texts(matches, "fill"),
+        crowds: texts(matches, "crowd"),
         credentials: texts(matches, "credentials"),
         profile: matches.get_one::<String>("profile").cloned(),
         prepared_memory: *matches.get_one("prepared-memory").expect("has a default"),
@@ -224,6 +230,14 @@ fn rw_bench_command() -> Command {
                 .default_value("0"),
         )
         .arg(flag("shuffle", "Read in random order"))
+        .arg(
+            option(
+                "files-per-thread",
+                "COUNT",
+                "Read so many files for each thread [default: all that are there]",
+            )
+            .value_parser(value_parser!(u64).range(1..)),
+        )
         .arg(flag("json", "Print the figures as a line of JSON too"))
 }
 
@@ -235,6 +249,7 @@ fn run_rw_bench(matches: &ArgMatches, _: &Environment) -> Outcome {
         file_size_kib: *matches.get_one("file-size-KB").expect("has a default"),
         file_count: *matches.get_one("file-count").expect("has a default"),
         shuffle: matches.get_flag("shuffle"),
+        files_per_thread: matches.get_one("files-per-thread").copied(),
         json: matches.get_flag("json"),
     };
     rw_bench::run(&bench, &mut io::stdout()).map_err(failed)

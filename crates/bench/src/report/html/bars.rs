@@ -6,7 +6,7 @@
 //! machine never shrinks our bars.
 
 use super::{
-    chart::{self, Frame, WIDTH, fit, label, line},
+    chart::{self, Frame, WIDTH, fit, fit_name, label, line},
     colour,
     markup::{Markup, Px},
     scale::Linear,
@@ -171,7 +171,7 @@ impl<'v, 'a> Bars<'v, 'a> {
         } else {
             " †"
         };
-        let name = format!("{}{mark}", fit(client.name, self.left - 10.0));
+        let name = format!("{}{mark}", fit_name(client.name, self.left - 10.0));
         page.leaf("title", &[], &self.tooltip(client));
         label(page, "name", (self.left - 8.0, middle + 4.0), &name);
         let Some(summary) = client.summary(self.figure) else {

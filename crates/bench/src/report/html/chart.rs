@@ -59,6 +59,20 @@ pub(super) fn shorten(text: &str, letters: usize) -> String {
     format!("{}…", kept.trim_end())
 }
 
+/// The name of a client with at most `letters`. Clients of one family begin alike and differ at their ends, so what is cut
+/// is in the middle.
+pub(super) fn shorten_name(name: &str, letters: usize) -> String {
+    let count = name.chars().count();
+    if count <= letters {
+        return name.to_owned();
+    }
+    let kept = letters.saturating_sub(1);
+    let (head, tail) = (kept / 3, kept - kept / 3);
+    let head: String = name.chars().take(head).collect();
+    let tail: String = name.chars().skip(count - tail).collect();
+    format!("{head}…{tail}")
+}
+
 /// Units that `letters` take, about.
 pub(super) fn width(letters: usize) -> f64 {
     letters as f64 * LETTER
@@ -67,6 +81,11 @@ pub(super) fn width(letters: usize) -> f64 {
 /// `text` as far as it fits into `units`.
 pub(super) fn fit(text: &str, units: f64) -> String {
     shorten(text, (units / LETTER).floor().max(1.0) as usize)
+}
+
+/// The name of a client as far as it fits into `units`.
+pub(super) fn fit_name(name: &str, units: f64) -> String {
+    shorten_name(name, (units / LETTER).floor().max(1.0) as usize)
 }
 
 /// A straight line.

@@ -1,12 +1,13 @@
 //! Curves: how a figure of all clients goes with the size of something, over a family of rows.
 //!
 //! The horizontal axis is logarithmic because families double or quadruple, or has even steps for latency profiles; the vertical one is straight from zero. Each line
-//! ends in its client's name, moved apart where ends meet; whiskers show the range of the runs at each point.
+//! ends in its client's name, moved apart where ends meet; whiskers show the range of the runs at each point. What others
+//! published about the members is a broken line, which leaves the picture where it is above all that was measured here.
 
 use std::fmt::Write as _;
 
 use super::{
-    chart::{self, Frame, WIDTH, fit, label, line},
+    chart::{self, Frame, WIDTH, fit_name, label, line},
     colour,
     markup::{Markup, Px},
     scale::{Linear, Logarithmic},
@@ -14,6 +15,7 @@ use super::{
 use crate::report::{
     family::{Family, Spacing},
     figure::{Aspect, Figure},
+    published,
     statistics::Summary,
     units::{self, Unit},
 };
@@ -39,11 +41,25 @@ struct Curves<'f, 'v, 'a> {
     unit: Unit,
     y: Linear,
     curves: Vec<Curve<'a>>,
+    references: Vec<Reference<'a>>,
+}
+
+/// What a client came to elsewhere.
+struct Reference<'a> {
+    name: &'a str,
+    points: Vec<(f64, f64)>,
 }
 
 /// Draws `aspect` of `family`; nothing when fewer than two points are known.
 pub(super) fn write(page: &mut Markup, family: &Family<'_, '_>, aspect: Aspect) {
-    let Some(curves) = Curves::new(family, aspect) else {
+    if let Some(first) = family.members.first() {
+        write_figure(page, family, first.row.figure(aspect));
+    }
+}
+
+/// Draws `figure` of `family`; nothing when fewer than two points are known.
+pub(super) fn write_figure(page: &mut Markup, family: &Family<'_, '_>, figure: Figure) {
+    let Some(curves) = Curves::new(family, figure) else {
         return;
     };
     let direction = if curves.figure.more_is_better() {
@@ -53,7 +69,11 @@ pub(super) fn write(page: &mut Markup, family: &Family<'_, '_>, aspect: Aspect) 
     };
     let frame = Frame {
         title: &curves.figure.name(),
-        note: &format!("{}, {direction}", curves.unit.name),
+        note: &format!(
+            "{}, {direction}{}",
+            curves.unit.name,
+            curves.reference_names()
+        ),
         description: &curves.description(),
         height: HEIGHT,
     };
@@ -61,8 +81,7 @@ pub(super) fn write(page: &mut Markup, family: &Family<'_, '_>, aspect: Aspect) 
 }
 
 impl<'f, 'v, 'a> Curves<'f, 'v, 'a> {
-    fn new(family: &'f Family<'v, 'a>, aspect: Aspect) -> Option<Self> {
-        let figure = family.members.first()?.row.figure(aspect);
+    fn new(family: &'f Family<'v, 'a>, figure: Figure) -> Option<Self> {
         let curves = curves(family, figure);
         let high = curves
             .iter()
@@ -77,7 +96,16 @@ impl<'f, 'v, 'a> Curves<'f, 'v, 'a> {
             unit,
             y,
             curves,
+            references: references(family, figure),
         })
+    }
+
+    fn reference_names(&self) -> String {
+        let names: Vec<_> = self.references.iter().map(|it| it.name).collect();
+        match names.as_slice() {
+            [] => String::new(),
+            names => format!("; broken line: {}, measured elsewhere", names.join("; ")),
+        }
     }
 
     /// Where `number` lies on the horizontal axis, as a fraction of it.
@@ -101,10 +129,11 @@ impl<'f, 'v, 'a> Curves<'f, 'v, 'a> {
 
     fn place(&self, number: f64, value: f64) -> (f64, f64) {
         let x = LEFT + self.along(number) * (RIGHT - LEFT);
-        (
-            x,
-            BOTTOM - self.y.place(value / self.unit.size) * (BOTTOM - TOP),
-        )
+        (x, self.height_of(value))
+    }
+
+    fn height_of(&self, value: f64) -> f64 {
+        BOTTOM - self.y.place(value / self.unit.size) * (BOTTOM - TOP)
     }
 
     fn description(&self) -> String {
@@ -126,6 +155,9 @@ impl<'f, 'v, 'a> Curves<'f, 'v, 'a> {
 
     fn draw(&self, page: &mut Markup) {
         self.draw_axes(page);
+        for reference in &self.references {
+            self.draw_reference(page, reference);
+        }
         for curve in self.curves.iter().rev() {
             page.within("g", &[("class", &colour::class(curve.index))], |page| {
                 self.draw_curve(page, curve);
@@ -163,17 +195,31 @@ impl<'f, 'v, 'a> Curves<'f, 'v, 'a> {
         );
     }
 
+    fn draw_reference(&self, page: &mut Markup, reference: &Reference<'_>) {
+        let points = reference.points.iter();
+        let points: Vec<_> = points
+            .map(|(number, value)| (self.place(*number, *value).0, *value))
+            .collect();
+        let shown = below_top(&points, self.y.end * self.unit.size);
+        let places: Vec<_> = shown
+            .into_iter()
+            .map(|(x, value)| (x, self.height_of(value)))
+            .collect();
+        let path = path_of(&places);
+        page.within("g", &[("class", &"elsewhere")], |page| {
+            let title = format!("{}, measured elsewhere", reference.name);
+            page.leaf("title", &[], &title);
+            page.empty("path", &[("class", &"reference"), ("d", &path)]);
+        });
+    }
+
     fn draw_curve(&self, page: &mut Markup, curve: &Curve<'_>) {
         let places: Vec<_> = curve
             .points
             .iter()
             .map(|(number, it)| self.place(*number, it.median))
             .collect();
-        let mut path = String::new();
-        for (index, (x, y)) in places.iter().enumerate() {
-            let command = if index == 0 { 'M' } else { 'L' };
-            let _ = write!(path, "{command}{} {}", Px(*x), Px(*y));
-        }
+        let path = path_of(&places);
         page.empty("path", &[("class", &"curve"), ("d", &path)]);
         for ((number, summary), place) in curve.points.iter().zip(places) {
             let (x, low) = self.place(*number, summary.low);
@@ -209,7 +255,7 @@ impl<'f, 'v, 'a> Curves<'f, 'v, 'a> {
                     page,
                     "name first",
                     (from, name_y + 4.0),
-                    &fit(curve.name, WIDTH - from),
+                    &fit_name(curve.name, WIDTH - from),
                 );
             });
         }
@@ -241,6 +287,54 @@ fn curves<'a>(family: &Family<'_, 'a>, figure: Figure) -> Vec<Curve<'a>> {
     curves
 }
 
+/// What others published about `figure` of at least two members, by client.
+fn references<'a>(family: &Family<'_, 'a>, figure: Figure) -> Vec<Reference<'a>> {
+    let mut references: Vec<Reference<'a>> = Vec::new();
+    for member in &family.members {
+        for entry in member.row.published() {
+            let Some(value) = published::value(entry, figure) else {
+                continue;
+            };
+            let point = (member.at, value);
+            match references.iter_mut().find(|it| it.name == entry.client) {
+                Some(reference) => reference.points.push(point),
+                None => references.push(Reference {
+                    name: &entry.client,
+                    points: vec![point],
+                }),
+            }
+        }
+    }
+    references.retain(|reference| reference.points.len() > 1);
+    references
+}
+
+fn path_of(places: &[(f64, f64)]) -> String {
+    let mut path = String::new();
+    for (index, (x, y)) in places.iter().enumerate() {
+        let command = if index == 0 { 'M' } else { 'L' };
+        let _ = write!(path, "{command}{} {}", Px(*x), Px(*y));
+    }
+    path
+}
+
+/// The beginning of a line of places and values, up to where it leaves the picture at `top`.
+fn below_top(points: &[(f64, f64)], top: f64) -> Vec<(f64, f64)> {
+    let mut kept: Vec<(f64, f64)> = Vec::new();
+    for &(x, value) in points {
+        if value <= top {
+            kept.push((x, value));
+            continue;
+        }
+        if let Some(&(last_x, last)) = kept.last() {
+            let part = (top - last) / (value - last);
+            kept.push((last_x + part * (x - last_x), top));
+        }
+        break;
+    }
+    kept
+}
+
 /// Ascending places moved apart by [`NAME_STEP`], near to where they were and above the axis.
 fn apart(wanted: &[f64]) -> Vec<f64> {
     let mut places = Vec::with_capacity(wanted.len());
@@ -263,6 +357,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_line_ends_where_it_leaves_the_picture() {
+        let inside = [(0.0, 10.0), (10.0, 60.0)];
+        assert_eq!(below_top(&inside, 60.0), inside);
+        let leaving = [(0.0, 50.0), (10.0, 70.0), (20.0, 70.0), (30.0, 1.0)];
+        assert_eq!(below_top(&leaving, 60.0), [(0.0, 50.0), (5.0, 60.0)]);
+        assert_eq!(below_top(&[(0.0, 61.0), (1.0, 50.0)], 60.0), []);
+    }
 
     proptest! {
         #[test]

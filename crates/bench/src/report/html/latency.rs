@@ -4,7 +4,7 @@
 //! first percentile is a full mark, the last a stroke, those between are hollow: the longer the line, the worse the tail.
 
 use super::{
-    chart::{self, Frame, WIDTH, fit, label, line},
+    chart::{self, Frame, WIDTH, fit, fit_name, label, line},
     colour,
     markup::{Markup, Px},
     scale::Logarithmic,
@@ -133,7 +133,7 @@ impl<'v, 'a> Latency<'v, 'a> {
             page,
             "name first",
             (0.0, top + 13.0),
-            &fit(client.name, WIDTH * 0.32),
+            &fit_name(client.name, WIDTH * 0.32),
         );
         let middle = top + 23.0;
         let places: Vec<f64> = values.iter().map(|(_, value)| self.x(*value)).collect();

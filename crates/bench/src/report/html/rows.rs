@@ -8,7 +8,7 @@ use crate::{
     record::{Row, Table},
     report::{
         family::{self, Family},
-        figure::{Aspect, Figure},
+        figure::{Aspect, Figure, Percentile},
         published,
         ranking::{Ranking, Standing},
         units,
@@ -241,6 +241,9 @@ fn write_family(page: &mut Markup, family: &Family<'_, '_>) {
         page.within("div", &[("class", &"panels")], |page| {
             for aspect in Aspect::ALL {
                 curves::write(page, family, aspect);
+            }
+            for percentile in ["50", "99"].into_iter().filter_map(Percentile::parse) {
+                curves::write_figure(page, family, Figure::Latency(percentile));
             }
         });
         let members: Vec<_> = family.members.iter().map(|member| member.row).collect();

@@ -187,6 +187,43 @@ fn a_client_has_its_colour_in_every_chart() {
 }
 
 #[test]
+fn what_others_published_of_a_family_is_a_line_of_its_own() {
+    let mut report = specimen::report();
+    let rows = report.tables.iter_mut().flat_map(|table| &mut table.rows);
+    for row in rows {
+        row.published.clear();
+        let readers = row.workload.strip_prefix("random-read-");
+        if let Some(readers) = readers.filter(|readers| readers.len() < 4) {
+            row.published.push(crate::record::Published {
+                client: "another".to_owned(),
+                figures: [("files".to_owned(), format!("{readers} /s"))].into(),
+                source: "a paper".to_owned(),
+            });
+        }
+    }
+    let page = write(&report);
+    assert!(page.contains("broken line: another, measured elsewhere"));
+    assert_eq!(page.matches("class=\"reference\"").count(), 1);
+    assert!(page.contains("Latency 99 %"));
+}
+
+#[test]
+fn names_that_begin_alike_can_be_told_apart() {
+    let names = [
+        "penstock-stream-direct",
+        "penstock-stream-fuse",
+        "penstock-stream-ext4",
+    ];
+    let short: BTreeSet<_> = names.map(|name| chart::shorten_name(name, 10)).into();
+    assert_eq!(short.len(), names.len(), "{short:?}");
+    assert_eq!(
+        chart::shorten_name("penstock-stream-direct", 10),
+        "pen…direct"
+    );
+    assert_eq!(chart::shorten_name("penstock", 10), "penstock");
+}
+
+#[test]
 fn a_page_stays_small() {
     let page = write(&specimen::report());
     assert!(page.len() < 1 << 20, "{} bytes", page.len());

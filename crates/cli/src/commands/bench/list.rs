@@ -74,7 +74,7 @@ fn row(row: &RowListing) -> (String, String) {
     let except = row
         .unavailable_for
         .iter()
-        .map(|(client, why)| format!(" Not for {client}: {why}."));
+        .map(|(client, why)| format!(". Not for {client}: {why}"));
     (row.name.clone(), what + &except.collect::<String>())
 }
 
