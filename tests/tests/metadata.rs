@@ -278,7 +278,7 @@ fn s3fs_and_penstock_read_each_others_metadata() {
         test "$(cat "$seen/relative")" = below
         test "$(getfattr --only-values -n user.colour "$seen/file")" = blue
         test "$(stat -c %a "$seen/new")" = 640
-        test "$(ls "$seen" | tr '\n' ' ')" = 'dir directory file link new relative '
+        test "$(ls "$seen" | tr '\n' ' ')" = 'dir directory file link new pipe relative '
     "#;
     for (made, seen) in [("$3", "$2"), ("$2", "$3")] {
         let mount = ours(&bucket);
