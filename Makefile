@@ -24,7 +24,7 @@ fuzz: SECONDS ?= 30
 fuzz: ## throw made-up bytes at every parser, SECONDS=30 each
 	@SECONDS_EACH=$(SECONDS) bash scripts/fuzz.sh
 
-soak: ## mixed load while the server fails in every way, DURATION=5m
+soak: ## mixed load while the server fails in every way, DURATION=5m; then OPERATIONS=1000000 of fsx
 	@bash scripts/soak.sh
 
 clean-mounts: ## unmount what a stopped demo or test left mounted

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # `make soak`: mixed load on real mounts while the server fails in every way, for DURATION
 # (`make soak DURATION=15m`), half of it on S3 and half on OSS. SEED makes another run. Then a
-# stream volume of 100,000 files is compared file by file through each way to mount it.
+# stream volume of 100,000 files is compared file by file through each way to mount it, and the file
+# system exerciser runs on staged mounts: OPERATIONS while all is well and a twentieth of them while
+# the server fails.
 set -euo pipefail
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$repository"
 # shellcheck source=scripts/tools.sh
 source scripts/tools.sh
-: "${DURATION:=5m}" "${SEED:=$RANDOM}"
+: "${DURATION:=5m}" "${SEED:=$RANDOM}" "${OPERATIONS:=1000000}"
 
 case "$DURATION" in
   *[!0-9smh]* | "") die "DURATION=$DURATION is no duration: try 90s, 15m or 2h" ;;
@@ -16,8 +18,12 @@ case "$DURATION" in
   *h) seconds=$((${DURATION%h} * 3600)) ;;
   *) seconds=$DURATION ;;
 esac
+case "$OPERATIONS" in
+  *[!0-9]* | "") die "OPERATIONS=$OPERATIONS is no number" ;;
+esac
 require_rust
 require_fuse
+want_fsx
 unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY all_proxy ALL_PROXY
 
 say "$seconds s of load, SEED=$SEED"
@@ -29,3 +35,8 @@ PENSTOCK_TEST_SOAK_SECONDS=$seconds PENSTOCK_TEST_SOAK_SEED=$SEED \
 say "A stream volume of 100,000 files"
 PENSTOCK_TEST_TREE_FILES=100000 \
   cargo test --release --package penstock-tests --test stream_tree -- --nocapture
+
+say "$OPERATIONS operations of fsx, SEED=$SEED"
+PENSTOCK_TEST_FSX_OPERATIONS=$OPERATIONS PENSTOCK_TEST_FSX_SEED=$SEED \
+  PENSTOCK_TEST_FSX_FAILING_OPERATIONS=$((OPERATIONS / 20)) \
+  cargo test --release --package penstock-tests --test fsx -- --nocapture

@@ -23,6 +23,7 @@ want fsck.erofs erofs-utils
 want e2fsck e2fsprogs
 want_minio
 want_fsx
+want_pjdfstest
 want_python_environments
 # What tests install for themselves, such as the clouds' own SDKs, outlives this clone.
 export PENSTOCK_TEST_CACHE=$penstock_cache

@@ -100,6 +100,15 @@ want_fsx() {
   have fsx || note "fsx is missing and cannot be built; the tests that use it say so and are skipped"
 }
 
+# The suite that holds a file system against POSIX, likewise.
+want_pjdfstest() {
+  have pjdfstest && return
+  note "building pjdfstest with cargo (once, takes a minute)"
+  mkdir -p "$penstock_cache"
+  cargo install pjdfstest --version 0.2.2 --locked --quiet --root "$penstock_cache" >/dev/null 2>&1 || true
+  have pjdfstest || note "pjdfstest is missing and cannot be built; the tests that use it say so and are skipped"
+}
+
 # Debian's python3 cannot make virtual environments without another package.
 want_python_environments() {
   python3 -c 'import ensurepip' 2>/dev/null && return

@@ -2,23 +2,15 @@
 
 #![allow(clippy::disallowed_methods, clippy::print_stdout)]
 
-use std::{path::Path, process::Command};
+use std::process::Command;
 
-use penstock_devserver::{Fault, FaultRule, Faults};
 use penstock_tests::{Bucket, Kind, Mount, Patience, Scratch, run_within};
 
 const PATIENCE: Patience = Patience::seconds(120);
 
-/// Numbers of operations with these begin, so that a failure can be repeated.
-const SEED: &str = "7";
-/// Multiplies how many operations each test does.
-const EFFORT_VARIABLE: &str = "PENSTOCK_TEST_EFFORT";
-/// Operations in a run that `make test` makes.
-const OPERATIONS: u64 = 4000;
-
 /// A staged mount with a folder beside it.
 struct Bed {
-    bucket: Bucket,
+    _bucket: Bucket,
     mount: Mount,
     scratch: Scratch,
 }
@@ -30,7 +22,7 @@ impl Bed {
         let options = bucket.options().option("mode", "staged");
         let mount = bucket.mount_with(&options.option("staging-dir", &staging));
         Self {
-            bucket,
+            _bucket: bucket,
             mount,
             scratch,
         }
@@ -173,64 +165,4 @@ PYTHON
         sort -R file > other || true
         "#,
     );
-}
-
-/// Runs fsx on a mount: random reads, writes, mappings, truncations and holes, each compared with
-/// what should be there.
-#[track_caller]
-fn exercise(mount: &Path, scratch: &Scratch, operations: u64) {
-    const WEIGHTS: &str = "flen = 1048576\n[opsize]\nmax = 65536\n[weights]\n\
-        close_open = 0.3\ninvalidate = 1\nmapread = 10\nmapwrite = 10\nread = 10\nwrite = 10\n\
-        truncate = 5\nfsync = 0.2\nfdatasync = 0.2\nposix_fallocate = 3\npunch_hole = 5\n\
-        sendfile = 3\nposix_fadvise = 1\ncopy_file_range = 3\n";
-    let configuration = scratch.path().join("fsx.toml");
-    std::fs::write(&configuration, WEIGHTS).expect("scratch is writable");
-    let effort = std::env::var(EFFORT_VARIABLE)
-        .ok()
-        .and_then(|text| text.parse().ok());
-    let effort: u64 = effort.unwrap_or(1);
-    let mut fsx = Command::new("fsx");
-    fsx.args([
-        "-q",
-        "-q",
-        "-S",
-        SEED,
-        "-N",
-        &(operations * effort).to_string(),
-        "-P",
-    ]);
-    fsx.arg(scratch.path())
-        .arg("-f")
-        .arg(&configuration)
-        .arg(mount.join("exercised"));
-    let patience = Patience(PATIENCE.0 * u32::try_from(effort).expect("a small number"));
-    run_within(patience, &mut fsx).expect_success();
-}
-
-#[test]
-fn a_file_system_exerciser_finds_nothing() {
-    if !has("fsx") {
-        return;
-    }
-    for kind in Kind::ALL {
-        let bed = Bed::new(kind);
-        exercise(bed.mount.path(), &bed.scratch, OPERATIONS);
-        bed.mount.unmount();
-    }
-}
-
-#[test]
-fn a_file_system_exerciser_finds_nothing_while_the_store_fails_and_is_slow() {
-    if !has("fsx") {
-        return;
-    }
-    for kind in Kind::REMOTE {
-        let bed = Bed::new(kind);
-        let mut faults = Faults::rule(FaultRule::new(Fault::InternalError).rate(0.1));
-        faults.latency_ms = 5;
-        bed.bucket.fail(faults);
-        exercise(bed.mount.path(), &bed.scratch, OPERATIONS / 4);
-        bed.bucket.heal();
-        bed.mount.unmount();
-    }
 }

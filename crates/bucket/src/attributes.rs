@@ -90,7 +90,10 @@ impl Core {
             accessed: node.times.accessed.or(accessed).unwrap_or(modified),
             modified,
             // What was changed in a directory here is newer than what its marker says.
-            changed: changed.max(node.times.modified).unwrap_or(modified),
+            changed: changed
+                .max(node.times.modified)
+                .max(node.times.changed)
+                .unwrap_or(modified),
         }
     }
 
@@ -110,7 +113,9 @@ impl Core {
     /// The permission bits of what says nothing of its own.
     pub(crate) fn default_permissions(&self, kind: FileKind) -> u16 {
         match kind {
-            FileKind::Regular => self.settings.file_mode & !self.settings.metadata.umask,
+            FileKind::Regular | FileKind::Special(_) => {
+                self.settings.file_mode & !self.settings.metadata.umask
+            }
             FileKind::Directory => self.settings.dir_mode & !self.settings.metadata.umask,
             FileKind::Symlink => SYMLINK_PERMISSIONS,
         }
@@ -204,8 +209,12 @@ impl Core {
         handle: Option<HandleId>,
     ) -> FsResult<()> {
         let kind = self.namespace.lock().node(inode)?.kind;
-        if kind == FileKind::Directory {
-            return Err(FsError::IsADirectory);
+        match kind {
+            FileKind::Directory => return Err(FsError::IsADirectory),
+            FileKind::Special(_) => {
+                return Err(FsError::InvalidArgument("only files have a size"));
+            }
+            FileKind::Regular | FileKind::Symlink => {}
         }
         if self.staging.is_some() {
             return self.set_staged_size(inode, size, handle).await;

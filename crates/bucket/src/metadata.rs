@@ -12,7 +12,7 @@
 //!   renamed or removed, see [`locks`].
 //! - [`directories`]: markers, which are written anew instead, and those of other programs, which
 //!   are read and replaced by the common form when they are changed.
-//! - [`links`], [`xattrs`].
+//! - [`new`], [`links`], [`xattrs`].
 //!
 //! The root of the mount is no object; what is changed of it lives in memory.
 
@@ -21,6 +21,7 @@ mod change;
 mod directories;
 mod links;
 mod locks;
+mod new;
 mod saving;
 mod xattrs;
 

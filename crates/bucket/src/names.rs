@@ -5,4 +5,5 @@
 
 mod mkdir;
 mod remove;
+mod special;
 mod symlink;

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `uid`, `gid` | decimal |
 //! | `mode` | the full `st_mode` in decimal: 33188 for `-rw-r--r--` |
+//! | `rdev` | which device, in hexadecimal as `rclone --metadata` writes it; of devices only |
 //! | `mtime`, `atime`, `ctime` | seconds since 1970, and `.` with nine digits unless they are 0 |
 //! | `xattr` | percent-encoded JSON, `{"name":"base64"}` |
 //! | `symlink-target` | `header:LENGTH:TARGET`, percent-encoded, or `body:0:` |
@@ -27,14 +28,14 @@ mod xattr;
 use std::{collections::BTreeMap, time::SystemTime};
 
 use penstock_object::{ObjectInfo, UserMetadata};
-use penstock_vfs::FileKind;
+use penstock_vfs::{Device, FileKind};
 
 pub(crate) use link::LinkTarget;
-pub(crate) use mode::{PERMISSIONS, TYPE_DIRECTORY, TYPE_LINK, TYPE_MASK, TYPE_REGULAR};
+pub(crate) use mode::{PERMISSIONS, TYPE_DIRECTORY, TYPE_MASK, type_of};
 
 /// The media type of the objects that mark directories, as most tools write it.
 pub(crate) const DIRECTORY_TYPE: &str = "application/x-directory";
-/// The media type of links, as ossfs and s3fs write it.
+/// The media type of links and special files, as ossfs and s3fs write it.
 pub(crate) const LINK_TYPE: &str = "application/octet-stream";
 
 /// Media types that say that an object without a trailing `/` marks a directory.
@@ -43,6 +44,7 @@ const DIRECTORY_TYPES: [&str; 2] = [DIRECTORY_TYPE, "httpd/unix-directory"];
 const UID: &str = "uid";
 const GID: &str = "gid";
 const MODE: &str = "mode";
+const DEVICE: &str = "rdev";
 const MTIME: &str = "mtime";
 const ATIME: &str = "atime";
 const CTIME: &str = "ctime";
@@ -50,7 +52,7 @@ const XATTR: &str = "xattr";
 const LINK: &str = "symlink-target";
 
 /// The names of the form that is written.
-const OWN_NAMES: [&str; 8] = [UID, GID, MODE, MTIME, ATIME, CTIME, XATTR, LINK];
+const OWN_NAMES: [&str; 9] = [UID, GID, MODE, DEVICE, MTIME, ATIME, CTIME, XATTR, LINK];
 /// Names that others use for the same, and that are dropped when metadata is written.
 const FOREIGN_NAMES: [&str; 7] = [
     "owner",
@@ -69,6 +71,8 @@ pub(crate) struct PosixAttributes {
     pub(crate) gid: Option<u32>,
     /// The full `st_mode`; without type bits if whoever wrote it left them out.
     pub(crate) mode: Option<u32>,
+    /// Which device, if it is one.
+    pub(crate) device: Option<Device>,
     pub(crate) modified: Option<SystemTime>,
     pub(crate) accessed: Option<SystemTime>,
     pub(crate) changed: Option<SystemTime>,
@@ -101,6 +105,9 @@ impl PosixAttributes {
                 .and_then(mode::parse)
                 .or_else(|| text("permissions").and_then(mode::parse))
                 .or_else(|| text("goog-reserved-posix-mode").and_then(mode::parse_octal)),
+            device: text(DEVICE)
+                .and_then(|text| u32::from_str_radix(text, 16).ok())
+                .map(Device),
             modified: time(MTIME).or_else(|| time("goog-reserved-file-mtime")),
             accessed: time(ATIME),
             changed: time(CTIME),
@@ -119,6 +126,7 @@ impl PosixAttributes {
         add(UID, self.uid.map(|id| id.to_string()));
         add(GID, self.gid.map(|id| id.to_string()));
         add(MODE, self.mode.map(|mode| mode.to_string()));
+        add(DEVICE, self.device.map(|device| format!("{:x}", device.0)));
         add(MTIME, self.modified.map(moment::format));
         add(ATIME, self.accessed.map(moment::format));
         add(CTIME, self.changed.map(moment::format));
@@ -131,12 +139,7 @@ impl PosixAttributes {
         if self.link.is_some() {
             return Some(FileKind::Symlink);
         }
-        match self.mode? & TYPE_MASK {
-            TYPE_LINK => Some(FileKind::Symlink),
-            TYPE_DIRECTORY => Some(FileKind::Directory),
-            TYPE_REGULAR => Some(FileKind::Regular),
-            _ => None,
-        }
+        mode::kind(self.mode?, self.device.unwrap_or_default())
     }
 
     /// The permission bits, the low twelve of the mode.
@@ -208,15 +211,6 @@ impl KeptMetadata {
             .iter()
             .map(|(name, value)| name.len() + value.len())
             .sum()
-    }
-}
-
-/// The type bits of a kind of file.
-pub(crate) fn type_of(kind: FileKind) -> u32 {
-    match kind {
-        FileKind::Regular => TYPE_REGULAR,
-        FileKind::Directory => TYPE_DIRECTORY,
-        FileKind::Symlink => TYPE_LINK,
     }
 }
 

@@ -8,7 +8,7 @@ use penstock_base::{FileName, FsError, FsResult, NAME_LENGTH_MAX, Payload, metri
 use penstock_transfer::Transfer;
 use penstock_vfs::{
     Allocation, AttributeChanges, Caller, Created, DirectorySink, Entry, HandleId, Inode, Lookup,
-    OpenOptions, Opened, RemoveKind, RenameMode, Statistics, Volume, XattrMode,
+    OpenOptions, Opened, RemoveKind, RenameMode, SpecialFile, Statistics, Volume, XattrMode,
 };
 
 use crate::{BucketSettings, Staging, core::Core};
@@ -102,6 +102,17 @@ impl Volume for BucketVolume {
     ) -> FsResult<Entry> {
         let link = (target, caller);
         self.core.make_symlink((parent, name), link).await
+    }
+
+    async fn make_special(
+        &self,
+        caller: Caller,
+        parent: Inode,
+        name: &FileName,
+        special: (SpecialFile, u16),
+    ) -> FsResult<Entry> {
+        let made = self.core.make_special((parent, name), caller, special);
+        made.await
     }
 
     async fn make_directory(

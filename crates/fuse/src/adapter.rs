@@ -137,12 +137,16 @@ impl Adapter {
                     target,
                 ))
             }
-            Request::MakeNode { name, mode } => Box::pin(names::make_node(
-                adapter,
-                subject,
-                name_to_make(name)?,
-                mode,
-            )),
+            Request::MakeNode { name, mode, device } => {
+                let name = name_to_make(name)?;
+                match names::special_file(mode, device)? {
+                    None => Box::pin(names::make_file(adapter, subject, name, permissions(mode))),
+                    Some(special) => {
+                        let special = (special, permissions(mode));
+                        Box::pin(names::make_special(adapter, subject, name, special))
+                    }
+                }
+            }
             Request::MakeDirectory { name, mode } => Box::pin(names::make_directory(
                 adapter,
                 subject,

@@ -118,7 +118,9 @@ impl Volume for StreamVolume {
         }
         match self.node(inode)?.kind {
             FileKind::Directory => Err(FsError::IsADirectory),
-            FileKind::Symlink => Err(FsError::InvalidArgument("a symbolic link is not opened")),
+            FileKind::Symlink | FileKind::Special(_) => {
+                Err(FsError::InvalidArgument("only files are opened"))
+            }
             FileKind::Regular => Ok(Opened {
                 handle: HandleId(inode.0),
                 direct: self.data.settings().direct,

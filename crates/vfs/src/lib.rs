@@ -10,8 +10,8 @@ mod volume;
 
 pub use disk::Disk;
 pub use types::{
-    Access, Allocation, AttributeChanges, Attributes, Caller, Created, DirectorySink, Entry,
-    FileKind, HandleId, Inode, Lookup, OpenOptions, Opened, RemoveKind, RenameMode, Statistics,
-    TimeChange, XattrMode,
+    Access, Allocation, AttributeChanges, Attributes, Caller, Created, Device, DirectorySink,
+    Entry, FileKind, HandleId, Inode, Lookup, OpenOptions, Opened, RemoveKind, RenameMode,
+    SpecialFile, Statistics, TimeChange, XattrMode,
 };
 pub use volume::Volume;

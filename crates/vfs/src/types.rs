@@ -37,7 +37,24 @@ pub enum FileKind {
     Regular,
     Directory,
     Symlink,
+    /// A name for something that is no file. A door never opens it: what is behind the name is
+    /// the business of whoever runs the program that does.
+    Special(SpecialFile),
 }
+
+/// What a name may stand for that is no file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum SpecialFile {
+    Pipe,
+    Socket,
+    CharacterDevice(Device),
+    BlockDevice(Device),
+}
+
+/// Which device: major and minor number as Linux packs them into 32 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Device(pub u32);
 
 /// What `stat` shows.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use penstock_base::{FileName, FsError, FsResult, Payload};
 
 use crate::{
     Allocation, AttributeChanges, Caller, Created, DirectorySink, Entry, HandleId, Inode, Lookup,
-    OpenOptions, Opened, RemoveKind, RenameMode, Statistics, XattrMode,
+    OpenOptions, Opened, RemoveKind, RenameMode, SpecialFile, Statistics, XattrMode,
 };
 
 const NO_XATTRS: FsError = FsError::Unsupported("this volume keeps no extended attributes");
@@ -17,7 +17,7 @@ const NO_XATTRS: FsError = FsError::Unsupported("this volume keeps no extended a
 ///
 /// Rules that hold for every method:
 /// - **References.** [`Volume::lookup`], [`Volume::create`], [`Volume::make_directory`],
-///   [`Volume::make_symlink`] and each entry that a [`DirectorySink`] takes give the caller one
+///   [`Volume::make_symlink`], [`Volume::make_special`] and each entry that a [`DirectorySink`] takes give the caller one
 ///   reference to an inode; it stays valid until as many are given back by [`Volume::forget`].
 /// - **Cancellation.** A door drops the future of a call whose caller was interrupted. Work that
 ///   must not stop half way (a rename, the completion of an upload) goes on in a task of its own.
@@ -58,6 +58,20 @@ pub trait Volume: Send + Sync + 'static {
         _target: &[u8],
     ) -> FsResult<Entry> {
         Err(FsError::ReadOnly)
+    }
+
+    /// Makes a pipe, a socket or a device. Fails with `AlreadyExists`, and with `NotPermitted`
+    /// where there are none.
+    async fn make_special(
+        &self,
+        _caller: Caller,
+        _parent: Inode,
+        _name: &FileName,
+        _special: (SpecialFile, u16),
+    ) -> FsResult<Entry> {
+        Err(FsError::NotPermitted(
+            "this volume has no pipes, sockets and devices",
+        ))
     }
 
     /// Makes a directory. Fails with `AlreadyExists`.

@@ -45,6 +45,7 @@ impl Tree {
         self.unlink(source.parent, &source.name);
         if let Some(node) = self.nodes.get_mut(&inode) {
             node.place = Some(target.clone());
+            node.times.changed = Some(clock::wall_time());
         }
         if let Ok(directory) = self.directory_mut(target.parent) {
             directory

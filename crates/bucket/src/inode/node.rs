@@ -73,11 +73,12 @@ pub(crate) struct Place {
     pub(crate) name: FileName,
 }
 
-/// Time stamps that were set here and that the store does not keep.
+/// Time stamps of what was done here and that the store does not keep.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LocalTimes {
     pub(crate) accessed: Option<SystemTime>,
     pub(crate) modified: Option<SystemTime>,
+    pub(crate) changed: Option<SystemTime>,
 }
 
 /// When a file was last opened for reading, and which version.

@@ -45,6 +45,8 @@ impl Core {
         }
         let kind = match (plain.kind, kept.posix.kind()) {
             (FileKind::Regular, Some(FileKind::Symlink)) => FileKind::Symlink,
+            // What has content shows it, whatever its mode says.
+            (FileKind::Regular, Some(special @ FileKind::Special(_))) if info.size == 0 => special,
             (kind, _) => kind,
         };
         Known {

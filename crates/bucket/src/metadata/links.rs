@@ -4,15 +4,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use penstock_base::{FileName, FsError, FsResult, Payload, clock};
-use penstock_object::{GetOptions, ObjectKind, PutOptions};
+use penstock_base::{FileName, FsError, FsResult, Payload};
+use penstock_object::{GetOptions, ObjectKind};
 use penstock_vfs::{Caller, FileKind, Inode};
 
 use crate::{
     core::Core,
-    errors::{for_reading, for_writing},
-    inode::{Known, Reference},
-    key,
+    errors::for_reading,
+    inode::Reference,
     posix::{KeptMetadata, LINK_TYPE, LinkTarget},
 };
 
@@ -31,50 +30,18 @@ impl Core {
         if target.len() > TARGET_MAX {
             return Err(FsError::NameTooLong);
         }
-        let _entered = self.namespace.enter(&[parent]).await?;
-        let found = self.find(parent, name, self.change_patience()).await?;
-        if found.is_some() {
-            return Err(FsError::AlreadyExists);
-        }
-        let prefix = self.namespace.lock().prefix(parent)?;
-        let key = key::file_key(&prefix, name)?;
         let kept = self.new_link(parent, target, caller)?;
         let body = match kept.posix.link {
             Some(LinkTarget::Header(_)) => Payload::new(),
             Some(LinkTarget::Body) | None => Payload::from(target.as_bytes().to_vec()),
         };
-        let size = body.len() as u64;
-        let options = PutOptions {
-            content_type: kept.content_type(),
-            metadata: kept.metadata(),
-            condition: self.if_absent(),
-        };
-        let begun = clock::now();
-        let stored = for_writing(self.store().put(&key, body, options).await)?;
-        let known = Known {
-            kind: FileKind::Symlink,
-            object: ObjectKind::Normal,
-            size,
-            modified: Some(clock::wall_time()),
-            etag: Some(stored.etag),
-            until: self.believed_until(begun),
-            kept: Some(Arc::new(kept)),
-            old_marker: None,
-        };
-        let link = (parent, name);
-        let inode = self
-            .namespace
-            .lock()
-            .link(link, FileKind::Symlink, Some(known));
-        Ok(Reference::adopt(&self.namespace, inode))
+        let link = (FileKind::Symlink, kept, body);
+        self.store_new((parent, name), link).await
     }
 
     fn new_link(&self, parent: Inode, target: &str, caller: Caller) -> FsResult<KeptMetadata> {
-        let tree = self.namespace.lock();
         let new = (caller, LINK_PERMISSIONS);
-        let mut posix = self.new_attributes(FileKind::Symlink, new, tree.node(parent)?);
-        let now = Some(clock::wall_time());
-        (posix.modified, posix.accessed, posix.changed) = (now, now, now);
+        let mut posix = self.new_object(FileKind::Symlink, new, parent)?;
         if self.settings.metadata.symlink_in_meta {
             posix.link = Some(LinkTarget::new(target));
         }

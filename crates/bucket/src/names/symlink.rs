@@ -64,7 +64,7 @@ impl Core {
     }
 
     /// What a new file shows, whose reference goes to the caller.
-    fn given_away(&self, made: Reference) -> FsResult<Entry> {
+    pub(crate) fn given_away(&self, made: Reference) -> FsResult<Entry> {
         let entry = self.entry(made.inode())?;
         made.give_away();
         Ok(entry)

@@ -126,6 +126,11 @@ impl Core {
                     "a symbolic link cannot be opened itself",
                 ));
             }
+            FileKind::Special(_) => {
+                return Err(FsError::InvalidArgument(
+                    "pipes, sockets and devices are opened by the kernel",
+                ));
+            }
             FileKind::Regular => {}
         }
         let held_only = node.is_dirty() || node.place.is_none();

@@ -6,6 +6,8 @@
 //! a directory with sticky bit and odd permissions; since the permissions of links are always 0777
 //! that very number is a link and its neighbours are directories.
 
+use penstock_vfs::{Device, FileKind, SpecialFile};
+
 /// The bits that say what kind of file it is.
 pub(crate) const TYPE_MASK: u32 = 0o170_000;
 /// A regular file.
@@ -23,10 +25,37 @@ pub(super) const SET_GID: u32 = 0o2000;
 /// The group may execute the file.
 pub(super) const GROUP_EXECUTES: u32 = 0o010;
 
-const FIFO: u32 = 0o010_000;
-const CHARACTER_DEVICE: u32 = 0o020_000;
-const BLOCK_DEVICE: u32 = 0o060_000;
-const SOCKET: u32 = 0o140_000;
+const TYPE_PIPE: u32 = 0o010_000;
+const TYPE_CHARACTER_DEVICE: u32 = 0o020_000;
+const TYPE_BLOCK_DEVICE: u32 = 0o060_000;
+const TYPE_SOCKET: u32 = 0o140_000;
+
+/// The type bits of a kind of file.
+pub(crate) fn type_of(kind: FileKind) -> u32 {
+    match kind {
+        FileKind::Regular => TYPE_REGULAR,
+        FileKind::Directory => TYPE_DIRECTORY,
+        FileKind::Symlink => TYPE_LINK,
+        FileKind::Special(SpecialFile::Pipe) => TYPE_PIPE,
+        FileKind::Special(SpecialFile::Socket) => TYPE_SOCKET,
+        FileKind::Special(SpecialFile::CharacterDevice(_)) => TYPE_CHARACTER_DEVICE,
+        FileKind::Special(SpecialFile::BlockDevice(_)) => TYPE_BLOCK_DEVICE,
+    }
+}
+
+/// The kind of file that a mode says; `device` is which one it is if it is one.
+pub(super) fn kind(mode: u32, device: Device) -> Option<FileKind> {
+    Some(match mode & TYPE_MASK {
+        TYPE_REGULAR => FileKind::Regular,
+        TYPE_DIRECTORY => FileKind::Directory,
+        TYPE_LINK => FileKind::Symlink,
+        TYPE_PIPE => FileKind::Special(SpecialFile::Pipe),
+        TYPE_SOCKET => FileKind::Special(SpecialFile::Socket),
+        TYPE_CHARACTER_DEVICE => FileKind::Special(SpecialFile::CharacterDevice(device)),
+        TYPE_BLOCK_DEVICE => FileKind::Special(SpecialFile::BlockDevice(device)),
+        _ => return None,
+    })
+}
 
 /// Reads a decimal mode, or an octal one if it can only be that.
 pub(super) fn parse(text: &str) -> Option<u32> {
@@ -54,10 +83,10 @@ fn is_plausible(mode: u32) -> bool {
         TYPE_REGULAR,
         TYPE_DIRECTORY,
         TYPE_LINK,
-        FIFO,
-        CHARACTER_DEVICE,
-        BLOCK_DEVICE,
-        SOCKET,
+        TYPE_PIPE,
+        TYPE_CHARACTER_DEVICE,
+        TYPE_BLOCK_DEVICE,
+        TYPE_SOCKET,
     ];
     mode & !(TYPE_MASK | PERMISSIONS) == 0 && known.contains(&(mode & TYPE_MASK))
 }

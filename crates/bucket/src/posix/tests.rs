@@ -1,6 +1,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use penstock_object::{ETag, ObjectKind};
+use penstock_vfs::SpecialFile;
 use proptest::prelude::*;
 
 use super::*;
@@ -155,6 +156,21 @@ fn links_in_metadata_are_read() {
 }
 
 #[test]
+fn pipes_sockets_and_devices_are_told_by_their_mode() {
+    let kind = |mode: u32| decoded(&[("mode", &mode.to_string()), ("rdev", "103")]).kind();
+    let special = |special| Some(FileKind::Special(special));
+    let device = Device(0x103);
+    assert_eq!(kind(0o010_644), special(SpecialFile::Pipe));
+    assert_eq!(kind(0o140_755), special(SpecialFile::Socket));
+    let character = special(SpecialFile::CharacterDevice(device));
+    assert_eq!(kind(0o020_600), character);
+    assert_eq!(kind(0o060_600), special(SpecialFile::BlockDevice(device)));
+    // s3fs and ossfs do not say which device it is.
+    let unknown = decoded(&[("mode", "8576")]).kind();
+    assert_eq!(unknown, special(SpecialFile::CharacterDevice(Device(0))));
+}
+
+#[test]
 fn what_nobody_here_knows_survives_a_rewrite() {
     let pairs = [("colour", "blue"), ("md5chksum", "abc"), ("owner", "7")];
     let kept = KeptMetadata::of(&info(metadata(&pairs), "text/plain"));
@@ -205,6 +221,15 @@ fn times() -> impl Strategy<Value = SystemTime> {
     })
 }
 
+fn kinds() -> impl Strategy<Value = FileKind> {
+    prop_oneof![
+        Just(FileKind::Regular),
+        Just(FileKind::Special(SpecialFile::Pipe)),
+        any::<u32>()
+            .prop_map(|device| { FileKind::Special(SpecialFile::CharacterDevice(Device(device))) }),
+    ]
+}
+
 prop_compose! {
     fn attributes()(
         uid in any::<Option<u32>>(),
@@ -214,14 +239,21 @@ prop_compose! {
         accessed in prop::option::of(times()),
         changed in prop::option::of(times()),
         xattrs in prop::collection::btree_map("\\PC{1,20}", prop::collection::vec(any::<u8>(), 0..40), 0..4),
+        kind in kinds(),
         target in prop::option::of("[^\\x00]{1,30}"),
     ) -> PosixAttributes {
         let link = target.as_deref().map(LinkTarget::new);
-        let bits = if link.is_some() { TYPE_LINK | 0o777 } else { TYPE_REGULAR };
+        let kind = if link.is_some() { FileKind::Symlink } else { kind };
+        let permissions = permissions.map(|mode| if link.is_some() { 0o777 } else { mode });
+        let device = match kind {
+            FileKind::Special(SpecialFile::CharacterDevice(device)) => Some(device),
+            _ => None,
+        };
         PosixAttributes {
             uid,
             gid,
-            mode: permissions.map(|mode| if link.is_some() { bits } else { bits | mode }),
+            mode: permissions.map(|mode| type_of(kind) | mode),
+            device,
             modified,
             accessed,
             changed,
@@ -239,7 +271,9 @@ proptest! {
         for value in written.values() {
             prop_assert!(value.bytes().all(|byte| (0x20..0x7f).contains(&byte)), "{value}");
         }
-        prop_assert_eq!(PosixAttributes::decode(&written), attributes);
+        let read = PosixAttributes::decode(&written);
+        prop_assert_eq!(read.kind(), attributes.kind());
+        prop_assert_eq!(read, attributes);
     }
 
     #[test]

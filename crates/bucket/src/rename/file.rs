@@ -122,7 +122,8 @@ impl Core {
         };
         let begun = clock::now();
         let mut original = self.original(rename)?;
-        let (mut kind, mut description) = self.described_at_target(rename)?;
+        let (mut kind, mut kept) = self.kept_at_target(rename)?;
+        let description = kept.as_deref().map(described);
         let how = (condition.clone(), description.as_ref());
         let mut stored = self.copy_object_as(&original, &target, how).await;
         if let Err(error) = &stored
@@ -138,7 +139,8 @@ impl Core {
                     error => error,
                 })?;
             original = self.original(rename)?;
-            (kind, description) = self.described_at_target(rename)?;
+            (kind, kept) = self.kept_at_target(rename)?;
+            let description = kept.as_deref().map(described);
             let how = (condition, description.as_ref());
             stored = self.copy_object_as(&original, &target, how).await;
         }
@@ -155,7 +157,7 @@ impl Core {
             modified: Some(clock::wall_time()),
             etag: Some(etag.clone()),
             until: self.believed_until(begun),
-            kept: None,
+            kept,
             old_marker: None,
         };
         Ok(Copied {
@@ -169,9 +171,9 @@ impl Core {
         })
     }
 
-    /// The kind of the file, and what describes it under its new name; `None` if the store copies
+    /// The kind of the file, and what is kept of it under its new name; `None` if the store copies
     /// that.
-    fn described_at_target(&self, rename: &Rename) -> FsResult<(FileKind, Option<Description>)> {
+    fn kept_at_target(&self, rename: &Rename) -> FsResult<(FileKind, Option<Arc<KeptMetadata>>)> {
         let tree = self.namespace.lock();
         let node = tree.node(rename.moved.inode())?;
         let Some(kept) = node.kept().filter(|_| self.keeps_metadata()) else {
@@ -181,11 +183,8 @@ impl Core {
         // It would be the time of the copy otherwise.
         let stored = node.known.as_ref().and_then(|known| known.modified);
         kept.posix.modified = kept.posix.modified.or(stored);
-        let description = Description {
-            content_type: kept.content_type(),
-            metadata: kept.metadata(),
-        };
-        Ok((node.kind, Some(description)))
+        kept.posix.changed = Some(clock::wall_time());
+        Ok((node.kind, Some(Arc::new(kept))))
     }
 
     fn original(&self, rename: &Rename) -> FsResult<Original> {
@@ -198,6 +197,13 @@ impl Core {
             etag: known.etag.clone(),
             kind: known.object,
         })
+    }
+}
+
+fn described(kept: &KeptMetadata) -> Description {
+    Description {
+        content_type: kept.content_type(),
+        metadata: kept.metadata(),
     }
 }
 

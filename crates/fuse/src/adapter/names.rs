@@ -5,11 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use penstock_base::{FileName, FsError, FsResult};
 use penstock_vfs::{
-    Access, Caller, Entry, HandleId, Inode, Lookup, OpenOptions, RemoveKind, RenameMode, Volume,
+    Access, Caller, Device, Entry, HandleId, Inode, Lookup, OpenOptions, RemoveKind, RenameMode,
+    SpecialFile, Volume,
 };
 use smallvec::smallvec;
 
-use super::{Adapter, Answer, Outcome, Subject, Undo, permissions};
+use super::{Adapter, Answer, Outcome, Subject, Undo};
 use crate::{errno::Errno, protocol::encode};
 
 pub(super) async fn lookup(adapter: Adapter, subject: Subject, name: FileName) -> Outcome {
@@ -50,16 +51,38 @@ pub(super) async fn make_directory(
     Ok(found_entry(&made.await?))
 }
 
-/// `mknod`: a regular file is created and closed; devices and pipes cannot be.
-pub(super) async fn make_node(
+/// What `mknod` is to make; `None` for a regular file.
+pub(super) fn special_file(mode: u32, device: u32) -> Result<Option<SpecialFile>, Errno> {
+    let device = Device(device);
+    Ok(Some(match mode & libc::S_IFMT {
+        libc::S_IFREG => return Ok(None),
+        libc::S_IFIFO => SpecialFile::Pipe,
+        libc::S_IFSOCK => SpecialFile::Socket,
+        libc::S_IFCHR => SpecialFile::CharacterDevice(device),
+        libc::S_IFBLK => SpecialFile::BlockDevice(device),
+        _ => return Err(Errno(libc::EINVAL)),
+    }))
+}
+
+/// `mknod` of a pipe, a socket or a device.
+pub(super) async fn make_special(
     adapter: Adapter,
     subject: Subject,
     name: FileName,
-    mode: u32,
+    special: (SpecialFile, u16),
 ) -> Outcome {
-    if mode & libc::S_IFMT != libc::S_IFREG {
-        return Err(Errno(libc::EPERM).into());
-    }
+    let (caller, parent) = (subject.caller, subject.node);
+    let made = adapter.volume.make_special(caller, parent, &name, special);
+    Ok(found_entry(&made.await?))
+}
+
+/// `mknod` of a regular file, which is created and closed.
+pub(super) async fn make_file(
+    adapter: Adapter,
+    subject: Subject,
+    name: FileName,
+    permissions: u16,
+) -> Outcome {
     let options = OpenOptions {
         access: Access::Write,
         append: false,
@@ -69,7 +92,7 @@ pub(super) async fn make_node(
     let volume = &adapter.volume;
     let (caller, parent) = (subject.caller, subject.node);
     let created = volume
-        .create(caller, parent, &name, permissions(mode), options)
+        .create(caller, parent, &name, permissions, options)
         .await?;
     let reference = TakenBack {
         volume: Arc::clone(volume),

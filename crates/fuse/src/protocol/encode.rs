@@ -5,7 +5,7 @@ mod directory;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use penstock_vfs::{Attributes, Entry, FileKind, HandleId, Opened, Statistics};
+use penstock_vfs::{Attributes, Entry, FileKind, HandleId, Opened, SpecialFile, Statistics};
 
 pub(crate) use body::Body;
 pub(crate) use directory::{DirectoryEntry, directory_entry, directory_entry_plus};
@@ -136,7 +136,7 @@ fn attributes(body: &mut Body, attributes: &Attributes) {
     }
     body.u32(mode(attributes)).u32(attributes.links);
     body.u32(attributes.uid).u32(attributes.gid);
-    body.u32(0).u32(BLOCK_SIZE).u32(0);
+    body.u32(device(attributes.kind)).u32(BLOCK_SIZE).u32(0);
 }
 
 fn mode(attributes: &Attributes) -> u32 {
@@ -148,6 +148,20 @@ pub(crate) fn file_type(kind: FileKind) -> u32 {
         FileKind::Regular => libc::S_IFREG,
         FileKind::Directory => libc::S_IFDIR,
         FileKind::Symlink => libc::S_IFLNK,
+        FileKind::Special(SpecialFile::Pipe) => libc::S_IFIFO,
+        FileKind::Special(SpecialFile::Socket) => libc::S_IFSOCK,
+        FileKind::Special(SpecialFile::CharacterDevice(_)) => libc::S_IFCHR,
+        FileKind::Special(SpecialFile::BlockDevice(_)) => libc::S_IFBLK,
+    }
+}
+
+/// Which device a file stands for; 0 if it stands for none.
+fn device(kind: FileKind) -> u32 {
+    match kind {
+        FileKind::Special(
+            SpecialFile::CharacterDevice(device) | SpecialFile::BlockDevice(device),
+        ) => device.0,
+        _ => 0,
     }
 }
 

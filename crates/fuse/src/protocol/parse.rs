@@ -192,10 +192,10 @@ fn flush(mut fields: Fields<'_>) -> Result<Request<'_>, ParseError> {
 }
 
 fn make_node(mut fields: Fields<'_>) -> Result<Request<'_>, ParseError> {
-    let mode = fields.u32()?;
-    fields.skip(12)?;
+    let (mode, device) = (fields.u32()?, fields.u32()?);
+    fields.skip(8)?;
     let name = fields.name()?;
-    Ok(Request::MakeNode { name, mode })
+    Ok(Request::MakeNode { name, mode, device })
 }
 
 fn rename(mut fields: Fields<'_>, with_flags: bool) -> Result<Request<'_>, ParseError> {

@@ -35,6 +35,8 @@ pub enum Request<'a> {
     MakeNode {
         name: &'a [u8],
         mode: u32,
+        /// Which device, if it is to be one.
+        device: u32,
     },
     MakeDirectory {
         name: &'a [u8],

@@ -34,7 +34,7 @@ impl Answers {
         let time = system_time(node.modified);
         let (permissions, size) = match node.kind {
             FileKind::Directory => (self.permissions.directory_mode, 0),
-            FileKind::Regular => (self.permissions.file_mode, node.size),
+            FileKind::Regular | FileKind::Special(_) => (self.permissions.file_mode, node.size),
             FileKind::Symlink => (0o777, node.size),
         };
         Entry {

@@ -49,7 +49,8 @@ impl Node {
     pub(super) fn encode(&self) -> [u8; NODE as usize] {
         let mut bytes = [0; NODE as usize];
         bytes[0] = match self.kind {
-            FileKind::Regular => 0,
+            // An index has no special files.
+            FileKind::Regular | FileKind::Special(_) => 0,
             FileKind::Directory => 1,
             FileKind::Symlink => 2,
         };

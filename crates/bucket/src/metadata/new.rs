@@ -1,0 +1,71 @@
+//! New files whose object is written at once: links, pipes, sockets and devices.
+
+use std::sync::Arc;
+
+use penstock_base::{FileName, FsError, FsResult, Payload, clock};
+use penstock_object::{ObjectKind, PutOptions};
+use penstock_vfs::{Caller, FileKind, Inode};
+
+use crate::{
+    core::Core,
+    errors::for_writing,
+    inode::{Known, Reference},
+    key,
+    posix::{KeptMetadata, PosixAttributes},
+};
+
+impl Core {
+    /// What such a file says of itself.
+    pub(crate) fn new_object(
+        &self,
+        kind: FileKind,
+        new: (Caller, u16),
+        parent: Inode,
+    ) -> FsResult<PosixAttributes> {
+        let tree = self.namespace.lock();
+        let now = Some(clock::wall_time());
+        Ok(PosixAttributes {
+            modified: now,
+            accessed: now,
+            changed: now,
+            ..self.new_attributes(kind, new, tree.node(parent)?)
+        })
+    }
+
+    /// Writes the object of a file that must not exist yet.
+    pub(crate) async fn store_new(
+        self: &Arc<Self>,
+        (parent, name): (Inode, &FileName),
+        (kind, kept, body): (FileKind, KeptMetadata, Payload),
+    ) -> FsResult<Reference> {
+        let _entered = self.namespace.enter(&[parent]).await?;
+        let found = self.find(parent, name, self.change_patience()).await?;
+        if found.is_some() {
+            return Err(FsError::AlreadyExists);
+        }
+        let prefix = self.namespace.lock().prefix(parent)?;
+        let key = key::file_key(&prefix, name)?;
+        let size = body.len() as u64;
+        let options = PutOptions {
+            content_type: kept.content_type(),
+            metadata: kept.metadata(),
+            condition: self.if_absent(),
+        };
+        let begun = clock::now();
+        let stored = for_writing(self.store().put(&key, body, options).await)?;
+        let known = Known {
+            kind,
+            object: ObjectKind::Normal,
+            size,
+            modified: Some(clock::wall_time()),
+            etag: Some(stored.etag),
+            until: self.believed_until(begun),
+            kept: Some(Arc::new(kept)),
+            old_marker: None,
+        };
+        let mut tree = self.namespace.lock();
+        let inode = tree.link((parent, name), kind, Some(known));
+        drop(tree);
+        Ok(Reference::adopt(&self.namespace, inode))
+    }
+}

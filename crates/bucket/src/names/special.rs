@@ -1,0 +1,47 @@
+//! Pipes, sockets and devices: empty objects whose mode says what they are, as ossfs and s3fs
+//! write them. What goes through a pipe or a socket never comes here, the kernel passes it on; so
+//! programs of one mount meet there, and those of different mounts do not.
+
+use std::sync::Arc;
+
+use penstock_base::{FileName, FsError, FsResult, Payload};
+use penstock_vfs::{Caller, Entry, FileKind, Inode, SpecialFile};
+
+use crate::{
+    core::{Core, run_to_end},
+    posix::{KeptMetadata, LINK_TYPE},
+};
+
+impl Core {
+    /// Makes a pipe, a socket or a device, if metadata is kept.
+    pub(crate) async fn make_special(
+        self: &Arc<Self>,
+        (parent, name): (Inode, &FileName),
+        caller: Caller,
+        (special, permissions): (SpecialFile, u16),
+    ) -> FsResult<Entry> {
+        self.check_writable()?;
+        if !self.keeps_metadata() {
+            return Err(FsError::NotPermitted(
+                "pipes, sockets and devices need posix_metadata",
+            ));
+        }
+        let kind = FileKind::Special(special);
+        let mut posix = self.new_object(kind, (caller, permissions), parent)?;
+        posix.device = match special {
+            SpecialFile::CharacterDevice(device) | SpecialFile::BlockDevice(device) => Some(device),
+            SpecialFile::Pipe | SpecialFile::Socket => None,
+        };
+        let kept = KeptMetadata {
+            posix,
+            content_type: LINK_TYPE.to_owned(),
+            ..KeptMetadata::default()
+        };
+        let (core, name) = (Arc::clone(self), name.clone());
+        let made = run_to_end(async move {
+            let new = (kind, kept, Payload::new());
+            core.store_new((parent, &name), new).await
+        });
+        self.given_away(made.await?)
+    }
+}

@@ -1,0 +1,160 @@
+//! fsx, the file system exerciser, on staged mounts: random reads, writes, mappings, truncations
+//! and holes in a few files, each compared with what should be there. `make soak` runs a million
+//! operations.
+
+#![allow(clippy::disallowed_methods, clippy::print_stdout)]
+
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use penstock_devserver::{Fault, FaultRule, Faults, Operation};
+use penstock_tests::{Bucket, Kind, Patience, Scratch, run_within};
+
+/// How many operations a run has while the store works, on S3 only if this is given.
+const OPERATIONS_VARIABLE: &str = "PENSTOCK_TEST_FSX_OPERATIONS";
+const OPERATIONS_DEFAULT: u32 = 4000;
+/// The same while the store fails, on OSS only if this is given.
+const FAILING_VARIABLE: &str = "PENSTOCK_TEST_FSX_FAILING_OPERATIONS";
+const FAILING_DEFAULT: u32 = 1000;
+/// Makes another run.
+const SEED_VARIABLE: &str = "PENSTOCK_TEST_FSX_SEED";
+/// The seed unless it is given, so that a failure can be repeated.
+const SEED_DEFAULT: u32 = 7;
+
+/// The least time that a run may take.
+const PATIENCE_MIN: Duration = Duration::from_secs(120);
+/// What an operation may take, on a busy machine with a store that fails.
+const PATIENCE_EACH: Duration = Duration::from_millis(150);
+
+/// Bytes that the files have at most while the store works; one run each, at the same time. Files
+/// above 1 MiB are staged without what the store has of them.
+const SIZES: [u32; 4] = [256 << 10, 256 << 10, 256 << 10, 3 << 20];
+/// The same while it fails.
+const SIZES_FAILING: [u32; 2] = [256 << 10, 3 << 20];
+
+/// What a run does. Operations of no bytes would end it: `posix_fallocate` refuses them everywhere.
+const WEIGHTS: &str = "[opsize]\nmin = 1\nmax = 65536\n[weights]\n\
+    close_open = 0.3\ninvalidate = 1\nmapread = 10\nmapwrite = 10\nread = 10\nwrite = 10\n\
+    truncate = 5\nfsync = 0.2\nfdatasync = 0.2\nposix_fallocate = 3\npunch_hole = 5\n\
+    sendfile = 3\nposix_fadvise = 1\ncopy_file_range = 3\n";
+
+fn given(variable: &str) -> Option<u32> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().expect("a whole number"))
+}
+
+fn has_fsx() -> bool {
+    let mut fsx = Command::new("fsx");
+    let fsx = fsx.arg("--version").stdout(Stdio::null());
+    let found = fsx.stderr(Stdio::null()).status().is_ok();
+    if !found {
+        println!("skipped: there is no fsx");
+    }
+    found
+}
+
+/// One run of fsx.
+#[derive(Debug, Clone, Copy)]
+struct Exercise {
+    operations: u32,
+    /// Bytes that the file has at most.
+    size: u32,
+    seed: u32,
+}
+
+/// Runs fsx on a mount.
+#[track_caller]
+fn exercise(mount: &Path, scratch: &Scratch, exercise: Exercise) {
+    let Exercise {
+        operations,
+        size,
+        seed,
+    } = exercise;
+    let artifacts = scratch.folder(&format!("artifacts-{seed}"));
+    let configuration = artifacts.join("fsx.toml");
+    let text = format!("flen = {size}\n{WEIGHTS}");
+    std::fs::write(&configuration, text).expect("scratch is writable");
+    let mut fsx = Command::new("fsx");
+    fsx.args(["-q", "-q", "-S", &seed.to_string()])
+        .args(["-N", &operations.to_string(), "-P"])
+        .arg(&artifacts)
+        .arg("-f")
+        .arg(&configuration)
+        .arg(mount.join(format!("exercised-{seed}")));
+    let patience = Patience(PATIENCE_MIN.max(PATIENCE_EACH * operations));
+    let finished = run_within(patience, &mut fsx).expect_success();
+    println!("{exercise:?} in {:.1?}", finished.took);
+}
+
+/// Mounts a bucket of `kind`, runs fsx on several files at once while `faults` come, and unmounts.
+#[track_caller]
+fn run(kind: Kind, faults: Option<Faults>, (operations, sizes): (u32, &[u32])) {
+    let weather = faults.as_ref().map_or("all is well", |_| "failing");
+    println!("{kind:?}, {weather}");
+    let (bucket, scratch) = (Bucket::new(kind), Scratch::new());
+    let staging = scratch.path().join("staging").display().to_string();
+    let options = bucket.options().option("mode", "staged");
+    let mount = bucket.mount_with(&options.option("staging-dir", &staging));
+    let failing = faults.is_some();
+    if let Some(faults) = faults {
+        bucket.fail(faults);
+    }
+    let seed = given(SEED_VARIABLE).unwrap_or(SEED_DEFAULT);
+    thread::scope(|scope| {
+        for (size, seed) in sizes.iter().zip(seed..) {
+            let one = Exercise {
+                operations: operations / sizes.len() as u32,
+                size: *size,
+                seed,
+            };
+            let (mount, scratch) = (mount.path(), &scratch);
+            scope.spawn(move || exercise(mount, scratch, one));
+        }
+    });
+    if failing {
+        bucket.heal();
+    }
+    mount.unmount();
+}
+
+/// A store that is slow, and of which one request in six goes wrong.
+fn bad_weather() -> Faults {
+    let rule = |fault, rate| FaultRule::new(fault).rate(rate);
+    let cut = Fault::CutBody { after: 20_000 };
+    Faults {
+        latency_ms: 5,
+        rules: vec![
+            rule(Fault::InternalError, 0.05),
+            rule(Fault::SlowDown { retry_after: None }, 0.02),
+            rule(Fault::Reset { after: 0 }, 0.03),
+            rule(Fault::Reset { after: 20_000 }, 0.03),
+            rule(cut, 0.05).on(&[Operation::GetObject]),
+            rule(Fault::LoseAnswer, 0.02),
+        ],
+        ..Faults::default()
+    }
+}
+
+#[test]
+fn a_file_system_exerciser_finds_nothing() {
+    let operations = given(OPERATIONS_VARIABLE);
+    let kinds = operations.map_or(&Kind::ALL[..], |_| &[Kind::S3]);
+    for kind in kinds.iter().filter(|_| has_fsx()) {
+        let operations = operations.unwrap_or(OPERATIONS_DEFAULT);
+        run(*kind, None, (operations, &SIZES));
+    }
+}
+
+#[test]
+fn a_file_system_exerciser_finds_nothing_while_the_store_fails_and_is_slow() {
+    let operations = given(FAILING_VARIABLE);
+    let kinds = operations.map_or(&Kind::REMOTE[..], |_| &[Kind::Oss]);
+    for kind in kinds.iter().filter(|_| has_fsx()) {
+        let operations = operations.unwrap_or(FAILING_DEFAULT);
+        run(*kind, Some(bad_weather()), (operations, &SIZES_FAILING));
+    }
+}
