@@ -88,8 +88,13 @@ impl Core {
         };
         gauge(
             "bucket_inodes",
-            "Files and directories held in memory.",
+            "Files and directories that somebody holds.",
             |core| core.namespace.lock().len(),
+        );
+        gauge(
+            "bucket_idle_directories",
+            "Directories that nobody holds and that stay for what they remember.",
+            |core| core.namespace.lock().idle(),
         );
         gauge(
             "bucket_remembered_names",
