@@ -154,14 +154,20 @@ impl StagedFile {
         *self.state() = Some(State {
             content,
             key,
+            description: None,
             payment,
             abandoned: false,
         });
     }
 
-    /// Leaves the file to the store again.
-    pub(crate) fn disengage(&self) {
-        *self.state() = None;
+    /// Leaves the file to the store again if `decide` says so, which may lock the view.
+    pub(crate) fn disengage_if(&self, decide: impl FnOnce() -> bool) {
+        let mut state = self.state();
+        if !decide() {
+            return;
+        }
+        *state = None;
+        drop(state);
         *lock(&self.reader) = None;
         if let Some(disk) = lock(&self.disk).take() {
             let _ = std::fs::remove_file(disk.path());
