@@ -23,6 +23,7 @@
 //! the view.
 
 pub(crate) mod content;
+pub(crate) mod describe;
 pub(crate) mod disk;
 pub(crate) mod engage;
 pub(crate) mod extents;
@@ -50,7 +51,7 @@ use std::{
 };
 
 use penstock_base::{FsError, FsResult};
-use penstock_object::{ETag, Key};
+use penstock_object::{Description, ETag, Key};
 use penstock_transfer::{ObjectVersion, Reader, Transfer};
 use tokio::sync::RwLock;
 
@@ -90,6 +91,8 @@ pub(crate) struct State {
     pub(crate) content: Content,
     /// The object's key when it was engaged or moved last.
     key: Key,
+    /// How the object is to be described, as far as that is not in the store; for the journal.
+    description: Option<Description>,
     /// The space that it occupies.
     payment: Payment,
     /// Nobody will ever save it: it was removed.
@@ -274,14 +277,18 @@ impl StagedFile {
             size: state.content.size(),
         };
         let path = self.staging.folder().journal(&self.id);
-        Journal::create(&path, header, &state.content)
+        let said = (&state.content, state.description.as_ref());
+        Journal::create(&path, header, said)
     }
 
     /// Brings the journal in line after a save: away with it if nothing is unsaved.
     fn settle_journal(&self) {
         let mut journal = lock(&self.journal);
-        let state = self.state();
-        let Some(state) = state.as_ref() else { return };
+        let mut state = self.state();
+        let Some(state) = state.as_mut() else { return };
+        if !state.content.is_dirty() {
+            state.description = None;
+        }
         let Some(old) = journal.take() else { return };
         if state.abandoned || !state.content.is_dirty() {
             old.remove();

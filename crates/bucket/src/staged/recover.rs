@@ -45,6 +45,9 @@ impl StagedFile {
         *lock(&staged.disk) = Some(Arc::new(disk));
         *lock(&staged.journal) = Some(journal);
         staged.engage(told.content, key);
+        if let Some(state) = staged.state().as_mut() {
+            state.description = told.description;
+        }
         Ok(staged)
     }
 }

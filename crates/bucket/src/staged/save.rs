@@ -13,7 +13,6 @@ use penstock_vfs::{FileKind, Inode};
 
 use crate::{
     core::{Core, run_to_end},
-    errors::for_reading,
     errors::{Purpose, transfer_failure},
     inode::Known,
     open_file::OpenFile,
@@ -182,7 +181,10 @@ impl Core {
         let plan = plan(snapshot.size, &snapshot.unsaved, &limits).ok_or(FsError::FileTooLarge)?;
         let options = PutOptions {
             condition: snapshot.condition.clone(),
-            ..self.description(&key, inode).await?
+            ..match inode {
+                Some(inode) => self.stored_metadata(inode),
+                None => self.recovered_description(staged, &key).await?,
+            }
         };
         let stored = match plan {
             Plan::Put => {
@@ -231,20 +233,6 @@ impl Core {
             }
         }
         Ok(assembly.complete(completion).await?)
-    }
-
-    /// How to describe the object of a file, or of one that was recovered and whose inode nobody
-    /// knows: then as the object that it replaces is.
-    async fn description(&self, key: &Key, inode: Option<Inode>) -> FsResult<PutOptions> {
-        if inode.is_some() {
-            return Ok(self.stored_metadata(inode));
-        }
-        let found = for_reading(self.head(key).await)?;
-        Ok(found.map_or_else(PutOptions::default, |info| PutOptions {
-            content_type: Some(info.content_type).filter(|text| !text.is_empty()),
-            metadata: info.metadata,
-            ..PutOptions::default()
-        }))
     }
 
     fn limits(&self, staged: &StagedFile) -> Limits {
