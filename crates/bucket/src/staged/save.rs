@@ -6,15 +6,14 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use penstock_base::{FsError, FsResult, MIB, clock, run_blocking};
+use penstock_base::{FsError, FsResult, MIB, run_blocking};
 use penstock_object::{CompleteOptions, ErrorKind, Key, ObjectKind, PartCopy, PutOptions, Stored};
 use penstock_transfer::{Assembly, ObjectVersion, TransferError};
-use penstock_vfs::{FileKind, Inode};
+use penstock_vfs::Inode;
 
 use crate::{
     core::{Core, run_to_end},
     errors::{Purpose, transfer_failure},
-    inode::Known,
     open_file::OpenFile,
     staged::{
         StagedFile,
@@ -274,16 +273,7 @@ impl Core {
     fn publish_staged(&self, file: &OpenFile, staged: &StagedFile, version: ObjectVersion) {
         {
             let mut tree = self.namespace.lock();
-            let known = Known {
-                kind: FileKind::Regular,
-                object: ObjectKind::Normal,
-                size: version.size,
-                modified: Some(file.view().modified),
-                etag: Some(version.etag.clone()),
-                until: self.believed_until(clock::now()),
-                kept: None,
-                old_marker: None,
-            };
+            let known = self.known_written(file, &version, ObjectKind::Normal);
             file.show_stored(version.clone());
             if let Some(state) = staged.state().as_mut() {
                 state.content.end_save(version);
