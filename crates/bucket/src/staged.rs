@@ -97,6 +97,8 @@ pub(crate) struct State {
     payment: Payment,
     /// Nobody will ever save it: it was removed.
     abandoned: bool,
+    /// The journal names a key and a base that are no longer right.
+    moved: bool,
 }
 
 const NOT_ENGAGED: FsError = FsError::Stale;
@@ -160,6 +162,7 @@ impl StagedFile {
             description: None,
             payment,
             abandoned: false,
+            moved: false,
         });
     }
 
@@ -196,11 +199,23 @@ impl StagedFile {
         }
     }
 
-    /// The store has the version `original` under another name now, as `moved`.
+    /// The store has the version `original` as `moved` now, perhaps under another name. The journal
+    /// learns it from [`StagedFile::renew_journal`].
     pub(crate) fn follow(&self, original: &ETag, moved: &ObjectVersion) {
         if let Some(state) = self.state().as_mut() {
             state.key = moved.key.clone();
             state.content.rebase(original, moved);
+            state.moved = true;
+        }
+    }
+
+    /// Writes the journal of a file that moved anew, if it has one: who recovered it would put it
+    /// where it was, and find that what its changes are relative to is gone.
+    pub(crate) fn renew_journal(&self) {
+        let mut journal = lock(&self.journal);
+        let mut state = self.state();
+        if let Some(state) = state.as_mut().filter(|state| state.moved) {
+            self.rewrite(&mut journal, state);
         }
     }
 
@@ -260,7 +275,7 @@ impl StagedFile {
         record: &Record,
     ) -> std::io::Result<()> {
         if journal.as_ref().is_none_or(Journal::is_long) {
-            *journal = Some(self.new_journal(state)?);
+            *journal = Some(self.new_journal(state, journal.as_ref())?);
         }
         match journal {
             Some(journal) => journal.append(record),
@@ -268,7 +283,13 @@ impl StagedFile {
         }
     }
 
-    fn new_journal(&self, state: &State) -> std::io::Result<Journal> {
+    /// A journal that says everything, in place of `old`. What that promised of a crash of the
+    /// machine still holds.
+    fn new_journal(&self, state: &State, old: Option<&Journal>) -> std::io::Result<Journal> {
+        let covered = old.is_some_and(Journal::is_covered);
+        if covered && let Some(disk) = self.disk_if_any() {
+            disk.sync()?;
+        }
         let header = Header {
             boot: self.staging.boot().to_owned(),
             volume: self.staging.volume().to_owned(),
@@ -278,7 +299,7 @@ impl StagedFile {
         };
         let path = self.staging.folder().journal(&self.id);
         let said = (&state.content, state.description.as_ref());
-        Journal::create(&path, header, said)
+        Journal::create(&path, header, said, covered)
     }
 
     /// Brings the journal in line after a save: away with it if nothing is unsaved.
@@ -289,13 +310,21 @@ impl StagedFile {
         if !state.content.is_dirty() {
             state.description = None;
         }
+        self.rewrite(&mut journal, state);
+    }
+
+    /// Writes a journal anew, or removes it if there is nothing to tell.
+    fn rewrite(&self, journal: &mut Option<Journal>, state: &mut State) {
         let Some(old) = journal.take() else { return };
         if state.abandoned || !state.content.is_dirty() {
             old.remove();
             return;
         }
-        match self.new_journal(state) {
-            Ok(new) => *journal = Some(new),
+        match self.new_journal(state, Some(&old)) {
+            Ok(new) => {
+                *journal = Some(new);
+                state.moved = false;
+            }
             Err(error) => {
                 tracing::warn!(%error, "a journal in the staging directory could not be renewed");
                 *journal = Some(old);

@@ -147,7 +147,12 @@ impl Core {
                     self.refresh(inode).await?;
                     attempt += 1;
                 }
-                outcome => return outcome,
+                Ok(()) => {
+                    // Who wrote meanwhile would save it again as it was before.
+                    self.take_along(inode, change)?;
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
             }
         }
     }
@@ -204,10 +209,15 @@ impl Core {
         {
             node.unsaved = None;
         }
-        if let (Some(file), Some(etag)) = (node.file.clone(), &original.etag) {
+        let file = node.file.clone();
+        if let (Some(file), Some(etag)) = (&file, &original.etag) {
             file.show_moved(etag, original.key.clone(), stored.etag);
         }
         tree.publish(inode, known);
+        drop(tree);
+        if let Some(file) = file {
+            file.settle_moved();
+        }
         Ok(())
     }
 

@@ -68,11 +68,12 @@ pub(crate) struct Extent {
 
 impl Journal {
     /// Writes a journal that says `content` and `description`, in place of the one that may be
-    /// there.
+    /// there. If `covered`, the bytes are on the disk, and it says so.
     pub(crate) fn create(
         path: &Path,
         header: Header,
         (content, description): (&Content, Option<&Description>),
+        covered: bool,
     ) -> io::Result<Self> {
         let mut bytes = Vec::new();
         Record::Header(header).encode(&mut bytes);
@@ -89,7 +90,14 @@ impl Journal {
         let new = path.with_extension("new");
         let _ = fs::remove_file(&new);
         let file = Folder::create(&new)?;
+        if covered {
+            Record::Synced(bytes.len() as u64).encode(&mut bytes);
+        }
         file.write_all_at(&bytes, 0)?;
+        if covered {
+            // The old one must not go before this one is there.
+            file.sync_data()?;
+        }
         fs::rename(&new, path)?;
         let length = bytes.len() as u64;
         Ok(Self {
@@ -97,7 +105,7 @@ impl Journal {
             path: path.to_owned(),
             length,
             begun: length,
-            synced: 0,
+            synced: if covered { length } else { 0 },
             serial: random::number(),
         })
     }
@@ -133,6 +141,11 @@ impl Journal {
     /// Whether it should be written anew.
     pub(crate) fn is_long(&self) -> bool {
         self.length > LONG.max(GROWTH * self.begun)
+    }
+
+    /// Whether a crash of the machine leaves anything of it.
+    pub(crate) fn is_covered(&self) -> bool {
+        self.synced > 0
     }
 
     /// What to pass to [`Journal::cover`] when the bytes of all records so far are on the disk.
@@ -283,14 +296,14 @@ mod tests {
             let scratch = tempfile::tempdir().expect("a temporary directory");
             let path = scratch.path().join("x.journal");
             let mut content = new_content();
-            let mut journal = Journal::create(&path, header(), (&content, None)).expect("writable");
+            let mut journal = Journal::create(&path, header(), (&content, None), false).expect("writable");
             for (number, record) in records.iter().enumerate() {
                 journal.append(record).expect("writable");
                 apply(&mut content, record);
                 if number == rewritten {
                     let (base, size) = (content.base().clone(), content.size());
                     let header = Header { base, size, ..header() };
-                    journal = Journal::create(&path, header, (&content, None)).expect("writable");
+                    journal = Journal::create(&path, header, (&content, None), false).expect("writable");
                 }
             }
             let told = read(&path, "now").expect("readable").expect("whole");
@@ -305,7 +318,7 @@ mod tests {
             let scratch = tempfile::tempdir().expect("a temporary directory");
             let path = scratch.path().join("x.journal");
             let mut content = new_content();
-            let mut journal = Journal::create(&path, header(), (&content, None)).expect("writable");
+            let mut journal = Journal::create(&path, header(), (&content, None), false).expect("writable");
             prop_assert_eq!(read(&path, "later").expect("readable"), None);
             for record in &before {
                 journal.append(record).expect("writable");
@@ -318,6 +331,28 @@ mod tests {
             journal.cover(covered).expect("writable");
             let told = read(&path, "later").expect("readable").expect("synced");
             prop_assert_eq!(told.content, content);
+        }
+
+        #[test]
+        fn a_journal_that_is_written_anew_stays_covered(
+            before in prop::collection::vec(record(), 0..10),
+            after in prop::collection::vec(record(), 1..10),
+        ) {
+            let scratch = tempfile::tempdir().expect("a temporary directory");
+            let path = scratch.path().join("x.journal");
+            let mut content = new_content();
+            for record in &before {
+                apply(&mut content, record);
+            }
+            let covered = Header { size: content.size(), ..header() };
+            let said = (&content, None);
+            let mut journal = Journal::create(&path, covered, said, true).expect("writable");
+            prop_assert!(journal.is_covered() && journal.uncovered().is_none());
+            for record in &after {
+                journal.append(record).expect("writable");
+            }
+            let told = read(&path, "later").expect("readable").expect("synced");
+            prop_assert_eq!(told.content.pieces(0..100), content.pieces(0..100));
         }
 
         #[test]
@@ -350,7 +385,7 @@ mod tests {
             let content = new_content();
             let first = rewritten.then(|| described(9));
             let said = (&content, first.as_ref());
-            let mut journal = Journal::create(&path, header(), said).expect("writable");
+            let mut journal = Journal::create(&path, header(), said, false).expect("writable");
             for number in 0..count {
                 journal.append(&Record::Described(described(number))).expect("writable");
             }
@@ -392,7 +427,7 @@ mod tests {
         let scratch = tempfile::tempdir().expect("a temporary directory");
         let path = scratch.path().join("x.journal");
         let said = (&new_content(), None);
-        drop(Journal::create(&path, header(), said).expect("writable"));
+        drop(Journal::create(&path, header(), said, false).expect("writable"));
         let mut bytes = fs::read(&path).expect("readable");
         bytes.extend(codec::record_of(200));
         fs::write(&path, bytes).expect("writable");

@@ -7,7 +7,9 @@ use std::{
 
 use penstock_bucket::{BucketSettings, MetadataSettings};
 use penstock_object::{ErrorKind, HeadOptions, Key, Operation, Store, UserMetadata};
-use penstock_vfs::{AttributeChanges, Caller, HandleId, Inode, TimeChange, Volume, XattrMode};
+use penstock_vfs::{
+    Allocation, AttributeChanges, Caller, HandleId, Inode, TimeChange, Volume, XattrMode,
+};
 
 use crate::support::{Bed, READ_WRITE, name};
 
@@ -127,4 +129,89 @@ async fn a_file_that_was_changed_is_recovered_with_what_it_is_now() {
     assert_eq!(bed.object("file").await.unwrap(), b"Content");
     let shown = bed.stat("file").await.unwrap();
     assert_eq!((shown.uid, shown.permissions), (7, 0o755), "{inode:?}");
+}
+
+#[tokio::test]
+async fn a_change_of_size_before_a_kill_is_recovered() {
+    let bed = Bed::staged();
+    let handle = bed.create("new").await.unwrap();
+    let grow = Allocation::Reserve { keep_size: false };
+    // Nothing of it lies in a staging file.
+    bed.volume.allocate(handle, 0..100, grow).await.unwrap();
+    let bed = bed.killed(BucketSettings::default(), nothing).await;
+    assert_eq!(bed.object("new").await, Some(vec![0; 100]));
+    assert_eq!(bed.staging_files("files"), [""; 0]);
+}
+
+#[tokio::test]
+async fn what_is_written_during_a_rename_is_recovered_under_the_new_name() {
+    let bed = Bed::staged();
+    let handle = bed.create("old").await.unwrap();
+    bed.write(handle, 0, "saved by the rename").await.unwrap();
+    let copies = bed.probe.hold(Operation::Copy);
+    let (renamed, ()) = tokio::join!(bed.rename("old", "new"), async {
+        while bed.probe.waiting() == 0 {
+            tokio::task::yield_now().await;
+        }
+        bed.write(handle, 0, "SAVED").await.unwrap();
+        copies.add_permits(1);
+    });
+    renamed.unwrap();
+    let bed = bed.killed(BucketSettings::default(), nothing).await;
+    assert_eq!(bed.keys().await, ["new"]);
+    assert_eq!(bed.object("new").await.unwrap(), b"SAVED by the rename");
+    assert_eq!(bed.staging_files("kept"), [""; 0]);
+}
+
+#[tokio::test]
+async fn what_is_written_during_a_change_of_mode_is_recovered() {
+    let bed = Bed::staged_with(keeping());
+    let (handle, inode) = create(&bed, "file", 0o644).await;
+    bed.write(handle, 0, "content").await.unwrap();
+    bed.volume.sync(handle, false).await.unwrap();
+    let copies = bed.probe.hold(Operation::Copy);
+    let changes = AttributeChanges {
+        permissions: Some(0o600),
+        ..AttributeChanges::default()
+    };
+    let (changed, ()) = tokio::join!(bed.volume.set_attributes(CALLER, inode, changes), async {
+        while bed.probe.waiting() == 0 {
+            tokio::task::yield_now().await;
+        }
+        bed.write(handle, 0, "CONTENT").await.unwrap();
+        copies.add_permits(1);
+    });
+    changed.unwrap();
+    assert_eq!(bed.stat("file").await.unwrap().permissions, 0o600);
+    let bed = bed.killed(keeping(), nothing).await;
+    assert_eq!(bed.object("file").await.unwrap(), b"CONTENT");
+    assert_eq!(bed.staging_files("kept"), [""; 0]);
+    assert_eq!(bed.stat("file").await.unwrap().permissions, 0o600);
+}
+
+#[tokio::test]
+async fn a_file_that_was_half_put_aside_is_never_swept() {
+    let bed = Bed::staged();
+    bed.put("file", "the first version").await;
+    let handle = bed.open("file", READ_WRITE).await.unwrap();
+    bed.write(handle, 0, "ours").await.unwrap();
+    bed.put("file", "theirs").await;
+    let bed = bed
+        .killed(BucketSettings::default(), |staging| {
+            for entry in fs::read_dir(staging.join("files")).unwrap() {
+                let entry = entry.unwrap();
+                let kept = staging.join("kept").join(entry.file_name());
+                if kept.extension().is_some_and(|ending| ending == "data") {
+                    fs::rename(entry.path(), kept).unwrap();
+                }
+            }
+        })
+        .await;
+    assert_eq!(bed.object("file").await.unwrap(), b"theirs");
+    assert_eq!(bed.staging_files("files"), [""; 0]);
+    let kept = bed.staging_files("kept");
+    let [data, journal] = kept.as_slice() else {
+        panic!("{kept:?}");
+    };
+    assert!(data.ends_with(".data") && journal.ends_with(".journal"));
 }
