@@ -213,9 +213,8 @@ impl StagedFile {
     /// where it was, and find that what its changes are relative to is gone.
     pub(crate) fn renew_journal(&self) {
         let mut journal = lock(&self.journal);
-        let mut state = self.state();
-        if let Some(state) = state.as_mut().filter(|state| state.moved) {
-            self.rewrite(&mut journal, state);
+        if self.state().as_ref().is_some_and(|state| state.moved) {
+            self.rewrite(&mut journal);
         }
     }
 
@@ -256,10 +255,12 @@ impl StagedFile {
         then: impl FnOnce(&Content),
     ) -> FsResult<()> {
         let mut journal = lock(&self.journal);
+        let covered = self.cover_long(journal.as_ref());
         let mut state = self.state();
         let state = state.as_mut().ok_or(NOT_ENGAGED)?;
         if !state.abandoned {
-            self.note(&mut journal, state, record)
+            covered
+                .and_then(|covered| self.note(&mut journal, (state, covered), record))
                 .map_err(|error| disk_failure(&error))?;
         }
         change(&mut state.content);
@@ -271,11 +272,11 @@ impl StagedFile {
     fn note(
         &self,
         journal: &mut Option<Journal>,
-        state: &State,
+        (state, covered): (&State, bool),
         record: &Record,
     ) -> std::io::Result<()> {
         if journal.as_ref().is_none_or(Journal::is_long) {
-            *journal = Some(self.new_journal(state, journal.as_ref())?);
+            *journal = Some(self.new_journal(state, covered)?);
         }
         match journal {
             Some(journal) => journal.append(record),
@@ -283,13 +284,24 @@ impl StagedFile {
         }
     }
 
-    /// A journal that says everything, in place of `old`. What that promised of a crash of the
-    /// machine still holds.
-    fn new_journal(&self, state: &State, old: Option<&Journal>) -> std::io::Result<Journal> {
+    /// Before a journal is written anew whose bytes are on the disk in part: makes them be there
+    /// wholly, so that what it promised of a crash of the machine still holds. Returns whether that
+    /// is so. Under the lock of the journal, and not of the content, which readers need.
+    fn cover(&self, old: Option<&Journal>) -> std::io::Result<bool> {
         let covered = old.is_some_and(Journal::is_covered);
         if covered && let Some(disk) = self.disk_if_any() {
             disk.sync()?;
         }
+        Ok(covered)
+    }
+
+    /// The same of a journal that the next record makes anew because it is long.
+    fn cover_long(&self, journal: Option<&Journal>) -> std::io::Result<bool> {
+        self.cover(journal.filter(|journal| journal.is_long()))
+    }
+
+    /// A journal that says everything, and if `covered` that it is on the disk.
+    fn new_journal(&self, state: &State, covered: bool) -> std::io::Result<Journal> {
         let header = Header {
             boot: self.staging.boot().to_owned(),
             volume: self.staging.volume().to_owned(),
@@ -305,22 +317,26 @@ impl StagedFile {
     /// Brings the journal in line after a save: away with it if nothing is unsaved.
     fn settle_journal(&self) {
         let mut journal = lock(&self.journal);
+        self.rewrite(&mut journal);
+    }
+
+    /// Writes a journal anew, or removes it if there is nothing to tell.
+    fn rewrite(&self, journal: &mut Option<Journal>) {
+        // Only under the lock of the journal does a file become dirty.
+        let tells = |state: &State| !state.abandoned && state.content.is_dirty();
+        let is_needed = self.state().as_ref().is_some_and(tells);
+        let covered = self.cover(journal.as_ref().filter(|_| is_needed));
         let mut state = self.state();
         let Some(state) = state.as_mut() else { return };
         if !state.content.is_dirty() {
             state.description = None;
         }
-        self.rewrite(&mut journal, state);
-    }
-
-    /// Writes a journal anew, or removes it if there is nothing to tell.
-    fn rewrite(&self, journal: &mut Option<Journal>, state: &mut State) {
         let Some(old) = journal.take() else { return };
-        if state.abandoned || !state.content.is_dirty() {
+        if !tells(state) {
             old.remove();
             return;
         }
-        match self.new_journal(state, Some(&old)) {
+        match covered.and_then(|covered| self.new_journal(state, covered)) {
             Ok(new) => {
                 *journal = Some(new);
                 state.moved = false;

@@ -24,6 +24,7 @@ impl StagedFile {
         let mut journal = lock(&self.journal);
         // Under the lock, so that the last record tells the last change.
         let description = current().map(|kept| kept.description());
+        let covered = self.cover_long(journal.as_ref());
         let mut state = self.state();
         let Some(state) = state.as_mut() else { return };
         if description.is_none() || state.description == description {
@@ -34,7 +35,8 @@ impl StagedFile {
             return;
         };
         let record = Record::Described(description);
-        if let Err(error) = self.note(&mut journal, state, &record) {
+        let noted = covered.and_then(|covered| self.note(&mut journal, (state, covered), &record));
+        if let Err(error) = noted {
             tracing::warn!(
                 %error,
                 "a change of owner, mode or times is not in the staging directory: it is lost if \
