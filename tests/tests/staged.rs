@@ -7,7 +7,7 @@ use std::{
     io::Write,
     os::{
         fd::OwnedFd,
-        unix::fs::{FileExt, MetadataExt},
+        unix::fs::{FileExt, MetadataExt, PermissionsExt},
     },
     path::{Path, PathBuf},
     process::Command,
@@ -431,6 +431,28 @@ fn what_was_written_before_a_kill_is_saved_by_the_next_mount() {
         mount.unmount();
         assert_eq!(bed.staged(), 0);
     }
+}
+
+#[test]
+fn a_new_file_keeps_its_owner_and_mode_through_a_kill() {
+    let bed = Bed::new(Kind::S3);
+    let options = || bed.options().option("posix-metadata", "on");
+    let mount = bed.bucket.mount_with(&options());
+    let path = mount.join("new");
+    let file = open(&path, ANY);
+    write(&file, 0, b"never stored");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("a change of mode");
+    std::os::unix::fs::chown(&path, Some(12), Some(34)).expect("a change of owner");
+    kill(mount);
+    drop(file);
+
+    let mount = bed.bucket.mount_with(&options());
+    assert_eq!(bed.stored("new").as_deref(), Some(&b"never stored"[..]));
+    let found = fs::metadata(mount.join("new")).expect("it is there");
+    let shown = (found.uid(), found.gid(), found.mode() & 0o7777);
+    assert_eq!(shown, (12, 34, 0o640));
+    mount.unmount();
+    assert_eq!(bed.staged(), 0);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::{
 
 use penstock_base::{FsError, FsResult, clock, clock::Instant, metrics::Registry};
 use penstock_object::{ObjectInfo, ObjectKind, Store};
-use penstock_transfer::Transfer;
+use penstock_transfer::{ObjectVersion, Transfer};
 use penstock_vfs::FileKind;
 
 use crate::{
@@ -19,6 +19,7 @@ use crate::{
     inode::{Known, Namespace, Patience},
     metadata::MetadataLocks,
     metrics::{BucketMetrics, Notices},
+    open_file::OpenFile,
     rename::Journal,
     staged::staging::Staging,
 };
@@ -88,8 +89,13 @@ impl Core {
         };
         gauge(
             "bucket_inodes",
-            "Files and directories held in memory.",
+            "Files and directories that somebody holds.",
             |core| core.namespace.lock().len(),
+        );
+        gauge(
+            "bucket_idle_directories",
+            "Directories that nobody holds and that stay for what they remember.",
+            |core| core.namespace.lock().idle(),
         );
         gauge(
             "bucket_remembered_names",
@@ -149,6 +155,25 @@ impl Core {
         let until = self.believed_until(begun);
         let plain = Known::object(info, self.kind_of(info.kind), until);
         self.known_with_metadata(info, plain)
+    }
+
+    /// What a file shows as whose content was written here just now, as `version`.
+    pub(crate) fn known_written(
+        &self,
+        file: &OpenFile,
+        version: &ObjectVersion,
+        object: ObjectKind,
+    ) -> Known {
+        Known {
+            kind: FileKind::Regular,
+            object,
+            size: version.size,
+            modified: Some(file.view().modified),
+            etag: Some(version.etag.clone()),
+            until: self.believed_until(clock::now()),
+            kept: None,
+            old_marker: None,
+        }
     }
 
     /// The kind of file that an object shows as.

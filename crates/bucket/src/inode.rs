@@ -5,7 +5,8 @@
 //! somebody needs them: a door holds references, handles and running operations pin, and a node
 //! pins its parent. When the last of these goes, so does the node; what it knew may be
 //! *remembered* by its directory, within the limit of the [`Cache`], so that the next lookup
-//! costs nothing. Numbers are never given out twice.
+//! costs nothing. A directory that remembers something stays within the same limit ([`idle`]).
+//! Numbers are never given out twice.
 //!
 //! The store's answers enter through [`Tree::settle`], local changes through [`Tree::link`],
 //! [`Tree::unlink`], [`Tree::relocate`] and [`Tree::publish`]; the latter win over answers to
@@ -33,6 +34,7 @@ mod charge;
 mod directory;
 mod gate;
 mod guards;
+mod idle;
 mod lifetime;
 mod node;
 mod remembering;
@@ -86,9 +88,14 @@ impl Tree {
         }
     }
 
-    /// Nodes in memory.
+    /// Nodes that somebody holds, with those above them.
     pub(crate) fn len(&self) -> usize {
-        self.nodes.len()
+        self.nodes.len() - self.cache.idle()
+    }
+
+    /// Directories that nobody holds and that stay for what they remember.
+    pub(crate) fn idle(&self) -> usize {
+        self.cache.idle()
     }
 
     /// Names that are remembered though nobody holds their files.

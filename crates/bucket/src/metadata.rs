@@ -101,22 +101,24 @@ impl Node {
     }
 
     /// Notes that the content changed: its time is that of the write, and whoever executes it no
-    /// longer becomes somebody else.
-    pub(crate) fn note_written(&mut self) {
+    /// longer becomes somebody else. Returns whether that changed what the next save says.
+    pub(crate) fn note_written(&mut self) -> bool {
         self.times.modified = None;
         let Some(kept) = self.kept() else {
-            return;
+            return false;
         };
         let mut posix = kept.posix.clone();
         posix.modified = None;
         posix.changed = None;
         posix.drop_privileges();
-        if self.unsaved.is_none() || posix != kept.posix {
+        let changes = self.unsaved.is_none() || posix != kept.posix;
+        if changes {
             self.unsaved = Some(Arc::new(KeptMetadata {
                 posix,
                 ..KeptMetadata::clone(kept)
             }));
         }
+        changes
     }
 }
 

@@ -24,7 +24,7 @@ use std::{
     time::SystemTime,
 };
 
-use penstock_base::clock;
+use penstock_base::{clock, run_blocking};
 use penstock_object::{ETag, Key};
 use penstock_transfer::ObjectVersion;
 use penstock_vfs::{Access, HandleId, Inode, OpenOptions, Opened};
@@ -161,7 +161,8 @@ impl OpenFile {
     }
 
     /// Shows that the store has the version `original` as `copy` under another `key` now. Handles
-    /// that read another version stay with that, which is gone.
+    /// that read another version stay with that, which is gone. To be followed by
+    /// [`OpenFile::settle_moved`].
     pub(crate) fn show_moved(&self, original: &ETag, key: Key, copy: ETag) {
         let version = self.view().version.clone();
         let Some(ObjectVersion { size, .. }) = version.filter(|version| version.etag == *original)
@@ -183,6 +184,13 @@ impl OpenFile {
         self.show_stored(moved);
         if let Some((true, size)) = still_unsaved {
             self.show_unsaved(size);
+        }
+    }
+
+    /// Notes on the disk where the file is now. Not under the lock of the tree.
+    pub(crate) fn settle_moved(&self) {
+        if let Some(staged) = &self.staged {
+            run_blocking(|| staged.renew_journal());
         }
     }
 

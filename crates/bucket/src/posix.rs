@@ -27,7 +27,7 @@ mod xattr;
 
 use std::{collections::BTreeMap, time::SystemTime};
 
-use penstock_object::{ObjectInfo, UserMetadata};
+use penstock_object::{Description, ObjectInfo, PutOptions, UserMetadata};
 use penstock_vfs::{Device, FileKind};
 
 pub(crate) use link::LinkTarget;
@@ -171,15 +171,30 @@ impl PosixAttributes {
 impl KeptMetadata {
     /// What HEAD says of an object.
     pub(crate) fn of(info: &ObjectInfo) -> Self {
-        let ours = |name: &str| OWN_NAMES.contains(&name) || FOREIGN_NAMES.contains(&name);
-        let others = info.metadata.iter();
         Self {
-            posix: PosixAttributes::decode(&info.metadata),
+            content_type: info.content_type.clone(),
+            ..Self::of_metadata(&info.metadata)
+        }
+    }
+
+    /// What an object carries that is described so.
+    pub(crate) fn described(description: &Description) -> Self {
+        Self {
+            content_type: description.content_type.clone().unwrap_or_default(),
+            ..Self::of_metadata(&description.metadata)
+        }
+    }
+
+    fn of_metadata(metadata: &UserMetadata) -> Self {
+        let ours = |name: &str| OWN_NAMES.contains(&name) || FOREIGN_NAMES.contains(&name);
+        let others = metadata.iter();
+        Self {
+            posix: PosixAttributes::decode(metadata),
             others: others
                 .filter(|(name, _)| !ours(name))
                 .map(|(name, value)| (name.clone(), value.clone()))
                 .collect(),
-            content_type: info.content_type.clone(),
+            content_type: String::new(),
             settled: false,
         }
     }
@@ -189,6 +204,14 @@ impl KeptMetadata {
         let mut metadata = self.others.clone();
         self.posix.encode(&mut metadata);
         metadata
+    }
+
+    /// How an object is described that carries this.
+    pub(crate) fn description(&self) -> Description {
+        Description {
+            content_type: self.content_type(),
+            metadata: self.metadata(),
+        }
     }
 
     /// The media type to write.
@@ -211,6 +234,15 @@ impl KeptMetadata {
             .iter()
             .map(|(name, value)| name.len() + value.len())
             .sum()
+    }
+}
+
+/// How to write an object that is described so, whatever the store has.
+pub(crate) fn options_of(description: Description) -> PutOptions {
+    PutOptions {
+        content_type: description.content_type,
+        metadata: description.metadata,
+        ..PutOptions::default()
     }
 }
 

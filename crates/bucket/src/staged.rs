@@ -23,6 +23,7 @@
 //! the view.
 
 pub(crate) mod content;
+pub(crate) mod describe;
 pub(crate) mod disk;
 pub(crate) mod engage;
 pub(crate) mod extents;
@@ -50,7 +51,7 @@ use std::{
 };
 
 use penstock_base::{FsError, FsResult};
-use penstock_object::{ETag, Key};
+use penstock_object::{Description, ETag, Key};
 use penstock_transfer::{ObjectVersion, Reader, Transfer};
 use tokio::sync::RwLock;
 
@@ -90,10 +91,14 @@ pub(crate) struct State {
     pub(crate) content: Content,
     /// The object's key when it was engaged or moved last.
     key: Key,
+    /// How the object is to be described, as far as that is not in the store; for the journal.
+    description: Option<Description>,
     /// The space that it occupies.
     payment: Payment,
     /// Nobody will ever save it: it was removed.
     abandoned: bool,
+    /// The journal names a key and a base that are no longer right.
+    moved: bool,
 }
 
 const NOT_ENGAGED: FsError = FsError::Stale;
@@ -154,14 +159,21 @@ impl StagedFile {
         *self.state() = Some(State {
             content,
             key,
+            description: None,
             payment,
             abandoned: false,
+            moved: false,
         });
     }
 
-    /// Leaves the file to the store again.
-    pub(crate) fn disengage(&self) {
-        *self.state() = None;
+    /// Leaves the file to the store again if `decide` says so, which may lock the view.
+    pub(crate) fn disengage_if(&self, decide: impl FnOnce() -> bool) {
+        let mut state = self.state();
+        if !decide() {
+            return;
+        }
+        *state = None;
+        drop(state);
         *lock(&self.reader) = None;
         if let Some(disk) = lock(&self.disk).take() {
             let _ = std::fs::remove_file(disk.path());
@@ -187,11 +199,22 @@ impl StagedFile {
         }
     }
 
-    /// The store has the version `original` under another name now, as `moved`.
+    /// The store has the version `original` as `moved` now, perhaps under another name. The journal
+    /// learns it from [`StagedFile::renew_journal`].
     pub(crate) fn follow(&self, original: &ETag, moved: &ObjectVersion) {
         if let Some(state) = self.state().as_mut() {
             state.key = moved.key.clone();
             state.content.rebase(original, moved);
+            state.moved = true;
+        }
+    }
+
+    /// Writes the journal of a file that moved anew, if it has one: who recovered it would put it
+    /// where it was, and find that what its changes are relative to is gone.
+    pub(crate) fn renew_journal(&self) {
+        let mut journal = lock(&self.journal);
+        if self.state().as_ref().is_some_and(|state| state.moved) {
+            self.rewrite(&mut journal);
         }
     }
 
@@ -232,10 +255,12 @@ impl StagedFile {
         then: impl FnOnce(&Content),
     ) -> FsResult<()> {
         let mut journal = lock(&self.journal);
+        let covered = self.cover_long(journal.as_ref());
         let mut state = self.state();
         let state = state.as_mut().ok_or(NOT_ENGAGED)?;
         if !state.abandoned {
-            self.note(&mut journal, state, record)
+            covered
+                .and_then(|covered| self.note(&mut journal, (state, covered), record))
                 .map_err(|error| disk_failure(&error))?;
         }
         change(&mut state.content);
@@ -247,11 +272,11 @@ impl StagedFile {
     fn note(
         &self,
         journal: &mut Option<Journal>,
-        state: &State,
+        (state, covered): (&State, bool),
         record: &Record,
     ) -> std::io::Result<()> {
         if journal.as_ref().is_none_or(Journal::is_long) {
-            *journal = Some(self.new_journal(state)?);
+            *journal = Some(self.new_journal(state, covered)?);
         }
         // A journal says what its content says.
         if let Record::Dirty(range) = record
@@ -265,7 +290,24 @@ impl StagedFile {
         }
     }
 
-    fn new_journal(&self, state: &State) -> std::io::Result<Journal> {
+    /// Before a journal is written anew whose bytes are on the disk in part: makes them be there
+    /// wholly, so that what it promised of a crash of the machine still holds. Returns whether that
+    /// is so. Under the lock of the journal, and not of the content, which readers need.
+    fn cover(&self, old: Option<&Journal>) -> std::io::Result<bool> {
+        let covered = old.is_some_and(Journal::is_covered);
+        if covered && let Some(disk) = self.disk_if_any() {
+            disk.sync()?;
+        }
+        Ok(covered)
+    }
+
+    /// The same of a journal that the next record makes anew because it is long.
+    fn cover_long(&self, journal: Option<&Journal>) -> std::io::Result<bool> {
+        self.cover(journal.filter(|journal| journal.is_long()))
+    }
+
+    /// A journal that says everything, and if `covered` that it is on the disk.
+    fn new_journal(&self, state: &State, covered: bool) -> std::io::Result<Journal> {
         let header = Header {
             boot: self.staging.boot().to_owned(),
             volume: self.staging.volume().to_owned(),
@@ -274,21 +316,37 @@ impl StagedFile {
             size: state.content.size(),
         };
         let path = self.staging.folder().journal(&self.id);
-        Journal::create(&path, header, &state.content)
+        let said = (&state.content, state.description.as_ref());
+        Journal::create(&path, header, said, covered)
     }
 
     /// Brings the journal in line after a save: away with it if nothing is unsaved.
     fn settle_journal(&self) {
         let mut journal = lock(&self.journal);
-        let state = self.state();
-        let Some(state) = state.as_ref() else { return };
+        self.rewrite(&mut journal);
+    }
+
+    /// Writes a journal anew, or removes it if there is nothing to tell.
+    fn rewrite(&self, journal: &mut Option<Journal>) {
+        // Only under the lock of the journal does a file become dirty.
+        let tells = |state: &State| !state.abandoned && state.content.is_dirty();
+        let is_needed = self.state().as_ref().is_some_and(tells);
+        let covered = self.cover(journal.as_ref().filter(|_| is_needed));
+        let mut state = self.state();
+        let Some(state) = state.as_mut() else { return };
+        if !state.content.is_dirty() {
+            state.description = None;
+        }
         let Some(old) = journal.take() else { return };
-        if state.abandoned || !state.content.is_dirty() {
+        if !tells(state) {
             old.remove();
             return;
         }
-        match self.new_journal(state) {
-            Ok(new) => *journal = Some(new),
+        match covered.and_then(|covered| self.new_journal(state, covered)) {
+            Ok(new) => {
+                *journal = Some(new);
+                state.moved = false;
+            }
             Err(error) => {
                 tracing::warn!(%error, "a journal in the staging directory could not be renewed");
                 *journal = Some(old);

@@ -40,6 +40,9 @@ pub(crate) fn open(
         max_dirty: values
             .size(&table::MAX_DIRTY_DATA)
             .unwrap_or(defaults.max_dirty),
+        put_max: values
+            .size(&table::MULTIPART_THRESHOLD)
+            .unwrap_or(defaults.put_max),
         ..defaults
     };
     let staging = Staging::open(settings, pool.budget()).map_err(|error| failure(&error))?;

@@ -2,7 +2,9 @@
 //!
 //! Whole directories are forgotten at once, the one first filled first: forgetting a single name
 //! would make the directory's complete listing worthless anyway. A directory that alone exceeds
-//! the limit is remembered as far as it fits and then no further.
+//! the limit is remembered as far as it fits and then no further. A directory that stays only for
+//! what it remembers ([`crate::inode`]'s `idle`) counts as some names, so that all of this together
+//! keeps within one limit.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -16,6 +18,8 @@ use crate::inode::charge::Charge;
 
 /// Bytes that a remembered name occupies, about.
 pub(crate) const ENTRY_COST: u64 = 256;
+/// Names that a directory counts for which stays for what it remembers.
+const IDLE_DIRECTORY_NAMES: usize = 2;
 /// Names that are known to be free, at most; the oldest are forgotten first.
 pub(crate) const ABSENT_NAMES_MAX: usize = 10_000;
 /// The share of the memory budget that remembered names may take. Nothing else bounds them.
@@ -27,6 +31,8 @@ pub(crate) struct Cache {
     charge: Charge,
     limit: usize,
     remembered: usize,
+    /// Directories that nobody holds and that stay for what they remember.
+    idle: usize,
     /// Directories with remembered names in the order in which they were first filled.
     filled: BTreeMap<u64, Inode>,
     next_filled: u64,
@@ -41,6 +47,7 @@ impl Cache {
             limit: entries.min(usize::try_from(affordable).unwrap_or(usize::MAX)),
             charge: Charge::new(budget, ENTRY_COST),
             remembered: 0,
+            idle: 0,
             filled: BTreeMap::new(),
             next_filled: 0,
             absent: VecDeque::new(),
@@ -49,7 +56,7 @@ impl Cache {
 
     /// Accounts for one more name, if there is room.
     pub(crate) fn take(&mut self) -> bool {
-        let covered = self.remembered < self.limit && self.charge.cover(self.remembered + 1);
+        let covered = self.has_room(1);
         self.remembered += usize::from(covered);
         covered
     }
@@ -57,7 +64,37 @@ impl Cache {
     /// Gives back the account of `count` names.
     pub(crate) fn give_back(&mut self, count: usize) {
         self.remembered -= count;
-        self.charge.cover(self.remembered);
+        self.charge.cover(self.used());
+    }
+
+    /// Accounts for one more idle directory, if there is room.
+    pub(crate) fn take_directory(&mut self) -> bool {
+        let covered = self.has_room(IDLE_DIRECTORY_NAMES);
+        self.idle += usize::from(covered);
+        covered
+    }
+
+    /// Gives back the account of an idle directory.
+    pub(crate) fn give_back_directory(&mut self) {
+        self.idle -= 1;
+        self.charge.cover(self.used());
+    }
+
+    /// Accounts for a name instead of an idle directory, for which there always is room.
+    pub(crate) fn exchange_directory(&mut self) {
+        self.idle -= 1;
+        self.remembered += 1;
+        self.charge.cover(self.used());
+    }
+
+    /// Everything that is accounted for, in names.
+    fn used(&self) -> usize {
+        self.remembered + self.idle * IDLE_DIRECTORY_NAMES
+    }
+
+    fn has_room(&mut self, names: usize) -> bool {
+        let used = self.used() + names;
+        used <= self.limit && self.charge.cover(used)
     }
 
     /// Puts a directory at the end of the order of eviction and returns its place there.
@@ -96,6 +133,11 @@ impl Cache {
     /// Names remembered now.
     pub(crate) fn remembered(&self) -> usize {
         self.remembered
+    }
+
+    /// Directories that stay for what they remember.
+    pub(crate) fn idle(&self) -> usize {
+        self.idle
     }
 }
 

@@ -98,7 +98,8 @@ impl Tree {
     /// Makes the next use of everything at or below `top` ask the store.
     pub(crate) fn distrust_below(&mut self, top: Inode, now: Instant) {
         self.epoch += 1;
-        for inode in self.nodes_below(top) {
+        let below = self.nodes_below(top);
+        for inode in below.iter().copied() {
             self.forget_remembered(inode);
             self.outdate(inode);
             if inode != top
@@ -106,6 +107,10 @@ impl Tree {
             {
                 node.distrust(now);
             }
+        }
+        // What is idle among them has nothing to stay for.
+        for inode in below.into_iter().rev() {
+            self.drop_unused(inode);
         }
     }
 

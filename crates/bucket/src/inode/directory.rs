@@ -46,6 +46,12 @@ pub(crate) struct Directory {
     pub(crate) marker: Option<bool>,
     /// Entries that are `Remembered`.
     pub(crate) remembered: usize,
+    /// Until when anything that is `Remembered` is believed.
+    pub(crate) remembered_until: Option<Instant>,
+    /// Whether this directory stays only for what it remembers.
+    pub(crate) idle: bool,
+    /// Directories in this one that do so.
+    pub(crate) idle_below: u64,
     /// This directory's place in the cache's order of eviction, if it has one.
     pub(crate) filled_at: Option<u64>,
     /// When all that was known or asked of this directory became worthless, because it was moved.
@@ -110,6 +116,14 @@ impl Directory {
         let listed = self.complete_until.is_some_and(|until| until > now);
         since.is_some_and(|since| *since + patience.absence > now)
             || (listed && patience.trusts_listings)
+    }
+
+    /// Whether memory answers questions about names in here.
+    pub(crate) fn has_answers(&self) -> bool {
+        let now = clock::now();
+        let remembered = self.remembered_until.filter(|_| self.remembered > 0);
+        let until = remembered.max(self.complete_until);
+        until.is_some_and(|until| until > now)
     }
 
     /// Whether the directory is known to have no entries at all.

@@ -18,11 +18,16 @@ use smallvec::SmallVec;
 use crate::inode::{Entered, Namespace, Tree};
 
 const UNDER_WAY: FsError = FsError::Busy("another rename of this directory is under way");
+const STILL_CHANGED: FsError =
+    FsError::Busy("files below this directory are still being saved; try again when that is done");
 const BEING_RENAMED: FsError =
     FsError::Busy("a directory above is being renamed; try again when that is done");
 
 /// How long a change waits for a rename of a directory above it.
 const ENTER_WAIT_MAX: Duration = Duration::from_secs(30);
+/// How long a rename of a directory waits for changes below it, saves of large files among them.
+/// Meanwhile no others may begin there.
+const MOVE_WAIT_MAX: Duration = Duration::from_secs(300);
 /// Changes that wait at once: a part of the requests that a door keeps open, so that others go on.
 const WAITING_MAX: usize = 1024;
 
@@ -102,14 +107,19 @@ impl Namespace {
 
     /// Declares that everything below `top` is being moved and waits until changes that entered
     /// there before have left. The caller itself entered with `entered`. Fails with `Busy` if
-    /// `top`, or something above or below it, is being moved already, or if both would wait for
-    /// each other.
+    /// `top`, or something above or below it, is being moved already, if both would wait for each
+    /// other, or if it takes too long.
     pub(crate) async fn begin_move(
         self: &Arc<Self>,
         top: Inode,
         entered: &[Inode],
     ) -> FsResult<Moving> {
         let moving = self.declare_move(top)?;
+        let left = clock::deadline(MOVE_WAIT_MAX, self.wait_for_changes(top, entered)).await;
+        left.unwrap_or(Err(STILL_CHANGED)).map(|()| moving)
+    }
+
+    async fn wait_for_changes(&self, top: Inode, entered: &[Inode]) -> FsResult<()> {
         loop {
             let moved = self.moved.notified();
             tokio::pin!(moved);
@@ -119,7 +129,7 @@ impl Namespace {
                 (tree.has_entered(top), tree.is_moving(entered))
             };
             match (must_wait, is_waited_for) {
-                (false, _) => return Ok(moving),
+                (false, _) => return Ok(()),
                 (true, true) => return Err(UNDER_WAY),
                 (true, false) => moved.await,
             }
@@ -211,5 +221,25 @@ mod tests {
         let both = async { tokio::join!(rename(a, of_a, entered_a), rename(b, of_b, entered_b)) };
         let both = clock::deadline(Duration::from_secs(60), both).await;
         assert_eq!(both, Ok((Ok(()), Err(UNDER_WAY))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rename_does_not_wait_for_ever_for_changes_below() {
+        let namespace = Namespace::new(&MemoryBudget::new(MIB), 10);
+        let name = FileName::new("a").expect("valid");
+        let top = {
+            let mut tree = namespace.lock();
+            tree.link((Inode::ROOT, &name), FileKind::Directory, None)
+        };
+        let changing = namespace.enter(&[top]).await.expect("nothing is moved");
+        let of_rename = [Inode::ROOT];
+        let moved = namespace.begin_move(top, &of_rename);
+        let moved = clock::deadline(2 * MOVE_WAIT_MAX, moved).await;
+        assert_eq!(moved.map(|moved| moved.map(drop)), Ok(Err(STILL_CHANGED)));
+        // Changes go on: nothing is being moved any more.
+        namespace.enter(&[top]).await.expect("nothing is moved");
+        drop(changing);
+        let moved = namespace.begin_move(top, &of_rename).await;
+        moved.expect("nothing is changed any more");
     }
 }

@@ -1,4 +1,5 @@
-//! How long nodes live: as long as somebody needs them.
+//! How long nodes live: as long as somebody needs them, and directories as long as they are
+//! remembered; see [`super::idle`].
 
 use penstock_base::{FileName, clock};
 use penstock_vfs::{FileKind, Inode};
@@ -18,6 +19,7 @@ impl Tree {
             }
         };
         self.node_mut(inode).ok()?.lookups += 1;
+        self.end_idleness(inode);
         Some(inode)
     }
 
@@ -34,6 +36,7 @@ impl Tree {
         if let Some(node) = self.nodes.get_mut(&inode) {
             node.pins += 1;
         }
+        self.end_idleness(inode);
     }
 
     pub(crate) fn unpin(&mut self, inode: Inode) {
@@ -58,8 +61,8 @@ impl Tree {
         };
         self.nodes
             .insert(inode, Node::new(Some(place), kind, known));
-        self.charge.cover(self.nodes.len());
         self.pin(parent);
+        self.charge_nodes();
         if let Ok(directory) = self.directory_mut(parent) {
             directory.absent.remove(name);
             directory.entries.insert(name.clone(), Dentry::Held(inode));
@@ -82,51 +85,82 @@ impl Tree {
 
     /// Takes a node off the tree. Whoever holds it finds it stale.
     pub(crate) fn orphan(&mut self, inode: Inode) {
-        let Some(place) = self
-            .nodes
-            .get_mut(&inode)
-            .and_then(|node| node.place.take())
-        else {
+        let Some(place) = self.nodes.get(&inode).and_then(|node| node.place.clone()) else {
             return;
         };
+        self.drop_idle_below(inode);
+        let Some(node) = self.nodes.get_mut(&inode) else {
+            return self.forget_entry(place.parent, &place.name);
+        };
+        node.place = None;
         if let Ok(directory) = self.directory_mut(place.parent) {
             directory.entries.remove(&place.name);
         }
         self.unpin(place.parent);
     }
 
-    /// Removes nodes that nobody uses, from `inode` upwards.
+    /// Removes nodes that nobody uses and that remember nothing, from `inode` upwards.
     pub(super) fn drop_unused(&mut self, inode: Inode) {
         let mut at = Some(inode);
         while let Some(inode) = at.take() {
-            let unused = |node: &Node| node.lookups == 0 && node.pins == 0;
-            if inode == Inode::ROOT || !self.nodes.get(&inode).is_some_and(unused) {
+            if !self.is_unused(inode) {
                 return;
             }
-            self.forget_remembered(inode);
-            let Some(node) = self.nodes.remove(&inode) else {
-                return;
+            at = if self.stays_idle(inode) {
+                self.become_idle(inode)
+            } else {
+                self.drop_node(inode)
             };
-            self.charge.cover(self.nodes.len());
-            let Some(place) = node.place else { return };
-            self.let_go(&place, node.known);
-            if let Some(parent) = self.nodes.get_mut(&place.parent) {
-                parent.pins = parent.pins.saturating_sub(1);
-                at = Some(place.parent);
-            }
         }
     }
 
-    /// Turns the entry of a node that was dropped into a remembered one, if that is worth it.
-    pub(super) fn let_go(&mut self, place: &Place, known: Option<Known>) {
+    /// Removes a node and returns the directory above it, which may be unused now.
+    fn drop_node(&mut self, inode: Inode) -> Option<Inode> {
+        self.forget_remembered(inode);
+        let node = self.nodes.remove(&inode)?;
+        let was_idle = node.directory.is_some_and(|directory| directory.idle);
+        let parent = node.place.as_ref().map(|place| place.parent);
+        if was_idle {
+            self.note_idle_below(parent, false);
+        }
+        match node.place {
+            Some(place) => self.let_go(&place, node.known, was_idle),
+            None if was_idle => self.cache.give_back_directory(),
+            None => {}
+        }
+        self.charge_nodes();
+        let above = self.nodes.get_mut(&parent?)?;
+        above.pins = above.pins.saturating_sub(1);
+        parent
+    }
+
+    /// Turns the entry of a node that was dropped into a remembered one, if that is worth it. An
+    /// idle directory leaves room for that.
+    fn let_go(&mut self, place: &Place, known: Option<Known>, was_idle: bool) {
         if let Ok(directory) = self.directory_mut(place.parent) {
             directory.entries.remove(&place.name);
         }
         let current = known.filter(|known| known.until > clock::now());
-        let remembered =
-            current.is_some_and(|known| self.remember(place.parent, &place.name, known));
+        let remembered = match current {
+            Some(known) if was_idle => {
+                self.cache.exchange_directory();
+                self.insert_remembered(place.parent, &place.name, known);
+                true
+            }
+            Some(known) => self.remember(place.parent, &place.name, known),
+            None if was_idle => {
+                self.cache.give_back_directory();
+                false
+            }
+            None => false,
+        };
         if !remembered && let Ok(directory) = self.directory_mut(place.parent) {
             directory.note_loss();
         }
+    }
+
+    /// Pays for the nodes that somebody holds; the others are paid for by the cache.
+    pub(super) fn charge_nodes(&mut self) {
+        self.charge.cover(self.len());
     }
 }

@@ -3,7 +3,7 @@
 use penstock_base::{FileName, clock};
 use penstock_vfs::Inode;
 
-use crate::inode::{Dentry, Known, Tree};
+use crate::inode::{Cache, Dentry, Known, Tree};
 
 impl Tree {
     /// Remembers a name that nobody holds. Returns `false` when there is no room for it.
@@ -11,43 +11,70 @@ impl Tree {
         let Ok(directory) = self.directory_mut(parent) else {
             return false;
         };
-        directory.absent.remove(name);
         if let Some(entry @ Dentry::Remembered(_)) = directory.entries.get_mut(name) {
+            directory.absent.remove(name);
+            directory.remembered_until = directory.remembered_until.max(Some(known.until));
             *entry = Dentry::Remembered(known);
             return true;
         }
-        if !self.make_room(parent) {
+        if !self.make_room(parent, Cache::take) {
             if let Ok(directory) = self.directory_mut(parent) {
+                directory.absent.remove(name);
                 directory.note_loss();
             }
+            self.drop_unused(parent);
             return false;
         }
-        let place = self.cache_place(parent);
+        self.insert_remembered(parent, name, known);
+        true
+    }
+
+    /// Remembers a name that is accounted for already.
+    pub(super) fn insert_remembered(&mut self, parent: Inode, name: &FileName, known: Known) {
+        self.enqueue(parent);
         let Ok(directory) = self.directory_mut(parent) else {
-            return false;
+            self.cache.give_back(1);
+            return;
         };
-        directory.filled_at = place;
+        directory.absent.remove(name);
         directory.remembered += 1;
+        directory.remembered_until = directory.remembered_until.max(Some(known.until));
         directory
             .entries
             .insert(name.clone(), Dentry::Remembered(known));
-        true
     }
 
-    /// Accounts for one more name, forgetting other directories if need be.
-    fn make_room(&mut self, parent: Inode) -> bool {
-        while !self.cache.take() {
-            match self.cache.victim(parent) {
-                Some(victim) => self.forget_remembered(victim),
-                None => return false,
+    /// Accounts for something more that `spared` remembers, forgetting other directories if need
+    /// be.
+    pub(super) fn make_room(&mut self, spared: Inode, take: fn(&mut Cache) -> bool) -> bool {
+        // It must not go because what it has below goes.
+        let pin = |tree: &mut Self, pinned: bool| {
+            if let Some(node) = tree.nodes.get_mut(&spared) {
+                node.pins = if pinned { node.pins + 1 } else { node.pins - 1 };
+            }
+        };
+        pin(self, true);
+        let mut made = take(&mut self.cache);
+        while !made && let Some(victim) = self.cache.victim(spared) {
+            self.forget_remembered(victim);
+            self.drop_unused(victim);
+            made = take(&mut self.cache);
+        }
+        pin(self, false);
+        made
+    }
+
+    /// Gives a directory its place in the order of eviction.
+    pub(super) fn enqueue(&mut self, inode: Inode) {
+        if self
+            .directory(inode)
+            .is_ok_and(|directory| directory.filled_at.is_none())
+        {
+            let place = self.cache.enqueue(inode);
+            if let Ok(directory) = self.directory_mut(inode) {
+                directory.filled_at = Some(place);
             }
         }
-        true
-    }
-
-    fn cache_place(&mut self, directory: Inode) -> Option<u64> {
-        let place = self.directory(directory).ok()?.filled_at;
-        Some(place.unwrap_or_else(|| self.cache.enqueue(directory)))
     }
 
     /// Forgets every name in a directory that nobody holds.
@@ -59,6 +86,7 @@ impl Tree {
             directory.entries.retain(|_, entry| entry.held().is_some());
         }
         directory.note_loss();
+        directory.remembered_until = None;
         let count = std::mem::take(&mut directory.remembered);
         let place = directory.filled_at.take();
         self.cache.give_back(count);

@@ -32,7 +32,7 @@ fn tree(remembered_max: usize) -> Tree {
 
 /// Checks what must always hold.
 fn check(tree: &Tree, held: &[Inode], pinned: &[Inode]) {
-    let mut remembered = 0;
+    let (mut remembered, mut idle) = (0, 0);
     for (inode, node) in tree.nodes() {
         let children: Vec<Inode> = tree
             .nodes()
@@ -53,10 +53,18 @@ fn check(tree: &Tree, held: &[Inode], pinned: &[Inode]) {
         let own = u64::from(inode == Inode::ROOT);
         let lookups = held.iter().filter(|held| **held == inode).count() as u64;
         assert_eq!(node.lookups, lookups + own, "references to {inode:?}");
-        assert!(node.lookups > 0 || node.pins > 0, "{inode:?} is of no use");
         let Some(directory) = &node.directory else {
+            assert!(node.lookups > 0 || node.pins > 0, "{inode:?} is of no use");
             continue;
         };
+        let is_idle = |inode: &Inode| tree.directory(*inode).is_ok_and(|below| below.idle);
+        let idle_below = children.iter().filter(|child| is_idle(child)).count() as u64;
+        assert_eq!(directory.idle_below, idle_below, "idle in {inode:?}");
+        let is_unused = node.lookups == 0 && node.pins == idle_below;
+        assert_eq!(directory.idle, is_unused, "idleness of {inode:?}");
+        let in_turn = directory.filled_at.is_some() || idle_below > 0;
+        assert!(!is_unused || in_turn, "{inode:?} never goes");
+        idle += usize::from(is_unused);
         let mut entries: Vec<Inode> = directory
             .entries
             .values()
@@ -70,7 +78,7 @@ fn check(tree: &Tree, held: &[Inode], pinned: &[Inode]) {
         assert_eq!(directory.remembered, count, "remembered in {inode:?}");
         remembered += count;
     }
-    assert_eq!(tree.remembered(), remembered);
+    assert_eq!((tree.remembered(), tree.cache.idle()), (remembered, idle));
     for inode in held {
         assert!(tree.node(*inode).is_ok(), "{inode:?} is held and gone");
     }
@@ -87,6 +95,8 @@ enum Step {
     Unlink(usize, usize),
     Relocate(usize, usize, usize),
     Distrust(usize),
+    /// A listing that ended, and whether it is still believed.
+    List(usize, bool),
     Doubt(usize, usize),
 }
 
@@ -106,6 +116,7 @@ fn step() -> impl Strategy<Value = Step> {
         (index(), name()).prop_map(|(at, name)| Unlink(at, name)),
         (index(), index(), name()).prop_map(|(at, to, name)| Relocate(at, to, name)),
         index().prop_map(Distrust),
+        (index(), any::<bool>()).prop_map(|(at, fresh)| List(at, fresh)),
         (index(), name()).prop_map(|(at, name)| Doubt(at, name)),
     ]
 }
@@ -191,6 +202,12 @@ impl Bench {
                     self.tree.relocate(inode, &Place { parent, name });
                 }
             }
+            Step::List(index, fresh) => {
+                let at = self.directory(index);
+                let until = clock::now() + Duration::from_secs(if fresh { 60 } else { 0 });
+                let directory = self.tree.directory_mut(at).expect("a directory");
+                directory.complete_until = Some(until);
+            }
             Step::Distrust(index) => {
                 let top = self.directory(index);
                 self.tree.distrust_below(top, clock::now());
@@ -202,7 +219,7 @@ impl Bench {
 
 proptest! {
     #[test]
-    fn the_books_balance(steps in prop::collection::vec(step(), 1..80), limit in 0usize..6) {
+    fn the_books_balance(steps in prop::collection::vec(step(), 1..80), limit in 0usize..12) {
         let mut bench = Bench { tree: tree(limit), held: Vec::new(), pinned: Vec::new() };
         for step in &steps {
             bench.apply(step);
@@ -216,7 +233,10 @@ proptest! {
             bench.tree.forget(inode, 1);
         }
         check(&bench.tree, &[], &[]);
-        prop_assert_eq!(bench.tree.len(), 1);
+        prop_assert!(bench.tree.remembered() + 2 * bench.tree.cache.idle() <= limit);
+        bench.tree.distrust_below(Inode::ROOT, clock::now());
+        check(&bench.tree, &[], &[]);
+        prop_assert_eq!(bench.tree.nodes().count(), 1);
     }
 }
 

@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::SystemTime};
 
 use penstock_base::{FsError, FsResult, clock};
-use penstock_object::{Description, ErrorKind, ObjectResult, Stored, WriteCondition};
+use penstock_object::{ErrorKind, ObjectResult, Stored, WriteCondition};
 use penstock_vfs::{AttributeChanges, FileKind, Inode, TimeChange};
 
 use crate::{
@@ -89,13 +89,18 @@ impl Core {
         let node = tree.node_mut(inode)?;
         node.unsaved = Some(Arc::new(changed));
         node.times = Default::default();
+        let file = node.file.clone();
+        drop(tree);
+        if let Some(file) = file {
+            self.note_description(&file);
+        }
         Ok(true)
     }
 
     fn changed(&self, node: &Node, change: &MetadataChange) -> KeptMetadata {
         let mut kept = node.kept().map(|kept| KeptMetadata::clone(kept));
         let kept = kept.get_or_insert_default();
-        self.fill_in(kept, node);
+        self.fill_in(kept, node.kind);
         if !node.is_dirty() {
             // It would be the time of the change otherwise.
             kept.posix.modified = Some(self.shown_modified(node, kept));
@@ -142,7 +147,12 @@ impl Core {
                     self.refresh(inode).await?;
                     attempt += 1;
                 }
-                outcome => return outcome,
+                Ok(()) => {
+                    // Who wrote meanwhile would save it again as it was before.
+                    self.take_along(inode, change)?;
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
             }
         }
     }
@@ -199,10 +209,15 @@ impl Core {
         {
             node.unsaved = None;
         }
-        if let (Some(file), Some(etag)) = (node.file.clone(), &original.etag) {
+        let file = node.file.clone();
+        if let (Some(file), Some(etag)) = (&file, &original.etag) {
             file.show_moved(etag, original.key.clone(), stored.etag);
         }
         tree.publish(inode, known);
+        drop(tree);
+        if let Some(file) = file {
+            file.settle_moved();
+        }
         Ok(())
     }
 
@@ -211,10 +226,7 @@ impl Core {
         original: &Original,
         kept: &KeptMetadata,
     ) -> ObjectResult<Stored> {
-        let description = Description {
-            content_type: kept.content_type(),
-            metadata: kept.metadata(),
-        };
+        let description = kept.description();
         let target = &original.key;
         let copied = self
             .copy_object_as(

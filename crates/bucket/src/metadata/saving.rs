@@ -8,7 +8,7 @@
 //! An upload in parts is described when it begins, long before the last write, so it leaves the
 //! time of that out: the object then shows when the upload was completed, which is the same.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use penstock_base::{FsResult, clock};
 use penstock_object::{Key, PutOptions};
@@ -16,9 +16,8 @@ use penstock_vfs::{Caller, FileKind, Inode};
 
 use crate::{
     core::Core,
-    inode::Node,
     open_file::OpenFile,
-    posix::{DIRECTORY_TYPE, KeptMetadata},
+    posix::{DIRECTORY_TYPE, KeptMetadata, options_of},
 };
 
 impl Core {
@@ -42,16 +41,18 @@ impl Core {
             };
             node.unsaved = Some(Arc::new(kept));
         }
+        let file = tree.node(inode).ok().and_then(|node| node.file.clone());
+        drop(tree);
+        if let Some(file) = file {
+            self.note_description(&file);
+        }
     }
 
     /// How to describe the object of a file whose content is saved now and complete: media type
     /// and metadata, without a condition. Whoever saves publishes the new version afterwards, and
     /// then calls [`Core::settle_metadata`].
-    ///
-    /// Of a file whose inode nobody knows any more there is nothing to say.
-    pub(crate) fn stored_metadata(&self, inode: impl Into<Option<Inode>>) -> PutOptions {
-        let inode = inode.into();
-        inode.map_or_else(PutOptions::default, |inode| self.sent_metadata(inode, true))
+    pub(crate) fn stored_metadata(&self, inode: Inode) -> PutOptions {
+        self.sent_metadata(inode, true)
     }
 
     /// The same for an upload that begins before everything was written.
@@ -63,49 +64,62 @@ impl Core {
         let mut tree = self.namespace.lock();
         let key = tree.file_key(inode).ok();
         let key = key.as_ref().map(Key::as_str).unwrap_or_default();
-        let content_type = self.settings.content_types.of(key).map(str::to_owned);
         let Ok(node) = tree.node_mut(inode) else {
             return PutOptions::default();
         };
         if !self.keeps_metadata() {
             return PutOptions {
-                content_type,
+                content_type: self.named_type(key),
                 ..PutOptions::default()
             };
         }
         let mut kept = node.kept().map(|kept| KeptMetadata::clone(kept));
         let kept = kept.get_or_insert_default();
-        self.fill_in(kept, node);
-        if complete {
+        let written = complete.then(|| {
             let written = node.file.as_ref().map(|file| file.view().modified);
-            let written = written.unwrap_or_else(clock::wall_time);
-            kept.posix.modified.get_or_insert(written);
-            kept.posix.accessed.get_or_insert(written);
-            kept.posix.changed.get_or_insert(written);
-        }
-        if kept.content_type.is_empty() || kept.content_type == DIRECTORY_TYPE {
-            kept.content_type = content_type.unwrap_or_default();
-        }
-        let options = PutOptions {
-            content_type: kept.content_type(),
-            metadata: kept.metadata(),
-            ..PutOptions::default()
-        };
+            written.unwrap_or_else(clock::wall_time)
+        });
+        self.complete_description(kept, (node.kind, key), written);
+        let options = options_of(kept.description());
         let sent = Arc::new(std::mem::take(kept));
         node.unsaved = Some(Arc::clone(&sent));
         node.sent = Some(sent);
         options
     }
 
+    /// Says of an object everything that is stored with it; `written` says when its content was
+    /// written last, if that is known.
+    pub(crate) fn complete_description(
+        &self,
+        kept: &mut KeptMetadata,
+        (kind, key): (FileKind, &str),
+        written: Option<SystemTime>,
+    ) {
+        self.fill_in(kept, kind);
+        if let Some(written) = written {
+            kept.posix.modified.get_or_insert(written);
+            kept.posix.accessed.get_or_insert(written);
+            kept.posix.changed.get_or_insert(written);
+        }
+        if kept.content_type.is_empty() || kept.content_type == DIRECTORY_TYPE {
+            kept.content_type = self.named_type(key).unwrap_or_default();
+        }
+    }
+
+    /// The media type that the settings give a file of this name.
+    fn named_type(&self, key: &str) -> Option<String> {
+        self.settings.content_types.of(key).map(str::to_owned)
+    }
+
     /// Says of an object what was only shown of it so far.
-    pub(super) fn fill_in(&self, kept: &mut KeptMetadata, node: &Node) {
+    pub(super) fn fill_in(&self, kept: &mut KeptMetadata, kind: FileKind) {
         let posix = &mut kept.posix;
         posix.uid.get_or_insert(self.settings.uid);
         posix.gid.get_or_insert(self.settings.gid);
         if posix.mode.is_none_or(|mode| mode >> 12 == 0) {
             let shown = posix.permissions();
-            let shown = shown.unwrap_or_else(|| self.default_permissions(node.kind));
-            posix.set_permissions(node.kind, shown);
+            let shown = shown.unwrap_or_else(|| self.default_permissions(kind));
+            posix.set_permissions(kind, shown);
         }
     }
 

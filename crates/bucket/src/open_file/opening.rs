@@ -227,12 +227,14 @@ fn must_bypass_caches(options: OpenOptions) -> bool {
 /// How a door treats a handle that writes: closing has something to report. Of a stream nothing is
 /// kept. A staged file can be mapped and is kept as long as only this mount changed it.
 fn for_writing(handle: HandleId, file: &OpenFile) -> Opened {
-    let view = file.view();
     let staged = file.staged.as_ref();
+    // Before the view is locked: whoever writes has the content locked when it shows that.
+    let is_engaged = staged.is_some_and(StagedFile::is_engaged);
+    let view = file.view();
     Opened {
         handle,
         direct: staged.is_none(),
-        keep_cache: staged.is_some_and(StagedFile::is_engaged) && (view.new || view.ours),
+        keep_cache: is_engaged && (view.new || view.ours),
         skip_flush: false,
         local: None,
     }
@@ -252,6 +254,30 @@ impl LocalCopy {
     }
 }
 
+impl OpenFile {
+    /// Takes `version` for the newest in the store, unless this mount has a newer content.
+    fn take_version(&self, version: Option<ObjectVersion>) {
+        let Some(staged) = &self.staged else {
+            let mut view = self.view();
+            if !view.dirty && version.is_some() && view.version != version {
+                view.version = version;
+                view.ours = false;
+            }
+            return;
+        };
+        staged.disengage_if(|| {
+            let mut view = self.view();
+            let is_newer = !view.dirty && version.is_some() && view.version != version;
+            if is_newer {
+                view.version = version;
+                view.ours = false;
+                view.generation += 1;
+            }
+            is_newer
+        });
+    }
+}
+
 /// What the handles of a file share, made if there are none. Takes the node's version as the
 /// newest.
 fn open_file_of(
@@ -262,16 +288,7 @@ fn open_file_of(
     let version = tree.version(inode);
     let node = tree.node_mut(inode)?;
     if let Some(file) = &node.file {
-        let mut view = file.view();
-        if !view.dirty && version.is_some() && view.version != version {
-            view.version = version;
-            view.ours = false;
-            if let Some(staged) = &file.staged {
-                staged.disengage();
-                view.generation += 1;
-            }
-        }
-        drop(view);
+        file.take_version(version);
         return Ok(Arc::clone(file));
     }
     let file = OpenFile::existing(inode, version.ok_or(FsError::Stale)?, staging);

@@ -12,13 +12,12 @@ use futures_util::{StreamExt, stream::FuturesUnordered};
 use penstock_base::{FsError, FsResult, clock, clock::Instant};
 use penstock_object::ObjectKind;
 use penstock_transfer::ObjectVersion;
-use penstock_vfs::{FileKind, HandleId};
+use penstock_vfs::HandleId;
 
 use crate::{
     core::{Core, run_to_end},
     errors::{Purpose, transfer_failure},
     handles::Handle,
-    inode::Known,
     open_file::{
         FileHandle, OpenFile,
         stream::{OpenStream, WriteStream},
@@ -234,16 +233,7 @@ impl Core {
     /// Shows what was written to everybody on this mount.
     fn publish(&self, file: &OpenFile, version: ObjectVersion, object: ObjectKind) {
         let mut tree = self.namespace.lock();
-        let known = Known {
-            kind: FileKind::Regular,
-            object,
-            size: version.size,
-            modified: Some(file.view().modified),
-            etag: Some(version.etag.clone()),
-            until: self.believed_until(clock::now()),
-            kept: None,
-            old_marker: None,
-        };
+        let known = self.known_written(file, &version, object);
         file.show_stored(version);
         tree.publish(file.inode, known);
     }

@@ -426,8 +426,8 @@ impl Core {
         versions: &HashMap<Box<str>, Followed>,
     ) -> FsResult<()> {
         let mut tree = self.namespace.lock();
-        for (suffix, file) in open {
-            let Some(followed) = versions.get(&suffix) else {
+        for (suffix, file) in &open {
+            let Some(followed) = versions.get(suffix) else {
                 continue;
             };
             let key = key::checked_key(format!("{to}{suffix}"))?;
@@ -440,6 +440,10 @@ impl Core {
                 known.etag = Some(followed.copy.clone());
                 known.object = ObjectKind::Normal;
             }
+        }
+        drop(tree);
+        for (_, file) in open {
+            file.settle_moved();
         }
         Ok(())
     }

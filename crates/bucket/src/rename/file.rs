@@ -91,6 +91,9 @@ impl Core {
                 file.show_moved(&original, version.key, version.etag);
             }
         }
+        if let Some(file) = moved {
+            file.settle_moved();
+        }
         if let (Some(file), Some(mut stream)) = (replaced, replaced_stream) {
             file.discard(&mut stream).await;
         }

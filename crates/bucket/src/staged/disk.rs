@@ -9,6 +9,7 @@ use std::{
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use penstock_base::{BufferWriter, FsError};
@@ -40,6 +41,11 @@ impl DiskFile {
     /// Makes everything written so far survive a crash of the machine.
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
+    }
+
+    /// When it was written last.
+    pub(crate) fn written(&self) -> io::Result<SystemTime> {
+        self.file.metadata()?.modified()
     }
 
     /// Gives the disk back what `range` occupies. A file system that cannot keeps it until the

@@ -126,16 +126,27 @@ impl Folder {
         let _ = fs::remove_file(self.data(id));
     }
 
-    /// Puts content and journal of a file aside, for people, and returns where the content is.
+    /// Puts content and journal of a file aside, for people, and returns where the content is, or
+    /// the journal if there is no content. Goes on where an earlier call broke off.
     pub(crate) fn keep(&self, id: &FileId) -> io::Result<PathBuf> {
         let kept = self.directory.join("kept");
-        fs::rename(self.journal(id), kept.join(format!("{id}.journal")))?;
-        let data = kept.join(format!("{id}.data"));
-        fs::rename(self.data(id), &data)?;
-        Ok(data)
+        let (data, journal) = (self.kept_data(id), kept.join(format!("{id}.journal")));
+        // The content first: without a journal it would be swept at the next start.
+        match fs::rename(self.data(id), &data) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            moved => moved?,
+        }
+        fs::rename(self.journal(id), &journal)?;
+        Ok(if data.exists() { data } else { journal })
     }
 
-    /// Files that have a journal. Content without one is removed: nobody knows what it was.
+    /// Where the content of a file is that was put aside.
+    pub(crate) fn kept_data(&self, id: &FileId) -> PathBuf {
+        self.directory.join("kept").join(format!("{id}.data"))
+    }
+
+    /// Files that have a journal, with content or without. Content without a journal is removed:
+    /// nobody knows what it was.
     pub(crate) fn orphans(&self) -> io::Result<Vec<FileId>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(self.directory.join("files"))? {
@@ -145,9 +156,9 @@ impl Folder {
             };
             let id = FileId(name.to_owned());
             match path.extension().and_then(|ending| ending.to_str()) {
-                Some("journal") if self.data(&id).exists() => found.push(id),
+                Some("journal") => found.push(id),
                 Some("data") if self.journal(&id).exists() => {}
-                Some("journal" | "data" | "new") => drop(fs::remove_file(&path)),
+                Some("data" | "new") => drop(fs::remove_file(&path)),
                 _ => {}
             }
         }

@@ -10,8 +10,12 @@
 //! covered by that; after another start of the system only so much is believed. What fsync and
 //! close promised is in the store and needs none of this.
 //!
+//! What the file is beside its bytes, where that is kept, stands in the journal as well: of a file
+//! that was never stored nobody else knows it.
+//!
 //! Each record carries its length and its checksum; reading ends at the first that is not whole. A
-//! journal that has grown long is written anew, from what it says in sum.
+//! journal that has grown long is written anew, from what it says in sum. One with records of a kind
+//! that is not known here is left to the later version that wrote it.
 
 mod codec;
 
@@ -23,6 +27,7 @@ use std::{
 };
 
 use penstock_base::random;
+use penstock_object::Description;
 
 use crate::staged::{
     content::Content,
@@ -62,10 +67,19 @@ pub(crate) struct Extent {
 }
 
 impl Journal {
-    /// Writes a journal that says `content`, in place of the one that may be there.
-    pub(crate) fn create(path: &Path, header: Header, content: &Content) -> io::Result<Self> {
+    /// Writes a journal that says `content` and `description`, in place of the one that may be
+    /// there. If `covered`, the bytes are on the disk, and it says so.
+    pub(crate) fn create(
+        path: &Path,
+        header: Header,
+        (content, description): (&Content, Option<&Description>),
+        covered: bool,
+    ) -> io::Result<Self> {
         let mut bytes = Vec::new();
         Record::Header(header).encode(&mut bytes);
+        if let Some(description) = description {
+            Record::Described(description.clone()).encode(&mut bytes);
+        }
         for (range, held) in content.extents().iter() {
             match held {
                 Held::Dirty => Record::Dirty(range).encode(&mut bytes),
@@ -76,7 +90,14 @@ impl Journal {
         let new = path.with_extension("new");
         let _ = fs::remove_file(&new);
         let file = Folder::create(&new)?;
+        if covered {
+            Record::Synced(bytes.len() as u64).encode(&mut bytes);
+        }
         file.write_all_at(&bytes, 0)?;
+        if covered {
+            // The old one must not go before this one is there.
+            file.sync_data()?;
+        }
         fs::rename(&new, path)?;
         let length = bytes.len() as u64;
         Ok(Self {
@@ -84,7 +105,7 @@ impl Journal {
             path: path.to_owned(),
             length,
             begun: length,
-            synced: 0,
+            synced: if covered { length } else { 0 },
             serial: random::number(),
         })
     }
@@ -122,6 +143,11 @@ impl Journal {
         self.length > LONG.max(GROWTH * self.begun)
     }
 
+    /// Whether a crash of the machine leaves anything of it.
+    pub(crate) fn is_covered(&self) -> bool {
+        self.synced > 0
+    }
+
     /// What to pass to [`Journal::cover`] when the bytes of all records so far are on the disk.
     /// `None` if they are already.
     pub(crate) fn uncovered(&self) -> Option<Extent> {
@@ -155,14 +181,23 @@ impl Journal {
 pub(crate) struct Told {
     pub(crate) header: Header,
     pub(crate) content: Content,
+    /// How the object is to be described, where that is known.
+    pub(crate) description: Option<Description>,
 }
 
-/// Reads the journal at `path`. `None` when nothing of it can be believed.
+/// Reads the journal at `path`. `None` when nothing of it can be believed. Fails if a later version
+/// wrote it.
 pub(crate) fn read(path: &Path, boot: &str) -> io::Result<Option<Told>> {
     if fs::metadata(path)?.len() > READ_MAX {
         return Ok(None);
     }
-    Ok(replay(&fs::read(path)?, boot))
+    let bytes = fs::read(path)?;
+    if codec::Records::new(&bytes).any(|(_, record)| record == Record::Unknown) {
+        return Err(io::Error::other(
+            "a later version wrote it; mount with that version once",
+        ));
+    }
+    Ok(replay(&bytes, boot))
 }
 
 /// What the records in `bytes` say when the system runs since `boot`.
@@ -184,14 +219,17 @@ fn replay(bytes: &[u8], boot: &str) -> Option<Told> {
         return None;
     }
     let mut content = Content::recovered(header.base.clone(), header.size, Extents::default());
-    for (end, record) in &records[1..] {
-        if *end <= believed {
-            apply(&mut content, record);
+    let mut description = None;
+    for (_, record) in records[1..].iter().filter(|(end, _)| *end <= believed) {
+        apply(&mut content, record);
+        if let Record::Described(described) = record {
+            description = Some(described.clone());
         }
     }
     Some(Told {
         header: header.clone(),
         content,
+        description,
     })
 }
 
@@ -200,7 +238,7 @@ fn apply(content: &mut Content, record: &Record) {
         Record::Dirty(range) => content.write(range.clone()),
         Record::Zero(range) => content.zero(range.clone()),
         Record::Size(size) => content.resize(*size),
-        Record::Header(_) | Record::Synced(_) => {}
+        Record::Header(_) | Record::Synced(_) | Record::Described(_) | Record::Unknown => {}
     }
 }
 
@@ -258,14 +296,14 @@ mod tests {
             let scratch = tempfile::tempdir().expect("a temporary directory");
             let path = scratch.path().join("x.journal");
             let mut content = new_content();
-            let mut journal = Journal::create(&path, header(), &content).expect("writable");
+            let mut journal = Journal::create(&path, header(), (&content, None), false).expect("writable");
             for (number, record) in records.iter().enumerate() {
                 journal.append(record).expect("writable");
                 apply(&mut content, record);
                 if number == rewritten {
                     let (base, size) = (content.base().clone(), content.size());
                     let header = Header { base, size, ..header() };
-                    journal = Journal::create(&path, header, &content).expect("writable");
+                    journal = Journal::create(&path, header, (&content, None), false).expect("writable");
                 }
             }
             let told = read(&path, "now").expect("readable").expect("whole");
@@ -280,7 +318,7 @@ mod tests {
             let scratch = tempfile::tempdir().expect("a temporary directory");
             let path = scratch.path().join("x.journal");
             let mut content = new_content();
-            let mut journal = Journal::create(&path, header(), &content).expect("writable");
+            let mut journal = Journal::create(&path, header(), (&content, None), false).expect("writable");
             prop_assert_eq!(read(&path, "later").expect("readable"), None);
             for record in &before {
                 journal.append(record).expect("writable");
@@ -293,6 +331,28 @@ mod tests {
             journal.cover(covered).expect("writable");
             let told = read(&path, "later").expect("readable").expect("synced");
             prop_assert_eq!(told.content, content);
+        }
+
+        #[test]
+        fn a_journal_that_is_written_anew_stays_covered(
+            before in prop::collection::vec(record(), 0..10),
+            after in prop::collection::vec(record(), 1..10),
+        ) {
+            let scratch = tempfile::tempdir().expect("a temporary directory");
+            let path = scratch.path().join("x.journal");
+            let mut content = new_content();
+            for record in &before {
+                apply(&mut content, record);
+            }
+            let covered = Header { size: content.size(), ..header() };
+            let said = (&content, None);
+            let mut journal = Journal::create(&path, covered, said, true).expect("writable");
+            prop_assert!(journal.is_covered() && journal.uncovered().is_none());
+            for record in &after {
+                journal.append(record).expect("writable");
+            }
+            let told = read(&path, "later").expect("readable").expect("synced");
+            prop_assert_eq!(told.content.pieces(0..100), content.pieces(0..100));
         }
 
         #[test]
@@ -315,8 +375,63 @@ mod tests {
         }
 
         #[test]
+        fn the_last_description_counts(count in 0..4usize, rewritten: bool) {
+            let scratch = tempfile::tempdir().expect("a temporary directory");
+            let path = scratch.path().join("x.journal");
+            let described = |number: usize| Description {
+                content_type: None,
+                metadata: [("mode".to_owned(), number.to_string())].into(),
+            };
+            let content = new_content();
+            let first = rewritten.then(|| described(9));
+            let said = (&content, first.as_ref());
+            let mut journal = Journal::create(&path, header(), said, false).expect("writable");
+            for number in 0..count {
+                journal.append(&Record::Described(described(number))).expect("writable");
+            }
+            let told = read(&path, "now").expect("readable").expect("whole");
+            let last = count.checked_sub(1).map(described);
+            prop_assert_eq!(told.description, last.or(first));
+            prop_assert_eq!(told.content, content);
+        }
+
+        #[test]
         fn made_up_bytes_do_no_harm(bytes: Vec<u8>) {
             prop_assert_eq!(replay(&bytes, "now"), None);
         }
+    }
+    /// Header, one write and one size, as the version wrote them that knew of no descriptions.
+    const OLD: &str = "\
+        3d00000013c9d411013200000000000000030000006e6f770b00000073333a2f2f6275636b657403\
+        000000612f6203320000000000000003000000612f620300000074616711000000bfc32b5a020500\
+        0000000000000900000000000000090000000a407a8f043c00000000000000";
+
+    #[test]
+    fn a_journal_of_the_version_before_is_read() {
+        let bytes: Vec<u8> = (0..OLD.len() / 2)
+            .map(|at| u8::from_str_radix(&OLD[2 * at..][..2], 16).expect("hexadecimal"))
+            .collect();
+        let mut content = new_content();
+        content.write(5..9);
+        content.resize(60);
+        let expected = Told {
+            header: header(),
+            content,
+            description: None,
+        };
+        assert_eq!(replay(&bytes, "now"), Some(expected));
+    }
+
+    #[test]
+    fn a_journal_of_a_later_version_is_left_alone() {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let path = scratch.path().join("x.journal");
+        let said = (&new_content(), None);
+        drop(Journal::create(&path, header(), said, false).expect("writable"));
+        let mut bytes = fs::read(&path).expect("readable");
+        bytes.extend(codec::record_of(200));
+        fs::write(&path, bytes).expect("writable");
+        assert!(read(&path, "now").is_err());
+        assert!(path.exists());
     }
 }

@@ -105,11 +105,11 @@ impl StagedFile {
     /// Moves the staging file and its journal out of the way; returns where to.
     fn put_aside(&self) -> std::io::Result<Option<std::path::PathBuf>> {
         let mut journal = super::lock(&self.journal);
-        let disk = super::lock(&self.disk).take();
+        *super::lock(&self.disk) = None;
         *self.state() = None;
-        match (journal.take(), disk) {
-            (Some(_), Some(_)) => self.staging.folder().keep(&self.id).map(Some),
-            _ => Ok(None),
+        match journal.take() {
+            Some(_) => self.staging.folder().keep(&self.id).map(Some),
+            None => Ok(None),
         }
     }
 }

@@ -6,7 +6,10 @@
 //! Not even what looks like somebody else's need be: the kill may have come between the save and
 //! the removal of the journal, so the unsaved ranges are compared with what the store has.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    io::ErrorKind::NotFound,
+    sync::{Arc, atomic::Ordering},
+};
 
 use penstock_base::{FsError, FsResult, MIB, run_blocking};
 use penstock_object::{ErrorKind, Key, WriteCondition};
@@ -39,12 +42,20 @@ impl StagedFile {
         key: Key,
     ) -> std::io::Result<Self> {
         let (data, path) = (staging.folder().data(&id), staging.folder().journal(&id));
-        let disk = DiskFile::new(Folder::open(&data)?, data);
+        let disk = match Folder::open(&data) {
+            Ok(file) => Some(Arc::new(DiskFile::new(file, data))),
+            // Where nothing was written there are no bytes.
+            Err(error) if error.kind() == NotFound && told.content.extents().backed() == 0 => None,
+            Err(error) => return Err(error),
+        };
         let journal = Journal::reopen(&path)?;
         let staged = Self::with_id(staging, id);
-        *lock(&staged.disk) = Some(Arc::new(disk));
+        *lock(&staged.disk) = disk;
         *lock(&staged.journal) = Some(journal);
         staged.engage(told.content, key);
+        if let Some(state) = staged.state().as_mut() {
+            state.description = told.description;
+        }
         Ok(staged)
     }
 }
@@ -84,6 +95,10 @@ impl Core {
             staging.folder().remove(&id);
             return Ok(());
         };
+        if staging.folder().kept_data(&id).exists() {
+            // The last mount broke off while it put the file aside.
+            return put_aside(staging, &id, &told.header.key);
+        }
         if told.header.volume != staging.volume() {
             let text = format!("it is of {}", told.header.volume);
             return Err(FsError::Io(text));
@@ -120,15 +135,7 @@ impl Core {
                     staged.abandon();
                     return Ok(());
                 }
-                let kept = staged.staging().folder().keep(&id);
-                let kept = kept.map_err(|error| FsError::Io(error.to_string()))?;
-                tracing::error!(
-                    "`{key}`: another client changed the object after the last mount broke off; \
-                     theirs stays, and what was written here is kept in {}: compare the two, and \
-                     remove it",
-                    kept.display()
-                );
-                Ok(())
+                put_aside(staged.staging(), &id, key.as_str())
             }
             Err(SaveError::Failed(error)) => Err(error),
         }
@@ -195,6 +202,18 @@ impl Core {
         }
         Ok(Some(theirs))
     }
+}
+
+/// Puts a file aside that must not be saved.
+fn put_aside(staging: &Staging, id: &FileId, key: &str) -> FsResult<()> {
+    let kept = run_blocking(|| staging.folder().keep(id));
+    let kept = kept.map_err(|error| FsError::Io(error.to_string()))?;
+    tracing::error!(
+        "`{key}`: another client changed the object after the last mount broke off; theirs stays, \
+         and what was written here is kept in {}: compare the two, and remove it",
+        kept.display()
+    );
+    Ok(())
 }
 
 /// When what was recovered may replace what the store has: the version that it was relative to, and

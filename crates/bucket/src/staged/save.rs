@@ -6,16 +6,14 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use penstock_base::{FsError, FsResult, MIB, clock, run_blocking};
+use penstock_base::{FsError, FsResult, MIB, run_blocking};
 use penstock_object::{CompleteOptions, ErrorKind, Key, ObjectKind, PartCopy, PutOptions, Stored};
 use penstock_transfer::{Assembly, ObjectVersion, TransferError};
-use penstock_vfs::{FileKind, Inode};
+use penstock_vfs::Inode;
 
 use crate::{
     core::{Core, run_to_end},
-    errors::for_reading,
     errors::{Purpose, transfer_failure},
-    inode::Known,
     open_file::OpenFile,
     staged::{
         StagedFile,
@@ -182,7 +180,10 @@ impl Core {
         let plan = plan(snapshot.size, &snapshot.unsaved, &limits).ok_or(FsError::FileTooLarge)?;
         let options = PutOptions {
             condition: snapshot.condition.clone(),
-            ..self.description(&key, inode).await?
+            ..match inode {
+                Some(inode) => self.stored_metadata(inode),
+                None => self.recovered_description(staged, &key).await?,
+            }
         };
         let stored = match plan {
             Plan::Put => {
@@ -233,20 +234,6 @@ impl Core {
         Ok(assembly.complete(completion).await?)
     }
 
-    /// How to describe the object of a file, or of one that was recovered and whose inode nobody
-    /// knows: then as the object that it replaces is.
-    async fn description(&self, key: &Key, inode: Option<Inode>) -> FsResult<PutOptions> {
-        if inode.is_some() {
-            return Ok(self.stored_metadata(inode));
-        }
-        let found = for_reading(self.head(key).await)?;
-        Ok(found.map_or_else(PutOptions::default, |info| PutOptions {
-            content_type: Some(info.content_type).filter(|text| !text.is_empty()),
-            metadata: info.metadata,
-            ..PutOptions::default()
-        }))
-    }
-
     fn limits(&self, staged: &StagedFile) -> Limits {
         let capabilities = self.store().capabilities();
         let affordable = self.affordable_part();
@@ -286,16 +273,7 @@ impl Core {
     fn publish_staged(&self, file: &OpenFile, staged: &StagedFile, version: ObjectVersion) {
         {
             let mut tree = self.namespace.lock();
-            let known = Known {
-                kind: FileKind::Regular,
-                object: ObjectKind::Normal,
-                size: version.size,
-                modified: Some(file.view().modified),
-                etag: Some(version.etag.clone()),
-                until: self.believed_until(clock::now()),
-                kept: None,
-                old_marker: None,
-            };
+            let known = self.known_written(file, &version, ObjectKind::Normal);
             file.show_stored(version.clone());
             if let Some(state) = staged.state().as_mut() {
                 state.content.end_save(version);

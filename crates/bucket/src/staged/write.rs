@@ -130,9 +130,12 @@ impl Core {
 
     /// Forgets times that were set, and what the kernel may keep of older content.
     pub(super) fn note_written(&self, file: &OpenFile) {
-        if let Ok(node) = self.namespace.lock().node_mut(file.inode) {
-            node.note_written();
+        let changes = self.namespace.lock().node_mut(file.inode).map(|node| {
             node.last_open = None;
+            node.note_written()
+        });
+        if changes == Ok(true) {
+            self.note_description(file);
         }
     }
 }

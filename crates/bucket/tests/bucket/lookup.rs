@@ -233,8 +233,56 @@ async fn inodes_that_nobody_holds_leave_memory() {
     assert!(found.inode > first);
     bed.volume.forget(found.inode, 1);
     bed.volume.forget(directory, 1);
+    // The directory stays for what it remembers, but not as one that somebody holds.
     assert_eq!(bed.metric("bucket_inodes"), 1);
+    assert_eq!(bed.metric("bucket_idle_directories"), 1);
     assert_eq!(bed.metric("bucket_remembered_names"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forgotten_directory_answers_from_its_fresh_listing() {
+    let bed = Bed::new();
+    for number in 0..1000 {
+        bed.put(&format!("above/d/{number:04}"), "abc").await;
+    }
+    bed.mkdir("empty").await.unwrap();
+    assert_eq!(bed.ls("above/d").await.unwrap().len(), 1000);
+    assert_eq!(bed.ls("empty").await.unwrap(), [""; 0]);
+    bed.forget_all();
+    bed.requests();
+    for number in 0..1000 {
+        let path = format!("above/d/{number:04}");
+        assert_eq!(bed.stat(&path).await.unwrap().size, 3);
+    }
+    assert_eq!(bed.stat("above/d/other").await, Err(FsError::NotFound));
+    assert_eq!(bed.stat("empty/other").await, Err(FsError::NotFound));
+    assert_eq!(bed.requests(), "", "all of it was just listed");
+    bed.forget_all();
+    advance(Duration::from_secs(61)).await;
+    bed.stat("above/d/0000").await.unwrap();
+    assert_eq!(bed.requests(), "head 3, list 3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn forgotten_directories_stay_within_the_limit_of_names() {
+    let bed = Bed::with_memory(MemoryStore::new(), BucketSettings::default(), 2 * MIB);
+    for number in 0..2000 {
+        bed.put(&format!("{number:04}/below/file"), "").await;
+    }
+    let before = bed.budget.used();
+    for number in 0..2000 {
+        bed.ls(&format!("{number:04}/below")).await.unwrap();
+        bed.forget_all();
+        // Each of them takes two names for itself.
+        let idle = bed.metric("bucket_idle_directories");
+        assert!(bed.metric("bucket_remembered_names") + 2 * idle <= 1024);
+    }
+    assert!(bed.budget.used() - before <= MIB);
+    bed.requests();
+    bed.stat("1999/below/file").await.unwrap();
+    assert_eq!(bed.requests(), "", "the newest is remembered");
+    bed.stat("0000/below/file").await.unwrap();
+    assert_ne!(bed.requests(), "", "the oldest is not");
 }
 
 #[tokio::test(start_paused = true)]

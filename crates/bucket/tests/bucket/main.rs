@@ -15,6 +15,7 @@ mod metadata;
 mod model;
 mod names;
 mod reading;
+mod recovery;
 mod rename_directory;
 mod rename_file;
 mod saving;

@@ -119,6 +119,31 @@ async fn many_writers_of_one_file_do_not_disturb_each_other() {
     assert!(content == expected.collect::<Vec<_>>());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_file_is_opened_while_it_is_written() {
+    const ROUNDS: usize = 500;
+    let bed = Arc::new(Bed::staged());
+    let written = bed.create("file").await.unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..4 {
+        let bed = Arc::clone(&bed);
+        tasks.spawn(async move {
+            for round in 0..ROUNDS {
+                if number % 2 == 0 {
+                    let opened = bed.open("file", READ_WRITE).await.unwrap();
+                    bed.volume.release(opened).await;
+                } else {
+                    bed.write(written, round as u64, "x").await.unwrap();
+                }
+            }
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap();
+    }
+    bed.close(written).await.unwrap();
+}
+
 #[tokio::test]
 async fn unmounting_saves_what_is_staged_and_refuses_more() {
     let bed = Bed::staged();

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use penstock_base::{ChecksumKind, Summing};
-use penstock_object::{ETag, Key};
+use penstock_object::{Description, ETag, Key, UserMetadata};
 use penstock_transfer::ObjectVersion;
 
 use crate::staged::content::Base;
@@ -13,6 +13,7 @@ const DIRTY: u8 = 2;
 const ZERO: u8 = 3;
 const SIZE: u8 = 4;
 const SYNCED: u8 = 5;
+const DESCRIBED: u8 = 6;
 
 const NEW: u8 = 0;
 const EMPTIED: u8 = 1;
@@ -46,6 +47,10 @@ pub(crate) enum Record {
     Size(u64),
     /// What the first so many bytes of the journal say is on the disk.
     Synced(u64),
+    /// The object is to be described so.
+    Described(Description),
+    /// Something that a later version of this program wrote.
+    Unknown,
 }
 
 impl Record {
@@ -58,6 +63,8 @@ impl Record {
             Self::Zero(range) => encode_numbers(ZERO, &[range.start, range.end], &mut body),
             Self::Size(size) => encode_numbers(SIZE, &[*size], &mut body),
             Self::Synced(length) => encode_numbers(SYNCED, &[*length], &mut body),
+            Self::Described(description) => encode_description(description, &mut body),
+            Self::Unknown => return,
         }
         bytes.extend((body.len() as u32).to_le_bytes());
         bytes.extend(sum(&body).to_le_bytes());
@@ -72,7 +79,8 @@ impl Record {
             ZERO => Self::Zero(fields.range()?),
             SIZE => Self::Size(fields.number()?),
             SYNCED => Self::Synced(fields.number()?),
-            _ => return None,
+            DESCRIBED => Self::Described(decode_description(&mut fields)?),
+            _ => return Some(Self::Unknown),
         };
         fields.0.is_empty().then_some(record)
     }
@@ -132,10 +140,44 @@ fn decode_header(fields: &mut Fields<'_>) -> Option<Header> {
     })
 }
 
+fn encode_description(description: &Description, body: &mut Vec<u8>) {
+    body.push(DESCRIBED);
+    encode_text(
+        description.content_type.as_deref().unwrap_or_default(),
+        body,
+    );
+    for (name, value) in &description.metadata {
+        encode_text(name, body);
+        encode_text(value, body);
+    }
+}
+
+fn decode_description(fields: &mut Fields<'_>) -> Option<Description> {
+    let content_type = Some(fields.text()?).filter(|text| !text.is_empty());
+    let mut metadata = UserMetadata::new();
+    while !fields.0.is_empty() {
+        metadata.insert(fields.text()?, fields.text()?);
+    }
+    Some(Description {
+        content_type,
+        metadata,
+    })
+}
+
 fn sum(body: &[u8]) -> u32 {
     let mut summing = Summing::new(ChecksumKind::Crc32c);
     summing.add(body);
     summing.checksum().value() as u32
+}
+
+/// A whole record of a kind that nobody knows.
+#[cfg(test)]
+pub(super) fn record_of(tag: u8) -> Vec<u8> {
+    let body = [tag, 1, 2, 3];
+    let mut bytes = (body.len() as u32).to_le_bytes().to_vec();
+    bytes.extend(sum(&body).to_le_bytes());
+    bytes.extend(body);
+    bytes
 }
 
 /// The whole records at the front of some bytes, each with where it ends.
@@ -234,6 +276,22 @@ mod tests {
             Record::Header(header.clone()).encode(&mut bytes);
             let found: Vec<_> = Records::new(&bytes).collect();
             assert_eq!(found, [(bytes.len() as u64, Record::Header(header))]);
+        }
+    }
+
+    #[test]
+    fn descriptions_are_kept_whole() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let metadata = [pair("mode", "33188"), pair("xattr", ""), pair("ü", "ü")];
+        for content_type in [None, Some("text/plain".to_owned())] {
+            let record = Record::Described(Description {
+                content_type,
+                metadata: metadata.clone().into(),
+            });
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            let found: Vec<_> = Records::new(&bytes).collect();
+            assert_eq!(found, [(bytes.len() as u64, record)]);
         }
     }
 }

@@ -52,7 +52,7 @@ pub(crate) struct Bed {
     pub(crate) budget: Arc<MemoryBudget>,
     registry: Arc<Registry>,
     /// Where files are staged, in staged mode.
-    _scratch: Option<tempfile::TempDir>,
+    scratch: Option<tempfile::TempDir>,
     /// References that this client of the volume holds.
     held: Mutex<HashMap<Inode, u64>>,
 }
@@ -104,16 +104,56 @@ impl Bed {
 
     /// A volume in staged mode over a store with the limits of S3.
     pub(crate) fn staged() -> Self {
-        let mut bed = Self::over(MemoryStore::like_s3(), BucketSettings::default());
+        Self::staged_with(BucketSettings::default())
+    }
+
+    pub(crate) fn staged_with(settings: BucketSettings) -> Self {
         let scratch = tempfile::tempdir().unwrap();
-        let settings = StagingSettings::new(scratch.path(), "memory");
-        let staging = Staging::open(settings, &bed.budget).unwrap();
-        let pool = BufferPool::new(Arc::clone(&bed.budget));
-        let transfer = Transfer::new(Arc::clone(&bed.probe) as Arc<dyn Store>, pool);
-        let registry = Arc::clone(&bed.registry);
-        bed.volume = BucketVolume::staged(transfer, BucketSettings::default(), staging, registry);
-        bed._scratch = Some(scratch);
+        Self::over(MemoryStore::like_s3(), settings.clone()).stage(settings, scratch)
+    }
+
+    fn stage(mut self, settings: BucketSettings, scratch: tempfile::TempDir) -> Self {
+        let staging = StagingSettings::new(scratch.path(), "memory");
+        let staging = Staging::open(staging, &self.budget).unwrap();
+        let pool = BufferPool::new(Arc::clone(&self.budget));
+        let transfer = Transfer::new(Arc::clone(&self.probe) as Arc<dyn Store>, pool);
+        let registry = Arc::clone(&self.registry);
+        self.volume = BucketVolume::staged(transfer, settings, staging, registry);
+        self.scratch = Some(scratch);
+        self
+    }
+
+    /// The next mount with the same staging directory, after this one broke off. `meanwhile` sees
+    /// the directory in between.
+    pub(crate) async fn killed(
+        self,
+        settings: BucketSettings,
+        meanwhile: impl FnOnce(&std::path::Path),
+    ) -> Self {
+        let Self {
+            remote,
+            volume,
+            scratch,
+            ..
+        } = self;
+        // Nobody saves anything when a volume is dropped.
+        drop(volume);
+        let scratch = scratch.unwrap();
+        meanwhile(scratch.path());
+        let bed = Self::mount(remote, settings.clone(), 256 * MIB).stage(settings, scratch);
+        bed.volume.recover().await;
         bed
+    }
+
+    /// What lies in a folder of the staging directory.
+    pub(crate) fn staging_files(&self, folder: &str) -> Vec<String> {
+        let folder = self.scratch.as_ref().unwrap().path().join(folder);
+        let names = std::fs::read_dir(folder).unwrap();
+        let mut names: Vec<String> = names
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
     }
 
     fn mount(remote: Arc<MemoryStore>, settings: BucketSettings, memory: u64) -> Self {
@@ -129,7 +169,7 @@ impl Bed {
             volume,
             budget,
             registry,
-            _scratch: None,
+            scratch: None,
             held: Mutex::default(),
         }
     }

@@ -27,7 +27,7 @@ pub(crate) use transfers::*;
 use super::{OptionSpec, Scope};
 
 /// Every option, in the order of help.
-pub(crate) static ALL: [&OptionSpec; 93] = [
+pub(crate) static ALL: [&OptionSpec; 94] = [
     &ENDPOINT,
     &READ_ENDPOINT,
     &REGION,
@@ -71,6 +71,7 @@ pub(crate) static ALL: [&OptionSpec; 93] = [
     &STAGING_DIR,
     &STAGING_SIZE,
     &MAX_DIRTY_DATA,
+    &MULTIPART_THRESHOLD,
     &ATTR_TIMEOUT,
     &NEGATIVE_TIMEOUT,
     &CLOSE_TO_OPEN,

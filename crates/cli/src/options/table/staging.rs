@@ -63,3 +63,18 @@ pub(crate) static MAX_DIRTY_DATA: OptionSpec = OptionSpec {
     effect: "Smaller spreads the work and shows others the file before it is closed.",
     ..STAGING
 };
+
+pub(crate) static MULTIPART_THRESHOLD: OptionSpec = OptionSpec {
+    name: "multipart-threshold",
+    kind: Kind::Size {
+        min: MIB,
+        max: 5 * GIB,
+    },
+    default: Default::Is("25MiB"),
+    help: "Bytes up to which a file is saved in one request",
+    detail: "For mode=staged. A larger file, or one of which little changed, is sent in parts. What \
+             is sent in one request is gathered in memory, so an eighth of `memory`, and at \
+             most 32MiB, is the limit whatever this says.",
+    effect: "Larger means fewer requests, smaller means that parts go at the same time.",
+    ..STAGING
+};

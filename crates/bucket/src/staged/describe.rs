@@ -1,0 +1,101 @@
+//! What a staged file is beside its bytes, for the journal.
+//!
+//! A node knows the owner, mode, times and extended attributes that go to the store with the next
+//! save. The journal has them too, as long as it has unsaved bytes: who recovers a file that was
+//! never stored finds them nowhere else. Without bytes that are unsaved there is nothing to recover.
+
+use std::{sync::Arc, time::SystemTime};
+
+use penstock_base::{FsResult, run_blocking};
+use penstock_object::{Description, Key, PutOptions};
+use penstock_vfs::FileKind;
+
+use crate::{
+    core::Core,
+    errors::for_reading,
+    open_file::OpenFile,
+    posix::{KeptMetadata, options_of},
+    staged::{StagedFile, journal::Record, lock},
+};
+
+impl StagedFile {
+    /// Notes how the object is to be described, which `current` tells.
+    fn describe(&self, current: impl FnOnce() -> Option<Arc<KeptMetadata>>) {
+        let mut journal = lock(&self.journal);
+        // Under the lock, so that the last record tells the last change.
+        let description = current().map(|kept| kept.description());
+        let covered = self.cover_long(journal.as_ref());
+        let mut state = self.state();
+        let Some(state) = state.as_mut() else { return };
+        if description.is_none() || state.description == description {
+            return;
+        }
+        state.description.clone_from(&description);
+        let (Some(description), true) = (description, journal.is_some()) else {
+            return;
+        };
+        let record = Record::Described(description);
+        let noted = covered.and_then(|covered| self.note(&mut journal, (state, covered), &record));
+        if let Err(error) = noted {
+            tracing::warn!(
+                %error,
+                "a change of owner, mode or times is not in the staging directory: it is lost if \
+                 the mount breaks off before the file is saved"
+            );
+        }
+    }
+
+    fn description(&self) -> Option<Description> {
+        self.state().as_ref()?.description.clone()
+    }
+
+    /// When the staging file was written last.
+    fn written(&self) -> Option<SystemTime> {
+        self.disk_if_any()?.written().ok()
+    }
+}
+
+impl Core {
+    /// Brings the journal of a staged file up to what the next save would say of it.
+    pub(crate) fn note_description(&self, file: &OpenFile) {
+        if let Some(staged) = &file.staged
+            && self.keeps_metadata()
+        {
+            let current = || {
+                let tree = self.namespace.lock();
+                tree.node(file.inode).ok()?.unsaved.clone()
+            };
+            run_blocking(|| staged.describe(current));
+        }
+    }
+
+    /// How to describe the object of a file that was recovered: as its journal says, or else as the
+    /// object that it replaces is described.
+    pub(super) async fn recovered_description(
+        &self,
+        staged: &StagedFile,
+        key: &Key,
+    ) -> FsResult<PutOptions> {
+        let described = match staged.description() {
+            Some(description) => Some((description, staged.written())),
+            None => for_reading(self.head(key).await)?.map(|info| {
+                let content_type = Some(info.content_type).filter(|text| !text.is_empty());
+                let metadata = info.metadata;
+                let description = Description {
+                    content_type,
+                    metadata,
+                };
+                (description, None)
+            }),
+        };
+        let Some((description, written)) = described else {
+            return Ok(PutOptions::default());
+        };
+        if !self.keeps_metadata() {
+            return Ok(options_of(description));
+        }
+        let mut kept = KeptMetadata::described(&description);
+        self.complete_description(&mut kept, (FileKind::Regular, key.as_str()), written);
+        Ok(options_of(kept.description()))
+    }
+}
