@@ -9,8 +9,9 @@ cd "$repository"
 # shellcheck source=scripts/tools.sh
 source scripts/tools.sh
 
-# What the guest loads, with what that needs. `nbd` is loaded by the tests' own turn.
-readonly modules=(loop erofs ext4 crc32c_generic nbd ublk_drv)
+# What the guest loads, with what that needs, in this order. The tests of what is missing come before
+# the last two.
+readonly modules=(crc32c_generic loop erofs ext4 nbd ublk_drv)
 readonly guest_memory=2G guest_processors=2
 # Seconds until a guest that hangs is ended.
 readonly limit=1500
@@ -90,7 +91,7 @@ add_program() {
 
 # The executable of a test target, built first.
 test_program() {
-  cargo test --package penstock-tests --test "$1" --no-run --message-format=json 2>/dev/null |
+  cargo test --package penstock-tests --test "$1" --no-run --quiet --message-format=json |
     sed -nE "s/.*\"executable\":\"([^\"]*\/$1-[0-9a-f]+)\".*/\1/p" | tail -1
 }
 
@@ -112,7 +113,7 @@ status=0
 load() { [ ! -e "/modules/$1.ko" ] || insmod "/modules/$1.ko" || status=1; }
 refused() {
   mkdir -p /tmp/bucket /tmp/mnt
-  message=$(penstock stream "--transport=$1" file:///tmp/bucket /tmp/mnt 2>&1) && status=1
+  message=$(env -u PENSTOCK_TEST_BINARY penstock stream "--transport=$1" file:///tmp/bucket /tmp/mnt 2>&1) && status=1
   echo "guest: without it, $1 says: $message"
   case $message in *"modprobe $2"*) ;; *) status=1 ;; esac
 }

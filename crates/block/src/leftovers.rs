@@ -92,10 +92,12 @@ async fn clean_one(state: &Path, dead: &Abandoned) -> Option<Cleaned> {
             unmount_all(device);
         }
     }
+    for device in &devices {
+        // Readers would wait for a process that does not come, and hold the other devices.
+        nbd::release(device, &record.tag);
+    }
     let mut complete = true;
     for device in &devices {
-        // Readers would wait for a process that does not come.
-        nbd::release(device, &record.tag);
         complete &= tags::wait_until_clear(device, &record.tag).await;
     }
     if complete {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use penstock_base::clock;
+use penstock_base::{clock, run_blocking};
 use penstock_vfs::Disk;
 use tokio::{net::UnixStream, sync::watch, task::JoinSet};
 use tracing::{debug, warn};
@@ -107,7 +107,7 @@ impl Devices {
 
     async fn attach(&mut self, disk: Arc<dyn Disk>, tag: &str) -> Result<(), BlockError> {
         let (theirs, ours) = pairs(CONNECTIONS).map_err(BlockError::system(NO_SOCKETS))?;
-        let device = self.driver.connect(disk.size(), tag, &theirs)?;
+        let device = run_blocking(|| self.driver.connect(disk.size(), tag, &theirs))?;
         drop(theirs);
         self.connected.push(device.clone());
         self.serve(&device, disk, ours);
@@ -128,7 +128,7 @@ impl Devices {
 
     fn resume(&mut self, device: &Connected, disk: Arc<dyn Disk>) -> Result<(), BlockError> {
         let (theirs, ours) = pairs(CONNECTIONS).map_err(BlockError::system(NO_SOCKETS))?;
-        let reconnected = self.driver.reconnect(device, &theirs);
+        let reconnected = run_blocking(|| self.driver.reconnect(device, &theirs));
         reconnected.map_err(BlockError::system("cannot connect a device again"))?;
         self.connected.push(device.clone());
         self.serve(device, disk, ours);
@@ -176,7 +176,7 @@ impl Drop for Devices {
         self.open.clear();
         for device in &self.connected {
             if device.is_ours()
-                && let Err(error) = self.driver.disconnect(device)
+                && let Err(error) = run_blocking(|| self.driver.disconnect(device))
             {
                 debug!(%error, ?device, "a device was given up by somebody else");
             }
@@ -231,7 +231,7 @@ impl Line {
 
     fn reconnect(&self) -> io::Result<UnixStream> {
         let (theirs, mut ours) = pairs(1)?;
-        self.driver.reconnect(&self.device, &theirs)?;
+        run_blocking(|| self.driver.reconnect(&self.device, &theirs))?;
         ours.pop().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
