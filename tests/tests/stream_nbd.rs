@@ -1,7 +1,7 @@
 //! Stream volumes over network block devices, with the kernel's own driver. Where the kernel has
 //! none they say so; `make guest-test` runs them in a guest that has.
 
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods, clippy::print_stdout)]
 
 use std::{
     collections::BTreeMap,
