@@ -58,7 +58,7 @@ use crate::open_file::OpenFile;
 
 use content::Content;
 use disk::{DiskFile, disk_failure};
-use extents::Piece;
+use extents::{Held, Piece};
 use folder::{FileId, Folder};
 use journal::{Header, Journal, Record};
 use space::Payment;
@@ -252,6 +252,12 @@ impl StagedFile {
     ) -> std::io::Result<()> {
         if journal.as_ref().is_none_or(Journal::is_long) {
             *journal = Some(self.new_journal(state)?);
+        }
+        // A journal says what its content says.
+        if let Record::Dirty(range) = record
+            && state.content.extents().covers(range, Held::Dirty)
+        {
+            return Ok(());
         }
         match journal {
             Some(journal) => journal.append(record),

@@ -121,14 +121,12 @@ impl Core {
             return staged.read_here(pieces, buffer).map(Some);
         }
         let file = Arc::clone(file);
-        let read = tokio::task::spawn_blocking(move || {
+        let read = move || {
             let _held = held;
             let staged = file.staged.as_ref().ok_or(FsError::BadHandle)?;
             staged.read_here(pieces, buffer)
-        });
-        read.await
-            .unwrap_or_else(|error| Err(FsError::Io(format!("a read broke off: {error}"))))
-            .map(Some)
+        };
+        staged.staging().on_disk(read).await.map(Some)
     }
 
     async fn join_parts(

@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use penstock_base::{FsResult, GIB, MIB, MemoryBudget, Reservation};
+use penstock_base::{FsError, FsResult, GIB, MIB, MemoryBudget, Reservation};
 
 use crate::{
     open_file::OpenFile,
@@ -31,6 +31,9 @@ pub const PUT_MAX_DEFAULT: u64 = 25 * MIB;
 const SAVE_SHARE: u64 = 8;
 /// The most that is kept for saves.
 const SAVE_MEMORY_MAX: u64 = 32 * MIB;
+
+/// Disk calls that may be made at once, by the thread that asks.
+const AT_ONCE_MAX: usize = 2;
 
 /// The system names the time since which it runs here.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -78,6 +81,8 @@ pub struct Staging {
     pub(crate) gathering: tokio::sync::Mutex<()>,
     /// One write at a time makes room.
     pub(crate) making_room: tokio::sync::Mutex<()>,
+    /// Turns for disk calls on the thread that asks.
+    at_once: tokio::sync::Semaphore,
     engaged: Mutex<HashMap<FileId, Weak<OpenFile>>>,
     /// Files of an earlier mount that were saved.
     pub(crate) recovered: AtomicU64,
@@ -102,6 +107,7 @@ impl Staging {
             memory: memory.map(|backing| (MemoryBudget::new(backing.bytes()), backing)),
             gathering: tokio::sync::Mutex::default(),
             making_room: tokio::sync::Mutex::default(),
+            at_once: tokio::sync::Semaphore::new(AT_ONCE_MAX),
             engaged: Mutex::default(),
             recovered: AtomicU64::new(0),
         }))
@@ -152,6 +158,23 @@ impl Staging {
             memory = kept.reserve(bytes) => memory,
             memory = budget.reserve(bytes) => memory,
         }
+    }
+
+    /// Makes a disk call, to its end, whether or not the caller stays.
+    ///
+    /// Most disk calls only copy to or from the page cache, and passing one to another thread costs
+    /// several times more than making it. A busy disk however holds up whoever calls, and the
+    /// caller may be a thread that receives requests: so only a few are made at once, and the
+    /// others by threads that may block.
+    pub(crate) async fn on_disk<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> FsResult<T> + Send + 'static,
+    ) -> FsResult<T> {
+        if let Ok(_turn) = self.at_once.try_acquire() {
+            return call();
+        }
+        let made = tokio::task::spawn_blocking(call).await;
+        made.unwrap_or_else(|error| Err(FsError::Io(format!("a disk call broke off: {error}"))))
     }
 
     /// Notes a file that holds staging space.

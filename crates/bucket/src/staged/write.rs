@@ -108,9 +108,7 @@ impl Core {
             offset
         };
         let (core, file) = (Arc::clone(self), Arc::clone(&handle.file));
-        // Not on this thread, which may be one that receives requests; and to its end, whether or
-        // not the caller stays.
-        let written = tokio::task::spawn_blocking(move || {
+        let write = move || {
             let _held = held;
             let Some(staged) = &file.staged else {
                 return Ok(0);
@@ -122,10 +120,8 @@ impl Core {
             })?;
             core.note_written(&file);
             Ok(dirty)
-        });
-        let dirty = written
-            .await
-            .unwrap_or_else(|error| Err(FsError::Io(format!("a write broke off: {error}"))))?;
+        };
+        let dirty = staged.staging().on_disk(write).await?;
         if dirty > staged.staging().settings().max_dirty {
             self.save_in_background(&handle.file, staged);
         }
