@@ -1,7 +1,7 @@
 # Every target is one command that works on a fresh clone; the scripts say what they do.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test tidy fuzz soak clean-mounts
+.PHONY: help demo build test guest-test tidy fuzz soak clean-mounts
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -14,6 +14,9 @@ build: ## build the release binary: target/release/penstock
 
 test: ## everything that must hold before a change lands, with real mounts
 	@bash scripts/test.sh
+
+guest-test: ## the tests that need a driver such as nbd, in an emulated guest with Debian's kernel
+	@bash scripts/guest-test.sh
 
 tidy: ## formatting, clippy and the rules of the house, without tests
 	cargo fmt --all -- --check

@@ -8,7 +8,7 @@ use std::{
 use tracing::warn;
 
 /// A block device by its kernel name, such as `loop3`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DeviceName(pub(crate) String);
 
 impl DeviceName {

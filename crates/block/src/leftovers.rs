@@ -1,8 +1,9 @@
 //! What a process that was killed left behind.
 //!
-//! With its process the reads of a volume fail, but the mount stays, and with it the loop devices.
-//! Unmounting is enough to take everything away; what is left then is what the kernel read ahead
-//! for the device's number, and the volume's own file.
+//! With its process the reads of a volume fail, but the mount stays, and with it the devices.
+//! Unmounting is enough to take everything away, but for network block devices, whose readers wait
+//! for another process, and which may not have had a user yet: they are given up. What is left
+//! then is what the kernel read ahead for the device's number, and the volume's own file.
 
 use std::{fs, path::Path};
 
@@ -13,7 +14,8 @@ use crate::{
     DeviceRecord, Record, StateDirectory,
     device::DeviceName,
     journal::{self, Abandoned, Found},
-    loops, mount,
+    mount, nbd,
+    tags::{self, tagged_devices},
 };
 
 /// Mounts of one device that are taken away: a mount point and what was bound from there.
@@ -79,15 +81,24 @@ async fn clean_one(state: &Path, dead: &Abandoned) -> Option<Cleaned> {
     };
     remove_private_place(&state.join(&record.tag));
     let devices = record.devices.iter().map(DeviceRecord::device);
-    let devices: Vec<_> = devices.collect();
+    // Those that were attached last may not be written down.
+    let others = tagged_devices(&record.tag).into_iter().map(DeviceName);
+    let others = others.filter(|device| tags::is_tagged(device, &record.tag));
+    let mut devices: Vec<_> = devices.chain(others).collect();
+    devices.sort();
+    devices.dedup();
     for device in &devices {
-        if loops::is_tagged(device, &record.tag) {
+        if tags::is_tagged(device, &record.tag) {
             unmount_all(device);
         }
     }
+    for device in &devices {
+        // Readers would wait for a process that does not come, and hold the other devices.
+        nbd::release(device, &record.tag);
+    }
     let mut complete = true;
     for device in &devices {
-        complete &= loops::wait_until_clear(device, &record.tag).await;
+        complete &= tags::wait_until_clear(device, &record.tag).await;
     }
     if complete {
         for device in &record.devices {

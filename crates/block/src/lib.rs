@@ -11,12 +11,12 @@
 //! - [`transport`]: disks as block devices; which ways there are and which this kernel has.
 //! - `loops`: the way that every kernel has: loop devices in direct-io mode on the files of a
 //!   private FUSE mount.
-//! - [`nbd`]: the protocol of the kernel's network block device, served over a socket.
+//! - `nbd`: network block devices, served over sockets, where the kernel has the driver.
 //! - [`volume`]: attach, mount, wait, unmount, detach.
 //! - [`journal`]: what a volume holds of the kernel, written down before it is taken.
 //! - [`leftovers`]: finds what a process that was killed left behind, and takes it away.
 //!
-//! Nothing here needs a process of its own to be cleaned up after: loop devices go with their last
+//! Nothing here needs a process of its own to be cleaned up after: devices go with their last
 //! user, the private mount is out of the file tree before anybody reads. So whoever unmounts, be it
 //! `penstock umount` or `umount`, takes everything away, and after `kill -9` all that stays is the
 //! mount itself.
@@ -31,14 +31,15 @@ mod error;
 mod joined;
 mod loops;
 mod mount;
+mod nbd;
 mod place;
 // The only unsafe code here: a few ioctls.
 #[allow(unsafe_code)]
 mod system;
+mod tags;
 
 pub mod journal;
 pub mod leftovers;
-pub mod nbd;
 pub mod transport;
 pub mod volume;
 
@@ -46,7 +47,7 @@ pub use error::BlockError;
 pub use joined::JoinedDisk;
 pub use journal::{DeviceRecord, Record, StateDirectory};
 pub use leftovers::{Cleaned, clean, dead_volumes, volumes};
-pub use loops::tagged_devices;
 pub use mount::FileSystem;
+pub use tags::tagged_devices;
 pub use transport::{Availability, TransportKind, available};
 pub use volume::{BlockSettings, BlockVolume, Contents, Keepsake};

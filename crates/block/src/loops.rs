@@ -15,14 +15,11 @@ mod over_fuse;
 mod over_fuse_tests;
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{File, OpenOptions},
     io,
     os::{fd::AsFd, unix::fs::OpenOptionsExt},
     path::Path,
-    time::Duration,
 };
-
-use penstock_base::clock;
 
 pub(crate) use over_fuse::LoopOverFuse;
 
@@ -40,12 +37,6 @@ const BLOCK_SIZE: u32 = 4096;
 
 /// How often somebody else may be faster in taking the free device.
 const ATTEMPTS_MAX: usize = 64;
-
-/// How long a device may take to be free after its last user closed it.
-const CLEAR_DEADLINE: Duration = Duration::from_secs(10);
-
-/// How often that is looked at.
-const CLEAR_POLL: Duration = Duration::from_millis(5);
 
 /// A loop device that is attached. It goes when this and every other user is gone.
 #[derive(Debug)]
@@ -66,8 +57,9 @@ pub(crate) enum Caching {
 impl LoopDevice {
     /// Attaches `file`, read-only. The device carries the name `tag`.
     pub(crate) fn attach(file: &File, tag: &str, caching: Caching) -> Result<Self, BlockError> {
-        let control = File::open("/dev/loop-control")
-            .map_err(BlockError::system("cannot open /dev/loop-control"))?;
+        let control = File::open("/dev/loop-control").map_err(BlockError::system(
+            "cannot open /dev/loop-control (`modprobe loop`)",
+        ))?;
         for _ in 0..ATTEMPTS_MAX {
             let number = system::free_loop(&control)
                 .map_err(BlockError::system("the kernel gives out no loop device"))?;
@@ -130,12 +122,8 @@ fn open_node(node: &Path) -> io::Result<File> {
         .open(node)
 }
 
-/// Whether the device carries the name `tag`. Asking lets go of one that nobody uses.
-pub(crate) fn is_tagged(name: &DeviceName, tag: &str) -> bool {
-    carried_tag(name).as_deref() == Some(tag)
-}
-
-fn carried_tag(name: &DeviceName) -> Option<String> {
+/// The name that a loop device carries, if it has something behind it.
+pub(crate) fn carried_tag(name: &DeviceName) -> Option<String> {
     if !name.is_attached() {
         return None;
     }
@@ -143,33 +131,10 @@ fn carried_tag(name: &DeviceName) -> Option<String> {
     system::loop_name(&node).ok()?
 }
 
-/// Waits until the device does not carry `tag` any more; false when somebody goes on using it.
-pub(crate) async fn wait_until_clear(name: &DeviceName, tag: &str) -> bool {
-    let looks = CLEAR_DEADLINE.as_millis() / CLEAR_POLL.as_millis();
-    for _ in 0..looks {
-        if !is_tagged(name, tag) {
-            return true;
-        }
-        clock::sleep(CLEAR_POLL).await;
-    }
-    false
-}
-
-/// The names of the loop devices whose tag begins with `prefix`, such as a volume's whole tag.
-pub fn tagged_devices(prefix: &str) -> Vec<String> {
-    let entries = fs::read_dir("/sys/block").into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let loops = names.filter(|name| name.starts_with("loop"));
-    let ours = loops.filter(|name| {
-        let tag = carried_tag(&DeviceName(name.clone()));
-        tag.is_some_and(|tag| tag.starts_with(prefix))
-    });
-    ours.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tags::{is_tagged, wait_until_clear};
 
     #[tokio::test]
     async fn a_loop_device_is_read_only_tagged_and_goes_when_it_is_closed() {

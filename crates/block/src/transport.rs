@@ -5,7 +5,7 @@ use std::{fmt, os::fd::OwnedFd, path::Path, sync::Arc};
 use async_trait::async_trait;
 use penstock_vfs::Disk;
 
-use crate::{BlockError, device::DeviceName, system};
+use crate::{BlockError, device::DeviceName, nbd, system};
 
 /// A way to make disks known to the kernel as block devices.
 #[async_trait]
@@ -23,12 +23,13 @@ pub(crate) trait Transport: Send + Sync {
 #[async_trait]
 pub(crate) trait Resume: Transport {
     /// Serves `disks`, which are those that were attached, on `connection`, which
-    /// [`Attachment::connection`] gave out, as the devices `names`.
+    /// [`Attachment::connection`] gave out, as the devices `names`, which carry `tag`.
     async fn resume(
         &self,
         disks: Vec<Arc<dyn Disk>>,
         connection: OwnedFd,
-        names: Vec<DeviceName>,
+        names: &[DeviceName],
+        tag: &str,
     ) -> Result<Box<dyn Attachment>, BlockError>;
 }
 
@@ -63,6 +64,11 @@ pub enum TransportKind {
 impl TransportKind {
     /// Every way, best known first.
     pub const ALL: [Self; 3] = [Self::Loop, Self::Nbd, Self::Ublk];
+
+    /// The way that is called so.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
 
     /// The word for it.
     pub fn name(self) -> &'static str {
@@ -102,14 +108,18 @@ pub fn available(kind: TransportKind) -> Availability {
             "there is no /dev/fuse; load the module with `modprobe fuse`, or pass the device into this container",
         ),
         TransportKind::Loop => Availability::Ready,
-        TransportKind::Nbd if !exists("/dev/nbd0") => missing(
-            "there is no /dev/nbd0; load the module with `modprobe nbd` (CONFIG_BLK_DEV_NBD)",
-        ),
-        TransportKind::Nbd => missing("its devices cannot be attached by this version; use loop"),
+        TransportKind::Nbd => match nbd::look_for_driver() {
+            Ok(()) => Availability::Ready,
+            Err(why) => missing(why),
+        },
         TransportKind::Ublk if !exists("/dev/ublk-control") => missing(
-            "there is no /dev/ublk-control; it needs Linux 6.0 or later with CONFIG_BLK_DEV_UBLK (`modprobe ublk_drv`)",
+            "there is no /dev/ublk-control (Linux 6.0 with CONFIG_BLK_DEV_UBLK, `modprobe ublk_drv`), \
+             and this version of the program does not serve it either; use --transport=loop",
         ),
-        TransportKind::Ublk => missing("its devices cannot be attached by this version; use loop"),
+        TransportKind::Ublk => missing(
+            "the kernel has it, but this version of the program does not serve it; use \
+             --transport=loop or --transport=nbd",
+        ),
     }
 }
 
@@ -130,18 +140,28 @@ mod tests {
 
     #[test]
     fn what_a_kernel_lacks_is_named_with_its_module() {
-        for (kind, node, module) in [
-            (TransportKind::Nbd, "/dev/nbd0", "modprobe nbd"),
+        for (kind, shown, module) in [
+            (TransportKind::Nbd, "/sys/module/nbd", "modprobe nbd"),
             (
                 TransportKind::Ublk,
                 "/dev/ublk-control",
                 "modprobe ublk_drv",
             ),
         ] {
-            let Availability::Missing(why) = available(kind) else {
-                unreachable!("{kind} cannot be attached yet");
+            let why = match available(kind) {
+                Availability::Missing(why) => why,
+                Availability::Ready => String::new(),
             };
-            assert_eq!(why.contains(module), !Path::new(node).exists(), "{why}");
+            assert_eq!(why.contains(module), !Path::new(shown).exists(), "{why}");
         }
+        assert_ne!(available(TransportKind::Ublk), Availability::Ready);
+    }
+
+    #[test]
+    fn a_way_is_found_by_its_name() {
+        for kind in TransportKind::ALL {
+            assert_eq!(TransportKind::named(kind.name()), Some(kind));
+        }
+        assert_eq!(TransportKind::named("fuse"), None);
     }
 }

@@ -29,9 +29,11 @@ use crate::{
     device::DeviceName,
     journal::{DeviceRecord, Journal},
     leftovers,
-    loops::{self, Caching, LoopDevice, LoopOverFuse},
+    loops::{Caching, LoopDevice, LoopOverFuse},
     mount::{self, MountChoices},
-    transport::{self, Attachment, Resume, Transport},
+    nbd::NbdTransport,
+    tags,
+    transport::{self, Attachment, Resume},
 };
 
 /// What is mounted.
@@ -102,11 +104,7 @@ impl BlockVolume {
         let journal = settings
             .state
             .begin(first_record(&settings, &mount_point, &contents))?;
-        let transport = LoopOverFuse {
-            state_directory: settings.state.path().to_owned(),
-            pool,
-            metrics,
-        };
+        let transport = way(settings.transport, &settings.state, (pool, metrics));
         let attached = transport
             .attach(contents.disks, &journal.record().tag)
             .await;
@@ -137,22 +135,16 @@ impl BlockVolume {
         memory: (Arc<BufferPool>, Arc<Registry>),
     ) -> Result<Self, BlockError> {
         let journal = Journal::resume(keepsake.journal)?;
-        let (pool, metrics) = memory;
-        let transport = LoopOverFuse {
-            state_directory: state.path().to_owned(),
-            pool,
-            metrics,
-        };
-        let names: Vec<_> = journal
-            .record()
-            .devices
-            .iter()
-            .map(DeviceRecord::device)
-            .collect();
+        let record = journal.record();
+        // Records that say nothing that is known are of loops.
+        let kind = TransportKind::named(&record.transport).unwrap_or(TransportKind::Loop);
+        let transport = way(kind, state, memory);
+        let names: Vec<_> = record.devices.iter().map(DeviceRecord::device).collect();
         let number = names.first().map(DeviceName::number);
         let number = number.unwrap_or_else(|| Err(io::ErrorKind::InvalidInput.into()));
         let number = number.map_err(BlockError::system("the device has no number"))?;
-        let attachment = transport.resume(disks, keepsake.connection, names).await?;
+        let resumed = transport.resume(disks, keepsake.connection, &names, &record.tag);
+        let attachment = resumed.await?;
         Ok(Self {
             mount_point: journal.record().mount_point.clone(),
             number,
@@ -233,6 +225,22 @@ impl Drop for BlockVolume {
         {
             warn!(%error, "the mount stays behind");
         }
+    }
+}
+
+/// How disks become devices; `check` refused what cannot be had.
+fn way(
+    kind: TransportKind,
+    state: &StateDirectory,
+    (pool, metrics): (Arc<BufferPool>, Arc<Registry>),
+) -> Box<dyn Resume> {
+    match kind {
+        TransportKind::Nbd => Box::new(NbdTransport),
+        TransportKind::Loop | TransportKind::Ublk => Box::new(LoopOverFuse {
+            state_directory: state.path().to_owned(),
+            pool,
+            metrics,
+        }),
     }
 }
 
@@ -362,7 +370,7 @@ fn unmount_ours(place: &Path, number: &str, mode: UnmountMode) -> Result<(), Unm
 async fn give_back(record: &Record) -> bool {
     let mut all_clear = true;
     for device in &record.devices {
-        all_clear &= loops::wait_until_clear(&device.device(), &record.tag).await;
+        all_clear &= tags::wait_until_clear(&device.device(), &record.tag).await;
         device.restore_read_ahead();
     }
     all_clear

@@ -42,7 +42,8 @@ impl Resume for LoopOverFuse {
         &self,
         disks: Vec<Arc<dyn Disk>>,
         connection: OwnedFd,
-        names: Vec<DeviceName>,
+        names: &[DeviceName],
+        _tag: &str,
     ) -> Result<Box<dyn Attachment>, BlockError> {
         let settings = fuse_settings(Path::new(""), "", disks.len());
         let memory = (Arc::clone(&self.pool), Arc::clone(&self.metrics));
@@ -51,7 +52,7 @@ impl Resume for LoopOverFuse {
         Ok(Box::new(Loops {
             session,
             devices: Vec::new(),
-            names,
+            names: names.to_vec(),
         }))
     }
 }

@@ -16,8 +16,8 @@ use penstock_base::{BufferPool, FsResult, MIB, MemoryBudget, Payload, metrics::R
 use penstock_vfs::Disk;
 use tokio::sync::watch;
 
-use super::{LoopOverFuse, tagged_devices};
-use crate::{device::DeviceName, transport::Transport};
+use super::LoopOverFuse;
+use crate::{device::DeviceName, tags::tagged_devices, transport::Transport};
 
 const DISKS: usize = 3;
 const READERS: usize = 330;
