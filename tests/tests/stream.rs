@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use penstock_devserver::Operation;
+use penstock_devserver::{Faults, Operation};
 use penstock_tests::{
     Finished, Kind, Mount, Patience, Process,
     data::noise,
@@ -131,6 +131,30 @@ fn a_small_file_is_one_request_in_direct_mode() {
             );
         }
         assert_eq!(rig.count(Operation::GetObject) - before, 200, "{way}");
+        mount.unmount();
+    }
+}
+
+/// The kernel joins requests for neighbouring blocks, and could cut what it joined within a file.
+#[test]
+fn neighbours_that_are_read_at_once_are_one_request_each_in_direct_mode() {
+    for way in WAYS {
+        let mut rig = Rig::new(Kind::S3);
+        for number in 0..256 {
+            let content = noise(number, 100_000);
+            rig.put(&format!("set/{number:03}"), content);
+        }
+        let mount = rig.mount(&rig.way(way).option("direct", "on"));
+        // So that all of them wait for the store together.
+        rig.bucket.fail(Faults::latency(Duration::from_millis(20)));
+        let before = rig.count(Operation::GetObject);
+        thread::scope(|scope| {
+            for (key, content) in &rig.objects {
+                let path = mount.join(key);
+                scope.spawn(move || assert!(fs::read(path).expect("readable") == *content));
+            }
+        });
+        assert_eq!(rig.count(Operation::GetObject) - before, 256, "{way}");
         mount.unmount();
     }
 }
