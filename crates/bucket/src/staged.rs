@@ -59,7 +59,7 @@ use crate::open_file::OpenFile;
 
 use content::Content;
 use disk::{DiskFile, disk_failure};
-use extents::{Held, Piece};
+use extents::Piece;
 use folder::{FileId, Folder};
 use journal::{Header, Journal, Record};
 use space::Payment;
@@ -277,12 +277,6 @@ impl StagedFile {
     ) -> std::io::Result<()> {
         if journal.as_ref().is_none_or(Journal::is_long) {
             *journal = Some(self.new_journal(state, covered)?);
-        }
-        // A journal says what its content says.
-        if let Record::Dirty(range) = record
-            && state.content.extents().covers(range, Held::Dirty)
-        {
-            return Ok(());
         }
         match journal {
             Some(journal) => journal.append(record),
