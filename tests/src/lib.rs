@@ -22,6 +22,7 @@
 )]
 
 pub mod data;
+pub mod faults;
 pub mod model;
 pub mod soak;
 pub mod stream;

@@ -14,10 +14,13 @@ use penstock_devserver::{Fault, FaultRule, Faults, Operation};
 use penstock_tests::{
     BUCKET, Bucket, Kind, Mount, Patience,
     data::{digest, digest_of, noise},
+    faults::{cut_body, passing_faults},
     system,
 };
 
 const MIB: usize = 1 << 20;
+/// Bytes of a body that arrive before it is reset or cut.
+const RESET_AFTER: u64 = 300_000;
 /// What the mounts here are told: how long a silent request and a failing operation may last.
 const REQUEST_TIMEOUT: &str = "2s";
 const RETRY_TIMEOUT: &str = "20s";
@@ -40,24 +43,6 @@ fn mount(bucket: &Bucket) -> Mount {
     bucket.mount_with(&options)
 }
 
-/// Faults that a client must ride out.
-fn passing_faults() -> Vec<(&'static str, FaultRule)> {
-    let retry_after = None;
-    let hang = Fault::Hang {
-        duration_ms: 60_000,
-    };
-    let often = |fault| FaultRule::new(fault).rate(0.3);
-    vec![
-        ("500", often(Fault::InternalError)),
-        ("503", often(Fault::SlowDown { retry_after })),
-        ("429", often(Fault::TooManyRequests { retry_after })),
-        ("reset before the answer", often(Fault::Reset { after: 0 })),
-        ("reset in the body", often(Fault::Reset { after: 300_000 })),
-        ("lost answer", often(Fault::LoseAnswer)),
-        ("hang", FaultRule::new(hang).rate(0.05)),
-    ]
-}
-
 fn write_synced(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = File::create(path)?;
     file.write_all(content)?;
@@ -76,8 +61,7 @@ fn within_deadline<T>(what: &str, work: impl FnOnce() -> T) -> T {
 
 #[test]
 fn reads_ride_out_every_passing_fault() {
-    let cut = FaultRule::new(Fault::CutBody { after: 300_000 }).rate(0.3);
-    let faults = [passing_faults(), vec![("cut body", cut)]].concat();
+    let faults = [passing_faults(RESET_AFTER), vec![cut_body(RESET_AFTER)]].concat();
     for kind in Kind::REMOTE {
         let bucket = Bucket::new(kind);
         let content = noise(1, 48 * MIB);
@@ -98,7 +82,7 @@ fn reads_ride_out_every_passing_fault() {
 fn writes_ride_out_every_passing_fault() {
     // Once in a file: a wire that damages every third part is beyond help.
     let flip = FaultRule::new(Fault::FlipByte { at: 500 }).next(1);
-    let faults = [passing_faults(), vec![("flipped byte", flip)]].concat();
+    let faults = [passing_faults(RESET_AFTER), vec![("flipped byte", flip)]].concat();
     for kind in Kind::REMOTE {
         let bucket = Bucket::new(kind);
         let mount = mount(&bucket);

@@ -10,40 +10,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-use penstock_devserver::{Fault, FaultRule, Faults, Operation};
+use penstock_devserver::{Faults, Operation};
 use penstock_tests::{
     BUCKET, Bucket, Kind, Mount, Patience,
     data::{digest, digest_of, noise},
+    faults::{cut_body, passing_faults},
     penstock, run_within,
     stream::{Rig, WAYS, read_aside},
 };
 
 const PATIENCE: Patience = Patience::seconds(60);
 const MIB: usize = 1 << 20;
+/// Bytes of a body that arrive before it is reset or cut.
+const RESET_AFTER: u64 = 10_000;
 /// What the mounts here are told: how long a silent request and a failing read may last.
 const REQUEST_TIMEOUT: &str = "2s";
 const RETRY_TIMEOUT: &str = "40s";
 /// Small files for each fault.
 const FILES: u64 = 40;
-
-/// Faults that a reader must not notice.
-fn passing_faults() -> Vec<(&'static str, FaultRule)> {
-    let retry_after = None;
-    let hang = Fault::Hang {
-        duration_ms: 60_000,
-    };
-    let often = |fault| FaultRule::new(fault).rate(0.3);
-    vec![
-        ("500", often(Fault::InternalError)),
-        ("503", often(Fault::SlowDown { retry_after })),
-        ("429", often(Fault::TooManyRequests { retry_after })),
-        ("reset before the answer", often(Fault::Reset { after: 0 })),
-        ("reset in the body", often(Fault::Reset { after: 10_000 })),
-        ("cut body", often(Fault::CutBody { after: 10_000 })),
-        ("lost answer", often(Fault::LoseAnswer)),
-        ("hang", FaultRule::new(hang).rate(0.05)),
-    ]
-}
 
 /// GET requests that the server got, however it answered.
 fn gets(bucket: &Bucket) -> u64 {
@@ -61,9 +45,10 @@ fn counter(mount: &Mount, name: &str) -> u64 {
 
 #[test]
 fn reads_of_a_volume_ride_out_every_passing_fault() {
+    let faults = [passing_faults(RESET_AFTER), vec![cut_body(RESET_AFTER)]].concat();
     for way in WAYS {
         let mut rig = Rig::new(Kind::S3);
-        for (number, _) in passing_faults().iter().enumerate() {
+        for (number, _) in faults.iter().enumerate() {
             for file in 0..FILES {
                 let seed = number as u64 * FILES + file;
                 rig.put(
@@ -76,9 +61,9 @@ fn reads_of_a_volume_ride_out_every_passing_fault() {
         }
         let options = rig.way(way).option("request-timeout", REQUEST_TIMEOUT);
         let mount = rig.mount(&options.option("retry-timeout", RETRY_TIMEOUT));
-        for (number, (name, rule)) in passing_faults().into_iter().enumerate() {
+        for (number, (name, rule)) in faults.iter().enumerate() {
             let before = gets(&rig.bucket);
-            let rule = rule.on(&[Operation::GetObject]);
+            let rule = rule.clone().on(&[Operation::GetObject]);
             rig.bucket.fail(Faults::rule(rule));
             let ours = format!("{number}");
             let files = rig.objects.iter().filter(|(key, _)| key.starts_with(&ours));
