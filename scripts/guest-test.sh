@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # `make guest-test`: the tests that need a kernel driver which this machine's kernel may lack, such
-# as nbd, in a guest with Debian's kernel. Everything is emulated, so neither KVM nor root is
+# as nbd or ublk, in a guest with Debian's kernel. Everything is emulated, so neither KVM nor root is
 # needed, and the guest sees nothing of this machine: it gets the binaries, with their libraries,
-# in memory. PACKAGE names another kernel package, KEEP=1 keeps what the guest boots from.
+# in memory. PACKAGE names another kernel package, TESTS="NAME ..." some of the tests, KEEP=1 keeps
+# what the guest boots from.
 set -euo pipefail
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$repository"
@@ -11,7 +12,7 @@ source scripts/tools.sh
 
 # What the guest loads, with what that needs, in this order. The tests of what is missing come before
 # the last two.
-readonly modules=(crc32c_generic loop erofs ext4 nbd ublk_drv)
+readonly modules=(crc32c_generic fuse loop erofs ext4 nbd ublk_drv)
 readonly guest_memory=2G guest_processors=2
 # Seconds until a guest that hangs is ended.
 readonly limit=1500
@@ -125,7 +126,8 @@ load ublk_drv
 for program in $(cat /programs); do
   "/bin/$program" --test-threads 1 --nocapture || status=1
 done
-left=$(cat /sys/block/nbd*/pid /sys/block/loop*/loop/backing_file 2>/dev/null)
+left=$(cat /sys/block/nbd*/pid /sys/block/loop*/loop/backing_file 2>/dev/null
+  ls /sys/class/ublk-char)
 [ -z "$left" ] || { echo "guest: devices are left: $left"; status=1; }
 dmesg | grep -E 'BUG|WARNING|Oops|blocked for more' && status=1
 [ "$status" = 0 ] || dmesg | tail -n 60
@@ -143,7 +145,7 @@ note "$(basename "$image")"
 
 say "Build"
 cargo build --quiet --package penstock-cli
-readonly tests=(stream_nbd)
+read -ra tests <<<"${TESTS:-stream_nbd stream_ublk}"
 
 say "Guest"
 guest=$folder/guest

@@ -3,6 +3,7 @@
 //! - [`model`]: a small pure model of a file system, random steps, and the comparison of what a
 //!   mount answers with what the model says.
 //! - [`soak`]: mixed load while faults come and go, and what is watched meanwhile.
+//! - [`devices`]: what the kernel shows of a stream volume's block devices.
 //! - [`stream`]: a bucket that stream volumes are made of, and what they should show.
 //! - [`system`]: file operations that report errno, because errno is what is compared.
 //! - [`Bucket`], [`Mount`], [`Scratch`]: a bucket, a mount and a folder that clean up after themselves, also
@@ -22,6 +23,7 @@
 )]
 
 pub mod data;
+pub mod devices;
 pub mod faults;
 pub mod model;
 pub mod soak;

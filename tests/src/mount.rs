@@ -150,6 +150,12 @@ impl Mount {
     }
 }
 
+impl AsRef<Path> for Mount {
+    fn as_ref(&self) -> &Path {
+        &self.path
+    }
+}
+
 impl Drop for Mount {
     fn drop(&mut self) {
         if is_mounted(&self.path) {

@@ -89,16 +89,24 @@ impl Rig {
             .server(|server| server.counters().operation(operation))
     }
 
+    /// One of the objects. The first one is read when its device is opened, which looks for
+    /// partitions.
+    pub fn object(&self, number: usize) -> (&str, &[u8]) {
+        let (key, content) = self.objects.iter().nth(number).expect("there are more");
+        (key, content)
+    }
+
     /// The mount shows what was put, file by file.
     #[track_caller]
-    pub fn compare(&self, mount: &Mount) {
-        let mut shown: Vec<_> = files_below(mount.path()).into_iter().collect();
+    pub fn compare(&self, place: impl AsRef<Path>) {
+        let place = place.as_ref();
+        let mut shown: Vec<_> = files_below(place).into_iter().collect();
         shown.sort();
         let mut expected: Vec<_> = self.objects.keys().map(PathBuf::from).collect();
         expected.sort();
         assert_eq!(shown, expected);
         for (key, content) in &self.objects {
-            let path = mount.join(key);
+            let path = place.join(key);
             let metadata = fs::metadata(&path).expect("it is listed");
             assert_eq!(metadata.len(), content.len() as u64, "{key}");
             assert_eq!(
@@ -129,8 +137,11 @@ pub fn files_below(root: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// What a read gives, some time.
+pub type Reading = mpsc::Receiver<std::io::Result<Vec<u8>>>;
+
 /// Reads a file on a thread of its own, since that may wait.
-pub fn read_aside(path: PathBuf) -> mpsc::Receiver<std::io::Result<Vec<u8>>> {
+pub fn read_aside(path: PathBuf) -> Reading {
     let (done, waiting) = mpsc::channel();
     thread::spawn(move || done.send(fs::read(path)));
     waiting

@@ -1,8 +1,9 @@
 //! What a process that was killed left behind.
 //!
 //! With its process the reads of a volume fail, but the mount stays, and with it the devices.
-//! Unmounting is enough to take everything away, but for network block devices, whose readers wait
-//! for another process, and which may not have had a user yet: they are given up. What is left
+//! Unmounting is enough to take everything away, but for network block devices and those of ublk,
+//! whose readers may wait for another process, and which may not have had a user yet: they are given
+//! up. What is left
 //! then is what the kernel read ahead for the device's number, and the volume's own file.
 
 use std::{fs, path::Path};
@@ -16,6 +17,7 @@ use crate::{
     journal::{self, Abandoned, Found},
     mount, nbd,
     tags::{self, tagged_devices},
+    ublk,
 };
 
 /// Mounts of one device that are taken away: a mount point and what was bound from there.
@@ -95,6 +97,7 @@ async fn clean_one(state: &Path, dead: &Abandoned) -> Option<Cleaned> {
     for device in &devices {
         // Readers would wait for a process that does not come, and hold the other devices.
         nbd::release(device, &record.tag);
+        ublk::release(device, &record.tag);
     }
     let mut complete = true;
     for device in &devices {

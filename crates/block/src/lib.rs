@@ -12,6 +12,7 @@
 //! - `loops`: the way that every kernel has: loop devices in direct-io mode on the files of a
 //!   private FUSE mount.
 //! - `nbd`: network block devices, served over sockets, where the kernel has the driver.
+//! - `ublk`: block devices that are served through io_uring, where the kernel has the driver.
 //! - [`volume`]: attach, mount, wait, unmount, detach.
 //! - [`journal`]: what a volume holds of the kernel, written down before it is taken.
 //! - [`leftovers`]: finds what a process that was killed left behind, and takes it away.
@@ -19,7 +20,7 @@
 //! Nothing here needs a process of its own to be cleaned up after: devices go with their last
 //! user, the private mount is out of the file tree before anybody reads. So whoever unmounts, be it
 //! `penstock umount` or `umount`, takes everything away, and after `kill -9` all that stays is the
-//! mount itself.
+//! mount itself, and devices of `ublk`.
 //!
 //! `PR_SET_IO_FLUSHER` is for daemons that the kernel's writing waits for. These disks are
 //! read-only: no memory of the kernel can be freed by writing to them, so no allocation of the
@@ -33,10 +34,12 @@ mod loops;
 mod mount;
 mod nbd;
 mod place;
+mod reading;
 // The only unsafe code here: a few ioctls.
 #[allow(unsafe_code)]
 mod system;
 mod tags;
+mod ublk;
 
 pub mod journal;
 pub mod leftovers;

@@ -1,14 +1,15 @@
 //! Whose a device is.
 //!
 //! Every device of a volume carries the volume's tag: a loop device as the name of its file, a
-//! network block device as the name of what is behind it. A number alone says nothing, because it
-//! is given to somebody else as soon as it is free.
+//! network block device as the name of what is behind it, a device of ublk as a number that the driver
+//! keeps. The number of a device says nothing, because it is given to somebody else as soon as it is
+//! free.
 
 use std::{fs, time::Duration};
 
 use penstock_base::clock;
 
-use crate::{device::DeviceName, loops};
+use crate::{device::DeviceName, loops, ublk};
 
 /// How long a device may take to be free after its last user closed it.
 const CLEAR_DEADLINE: Duration = Duration::from_secs(10);
@@ -22,6 +23,9 @@ pub(crate) fn is_tagged(name: &DeviceName, tag: &str) -> bool {
 }
 
 fn carried_tag(name: &DeviceName) -> Option<String> {
+    if ublk::is_ours(name) {
+        return ublk::carried_tag(name);
+    }
     match name.0.starts_with("nbd") {
         true => name.attribute("backend").ok(),
         false => loops::carried_tag(name),
@@ -46,7 +50,7 @@ pub fn tagged_devices(prefix: &str) -> Vec<String> {
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     let kinds = ["loop", "nbd"];
     let candidates = names.filter(|name| kinds.iter().any(|kind| name.starts_with(kind)));
-    let ours = candidates.filter(|name| {
+    let ours = candidates.chain(ublk::names()).filter(|name| {
         let tag = carried_tag(&DeviceName(name.clone()));
         tag.is_some_and(|tag| tag.starts_with(prefix))
     });

@@ -34,6 +34,7 @@ use crate::{
     nbd::NbdTransport,
     tags,
     transport::{self, Attachment, Resume},
+    ublk::UblkTransport,
 };
 
 /// What is mounted.
@@ -63,6 +64,9 @@ pub struct BlockSettings {
     pub noexec: bool,
     /// Mount over a directory that has entries.
     pub nonempty: bool,
+    /// Another process will hold the volume's [`Keepsake`] and have it go on when this one is
+    /// killed. Otherwise readers are not made to wait for that where the transport can do without.
+    pub kept: bool,
 }
 
 /// What another process keeps of a mounted volume, so that reads wait while its own process is
@@ -104,7 +108,8 @@ impl BlockVolume {
         let journal = settings
             .state
             .begin(first_record(&settings, &mount_point, &contents))?;
-        let transport = way(settings.transport, &settings.state, (pool, metrics));
+        let kept = settings.kept;
+        let transport = way(settings.transport, kept, &settings.state, (pool, metrics));
         let attached = transport
             .attach(contents.disks, &journal.record().tag)
             .await;
@@ -138,7 +143,7 @@ impl BlockVolume {
         let record = journal.record();
         // Records that say nothing that is known are of loops.
         let kind = TransportKind::named(&record.transport).unwrap_or(TransportKind::Loop);
-        let transport = way(kind, state, memory);
+        let transport = way(kind, true, state, memory);
         let names: Vec<_> = record.devices.iter().map(DeviceRecord::device).collect();
         let number = names.first().map(DeviceName::number);
         let number = number.unwrap_or_else(|| Err(io::ErrorKind::InvalidInput.into()));
@@ -231,12 +236,14 @@ impl Drop for BlockVolume {
 /// How disks become devices; `check` refused what cannot be had.
 fn way(
     kind: TransportKind,
+    kept: bool,
     state: &StateDirectory,
     (pool, metrics): (Arc<BufferPool>, Arc<Registry>),
 ) -> Box<dyn Resume> {
     match kind {
         TransportKind::Nbd => Box::new(NbdTransport),
-        TransportKind::Loop | TransportKind::Ublk => Box::new(LoopOverFuse {
+        TransportKind::Ublk => Box::new(UblkTransport { kept }),
+        TransportKind::Loop => Box::new(LoopOverFuse {
             state_directory: state.path().to_owned(),
             pool,
             metrics,

@@ -17,17 +17,17 @@
 
 use std::{io, sync::Arc};
 
-use penstock_base::{FsError, Payload};
-use penstock_vfs::Disk;
+use penstock_base::Payload;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::UnixStream,
     sync::{Mutex, Semaphore},
     task::JoinSet,
 };
-use tracing::{debug, warn};
+use tracing::debug;
 
-use super::under_way::{Answer, UnderWay};
+use super::under_way::UnderWay;
+use crate::reading::Answer;
 
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 const REPLY_MAGIC: u32 = 0x6744_6698;
@@ -42,9 +42,6 @@ const FLUSH: u16 = 3;
 
 /// Requests that are under way at once; the kernel sends at most as many by default.
 const REQUESTS_MAX: usize = 128;
-
-/// Bytes in the longest read: the kernel's own limit for this protocol is 32 MiB.
-const READ_MAX: u32 = 32 << 20;
 
 /// A request, read off the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,39 +149,6 @@ async fn answer(disk: &Arc<UnderWay>, request: Request) -> Answer {
     }
 }
 
-/// Reads from a disk, whole or not at all.
-pub(super) async fn read(disk: &dyn Disk, (offset, length): (u64, u32)) -> Answer {
-    let end = offset.checked_add(u64::from(length));
-    if length > READ_MAX || end.is_none_or(|end| end > disk.size()) {
-        return Err(libc::EINVAL);
-    }
-    if length == 0 {
-        return Ok(Payload::new());
-    }
-    let bytes = disk.read(offset, length).await.map_err(|error| {
-        warn!(offset, length, %error, "a read of a disk failed");
-        errno_of(&error)
-    })?;
-    if bytes.len() != length as usize {
-        warn!(
-            offset,
-            length,
-            had = bytes.len(),
-            "a disk gave another number of bytes"
-        );
-        return Err(libc::EIO);
-    }
-    Ok(bytes)
-}
-
-/// The protocol knows few errors, and a kernel makes `EIO` of every one.
-fn errno_of(error: &FsError) -> libc::c_int {
-    match error {
-        FsError::OutOfMemory => libc::ENOMEM,
-        _ => libc::EIO,
-    }
-}
-
 async fn send(
     output: &mut (impl AsyncWrite + Unpin),
     cookie: u64,
@@ -205,7 +169,8 @@ async fn send(
 #[cfg(test)]
 mod tests {
     use async_trait::async_trait;
-    use penstock_base::FsResult;
+    use penstock_base::{FsError, FsResult};
+    use penstock_vfs::Disk;
     use proptest::prelude::*;
 
     use super::*;

@@ -11,22 +11,16 @@ use std::{
     time::Duration,
 };
 
-use penstock_base::{Payload, clock};
+use penstock_base::clock;
 use penstock_vfs::Disk;
 use tokio::sync::watch;
 
-use super::protocol::read;
+use crate::reading::{Answer, Place, read};
 
 /// How long an answer is kept that nobody waits for: until a connection was made again.
 const KEPT: Duration = Duration::from_secs(30);
 
-/// What a read gave, or its errno.
-pub(super) type Answer = Result<Payload, libc::c_int>;
-
 type Waiting = watch::Receiver<Option<Answer>>;
-
-/// Offset and length.
-type Place = (u64, u32);
 
 /// A disk, and its reads that are under way.
 pub(super) struct UnderWay {
@@ -86,7 +80,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use async_trait::async_trait;
-    use penstock_base::FsResult;
+    use penstock_base::{FsResult, Payload};
 
     use super::*;
 

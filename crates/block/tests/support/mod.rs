@@ -152,6 +152,7 @@ impl Rig {
             read_ahead_kib: 16384,
             noexec: false,
             nonempty: false,
+            kept: false,
         };
         let pool = BufferPool::new(MemoryBudget::new(128 * MIB));
         self.block_on(BlockVolume::mount(

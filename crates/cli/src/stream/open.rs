@@ -159,6 +159,7 @@ async fn mount(
         read_ahead_kib: settings::read_ahead_kib(&plan.values),
         noexec: plan.values.flag(&table::NOEXEC),
         nonempty: plan.values.flag(&table::NONEMPTY),
+        kept: plan.line.is_some(),
     };
     let mounted = BlockVolume::mount(contents, settings, Arc::clone(pool), Arc::clone(registry));
     mounted.await.map_err(|error| block_error(&error))

@@ -1,0 +1,284 @@
+//! Stream volumes over block devices of the driver ublk. Where the kernel has none they say so;
+//! `make guest-test` runs them in a guest that has.
+
+#![allow(clippy::disallowed_methods, clippy::print_stdout)]
+
+use std::{
+    fs,
+    path::Path,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use penstock_devserver::Faults;
+use penstock_tests::{
+    Kind, MountOptions, Process,
+    data::noise,
+    devices::{
+        PATIENCE, background, devices, expect_io_error, expect_read_only, is_attached, is_mounted,
+        listed, nothing_is_left, parent, server, stream,
+    },
+    penstock, run_within,
+    stream::{Rig, read_aside},
+};
+
+/// Far less than any patience: what nothing holds up takes no longer, even on an emulated machine.
+const AT_ONCE: Duration = Duration::from_secs(20);
+
+/// None where the kernel lacks the driver.
+fn rig(kind: Kind, files: u64) -> Option<Rig> {
+    if !Path::new("/dev/ublk-control").exists() {
+        println!("skipped: this kernel has no driver ublk; see `make guest-test`");
+        return None;
+    }
+    Some(Rig::with_small_files(kind, files))
+}
+
+fn options(rig: &Rig) -> MountOptions {
+    rig.options().option("transport", "ublk")
+}
+
+/// Kills the processes of a volume in the background, first the one that would start another.
+fn kill_both(place: &Path) -> [Process; 2] {
+    let server = server(place);
+    let keeper = parent(server);
+    keeper.kill();
+    server.kill();
+    PATIENCE.until("both to be gone", || {
+        !keeper.is_alive() && !server.is_alive()
+    });
+    [keeper, server]
+}
+
+#[test]
+fn a_tree_over_ublk_is_the_same() {
+    let Some(mut rig) = rig(Kind::S3, 150) else {
+        return;
+    };
+    rig.put("large", noise(5, 12 << 20));
+    rig.put("with space/ünï", noise(6, 1));
+    for (fs, disks) in [("erofs", "2"), ("ext4", "1")] {
+        let options = options(&rig).option("fs", fs).option("disks", disks);
+        let mount = rig.mount(&options);
+        let place = mount.path().to_owned();
+        let ublks = devices(&place, "ublkb");
+        assert_eq!(ublks.len().to_string(), disks, "{fs}");
+        for device in &ublks {
+            expect_read_only(device);
+        }
+        rig.compare(&place);
+        let all = devices(&place, "");
+        mount.unmount();
+        nothing_is_left(&place, &all);
+    }
+}
+
+#[test]
+fn a_tree_is_the_same_over_every_block_transport() {
+    let Some(mut rig) = rig(Kind::S3, 0) else {
+        return;
+    };
+    // Sizes around blocks, requests and parts; some files share blocks of a request.
+    let sizes = [
+        0,
+        1,
+        4095,
+        4096,
+        4097,
+        70_000,
+        (1 << 20) - 1,
+        (1 << 20) + 1,
+        5 << 20,
+    ];
+    for number in 0..90 {
+        let size = sizes[number as usize % sizes.len()] + number as usize / 18;
+        rig.put(&format!("{}/{number}", number % 7), noise(number, size));
+    }
+    for transport in ["loop", "nbd", "ublk"] {
+        if transport == "nbd" && !Path::new("/sys/module/nbd").exists() {
+            continue;
+        }
+        let mount = rig.mount(&rig.options().option("transport", transport));
+        let begun = Instant::now();
+        rig.compare(&mount);
+        println!("{transport}: the tree was read in {:?}", begun.elapsed());
+        let (place, all) = (mount.path().to_owned(), devices(mount.path(), ""));
+        mount.unmount();
+        nothing_is_left(&place, &all);
+    }
+}
+
+#[test]
+fn many_readers_of_a_ublk_volume_read_at_once() {
+    const READERS: usize = 100;
+    const LATENCY: Duration = Duration::from_secs(1);
+    let Some(rig) = rig(Kind::S3, READERS as u64 + 20) else {
+        return;
+    };
+    let options = options(&rig).option("disks", "1").option("direct", "on");
+    let mount = rig.mount(&options);
+    rig.bucket.fail(Faults::latency(LATENCY));
+    let begun = Instant::now();
+    let readings: Vec<_> = (0..READERS)
+        .map(|number| {
+            let (key, content) = rig.object(number + 10);
+            (read_aside(mount.join(key)), content)
+        })
+        .collect();
+    for (reading, content) in readings {
+        let read = reading.recv_timeout(PATIENCE.0).expect("in time");
+        assert!(read.expect("readable") == content);
+    }
+    println!("{READERS} readers took {:?}", begun.elapsed());
+    assert!(begun.elapsed() >= LATENCY && begun.elapsed() < LATENCY * READERS as u32 / 4);
+    rig.bucket.heal();
+    mount.unmount();
+}
+
+#[test]
+fn unmounting_a_ublk_volume_by_any_means_leaves_nothing() {
+    let Some(rig) = rig(Kind::Local, 5) else {
+        return;
+    };
+    for by_signal in [false, true] {
+        let mount = rig.mount(&options(&rig));
+        let (place, process) = (mount.path().to_owned(), mount.process());
+        let devices = devices(&place, "");
+        match by_signal {
+            true => process.terminate(),
+            false => {
+                run_within(PATIENCE, Command::new("umount").arg(&place)).expect_success();
+            }
+        }
+        PATIENCE.until("the process to end", || !process.is_alive());
+        nothing_is_left(&place, &devices);
+    }
+}
+
+#[test]
+fn an_open_file_keeps_a_ublk_volume_after_a_lazy_unmount() {
+    let Some(rig) = rig(Kind::Local, 30) else {
+        return;
+    };
+    let mount = rig.mount(&options(&rig));
+    let (place, process) = (mount.path().to_owned(), mount.process());
+    let devices = devices(&place, "");
+    let (key, content) = rig.object(20);
+    let mut open = fs::File::open(mount.join(key)).expect("opened");
+    run_within(PATIENCE, Command::new("umount").arg("-l").arg(&place)).expect_success();
+    thread::sleep(Duration::from_secs(2));
+    let mut read = Vec::new();
+    std::io::Read::read_to_end(&mut open, &mut read).expect("still readable");
+    assert!(read == content && process.is_alive());
+    drop(open);
+    PATIENCE.until("the process to end", || !process.is_alive());
+    nothing_is_left(&place, &devices);
+}
+
+#[test]
+fn readers_of_a_ublk_volume_outlive_its_process() {
+    let Some(rig) = rig(Kind::S3, 40) else {
+        return;
+    };
+    let place = background(&rig.bucket, &rig.indexes, "ublk");
+    let keeper = parent(server(&place));
+    let devices = devices(&place, "");
+    for round in 0..2 {
+        let (taken, taken_content) = rig.object(10 + round);
+        let (later, later_content) = rig.object(30 + round);
+        let mut readings = None;
+        rig.bucket.without_server(|| {
+            // One that the dead process had taken, and one that comes while nobody is there.
+            let begun = read_aside(place.join(taken));
+            thread::sleep(Duration::from_secs(1));
+            let dead = server(&place);
+            dead.kill();
+            readings = Some((begun, read_aside(place.join(later)), Instant::now()));
+            PATIENCE.until("another process goes on", || server(&place) != dead);
+        });
+        let (begun, next, killed) = readings.expect("begun");
+        for (reading, content) in [(next, later_content), (begun, taken_content)] {
+            let read = reading.recv_timeout(PATIENCE.0).expect("in time");
+            println!("round {round}: a read took {:?}", killed.elapsed());
+            assert!(read.expect("asked for again") == content, "round {round}");
+        }
+        assert!(killed.elapsed() < AT_ONCE, "round {round}");
+    }
+    rig.compare(&place);
+    let process = server(&place);
+    run_within(PATIENCE, penstock().arg("umount").arg(&place)).expect_success();
+    PATIENCE.until("both processes to end", || {
+        !process.is_alive() && !keeper.is_alive()
+    });
+    nothing_is_left(&place, &devices);
+}
+
+#[test]
+fn a_killed_ublk_volume_without_a_keeper_keeps_its_names_and_fails_reads_at_once() {
+    let Some(rig) = rig(Kind::S3, 30) else {
+        return;
+    };
+    let mount = rig.mount(&options(&rig));
+    let place = mount.path().to_owned();
+    let devices = devices(&place, "");
+    let mut readings = None;
+    rig.bucket.without_server(|| {
+        // One that the dead process had taken, and one that comes when nobody is there.
+        let begun = read_aside(place.join(rig.object(10).0));
+        thread::sleep(Duration::from_secs(1));
+        mount.process().kill();
+        readings = Some((
+            begun,
+            read_aside(place.join(rig.object(20).0)),
+            Instant::now(),
+        ));
+    });
+    let (begun, next, killed) = readings.expect("begun");
+    expect_io_error(&begun);
+    expect_io_error(&next);
+    println!("reads failed after {:?}", killed.elapsed());
+    assert!(killed.elapsed() < AT_ONCE);
+    let names = fs::read_dir(place.join("set")).expect("names are local");
+    assert_eq!(names.count(), 17);
+    stream(&["detach"]).expect_success();
+    nothing_is_left(&place, &devices);
+}
+
+#[test]
+fn readers_of_a_dead_ublk_volume_wait_until_it_is_detached() {
+    let Some(rig) = rig(Kind::S3, 30) else {
+        return;
+    };
+    let place = background(&rig.bucket, &rig.indexes, "ublk");
+    let devices = devices(&place, "");
+    kill_both(&place);
+    let names = fs::read_dir(place.join("set")).expect("names are local");
+    assert_eq!(names.count(), 17);
+    let reading = read_aside(place.join(rig.object(20).0));
+    assert!(reading.recv_timeout(Duration::from_secs(5)).is_err());
+    assert_eq!(listed(&place).expect("it is listed")["alive"], false);
+    let begun = Instant::now();
+    stream(&["detach"]).expect_success();
+    expect_io_error(&reading);
+    println!("a reader was free after {:?}", begun.elapsed());
+    assert!(begun.elapsed() < AT_ONCE);
+    nothing_is_left(&place, &devices);
+}
+
+#[test]
+fn the_next_start_cleans_up_after_a_killed_ublk_volume() {
+    let Some(rig) = rig(Kind::S3, 30) else {
+        return;
+    };
+    let dead = background(&rig.bucket, &rig.indexes, "ublk");
+    let old = devices(&dead, "");
+    kill_both(&dead);
+    let mount = rig.mount(&options(&rig));
+    assert!(!is_mounted(&dead));
+    assert_eq!(listed(&dead), None);
+    assert!(is_attached(&old[0]), "its numbers are taken again");
+    rig.compare(&mount);
+    mount.unmount();
+    nothing_is_left(&dead, &old);
+}
