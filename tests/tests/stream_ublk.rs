@@ -157,6 +157,28 @@ fn unmounting_a_ublk_volume_by_any_means_leaves_nothing() {
 }
 
 #[test]
+fn ending_a_ublk_volume_frees_the_reads_that_are_under_way() {
+    let Some(rig) = rig(Kind::S3, 30) else {
+        return;
+    };
+    let mount = rig.mount(&options(&rig));
+    let (place, process) = (mount.path().to_owned(), mount.process());
+    let devices = devices(&place, "");
+    rig.bucket.without_server(|| {
+        let reading = read_aside(place.join(rig.object(20).0));
+        assert!(reading.recv_timeout(Duration::from_secs(2)).is_err());
+        let begun = Instant::now();
+        process.terminate();
+        expect_io_error(&reading);
+        PATIENCE.until("the process to end", || !process.is_alive());
+        println!("it ended after {:?}", begun.elapsed());
+        assert!(begun.elapsed() < AT_ONCE * 2);
+    });
+    stream(&["detach"]).expect_success();
+    nothing_is_left(&place, &devices);
+}
+
+#[test]
 fn an_open_file_keeps_a_ublk_volume_after_a_lazy_unmount() {
     let Some(rig) = rig(Kind::Local, 30) else {
         return;
@@ -212,6 +234,54 @@ fn readers_of_a_ublk_volume_outlive_its_process() {
         !process.is_alive() && !keeper.is_alive()
     });
     nothing_is_left(&place, &devices);
+}
+
+#[test]
+fn a_ublk_volume_that_is_killed_while_it_recovers_recovers() {
+    let Some(rig) = rig(Kind::S3, 40) else {
+        return;
+    };
+    let place = background(&rig.bucket, &rig.indexes, "ublk");
+    let keeper = parent(server(&place));
+    let devices = devices(&place, "");
+    let mut readings = Vec::new();
+    // Each is killed a little later after it took over the volume.
+    for (round, life) in [0, 50, 150, 400].into_iter().enumerate() {
+        let dead = server(&place);
+        dead.kill();
+        readings.push((read_aside(place.join(rig.object(20 + round).0)), 20 + round));
+        PATIENCE.until("another process goes on", || server(&place) != dead);
+        thread::sleep(Duration::from_millis(life));
+    }
+    server(&place).kill();
+    for (reading, number) in readings {
+        let read = reading.recv_timeout(PATIENCE.0).expect("in time");
+        assert!(read.expect("asked for again") == rig.object(number).1);
+    }
+    rig.compare(&place);
+    run_within(PATIENCE, penstock().arg("umount").arg(&place)).expect_success();
+    PATIENCE.until("the keeper to end", || !keeper.is_alive());
+    nothing_is_left(&place, &devices);
+}
+
+#[test]
+fn a_read_of_a_ublk_volume_that_fails_is_an_error_of_its_readers_alone() {
+    let Some(rig) = rig(Kind::S3, 30) else {
+        return;
+    };
+    let mount = rig.mount(&options(&rig).option("retry-timeout", "3s"));
+    let (changed, _) = rig.object(20);
+    rig.bucket.put_outside(changed, &noise(99, 20_740));
+    expect_io_error(&read_aside(mount.join(changed)));
+    rig.bucket.without_server(|| {
+        expect_io_error(&read_aside(mount.join(rig.object(21).0)));
+    });
+    for number in [10, 21, 22] {
+        let (key, content) = rig.object(number);
+        let read = read_aside(mount.join(key)).recv_timeout(PATIENCE.0);
+        assert!(read.expect("in time").expect("readable") == content);
+    }
+    mount.unmount();
 }
 
 #[test]

@@ -30,6 +30,8 @@ mod owner;
 mod queue;
 mod requests;
 mod served;
+#[cfg(test)]
+mod served_tests;
 mod transport;
 
 use std::time::Duration;
