@@ -41,6 +41,22 @@ struct Pattern {
     waiting: AtomicUsize,
 }
 
+/// Counts a read, also one that is given up.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 fn pattern(offset: u64, length: usize) -> Vec<u8> {
     let byte = |at: u64| (at / BLOCK).wrapping_mul(31).wrapping_add(at % 251) as u8;
     (offset..offset + length as u64).map(byte).collect()
@@ -53,9 +69,9 @@ impl Disk for Pattern {
     }
 
     async fn read(&self, offset: u64, length: u32) -> FsResult<Payload> {
-        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let waiting = Waiting::new(&self.waiting);
         let _ = self.open.subscribe().wait_for(|open| *open).await;
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        drop(waiting);
         if (offset..offset + u64::from(length)).contains(&BROKEN) {
             return Err(FsError::Stale);
         }
@@ -219,7 +235,7 @@ fn taking_a_ublk_device_away_frees_its_readers() {
     }
     assert!(begun.elapsed() < Duration::from_secs(30));
     wait_until("nobody waits for the disk", || rig.waiting() == 0);
-    // Somebody has it open, and by then it has no block device any more.
+    // Somebody still has it open, but there is no block device any more.
     assert!(name.number().is_err());
     drop(device);
     wait_until("its number is free", || !is_tagged(&name, &rig.tag));

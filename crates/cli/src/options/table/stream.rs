@@ -32,9 +32,9 @@ pub(crate) static TRANSPORT: OptionSpec = OptionSpec {
     default: Default::Is("auto"),
     help: "How the kernel reads the data",
     detail: "`loop` is a loop device over a private FUSE mount, for root. `nbd` is a network block \
-             device, for root and kernels with that driver. `fuse` shows the same names and data \
-             without a block device and needs no root. `auto` is `loop` for root \
-             and `fuse` for others. A kernel that lacks what is asked for is told about.",
+             device and `ublk` one that this program serves through io_uring, for root and kernels \
+             with that driver. `fuse` shows the same names and data without a block device and \
+             needs no root. `auto` is `loop` for root and `fuse` for others. A kernel that lacks what is asked for is told about.",
     effect: "Block devices make names several times faster; data moves as fast through `fuse`.",
     ..STREAM
 };
