@@ -151,6 +151,15 @@ impl Served {
         true
     }
 
+    /// Leaves the device as a process that is killed does.
+    #[cfg(test)]
+    pub(super) fn forsake(self) {
+        let queues = self.queues.lock().expect("no panic").take();
+        for queue in queues.into_iter().flatten() {
+            queue.end();
+        }
+    }
+
     /// Takes it away, whoever uses it: they get errors.
     pub(super) fn close(&self) {
         self.take_away(None);
@@ -202,7 +211,7 @@ fn claim(name: &DeviceName) -> io::Result<File> {
 }
 
 /// Has the driver prepare to go on, as soon as it has let go of the dead process.
-async fn recover(control: &Control, device: u32, owner: u64) -> io::Result<DeviceInfo> {
+pub(super) async fn recover(control: &Control, device: u32, owner: u64) -> io::Result<DeviceInfo> {
     let info = run_blocking(|| control.info(device))?;
     if info.owner != owner {
         return Err(io::ErrorKind::NotFound.into());

@@ -25,8 +25,10 @@ use crate::{
     ublk::{
         DEPTH,
         control::Control,
-        driver, owner,
-        served::{Served, Wanted},
+        driver,
+        layout::feature::{RECOVERY, RECOVERY_REISSUE},
+        owner,
+        served::{Served, Wanted, recover},
     },
 };
 
@@ -88,12 +90,17 @@ struct Rig {
     served: Option<Served>,
     disk: Arc<Pattern>,
     tag: String,
-    _runtime: Runtime,
+    runtime: Runtime,
 }
 
 impl Rig {
     /// None where the kernel lacks the driver.
     fn new() -> Option<Self> {
+        Self::with(0)
+    }
+
+    /// With more than what every device is asked for.
+    fn with(features: u64) -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(900_000);
         if let Err(why) = driver::look_for_driver() {
             println!("skipped, see `make guest-test`: {why}");
@@ -108,7 +115,7 @@ impl Rig {
         let runtime = Runtime::new().expect("threads");
         let wanted = Wanted {
             owner: owner::number_of(&tag).expect("of this form"),
-            features: driver::NEEDED,
+            features: driver::NEEDED | features,
         };
         let control = Arc::new(Control::open().expect("looked at before"));
         let of_disk = Arc::clone(&disk) as Arc<dyn Disk>;
@@ -117,7 +124,7 @@ impl Rig {
             served: Some(served.expect("attached")),
             disk,
             tag,
-            _runtime: runtime,
+            runtime,
         })
     }
 
@@ -252,4 +259,49 @@ fn a_ublk_device_is_found_by_its_tag_and_can_be_given_up() {
     assert!(name.number().is_err());
     rig.served = None;
     wait_until("it is gone", || tagged_devices(&rig.tag).is_empty());
+}
+
+#[test]
+fn a_ublk_device_goes_on_also_when_another_had_begun_to_recover_it() {
+    let Some(mut rig) = Rig::with(RECOVERY | RECOVERY_REISSUE) else {
+        return;
+    };
+    let device = rig.open();
+    rig.close_gate();
+    let reader = {
+        let device = Arc::clone(&device);
+        thread::spawn(move || read(&device, 8 * BLOCK, 4096))
+    };
+    wait_until("it waits", || rig.waiting() == 1);
+    let name = rig.served.as_ref().expect("attached").name();
+    let place = (
+        driver::number_of(&name).expect("its number"),
+        owner::number_of(&rig.tag).expect("of this form"),
+    );
+    let control = Arc::new(Control::open().expect("the driver is there"));
+    rig.served.take().expect("attached").forsake();
+    let begun = recover(&control, place.0, place.1);
+    rig.runtime.block_on(begun).expect("begun");
+    rig.disk.open.send_replace(true);
+    let of_disk = Arc::clone(&rig.disk) as Arc<dyn Disk>;
+    let resumed = Served::resume(control, place, of_disk);
+    rig.served = Some(rig.runtime.block_on(resumed).expect("recovered"));
+    let read = reader.join().expect("no panic").expect("asked for again");
+    assert!(read == pattern(8 * BLOCK, 4096));
+}
+
+#[test]
+fn a_ublk_device_of_somebody_else_is_not_recovered() {
+    let Some(rig) = Rig::new() else { return };
+    let name = rig.served.as_ref().expect("attached").name();
+    let device = driver::number_of(&name).expect("its number");
+    let control = Arc::new(Control::open().expect("the driver is there"));
+    let other = owner::number_of("penstock-1-1").expect("of this form");
+    let of_disk = Arc::clone(&rig.disk) as Arc<dyn Disk>;
+    let resumed = rig
+        .runtime
+        .block_on(Served::resume(control, (device, other), of_disk));
+    assert!(resumed.is_err());
+    let bytes = read(&rig.open(), 0, 4096).expect("it is as it was");
+    assert!(bytes == pattern(0, 4096));
 }
