@@ -91,7 +91,7 @@ add_program() {
 }
 
 # test_program NAME: the executable of a test target, built first. The name of a crate stands for its
-# own tests, of which those run that have a driver's name in theirs.
+# own tests, of which those of devices that are served run.
 test_program() {
   local target=(--package penstock-tests --test "$1")
   [[ $1 != penstock_* ]] || target=(--package "${1//_/-}" --lib)
@@ -127,7 +127,7 @@ refused ublk ublk_drv
 load nbd
 load ublk_drv
 for program in $(cat /programs); do
-  case $program in penstock_*) only="ublk nbd" ;; *) only= ;; esac
+  case $program in penstock_*) only=served_tests ;; *) only= ;; esac
   "/bin/$program" --test-threads 1 --nocapture $only || status=1
 done
 left=$(cat /sys/block/nbd*/pid /sys/block/loop*/loop/backing_file 2>/dev/null
