@@ -142,12 +142,15 @@ impl Served {
     }
 
     fn close_if_unused(&self) -> bool {
-        let claimed = claim(&self.name());
-        if matches!(&claimed, Err(error) if error.kind() == io::ErrorKind::ResourceBusy) {
-            return false;
+        let name = self.name();
+        match claim(&name) {
+            // Claimed, so that nobody comes between.
+            Ok(claimed) => self.take_away(Some(claimed)),
+            // Somebody else stopped it.
+            Err(_) if name.number().is_err() => self.take_away(None),
+            // Busy, or this process lacks something for a moment.
+            Err(_) => return false,
         }
-        // Claimed, so that nobody comes between, or gone already.
-        self.take_away(claimed.ok());
         true
     }
 
