@@ -22,6 +22,11 @@ impl DeviceName {
         self.attribute("dev")
     }
 
+    /// Whether the kernel has it.
+    pub(crate) fn exists(&self) -> bool {
+        self.directory().exists()
+    }
+
     /// An attribute, such as `loop/dio`.
     pub(crate) fn attribute(&self, name: &str) -> io::Result<String> {
         let text = fs::read_to_string(self.directory().join(name))?;

@@ -147,7 +147,7 @@ impl Served {
             // Claimed, so that nobody comes between.
             Ok(claimed) => self.take_away(Some(claimed)),
             // Somebody else stopped it.
-            Err(_) if name.number().is_err() => self.take_away(None),
+            Err(_) if !name.exists() => self.take_away(None),
             // Busy, or this process lacks something for a moment.
             Err(_) => return false,
         }
