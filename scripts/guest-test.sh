@@ -131,7 +131,7 @@ for program in $(cat /programs); do
   "/bin/$program" --test-threads 1 --nocapture $only || status=1
 done
 left=$(cat /sys/block/nbd*/pid /sys/block/loop*/loop/backing_file 2>/dev/null
-  ls /sys/class/ublk-char)
+  ls /sys/class/ublk-char 2>/dev/null)
 [ -z "$left" ] || { echo "guest: devices are left: $left"; status=1; }
 dmesg | grep -E 'BUG|WARNING|Oops|blocked for more' && status=1
 [ "$status" = 0 ] || dmesg | tail -n 60

@@ -116,6 +116,17 @@ impl Queue {
         self.orders.give(GIVE_UP);
     }
 
+    /// Whether the thread has ended: the device is gone, or the thread failed.
+    pub(super) fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Has the thread end as if it had failed.
+    #[cfg(test)]
+    pub(super) fn fail(&self) {
+        self.orders.give(END);
+    }
+
     /// Ends the thread, and with it the driver's hold of the queue.
     pub(super) fn end(self) {
         self.orders.give(END);

@@ -141,9 +141,12 @@ impl Served {
         }
     }
 
+    /// A device of which a queue is not served is taken away from its users, too: who reads there
+    /// would wait for ever.
     fn close_if_unused(&self) -> bool {
         let name = self.name();
         match claim(&name) {
+            _ if self.has_lost_a_queue() => self.take_away(None),
             // Claimed, so that nobody comes between.
             Ok(claimed) => self.take_away(Some(claimed)),
             // Somebody else stopped it.
@@ -152,6 +155,18 @@ impl Served {
             Err(_) => return false,
         }
         true
+    }
+
+    fn has_lost_a_queue(&self) -> bool {
+        let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.iter().flatten().any(Queue::has_ended)
+    }
+
+    /// Has the first queue fail.
+    #[cfg(test)]
+    pub(super) fn lose_a_queue(&self) {
+        let queues = self.queues.lock().expect("no panic");
+        queues.iter().flatten().take(1).for_each(Queue::fail);
     }
 
     /// Leaves the device as a process that is killed does.

@@ -305,3 +305,29 @@ fn a_ublk_device_of_somebody_else_is_not_recovered() {
     let bytes = read(&rig.open(), 0, 4096).expect("it is as it was");
     assert!(bytes == pattern(0, 4096));
 }
+
+#[test]
+fn a_ublk_device_goes_when_a_queue_is_not_served_any_more() {
+    let Some(mut rig) = Rig::with(RECOVERY | RECOVERY_REISSUE) else {
+        return;
+    };
+    let served = Arc::new(rig.served.take().expect("attached"));
+    let name = served.name();
+    // As a file system has it.
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .custom_flags(libc::O_EXCL | libc::O_DIRECT);
+    let device = options.open(name.node()).expect("nobody else has it");
+    rig.close_gate();
+    let reader = thread::spawn(move || read(&device, 0, 4096));
+    wait_until("it waits", || rig.waiting() == 1);
+    let mut end = rig.runtime.spawn(Arc::clone(&served).go_with_last_user());
+    let early = async { tokio::time::timeout(Duration::from_secs(1), &mut end).await };
+    assert!(rig.runtime.block_on(early).is_err(), "it is in use");
+    served.lose_a_queue();
+    rig.runtime.block_on(end).expect("no panic");
+    assert!(!name.exists());
+    let error = reader.join().expect("no panic").expect_err("it is gone");
+    assert_eq!(error.raw_os_error(), Some(libc::EIO));
+}
