@@ -7,14 +7,14 @@
 
 use std::sync::Arc;
 
-use penstock_base::{FsError, FsResult, MIB, run_blocking};
+use penstock_base::{FsError, FsResult, MIB};
 use penstock_transfer::ObjectVersion;
 
 use crate::{
     core::Core,
     errors::{Purpose, transfer_failure},
     open_file::OpenFile,
-    staged::{StagedFile, content::Content, space::Payment},
+    staged::{StagedFile, content::Content, disk::on_worker, space::Payment},
 };
 
 /// Bytes of a file that are fetched when it is removed or replaced while it is open, so that its
@@ -120,6 +120,6 @@ impl Core {
         let bytes = bytes.map_err(|error| transfer_failure(&error, Purpose::Read))?;
         // Alone: a write that is in the staging file may not be in the map yet.
         let _alone = staged.change.write().await;
-        run_blocking(|| staged.take_fetched(range, &bytes))
+        on_worker(|| staged.take_fetched(range, &bytes)).await
     }
 }

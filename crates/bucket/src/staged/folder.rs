@@ -165,6 +165,11 @@ impl Folder {
         Ok(found)
     }
 
+    /// Makes the names of the files survive a crash of the machine.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        File::open(self.directory.join("files"))?.sync_all()
+    }
+
     /// Bytes that may still be written to the file system, and bytes that it has.
     pub(crate) fn disk(&self) -> io::Result<(u64, u64)> {
         let disk = statvfs(&self.directory)?;

@@ -130,7 +130,7 @@ impl Core {
             let staged = file.staged.as_ref().ok_or(FsError::BadHandle)?;
             staged.read_here(pieces, buffer)
         };
-        staged.staging().on_disk(read).await.map(Some)
+        staged.staging().on_disk(true, read).await.map(Some)
     }
 
     async fn join_parts(
