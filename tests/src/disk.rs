@@ -4,12 +4,18 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    sync::mpsc,
+    thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use crate::{Patience, Scratch, run_within};
 
 const PATIENCE: Patience = Patience::seconds(60);
 const SIZE: u64 = 64 << 20;
+
+/// How long a disk stands still at most.
+const FROZEN_MAX: Duration = Duration::from_secs(60);
 
 /// A file system on a loop device.
 #[derive(Debug)]
@@ -55,10 +61,20 @@ impl Disk {
         &self.scratch
     }
 
-    /// Lets every change of it wait until what is returned is dropped.
-    pub fn freeze(&self) -> Frozen<'_> {
+    /// Lets every change of it wait until what is returned is dropped, or a minute has passed: the
+    /// test itself may hang in a mount that waits for the disk.
+    pub fn freeze(&self) -> Frozen {
         run_within(PATIENCE, Command::new("fsfreeze").arg("-f").arg(&self.path)).expect_success();
-        Frozen(self)
+        let (thaw, thawed) = mpsc::channel();
+        let path = self.path.clone();
+        let guard = thread::spawn(move || {
+            let _ = thawed.recv_timeout(FROZEN_MAX);
+            drop(Command::new("fsfreeze").arg("-u").arg(path).status());
+        });
+        Frozen {
+            thaw: Some(thaw),
+            guard: Some(guard),
+        }
     }
 
     /// What is left of it when the power goes now.
@@ -78,13 +94,16 @@ impl Drop for Disk {
 
 /// A disk that stands still.
 #[derive(Debug)]
-pub struct Frozen<'a>(&'a Disk);
+pub struct Frozen {
+    thaw: Option<mpsc::Sender<()>>,
+    guard: Option<JoinHandle<()>>,
+}
 
-impl Drop for Frozen<'_> {
+impl Drop for Frozen {
     fn drop(&mut self) {
-        run_within(
-            PATIENCE,
-            Command::new("fsfreeze").arg("-u").arg(&self.0.path),
-        );
+        drop(self.thaw.take());
+        if let Some(guard) = self.guard.take() {
+            drop(guard.join());
+        }
     }
 }
