@@ -217,7 +217,7 @@ async fn requests_for_links_are_bounded_with_those_for_pages() {
     let store = filled(["target".to_owned()].iter()).await;
     let target = Key::new("target").expect("a key");
     for index in 0..LINKS {
-        let link = Key::new(&format!("link{index:04}")).expect("a key");
+        let link = Key::new(format!("link{index:04}")).expect("a key");
         let made = store.put_symlink(&link, &target, PutOptions::default());
         made.await.expect("memory has links");
     }
