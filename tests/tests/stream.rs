@@ -287,7 +287,7 @@ fn detach_and_umount_of_one_volume_leave_other_dead_ones_alone() {
     for mount in &mounts {
         mount.process().kill();
     }
-    let [first, second, third] = places.each_ref().map(|place| place.as_path());
+    let [first, second, third] = places.each_ref().map(PathBuf::as_path);
     let told = stream(&["detach", &first.to_string_lossy()]).expect_success();
     assert_eq!(told.stdout.lines().count(), 1, "{told:?}");
     assert!(!is_mounted(first) && is_mounted(second) && is_mounted(third));
