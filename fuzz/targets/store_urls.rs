@@ -33,8 +33,8 @@ fn assert_no_secret(text: &str, error: &str) {
         return;
     };
     let (scheme, user) = before.split_once("://").unwrap_or(("", before));
-    // Short texts, and those with blanks or schemes, could be words of the message itself.
-    let telling = user.len() > 16 && !user.contains([' ', '\0']) && !user.contains("://");
+    // Short texts, and those with blanks, quotes or schemes, could be words of the message itself.
+    let telling = user.len() > 16 && !user.contains([' ', '`', '\0']) && !user.contains("://");
     if telling && !scheme.contains(user) && !host.contains(user) {
         // What was hidden must not join what stands around it.
         assert!(!error.replace("***@", "\0").contains(user), "{error}");

@@ -70,7 +70,8 @@ fn write_list(page: &ListPage) -> String {
         xml.push_str("<Contents>");
         element(&mut xml, "Key", &object.key);
         element(&mut xml, "Size", &object.size.to_string());
-        element(&mut xml, "ETag", object.etag.as_str());
+        // In quotes, within which blanks count.
+        element(&mut xml, "ETag", &format!("\"{}\"", object.etag.as_str()));
         element(&mut xml, "StorageClass", &object.storage_class);
         element(&mut xml, "Type", kind_name(object.kind));
         xml.push_str("</Contents>");

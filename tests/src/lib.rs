@@ -8,6 +8,7 @@
 //! - [`system`]: file operations that report errno, because errno is what is compared.
 //! - [`Bucket`], [`Mount`], [`Scratch`]: a bucket, a mount and a folder that clean up after themselves, also
 //!   when a test fails.
+//! - [`Disk`]: a file system that can be frozen, or lose its power.
 //! - [`Patience`]: waiting for a condition with a limit, in place of sleeping and hoping.
 //!
 //! The tests themselves lie in `tests/tests/`, one file per concern. They run the `penstock`
@@ -34,6 +35,7 @@ pub mod system;
 
 mod binary;
 mod bucket;
+mod disk;
 mod mount;
 mod patience;
 mod process;
@@ -42,6 +44,7 @@ mod scratch;
 
 pub use binary::{penstock, penstock_path};
 pub use bucket::{BUCKET, Bucket, Kind};
+pub use disk::{Disk, Frozen};
 pub use mount::{Mount, MountOptions};
 pub use patience::Patience;
 pub use process::{Finished, Process, run_within};

@@ -280,6 +280,28 @@ fn a_killed_volume_keeps_its_names_and_detach_removes_it() {
 }
 
 #[test]
+fn detach_and_umount_of_one_volume_leave_other_dead_ones_alone() {
+    let rig = Rig::with_small_files(Kind::Local, 5);
+    let mounts = [0, 1, 2].map(|_| rig.mount(&rig.options().option("transport", "loop")));
+    let places = mounts.each_ref().map(|mount| mount.path().to_owned());
+    for mount in &mounts {
+        mount.process().kill();
+    }
+    let [first, second, third] = places.each_ref().map(PathBuf::as_path);
+    let told = stream(&["detach", &first.to_string_lossy()]).expect_success();
+    assert_eq!(told.stdout.lines().count(), 1, "{told:?}");
+    assert!(!is_mounted(first) && is_mounted(second) && is_mounted(third));
+    run_within(PATIENCE, penstock().arg("umount").arg(second)).expect_success();
+    assert!(!is_mounted(second) && is_mounted(third));
+    assert!(listed(third).is_some_and(|line| line.contains("dead")));
+    let names = fs::read_dir(third.join("set")).expect("names are local");
+    assert_eq!(names.count(), 5);
+    stream(&["detach"]).expect_success();
+    assert!(!is_mounted(third));
+    assert_eq!(listed(third), None);
+}
+
+#[test]
 fn the_next_start_cleans_up_after_a_killed_volume() {
     let rig = Rig::with_small_files(Kind::Local, 5);
     let mount = rig.mount(&rig.options().option("transport", "loop"));
@@ -368,10 +390,20 @@ struct Background(PathBuf);
 impl Background {
     #[track_caller]
     fn mount(rig: &Rig) -> Self {
-        let place = rig.indexes.folder("mnt");
+        Self::mount_over(rig, "auto")
+    }
+
+    #[track_caller]
+    fn mount_over(rig: &Rig, transport: &str) -> Self {
+        let place = rig.indexes.path().join("mnt");
+        // A dead mount there can be neither looked at nor made.
+        if !is_mounted(&place) {
+            rig.indexes.folder("mnt");
+        }
         let mut command = rig.bucket.command("stream");
         command
             .arg(&place)
+            .arg(format!("--transport={transport}"))
             .arg(format!(
                 "--index-dir={}",
                 rig.indexes.folder("index").display()
@@ -451,6 +483,49 @@ fn a_volume_in_the_background_survives_the_death_of_its_process() {
     PATIENCE.until("both processes to end", || {
         !server.is_alive() && !keeper.is_alive()
     });
+}
+
+/// The process that serves a mount in the background which is no device.
+fn fuse_server(place: &Path) -> Process {
+    let mut stats = penstock();
+    let told = run_within(PATIENCE, stats.arg("stats").arg(place).arg("--json")).expect_success();
+    let told: serde_json::Value = serde_json::from_str(&told.stdout).expect("JSON");
+    let pid = told["pid"].as_u64().expect("a number");
+    Process(u32::try_from(pid).expect("a process id"))
+}
+
+#[test]
+fn a_killed_fuse_volume_is_replaced_by_the_next_start_at_its_place() {
+    let rig = Rig::with_small_files(Kind::S3, 10);
+    let (key, content) = rig.objects.first_key_value().expect("ten");
+    for round in 0..3 {
+        let volume = Background::mount_over(&rig, "fuse");
+        assert!(
+            fs::read(volume.0.join(key)).expect("readable") == *content,
+            "{round}"
+        );
+        let open = File::open(volume.0.join(key)).expect("it opens");
+        let server = fuse_server(&volume.0);
+        let keeper = parent(server);
+        server.kill();
+        PATIENCE.until("the keeper to give up", || !keeper.is_alive());
+        let error = fs::read(volume.0.join(key)).expect_err("nobody answers");
+        assert_eq!(error.raw_os_error(), Some(libc::ENOTCONN));
+        // Left for the next round, whoever has files open there.
+        std::mem::forget(volume);
+        drop(open);
+    }
+    let volume = Background::mount_over(&rig, "fuse");
+    assert!(fs::read(volume.0.join(key)).expect("readable") == *content);
+    fuse_server(&volume.0).kill();
+    run_within(PATIENCE, penstock().arg("umount").arg(&volume.0)).expect_success();
+    assert!(!is_mounted(&volume.0));
+    assert!(
+        fs::read_dir(&volume.0)
+            .expect("empty again")
+            .next()
+            .is_none()
+    );
 }
 
 #[test]

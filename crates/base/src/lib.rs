@@ -8,15 +8,17 @@
 //! - [`Checksum`]: made while bytes are in the processor's cache, carried with them.
 //! - [`metrics`]: counters that a component owns and an exporter reads.
 //! - [`LocalFile`]: an open file that stands in for an object.
+//! - [`DirectoryLock`]: a directory that one process uses at a time.
 //! - [`mount_table`]: what is mounted where, from the kernel's text.
 //! - [`clock`], [`random`]: time and chance. Nothing else may ask the system for them
 //!   (clippy.toml enforces it), which keeps tests able to stop the clock.
 //!
-//! This crate does no I/O.
+//! Beside that lock, this crate does no I/O.
 
 mod blocking;
 mod budget;
 mod checksum;
+mod directory_lock;
 mod error;
 mod local_file;
 mod name;
@@ -35,6 +37,7 @@ pub mod random;
 pub use blocking::run_blocking;
 pub use budget::{MemoryBudget, Reclaim, Reservation};
 pub use checksum::{Checksum, ChecksumKind, Summing};
+pub use directory_lock::{DirectoryLock, DirectoryLockError, make_private_directory};
 pub use error::{FsError, FsResult};
 pub use local_file::LocalFile;
 pub use name::{FileName, NAME_LENGTH_MAX, NameError};

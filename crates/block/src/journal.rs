@@ -17,6 +17,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
+use penstock_base::random;
 use serde::{Deserialize, Serialize};
 
 use crate::{BlockError, device::DeviceName, system};
@@ -121,7 +122,8 @@ impl StateDirectory {
         self.prepare()?;
         for _ in 0..VOLUMES_MAX {
             let number = VOLUMES_BEGUN.fetch_add(1, Ordering::Relaxed);
-            let tag = format!("penstock-{}-{number}", record.pid);
+            // The number of a process is given to others, in other containers even at once.
+            let tag = format!("penstock-{}-{number}-{}", record.pid, random::token());
             let path = self.file_of(&tag);
             let opened = OpenOptions::new()
                 .append(true)
@@ -312,6 +314,10 @@ mod tests {
         let one = state.begin(record()).expect("begun");
         let other = state.begin(record()).expect("begun");
         assert_ne!(one.record().tag, other.record().tag);
+        // Nor does another container have them, whose processes have the same numbers.
+        let tails = [&one, &other].map(|volume| volume.record().tag.rsplit('-').next());
+        assert!(tails[0].is_some_and(|tail| tail.len() >= 16));
+        assert_ne!(tails[0], tails[1]);
         assert_eq!(state.files().len(), 2);
     }
 

@@ -5,6 +5,12 @@
 //! whose readers may wait for another process, and which may not have had a user yet: they are given
 //! up. What is left
 //! then is what the kernel read ahead for the device's number, and the volume's own file.
+//!
+//! Only what is ours and dead is touched. *Ours* is a volume that has a file in the state directory,
+//! which is private to root, and of the devices that it names those that carry its tag, which no
+//! other volume of this machine has, in whatever container. *Dead* is one whose file nobody holds
+//! locked. So a start takes away all there are, whose devices would be missed; who names a mount
+//! point means that one alone, and the readers of another dead volume keep its names.
 
 use std::{fs, path::Path};
 
@@ -61,13 +67,27 @@ pub fn dead_volumes(state: &StateDirectory) -> Vec<Record> {
 /// Takes away what volumes left behind whose processes are gone. Who has files open in one keeps
 /// them, with errors; the rest goes when they are closed.
 pub async fn clean(state: &StateDirectory) -> Vec<Cleaned> {
+    clean_if(state, |_| true).await
+}
+
+/// The same of volumes that were mounted on `mount_point`, an absolute path, and of no others.
+pub async fn clean_at(state: &StateDirectory, mount_point: &Path) -> Vec<Cleaned> {
+    let was_there =
+        |record: Option<&Record>| record.is_some_and(|record| record.mount_point == mount_point);
+    clean_if(state, was_there).await
+}
+
+async fn clean_if(
+    state: &StateDirectory,
+    concerns: impl Fn(Option<&Record>) -> bool,
+) -> Vec<Cleaned> {
     let found = state
         .files()
         .into_iter()
         .filter_map(|path| journal::look(&path));
     let dead = found.filter_map(|found| match found {
         Found::Alive(_) => None,
-        Found::Dead(dead) => Some(dead),
+        Found::Dead(dead) => concerns(dead.record.as_ref()).then_some(dead),
     });
     let mut cleaned = Vec::new();
     for dead in dead {

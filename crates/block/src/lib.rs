@@ -49,7 +49,7 @@ pub mod volume;
 pub use error::BlockError;
 pub use joined::JoinedDisk;
 pub use journal::{DeviceRecord, Record, StateDirectory};
-pub use leftovers::{Cleaned, clean, dead_volumes, volumes};
+pub use leftovers::{Cleaned, clean, clean_at, dead_volumes, volumes};
 pub use mount::FileSystem;
 pub use tags::tagged_devices;
 pub use transport::{Availability, TransportKind, available};

@@ -44,6 +44,6 @@ pub use settings::{
 };
 pub use staged::{
     folder::StagingError,
-    staging::{MAX_DIRTY_DEFAULT, PUT_MAX_DEFAULT, Staging, StagingSettings},
+    staging::{AT_ONCE_DEFAULT, MAX_DIRTY_DEFAULT, PUT_MAX_DEFAULT, Staging, StagingSettings},
 };
 pub use volume::BucketVolume;

@@ -46,7 +46,7 @@ pub(crate) mod write;
 use std::{
     ops::Range,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -234,6 +234,17 @@ impl StagedFile {
         }
     }
 
+    /// Whether noting a change waits for nothing but the page cache, as far as can be seen: the
+    /// journal is free, and need not be written anew, which syncs it.
+    fn notes_quickly(&self) -> bool {
+        let syncs = |journal: &Journal| journal.is_long() && journal.is_covered();
+        match self.journal.try_lock() {
+            Ok(journal) => !journal.as_ref().is_some_and(syncs),
+            Err(TryLockError::Poisoned(_)) => true,
+            Err(TryLockError::WouldBlock) => false,
+        }
+    }
+
     /// The staging file, made if there is none.
     fn disk(&self) -> FsResult<Arc<DiskFile>> {
         let mut disk = lock(&self.disk);
@@ -322,17 +333,34 @@ impl StagedFile {
         self.cover(journal.filter(|journal| journal.is_long()))
     }
 
+    /// Makes the journal of a file that is about to be engaged with `content`, which differs from
+    /// what the store has before anything is written.
+    fn begin_journal(&self, content: &Content, key: &Key) -> std::io::Result<()> {
+        let begun = self.create_journal(key, (content, None), false)?;
+        *lock(&self.journal) = Some(begun);
+        Ok(())
+    }
+
     /// A journal that says everything, and if `covered` that it is on the disk.
     fn new_journal(&self, state: &State, covered: bool) -> std::io::Result<Journal> {
+        let said = (&state.content, state.description.as_ref());
+        self.create_journal(&state.key, said, covered)
+    }
+
+    fn create_journal(
+        &self,
+        key: &Key,
+        said: (&Content, Option<&Description>),
+        covered: bool,
+    ) -> std::io::Result<Journal> {
         let header = Header {
             boot: self.staging.boot().to_owned(),
             volume: self.staging.volume().to_owned(),
-            key: state.key.to_string(),
-            base: state.content.base().clone(),
-            size: state.content.size(),
+            key: key.to_string(),
+            base: said.0.base().clone(),
+            size: said.0.size(),
         };
         let path = self.staging.folder().journal(&self.id);
-        let said = (&state.content, state.description.as_ref());
         Journal::create(&path, header, said, covered)
     }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use penstock_base::{BufferPool, ChecksumKind, Payload};
-use penstock_bucket::{Staging, StagingError, StagingSettings};
+use penstock_bucket::{AT_ONCE_DEFAULT, Staging, StagingError, StagingSettings};
 
 use crate::{
     disk_cache,
@@ -50,10 +50,23 @@ pub(crate) fn open(
         put_max: values
             .size(&table::MULTIPART_THRESHOLD)
             .unwrap_or(defaults.put_max),
+        at_once: disk_calls(values),
         ..defaults
     };
     let staging = Staging::open(settings, pool.budget()).map_err(|error| failure(&error))?;
     Ok(Some(staging))
+}
+
+/// Disk calls that threads which receive requests may make at once: one of them is always left. A
+/// ring of `io_uring` has just one thread, which must not wait for a disk at all.
+fn disk_calls(values: &Values) -> usize {
+    if values.flag(&table::IO_URING) {
+        return 0;
+    }
+    let threads = values.count(&table::FUSE_THREADS);
+    threads.map_or(AT_ONCE_DEFAULT, |threads| {
+        AT_ONCE_DEFAULT.min(threads.saturating_sub(1) as usize)
+    })
 }
 
 /// One directory for each source and mount point, the same at each mount.

@@ -13,7 +13,7 @@
 //!   a good guess costs nothing.
 //! - **Requests are bounded** ([`limits`]): those that split ranges may only be a share of the pages
 //!   that were received, on top of a number that goes with the concurrency; and there is an absolute
-//!   bound. The layers of the store repeat what fails in passing; what still gets here lowers the
+//!   bound, which counts requests for links as well. The layers of the store repeat what fails in passing; what still gets here lowers the
 //!   number of requests under way, and successes raise it again.
 //! - **Order.** Each range is written to runs of the [`Spool`] as its pages arrive. A page is cut at
 //!   the end of its range, which may have come nearer while it was under way; so each key that
@@ -50,7 +50,7 @@ pub const LIST_CONCURRENCY_DEFAULT: usize = 64;
 /// The most that can be asked for.
 pub const LIST_CONCURRENCY_MAX: usize = 1024;
 
-/// Requests at most if nobody says: enough for a thousand million keys.
+/// Requests at most if nobody says: enough for a thousand million keys, if few of them are links.
 pub const LIST_REQUESTS_MAX_DEFAULT: u64 = 2_000_000;
 
 /// What can be set about a listing.
@@ -58,7 +58,7 @@ pub const LIST_REQUESTS_MAX_DEFAULT: u64 = 2_000_000;
 pub struct ListingSettings {
     /// Requests under way at once, 1 to [`LIST_CONCURRENCY_MAX`].
     pub concurrency: usize,
-    /// Requests in all, after which the listing fails.
+    /// Requests in all, for pages and for where links lead, after which the listing fails.
     pub requests_max: u64,
     /// Keys in a page, 1 to 1000; for stores that answer small pages faster.
     pub page_keys: u32,

@@ -50,7 +50,6 @@ mod tests;
 mod version;
 
 use std::{
-    fs::File,
     io,
     path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex, atomic::AtomicBool},
@@ -58,7 +57,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use penstock_base::{BufferPool, MIB, Reclaim, metrics::Registry};
+use penstock_base::{BufferPool, DirectoryLock, MIB, Reclaim, metrics::Registry};
 #[cfg(doc)]
 use penstock_object::GetOptions;
 use penstock_object::Store;
@@ -139,7 +138,7 @@ pub struct DiskCache {
     pool: Arc<BufferPool>,
     keeper: Mutex<Option<JoinHandle<()>>>,
     /// Held as long as the cache is open.
-    _lock: File,
+    _lock: DirectoryLock,
 }
 
 impl DiskCache {

@@ -15,6 +15,7 @@ use crate::{
     core::{Core, run_to_end},
     errors::for_writing,
     inode::Node,
+    open_file::OpenFile,
     posix::KeptMetadata,
     rename::Original,
 };
@@ -69,7 +70,7 @@ impl Core {
         change: MetadataChange,
     ) -> FsResult<()> {
         self.check_writable()?;
-        if self.take_along(inode, &change)? {
+        if self.take_along(inode, &change).await? {
             return Ok(());
         }
         let core = Arc::clone(self);
@@ -78,23 +79,34 @@ impl Core {
 
     /// Applies a change to a file that is saved later, or that has no object. Returns whether that
     /// is so.
-    fn take_along(&self, inode: Inode, change: &MetadataChange) -> FsResult<bool> {
+    async fn take_along(self: &Arc<Self>, inode: Inode, change: &MetadataChange) -> FsResult<bool> {
+        let Some(open) = self.change_unsaved(inode, change)? else {
+            return Ok(false);
+        };
+        if let Some(file) = open {
+            self.note_description(&file).await;
+        }
+        Ok(true)
+    }
+
+    /// The same, but for the journal of what is open of it, which is returned. `None` if it is no
+    /// such file.
+    fn change_unsaved(
+        &self,
+        inode: Inode,
+        change: &MetadataChange,
+    ) -> FsResult<Option<Option<Arc<OpenFile>>>> {
         let mut tree = self.namespace.lock();
         let node = tree.node(inode)?;
         let unnamed = node.place.is_none() && (inode == Inode::ROOT || node.file.is_some());
         if !unnamed && !node.is_dirty() {
-            return Ok(false);
+            return Ok(None);
         }
         let changed = self.changed(node, change);
         let node = tree.node_mut(inode)?;
         node.unsaved = Some(Arc::new(changed));
         node.times = Default::default();
-        let file = node.file.clone();
-        drop(tree);
-        if let Some(file) = file {
-            self.note_description(&file);
-        }
-        Ok(true)
+        Ok(Some(node.file.clone()))
     }
 
     fn changed(&self, node: &Node, change: &MetadataChange) -> KeptMetadata {
@@ -128,7 +140,7 @@ impl Core {
             Some(file) => Some(file.stream().await),
             None => None,
         };
-        if self.take_along(inode, change)? {
+        if self.take_along(inode, change).await? {
             return Ok(());
         }
         if let Some(stream) = &mut stream {
@@ -149,7 +161,7 @@ impl Core {
                 }
                 Ok(()) => {
                     // Who wrote meanwhile would save it again as it was before.
-                    self.take_along(inode, change)?;
+                    self.take_along(inode, change).await?;
                     return Ok(());
                 }
                 Err(error) => return Err(error),

@@ -44,7 +44,8 @@ impl Core {
         let file = tree.node(inode).ok().and_then(|node| node.file.clone());
         drop(tree);
         if let Some(file) = file {
-            self.note_description(&file);
+            // The file is new: nobody else uses its journal.
+            self.note_description_now(&file);
         }
     }
 

@@ -57,7 +57,21 @@ impl StagedFile {
 
 impl Core {
     /// Brings the journal of a staged file up to what the next save would say of it.
-    pub(crate) fn note_description(&self, file: &OpenFile) {
+    pub(crate) async fn note_description(self: &Arc<Self>, file: &Arc<OpenFile>) {
+        let Some(staged) = &file.staged else { return };
+        let (core, described) = (Arc::clone(self), Arc::clone(file));
+        let describe = move || {
+            core.note_description_now(&described);
+            Ok(())
+        };
+        let noted = staged.staging().on_disk(staged.notes_quickly(), describe);
+        if let Err(error) = noted.await {
+            tracing::warn!(%error, "a change of owner, mode or times is not in the staging directory");
+        }
+    }
+
+    /// The same. Blocks.
+    pub(crate) fn note_description_now(&self, file: &OpenFile) {
         if let Some(staged) = &file.staged
             && self.keeps_metadata()
         {

@@ -1,6 +1,17 @@
 //! A sparse file that holds what was written and is not in the store yet.
 //!
-//! Every call blocks on the disk; callers run it where that holds up nobody.
+//! Every call blocks on the disk, for as long as the disk likes; callers run it where that holds up
+//! nobody. The threads of a door that receive requests may not all wait for the disk: whoever is
+//! left hears the requests of those who are not concerned, and who wants to be let go. So on these
+//! threads
+//!
+//! - reads and writes are made, which mostly only copy to or from the page cache, but fewer at once
+//!   than there are threads ([`Staging::on_disk`]);
+//! - nothing that waits for bytes to be on the disk, nor for whoever does ([`on_worker`], and
+//!   [`StagedFile::notes_quickly`]).
+//!
+//! [`Staging::on_disk`]: crate::staged::staging::Staging::on_disk
+//! [`StagedFile::notes_quickly`]: crate::staged::StagedFile::notes_quickly
 
 use std::{
     fs::File,
@@ -12,7 +23,7 @@ use std::{
     time::SystemTime,
 };
 
-use penstock_base::{BufferWriter, FsError};
+use penstock_base::{BufferWriter, FsError, run_blocking};
 use rustix::{
     fs::{FallocateFlags, fallocate},
     io::{Errno, pread},
@@ -97,6 +108,13 @@ fn read_into(file: &File, room: &mut [MaybeUninit<u8>], offset: u64) -> io::Resu
         }
     }
     Ok(read)
+}
+
+/// Makes a disk call that may take long, on no thread that receives requests.
+pub(crate) async fn on_worker<T>(call: impl FnOnce() -> T) -> T {
+    // A door polls a request once on the thread that received it, and elsewhere from then on.
+    tokio::task::yield_now().await;
+    run_blocking(call)
 }
 
 /// What a failure of the staging disk means to a file.

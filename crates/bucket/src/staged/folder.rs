@@ -9,14 +9,14 @@
 //! ```
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
-    io::{self, Read, Write},
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use penstock_base::random;
+use penstock_base::{DirectoryLock, DirectoryLockError, make_private_directory, random};
 use rustix::fs::{OFlags, statvfs};
 use thiserror::Error;
 
@@ -48,7 +48,7 @@ pub enum StagingError {
 #[derive(Debug, Clone)]
 pub(crate) struct Folder {
     directory: PathBuf,
-    _lock: Arc<File>,
+    _lock: Arc<DirectoryLock>,
 }
 
 /// The name of a staging file and its journal.
@@ -76,18 +76,18 @@ impl Folder {
             error,
         };
         for folder in [directory.join("files"), directory.join("kept")] {
-            let made = DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(&folder);
-            made.map_err(failed)?;
-            let private = fs::Permissions::from_mode(0o700);
-            fs::set_permissions(&folder, private).map_err(failed)?;
+            make_private_directory(&folder).map_err(failed)?;
         }
-        let lock = Arc::new(lock(directory, failed)?);
+        let lock = DirectoryLock::take(directory).map_err(|error| match error {
+            DirectoryLockError::InUse { pid } => StagingError::InUse {
+                directory: directory.to_owned(),
+                pid,
+            },
+            DirectoryLockError::Io(error) => failed(error),
+        })?;
         Ok(Self {
             directory: directory.to_owned(),
-            _lock: lock,
+            _lock: Arc::new(lock),
         })
     }
 
@@ -165,63 +165,17 @@ impl Folder {
         Ok(found)
     }
 
+    /// Makes the names of the files survive a crash of the machine.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        File::open(self.directory.join("files"))?.sync_all()
+    }
+
     /// Bytes that may still be written to the file system, and bytes that it has.
     pub(crate) fn disk(&self) -> io::Result<(u64, u64)> {
         let disk = statvfs(&self.directory)?;
         let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
         Ok((bytes(disk.f_bavail), bytes(disk.f_blocks)))
     }
-}
-
-/// Takes the lock and writes who has it.
-fn lock(
-    directory: &Path,
-    failed: impl Fn(io::Error) -> StagingError,
-) -> Result<File, StagingError> {
-    let path = directory.join("lock");
-    let opened = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
-        .open(&path);
-    let mut file = opened.map_err(&failed)?;
-    // Whoever owns the directory could exchange what lies in it.
-    let ours = file.metadata().map_err(&failed)?.uid();
-    if fs::metadata(directory).map_err(&failed)?.uid() != ours {
-        let text = "it belongs to another user";
-        return Err(failed(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            text,
-        )));
-    }
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            return Err(StagingError::InUse {
-                directory: directory.to_owned(),
-                pid: holder(&mut file),
-            });
-        }
-        Err(TryLockError::Error(error)) => return Err(failed(error)),
-    }
-    let written = file
-        .set_len(0)
-        .and_then(|()| writeln!(file, "{}", std::process::id()));
-    written.map_err(failed)?;
-    Ok(file)
-}
-
-/// The process that the lock names.
-fn holder(file: &mut File) -> u32 {
-    const NUMBER_MAX: u64 = 32;
-    let mut text = String::new();
-    let read = file.take(NUMBER_MAX).read_to_string(&mut text);
-    read.ok()
-        .and_then(|_| text.trim().parse().ok())
-        .unwrap_or_default()
 }
 
 #[cfg(test)]

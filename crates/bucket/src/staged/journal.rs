@@ -24,6 +24,7 @@ use std::{
     io,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use penstock_base::random;
@@ -47,7 +48,7 @@ const READ_MAX: u64 = 1 << 24;
 /// The journal of one file, open for appending.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    file: File,
+    file: Arc<File>,
     path: PathBuf,
     /// Bytes of whole records.
     length: u64,
@@ -106,7 +107,7 @@ impl Journal {
         fs::rename(&new, path)?;
         let length = bytes.len() as u64;
         Ok(Self {
-            file,
+            file: Arc::new(file),
             path: path.to_owned(),
             length,
             begun: length,
@@ -122,7 +123,7 @@ impl Journal {
         let file = Folder::open(path)?;
         let length = file.metadata()?.len();
         Ok(Self {
-            file,
+            file: Arc::new(file),
             path: path.to_owned(),
             length,
             begun: length,
@@ -163,8 +164,13 @@ impl Journal {
         self.synced > 0
     }
 
-    /// What to pass to [`Journal::cover`] when the bytes of all records so far are on the disk.
-    /// `None` if they are already.
+    /// The file, to be synced without the journal, which writers need.
+    pub(crate) fn file(&self) -> Arc<File> {
+        Arc::clone(&self.file)
+    }
+
+    /// What to pass to [`Journal::note_covered`] when the bytes of all records so far, and the
+    /// records, are on the disk. `None` if they are already.
     pub(crate) fn uncovered(&self) -> Option<Extent> {
         let is_uncovered = self.length > self.synced || self.repeated > self.repeated_synced;
         is_uncovered.then_some(Extent {
@@ -174,19 +180,26 @@ impl Journal {
         })
     }
 
-    /// Notes, durably, that the bytes of the records in `extent` are on the disk.
-    pub(crate) fn cover(&mut self, extent: Extent) -> io::Result<()> {
+    /// Notes that the records in `extent`, and their bytes, are on the disk. Returns what to pass to
+    /// [`Journal::confirm`] when the file was synced once more; `None` if another journal was
+    /// written in place of the one that was meant.
+    pub(crate) fn note_covered(&mut self, extent: Extent) -> io::Result<Option<Extent>> {
         if extent.serial != self.serial {
-            return Ok(());
+            return Ok(None);
         }
-        // The records first: one that says they are there must not be there without them.
-        self.file.sync_data()?;
         let is_all = self.length == extent.length;
         self.append(&Record::Synced(extent.length))?;
-        self.file.sync_data()?;
-        self.synced = if is_all { self.length } else { extent.length };
-        self.repeated_synced = extent.repeated;
-        Ok(())
+        // What was noted meanwhile is for the next time.
+        let length = if is_all { self.length } else { extent.length };
+        Ok(Some(Extent { length, ..extent }))
+    }
+
+    /// The note is on the disk.
+    pub(crate) fn confirm(&mut self, noted: Extent) {
+        if noted.serial == self.serial {
+            self.synced = noted.length;
+            self.repeated_synced = noted.repeated;
+        }
     }
 
     /// Removes it.
@@ -271,6 +284,15 @@ mod tests {
 
     use super::*;
     use crate::staged::content::Base;
+
+    impl Journal {
+        fn cover(&mut self, extent: Extent) -> io::Result<()> {
+            if let Some(noted) = self.note_covered(extent)? {
+                self.confirm(noted);
+            }
+            Ok(())
+        }
+    }
 
     fn header() -> Header {
         let version = ObjectVersion {

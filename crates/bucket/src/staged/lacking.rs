@@ -7,13 +7,17 @@
 use std::ops::Range;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use penstock_base::{FsError, FsResult, MIB, Payload, run_blocking};
+use penstock_base::{FsError, FsResult, MIB, Payload};
 use penstock_transfer::{ObjectVersion, Transfer};
 
 use crate::{
     core::Core,
     errors::{Purpose, transfer_failure},
-    staged::{StagedFile, content::Content, disk::disk_failure},
+    staged::{
+        StagedFile,
+        content::Content,
+        disk::{disk_failure, on_worker},
+    },
 };
 
 /// Bytes that one request fetches.
@@ -78,7 +82,7 @@ impl Core {
             .map_err(failure)?;
         // Alone: a write that is in the staging file may not be in the map yet.
         let _alone = staged.change.write().await;
-        run_blocking(|| staged.take_fetched(base, range.start, &bytes))
+        on_worker(|| staged.take_fetched(base, range.start, &bytes)).await
     }
 }
 

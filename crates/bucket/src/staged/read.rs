@@ -1,6 +1,6 @@
 //! Reading a staged file: what is here from the disk, what is not from the store.
 
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use penstock_base::{BLOCK_SIZE, Buffer, FsError, FsResult, Payload, clock};
@@ -20,6 +20,9 @@ use crate::{
 
 /// How often a read is begun that meets a change of where its bytes are.
 const ATTEMPTS_MAX: usize = 4;
+/// How long a read that meets a version which this mount does not know waits for the save under way
+/// that may be making it.
+const SAVE_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Zeros to answer with.
 static ZEROS: [u8; BLOCK_SIZE] = [0; BLOCK_SIZE];
@@ -94,8 +97,9 @@ impl Core {
                 parts
             };
             match self.join_parts(staged, parts).await {
-                // A save or a rename gave the base another name or version meanwhile.
-                Err(error) if is_moved(&error) && attempt < ATTEMPTS_MAX => {}
+                Err(error) if is_moved(&error) && attempt < ATTEMPTS_MAX => {
+                    await_save(&handle.file).await;
+                }
                 Err(error) => return Err(transfer_failure(&error, Purpose::Read)),
                 Ok(payload) => return Ok(Some(payload)),
             }
@@ -130,7 +134,7 @@ impl Core {
             let staged = file.staged.as_ref().ok_or(FsError::BadHandle)?;
             staged.read_here(pieces, buffer)
         };
-        staged.staging().on_disk(read).await.map(Some)
+        staged.staging().on_disk(true, read).await.map(Some)
     }
 
     async fn join_parts(
@@ -157,6 +161,12 @@ impl Core {
         }
         Ok(payload)
     }
+}
+
+/// Waits until no save or rename of a file is under way. Each gives the base another version or name
+/// in the store some time before it hears of that, and says so here.
+async fn await_save(file: &OpenFile) {
+    let _ = clock::deadline(SAVE_PATIENCE, file.stream()).await;
 }
 
 /// Whether a read failed because the object is another version now, or has another name.

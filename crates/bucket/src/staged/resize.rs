@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use penstock_base::{FsError, FsResult, run_blocking};
+use penstock_base::{FsError, FsResult};
 use penstock_object::Key;
 use penstock_vfs::{Access, Allocation, HandleId, Inode, OpenOptions};
 
@@ -12,6 +12,7 @@ use crate::{
     staged::{
         StagedFile,
         content::{Base, Content},
+        disk::{disk_failure, on_worker},
         extents::Extents,
         journal::Record,
     },
@@ -57,7 +58,7 @@ impl Core {
         }
         self.check_size(size)?;
         if size == 0 && !staged.is_engaged() {
-            self.empty(&handle.file, staged).await?;
+            self.empty_with_room(&handle.file, staged).await?;
         }
         self.engage(&handle.file, staged).await?;
         if staged.look(Content::size)? == size {
@@ -107,9 +108,28 @@ impl Core {
     ) -> FsResult<()> {
         let _alone = staged.change.write().await;
         self.check_not_shut()?;
-        run_blocking(|| change(&|content: &Content| file.show_staged(content)))?;
-        self.note_written(file);
-        Ok(())
+        on_worker(|| {
+            change(&|content: &Content| file.show_staged(content))?;
+            self.note_written(file);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn empty_with_room(
+        self: &Arc<Self>,
+        file: &Arc<OpenFile>,
+        staged: &StagedFile,
+    ) -> FsResult<()> {
+        match self.empty(file, staged).await {
+            Err(FsError::NoSpace) => {}
+            emptied => return emptied,
+        }
+        // Others have filled the disk.
+        let staging = staged.staging();
+        staging.space().doubt();
+        drop(self.make_room(staging, Content::cost_of_write(0)).await?);
+        self.empty(file, staged).await
     }
 
     /// Engages a file as an empty one, without a look at what the store has unless it is empty.
@@ -127,6 +147,10 @@ impl Core {
         let content = Content::recovered(base, 0, Extents::default());
         let _alone = staged.change.write().await;
         self.check_not_shut()?;
+        // Before anybody sees it: when the disk refuses, the file is as it was.
+        on_worker(|| staged.begin_journal(&content, &key))
+            .await
+            .map_err(|error| disk_failure(&error))?;
         file.show_staged(&content);
         staged.engage_file(file, content, key);
         self.note_written(file);

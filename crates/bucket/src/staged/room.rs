@@ -6,12 +6,12 @@
 
 use std::{cmp::Reverse, sync::Arc};
 
-use penstock_base::{FsError, FsResult, run_blocking};
+use penstock_base::{FsError, FsResult};
 
 use crate::{
     core::{Core, run_to_end},
     open_file::OpenFile,
-    staged::{StagedFile, space::Payment},
+    staged::{StagedFile, disk::on_worker, space::Payment},
 };
 
 /// Extents of a file beyond which it is saved and given up. Each takes about 60 bytes of memory.
@@ -41,7 +41,7 @@ impl Core {
         self.make_room(staged.staging(), bytes).await
     }
 
-    async fn make_room(
+    pub(super) async fn make_room(
         self: &Arc<Self>,
         staging: &Arc<crate::staged::staging::Staging>,
         bytes: u64,
@@ -83,7 +83,7 @@ impl Core {
     /// Gives up what the store has as well.
     pub(super) async fn evict(&self, staged: &StagedFile) {
         let _alone = staged.change.write().await;
-        run_blocking(|| staged.evict());
+        on_worker(|| staged.evict()).await;
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use penstock_base::{FsError, FsResult, GIB, MIB, MemoryBudget, Reservation};
+use penstock_base::{FsError, FsResult, GIB, MIB, MemoryBudget, Reservation, run_blocking};
 
 use crate::{
     open_file::OpenFile,
@@ -32,8 +32,8 @@ const SAVE_SHARE: u64 = 8;
 /// The most that is kept for saves.
 const SAVE_MEMORY_MAX: u64 = 32 * MIB;
 
-/// Disk calls that may be made at once, by the thread that asks.
-const AT_ONCE_MAX: usize = 2;
+/// Disk calls that the threads which ask may make at once, unless fewer are set.
+pub const AT_ONCE_DEFAULT: usize = 2;
 
 /// The system names the time since which it runs here.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -49,6 +49,10 @@ pub struct StagingSettings {
     pub max_dirty: u64,
     /// Bytes up to which a file is saved in one request.
     pub put_max: u64,
+    /// Disk calls that the threads which ask may make at once; the others are passed to threads that
+    /// may block. Fewer than the door has threads that receive requests, or a disk that stands still
+    /// holds up everything.
+    pub at_once: usize,
     /// What tells the store and its bucket from every other, without credentials: what an earlier
     /// mount left in the directory is saved only if it was of the same.
     pub volume: String,
@@ -62,6 +66,7 @@ impl StagingSettings {
             size: u64::MAX,
             max_dirty: MAX_DIRTY_DEFAULT,
             put_max: PUT_MAX_DEFAULT,
+            at_once: AT_ONCE_DEFAULT,
             volume: volume.into(),
         }
     }
@@ -98,6 +103,7 @@ impl Staging {
         let space = Space::new(folder.clone(), settings.size);
         let share = (budget.total() / SAVE_SHARE).min(SAVE_MEMORY_MAX);
         let memory = budget.try_reserve(share);
+        let at_once = tokio::sync::Semaphore::new(settings.at_once);
         let boot = fs::read_to_string(Path::new(BOOT_ID)).unwrap_or_default();
         Ok(Arc::new(Self {
             settings,
@@ -107,7 +113,7 @@ impl Staging {
             memory: memory.map(|backing| (MemoryBudget::new(backing.bytes()), backing)),
             gathering: tokio::sync::Mutex::default(),
             making_room: tokio::sync::Mutex::default(),
-            at_once: tokio::sync::Semaphore::new(AT_ONCE_MAX),
+            at_once,
             engaged: Mutex::default(),
             recovered: AtomicU64::new(0),
         }))
@@ -165,13 +171,14 @@ impl Staging {
     /// Most disk calls only copy to or from the page cache, and passing one to another thread costs
     /// several times more than making it. A busy disk however holds up whoever calls, and the
     /// caller may be a thread that receives requests: so only a few are made at once, and the
-    /// others by threads that may block.
+    /// others by threads that may block; as is what is not `quick`.
     pub(crate) async fn on_disk<T: Send + 'static>(
         &self,
+        quick: bool,
         call: impl FnOnce() -> FsResult<T> + Send + 'static,
     ) -> FsResult<T> {
-        if let Ok(_turn) = self.at_once.try_acquire() {
-            return call();
+        if quick && let Ok(_turn) = self.at_once.try_acquire() {
+            return run_blocking(call);
         }
         let made = tokio::task::spawn_blocking(call).await;
         made.unwrap_or_else(|error| Err(FsError::Io(format!("a disk call broke off: {error}"))))

@@ -2,6 +2,7 @@
 //! [`crate::staged::journal`].
 
 use std::{
+    io,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -10,7 +11,7 @@ use penstock_base::clock;
 
 use crate::{
     core::Core,
-    staged::{StagedFile, journal::Journal, lock},
+    staged::{StagedFile, lock},
 };
 
 /// How much of what was written a crash of the machine may cost.
@@ -47,18 +48,38 @@ pub(crate) fn begin(core: &Arc<Core>) {
 
 impl StagedFile {
     fn sync_to_disk(&self) {
-        let uncovered = lock(&self.journal).as_ref().and_then(Journal::uncovered);
-        let (Some(extent), Some(disk)) = (uncovered, self.disk_if_any()) else {
-            return;
-        };
-        let mut synced = disk.sync();
-        if synced.is_ok()
-            && let Some(journal) = lock(&self.journal).as_mut()
-        {
-            synced = journal.cover(extent);
-        }
-        if let Err(error) = synced {
+        if let Err(error) = self.try_sync() {
             tracing::warn!(%error, "a staging file could not be synced");
         }
+    }
+
+    /// Holds the lock of the journal only while it looks and notes: writers wait for that.
+    fn try_sync(&self) -> io::Result<()> {
+        let looked = lock(&self.journal).as_ref().and_then(|journal| {
+            let extent = journal.uncovered()?;
+            Some((extent, journal.file(), journal.is_covered()))
+        });
+        let Some((extent, file, is_old)) = looked else {
+            return Ok(());
+        };
+        // Where nothing was written there are no bytes.
+        if let Some(disk) = self.disk_if_any() {
+            disk.sync()?;
+        }
+        // The records before the note: it must not be there without them.
+        file.sync_data()?;
+        if !is_old {
+            self.staging().folder().sync()?;
+        }
+        let noted = match lock(&self.journal).as_mut() {
+            Some(journal) => journal.note_covered(extent)?,
+            None => None,
+        };
+        let Some(noted) = noted else { return Ok(()) };
+        file.sync_data()?;
+        if let Some(journal) = lock(&self.journal).as_mut() {
+            journal.confirm(noted);
+        }
+        Ok(())
     }
 }

@@ -100,21 +100,22 @@ impl Core {
             core.note_written(&file);
             Ok(dirty)
         };
-        let dirty = staged.staging().on_disk(write).await?;
+        let quick = staged.notes_quickly();
+        let dirty = staged.staging().on_disk(quick, write).await?;
         if dirty > staged.staging().settings().max_dirty {
             self.save_in_background(&handle.file, staged);
         }
         Ok(())
     }
 
-    /// Forgets times that were set, and what the kernel may keep of older content.
+    /// Forgets times that were set, and what the kernel may keep of older content. Blocks.
     pub(super) fn note_written(&self, file: &OpenFile) {
         let changes = self.namespace.lock().node_mut(file.inode).map(|node| {
             node.last_open = None;
             node.note_written()
         });
         if changes == Ok(true) {
-            self.note_description(file);
+            self.note_description_now(file);
         }
     }
 }

@@ -8,7 +8,8 @@ use std::{
 use penstock_bucket::{BucketSettings, MetadataSettings};
 use penstock_object::{ErrorKind, HeadOptions, Key, Operation, Store, UserMetadata};
 use penstock_vfs::{
-    Allocation, AttributeChanges, Caller, HandleId, Inode, TimeChange, Volume, XattrMode,
+    Allocation, AttributeChanges, Caller, HandleId, Inode, OpenOptions, TimeChange, Volume,
+    XattrMode,
 };
 
 use crate::support::{Bed, READ_WRITE, name};
@@ -17,6 +18,11 @@ const CALLER: Caller = Caller {
     uid: 7,
     gid: 8,
     pid: 9,
+};
+
+const TRUNCATE: OpenOptions = OpenOptions {
+    truncate: true,
+    ..READ_WRITE
 };
 
 fn keeping() -> BucketSettings {
@@ -141,6 +147,32 @@ async fn a_change_of_size_before_a_kill_is_recovered() {
     let bed = bed.killed(BucketSettings::default(), nothing).await;
     assert_eq!(bed.object("new").await, Some(vec![0; 100]));
     assert_eq!(bed.staging_files("files"), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_file_that_was_emptied_before_a_kill_is_recovered_empty() {
+    let bed = Bed::staged();
+    bed.put("file", "old content").await;
+    bed.open("file", TRUNCATE).await.unwrap();
+    let bed = bed.killed(BucketSettings::default(), nothing).await;
+    assert_eq!(bed.object("file").await.unwrap(), b"");
+    assert_eq!(bed.staging_files("files"), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_file_that_was_emptied_is_stored_when_it_is_synced_or_closed() {
+    for synced in [false, true] {
+        let bed = Bed::staged();
+        bed.put("file", "old content").await;
+        let handle = bed.open("file", TRUNCATE).await.unwrap();
+        if synced {
+            bed.volume.sync(handle, false).await.unwrap();
+        } else {
+            bed.volume.flush(handle).await.unwrap();
+        }
+        assert_eq!(bed.object("file").await.unwrap(), b"");
+        assert_eq!(bed.staging_files("files"), [""; 0]);
+    }
 }
 
 #[tokio::test]

@@ -160,6 +160,48 @@ async fn what_is_written_during_a_save_stays_unsaved() {
 }
 
 #[tokio::test]
+async fn a_read_between_a_save_and_its_answer_waits_for_the_answer() {
+    let bed = Arc::new(Bed::staged());
+    bed.put("file", vec![7; 3 * MIB as usize]).await;
+    let handle = bed.open("file", READ_WRITE).await.unwrap();
+    bed.write(handle, 0, "new").await.unwrap();
+    let puts = bed.probe.hold_late(Operation::Put);
+    let saving = tokio::spawn({
+        let bed = Arc::clone(&bed);
+        async move { bed.volume.sync(handle, false).await }
+    });
+    while bed.probe.waiting() == 0 {
+        tokio::task::yield_now().await;
+    }
+    bed.requests();
+    // Only the store has this, and the version that it is part of is gone.
+    let reading = tokio::spawn({
+        let bed = Arc::clone(&bed);
+        async move { bed.read(handle, 2 * MIB, 9).await }
+    });
+    while bed.requests().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    puts.add_permits(1);
+    saving.await.unwrap().unwrap();
+    assert_eq!(reading.await.unwrap().unwrap(), [7; 9]);
+}
+
+#[tokio::test]
+async fn a_read_of_a_version_that_another_client_replaced_is_stale_at_once() {
+    let bed = Bed::staged();
+    bed.put("file", vec![7; 3 * MIB as usize]).await;
+    let handle = bed.open("file", READ_WRITE).await.unwrap();
+    bed.write(handle, 0, "new").await.unwrap();
+    bed.put("file", "theirs").await;
+    assert_eq!(bed.read(handle, 2 * MIB, 9).await, Err(FsError::Stale));
+    assert_eq!(bed.read(handle, 0, 3).await.unwrap(), b"new");
+}
+
+#[tokio::test]
 async fn a_save_whose_answer_was_lost_is_recognized() {
     let bed = Bed::staged();
     bed.put("file", "old content").await;

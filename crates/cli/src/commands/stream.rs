@@ -4,7 +4,7 @@ mod build;
 mod detach;
 mod list;
 
-pub(crate) use detach::clean;
+pub(crate) use detach::{clean, clean_at};
 
 use std::path::PathBuf;
 

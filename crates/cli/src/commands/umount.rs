@@ -8,7 +8,6 @@ use std::{
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use penstock_base::clock::{self, Instant};
-use penstock_block::Cleaned;
 use penstock_fuse::UnmountMode;
 
 use super::stream;
@@ -94,9 +93,7 @@ fn unmount_within(
 
 /// Whether there was a stream volume whose program is gone. Nothing can be lost with it.
 fn remove_dead_stream(mountpoint: &Path, environment: &Environment) -> Outcome<bool> {
-    let cleaned = stream::clean(environment)?;
-    let was_there = |volume: &Cleaned| volume.record.mount_point == mountpoint;
-    Ok(cleaned.iter().any(was_there))
+    Ok(!stream::clean_at(mountpoint, environment)?.is_empty())
 }
 
 /// The absolute path of a mount point, without touching it: a dead mount answers nothing.

@@ -24,7 +24,10 @@ const FAILED_ROUNDS_MAX: u32 = 8;
 #[derive(Debug)]
 pub(super) struct Allowance {
     concurrency: u64,
+    /// Requests for pages.
     requests: u64,
+    /// Requests for where links lead.
+    links: u64,
     keys: u64,
     largest_page: u64,
 }
@@ -34,15 +37,22 @@ impl Allowance {
         Self {
             concurrency: concurrency as u64,
             requests: 0,
+            links: 0,
             keys: 0,
             largest_page: 0,
         }
     }
 
-    /// Counts a request and returns how many there were.
+    /// Counts a request for a page and returns how many requests there were.
     pub(super) fn request(&mut self) -> u64 {
         self.requests += 1;
-        self.requests
+        self.requests + self.links
+    }
+
+    /// The same of a request for where a link leads, which says nothing of how keys are distributed.
+    pub(super) fn link(&mut self) -> u64 {
+        self.links += 1;
+        self.requests + self.links
     }
 
     /// Counts keys that were of use, out of `page` that came.

@@ -10,6 +10,7 @@ use std::{collections::HashMap, sync::Arc};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use penstock_object::{ErrorKind, FlatPage, Key, Store};
 
+use super::worker::Shared;
 use crate::SnapshotError;
 
 /// Links of one page that are asked for at once.
@@ -21,9 +22,10 @@ const PATH_MAX: usize = 4095;
 /// Targets by the places of their links in a page.
 pub(super) type Targets = HashMap<usize, String>;
 
-/// Asks for the targets of the links among the first `keys` objects of a page.
+/// Asks for the targets of the links among the first `keys` objects of a page. Fails when there were
+/// too many requests.
 pub(super) async fn targets(
-    store: &Arc<dyn Store>,
+    shared: &Shared,
     page: &FlatPage,
     keys: usize,
 ) -> Result<Targets, SnapshotError> {
@@ -36,7 +38,8 @@ pub(super) async fn targets(
         return Ok(Targets::new());
     }
     let asked = links.into_iter().map(|(index, key)| async move {
-        let target = target(store, &key).await?;
+        shared.count_link()?;
+        let target = target(&shared.store, &key).await?;
         Ok::<_, SnapshotError>((index, target))
     });
     let found: Vec<_> = stream::iter(asked).buffered(REQUESTS).try_collect().await?;

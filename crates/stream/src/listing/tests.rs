@@ -211,6 +211,37 @@ async fn requests_are_bounded() {
     assert!(bed.faults.calls(Operation::List) <= 50);
 }
 
+#[tokio::test]
+async fn requests_for_links_are_bounded_with_those_for_pages() {
+    const LINKS: u64 = 200;
+    let store = filled(["target".to_owned()].iter()).await;
+    let target = Key::new("target").expect("a key");
+    for index in 0..LINKS {
+        let link = Key::new(format!("link{index:04}")).expect("a key");
+        let made = store.put_symlink(&link, &target, PutOptions::default());
+        made.await.expect("memory has links");
+    }
+    let bed = |requests_max| {
+        let settings = ListingSettings {
+            requests_max,
+            page_keys: 1000,
+            ..small_pages()
+        };
+        Bed::new(Arc::clone(&store), settings)
+    };
+    let scarce = bed(100);
+    let error = scarce.list().await.expect_err("there are 200 links");
+    assert!(error.to_string().contains("100 requests"), "{error}");
+    let asked = |bed: &Bed| bed.faults.calls(Operation::GetSymlink);
+    assert!(asked(&scarce) <= 100, "{}", asked(&scarce));
+    let enough = bed(LINKS + 100);
+    let progress = Arc::new(ListingProgress::default());
+    let listed = list_all(&enough.store, enough.spool(), &enough.settings, &progress).await;
+    assert_eq!(listed.expect("enough").objects(), LINKS + 1);
+    assert_eq!(asked(&enough), LINKS);
+    assert!(progress.status().requests >= LINKS);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_interrupted_listing_goes_on_where_it_was() {
     let keys = shape("directories", 8000);

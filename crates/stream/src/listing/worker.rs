@@ -59,9 +59,19 @@ impl Shared {
         self.board().is_done()
     }
 
-    /// Counts a request that is about to be sent. Fails when there were too many.
+    /// Counts a request for a page that is about to be sent. Fails when there were too many.
     pub(super) fn count_request(&self) -> Result<(), SnapshotError> {
         let count = self.board().allowance.request();
+        self.check(count)
+    }
+
+    /// The same of a request for where a link leads.
+    pub(super) fn count_link(&self) -> Result<(), SnapshotError> {
+        let count = self.board().allowance.link();
+        self.check(count)
+    }
+
+    fn check(&self, count: u64) -> Result<(), SnapshotError> {
         if count > self.settings.requests_max {
             return Err(SnapshotError::Invalid(format!(
                 "the listing did not end within {} requests: allow more, list a smaller path, or give a manifest",
@@ -178,7 +188,7 @@ impl Listed<'_> {
                 }
             };
             let taken = self.shared.receive(self.id, &page)?;
-            let links = links::targets(&self.shared.store, &page, taken.keys).await?;
+            let links = links::targets(self.shared, &page, taken.keys).await?;
             self.write(&page, taken.keys, &links)?;
             if let Some(end) = taken.done {
                 self.end_run(Some(end))?;

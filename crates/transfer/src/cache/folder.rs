@@ -9,14 +9,15 @@
 //! ```
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
-    io::{self, Read, Write},
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
+    fs::{self, DirBuilder, File},
+    io,
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
     time::SystemTime,
 };
 
-use rustix::fs::{OFlags, statvfs};
+use penstock_base::{DirectoryLock, DirectoryLockError, make_private_directory};
+use rustix::fs::statvfs;
 
 use super::{CacheError, name::VersionName};
 
@@ -62,55 +63,26 @@ impl Folder {
         }
     }
 
-    /// Makes the directory, private to its user, and takes its lock, which holds as long as the
-    /// file is open.
-    pub(super) fn take(&self) -> Result<File, CacheError> {
+    /// Makes the directory, private to its user, and takes its lock, which holds as long as
+    /// what is returned lives.
+    pub(super) fn take(&self) -> Result<DirectoryLock, CacheError> {
         let failed =
             |error| CacheError::io("cannot make the cache directory", &self.objects, error);
-        let made = DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.objects);
-        made.map_err(failed)?;
-        let metadata = fs::symlink_metadata(&self.objects).map_err(failed)?;
-        if !metadata.is_dir() {
-            return Err(failed(io::ErrorKind::NotADirectory.into()));
-        }
-        fs::set_permissions(&self.objects, fs::Permissions::from_mode(0o700)).map_err(failed)?;
-        let lock = self.lock()?;
+        make_private_directory(&self.objects).map_err(failed)?;
+        let lock = DirectoryLock::take(&self.objects).map_err(|error| match error {
+            DirectoryLockError::InUse { pid } => CacheError::InUse {
+                directory: self.objects.clone(),
+                pid,
+            },
+            DirectoryLockError::Io(error) => {
+                CacheError::io("cannot lock the cache directory", &self.objects, error)
+            }
+        })?;
         let tag = self.objects.join("CACHEDIR.TAG");
         if !tag.exists() {
             fs::write(tag, TAG).map_err(failed)?;
         }
         Ok(lock)
-    }
-
-    /// Takes the lock and writes who has it.
-    fn lock(&self) -> Result<File, CacheError> {
-        let path = self.objects.join("lock");
-        let failed = |error| CacheError::io("cannot lock the cache directory", &path, error);
-        let opened = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
-            .open(&path);
-        let mut file = opened.map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(CacheError::InUse {
-                    directory: self.objects.clone(),
-                    pid: self.user().unwrap_or_default(),
-                });
-            }
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
-        }
-        file.set_len(0).map_err(failed)?;
-        writeln!(file, "{}", std::process::id()).map_err(failed)?;
-        Ok(file)
     }
 
     /// Fails when there is no cache.
@@ -123,20 +95,7 @@ impl Folder {
 
     /// The process that holds the lock, if one does.
     pub(super) fn holder(&self) -> Option<u32> {
-        let file = File::open(self.objects.join("lock")).ok()?;
-        match file.try_lock_shared() {
-            Err(TryLockError::WouldBlock) => self.user(),
-            _ => None,
-        }
-    }
-
-    /// The process that the lock names, alive or not.
-    pub(super) fn user(&self) -> Option<u32> {
-        const NUMBER_MAX: u64 = 32;
-        let mut text = String::new();
-        let file = File::open(self.objects.join("lock")).ok()?;
-        file.take(NUMBER_MAX).read_to_string(&mut text).ok()?;
-        text.trim().parse().ok()
+        DirectoryLock::holder(&self.objects)
     }
 
     pub(super) fn data(&self, name: VersionName) -> PathBuf {

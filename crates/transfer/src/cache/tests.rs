@@ -492,3 +492,22 @@ proptest! {
         runtime.expect("a runtime").block_on(run(steps));
     }
 }
+
+#[test]
+fn a_cache_that_belongs_to_another_user_is_not_used() {
+    const NOBODY: u32 = 65_534;
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let objects = directory.path().join("objects");
+    fs::create_dir(&objects).expect("a directory");
+    if std::os::unix::fs::chown(&objects, Some(NOBODY), None).is_err() {
+        return; // Only root can give directories away.
+    }
+    let pool = BufferPool::new(MemoryBudget::new(256 * MIB));
+    let settings = CacheSettings {
+        directory: directory.path().to_owned(),
+        size: Some(MIB),
+        keep_free: KeepFree::default(),
+    };
+    let error = DiskCache::open(&settings, &pool, &Registry::new()).expect_err("not ours");
+    assert!(error.to_string().contains("another user"), "{error}");
+}

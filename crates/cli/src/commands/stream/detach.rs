@@ -1,6 +1,6 @@
 //! `penstock stream detach`: removes what volumes left behind.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use penstock_block::Cleaned;
@@ -18,18 +18,23 @@ pub(super) fn command() -> Command {
         .long_about(
             "Removes the mounts and block devices of volumes whose program was killed. Who has \
              files open there keeps errors. The next `penstock stream` does the same before it \
-             mounts. With a mount point, also unmounts the volume there when it is alive.",
+             mounts. With a mount point, does this only for the volume there, and unmounts it when \
+             it is alive.",
         )
         .arg(
             Arg::new("mountpoint")
                 .value_name("MOUNTPOINT")
                 .value_parser(value_parser!(PathBuf))
-                .help("Unmount the volume that is mounted here"),
+                .help("Remove or unmount the volume that is mounted here, and no other"),
         )
 }
 
 pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
-    let cleaned = clean(environment)?;
+    let mountpoint = matches.get_one::<PathBuf>("mountpoint");
+    let cleaned = match mountpoint {
+        Some(path) => clean_at(&absolute(path), environment)?,
+        None => clean(environment)?,
+    };
     for volume in &cleaned {
         let (source, place) = (&volume.record.source, volume.record.mount_point.display());
         output::print_line(&match volume.complete {
@@ -37,12 +42,8 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
             false => format!("files of {source} on {place} are still open"),
         })?;
     }
-    if let Some(path) = matches.get_one::<PathBuf>("mountpoint") {
-        let mountpoint = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-        let is_done = |volume: &Cleaned| volume.record.mount_point == mountpoint;
-        if !cleaned.iter().any(is_done) {
-            return umount::unmount(path, environment);
-        }
+    if let Some(path) = mountpoint.filter(|_| cleaned.is_empty()) {
+        return umount::unmount(path, environment);
     }
     match cleaned.iter().all(|volume| volume.complete) {
         true => Ok(()),
@@ -52,6 +53,18 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         )
         .with_exit(Exit::Failed)),
     }
+}
+
+/// The mount point as it was written down when the volume was mounted, as far as it can be found.
+fn absolute(path: &Path) -> PathBuf {
+    let found = umount::resolve(path).or_else(|_| std::path::absolute(path));
+    found.unwrap_or_else(|_| path.to_owned())
+}
+
+/// Removes what a volume on `mountpoint` left behind whose program was killed.
+pub(crate) fn clean_at(mountpoint: &Path, environment: &Environment) -> Outcome<Vec<Cleaned>> {
+    let state = stream::state_directory(environment);
+    listing::block_on(async { Ok(penstock_block::clean_at(&state, mountpoint).await) })
 }
 
 /// Removes what volumes left behind whose program was killed.

@@ -159,8 +159,8 @@ pub(crate) static LIST_REQUESTS_MAX: OptionSpec = OptionSpec {
         min: 1,
         max: 1_000_000_000,
     },
-    default: Default::Depends("no limit"),
-    help: "Most LIST requests that a listing may take",
+    default: Default::Depends("2000000"),
+    help: "Most requests that a listing may take, for pages and for each symbolic link",
     detail: "The mount fails when it needs more, and what was listed is kept for the next try.",
     ..STREAM
 };

@@ -1,0 +1,178 @@
+//! The machine dies under a staged mount: what the disk of the staging directory has then, and what
+//! the next start of the system makes of it.
+//!
+//! The staging directory lies on a loop device. Its backing file has what a disk would have: what
+//! was forced to it, and not what the kernel still holds for it. A copy of that, mounted elsewhere,
+//! is what the machine finds when it starts again. The mount that finds it sees the name of another
+//! start of the system.
+
+#![allow(clippy::disallowed_methods)]
+
+use std::{
+    fs,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use penstock_tests::{BUCKET, Bucket, Disk, Kind, Mount, Patience, data::noise, system};
+
+const PATIENCE: Patience = Patience::seconds(60);
+
+/// What gives a process another start of the system, and runs it.
+const ANOTHER_START: &str =
+    "mount --bind \"$1\" /proc/sys/kernel/random/boot_id && shift && exec \"$@\"";
+
+fn staging(disk: &Disk) -> PathBuf {
+    disk.path().join("staging")
+}
+
+/// Bytes in the journals of staged files.
+fn journals(disk: &Disk) -> u64 {
+    let files = fs::read_dir(staging(disk).join("files")).expect("a staging directory");
+    let is_journal = |path: &Path| path.extension().is_some_and(|ending| ending == "journal");
+    let journals = files.flatten().filter(|file| is_journal(&file.path()));
+    journals
+        .filter_map(|file| Some(file.metadata().ok()?.len()))
+        .sum()
+}
+
+/// A bucket, and the disk on which it is staged.
+struct Bed {
+    bucket: Bucket,
+    disk: Disk,
+}
+
+impl Bed {
+    fn new() -> Option<Self> {
+        let disk = Disk::new()?;
+        let bucket = Bucket::new(Kind::S3);
+        Some(Self { bucket, disk })
+    }
+
+    fn mount(&self) -> Mount {
+        let staging = staging(&self.disk).display().to_string();
+        let options = self.bucket.options().option("mode", "staged");
+        self.bucket
+            .mount_with(&options.option("staging-dir", &staging))
+    }
+
+    fn stored(&self, name: &str) -> Option<Vec<u8>> {
+        self.bucket.data().get(BUCKET, name)
+    }
+
+    /// Cuts the power and starts again: `name` is `expected` in the store then.
+    #[track_caller]
+    fn restart(&self, mount: Mount, (name, expected): (&str, &[u8])) {
+        mount.process().kill();
+        let disk = self.disk.without_power();
+        drop(mount);
+        let next = Restarted::new(self, &disk);
+        let recovered = PATIENCE.find(|| {
+            let same = self.stored(name).as_deref() == Some(expected);
+            same.then_some(())
+        });
+        assert!(
+            recovered.is_some(),
+            "another content: {:?}\n{}",
+            self.stored(name).map(|content| content.len()),
+            next.log()
+        );
+    }
+}
+
+/// The mount after the machine has started again.
+struct Restarted {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Restarted {
+    fn new(bed: &Bed, disk: &Disk) -> Self {
+        let boot = disk.scratch().path().join("boot");
+        fs::write(&boot, "00000000-0000-4000-8000-000000000000\n").expect("scratch is writable");
+        let log = disk.scratch().path().join("log");
+        let output = fs::File::create(&log).expect("scratch is writable");
+        let mut mount = bed.bucket.command("mount");
+        mount
+            .arg(disk.scratch().folder("mnt"))
+            .args(["-f", "--mode=staged", "--staging-dir"])
+            .arg(staging(disk));
+        let variables = mount.get_envs();
+        let variables = variables.filter_map(|(name, value)| Some((name, value?)));
+        let child = Command::new("unshare")
+            .args(["-m", "sh", "-c", ANOTHER_START, "sh"])
+            .arg(boot)
+            .arg(mount.get_program())
+            .args(mount.get_args())
+            .envs(variables)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone().expect("a file can be shared"))
+            .stderr(output)
+            .spawn()
+            .expect("there are namespaces");
+        Self { child, log }
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Restarted {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn open(path: &Path, flags: i32) -> OwnedFd {
+    system::open(path, flags).expect("it opens")
+}
+
+/// Waits until the mount has noted that everything is on the disk, in a journal that has more than
+/// `told` bytes then; or as long as that may take. Less than the half minute after which the kernel
+/// writes everything.
+fn await_sync(disk: &Disk, told: u64) {
+    Patience::seconds(20).find(|| (journals(disk) > told).then_some(()));
+    // The note itself is forced to the disk at once.
+    std::thread::sleep(Duration::from_secs(1));
+}
+
+#[test]
+fn what_is_some_seconds_old_survives_a_crash_of_the_machine() {
+    let Some(bed) = Bed::new() else { return };
+    let mount = bed.mount();
+    let file = open(&mount.join("file"), libc::O_RDWR | libc::O_CREAT);
+    let content = noise(1, 4096);
+    assert_eq!(system::write_at(&file, &content, 0), Ok(content.len()));
+    await_sync(&bed.disk, journals(&bed.disk));
+    bed.restart(mount, ("file", &content));
+}
+
+#[test]
+fn bytes_written_over_unsaved_ones_survive_a_crash_of_the_machine() {
+    let Some(bed) = Bed::new() else { return };
+    let mount = bed.mount();
+    let file = open(&mount.join("file"), libc::O_RDWR | libc::O_CREAT);
+    let (old, new) = (noise(1, 4096), noise(2, 4096));
+    assert_eq!(system::write_at(&file, &old, 0), Ok(old.len()));
+    await_sync(&bed.disk, journals(&bed.disk));
+    let before = journals(&bed.disk);
+    assert_eq!(system::write_at(&file, &new, 0), Ok(new.len()));
+    // A journal that calls them unsaved already is told of nothing but the note.
+    await_sync(&bed.disk, before);
+    bed.restart(mount, ("file", &new));
+}
+
+#[test]
+fn a_file_that_was_emptied_is_empty_after_a_crash_of_the_machine() {
+    let Some(bed) = Bed::new() else { return };
+    bed.bucket.put_outside("file", b"old content");
+    let mount = bed.mount();
+    let file = open(&mount.join("file"), libc::O_RDWR | libc::O_TRUNC);
+    await_sync(&bed.disk, journals(&bed.disk));
+    bed.restart(mount, ("file", b""));
+    drop(file);
+}
