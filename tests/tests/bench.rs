@@ -6,6 +6,7 @@
 use std::{
     fs,
     io::Read,
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -470,7 +471,7 @@ fn without_its_watchdog_it_cleans_up_itself() {
     assert!(killed.expect("kill runs").success());
     signal(&child, "-INT");
     let status = Patience::seconds(60).find(|| child.try_wait().expect("our child"));
-    assert!(status.is_some_and(|status| status.success()), "{status:?}");
+    assert_eq!(status.and_then(|status| status.code()), Some(1));
     assert_nothing_left(&scratch);
 }
 
@@ -488,13 +489,77 @@ fn interrupted_it_reports_what_was_measured() {
         text
     });
     let status = Patience::seconds(60).find(|| child.try_wait().expect("our child"));
-    assert!(status.is_some_and(|status| status.success()), "{status:?}");
+    assert_eq!(status.and_then(|status| status.code()), Some(1));
     assert!(output.join().expect("reads").contains("stopped"));
     let report = fs::read_to_string(scratch.path().join("report.json")).expect("a report");
     let report: Value = serde_json::from_str(&report).expect("JSON");
     let samples = row(&report, "write-1")["cells"][0]["samples"].as_array();
     assert!(!samples.expect("samples").is_empty());
     assert_nothing_left(&scratch);
+}
+
+/// Starts a run of two rows in a process group of its own, as a shell does, and waits until the first row is kept.
+fn start_two_rows(scratch: &Scratch) -> Child {
+    let path = |name: &str| scratch.path().join(name).display().to_string();
+    let arguments = [
+        "run",
+        "--clients",
+        "penstock",
+        "--rows",
+        "small-read,ls",
+        "--repeat",
+        "8",
+        "--scale",
+        TINY,
+    ];
+    let mut command = bench(scratch, &arguments);
+    command.args([
+        "--json",
+        &path("report.json"),
+        "--html",
+        &path("report.html"),
+    ]);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let child = command.process_group(0).spawn().expect("penstock runs");
+    Patience::seconds(120).until("a row to be kept", || {
+        scratch.path().join("report.json").exists()
+    });
+    child
+}
+
+/// How many runs of its only client each row has, once the benchmark is gone.
+fn kept_runs(scratch: &Scratch) -> Vec<usize> {
+    assert_nothing_left(scratch);
+    let report = fs::read_to_string(scratch.path().join("report.json")).expect("a report");
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    let runs = |row: &Value| row["cells"][0]["samples"].as_array().map_or(0, Vec::len);
+    rows(&report).iter().map(runs).collect()
+}
+
+#[test]
+fn one_wish_to_stop_may_come_as_several_signals() {
+    let scratch = Scratch::new();
+    let mut child = start_two_rows(&scratch);
+    // What `timeout -s INT` does: once to the program, once to all of its group.
+    let group = format!("-{}", child.id());
+    let both = ["-INT", "--", &child.id().to_string(), &group];
+    let told = Command::new("kill").args(both).status();
+    assert!(told.expect("kill runs").success());
+    let status = Patience::seconds(60).find(|| child.try_wait().expect("our child"));
+    assert_eq!(status.and_then(|status| status.code()), Some(1));
+    let runs = kept_runs(&scratch);
+    assert!(runs[0] == 8 && runs[1] < 8, "{runs:?}");
+    let page = fs::read_to_string(scratch.path().join("report.html")).expect("a page");
+    assert!(page.contains("small-read") && page.ends_with("</html>\n"));
+}
+
+#[test]
+fn killed_it_has_kept_every_complete_row() {
+    let scratch = Scratch::new();
+    let mut child = start_two_rows(&scratch);
+    signal(&child, "-KILL");
+    drop(child.wait());
+    assert_eq!(kept_runs(&scratch), [8, 0]);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! machine never shrinks our bars.
 
 use super::{
-    chart::{self, Frame, WIDTH, fit, fit_name, label, line},
+    chart::{self, Chart, WIDTH, fit, fit_name, label, line},
     colour,
     markup::{Markup, Px},
     scale::Linear,
@@ -46,23 +46,21 @@ struct Bars<'v, 'a> {
     left: f64,
 }
 
-/// Draws `figure` of `view`; nothing when no client has it.
-pub(super) fn write(page: &mut Markup, view: &RowView<'_>, figure: Figure) {
-    let Some(bars) = Bars::new(view, figure) else {
-        return;
-    };
+/// `figure` of `view`; none when no client has it.
+pub(in crate::report) fn chart<'v>(view: &'v RowView<'_>, figure: Figure) -> Option<Chart<'v>> {
+    let bars = Bars::new(view, figure)?;
     let direction = if figure.more_is_better() {
         "longer is better"
     } else {
         "shorter is better"
     };
-    let frame = Frame {
-        title: &figure.name(),
-        note: &format!("{}, {direction}", bars.unit.name),
-        description: &bars.description(),
+    Some(Chart {
+        title: figure.name(),
+        note: format!("{}, {direction}", bars.unit.name),
+        description: bars.description(),
         height: bars.height(),
-    };
-    chart::figure(page, &frame, |page| bars.draw(page));
+        draw: Box::new(move |page| bars.draw(page)),
+    })
 }
 
 impl<'v, 'a> Bars<'v, 'a> {

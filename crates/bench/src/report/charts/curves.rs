@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use super::{
-    chart::{self, Frame, WIDTH, fit_name, label, line},
+    chart::{self, Chart, WIDTH, fit_name, label, line},
     colour,
     markup::{Markup, Px},
     scale::{Linear, Logarithmic},
@@ -50,34 +50,34 @@ struct Reference<'a> {
     points: Vec<(f64, f64)>,
 }
 
-/// Draws `aspect` of `family`; nothing when fewer than two points are known.
-pub(super) fn write(page: &mut Markup, family: &Family<'_, '_>, aspect: Aspect) {
-    if let Some(first) = family.members.first() {
-        write_figure(page, family, first.row.figure(aspect));
-    }
+/// `aspect` of `family`; none when fewer than two points are known.
+pub(in crate::report) fn of_aspect<'f>(
+    family: &'f Family<'_, '_>,
+    aspect: Aspect,
+) -> Option<Chart<'f>> {
+    let first = family.members.first()?;
+    of_figure(family, first.row.figure(aspect))
 }
 
-/// Draws `figure` of `family`; nothing when fewer than two points are known.
-pub(super) fn write_figure(page: &mut Markup, family: &Family<'_, '_>, figure: Figure) {
-    let Some(curves) = Curves::new(family, figure) else {
-        return;
-    };
+/// `figure` of `family`; none when fewer than two points are known.
+pub(in crate::report) fn of_figure<'f>(
+    family: &'f Family<'_, '_>,
+    figure: Figure,
+) -> Option<Chart<'f>> {
+    let curves = Curves::new(family, figure)?;
     let direction = if curves.figure.more_is_better() {
         "higher is better"
     } else {
         "lower is better"
     };
-    let frame = Frame {
-        title: &curves.figure.name(),
-        note: &format!(
-            "{}, {direction}{}",
-            curves.unit.name,
-            curves.reference_names()
-        ),
-        description: &curves.description(),
+    let names = curves.reference_names();
+    Some(Chart {
+        title: curves.figure.name(),
+        note: format!("{}, {direction}{names}", curves.unit.name),
+        description: curves.description(),
         height: HEIGHT,
-    };
-    chart::figure(page, &frame, |page| curves.draw(page));
+        draw: Box::new(move |page| curves.draw(page)),
+    })
 }
 
 impl<'f, 'v, 'a> Curves<'f, 'v, 'a> {
