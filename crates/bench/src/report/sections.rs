@@ -38,8 +38,9 @@ pub(super) fn of<'v, 'a>(rows: &'v [RowView<'a>]) -> Vec<Section<'v, 'a>> {
         }
         sections.push(Section::Row(view));
         let is_last = |distance: &&Family<'_, '_>| {
-            let last = distance.members.last();
-            last.is_some_and(|member| std::ptr::eq(member.row.row, view.row))
+            let places = distance.members.iter();
+            let last = places.map(|member| position(rows, member.row)).max();
+            last == Some(position(rows, view))
         };
         sections.extend(
             distances

@@ -22,10 +22,10 @@ use crate::{
     },
 };
 
-/// Where bars end, so that values fit behind them.
-const RIGHT: f64 = WIDTH - 84.0;
+/// Between a bar and the value behind it, or a mark and its value.
+const BEHIND: f64 = 9.0;
 /// The lane of names is as wide as they need, within these.
-const NAMES: (f64, f64) = (52.0, 122.0);
+const NAMES: (f64, f64) = (52.0, 126.0);
 const LINE: f64 = 22.0;
 const BAR: f64 = 13.0;
 const AXIS: f64 = 22.0;
@@ -44,6 +44,8 @@ struct Bars<'v, 'a> {
     published: Vec<(&'a Published, f64)>,
     /// Where bars begin.
     left: f64,
+    /// Where the longest bar ends, so that values fit behind it.
+    right: f64,
 }
 
 /// `figure` of `view`; none when no client has it.
@@ -85,6 +87,7 @@ impl<'v, 'a> Bars<'v, 'a> {
             clients,
             published,
             left: Self::lane_of_names(view),
+            right: WIDTH - Self::lane_of_values(view, figure, unit),
         })
     }
 
@@ -100,7 +103,20 @@ impl<'v, 'a> Bars<'v, 'a> {
             .iter()
             .map(|entry| entry.client.chars().count());
         let longest = clients.chain(others).max().unwrap_or(0);
-        (chart::width(longest) + 12.0).clamp(NAMES.0, NAMES.1)
+        (chart::width(longest) + 16.0).clamp(NAMES.0, NAMES.1)
+    }
+
+    /// A lane that holds the longest value of all clients and of others.
+    fn lane_of_values(view: &RowView<'_>, figure: Figure, unit: Unit) -> f64 {
+        let clients = view.clients.iter().filter_map(|it| it.summary(figure));
+        let clients = clients.map(|it| unit.number(it.median) + " " + &units::spread(&it));
+        let others = view.published().iter();
+        let others = others.filter_map(|entry| published::value(entry, figure));
+        let others = others.map(|value| unit.number(value));
+        let letters = clients
+            .chain(others)
+            .map(|text| text.trim().chars().count());
+        BEHIND + chart::width(letters.max().unwrap_or(0) + 1)
     }
 
     fn bars_end(&self) -> f64 {
@@ -119,7 +135,7 @@ impl<'v, 'a> Bars<'v, 'a> {
     }
 
     fn x(&self, value: f64) -> f64 {
-        self.left + self.axis.place(value / self.unit.size) * (RIGHT - self.left)
+        self.left + self.axis.place(value / self.unit.size) * (self.right - self.left)
     }
 
     fn description(&self) -> String {
@@ -295,7 +311,7 @@ impl<'v, 'a> Bars<'v, 'a> {
         label(
             page,
             "value",
-            (x + 9.0, middle + 4.0),
+            (x + BEHIND, middle + 4.0),
             &self.unit.number(value),
         );
     }

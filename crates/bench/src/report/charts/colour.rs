@@ -101,10 +101,13 @@ fn version(version: Option<&str>, name: &str) -> String {
         digits.starts_with(|c: char| c.is_ascii_digit()) && digits.contains('.')
     };
     let word = text.split([' ', ',', '(', ')']).find(is_version);
-    super::chart::shorten(
-        word.map_or(text, |word| word.trim_start_matches(['v', 'V'])),
-        24,
-    )
+    super::chart::shorten(word.map_or(text, without_build), 24)
+}
+
+/// A version without a `v` before it and without what says from which commit it was built.
+fn without_build(word: &str) -> &str {
+    let word = word.trim_start_matches(['v', 'V']);
+    word.split_once('+').map_or(word, |(version, _)| version)
 }
 
 /// The mark of the client at `index` around `centre`, about nine units wide, filled with its colour.

@@ -101,7 +101,9 @@ impl<'f, 'v, 'a> Curves<'f, 'v, 'a> {
     }
 
     fn reference_names(&self) -> String {
-        let names: Vec<_> = self.references.iter().map(|it| it.name).collect();
+        let shown = self.references.iter();
+        let shown = shown.filter(|it| below_top(&it.points, self.top()).len() > 1);
+        let names: Vec<_> = shown.map(|it| it.name).collect();
         match names.as_slice() {
             [] => String::new(),
             names => format!("; broken line: {}, measured elsewhere", names.join("; ")),
@@ -134,6 +136,11 @@ impl<'f, 'v, 'a> Curves<'f, 'v, 'a> {
 
     fn height_of(&self, value: f64) -> f64 {
         BOTTOM - self.y.place(value / self.unit.size) * (BOTTOM - TOP)
+    }
+
+    /// The greatest value that the picture holds.
+    fn top(&self) -> f64 {
+        self.y.end * self.unit.size
     }
 
     fn description(&self) -> String {
@@ -200,7 +207,7 @@ impl<'f, 'v, 'a> Curves<'f, 'v, 'a> {
         let points: Vec<_> = points
             .map(|(number, value)| (self.place(*number, *value).0, *value))
             .collect();
-        let shown = below_top(&points, self.y.end * self.unit.size);
+        let shown = below_top(&points, self.top());
         let places: Vec<_> = shown
             .into_iter()
             .map(|(x, value)| (x, self.height_of(value)))
@@ -290,6 +297,10 @@ fn curves<'a>(family: &Family<'_, 'a>, figure: Figure) -> Vec<Curve<'a>> {
 /// What others published about `figure` of at least two members, by client.
 fn references<'a>(family: &Family<'_, 'a>, figure: Figure) -> Vec<Reference<'a>> {
     let mut references: Vec<Reference<'a>> = Vec::new();
+    if family.spacing == Spacing::Even {
+        // What was published of a workload is the same at each latency profile of ours.
+        return references;
+    }
     for member in &family.members {
         for entry in member.row.published() {
             let Some(value) = published::value(entry, figure) else {

@@ -132,8 +132,13 @@ fn place(report: &Report) -> String {
     let machine = &report.machine;
     let day = report.started.split('T').next().unwrap_or_default();
     let memory = charts::memory(machine);
+    let shared = if report.endpoint.same_machine {
+        ", which shares the processors"
+    } else {
+        ""
+    };
     format!(
-        "Measured {day} with {} × {} and {memory} of memory, Linux {}, against {}.",
+        "Measured {day} with {} × {} and {memory} of memory, Linux {}, against {}{shared}.",
         machine.processors, machine.processor, machine.kernel, report.endpoint.description
     )
 }

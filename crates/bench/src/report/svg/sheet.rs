@@ -18,6 +18,8 @@ const GUTTER: f64 = 36.0;
 const FOOT: f64 = 18.0;
 /// Notes under charts are in type of this size.
 const NOTE_SIZE: f64 = 12.0;
+/// More notes than this are counted, not written: the pictures of rows have them.
+const NOTES_MAX: usize = 8;
 /// From line to line of a caption.
 const CAPTION_STEP: f64 = 16.0;
 /// How wide a letter of a chart's title is.
@@ -73,7 +75,7 @@ impl Sheet<'_> {
             paper.skip(FOOT);
             band.draw(&mut paper, columns);
         }
-        self.notes.iter().for_each(|note| paper.write(NOTE, note));
+        self.write_notes(&mut paper);
         if rows
             .iter()
             .any(|row| row.repeats().is_some_and(|runs| runs != "1"))
@@ -82,6 +84,15 @@ impl Sheet<'_> {
         }
         paper.conditions(report, &clients(rows));
         paper.finish(report, subject, &self.title)
+    }
+
+    fn write_notes(&self, paper: &mut Paper) {
+        let shown = self.notes.iter().take(NOTES_MAX);
+        shown.for_each(|note| paper.write(NOTE, note));
+        if self.notes.len() > NOTES_MAX {
+            let more = self.notes.len() - NOTES_MAX;
+            paper.write(NOTE, &format!("and {more} more notes in the report"));
+        }
     }
 
     /// Four charts make a square, others lines of three.

@@ -53,7 +53,7 @@ fn each_row_family_distance_and_suite_has_a_picture() {
         "ossfs2-lan.svg",
         "ossfs2-read-1-lan.svg",
         "ossfs2-read-1-by-distance.svg",
-        "strmvol-random-read-lan.svg",
+        "strmvol-random-read-region.svg",
     ] {
         assert!(names.contains(name), "{name} is not in {names:#?}");
     }
