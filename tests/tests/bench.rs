@@ -100,6 +100,7 @@ fn assert_nothing_left(scratch: &Scratch) {
 fn smoke_reports_every_row_checked() {
     let scratch = Scratch::new();
     let html = scratch.path().join("report.html");
+    let pictures = scratch.path().join("pictures");
     let arguments = ["--clients", "penstock,ossfs,no-such", "--html"];
     let table = scratch.path().join("clients.toml");
     fs::write(
@@ -107,7 +108,14 @@ fn smoke_reports_every_row_checked() {
         "[no-such]\nprogram = \"no-such-program\"\nmount = []\nget = \"nowhere\"\n",
     )
     .expect("written");
-    let paths = [html.to_str(), Some("--config"), table.to_str()].map(|path| path.expect("plain"));
+    let paths = [
+        html.to_str(),
+        Some("--svg"),
+        pictures.to_str(),
+        Some("--config"),
+        table.to_str(),
+    ]
+    .map(|path| path.expect("plain"));
     let (finished, report) = smoke(&scratch, &[&arguments[..], &paths[..]].concat());
 
     assert_eq!(report["format"], 1);
@@ -161,6 +169,11 @@ fn smoke_reports_every_row_checked() {
     );
     let page = fs::read_to_string(html).expect("a page");
     assert!(page.contains("small-read"));
+    let picture = fs::read_to_string(pictures.join("smoke-small-read-lan.svg"));
+    let picture = picture.expect("a picture");
+    assert!(picture.starts_with("<svg ") && picture.contains("penstock"));
+    let scratch = scratch.path().to_str().expect("plain");
+    assert!(!picture.contains(scratch), "{picture}");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! first percentile is a full mark, the last a stroke, those between are hollow: the longer the line, the worse the tail.
 
 use super::{
-    chart::{Chart, WIDTH, fit, fit_name, label, line},
+    chart::{Chart, WIDTH, fit, fit_name, label, line, width},
     colour,
     markup::{Markup, Px},
     scale::Logarithmic,
@@ -127,12 +127,9 @@ impl<'v, 'a> Latency<'v, 'a> {
         let values = medians(client, &self.percentiles);
         let numbers = fit(&numbers(&values), WIDTH * 0.68);
         label(page, "value last", (WIDTH, top + 13.0), &numbers);
-        label(
-            page,
-            "name first",
-            (0.0, top + 13.0),
-            &fit_name(client.name, WIDTH * 0.32),
-        );
+        let free = WIDTH - width(numbers.chars().count() + 1);
+        let name = fit_name(client.name, free);
+        label(page, "name first", (0.0, top + 13.0), &name);
         let middle = top + 23.0;
         let places: Vec<f64> = values.iter().map(|(_, value)| self.x(*value)).collect();
         if let (Some(first), Some(last)) = (places.first(), places.last()) {
