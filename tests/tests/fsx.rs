@@ -90,15 +90,38 @@ fn exercise(mount: &Path, scratch: &Scratch, exercise: Exercise) {
     println!("{exercise:?} in {:.1?}", finished.took);
 }
 
-/// Mounts a bucket of `kind`, runs fsx on several files at once while `faults` come, and unmounts.
+/// What fsx runs on.
+#[derive(Debug, Clone, Copy)]
+struct Ground {
+    kind: Kind,
+    /// Whether the kernel gathers writes: `on` or `off`.
+    writeback: &'static str,
+}
+
+impl Ground {
+    /// Every kind, and on S3 the kernel may gather writes too.
+    fn all(kinds: &[Kind]) -> Vec<Self> {
+        let usual = kinds.iter().map(|kind| (*kind, "off"));
+        let all = usual.chain([(Kind::S3, "on")]);
+        all.map(|(kind, writeback)| Self { kind, writeback })
+            .collect()
+    }
+}
+
+/// Mounts a bucket, runs fsx on several files at once while `faults` come, and unmounts.
 #[track_caller]
-fn run(kind: Kind, faults: Option<Faults>, (operations, sizes): (u32, &[u32])) {
+fn run(ground: Ground, faults: Option<Faults>, (operations, sizes): (u32, &[u32])) {
     let weather = faults.as_ref().map_or("all is well", |_| "failing");
-    println!("{kind:?}, {weather}");
+    println!("{ground:?}, {weather}");
+    let Ground { kind, writeback } = ground;
     let (bucket, scratch) = (Bucket::new(kind), Scratch::new());
     let staging = scratch.path().join("staging").display().to_string();
-    let options = bucket.options().option("mode", "staged");
-    let mount = bucket.mount_with(&options.option("staging-dir", &staging));
+    let options = bucket
+        .options()
+        .option("mode", "staged")
+        .option("writeback-cache", writeback)
+        .option("staging-dir", &staging);
+    let mount = bucket.mount_with(&options);
     let failing = faults.is_some();
     if let Some(faults) = faults {
         bucket.fail(faults);
@@ -143,9 +166,9 @@ fn bad_weather() -> Faults {
 fn a_file_system_exerciser_finds_nothing() {
     let operations = given(OPERATIONS_VARIABLE);
     let kinds = operations.map_or(&Kind::ALL[..], |_| &[Kind::S3]);
-    for kind in kinds.iter().filter(|_| has_fsx()) {
+    for ground in Ground::all(kinds).into_iter().filter(|_| has_fsx()) {
         let operations = operations.unwrap_or(OPERATIONS_DEFAULT);
-        run(*kind, None, (operations, &SIZES));
+        run(ground, None, (operations, &SIZES));
     }
 }
 
@@ -153,8 +176,8 @@ fn a_file_system_exerciser_finds_nothing() {
 fn a_file_system_exerciser_finds_nothing_while_the_store_fails_and_is_slow() {
     let operations = given(FAILING_VARIABLE);
     let kinds = operations.map_or(&Kind::REMOTE[..], |_| &[Kind::Oss]);
-    for kind in kinds.iter().filter(|_| has_fsx()) {
+    for ground in Ground::all(kinds).into_iter().filter(|_| has_fsx()) {
         let operations = operations.unwrap_or(FAILING_DEFAULT);
-        run(*kind, Some(bad_weather()), (operations, &SIZES_FAILING));
+        run(ground, Some(bad_weather()), (operations, &SIZES_FAILING));
     }
 }

@@ -16,11 +16,16 @@ struct Bed {
 }
 
 impl Bed {
-    fn new(kind: Kind) -> Self {
+    /// `writeback`: whether the kernel gathers writes, `on` or `off`.
+    fn new(kind: Kind, writeback: &str) -> Self {
         let (bucket, scratch) = (Bucket::new(kind), Scratch::new());
         let staging = scratch.path().join("staging").display().to_string();
-        let options = bucket.options().option("mode", "staged");
-        let mount = bucket.mount_with(&options.option("staging-dir", &staging));
+        let options = bucket
+            .options()
+            .option("mode", "staged")
+            .option("writeback-cache", writeback)
+            .option("staging-dir", &staging);
+        let mount = bucket.mount_with(&options);
         Self {
             _bucket: bucket,
             mount,
@@ -53,14 +58,15 @@ fn has(program: &str) -> bool {
     found
 }
 
-/// Runs a script on every kind of bucket.
+/// Runs a script on every kind of bucket, and on one of which the kernel gathers writes.
 #[track_caller]
 fn on_every_kind(programs: &[&str], script: &str) {
     if !programs.iter().all(|program| has(program)) {
         return;
     }
-    for kind in Kind::ALL {
-        let bed = Bed::new(kind);
+    let usual = Kind::ALL.map(|kind| (kind, "off"));
+    for (kind, writeback) in usual.into_iter().chain([(Kind::S3, "on")]) {
+        let bed = Bed::new(kind, writeback);
         bed.run(script);
         bed.mount.unmount();
     }

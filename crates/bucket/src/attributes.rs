@@ -41,8 +41,10 @@ impl Core {
         let (entry_ttl, attributes_ttl) = if inode == Inode::ROOT {
             (self.settings.attr_timeout, self.settings.attr_timeout)
         } else if node.is_dirty() {
-            // The name is ours; the size grows with every write.
-            (self.settings.attr_timeout, Duration::ZERO)
+            // The name is ours; the size grows with every write, and the time changes with a save.
+            let ours = self.settings.attr_timeout;
+            let size_is_kept = self.settings.door_keeps_sizes;
+            (ours, if size_is_kept { ours } else { Duration::ZERO })
         } else {
             let ttl = known_for.unwrap_or_default();
             (ttl, ttl)

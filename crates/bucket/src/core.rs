@@ -62,6 +62,7 @@ impl Core {
     ) -> Arc<Self> {
         let budget = transfer.pool().budget();
         let namespace = Namespace::new(budget, remembered_max(&settings, budget.total()));
+        namespace.lock().replaces = settings.door_keeps_sizes;
         let core = Arc::new(Self {
             transfer,
             settings,

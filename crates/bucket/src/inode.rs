@@ -68,6 +68,8 @@ pub(crate) struct Tree {
     cache: Cache,
     charge: Charge,
     pub(crate) moves: Moves,
+    /// A file that another client changed gets another node.
+    pub(crate) replaces: bool,
 }
 
 /// Bytes that a node occupies, about, with its entry in its directory. Nodes are paid for as far
@@ -85,6 +87,7 @@ impl Tree {
             cache: Cache::new(Arc::clone(budget), remembered_max),
             charge: Charge::new(Arc::clone(budget), NODE_COST),
             moves: Moves::default(),
+            replaces: false,
         }
     }
 

@@ -42,6 +42,9 @@ pub struct BucketSettings {
     pub symlinks: bool,
     /// Entries below a directory up to which it can be renamed.
     pub rename_dir_limit: usize,
+    /// The door knows sizes and times of files better than the volume: show a file that another
+    /// client changed as another inode.
+    pub door_keeps_sizes: bool,
     /// What is kept of files beside their bytes.
     pub metadata: MetadataSettings,
     /// Which media type a file gets by its name; none by default, and the store chooses.
@@ -122,6 +125,7 @@ impl Default for BucketSettings {
             appendable: false,
             symlinks: true,
             rename_dir_limit: RENAME_DIR_LIMIT_DEFAULT,
+            door_keeps_sizes: false,
             metadata: MetadataSettings::default(),
             content_types: Arc::default(),
         }

@@ -31,6 +31,7 @@ pub(crate) mod folder;
 pub(crate) mod gather;
 pub(crate) mod journal;
 pub(crate) mod keeper;
+pub(crate) mod lacking;
 pub(crate) mod plan;
 pub(crate) mod read;
 pub(crate) mod recover;
@@ -59,7 +60,7 @@ use crate::open_file::OpenFile;
 
 use content::Content;
 use disk::{DiskFile, disk_failure};
-use extents::Piece;
+use extents::{Held, Piece};
 use folder::{FileId, Folder};
 use journal::{Header, Journal, Record};
 use space::Payment;
@@ -83,6 +84,10 @@ pub(crate) struct StagedFile {
     pub(crate) kept_trying: AtomicBool,
     /// Whether a save failed, so that the store may have what we do not know of.
     failed: AtomicBool,
+    /// Held by who fetches the whole file.
+    fetching: tokio::sync::Mutex<()>,
+    /// Whether that was done, or tried, since it was engaged.
+    fetched: AtomicBool,
 }
 
 /// What is known of a file that is engaged.
@@ -121,6 +126,8 @@ impl StagedFile {
             saving_back: AtomicBool::new(false),
             kept_trying: AtomicBool::new(false),
             failed: AtomicBool::new(false),
+            fetching: tokio::sync::Mutex::default(),
+            fetched: AtomicBool::new(false),
         }
     }
 
@@ -154,6 +161,7 @@ impl StagedFile {
 
     /// Makes `content` what the file holds.
     fn engage(&self, content: Content, key: Key) {
+        self.note_fetched(false);
         let mut payment = self.staging.space().nothing();
         payment.settle(&content);
         *self.state() = Some(State {
@@ -187,6 +195,14 @@ impl StagedFile {
 
     pub(crate) fn note_outcome(&self, failed: bool) {
         self.failed.store(failed, Ordering::Relaxed);
+    }
+
+    fn was_fetched(&self) -> bool {
+        self.fetched.load(Ordering::Relaxed)
+    }
+
+    fn note_fetched(&self, fetched: bool) {
+        self.fetched.store(fetched, Ordering::Relaxed);
     }
 
     /// Gives up saving: the file was removed. What it holds can still be read and changed.
@@ -278,10 +294,16 @@ impl StagedFile {
         if journal.as_ref().is_none_or(Journal::is_long) {
             *journal = Some(self.new_journal(state, covered)?);
         }
-        match journal {
-            Some(journal) => journal.append(record),
-            None => Ok(()),
+        let Some(journal) = journal else {
+            return Ok(());
+        };
+        if let Record::Dirty(range) = record
+            && state.content.extents().covers(range, Held::Dirty)
+        {
+            journal.repeat();
+            return Ok(());
         }
+        journal.append(record)
     }
 
     /// Before a journal is written anew whose bytes are on the disk in part: makes them be there

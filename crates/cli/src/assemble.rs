@@ -346,6 +346,7 @@ fn bucket_settings(values: &Values) -> Outcome<BucketSettings> {
         appendable: values.flag(&table::APPENDABLE),
         symlinks: values.flag(&table::SYMLINKS),
         rename_dir_limit: limit.map_or(usize::MAX, |limit| limit as usize),
+        door_keeps_sizes: values.flag(&table::WRITEBACK_CACHE),
         metadata: kept::settings(values),
         content_types: Arc::new(kept::content_types(values)?),
     })
@@ -369,6 +370,7 @@ pub(crate) fn fuse_settings(source: &str, mountpoint: &Path, values: &Values) ->
         read_ahead_kib: read_ahead_kib(values),
         io_uring: values.flag(&table::IO_URING),
         local_files: values.path(&table::CACHE_DIR).is_some(),
+        writeback_cache: values.flag(&table::WRITEBACK_CACHE),
         ..defaults
     }
 }

@@ -26,8 +26,15 @@ pub(crate) fn open(
     values: &Values,
     pool: &Arc<BufferPool>,
 ) -> Outcome<Option<Arc<Staging>>> {
+    let is_staged = values.choice(&table::MODE) == "staged";
+    if !is_staged && values.flag(&table::WRITEBACK_CACHE) {
+        return Err(Failure::usage(
+            "writeback-cache needs files that can be written in any order",
+            "add --mode=staged, or leave writeback-cache out",
+        ));
+    }
     // Who changes nothing stages nothing.
-    if values.choice(&table::MODE) != "staged" || values.flag(&table::READ_ONLY) {
+    if !is_staged || values.flag(&table::READ_ONLY) {
         return Ok(None);
     }
     let volume = disk_cache::identity(source, values)?;

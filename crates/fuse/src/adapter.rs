@@ -42,6 +42,16 @@ pub(crate) struct Adapter {
     volume: Arc<dyn Volume>,
     writers: Arc<Writers>,
     local_files: Option<Arc<LocalFiles>>,
+    gathers_writes: bool,
+}
+
+/// What the kernel does by itself on a connection.
+#[derive(Default)]
+pub(crate) struct KernelDoes {
+    /// It reads these.
+    pub(crate) local_files: Option<LocalFiles>,
+    /// It gathers writes in its page cache.
+    pub(crate) gathers_writes: bool,
 }
 
 /// Who asks, and about which inode.
@@ -52,17 +62,27 @@ struct Subject {
 }
 
 impl Adapter {
-    /// `mount` is where the volume is mounted, `local_files` for kernels that read those.
-    pub(crate) fn new(
-        volume: Arc<dyn Volume>,
-        mount: MountId,
-        local_files: Option<LocalFiles>,
-    ) -> Self {
+    /// `mount` is where the volume is mounted.
+    pub(crate) fn new(volume: Arc<dyn Volume>, mount: MountId, kernel: KernelDoes) -> Self {
         Self {
             volume,
             writers: Arc::new(Writers::new(mount)),
-            local_files: local_files.map(Arc::new),
+            local_files: kernel.local_files.map(Arc::new),
+            gathers_writes: kernel.gathers_writes,
         }
+    }
+
+    /// The flags of `open(2)` as a volume is to see them. A kernel that gathers writes reads what
+    /// surrounds them in a page, and finds the end of the file itself.
+    fn open_options(&self, flags: u32) -> OpenOptions {
+        let mut options = open_options(flags);
+        if self.gathers_writes {
+            options.append = false;
+            if options.access == Access::Write {
+                options.access = Access::ReadWrite;
+            }
+        }
+        options
     }
 
     pub(crate) fn volume(&self) -> &Arc<dyn Volume> {
@@ -181,7 +201,7 @@ impl Adapter {
                 adapter,
                 subject,
                 name_to_make(name)?,
-                (permissions(mode), open_options(flags)),
+                (permissions(mode), self.open_options(flags)),
             )),
             _ => return self.start_open(subject, request),
         })
@@ -195,7 +215,9 @@ impl Adapter {
             Request::SetAttributes(changes) => Box::pin(attributes::set(adapter, subject, changes)),
             Request::ReadSymlink => Box::pin(attributes::read_symlink(adapter, subject)),
             Request::Statistics => Box::pin(attributes::statistics(adapter)),
-            Request::Open { flags } => Box::pin(data::open(adapter, subject, open_options(flags))),
+            Request::Open { flags } => {
+                Box::pin(data::open(adapter, subject, self.open_options(flags)))
+            }
             Request::Read(transfer) => Box::pin(data::read(adapter, transfer)),
             Request::Flush { handle, table } => {
                 let closed = Closed {
@@ -281,7 +303,6 @@ fn permissions(mode: u32) -> u16 {
     (mode & 0o7777) as u16
 }
 
-/// The flags of `open(2)` as a volume sees them.
 fn open_options(flags: u32) -> OpenOptions {
     let flags = flags.cast_signed();
     let access = match flags & libc::O_ACCMODE {

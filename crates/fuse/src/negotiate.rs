@@ -18,8 +18,8 @@ pub(crate) const MAX_WRITE: u32 = BLOCK_SIZE as u32;
 /// What every mount asks for.
 ///
 /// Not among it: `READDIRPLUS_AUTO`, because a listing brings the attributes along anyway and
-/// "auto" then asks for them one by one; `WRITEBACK_CACHE`, which slows large writes down;
-/// locks, which the kernel keeps itself; `HAS_RESEND`, unless another process may take the mount over.
+/// "auto" then asks for them one by one; `WRITEBACK_CACHE`, unless the volume stands it; locks,
+/// which the kernel keeps itself; `HAS_RESEND`, unless another process may take the mount over.
 const WANTED: Capabilities = Capabilities::ASYNC_READ
     .union(Capabilities::ATOMIC_O_TRUNC)
     .union(Capabilities::BIG_WRITES)
@@ -66,7 +66,10 @@ impl Negotiated {
         if ring_ready {
             wanted = wanted.union(Capabilities::OVER_IO_URING);
         }
-        if settings.local_files {
+        if settings.writeback_cache {
+            wanted = wanted.union(Capabilities::WRITEBACK_CACHE);
+        } else if settings.local_files {
+            // The kernel does one or the other.
             wanted = wanted.union(Capabilities::PASSTHROUGH);
         }
         if settings.survivable {
@@ -109,6 +112,11 @@ impl Negotiated {
         if self.missing != Capabilities::NONE {
             info!(missing = %self.missing, "this kernel lacks abilities that would save time");
         }
+    }
+
+    /// Whether the kernel gathers writes.
+    pub(crate) fn gathers_writes(&self) -> bool {
+        self.granted.contains(Capabilities::WRITEBACK_CACHE)
     }
 
     /// Whether the kernel reads local files by itself.

@@ -45,6 +45,11 @@ pub struct FuseSettings {
     pub io_uring: bool,
     /// The volume has local files that the kernel may read by itself, where it can.
     pub local_files: bool,
+    /// The kernel gathers what is written, and hands it over in large pieces when the file is
+    /// closed or synced, or has lain for a while. It then decides itself what size a file has and when it was
+    /// written, so a volume must show a file that somebody else changed as another inode. Local
+    /// files are not read by the kernel then.
+    pub writeback_cache: bool,
     /// Another process keeps the connection, see [`crate::Session::connection`]. Not together with
     /// `io_uring`, whose rings end with their process.
     pub survivable: bool,
@@ -69,6 +74,7 @@ impl FuseSettings {
             interrupts: InterruptPolicy::WhenFatal,
             io_uring: false,
             local_files: false,
+            writeback_cache: false,
             survivable: false,
         }
     }

@@ -1,7 +1,7 @@
 //! How the store's answers enter the tree, and what memory answers in their place.
 
 use penstock_base::{FileName, FsResult, clock};
-use penstock_vfs::Inode;
+use penstock_vfs::{FileKind, Inode};
 
 use crate::inode::{Dentry, Known, Patience, Tree, node::LocalTimes};
 
@@ -129,10 +129,12 @@ impl Tree {
         if node.is_dirty() {
             return true;
         }
+        let etag = node.known.as_ref().map(|known| known.etag.clone());
+        let is_other = |known: &Known| etag.as_ref().is_some_and(|etag| *etag != known.etag);
+        let replaces = self.replaces && node.kind == FileKind::Regular;
         match answer {
-            Some(known) if known.kind == node.kind => {
-                let etag = node.known.as_ref().map(|known| &known.etag);
-                if etag.is_some_and(|etag| *etag != known.etag) {
+            Some(known) if known.kind == node.kind && !(is_other(known) && replaces) => {
+                if is_other(known) {
                     node.times = LocalTimes::default();
                 }
                 node.known = Some(known.clone());

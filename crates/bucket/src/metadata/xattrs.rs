@@ -12,7 +12,10 @@ use penstock_vfs::{Inode, XattrMode};
 use crate::{core::Core, metadata::MetadataChange, posix::KeptMetadata};
 
 /// Namespaces that can be kept. Access control lists are not enforced, so they are not taken.
-const NAMESPACES: [&str; 3] = ["user.", "trusted.", "security."];
+const NAMESPACES: [&str; 3] = [OF_USERS, "trusted.", "security."];
+
+/// The namespace that programs ask for knowingly; `ls` asks for one of the others of each file.
+const OF_USERS: &str = "user.";
 
 const NOT_KEPT: FsError = FsError::Unsupported(
     "this mount keeps no extended attributes of this kind; user.* can be kept with use_xattr",
@@ -27,9 +30,18 @@ impl Core {
     /// The value of one attribute.
     pub(crate) async fn xattr(self: &Arc<Self>, inode: Inode, name: &[u8]) -> FsResult<Bytes> {
         let name = self.checked_name(name)?;
+        if !name.starts_with(OF_USERS) && self.shows_defaults(inode)? {
+            return Err(FsError::NoAttribute);
+        }
         let kept = self.present_metadata(inode).await?;
         let value = kept.posix.xattrs.get(name).cloned();
         value.map(Bytes::from).ok_or(FsError::NoAttribute)
+    }
+
+    /// Whether a file was listed only, and shows what its object may say otherwise.
+    fn shows_defaults(&self, inode: Inode) -> FsResult<bool> {
+        let is_known = self.namespace.lock().node(inode)?.kept().is_some();
+        Ok(self.settings.metadata.readdir_optimize && !is_known)
     }
 
     /// The names of all attributes.

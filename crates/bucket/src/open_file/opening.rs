@@ -133,6 +133,9 @@ impl Core {
             }
             FileKind::Regular => {}
         }
+        if node.place.is_none() && self.settings.door_keeps_sizes {
+            return Err(FsError::Stale);
+        }
         let held_only = node.is_dirty() || node.place.is_none();
         Ok(!held_only && (self.settings.close_to_open || !node.is_current(clock::now())))
     }

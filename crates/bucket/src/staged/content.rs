@@ -175,14 +175,17 @@ impl Content {
         self.extents.set(range, held);
     }
 
+    /// What only the base version has of `range`.
+    pub(crate) fn clean(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        let pieces = self.pieces(range).into_iter();
+        let clean = pieces.filter(|piece| piece.held.is_none());
+        clean.map(|piece| piece.range).collect()
+    }
+
     /// What is clean of `range` was fetched into the staging file.
     pub(crate) fn fetched(&mut self, range: Range<u64>) {
-        let clean = self
-            .pieces(range)
-            .into_iter()
-            .filter(|piece| piece.held.is_none());
-        for piece in clean.collect::<Vec<_>>() {
-            self.extents.set(piece.range, Held::Local);
+        for clean in self.clean(range) {
+            self.extents.set(clean, Held::Local);
         }
     }
 

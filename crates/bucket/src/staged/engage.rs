@@ -7,21 +7,20 @@
 
 use std::sync::Arc;
 
-use penstock_base::{FsError, FsResult, MIB, run_blocking};
+use penstock_base::{FsError, FsResult, MIB};
 use penstock_transfer::ObjectVersion;
 
 use crate::{
     core::Core,
-    errors::{Purpose, transfer_failure},
     open_file::OpenFile,
-    staged::{StagedFile, content::Content, space::Payment},
+    staged::{StagedFile, content::Content},
 };
 
 /// Bytes of a file that are fetched when it is removed or replaced while it is open, so that its
 /// handles can read on. What is not fetched fails as stale.
 const KEEP_MAX: u64 = 64 * MIB;
-/// Bytes of a file that is fetched at once when it is engaged: saving it would have to send them all
-/// anyway, and what is put aside after a conflict is whole.
+/// Bytes of a file that is fetched at once when it is engaged: what is put aside after a conflict is
+/// whole.
 const SMALL_MAX: u64 = MIB;
 
 impl Core {
@@ -52,8 +51,8 @@ impl Core {
             .ok_or(FsError::Stale)?;
         let small = version.size <= SMALL_MAX;
         self.engage_with(file, staged, version);
-        if small && let Err(error) = self.fetch_all(staged).await {
-            tracing::debug!(%error, "a small file is staged without its content");
+        if small {
+            self.fetch_before_save(staged).await;
         }
         Ok(())
     }
@@ -78,48 +77,12 @@ impl Core {
             };
             self.engage_with(file, staged, version);
         }
-        if let Err(error) = self.fetch_all(staged).await {
+        if let Err(error) = self.fetch_lacking(staged, KEEP_MAX).await {
             let path = self.namespace.lock().path(file.inode);
             tracing::warn!(
                 "`{path}` is open while its object goes away, and could not be fetched: {error}; \
                  reading it on may fail"
             );
         }
-    }
-
-    async fn fetch_all(&self, staged: &StagedFile) -> FsResult<()> {
-        let pieces = staged.look(|content| content.pieces(0..content.size()))?;
-        let clean = pieces.into_iter().filter(|piece| piece.held.is_none());
-        let clean: Vec<_> = clean.map(|piece| piece.range).collect();
-        let missing: u64 = clean.iter().map(|range| range.end - range.start).sum();
-        if missing > KEEP_MAX {
-            let text = format!("{missing} bytes are too many to fetch; the limit is {KEEP_MAX}");
-            return Err(FsError::Io(text));
-        }
-        for range in clean {
-            let mut at = range.start;
-            while at < range.end {
-                let end = range.end.min(at + MIB);
-                self.fetch(staged, at, (end - at) as u32).await?;
-                at = end;
-            }
-        }
-        Ok(())
-    }
-
-    async fn fetch(&self, staged: &StagedFile, offset: u64, length: u32) -> FsResult<()> {
-        let range = offset..offset + u64::from(length);
-        let cost = Content::cost_of_write(length.into());
-        let _payment: Payment = staged
-            .staging()
-            .space()
-            .try_take(cost)
-            .ok_or(FsError::NoSpace)?;
-        let reader = staged.reader(&self.transfer).ok_or(FsError::Stale)?;
-        let bytes = reader.read(offset, length).await;
-        let bytes = bytes.map_err(|error| transfer_failure(&error, Purpose::Read))?;
-        // Alone: a write that is in the staging file may not be in the map yet.
-        let _alone = staged.change.write().await;
-        run_blocking(|| staged.take_fetched(range, &bytes))
     }
 }

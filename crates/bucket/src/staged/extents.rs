@@ -70,6 +70,12 @@ impl Extents {
         self.dirty > 0 || self.map.values().any(|extent| extent.held.is_unsaved())
     }
 
+    /// Whether all of `range` is in one extent of this kind.
+    pub(crate) fn covers(&self, range: &Range<u64>, held: Held) -> bool {
+        let around = self.map.range(..=range.start).next_back();
+        around.is_some_and(|(_, extent)| extent.held == held && extent.end >= range.end)
+    }
+
     /// Notes where `range` is from now on.
     pub(crate) fn set(&mut self, range: Range<u64>, held: Held) {
         if range.is_empty() {

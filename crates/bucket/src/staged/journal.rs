@@ -55,6 +55,10 @@ pub(crate) struct Journal {
     begun: u64,
     /// Bytes that were covered by the last sync.
     synced: u64,
+    /// Changes of bytes that the records tell of already.
+    repeated: u64,
+    /// Of these, those that the last sync covered.
+    repeated_synced: u64,
     /// Tells it from the one that is written in its place.
     serial: u64,
 }
@@ -64,6 +68,7 @@ pub(crate) struct Journal {
 pub(crate) struct Extent {
     serial: u64,
     length: u64,
+    repeated: u64,
 }
 
 impl Journal {
@@ -106,6 +111,8 @@ impl Journal {
             length,
             begun: length,
             synced: if covered { length } else { 0 },
+            repeated: 0,
+            repeated_synced: 0,
             serial: random::number(),
         })
     }
@@ -120,6 +127,8 @@ impl Journal {
             length,
             begun: length,
             synced: length,
+            repeated: 0,
+            repeated_synced: 0,
             serial: random::number(),
         })
     }
@@ -138,6 +147,12 @@ impl Journal {
         Ok(())
     }
 
+    /// Notes a change that the records tell of already: its bytes are to be forced to the disk like
+    /// those of a new record.
+    pub(crate) fn repeat(&mut self) {
+        self.repeated += 1;
+    }
+
     /// Whether it should be written anew.
     pub(crate) fn is_long(&self) -> bool {
         self.length > LONG.max(GROWTH * self.begun)
@@ -151,9 +166,11 @@ impl Journal {
     /// What to pass to [`Journal::cover`] when the bytes of all records so far are on the disk.
     /// `None` if they are already.
     pub(crate) fn uncovered(&self) -> Option<Extent> {
-        (self.length > self.synced).then_some(Extent {
+        let is_uncovered = self.length > self.synced || self.repeated > self.repeated_synced;
+        is_uncovered.then_some(Extent {
             serial: self.serial,
             length: self.length,
+            repeated: self.repeated,
         })
     }
 
@@ -164,9 +181,11 @@ impl Journal {
         }
         // The records first: one that says they are there must not be there without them.
         self.file.sync_data()?;
+        let is_all = self.length == extent.length;
         self.append(&Record::Synced(extent.length))?;
         self.file.sync_data()?;
-        self.synced = self.length;
+        self.synced = if is_all { self.length } else { extent.length };
+        self.repeated_synced = extent.repeated;
         Ok(())
     }
 
@@ -405,6 +424,36 @@ mod tests {
         3d00000013c9d411013200000000000000030000006e6f770b00000073333a2f2f6275636b657403\
         000000612f6203320000000000000003000000612f620300000074616711000000bfc32b5a020500\
         0000000000000900000000000000090000000a407a8f043c00000000000000";
+
+    #[test]
+    fn bytes_written_over_unsaved_ones_are_forced_to_the_disk_too() {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let path = scratch.path().join("x.journal");
+        let mut journal =
+            Journal::create(&path, header(), (&new_content(), None), true).expect("writable");
+        assert!(journal.uncovered().is_none());
+        journal.repeat();
+        let first = journal.uncovered().expect("a change");
+        journal.repeat();
+        journal.cover(first).expect("writable");
+        let second = journal.uncovered().expect("a change during the sync");
+        journal.cover(second).expect("writable");
+        assert!(journal.uncovered().is_none());
+    }
+
+    #[test]
+    fn a_record_made_during_a_sync_waits_for_the_next() {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let path = scratch.path().join("x.journal");
+        let mut journal =
+            Journal::create(&path, header(), (&new_content(), None), false).expect("writable");
+        let extent = journal.uncovered().expect("new");
+        journal.append(&Record::Dirty(5..6)).expect("writable");
+        journal.cover(extent).expect("writable");
+        let rest = journal.uncovered().expect("the record");
+        journal.cover(rest).expect("writable");
+        assert!(journal.uncovered().is_none());
+    }
 
     #[test]
     fn a_journal_of_the_version_before_is_read() {

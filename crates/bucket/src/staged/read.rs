@@ -74,6 +74,10 @@ impl Core {
     ) -> FsResult<Option<Payload>> {
         let length = length.min(BLOCK_SIZE as u32);
         let range = offset..offset.saturating_add(length.into());
+        let lacks = staged.look(|content| !content.clean(range.clone()).is_empty());
+        if lacks.unwrap_or(false) {
+            self.fetch_before_save(staged).await;
+        }
         for attempt in 1..=ATTEMPTS_MAX {
             let Ok(pieces) = staged.pieces(range.clone()) else {
                 return Ok(None);

@@ -1,9 +1,9 @@
 //! Writing a staged file, at any place.
 
-use std::{ops::Range, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use penstock_base::{FsError, FsResult, Payload};
+use penstock_base::{FsError, FsResult};
 
 use crate::{
     core::Core,
@@ -31,27 +31,6 @@ impl StagedFile {
         // Given back when the content has been charged with what it really costs.
         let _payment = payment;
         self.change(&Record::Dirty(range.clone()), change, then)
-    }
-
-    /// Takes in bytes that were fetched, where nothing was written meanwhile.
-    pub(super) fn take_fetched(&self, range: Range<u64>, bytes: &Payload) -> FsResult<()> {
-        let disk = self.disk()?;
-        // Under the lock, so that nobody writes between the look and the write.
-        let mut state = self.state();
-        let state = state.as_mut().ok_or(FsError::Stale)?;
-        let clean = state.content.pieces(range.clone());
-        if clean.len() != 1 || clean[0].held.is_some() || clean[0].range != range {
-            return Ok(());
-        }
-        let mut at = range.start;
-        for slice in bytes.slices() {
-            disk.write(slice, at)
-                .map_err(|error| disk_failure(&error))?;
-            at += slice.len() as u64;
-        }
-        state.content.fetched(range.start..at);
-        state.payment.settle(&state.content);
-        Ok(())
     }
 }
 

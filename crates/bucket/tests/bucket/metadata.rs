@@ -395,6 +395,11 @@ async fn readdir_optimize_asks_for_nothing_but_the_listing() {
     assert_eq!((attributes(0).uid, attributes(0).permissions), (0, 0o640));
     assert_eq!(attributes(1).kind, FileKind::Symlink);
     assert_eq!(attributes(1).size, 16);
+    // `ls -l` asks for this of each file.
+    let inode = fresh.inode("file").await.unwrap();
+    let label = fresh.volume.xattr(CALLER, inode, b"security.selinux").await;
+    assert_eq!(label, Err(FsError::NoAttribute));
+    assert_eq!(fresh.requests(), "");
     // A change all the same keeps what the object says of itself.
     change(&fresh, "file", mode(0o600)).await.unwrap();
     let metadata = stored(&bed, "file").await;

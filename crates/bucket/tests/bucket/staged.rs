@@ -1,12 +1,13 @@
 //! Staged mode: what it costs in requests, and what happens while a save is under way.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use penstock_base::{FsError, MIB};
+use penstock_bucket::BucketSettings;
 use penstock_object::{ErrorKind, Operation};
 use penstock_vfs::Volume;
 
-use crate::support::{Bed, READ, READ_WRITE};
+use crate::support::{Bed, CALLER, READ, READ_WRITE};
 
 #[tokio::test]
 async fn a_staged_file_costs_one_put() {
@@ -41,6 +42,91 @@ async fn a_change_of_a_large_file_is_one_part_between_copies() {
     content[20 * MIB as usize..][..7].copy_from_slice(b"changed");
     assert!(bed.object("large").await.unwrap() == content);
     assert_eq!(bed.unfinished_uploads().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_changed_file_that_is_read_is_fetched_once() {
+    let bed = Arc::new(Bed::staged());
+    let mut content: Vec<u8> = (0..5 * MIB).map(|at| (at % 251) as u8).collect();
+    bed.put("file", &content).await;
+    let handle = bed.open("file", READ_WRITE).await.unwrap();
+    bed.write(handle, 3 * MIB, "changed").await.unwrap();
+    content[3 * MIB as usize..][..7].copy_from_slice(b"changed");
+    bed.requests();
+    let mut readers = tokio::task::JoinSet::new();
+    for at in [4_000_000, 17, 2_000_000, 5 * MIB - 9, 3 * MIB] {
+        let bed = Arc::clone(&bed);
+        readers.spawn(async move { (at as usize, bed.read(handle, at, 5000).await.unwrap()) });
+    }
+    while let Some(read) = readers.join_next().await {
+        let (at, bytes) = read.unwrap();
+        assert!(
+            bytes == content[at..content.len().min(at + 5000)],
+            "at {at}"
+        );
+    }
+    assert_eq!(
+        bed.requests(),
+        "get 3",
+        "of 2 MiB at most, around the change"
+    );
+    bed.close(handle).await.unwrap();
+    assert_eq!(bed.requests(), "put 1", "and the save finds it here");
+    assert!(bed.object("file").await.unwrap() == content);
+}
+
+#[tokio::test]
+async fn what_is_written_while_a_file_is_fetched_stays() {
+    let bed = Arc::new(Bed::staged());
+    bed.put("file", vec![b'-'; 3 * MIB as usize]).await;
+    let handle = bed.open("file", READ_WRITE).await.unwrap();
+    bed.write(handle, 0, "one").await.unwrap();
+    let gets = bed.probe.hold(Operation::Get);
+    let reading = tokio::spawn({
+        let bed = Arc::clone(&bed);
+        async move { bed.read(handle, MIB, 3).await }
+    });
+    while bed.probe.waiting() == 0 {
+        tokio::task::yield_now().await;
+    }
+    bed.write(handle, MIB, "two").await.unwrap();
+    bed.write(handle, 2 * MIB - 1, "three").await.unwrap();
+    gets.add_permits(100);
+    assert_eq!(reading.await.unwrap().unwrap(), b"two");
+    bed.close(handle).await.unwrap();
+    let saved = bed.object("file").await.unwrap();
+    assert_eq!(saved.len() as u64, 3 * MIB);
+    let written = [(0, "one"), (MIB, "two"), (2 * MIB - 1, "three")];
+    for (at, text) in written {
+        assert!(saved[at as usize..].starts_with(text.as_bytes()));
+    }
+    let dashes = saved.iter().filter(|byte| **byte == b'-').count() as u64;
+    assert_eq!(dashes, 3 * MIB - 11);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_another_client_changed_is_another_inode_if_the_door_keeps_sizes() {
+    let bed = Bed::staged_with(BucketSettings {
+        door_keeps_sizes: true,
+        ..BucketSettings::default()
+    });
+    bed.put("file", "old").await;
+    let before = bed.stat("file").await.unwrap();
+    let handle = bed.open("file", READ_WRITE).await.unwrap();
+    bed.write(handle, 0, "ours").await.unwrap();
+    bed.close(handle).await.unwrap();
+    tokio::time::advance(Duration::from_secs(61)).await;
+    let ours = bed.stat("file").await.unwrap();
+    assert_eq!((ours.inode, ours.size), (before.inode, 4), "our own save");
+    bed.put("file", "theirs").await;
+    tokio::time::advance(Duration::from_secs(61)).await;
+    let opened = bed.volume.open(CALLER, before.inode, READ).await;
+    assert_eq!(opened.err(), Some(FsError::Stale), "the kernel looks again");
+    let theirs = bed.stat("file").await.unwrap();
+    assert_ne!(theirs.inode, before.inode);
+    assert_eq!(bed.read_file("file").await.unwrap(), b"theirs");
+    let late = bed.volume.open(CALLER, before.inode, READ).await;
+    assert_eq!(late.err(), Some(FsError::Stale));
 }
 
 #[tokio::test]

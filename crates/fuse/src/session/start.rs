@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     FuseSettings, MountError, Negotiated, Notifier,
-    adapter::{Adapter, LocalFiles},
+    adapter::{Adapter, KernelDoes, LocalFiles},
     mount::Mount,
     notify,
     transport::{DevFuse, ReceiveReserve, RingTransport, Transport},
@@ -47,7 +47,7 @@ impl TakeOver {
         let device = DevFuse::new(self.connection, threads, Arc::new(reserve));
         let device = Arc::new(device);
         let mount = Mount::taken_over();
-        let shared = self.start.shared(&mount, None);
+        let shared = self.start.shared(&mount, KernelDoes::default());
         let transports: [Arc<dyn Transport>; 1] = [Arc::clone(&device) as _];
         let ended = start_threads(&transports, &shared)?;
         notify::ask_again(&device).map_err(MountError::System)?;
@@ -85,10 +85,13 @@ impl Start {
         let mut negotiated = self.negotiate(&device, (threads, ring.is_some()))?;
         let mut transports: Vec<Arc<dyn Transport>> = vec![Arc::clone(&device) as _];
         transports.extend(ring.filter(|_| negotiated.io_uring));
-        let local_files = negotiated
-            .reads_local_files()
-            .then(|| LocalFiles::new(&device));
-        let shared = self.shared(&mount, local_files);
+        let kernel = KernelDoes {
+            local_files: negotiated
+                .reads_local_files()
+                .then(|| LocalFiles::new(&device)),
+            gathers_writes: negotiated.gathers_writes(),
+        };
+        let shared = self.shared(&mount, kernel);
         let ended = start_threads(&transports, &shared)?;
         negotiated.read_ahead_kib = set_read_ahead(&mount, self.settings.read_ahead_kib);
         let notifier = Notifier::start(&device).map_err(MountError::Thread)?;
@@ -143,9 +146,9 @@ impl Start {
         agreed.ok_or_else(|| MountError::Negotiation("no INIT came".into()))
     }
 
-    fn shared(&self, mount: &Mount, local_files: Option<LocalFiles>) -> Arc<Shared> {
+    fn shared(&self, mount: &Mount, kernel: KernelDoes) -> Arc<Shared> {
         Shared::new(
-            Adapter::new(Arc::clone(&self.volume), mount.id(), local_files),
+            Adapter::new(Arc::clone(&self.volume), mount.id(), kernel),
             &self.metrics,
             self.runtime.clone(),
             self.settings.interrupts,

@@ -24,7 +24,7 @@ pub(crate) const READ: OpenOptions = options(Access::Read);
 pub(crate) const WRITE: OpenOptions = options(Access::Write);
 pub(crate) const READ_WRITE: OpenOptions = options(Access::ReadWrite);
 
-const CALLER: Caller = Caller {
+pub(crate) const CALLER: Caller = Caller {
     uid: 0,
     gid: 0,
     pid: 0,

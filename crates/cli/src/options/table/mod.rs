@@ -27,7 +27,7 @@ pub(crate) use transfers::*;
 use super::{OptionSpec, Scope};
 
 /// Every option, in the order of help.
-pub(crate) static ALL: [&OptionSpec; 94] = [
+pub(crate) static ALL: [&OptionSpec; 95] = [
     &ENDPOINT,
     &READ_ENDPOINT,
     &REGION,
@@ -72,6 +72,7 @@ pub(crate) static ALL: [&OptionSpec; 94] = [
     &STAGING_SIZE,
     &MAX_DIRTY_DATA,
     &MULTIPART_THRESHOLD,
+    &WRITEBACK_CACHE,
     &ATTR_TIMEOUT,
     &NEGATIVE_TIMEOUT,
     &CLOSE_TO_OPEN,

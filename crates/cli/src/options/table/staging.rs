@@ -64,6 +64,18 @@ pub(crate) static MAX_DIRTY_DATA: OptionSpec = OptionSpec {
     ..STAGING
 };
 
+pub(crate) static WRITEBACK_CACHE: OptionSpec = OptionSpec {
+    name: "writeback-cache",
+    help: "Let the kernel gather small writes before they reach the mount",
+    detail: "For mode=staged. Until a file is closed or synced the kernel may keep what was written \
+             for half a minute: if this program is killed meanwhile that is lost, and the close \
+             reports it. A full staging directory is reported by fsync or close, not by the write. Who has a \
+             file open while another client replaces it gets ESTALE, and cached files are not read \
+             by the kernel itself.",
+    effect: "Programs that write little at a time write several times faster.",
+    ..STAGING
+};
+
 pub(crate) static MULTIPART_THRESHOLD: OptionSpec = OptionSpec {
     name: "multipart-threshold",
     kind: Kind::Size {

@@ -1,0 +1,112 @@
+//! Fetching what a staged file lacks: the bytes that only the store has.
+//!
+//! A file that is saved in one request sends all its bytes. So when such a file was changed, and
+//! then bytes of it are read that only the store has, it is fetched whole: once, instead of in as
+//! many requests as there are reads, and what the save needs is here.
+
+use std::ops::Range;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use penstock_base::{FsError, FsResult, MIB, Payload, run_blocking};
+use penstock_transfer::{ObjectVersion, Transfer};
+
+use crate::{
+    core::Core,
+    errors::{Purpose, transfer_failure},
+    staged::{StagedFile, content::Content, disk::disk_failure},
+};
+
+/// Bytes that one request fetches.
+const REQUEST: u64 = 2 * MIB;
+/// Requests for one file at once.
+const REQUESTS_MAX: usize = 4;
+
+impl Core {
+    /// Fetches what `staged` lacks if saving it would need that anyway. Tried once, while other
+    /// reads of what is lacking wait; what could not be fetched is read from the store piece by piece.
+    pub(super) async fn fetch_before_save(&self, staged: &StagedFile) {
+        let put_max = staged.staging().put_max();
+        let is_sent_whole = staged.look(|content| content.size() <= put_max);
+        if !is_sent_whole.unwrap_or(false) || staged.was_fetched() {
+            return;
+        }
+        let _turn = staged.fetching.lock().await;
+        if staged.was_fetched() {
+            return;
+        }
+        if let Err(error) = self.fetch_lacking(staged, put_max).await {
+            tracing::debug!(%error, "a file is staged without all of its content");
+        }
+        staged.note_fetched(true);
+    }
+
+    /// Fetches what `staged` lacks, unless that is more than `limit` bytes.
+    pub(super) async fn fetch_lacking(&self, staged: &StagedFile, limit: u64) -> FsResult<()> {
+        let (base, lacking) = staged.look(|content| {
+            let base = content.base().version().cloned();
+            (base, content.clean(0..content.size()))
+        })?;
+        let Some(base) = base else { return Ok(()) };
+        let bytes: u64 = lacking.iter().map(|range| range.end - range.start).sum();
+        if bytes > limit {
+            let text = format!("{bytes} bytes are too many to fetch; the limit is {limit}");
+            return Err(FsError::Io(text));
+        }
+        let requests = lacking.into_iter().flat_map(in_requests);
+        stream::iter(requests.map(|range| self.fetch(staged, &base, range)))
+            .buffer_unordered(REQUESTS_MAX)
+            .try_collect()
+            .await
+    }
+
+    async fn fetch(
+        &self,
+        staged: &StagedFile,
+        base: &ObjectVersion,
+        range: Range<u64>,
+    ) -> FsResult<()> {
+        let length = range.end - range.start;
+        let cost = Content::cost_of_write(length);
+        let space = staged.staging().space().try_take(cost);
+        let _payment = space.ok_or(FsError::NoSpace)?;
+        let failure = |error| transfer_failure(&error, Purpose::Read);
+        let memory = self.transfer.read_memory(Transfer::cost(length)).await;
+        let bytes = self
+            .transfer
+            .fetch(base.clone(), range.clone(), memory.map_err(failure)?)
+            .await
+            .map_err(failure)?;
+        // Alone: a write that is in the staging file may not be in the map yet.
+        let _alone = staged.change.write().await;
+        run_blocking(|| staged.take_fetched(base, range.start, &bytes))
+    }
+}
+
+fn in_requests(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let starts = (range.start..range.end).step_by(REQUEST as usize);
+    starts.map(move |start| start..range.end.min(start + REQUEST))
+}
+
+impl StagedFile {
+    /// Takes in `bytes` of `base`, which begin at `at`, where nothing was written meanwhile.
+    fn take_fetched(&self, base: &ObjectVersion, mut at: u64, bytes: &Payload) -> FsResult<()> {
+        let disk = self.disk()?;
+        // Under the lock, so that nobody writes between the look and the write.
+        let mut state = self.state();
+        let state = state.as_mut().ok_or(FsError::Stale)?;
+        if state.content.base().version() != Some(base) {
+            return Ok(());
+        }
+        for slice in bytes.slices() {
+            for clean in state.content.clean(at..at + slice.len() as u64) {
+                let within = (clean.start - at) as usize..(clean.end - at) as usize;
+                disk.write(&slice[within], clean.start)
+                    .map_err(|error| disk_failure(&error))?;
+                state.content.fetched(clean);
+            }
+            at += slice.len() as u64;
+        }
+        state.payment.settle(&state.content);
+        Ok(())
+    }
+}
