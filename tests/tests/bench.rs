@@ -6,6 +6,7 @@
 use std::{
     fs,
     io::Read,
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -99,6 +100,7 @@ fn assert_nothing_left(scratch: &Scratch) {
 fn smoke_reports_every_row_checked() {
     let scratch = Scratch::new();
     let html = scratch.path().join("report.html");
+    let pictures = scratch.path().join("pictures");
     let arguments = ["--clients", "penstock,ossfs,no-such", "--html"];
     let table = scratch.path().join("clients.toml");
     fs::write(
@@ -106,7 +108,14 @@ fn smoke_reports_every_row_checked() {
         "[no-such]\nprogram = \"no-such-program\"\nmount = []\nget = \"nowhere\"\n",
     )
     .expect("written");
-    let paths = [html.to_str(), Some("--config"), table.to_str()].map(|path| path.expect("plain"));
+    let paths = [
+        html.to_str(),
+        Some("--svg"),
+        pictures.to_str(),
+        Some("--config"),
+        table.to_str(),
+    ]
+    .map(|path| path.expect("plain"));
     let (finished, report) = smoke(&scratch, &[&arguments[..], &paths[..]].concat());
 
     assert_eq!(report["format"], 1);
@@ -160,6 +169,11 @@ fn smoke_reports_every_row_checked() {
     );
     let page = fs::read_to_string(html).expect("a page");
     assert!(page.contains("small-read"));
+    let picture = fs::read_to_string(pictures.join("smoke-small-read-lan.svg"));
+    let picture = picture.expect("a picture");
+    assert!(picture.starts_with("<svg ") && picture.contains("penstock"));
+    let scratch = scratch.path().to_str().expect("plain");
+    assert!(!picture.contains(scratch), "{picture}");
 }
 
 #[test]
@@ -365,7 +379,7 @@ fn assert_no_volume_left(scratch: &Scratch) {
     assert_eq!(loop_devices(scratch), Vec::<PathBuf>::new());
 }
 
-fn start_long_stream_run(scratch: &Scratch) -> Child {
+fn start_long_stream_run(scratch: &Scratch) -> Background {
     let arguments = [
         "run",
         "--suite",
@@ -383,7 +397,7 @@ fn start_long_stream_run(scratch: &Scratch) -> Child {
     ];
     let mut command = bench(scratch, &arguments);
     command.stdin(Stdio::null()).stdout(Stdio::null());
-    command.spawn().expect("penstock runs")
+    Background(command.spawn().expect("penstock runs"))
 }
 
 #[test]
@@ -402,14 +416,14 @@ fn killed_while_a_stream_volume_is_mounted_it_leaves_nothing() {
                 assert!(stopped.expect("kill runs").success());
             }
         }
-        signal(&child, "-KILL");
-        drop(child.wait());
+        signal(&child.0, "-KILL");
+        drop(child.0.wait());
         assert_no_volume_left(&scratch);
     }
 }
 
 /// Starts a run of many samples, in the background.
-fn start_long_run(scratch: &Scratch) -> Child {
+fn start_long_run(scratch: &Scratch) -> Background {
     let report = scratch.path().join("report.json");
     let arguments = [
         "run",
@@ -427,7 +441,18 @@ fn start_long_run(scratch: &Scratch) -> Child {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    command.spawn().expect("penstock runs")
+    Background(command.spawn().expect("penstock runs"))
+}
+
+/// A benchmark in the background that ends with its test, also when that fails.
+struct Background(Child);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // It has ended by itself when the test went well. Its watchdog cleans up.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 fn signal(child: &Child, name: &str) {
@@ -447,8 +472,8 @@ fn killed_at_any_moment_it_leaves_nothing() {
         let mut child = start_long_run(&scratch);
         let moment = 100 + 4000 * (round * 7919 % 97) / 97;
         thread::sleep(Duration::from_millis(moment));
-        signal(&child, "-KILL");
-        drop(child.wait());
+        signal(&child.0, "-KILL");
+        drop(child.0.wait());
         assert_nothing_left(&scratch);
     }
 }
@@ -468,9 +493,9 @@ fn without_its_watchdog_it_cleans_up_itself() {
     let pid = watchdog.expect("there is a watchdog").to_string();
     let killed = Command::new("kill").args(["-KILL", &pid]).status();
     assert!(killed.expect("kill runs").success());
-    signal(&child, "-INT");
-    let status = Patience::seconds(60).find(|| child.try_wait().expect("our child"));
-    assert!(status.is_some_and(|status| status.success()), "{status:?}");
+    signal(&child.0, "-INT");
+    let status = Patience::seconds(60).find(|| child.0.try_wait().expect("our child"));
+    assert_eq!(status.and_then(|status| status.code()), Some(1));
     assert_nothing_left(&scratch);
 }
 
@@ -480,21 +505,85 @@ fn interrupted_it_reports_what_was_measured() {
     let mut child = start_long_run(&scratch);
     Patience::seconds(60).until("a mount", || !mounts(&scratch).is_empty());
     thread::sleep(Duration::from_secs(3));
-    signal(&child, "-INT");
-    let mut stdout = child.stdout.take().expect("piped");
+    signal(&child.0, "-INT");
+    let mut stdout = child.0.stdout.take().expect("piped");
     let output = thread::spawn(move || {
         let mut text = String::new();
         drop(stdout.read_to_string(&mut text));
         text
     });
-    let status = Patience::seconds(60).find(|| child.try_wait().expect("our child"));
-    assert!(status.is_some_and(|status| status.success()), "{status:?}");
+    let status = Patience::seconds(60).find(|| child.0.try_wait().expect("our child"));
+    assert_eq!(status.and_then(|status| status.code()), Some(1));
     assert!(output.join().expect("reads").contains("stopped"));
     let report = fs::read_to_string(scratch.path().join("report.json")).expect("a report");
     let report: Value = serde_json::from_str(&report).expect("JSON");
     let samples = row(&report, "write-1")["cells"][0]["samples"].as_array();
     assert!(!samples.expect("samples").is_empty());
     assert_nothing_left(&scratch);
+}
+
+/// Starts a run of two rows in a process group of its own, as a shell does, and waits until the first row is kept.
+fn start_two_rows(scratch: &Scratch) -> Background {
+    let path = |name: &str| scratch.path().join(name).display().to_string();
+    let arguments = [
+        "run",
+        "--clients",
+        "penstock",
+        "--rows",
+        "small-read,ls",
+        "--repeat",
+        "8",
+        "--scale",
+        TINY,
+    ];
+    let mut command = bench(scratch, &arguments);
+    command.args([
+        "--json",
+        &path("report.json"),
+        "--html",
+        &path("report.html"),
+    ]);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let child = Background(command.process_group(0).spawn().expect("penstock runs"));
+    Patience::seconds(120).until("a row to be kept", || {
+        scratch.path().join("report.json").exists()
+    });
+    child
+}
+
+/// How many runs of its only client each row has, once the benchmark is gone.
+fn kept_runs(scratch: &Scratch) -> Vec<usize> {
+    assert_nothing_left(scratch);
+    let report = fs::read_to_string(scratch.path().join("report.json")).expect("a report");
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    let runs = |row: &Value| row["cells"][0]["samples"].as_array().map_or(0, Vec::len);
+    rows(&report).iter().map(runs).collect()
+}
+
+#[test]
+fn one_wish_to_stop_may_come_as_several_signals() {
+    let scratch = Scratch::new();
+    let mut child = start_two_rows(&scratch);
+    // What `timeout -s INT` does: once to the program, once to all of its group.
+    let group = format!("-{}", child.0.id());
+    let both = ["-INT", "--", &child.0.id().to_string(), &group];
+    let told = Command::new("kill").args(both).status();
+    assert!(told.expect("kill runs").success());
+    let status = Patience::seconds(60).find(|| child.0.try_wait().expect("our child"));
+    assert_eq!(status.and_then(|status| status.code()), Some(1));
+    let runs = kept_runs(&scratch);
+    assert!(runs[0] == 8 && runs[1] < 8, "{runs:?}");
+    let page = fs::read_to_string(scratch.path().join("report.html")).expect("a page");
+    assert!(page.contains("small-read") && page.ends_with("</html>\n"));
+}
+
+#[test]
+fn killed_it_has_kept_every_complete_row() {
+    let scratch = Scratch::new();
+    let mut child = start_two_rows(&scratch);
+    signal(&child.0, "-KILL");
+    drop(child.0.wait());
+    assert_eq!(kept_runs(&scratch), [8, 0]);
 }
 
 #[test]

@@ -56,14 +56,15 @@ pub enum Event<'a> {
     Ends(Progress<'a>, &'a Sample),
     /// A row is complete, or cannot be run.
     RowEnds(&'a Report, &'a Table, &'a Row),
-    /// The user wants to stop; what is left is not run.
-    Stopped,
+    /// The user wants to stop; what is left is not run. The report is what there is.
+    Stopped(&'a Report),
 }
 
 /// Told what happens.
 pub type Observer<'a> = dyn FnMut(&Event<'_>) + 'a;
 
-/// Runs everything that `settings` ask for. Interrupted, it returns what it has.
+/// Runs everything that `settings` ask for. Interrupted, it returns what it has, and has told of
+/// [`Event::Stopped`].
 ///
 /// # Errors
 /// The settings make no sense, or the server or the directory for temporary files cannot be
@@ -190,13 +191,16 @@ struct Runner<'a> {
 impl Runner<'_> {
     fn run(&mut self, rows: &[Planned], observer: &mut Observer<'_>) -> BenchResult<()> {
         for planned in rows {
-            if planned.unavailable.is_none() {
-                self.run_row(planned, observer)?;
-            }
+            let outcome = match planned.unavailable {
+                None => self.run_row(planned, observer),
+                Some(_) => Ok(()),
+            };
             if system::interrupted() {
-                observer(&Event::Stopped);
+                // What broke then broke because of that.
+                observer(&Event::Stopped(&self.report));
                 break;
             }
+            outcome?;
             let table = &self.report.tables[planned.table];
             let row = &table.rows[planned.row];
             observer(&Event::RowEnds(&self.report, table, row));

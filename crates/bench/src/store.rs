@@ -327,6 +327,9 @@ fn wait_for(
         }
         system::pause(LOOK);
     }
+    if system::interrupted() {
+        return Err(BenchError::new("interrupted", "nothing was measured yet"));
+    }
     Err(BenchError::new(
         format!("the server does not start: {}", task.complaint()),
         "look whether there is memory enough, or choose a smaller --scale",

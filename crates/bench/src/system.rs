@@ -10,32 +10,49 @@ use std::{
         unix::ffi::OsStrExt,
     },
     path::Path,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
 /// The exit code of a program that a signal told to end.
 const INTERRUPTED_CODE: i32 = 130;
 
-/// How often the user asked us to stop.
-static INTERRUPTS: AtomicU32 = AtomicU32::new(0);
+/// Signals that come sooner after the first one are the same wish to stop: `timeout -s INT` sends one to
+/// the program and one to its group, and a terminal's reaches the shell as well as us.
+const SAME_WISH_MS: u64 = 1000;
 
-/// Makes Ctrl-C, a hang-up and SIGTERM set a flag, see [`interrupted`]. The second one ends the
-/// process at once; the watchdog then cleans up.
+/// When the user first asked us to stop, in milliseconds of the monotonic clock; 0 if never.
+static INTERRUPTED_AT: AtomicU64 = AtomicU64::new(0);
+
+/// Makes Ctrl-C, a hang-up and SIGTERM set a flag, see [`interrupted`]. A second one that comes later than
+/// [`SAME_WISH_MS`] ends the process at once; the watchdog then cleans up.
 pub(crate) fn catch_interrupts() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         let handler = note_interrupt as extern "C" fn(libc::c_int);
-        // SAFETY: the handler only touches an atomic and calls `_exit`, both of which are allowed
-        // in a signal handler.
+        // SAFETY: the handler only touches an atomic, reads the clock and calls `_exit`, all of which
+        // are allowed in a signal handler.
         unsafe { libc::signal(signal, handler as libc::sighandler_t) };
     }
 }
 
 extern "C" fn note_interrupt(_: libc::c_int) {
-    if INTERRUPTS.fetch_add(1, Ordering::Relaxed) > 0 {
+    let now = monotonic_ms();
+    let first = INTERRUPTED_AT.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+    if first.is_err_and(|first| now.saturating_sub(first) > SAME_WISH_MS) {
         // SAFETY: ends the process without running anything of it; allowed in a signal handler.
         unsafe { libc::_exit(INTERRUPTED_CODE) };
     }
+}
+
+/// Milliseconds of the monotonic clock, never 0. Allowed in a signal handler, which ours of `base` is not.
+fn monotonic_ms() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel fills the structure that is passed, which lives until the call returns.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    (time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000).max(1)
 }
 
 /// Makes this process live on when the terminal or the user ends the others.
@@ -48,7 +65,7 @@ pub(crate) fn ignore_interrupts() {
 
 /// Whether the user asked us to stop.
 pub(crate) fn interrupted() -> bool {
-    INTERRUPTS.load(Ordering::Relaxed) > 0
+    INTERRUPTED_AT.load(Ordering::Relaxed) > 0
 }
 
 /// Waits.

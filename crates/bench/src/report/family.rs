@@ -6,7 +6,12 @@
 //!
 //! A workload that runs at several latency profiles is a family of another kind: [`distances`], along the way to the store.
 
-use crate::report::{units, view::RowView};
+use std::time::Duration;
+
+use crate::{
+    report::{units, view::RowView},
+    settings,
+};
 
 /// Two points are two bars; a curve begins at three.
 const LEAST_MEMBERS: usize = 3;
@@ -82,17 +87,18 @@ fn numbered<'v, 'a>(number: f64, row: &'v RowView<'a>) -> Member<'v, 'a> {
     }
 }
 
-/// The workloads of one suite's `rows` that run at several latency profiles, with the profiles in the order of the rows.
+/// The workloads of one suite's `rows` that run at several latency profiles, the nearest first.
 #[must_use]
 pub fn distances<'v, 'a>(rows: &'v [RowView<'a>]) -> Vec<Family<'v, 'a>> {
     let mut families: Vec<Family<'v, 'a>> = Vec::new();
     for row in rows.iter().filter(|row| row.has_begun()) {
         let (name, label) = (&row.row.workload, row.row.profile.clone());
         match families.iter_mut().find(|family| family.name == *name) {
-            Some(family) => {
-                let at = family.members.len() as f64;
-                family.members.push(Member { at, label, row });
-            }
+            Some(family) => family.members.push(Member {
+                at: 0.0,
+                label,
+                row,
+            }),
             None => families.push(Family {
                 name,
                 of: "latency profile".to_owned(),
@@ -106,6 +112,13 @@ pub fn distances<'v, 'a>(rows: &'v [RowView<'a>]) -> Vec<Family<'v, 'a>> {
         }
     }
     families.retain(|family| family.members.len() >= LEAST_PROFILES);
+    for family in &mut families {
+        family
+            .members
+            .sort_by_key(|member| latency_of(&member.label));
+        let places = family.members.iter_mut().zip(0_u32..);
+        places.for_each(|(member, place)| member.at = f64::from(place));
+    }
     families
 }
 
@@ -157,6 +170,11 @@ impl<'v, 'a> Family<'v, 'a> {
     }
 }
 
+/// How far away the store is in a latency profile; one that is not known is the farthest.
+fn latency_of(profile: &str) -> Duration {
+    settings::latency(profile).unwrap_or(Duration::MAX)
+}
+
 /// `random-read-4` as `random-read` and 4.
 fn split(workload: &str) -> Option<(&str, f64)> {
     let (name, number) = workload.rsplit_once('-')?;
@@ -205,6 +223,17 @@ mod tests {
             .map(|member| &member.label)
             .collect();
         assert_eq!(labels, ["lan", "far"]);
+    }
+
+    #[test]
+    fn a_distance_begins_near_whatever_was_run_first() {
+        let mut report = specimen::report();
+        report.tables[0].rows.reverse();
+        let rows = view::rows(&report);
+        let found = distances(&rows);
+        let members = found[0].members.iter();
+        let members: Vec<_> = members.map(|it| (it.label.as_str(), it.at)).collect();
+        assert_eq!(members, [("lan", 0.0), ("far", 1.0)]);
     }
 
     #[test]

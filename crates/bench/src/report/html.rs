@@ -1,34 +1,22 @@
 //! A report as one page that a person would rather look at than read.
 //!
 //! The page is a single file without network, script or foreign font. It begins with what was found, losses included
-//! ([`findings`]), shows where the subject stands against the best of the others ([`overview`]), then each row as small
-//! charts that share one form ([`bars`], [`latency`]) and each family of rows as curves ([`curves`]); every chart has its
-//! numbers beside it and a table under it ([`tables`]). Conditions come last ([`conditions`]).
+//! ([`findings`]), shows where the subject stands against the best of the others ([`overview`]), then each row and each family
+//! of rows as small charts ([`rows`]); every chart has its numbers beside it and a table under it ([`tables`]). Conditions
+//! come last ([`conditions`]).
 //!
-//! All charts are SVG within the page, coloured by the page's own variables, so they follow light and dark. They are drawn 280
-//! units wide for columns of about as many pixels: text keeps its size on a desk and on a telephone. A client has one colour
-//! and one mark throughout ([`colour`]).
-//!
-//! [`markup::Markup`] is the only way by which text gets into the page. It closes what it opens and escapes what it is given.
+//! All charts are SVG within the page, drawn by [`charts`](super::charts) and coloured by the page's own variables.
 
-mod bars;
-mod chart;
-mod colour;
 mod conditions;
-mod curves;
 mod findings;
-mod latency;
-mod markup;
-mod notes;
 mod overview;
 mod rows;
-mod scale;
 mod tables;
 
-use self::markup::Markup;
 use crate::{
     record::Report,
     report::{
+        charts::{self, colour, markup::Markup},
         ranking::{self, Ranking},
         view,
     },
@@ -45,7 +33,8 @@ pub fn write(report: &Report) -> String {
         .map_or("Nothing could be measured".to_owned(), Ranking::headline);
     let mut page = Markup::document();
     page.within("html", &[("lang", &"en")], |page| {
-        head(page, &title);
+        let subject = ranking.as_ref().map(|ranking| ranking.subject);
+        head(page, &title, &charts::style(report, subject));
         page.within("body", &[], |page| {
             masthead(page, report, &title);
             page.within("main", &[], |page| body(page, report, ranking.as_ref()));
@@ -54,7 +43,7 @@ pub fn write(report: &Report) -> String {
     page.finish()
 }
 
-fn head(page: &mut Markup, title: &str) {
+fn head(page: &mut Markup, title: &str, charts: &str) {
     page.within("head", &[], |page| {
         page.empty("meta", &[("charset", &"utf-8")]);
         let viewport = "width=device-width, initial-scale=1";
@@ -65,7 +54,7 @@ fn head(page: &mut Markup, title: &str) {
         );
         page.leaf("title", &[], title);
         page.within("style", &[], |page| {
-            page.trusted(&format!("\n{STYLE}{}", colour::style()));
+            page.trusted(&format!("\n{charts}{STYLE}"));
         });
     });
 }

@@ -17,11 +17,11 @@ pub fn value(published: &Published, figure: Figure) -> Option<f64> {
         .iter()
         .map(|(column, text)| (column.as_str(), text));
     match figure {
-        Figure::Bandwidth => columns.find_map(|(_, text)| quantity_in(text, BYTE_RATES)),
+        Figure::Bandwidth => columns.find_map(|(_, text)| positive_in(text, BYTE_RATES)),
         Figure::OperationRate => {
             columns.find_map(|(column, text)| operations_per_second(column, text))
         }
-        Figure::Duration => columns.find_map(|(_, text)| quantity_in(text, SECONDS)),
+        Figure::Duration => columns.find_map(|(_, text)| positive_in(text, SECONDS)),
         Figure::PeakMemory => column_of_bytes(columns, "memory"),
         Figure::PeakDisk => column_of_bytes(columns, "disk"),
         Figure::CpuPerGib => {
@@ -89,6 +89,11 @@ fn quantity_in(text: &str, units: Units) -> Option<f64> {
     }
     let unit = units.iter().find(|(name, _)| *name == unit);
     unit.map(|(_, size)| number * size)
+}
+
+/// The same above zero: a bare 0 may be of any unit, and no speed and no time is 0.
+fn positive_in(text: &str, units: Units) -> Option<f64> {
+    quantity_in(text, units).filter(|value| *value > 0.0)
 }
 
 /// "1,577 img/s", "391K IOPS", or "391K" in a column of IOPS: anything per second that is not bytes.

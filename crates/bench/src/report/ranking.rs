@@ -10,6 +10,7 @@ use crate::{
     report::{
         figure::{Aspect, Figure},
         statistics::Summary,
+        units,
         view::{self, ClientView, RowView},
     },
 };
@@ -135,7 +136,44 @@ impl<'a> RankedRow<'a> {
     }
 }
 
+impl<'a> Ranking<'a> {
+    /// The rows in which the subject can be compared or is missing; none when it can be compared nowhere.
+    #[must_use]
+    pub fn compared(&self) -> Vec<&RankedRow<'a>> {
+        let is_told = |row: &&RankedRow<'_>| !row.places.is_empty() || row.absence.is_some();
+        let rows: Vec<_> = self.rows.iter().filter(is_told).collect();
+        match rows.iter().all(|row| row.places.is_empty()) {
+            true => Vec::new(),
+            false => rows,
+        }
+    }
+}
+
 impl Ranking<'_> {
+    /// "penstock is 1.33× as fast as the next, ossfs2." in whatever way it is true of `view`.
+    #[must_use]
+    pub fn sentence_about(&self, view: &RowView<'_>) -> Option<String> {
+        let mut rows = self.rows.iter();
+        let row = rows.find(|row| std::ptr::eq(row.view.row, view.row))?;
+        let subject = self.subject;
+        if let Some(absence) = &row.absence {
+            return Some(format!("{subject} {absence}."));
+        }
+        let place = row.place(Aspect::Speed)?;
+        let rival = place.rival;
+        Some(match place.standing {
+            Standing::First => {
+                let times = units::factor(place.advantage);
+                format!("{subject} is {times} as fast as the next, {rival}.")
+            }
+            Standing::Level => format!("{subject} and {rival} are as fast, within the noise."),
+            Standing::Behind => {
+                let times = units::factor(1.0 / place.advantage);
+                format!("{rival} is {times} as fast as {subject}.")
+            }
+        })
+    }
+
     /// How often the subject stands where in `aspect`.
     #[must_use]
     pub fn tally(&self, aspect: Aspect) -> Tally {

@@ -209,6 +209,16 @@ impl<'a> RowView<'a> {
         })
     }
 
+    /// "3 runs each", or that a single one does not tell the noise; `None` before the first.
+    #[must_use]
+    pub fn runs(&self) -> Option<String> {
+        let runs = self.repeats()?;
+        Some(match runs.as_str() {
+            "1" => "one run each, noise unknown".to_owned(),
+            runs => format!("{runs} runs each"),
+        })
+    }
+
     /// Whether some client has results or failures.
     #[must_use]
     pub fn has_begun(&self) -> bool {

@@ -1,7 +1,10 @@
 //! Under which conditions it was measured, and what the numbers mean: the end of the page.
 
-use super::{markup::Markup, tables};
-use crate::{record::Report, report::figure::Figure};
+use super::tables;
+use crate::{
+    record::Report,
+    report::charts::{self, markup::Markup},
+};
 
 /// The conditions in one sentence, for the head of the page.
 pub(super) fn sentence(report: &Report) -> String {
@@ -28,14 +31,9 @@ pub(super) fn sentence(report: &Report) -> String {
     format!(
         "{clients} did the same work on one machine with {processors} ({}) and {} of memory, against {}{shared}.",
         machine.processor,
-        memory(report),
+        charts::memory(machine),
         report.endpoint.description
     )
-}
-
-fn memory(report: &Report) -> String {
-    let bytes = report.machine.memory_bytes as f64;
-    Figure::PeakMemory.unit_for(bytes).round_quantity(bytes)
 }
 
 /// Writes the end of the page.
@@ -70,7 +68,7 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
             "Processors",
             format!("{} × {}", machine.processors, machine.processor),
         ),
-        ("Memory", memory(report)),
+        ("Memory", charts::memory(machine)),
         (
             "System",
             format!("{}, Linux {}", machine.system, machine.kernel),

@@ -2,8 +2,8 @@
 //!
 //! Nothing here is written by hand: it is the [`Ranking`], and losses have as much room as there are.
 
-use super::markup::Markup;
 use crate::report::{
+    charts::markup::Markup,
     figure::Aspect,
     ranking::{self, Ranking, Tally},
 };

@@ -3,34 +3,19 @@
 //! Each cell says how many times better (to the right of the middle) or worse (to the left) the subject is, by a bar on a
 //! logarithmic axis that all cells share, and in words. What is level within the noise is grey.
 
-use super::{
-    colour,
-    markup::{Attributes, Markup, Px},
-};
 use crate::{
     record::Report,
     report::{
+        charts::{advantage, colour, markup::Markup},
         figure::Aspect,
-        ranking::{Place, RankedRow, Ranking, Standing},
-        units,
+        ranking::{Place, RankedRow, Ranking},
     },
 };
 
-/// Half the width of a cell's drawing.
-const HALF: f64 = 100.0;
-/// Bars do not grow beyond this many times.
-const TIMES_MAX: f64 = 16.0;
-/// The axis reaches at least this far, so that small margins look small.
-const TIMES_MIN: f64 = 4.0;
-
 /// Writes the overview; nothing when the subject could be compared with nobody.
 pub(super) fn write(page: &mut Markup, report: &Report, ranking: &Ranking<'_>) {
-    let compared: Vec<_> = ranking
-        .rows
-        .iter()
-        .filter(|row| !row.places.is_empty() || row.absence.is_some())
-        .collect();
-    if compared.iter().all(|row| row.places.is_empty()) {
+    let compared = ranking.compared();
+    if compared.is_empty() {
         return;
     }
     let index = report
@@ -46,7 +31,7 @@ pub(super) fn write(page: &mut Markup, report: &Report, ranking: &Ranking<'_>) {
     let note = "To the right of the line it is better, to the left worse; grey is level within the noise. \
         Under each bar: how many times, and against whom.";
     page.leaf("p", &[("class", &"note")], note);
-    let reach = reach(&compared);
+    let reach = advantage::reach(&compared);
     page.within(
         "table",
         &[("class", &format!("overview {}", colour::class(index)))],
@@ -64,15 +49,6 @@ pub(super) fn write(page: &mut Markup, report: &Report, ranking: &Ranking<'_>) {
             });
         },
     );
-}
-
-fn reach(rows: &[&RankedRow<'_>]) -> f64 {
-    let places = rows.iter().flat_map(|row| &row.places);
-    let times = places.map(|place| place.advantage.max(1.0 / place.advantage));
-    times
-        .filter(|times| times.is_finite())
-        .fold(TIMES_MIN, f64::max)
-        .min(TIMES_MAX)
 }
 
 fn head(page: &mut Markup) {
@@ -123,64 +99,9 @@ fn line(page: &mut Markup, row: &RankedRow<'_>, reach: f64) {
 }
 
 fn cell(page: &mut Markup, place: &Place<'_>, reach: f64) {
-    let fraction = (place.advantage.ln() / reach.ln()).clamp(-1.0, 1.0);
-    let fraction = if fraction.is_nan() { 0.0 } else { fraction };
-    let class = match place.standing {
-        Standing::First => "ahead",
-        Standing::Level => "level",
-        Standing::Behind => "behind",
-    };
-    let view = format!("0 0 {} 10", 2.0 * HALF);
-    let attributes: Attributes<'_> = &[
-        ("viewBox", &view),
-        ("preserveAspectRatio", &"none"),
-        ("aria-hidden", &"true"),
-    ];
-    page.within("svg", attributes, |page| {
-        let x = HALF + HALF * fraction.min(0.0);
-        let width = (HALF * fraction.abs()).max(0.6);
-        page.empty(
-            "rect",
-            &[
-                ("class", &"track"),
-                ("x", &"0"),
-                ("y", &"4.5"),
-                ("width", &(2.0 * HALF)),
-                ("height", &"1"),
-            ],
-        );
-        page.empty(
-            "rect",
-            &[
-                ("class", &class),
-                ("x", &Px(x)),
-                ("y", &"0"),
-                ("width", &Px(width)),
-                ("height", &"10"),
-            ],
-        );
-        page.empty(
-            "rect",
-            &[
-                ("class", &"middle"),
-                ("x", &Px(HALF - 0.5)),
-                ("y", &"0"),
-                ("width", &"1"),
-                ("height", &"10"),
-            ],
-        );
-    });
+    advantage::draw(page, place, reach, &[]);
     page.within("span", &[("class", &"verdict")], |page| {
-        page.leaf("b", &[], &verdict(place));
+        page.leaf("b", &[], &advantage::verdict(place));
         page.leaf("span", &[("class", &"faint")], &format!(" {}", place.rival));
     });
-}
-
-/// "1.33× better", "level", "3.1× worse".
-fn verdict(place: &Place<'_>) -> String {
-    match place.standing {
-        Standing::Level => "level".to_owned(),
-        Standing::First => format!("{} better", units::factor(place.advantage)),
-        Standing::Behind => format!("{} worse", units::factor(1.0 / place.advantage)),
-    }
 }

@@ -1,12 +1,12 @@
 //! The numbers under the charts: every figure of every client, and what others published, as printed there.
 
-use super::{
-    colour,
-    markup::{Attributes, Markup},
-};
 use crate::{
     record::Published,
     report::{
+        charts::{
+            colour,
+            markup::{Attributes, Markup},
+        },
         figure::{Aspect, Figure},
         units,
         view::{ClientView, Outcome, RowView},

@@ -98,7 +98,7 @@ fn nothing_is_fetched_and_nothing_is_run() {
             );
             assert!(!name.starts_with("on"), "{name}={value}");
         }
-        assert!(!STYLE.contains("url(") && !STYLE.contains("@import"));
+        assert!(!page.contains("url(") && !page.contains("@import"));
     }
 }
 
@@ -214,13 +214,15 @@ fn names_that_begin_alike_can_be_told_apart() {
         "penstock-stream-fuse",
         "penstock-stream-ext4",
     ];
-    let short: BTreeSet<_> = names.map(|name| chart::shorten_name(name, 10)).into();
+    let short: BTreeSet<_> = names
+        .map(|name| charts::chart::shorten_name(name, 10))
+        .into();
     assert_eq!(short.len(), names.len(), "{short:?}");
     assert_eq!(
-        chart::shorten_name("penstock-stream-direct", 10),
+        charts::chart::shorten_name("penstock-stream-direct", 10),
         "pen…direct"
     );
-    assert_eq!(chart::shorten_name("penstock", 10), "penstock");
+    assert_eq!(charts::chart::shorten_name("penstock", 10), "penstock");
 }
 
 #[test]

@@ -10,7 +10,12 @@ use penstock_bench::{
 };
 
 use super::{failed, option, say, show, size, surroundings, table_argument, texts};
-use crate::{environment::Environment, failure::Outcome, options::duration, output};
+use crate::{
+    environment::Environment,
+    failure::{Failure, Outcome},
+    options::duration,
+    output,
+};
 
 /// The region that requests are signed for if nobody says.
 const REGION: &str = "us-east-1";
@@ -28,7 +33,8 @@ pub(super) fn command() -> Command {
         .about("Run suites and report")
         .long_about(
             "Runs each row of the suites by each client in turn, on fresh mounts and with an empty \
-             page cache, which takes root. Ctrl-C ends it and still reports what was measured.",
+             page cache, which takes root. Ctrl-C ends it, still reports what was measured, and makes \
+             the exit status 1.",
         )
         .args(plan_arguments())
         .args(target_arguments())
@@ -125,14 +131,33 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         options: show::terminal_options(environment),
         is_terminal: std::io::stdout().is_terminal(),
     };
+    let mut is_stopped = false;
     let report = penstock_bench::run(&settings, &mut |event| {
+        is_stopped |= matches!(event, Event::Stopped(_));
         // The report is what counts; a terminal that went away stops nothing.
         let _ = screen.show(event);
+        if let Err(failure) = keep(matches, event) {
+            let _ = say(&failure.to_string());
+        }
     })
     .map_err(failed)?;
     show::write_files(matches, &report)?;
     output::print(&terminal::summary(&report, &screen.options))?;
+    if is_stopped {
+        return Err(Failure::new(
+            "interrupted",
+            "what was measured until then is reported",
+        ));
+    }
     say(MORE)
+}
+
+/// Keeps what is complete while the rest runs, so that whatever ends the benchmark loses no row that it told of.
+fn keep(matches: &ArgMatches, event: &Event<'_>) -> Outcome {
+    match event {
+        Event::RowEnds(report, ..) | Event::Stopped(report) => show::keep_json(matches, report),
+        _ => Ok(()),
+    }
 }
 
 fn settings(matches: &ArgMatches, environment: &Environment) -> Outcome<RunSettings> {
@@ -197,7 +222,7 @@ impl Screen {
                 let text = terminal::row(report, table, row, &self.options);
                 output::print(&format!("{}{text}\n", self.clear()))
             }
-            Event::Stopped => say(&format!(
+            Event::Stopped(_) => say(&format!(
                 "{}stopped; what was measured is reported",
                 self.clear()
             )),

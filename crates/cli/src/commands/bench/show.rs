@@ -1,7 +1,7 @@
 //! `penstock bench show` and `penstock bench compare`: reports that were saved, read again.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -9,7 +9,7 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use penstock_bench::{
     compare::compare,
     record::Report,
-    report::{html, json, markdown, terminal},
+    report::{html, json, markdown, svg, terminal},
 };
 
 use super::option;
@@ -44,13 +44,20 @@ fn report_argument(name: &'static str) -> Arg {
 }
 
 /// Where reports are written to, for two commands.
-pub(super) fn file_arguments() -> [Arg; 3] {
+pub(super) fn file_arguments() -> [Arg; 4] {
     [
-        ("json", "Write the report as JSON"),
-        ("markdown", "Write the report as Markdown"),
-        ("html", "Write the report as one page with charts"),
+        ("json", "FILE", "Write the report as JSON"),
+        ("markdown", "FILE", "Write the report as Markdown"),
+        ("html", "FILE", "Write the report as one page with charts"),
+        (
+            "svg",
+            "DIR",
+            "Write the charts as pictures for documents, light and dark, into this directory",
+        ),
     ]
-    .map(|(name, help)| option(name, "FILE", help).value_parser(value_parser!(PathBuf)))
+    .map(|(name, placeholder, help)| {
+        option(name, placeholder, help).value_parser(value_parser!(PathBuf))
+    })
 }
 
 pub(super) fn show(matches: &ArgMatches, environment: &Environment) -> Outcome {
@@ -104,9 +111,7 @@ pub(super) fn terminal_options(environment: &Environment) -> terminal::Options {
 pub(super) fn write_files(matches: &ArgMatches, report: &Report) -> Outcome {
     let path = |name| matches.get_one::<PathBuf>(name);
     if let Some(path) = path("json") {
-        let text = json::save(report)
-            .map_err(|error| Failure::new(error.to_string(), "leave --json out"))?;
-        write(path, &text)?;
+        write_json(path, report)?;
     }
     if let Some(path) = path("markdown") {
         write(path, &markdown::write(report))?;
@@ -114,14 +119,44 @@ pub(super) fn write_files(matches: &ArgMatches, report: &Report) -> Outcome {
     if let Some(path) = path("html") {
         write(path, &html::write(report))?;
     }
+    if let Some(directory) = path("svg") {
+        fs::create_dir_all(directory).map_err(|error| unwritable(directory, &error))?;
+        for picture in svg::write(report) {
+            write(&directory.join(picture.name), &picture.text)?;
+        }
+    }
     Ok(())
 }
 
+/// Writes the JSON that was asked for while the report grows, in one step, so that there is always a whole one.
+/// Only to a file: a pipe would hold each state of it.
+pub(super) fn keep_json(matches: &ArgMatches, report: &Report) -> Outcome {
+    let Some(path) = matches.get_one::<PathBuf>("json") else {
+        return Ok(());
+    };
+    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Ok(());
+    }
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+    let mut new = path.clone().into_os_string();
+    new.push(".new");
+    write_json(Path::new(&new), report)?;
+    fs::rename(&new, &path).map_err(|error| unwritable(&path, &error))
+}
+
+fn write_json(path: &Path, report: &Report) -> Outcome {
+    let text =
+        json::save(report).map_err(|error| Failure::new(error.to_string(), "leave --json out"))?;
+    write(path, &text)
+}
+
 fn write(path: &Path, text: &str) -> Outcome {
-    fs::write(path, text).map_err(|error| {
-        Failure::new(
-            format!("cannot write {}: {error}", path.display()),
-            "check the path and the space that is left",
-        )
-    })
+    fs::write(path, text).map_err(|error| unwritable(path, &error))
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(
+        format!("cannot write {}: {error}", path.display()),
+        "check the path and the space that is left",
+    )
 }

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use super::{
-    chart::{self, Frame, WIDTH, fit_name, label, line},
+    chart::{self, Chart, WIDTH, fit_name, label, line},
     colour,
     markup::{Markup, Px},
     scale::{Linear, Logarithmic},
@@ -50,34 +50,34 @@ struct Reference<'a> {
     points: Vec<(f64, f64)>,
 }
 
-/// Draws `aspect` of `family`; nothing when fewer than two points are known.
-pub(super) fn write(page: &mut Markup, family: &Family<'_, '_>, aspect: Aspect) {
-    if let Some(first) = family.members.first() {
-        write_figure(page, family, first.row.figure(aspect));
-    }
+/// `aspect` of `family`; none when fewer than two points are known.
+pub(in crate::report) fn of_aspect<'f>(
+    family: &'f Family<'_, '_>,
+    aspect: Aspect,
+) -> Option<Chart<'f>> {
+    let first = family.members.first()?;
+    of_figure(family, first.row.figure(aspect))
 }
 
-/// Draws `figure` of `family`; nothing when fewer than two points are known.
-pub(super) fn write_figure(page: &mut Markup, family: &Family<'_, '_>, figure: Figure) {
-    let Some(curves) = Curves::new(family, figure) else {
-        return;
-    };
+/// `figure` of `family`; none when fewer than two points are known.
+pub(in crate::report) fn of_figure<'f>(
+    family: &'f Family<'_, '_>,
+    figure: Figure,
+) -> Option<Chart<'f>> {
+    let curves = Curves::new(family, figure)?;
     let direction = if curves.figure.more_is_better() {
         "higher is better"
     } else {
         "lower is better"
     };
-    let frame = Frame {
-        title: &curves.figure.name(),
-        note: &format!(
-            "{}, {direction}{}",
-            curves.unit.name,
-            curves.reference_names()
-        ),
-        description: &curves.description(),
+    let names = curves.reference_names();
+    Some(Chart {
+        title: curves.figure.name(),
+        note: format!("{}, {direction}{names}", curves.unit.name),
+        description: curves.description(),
         height: HEIGHT,
-    };
-    chart::figure(page, &frame, |page| curves.draw(page));
+        draw: Box::new(move |page| curves.draw(page)),
+    })
 }
 
 impl<'f, 'v, 'a> Curves<'f, 'v, 'a> {
@@ -101,7 +101,9 @@ impl<'f, 'v, 'a> Curves<'f, 'v, 'a> {
     }
 
     fn reference_names(&self) -> String {
-        let names: Vec<_> = self.references.iter().map(|it| it.name).collect();
+        let shown = self.references.iter();
+        let shown = shown.filter(|it| below_top(&it.points, self.top()).len() > 1);
+        let names: Vec<_> = shown.map(|it| it.name).collect();
         match names.as_slice() {
             [] => String::new(),
             names => format!("; broken line: {}, measured elsewhere", names.join("; ")),
@@ -134,6 +136,11 @@ impl<'f, 'v, 'a> Curves<'f, 'v, 'a> {
 
     fn height_of(&self, value: f64) -> f64 {
         BOTTOM - self.y.place(value / self.unit.size) * (BOTTOM - TOP)
+    }
+
+    /// The greatest value that the picture holds.
+    fn top(&self) -> f64 {
+        self.y.end * self.unit.size
     }
 
     fn description(&self) -> String {
@@ -200,7 +207,7 @@ impl<'f, 'v, 'a> Curves<'f, 'v, 'a> {
         let points: Vec<_> = points
             .map(|(number, value)| (self.place(*number, *value).0, *value))
             .collect();
-        let shown = below_top(&points, self.y.end * self.unit.size);
+        let shown = below_top(&points, self.top());
         let places: Vec<_> = shown
             .into_iter()
             .map(|(x, value)| (x, self.height_of(value)))
@@ -290,6 +297,10 @@ fn curves<'a>(family: &Family<'_, 'a>, figure: Figure) -> Vec<Curve<'a>> {
 /// What others published about `figure` of at least two members, by client.
 fn references<'a>(family: &Family<'_, 'a>, figure: Figure) -> Vec<Reference<'a>> {
     let mut references: Vec<Reference<'a>> = Vec::new();
+    if family.spacing == Spacing::Even {
+        // What was published of a workload is the same at each latency profile of ours.
+        return references;
+    }
     for member in &family.members {
         for entry in member.row.published() {
             let Some(value) = published::value(entry, figure) else {

@@ -6,7 +6,7 @@
 //! machine never shrinks our bars.
 
 use super::{
-    chart::{self, Frame, WIDTH, fit, fit_name, label, line},
+    chart::{self, Chart, WIDTH, fit, fit_name, label, line},
     colour,
     markup::{Markup, Px},
     scale::Linear,
@@ -22,10 +22,10 @@ use crate::{
     },
 };
 
-/// Where bars end, so that values fit behind them.
-const RIGHT: f64 = WIDTH - 84.0;
+/// Between a bar and the value behind it, or a mark and its value.
+const BEHIND: f64 = 9.0;
 /// The lane of names is as wide as they need, within these.
-const NAMES: (f64, f64) = (52.0, 122.0);
+const NAMES: (f64, f64) = (52.0, 126.0);
 const LINE: f64 = 22.0;
 const BAR: f64 = 13.0;
 const AXIS: f64 = 22.0;
@@ -44,25 +44,25 @@ struct Bars<'v, 'a> {
     published: Vec<(&'a Published, f64)>,
     /// Where bars begin.
     left: f64,
+    /// Where the longest bar ends, so that values fit behind it.
+    right: f64,
 }
 
-/// Draws `figure` of `view`; nothing when no client has it.
-pub(super) fn write(page: &mut Markup, view: &RowView<'_>, figure: Figure) {
-    let Some(bars) = Bars::new(view, figure) else {
-        return;
-    };
+/// `figure` of `view`; none when no client has it.
+pub(in crate::report) fn chart<'v>(view: &'v RowView<'_>, figure: Figure) -> Option<Chart<'v>> {
+    let bars = Bars::new(view, figure)?;
     let direction = if figure.more_is_better() {
         "longer is better"
     } else {
         "shorter is better"
     };
-    let frame = Frame {
-        title: &figure.name(),
-        note: &format!("{}, {direction}", bars.unit.name),
-        description: &bars.description(),
+    Some(Chart {
+        title: figure.name(),
+        note: format!("{}, {direction}", bars.unit.name),
+        description: bars.description(),
         height: bars.height(),
-    };
-    chart::figure(page, &frame, |page| bars.draw(page));
+        draw: Box::new(move |page| bars.draw(page)),
+    })
 }
 
 impl<'v, 'a> Bars<'v, 'a> {
@@ -87,6 +87,7 @@ impl<'v, 'a> Bars<'v, 'a> {
             clients,
             published,
             left: Self::lane_of_names(view),
+            right: WIDTH - Self::lane_of_values(view, figure, unit),
         })
     }
 
@@ -102,7 +103,20 @@ impl<'v, 'a> Bars<'v, 'a> {
             .iter()
             .map(|entry| entry.client.chars().count());
         let longest = clients.chain(others).max().unwrap_or(0);
-        (chart::width(longest) + 12.0).clamp(NAMES.0, NAMES.1)
+        (chart::width(longest) + 16.0).clamp(NAMES.0, NAMES.1)
+    }
+
+    /// A lane that holds the longest value of all clients and of others.
+    fn lane_of_values(view: &RowView<'_>, figure: Figure, unit: Unit) -> f64 {
+        let clients = view.clients.iter().filter_map(|it| it.summary(figure));
+        let clients = clients.map(|it| unit.number(it.median) + " " + &units::spread(&it));
+        let others = view.published().iter();
+        let others = others.filter_map(|entry| published::value(entry, figure));
+        let others = others.map(|value| unit.number(value));
+        let letters = clients
+            .chain(others)
+            .map(|text| text.trim().chars().count());
+        BEHIND + chart::width(letters.max().unwrap_or(0) + 1)
     }
 
     fn bars_end(&self) -> f64 {
@@ -121,7 +135,7 @@ impl<'v, 'a> Bars<'v, 'a> {
     }
 
     fn x(&self, value: f64) -> f64 {
-        self.left + self.axis.place(value / self.unit.size) * (RIGHT - self.left)
+        self.left + self.axis.place(value / self.unit.size) * (self.right - self.left)
     }
 
     fn description(&self) -> String {
@@ -297,7 +311,7 @@ impl<'v, 'a> Bars<'v, 'a> {
         label(
             page,
             "value",
-            (x + 9.0, middle + 4.0),
+            (x + BEHIND, middle + 4.0),
             &self.unit.number(value),
         );
     }

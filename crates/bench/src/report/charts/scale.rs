@@ -2,15 +2,15 @@
 
 /// A straight axis from zero.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Linear {
+pub(in crate::report) struct Linear {
     /// The value at its end.
-    pub(super) end: f64,
+    pub(in crate::report) end: f64,
     step: f64,
 }
 
 impl Linear {
     /// An axis that ends at `greatest`, with at most about `ticks` ticks at round values.
-    pub(super) fn to(greatest: f64, ticks: f64) -> Self {
+    pub(in crate::report) fn to(greatest: f64, ticks: f64) -> Self {
         let greatest = if greatest.is_finite() && greatest > 0.0 {
             greatest
         } else {
@@ -24,12 +24,12 @@ impl Linear {
     }
 
     /// The place of `value` as a fraction of the axis, within it.
-    pub(super) fn place(&self, value: f64) -> f64 {
+    pub(in crate::report) fn place(&self, value: f64) -> f64 {
         (value / self.end).clamp(0.0, 1.0)
     }
 
     /// The values of the ticks, zero included.
-    pub(super) fn ticks(&self) -> Vec<f64> {
+    pub(in crate::report) fn ticks(&self) -> Vec<f64> {
         let count = (self.end / self.step * 1.000_001).floor() as usize;
         (0..=count).map(|index| index as f64 * self.step).collect()
     }
@@ -48,14 +48,14 @@ fn round_step(least: f64) -> f64 {
 
 /// A logarithmic axis.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Logarithmic {
+pub(in crate::report) struct Logarithmic {
     low: f64,
     high: f64,
 }
 
 impl Logarithmic {
     /// An axis of whole powers of ten around `low` and `high`, which must be above zero.
-    pub(super) fn decades(low: f64, high: f64) -> Self {
+    pub(in crate::report) fn decades(low: f64, high: f64) -> Self {
         let low = low.max(f64::MIN_POSITIVE).log10().floor();
         let high = high.max(f64::MIN_POSITIVE).log10().ceil();
         Self {
@@ -65,7 +65,7 @@ impl Logarithmic {
     }
 
     /// An axis from exactly `low` to `high`.
-    pub(super) fn between(low: f64, high: f64) -> Self {
+    pub(in crate::report) fn between(low: f64, high: f64) -> Self {
         let (low, high) = (
             low.max(f64::MIN_POSITIVE).log10(),
             high.max(f64::MIN_POSITIVE).log10(),
@@ -77,13 +77,13 @@ impl Logarithmic {
     }
 
     /// The place of `value` as a fraction of the axis, within it.
-    pub(super) fn place(&self, value: f64) -> f64 {
+    pub(in crate::report) fn place(&self, value: f64) -> f64 {
         let logarithm = value.max(f64::MIN_POSITIVE).log10();
         ((logarithm - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
     }
 
     /// Its powers of ten; of many, every second or third.
-    pub(super) fn ticks(&self) -> Vec<f64> {
+    pub(in crate::report) fn ticks(&self) -> Vec<f64> {
         let (first, last) = (self.low.ceil() as i32, self.high.floor() as i32);
         let stride = ((last - first) / 5 + 1).max(1) as usize;
         (first..=last)

@@ -1,23 +1,9 @@
 //! Notes under charts: what failed, what was disturbed, who did not run. A note that holds for all rows of a family is told once.
 
-use super::markup::Markup;
 use crate::report::view::{Outcome, RowView};
 
-/// Writes the notes of `rows`, whose charts are above; nothing when there are none.
-pub(super) fn write(page: &mut Markup, rows: &[&RowView<'_>]) {
-    let notes = merged(rows);
-    if notes.is_empty() {
-        return;
-    }
-    page.within("ul", &[("class", &"footnotes")], |page| {
-        for note in &notes {
-            page.leaf("li", &[], note);
-        }
-    });
-}
-
-/// Each note once, with the names of the rows that it is about unless it is about all.
-fn merged(rows: &[&RowView<'_>]) -> Vec<String> {
+/// Each note of `rows` once, with the names of the rows that it is about unless it is about all.
+pub(super) fn merged(rows: &[&RowView<'_>]) -> Vec<String> {
     let mut merged: Vec<(String, Vec<&str>)> = Vec::new();
     for row in rows {
         for note in notes(row) {

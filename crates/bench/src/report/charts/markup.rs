@@ -6,36 +6,47 @@
 use std::fmt::{Display, Write as _};
 
 /// The attributes of an element.
-pub(super) type Attributes<'a> = &'a [(&'static str, &'a dyn Display)];
+pub(in crate::report) type Attributes<'a> = &'a [(&'static str, &'a dyn Display)];
 
 /// A page that is being written.
-pub(super) struct Markup {
+pub(in crate::report) struct Markup {
     text: String,
     identifiers: usize,
+    hides_paths: bool,
 }
 
 impl Markup {
     /// An empty HTML document.
-    pub(super) fn document() -> Self {
+    pub(in crate::report) fn document() -> Self {
         Self {
             text: "<!DOCTYPE html>\n".to_owned(),
             identifiers: 0,
+            hides_paths: false,
+        }
+    }
+
+    /// The inside of a picture, which is shown to anybody: texts in it lose the paths of this machine.
+    pub(in crate::report) fn picture() -> Self {
+        Self {
+            text: String::new(),
+            identifiers: 0,
+            hides_paths: true,
         }
     }
 
     /// The page.
-    pub(super) fn finish(self) -> String {
+    pub(in crate::report) fn finish(self) -> String {
         self.text
     }
 
     /// An identifier that no other element of the page has.
-    pub(super) fn identifier(&mut self) -> String {
+    pub(in crate::report) fn identifier(&mut self) -> String {
         self.identifiers += 1;
         format!("i{}", self.identifiers)
     }
 
     /// An element with whatever `content` writes.
-    pub(super) fn within(
+    pub(in crate::report) fn within(
         &mut self,
         tag: &'static str,
         attributes: Attributes<'_>,
@@ -51,23 +62,32 @@ impl Markup {
     }
 
     /// An element that holds `text`.
-    pub(super) fn leaf(&mut self, tag: &'static str, attributes: Attributes<'_>, text: &str) {
+    pub(in crate::report) fn leaf(
+        &mut self,
+        tag: &'static str,
+        attributes: Attributes<'_>,
+        text: &str,
+    ) {
         self.within(tag, attributes, |markup| markup.text(text));
     }
 
     /// An element without content.
-    pub(super) fn empty(&mut self, tag: &'static str, attributes: Attributes<'_>) {
+    pub(in crate::report) fn empty(&mut self, tag: &'static str, attributes: Attributes<'_>) {
         self.begin(tag, attributes);
         self.text.push_str("/>");
     }
 
     /// `text`, escaped.
-    pub(super) fn text(&mut self, text: &str) {
-        escape_into(&mut self.text, text);
+    pub(in crate::report) fn text(&mut self, text: &str) {
+        if self.hides_paths {
+            escape_into(&mut self.text, &without_paths(text));
+        } else {
+            escape_into(&mut self.text, text);
+        }
     }
 
     /// Text of our own that is not escaped: the style sheet.
-    pub(super) fn trusted(&mut self, text: &str) {
+    pub(in crate::report) fn trusted(&mut self, text: &str) {
         self.text.push_str(text);
     }
 
@@ -87,6 +107,34 @@ fn is_block(tag: &str) -> bool {
         tag,
         "b" | "i" | "span" | "code" | "text" | "tspan" | "a" | "small" | "title"
     )
+}
+
+/// `text` with `…` for each word, or the end of one, that is a path of this machine.
+fn without_paths(text: &str) -> String {
+    let words = text.split_inclusive(char::is_whitespace);
+    let shorten = |word: &str| match path_in(word) {
+        Some(at) => {
+            let end = word.trim_end().len();
+            format!("{}…{}", &word[..at], &word[end..])
+        }
+        None => word.to_owned(),
+    };
+    words.map(shorten).collect()
+}
+
+/// Where in `word` a path begins: at a slash that follows no letter and no digit, as those of units and URLs do.
+fn path_in(word: &str) -> Option<usize> {
+    if let Some(at) = word.find("file://") {
+        return Some(at);
+    }
+    let slashes = word.match_indices('/').map(|(at, _)| at);
+    slashes.into_iter().find(|at| {
+        let before = word[..*at].chars().next_back();
+        let starts = before.is_none_or(|c| !c.is_alphanumeric() && c != '/');
+        let is_name = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-');
+        let name = word[at + 1..].chars().take_while(|c| is_name(*c)).count();
+        starts && name > 1
+    })
 }
 
 fn escape_into(out: &mut String, text: &str) {
@@ -112,7 +160,7 @@ fn is_harmful(c: char) -> bool {
 
 /// A length or position: at most one decimal.
 #[derive(Clone, Copy)]
-pub(super) struct Px(pub(super) f64);
+pub(in crate::report) struct Px(pub(in crate::report) f64);
 
 impl Display for Px {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -142,6 +190,29 @@ mod tests {
         });
         let expected = "<!DOCTYPE html>\n<p class=\"a&quot;b\">&lt;&amp;&gt;  &#39;<br/></p>\n";
         assert_eq!(markup.finish(), expected);
+    }
+
+    #[test]
+    fn pictures_hold_no_path_of_this_machine() {
+        let cases = [
+            ("failed: cannot open /tmp/a b", "failed: cannot open … b"),
+            ("(/mnt) log=/var/log/x\n", "(… log=…\n"),
+            ("~/x.y, ../../up and file:///srv/a", "~… ..… and …"),
+            (
+                "120 MiB/s, 16 /s, 1/50, and/or",
+                "120 MiB/s, 16 /s, 1/50, and/or",
+            ),
+            (
+                "https://oss.example.com/a/b s3://x/y",
+                "https://oss.example.com/a/b s3://x/y",
+            ),
+        ];
+        for (text, shown) in cases {
+            assert_eq!(without_paths(text), shown);
+            let mut picture = Markup::picture();
+            picture.text(text);
+            assert_eq!(picture.finish(), shown);
+        }
     }
 
     #[test]

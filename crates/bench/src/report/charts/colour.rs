@@ -4,10 +4,10 @@
 //! on light and on dark paper; a test holds them to it. From the ninth client on the colour is grey and the mark tells.
 
 use super::markup::{Attributes, Markup, Px};
-use crate::record::Report;
+use crate::record::{Client, Report};
 
 /// Colours for light and for dark paper.
-pub(super) const COLOURS: [(&str, &str); 8] = [
+pub(in crate::report) const COLOURS: [(&str, &str); 8] = [
     ("#1f5fbf", "#4a90ee"),
     ("#e05c00", "#fb7f2e"),
     ("#1a9a6c", "#52ba62"),
@@ -19,7 +19,7 @@ pub(super) const COLOURS: [(&str, &str); 8] = [
 ];
 
 /// The class that gives an element the colour of the client at `index`.
-pub(super) fn class(index: usize) -> String {
+pub(in crate::report) fn class(index: usize) -> String {
     if index < COLOURS.len() {
         format!("k{index}")
     } else {
@@ -27,8 +27,8 @@ pub(super) fn class(index: usize) -> String {
     }
 }
 
-/// The rules that give classes their colours.
-pub(super) fn style() -> String {
+/// The rules that give classes their colours, and make the names of the client at `subject` bold.
+pub(in crate::report) fn style(subject: Option<usize>) -> String {
     let variables = |pick: fn(&(&'static str, &'static str)) -> &'static str| {
         let colours = COLOURS.iter().enumerate();
         colours
@@ -40,14 +40,17 @@ pub(super) fn style() -> String {
     let classes: String = (0..COLOURS.len())
         .map(|index| format!(".k{index}{{--own:var(--k{index})}}\n"))
         .collect();
+    let own = subject.map_or(String::new(), |index| {
+        format!("svg .{} .name{{font-weight:700}}\n", class(index))
+    });
     format!(
         ":root{{{light}--kx:#7d828b}}\n@media (prefers-color-scheme:dark){{:root{{{dark}--kx:#9097a1}}}}\n\
-         @media print{{:root{{{light}--kx:#7d828b}}}}\n{classes}.kx{{--own:var(--kx)}}\n"
+         @media print{{:root{{{light}--kx:#7d828b}}}}\n{classes}.kx{{--own:var(--kx)}}\n{own}"
     )
 }
 
 /// The clients with their colours and versions; those that are missing, with the reason.
-pub(super) fn legend(page: &mut Markup, report: &Report) {
+pub(in crate::report) fn legend(page: &mut Markup, report: &Report) {
     page.within(
         "ul",
         &[("class", &"legend"), ("aria-label", &"Clients")],
@@ -66,11 +69,7 @@ pub(super) fn legend(page: &mut Markup, report: &Report) {
                     ];
                     page.within("svg", attributes, |page| mark(page, index, (6.0, 6.0)));
                     page.leaf("b", &[], &client.name);
-                    page.leaf(
-                        "span",
-                        &[("class", &"faint")],
-                        &version(client.version.as_deref(), &client.name),
-                    );
+                    page.leaf("span", &[("class", &"faint")], &version_of(client));
                 });
             }
         },
@@ -88,6 +87,11 @@ pub(super) fn legend(page: &mut Markup, report: &Report) {
     }
 }
 
+/// The version of `client`, as short as it can be said; empty when it is not known.
+pub(in crate::report) fn version_of(client: &Client) -> String {
+    version(client.version.as_deref(), &client.name)
+}
+
 /// The word of a version text that looks like a version, else the text, and not longer than a legend should be.
 fn version(version: Option<&str>, name: &str) -> String {
     let text = version.unwrap_or_default().trim();
@@ -97,14 +101,17 @@ fn version(version: Option<&str>, name: &str) -> String {
         digits.starts_with(|c: char| c.is_ascii_digit()) && digits.contains('.')
     };
     let word = text.split([' ', ',', '(', ')']).find(is_version);
-    super::chart::shorten(
-        word.map_or(text, |word| word.trim_start_matches(['v', 'V'])),
-        24,
-    )
+    super::chart::shorten(word.map_or(text, without_build), 24)
+}
+
+/// A version without a `v` before it and without what says from which commit it was built.
+fn without_build(word: &str) -> &str {
+    let word = word.trim_start_matches(['v', 'V']);
+    word.split_once('+').map_or(word, |(version, _)| version)
 }
 
 /// The mark of the client at `index` around `centre`, about nine units wide, filled with its colour.
-pub(super) fn mark(page: &mut Markup, index: usize, centre: (f64, f64)) {
+pub(in crate::report) fn mark(page: &mut Markup, index: usize, centre: (f64, f64)) {
     let (x, y) = centre;
     let path = match index % 6 {
         0 => {

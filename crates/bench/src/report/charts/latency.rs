@@ -4,7 +4,7 @@
 //! first percentile is a full mark, the last a stroke, those between are hollow: the longer the line, the worse the tail.
 
 use super::{
-    chart::{self, Frame, WIDTH, fit, fit_name, label, line},
+    chart::{Chart, WIDTH, fit, fit_name, label, line, width},
     colour,
     markup::{Markup, Px},
     scale::Logarithmic,
@@ -27,18 +27,16 @@ struct Latency<'v, 'a> {
     clients: Vec<&'v ClientView<'a>>,
 }
 
-/// Draws the percentiles of `view`; nothing when there are none.
-pub(super) fn write(page: &mut Markup, view: &RowView<'_>) {
-    let Some(latency) = Latency::new(view) else {
-        return;
-    };
-    let frame = Frame {
-        title: "Latency",
-        note: &latency.note(),
-        description: &latency.description(),
+/// The percentiles of `view`; none when there are none.
+pub(in crate::report) fn chart<'v>(view: &'v RowView<'_>) -> Option<Chart<'v>> {
+    let latency = Latency::new(view)?;
+    Some(Chart {
+        title: "Latency".to_owned(),
+        note: latency.note(),
+        description: latency.description(),
         height: latency.end() + AXIS,
-    };
-    chart::figure(page, &frame, |page| latency.draw(page));
+        draw: Box::new(move |page| latency.draw(page)),
+    })
 }
 
 impl<'v, 'a> Latency<'v, 'a> {
@@ -129,12 +127,9 @@ impl<'v, 'a> Latency<'v, 'a> {
         let values = medians(client, &self.percentiles);
         let numbers = fit(&numbers(&values), WIDTH * 0.68);
         label(page, "value last", (WIDTH, top + 13.0), &numbers);
-        label(
-            page,
-            "name first",
-            (0.0, top + 13.0),
-            &fit_name(client.name, WIDTH * 0.32),
-        );
+        let free = WIDTH - width(numbers.chars().count() + 1);
+        let name = fit_name(client.name, free);
+        label(page, "name first", (0.0, top + 13.0), &name);
         let middle = top + 23.0;
         let places: Vec<f64> = values.iter().map(|(_, value)| self.x(*value)).collect();
         if let (Some(first), Some(last)) = (places.first(), places.last()) {

@@ -121,6 +121,7 @@ fn a_legend_shows_the_version_alone() {
             "1.90",
         ),
         ("rclone v1.60.1-DEV", "1.60.1-DEV"),
+        ("juicefs version 1.4.1+2026-07-30.0b90c7db", "1.4.1"),
         ("goofys version unknown", "version unknown"),
     ];
     for (text, shown) in cases {
