@@ -17,7 +17,7 @@ use crate::{
     BucketSettings,
     handles::Handles,
     inode::{Known, Namespace, Patience},
-    metadata::MetadataLocks,
+    metadata::{MetadataLocks, Pace},
     metrics::{BucketMetrics, Notices},
     open_file::OpenFile,
     rename::Journal,
@@ -51,6 +51,7 @@ pub(crate) struct Core {
     /// The time that directories show, since the store keeps none.
     pub(crate) mounted: SystemTime,
     pub(crate) metadata_locks: MetadataLocks,
+    pub(crate) metadata_pace: Pace,
 }
 
 impl Core {
@@ -63,6 +64,7 @@ impl Core {
         let budget = transfer.pool().budget();
         let namespace = Namespace::new(budget, remembered_max(&settings, budget.total()));
         namespace.lock().replaces = settings.door_keeps_sizes;
+        let metadata_pace = Pace::new(settings.metadata.requests_max);
         let core = Arc::new(Self {
             transfer,
             settings,
@@ -75,6 +77,7 @@ impl Core {
             shut: AtomicBool::new(false),
             mounted: clock::wall_time(),
             metadata_locks: MetadataLocks::default(),
+            metadata_pace,
         });
         core.register_gauges(registry);
         crate::staged::sync::begin(&core);

@@ -22,6 +22,7 @@ mod directories;
 mod links;
 mod locks;
 mod new;
+mod pace;
 mod saving;
 mod xattrs;
 
@@ -40,6 +41,7 @@ use crate::{
 pub(crate) use asking::Wanted;
 pub(crate) use change::MetadataChange;
 pub(crate) use locks::MetadataLocks;
+pub(crate) use pace::Pace;
 
 /// Set-group-ID: on a directory, new entries get its group.
 const SET_GID: u16 = 0o2000;

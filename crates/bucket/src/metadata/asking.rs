@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures_util::{StreamExt, stream};
+use futures_util::{StreamExt, stream::FuturesUnordered};
 use penstock_base::{FileName, FsResult, clock, clock::Instant};
 use penstock_object::{ErrorKind, ObjectError, ObjectInfo};
 use penstock_vfs::{FileKind, Inode};
@@ -109,23 +109,32 @@ impl Core {
         (directory, prefix): (Inode, &str),
         entries: Vec<Wanted<'_>>,
     ) -> FsResult<Vec<Option<Known>>> {
-        let questions = entries.into_iter().map(|wanted| {
-            let remembered = self.remembered_entry(directory, &wanted);
-            async move {
-                match remembered {
-                    Some(known) => Ok(Some(known)),
-                    None => self.describe_entry(prefix, wanted).await,
-                }
+        let remembered = entries
+            .iter()
+            .map(|wanted| self.remembered_entry(directory, wanted));
+        let mut known: Vec<_> = remembered.collect();
+        let unknown = entries.into_iter().enumerate();
+        let unknown: Vec<_> = unknown.filter(|(at, _)| known[*at].is_none()).collect();
+        let mut questions = unknown.into_iter();
+        let mut asked = FuturesUnordered::new();
+        loop {
+            while asked.len() < self.metadata_pace.allowed()
+                && let Some((at, wanted)) = questions.next()
+            {
+                asked.push(async move { (at, self.ask_in_pace(prefix, wanted).await) });
             }
-        });
-        let questions: Vec<_> = questions.collect();
-        let at_once = self.settings.metadata.requests_max.max(1);
-        let mut answers = stream::iter(questions).buffered(at_once);
-        let mut known = Vec::new();
-        while let Some(answer) = answers.next().await {
-            known.push(answer?);
+            match asked.next().await {
+                Some((at, answer)) => known[at] = answer?,
+                None => return Ok(known),
+            }
         }
-        Ok(known)
+    }
+
+    async fn ask_in_pace(&self, prefix: &str, wanted: Wanted<'_>) -> FsResult<Option<Known>> {
+        let begun = clock::now();
+        let answer = self.describe_entry(prefix, wanted).await;
+        self.metadata_pace.note(clock::now() - begun);
+        answer
     }
 
     /// What memory knows of a listed entry, or what the listing tells if that is to do.

@@ -17,6 +17,10 @@ const NAMESPACES: [&str; 3] = [OF_USERS, "trusted.", "security."];
 /// The namespace that programs ask for knowingly; `ls` asks for one of the others of each file.
 const OF_USERS: &str = "user.";
 
+/// The label of SELinux, which a mount gets from the kernel. `ls -l` asks for it of each file, unless
+/// the first answer is that there is no such thing here.
+const LABEL: &str = "security.selinux";
+
 const NOT_KEPT: FsError = FsError::Unsupported(
     "this mount keeps no extended attributes of this kind; user.* can be kept with use_xattr",
 );
@@ -95,7 +99,7 @@ impl Core {
         let is_kept = NAMESPACES
             .iter()
             .any(|namespace| name.len() > namespace.len() && name.starts_with(namespace));
-        if self.keeps_xattrs() && is_kept {
+        if self.keeps_xattrs() && is_kept && name != LABEL {
             Ok(name)
         } else {
             Err(NOT_KEPT)

@@ -84,6 +84,7 @@ pub(crate) static MULTIREQ_MAX: OptionSpec = OptionSpec {
     kind: Kind::Count { min: 1, max: 1000 },
     default: Default::Is("128"),
     help: "Requests for the metadata of listed entries at once",
+    detail: "Where answers come within 3 ms it is 16 at most: more would be slower.",
     effect: "More list faster, within max-requests.",
     ..METADATA
 };
