@@ -38,7 +38,7 @@ use crate::{
     estimate::PathEstimate,
     memory::SetAside,
     metrics::Metrics,
-    reader::{ReadAhead, Readers},
+    reader::{Habit, ReadAhead, Readers},
     writer::CleanUps,
 };
 
@@ -75,6 +75,7 @@ pub struct Transfer {
     path: PathEstimate,
     read_ahead: Arc<ReadAhead>,
     readers: Arc<Readers>,
+    habit: Habit,
     set_aside: SetAside,
     clean_ups: CleanUps,
 }
@@ -109,6 +110,7 @@ impl Transfer {
             path: PathEstimate::default(),
             read_ahead,
             readers,
+            habit: Habit::default(),
             clean_ups: CleanUps::default(),
         })
     }
@@ -180,6 +182,10 @@ impl Transfer {
 
     pub(crate) fn read_ahead(&self) -> &Arc<ReadAhead> {
         &self.read_ahead
+    }
+
+    pub(crate) fn habit(&self) -> &Habit {
+        &self.habit
     }
 
     pub(crate) fn readers(&self) -> &Readers {

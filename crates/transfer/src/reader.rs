@@ -8,6 +8,9 @@
 //! 3. They are neither: a random read makes one GET of exactly its range and keeps nothing. A read
 //!    that continues a sequential stream makes a GET of a whole part.
 //!
+//! The first read of a small file fetches it whole, and that of one of some MiB if the last such files
+//! were read to their end (`habit`).
+//!
 //! Only sequential streams fetch ahead: parts of 1 MiB that double up to the setting, as many as
 //! fit into a window of about twice the bandwidth-delay product (`window`). Which reads make up
 //! a stream is the business of `stream`; a handle can have several. What is held lies in `held`,
@@ -18,6 +21,7 @@
 //! readers never wait for each other in a circle. Whoever waits makes idle readers drop what they
 //! fetched ahead (`idle`).
 
+mod habit;
 mod held;
 mod idle;
 mod part;
@@ -30,7 +34,7 @@ mod window;
 use std::{
     ops::Range,
     sync::{
-        Arc, Mutex, TryLockError,
+        Arc, Mutex, PoisonError, TryLockError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -38,6 +42,7 @@ use std::{
 use penstock_base::{Payload, Reservation};
 use smallvec::SmallVec;
 
+pub(crate) use self::{habit::Habit, idle::Readers, share::ReadAhead};
 use self::{
     held::Piece,
     part::Part,
@@ -45,7 +50,6 @@ use self::{
     state::{Plan, State},
     stream::InFlight,
 };
-pub(crate) use self::{idle::Readers, share::ReadAhead};
 use crate::{ObjectVersion, Transfer, TransferResult, lock::lock};
 
 /// Reads one version of one object, on behalf of one open handle.
@@ -240,5 +244,7 @@ impl Drop for Shared {
         if *self.is_known.get_mut() {
             self.transfer.readers().remove(self.id);
         }
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        state.note_habit();
     }
 }

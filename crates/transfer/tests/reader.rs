@@ -44,6 +44,39 @@ async fn a_sequential_read_fetches_every_byte_once() {
 }
 
 #[tokio::test]
+async fn files_of_some_mebibytes_are_fetched_whole_by_habit() {
+    let bench = Bench::plain();
+    let read = async |number: usize, length: u64| {
+        let name = format!("file{number}");
+        let reader = bench
+            .transfer
+            .reader(bench.store.fill(&name, 5 * MIB).await);
+        for offset in (0..length).step_by(128 << 10) {
+            check(&reader, offset, 128 << 10).await;
+        }
+        drop(reader);
+        bench.store.gets().len()
+    };
+    let mut before = 0;
+    let mut gets = async |number: usize, length: u64| {
+        let after = read(number, length).await;
+        after - std::mem::replace(&mut before, after)
+    };
+    for number in 0..4 {
+        assert!(gets(number, 5 * MIB).await > 1);
+    }
+    for number in 4..20 {
+        assert_eq!(gets(number, 5 * MIB).await, 1, "file {number}");
+    }
+    // Whoever looks at the beginning only is believed soon.
+    for number in 20..22 {
+        gets(number, 256 << 10).await;
+    }
+    gets(22, 128 << 10).await;
+    assert_eq!(bench.store.gets().last(), Some(&(0..MIB)));
+}
+
+#[tokio::test]
 async fn random_reads_fetch_what_was_asked_and_nothing_more() {
     let bench = Bench::plain();
     let size = 64 * MIB;

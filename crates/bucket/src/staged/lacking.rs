@@ -1,8 +1,8 @@
 //! Fetching what a staged file lacks: the bytes that only the store has.
 //!
-//! A file that is saved in one request sends all its bytes. So when such a file was changed, and
-//! then bytes of it are read that only the store has, it is fetched whole: once, instead of in as
-//! many requests as there are reads, and what the save needs is here.
+//! A file that was changed and is then read where only the store has it is fetched whole, if it is of
+//! a size that may be saved in one request: once, instead of in as many requests as there are
+//! reads. Unless little of it was changed, the save sends all its bytes, and finds them here.
 
 use std::ops::Range;
 
@@ -26,7 +26,7 @@ const REQUEST: u64 = 2 * MIB;
 const REQUESTS_MAX: usize = 4;
 
 impl Core {
-    /// Fetches what `staged` lacks if saving it would need that anyway. Tried once, while other
+    /// Fetches what `staged` lacks if it may be saved in one request. Tried once, while other
     /// reads of what is lacking wait; what could not be fetched is read from the store piece by piece.
     pub(super) async fn fetch_before_save(&self, staged: &StagedFile) {
         let put_max = staged.staging().put_max();

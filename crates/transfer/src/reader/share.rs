@@ -25,6 +25,11 @@ impl ReadAhead {
         })
     }
 
+    /// Bytes that one more stream could occupy.
+    pub(crate) fn share_of_another(&self) -> u64 {
+        self.bytes / (self.streams.load(Ordering::Relaxed) as u64 + 1)
+    }
+
     /// Makes one more stream share the memory.
     pub(crate) fn join(self: &Arc<Self>) -> StreamShare {
         self.streams.fetch_add(1, Ordering::Relaxed);

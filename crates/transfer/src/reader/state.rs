@@ -33,6 +33,10 @@ pub(crate) struct State {
     version: Arc<ObjectVersion>,
     streams: Streams,
     held: Held,
+    /// The first bytes were read first.
+    from_start: bool,
+    /// The end of the farthest read.
+    farthest: u64,
 }
 
 impl State {
@@ -44,12 +48,16 @@ impl State {
             version,
             streams,
             held: Held::default(),
+            from_start: false,
+            farthest: 0,
         }
     }
 
     /// Takes in a read of `range`. It is the `first` as long as no read of this reader has ended.
     pub(crate) fn plan(&mut self, range: &Range<u64>, read: &InFlight, first: bool) -> Plan {
         let now = clock::now();
+        self.from_start |= first && range.start == 0;
+        self.farthest = self.farthest.max(range.end);
         let held_until = self.held.first_gap(range.start);
         let (place, changes) = self.streams.place(range, held_until, read, now);
         for (from, to) in changes.merged {
@@ -152,7 +160,7 @@ impl State {
                 .map_or(u64::MAX, |share| share.bytes() / 2);
             part_size(stream.length, settings.read_part_size.min(limit))
         } else if first && gap.start == 0 {
-            if size <= settings.whole_file_max {
+            if size <= settings.whole_file_max || self.expects_whole() {
                 size
             } else {
                 part_size(0, u64::MAX)
@@ -162,6 +170,21 @@ impl State {
         };
         let end = size.min(gap.end.max(gap.start + length));
         gap.start..self.held.next_held(gap.end, end)
+    }
+
+    /// Whether all of the object will be read, as far as anybody can tell, and there is memory for it.
+    fn expects_whole(&self) -> bool {
+        let size = self.version.size;
+        size <= self.transfer.read_ahead().share_of_another() / 2
+            && self.transfer.habit().expects_whole(size)
+    }
+
+    /// Takes in how far the object was read, when nobody reads it any more.
+    pub(crate) fn note_habit(&self) {
+        let size = self.version.size;
+        if self.from_start && size > self.transfer.settings().whole_file_max {
+            self.transfer.habit().note(size, self.farthest);
+        }
     }
 
     /// Fetches ahead of a sequential stream as far as its window and the memory allow.

@@ -1,0 +1,75 @@
+//! Whether files are read to their end.
+//!
+//! A file that is read from its first byte may be read to its last, or be looked at. For a file of a
+//! few MiB the careful way, a mebibyte first and then ever more, costs six requests and as many
+//! waits instead of one. Who reads many such files usually reads all of them in the same manner, so
+//! the last ones tell what to do with the next: a few in a row that were read to the end make
+//! the next be fetched whole, and one or two that were not make it careful again.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use penstock_base::MIB;
+
+/// Bytes up to which a file is fetched whole by habit: what a part has at most, unless set otherwise.
+const SIZE_MAX: u64 = 8 * MIB;
+/// The score from which on files are expected to be read to the end.
+const EXPECTED: u32 = 4;
+/// The highest score.
+const SCORE_MAX: u32 = 8;
+
+/// What the readers of a mount have in common.
+#[derive(Debug, Default)]
+pub(crate) struct Habit {
+    score: AtomicU32,
+}
+
+impl Habit {
+    /// Whether a file of `size` bytes, of which the first are read, will be read to its end.
+    pub(crate) fn expects_whole(&self, size: u64) -> bool {
+        size <= SIZE_MAX && self.score.load(Ordering::Relaxed) >= EXPECTED
+    }
+
+    /// Notes that a file of `size` bytes, which was read from its beginning, was closed after it had
+    /// been read as far as `end`.
+    pub(crate) fn note(&self, size: u64, end: u64) {
+        if size > SIZE_MAX {
+            return;
+        }
+        let score = self.score.load(Ordering::Relaxed);
+        let next = if end >= size {
+            (score + 1).min(SCORE_MAX)
+        } else {
+            score / 2
+        };
+        // One of two that note at once may be lost: nothing depends on it.
+        self.score.store(next, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_in_a_row_make_a_habit_and_two_that_differ_end_it() {
+        let habit = Habit::default();
+        for _ in 0..EXPECTED {
+            assert!(!habit.expects_whole(SIZE_MAX));
+            habit.note(SIZE_MAX, SIZE_MAX);
+        }
+        assert!(habit.expects_whole(SIZE_MAX));
+        assert!(!habit.expects_whole(SIZE_MAX + 1));
+        (0..100).for_each(|_| habit.note(SIZE_MAX, SIZE_MAX));
+        habit.note(SIZE_MAX, 1);
+        assert!(habit.expects_whole(1), "one is an exception");
+        habit.note(SIZE_MAX, 1);
+        assert!(!habit.expects_whole(1));
+    }
+
+    #[test]
+    fn large_files_say_nothing() {
+        let habit = Habit::default();
+        (0..100).for_each(|_| habit.note(SIZE_MAX + 1, SIZE_MAX + 1));
+        assert!(!habit.expects_whole(1));
+    }
+}
