@@ -14,7 +14,6 @@ use std::{
         unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     },
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU32, Ordering},
 };
 
 use penstock_base::random;
@@ -25,11 +24,11 @@ use crate::{BlockError, device::DeviceName, system};
 /// How a state file's name ends.
 const ENDING: &str = "volume";
 
-/// Files of earlier processes with the same id that may be in the way.
-const VOLUMES_MAX: usize = 1024;
+/// Numbers that are tried until one is free.
+const NUMBERS_MAX: usize = 16;
 
-/// Numbers the volumes of this process, wherever they are written down.
-static VOLUMES_BEGUN: AtomicU32 = AtomicU32::new(0);
+/// The bits of a volume's number: what ublk can keep of it beside that of the process.
+const NUMBER_MASK: u64 = (1 << 24) - 1;
 
 /// What is known about a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,10 +119,10 @@ impl StateDirectory {
     /// Begins the file of a volume of this process.
     pub(crate) fn begin(&self, mut record: Record) -> Result<Journal, BlockError> {
         self.prepare()?;
-        for _ in 0..VOLUMES_MAX {
-            let number = VOLUMES_BEGUN.fetch_add(1, Ordering::Relaxed);
+        for _ in 0..NUMBERS_MAX {
             // The number of a process is given to others, in other containers even at once.
-            let tag = format!("penstock-{}-{number}-{}", record.pid, random::token());
+            let number = random::number() & NUMBER_MASK;
+            let tag = format!("penstock-{}-{number:06x}", record.pid);
             let path = self.file_of(&tag);
             let opened = OpenOptions::new()
                 .append(true)
@@ -316,8 +315,9 @@ mod tests {
         assert_ne!(one.record().tag, other.record().tag);
         // Nor does another container have them, whose processes have the same numbers.
         let tails = [&one, &other].map(|volume| volume.record().tag.rsplit('-').next());
-        assert!(tails[0].is_some_and(|tail| tail.len() >= 16));
-        assert_ne!(tails[0], tails[1]);
+        let number = |tail: &str| u32::from_str_radix(tail, 16).expect("hexadecimal");
+        let numbers = tails.map(|tail| tail.map(number).expect("a number"));
+        assert!(numbers[0].abs_diff(numbers[1]) > 1);
         assert_eq!(state.files().len(), 2);
     }
 

@@ -1,7 +1,7 @@
 //! A volume's tag as a number, since that is all that the driver keeps for a server.
 //!
-//! Tags are `penstock-PROCESS-NUMBER`. Processes have at most 22 bits and volumes of a process are
-//! few, so both fit below a mark that says that the number is one of ours.
+//! Tags are `penstock-PROCESS-NUMBER`, the number in six hexadecimal digits. Processes have at most
+//! 22 bits, so both fit below a mark that says that the number is one of ours.
 
 /// The upper bits: the letters "ps".
 const MARK: u64 = 0x7073;
@@ -14,7 +14,8 @@ const PART_MASK: u64 = (1 << PART_BITS) - 1;
 /// The number for a tag; none if it is not of that form.
 pub(super) fn number_of(tag: &str) -> Option<u64> {
     let (process, volume) = tag.strip_prefix("penstock-")?.split_once('-')?;
-    let (process, volume) = (process.parse::<u64>().ok()?, volume.parse::<u64>().ok()?);
+    let volume = u64::from_str_radix(volume, 16).ok()?;
+    let process = process.parse::<u64>().ok()?;
     let fits = process <= PART_MASK && volume <= PART_MASK;
     fits.then_some(MARK << MARK_SHIFT | process << PART_BITS | volume)
 }
@@ -22,7 +23,7 @@ pub(super) fn number_of(tag: &str) -> Option<u64> {
 /// The tag for a number; none if it is not of a volume.
 pub(super) fn tag_of(number: u64) -> Option<String> {
     let (process, volume) = (number >> PART_BITS & PART_MASK, number & PART_MASK);
-    (number >> MARK_SHIFT == MARK).then(|| format!("penstock-{process}-{volume}"))
+    (number >> MARK_SHIFT == MARK).then(|| format!("penstock-{process}-{volume:06x}"))
 }
 
 #[cfg(test)]
@@ -49,7 +50,7 @@ mod tests {
         let tag = journal.expect("begun").record().tag.clone();
         let number = number_of(&tag).expect("of this form");
         assert_eq!(tag_of(number), Some(tag));
-        let greatest = number_of("penstock-4194304-16777215");
+        let greatest = number_of("penstock-4194304-ffffff");
         assert_eq!(greatest, Some(0x7073_4000_00ff_ffff));
     }
 
@@ -59,6 +60,7 @@ mod tests {
             "",
             "penstock-1",
             "penstock-16777216-1",
+            "penstock-1-1000000",
             "penstock-a-1",
             "other-1-1",
         ] {

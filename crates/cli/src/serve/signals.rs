@@ -1,5 +1,7 @@
 //! Signals to a mount.
 
+use std::collections::VecDeque;
+
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::{Failure, Outcome};
@@ -17,6 +19,9 @@ pub(super) enum Request {
     ChangeLogLevel,
 }
 
+/// Requests that are kept for later.
+const KEPT_MAX: usize = 8;
+
 /// The signals that a mount listens to.
 #[derive(Debug)]
 pub(super) struct Signals {
@@ -25,6 +30,8 @@ pub(super) struct Signals {
     hang_up: Signal,
     user_1: Signal,
     user_2: Signal,
+    /// Requests that came while only the end was waited for.
+    kept: VecDeque<Request>,
 }
 
 impl Signals {
@@ -44,11 +51,19 @@ impl Signals {
             hang_up: listen(SignalKind::hangup())?,
             user_1: listen(SignalKind::user_defined1())?,
             user_2: listen(SignalKind::user_defined2())?,
+            kept: VecDeque::new(),
         })
     }
 
     /// The next signal.
     pub(super) async fn next(&mut self) -> Request {
+        match self.kept.pop_front() {
+            Some(request) => request,
+            None => self.received().await,
+        }
+    }
+
+    async fn received(&mut self) -> Request {
         tokio::select! {
             _ = self.terminate.recv() => Request::End,
             _ = self.interrupt.recv() => Request::End,
@@ -58,8 +73,15 @@ impl Signals {
         }
     }
 
-    /// Waits for a signal to leave; others are passed over.
+    /// Waits for a signal to leave. The first of the others are kept: whoever sees the mount may send
+    /// them before it is served.
     pub(super) async fn asked_to_end(&mut self) {
-        while self.next().await != Request::End {}
+        loop {
+            match self.received().await {
+                Request::End => return,
+                other if self.kept.len() < KEPT_MAX => self.kept.push_back(other),
+                _ => {}
+            }
+        }
     }
 }
