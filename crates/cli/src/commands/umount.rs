@@ -12,7 +12,10 @@ use penstock_fuse::UnmountMode;
 
 use super::stream;
 use crate::{
-    control::{Place, Progress, Reply, Request, client::Connection},
+    control::{
+        Place, Progress, Reply, Request,
+        client::{self, Connection},
+    },
     environment::Environment,
     explain,
     failure::{Exit, Failure, Outcome},
@@ -87,7 +90,11 @@ fn unmount_within(
     match Connection::open(&socket, &Request::Unmount { lazy }) {
         Ok(connection) => follow(connection, &mountpoint, timeout),
         Err(_) if remove_dead_stream(&mountpoint, environment)? => Ok(()),
-        Err(_) => unmount_without_mount(&mountpoint, lazy),
+        Err(_) => {
+            unmount_without_mount(&mountpoint, lazy)?;
+            client::remove_dead(&socket);
+            Ok(())
+        }
     }
 }
 

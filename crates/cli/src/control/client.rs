@@ -81,11 +81,40 @@ pub(crate) fn all(place: &Place) -> Vec<Status> {
     statuses
 }
 
+/// Removes the socket of a mount whose process is known to be gone, unless another one has its place
+/// by now.
+pub(crate) fn remove_dead(socket: &Path) {
+    let connected = UnixStream::connect(socket);
+    if connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+        let _ = fs::remove_file(socket);
+    }
+}
+
 /// Removes a socket on which nobody listens, unless it is so young that somebody may be about to.
 fn remove_if_old(socket: &Path) {
     let modified = fs::metadata(socket).and_then(|metadata| metadata.modified());
     let age = modified.map(|modified| clock::wall_time().duration_since(modified));
     if matches!(age, Ok(Ok(age)) if age > STALE_AGE) {
         let _ = fs::remove_file(socket);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn the_socket_of_a_dead_mount_is_removed_and_that_of_a_living_one_stays() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let socket = directory.path().join("a.sock");
+        let listener = UnixListener::bind(&socket).expect("free");
+        remove_dead(&socket);
+        assert!(socket.exists());
+        drop(listener);
+        remove_dead(&socket);
+        assert!(!socket.exists());
+        remove_dead(&socket);
     }
 }

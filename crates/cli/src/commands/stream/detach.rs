@@ -7,6 +7,7 @@ use penstock_block::Cleaned;
 
 use crate::{
     commands::{listing, umount},
+    control::{Place, client},
     environment::Environment,
     failure::{Exit, Failure, Outcome},
     output, stream,
@@ -64,11 +65,23 @@ fn absolute(path: &Path) -> PathBuf {
 /// Removes what a volume on `mountpoint` left behind whose program was killed.
 pub(crate) fn clean_at(mountpoint: &Path, environment: &Environment) -> Outcome<Vec<Cleaned>> {
     let state = stream::state_directory(environment);
-    listing::block_on(async { Ok(penstock_block::clean_at(&state, mountpoint).await) })
+    let cleaned =
+        listing::block_on(async { Ok(penstock_block::clean_at(&state, mountpoint).await) })?;
+    remove_sockets(&cleaned, environment);
+    Ok(cleaned)
 }
 
 /// Removes what volumes left behind whose program was killed.
 pub(crate) fn clean(environment: &Environment) -> Outcome<Vec<Cleaned>> {
     let state = stream::state_directory(environment);
-    listing::block_on(async { Ok(penstock_block::clean(&state).await) })
+    let cleaned = listing::block_on(async { Ok(penstock_block::clean(&state).await) })?;
+    remove_sockets(&cleaned, environment);
+    Ok(cleaned)
+}
+
+fn remove_sockets(cleaned: &[Cleaned], environment: &Environment) {
+    let place = Place::of_user(environment);
+    for volume in cleaned {
+        client::remove_dead(&place.socket_of(&volume.record.mount_point));
+    }
 }
