@@ -28,20 +28,22 @@ const REQUESTS_MAX: usize = 4;
 impl Core {
     /// Fetches what `staged` lacks if it may be saved in one request. Tried once, while other
     /// reads of what is lacking wait; what could not be fetched is read from the store piece by piece.
-    pub(super) async fn fetch_before_save(&self, staged: &StagedFile) {
+    /// Returns whether it was tried now, here or by whom this waited for.
+    pub(super) async fn fetch_before_save(&self, staged: &StagedFile) -> bool {
         let put_max = staged.staging().put_max();
         let is_sent_whole = staged.look(|content| content.size() <= put_max);
         if !is_sent_whole.unwrap_or(false) || staged.was_fetched() {
-            return;
+            return false;
         }
         let _turn = staged.fetching.lock().await;
         if staged.was_fetched() {
-            return;
+            return true;
         }
         if let Err(error) = self.fetch_lacking(staged, put_max).await {
             tracing::debug!(%error, "a file is staged without all of its content");
         }
         staged.note_fetched(true);
+        true
     }
 
     /// Fetches what `staged` lacks, unless that is more than `limit` bytes.

@@ -77,12 +77,8 @@ impl Core {
     ) -> FsResult<Option<Payload>> {
         let length = length.min(BLOCK_SIZE as u32);
         let range = offset..offset.saturating_add(length.into());
-        let lacks = staged.look(|content| !content.clean(range.clone()).is_empty());
-        if lacks.unwrap_or(false) {
-            self.fetch_before_save(staged).await;
-        }
         for attempt in 1..=ATTEMPTS_MAX {
-            let Ok(pieces) = staged.pieces(range.clone()) else {
+            let Ok(pieces) = self.pieces_to_read(staged, &range).await else {
                 return Ok(None);
             };
             let parts = if pieces.iter().all(|piece| piece.held.is_none()) {
@@ -105,6 +101,20 @@ impl Core {
             }
         }
         Err(FsError::Stale)
+    }
+
+    /// The parts of `range`, after what the file lacks was fetched if a read is to do that.
+    async fn pieces_to_read(
+        &self,
+        staged: &StagedFile,
+        range: &Range<u64>,
+    ) -> FsResult<Vec<Piece>> {
+        let pieces = staged.pieces(range.clone())?;
+        let lacks = pieces.iter().any(|piece| piece.held.is_none());
+        if lacks && self.fetch_before_save(staged).await {
+            return staged.pieces(range.clone());
+        }
+        Ok(pieces)
     }
 
     /// The parts of `range`, those from the disk read.
