@@ -1,7 +1,7 @@
 //! A bucket to mount: in a local directory, or on a server of the test's own.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Command,
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -96,6 +96,13 @@ impl Bucket {
                 .variable("OSS_ACCESS_KEY_ID", KEY_ID)
                 .variable("OSS_ACCESS_KEY_SECRET", SECRET),
         }
+    }
+
+    /// The same for a mount in staged mode, which stages in the directory `staging`.
+    pub fn staged_options(&self, staging: &Path) -> MountOptions {
+        self.options()
+            .option("mode", "staged")
+            .option("staging-dir", &staging.display().to_string())
     }
 
     fn with_endpoint(&self, options: MountOptions) -> MountOptions {

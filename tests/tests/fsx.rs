@@ -115,13 +115,8 @@ fn run(ground: Ground, faults: Option<Faults>, (operations, sizes): (u32, &[u32]
     println!("{ground:?}, {weather}");
     let Ground { kind, writeback } = ground;
     let (bucket, scratch) = (Bucket::new(kind), Scratch::new());
-    let staging = scratch.path().join("staging").display().to_string();
-    let options = bucket
-        .options()
-        .option("mode", "staged")
-        .option("writeback-cache", writeback)
-        .option("staging-dir", &staging);
-    let mount = bucket.mount_with(&options);
+    let options = bucket.staged_options(&scratch.path().join("staging"));
+    let mount = bucket.mount_with(&options.option("writeback-cache", writeback));
     let failing = faults.is_some();
     if let Some(faults) = faults {
         bucket.fail(faults);

@@ -112,11 +112,7 @@ fn an_overwrite_that_does_not_fit_leaves_the_old_version() {
 fn a_full_staging_disk_fails_the_write_only_when_the_store_takes_nothing() {
     let Some(disk) = SmallDisk::new() else { return };
     let bucket = Bucket::new(Kind::S3);
-    let staging = disk.path.join("staging").display().to_string();
-    let options = bucket
-        .options()
-        .option("mode", "staged")
-        .option("staging-dir", &staging);
+    let options = bucket.staged_options(&disk.path.join("staging"));
     let mount = bucket.mount_with(&options.option("retry-timeout", "1s"));
     let content = noise(5, 80 * MIB);
     let file = write_open(&mount.join("passes"), &content).expect("saved on the way");

@@ -112,9 +112,8 @@ fn check_staged(kind: Kind, cases: u32) {
         regressions: Some("proptest-regressions/model-staged.txt"),
     };
     let (bucket, scratch) = (Bucket::new(kind), Scratch::new());
-    let staging = scratch.path().join("staging").display().to_string();
-    let options = bucket.options().option("mode", "staged");
-    let mut folders = Folders::with(bucket, options.option("staging-dir", &staging));
+    let options = bucket.staged_options(&scratch.path().join("staging"));
+    let mut folders = Folders::with(bucket, options);
     check(&settings, |planted| folders.next(planted));
     let shown = contents(folders.mount.get_mut().path());
     let Folders { bucket, mount, .. } = folders;

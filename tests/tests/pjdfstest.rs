@@ -142,13 +142,8 @@ struct Bed {
 impl Bed {
     fn new(bucket: &Bucket) -> Self {
         let scratch = Scratch::new();
-        let staging = scratch.path().join("staging").display().to_string();
-        let options = bucket
-            .options()
-            .option("mode", "staged")
-            .option("allow-other", "on")
-            .option("staging-dir", &staging);
-        let mount = bucket.mount_with(&options);
+        let options = bucket.staged_options(&scratch.path().join("staging"));
+        let mount = bucket.mount_with(&options.option("allow-other", "on"));
         let above = mount.path().parent().expect("it has a scratch folder");
         // Users that are nobody come by.
         fs::set_permissions(above, Permissions::from_mode(0o755)).expect("it is ours");

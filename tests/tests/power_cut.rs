@@ -52,10 +52,8 @@ impl Bed {
     }
 
     fn mount(&self) -> Mount {
-        let staging = staging(&self.disk).display().to_string();
-        let options = self.bucket.options().option("mode", "staged");
-        self.bucket
-            .mount_with(&options.option("staging-dir", &staging))
+        let options = self.bucket.staged_options(&staging(&self.disk));
+        self.bucket.mount_with(&options)
     }
 
     fn stored(&self, name: &str) -> Option<Vec<u8>> {

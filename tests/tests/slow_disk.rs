@@ -23,9 +23,7 @@ fn a_disk_that_stands_still_holds_up_only_who_needs_it() {
     for threads in ["1", "2", "4"] {
         let bucket = Bucket::new(Kind::S3);
         bucket.put_outside("other", b"content");
-        let staging = disk.path().join("staging").display().to_string();
-        let options = bucket.options().option("mode", "staged");
-        let options = options.option("staging-dir", &staging);
+        let options = bucket.staged_options(&disk.path().join("staging"));
         let mount = bucket.mount_with(&options.option("fuse-threads", threads));
         let path = mount.join("file");
         let file = File::create(&path).expect("a create");

@@ -44,9 +44,7 @@ impl Bed {
     }
 
     fn options(&self) -> MountOptions {
-        let staging = self.staging();
-        let options = self.bucket.options().option("mode", "staged");
-        options.option("staging-dir", &staging.display().to_string())
+        self.bucket.staged_options(&self.staging())
     }
 
     #[track_caller]

@@ -19,13 +19,8 @@ impl Bed {
     /// `writeback`: whether the kernel gathers writes, `on` or `off`.
     fn new(kind: Kind, writeback: &str) -> Self {
         let (bucket, scratch) = (Bucket::new(kind), Scratch::new());
-        let staging = scratch.path().join("staging").display().to_string();
-        let options = bucket
-            .options()
-            .option("mode", "staged")
-            .option("writeback-cache", writeback)
-            .option("staging-dir", &staging);
-        let mount = bucket.mount_with(&options);
+        let options = bucket.staged_options(&scratch.path().join("staging"));
+        let mount = bucket.mount_with(&options.option("writeback-cache", writeback));
         Self {
             _bucket: bucket,
             mount,

@@ -18,12 +18,8 @@ const ANY: i32 = libc::O_RDWR | libc::O_CREAT;
 const PAGE: usize = 4096;
 
 fn options(bucket: &Bucket, scratch: &Scratch) -> MountOptions {
-    let staging = scratch.path().join("staging").display().to_string();
-    bucket
-        .options()
-        .option("mode", "staged")
-        .option("writeback-cache", "on")
-        .option("staging-dir", &staging)
+    let options = bucket.staged_options(&scratch.path().join("staging"));
+    options.option("writeback-cache", "on")
 }
 
 #[track_caller]
