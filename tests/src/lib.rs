@@ -4,6 +4,7 @@
 //!   mount answers with what the model says.
 //! - [`soak`]: mixed load while faults come and go, and what is watched meanwhile.
 //! - [`devices`]: what the kernel shows of a stream volume's block devices.
+//! - [`block_driver`]: what holds over each driver for block devices that programs serve.
 //! - [`stream`]: a bucket that stream volumes are made of, and what they should show.
 //! - [`system`]: file operations that report errno, because errno is what is compared.
 //! - [`Bucket`], [`Mount`], [`Scratch`]: a bucket, a mount and a folder that clean up after themselves, also
@@ -23,6 +24,7 @@
     clippy::unwrap_used
 )]
 
+pub mod block_driver;
 pub mod data;
 pub mod devices;
 pub mod faults;
