@@ -245,6 +245,6 @@ impl Drop for Shared {
             self.transfer.readers().remove(self.id);
         }
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        state.note_habit();
+        state.tell_habit();
     }
 }

@@ -6,7 +6,10 @@
 //! the last ones tell what to do with the next: a few in a row that were read to the end make
 //! the next be fetched whole, and one or two that were not make it careful again.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::{
+    ops::Range,
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 use penstock_base::MIB;
 
@@ -29,9 +32,8 @@ impl Habit {
         size <= SIZE_MAX && self.score.load(Ordering::Relaxed) >= EXPECTED
     }
 
-    /// Notes that a file of `size` bytes, which was read from its beginning, was closed after it had
-    /// been read as far as `end`.
-    pub(crate) fn note(&self, size: u64, end: u64) {
+    /// Notes that a file of `size` bytes was read from its beginning as far as `end`.
+    fn note(&self, size: u64, end: u64) {
         if size > SIZE_MAX {
             return;
         }
@@ -46,9 +48,52 @@ impl Habit {
     }
 }
 
+/// How one reader goes through its object.
+#[derive(Debug, Default)]
+pub(crate) struct Course {
+    /// The first bytes were read first.
+    from_start: bool,
+    /// The end of the farthest read.
+    farthest: u64,
+    told: bool,
+}
+
+impl Course {
+    /// Takes in a read of `range`. It is the `first` as long as no read of this reader has ended.
+    pub(crate) fn read(&mut self, range: &Range<u64>, first: bool) {
+        self.from_start |= first && range.start == 0;
+        self.farthest = self.farthest.max(range.end);
+    }
+
+    /// Tells the habit, once, how far an object of `size` bytes was read: as soon as its end is
+    /// reached, for files may stay open, or when nobody reads it any more.
+    pub(crate) fn tell(&mut self, habit: &Habit, size: u64) {
+        if self.from_start && !self.told {
+            self.told = true;
+            habit.note(size, self.farthest);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_reader_tells_once_and_only_if_it_began_at_the_beginning() {
+        let habit = Habit::default();
+        let mut course = Course::default();
+        for start in [0, 1] {
+            course.read(&(start..2), start == 0);
+        }
+        (0..EXPECTED).for_each(|_| course.tell(&habit, 2));
+        assert_eq!(habit.score.load(Ordering::Relaxed), 1);
+        let mut middle = Course::default();
+        middle.read(&(1..2), true);
+        middle.read(&(0..1), false);
+        middle.tell(&habit, 2);
+        assert_eq!(habit.score.load(Ordering::Relaxed), 1);
+    }
 
     #[test]
     fn a_few_in_a_row_make_a_habit_and_two_that_differ_end_it() {

@@ -6,6 +6,7 @@ use penstock_base::{Payload, Reservation, clock};
 use smallvec::SmallVec;
 
 use super::{
+    habit::Course,
     held::{Coverage, Dropped, Held, PartHandle, Piece},
     part::Part,
     receive::{self, Origin},
@@ -33,10 +34,7 @@ pub(crate) struct State {
     version: Arc<ObjectVersion>,
     streams: Streams,
     held: Held,
-    /// The first bytes were read first.
-    from_start: bool,
-    /// The end of the farthest read.
-    farthest: u64,
+    course: Course,
 }
 
 impl State {
@@ -48,16 +46,17 @@ impl State {
             version,
             streams,
             held: Held::default(),
-            from_start: false,
-            farthest: 0,
+            course: Course::default(),
         }
     }
 
     /// Takes in a read of `range`. It is the `first` as long as no read of this reader has ended.
     pub(crate) fn plan(&mut self, range: &Range<u64>, read: &InFlight, first: bool) -> Plan {
         let now = clock::now();
-        self.from_start |= first && range.start == 0;
-        self.farthest = self.farthest.max(range.end);
+        self.course.read(range, first);
+        if range.end >= self.version.size {
+            self.tell_habit();
+        }
         let held_until = self.held.first_gap(range.start);
         let (place, changes) = self.streams.place(range, held_until, read, now);
         for (from, to) in changes.merged {
@@ -179,11 +178,12 @@ impl State {
             && self.transfer.habit().expects_whole(size)
     }
 
-    /// Takes in how far the object was read, when nobody reads it any more.
-    pub(crate) fn note_habit(&self) {
+    /// Lets the next files profit from how far this one was read. To be called when nobody reads it any
+    /// more, too.
+    pub(crate) fn tell_habit(&mut self) {
         let size = self.version.size;
-        if self.from_start && size > self.transfer.settings().whole_file_max {
-            self.transfer.habit().note(size, self.farthest);
+        if size > self.transfer.settings().whole_file_max {
+            self.course.tell(self.transfer.habit(), size);
         }
     }
 
