@@ -24,11 +24,8 @@ impl Core {
     ) -> FsResult<Entry> {
         self.check_writable()?;
         let (core, name) = (Arc::clone(self), name.clone());
-        let made =
-            run_to_end(async move { core.make_directory_now(parent, &name, kept).await }).await?;
-        let entry = self.entry(made.inode())?;
-        made.give_away();
-        Ok(entry)
+        let made = run_to_end(async move { core.make_directory_now(parent, &name, kept).await });
+        self.given_away(made.await?)
     }
 
     async fn make_directory_now(

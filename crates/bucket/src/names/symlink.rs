@@ -63,13 +63,6 @@ impl Core {
         self.given_away(made.await?)
     }
 
-    /// What a new file shows, whose reference goes to the caller.
-    pub(crate) fn given_away(&self, made: Reference) -> FsResult<Entry> {
-        let entry = self.entry(made.inode())?;
-        made.give_away();
-        Ok(entry)
-    }
-
     async fn make_symlink_now(
         self: &Arc<Self>,
         (parent, name): (Inode, &FileName),
