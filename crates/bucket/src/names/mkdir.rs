@@ -35,13 +35,7 @@ impl Core {
         kept: Option<KeptMetadata>,
     ) -> FsResult<Reference> {
         let _entered = self.namespace.enter(&[parent]).await?;
-        if self
-            .find(parent, name, self.change_patience())
-            .await?
-            .is_some()
-        {
-            return Err(FsError::AlreadyExists);
-        }
+        self.check_free(parent, name).await?;
         let prefix = self.namespace.lock().prefix(parent)?;
         let prefix = key::directory_prefix(&prefix, name);
         key::marker_key(&prefix)?;

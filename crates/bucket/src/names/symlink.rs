@@ -69,13 +69,7 @@ impl Core {
         target: &str,
     ) -> FsResult<Reference> {
         let _entered = self.namespace.enter(&[parent]).await?;
-        if self
-            .find(parent, name, self.change_patience())
-            .await?
-            .is_some()
-        {
-            return Err(FsError::AlreadyExists);
-        }
+        self.check_free(parent, name).await?;
         let prefix = self.namespace.lock().prefix(parent)?;
         let key = key::file_key(&prefix, name)?;
         let followed = key::followed_path(&prefix, target).ok_or(FsError::InvalidArgument(
