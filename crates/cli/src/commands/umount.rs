@@ -6,12 +6,13 @@ use std::{
     time::Duration,
 };
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command, value_parser};
 use penstock_base::clock::{self, Instant};
 use penstock_fuse::UnmountMode;
 
 use super::stream;
 use crate::{
+    command_line,
     control::{
         Place, Progress, Reply, Request,
         client::{self, Connection},
@@ -46,11 +47,11 @@ pub(crate) fn command() -> Command {
                 .help("Where the bucket is mounted"),
         )
         .arg(
-            Arg::new("lazy")
-                .long("lazy")
-                .short('l')
-                .action(ArgAction::SetTrue)
-                .help("Take it out of sight now, even while files are open"),
+            command_line::flag(
+                "lazy",
+                "Take it out of sight now, even while files are open",
+            )
+            .short('l'),
         )
         .arg(
             Arg::new("timeout")
