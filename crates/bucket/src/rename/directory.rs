@@ -23,7 +23,7 @@ use std::{
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use penstock_base::{FsError, FsResult, clock};
 use penstock_object::{
-    ETag, ErrorKind, Key, ObjectError, ObjectKind, ObjectResult, WriteCondition,
+    DELETE_MANY_MAX, ETag, ErrorKind, Key, ObjectError, ObjectKind, ObjectResult, WriteCondition,
 };
 use penstock_vfs::Inode;
 
@@ -38,9 +38,6 @@ use crate::{
         descendants::{Descendant, Descendants},
     },
 };
-
-/// Objects that one request deletes.
-const DELETE_MANY_MAX: usize = 1000;
 
 /// Copies that are under way at the same time. The store's own limit of requests applies below.
 const COPIES_AT_ONCE: usize = 128;
