@@ -5,6 +5,7 @@
 //! - [`soak`]: mixed load while faults come and go, and what is watched meanwhile.
 //! - [`devices`]: what the kernel shows of a stream volume's block devices.
 //! - [`stream`]: a bucket that stream volumes are made of, and what they should show.
+//! - [`files`]: files that must open and take what is written to them.
 //! - [`system`]: file operations that report errno, because errno is what is compared.
 //! - [`Bucket`], [`Mount`], [`Scratch`]: a bucket, a mount and a folder that clean up after themselves, also
 //!   when a test fails.
@@ -26,6 +27,7 @@
 pub mod data;
 pub mod devices;
 pub mod faults;
+pub mod files;
 pub mod model;
 pub mod soak;
 pub mod stream;

@@ -17,13 +17,13 @@ use penstock_devserver::{Fault, FaultRule, Faults};
 use penstock_tests::{
     BUCKET, Bucket, Kind, Mount, MountOptions, Patience, Scratch,
     data::noise,
+    files::{ANY, open, write},
     penstock, run_within,
     system::{self, Errno},
 };
 
 const MIB: usize = 1 << 20;
 const PATIENCE: Patience = Patience::seconds(60);
-const ANY: i32 = libc::O_RDWR | libc::O_CREAT;
 
 /// A bucket and a staging directory, mounted as often as a test likes.
 struct Bed {
@@ -74,16 +74,6 @@ impl Bed {
         let rule = FaultRule::new(Fault::InternalError);
         self.bucket.fail(Faults::rule(rule));
     }
-}
-
-#[track_caller]
-fn open(path: &Path, flags: i32) -> OwnedFd {
-    system::open(path, flags).expect("it opens")
-}
-
-#[track_caller]
-fn write(file: &OwnedFd, offset: u64, data: &[u8]) {
-    assert_eq!(system::write_at(file, data, offset), Ok(data.len()));
 }
 
 fn read_all(file: &OwnedFd) -> Vec<u8> {

@@ -2,34 +2,24 @@
 
 #![allow(clippy::disallowed_methods)]
 
-use std::{fs, os::fd::OwnedFd, path::Path, process::Command};
+use std::{fs, process::Command};
 
 use penstock_devserver::{Fault, FaultRule, Faults};
 use penstock_tests::{
     BUCKET, Bucket, Kind, Mount, MountOptions, Patience, Scratch,
     data::noise,
+    files::{ANY, open, write},
     penstock, run_within,
     system::{self, Errno},
 };
 use serde_json::Value;
 
 const PATIENCE: Patience = Patience::seconds(60);
-const ANY: i32 = libc::O_RDWR | libc::O_CREAT;
 const PAGE: usize = 4096;
 
 fn options(bucket: &Bucket, scratch: &Scratch) -> MountOptions {
     let options = bucket.staged_options(&scratch.path().join("staging"));
     options.option("writeback-cache", "on")
-}
-
-#[track_caller]
-fn open(path: &Path, flags: i32) -> OwnedFd {
-    system::open(path, flags).expect("it opens")
-}
-
-#[track_caller]
-fn write(file: &OwnedFd, offset: u64, data: &[u8]) {
-    assert_eq!(system::write_at(file, data, offset), Ok(data.len()));
 }
 
 /// Requests of one kind that the kernel made so far.
