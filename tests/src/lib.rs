@@ -4,6 +4,7 @@
 //!   mount answers with what the model says.
 //! - [`soak`]: mixed load while faults come and go, and what is watched meanwhile.
 //! - [`devices`]: what the kernel shows of a stream volume's block devices.
+//! - [`stats`]: what `penstock stats` says of a mount.
 //! - [`stream`]: a bucket that stream volumes are made of, and what they should show.
 //! - [`files`]: files that must open and take what is written to them.
 //! - [`system`]: file operations that report errno, because errno is what is compared.
@@ -30,6 +31,7 @@ pub mod faults;
 pub mod files;
 pub mod model;
 pub mod soak;
+pub mod stats;
 pub mod stream;
 // System calls that std does not offer with their errno.
 #[allow(unsafe_code)]

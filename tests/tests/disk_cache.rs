@@ -12,7 +12,8 @@ use std::{
 
 use penstock_devserver::Fill;
 use penstock_tests::{
-    BUCKET, Bucket, Kind, Mount, Patience, Scratch, data::digest, penstock, run_within, system,
+    BUCKET, Bucket, Kind, Mount, Patience, Scratch, data::digest, penstock, run_within,
+    stats::metric, system,
 };
 
 const MIB: usize = 1 << 20;
@@ -35,19 +36,6 @@ fn mount(bucket: &Bucket, directory: &Path, size: &str) -> Mount {
         .option("cache-size", size)
         .option("cache-free-ratio", "0");
     bucket.mount_with(&options)
-}
-
-/// The sum of the metrics whose name is `name` and whose labels contain `label`.
-fn metric(mount: &Mount, name: &str, label: &str) -> u64 {
-    let mut stats = penstock();
-    stats.args(["stats", "--json"]).arg(mount.path());
-    let text = run_within(PATIENCE, &mut stats).expect_success().stdout;
-    let status: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    let metrics = status["metrics"].as_array().expect("a list");
-    let named = metrics
-        .iter()
-        .filter(|metric| metric["name"] == name && metric["labels"].to_string().contains(label));
-    named.filter_map(|metric| metric["value"].as_u64()).sum()
 }
 
 fn gets(mount: &Mount) -> u64 {

@@ -16,6 +16,7 @@ use penstock_tests::{
     Finished, Kind, Mount, Patience, Process,
     data::noise,
     penstock, run_within,
+    stats::stats,
     stream::{Rig, WAYS, read_aside},
 };
 
@@ -487,10 +488,7 @@ fn a_volume_in_the_background_survives_the_death_of_its_process() {
 
 /// The process that serves a mount in the background which is no device.
 fn fuse_server(place: &Path) -> Process {
-    let mut stats = penstock();
-    let told = run_within(PATIENCE, stats.arg("stats").arg(place).arg("--json")).expect_success();
-    let told: serde_json::Value = serde_json::from_str(&told.stdout).expect("JSON");
-    let pid = told["pid"].as_u64().expect("a number");
+    let pid = stats(place)["pid"].as_u64().expect("a number");
     Process(u32::try_from(pid).expect("a process id"))
 }
 

@@ -10,9 +10,9 @@ use penstock_tests::{
     data::noise,
     files::{ANY, open, write},
     penstock, run_within,
+    stats::metric,
     system::{self, Errno},
 };
-use serde_json::Value;
 
 const PATIENCE: Patience = Patience::seconds(60);
 const PAGE: usize = 4096;
@@ -25,15 +25,7 @@ fn options(bucket: &Bucket, scratch: &Scratch) -> MountOptions {
 /// Requests of one kind that the kernel made so far.
 #[track_caller]
 fn requests(mount: &Mount, operation: &str) -> u64 {
-    let mut stats = penstock();
-    stats.arg("stats").arg(mount.path()).arg("--json");
-    let answer = run_within(PATIENCE, &mut stats).expect_success().stdout;
-    let answer: Value = serde_json::from_str(&answer).expect("JSON");
-    let metrics = answer["metrics"].as_array().expect("a list");
-    let counted = metrics.iter().find(|metric| {
-        metric["name"] == "fuse_requests_total" && metric["labels"]["operation"] == operation
-    });
-    counted.map_or(0, |metric| metric["value"].as_u64().expect("a number"))
+    metric(mount, "fuse_requests_total", &format!("\"{operation}\""))
 }
 
 #[test]
