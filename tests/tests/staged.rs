@@ -104,16 +104,6 @@ fn is_store_failure(result: Result<(), Errno>) -> bool {
     matches!(result, Err(Errno(libc::EIO | libc::ETIMEDOUT)))
 }
 
-/// Kills the mount's process and lets go of the dead mount point.
-fn kill(mount: Mount) {
-    mount.process().kill();
-    PATIENCE.until("a dead mount to say so", || {
-        system::status(&mount.join("anything")) == Err(Errno(libc::ENOTCONN))
-    });
-    run_within(PATIENCE, penstock().arg("umount").arg(mount.path())).expect_success();
-    drop(mount);
-}
-
 #[test]
 fn a_file_is_written_anywhere_in_any_order() {
     for kind in Kind::ALL {
@@ -396,7 +386,7 @@ fn what_was_written_before_a_kill_is_saved_by_the_next_mount() {
         let removed = open(&mount.join("removed"), ANY);
         write(&removed, 0, b"removed");
         system::remove(&mount.join("removed")).expect("a removal");
-        kill(mount);
+        mount.kill_and_unmount();
         drop((new, changed, emptied, removed));
 
         let mount = bed.mount();
@@ -431,7 +421,7 @@ fn a_new_file_keeps_its_owner_and_mode_through_a_kill() {
     write(&file, 0, b"never stored");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("a change of mode");
     std::os::unix::fs::chown(&path, Some(12), Some(34)).expect("a change of owner");
-    kill(mount);
+    mount.kill_and_unmount();
     drop(file);
 
     let mount = bed.bucket.mount_with(&options());
@@ -453,7 +443,7 @@ fn what_another_client_wrote_after_a_kill_stays() {
         write(&file, 4, b"FIRST");
         let new = open(&mount.join("new"), ANY);
         write(&new, 0, b"ours");
-        kill(mount);
+        mount.kill_and_unmount();
         drop((file, new));
         bed.bucket.put_outside("file", b"theirs");
         bed.bucket.put_outside("new", b"theirs");
