@@ -19,6 +19,7 @@ use penstock_tests::{
     data::noise,
     files::{ANY, open, write},
     penstock, run_within,
+    soak::Chance,
     system::{self, Errno},
 };
 
@@ -88,17 +89,6 @@ fn read_all(file: &OwnedFd) -> Vec<u8> {
     content
 }
 
-/// Numbers that look random.
-fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
-    let mut state = seed;
-    move |below| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (state >> 33) as usize % below
-    }
-}
-
 /// Whether a call failed because the store did.
 fn is_store_failure(result: Result<(), Errno>) -> bool {
     matches!(result, Err(Errno(libc::EIO | libc::ETIMEDOUT)))
@@ -111,14 +101,14 @@ fn a_file_is_written_anywhere_in_any_order() {
         let mount = bed.mount();
         let file = open(&mount.join("file"), ANY);
         let reader = open(&mount.join("file"), libc::O_RDONLY);
-        let (mut expected, mut next) = (Vec::new(), numbers(7));
+        let (mut expected, mut chance) = (Vec::new(), Chance::new(7));
         for round in 0..300 {
-            let (offset, length) = (next(3 * MIB), 1 + next(70_000));
+            let (offset, length) = (chance.below(3 * MIB), 1 + chance.below(70_000));
             let data = noise(round, length);
             expected.resize(expected.len().max(offset + length), 0);
             expected[offset..offset + length].copy_from_slice(&data);
             write(&file, offset as u64, &data);
-            let from = next(expected.len());
+            let from = chance.below(expected.len());
             let read = system::read_at(&reader, 50_000, from as u64).expect("a read");
             assert!(
                 read == expected[from..expected.len().min(from + 50_000)],
