@@ -10,6 +10,7 @@
 //! - [`LocalFile`]: an open file that stands in for an object.
 //! - [`DirectoryLock`]: a directory that one process uses at a time.
 //! - [`mount_table`]: what is mounted where, from the kernel's text.
+//! - [`calendar`]: which date a day is.
 //! - [`clock`], [`random`]: time and chance. Nothing else may ask the system for them
 //!   (clippy.toml enforces it), which keeps tests able to stop the clock.
 //!
@@ -29,6 +30,7 @@ mod pool;
 mod secret;
 mod size;
 
+pub mod calendar;
 pub mod clock;
 pub mod metrics;
 pub mod mount_table;
