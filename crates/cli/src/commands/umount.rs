@@ -140,7 +140,7 @@ fn follow(mut connection: Connection, mountpoint: &Path, timeout: Duration) -> O
             Ok(Some(Reply::Status(_) | Reply::CacheDropped { .. }) | None) => {
                 break gone(mountpoint);
             }
-            Err(error) if is_silence(&error) => {}
+            Err(error) if client::is_silence(&error) => {}
             Err(_) => break gone(mountpoint),
         }
         if begun.elapsed() > timeout {
@@ -155,14 +155,6 @@ fn follow(mut connection: Connection, mountpoint: &Path, timeout: Duration) -> O
     };
     display.clear();
     outcome
-}
-
-/// No answer in time; the mount may be busy saving.
-fn is_silence(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-    )
 }
 
 /// The connection ended without a last word: fine if the mount is not there any more.
