@@ -123,8 +123,8 @@ impl Core {
             RenameMode::NoReplace => self.if_absent(),
             RenameMode::Replace | RenameMode::Exchange => WriteCondition::Always,
         };
-        let begun = clock::now();
-        let mut original = self.original(rename)?;
+        let (moved, begun) = (rename.moved.inode(), clock::now());
+        let mut original = Original::of(&self.namespace.lock(), moved)?;
         let (mut kind, mut kept) = self.kept_at_target(rename)?;
         let description = kept.as_deref().map(described);
         let how = (condition.clone(), description.as_ref());
@@ -135,13 +135,11 @@ impl Core {
                 ErrorKind::PreconditionFailed | ErrorKind::NotFound
             )
         {
-            self.refresh(rename.moved.inode())
-                .await
-                .map_err(|error| match error {
-                    FsError::Stale => FsError::NotFound,
-                    error => error,
-                })?;
-            original = self.original(rename)?;
+            self.refresh(moved).await.map_err(|error| match error {
+                FsError::Stale => FsError::NotFound,
+                error => error,
+            })?;
+            original = Original::of(&self.namespace.lock(), moved)?;
             (kind, kept) = self.kept_at_target(rename)?;
             let description = kept.as_deref().map(described);
             let how = (condition, description.as_ref());
@@ -188,18 +186,6 @@ impl Core {
         kept.posix.modified = kept.posix.modified.or(stored);
         kept.posix.changed = Some(clock::wall_time());
         Ok((node.kind, Some(Arc::new(kept))))
-    }
-
-    fn original(&self, rename: &Rename) -> FsResult<Original> {
-        let tree = self.namespace.lock();
-        let inode = rename.moved.inode();
-        let known = tree.node(inode)?.known.as_ref().ok_or(FsError::Stale)?;
-        Ok(Original {
-            key: tree.file_key(inode)?,
-            size: known.size,
-            etag: known.etag.clone(),
-            kind: known.object,
-        })
     }
 }
 
