@@ -3,8 +3,8 @@
 use futures_util::{TryStreamExt, stream::FuturesOrdered};
 use penstock_base::{FsError, FsResult, MIB};
 use penstock_object::{
-    CompleteOptions, CopyOptions, Description, ETag, HeadOptions, Key, ObjectKind, ObjectResult,
-    Part, PartCopy, PutOptions, Stored, UploadId, WriteCondition,
+    CompleteOptions, CopyOptions, Description, ETag, ErrorKind, HeadOptions, Key, ObjectError,
+    ObjectKind, ObjectResult, Part, PartCopy, PutOptions, Stored, UploadId, WriteCondition,
 };
 
 use penstock_vfs::Inode;
@@ -160,4 +160,12 @@ impl Core {
         parts.extend(copies.try_collect::<Vec<_>>().await?);
         Ok(parts)
     }
+}
+
+/// Whether a copy failed because its source is another version now, or gone.
+pub(super) fn is_changed(error: &ObjectError) -> bool {
+    matches!(
+        error.kind,
+        ErrorKind::PreconditionFailed | ErrorKind::NotFound
+    )
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use penstock_base::{FsError, FsResult, MIB, clock};
-use penstock_object::{Description, ETag, ErrorKind, ObjectKind, WriteCondition};
+use penstock_object::{Description, ETag, ObjectKind, WriteCondition};
 use penstock_transfer::ObjectVersion;
 use penstock_vfs::{FileKind, Inode, RenameMode};
 use smallvec::SmallVec;
@@ -16,7 +16,10 @@ use crate::{
     key,
     open_file::{OpenFile, WriteStream},
     posix::KeptMetadata,
-    rename::{Rename, copy::Original},
+    rename::{
+        Rename,
+        copy::{Original, is_changed},
+    },
 };
 
 /// Bytes from which on a copy takes so long that the original is looked at again before it is
@@ -129,12 +132,7 @@ impl Core {
         let description = kept.as_deref().map(described);
         let how = (condition.clone(), description.as_ref());
         let mut stored = self.copy_object_as(&original, &target, how).await;
-        if let Err(error) = &stored
-            && matches!(
-                error.kind,
-                ErrorKind::PreconditionFailed | ErrorKind::NotFound
-            )
-        {
+        if stored.as_ref().is_err_and(is_changed) {
             self.refresh(moved).await.map_err(|error| match error {
                 FsError::Stale => FsError::NotFound,
                 error => error,
