@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+pub use crate::mount::is_mounted;
 use crate::{Bucket, Finished, Patience, Process, Scratch, penstock, run_within, stream::Reading};
 
 /// Emulated machines are slow.
@@ -14,7 +15,11 @@ pub const PATIENCE: Patience = Patience::seconds(120);
 /// Mounts in the background, through `transport`; returns the mount point.
 #[track_caller]
 pub fn background(bucket: &Bucket, indexes: &Scratch, transport: &str) -> PathBuf {
-    let place = indexes.folder("mnt");
+    let place = indexes.path().join("mnt");
+    // A dead mount there can be neither looked at nor made.
+    if !is_mounted(&place) {
+        indexes.folder("mnt");
+    }
     let folder = |name| indexes.folder(name).display().to_string();
     let mut command = bucket.command("stream");
     command
@@ -79,14 +84,6 @@ pub fn is_attached(device: &str) -> bool {
     }
     let of_loop = attribute(device, "loop/backing_file");
     of_loop.or_else(|| attribute(device, "pid")).is_some()
-}
-
-/// Whether something is mounted there.
-pub fn is_mounted(place: &Path) -> bool {
-    let wanted = place.to_string_lossy();
-    let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let mut lines = table.lines();
-    lines.any(|line| line.split(' ').nth(1) == Some(&*wanted))
 }
 
 /// Nothing of a volume is left.

@@ -187,7 +187,7 @@ impl Drop for Mount {
 }
 
 /// Whether something is mounted at `path`, dead or alive, without touching it.
-pub(crate) fn is_mounted(path: &Path) -> bool {
+pub fn is_mounted(path: &Path) -> bool {
     let wanted = path.to_string_lossy();
     fs::read_to_string("/proc/self/mounts")
         .unwrap_or_default()
