@@ -10,7 +10,7 @@
 //! - [`system`]: file operations that report errno, because errno is what is compared.
 //! - [`Bucket`], [`Mount`], [`Scratch`]: a bucket, a mount and a folder that clean up after themselves, also
 //!   when a test fails.
-//! - [`Disk`]: a file system that can be frozen, or lose its power.
+//! - [`Disk`]: a file system that can be frozen, or lose its power. [`SmallDisk`]: one that is soon full.
 //! - [`Patience`]: waiting for a condition with a limit, in place of sleeping and hoping.
 //!
 //! The tests themselves lie in `tests/tests/`, one file per concern. They run the `penstock`
@@ -45,6 +45,7 @@ mod patience;
 mod process;
 mod s3fs;
 mod scratch;
+mod small_disk;
 
 pub use binary::{penstock, penstock_path};
 pub use bucket::{BUCKET, Bucket, Kind};
@@ -54,3 +55,4 @@ pub use patience::Patience;
 pub use process::{Finished, Process, run_within};
 pub use s3fs::S3fs;
 pub use scratch::Scratch;
+pub use small_disk::SmallDisk;

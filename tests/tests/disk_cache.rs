@@ -7,13 +7,12 @@ use std::{
     io::{Read, Write},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use penstock_devserver::Fill;
 use penstock_tests::{
-    BUCKET, Bucket, Kind, Mount, Patience, Scratch, data::digest, penstock, run_within,
-    stats::metric, system,
+    BUCKET, Bucket, Kind, Mount, Patience, Scratch, SmallDisk, data::digest, penstock, run_within,
+    stats::metric,
 };
 
 const MIB: usize = 1 << 20;
@@ -112,18 +111,11 @@ fn a_mount_that_is_killed_again_and_again_serves_what_the_store_has() {
 
 #[test]
 fn a_full_disk_stops_caching_and_no_reader_notices() {
-    let scratch = Scratch::new();
-    let disk = scratch.folder("disk");
-    let mut tmpfs = Command::new("mount");
-    tmpfs
-        .args(["-t", "tmpfs", "-o", "size=16m", "penstock-test"])
-        .arg(&disk);
-    if !run_within(PATIENCE, &mut tmpfs).succeeded() {
-        println!("skipped: mounting a tmpfs needs root");
+    let Some(disk) = SmallDisk::new(16) else {
         return;
-    }
+    };
     let bucket = filled(1, 64);
-    let mounted = mount(&bucket, &disk.join("cache"), "1GiB");
+    let mounted = mount(&bucket, &disk.path().join("cache"), "1GiB");
     let path = paths(&bucket, &mounted).remove(0);
     let first = digest(&path);
     let full = metric(&mounted, "cache_skipped_bytes_total", "");
@@ -131,7 +123,7 @@ fn a_full_disk_stops_caching_and_no_reader_notices() {
     let plain = bucket.mount();
     let expected = digest(&paths(&bucket, &plain)[0]).expect("a read");
     plain.unmount();
-    system::detach(&disk);
+    drop(disk);
     assert_eq!(first.expect("the read succeeds"), expected);
     assert!(full >= 40 << 20, "{full}");
 }
