@@ -9,7 +9,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use penstock_devserver::Fill;
 use penstock_tests::{
     BUCKET, Bucket, Kind, Mount, Patience, Scratch, SmallDisk, data::digest, penstock, run_within,
     stats::metric,
@@ -21,10 +20,7 @@ const PATIENCE: Patience = Patience::seconds(120);
 /// A bucket with objects of `mebibytes`.
 fn filled(count: usize, mebibytes: usize) -> Bucket {
     let bucket = Bucket::new(Kind::S3);
-    let fill: Fill = format!("{BUCKET}/objects/:{count}:{mebibytes}MiB")
-        .parse()
-        .expect("well formed");
-    bucket.data().fill(&fill).expect("memory");
+    bucket.fill(&format!("objects/:{count}:{mebibytes}MiB"));
     bucket
 }
 
