@@ -3,33 +3,14 @@
 use std::{
     fs::{self, File},
     os::unix::fs::FileExt,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 pub use crate::mount::is_mounted;
-use crate::{Bucket, Finished, Patience, Process, Scratch, penstock, run_within, stream::Reading};
+use crate::{Finished, Patience, Process, penstock, run_within, stream::Reading};
 
 /// Emulated machines are slow.
 pub const PATIENCE: Patience = Patience::seconds(120);
-
-/// Mounts in the background, through `transport`; returns the mount point.
-#[track_caller]
-pub fn background(bucket: &Bucket, indexes: &Scratch, transport: &str) -> PathBuf {
-    let place = indexes.path().join("mnt");
-    // A dead mount there can be neither looked at nor made.
-    if !is_mounted(&place) {
-        indexes.folder("mnt");
-    }
-    let folder = |name| indexes.folder(name).display().to_string();
-    let mut command = bucket.command("stream");
-    command
-        .arg(&place)
-        .arg(format!("--transport={transport}"))
-        .arg(format!("--index-dir={}", folder("index")))
-        .arg(format!("--log-file={}/log", folder("logs")));
-    run_within(PATIENCE, &mut command).expect_success();
-    place
-}
 
 /// Runs `penstock stream` with these arguments.
 #[track_caller]

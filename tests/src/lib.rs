@@ -4,6 +4,7 @@
 //!   mount answers with what the model says.
 //! - [`soak`]: mixed load while faults come and go, and what is watched meanwhile.
 //! - [`devices`]: what the kernel shows of a stream volume's block devices.
+//! - [`block_driver`]: what holds over each driver for block devices that programs serve.
 //! - [`stats`]: what `penstock stats` says of a mount.
 //! - [`stream`]: a bucket that stream volumes are made of, and what they should show.
 //! - [`files`]: files that must open and take what is written to them.
@@ -25,6 +26,7 @@
     clippy::unwrap_used
 )]
 
+pub mod block_driver;
 pub mod data;
 pub mod devices;
 pub mod faults;

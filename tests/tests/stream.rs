@@ -16,8 +16,7 @@ use penstock_tests::{
     Kind, Mount, Patience, Process,
     data::noise,
     devices::{
-        background, devices, expect_io_error, is_mounted, listed, nothing_is_left, parent, server,
-        stream,
+        devices, expect_io_error, is_mounted, listed, nothing_is_left, parent, server, stream,
     },
     penstock, run_within,
     stats::stats,
@@ -350,7 +349,7 @@ impl Background {
 
     #[track_caller]
     fn mount_over(rig: &Rig, transport: &str) -> Self {
-        Self(background(&rig.bucket, &rig.indexes, transport))
+        Self(rig.background(transport))
     }
 
     /// The process that serves it.

@@ -1,11 +1,11 @@
 //! Stream volumes over block devices of the driver ublk. Where the kernel has none they say so;
-//! `make guest-test` runs them in a guest that has.
+//! `make guest-test` runs them in a guest that has. What holds over nbd too is in
+//! `penstock_tests::block_driver`.
 
 #![allow(clippy::disallowed_methods, clippy::print_stdout)]
 
 use std::{
     fs,
-    path::Path,
     process::Command,
     thread,
     time::{Duration, Instant},
@@ -13,70 +13,22 @@ use std::{
 
 use penstock_devserver::Faults;
 use penstock_tests::{
-    Kind, MountOptions, Process,
+    Kind,
+    block_driver::{AT_ONCE, NBD, UBLK},
     data::noise,
-    devices::{
-        PATIENCE, background, devices, expect_io_error, expect_read_only, is_attached, is_mounted,
-        listed, nothing_is_left, parent, server, stream,
-    },
+    devices::{PATIENCE, devices, expect_io_error, nothing_is_left, parent, server, stream},
     penstock, run_within,
-    stream::{Rig, read_aside},
+    stream::read_aside,
 };
-
-/// Far less than any patience: what nothing holds up takes no longer, even on an emulated machine.
-const AT_ONCE: Duration = Duration::from_secs(20);
-
-/// None where the kernel lacks the driver.
-fn rig(kind: Kind, files: u64) -> Option<Rig> {
-    if !Path::new("/dev/ublk-control").exists() {
-        println!("skipped: this kernel has no driver ublk; see `make guest-test`");
-        return None;
-    }
-    Some(Rig::with_small_files(kind, files))
-}
-
-fn options(rig: &Rig) -> MountOptions {
-    rig.options().option("transport", "ublk")
-}
-
-/// Kills the processes of a volume in the background, first the one that would start another.
-fn kill_both(place: &Path) -> [Process; 2] {
-    let server = server(place);
-    let keeper = parent(server);
-    keeper.kill();
-    server.kill();
-    PATIENCE.until("both to be gone", || {
-        !keeper.is_alive() && !server.is_alive()
-    });
-    [keeper, server]
-}
 
 #[test]
 fn a_tree_over_ublk_is_the_same() {
-    let Some(mut rig) = rig(Kind::S3, 150) else {
-        return;
-    };
-    rig.put("large", noise(5, 12 << 20));
-    rig.put("with space/ünï", noise(6, 1));
-    for (fs, disks) in [("erofs", "2"), ("ext4", "1")] {
-        let options = options(&rig).option("fs", fs).option("disks", disks);
-        let mount = rig.mount(&options);
-        let place = mount.path().to_owned();
-        let ublks = devices(&place, "ublkb");
-        assert_eq!(ublks.len().to_string(), disks, "{fs}");
-        for device in &ublks {
-            expect_read_only(device);
-        }
-        rig.compare(&place);
-        let all = devices(&place, "");
-        mount.unmount();
-        nothing_is_left(&place, &all);
-    }
+    UBLK.shows_the_same_tree();
 }
 
 #[test]
 fn a_tree_is_the_same_over_every_block_transport() {
-    let Some(mut rig) = rig(Kind::S3, 0) else {
+    let Some(mut rig) = UBLK.rig(Kind::S3, 0) else {
         return;
     };
     // Sizes around blocks, requests and parts; some files share blocks of a request.
@@ -96,7 +48,7 @@ fn a_tree_is_the_same_over_every_block_transport() {
         rig.put(&format!("{}/{number}", number % 7), noise(number, size));
     }
     for transport in ["loop", "nbd", "ublk"] {
-        if transport == "nbd" && !Path::new("/sys/module/nbd").exists() {
+        if transport == NBD.transport && !NBD.is_there() {
             continue;
         }
         let mount = rig.mount(&rig.options().option("transport", transport));
@@ -113,10 +65,13 @@ fn a_tree_is_the_same_over_every_block_transport() {
 fn many_readers_of_a_ublk_volume_read_at_once() {
     const READERS: usize = 100;
     const LATENCY: Duration = Duration::from_secs(1);
-    let Some(rig) = rig(Kind::S3, READERS as u64 + 20) else {
+    let Some(rig) = UBLK.rig(Kind::S3, READERS as u64 + 20) else {
         return;
     };
-    let options = options(&rig).option("disks", "1").option("direct", "on");
+    let options = UBLK
+        .options(&rig)
+        .option("disks", "1")
+        .option("direct", "on");
     let mount = rig.mount(&options);
     rig.bucket.fail(Faults::latency(LATENCY));
     let begun = Instant::now();
@@ -138,30 +93,15 @@ fn many_readers_of_a_ublk_volume_read_at_once() {
 
 #[test]
 fn unmounting_a_ublk_volume_by_any_means_leaves_nothing() {
-    let Some(rig) = rig(Kind::Local, 5) else {
-        return;
-    };
-    for by_signal in [false, true] {
-        let mount = rig.mount(&options(&rig));
-        let (place, process) = (mount.path().to_owned(), mount.process());
-        let devices = devices(&place, "");
-        match by_signal {
-            true => process.terminate(),
-            false => {
-                run_within(PATIENCE, Command::new("umount").arg(&place)).expect_success();
-            }
-        }
-        PATIENCE.until("the process to end", || !process.is_alive());
-        nothing_is_left(&place, &devices);
-    }
+    UBLK.unmounting_by_any_means_leaves_nothing();
 }
 
 #[test]
 fn ending_a_ublk_volume_frees_the_reads_that_are_under_way() {
-    let Some(rig) = rig(Kind::S3, 30) else {
+    let Some(rig) = UBLK.rig(Kind::S3, 30) else {
         return;
     };
-    let mount = rig.mount(&options(&rig));
+    let mount = rig.mount(&UBLK.options(&rig));
     let (place, process) = (mount.path().to_owned(), mount.process());
     let devices = devices(&place, "");
     rig.bucket.without_server(|| {
@@ -180,10 +120,10 @@ fn ending_a_ublk_volume_frees_the_reads_that_are_under_way() {
 
 #[test]
 fn an_open_file_keeps_a_ublk_volume_after_a_lazy_unmount() {
-    let Some(rig) = rig(Kind::Local, 30) else {
+    let Some(rig) = UBLK.rig(Kind::Local, 30) else {
         return;
     };
-    let mount = rig.mount(&options(&rig));
+    let mount = rig.mount(&UBLK.options(&rig));
     let (place, process) = (mount.path().to_owned(), mount.process());
     let devices = devices(&place, "");
     let (key, content) = rig.object(20);
@@ -200,48 +140,15 @@ fn an_open_file_keeps_a_ublk_volume_after_a_lazy_unmount() {
 
 #[test]
 fn readers_of_a_ublk_volume_outlive_its_process() {
-    let Some(rig) = rig(Kind::S3, 40) else {
-        return;
-    };
-    let place = background(&rig.bucket, &rig.indexes, "ublk");
-    let keeper = parent(server(&place));
-    let devices = devices(&place, "");
-    for round in 0..2 {
-        let (taken, taken_content) = rig.object(10 + round);
-        let (later, later_content) = rig.object(30 + round);
-        let mut readings = None;
-        rig.bucket.without_server(|| {
-            // One that the dead process had taken, and one that comes while nobody is there.
-            let begun = read_aside(place.join(taken));
-            thread::sleep(Duration::from_secs(1));
-            let dead = server(&place);
-            dead.kill();
-            readings = Some((begun, read_aside(place.join(later)), Instant::now()));
-            PATIENCE.until("another process goes on", || server(&place) != dead);
-        });
-        let (begun, next, killed) = readings.expect("begun");
-        for (reading, content) in [(next, later_content), (begun, taken_content)] {
-            let read = reading.recv_timeout(PATIENCE.0).expect("in time");
-            println!("round {round}: a read took {:?}", killed.elapsed());
-            assert!(read.expect("asked for again") == content, "round {round}");
-        }
-        assert!(killed.elapsed() < AT_ONCE, "round {round}");
-    }
-    rig.compare(&place);
-    let process = server(&place);
-    run_within(PATIENCE, penstock().arg("umount").arg(&place)).expect_success();
-    PATIENCE.until("both processes to end", || {
-        !process.is_alive() && !keeper.is_alive()
-    });
-    nothing_is_left(&place, &devices);
+    UBLK.readers_outlive_the_process();
 }
 
 #[test]
 fn a_ublk_volume_that_is_killed_while_it_recovers_recovers() {
-    let Some(rig) = rig(Kind::S3, 40) else {
+    let Some(rig) = UBLK.rig(Kind::S3, 40) else {
         return;
     };
-    let place = background(&rig.bucket, &rig.indexes, "ublk");
+    let place = UBLK.background(&rig);
     let keeper = parent(server(&place));
     let devices = devices(&place, "");
     let mut readings = Vec::new();
@@ -266,10 +173,10 @@ fn a_ublk_volume_that_is_killed_while_it_recovers_recovers() {
 
 #[test]
 fn a_read_of_a_ublk_volume_that_fails_is_an_error_of_its_readers_alone() {
-    let Some(rig) = rig(Kind::S3, 30) else {
+    let Some(rig) = UBLK.rig(Kind::S3, 30) else {
         return;
     };
-    let mount = rig.mount(&options(&rig).option("retry-timeout", "3s"));
+    let mount = rig.mount(&UBLK.options(&rig).option("retry-timeout", "3s"));
     let (changed, _) = rig.object(20);
     rig.bucket.put_outside(changed, &noise(99, 20_740));
     expect_io_error(&read_aside(mount.join(changed)));
@@ -286,10 +193,10 @@ fn a_read_of_a_ublk_volume_that_fails_is_an_error_of_its_readers_alone() {
 
 #[test]
 fn a_killed_ublk_volume_without_a_keeper_keeps_its_names_and_fails_reads_at_once() {
-    let Some(rig) = rig(Kind::S3, 30) else {
+    let Some(rig) = UBLK.rig(Kind::S3, 30) else {
         return;
     };
-    let mount = rig.mount(&options(&rig));
+    let mount = rig.mount(&UBLK.options(&rig));
     let place = mount.path().to_owned();
     let devices = devices(&place, "");
     let mut readings = None;
@@ -317,38 +224,10 @@ fn a_killed_ublk_volume_without_a_keeper_keeps_its_names_and_fails_reads_at_once
 
 #[test]
 fn readers_of_a_dead_ublk_volume_wait_until_it_is_detached() {
-    let Some(rig) = rig(Kind::S3, 30) else {
-        return;
-    };
-    let place = background(&rig.bucket, &rig.indexes, "ublk");
-    let devices = devices(&place, "");
-    kill_both(&place);
-    let names = fs::read_dir(place.join("set")).expect("names are local");
-    assert_eq!(names.count(), 17);
-    let reading = read_aside(place.join(rig.object(20).0));
-    assert!(reading.recv_timeout(Duration::from_secs(5)).is_err());
-    assert_eq!(listed(&place).expect("it is listed")["alive"], false);
-    let begun = Instant::now();
-    stream(&["detach"]).expect_success();
-    expect_io_error(&reading);
-    println!("a reader was free after {:?}", begun.elapsed());
-    assert!(begun.elapsed() < AT_ONCE);
-    nothing_is_left(&place, &devices);
+    UBLK.readers_of_a_dead_volume_wait_until_it_is_detached();
 }
 
 #[test]
 fn the_next_start_cleans_up_after_a_killed_ublk_volume() {
-    let Some(rig) = rig(Kind::S3, 30) else {
-        return;
-    };
-    let dead = background(&rig.bucket, &rig.indexes, "ublk");
-    let old = devices(&dead, "");
-    kill_both(&dead);
-    let mount = rig.mount(&options(&rig));
-    assert!(!is_mounted(&dead));
-    assert_eq!(listed(&dead), None);
-    assert!(is_attached(&old[0]), "its numbers are taken again");
-    rig.compare(&mount);
-    mount.unmount();
-    nothing_is_left(&dead, &old);
+    UBLK.the_next_start_cleans_up();
 }

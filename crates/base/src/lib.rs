@@ -9,12 +9,13 @@
 //! - [`metrics`]: counters that a component owns and an exporter reads.
 //! - [`LocalFile`]: an open file that stands in for an object.
 //! - [`DirectoryLock`]: a directory that one process uses at a time.
+//! - [`Mailbox`]: what many threads have ready for one that sleeps in the kernel.
 //! - [`mount_table`]: what is mounted where, from the kernel's text.
 //! - [`calendar`]: which date a day is.
 //! - [`clock`], [`random`]: time and chance. Nothing else may ask the system for them
 //!   (clippy.toml enforces it), which keeps tests able to stop the clock.
 //!
-//! Beside that lock, this crate does no I/O.
+//! Beside that lock and the bell of a mailbox, this crate does no I/O.
 
 mod blocking;
 mod budget;
@@ -22,6 +23,7 @@ mod checksum;
 mod directory_lock;
 mod error;
 mod local_file;
+mod mailbox;
 mod name;
 mod payload;
 // The only unsafe code here: memory that is filled once and shared while it fills.
@@ -42,6 +44,7 @@ pub use checksum::{Checksum, ChecksumKind, Summing};
 pub use directory_lock::{DirectoryLock, DirectoryLockError, make_private_directory};
 pub use error::{FsError, FsResult};
 pub use local_file::LocalFile;
+pub use mailbox::Mailbox;
 pub use name::{FileName, NAME_LENGTH_MAX, NameError};
 pub use payload::Payload;
 pub use pool::{BLOCK_SIZE, Buffer, BufferPool, BufferView, BufferWriter, HEAP_BUFFER_MAX};

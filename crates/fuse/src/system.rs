@@ -173,24 +173,6 @@ pub(crate) fn take_file_back(device: BorrowedFd<'_>, number: u32) -> io::Result<
     checked(unsafe { libc::ioctl(device.as_raw_fd(), BACKING_CLOSE, &raw const number) })
 }
 
-/// A counter that can be waited for like a file.
-pub(crate) fn event_counter() -> io::Result<OwnedFd> {
-    // SAFETY: the descriptor is new and belongs to nobody else.
-    unsafe {
-        let descriptor = libc::eventfd(0, libc::EFD_CLOEXEC);
-        checked(descriptor)?;
-        Ok(OwnedFd::from_raw_fd(descriptor))
-    }
-}
-
-/// Adds one to a counter of [`event_counter`]. That fails only when it has been added to 2^64
-/// times without anybody looking.
-pub(crate) fn ring_bell(counter: BorrowedFd<'_>) {
-    let one = 1_u64.to_ne_bytes();
-    // SAFETY: eight readable bytes.
-    unsafe { libc::write(counter.as_raw_fd(), one.as_ptr().cast(), one.len()) };
-}
-
 fn path_text(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from)
 }

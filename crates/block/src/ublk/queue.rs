@@ -86,7 +86,7 @@ impl Queue {
     ) -> io::Result<Self> {
         let orders = Arc::new(Orders {
             what: AtomicU8::new(SERVE),
-            answers: Answers::new()?,
+            answers: Arc::new(Answers::new()?),
         });
         let source = Arc::new(Source {
             node: Arc::clone(node),

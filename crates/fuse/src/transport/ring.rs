@@ -10,11 +10,11 @@
 //! notifications keep coming over `/dev/fuse` in any case.
 //!
 //! One thread serves the queues of one ring. Only it touches the ring; a reply from another
-//! thread fills the entry, puts its number on a list ([`Mailbox`]) and wakes the ring's thread.
+//! thread fills the entry and puts its number into a mailbox ([`penstock_base::Mailbox`]), which wakes
+//! the ring's thread if it sleeps.
 
 mod entry;
 mod layout;
-mod mailbox;
 mod thread;
 
 use std::{

@@ -13,13 +13,12 @@ use std::{
 };
 
 use io_uring::{IoUring, cqueue, opcode, squeue::Entry128, types::Fixed};
-use penstock_base::{BLOCK_SIZE, BufferPool};
+use penstock_base::{BLOCK_SIZE, BufferPool, Mailbox};
 use tracing::warn;
 
 use super::{
     entry::Entry,
     layout::{command, command_bytes},
-    mailbox::Mailbox,
 };
 use crate::{
     protocol::{ParseError, RequestHeader},
@@ -38,7 +37,8 @@ type Ring = IoUring<Entry128, cqueue::Entry>;
 pub(super) struct RingThread {
     queue: u16,
     entries: Vec<Mutex<Entry>>,
-    mailbox: Mailbox,
+    /// Entries whose replies are ready to be committed.
+    mailbox: Mailbox<u32>,
     reserve: Arc<ReceiveReserve>,
     /// The mount is gone: replies lead nowhere.
     closed: AtomicBool,

@@ -30,6 +30,10 @@ use crate::{
     ObjectResult, Part, PutOptions, Store, Stored, WriteCondition, layers::Work,
 };
 
+/// How often bytes are fetched and must differ before they count as somebody else's. A checksum does not
+/// always tell those that arrived damaged: the comparison may read a piece, and it ends where they differ.
+const LOOKS_MAX: usize = 3;
+
 /// Bytes that are compared at once.
 const COMPARED_AT_ONCE: usize = 64 << 10;
 
@@ -247,18 +251,30 @@ impl Retry {
         position: u64,
         bytes: &Payload,
     ) -> ObjectResult<bool> {
-        if bytes.is_empty() {
-            return Ok(true);
+        for _ in 0..LOOKS_MAX {
+            if bytes.is_empty() || self.looks_equal((key, info), position, bytes).await? {
+                return Ok(true);
+            }
         }
+        Ok(false)
+    }
+
+    async fn looks_equal(
+        &self,
+        (key, info): (&Key, &ObjectInfo),
+        position: u64,
+        bytes: &Payload,
+    ) -> ObjectResult<bool> {
         let options = GetOptions {
             range: Some(position..position + bytes.len() as u64),
             if_match: Some(info.etag.clone()),
             fresh: true,
         };
+        let unequal = [ErrorKind::PreconditionFailed, ErrorKind::ChecksumMismatch];
         let mut comparison = Comparison::new(bytes);
         match self.get(key, options, &mut comparison).await {
             Ok(_) => Ok(comparison.is_equal()),
-            Err(error) if error.kind == ErrorKind::PreconditionFailed => Ok(false),
+            Err(error) if unequal.contains(&error.kind) => Ok(false),
             Err(error) => Err(error),
         }
     }

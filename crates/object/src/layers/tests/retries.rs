@@ -362,6 +362,24 @@ async fn a_write_on_condition_of_a_version_whose_answer_was_lost_is_recognised()
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_is_recognised_though_what_is_compared_arrives_damaged() {
+    let (store, faults, memory) = retrying();
+    let first = memory
+        .put(&key("a"), body(b"first"), PutOptions::default())
+        .await
+        .expect("the put succeeds");
+    let options = PutOptions {
+        condition: WriteCondition::IfMatch(first.etag),
+        ..PutOptions::default()
+    };
+    faults.queue(Operation::Put, [lost()]);
+    faults.queue(Operation::Get, [Fault::Flip { at: 3 }]);
+    // So long that the comparison ends before the body does.
+    let second = store.put(&key("a"), body(&[2; 300_000]), options).await;
+    second.expect("it was ours");
+}
+
 /// As OSS does: the body is stored as it arrived, and then compared.
 #[tokio::test(start_paused = true)]
 async fn a_damaged_version_that_the_store_kept_is_replaced() {
