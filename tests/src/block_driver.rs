@@ -84,16 +84,7 @@ impl BlockDriver {
     /// Mounts in the background; returns the mount point.
     #[track_caller]
     pub fn background(&self, rig: &Rig) -> PathBuf {
-        let place = rig.indexes.folder("mnt");
-        let folder = |name| rig.indexes.folder(name).display().to_string();
-        let mut command = rig.bucket.command("stream");
-        command
-            .arg(&place)
-            .arg(format!("--transport={}", self.transport))
-            .arg(format!("--index-dir={}", folder("index")))
-            .arg(format!("--log-file={}/log", folder("logs")));
-        run_within(PATIENCE, &mut command).expect_success();
-        place
+        rig.background(self.transport)
     }
 
     /// A volume in the background whose processes were killed, first the one that would have

@@ -6,7 +6,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use penstock_devserver::{Credentials, Data, Faults, Server, Settings};
+use penstock_devserver::{Credentials, Data, Faults, Fill, Server, Settings};
 
 use crate::{Mount, MountOptions, Scratch, penstock};
 
@@ -145,6 +145,12 @@ impl Bucket {
         } else {
             self.data().put(BUCKET, key, content).expect("memory");
         }
+    }
+
+    /// Makes objects on the server that are `PREFIX:COUNT:SIZE`, such as `small/:100:4KiB`.
+    pub fn fill(&self, objects: &str) {
+        let fill: Fill = format!("{BUCKET}/{objects}").parse().expect("well formed");
+        self.data().fill(&fill).expect("memory");
     }
 
     /// Asks the server something.

@@ -6,6 +6,7 @@ use std::{
     path::Path,
 };
 
+pub use crate::mount::is_mounted;
 use crate::{Finished, Patience, Process, penstock, run_within, stream::Reading};
 
 /// Emulated machines are slow.
@@ -64,14 +65,6 @@ pub fn is_attached(device: &str) -> bool {
     }
     let of_loop = attribute(device, "loop/backing_file");
     of_loop.or_else(|| attribute(device, "pid")).is_some()
-}
-
-/// Whether something is mounted there.
-pub fn is_mounted(place: &Path) -> bool {
-    let wanted = place.to_string_lossy();
-    let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let mut lines = table.lines();
-    lines.any(|line| line.split(' ').nth(1) == Some(&*wanted))
 }
 
 /// Nothing of a volume is left.

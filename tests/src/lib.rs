@@ -5,11 +5,13 @@
 //! - [`soak`]: mixed load while faults come and go, and what is watched meanwhile.
 //! - [`devices`]: what the kernel shows of a stream volume's block devices.
 //! - [`block_driver`]: what holds over each driver for block devices that programs serve.
+//! - [`stats`]: what `penstock stats` says of a mount.
 //! - [`stream`]: a bucket that stream volumes are made of, and what they should show.
+//! - [`files`]: files that must open and take what is written to them.
 //! - [`system`]: file operations that report errno, because errno is what is compared.
 //! - [`Bucket`], [`Mount`], [`Scratch`]: a bucket, a mount and a folder that clean up after themselves, also
 //!   when a test fails.
-//! - [`Disk`]: a file system that can be frozen, or lose its power.
+//! - [`Disk`]: a file system that can be frozen, or lose its power. [`SmallDisk`]: one that is soon full.
 //! - [`Patience`]: waiting for a condition with a limit, in place of sleeping and hoping.
 //!
 //! The tests themselves lie in `tests/tests/`, one file per concern. They run the `penstock`
@@ -28,8 +30,10 @@ pub mod block_driver;
 pub mod data;
 pub mod devices;
 pub mod faults;
+pub mod files;
 pub mod model;
 pub mod soak;
+pub mod stats;
 pub mod stream;
 // System calls that std does not offer with their errno.
 #[allow(unsafe_code)]
@@ -43,6 +47,7 @@ mod patience;
 mod process;
 mod s3fs;
 mod scratch;
+mod small_disk;
 
 pub use binary::{penstock, penstock_path};
 pub use bucket::{BUCKET, Bucket, Kind};
@@ -52,3 +57,4 @@ pub use patience::Patience;
 pub use process::{Finished, Process, run_within};
 pub use s3fs::S3fs;
 pub use scratch::Scratch;
+pub use small_disk::SmallDisk;

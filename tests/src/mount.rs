@@ -136,6 +136,23 @@ impl Mount {
         self.log()
     }
 
+    /// Kills the process, and waits until whoever uses the dead mount hears so: what was under way
+    /// hears something else.
+    #[track_caller]
+    pub fn kill(&self) {
+        self.process().kill();
+        UNMOUNT_PATIENCE.until("a dead mount to say so", || {
+            system::status(&self.join("anything")) == Err(system::Errno(libc::ENOTCONN))
+        });
+    }
+
+    /// Kills the process and lets go of the dead mount point as the documents say.
+    #[track_caller]
+    pub fn kill_and_unmount(self) {
+        self.kill();
+        run_within(UNMOUNT_PATIENCE, penstock().arg("umount").arg(&self.path)).expect_success();
+    }
+
     #[track_caller]
     fn wait_until_mounted(&mut self, source: &str) {
         let settled = MOUNT_PATIENCE.find(|| {
@@ -170,7 +187,7 @@ impl Drop for Mount {
 }
 
 /// Whether something is mounted at `path`, dead or alive, without touching it.
-pub(crate) fn is_mounted(path: &Path) -> bool {
+pub fn is_mounted(path: &Path) -> bool {
     let wanted = path.to_string_lossy();
     fs::read_to_string("/proc/self/mounts")
         .unwrap_or_default()

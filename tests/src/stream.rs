@@ -13,6 +13,9 @@ use penstock_devserver::Operation;
 use crate::{
     Bucket, Kind, Mount, MountOptions, Scratch,
     data::{digest, digest_of, noise},
+    devices::PATIENCE,
+    mount::is_mounted,
+    run_within,
 };
 
 /// The ways from an index to a mount.
@@ -81,6 +84,26 @@ impl Rig {
     #[track_caller]
     pub fn mount(&self, options: &MountOptions) -> Mount {
         Mount::stream(&self.bucket.source(), options)
+    }
+
+    /// Mounts it in the background, through `transport`; returns the mount point, which a dead mount
+    /// may have.
+    #[track_caller]
+    pub fn background(&self, transport: &str) -> PathBuf {
+        let place = self.indexes.path().join("mnt");
+        // A dead mount there can be neither looked at nor made.
+        if !is_mounted(&place) {
+            self.indexes.folder("mnt");
+        }
+        let folder = |name| self.indexes.folder(name).display().to_string();
+        let mut command = self.bucket.command("stream");
+        command
+            .arg(&place)
+            .arg(format!("--transport={transport}"))
+            .arg(format!("--index-dir={}", folder("index")))
+            .arg(format!("--log-file={}/log", folder("logs")));
+        run_within(PATIENCE, &mut command).expect_success();
+        place
     }
 
     /// Requests of a kind that the server got.

@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-use penstock_tests::{Bucket, Kind, Mount, Patience, data::noise, penstock, run_within, system};
+use penstock_tests::{Bucket, Kind, Patience, data::noise, run_within, system};
 
 const MIB: usize = 1 << 20;
 const PATIENCE: Patience = Patience::seconds(20);
@@ -30,17 +30,6 @@ fn uploads(bucket: &Bucket, arguments: &[&str]) -> String {
         .stdout
 }
 
-/// Kills the mount's process and lets go of the dead mount point as the documents say.
-fn kill(mount: Mount) {
-    mount.process().kill();
-    // What was under way when it died hears something else.
-    PATIENCE.until("a dead mount to say so", || {
-        system::status(&mount.join("anything")) == Err(system::Errno(libc::ENOTCONN))
-    });
-    run_within(PATIENCE, penstock().arg("umount").arg(mount.path())).expect_success();
-    drop(mount);
-}
-
 #[test]
 fn a_killed_mount_leaves_no_half_object() {
     for kind in Kind::ALL {
@@ -50,7 +39,7 @@ fn a_killed_mount_leaves_no_half_object() {
         fs::write(mount.join("replaced"), "old version").expect("a write");
         let new = write_without_closing(&mount.join("new"), 40 * MIB);
         let replaced = write_without_closing(&mount.join("replaced"), 40 * MIB);
-        kill(mount);
+        mount.kill_and_unmount();
         drop((new, replaced));
 
         let mount = bucket.mount();
@@ -73,7 +62,7 @@ fn unfinished_uploads_of_a_killed_mount_can_be_listed_and_removed() {
         let bucket = Bucket::new(kind);
         let mount = bucket.mount();
         let file = write_without_closing(&mount.join("folder-less upload"), 64 * MIB);
-        kill(mount);
+        mount.kill_and_unmount();
         drop(file);
         let listed = uploads(&bucket, &[]);
         assert!(listed.contains("folder-less upload"), "{listed:?}");
@@ -93,7 +82,7 @@ fn what_was_closed_or_synced_survives_a_kill() {
         let mut file = File::create(mount.join("synced")).expect("a create");
         file.write_all(b"synced").expect("a write");
         file.sync_all().expect("a sync");
-        kill(mount);
+        mount.kill_and_unmount();
         drop(file);
         let mount = bucket.mount();
         assert!(fs::read(mount.join("closed")).expect("a read") == closed);

@@ -7,12 +7,11 @@ use std::{
     io::{Read, Write},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    process::Command,
 };
 
-use penstock_devserver::Fill;
 use penstock_tests::{
-    BUCKET, Bucket, Kind, Mount, Patience, Scratch, data::digest, penstock, run_within, system,
+    BUCKET, Bucket, Kind, Mount, Patience, Scratch, SmallDisk, data::digest, penstock, run_within,
+    stats::metric,
 };
 
 const MIB: usize = 1 << 20;
@@ -21,10 +20,7 @@ const PATIENCE: Patience = Patience::seconds(120);
 /// A bucket with objects of `mebibytes`.
 fn filled(count: usize, mebibytes: usize) -> Bucket {
     let bucket = Bucket::new(Kind::S3);
-    let fill: Fill = format!("{BUCKET}/objects/:{count}:{mebibytes}MiB")
-        .parse()
-        .expect("well formed");
-    bucket.data().fill(&fill).expect("memory");
+    bucket.fill(&format!("objects/:{count}:{mebibytes}MiB"));
     bucket
 }
 
@@ -35,19 +31,6 @@ fn mount(bucket: &Bucket, directory: &Path, size: &str) -> Mount {
         .option("cache-size", size)
         .option("cache-free-ratio", "0");
     bucket.mount_with(&options)
-}
-
-/// The sum of the metrics whose name is `name` and whose labels contain `label`.
-fn metric(mount: &Mount, name: &str, label: &str) -> u64 {
-    let mut stats = penstock();
-    stats.args(["stats", "--json"]).arg(mount.path());
-    let text = run_within(PATIENCE, &mut stats).expect_success().stdout;
-    let status: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    let metrics = status["metrics"].as_array().expect("a list");
-    let named = metrics
-        .iter()
-        .filter(|metric| metric["name"] == name && metric["labels"].to_string().contains(label));
-    named.filter_map(|metric| metric["value"].as_u64()).sum()
 }
 
 fn gets(mount: &Mount) -> u64 {
@@ -124,18 +107,11 @@ fn a_mount_that_is_killed_again_and_again_serves_what_the_store_has() {
 
 #[test]
 fn a_full_disk_stops_caching_and_no_reader_notices() {
-    let scratch = Scratch::new();
-    let disk = scratch.folder("disk");
-    let mut tmpfs = Command::new("mount");
-    tmpfs
-        .args(["-t", "tmpfs", "-o", "size=16m", "penstock-test"])
-        .arg(&disk);
-    if !run_within(PATIENCE, &mut tmpfs).succeeded() {
-        println!("skipped: mounting a tmpfs needs root");
+    let Some(disk) = SmallDisk::new(16) else {
         return;
-    }
+    };
     let bucket = filled(1, 64);
-    let mounted = mount(&bucket, &disk.join("cache"), "1GiB");
+    let mounted = mount(&bucket, &disk.path().join("cache"), "1GiB");
     let path = paths(&bucket, &mounted).remove(0);
     let first = digest(&path);
     let full = metric(&mounted, "cache_skipped_bytes_total", "");
@@ -143,7 +119,7 @@ fn a_full_disk_stops_caching_and_no_reader_notices() {
     let plain = bucket.mount();
     let expected = digest(&paths(&bucket, &plain)[0]).expect("a read");
     plain.unmount();
-    system::detach(&disk);
+    drop(disk);
     assert_eq!(first.expect("the read succeeds"), expected);
     assert!(full >= 40 << 20, "{full}");
 }

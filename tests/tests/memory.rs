@@ -9,7 +9,6 @@ use std::{
     thread,
 };
 
-use penstock_devserver::Fill;
 use penstock_tests::{BUCKET, Bucket, Kind, Mount};
 
 const MIB: usize = 1 << 20;
@@ -21,10 +20,7 @@ const STREAM_BYTES: usize = 192 * MIB;
 /// A bucket with one object for each stream.
 fn filled() -> Bucket {
     let bucket = Bucket::new(Kind::S3);
-    let fill: Fill = format!("{BUCKET}/objects/:{STREAMS}:{}MiB", STREAM_BYTES / MIB)
-        .parse()
-        .expect("well formed");
-    bucket.data().fill(&fill).expect("memory");
+    bucket.fill(&format!("objects/:{STREAMS}:{}MiB", STREAM_BYTES / MIB));
     bucket
 }
 

@@ -10,13 +10,16 @@
 
 use std::{
     fs,
-    os::fd::OwnedFd,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
 };
 
-use penstock_tests::{BUCKET, Bucket, Disk, Kind, Mount, Patience, data::noise, system};
+use penstock_tests::{
+    BUCKET, Bucket, Disk, Kind, Mount, Patience,
+    data::noise,
+    files::{ANY, open, write},
+};
 
 const PATIENCE: Patience = Patience::seconds(60);
 
@@ -125,10 +128,6 @@ impl Drop for Restarted {
     }
 }
 
-fn open(path: &Path, flags: i32) -> OwnedFd {
-    system::open(path, flags).expect("it opens")
-}
-
 /// Waits until the mount has noted that everything is on the disk, in a journal that has more than
 /// `told` bytes then; or as long as that may take. Less than the half minute after which the kernel
 /// writes everything.
@@ -142,9 +141,9 @@ fn await_sync(disk: &Disk, told: u64) {
 fn what_is_some_seconds_old_survives_a_crash_of_the_machine() {
     let Some(bed) = Bed::new() else { return };
     let mount = bed.mount();
-    let file = open(&mount.join("file"), libc::O_RDWR | libc::O_CREAT);
+    let file = open(&mount.join("file"), ANY);
     let content = noise(1, 4096);
-    assert_eq!(system::write_at(&file, &content, 0), Ok(content.len()));
+    write(&file, 0, &content);
     await_sync(&bed.disk, journals(&bed.disk));
     bed.restart(mount, ("file", &content));
 }
@@ -153,12 +152,12 @@ fn what_is_some_seconds_old_survives_a_crash_of_the_machine() {
 fn bytes_written_over_unsaved_ones_survive_a_crash_of_the_machine() {
     let Some(bed) = Bed::new() else { return };
     let mount = bed.mount();
-    let file = open(&mount.join("file"), libc::O_RDWR | libc::O_CREAT);
+    let file = open(&mount.join("file"), ANY);
     let (old, new) = (noise(1, 4096), noise(2, 4096));
-    assert_eq!(system::write_at(&file, &old, 0), Ok(old.len()));
+    write(&file, 0, &old);
     await_sync(&bed.disk, journals(&bed.disk));
     let before = journals(&bed.disk);
-    assert_eq!(system::write_at(&file, &new, 0), Ok(new.len()));
+    write(&file, 0, &new);
     // A journal that calls them unsaved already is told of nothing but the note.
     await_sync(&bed.disk, before);
     bed.restart(mount, ("file", &new));

@@ -17,13 +17,14 @@ use penstock_devserver::{Fault, FaultRule, Faults};
 use penstock_tests::{
     BUCKET, Bucket, Kind, Mount, MountOptions, Patience, Scratch,
     data::noise,
+    files::{ANY, open, write},
     penstock, run_within,
+    soak::Chance,
     system::{self, Errno},
 };
 
 const MIB: usize = 1 << 20;
 const PATIENCE: Patience = Patience::seconds(60);
-const ANY: i32 = libc::O_RDWR | libc::O_CREAT;
 
 /// A bucket and a staging directory, mounted as often as a test likes.
 struct Bed {
@@ -76,16 +77,6 @@ impl Bed {
     }
 }
 
-#[track_caller]
-fn open(path: &Path, flags: i32) -> OwnedFd {
-    system::open(path, flags).expect("it opens")
-}
-
-#[track_caller]
-fn write(file: &OwnedFd, offset: u64, data: &[u8]) {
-    assert_eq!(system::write_at(file, data, offset), Ok(data.len()));
-}
-
 fn read_all(file: &OwnedFd) -> Vec<u8> {
     let size = system::status_open(file).expect("open").size as usize;
     let mut content = Vec::new();
@@ -98,30 +89,9 @@ fn read_all(file: &OwnedFd) -> Vec<u8> {
     content
 }
 
-/// Numbers that look random.
-fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
-    let mut state = seed;
-    move |below| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (state >> 33) as usize % below
-    }
-}
-
 /// Whether a call failed because the store did.
 fn is_store_failure(result: Result<(), Errno>) -> bool {
     matches!(result, Err(Errno(libc::EIO | libc::ETIMEDOUT)))
-}
-
-/// Kills the mount's process and lets go of the dead mount point.
-fn kill(mount: Mount) {
-    mount.process().kill();
-    PATIENCE.until("a dead mount to say so", || {
-        system::status(&mount.join("anything")) == Err(Errno(libc::ENOTCONN))
-    });
-    run_within(PATIENCE, penstock().arg("umount").arg(mount.path())).expect_success();
-    drop(mount);
 }
 
 #[test]
@@ -131,14 +101,14 @@ fn a_file_is_written_anywhere_in_any_order() {
         let mount = bed.mount();
         let file = open(&mount.join("file"), ANY);
         let reader = open(&mount.join("file"), libc::O_RDONLY);
-        let (mut expected, mut next) = (Vec::new(), numbers(7));
+        let (mut expected, mut chance) = (Vec::new(), Chance::new(7));
         for round in 0..300 {
-            let (offset, length) = (next(3 * MIB), 1 + next(70_000));
+            let (offset, length) = (chance.below(3 * MIB), 1 + chance.below(70_000));
             let data = noise(round, length);
             expected.resize(expected.len().max(offset + length), 0);
             expected[offset..offset + length].copy_from_slice(&data);
             write(&file, offset as u64, &data);
-            let from = next(expected.len());
+            let from = chance.below(expected.len());
             let read = system::read_at(&reader, 50_000, from as u64).expect("a read");
             assert!(
                 read == expected[from..expected.len().min(from + 50_000)],
@@ -406,7 +376,7 @@ fn what_was_written_before_a_kill_is_saved_by_the_next_mount() {
         let removed = open(&mount.join("removed"), ANY);
         write(&removed, 0, b"removed");
         system::remove(&mount.join("removed")).expect("a removal");
-        kill(mount);
+        mount.kill_and_unmount();
         drop((new, changed, emptied, removed));
 
         let mount = bed.mount();
@@ -441,7 +411,7 @@ fn a_new_file_keeps_its_owner_and_mode_through_a_kill() {
     write(&file, 0, b"never stored");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("a change of mode");
     std::os::unix::fs::chown(&path, Some(12), Some(34)).expect("a change of owner");
-    kill(mount);
+    mount.kill_and_unmount();
     drop(file);
 
     let mount = bed.bucket.mount_with(&options());
@@ -463,7 +433,7 @@ fn what_another_client_wrote_after_a_kill_stays() {
         write(&file, 4, b"FIRST");
         let new = open(&mount.join("new"), ANY);
         write(&new, 0, b"ours");
-        kill(mount);
+        mount.kill_and_unmount();
         drop((file, new));
         bed.bucket.put_outside("file", b"theirs");
         bed.bucket.put_outside("new", b"theirs");

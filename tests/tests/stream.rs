@@ -13,56 +13,25 @@ use std::{
 
 use penstock_devserver::{Faults, Operation};
 use penstock_tests::{
-    Finished, Kind, Mount, Patience, Process,
+    Kind, Mount, Patience, Process,
     data::noise,
+    devices::{
+        devices, expect_io_error, is_mounted, listed, nothing_is_left, parent, server, stream,
+    },
     penstock, run_within,
+    stats::stats,
     stream::{Rig, WAYS, read_aside},
 };
 
 const PATIENCE: Patience = Patience::seconds(60);
-#[track_caller]
-fn stream(arguments: &[&str]) -> Finished {
-    run_within(PATIENCE, penstock().arg("stream").args(arguments))
-}
 
-/// What `penstock stream list` says of this mount point.
-fn listed(place: &Path) -> Option<String> {
+/// What `penstock stream list` prints for people about this mount point.
+fn printed(place: &Path) -> Option<String> {
     let text = stream(&["list"]).expect_success().stdout;
     let place = place.to_string_lossy().into_owned();
     text.lines()
         .find(|line| line.contains(&place))
         .map(str::to_owned)
-}
-
-/// The block devices that `penstock stream list` names for this mount point.
-fn devices(place: &Path) -> Vec<String> {
-    let text = stream(&["list", "--json"]).expect_success().stdout;
-    let volumes: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    let volumes = volumes.as_array().expect("a list").iter();
-    let mut ours = volumes.filter(|volume| volume["mount_point"] == *place.to_string_lossy());
-    let devices = ours.next().map(|volume| volume["devices"].clone());
-    let devices = devices
-        .as_ref()
-        .and_then(|devices| devices.as_array().cloned());
-    let names = devices.into_iter().flatten();
-    names
-        .map(|device| device["name"].as_str().expect("a name").to_owned())
-        .collect()
-}
-
-fn is_attached(device: &str) -> bool {
-    Path::new("/sys/block")
-        .join(device)
-        .join("loop/backing_file")
-        .exists()
-}
-
-fn is_mounted(place: &Path) -> bool {
-    let wanted = place.to_string_lossy();
-    let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    table
-        .lines()
-        .any(|line| line.split(' ').nth(1) == Some(&*wanted))
 }
 
 #[test]
@@ -252,31 +221,20 @@ fn a_killed_volume_keeps_its_names_and_detach_removes_it() {
     let rig = Rig::with_small_files(Kind::S3, 30);
     let mount = rig.mount(&rig.options().option("transport", "loop"));
     let place = mount.path().to_owned();
-    let devices = devices(&place);
+    let devices = devices(&place, "");
     assert_eq!(devices.len(), 3, "an image and two disks: {devices:?}");
-    assert!(listed(&place).is_some_and(|line| line.contains("mounted")));
+    assert!(printed(&place).is_some_and(|line| line.contains("mounted")));
     mount.process().kill();
     let names = fs::read_dir(place.join("set"))
         .expect("names are local")
         .count();
     assert_eq!(names, 17);
     let (key, _) = rig.objects.iter().next().expect("thirty");
-    let outcome = read_aside(place.join(key))
-        .recv_timeout(PATIENCE.0)
-        .expect("in time");
-    assert_eq!(
-        outcome.expect_err("nobody answers").raw_os_error(),
-        Some(libc::EIO)
-    );
-    assert!(listed(&place).is_some_and(|line| line.contains("dead")));
+    expect_io_error(&read_aside(place.join(key)));
+    assert!(printed(&place).is_some_and(|line| line.contains("dead")));
     let told = stream(&["detach"]).expect_success().stdout;
     assert!(told.contains("removed what was left of"), "{told}");
-    assert!(!is_mounted(&place));
-    assert!(
-        !devices.iter().any(|device| is_attached(device)),
-        "{devices:?}"
-    );
-    assert_eq!(listed(&place), None);
+    nothing_is_left(&place, &devices);
 }
 
 #[test]
@@ -293,7 +251,7 @@ fn detach_and_umount_of_one_volume_leave_other_dead_ones_alone() {
     assert!(!is_mounted(first) && is_mounted(second) && is_mounted(third));
     run_within(PATIENCE, penstock().arg("umount").arg(second)).expect_success();
     assert!(!is_mounted(second) && is_mounted(third));
-    assert!(listed(third).is_some_and(|line| line.contains("dead")));
+    assert!(printed(third).is_some_and(|line| line.contains("dead")));
     let names = fs::read_dir(third.join("set")).expect("names are local");
     assert_eq!(names.count(), 5);
     stream(&["detach"]).expect_success();
@@ -331,7 +289,7 @@ fn plain_umount_and_sigterm_leave_nothing() {
     for by_signal in [false, true] {
         let mut mount = rig.mount(&rig.options().option("transport", "loop"));
         let place = mount.path().to_owned();
-        let devices = devices(&place);
+        let devices = devices(&place, "");
         if by_signal {
             mount.process().terminate();
         } else {
@@ -342,11 +300,7 @@ fn plain_umount_and_sigterm_leave_nothing() {
         });
         let process = mount.process();
         PATIENCE.until("the process to end", || !process.is_alive());
-        assert!(
-            !devices.iter().any(|device| is_attached(device)),
-            "{devices:?}"
-        );
-        assert_eq!(listed(&place), None);
+        nothing_is_left(&place, &devices);
         assert!(
             mount
                 .last_words()
@@ -395,37 +349,12 @@ impl Background {
 
     #[track_caller]
     fn mount_over(rig: &Rig, transport: &str) -> Self {
-        let place = rig.indexes.path().join("mnt");
-        // A dead mount there can be neither looked at nor made.
-        if !is_mounted(&place) {
-            rig.indexes.folder("mnt");
-        }
-        let mut command = rig.bucket.command("stream");
-        command
-            .arg(&place)
-            .arg(format!("--transport={transport}"))
-            .arg(format!(
-                "--index-dir={}",
-                rig.indexes.folder("index").display()
-            ))
-            .arg(format!(
-                "--log-file={}",
-                rig.indexes.path().join("log").display()
-            ));
-        run_within(PATIENCE, &mut command).expect_success();
-        Self(place)
+        Self(rig.background(transport))
     }
 
     /// The process that serves it.
     fn process(&self) -> Process {
-        let text = stream(&["list", "--json"]).expect_success().stdout;
-        let volumes: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-        let mut volumes = volumes.as_array().expect("a list").iter();
-        let ours = volumes.find(|volume| volume["mount_point"] == *self.0.to_string_lossy());
-        let pid = ours.expect("it is listed")["pid"]
-            .as_u64()
-            .expect("a number");
-        Process(u32::try_from(pid).expect("a process id"))
+        server(&self.0)
     }
 }
 
@@ -435,14 +364,6 @@ impl Drop for Background {
             let _ = Command::new("umount").arg("-l").arg(&self.0).status();
         }
     }
-}
-
-/// The process that started this one.
-fn parent(process: Process) -> Process {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", process.0)).expect("it runs");
-    let fields = stat.rsplit(')').next().unwrap_or_default();
-    let parent = fields.split_whitespace().nth(1).expect("it has a parent");
-    Process(parent.parse().expect("a number"))
 }
 
 #[test]
@@ -487,10 +408,7 @@ fn a_volume_in_the_background_survives_the_death_of_its_process() {
 
 /// The process that serves a mount in the background which is no device.
 fn fuse_server(place: &Path) -> Process {
-    let mut stats = penstock();
-    let told = run_within(PATIENCE, stats.arg("stats").arg(place).arg("--json")).expect_success();
-    let told: serde_json::Value = serde_json::from_str(&told.stdout).expect("JSON");
-    let pid = told["pid"].as_u64().expect("a number");
+    let pid = stats(place)["pid"].as_u64().expect("a number");
     Process(u32::try_from(pid).expect("a process id"))
 }
 
@@ -532,18 +450,14 @@ fn a_killed_fuse_volume_is_replaced_by_the_next_start_at_its_place() {
 fn a_volume_whose_keeper_was_killed_too_is_cleaned_up() {
     let rig = Rig::with_small_files(Kind::Local, 10);
     let volume = Background::mount(&rig);
-    let devices = devices(&volume.0);
+    let devices = devices(&volume.0, "");
     let server = volume.process();
     parent(server).kill();
     let (key, content) = rig.objects.iter().next().expect("ten");
     assert!(fs::read(volume.0.join(key)).expect("nothing happened") == *content);
     server.kill();
     stream(&["detach"]).expect_success();
-    assert!(!is_mounted(&volume.0));
-    assert!(
-        !devices.iter().any(|device| is_attached(device)),
-        "{devices:?}"
-    );
+    nothing_is_left(&volume.0, &devices);
 }
 
 #[test]

@@ -12,10 +12,11 @@ use std::{
 
 use penstock_devserver::{Faults, Operation};
 use penstock_tests::{
-    BUCKET, Bucket, Kind, Mount, Patience,
+    BUCKET, Bucket, Kind, Patience,
     data::{digest, digest_of, noise},
     faults::{cut_body, passing_faults},
     penstock, run_within,
+    stats::metric,
     stream::{Rig, WAYS, read_aside},
 };
 
@@ -32,15 +33,6 @@ const FILES: u64 = 40;
 /// GET requests that the server got, however it answered.
 fn gets(bucket: &Bucket) -> u64 {
     bucket.server(|server| server.counters().operation(Operation::GetObject))
-}
-
-/// The value of a counter, as `penstock stats` has it.
-fn counter(mount: &Mount, name: &str) -> u64 {
-    let stats = run_within(PATIENCE, penstock().arg("stats").arg(mount.path()));
-    let text = stats.expect_success().stdout;
-    let line = text.lines().find(|line| line.contains(name));
-    let last = line.and_then(|line| line.split_whitespace().last());
-    last.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 #[test]
@@ -81,7 +73,10 @@ fn reads_of_a_volume_ride_out_every_passing_fault() {
                 "{way}: {name}: nothing was asked"
             );
         }
-        assert!(counter(&mount, "retries") > 0, "{way}: nothing failed");
+        assert!(
+            metric(&mount, "object_retries_total", "") > 0,
+            "{way}: nothing failed"
+        );
         mount.unmount();
     }
 }
@@ -145,7 +140,7 @@ fn an_object_of_a_volume_that_is_replaced_while_it_is_read_is_never_mixed() {
         assert_eq!(error.raw_os_error(), Some(expected), "{way}");
         drop(file);
         assert!(old.starts_with(&read), "{way}: two versions were mixed");
-        let counted = counter(&mount, "stream_changed_objects_total");
+        let counted = metric(&mount, "stream_changed_objects_total", "");
         assert!(counted > 0, "{way}: it is not counted");
         mount.unmount();
     }

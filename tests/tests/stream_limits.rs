@@ -11,9 +11,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use penstock_devserver::{Faults, Fill};
+use penstock_devserver::Faults;
 use penstock_tests::{
-    BUCKET, Kind, Mount, Process,
+    Kind, Mount, Process,
     stream::{Rig, WAYS},
 };
 
@@ -35,13 +35,9 @@ const SLACK: f64 = 1.1;
 /// More bytes than the memory that is allowed, in files of two kinds.
 fn filled() -> Rig {
     let rig = Rig::new(Kind::S3);
-    for what in [
-        format!("small/:{SMALL_FILES}:100KiB"),
-        format!("large/:{LARGE_FILES}:{}MiB", LARGE_SIZE / MIB),
-    ] {
-        let fill: Fill = format!("{BUCKET}/{what}").parse().expect("well formed");
-        rig.bucket.data().fill(&fill).expect("memory");
-    }
+    rig.bucket.fill(&format!("small/:{SMALL_FILES}:100KiB"));
+    rig.bucket
+        .fill(&format!("large/:{LARGE_FILES}:{}MiB", LARGE_SIZE / MIB));
     rig.bucket.fail(Faults::latency(LATENCY));
     rig
 }

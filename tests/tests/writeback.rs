@@ -2,19 +2,19 @@
 
 #![allow(clippy::disallowed_methods)]
 
-use std::{fs, os::fd::OwnedFd, path::Path, process::Command};
+use std::{fs, process::Command};
 
 use penstock_devserver::{Fault, FaultRule, Faults};
 use penstock_tests::{
     BUCKET, Bucket, Kind, Mount, MountOptions, Patience, Scratch,
     data::noise,
+    files::{ANY, open, write},
     penstock, run_within,
-    system::{self, Errno},
+    stats::metric,
+    system,
 };
-use serde_json::Value;
 
 const PATIENCE: Patience = Patience::seconds(60);
-const ANY: i32 = libc::O_RDWR | libc::O_CREAT;
 const PAGE: usize = 4096;
 
 fn options(bucket: &Bucket, scratch: &Scratch) -> MountOptions {
@@ -22,28 +22,10 @@ fn options(bucket: &Bucket, scratch: &Scratch) -> MountOptions {
     options.option("writeback-cache", "on")
 }
 
-#[track_caller]
-fn open(path: &Path, flags: i32) -> OwnedFd {
-    system::open(path, flags).expect("it opens")
-}
-
-#[track_caller]
-fn write(file: &OwnedFd, offset: u64, data: &[u8]) {
-    assert_eq!(system::write_at(file, data, offset), Ok(data.len()));
-}
-
 /// Requests of one kind that the kernel made so far.
 #[track_caller]
 fn requests(mount: &Mount, operation: &str) -> u64 {
-    let mut stats = penstock();
-    stats.arg("stats").arg(mount.path()).arg("--json");
-    let answer = run_within(PATIENCE, &mut stats).expect_success().stdout;
-    let answer: Value = serde_json::from_str(&answer).expect("JSON");
-    let metrics = answer["metrics"].as_array().expect("a list");
-    let counted = metrics.iter().find(|metric| {
-        metric["name"] == "fuse_requests_total" && metric["labels"]["operation"] == operation
-    });
-    counted.map_or(0, |metric| metric["value"].as_u64().expect("a number"))
+    metric(mount, "fuse_requests_total", &format!("\"{operation}\""))
 }
 
 #[test]
@@ -143,10 +125,7 @@ fn whoever_syncs_after_the_mount_was_killed_is_told() {
     let mount = bucket.mount_with(&options(&bucket, &scratch));
     let file = open(&mount.join("file"), ANY);
     write(&file, 0, b"nowhere else");
-    mount.process().kill();
-    PATIENCE.until("a dead mount to say so", || {
-        system::status(&mount.join("anything")) == Err(Errno(libc::ENOTCONN))
-    });
+    mount.kill();
     assert!(system::sync(&file).is_err());
     drop(file);
     run_within(PATIENCE, penstock().arg("umount").arg(mount.path())).expect_success();

@@ -11,6 +11,7 @@
 //! - [`DirectoryLock`]: a directory that one process uses at a time.
 //! - [`Mailbox`]: what many threads have ready for one that sleeps in the kernel.
 //! - [`mount_table`]: what is mounted where, from the kernel's text.
+//! - [`calendar`]: which date a day is.
 //! - [`clock`], [`random`]: time and chance. Nothing else may ask the system for them
 //!   (clippy.toml enforces it), which keeps tests able to stop the clock.
 //!
@@ -31,6 +32,7 @@ mod pool;
 mod secret;
 mod size;
 
+pub mod calendar;
 pub mod clock;
 pub mod metrics;
 pub mod mount_table;

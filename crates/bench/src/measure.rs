@@ -334,13 +334,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let mark = Mark::of_role(&penstock_base::random::token(), "client");
         let script = "i=0; while [ $i -lt 300000 ]; do i=$((i + 1)); done";
-        let task = Task {
-            arguments: ["sh", "-c", script].map(str::to_owned).into(),
-            environment: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
-            directory: directory.path().to_path_buf(),
-            output: directory.path().join("out"),
-            mark: mark.clone(),
-        };
+        let task = Task::of_script(script, directory.path(), &mark);
         let measurement = Measurement::begin(Subjects {
             client: Some(mark),
             is_workload: true,
@@ -378,13 +372,7 @@ mod tests {
         let script = "cd cache; head -c 3000000 /dev/zero > named; \
              (head -c 2000000 /dev/zero; exec sleep 60) > unnamed & sleep 0.2; rm unnamed; \
              end=$(($(date +%s) + 2)); while [ $(date +%s) -lt $end ]; do :; done; wait";
-        let task = Task {
-            arguments: ["sh", "-c", script].map(str::to_owned).into(),
-            environment: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
-            directory: directory.path().to_path_buf(),
-            output: directory.path().join("out"),
-            mark: mark.clone(),
-        };
+        let task = Task::of_script(script, directory.path(), &mark);
         let mut running = task.start().expect("starts");
         let measurement = Measurement::begin(Subjects {
             client: Some(mark.clone()),

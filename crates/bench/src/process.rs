@@ -246,17 +246,25 @@ impl Running {
 }
 
 #[cfg(test)]
+impl Task {
+    /// A shell script that runs in `directory`.
+    pub(crate) fn of_script(script: &str, directory: &std::path::Path, mark: &Mark) -> Self {
+        Self {
+            arguments: ["sh", "-c", script].map(str::to_owned).into(),
+            environment: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
+            directory: directory.to_path_buf(),
+            output: directory.join("out"),
+            mark: mark.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
     fn task(directory: &std::path::Path, token: &str, script: &str) -> Task {
-        Task {
-            arguments: ["/bin/sh", "-c", script].map(str::to_owned).into(),
-            environment: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
-            directory: directory.to_path_buf(),
-            output: directory.join("out"),
-            mark: Mark::of_role(token, "client-1"),
-        }
+        Task::of_script(script, directory, &Mark::of_role(token, "client-1"))
     }
 
     #[test]

@@ -40,11 +40,7 @@ pub struct Cleaned {
 
 /// The volumes whose processes live.
 pub fn volumes(state: &StateDirectory) -> Vec<Record> {
-    let found = state
-        .files()
-        .into_iter()
-        .filter_map(|path| journal::look(&path));
-    let alive = found.filter_map(|found| match found {
+    let alive = found(state).filter_map(|found| match found {
         Found::Alive(record) => Some(record),
         Found::Dead(_) => None,
     });
@@ -53,11 +49,7 @@ pub fn volumes(state: &StateDirectory) -> Vec<Record> {
 
 /// The volumes whose processes are gone and that are still there.
 pub fn dead_volumes(state: &StateDirectory) -> Vec<Record> {
-    let found = state
-        .files()
-        .into_iter()
-        .filter_map(|path| journal::look(&path));
-    let dead = found.filter_map(|found| match found {
+    let dead = found(state).filter_map(|found| match found {
         Found::Alive(_) => None,
         Found::Dead(dead) => dead.record,
     });
@@ -77,15 +69,17 @@ pub async fn clean_at(state: &StateDirectory, mount_point: &Path) -> Vec<Cleaned
     clean_if(state, was_there).await
 }
 
+/// Every volume that has a file in the state directory.
+fn found(state: &StateDirectory) -> impl Iterator<Item = Found> {
+    let files = state.files().into_iter();
+    files.filter_map(|path| journal::look(&path))
+}
+
 async fn clean_if(
     state: &StateDirectory,
     concerns: impl Fn(Option<&Record>) -> bool,
 ) -> Vec<Cleaned> {
-    let found = state
-        .files()
-        .into_iter()
-        .filter_map(|path| journal::look(&path));
-    let dead = found.filter_map(|found| match found {
+    let dead = found(state).filter_map(|found| match found {
         Found::Alive(_) => None,
         Found::Dead(dead) => concerns(dead.record.as_ref()).then_some(dead),
     });

@@ -248,10 +248,13 @@ impl Core {
             exclusive: false,
         };
         let opened = self.open(inode, options).await?;
-        let handle = self.handles.file(opened.handle)?;
-        let saved = self.flush(&handle).await;
-        drop(handle);
-        self.release(opened.handle).await;
+        self.save_and_close(opened.handle).await
+    }
+
+    /// Saves what was changed through a handle that no door knows, and closes it.
+    pub(crate) async fn save_and_close(self: &Arc<Self>, handle: HandleId) -> FsResult<()> {
+        let saved = self.flush(&*self.handles.file(handle)?).await;
+        self.release(handle).await;
         saved
     }
 }

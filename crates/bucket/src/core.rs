@@ -16,7 +16,7 @@ use penstock_vfs::FileKind;
 use crate::{
     BucketSettings,
     handles::Handles,
-    inode::{Known, Namespace, Patience},
+    inode::{Known, Namespace, Patience, TreeSettings},
     metadata::{MetadataLocks, Pace},
     metrics::{BucketMetrics, Notices},
     open_file::OpenFile,
@@ -62,8 +62,11 @@ impl Core {
         registry: &Registry,
     ) -> Arc<Self> {
         let budget = transfer.pool().budget();
-        let namespace = Namespace::new(budget, remembered_max(&settings, budget.total()));
-        namespace.lock().replaces = settings.door_keeps_sizes;
+        let tree = TreeSettings {
+            remembered_max: remembered_max(&settings, budget.total()),
+            replaces: settings.door_keeps_sizes,
+        };
+        let namespace = Namespace::new(budget, tree);
         let metadata_pace = Pace::new(settings.metadata.requests_max);
         let core = Arc::new(Self {
             transfer,

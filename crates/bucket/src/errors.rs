@@ -50,6 +50,17 @@ pub(crate) fn transfer_failure(error: &TransferError, purpose: Purpose) -> FsErr
     }
 }
 
+/// Whether a read of a pinned version failed because the object is another version now, is gone, or
+/// has another name.
+pub(crate) fn is_outdated(error: &TransferError) -> bool {
+    let kinds = [
+        ErrorKind::PreconditionFailed,
+        ErrorKind::NotFound,
+        ErrorKind::InvalidRange,
+    ];
+    matches!(error, TransferError::Object(error) if kinds.contains(&error.kind))
+}
+
 /// The table: error kind and purpose to meaning.
 pub(crate) fn meaning_of(error: &ObjectError, purpose: Purpose) -> FsError {
     let text = || error.to_string();

@@ -68,6 +68,15 @@ pub(crate) struct Tree {
     cache: Cache,
     charge: Charge,
     pub(crate) moves: Moves,
+    /// See [`TreeSettings::replaces`].
+    replaces: bool,
+}
+
+/// What a tree is told when it is made.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct TreeSettings {
+    /// Names remembered at most though nobody holds their files.
+    pub(crate) remembered_max: usize,
     /// A file that another client changed gets another node.
     pub(crate) replaces: bool,
 }
@@ -77,17 +86,17 @@ pub(crate) struct Tree {
 const NODE_COST: u64 = 512;
 
 impl Tree {
-    pub(crate) fn new(budget: &Arc<MemoryBudget>, remembered_max: usize) -> Self {
+    pub(crate) fn new(budget: &Arc<MemoryBudget>, settings: TreeSettings) -> Self {
         let mut root = Node::new(None, FileKind::Directory, None);
         root.lookups = 1;
         Self {
             nodes: HashMap::from([(Inode::ROOT, root)]),
             last_inode: Inode::ROOT.0,
             epoch: 0,
-            cache: Cache::new(Arc::clone(budget), remembered_max),
+            cache: Cache::new(Arc::clone(budget), settings.remembered_max),
             charge: Charge::new(Arc::clone(budget), NODE_COST),
             moves: Moves::default(),
-            replaces: false,
+            replaces: settings.replaces,
         }
     }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use penstock_base::{FileName, FsError, FsResult, clock, clock::Instant};
 use penstock_object::{ErrorKind, HeadOptions, Key, ListOptions, ObjectError, ObjectInfo};
-use penstock_vfs::{FileKind, Inode, Lookup};
+use penstock_vfs::{Entry, FileKind, Inode, Lookup};
 
 use crate::{
     core::Core,
@@ -41,9 +41,14 @@ impl Core {
         let Some(found) = self.find(parent, name, self.lookup_patience()).await? else {
             return Ok(Lookup::Absent(self.settings.negative_timeout));
         };
-        let entry = self.entry(found.inode())?;
-        found.give_away();
-        Ok(Lookup::Found(entry))
+        Ok(Lookup::Found(self.given_away(found)?))
+    }
+
+    /// What a file shows that was found or made, whose reference goes to the door.
+    pub(crate) fn given_away(&self, file: Reference) -> FsResult<Entry> {
+        let entry = self.entry(file.inode())?;
+        file.give_away();
+        Ok(entry)
     }
 
     /// Finds a name, in memory or in the store.

@@ -7,3 +7,25 @@ mod mkdir;
 mod remove;
 mod special;
 mod symlink;
+
+use std::sync::Arc;
+
+use penstock_base::{FileName, FsError, FsResult};
+use penstock_vfs::Inode;
+
+use crate::core::Core;
+
+impl Core {
+    /// Checks that there is nothing under a name that is to be made. Somebody else may still make
+    /// it in the same moment.
+    pub(crate) async fn check_free(
+        self: &Arc<Self>,
+        parent: Inode,
+        name: &FileName,
+    ) -> FsResult<()> {
+        match self.find(parent, name, self.change_patience()).await? {
+            Some(_) => Err(FsError::AlreadyExists),
+            None => Ok(()),
+        }
+    }
+}

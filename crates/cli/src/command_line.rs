@@ -41,6 +41,14 @@ pub(crate) fn option_arguments(scope: Scope) -> Vec<Arg> {
     arguments
 }
 
+/// An argument without a value, which a command has besides its options.
+pub(crate) fn flag(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .action(ArgAction::SetTrue)
+        .help(help)
+}
+
 fn argument(spec: &'static OptionSpec) -> Arg {
     let argument = Arg::new(spec.name)
         .long(spec.name)

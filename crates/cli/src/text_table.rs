@@ -2,6 +2,8 @@
 
 use std::time::SystemTime;
 
+use penstock_base::calendar;
+
 /// Rows of text, each column as wide as its widest cell. The last column is not padded.
 pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     let width_of = |column: usize| {
@@ -64,27 +66,9 @@ pub(crate) fn timestamp(time: SystemTime) -> String {
     let seconds = time
         .duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
-    let (year, month, day) = date_of(seconds / 86_400);
+    let (year, month, day) = calendar::date_of(seconds / 86_400);
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-}
-
-/// The calendar date of a day since 1970. Counts in years that begin in March, so that the leap
-/// day is the last of its year.
-fn date_of(days: u64) -> (u64, u64, u64) {
-    const DAYS_FROM_YEAR_0: u64 = 719_468;
-    const DAYS_IN_400_YEARS: u64 = 146_097;
-    let days = days + DAYS_FROM_YEAR_0;
-    let era = days / DAYS_IN_400_YEARS;
-    let day_of_era = days % DAYS_IN_400_YEARS;
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    (year, month, day)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::{
     address::Address,
     clock,
     dialect::Dialect,
-    http::request::Request,
+    http::{encoding, request::Request},
     operations::Exchange,
     refusal::{Code, Refusal, Trouble},
     settings::Settings,
@@ -203,6 +203,23 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
         .filter_map(|piece| piece.split_once('='))
         .find(|(found, _)| *found == name)
         .map(|(_, value)| value)
+}
+
+/// The parameters of the query but that of the signature itself, encoded and then sorted, as both
+/// schemes of version 4 sign them.
+fn encoded_query(subject: &Subject<'_>, signature: &str) -> Vec<(String, String)> {
+    let query = subject.request.query.iter();
+    let mut pairs: Vec<_> = query
+        .filter(|(name, _)| *name != signature)
+        .map(|(name, value)| {
+            (
+                encoding::encode(name),
+                encoding::encode(value.unwrap_or("")),
+            )
+        })
+        .collect();
+    pairs.sort();
+    pairs
 }
 
 #[cfg(test)]

@@ -52,9 +52,7 @@ fn crowd(mount: &TestMount, name: &str) -> Child {
 }
 
 fn gated_mount() -> (Arc<MemoryVolume>, TestMount) {
-    let volume = MemoryVolume::with_direct(true);
-    volume.add_file("gated", vec![7; 100]);
-    volume.hooks.stop("gated", Stop::Gate);
+    let volume = MemoryVolume::gated(true);
     let mount = TestMount::new(volume.clone());
     (volume, mount)
 }

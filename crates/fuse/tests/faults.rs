@@ -92,9 +92,7 @@ fn a_process_that_waits_can_be_killed() {
     if !can_mount() {
         return;
     }
-    let volume = MemoryVolume::with_direct(true);
-    volume.add_file("gated", vec![7; 100]);
-    volume.hooks.stop("gated", Stop::Gate);
+    let volume = MemoryVolume::gated(true);
     let mount = TestMount::new(volume.clone());
     for round in 1..=3 {
         assert!(kill_reader(&mount, &volume, round) < Duration::from_secs(1));
@@ -126,9 +124,7 @@ fn a_process_that_waits_for_the_page_cache_can_be_killed() {
     if !can_mount() {
         return;
     }
-    let volume = MemoryVolume::new();
-    volume.add_file("gated", vec![7; 100]);
-    volume.hooks.stop("gated", Stop::Gate);
+    let volume = MemoryVolume::gated(false);
     let mount = TestMount::new(volume.clone());
     assert!(kill_reader(&mount, &volume, 1) < Duration::from_secs(1));
     assert_eq!(volume.hooks.dropped_at_gate.load(Ordering::SeqCst), 0);
@@ -141,9 +137,7 @@ fn many_waiting_threads_die_together() {
     if !can_mount() {
         return;
     }
-    let volume = MemoryVolume::with_direct(true);
-    volume.add_file("gated", vec![7; 100]);
-    volume.hooks.stop("gated", Stop::Gate);
+    let volume = MemoryVolume::gated(true);
     let mount = TestMount::new(volume.clone());
     let script = "for i in $(seq 64); do cat \"$0\" & done; wait";
     let mut shell = Command::new("sh");
@@ -173,9 +167,7 @@ fn handle_user_signal() {
 /// Reads a gated file on a thread, signals that thread and tells what the read came to.
 fn read_under_signal(policy: InterruptPolicy) -> std::io::Result<usize> {
     handle_user_signal();
-    let volume = MemoryVolume::with_direct(true);
-    volume.add_file("gated", vec![7; 100]);
-    volume.hooks.stop("gated", Stop::Gate);
+    let volume = MemoryVolume::gated(true);
     let mount = TestMount::with(volume.clone(), |settings| settings.interrupts = policy);
     let mut file = File::open(mount.path("gated")).unwrap();
     let reader = thread::spawn(move || file.read(&mut [0; 200]));
@@ -240,9 +232,7 @@ fn a_handled_signal_does_not_hide_a_deadly_one() {
     if !can_mount() {
         return;
     }
-    let volume = MemoryVolume::with_direct(true);
-    volume.add_file("gated", vec![7; 100]);
-    volume.hooks.stop("gated", Stop::Gate);
+    let volume = MemoryVolume::gated(true);
     let mount = TestMount::new(volume.clone());
     // The shell handles USR1 and reads by itself, so it is the process that waits.
     let script = "trap : USR1; read -r line < \"$0\"";
@@ -295,9 +285,7 @@ fn a_forced_unmount_frees_those_who_wait() {
     if !can_mount() {
         return;
     }
-    let volume = MemoryVolume::new();
-    volume.add_file("gated", vec![7; 100]);
-    volume.hooks.stop("gated", Stop::Gate);
+    let volume = MemoryVolume::gated(false);
     let mount = TestMount::new(volume.clone());
     let path = mount.path("gated");
     let reader = thread::spawn(move || fs::read(path));

@@ -139,9 +139,7 @@ fn a_process_that_waits_behind_the_ring_can_be_killed() {
     let Some(_switched) = Switched::on() else {
         return;
     };
-    let volume = MemoryVolume::with_direct(true);
-    volume.add_file("gated", vec![7; 100]);
-    volume.hooks.stop("gated", Stop::Gate);
+    let volume = MemoryVolume::gated(true);
     let mount = mount(&volume);
     // More often than there are entries.
     for round in 1..=40 {
@@ -168,9 +166,7 @@ fn a_forced_unmount_ends_a_ring_with_requests_in_it() {
     let Some(_switched) = Switched::on() else {
         return;
     };
-    let volume = MemoryVolume::with_direct(true);
-    volume.add_file("gated", vec![7; 100]);
-    volume.hooks.stop("gated", Stop::Gate);
+    let volume = MemoryVolume::gated(true);
     let mount = mount(&volume);
     let path = mount.path("gated");
     let reader = thread::spawn(move || fs::read(path));

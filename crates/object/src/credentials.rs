@@ -35,6 +35,7 @@ use penstock_base::Secret;
 pub(crate) use aliyun::oss_chain;
 pub(crate) use aws::s3_chain;
 pub(crate) use bridge::{Bridge, metadata_http_settings};
+pub(crate) use chain::Chain;
 pub use environment::Environment;
 pub use origin::CredentialOrigin;
 pub use password_file::{PasswordFileError, check_permissions, read_password_file};

@@ -47,7 +47,7 @@ pub use settings::{
     SignatureChoice, StoreSettings, Timeouts, WriteSettings,
 };
 pub use sink::BodySink;
-pub use store::Store;
+pub use store::{DELETE_MANY_MAX, Store};
 pub use types::{
     Appended, ByteRange, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, Description,
     GetOptions, Got, HeadOptions, ListOptions, ListPage, ListedObject, ObjectInfo, ObjectKind,

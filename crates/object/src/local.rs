@@ -64,11 +64,8 @@ use crate::{
     Appended, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, ErrorKind,
     GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectError, ObjectInfo,
     ObjectResult, Operation, Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId,
-    UploadPage, multipart, range,
+    UploadPage, multipart, range, store::check_delete_many,
 };
-
-/// Objects in one `delete_many`.
-const DELETE_MANY_MAX: usize = 1000;
 
 /// Appends that can be under way at once.
 const APPENDS_MAX: usize = 16;
@@ -276,21 +273,13 @@ impl Store for LocalStore {
     }
 
     async fn delete_many(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>> {
-        let operation = Operation::DeleteMany;
-        if keys.len() > DELETE_MANY_MAX {
-            let message = format!("at most {DELETE_MANY_MAX} keys can be deleted at once");
-            return Err(ObjectError::new(
-                ErrorKind::InvalidRequest,
-                operation,
-                message,
-            ));
-        }
+        check_delete_many(keys)?;
         let delete = |key: &Key| {
             let problem = self.delete_one(key).err()?;
             Some(DeleteFailure {
                 key: key.clone(),
                 code: format!("{:?}", problem.kind),
-                message: problem.during(operation).message,
+                message: problem.during(Operation::DeleteMany).message,
             })
         };
         Ok(run_blocking(|| keys.iter().filter_map(delete).collect()))

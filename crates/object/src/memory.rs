@@ -25,11 +25,8 @@ use crate::{
     Appended, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, ErrorKind,
     GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectError, ObjectInfo, ObjectKind,
     ObjectResult, Operation, Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId,
-    UploadPage, WriteCondition, multipart, range,
+    UploadPage, WriteCondition, multipart, range, store::check_delete_many,
 };
-
-/// Objects in one `delete_many`.
-const DELETE_MANY_MAX: usize = 1000;
 
 /// A bucket in memory.
 pub struct MemoryStore {
@@ -298,11 +295,7 @@ impl Store for MemoryStore {
     }
 
     async fn delete_many(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>> {
-        if keys.len() > DELETE_MANY_MAX {
-            let message = format!("at most {DELETE_MANY_MAX} keys can be deleted at once");
-            let kind = ErrorKind::InvalidRequest;
-            return Err(ObjectError::new(kind, Operation::DeleteMany, message));
-        }
+        check_delete_many(keys)?;
         let mut bucket = self.lock();
         for key in keys {
             bucket.objects.remove(key.as_str());

@@ -7,7 +7,7 @@ use penstock_base::metrics::Registry;
 use crate::{
     BucketUrl, ErrorKind, LocalSettings, LocalStore, MemoryStore, ObjectError, ObjectResult,
     Operation, Store, StoreUrl,
-    credentials::{Bridge, CredentialSource, metadata_http_settings, oss_chain, s3_chain},
+    credentials::{Bridge, Chain, CredentialSource, metadata_http_settings, oss_chain, s3_chain},
     http::{Client, ClientMetrics, HttpError, HttpSettings, Origin},
     layers::{self, Metered, Prefixed, Split},
     oss::{self, Oss},
@@ -73,12 +73,8 @@ fn open_s3(
 ) -> ObjectResult<Arc<dyn Store>> {
     let (endpoint, region) = s3::locate(settings).map_err(wrong)?;
     let parts = Parts::new(settings, metrics)?;
-    let credentials = if settings.anonymous {
-        CredentialSource::anonymous()
-    } else {
-        let chain = s3_chain(&settings.credentials, &url.bucket, &region, &parts.bridge);
-        CredentialSource::new(chain)
-    };
+    let credentials =
+        parts.credentials(|bridge| s3_chain(&settings.credentials, &url.bucket, &region, bridge));
     parts.split(&endpoint, |endpoint| {
         let address = parts.address(endpoint, &url.bucket)?;
         let dialect = S3::new(region.clone(), &endpoint.host, settings.checksum);
@@ -93,12 +89,8 @@ fn open_oss(
 ) -> ObjectResult<Arc<dyn Store>> {
     let (endpoint, region) = oss::locate(settings).map_err(wrong)?;
     let parts = Parts::new(settings, metrics)?;
-    let credentials = if settings.anonymous {
-        CredentialSource::anonymous()
-    } else {
-        let chain = oss_chain(&settings.credentials, &url.bucket, &parts.bridge);
-        CredentialSource::new(chain)
-    };
+    let credentials =
+        parts.credentials(|bridge| oss_chain(&settings.credentials, &url.bucket, bridge));
     parts.split(&endpoint, |endpoint| {
         let address = parts.address(endpoint, &url.bucket)?;
         let dialect = Oss::new(region.clone(), settings.checksum != ChecksumChoice::Off);
@@ -123,6 +115,14 @@ impl<'a> Parts<'a> {
             bridge: bridge(settings, &http),
             client: Arc::new(Client::new(http, ClientMetrics::new(registry))),
         })
+    }
+
+    /// Those of the places in `chain`, unless nothing is to be signed.
+    fn credentials(&self, chain: impl FnOnce(&Bridge) -> Chain) -> Arc<CredentialSource> {
+        if self.settings.anonymous {
+            return CredentialSource::anonymous();
+        }
+        CredentialSource::new(chain(&self.bridge))
     }
 
     /// The bucket at `endpoint`, and connections to it prepared.

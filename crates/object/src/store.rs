@@ -7,9 +7,13 @@ use penstock_base::{LocalFile, Payload};
 
 use crate::{
     Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
-    ETag, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo,
-    ObjectResult, Part, PartCopy, PartNumber, PutOptions, Stored, UploadId, UploadPage,
+    ETag, ErrorKind, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage,
+    ObjectError, ObjectInfo, ObjectResult, Operation, Part, PartCopy, PartNumber, PutOptions,
+    Stored, UploadId, UploadPage,
 };
+
+/// Objects that one [`Store::delete_many`] takes, as many as S3 and OSS take in one request.
+pub const DELETE_MANY_MAX: usize = 1000;
 
 /// An object store, or one prefix of a bucket in it.
 ///
@@ -76,7 +80,7 @@ pub trait Store: Debug + Send + Sync {
     /// Deletes an object. Deleting what is not there succeeds.
     async fn delete(&self, key: &Key) -> ObjectResult<()>;
 
-    /// Deletes up to 1000 objects and returns those that could not be.
+    /// Deletes up to [`DELETE_MANY_MAX`] objects and returns those that could not be.
     async fn delete_many(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>>;
 
     /// Lists one page of objects in byte order of their keys. A page may be shorter than asked
@@ -139,4 +143,14 @@ pub trait Store: Debug + Send + Sync {
 
     /// The target of the symbolic link `key`, relative to the volume like every key (OSS).
     async fn get_symlink(&self, key: &Key) -> ObjectResult<Key>;
+}
+
+/// Refuses more keys than [`Store::delete_many`] takes.
+pub(crate) fn check_delete_many(keys: &[Key]) -> ObjectResult<()> {
+    if keys.len() > DELETE_MANY_MAX {
+        let message = format!("at most {DELETE_MANY_MAX} keys can be deleted at once");
+        let kind = ErrorKind::InvalidRequest;
+        return Err(ObjectError::new(kind, Operation::DeleteMany, message));
+    }
+    Ok(())
 }

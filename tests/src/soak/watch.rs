@@ -7,9 +7,7 @@ use std::{
     time::Duration,
 };
 
-use serde_json::Value;
-
-use crate::{Mount, Patience, Process, penstock, run_within};
+use crate::{Mount, Patience, Process, stats::stats};
 
 const INTERVAL: Duration = Duration::from_millis(200);
 const QUIET_PATIENCE: Patience = Patience::seconds(60);
@@ -83,12 +81,7 @@ impl Watch {
 }
 
 fn is_quiet(mount: &Mount) -> bool {
-    let mut stats = penstock();
-    stats.args(["stats", "--json"]).arg(mount.path());
-    let printed = run_within(QUIET_PATIENCE, &mut stats)
-        .expect_success()
-        .stdout;
-    let stats: Value = serde_json::from_str(&printed).expect("JSON");
+    let stats = stats(mount.path());
     let metrics = stats["metrics"].as_array().expect("a list of counters");
     UNDER_WAY.iter().all(|name| {
         let found = metrics.iter().find(|metric| metric["name"] == *name);

@@ -249,10 +249,7 @@ struct FigureColumn {
 
 impl FigureColumn {
     fn new(view: &RowView<'_>, figure: Figure, with_spread: bool) -> Self {
-        let summaries = view
-            .clients
-            .iter()
-            .filter_map(|client| client.summary(figure));
+        let summaries = view.summaries(figure);
         let widths = summaries.map(|summary| units::spread(&summary).chars().count());
         Self {
             figure,

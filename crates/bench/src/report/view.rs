@@ -129,37 +129,32 @@ impl<'a> RowView<'a> {
         greatest.is_some_and(|value| figure != Figure::PeakDisk || value > figure.negligible())
     }
 
+    /// What the clients that have `figure` came to.
+    pub(super) fn summaries(&self, figure: Figure) -> impl Iterator<Item = Summary> {
+        let clients = self.clients.iter();
+        clients.filter_map(move |client| client.summary(figure))
+    }
+
     /// The greatest value that any run has, which decides the unit of the column.
     #[must_use]
     pub fn greatest(&self, figure: Figure) -> Option<f64> {
-        let summaries = self
-            .clients
-            .iter()
-            .filter_map(|client| client.summary(figure));
-        summaries.map(|summary| summary.high).max_by(f64::total_cmp)
+        let highs = self.summaries(figure).map(|summary| summary.high);
+        highs.max_by(f64::total_cmp)
     }
 
     /// The best median. More than one client can have it.
     #[must_use]
     pub fn best(&self, figure: Figure) -> Option<f64> {
-        let medians = self
-            .clients
-            .iter()
-            .filter_map(|client| client.summary(figure));
-        let medians = medians.map(|summary| summary.median);
+        let medians = self.summaries(figure).map(|summary| summary.median);
         medians.reduce(|a, b| if figure.is_better(b, a) { b } else { a })
     }
 
     /// Whether `client` has the best median of `figure`, and somebody has a worse one.
     #[must_use]
     pub fn is_best(&self, client: &ClientView<'_>, figure: Figure) -> bool {
-        let summaries = self
-            .clients
-            .iter()
-            .filter_map(|client| client.summary(figure));
-        let medians: Vec<f64> = summaries.map(|summary| summary.median).collect();
+        let mut medians = self.summaries(figure).map(|summary| summary.median);
         let best = self.best(figure);
-        medians.iter().any(|median| Some(*median) != best)
+        medians.any(|median| Some(median) != best)
             && client
                 .summary(figure)
                 .is_some_and(|own| Some(own.median) == best)

@@ -56,13 +56,8 @@ impl Tree {
 
     /// Tells whoever has the file of a name open that it is gone.
     fn show_removed(&self, parent: Inode, name: &FileName) {
-        let entry = self
-            .directory(parent)
-            .ok()
-            .and_then(|directory| directory.entries.get(name));
-        let node = entry
-            .and_then(Dentry::held)
-            .and_then(|inode| self.nodes.get(&inode));
+        let inode = self.entry(parent, name).and_then(Dentry::held);
+        let node = inode.and_then(|inode| self.nodes.get(&inode));
         if let Some(file) = node.and_then(|node| node.file.as_ref()) {
             file.show_removed();
         }

@@ -195,11 +195,12 @@ mod tests {
     use penstock_vfs::FileKind;
 
     use super::*;
+    use crate::inode::TreeSettings;
 
     /// `mv a b/` and `mv b a/` at the same time: each entered below what the other moves.
     #[tokio::test(start_paused = true)]
     async fn two_renames_into_each_other_do_not_wait_for_ever() {
-        let namespace = Namespace::new(&MemoryBudget::new(MIB), 10);
+        let namespace = Namespace::new(&MemoryBudget::new(MIB), TreeSettings::default());
         let [a, b] = ["a", "b"].map(|name| {
             let name = FileName::new(name).expect("valid");
             let mut tree = namespace.lock();
@@ -225,7 +226,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_rename_does_not_wait_for_ever_for_changes_below() {
-        let namespace = Namespace::new(&MemoryBudget::new(MIB), 10);
+        let namespace = Namespace::new(&MemoryBudget::new(MIB), TreeSettings::default());
         let name = FileName::new("a").expect("valid");
         let top = {
             let mut tree = namespace.lock();

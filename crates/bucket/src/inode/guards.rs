@@ -9,7 +9,7 @@ use penstock_base::{
 use penstock_vfs::Inode;
 use tokio::sync::Notify;
 
-use crate::inode::{Known, Tree};
+use crate::inode::{Known, Tree, TreeSettings};
 
 /// The tree of a volume, shared by everything that works on it.
 #[derive(Debug)]
@@ -20,9 +20,9 @@ pub(crate) struct Namespace {
 }
 
 impl Namespace {
-    pub(crate) fn new(budget: &Arc<MemoryBudget>, remembered_max: usize) -> Arc<Self> {
+    pub(crate) fn new(budget: &Arc<MemoryBudget>, settings: TreeSettings) -> Arc<Self> {
         Arc::new(Self {
-            tree: Mutex::new(Tree::new(budget, remembered_max)),
+            tree: Mutex::new(Tree::new(budget, settings)),
             moved: Notify::new(),
         })
     }

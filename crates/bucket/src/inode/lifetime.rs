@@ -70,13 +70,14 @@ impl Tree {
         inode
     }
 
+    /// What a name leads to, if that is known.
+    pub(super) fn entry(&self, parent: Inode, name: &FileName) -> Option<&Dentry> {
+        self.directory(parent).ok()?.entries.get(name)
+    }
+
     /// Takes away whatever a name leads to.
     pub(super) fn clear_entry(&mut self, parent: Inode, name: &FileName) {
-        let entry = self
-            .directory(parent)
-            .ok()
-            .and_then(|directory| directory.entries.get(name));
-        match entry.map(Dentry::held) {
+        match self.entry(parent, name).map(Dentry::held) {
             Some(Some(inode)) => self.orphan(inode),
             Some(None) => self.forget_entry(parent, name),
             None => {}

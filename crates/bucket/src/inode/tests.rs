@@ -27,7 +27,11 @@ fn known(kind: FileKind, lifetime: u64) -> Known {
 }
 
 fn tree(remembered_max: usize) -> Tree {
-    Tree::new(&MemoryBudget::new(64 * MIB), remembered_max)
+    let settings = TreeSettings {
+        remembered_max,
+        ..TreeSettings::default()
+    };
+    Tree::new(&MemoryBudget::new(64 * MIB), settings)
 }
 
 /// Checks what must always hold.
@@ -277,7 +281,7 @@ fn an_older_answer_does_not_undo_a_change() {
 #[test]
 fn inodes_are_paid_for_as_far_as_memory_is_free() {
     let budget = MemoryBudget::new(MIB);
-    let mut tree = Tree::new(&budget, 0);
+    let mut tree = Tree::new(&budget, TreeSettings::default());
     let inodes: Vec<Inode> = (0..5000)
         .map(|number| {
             let name = name(&number.to_string());

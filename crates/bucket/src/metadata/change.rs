@@ -197,13 +197,7 @@ impl Core {
         let (original, mut known) = {
             let tree = self.namespace.lock();
             let known = tree.node(inode)?.known.clone().ok_or(FsError::Stale)?;
-            let original = Original {
-                key: tree.file_key(inode)?,
-                size: known.size,
-                etag: known.etag.clone(),
-                kind: known.object,
-            };
-            (original, known)
+            (Original::of(&tree, inode)?, known)
         };
         let begun = clock::now();
         let stored = for_writing(self.describe_anew(&original, &kept).await)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use penstock_base::{FileName, FsError, FsResult, Payload, clock};
+use penstock_base::{FileName, FsResult, Payload, clock};
 use penstock_object::{ObjectKind, PutOptions};
 use penstock_vfs::{Caller, FileKind, Inode};
 
@@ -39,10 +39,7 @@ impl Core {
         (kind, kept, body): (FileKind, KeptMetadata, Payload),
     ) -> FsResult<Reference> {
         let _entered = self.namespace.enter(&[parent]).await?;
-        let found = self.find(parent, name, self.change_patience()).await?;
-        if found.is_some() {
-            return Err(FsError::AlreadyExists);
-        }
+        self.check_free(parent, name).await?;
         let prefix = self.namespace.lock().prefix(parent)?;
         let key = key::file_key(&prefix, name)?;
         let size = body.len() as u64;

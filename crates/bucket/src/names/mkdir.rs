@@ -24,11 +24,8 @@ impl Core {
     ) -> FsResult<Entry> {
         self.check_writable()?;
         let (core, name) = (Arc::clone(self), name.clone());
-        let made =
-            run_to_end(async move { core.make_directory_now(parent, &name, kept).await }).await?;
-        let entry = self.entry(made.inode())?;
-        made.give_away();
-        Ok(entry)
+        let made = run_to_end(async move { core.make_directory_now(parent, &name, kept).await });
+        self.given_away(made.await?)
     }
 
     async fn make_directory_now(
@@ -38,13 +35,7 @@ impl Core {
         kept: Option<KeptMetadata>,
     ) -> FsResult<Reference> {
         let _entered = self.namespace.enter(&[parent]).await?;
-        if self
-            .find(parent, name, self.change_patience())
-            .await?
-            .is_some()
-        {
-            return Err(FsError::AlreadyExists);
-        }
+        self.check_free(parent, name).await?;
         let prefix = self.namespace.lock().prefix(parent)?;
         let prefix = key::directory_prefix(&prefix, name);
         key::marker_key(&prefix)?;

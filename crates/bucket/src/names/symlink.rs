@@ -63,26 +63,13 @@ impl Core {
         self.given_away(made.await?)
     }
 
-    /// What a new file shows, whose reference goes to the caller.
-    pub(crate) fn given_away(&self, made: Reference) -> FsResult<Entry> {
-        let entry = self.entry(made.inode())?;
-        made.give_away();
-        Ok(entry)
-    }
-
     async fn make_symlink_now(
         self: &Arc<Self>,
         (parent, name): (Inode, &FileName),
         target: &str,
     ) -> FsResult<Reference> {
         let _entered = self.namespace.enter(&[parent]).await?;
-        if self
-            .find(parent, name, self.change_patience())
-            .await?
-            .is_some()
-        {
-            return Err(FsError::AlreadyExists);
-        }
+        self.check_free(parent, name).await?;
         let prefix = self.namespace.lock().prefix(parent)?;
         let key = key::file_key(&prefix, name)?;
         let followed = key::followed_path(&prefix, target).ok_or(FsError::InvalidArgument(

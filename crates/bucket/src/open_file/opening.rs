@@ -74,8 +74,7 @@ impl Core {
             return Err(FsError::AlreadyExists);
         }
         let opened = self.open(found.inode(), options).await?;
-        let entry = self.entry(found.inode())?;
-        found.give_away();
+        let entry = self.given_away(found)?;
         Ok(Created { entry, opened })
     }
 

@@ -8,12 +8,11 @@
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use penstock_base::{FsError, FsResult, Payload, clock};
-use penstock_object::ErrorKind;
 use penstock_transfer::{ObjectVersion, Reader, Transfer, TransferError};
 
 use crate::{
     core::Core,
-    errors::{Purpose, transfer_failure},
+    errors::{Purpose, is_outdated, transfer_failure},
     open_file::{FileHandle, View},
 };
 
@@ -120,7 +119,7 @@ impl Core {
             match reader.read(offset, length).await {
                 Ok(payload) if handle.give_out(&reader) => return Ok(payload),
                 Ok(_) => {}
-                Err(error) if is_changed(&error) => {
+                Err(error) if is_outdated(&error) => {
                     if !self.exchange(handle, &reader).await {
                         return Err(self.stale(handle, &error));
                     }
@@ -177,14 +176,4 @@ impl Core {
             node.distrust(clock::now());
         }
     }
-}
-
-/// Whether a read failed because the object is another version now, or gone.
-fn is_changed(error: &TransferError) -> bool {
-    let kinds = [
-        ErrorKind::PreconditionFailed,
-        ErrorKind::NotFound,
-        ErrorKind::InvalidRange,
-    ];
-    matches!(error, TransferError::Object(error) if kinds.contains(&error.kind))
 }

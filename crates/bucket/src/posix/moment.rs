@@ -5,6 +5,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use penstock_base::calendar;
+
 const NANOS: u32 = 1_000_000_000;
 const DAY: i64 = 86_400;
 
@@ -73,7 +75,7 @@ fn parse_calendar(text: &str) -> Option<SystemTime> {
         && (0..60).contains(&minute)
         && (0..=60).contains(&second)
         && (0..=9999).contains(&year);
-    let seconds = days_since_1970(year, month, day) * DAY + hour * 3600 + minute * 60 + second;
+    let seconds = calendar::days_until(year, month, day) * DAY + hour * 3600 + minute * 60 + second;
     valid
         .then_some(seconds - offset(zone)?)
         .and_then(|seconds| from_parts(seconds, parse_fraction(fraction)?))
@@ -102,16 +104,4 @@ fn offset(zone: &str) -> Option<i64> {
     };
     let [hours, minutes, _] = numbers(&format!("{zone}:0"), ':')?;
     Some(sign * (hours * 3600 + minutes * 60))
-}
-
-/// Days from 1970-01-01 to a date of the Gregorian calendar. Years begin in March here, so that
-/// the leap day is the last.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let of_era = year.rem_euclid(400);
-    let month_from_march = (month + 9) % 12;
-    let of_year = (153 * month_from_march + 2) / 5 + day - 1;
-    let days = of_era * 365 + of_era / 4 - of_era / 100 + of_year;
-    era * 146_097 + days - 719_468
 }

@@ -1,13 +1,15 @@
 //! Copying objects inside the store.
 
 use futures_util::{TryStreamExt, stream::FuturesOrdered};
-use penstock_base::MIB;
+use penstock_base::{FsError, FsResult, MIB};
 use penstock_object::{
-    CompleteOptions, CopyOptions, Description, ETag, HeadOptions, Key, ObjectKind, ObjectResult,
-    Part, PartCopy, PutOptions, Stored, UploadId, WriteCondition,
+    CompleteOptions, CopyOptions, Description, ETag, ErrorKind, HeadOptions, Key, ObjectError,
+    ObjectKind, ObjectResult, Part, PartCopy, PutOptions, Stored, UploadId, WriteCondition,
 };
 
-use crate::core::Core;
+use penstock_vfs::Inode;
+
+use crate::{core::Core, inode::Tree};
 
 /// Bytes in a part of an object that is copied in parts, unless that would make too many.
 const COPY_PART_SIZE: u64 = 256 * MIB;
@@ -22,6 +24,19 @@ pub(crate) struct Original {
     /// Only if it still is this version; `None` takes any.
     pub(crate) etag: Option<ETag>,
     pub(crate) kind: ObjectKind,
+}
+
+impl Original {
+    /// The object of a file as it is known.
+    pub(crate) fn of(tree: &Tree, inode: Inode) -> FsResult<Self> {
+        let known = tree.node(inode)?.known.as_ref().ok_or(FsError::Stale)?;
+        Ok(Self {
+            key: tree.file_key(inode)?,
+            size: known.size,
+            etag: known.etag.clone(),
+            kind: known.object,
+        })
+    }
 }
 
 impl Core {
@@ -145,4 +160,12 @@ impl Core {
         parts.extend(copies.try_collect::<Vec<_>>().await?);
         Ok(parts)
     }
+}
+
+/// Whether a copy failed because its source is another version now, or gone.
+pub(super) fn is_changed(error: &ObjectError) -> bool {
+    matches!(
+        error.kind,
+        ErrorKind::PreconditionFailed | ErrorKind::NotFound
+    )
 }

@@ -23,7 +23,7 @@ use std::{
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use penstock_base::{FsError, FsResult, clock};
 use penstock_object::{
-    ETag, ErrorKind, Key, ObjectError, ObjectKind, ObjectResult, WriteCondition,
+    DELETE_MANY_MAX, ETag, ErrorKind, Key, ObjectKind, ObjectResult, WriteCondition,
 };
 use penstock_vfs::Inode;
 
@@ -34,13 +34,10 @@ use crate::{
     open_file::OpenFile,
     rename::{
         Rename,
-        copy::Original,
+        copy::{Original, is_changed},
         descendants::{Descendant, Descendants},
     },
 };
-
-/// Objects that one request deletes.
-const DELETE_MANY_MAX: usize = 1000;
 
 /// Copies that are under way at the same time. The store's own limit of requests applies below.
 const COPIES_AT_ONCE: usize = 128;
@@ -459,14 +456,6 @@ impl Core {
         }
         tree.distrust_below(top, clock::now());
     }
-}
-
-/// Whether a copy failed because its source is another version now, or gone.
-fn is_changed(error: &ObjectError) -> bool {
-    matches!(
-        error.kind,
-        ErrorKind::PreconditionFailed | ErrorKind::NotFound
-    )
 }
 
 fn keys_of(prefix: &str, objects: &[Descendant]) -> Vec<Key> {

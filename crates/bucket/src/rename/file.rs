@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use penstock_base::{FsError, FsResult, MIB, clock};
-use penstock_object::{Description, ETag, ErrorKind, ObjectKind, WriteCondition};
+use penstock_object::{Description, ETag, ObjectKind, WriteCondition};
 use penstock_transfer::ObjectVersion;
 use penstock_vfs::{FileKind, Inode, RenameMode};
 use smallvec::SmallVec;
@@ -16,7 +16,10 @@ use crate::{
     key,
     open_file::{OpenFile, WriteStream},
     posix::KeptMetadata,
-    rename::{Rename, copy::Original},
+    rename::{
+        Rename,
+        copy::{Original, is_changed},
+    },
 };
 
 /// Bytes from which on a copy takes so long that the original is looked at again before it is
@@ -123,25 +126,18 @@ impl Core {
             RenameMode::NoReplace => self.if_absent(),
             RenameMode::Replace | RenameMode::Exchange => WriteCondition::Always,
         };
-        let begun = clock::now();
-        let mut original = self.original(rename)?;
+        let (moved, begun) = (rename.moved.inode(), clock::now());
+        let mut original = Original::of(&self.namespace.lock(), moved)?;
         let (mut kind, mut kept) = self.kept_at_target(rename)?;
         let description = kept.as_deref().map(described);
         let how = (condition.clone(), description.as_ref());
         let mut stored = self.copy_object_as(&original, &target, how).await;
-        if let Err(error) = &stored
-            && matches!(
-                error.kind,
-                ErrorKind::PreconditionFailed | ErrorKind::NotFound
-            )
-        {
-            self.refresh(rename.moved.inode())
-                .await
-                .map_err(|error| match error {
-                    FsError::Stale => FsError::NotFound,
-                    error => error,
-                })?;
-            original = self.original(rename)?;
+        if stored.as_ref().is_err_and(is_changed) {
+            self.refresh(moved).await.map_err(|error| match error {
+                FsError::Stale => FsError::NotFound,
+                error => error,
+            })?;
+            original = Original::of(&self.namespace.lock(), moved)?;
             (kind, kept) = self.kept_at_target(rename)?;
             let description = kept.as_deref().map(described);
             let how = (condition, description.as_ref());
@@ -188,18 +184,6 @@ impl Core {
         kept.posix.modified = kept.posix.modified.or(stored);
         kept.posix.changed = Some(clock::wall_time());
         Ok((node.kind, Some(Arc::new(kept))))
-    }
-
-    fn original(&self, rename: &Rename) -> FsResult<Original> {
-        let tree = self.namespace.lock();
-        let inode = rename.moved.inode();
-        let known = tree.node(inode)?.known.as_ref().ok_or(FsError::Stale)?;
-        Ok(Original {
-            key: tree.file_key(inode)?,
-            size: known.size,
-            etag: known.etag.clone(),
-            kind: known.object,
-        })
     }
 }
 

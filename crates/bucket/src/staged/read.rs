@@ -4,12 +4,11 @@ use std::{ops::Range, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use penstock_base::{BLOCK_SIZE, Buffer, FsError, FsResult, Payload, clock};
-use penstock_object::ErrorKind;
 use penstock_transfer::TransferError;
 
 use crate::{
     core::Core,
-    errors::{Purpose, transfer_failure},
+    errors::{Purpose, is_outdated, transfer_failure},
     open_file::{FileHandle, OpenFile},
     staged::{
         StagedFile,
@@ -93,7 +92,7 @@ impl Core {
                 parts
             };
             match self.join_parts(staged, parts).await {
-                Err(error) if is_moved(&error) && attempt < ATTEMPTS_MAX => {
+                Err(error) if is_outdated(&error) && attempt < ATTEMPTS_MAX => {
                     await_save(&handle.file).await;
                 }
                 Err(error) => return Err(transfer_failure(&error, Purpose::Read)),
@@ -177,14 +176,4 @@ impl Core {
 /// in the store some time before it hears of that, and says so here.
 async fn await_save(file: &OpenFile) {
     let _ = clock::deadline(SAVE_PATIENCE, file.stream()).await;
-}
-
-/// Whether a read failed because the object is another version now, or has another name.
-fn is_moved(error: &TransferError) -> bool {
-    let kinds = [
-        ErrorKind::PreconditionFailed,
-        ErrorKind::NotFound,
-        ErrorKind::InvalidRange,
-    ];
-    matches!(error, TransferError::Object(error) if kinds.contains(&error.kind))
 }

@@ -180,9 +180,8 @@ impl Core {
             let opened = core.open(inode, options).await?;
             let handle = core.handles.file(opened.handle)?;
             let resized = core.resize(&handle, size).await;
-            let saved = core.flush(&handle).await;
             drop(handle);
-            core.release(opened.handle).await;
+            let saved = core.save_and_close(opened.handle).await;
             resized.and(saved)
         })
         .await

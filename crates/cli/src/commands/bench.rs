@@ -90,14 +90,6 @@ fn option(name: &'static str, placeholder: &'static str, help: &'static str) -> 
     Arg::new(name).long(name).value_name(placeholder).help(help)
 }
 
-/// An argument without one.
-fn flag(name: &'static str, help: &'static str) -> Arg {
-    Arg::new(name)
-        .long(name)
-        .action(ArgAction::SetTrue)
-        .help(help)
-}
-
 /// A table of clients, for two commands.
 fn table_argument() -> Arg {
     option(
@@ -218,7 +210,7 @@ fn rw_bench_command() -> Command {
                 .value_parser(value_parser!(usize))
                 .default_value("8"),
         )
-        .arg(flag("write", "Write instead of read"))
+        .arg(command_line::flag("write", "Write instead of read"))
         .arg(
             option("file-size-KB", "KIB", "Size of each file")
                 .value_parser(value_parser!(u64))
@@ -229,7 +221,7 @@ fn rw_bench_command() -> Command {
                 .value_parser(value_parser!(u64))
                 .default_value("0"),
         )
-        .arg(flag("shuffle", "Read in random order"))
+        .arg(command_line::flag("shuffle", "Read in random order"))
         .arg(
             option(
                 "files-per-thread",
@@ -238,7 +230,10 @@ fn rw_bench_command() -> Command {
             )
             .value_parser(value_parser!(u64).range(1..)),
         )
-        .arg(flag("json", "Print the figures as a line of JSON too"))
+        .arg(command_line::flag(
+            "json",
+            "Print the figures as a line of JSON too",
+        ))
 }
 
 fn run_rw_bench(matches: &ArgMatches, _: &Environment) -> Outcome {

@@ -1,6 +1,6 @@
 //! `penstock check SOURCE`: tries everything that a mount needs, one plain verdict a line.
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{ArgMatches, Command};
 use penstock_object::credentials::CredentialOrigin;
 use serde::Serialize;
 
@@ -28,18 +28,11 @@ pub(crate) fn command() -> Command {
              it. Ends with status 1 when something failed.",
         )
         .arg(source_argument())
-        .arg(
-            Arg::new("no-write")
-                .long("no-write")
-                .action(ArgAction::SetTrue)
-                .help("Do not try to write and delete"),
-        )
-        .arg(
-            Arg::new("json")
-                .long("json")
-                .action(ArgAction::SetTrue)
-                .help("Print JSON"),
-        )
+        .arg(command_line::flag(
+            "no-write",
+            "Do not try to write and delete",
+        ))
+        .arg(command_line::flag("json", "Print JSON"))
         .args(command_line::option_arguments(Scope::Store))
 }
 

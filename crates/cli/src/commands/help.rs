@@ -1,8 +1,9 @@
 //! `penstock help [COMMAND]`: help, or with `--markdown` the reference page of all options.
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command};
 
 use crate::{
+    command_line,
     environment::Environment,
     failure::{Failure, Outcome},
     generate, output, personality,
@@ -16,12 +17,10 @@ pub(crate) fn command() -> Command {
                 .value_name("COMMAND")
                 .help("The command, or ossfs, ossfs2 or goofys; without it, the list of commands"),
         )
-        .arg(
-            Arg::new("markdown")
-                .long("markdown")
-                .action(ArgAction::SetTrue)
-                .help("Print the reference page of all options instead"),
-        )
+        .arg(command_line::flag(
+            "markdown",
+            "Print the reference page of all options instead",
+        ))
 }
 
 pub(crate) fn run(matches: &ArgMatches, _: &Environment) -> Outcome {

@@ -1,6 +1,6 @@
 //! `penstock ls SOURCE`: what is in a bucket, without mounting it.
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{ArgMatches, Command};
 use penstock_object::{ErrorKind, HeadOptions, Key, ListOptions, ListPage, ListedObject};
 use serde_json::json;
 
@@ -18,24 +18,15 @@ use crate::{
 };
 
 pub(crate) fn command() -> Command {
-    let switch = |name: &'static str, letter, help: &'static str| {
-        let argument = Arg::new(name).action(ArgAction::SetTrue).help(help);
-        argument.short(letter).long(name)
-    };
     Command::new("ls")
         .about("List a bucket or a prefix of it")
         .long_about(
             "Lists names, directories with a slash behind them. One request per 1000 names.",
         )
         .arg(source_argument())
-        .arg(switch("long", 'l', "Show size, time and storage class"))
-        .arg(switch("recursive", 'R', "Show everything below"))
-        .arg(
-            Arg::new("json")
-                .long("json")
-                .action(ArgAction::SetTrue)
-                .help("Print one JSON object per line"),
-        )
+        .arg(command_line::flag("long", "Show size, time and storage class").short('l'))
+        .arg(command_line::flag("recursive", "Show everything below").short('R'))
+        .arg(command_line::flag("json", "Print one JSON object per line"))
         .args(command_line::option_arguments(Scope::Store))
 }
 

@@ -1,6 +1,6 @@
 //! `penstock stat SOURCE/KEY`: what the store knows about one object.
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{ArgMatches, Command};
 use penstock_object::{Checksum, HeadOptions, Key, ObjectInfo};
 use serde_json::json;
 
@@ -21,12 +21,7 @@ pub(crate) fn command() -> Command {
             source_argument()
                 .help("The object: s3://BUCKET/KEY, oss://BUCKET/KEY or file:///DIRECTORY/KEY"),
         )
-        .arg(
-            Arg::new("json")
-                .long("json")
-                .action(ArgAction::SetTrue)
-                .help("Print JSON"),
-        )
+        .arg(command_line::flag("json", "Print JSON"))
         .args(command_line::option_arguments(Scope::Store))
 }
 

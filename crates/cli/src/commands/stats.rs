@@ -7,9 +7,10 @@ use std::{
     time::Duration,
 };
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command, value_parser};
 
 use crate::{
+    command_line,
     commands::umount,
     control::{Metric, Place, Status, client},
     environment::Environment,
@@ -35,21 +36,8 @@ pub(crate) fn command() -> Command {
                 .value_parser(value_parser!(PathBuf))
                 .help("Where the bucket is mounted; without it, all mounts are listed"),
         )
-        .arg(
-            Arg::new("json")
-                .long("json")
-                .action(ArgAction::SetTrue)
-                .help("Print JSON"),
-        )
-        .arg(
-            Arg::new("watch")
-                .long("watch")
-                .short('w')
-                .action(ArgAction::SetTrue)
-                .requires("mountpoint")
-                .conflicts_with("json")
-                .help("Go on, once a second, with rates"),
-        )
+        .arg(command_line::flag("json", "Print JSON"))
+        .arg(command_line::flag("watch", "Go on, once a second, with rates").short('w').requires("mountpoint").conflicts_with("json"))
 }
 
 pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {

@@ -6,12 +6,13 @@ use std::{
     time::Duration,
 };
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command, value_parser};
 use penstock_base::clock::{self, Instant};
 use penstock_fuse::UnmountMode;
 
 use super::stream;
 use crate::{
+    command_line,
     control::{
         Place, Progress, Reply, Request,
         client::{self, Connection},
@@ -46,11 +47,11 @@ pub(crate) fn command() -> Command {
                 .help("Where the bucket is mounted"),
         )
         .arg(
-            Arg::new("lazy")
-                .long("lazy")
-                .short('l')
-                .action(ArgAction::SetTrue)
-                .help("Take it out of sight now, even while files are open"),
+            command_line::flag(
+                "lazy",
+                "Take it out of sight now, even while files are open",
+            )
+            .short('l'),
         )
         .arg(
             Arg::new("timeout")
@@ -139,7 +140,7 @@ fn follow(mut connection: Connection, mountpoint: &Path, timeout: Duration) -> O
             Ok(Some(Reply::Status(_) | Reply::CacheDropped { .. }) | None) => {
                 break gone(mountpoint);
             }
-            Err(error) if is_silence(&error) => {}
+            Err(error) if client::is_silence(&error) => {}
             Err(_) => break gone(mountpoint),
         }
         if begun.elapsed() > timeout {
@@ -154,14 +155,6 @@ fn follow(mut connection: Connection, mountpoint: &Path, timeout: Duration) -> O
     };
     display.clear();
     outcome
-}
-
-/// No answer in time; the mount may be busy saving.
-fn is_silence(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-    )
 }
 
 /// The connection ended without a last word: fine if the mount is not there any more.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command};
 use penstock_base::clock;
 use penstock_object::Upload;
 use serde_json::json;
@@ -32,12 +32,7 @@ pub(crate) fn command() -> Command {
              them. The store keeps their parts, and bills for them, until they are removed.",
         )
         .arg(source_argument())
-        .arg(
-            Arg::new("abort")
-                .long("abort")
-                .action(ArgAction::SetTrue)
-                .help("Remove them"),
-        )
+        .arg(command_line::flag("abort", "Remove them"))
         .arg(
             Arg::new("older-than")
                 .long("older-than")
@@ -47,12 +42,7 @@ pub(crate) fn command() -> Command {
                 })
                 .help("Only those begun longer ago [default with --abort: 1d]"),
         )
-        .arg(
-            Arg::new("json")
-                .long("json")
-                .action(ArgAction::SetTrue)
-                .help("Print one JSON object per line"),
-        )
+        .arg(command_line::flag("json", "Print one JSON object per line"))
         .args(command_line::option_arguments(Scope::Store))
 }
 

@@ -56,6 +56,14 @@ impl Connection {
     }
 }
 
+/// Whether [`Connection::next`] failed because the mount gave no answer in time; it may be busy.
+pub(crate) fn is_silence(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    )
+}
+
 /// Asks one mount how it is.
 pub(crate) fn status(socket: &Path) -> io::Result<Status> {
     match Connection::open(socket, &Request::Status)?.next()? {

@@ -273,10 +273,7 @@ fn check_claims(exchange: &Exchange<'_>, object: &Object) -> Result<(), Trouble>
 fn combined(algorithm: Algorithm, parts: &[Part]) -> Option<Value> {
     let mut whole = digest::of_bytes(algorithm, b"");
     for part in parts {
-        let value = part
-            .checksums
-            .iter()
-            .find(|value| value.algorithm == algorithm)?;
+        let value = part.checksum(algorithm)?;
         whole = whole.followed_by(value, part.content.length())?;
     }
     Some(whole)
@@ -286,10 +283,7 @@ fn combined(algorithm: Algorithm, parts: &[Part]) -> Option<Value> {
 fn composite(algorithm: Algorithm, parts: &[Part]) -> Option<(Algorithm, String)> {
     let mut bytes = Vec::new();
     for part in parts {
-        let value = part
-            .checksums
-            .iter()
-            .find(|value| value.algorithm == algorithm)?;
+        let value = part.checksum(algorithm)?;
         bytes.extend_from_slice(&value.bytes);
     }
     let value = digest::of_bytes(algorithm, &bytes).base64();

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Computed, Evidence, Scheme, Subject, Validity, field, mac};
+use super::{Computed, Evidence, Scheme, Subject, Validity, encoded_query, field, mac};
 use crate::{
     clock, digest,
     http::encoding,
@@ -161,22 +161,8 @@ fn canonical_path(subject: &Subject<'_>) -> String {
     }
 }
 
-/// Sorted after encoding; a parameter without a value is its bare name.
+/// A parameter without a value is its bare name.
 fn canonical_query(subject: &Subject<'_>) -> String {
-    let parameters = subject
-        .request
-        .query
-        .iter()
-        .filter(|(name, _)| *name != "x-oss-signature");
-    let mut pairs: Vec<_> = parameters
-        .map(|(name, value)| {
-            (
-                encoding::encode(name),
-                encoding::encode(value.unwrap_or("")),
-            )
-        })
-        .collect();
-    pairs.sort();
     let pair = |(name, value): (String, String)| {
         if value.is_empty() {
             name
@@ -184,7 +170,8 @@ fn canonical_query(subject: &Subject<'_>) -> String {
             format!("{name}={value}")
         }
     };
-    pairs.into_iter().map(pair).collect::<Vec<_>>().join("&")
+    let pairs = encoded_query(subject, "x-oss-signature").into_iter();
+    pairs.map(pair).collect::<Vec<_>>().join("&")
 }
 
 fn canonical_headers(subject: &Subject<'_>, additional: &BTreeSet<String>) -> String {

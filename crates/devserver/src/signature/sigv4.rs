@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{Computed, Evidence, Scheme, Subject, Validity, field, mac};
+use super::{Computed, Evidence, Scheme, Subject, Validity, encoded_query, field, mac};
 use crate::{
     clock, digest,
     http::encoding,
@@ -199,22 +199,8 @@ fn canonical_path(path: &str) -> String {
 }
 
 fn canonical_query(subject: &Subject<'_>) -> String {
-    let parameters = subject
-        .request
-        .query
-        .iter()
-        .filter(|(name, _)| *name != "X-Amz-Signature");
-    let mut pairs: Vec<_> = parameters
-        .map(|(name, value)| {
-            (
-                encoding::encode(name),
-                encoding::encode(value.unwrap_or("")),
-            )
-        })
-        .collect();
-    pairs.sort();
+    let pairs = encoded_query(subject, "X-Amz-Signature").into_iter();
     let pairs: Vec<_> = pairs
-        .into_iter()
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
     pairs.join("&")

@@ -20,6 +20,13 @@ pub(crate) struct Part {
     pub(crate) checksums: Vec<Value>,
 }
 
+impl Part {
+    pub(crate) fn checksum(&self, algorithm: Algorithm) -> Option<&Value> {
+        let mut checksums = self.checksums.iter();
+        checksums.find(|value| value.algorithm == algorithm)
+    }
+}
+
 /// See the module's head.
 #[derive(Debug)]
 pub(crate) struct Upload {

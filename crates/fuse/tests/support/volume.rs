@@ -14,7 +14,7 @@ use penstock_vfs::{
 };
 
 use super::{
-    hooks::Hooks,
+    hooks::{Hooks, Stop},
     node::{Content, Tree},
 };
 
@@ -48,6 +48,14 @@ impl MemoryVolume {
             direct,
             writes: Mutex::default(),
         })
+    }
+
+    /// With a file `gated` of 100 bytes, whose reads and writes wait at the gate.
+    pub fn gated(direct: bool) -> Arc<Self> {
+        let volume = Self::with_direct(direct);
+        volume.add_file("gated", vec![7; 100]);
+        volume.hooks.stop("gated", Stop::Gate);
+        volume
     }
 
     /// Adds a file to the root behind the kernel's back.

@@ -10,14 +10,12 @@ use crate::{
     ObjectResult, Operation, PutOptions, Stored, WriteCondition,
     http::{RequestHeaders, Response, ResponseHeaders},
     sign::{Query, encode_path},
+    store::check_delete_many,
     xml::{
         Failure, WriteAnswer, XmlError, delete_many_body, is_expressible, parse_delete_failures,
         parse_failure, parse_write_answer,
     },
 };
-
-/// Keys in one request to delete many.
-const DELETE_MAX: usize = 1000;
 
 impl<D: Dialect> RestStore<D> {
     pub(super) async fn put_object(
@@ -241,11 +239,7 @@ impl<D: Dialect> RestStore<D> {
     }
 
     pub(super) async fn delete_objects(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>> {
-        if keys.len() > DELETE_MAX {
-            let message = format!("at most {DELETE_MAX} keys can be deleted at once");
-            let kind = ErrorKind::InvalidRequest;
-            return Err(ObjectError::new(kind, Operation::DeleteMany, message));
-        }
+        check_delete_many(keys)?;
         let (listed, others): (Vec<&Key>, Vec<&Key>) =
             keys.iter().partition(|key| is_expressible(key));
         let mut failures = match listed[..] {

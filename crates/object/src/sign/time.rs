@@ -2,11 +2,13 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use penstock_base::calendar;
+
 const SECONDS_PER_DAY: u64 = 86_400;
 
 /// `YYYYMMDD`.
 pub fn basic_date(time: SystemTime) -> String {
-    let (year, month, day) = civil_date(seconds(time) / SECONDS_PER_DAY);
+    let (year, month, day) = calendar::date_of(seconds(time) / SECONDS_PER_DAY);
     format!("{year:04}{month:02}{day:02}")
 }
 
@@ -25,23 +27,6 @@ pub fn http_date(time: SystemTime) -> String {
 fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())
-}
-
-/// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar. Years are
-/// counted from March so that the leap day is the last of its year.
-fn civil_date(days: u64) -> (u64, u64, u64) {
-    const DAYS_FROM_YEAR_0: u64 = 719_468;
-    const DAYS_PER_ERA: u64 = 146_097;
-    let days = days + DAYS_FROM_YEAR_0;
-    let (era, day_of_era) = (days / DAYS_PER_ERA, days % DAYS_PER_ERA);
-    let leap_days = day_of_era / 1460 + day_of_era / 146_096 - day_of_era / 36_524;
-    let year_of_era = (day_of_era - leap_days) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = (month_from_march + 2) % 12 + 1;
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    (year, month, day)
 }
 
 #[cfg(test)]

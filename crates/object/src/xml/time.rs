@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use penstock_base::calendar;
+
 /// Reads `2020-05-18T05:45:54.123Z`; the fraction is optional, the zone must be UTC.
 pub fn parse_time(text: &str) -> Option<SystemTime> {
     let text = text.trim().strip_suffix('Z')?;
@@ -18,8 +20,9 @@ pub fn parse_time(text: &str) -> Option<SystemTime> {
     if !in_range {
         return None;
     }
-    let of_day = hour * 3600 + minute * 60 + second;
-    let seconds = days_since_1970(year, month, day) * 86_400 + of_day;
+    let [year, month, day] = [year, month, day].map(u64::cast_signed);
+    let days = calendar::days_until(year, month, day).cast_unsigned();
+    let seconds = days * 86_400 + hour * 3600 + minute * 60 + second;
     Some(UNIX_EPOCH + Duration::from_secs(seconds) + parse_fraction(fraction)?)
 }
 
@@ -41,19 +44,6 @@ fn parse_fraction(digits: &str) -> Option<Duration> {
     parse_digits(digits)?;
     let nanoseconds = format!("{digits:0<9}")[..9].parse().ok()?;
     Some(Duration::from_nanos(nanoseconds))
-}
-
-/// Days of the Gregorian calendar; years begin in March so that leap days come last.
-fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
-    const DAYS_TO_1970: u64 = 719_468;
-    let (year, month) = if month > 2 {
-        (year, month - 3)
-    } else {
-        (year - 1, month + 9)
-    };
-    let leap_days = year / 4 - year / 100 + year / 400;
-    let day_of_year = (153 * month + 2) / 5 + day - 1;
-    365 * year + leap_days + day_of_year - DAYS_TO_1970
 }
 
 #[cfg(test)]

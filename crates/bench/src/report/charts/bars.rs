@@ -6,7 +6,7 @@
 //! machine never shrinks our bars.
 
 use super::{
-    chart::{self, Chart, WIDTH, fit, fit_name, label, line},
+    chart::{self, Chart, WIDTH, circle, fit, fit_name, label, line},
     colour,
     markup::{Markup, Px},
     scale::Linear,
@@ -298,15 +298,7 @@ impl<'v, 'a> Bars<'v, 'a> {
             );
             page.empty("path", &[("class", &"hollow"), ("d", &arrow)]);
         } else {
-            page.empty(
-                "circle",
-                &[
-                    ("class", &"hollow"),
-                    ("cx", &Px(x)),
-                    ("cy", &Px(middle)),
-                    ("r", &4.5),
-                ],
-            );
+            circle(page, "hollow", (x, middle), 4.5);
         }
         label(
             page,

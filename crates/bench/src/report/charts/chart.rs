@@ -97,6 +97,15 @@ pub(in crate::report) fn line(page: &mut Markup, class: &str, from: (f64, f64), 
     );
 }
 
+/// A circle around a point.
+pub(in crate::report) fn circle(page: &mut Markup, class: &str, centre: (f64, f64), radius: f64) {
+    let (x, y) = (Px(centre.0), Px(centre.1));
+    page.empty(
+        "circle",
+        &[("class", &class), ("cx", &x), ("cy", &y), ("r", &radius)],
+    );
+}
+
 /// Text that begins at a point.
 pub(in crate::report) fn label(page: &mut Markup, class: &str, at: (f64, f64), text: &str) {
     page.leaf(

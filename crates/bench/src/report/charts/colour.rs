@@ -3,7 +3,10 @@
 //! The colours were chosen so that no two of them look alike to people with any of the three common kinds of colour blindness,
 //! on light and on dark paper; a test holds them to it. From the ninth client on the colour is grey and the mark tells.
 
-use super::markup::{Attributes, Markup, Px};
+use super::{
+    chart::circle,
+    markup::{Attributes, Markup, Px},
+};
 use crate::record::{Client, Report};
 
 /// Colours for light and for dark paper.
@@ -115,15 +118,7 @@ pub(in crate::report) fn mark(page: &mut Markup, index: usize, centre: (f64, f64
     let (x, y) = centre;
     let path = match index % 6 {
         0 => {
-            return page.empty(
-                "circle",
-                &[
-                    ("class", &"mark"),
-                    ("cx", &Px(x)),
-                    ("cy", &Px(y)),
-                    ("r", &4.2),
-                ],
-            );
+            return circle(page, "mark", centre, 4.2);
         }
         1 => format!("M{} {}h8v8h-8z", Px(x - 4.0), Px(y - 4.0)),
         2 => format!("M{} {}l5 8.6h-10z", Px(x), Px(y - 5.4)),

@@ -4,9 +4,9 @@
 //! first percentile is a full mark, the last a stroke, those between are hollow: the longer the line, the worse the tail.
 
 use super::{
-    chart::{Chart, WIDTH, fit, fit_name, label, line, width},
+    chart::{Chart, WIDTH, circle, fit, fit_name, label, line, width},
     colour,
-    markup::{Markup, Px},
+    markup::Markup,
     scale::Logarithmic,
 };
 use crate::report::{
@@ -149,27 +149,11 @@ impl<'v, 'a> Latency<'v, 'a> {
     fn draw_point(&self, page: &mut Markup, percentile: Percentile, (x, y): (f64, f64)) {
         let is = |other: Option<&Percentile>| other == Some(&percentile);
         if is(self.percentiles.first()) {
-            page.empty(
-                "circle",
-                &[
-                    ("class", &"mark"),
-                    ("cx", &Px(x)),
-                    ("cy", &Px(y)),
-                    ("r", &4.2),
-                ],
-            );
+            circle(page, "mark", (x, y), 4.2);
         } else if is(self.percentiles.last()) {
             line(page, "tail", (x, y - 5.0), (x, y + 5.0));
         } else {
-            page.empty(
-                "circle",
-                &[
-                    ("class", &"ring"),
-                    ("cx", &Px(x)),
-                    ("cy", &Px(y)),
-                    ("r", &3.6),
-                ],
-            );
+            circle(page, "ring", (x, y), 3.6);
         }
     }
 }

@@ -14,6 +14,7 @@ use penstock_bench::{
 
 use super::option;
 use crate::{
+    command_line,
     environment::Environment,
     failure::{Failure, Outcome},
     output,
@@ -31,8 +32,8 @@ pub(super) fn compare_command() -> Command {
         .about("Show what changed between two reports beyond the noise")
         .arg(report_argument("before"))
         .arg(report_argument("after"))
-        .arg(super::flag("json", "Print JSON"))
-        .arg(super::flag("markdown", "Print Markdown"))
+        .arg(command_line::flag("json", "Print JSON"))
+        .arg(command_line::flag("markdown", "Print Markdown"))
 }
 
 fn report_argument(name: &'static str) -> Arg {

@@ -1,7 +1,6 @@
 //! `penstock cache drop DIR`: empties a cache, also under a mount.
 
 use std::{
-    io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -72,17 +71,9 @@ fn ask(pid: u32, directory: &Path, prefix: &str, environment: &Environment) -> O
         match connection.next() {
             Ok(Some(Reply::CacheDropped { objects, bytes })) => return Ok((objects, bytes)),
             Ok(Some(Reply::Refused { cause, remedy })) => return Err(Failure::new(cause, remedy)),
-            Err(error) if is_silence(&error) => {}
+            Err(error) if client::is_silence(&error) => {}
             Ok(_) | Err(_) => break,
         }
     }
     Err(silent())
-}
-
-/// No answer yet.
-fn is_silence(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-    )
 }

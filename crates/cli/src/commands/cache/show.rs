@@ -2,22 +2,17 @@
 
 use std::path::PathBuf;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command, value_parser};
 use penstock_transfer::CacheContents;
 use serde_json::json;
 
-use crate::{disk_cache, failure::Outcome, output, text_table};
+use crate::{command_line, disk_cache, failure::Outcome, output, text_table};
 
 pub(super) fn command() -> Command {
     Command::new("show")
         .about("Show what a cache directory holds, whether or not a mount uses it")
         .arg(directory_argument())
-        .arg(
-            Arg::new("json")
-                .long("json")
-                .action(ArgAction::SetTrue)
-                .help("Print JSON"),
-        )
+        .arg(command_line::flag("json", "Print JSON"))
 }
 
 /// The argument that names a cache.

@@ -1,10 +1,11 @@
 //! `penstock stream list`: volumes with block devices, alive and dead.
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{ArgMatches, Command};
 use penstock_block::{DeviceRecord, Record};
 use serde::Serialize;
 
 use crate::{
+    command_line,
     environment::Environment,
     failure::{Failure, Outcome},
     output, stream, text_table,
@@ -18,12 +19,7 @@ pub(super) fn command() -> Command {
              was killed: `penstock stream detach` removes what is left of them. Volumes mounted \
              through FUSE are among those that `penstock stats` lists.",
         )
-        .arg(
-            Arg::new("json")
-                .long("json")
-                .action(ArgAction::SetTrue)
-                .help("Print JSON"),
-        )
+        .arg(command_line::flag("json", "Print JSON"))
 }
 
 /// A volume and whether its program runs.

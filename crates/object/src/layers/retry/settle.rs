@@ -168,14 +168,9 @@ impl Retry {
         let began = clock::wall_time();
         let found = async {
             let size = parts.iter().map(|part| part.size).sum::<u64>();
-            match self.head(key, HeadOptions::default()).await {
-                Ok(info) => {
-                    let ours = info.size == size && is_fresh(&info, began);
-                    Ok(ours.then(|| stored(&info)))
-                }
-                Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
-                Err(error) => Err(error),
-            }
+            let info = self.head_if_any(key).await?;
+            let ours = |info: &ObjectInfo| info.size == size && is_fresh(info, began);
+            Ok(info.filter(ours).map(|info| stored(&info)))
         };
         // The second is met by whoever insists on the version that his own object has replaced.
         let telltales = [ErrorKind::NoSuchUpload, ErrorKind::PreconditionFailed];
@@ -199,6 +194,14 @@ impl Retry {
         self.settle(attempt, &telltales, found).await
     }
 
+    /// The object, if there is one.
+    async fn head_if_any(&self, key: &Key) -> ObjectResult<Option<ObjectInfo>> {
+        match self.head(key, HeadOptions::default()).await {
+            Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
+            info => info.map(Some),
+        }
+    }
+
     /// The object, if it ends with `body` at `position`.
     async fn ends_with(
         &self,
@@ -206,9 +209,8 @@ impl Retry {
         position: u64,
         body: &Payload,
     ) -> ObjectResult<Option<ObjectInfo>> {
-        let info = match self.head(key, HeadOptions::default()).await {
-            Err(error) if error.kind == ErrorKind::NotFound => return Ok(None),
-            info => info?,
+        let Some(info) = self.head_if_any(key).await? else {
+            return Ok(None);
         };
         let fits = info.size == position + body.len() as u64;
         let same = fits && self.has_at((key, &info), position, body).await?;
