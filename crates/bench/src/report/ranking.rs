@@ -2,7 +2,8 @@
 //!
 //! Each row asks four questions ([`Aspect`]). A client is *first* in one when no other has a better median and it differs
 //! from each of them beyond the noise ([`Summary::differs_from`]); it is *level* when the best of the others, or it itself
-//! when behind, is within the noise; else it is *behind*. The summary is told about one client, the **subject**: the first
+//! when behind, is within the noise; else it is *behind*. The others are other programs, not other modes of the same one,
+//! unless only those ran. The summary is told about one client, the **subject**: the first
 //! that was asked for and could be measured. Losses are listed before wins are explained.
 
 use crate::{
@@ -119,7 +120,7 @@ impl<'a> RankedRow<'a> {
         let own = view.clients.iter().find(|client| client.name == subject)?;
         let places = Aspect::ALL.into_iter();
         let places = places
-            .filter_map(|aspect| place(&view, own, aspect))
+            .filter_map(|aspect| place((&view, own), &view.rivals(own), aspect))
             .collect();
         let absence = own.absence();
         Some(Self {
@@ -293,7 +294,13 @@ impl Ranking<'_> {
     fn best_count(&self, name: &str, aspect: Aspect) -> usize {
         let leads = |row: &&RankedRow<'_>| {
             let own = row.view.clients.iter().find(|client| client.name == name);
-            own.and_then(|own| place(&row.view, own, aspect))
+            let others: Vec<_> = row
+                .view
+                .clients
+                .iter()
+                .filter(|client| client.name != name)
+                .collect();
+            own.and_then(|own| place((&row.view, own), &others, aspect))
                 .is_some_and(|place| place.standing != Standing::Behind)
         };
         self.rows.iter().filter(leads).count()
@@ -347,12 +354,17 @@ pub(super) fn against_best(advantage: f64) -> String {
     )
 }
 
-fn place<'a>(view: &RowView<'a>, own: &ClientView<'a>, aspect: Aspect) -> Option<Place<'a>> {
+/// Where `own` stands among `rivals`.
+fn place<'a>(
+    (view, own): (&RowView<'a>, &ClientView<'a>),
+    rivals: &[&ClientView<'a>],
+    aspect: Aspect,
+) -> Option<Place<'a>> {
     let figure = view.figure(aspect);
     let mine = own.summary(figure)?;
-    let others = view.clients.iter().filter(|client| client.name != own.name);
-    let others = others.filter_map(|client| Some((client.name, client.summary(figure)?)));
-    let (rival, best) = others.reduce(|a, b| {
+    let rivals = rivals.iter();
+    let rivals = rivals.filter_map(|client| Some((client.name, client.summary(figure)?)));
+    let (rival, best) = rivals.reduce(|a, b| {
         if figure.is_better(b.1.median, a.1.median) {
             b
         } else {
@@ -407,6 +419,21 @@ mod tests {
                 .any(|line| line.contains("read-1 · lan: s3fs 3.1× less memory")),
             "{lines:#?}"
         );
+    }
+
+    #[test]
+    fn other_modes_of_the_same_program_are_no_rivals_unless_they_ran_alone() {
+        let mut report = specimen::report();
+        let own = report.clients[0].version.clone();
+        let mode = report
+            .clients
+            .iter_mut()
+            .find(|client| client.name == "s3fs");
+        mode.expect("it is there").version.clone_from(&own);
+        let losses = |report: &Report| rank(report).expect("ranked").loss_lines().concat();
+        assert!(!losses(&report).contains("s3fs"));
+        report.clients.retain(|client| client.version == own);
+        assert!(losses(&report).contains("s3fs"));
     }
 
     #[test]

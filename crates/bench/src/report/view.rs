@@ -37,6 +37,8 @@ pub struct ClientView<'a> {
     pub name: &'a str,
     /// Its place among [`Report::clients`], which decides its colour.
     pub index: usize,
+    /// What its program says of itself. Two modes of one program say the same.
+    program: Option<&'a str>,
     samples: &'a [Sample],
 }
 
@@ -73,6 +75,7 @@ impl<'a> RowView<'a> {
             shown.then_some(ClientView {
                 name: &client.name,
                 index,
+                program: client.version.as_deref(),
                 samples,
             })
         };
@@ -88,6 +91,17 @@ impl<'a> RowView<'a> {
     #[must_use]
     pub fn title(&self) -> String {
         format!("{} · {}", self.row.workload, self.row.profile)
+    }
+
+    /// Whom `client` is compared with: other programs. Other modes of its own only when no other program
+    /// is there.
+    pub(super) fn rivals(&self, client: &ClientView<'a>) -> Vec<&ClientView<'a>> {
+        let others = self.clients.iter();
+        let mut rivals: Vec<_> = others.filter(|other| other.name != client.name).collect();
+        if !rivals.iter().all(|other| other.is_a_mode_like(client)) {
+            rivals.retain(|other| !other.is_a_mode_like(client));
+        }
+        rivals
     }
 
     /// The figure that answers `aspect` here.
@@ -222,6 +236,10 @@ impl<'a> RowView<'a> {
 }
 
 impl<'a> ClientView<'a> {
+    fn is_a_mode_like(&self, other: &ClientView<'_>) -> bool {
+        self.program.is_some() && self.program == other.program
+    }
+
     /// The runs that count.
     pub fn counted(&self) -> impl Iterator<Item = &'a Sample> + use<'a> {
         self.samples
