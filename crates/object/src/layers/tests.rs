@@ -13,6 +13,7 @@ use penstock_base::{Payload, clock, metrics::Registry};
 use super::*;
 use crate::{
     ErrorKind, GetOptions, HeadOptions, Key, MemoryStore, ObjectResult, Operation, PutOptions,
+    Stored,
 };
 
 fn key(text: &str) -> Key {
@@ -30,11 +31,11 @@ fn only_if_absent() -> PutOptions {
     }
 }
 
-async fn put(store: &dyn Store, name: &str, bytes: &[u8]) {
+async fn put(store: &dyn Store, name: &str, bytes: &[u8]) -> Stored {
     let stored = store
         .put(&key(name), body(bytes), PutOptions::default())
         .await;
-    stored.expect("the put succeeds");
+    stored.expect("the put succeeds")
 }
 
 async fn read(store: &dyn Store, name: &str) -> ObjectResult<Vec<u8>> {

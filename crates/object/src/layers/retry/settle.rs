@@ -251,32 +251,25 @@ impl Retry {
         position: u64,
         bytes: &Payload,
     ) -> ObjectResult<bool> {
+        if bytes.is_empty() {
+            return Ok(true);
+        }
         for _ in 0..LOOKS_MAX {
-            if bytes.is_empty() || self.looks_equal((key, info), position, bytes).await? {
-                return Ok(true);
+            let options = GetOptions {
+                range: Some(position..position + bytes.len() as u64),
+                if_match: Some(info.etag.clone()),
+                fresh: true,
+            };
+            let mut comparison = Comparison::new(bytes);
+            match self.get(key, options, &mut comparison).await {
+                Ok(_) if comparison.is_equal() => return Ok(true),
+                Ok(_) => {}
+                Err(error) if error.kind == ErrorKind::ChecksumMismatch => {}
+                Err(error) if error.kind == ErrorKind::PreconditionFailed => return Ok(false),
+                Err(error) => return Err(error),
             }
         }
         Ok(false)
-    }
-
-    async fn looks_equal(
-        &self,
-        (key, info): (&Key, &ObjectInfo),
-        position: u64,
-        bytes: &Payload,
-    ) -> ObjectResult<bool> {
-        let options = GetOptions {
-            range: Some(position..position + bytes.len() as u64),
-            if_match: Some(info.etag.clone()),
-            fresh: true,
-        };
-        let unequal = [ErrorKind::PreconditionFailed, ErrorKind::ChecksumMismatch];
-        let mut comparison = Comparison::new(bytes);
-        match self.get(key, options, &mut comparison).await {
-            Ok(_) => Ok(comparison.is_equal()),
-            Err(error) if unequal.contains(&error.kind) => Ok(false),
-            Err(error) => Err(error),
-        }
     }
 }
 

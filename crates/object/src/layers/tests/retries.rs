@@ -191,7 +191,7 @@ async fn cut_and(meddle: impl AsyncFnOnce(&dyn Store)) -> ObjectResult<Vec<u8>> 
 async fn a_read_does_not_go_on_in_another_version() {
     let whole = cut_and(async |_| {}).await;
     assert_eq!(whole.expect("nobody meddled"), [7; 1000]);
-    let replaced = cut_and(async |store| put(store, "a", &[8; 1000]).await).await;
+    let replaced = cut_and(async |store| drop(put(store, "a", &[8; 1000]).await)).await;
     assert_eq!(
         replaced.expect_err("replaced").kind,
         ErrorKind::PreconditionFailed
@@ -344,10 +344,7 @@ async fn a_write_on_condition_of_a_version_whose_answer_was_lost_is_recognised()
         condition: WriteCondition::IfMatch(tag.clone()),
         ..PutOptions::default()
     };
-    let first = memory
-        .put(&key("a"), body(b"first"), PutOptions::default())
-        .await
-        .expect("the put succeeds");
+    let first = put(&*memory, "a", b"first").await;
     faults.queue(Operation::Put, [lost()]);
     let second = store
         .put(&key("a"), body(b"second"), on(&first.etag))
@@ -365,10 +362,7 @@ async fn a_write_on_condition_of_a_version_whose_answer_was_lost_is_recognised()
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_is_recognised_though_what_is_compared_arrives_damaged() {
     let (store, faults, memory) = retrying();
-    let first = memory
-        .put(&key("a"), body(b"first"), PutOptions::default())
-        .await
-        .expect("the put succeeds");
+    let first = put(&*memory, "a", b"first").await;
     let options = PutOptions {
         condition: WriteCondition::IfMatch(first.etag),
         ..PutOptions::default()
@@ -384,10 +378,7 @@ async fn a_lost_answer_is_recognised_though_what_is_compared_arrives_damaged() {
 #[tokio::test(start_paused = true)]
 async fn a_damaged_version_that_the_store_kept_is_replaced() {
     let (store, faults, memory) = retrying();
-    let first = memory
-        .put(&key("a"), body(b"first"), PutOptions::default())
-        .await
-        .expect("the put succeeds");
+    let first = put(&*memory, "a", b"first").await;
     for condition in [
         WriteCondition::IfMatch(first.etag),
         WriteCondition::IfAbsent,
