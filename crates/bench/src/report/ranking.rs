@@ -294,13 +294,7 @@ impl Ranking<'_> {
     fn best_count(&self, name: &str, aspect: Aspect) -> usize {
         let leads = |row: &&RankedRow<'_>| {
             let own = row.view.clients.iter().find(|client| client.name == name);
-            let others: Vec<_> = row
-                .view
-                .clients
-                .iter()
-                .filter(|client| client.name != name)
-                .collect();
-            own.and_then(|own| place((&row.view, own), &others, aspect))
+            own.and_then(|own| place((&row.view, own), &row.view.others(own), aspect))
                 .is_some_and(|place| place.standing != Standing::Behind)
         };
         self.rows.iter().filter(leads).count()

@@ -93,11 +93,16 @@ impl<'a> RowView<'a> {
         format!("{} · {}", self.row.workload, self.row.profile)
     }
 
+    /// All clients but `client`.
+    pub(super) fn others(&self, client: &ClientView<'a>) -> Vec<&ClientView<'a>> {
+        let clients = self.clients.iter();
+        clients.filter(|other| other.name != client.name).collect()
+    }
+
     /// Whom `client` is compared with: other programs. Other modes of its own only when no other program
     /// is there.
     pub(super) fn rivals(&self, client: &ClientView<'a>) -> Vec<&ClientView<'a>> {
-        let others = self.clients.iter();
-        let mut rivals: Vec<_> = others.filter(|other| other.name != client.name).collect();
+        let mut rivals = self.others(client);
         if !rivals.iter().all(|other| other.is_a_mode_like(client)) {
             rivals.retain(|other| !other.is_a_mode_like(client));
         }
