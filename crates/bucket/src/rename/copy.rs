@@ -6,7 +6,6 @@ use penstock_object::{
     CompleteOptions, CopyOptions, Description, ETag, ErrorKind, HeadOptions, Key, ObjectError,
     ObjectKind, ObjectResult, Part, PartCopy, PutOptions, Stored, UploadId, WriteCondition,
 };
-
 use penstock_vfs::Inode;
 
 use crate::{core::Core, inode::Tree};

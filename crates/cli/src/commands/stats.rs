@@ -23,6 +23,10 @@ use crate::{
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn command() -> Command {
+    let watch = command_line::flag("watch", "Go on, once a second, with rates")
+        .short('w')
+        .requires("mountpoint")
+        .conflicts_with("json");
     Command::new("stats")
         .about("Show what mounts do: requests, bytes, memory")
         .long_about(
@@ -37,7 +41,7 @@ pub(crate) fn command() -> Command {
                 .help("Where the bucket is mounted; without it, all mounts are listed"),
         )
         .arg(command_line::flag("json", "Print JSON"))
-        .arg(command_line::flag("watch", "Go on, once a second, with rates").short('w').requires("mountpoint").conflicts_with("json"))
+        .arg(watch)
 }
 
 pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
