@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use penstock_devserver::Operation;
+use penstock_devserver::{Operation, Server};
 
 use crate::{
     Bucket, Kind, Mount, MountOptions, Scratch,
@@ -106,6 +106,23 @@ impl Rig {
         place
     }
 
+    /// What the server sent so far.
+    pub fn sent(&self) -> Sent {
+        let counters = self.bucket.server(Server::counters);
+        Sent {
+            gets: counters.operation(Operation::GetObject),
+            bytes: counters.bytes_out,
+        }
+    }
+
+    /// Every object was read with one GET since `before`.
+    #[track_caller]
+    pub fn assert_one_get_each(&self, before: Sent) {
+        let bytes = self.objects.values().map(Vec::len).sum::<usize>() as u64;
+        let files = self.objects.len() as u64;
+        self.sent().assert_one_get_each(before, files, bytes);
+    }
+
     /// Requests of a kind that the server got.
     pub fn count(&self, operation: Operation) -> u64 {
         self.bucket
@@ -138,6 +155,27 @@ impl Rig {
                 "{key}"
             );
         }
+    }
+}
+
+/// What a store sent.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sent {
+    /// Objects, whole or in part.
+    pub gets: u64,
+    /// All bytes.
+    pub bytes: u64,
+}
+
+impl Sent {
+    /// So many files with so many bytes altogether were one GET each since `before`. A file that is
+    /// read in two pieces costs a GET more and not a byte more. A page that the kernel takes back
+    /// before its reader had it, as it may at any time, is fetched again and costs both.
+    #[track_caller]
+    pub fn assert_one_get_each(self, before: Self, files: u64, bytes: u64) {
+        let gets = self.gets - before.gets - files;
+        let again = (self.bytes - before.bytes).saturating_sub(bytes);
+        assert!(gets == 0 || again > 0, "{gets} GETs more for {again} bytes");
     }
 }
 

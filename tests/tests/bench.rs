@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use penstock_tests::{Finished, Patience, Scratch, penstock, run_within};
+use penstock_tests::{Finished, Patience, Scratch, penstock, run_within, stream::Sent};
 use serde_json::Value;
 
 const PATIENCE: Patience = Patience::seconds(180);
@@ -286,6 +286,14 @@ fn sample_of<'a>(row: &'a Value, client: &str) -> &'a Value {
     &cell.unwrap_or_else(|| panic!("no {client}: {row:#}"))["samples"][0]
 }
 
+fn sent(sample: &Value) -> Sent {
+    let number = |value: &Value| value.as_u64().expect("a number");
+    Sent {
+        gets: number(&sample["requests"]["GetObject"]),
+        bytes: number(&sample["server_sent_bytes"]),
+    }
+}
+
 #[test]
 fn stream_volumes_are_measured_beside_bucket_mounts() {
     let scratch = Scratch::new();
@@ -301,7 +309,8 @@ fn stream_volumes_are_measured_beside_bucket_mounts() {
         }
     }
     let direct = sample_of(row(&report, "random-16"), "penstock-stream-direct");
-    assert_eq!(direct["requests"]["GetObject"], 64, "one GET for each file");
+    let bytes = direct["bytes"].as_u64().expect("bytes");
+    sent(direct).assert_one_get_each(Sent::default(), 64, bytes);
     let names = sample_of(row(&report, "stat"), "penstock-stream");
     assert_eq!(names["requests"], serde_json::json!({}), "names are local");
 }

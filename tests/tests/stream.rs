@@ -92,14 +92,14 @@ fn a_small_file_is_one_request_in_direct_mode() {
     for way in WAYS {
         let rig = Rig::with_small_files(Kind::S3, 200);
         let mount = rig.mount(&rig.way(way).option("direct", "on"));
-        let before = rig.count(Operation::GetObject);
+        let before = rig.sent();
         for (key, content) in &rig.objects {
             assert!(
                 fs::read(mount.join(key)).expect("readable") == *content,
                 "{key}"
             );
         }
-        assert_eq!(rig.count(Operation::GetObject) - before, 200, "{way}");
+        rig.assert_one_get_each(before);
         mount.unmount();
     }
 }
@@ -116,14 +116,14 @@ fn neighbours_that_are_read_at_once_are_one_request_each_in_direct_mode() {
         let mount = rig.mount(&rig.way(way).option("direct", "on"));
         // So that all of them wait for the store together.
         rig.bucket.fail(Faults::latency(Duration::from_millis(20)));
-        let before = rig.count(Operation::GetObject);
+        let before = rig.sent();
         thread::scope(|scope| {
             for (key, content) in &rig.objects {
                 let path = mount.join(key);
                 scope.spawn(move || assert!(fs::read(path).expect("readable") == *content));
             }
         });
-        assert_eq!(rig.count(Operation::GetObject) - before, 256, "{way}");
+        rig.assert_one_get_each(before);
         mount.unmount();
     }
 }

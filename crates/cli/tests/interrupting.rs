@@ -123,7 +123,9 @@ fn start(scratch: &Scratch, code: &str, mountpoint: &Path, waits: impl FnOnce())
     let went = scratch.path("went");
     let _ = fs::remove_file(&went);
     let code = format!(
-        "import os, sys, time\np, went = sys.argv[1:]\n\
+        // Whoever starts the tests in the background has it ignored.
+        "import os, signal, sys, time\np, went = sys.argv[1:]\n\
+         signal.signal(signal.SIGINT, signal.default_int_handler)\n\
          def go():\n  open(went, 'x').close()\n  while os.path.exists(went): time.sleep(0.01)\n\
          {code}"
     );

@@ -79,6 +79,23 @@ async fn files_of_some_mebibytes_are_fetched_whole_by_habit() {
     assert_eq!(bench.store.gets().last(), Some(&(0..MIB)));
 }
 
+/// Readers of Parquet and zip files often want no more of them.
+#[tokio::test]
+async fn files_whose_heads_and_tails_are_read_make_no_habit() {
+    let bench = Bench::plain();
+    for number in 0..20 {
+        let name = format!("file{number}");
+        let reader = bench
+            .transfer
+            .reader(bench.store.fill(&name, 5 * MIB).await);
+        check(&reader, 0, 4 << 10).await;
+        check(&reader, 5 * MIB - (64 << 10), 64 << 10).await;
+    }
+    let most = 20 * (MIB + (64 << 10));
+    let got = bench.store.bytes_got();
+    assert!(got <= most, "{got} of at most {most}");
+}
+
 #[tokio::test]
 async fn random_reads_fetch_what_was_asked_and_nothing_more() {
     let bench = Bench::plain();

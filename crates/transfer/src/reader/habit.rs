@@ -32,13 +32,13 @@ impl Habit {
         size <= SIZE_MAX && self.score.load(Ordering::Relaxed) >= EXPECTED
     }
 
-    /// Notes that a file of `size` bytes was read from its beginning as far as `end`.
-    fn note(&self, size: u64, end: u64) {
+    /// Notes that a file of `size` bytes was read from its beginning, `bytes` of it altogether.
+    fn note(&self, size: u64, bytes: u64) {
         if size > SIZE_MAX {
             return;
         }
         let score = self.score.load(Ordering::Relaxed);
-        let next = if end >= size {
+        let next = if bytes >= size {
             (score + 1).min(SCORE_MAX)
         } else {
             score / 2
@@ -53,8 +53,9 @@ impl Habit {
 pub(crate) struct Course {
     /// The first bytes were read first.
     from_start: bool,
-    /// The end of the farthest read.
-    farthest: u64,
+    /// Bytes of all reads. Head and tail alone, all that many readers of archives want, do not add
+    /// up to a file.
+    bytes: u64,
     told: bool,
 }
 
@@ -62,15 +63,20 @@ impl Course {
     /// Takes in a read of `range`. It is the `first` as long as no read of this reader has ended.
     pub(crate) fn read(&mut self, range: &Range<u64>, first: bool) {
         self.from_start |= first && range.start == 0;
-        self.farthest = self.farthest.max(range.end);
+        self.bytes += range.end - range.start;
     }
 
-    /// Tells the habit, once, how far an object of `size` bytes was read: as soon as its end is
-    /// reached, for files may stay open, or when nobody reads it any more.
+    /// Whether as much was read as an object of `size` bytes has.
+    pub(crate) fn is_whole(&self, size: u64) -> bool {
+        self.bytes >= size
+    }
+
+    /// Tells the habit, once, how much of an object of `size` bytes was read: as soon as that is
+    /// all of it, for files may stay open, or when nobody reads it any more.
     pub(crate) fn tell(&mut self, habit: &Habit, size: u64) {
         if self.from_start && !self.told {
             self.told = true;
-            habit.note(size, self.farthest);
+            habit.note(size, self.bytes);
         }
     }
 }

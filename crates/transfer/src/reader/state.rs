@@ -54,7 +54,7 @@ impl State {
     pub(crate) fn plan(&mut self, range: &Range<u64>, read: &InFlight, first: bool) -> Plan {
         let now = clock::now();
         self.course.read(range, first);
-        if range.end >= self.version.size {
+        if self.course.is_whole(self.version.size) {
             self.tell_habit();
         }
         let held_until = self.held.first_gap(range.start);
@@ -178,7 +178,7 @@ impl State {
             && self.transfer.habit().expects_whole(size)
     }
 
-    /// Lets the next files profit from how far this one was read. To be called when nobody reads it any
+    /// Lets the next files profit from how much of this one was read. To be called when nobody reads it any
     /// more, too.
     pub(crate) fn tell_habit(&mut self) {
         let size = self.version.size;
