@@ -33,8 +33,11 @@ const PATIENCE_EACH: Duration = Duration::from_millis(150);
 /// Bytes that the files have at most while the store works; one run each, at the same time. Files
 /// above 1 MiB are staged without what the store has of them.
 const SIZES: [u32; 4] = [256 << 10, 256 << 10, 256 << 10, 3 << 20];
-/// The same while it fails.
-const SIZES_FAILING: [u32; 2] = [256 << 10, 3 << 20];
+/// The same while it fails: more of them, for most of the time they wait.
+const SIZES_FAILING: [u32; 8] = {
+    let (small, large) = (256 << 10, 3 << 20);
+    [small, small, small, large, small, small, small, large]
+};
 
 /// What a run does. Operations of no bytes would end it: `posix_fallocate` refuses them everywhere.
 const WEIGHTS: &str = "[opsize]\nmin = 1\nmax = 65536\n[weights]\n\

@@ -224,6 +224,7 @@ mod tests {
             "penstock-stream",
             "penstock-stream-direct",
             "penstock-stream-fuse",
+            "penstock-stream-fuse-direct",
             "s3fs",
             "ossfs",
             "ossfs2",
