@@ -4,6 +4,7 @@
 
 use std::{fs, io::Write, path::Path, process::Command, thread};
 
+use penstock_devserver::{Fault, FaultRule, Faults, Operation};
 use penstock_tests::{
     Bucket, Kind, Patience,
     data::{digest, digest_of, make_tree, noise},
@@ -94,6 +95,26 @@ fn many_writers_and_readers_at_once_do_not_mix_their_bytes() {
                 });
             }
         });
+        mount.unmount();
+    }
+}
+
+/// The kernel answers an error of a read with reads of single pages, which come without a checksum.
+#[test]
+fn a_small_file_that_always_arrives_damaged_is_an_error_and_never_wrong_bytes() {
+    for kind in Kind::REMOTE {
+        let bucket = Bucket::new(kind);
+        let content = noise(1, 131_144);
+        bucket.put_outside("small", &content);
+        let mount = bucket.mount();
+        let damage = FaultRule::new(Fault::FlipByte { at: 100 });
+        bucket.fail(Faults::rule(damage.on(&[Operation::GetObject])));
+        for _ in 0..3 {
+            let error = fs::read(mount.join("small")).expect_err("every answer is damaged");
+            assert_eq!(error.raw_os_error(), Some(libc::EIO), "{kind:?}");
+        }
+        bucket.heal();
+        assert!(fs::read(mount.join("small")).expect("whole") == content);
         mount.unmount();
     }
 }

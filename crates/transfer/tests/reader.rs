@@ -437,6 +437,21 @@ async fn a_failure_is_reported_once_and_the_next_read_tries_again() {
 }
 
 #[tokio::test]
+async fn a_small_object_that_arrived_damaged_is_not_read_in_pieces() {
+    let bench = Bench::plain();
+    let size = 300 * KIB;
+    let reader = bench.transfer.reader(bench.store.fill("a", size).await);
+    let damage = Fault::Refuse(ErrorKind::ChecksumMismatch);
+    bench.store.fail_next(Operation::Get, damage);
+    let failed = kind(reader.read(0, 128 << 10).await);
+    assert_eq!(failed, ErrorKind::ChecksumMismatch);
+    for page in [64 * KIB, 0, 4 * KIB] {
+        check(&reader, page, 4 << 10).await;
+    }
+    assert_eq!(bench.store.gets(), vec![WHOLE; 2]);
+}
+
+#[tokio::test]
 async fn a_failed_prefetch_is_repaired_by_the_read_that_needs_it() {
     let bench = Bench::plain();
     let size = 40 * MIB;

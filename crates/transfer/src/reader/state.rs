@@ -149,6 +149,9 @@ impl State {
     fn extend(&mut self, gap: &Range<u64>, place: Place, first: bool) -> Range<u64> {
         let settings = self.transfer.settings();
         let size = self.version.size;
+        if self.comes_whole() && self.held.is_empty() {
+            return 0..size;
+        }
         let Some(stream) = self.streams.get(place.stream) else {
             return gap.clone();
         };
@@ -159,7 +162,7 @@ impl State {
                 .map_or(u64::MAX, |share| share.bytes() / 2);
             part_size(stream.length, settings.read_part_size.min(limit))
         } else if first && gap.start == 0 {
-            if size <= settings.whole_file_max || self.expects_whole() {
+            if self.expects_whole() {
                 size
             } else {
                 part_size(0, u64::MAX)
@@ -169,6 +172,14 @@ impl State {
         };
         let end = size.min(gap.end.max(gap.start + length));
         gap.start..self.held.next_held(gap.end, end)
+    }
+
+    /// Whether the object is small and read from its start: then it is fetched whole whenever nothing
+    /// of it is held. Stores tell no checksum for a piece, and who got an error because the whole
+    /// arrived damaged asks again for pieces, as kernels do page by page.
+    fn comes_whole(&self) -> bool {
+        self.version.size <= self.transfer.settings().whole_file_max
+            && self.course.begins_at_start()
     }
 
     /// Whether all of the object will be read, as far as anybody can tell, and there is memory for it.
