@@ -15,8 +15,9 @@ const SIZE: usize = 24 * MIB;
 const PIECE: usize = 16 * KIB;
 
 /// GETs for one pass from front to end: parts of 1 MiB that double up to 8 MiB, each size as long as
-/// the file was read up to it.
-const PASS_MAX: u64 = 8 + (SIZE / (8 * MIB)) as u64;
+/// the file was read up to it, and a few more when reads of the kernel overtake each other. Each piece
+/// for itself would be 1,536.
+const PASS_MAX: u64 = 16;
 
 /// Memory that O_DIRECT may read into.
 #[repr(align(4096))]
