@@ -2,7 +2,14 @@
 
 #![allow(clippy::disallowed_methods, clippy::print_stdout)]
 
-use std::{fs, io::Write, path::Path, process::Command, thread};
+use std::{
+    fs::{self, File},
+    io::Write,
+    os::unix::fs::FileExt,
+    path::Path,
+    process::Command,
+    thread,
+};
 
 use penstock_devserver::{Fault, FaultRule, Faults, Operation};
 use penstock_tests::{
@@ -115,6 +122,30 @@ fn a_small_file_that_always_arrives_damaged_is_an_error_and_never_wrong_bytes() 
         }
         bucket.heal();
         assert!(fs::read(mount.join("small")).expect("whole") == content);
+        mount.unmount();
+    }
+}
+
+/// Kernels read the middle of a file alone when the pages around it are in their cache.
+#[test]
+fn a_piece_of_a_small_file_is_never_wrong_bytes() {
+    for kind in Kind::REMOTE {
+        let bucket = Bucket::new(kind);
+        let content = noise(1, 300_000);
+        bucket.put_outside("small", &content);
+        let mount = bucket.mount();
+        let damage = FaultRule::new(Fault::FlipByte { at: 100 });
+        bucket.fail(Faults::rule(damage.on(&[Operation::GetObject])));
+        let file = File::open(mount.join("small")).expect("it is there");
+        let mut piece = [0; 4096];
+        let error = file
+            .read_exact_at(&mut piece, 163_840)
+            .expect_err("every answer is damaged");
+        assert_eq!(error.raw_os_error(), Some(libc::EIO), "{kind:?}");
+        bucket.heal();
+        file.read_exact_at(&mut piece, 163_840).expect("whole");
+        assert!(piece == content[163_840..][..4096]);
+        drop(file);
         mount.unmount();
     }
 }

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use penstock_devserver::{Faults, Operation};
+use penstock_devserver::{Fault, FaultRule, Faults, Operation};
 use penstock_tests::{
     BUCKET, Bucket, Kind, Patience,
     data::{digest, digest_of, noise},
@@ -77,6 +77,26 @@ fn reads_of_a_volume_ride_out_every_passing_fault() {
             metric(&mount, "object_retries_total", "") > 0,
             "{way}: nothing failed"
         );
+        mount.unmount();
+    }
+}
+
+/// The kernel answers an error of a read with reads of single pages, which come without a checksum.
+#[test]
+fn a_small_file_of_a_volume_that_always_arrives_damaged_is_an_error_and_never_wrong_bytes() {
+    for (way, direct) in WAYS.into_iter().flat_map(|way| [(way, "on"), (way, "off")]) {
+        let rig = Rig::with_small_files(Kind::S3, 30);
+        let mount = rig.mount(&rig.way(way).option("direct", direct));
+        let (key, content) = rig.object(20);
+        let damage = FaultRule::new(Fault::FlipByte { at: 100 });
+        rig.bucket
+            .fail(Faults::rule(damage.on(&[Operation::GetObject])));
+        for _ in 0..3 {
+            let error = fs::read(mount.join(key)).expect_err("every answer is damaged");
+            assert_eq!(error.raw_os_error(), Some(libc::EIO), "{way}");
+        }
+        rig.bucket.heal();
+        assert!(fs::read(mount.join(key)).expect("whole") == content);
         mount.unmount();
     }
 }

@@ -1,5 +1,7 @@
 //! Bytes on their way between a socket and a kernel.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use smallvec::SmallVec;
 
@@ -77,6 +79,21 @@ impl Payload {
         &self.slices
     }
 
+    /// The bytes `range`, as far as there are any, without a copy.
+    #[must_use]
+    pub fn slice(&self, range: &Range<u64>) -> Self {
+        let mut wanted = Self::new();
+        let mut start = 0;
+        for slice in &self.slices {
+            let end = start + slice.len() as u64;
+            let from = range.start.clamp(start, end) - start;
+            let to = range.end.clamp(start, end) - start;
+            wanted.push(slice.slice(from as usize..to as usize));
+            start = end;
+        }
+        wanted
+    }
+
     /// One contiguous copy, for small payloads and for tests.
     pub fn to_vec(&self) -> Vec<u8> {
         self.slices.concat()
@@ -108,6 +125,15 @@ mod tests {
         payload.append(Payload::from(b"cde".to_vec()));
         assert_eq!((payload.len(), payload.slices().len()), (5, 2));
         assert_eq!(payload.to_vec(), b"abcde");
+    }
+
+    #[test]
+    fn a_slice_may_span_several_and_end_where_the_bytes_end() {
+        let mut payload = Payload::from(b"abc".to_vec());
+        payload.append(Payload::from(b"def".to_vec()));
+        assert_eq!(payload.slice(&(2..4)).to_vec(), b"cd");
+        assert_eq!(payload.slice(&(4..9)).to_vec(), b"ef");
+        assert!(payload.slice(&(3..3)).is_empty());
     }
 
     #[test]

@@ -9,7 +9,8 @@
 //! 2. **Large objects** are read through [`penstock_transfer::Reader`]: exact ranges for random
 //!    reads, windows of large parts for sequential ones.
 //! 3. **In direct mode** each read is one GET of exactly its range of each object; nothing is
-//!    shared, fetched ahead or kept.
+//!    shared, fetched ahead or kept. But a small object that arrived damaged is fetched whole from
+//!    then on, as in 1 (`damaged`).
 //!
 //! Every GET insists on the tag that the snapshot saw. When the object is another one by now, or
 //! gone, the read fails with `Stale` and is counted: bytes of two versions never meet.
@@ -24,6 +25,7 @@
 //! device was given more, and a program that reads by 4 KiB begins with less: such programs want
 //! the cache, not direct mode.
 
+mod damaged;
 mod data;
 mod failure;
 mod metrics;

@@ -8,8 +8,8 @@
 //! 3. They are neither: a random read makes one GET of exactly its range and keeps nothing. A read
 //!    that continues a sequential stream makes a GET of a whole part.
 //!
-//! The first read of a small file fetches it whole, and that of one of some MiB if the last such files
-//! were read to their end (`habit`).
+//! A small file is always fetched whole, and one of some MiB if its start is read first and the last
+//! such files were read to their end (`habit`).
 //!
 //! Only sequential streams fetch ahead: parts of 1 MiB that double up to the setting, as many as
 //! fit into a window of about twice the bandwidth-delay product (`window`). Which reads make up
@@ -210,7 +210,8 @@ impl Shared {
 
     async fn fetch_when_memory_is_free(&self, range: &Range<u64>) -> TransferResult<Payload> {
         self.transfer.metrics().read_memory_waits.increment();
-        let memory = self.transfer.read_memory(receive::cost(range)).await?;
+        let memory = receive::cost(&self.fetched_for(range));
+        let memory = self.transfer.read_memory(memory).await?;
         let coming = lock(&self.state).coming(range);
         if let Some(pieces) = coming
             && let Some(payload) = self.arrival(range, pieces).await?
@@ -221,8 +222,17 @@ impl Shared {
     }
 
     async fn fetch(&self, range: &Range<u64>, memory: Reservation) -> TransferResult<Payload> {
-        let origin = Origin::Anywhere;
-        fetch(&self.transfer, &self.version, range, memory, origin).await
+        let (fetched, origin) = (self.fetched_for(range), Origin::Anywhere);
+        let payload = fetch(&self.transfer, &self.version, &fetched, memory, origin).await?;
+        Ok(payload.slice(&(range.start - fetched.start..range.end - fetched.start)))
+    }
+
+    /// What is fetched for a read of `range` that finds nothing of it.
+    fn fetched_for(&self, range: &Range<u64>) -> Range<u64> {
+        if self.transfer.settings().comes_whole(self.version.size) {
+            return 0..self.version.size;
+        }
+        range.clone()
     }
 
     fn last_read(&self) -> u64 {

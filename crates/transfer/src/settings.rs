@@ -21,8 +21,9 @@ pub struct TransferSettings {
     /// The fraction of the memory budget that all read-ahead together may occupy, in equal shares
     /// per stream. Default 0.6, from 0.05 to 0.95.
     pub read_ahead_share: f64,
-    /// Files up to this many bytes are fetched whole when their first byte is read first.
-    /// Default 1 MiB, from 0 (never) to 64 MiB.
+    /// Files up to this many bytes are fetched whole, whatever is read of them: in one request, and
+    /// compared with their checksum, which stores do not tell for a piece. Default 1 MiB, from 0
+    /// (never) to 64 MiB.
     pub whole_file_max: u64,
     /// Sequential streams that are told apart on one handle. Default 4, from 1 to 16.
     pub streams_per_reader: usize,
@@ -50,6 +51,11 @@ impl Default for TransferSettings {
 }
 
 impl TransferSettings {
+    /// Whether an object of `size` bytes is fetched whole.
+    pub fn comes_whole(&self, size: u64) -> bool {
+        size <= self.whole_file_max
+    }
+
     /// The same settings with every value within its range.
     #[must_use]
     pub(crate) fn clamped(mut self) -> Self {

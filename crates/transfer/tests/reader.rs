@@ -172,6 +172,48 @@ async fn a_small_file_is_one_get() {
 }
 
 #[tokio::test]
+async fn a_small_file_comes_whole_whatever_is_read_of_it() {
+    for begin in [0, 300 * KIB, 599 * KIB] {
+        let bench = Bench::plain();
+        let reader = bench
+            .transfer
+            .reader(bench.store.fill("a", 600 * KIB).await);
+        check(&reader, begin, 4 << 10).await;
+        assert_eq!(bench.store.gets(), [WHOLE]);
+        for offset in (0..600 * KIB).step_by(100 << 10) {
+            check(&reader, offset, 100 << 10).await;
+        }
+        // What was read was let go, some of the rest not.
+        check(&reader, 0, 4 << 10).await;
+        for offset in (0..600 * KIB).step_by(4 << 10) {
+            check(&reader, offset, 4 << 10).await;
+        }
+        let gets = bench.store.gets();
+        assert!(gets.len() <= 4, "{gets:?}");
+        assert!(gets.iter().all(|range| *range == WHOLE), "{gets:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_small_file_comes_whole_when_memory_is_short() {
+    let network = TestStore::new(Network::default());
+    let bench = Bench::new(network, 4 * MIB, TransferSettings::default());
+    let reader = bench
+        .transfer
+        .reader(bench.store.fill("a", 600 * KIB).await);
+    let budget = bench.budget();
+    let taken = budget.try_reserve(budget.available() - 64 * KIB);
+    let read = check(&reader, 300 * KIB, 4 << 10);
+    let soon = async {
+        clock::sleep(Duration::from_millis(20)).await;
+        drop(taken.expect("it is free"));
+    };
+    futures_util::future::join(read, soon).await;
+    assert_eq!(bench.metric("transfer_memory_waits_total"), 1);
+    assert_eq!(bench.store.gets(), [WHOLE]);
+}
+
+#[tokio::test]
 async fn reading_only_the_head_of_a_large_file_fetches_one_small_part() {
     let bench = Bench::plain();
     let reader = bench.transfer.reader(bench.store.fill("a", 20 * MIB).await);
@@ -534,12 +576,13 @@ async fn idle_readers_give_their_read_ahead_to_those_who_wait() {
 #[tokio::test]
 async fn beyond_the_end_there_is_nothing() {
     let bench = Bench::plain();
-    let reader = bench.transfer.reader(bench.store.fill("a", 10).await);
-    check(&reader, 5, 100).await;
-    for offset in [10, 11, u64::MAX] {
+    let size = 2 * MIB;
+    let reader = bench.transfer.reader(bench.store.fill("a", size).await);
+    check(&reader, size - 5, 100).await;
+    for offset in [size, size + 1, u64::MAX] {
         assert!(reader.read(offset, 100).await.expect("read").is_empty());
     }
-    assert_eq!(bench.store.gets(), [5..10]);
+    assert_eq!(bench.store.gets(), [size - 5..size]);
     let empty = bench.transfer.reader(bench.store.fill("b", 0).await);
     assert!(empty.read(0, 100).await.expect("read").is_empty());
 }

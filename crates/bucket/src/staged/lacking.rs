@@ -58,7 +58,12 @@ impl Core {
             let text = format!("{bytes} bytes are too many to fetch; the limit is {limit}");
             return Err(FsError::Io(text));
         }
-        let requests = lacking.into_iter().flat_map(in_requests);
+        let wanted = if self.transfer.settings().comes_whole(base.size) {
+            vec![0..base.size; usize::from(bytes > 0)]
+        } else {
+            lacking
+        };
+        let requests = wanted.into_iter().flat_map(in_requests);
         stream::iter(requests.map(|range| self.fetch(staged, &base, range)))
             .buffer_unordered(REQUESTS_MAX)
             .try_collect()

@@ -7,9 +7,10 @@ use std::{
 };
 
 use penstock_base::{FsResult, MIB, Payload, metrics::Registry};
+use penstock_object::ErrorKind;
 use penstock_transfer::{Reader, Transfer, TransferError};
 
-use super::{Metrics, failure};
+use super::{Metrics, damaged::Damaged, failure};
 use crate::{
     MappedObject, ObjectMap,
     cache::{Found, ObjectCache},
@@ -51,6 +52,7 @@ pub struct DataPath {
     cache: Arc<ObjectCache>,
     prefetcher: Prefetcher,
     readers: Mutex<Readers>,
+    damaged: Damaged,
     metrics: Arc<Metrics>,
 }
 
@@ -73,6 +75,7 @@ impl DataPath {
             cache,
             prefetcher,
             readers: Mutex::default(),
+            damaged: Damaged::default(),
             metrics,
         })
     }
@@ -94,7 +97,7 @@ impl DataPath {
         if range.is_empty() {
             return Ok(Payload::new());
         }
-        let read = if self.settings.direct {
+        let read = if self.settings.direct && !self.damaged.has(object.number) {
             self.read_exactly(object, range).await
         } else if object.size <= SMALL_OBJECT_MAX {
             self.read_small(object, range).await
@@ -102,9 +105,20 @@ impl DataPath {
             self.read_large(object, range).await
         };
         read.map_err(|error| match error {
-            Failure::Transfer(error) => failure::of_read(&object.key, &error, &self.metrics),
+            Failure::Transfer(error) => {
+                self.note(object, &error);
+                failure::of_read(&object.key, &error, &self.metrics)
+            }
             Failure::File(error) => error,
         })
+    }
+
+    fn note(&self, object: &MappedObject, error: &TransferError) {
+        let is_damaged = matches!(error, TransferError::Object(error)
+            if error.kind == ErrorKind::ChecksumMismatch);
+        if is_damaged && object.size <= SMALL_OBJECT_MAX {
+            self.damaged.note(object.number);
+        }
     }
 
     async fn read_exactly(
@@ -124,13 +138,15 @@ impl DataPath {
         range: Range<u64>,
     ) -> Result<Payload, Failure> {
         let found = self.cache.demand(object.number, object.version()?);
-        let waits = matches!(found, Found::Coming(_));
-        self.prefetcher.touched(object.number, waits);
+        if !self.settings.direct {
+            let waits = matches!(found, Found::Coming(_));
+            self.prefetcher.touched(object.number, waits);
+        }
         let whole = match found {
             Found::Held(payload) => payload,
             Found::Coming(flight) => flight.await?,
         };
-        Ok(slice(&whole, &range))
+        Ok(whole.slice(&range))
     }
 
     async fn read_large(
@@ -206,18 +222,4 @@ impl Readers {
             .flatten()?;
         self.readers.remove(&oldest).map(|(_, reader)| reader)
     }
-}
-
-/// The bytes `range` of `payload`, without a copy.
-fn slice(payload: &Payload, range: &Range<u64>) -> Payload {
-    let mut wanted = Payload::new();
-    let mut start = 0;
-    for slice in payload.slices() {
-        let end = start + slice.len() as u64;
-        let from = range.start.clamp(start, end) - start;
-        let to = range.end.clamp(start, end) - start;
-        wanted.push(slice.slice(from as usize..to as usize));
-        start = end;
-    }
-    wanted
 }

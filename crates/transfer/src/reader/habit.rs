@@ -66,11 +66,6 @@ impl Course {
         self.bytes += range.end - range.start;
     }
 
-    /// Whether the first bytes were read first.
-    pub(crate) fn begins_at_start(&self) -> bool {
-        self.from_start
-    }
-
     /// Whether as much was read as an object of `size` bytes has.
     pub(crate) fn is_whole(&self, size: u64) -> bool {
         self.bytes >= size

@@ -5,7 +5,7 @@
 //! last of them is gone nobody wants the part any more and its GET is cancelled.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry},
     ops::Range,
     sync::{
         Arc,
@@ -130,19 +130,22 @@ impl Held {
         self.segments.is_empty()
     }
 
-    /// Adds a part that nothing held overlaps, for the stream `owner`.
+    /// Adds a part for the stream `owner`. Blocks that are held already stay as they are: where two
+    /// parts overlap both must begin at the same offset.
     pub(crate) fn add(&mut self, handle: &Arc<PartHandle>, owner: StreamId) {
         let range = handle.part.range();
         for index in 0..(range.end - range.start).div_ceil(BLOCK) as usize {
             let block = handle.part.block_range(index);
-            let segment = Segment {
-                end: block.end,
-                handle: Arc::clone(handle),
-                index,
-                owner,
-                read: 0,
-            };
-            self.segments.insert(block.start, segment);
+            match self.segments.entry(block.start) {
+                Entry::Occupied(_) => handle.part.release(index),
+                Entry::Vacant(place) => drop(place.insert(Segment {
+                    end: block.end,
+                    handle: Arc::clone(handle),
+                    index,
+                    owner,
+                    read: 0,
+                })),
+            }
         }
     }
 

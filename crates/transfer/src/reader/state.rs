@@ -73,6 +73,9 @@ impl State {
             let dropped = self.held.drop_below(place.stream, behind);
             self.account(dropped);
         }
+        if self.comes_whole() {
+            return self.serve_whole(range, place.stream);
+        }
         let plan = self.serve(range, place, first);
         if !matches!(plan, Plan::Memory) {
             self.prefetch(place.stream, delay);
@@ -120,6 +123,29 @@ impl State {
         total.cost
     }
 
+    /// A small object is never fetched in pieces: stores tell no checksum for them. Kernels do ask for
+    /// pieces, of pages that were taken back from their cache, or one by one after an error.
+    fn serve_whole(&mut self, range: &Range<u64>, stream: StreamId) -> Plan {
+        if let Some(payload) = self.held.read(range) {
+            return Plan::Ready(payload);
+        }
+        let Coverage { pieces, gaps } = self.held.coverage(range);
+        if gaps.is_empty() {
+            return Plan::Wait(pieces);
+        }
+        let whole = 0..self.version.size;
+        let Some(memory) = self.reserve(&whole) else {
+            return Plan::Memory;
+        };
+        if whole == *range {
+            return Plan::Fetch(memory);
+        }
+        let ahead = whole.end - (range.end - range.start);
+        self.transfer.metrics().prefetched_bytes.add(ahead);
+        self.receive(&whole, stream, memory);
+        Plan::Wait(self.held.coverage(range).pieces)
+    }
+
     fn serve(&mut self, range: &Range<u64>, place: Place, first: bool) -> Plan {
         if let Some(payload) = self.held.read(range) {
             return Plan::Ready(payload);
@@ -149,9 +175,6 @@ impl State {
     fn extend(&mut self, gap: &Range<u64>, place: Place, first: bool) -> Range<u64> {
         let settings = self.transfer.settings();
         let size = self.version.size;
-        if self.comes_whole() && self.held.is_empty() {
-            return 0..size;
-        }
         let Some(stream) = self.streams.get(place.stream) else {
             return gap.clone();
         };
@@ -174,12 +197,8 @@ impl State {
         gap.start..self.held.next_held(gap.end, end)
     }
 
-    /// Whether the object is small and read from its start: then it is fetched whole whenever nothing
-    /// of it is held. Stores tell no checksum for a piece, and who got an error because the whole
-    /// arrived damaged asks again for pieces, as kernels do page by page.
     fn comes_whole(&self) -> bool {
-        self.version.size <= self.transfer.settings().whole_file_max
-            && self.course.begins_at_start()
+        self.transfer.settings().comes_whole(self.version.size)
     }
 
     /// Whether all of the object will be read, as far as anybody can tell, and there is memory for it.
@@ -193,7 +212,7 @@ impl State {
     /// more, too.
     pub(crate) fn tell_habit(&mut self) {
         let size = self.version.size;
-        if size > self.transfer.settings().whole_file_max {
+        if !self.comes_whole() {
             self.course.tell(self.transfer.habit(), size);
         }
     }
