@@ -210,8 +210,8 @@ impl Shared {
 
     async fn fetch_when_memory_is_free(&self, range: &Range<u64>) -> TransferResult<Payload> {
         self.transfer.metrics().read_memory_waits.increment();
-        let memory = receive::cost(&self.fetched_for(range));
-        let memory = self.transfer.read_memory(memory).await?;
+        let cost = receive::cost(&self.fetched_for(range));
+        let memory = self.transfer.read_memory(cost).await?;
         let coming = lock(&self.state).coming(range);
         if let Some(pieces) = coming
             && let Some(payload) = self.arrival(range, pieces).await?

@@ -196,8 +196,8 @@ async fn a_small_file_comes_whole_whatever_is_read_of_it() {
 
 #[tokio::test]
 async fn a_small_file_comes_whole_when_memory_is_short() {
-    let network = TestStore::new(Network::default());
-    let bench = Bench::new(network, 4 * MIB, TransferSettings::default());
+    let store = TestStore::new(Network::default());
+    let bench = Bench::new(store, 4 * MIB, TransferSettings::default());
     let reader = bench
         .transfer
         .reader(bench.store.fill("a", 600 * KIB).await);

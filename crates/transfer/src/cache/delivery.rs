@@ -24,6 +24,10 @@ const RUN_MIN: usize = 8;
 /// Blocks that are looked at at once for where such a run begins.
 const LOOK_AHEAD: u64 = 1024;
 
+/// Bytes in the largest object that is fetched anew for a read of all of it when a block is missing.
+/// Readers ask for files of up to so much at once.
+const ANEW_MAX: u64 = 8 << 20;
+
 /// A read of a pinned version.
 pub(super) struct Delivery<'a> {
     store: &'a CachedStore,
@@ -71,7 +75,11 @@ impl<'a> Delivery<'a> {
             Some(range) => range.start..range.end.min(size),
         };
         // The store knows best how to refuse a range, and has a checksum only for all of it.
-        if wanted.is_empty() || self.is_all_missing(&entry, &wanted) {
+        let is_asked = match &range {
+            None if size <= ANEW_MAX => run_blocking(|| is_some_missing(&entry, &wanted)),
+            _ => self.is_all_missing(&entry, &wanted),
+        };
+        if wanted.is_empty() || is_asked {
             return self.fetch_all(range).await;
         }
         let end = self.deliver(&entry, &wanted).await?;
@@ -207,6 +215,11 @@ impl<'a> Delivery<'a> {
         }
         got.map(|got| (got, refused))
     }
+}
+
+fn is_some_missing(entry: &Entry, wanted: &Range<u64>) -> bool {
+    let states = entry.states(&block::touched(wanted));
+    states.map_or(true, |states| states.contains(&State::Absent))
 }
 
 /// From where `wanted` starts, which is missing, to where the disk has enough again.

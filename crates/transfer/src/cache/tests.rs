@@ -185,6 +185,31 @@ async fn the_second_read_asks_nobody_also_after_a_restart() {
     );
 }
 
+/// The store tells a checksum for the whole object only.
+#[tokio::test]
+async fn of_a_small_object_no_single_block_is_fetched() {
+    let bench = Bench::new(64 * MIB);
+    let body = pattern(MIB as usize, 1);
+    let etag = bench.put("a", &body).await;
+    for block in [0..1, 300_000..300_001] {
+        let read = bench.get("a", &etag, Some(block)).await;
+        read.expect("a read");
+    }
+    bench
+        .get("a", &etag, Some(0..400_000))
+        .await
+        .expect("a read");
+    bench.settle();
+    let from_disk = bench.metric("cache_read_bytes_total");
+    for expected in [0, body.len() as u64] {
+        let (_, bytes) = bench.get("a", &etag, None).await.expect("a read");
+        assert!(bytes == body);
+        bench.settle();
+        let now = bench.metric("cache_read_bytes_total");
+        assert_eq!(now - from_disk, expected);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_is_served_without_copies_and_hits_the_second_time() {
     let bench = Bench::new(64 * MIB);
