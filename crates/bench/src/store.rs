@@ -330,8 +330,12 @@ fn wait_for(
     if system::interrupted() {
         return Err(BenchError::new("interrupted", "nothing was measured yet"));
     }
+    let why = match (task.complaint(), running.ending()) {
+        (words, Some(status)) if words.is_empty() => status.to_string(),
+        (words, _) => words,
+    };
     Err(BenchError::new(
-        format!("the server does not start: {}", task.complaint()),
+        format!("the server does not start: {why}"),
         "look whether there is memory enough, or choose a smaller --scale",
     ))
 }
