@@ -1,6 +1,6 @@
 //! Faults that the server shows, by name.
 
-use penstock_devserver::{Fault, FaultRule};
+use penstock_devserver::{Fault, FaultRule, Faults, Operation};
 
 /// Faults that a client must ride out, whether it reads or writes. A reset within a body comes after
 /// so many bytes of it.
@@ -24,6 +24,12 @@ pub fn passing_faults(reset_after: u64) -> Vec<(&'static str, FaultRule)> {
 /// A body that ends after so many bytes, which only readers see.
 pub fn cut_body(after: u64) -> (&'static str, FaultRule) {
     ("cut body", often(Fault::CutBody { after }))
+}
+
+/// Every body that is read has one byte changed.
+pub fn damaged_bodies() -> Faults {
+    let flip = FaultRule::new(Fault::FlipByte { at: 100 });
+    Faults::rule(flip.on(&[Operation::GetObject]))
 }
 
 /// Three requests of ten.

@@ -11,10 +11,10 @@ use std::{
     thread,
 };
 
-use penstock_devserver::{Fault, FaultRule, Faults, Operation};
 use penstock_tests::{
     Bucket, Kind, Patience,
     data::{digest, digest_of, make_tree, noise},
+    faults::damaged_bodies,
     run_within,
 };
 
@@ -114,8 +114,7 @@ fn a_small_file_that_always_arrives_damaged_is_an_error_and_never_wrong_bytes() 
         let content = noise(1, 131_144);
         bucket.put_outside("small", &content);
         let mount = bucket.mount();
-        let damage = FaultRule::new(Fault::FlipByte { at: 100 });
-        bucket.fail(Faults::rule(damage.on(&[Operation::GetObject])));
+        bucket.fail(damaged_bodies());
         for _ in 0..3 {
             let error = fs::read(mount.join("small")).expect_err("every answer is damaged");
             assert_eq!(error.raw_os_error(), Some(libc::EIO), "{kind:?}");
@@ -134,8 +133,7 @@ fn a_piece_of_a_small_file_is_never_wrong_bytes() {
         let content = noise(1, 300_000);
         bucket.put_outside("small", &content);
         let mount = bucket.mount();
-        let damage = FaultRule::new(Fault::FlipByte { at: 100 });
-        bucket.fail(Faults::rule(damage.on(&[Operation::GetObject])));
+        bucket.fail(damaged_bodies());
         let file = File::open(mount.join("small")).expect("it is there");
         let mut piece = [0; 4096];
         let error = file

@@ -10,11 +10,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use penstock_devserver::{Fault, FaultRule, Faults, Operation};
+use penstock_devserver::{Faults, Operation};
 use penstock_tests::{
     BUCKET, Bucket, Kind, Patience,
     data::{digest, digest_of, noise},
-    faults::{cut_body, passing_faults},
+    faults::{cut_body, damaged_bodies, passing_faults},
     penstock, run_within,
     stats::metric,
     stream::{Rig, WAYS, read_aside},
@@ -88,9 +88,7 @@ fn a_small_file_of_a_volume_that_always_arrives_damaged_is_an_error_and_never_wr
         let rig = Rig::with_small_files(Kind::S3, 30);
         let mount = rig.mount(&rig.way(way).option("direct", direct));
         let (key, content) = rig.object(20);
-        let damage = FaultRule::new(Fault::FlipByte { at: 100 });
-        rig.bucket
-            .fail(Faults::rule(damage.on(&[Operation::GetObject])));
+        rig.bucket.fail(damaged_bodies());
         for _ in 0..3 {
             let error = fs::read(mount.join(key)).expect_err("every answer is damaged");
             assert_eq!(error.raw_os_error(), Some(libc::EIO), "{way}");

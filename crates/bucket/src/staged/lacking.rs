@@ -58,8 +58,9 @@ impl Core {
             let text = format!("{bytes} bytes are too many to fetch; the limit is {limit}");
             return Err(FsError::Io(text));
         }
-        let wanted = if self.transfer.settings().comes_whole(base.size) {
-            vec![0..base.size; usize::from(bytes > 0)]
+        let whole = 0..base.size;
+        let wanted = if bytes > 0 && self.transfer.settings().comes_whole(base.size) {
+            vec![whole]
         } else {
             lacking
         };

@@ -6,8 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use penstock_base::{FsResult, MIB, Payload, metrics::Registry};
-use penstock_object::ErrorKind;
+use penstock_base::{FsError, FsResult, MIB, Payload, metrics::Registry};
 use penstock_transfer::{Reader, Transfer, TransferError};
 
 use super::{Metrics, damaged::Damaged, failure};
@@ -106,19 +105,14 @@ impl DataPath {
         };
         read.map_err(|error| match error {
             Failure::Transfer(error) => {
-                self.note(object, &error);
-                failure::of_read(&object.key, &error, &self.metrics)
+                let meaning = failure::of_read(&object.key, &error, &self.metrics);
+                if matches!(meaning, FsError::Corrupt(_)) && object.size <= SMALL_OBJECT_MAX {
+                    self.damaged.note(object.number);
+                }
+                meaning
             }
             Failure::File(error) => error,
         })
-    }
-
-    fn note(&self, object: &MappedObject, error: &TransferError) {
-        let is_damaged = matches!(error, TransferError::Object(error)
-            if error.kind == ErrorKind::ChecksumMismatch);
-        if is_damaged && object.size <= SMALL_OBJECT_MAX {
-            self.damaged.note(object.number);
-        }
     }
 
     async fn read_exactly(
@@ -178,7 +172,7 @@ impl DataPath {
 /// Why a read failed.
 enum Failure {
     Transfer(TransferError),
-    File(penstock_base::FsError),
+    File(FsError),
 }
 
 impl From<TransferError> for Failure {
@@ -187,8 +181,8 @@ impl From<TransferError> for Failure {
     }
 }
 
-impl From<penstock_base::FsError> for Failure {
-    fn from(error: penstock_base::FsError) -> Self {
+impl From<FsError> for Failure {
+    fn from(error: FsError) -> Self {
         Self::File(error)
     }
 }
