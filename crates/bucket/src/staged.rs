@@ -39,6 +39,7 @@ pub(crate) mod resize;
 pub(crate) mod room;
 pub(crate) mod save;
 pub(crate) mod space;
+pub(crate) mod spans;
 pub(crate) mod staging;
 pub(crate) mod sync;
 pub(crate) mod write;

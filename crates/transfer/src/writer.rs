@@ -33,7 +33,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub(crate) use self::clean_up::CleanUps;
 pub use self::{
     append::Appender,
-    assembly::{Assembly, Slot},
+    assembly::{Assembly, Slot, Slots},
 };
 use self::{
     grant::Grant,

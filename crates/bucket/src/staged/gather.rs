@@ -1,30 +1,46 @@
 //! Puts the bytes of a part together for a save: from the staging file what it has, from the base
 //! version what widens a change to a part.
 //!
+//! What is missing between many small changes is fetched together with what lies between
+//! ([`crate::staged::spans`]), and what the staging file has is laid over it. Long runs of fetched
+//! bytes are passed on where they lie.
+//!
+//! Who finds memory for everything that it may need takes it at once and waits for none afterwards,
+//! so several go on at the same time. Where there is not that much they take turns, with what is kept
+//! for saves: several that each have a part of it would wait for each other.
+//!
 //! What is found is the file as it is now. Where it was changed since the save began that does not
 //! matter: those ranges are unsaved still, and the next save sends them.
 
 use std::ops::Range;
 
 use penstock_base::{
-    BLOCK_SIZE, BufferPool, BufferWriter, FsError, FsResult, KIB, MIB, Payload, clock, run_blocking,
+    BLOCK_SIZE, BufferPool, BufferView, BufferWriter, FsError, FsResult, KIB, MIB, Payload,
+    Reservation, clock, run_blocking,
 };
-use penstock_transfer::{ObjectVersion, TransferError, TransferResult};
+use penstock_transfer::{ObjectVersion, Transfer, TransferError};
+use tokio::sync::{Mutex, MutexGuard, Semaphore};
 
 use crate::{
     core::Core,
     staged::{
         StagedFile,
         disk::{DiskFile, disk_failure},
-        extents::{Held, Piece},
-        read::push_zeros,
+        extents::Piece,
+        read::{ZEROS, push_zeros},
     },
 };
 
+/// Parts that are put together at once, of all files.
+const AT_ONCE: usize = 8;
 /// Bytes of the base version that are fetched at once.
 const FETCH: u64 = 8 * MIB;
-/// Zeros from this many bytes on take no buffer.
-const LONG_ZEROS: u64 = 64 * KIB;
+/// The same where memory is short.
+const FETCH_SHORT: u64 = BLOCK;
+/// Bytes that are looked at, and laid into one buffer, at once.
+const BLOCK: u64 = BLOCK_SIZE as u64;
+/// Zeros and fetched bytes from this many on take no buffer of their own.
+const LONG: u64 = 64 * KIB;
 
 /// Why bytes could not be put together.
 #[derive(Debug)]
@@ -45,32 +61,104 @@ impl From<FsError> for GatherError {
     }
 }
 
-/// What comes next.
-enum Next {
-    InBase(u64),
-    Zeros(u64),
-    /// On the disk, perhaps with short runs of zeros between.
-    OnDisk(u64),
+/// Who may put bytes together.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    places: Semaphore,
+    /// Of those who do not have all their memory.
+    turn: Mutex<()>,
 }
 
-fn next(pieces: &[Piece], at: u64, end: u64) -> Next {
-    let Some(first) = pieces.first() else {
-        // Beyond the end of a file that was truncated meanwhile.
-        return Next::Zeros(end - at);
-    };
-    let length = first.range.end - at;
-    match first.held {
-        None => Next::InBase(length.min(FETCH)),
-        Some(Held::Zero) if length >= LONG_ZEROS => Next::Zeros(length),
-        Some(_) => {
-            let run = pieces.iter().take_while(|piece| {
-                let long = piece.range.end - piece.range.start >= LONG_ZEROS;
-                piece.held.is_some() && !(piece.held == Some(Held::Zero) && long)
-            });
-            let run_end = run.last().map_or(first.range.end, |piece| piece.range.end);
-            Next::OnDisk((run_end - at).min(BLOCK_SIZE as u64))
+impl Default for Turns {
+    fn default() -> Self {
+        Self {
+            places: Semaphore::new(AT_ONCE),
+            turn: Mutex::default(),
         }
     }
+}
+
+/// Where bytes come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Disk,
+    Zeros,
+    Base,
+}
+
+/// What comes next.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    /// Bytes of the base that are not there yet.
+    Fetch,
+    Zeros(u64),
+    /// Fetched bytes, where they lie.
+    Pass(u64),
+    /// Bytes of any kind, into a buffer.
+    Lay(u64),
+}
+
+/// Bytes of the base version.
+#[derive(Debug, Default)]
+struct Fetched {
+    range: Range<u64>,
+    bytes: Payload,
+}
+
+impl Fetched {
+    /// The end of what is there from `at` on.
+    fn until(&self, at: u64) -> u64 {
+        if self.range.contains(&at) {
+            self.range.end
+        } else {
+            at
+        }
+    }
+
+    /// What is there of `range`, from its start.
+    fn slice(&self, range: &Range<u64>) -> Payload {
+        let (start, end) = (range.start, self.until(range.start).min(range.end));
+        if start == end {
+            return Payload::new();
+        }
+        let at = self.range.start;
+        self.bytes.slice(&(start - at..end - at))
+    }
+}
+
+/// What to do with `sources`, of which there is one, when the base is `fetched`. `long` is what is
+/// passed on without a buffer.
+fn next(sources: &[(Range<u64>, Source)], fetched: &Fetched, long: u64) -> Next {
+    let (first, source) = &sources[0];
+    let there = |range: &Range<u64>| fetched.until(range.start).min(range.end) - range.start;
+    let is_laid = |(range, source): &&(Range<u64>, Source)| match source {
+        Source::Disk => true,
+        Source::Zeros => range.end - range.start < LONG,
+        Source::Base => (1..long).contains(&there(range)),
+    };
+    match source {
+        Source::Zeros if first.end - first.start >= LONG => Next::Zeros(first.end - first.start),
+        Source::Base if there(first) == 0 => Next::Fetch,
+        Source::Base if there(first) >= long => Next::Pass(there(first)),
+        _ => {
+            let laid = sources.iter().take_while(is_laid).last();
+            Next::Lay(laid.map_or(first.end, |(range, _)| range.end) - first.start)
+        }
+    }
+}
+
+/// A part that is being put together.
+struct Gathering<'core> {
+    core: &'core Core,
+    staged: &'core StagedFile,
+    base: Option<&'core ObjectVersion>,
+    range: Range<u64>,
+    /// What is left of the memory that was taken at once.
+    ahead: Option<Reservation>,
+    fetched: Fetched,
+    /// The buffer that is being filled.
+    block: Option<(BufferWriter, BufferView)>,
+    payload: Payload,
 }
 
 impl Core {
@@ -81,89 +169,189 @@ impl Core {
         base: Option<&ObjectVersion>,
         range: Range<u64>,
     ) -> Result<Payload, GatherError> {
-        let _turn = staged.staging().gathering.lock().await;
-        let (mut payload, mut at) = (Payload::new(), range.start);
-        while at < range.end {
-            let pieces = staged.pieces(at..range.end)?;
-            at += match next(&pieces, at, range.end) {
-                Next::Zeros(length) => {
-                    push_zeros(&mut payload, length);
-                    length
-                }
-                Next::InBase(length) => {
-                    let bytes = self.fetch_base(base, at, length).await?;
-                    let missing = length - bytes.len() as u64;
-                    payload.append(bytes);
-                    push_zeros(&mut payload, missing);
-                    length
-                }
-                Next::OnDisk(length) => self.load(staged, &mut payload, at..at + length).await?,
-            };
-        }
-        Ok(payload)
-    }
-
-    async fn fetch_base(
-        &self,
-        base: Option<&ObjectVersion>,
-        offset: u64,
-        length: u64,
-    ) -> TransferResult<Payload> {
-        match base {
-            // A reader of its own: this is no stream to read ahead of.
-            Some(base) => {
-                self.transfer
-                    .reader(base.clone())
-                    .read(offset, length as u32)
-                    .await
-            }
-            None => Ok(Payload::new()),
-        }
-    }
-
-    /// Adds what the disk has of `range`, from its start, and returns how much that was.
-    async fn load(
-        &self,
-        staged: &StagedFile,
-        payload: &mut Payload,
-        range: Range<u64>,
-    ) -> FsResult<u64> {
-        let length = (range.end - range.start) as usize;
-        let pool = self.transfer.pool();
-        let memory = staged
-            .staging()
-            .save_memory(pool.budget(), BufferPool::cost(length));
-        let memory = clock::deadline(self.transfer.settings().memory_wait, memory)
-            .await
-            .map_err(|_| FsError::OutOfMemory)??;
-        let (mut writer, view) = pool.take_reserved(length, memory).share();
-        let _held = staged.change.read().await;
-        let pieces = staged.pieces(range)?;
-        let disk = staged.disk_if_any();
-        run_blocking(|| fill(&mut writer, &pieces, disk.as_deref()))?;
-        let filled = writer.filled();
-        payload.push(view.slice(0..filled));
-        Ok(filled as u64)
+        let turns = &staged.staging().gathering;
+        // Never closed.
+        let _place = turns.places.acquire().await;
+        let mut gathering = Gathering {
+            core: self,
+            staged,
+            base,
+            range,
+            ahead: None,
+            fetched: Fetched::default(),
+            block: None,
+            payload: Payload::new(),
+        };
+        let _turn = gathering.take_memory().await?;
+        gathering.run().await?;
+        Ok(gathering.payload)
     }
 }
 
-/// Fills in `pieces` up to the first that is not here.
-fn fill(writer: &mut BufferWriter, pieces: &[Piece], disk: Option<&DiskFile>) -> FsResult<()> {
-    for Piece { range, held } in pieces {
-        let length = (range.end - range.start) as usize;
-        match (held, disk) {
-            (None, _) => return Ok(()),
-            (Some(held), Some(disk)) if held.is_backed() => {
-                let read = disk.read(writer, range.start, length);
-                read.map_err(|error| disk_failure(&error))?;
+impl<'core> Gathering<'core> {
+    /// Takes memory for everything, or the turn, which the caller then holds.
+    async fn take_memory(&mut self) -> FsResult<Option<MutexGuard<'core, ()>>> {
+        let spans = self.spans(FETCH)?;
+        let fetched = spans
+            .iter()
+            .map(|span| Transfer::cost(span.end - span.start));
+        let cost = Transfer::cost(self.range.end - self.range.start) + fetched.sum::<u64>();
+        let budget = self.core.transfer.pool().budget();
+        self.ahead = budget.try_reserve(cost);
+        if self.ahead.is_some() {
+            return Ok(None);
+        }
+        let staged: &'core StagedFile = self.staged;
+        let turn = staged.staging().gathering.turn.lock().await;
+        self.ahead = budget.try_reserve(cost);
+        Ok(self.ahead.is_none().then_some(turn))
+    }
+
+    async fn run(&mut self) -> Result<(), GatherError> {
+        let long = if self.ahead.is_some() { LONG } else { u64::MAX };
+        while self.at() < self.range.end {
+            let at = self.at();
+            let sources = self.sources(at..self.range.end.min(at + BLOCK))?;
+            match next(&sources, &self.fetched, long) {
+                Next::Fetch => self.fetch().await?,
+                Next::Zeros(length) => push_zeros(&mut self.payload, length),
+                Next::Pass(length) => {
+                    let passed = self.fetched.slice(&(at..at + length));
+                    self.payload.append(passed);
+                }
+                Next::Lay(length) => self.lay(length).await?,
             }
-            _ => {
-                let zeros = [0; 4096];
-                let mut left = length;
-                while left > 0 {
-                    left -= writer.copy_from(&zeros[..left.min(zeros.len())]);
+        }
+        Ok(())
+    }
+
+    fn at(&self) -> u64 {
+        self.range.start + self.payload.len() as u64
+    }
+
+    /// Where the bytes of `range` are, in order.
+    fn sources(&self, range: Range<u64>) -> FsResult<Vec<(Range<u64>, Source)>> {
+        let pieces = self.staged.pieces(range.clone())?;
+        let mut sources: Vec<_> = pieces
+            .into_iter()
+            .map(|Piece { range, held }| match held {
+                Some(held) if held.is_backed() => (range, Source::Disk),
+                None if self.base.is_some_and(|base| range.end <= base.size) => {
+                    (range, Source::Base)
+                }
+                _ => (range, Source::Zeros),
+            })
+            .collect();
+        let end = sources.last().map_or(range.start, |(range, _)| range.end);
+        if end < range.end {
+            // Beyond the end of a file that was truncated meanwhile.
+            sources.push((end..range.end, Source::Zeros));
+        }
+        Ok(sources)
+    }
+
+    /// What is still to be fetched.
+    fn spans(&self, limit: u64) -> FsResult<Vec<Range<u64>>> {
+        let Some(base) = self.base else {
+            return Ok(Vec::new());
+        };
+        let sources = self.sources(self.at()..self.range.end)?.into_iter();
+        let gaps = sources.filter(|(_, source)| *source == Source::Base);
+        let gaps = gaps.map(|(range, _)| range).collect();
+        Ok(self.core.to_fetch(base, gaps, limit))
+    }
+
+    async fn fetch(&mut self) -> Result<(), GatherError> {
+        // Before there is more.
+        self.fetched = Fetched::default();
+        let (Some(base), Some(mut span)) = (self.base, self.spans(FETCH)?.into_iter().next())
+        else {
+            return Ok(());
+        };
+        let cost = |span: &Range<u64>| Transfer::cost(span.end - span.start);
+        let memory = match self.take_now(cost(&span)) {
+            Some(memory) => memory,
+            None => {
+                span = self.spans(FETCH_SHORT)?.into_iter().next().unwrap_or(span);
+                self.wait_for(cost(&span)).await?
+            }
+        };
+        let transfer = &self.core.transfer;
+        let bytes = transfer.fetch(base.clone(), span.clone(), memory).await?;
+        self.fetched = Fetched { range: span, bytes };
+        Ok(())
+    }
+
+    /// Memory that is there.
+    fn take_now(&mut self, bytes: u64) -> Option<Reservation> {
+        let ahead = self.ahead.as_mut();
+        ahead
+            .and_then(|ahead| ahead.split(bytes))
+            .or_else(|| self.core.transfer.pool().budget().try_reserve(bytes))
+    }
+
+    async fn wait_for(&self, bytes: u64) -> FsResult<Reservation> {
+        let transfer = &self.core.transfer;
+        let staging = self.staged.staging();
+        let memory = staging.save_memory(transfer.pool().budget(), bytes);
+        clock::deadline(transfer.settings().memory_wait, memory)
+            .await
+            .map_err(|_| FsError::OutOfMemory)?
+    }
+
+    /// Adds up to `length` bytes by way of a buffer, as far as there are any.
+    async fn lay(&mut self, length: u64) -> FsResult<()> {
+        let (mut writer, view) = match self.block.take() {
+            Some(block) if block.0.filled() < block.1.capacity() => block,
+            _ => self.new_block().await?,
+        };
+        let start = writer.filled();
+        let room = (view.capacity() - start) as u64;
+        let _held = self.staged.change.read().await;
+        let at = self.at();
+        let sources = self.sources(at..at + length.min(room))?;
+        let disk = self.staged.disk_if_any();
+        run_blocking(|| fill(&mut writer, &sources, &self.fetched, disk.as_deref()))?;
+        self.payload.push(view.slice(start..writer.filled()));
+        self.block = Some((writer, view));
+        Ok(())
+    }
+
+    async fn new_block(&mut self) -> FsResult<(BufferWriter, BufferView)> {
+        let capacity = (self.range.end - self.at()).min(BLOCK) as usize;
+        let cost = BufferPool::cost(capacity);
+        let memory = match self.take_now(cost) {
+            Some(memory) => memory,
+            None => self.wait_for(cost).await?,
+        };
+        let pool = self.core.transfer.pool();
+        Ok(pool.take_reserved(capacity, memory).share())
+    }
+}
+
+/// Fills in `sources` up to the first that is not here.
+fn fill(
+    writer: &mut BufferWriter,
+    sources: &[(Range<u64>, Source)],
+    fetched: &Fetched,
+    disk: Option<&DiskFile>,
+) -> FsResult<()> {
+    for (range, source) in sources {
+        let length = (range.end - range.start) as usize;
+        match (source, disk) {
+            (Source::Disk, Some(disk)) => disk
+                .read(writer, range.start, length)
+                .map_err(|error| disk_failure(&error))?,
+            (Source::Base, _) => {
+                let there = fetched.slice(range);
+                for slice in there.slices() {
+                    writer.copy_from(slice);
+                }
+                if there.len() < length {
+                    return Ok(());
                 }
             }
+            _ => drop(writer.copy_from(&ZEROS[..length])),
         }
     }
     Ok(())

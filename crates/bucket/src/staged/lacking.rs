@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// Bytes that one request fetches.
+/// Bytes that one request fetches, at most.
 const REQUEST: u64 = 2 * MIB;
 /// Requests for one file at once.
 const REQUESTS_MAX: usize = 4;
@@ -58,17 +58,15 @@ impl Core {
             let text = format!("{bytes} bytes are too many to fetch; the limit is {limit}");
             return Err(FsError::Io(text));
         }
-        let whole = 0..base.size;
-        let wanted = if bytes > 0 && self.transfer.settings().comes_whole(base.size) {
-            vec![whole]
-        } else {
-            lacking
-        };
-        let requests = wanted.into_iter().flat_map(in_requests);
-        stream::iter(requests.map(|range| self.fetch(staged, &base, range)))
-            .buffer_unordered(REQUESTS_MAX)
-            .try_collect()
-            .await
+        let requests = self.to_fetch(&base, lacking, REQUEST);
+        stream::iter(
+            requests
+                .into_iter()
+                .map(|range| self.fetch(staged, &base, range)),
+        )
+        .buffer_unordered(REQUESTS_MAX)
+        .try_collect()
+        .await
     }
 
     async fn fetch(
@@ -92,11 +90,6 @@ impl Core {
         let _alone = staged.change.write().await;
         on_worker(|| staged.take_fetched(base, range.start, &bytes)).await
     }
-}
-
-fn in_requests(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
-    let starts = (range.start..range.end).step_by(REQUEST as usize);
-    starts.map(move |start| start..range.end.min(start + REQUEST))
 }
 
 impl StagedFile {

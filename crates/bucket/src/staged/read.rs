@@ -23,8 +23,8 @@ const ATTEMPTS_MAX: usize = 4;
 /// that may be making it.
 const SAVE_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Zeros to answer with.
-static ZEROS: [u8; BLOCK_SIZE] = [0; BLOCK_SIZE];
+/// As many zeros as a buffer has bytes.
+pub(super) static ZEROS: [u8; BLOCK_SIZE] = [0; BLOCK_SIZE];
 
 /// A part of an answer.
 #[derive(Debug)]

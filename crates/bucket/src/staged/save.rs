@@ -4,11 +4,15 @@
 //! everything that was unsaved still is, so the next close, fsync or attempt in the background
 //! begins anew.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+};
 
-use penstock_base::{FsError, FsResult, MIB, run_blocking};
+use futures_util::{StreamExt, stream};
+use penstock_base::{FsError, FsResult, MIB, Payload, run_blocking};
 use penstock_object::{CompleteOptions, ErrorKind, Key, ObjectKind, PartCopy, PutOptions, Stored};
-use penstock_transfer::{Assembly, ObjectVersion, TransferError};
+use penstock_transfer::{Assembly, ObjectVersion, Slot, Slots, TransferError};
 use penstock_vfs::Inode;
 
 use crate::{
@@ -28,8 +32,16 @@ use crate::{
 const COPY_PART: u64 = 256 * MIB;
 /// The smallest part that is sent or copied, where the store would take an even smaller one.
 const PART_MIN: u64 = MIB;
+/// Parts of one file that are put together at once: one connection does not fetch as fast as several.
+const GATHERED_AHEAD: usize = 4;
 /// A part that is sent may occupy this fraction of the memory budget.
 const PARTS_PER_BUDGET: u64 = 4;
+
+/// A part that can be made.
+enum Ready {
+    Copy(PartCopy),
+    Send(Payload, Slot),
+}
 
 /// Why a file was not saved.
 #[derive(Debug, Clone)]
@@ -217,21 +229,37 @@ impl Core {
         };
         let base = snapshot.base.version();
         let mut assembly = Assembly::begin(&self.transfer, key, options);
-        for Part { range, source } in parts {
-            match (source, base) {
-                (Source::Copy, Some(base)) => assembly.copy(PartCopy {
-                    source: base.key.clone(),
-                    range,
-                    if_match: (!base.etag.as_str().is_empty()).then(|| base.etag.clone()),
-                }),
-                _ => {
-                    let slot = assembly.slot().await?;
-                    let body = self.gather(staged, base, range).await?;
-                    assembly.send(body, slot);
-                }
+        let slots = assembly.slots();
+        let ready = parts
+            .into_iter()
+            .map(|part| self.make_ready(staged, base, part, &slots));
+        let mut ready = pin!(stream::iter(ready).buffered(GATHERED_AHEAD));
+        while let Some(part) = ready.next().await {
+            match part? {
+                Ready::Copy(copy) => assembly.copy(copy),
+                Ready::Send(body, slot) => assembly.send(body, slot)?,
             }
         }
         Ok(assembly.complete(completion).await?)
+    }
+
+    async fn make_ready(
+        &self,
+        staged: &StagedFile,
+        base: Option<&ObjectVersion>,
+        Part { range, source }: Part,
+        slots: &Slots,
+    ) -> Result<Ready, GatherError> {
+        if let (Source::Copy, Some(base)) = (source, base) {
+            return Ok(Ready::Copy(PartCopy {
+                source: base.key.clone(),
+                range,
+                if_match: (!base.etag.as_str().is_empty()).then(|| base.etag.clone()),
+            }));
+        }
+        let slot = slots.take().await;
+        let body = self.gather(staged, base, range).await?;
+        Ok(Ready::Send(body, slot))
     }
 
     fn limits(&self, staged: &StagedFile) -> Limits {

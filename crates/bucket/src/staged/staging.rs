@@ -16,6 +16,7 @@ use crate::{
     open_file::OpenFile,
     staged::{
         folder::{FileId, Folder, StagingError},
+        gather::Turns,
         space::Space,
     },
 };
@@ -81,9 +82,8 @@ pub struct Staging {
     boot: String,
     /// Memory for saves, when nobody else gives any.
     memory: Option<(Arc<MemoryBudget>, Reservation)>,
-    /// One save at a time gathers bytes: several that each have a part of their memory would wait
-    /// for each other.
-    pub(crate) gathering: tokio::sync::Mutex<()>,
+    /// Who gathers bytes for saves.
+    pub(crate) gathering: Turns,
     /// One write at a time makes room.
     pub(crate) making_room: tokio::sync::Mutex<()>,
     /// Turns for disk calls on the thread that asks.
@@ -111,7 +111,7 @@ impl Staging {
             space,
             boot: boot.trim().to_owned(),
             memory: memory.map(|backing| (MemoryBudget::new(backing.bytes()), backing)),
-            gathering: tokio::sync::Mutex::default(),
+            gathering: Turns::default(),
             making_room: tokio::sync::Mutex::default(),
             at_once,
             engaged: Mutex::default(),

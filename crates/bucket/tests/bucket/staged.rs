@@ -2,10 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use penstock_base::{FsError, MIB};
+use penstock_base::{FsError, MIB, clock};
 use penstock_bucket::BucketSettings;
 use penstock_object::{ErrorKind, Operation};
-use penstock_vfs::Volume;
+use penstock_vfs::{HandleId, Volume};
 
 use crate::support::{Bed, CALLER, READ, READ_WRITE};
 
@@ -42,6 +42,76 @@ async fn a_change_of_a_large_file_is_one_part_between_copies() {
     content[20 * MIB as usize..][..7].copy_from_slice(b"changed");
     assert!(bed.object("large").await.unwrap() == content);
     assert_eq!(bed.unfinished_uploads().await, [""; 0]);
+}
+
+/// A file of `size` bytes of which every sixteenth page was changed, what it should be, and a handle.
+async fn with_many_changes(bed: &Bed, name: &str, size: u64) -> (Vec<u8>, HandleId) {
+    let mut content: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
+    bed.put(name, &content).await;
+    let handle = bed.open(name, READ_WRITE).await.unwrap();
+    for at in (0..size).step_by(64 << 10) {
+        bed.write(handle, at + 5000, [255; 4096]).await.unwrap();
+        content[at as usize + 5000..][..4096].fill(255);
+    }
+    bed.requests();
+    (content, handle)
+}
+
+#[tokio::test]
+async fn gaps_between_many_small_changes_are_not_fetched_one_by_one() {
+    let bed = Bed::staged();
+    let (content, handle) = with_many_changes(&bed, "large", 30 * MIB).await;
+    bed.close(handle).await.unwrap();
+    assert_eq!(
+        bed.requests(),
+        "complete_upload 1, create_upload 1, get 6, upload_part 3"
+    );
+    assert!(bed.object("large").await.unwrap() == content);
+    let (content, handle) = with_many_changes(&bed, "medium", 20 * MIB).await;
+    bed.close(handle).await.unwrap();
+    assert_eq!(bed.requests(), "get 3, put 1");
+    assert!(bed.object("medium").await.unwrap() == content);
+    let (content, handle) = with_many_changes(&bed, "read", 20 * MIB).await;
+    assert!(bed.read(handle, 0, 9000).await.unwrap() == content[..9000]);
+    assert_eq!(bed.requests(), "get 11", "of 2 MiB at most, four at once");
+}
+
+#[tokio::test]
+async fn files_are_put_together_for_saves_at_the_same_time() {
+    let bed = Arc::new(Bed::staged());
+    let gets = bed.probe.hold(Operation::Get);
+    let mut saves = tokio::task::JoinSet::new();
+    let mut contents = Vec::new();
+    for name in ["one", "two", "three"] {
+        let (content, handle) = with_many_changes(&bed, name, 6 * MIB).await;
+        contents.push((name, content));
+        let bed = Arc::clone(&bed);
+        saves.spawn(async move { bed.close(handle).await });
+    }
+    let all = async {
+        while bed.probe.waiting() < 3 {
+            clock::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let together = clock::deadline(Duration::from_secs(20), all).await;
+    gets.add_permits(1000);
+    while let Some(saved) = saves.join_next().await {
+        saved.unwrap().unwrap();
+    }
+    assert!(together.is_ok(), "one waited for another");
+    for (name, content) in contents {
+        assert!(bed.object(name).await.unwrap() == content);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_save_needs_no_memory_but_what_is_kept_for_it() {
+    let bed = Bed::staged();
+    let (content, handle) = with_many_changes(&bed, "medium", 20 * MIB).await;
+    let held = bed.budget.try_reserve(bed.budget.available());
+    bed.close(handle).await.unwrap();
+    assert!(held.is_some());
+    assert!(bed.object("medium").await.unwrap() == content);
 }
 
 #[tokio::test]

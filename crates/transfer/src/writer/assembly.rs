@@ -15,32 +15,46 @@ use crate::{Transfer, TransferResult};
 #[derive(Debug)]
 pub struct Assembly {
     upload: Upload,
-    slots: Arc<Semaphore>,
+    slots: Slots,
 }
 
 /// Room for one more part on its way.
 #[derive(Debug)]
 pub struct Slot(OwnedSemaphorePermit);
 
+/// Where there is room for parts.
+#[derive(Debug, Clone)]
+pub struct Slots(Arc<Semaphore>);
+
+impl Slots {
+    /// Waits until one more part may be sent. Ask before memory is taken for it.
+    pub async fn take(&self) -> Slot {
+        let slot = Arc::clone(&self.0).acquire_owned().await;
+        Slot(slot.expect("the semaphore is never closed"))
+    }
+}
+
 impl Assembly {
     /// Begins to put an object together.
     pub fn begin(transfer: &Arc<Transfer>, key: &Key, options: PutOptions) -> Self {
         Self {
             upload: Upload::begin(transfer, key, options),
-            slots: Arc::new(Semaphore::new(transfer.settings().uploads_in_flight)),
+            slots: Slots(Arc::new(Semaphore::new(
+                transfer.settings().uploads_in_flight,
+            ))),
         }
     }
 
-    /// Waits until one more part may be sent. Ask before memory is taken for it.
-    pub async fn slot(&mut self) -> TransferResult<Slot> {
-        self.upload.collect()?;
-        let slot = Arc::clone(&self.slots).acquire_owned().await;
-        Ok(Slot(slot.expect("the semaphore is never closed")))
+    /// Room for the parts that are sent.
+    pub fn slots(&self) -> Slots {
+        self.slots.clone()
     }
 
-    /// Sends the next part.
-    pub fn send(&mut self, body: Payload, slot: Slot) {
+    /// Sends the next part. Fails if an earlier one could not be sent.
+    pub fn send(&mut self, body: Payload, slot: Slot) -> TransferResult<()> {
+        self.upload.collect()?;
         self.upload.send(body, slot.0);
+        Ok(())
     }
 
     /// Lets the store copy the next part.
