@@ -7,6 +7,7 @@ mod support;
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::StreamExt;
 use penstock_base::{KIB, MIB, clock};
 use penstock_object::{ErrorKind, Operation};
 use penstock_transfer::{Reader, TransferSettings};
@@ -111,6 +112,56 @@ async fn random_reads_fetch_what_was_asked_and_nothing_more() {
     assert_eq!(bench.store.gets(), asked);
     assert_eq!(bench.metric("transfer_prefetched_bytes_total"), 0);
     assert_eq!(bench.budget().used(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn random_reads_that_touch_by_chance_fetch_nothing_in_vain() {
+    let network = Network {
+        latency: Duration::from_millis(1),
+        bandwidth: None,
+    };
+    for (size, length, count) in [
+        (128 * MIB, 4 * KIB, 32_768),
+        (128 * MIB, 128 * KIB, 4096),
+        (1024 * MIB, MIB, 1024),
+    ] {
+        let store = TestStore::new(network.clone());
+        let bench = Bench::new(store, 512 * MIB, TransferSettings::default());
+        let reader = &bench.transfer.reader(bench.store.blank("a", size));
+        let mut chance = 1u64;
+        let reads = (0..count).map(|_| {
+            chance = chance
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let place = (chance >> 33) % (size / length);
+            reader.read(place * length, length as u32)
+        });
+        let read = futures_util::stream::iter(reads).buffer_unordered(64);
+        let read: Vec<_> = read
+            .map(|read| read.expect("read").len() as u64)
+            .collect()
+            .await;
+        let (read, got) = (read.iter().sum::<u64>(), bench.store.bytes_got());
+        assert!(got <= read + read / 20, "{} for {}", got / MIB, read / MIB);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_among_random_reads_is_found_all_the_same() {
+    let bench = Bench::plain();
+    let reader = bench.transfer.reader(bench.store.fill("a", 64 * MIB).await);
+    let (mut sequential, mut stray) = (32 * MIB, 0);
+    for index in 0..1000 {
+        if index % 4 == 0 {
+            stray = (stray + 7_654_321 * 4096) % (31 * MIB);
+            check(&reader, stray, 4 << 10).await;
+        } else {
+            check(&reader, sequential, 16 << 10).await;
+            sequential += 16 << 10;
+        }
+    }
+    let gets = bench.store.gets();
+    assert!(gets.len() <= 250 + 20, "{}: {gets:?}", gets.len());
 }
 
 #[tokio::test]

@@ -6,6 +6,10 @@
 //! another. Two reads that touch are therefore one stream in either order while both are in
 //! flight; a program that reads backwards waits for each read and stays a random reader.
 //!
+//! In a file that is read at random two reads follow one another by chance now and then, and each such
+//! pair would fetch mebibytes in vain. Where nothing continued the last reads a stream must therefore
+//! be continued several times before it is taken for one.
+//!
 //! What lies behind a stream's frontier and is held no more was read: whoever reads it again went
 //! back, and two such reads in a row are a stream of their own, however near the old one is.
 
@@ -28,6 +32,13 @@ pub(crate) const UNREAD_BEHIND_MAX: u64 = 32 * MIB;
 /// Reads that are remembered in case another one continues them.
 const CANDIDATES_MAX: usize = 8;
 
+/// Reads that nothing continued, after which a file is taken to be read at random.
+const STRAYS_MAX: usize = CANDIDATES_MAX;
+
+/// How often a stream is to be continued in such a file. By chance that happens to one read in
+/// 100,000 where there are a thousand places to read.
+const CONTINUATIONS_AMONG_STRAYS: u32 = 3;
+
 /// Distinguishes the streams of one reader, dead ones included.
 pub(crate) type StreamId = u64;
 
@@ -46,7 +57,9 @@ pub(crate) struct Stream {
     /// Bytes by which the frontier has moved.
     pub(crate) length: u64,
     pub(crate) consumption: Consumption,
-    /// Whether a second read continued the first.
+    /// Reads that continued others.
+    continuations: u32,
+    /// Whether there were enough of them.
     sequential: bool,
     /// Bytes that may still be skipped. Reading earns them back, so a program that skips more
     /// than it reads is not taken for a stream for long.
@@ -79,6 +92,8 @@ pub(crate) struct Streams {
     next_id: StreamId,
     sequential_max: usize,
     skip_max: u64,
+    /// Reads that nothing continued since the last stream was found.
+    strays: usize,
 }
 
 /// What [`Streams::place`] did besides.
@@ -97,6 +112,7 @@ impl Streams {
             next_id: 0,
             sequential_max,
             skip_max,
+            strays: 0,
         }
     }
 
@@ -121,12 +137,13 @@ impl Streams {
         let stream = &mut self.streams[index];
         let advanced = stream.advance(range, read, skips_max);
         if found.is_some() {
-            stream.sequential = true;
+            stream.continuations += 1;
             let last = Reached {
                 start: range.start,
                 held_until,
             };
             self.merge_into(index, &last, &mut changes);
+            self.judge_last();
         }
         let stream = self.streams.last().expect("the touched stream is last").id;
         self.evict(&mut changes);
@@ -165,6 +182,7 @@ impl Streams {
             scheduled: offset,
             length: 0,
             consumption: Consumption::new(now),
+            continuations: 0,
             sequential: false,
             skips_left: 2 * self.skip_max,
             last_read: Weak::new(),
@@ -180,6 +198,22 @@ impl Streams {
         self.streams.len() - 1
     }
 
+    /// Whether the stream that was continued last is a sequential one.
+    fn judge_last(&mut self) {
+        let needed = if self.strays < STRAYS_MAX {
+            1
+        } else {
+            CONTINUATIONS_AMONG_STRAYS
+        };
+        if let Some(stream) = self.streams.last_mut()
+            && !stream.sequential
+            && stream.continuations >= needed
+        {
+            stream.sequential = true;
+            self.strays = 0;
+        }
+    }
+
     /// Joins streams that the one at `index`, the last, has run into.
     fn merge_into(&mut self, index: usize, last: &Reached, changes: &mut Changes) {
         let target = self.streams[index].id;
@@ -190,6 +224,8 @@ impl Streams {
             stream.scheduled = stream.scheduled.max(gone.scheduled);
             stream.start = stream.start.min(gone.start);
             stream.length += gone.length;
+            stream.continuations += gone.continuations + 1;
+            stream.sequential |= gone.sequential;
             changes.merged.push((gone.id, target));
         }
     }
@@ -219,7 +255,9 @@ impl Streams {
         if count > limit
             && let Some(oldest) = self.streams.iter().position(kind)
         {
-            changes.evicted.push(self.streams.remove(oldest).id);
+            let gone = self.streams.remove(oldest);
+            self.strays += usize::from(gone.continuations == 0);
+            changes.evicted.push(gone.id);
         }
     }
 }
