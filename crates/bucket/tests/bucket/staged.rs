@@ -107,11 +107,44 @@ async fn files_are_put_together_for_saves_at_the_same_time() {
 #[tokio::test(start_paused = true)]
 async fn a_save_needs_no_memory_but_what_is_kept_for_it() {
     let bed = Bed::staged();
-    let (content, handle) = with_many_changes(&bed, "medium", 20 * MIB).await;
-    let held = bed.budget.try_reserve(bed.budget.available());
-    bed.close(handle).await.unwrap();
-    assert!(held.is_some());
-    assert!(bed.object("medium").await.unwrap() == content);
+    for size in [20 * MIB, 30 * MIB] {
+        let (content, handle) = with_many_changes(&bed, "file", size).await;
+        let held = bed.budget.try_reserve(bed.budget.available());
+        bed.close(handle).await.unwrap();
+        assert!(held.is_some());
+        assert!(bed.object("file").await.unwrap() == content);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_lies_between_changes_is_saved() {
+    for memory_is_short in [false, true] {
+        let bed = Bed::staged();
+        let mut content: Vec<u8> = (0..28 * MIB).map(|at| (at % 251) as u8).collect();
+        bed.put("file", &content).await;
+        let handle = bed.open("file", READ_WRITE).await.unwrap();
+        let (mut at, mut chance) = (0, 1u64);
+        while at < 34 << 20 {
+            chance = chance
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let [gap, length] = [chance >> 33, chance >> 45].map(|chance| {
+                // From a few bytes to some MiB, small ones more often; beyond the end they are zeros.
+                (1 << (chance % 22)) + (chance >> 5) as usize % 1000
+            });
+            bed.write(handle, (at + gap) as u64, vec![255; length])
+                .await
+                .unwrap();
+            content.resize(content.len().max(at + gap + length), 0);
+            content[at + gap..][..length].fill(255);
+            at += gap + length;
+        }
+        let held = memory_is_short.then(|| bed.budget.try_reserve(bed.budget.available()));
+        bed.close(handle).await.unwrap();
+        drop(held);
+        assert!(bed.object("file").await.unwrap() == content);
+        assert_eq!(bed.unfinished_uploads().await, [""; 0]);
+    }
 }
 
 #[tokio::test]
