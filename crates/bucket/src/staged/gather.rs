@@ -232,16 +232,23 @@ impl<'core> Gathering<'core> {
     /// Where the bytes of `range` are, in order.
     fn sources(&self, range: Range<u64>) -> FsResult<Vec<(Range<u64>, Source)>> {
         let pieces = self.staged.pieces(range.clone())?;
-        let mut sources: Vec<_> = pieces
-            .into_iter()
-            .map(|Piece { range, held }| match held {
-                Some(held) if held.is_backed() => (range, Source::Disk),
-                None if self.base.is_some_and(|base| range.end <= base.size) => {
-                    (range, Source::Base)
+        let base_end = self.base.map_or(0, |base| base.size);
+        let mut sources = Vec::with_capacity(pieces.len());
+        for Piece { range, held } in pieces {
+            match held {
+                Some(held) if held.is_backed() => sources.push((range, Source::Disk)),
+                Some(_) => sources.push((range, Source::Zeros)),
+                None => {
+                    let middle = base_end.clamp(range.start, range.end);
+                    let halves = [
+                        (range.start..middle, Source::Base),
+                        (middle..range.end, Source::Zeros),
+                    ];
+                    let there = halves.into_iter().filter(|(half, _)| !half.is_empty());
+                    sources.extend(there);
                 }
-                _ => (range, Source::Zeros),
-            })
-            .collect();
+            }
+        }
         let end = sources.last().map_or(range.start, |(range, _)| range.end);
         if end < range.end {
             // Beyond the end of a file that was truncated meanwhile.
