@@ -123,6 +123,13 @@ pub fn read_at(file: &OwnedFd, length: usize, offset: u64) -> SystemResult<Vec<u
     Ok(data)
 }
 
+/// Makes the kernel forget what it has read of a file.
+pub fn forget_pages(file: &impl AsRawFd) {
+    // SAFETY: takes a descriptor and numbers.
+    let status = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    assert_eq!(status, 0, "the kernel forgets");
+}
+
 /// `fsync`.
 pub fn sync(file: &OwnedFd) -> SystemResult<()> {
     // SAFETY: takes a descriptor and nothing else.

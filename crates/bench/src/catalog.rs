@@ -220,6 +220,7 @@ mod tests {
         let names = catalog.names();
         for name in [
             "penstock",
+            "penstock-splice",
             "penstock-staged",
             "penstock-stream",
             "penstock-stream-direct",

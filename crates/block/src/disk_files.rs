@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use penstock_base::{FileName, FsError, FsResult, Payload};
+use penstock_base::{Contents, FileName, FsError, FsResult};
 use penstock_vfs::{
     Attributes, Caller, DirectorySink, Disk, Entry, FileKind, HandleId, Inode, Lookup, OpenOptions,
     Opened, Statistics, Volume,
@@ -93,12 +93,12 @@ impl Volume for DiskFiles {
         })
     }
 
-    async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Payload> {
+    async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Contents> {
         let disk = self.disk(handle.0)?;
         let left = disk.size().saturating_sub(offset);
         let length = length.min(u32::try_from(left).unwrap_or(u32::MAX));
         if length == 0 {
-            return Ok(Payload::new());
+            return Ok(Contents::new());
         }
         let payload = disk.read(offset, length).await?;
         if payload.len() != length as usize {
@@ -106,7 +106,7 @@ impl Volume for DiskFiles {
             let text = format!("a disk gave {had} bytes where {length} were asked for");
             return Err(FsError::Io(text));
         }
-        Ok(payload)
+        Ok(payload.into())
     }
 
     async fn flush(&self, _: HandleId) -> FsResult<()> {

@@ -4,7 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use penstock_base::{FileName, FsError, FsResult, NAME_LENGTH_MAX, Payload, metrics::Registry};
+use penstock_base::{Contents, FileName, FsError, FsResult, NAME_LENGTH_MAX, metrics::Registry};
 use penstock_transfer::Transfer;
 use penstock_vfs::{
     Allocation, AttributeChanges, Caller, Created, DirectorySink, Entry, HandleId, Inode, Lookup,
@@ -171,7 +171,7 @@ impl Volume for BucketVolume {
         Ok(created)
     }
 
-    async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Payload> {
+    async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Contents> {
         let handle = self.core.handles.file(handle)?;
         self.core.read(&handle, offset, length).await
     }

@@ -17,7 +17,7 @@ use std::{ops::ControlFlow, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use bytes::Bytes;
 use penstock_base::{
-    BufferPool, FileName, FsError, FsResult, GIB, MIB, MemoryBudget, Payload, clock,
+    BufferPool, Contents, FileName, FsError, FsResult, GIB, MIB, MemoryBudget, clock,
     metrics::Registry,
 };
 use penstock_fuse::{FuseSettings, Session};
@@ -102,7 +102,7 @@ impl Volume for NullVolume {
         })
     }
 
-    async fn read(&self, _: HandleId, offset: u64, length: u32) -> FsResult<Payload> {
+    async fn read(&self, _: HandleId, offset: u64, length: u32) -> FsResult<Contents> {
         let room = SOURCE_BYTES - length as usize;
         let start = usize::try_from(offset).unwrap_or(0) % room;
         Ok(self.source.slice(start..start + length as usize).into())

@@ -46,7 +46,7 @@ pub use settings::{
     Addressing, ChecksumChoice, Encryption, ListVersion, RetrySettings, SettingsError,
     SignatureChoice, StoreSettings, Timeouts, WriteSettings,
 };
-pub use sink::BodySink;
+pub use sink::{BodySink, Moved};
 pub use store::{DELETE_MANY_MAX, Store};
 pub use types::{
     Appended, ByteRange, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, Description,

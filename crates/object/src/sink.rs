@@ -3,10 +3,11 @@
 use std::{mem::MaybeUninit, ops::Range};
 
 use bytes::Bytes;
+use penstock_base::Pipe;
 
 use crate::Got;
 
-/// Memory that a [`crate::Store::get`] fills from front to back.
+/// Memory, or pipes, that a [`crate::Store::get`] fills from front to back.
 ///
 /// A store takes [`BodySink::unfilled`], receives into it and calls [`BodySink::advance`]. What
 /// was advanced over stays valid when the transfer is cut: a retry goes on at
@@ -38,6 +39,16 @@ pub trait BodySink: Send {
         None
     }
 
+    /// A pipe that the next bytes may be moved into in place of [`BodySink::unfilled`], and how many of
+    /// them at most, which is not 0. `None` from a sink that wants them in memory. Who cannot move
+    /// bytes need not ask.
+    fn pipe(&mut self) -> Option<(&Pipe, usize)> {
+        None
+    }
+
+    /// Declares what became of the pipe that [`BodySink::pipe`] gave.
+    fn piped(&mut self, _outcome: Moved) {}
+
     /// Copies `bytes` in and advances over them; returns how many fitted.
     fn copy_from(&mut self, bytes: &[u8]) -> usize {
         let mut copied = 0;
@@ -57,6 +68,15 @@ pub trait BodySink: Send {
         }
         copied
     }
+}
+
+/// What became of a pipe that was to take bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moved {
+    /// So many bytes are in it now.
+    Bytes(usize),
+    /// It has no room, or cannot be used: the next bytes go into memory.
+    Nothing,
 }
 
 /// A growing vector takes bodies of any length: for small objects and for tests.

@@ -22,7 +22,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use penstock_base::{FileName, FsError, FsResult, NAME_LENGTH_MAX, Payload};
+use penstock_base::{Contents, FileName, FsError, FsResult, NAME_LENGTH_MAX};
 use penstock_vfs::{
     Caller, DirectorySink, Entry, FileKind, HandleId, Inode, Lookup, OpenOptions, Opened,
     Statistics, Volume,
@@ -131,14 +131,15 @@ impl Volume for StreamVolume {
         }
     }
 
-    async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Payload> {
+    async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Contents> {
         let size = self.node(Inode(handle.0))?.size;
         let end = size.min(offset.saturating_add(length.into()));
         if offset >= end {
-            return Ok(Payload::new());
+            return Ok(Contents::new());
         }
         let (_, object) = self.file(handle)?;
-        self.data.read(&object, offset..end).await
+        let payload = self.data.read(&object, offset..end).await?;
+        Ok(payload.into())
     }
 
     async fn write(&self, _handle: HandleId, _offset: u64, _data: Bytes) -> FsResult<()> {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use penstock_base::{FileName, FsError, FsResult, Payload};
+use penstock_base::{Contents, FileName, FsError, FsResult};
 
 use crate::{
     Allocation, AttributeChanges, Caller, Created, DirectorySink, Entry, HandleId, Inode, Lookup,
@@ -124,7 +124,7 @@ pub trait Volume: Send + Sync + 'static {
     }
 
     /// Reads up to `length` bytes at `offset`; fewer only at the end of the file.
-    async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Payload>;
+    async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Contents>;
 
     /// Writes all of `data` at `offset`, or fails and writes nothing. Returns when the volume has
     /// accepted the bytes, which may wait for memory. The bytes may be kept without a copy: the

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use penstock_base::{FsError, FsResult, Payload, clock};
+use penstock_base::{Contents, FsError, FsResult, clock};
 use penstock_transfer::{ObjectVersion, Reader, Transfer, TransferError};
 
 use crate::{
@@ -76,7 +76,7 @@ impl FileHandle {
         }
         let reader = reading
             .reader
-            .get_or_insert_with(|| Arc::new(transfer.reader(version)));
+            .get_or_insert_with(|| Arc::new(transfer.reader_for_kernel(version)));
         Ok(Some(Arc::clone(reader)))
     }
 
@@ -97,14 +97,14 @@ impl Core {
         handle: &FileHandle,
         offset: u64,
         length: u32,
-    ) -> FsResult<Payload> {
+    ) -> FsResult<Contents> {
         if !handle.access.reads() {
             return Err(FsError::BadHandle);
         }
         for _ in 0..ATTEMPTS_MAX {
             if let Some(staged) = handle.file.staged.as_ref().filter(|file| file.is_engaged()) {
                 match self.read_staged(handle, staged, (offset, length)).await? {
-                    Some(payload) => return Ok(payload),
+                    Some(payload) => return Ok(payload.into()),
                     None => continue,
                 }
             }
@@ -114,10 +114,10 @@ impl Core {
                 reader => reader?,
             };
             let Some(reader) = reader else {
-                return Ok(Payload::new());
+                return Ok(Contents::new());
             };
-            match reader.read(offset, length).await {
-                Ok(payload) if handle.give_out(&reader) => return Ok(payload),
+            match reader.contents(offset, length).await {
+                Ok(contents) if handle.give_out(&reader) => return Ok(contents),
                 Ok(_) => {}
                 Err(error) if is_outdated(&error) => {
                     if !self.exchange(handle, &reader).await {

@@ -1,6 +1,6 @@
 //! What an operation answers, and what must be undone if nobody hears the answer.
 
-use penstock_base::{FsError, Payload};
+use penstock_base::{Contents, FsError};
 use penstock_vfs::{HandleId, Inode, Volume};
 use smallvec::SmallVec;
 use tracing::{debug, error, warn};
@@ -18,7 +18,7 @@ pub(crate) enum Reply {
     /// A directory listing or a link target.
     Bytes(Vec<u8>),
     /// File content, sent from where it lies.
-    Data(Payload),
+    Data(Contents),
 }
 
 /// What the kernel holds once it has heard the answer. If it never does (the caller was

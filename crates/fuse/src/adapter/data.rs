@@ -31,15 +31,15 @@ pub(super) async fn read(adapter: Adapter, transfer: Transfer) -> Outcome {
         offset,
         size,
     } = transfer;
-    let payload = adapter.volume.read(handle, offset, size).await?;
-    if payload.len() > size as usize {
+    let contents = adapter.volume.read(handle, offset, size).await?;
+    if contents.len() > size as usize {
         let text = format!(
             "{} bytes were read where {size} were asked for",
-            payload.len()
+            contents.len()
         );
         return Err(FsError::Io(text).into());
     }
-    Ok(Reply::Data(payload).into())
+    Ok(Reply::Data(contents).into())
 }
 
 /// Writes what was received, which may be less than the program wanted to write.

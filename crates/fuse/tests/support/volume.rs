@@ -7,7 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use penstock_base::{FileName, FsError, FsResult, Payload, clock};
+use penstock_base::{Contents, FileName, FsError, FsResult, Payload, clock};
 use penstock_vfs::{
     AttributeChanges, Caller, Created, DirectorySink, Entry, FileKind, HandleId, Inode, Lookup,
     OpenOptions, Opened, RemoveKind, RenameMode, Statistics, TimeChange, Volume,
@@ -265,7 +265,7 @@ impl Volume for MemoryVolume {
         })
     }
 
-    async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Payload> {
+    async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Contents> {
         self.hooks.delay().await;
         let inode = self.tree().handle(handle)?.inode;
         let name = self.tree().node(inode)?.name.clone();
@@ -280,7 +280,7 @@ impl Volume for MemoryVolume {
         for slice in wanted.chunks((wanted.len() / 2).max(1)) {
             payload.push(Bytes::copy_from_slice(slice));
         }
-        Ok(payload)
+        Ok(payload.into())
     }
 
     async fn write(&self, handle: HandleId, offset: u64, data: Bytes) -> FsResult<()> {

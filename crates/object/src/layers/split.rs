@@ -29,15 +29,15 @@ use std::{
 
 use async_trait::async_trait;
 use penstock_base::{
-    Payload, clock,
+    Payload, Pipe, clock,
     metrics::{Counter, Registry},
 };
 
 use crate::{
     Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
-    ErrorKind, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectError,
-    ObjectInfo, ObjectResult, Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId,
-    UploadPage,
+    ErrorKind, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, Moved,
+    ObjectError, ObjectInfo, ObjectResult, Part, PartCopy, PartNumber, PutOptions, Store, Stored,
+    UploadId, UploadPage,
 };
 
 /// How long a read endpoint that failed is left alone.
@@ -103,6 +103,14 @@ impl BodySink for Watched<'_> {
     unsafe fn advance(&mut self, count: usize) {
         // SAFETY: `unfilled` is the sink's own, so the caller's promise holds for it.
         unsafe { self.sink.advance(count) }
+    }
+
+    fn pipe(&mut self) -> Option<(&Pipe, usize)> {
+        self.sink.pipe()
+    }
+
+    fn piped(&mut self, outcome: Moved) {
+        self.sink.piped(outcome);
     }
 }
 

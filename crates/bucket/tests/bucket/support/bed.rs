@@ -346,7 +346,9 @@ impl Bed {
         offset: u64,
         length: u32,
     ) -> FsResult<Vec<u8>> {
-        Ok(self.volume.read(handle, offset, length).await?.to_vec())
+        let contents = self.volume.read(handle, offset, length).await?;
+        let payload = contents.into_memory().expect("nothing is in a pipe");
+        Ok(payload.to_vec())
     }
 
     pub(crate) async fn read_file(&self, path: &str) -> FsResult<Vec<u8>> {

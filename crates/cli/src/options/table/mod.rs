@@ -27,7 +27,7 @@ pub(crate) use transfers::*;
 use super::{OptionSpec, Scope};
 
 /// Every option, in the order of help.
-pub(crate) static ALL: [&OptionSpec; 95] = [
+pub(crate) static ALL: [&OptionSpec; 96] = [
     &ENDPOINT,
     &READ_ENDPOINT,
     &REGION,
@@ -103,6 +103,7 @@ pub(crate) static ALL: [&OptionSpec; 95] = [
     &MAX_BACKGROUND,
     &FUSE_THREADS,
     &IO_URING,
+    &SPLICE,
     &FOREGROUND,
     &FILE_SYSTEM,
     &TRANSPORT,

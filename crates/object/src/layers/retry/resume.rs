@@ -2,9 +2,11 @@
 
 use std::mem::MaybeUninit;
 
-use penstock_base::{Checksum, Summing};
+use penstock_base::{Checksum, Pipe, Summing};
 
-use crate::{BodySink, ErrorKind, GetOptions, Got, Key, ObjectError, ObjectResult, Operation};
+use crate::{
+    BodySink, ErrorKind, GetOptions, Got, Key, Moved, ObjectError, ObjectResult, Operation,
+};
 
 /// A sink that turns several responses into one.
 ///
@@ -147,6 +149,17 @@ impl BodySink for Resumed<'_> {
         }
         // SAFETY: `unfilled` is the sink's own, so the caller's promise holds for it.
         unsafe { self.sink.advance(count) }
+    }
+
+    fn pipe(&mut self) -> Option<(&Pipe, usize)> {
+        if self.refused || self.sum.is_some() {
+            return None;
+        }
+        self.sink.pipe()
+    }
+
+    fn piped(&mut self, outcome: Moved) {
+        self.sink.piped(outcome);
     }
 }
 
