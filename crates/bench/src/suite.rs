@@ -20,8 +20,9 @@ use crate::{
 };
 
 /// The suites that are built in, in the order in which they are listed.
-const BUILT_IN: [(&str, &str); 5] = [
+const BUILT_IN: [(&str, &str); 6] = [
     ("smoke", include_str!("../suites/smoke.toml")),
+    ("large", include_str!("../suites/large.toml")),
     ("ossfs2", include_str!("../suites/ossfs2.toml")),
     ("ossfs1", include_str!("../suites/ossfs1.toml")),
     ("strmvol", include_str!("../suites/strmvol.toml")),
