@@ -7,7 +7,7 @@ use std::{fs::File, os::unix::fs::FileExt, path::Path, thread};
 
 use penstock_devserver::{Faults, Operation};
 use penstock_tests::{
-    Bucket, Kind, Mount,
+    Bucket, Kind, MountOptions,
     data::{digest, digest_of, noise},
     faults::{cut_body, passing_faults},
     soak::Chance,
@@ -21,9 +21,16 @@ const SIZE: usize = 48 * MIB + 12_345;
 /// Bytes of a body that arrive before it is reset or cut.
 const RESET_AFTER: u64 = 1_300_001;
 
-fn mount(bucket: &Bucket) -> Mount {
-    let options = bucket.options().option("splice", "true");
-    bucket.mount_with(&options)
+/// A bucket whose object `large` has the content that is returned with it.
+fn filled(kind: Kind, seed: u64) -> (Bucket, Vec<u8>) {
+    let bucket = Bucket::new(kind);
+    let content = noise(seed, SIZE);
+    bucket.put_outside("large", &content);
+    (bucket, content)
+}
+
+fn options(bucket: &Bucket) -> MountOptions {
+    bucket.options().option("splice", "true")
 }
 
 /// Reads pieces of up to 3 MiB, each near where the last one ended, and compares.
@@ -54,10 +61,8 @@ fn read_about(path: &Path, content: &[u8], seed: u64) {
 #[test]
 fn large_files_go_from_socket_to_kernel() {
     for kind in [Kind::S3, Kind::Oss] {
-        let bucket = Bucket::new(kind);
-        let content = noise(1, SIZE);
-        bucket.put_outside("large", &content);
-        let mount = mount(&bucket);
+        let (bucket, content) = filled(kind, 1);
+        let mount = bucket.mount_with(&options(&bucket));
         let read = digest(&mount.join("large")).expect("read");
         assert_eq!(read, digest_of(&content), "{kind:?}");
         let piped = metric(&mount, "transfer_piped_bytes_total", "");
@@ -68,10 +73,8 @@ fn large_files_go_from_socket_to_kernel() {
 
 #[test]
 fn readers_that_jump_and_overtake_one_another_see_the_same_bytes() {
-    let bucket = Bucket::new(Kind::S3);
-    let content = noise(2, SIZE);
-    bucket.put_outside("large", &content);
-    let mount = mount(&bucket);
+    let (bucket, content) = filled(Kind::S3, 2);
+    let mount = bucket.mount_with(&options(&bucket));
     let path = mount.join("large");
     thread::scope(|readers| {
         for seed in 0..6 {
@@ -85,13 +88,11 @@ fn readers_that_jump_and_overtake_one_another_see_the_same_bytes() {
 
 #[test]
 fn what_a_failing_server_delivers_piecemeal_is_whole() {
-    let bucket = Bucket::new(Kind::S3);
-    let content = noise(3, SIZE);
-    bucket.put_outside("large", &content);
+    let (bucket, content) = filled(Kind::S3, 3);
     let cases = passing_faults(RESET_AFTER).into_iter();
     for (name, fault) in cases.chain([cut_body(RESET_AFTER)]) {
-        let options = bucket.options().option("splice", "true");
-        let mount = bucket.mount_with(&options.option("request-timeout", "2s"));
+        let impatient = options(&bucket).option("request-timeout", "2s");
+        let mount = bucket.mount_with(&impatient);
         bucket.fail(Faults::rule(fault.on(&[Operation::GetObject])));
         let read = digest(&mount.join("large"));
         bucket.heal();
