@@ -15,6 +15,8 @@
 //! occupies more than the budget.
 
 use std::{
+    fs::File,
+    io,
     mem::MaybeUninit,
     ops::Range,
     ptr::NonNull,
@@ -26,6 +28,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use rustix::io::{Errno, pread};
 
 use crate::{FsResult, MIB, MemoryBudget, Reservation};
 
@@ -343,6 +346,22 @@ impl BufferWriter {
         self.shared.filled.store(self.filled, Ordering::Release);
     }
 
+    /// Reads the next `length` bytes, for which there must be room, from `offset` of a file. Returns
+    /// how many there were; less than `length` only at the end of the file. Blocks.
+    pub fn read_from(&mut self, file: &File, offset: u64, length: usize) -> io::Result<usize> {
+        let read = read_into(file, &mut self.unfilled()[..length], offset)?;
+        // SAFETY: that many were just read.
+        unsafe { self.advance(read) };
+        Ok(read)
+    }
+
+    /// Adds `count` bytes of `value`, for which there must be room.
+    pub fn fill(&mut self, value: u8, count: usize) {
+        self.unfilled()[..count].fill(MaybeUninit::new(value));
+        // SAFETY: that many were just set.
+        unsafe { self.advance(count) };
+    }
+
     /// Copies in as much of `bytes` as fits and returns how much that was.
     pub fn copy_from(&mut self, bytes: &[u8]) -> usize {
         let room = self.unfilled();
@@ -354,6 +373,20 @@ impl BufferWriter {
         }
         count
     }
+}
+
+/// Fills `room` from its front and returns how far; less than all only at the end of the file.
+fn read_into(file: &File, room: &mut [MaybeUninit<u8>], offset: u64) -> io::Result<usize> {
+    let mut read = 0;
+    while read < room.len() {
+        match pread(file, &mut room[read..], offset + read as u64) {
+            Ok(([], _)) => break,
+            Ok((bytes, _)) => read += bytes.len(),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(read)
 }
 
 /// The end of a buffer that reads what is filled. Cheap to clone.

@@ -8,7 +8,8 @@ use penstock_base::{Contents, FileName, FsError, FsResult, NAME_LENGTH_MAX, metr
 use penstock_transfer::Transfer;
 use penstock_vfs::{
     Allocation, AttributeChanges, Caller, Created, DirectorySink, Entry, HandleId, Inode, Lookup,
-    OpenOptions, Opened, RemoveKind, RenameMode, SpecialFile, Statistics, Volume, XattrMode,
+    OpenOptions, Opened, RemoveKind, RenameMode, SpecialFile, Statistics, Volume, WritePlace,
+    XattrMode,
 };
 
 use crate::{BucketSettings, Staging, core::Core};
@@ -176,9 +177,9 @@ impl Volume for BucketVolume {
         self.core.read(&handle, offset, length).await
     }
 
-    async fn write(&self, handle: HandleId, offset: u64, data: Bytes) -> FsResult<()> {
+    async fn write(&self, handle: HandleId, place: WritePlace, data: Bytes) -> FsResult<()> {
         let handle = self.core.handles.file(handle)?;
-        self.core.write(&handle, offset, data).await
+        self.core.write(&handle, place, data).await
     }
 
     async fn allocate(

@@ -23,7 +23,7 @@ use penstock_base::{
 use penstock_fuse::{FuseSettings, Session};
 use penstock_vfs::{
     AttributeChanges, Attributes, Caller, DirectorySink, Entry, FileKind, HandleId, Inode, Lookup,
-    OpenOptions, Opened, Statistics, Volume,
+    OpenOptions, Opened, Statistics, Volume, WritePlace,
 };
 
 const READ: Inode = Inode(2);
@@ -108,7 +108,7 @@ impl Volume for NullVolume {
         Ok(self.source.slice(start..start + length as usize).into())
     }
 
-    async fn write(&self, _: HandleId, _: u64, _: Bytes) -> FsResult<()> {
+    async fn write(&self, _: HandleId, _: WritePlace, _: Bytes) -> FsResult<()> {
         Ok(())
     }
 

@@ -19,7 +19,9 @@ use std::{pin::Pin, sync::Arc};
 
 use bytes::Bytes;
 use penstock_base::FileName;
-use penstock_vfs::{Access, Caller, HandleId, Inode, OpenOptions, Opened, RemoveKind, Volume};
+use penstock_vfs::{
+    Access, Caller, HandleId, Inode, OpenOptions, Opened, RemoveKind, Volume, WritePlace,
+};
 
 use crate::{
     errno::{Errno, errno_of_name},
@@ -132,10 +134,19 @@ impl Adapter {
                 Err(refused::errno(Opcode::from_number(message.header.opcode)))
             }
             Request::Write {
-                transfer, table, ..
+                transfer,
+                appends,
+                table,
+                ..
             } => {
                 self.writers.wrote(transfer.handle, *table);
-                Ok(Box::pin(data::write(self.clone(), *transfer, data)))
+                // A kernel that gathers writes finds the end of the file itself.
+                let place = match *appends && !self.gathers_writes {
+                    true => WritePlace::End(transfer.offset),
+                    false => WritePlace::At(transfer.offset),
+                };
+                let target = (transfer.handle, place);
+                Ok(Box::pin(data::write(self.clone(), target, data)))
             }
             request => self.start_named(subject, request),
         }

@@ -30,8 +30,8 @@ pub struct FuseSettings {
     pub noexec: bool,
     /// Do not ask for access times to be kept.
     pub noatime: bool,
-    /// Threads that receive requests; `None` means two per core within
-    /// [`crate::THREADS_MIN`] and [`crate::THREADS_MAX`].
+    /// Threads that receive requests; `None` means two per core within [`crate::THREADS_MIN`] and
+    /// [`crate::THREADS_MAX`], and no more than fit into a sixteenth of the memory.
     pub threads: Option<NonZeroUsize>,
     /// See [`MAX_BACKGROUND`]. The kernel lowers it for those who are not root.
     pub max_background: u16,
@@ -52,6 +52,10 @@ pub struct FuseSettings {
     /// written, so a volume must show a file that somebody else changed as another inode. Local
     /// files are not read by the kernel then.
     pub writeback_cache: bool,
+    /// A directory for what the kernel writes back while memory is short. Without one such a WRITE
+    /// fails, which the program hears from fsync; a volume whose files can be written through the
+    /// page cache should have one.
+    pub spill_directory: Option<PathBuf>,
     /// Another process keeps the connection, see [`crate::Session::connection`]. Not together with
     /// `io_uring`, whose rings end with their process.
     pub survivable: bool,
@@ -78,6 +82,7 @@ impl FuseSettings {
             io_uring: false,
             local_files: false,
             writeback_cache: false,
+            spill_directory: None,
             survivable: false,
         }
     }

@@ -10,17 +10,19 @@ mod piped;
 mod receive;
 mod reserve;
 mod ring;
+mod spill;
 
-use std::{fmt, io::IoSlice};
+use std::{fmt, io::IoSlice, sync::Arc};
 
 use bytes::Bytes;
-use penstock_base::Contents;
+use penstock_base::{Contents, FsError, FsResult, Reservation};
 
 use crate::protocol::{Message, ParseError, parse_detached};
 
 pub(crate) use dev_fuse::{DevFuse, SharedDevFuse, WeakDevFuse};
-pub(crate) use reserve::{ReceiveReserve, WriteMemory};
+pub(crate) use reserve::{Admitted, ReceiveReserve, WriteMemory};
 pub(crate) use ring::RingTransport;
+use spill::Spilled;
 
 /// What a reply needs to find its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,12 +65,34 @@ impl<'a> Incoming<'a> {
     }
 }
 
-/// The data of a WRITE, or the beginning of it when memory is short. Nothing with other requests.
+/// The data of a WRITE.
 #[derive(Debug, Default)]
-pub(crate) struct WriteData {
-    pub(crate) bytes: Bytes,
-    /// Pays for the bytes until the volume has accepted them.
-    pub(crate) memory: WriteMemory,
+pub(crate) enum WriteData {
+    /// The request is another.
+    #[default]
+    Nothing,
+    /// All of it, or the beginning when memory is short; `memory` pays for it until the volume has
+    /// accepted it.
+    Held { bytes: Bytes, memory: WriteMemory },
+    /// All of it, on the disk until there is memory.
+    Spilled(Spilled, Arc<ReceiveReserve>),
+    /// It could not be kept.
+    Refused(FsError),
+}
+
+impl WriteData {
+    /// The bytes, and what pays for them. Waits for memory that is owed.
+    pub(crate) async fn paid(self) -> FsResult<(Bytes, Option<Reservation>)> {
+        match self {
+            Self::Nothing => Ok((Bytes::new(), None)),
+            Self::Held { bytes, memory } => Ok((bytes, Some(memory.paid().await?))),
+            Self::Spilled(spilled, reserve) => {
+                let (bytes, memory) = reserve.fetch(spilled).await?;
+                Ok((bytes, Some(memory)))
+            }
+            Self::Refused(error) => Err(error),
+        }
+    }
 }
 
 /// Takes requests. Called from the transport's threads, several at a time. None of its methods

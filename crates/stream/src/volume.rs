@@ -25,7 +25,7 @@ use bytes::Bytes;
 use penstock_base::{Contents, FileName, FsError, FsResult, NAME_LENGTH_MAX};
 use penstock_vfs::{
     Caller, DirectorySink, Entry, FileKind, HandleId, Inode, Lookup, OpenOptions, Opened,
-    Statistics, Volume,
+    Statistics, Volume, WritePlace,
 };
 
 use self::answers::Answers;
@@ -142,7 +142,7 @@ impl Volume for StreamVolume {
         Ok(payload.into())
     }
 
-    async fn write(&self, _handle: HandleId, _offset: u64, _data: Bytes) -> FsResult<()> {
+    async fn write(&self, _handle: HandleId, _place: WritePlace, _data: Bytes) -> FsResult<()> {
         Err(FsError::BadHandle)
     }
 

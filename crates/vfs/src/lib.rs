@@ -12,6 +12,6 @@ pub use disk::Disk;
 pub use types::{
     Access, Allocation, AttributeChanges, Attributes, Caller, Created, Device, DirectorySink,
     Entry, FileKind, HandleId, Inode, Lookup, OpenOptions, Opened, RemoveKind, RenameMode,
-    SpecialFile, Statistics, TimeChange, XattrMode,
+    SpecialFile, Statistics, TimeChange, WritePlace, XattrMode,
 };
 pub use volume::Volume;

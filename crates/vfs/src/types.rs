@@ -21,6 +21,26 @@ impl Inode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HandleId(pub u64);
 
+/// Where the bytes of a write go.
+///
+/// The write itself says it, not the handle: a kernel writes its cache back, each page to its place,
+/// through whatever handle may write, and a program may change its mind about appending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WritePlace {
+    /// To this offset.
+    At(u64),
+    /// To the end of the file, wherever that is; the writer believes that it is here.
+    End(u64),
+}
+
+impl WritePlace {
+    /// Where the writer believes that the bytes go.
+    pub fn offset(self) -> u64 {
+        let (Self::At(offset) | Self::End(offset)) = self;
+        offset
+    }
+}
+
 /// On whose behalf an operation runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[allow(missing_docs)]

@@ -8,7 +8,7 @@ use penstock_base::{Contents, FileName, FsError, FsResult};
 
 use crate::{
     Allocation, AttributeChanges, Caller, Created, DirectorySink, Entry, HandleId, Inode, Lookup,
-    OpenOptions, Opened, RemoveKind, RenameMode, SpecialFile, Statistics, XattrMode,
+    OpenOptions, Opened, RemoveKind, RenameMode, SpecialFile, Statistics, WritePlace, XattrMode,
 };
 
 const NO_XATTRS: FsError = FsError::Unsupported("this volume keeps no extended attributes");
@@ -126,11 +126,11 @@ pub trait Volume: Send + Sync + 'static {
     /// Reads up to `length` bytes at `offset`; fewer only at the end of the file.
     async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Contents>;
 
-    /// Writes all of `data` at `offset`, or fails and writes nothing. Returns when the volume has
+    /// Writes all of `data` where `place` says, or fails and writes nothing. Returns when the volume has
     /// accepted the bytes, which may wait for memory. The bytes may be kept without a copy: the
     /// door pays the budget for them until the call returns, and the volume, if it keeps them,
     /// from before it returns.
-    async fn write(&self, _handle: HandleId, _offset: u64, _data: Bytes) -> FsResult<()> {
+    async fn write(&self, _handle: HandleId, _place: WritePlace, _data: Bytes) -> FsResult<()> {
         Err(FsError::ReadOnly)
     }
 

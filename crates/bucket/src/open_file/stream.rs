@@ -1,7 +1,7 @@
 //! The one stream of writes into a file.
 
 use penstock_base::{FsError, FsResult};
-use penstock_vfs::HandleId;
+use penstock_vfs::{HandleId, WritePlace};
 
 use crate::open_file::sink::Sink;
 
@@ -62,11 +62,11 @@ impl OpenStream {
         }
     }
 
-    /// Where a write at `offset` falls. An appending writer's is never below the end.
-    pub(super) fn position_of(&self, offset: u64, append: bool) -> Position {
-        let position = i128::from(offset) + i128::from(self.shift);
+    /// Where a write falls. One that appends is never below the end.
+    pub(super) fn position_of(&self, place: WritePlace) -> Position {
+        let position = i128::from(place.offset()) + i128::from(self.shift);
         match position.cmp(&i128::from(self.end)) {
-            std::cmp::Ordering::Less if append => Position::End,
+            std::cmp::Ordering::Less if matches!(place, WritePlace::End(_)) => Position::End,
             std::cmp::Ordering::Less => Position::Below,
             std::cmp::Ordering::Equal => Position::End,
             std::cmp::Ordering::Greater => Position::Ahead,

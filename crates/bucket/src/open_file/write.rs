@@ -6,7 +6,7 @@ use bytes::Bytes;
 use penstock_base::{FsError, FsResult};
 use penstock_object::{Key, ObjectKind, PutOptions};
 use penstock_transfer::{Appender, WriteStart};
-use penstock_vfs::Allocation;
+use penstock_vfs::{Allocation, WritePlace};
 use tokio::sync::MutexGuard;
 
 use crate::{
@@ -26,17 +26,17 @@ const NOT_AT_END: FsError = FsError::InvalidArgument(
 );
 
 impl Core {
-    /// Writes `data` at the end of a file, which is where `offset` must be.
+    /// Writes `data` at the end of a file, which is where `place` must be.
     pub(crate) async fn write(
         self: &Arc<Self>,
         handle: &FileHandle,
-        offset: u64,
+        place: WritePlace,
         data: Bytes,
     ) -> FsResult<()> {
         if let Some(staged) = &handle.file.staged {
-            return self.write_staged(handle, staged, (offset, data)).await;
+            return self.write_staged(handle, staged, (place, data)).await;
         }
-        let written = self.write_at(handle, offset, data).await;
+        let written = self.write_at(handle, place, data).await;
         if written.is_err()
             && let Ok(node) = self.namespace.lock().node_mut(handle.file.inode)
         {
@@ -50,7 +50,7 @@ impl Core {
     async fn write_at(
         self: &Arc<Self>,
         handle: &FileHandle,
-        offset: u64,
+        place: WritePlace,
         data: Bytes,
     ) -> FsResult<()> {
         if !handle.access.writes() {
@@ -61,7 +61,7 @@ impl Core {
             let mut stream = self.stream_for(handle).await?;
             self.check_not_shut()?;
             let open = stream.of(handle.id)?.ok_or(FsError::BadHandle)?;
-            match open.position_of(offset, handle.append) {
+            match open.position_of(place) {
                 Position::End => return self.accept(handle, &mut stream, data).await,
                 Position::Below => return Err(self.refuse(handle, &mut stream)),
                 Position::Ahead => {}

@@ -16,7 +16,6 @@
 use std::{
     fs::File,
     io,
-    mem::MaybeUninit,
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
@@ -24,10 +23,7 @@ use std::{
 };
 
 use penstock_base::{BufferWriter, FsError, run_blocking};
-use rustix::{
-    fs::{FallocateFlags, fallocate},
-    io::{Errno, pread},
-};
+use rustix::fs::{FallocateFlags, fallocate};
 
 /// A staging file. The file itself stays when this is dropped.
 #[derive(Debug)]
@@ -84,30 +80,10 @@ impl DiskFile {
         offset: u64,
         length: usize,
     ) -> io::Result<()> {
-        let room = &mut writer.unfilled()[..length];
-        let read = read_into(&self.file, room, offset)?;
-        room[read..].fill(MaybeUninit::new(0));
-        // SAFETY: the first `read` of the `length` bytes were read, the others set to zero.
-        #[allow(unsafe_code)]
-        unsafe {
-            writer.advance(length);
-        }
+        let read = writer.read_from(&self.file, offset, length)?;
+        writer.fill(0, length - read);
         Ok(())
     }
-}
-
-/// Fills `room` from its front and returns how far; less than all only at the end of the file.
-fn read_into(file: &File, room: &mut [MaybeUninit<u8>], offset: u64) -> io::Result<usize> {
-    let mut read = 0;
-    while read < room.len() {
-        match pread(file, &mut room[read..], offset + read as u64) {
-            Ok(([], _)) => break,
-            Ok((bytes, _)) => read += bytes.len(),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(read)
 }
 
 /// Makes a disk call that may take long, on no thread that receives requests.

@@ -119,7 +119,8 @@ impl Staging {
         }))
     }
 
-    pub(crate) fn settings(&self) -> &StagingSettings {
+    /// Where and how much is staged.
+    pub fn settings(&self) -> &StagingSettings {
         &self.settings
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use penstock_base::{FsError, FsResult};
+use penstock_vfs::WritePlace;
 
 use crate::{
     core::Core,
@@ -35,12 +36,12 @@ impl StagedFile {
 }
 
 impl Core {
-    /// Writes all of `data` at `offset`; of an appending handle, at the end.
+    /// Writes all of `data` where `place` says.
     pub(crate) async fn write_staged(
         self: &Arc<Self>,
         handle: &FileHandle,
         staged: &StagedFile,
-        (offset, data): (u64, Bytes),
+        (place, data): (WritePlace, Bytes),
     ) -> FsResult<()> {
         if !handle.access.writes() {
             return Err(FsError::BadHandle);
@@ -48,7 +49,8 @@ impl Core {
         if data.is_empty() {
             return Ok(());
         }
-        let end = offset
+        let end = place
+            .offset()
             .checked_add(data.len() as u64)
             .ok_or(FsError::FileTooLarge)?;
         self.check_size(end)?;
@@ -57,7 +59,7 @@ impl Core {
             let cost = Content::cost_of_write(data.len() as u64);
             let payment = self.pay(&handle.file, staged, cost).await?;
             match self
-                .write_paid(handle, staged, (offset, data.clone()), payment)
+                .write_paid(handle, staged, (place, data.clone()), payment)
                 .await
             {
                 Err(FsError::Stale) if !staged.is_engaged() => {}
@@ -75,16 +77,15 @@ impl Core {
         self: &Arc<Self>,
         handle: &FileHandle,
         staged: &StagedFile,
-        (offset, data): (u64, Bytes),
+        (place, data): (WritePlace, Bytes),
         payment: Payment,
     ) -> FsResult<()> {
         let held = Arc::clone(&staged.change).read_owned().await;
         // Under the lock that the last save of the file takes.
         self.check_not_shut()?;
-        let offset = if handle.append {
-            staged.look(Content::size)?
-        } else {
-            offset
+        let offset = match place {
+            WritePlace::At(offset) => offset,
+            WritePlace::End(_) => staged.look(Content::size)?,
         };
         let (core, file) = (Arc::clone(self), Arc::clone(&handle.file));
         let write = move || {

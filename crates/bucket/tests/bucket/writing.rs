@@ -6,7 +6,7 @@ use bytes::Bytes;
 use penstock_base::{FsError, MIB, clock};
 use penstock_bucket::BucketSettings;
 use penstock_object::{MemoryStore, Operation};
-use penstock_vfs::{AttributeChanges, OpenOptions, Volume};
+use penstock_vfs::{AttributeChanges, OpenOptions, Volume, WritePlace};
 use tokio::time::advance;
 
 use crate::support::{Bed, READ, READ_WRITE, WRITE};
@@ -220,7 +220,7 @@ async fn writes_behind_a_gap_are_bounded_in_number() {
             let data = Bytes::from_static(b"x");
             tokio::spawn(async move {
                 let begun = clock::now();
-                let written = volume.write(handle, number, data).await;
+                let written = volume.write(handle, WritePlace::At(number), data).await;
                 (written.is_err(), begun.elapsed())
             })
         })
@@ -266,7 +266,10 @@ async fn many_pieces_in_any_order_become_one_file() {
         .map(|number| {
             let volume = Arc::clone(&bed.volume);
             let data = Bytes::from(vec![number as u8; 1000]);
-            tokio::spawn(async move { volume.write(handle, number * 1000, data).await })
+            tokio::spawn(async move {
+                let place = WritePlace::At(number * 1000);
+                volume.write(handle, place, data).await
+            })
         })
         .collect();
     for write in writes {

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use penstock_base::{BufferPool, clock, metrics::Registry};
-use penstock_fuse::Session;
+use penstock_fuse::{FuseSettings, Session};
 use penstock_object::{
     ErrorKind, GetOptions, Key, ListOptions, Store, credentials::CredentialOrigin,
 };
@@ -96,10 +96,17 @@ async fn open_bucket(
     let cache = disk_cache::open(&plan.mountpoint, &plan.values, pool, registry)?;
     let store = disk_cache::around(cache.as_ref(), store, &plan.source, &plan.values)?;
     let staging = staging::open(&plan.source, &plan.mountpoint, &plan.values, pool)?;
+    let spill_directory = staging
+        .as_ref()
+        .map(|staging| staging.settings().directory.clone());
     let volume = assemble::volume(&store, (pool, staging), &plan.values, registry).await?;
+    let settings = FuseSettings {
+        spill_directory,
+        ..assemble::fuse_settings(&plan.source, &plan.mountpoint, &plan.values)
+    };
     let session = Session::mount(
         volume,
-        assemble::fuse_settings(&plan.source, &plan.mountpoint, &plan.values),
+        settings,
         Arc::clone(pool),
         Arc::clone(registry),
         Handle::current(),

@@ -3,7 +3,7 @@
 use std::{ops::Range, time::Duration};
 
 use penstock_base::{FsError, clock};
-use penstock_vfs::{Allocation, HandleId, OpenOptions};
+use penstock_vfs::{Allocation, HandleId, OpenOptions, WritePlace};
 use tracing::warn;
 
 use super::{Adapter, Answer, Closed, Outcome, Reply, Subject, Undo};
@@ -43,13 +43,14 @@ pub(super) async fn read(adapter: Adapter, transfer: Transfer) -> Outcome {
 }
 
 /// Writes what was received, which may be less than the program wanted to write.
-pub(super) async fn write(adapter: Adapter, transfer: Transfer, data: WriteData) -> Outcome {
-    let length = u32::try_from(data.bytes.len()).expect("at most one block");
-    let memory = data.memory.paid().await?;
-    let written = adapter
-        .volume
-        .write(transfer.handle, transfer.offset, data.bytes);
-    written.await?;
+pub(super) async fn write(
+    adapter: Adapter,
+    (handle, place): (HandleId, WritePlace),
+    data: WriteData,
+) -> Outcome {
+    let (bytes, memory) = data.paid().await?;
+    let length = u32::try_from(bytes.len()).expect("at most one block");
+    adapter.volume.write(handle, place, bytes).await?;
     drop(memory);
     Ok(Answer::body(|body| encode::written(body, length)))
 }

@@ -34,6 +34,9 @@ pub enum MountError {
     /// The mount point could not be looked at.
     #[error("the mount point {0} cannot be used: {1}")]
     Unusable(PathBuf, #[source] io::Error),
+    /// The directory for what the kernel writes back cannot hold a file.
+    #[error("no file can be made in {0}, where writes wait while memory is short: {1}")]
+    Spill(PathBuf, #[source] io::Error),
     /// The kernel has no FUSE, or the container has no `/dev/fuse`.
     #[error(
         "/dev/fuse is missing: load the module with `modprobe fuse`, or give the container the device /dev/fuse"

@@ -4,7 +4,7 @@ use penstock_vfs::{HandleId, Inode};
 
 use super::{
     DescriptorTable, Forgotten, InitRequest, Message, Opcode, ParseError, REQUEST_HEADER_SIZE,
-    Request, RequestHeader, Transfer, attributes::set_attributes, fields::Fields,
+    Request, RequestHeader, Transfer, WriteOrigin, attributes::set_attributes, fields::Fields,
 };
 
 /// Bytes of a `WRITE` before its data.
@@ -13,8 +13,27 @@ pub const WRITE_HEAD_SIZE: usize = REQUEST_HEADER_SIZE + 40;
 /// Bit of an `FSYNC` that asks for data without metadata.
 const SYNC_DATA_ONLY: u32 = 1;
 
+/// Where a `WRITE` has its flags: behind handle, offset and size.
+const WRITE_FLAGS_AT: usize = REQUEST_HEADER_SIZE + 20;
+
+/// Bit of a `WRITE` that the kernel makes of its page cache (`FUSE_WRITE_CACHE`).
+const WRITE_FROM_CACHE: u32 = 1;
+
 /// Bit of a `WRITE` whose field for the descriptor table is filled.
 const WRITE_TELLS_TABLE: u32 = 2;
+
+/// Whose bytes a `WRITE` brings, told from its head, so that the data can be received accordingly.
+pub fn write_origin(head: &[u8; WRITE_HEAD_SIZE]) -> WriteOrigin {
+    let flags = head[WRITE_FLAGS_AT..WRITE_FLAGS_AT + 4].try_into();
+    origin(u32::from_ne_bytes(flags.expect("four bytes")))
+}
+
+fn origin(flags: u32) -> WriteOrigin {
+    match flags & WRITE_FROM_CACHE {
+        0 => WriteOrigin::Program,
+        _ => WriteOrigin::PageCache,
+    }
+}
 
 /// Parses one request. Never panics, whatever the bytes.
 pub fn parse(bytes: &[u8]) -> Result<Message<'_>, ParseError> {
@@ -171,14 +190,17 @@ fn write(mut fields: Fields<'_>, detached: usize) -> Result<Request<'_>, ParseEr
     let transfer = transfer(&mut fields)?;
     let flags = fields.u32()?;
     let table = DescriptorTable(fields.u64()?);
-    fields.skip(8)?; // open flags
+    let open_flags = fields.u32()?.cast_signed();
+    fields.skip(4)?;
     let data = fields.rest();
     if data.len() + detached != transfer.size as usize {
         return Err(ParseError::Truncated(Opcode::Write as u32));
     }
     let table = (flags & WRITE_TELLS_TABLE != 0).then_some(table);
+    let appends = open_flags & libc::O_APPEND != 0 && origin(flags) == WriteOrigin::Program;
     Ok(Request::Write {
         transfer,
+        appends,
         table,
         data,
     })

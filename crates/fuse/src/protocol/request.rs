@@ -69,6 +69,8 @@ pub enum Request<'a> {
     /// `data` is empty when it was received elsewhere.
     Write {
         transfer: Transfer,
+        /// The bytes go to the end of the file, wherever that is.
+        appends: bool,
         /// Through which table the data came; the kernel tells for direct writes.
         table: Option<DescriptorTable>,
         data: &'a [u8],
@@ -122,6 +124,16 @@ pub enum Request<'a> {
     Destroy,
     /// An opcode whose body nobody here looks at.
     Other,
+}
+
+/// Whose bytes a `WRITE` brings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteOrigin {
+    /// A program waits in write(2), and writes again what was not taken.
+    Program,
+    /// The kernel writes back what a program left in the page cache, gathered or through a mapping.
+    /// Nobody looks at how much was taken: what was not is lost, unless the answer is an error.
+    PageCache,
 }
 
 /// A table of file descriptors, by a number that the kernel makes up for it: its threads share

@@ -2,7 +2,7 @@
 
 use std::{fs, num::NonZeroUsize, os::fd::OwnedFd, sync::Arc, thread};
 
-use penstock_base::{BufferPool, metrics::Registry};
+use penstock_base::{BLOCK_SIZE, BufferPool, metrics::Registry};
 use penstock_vfs::Volume;
 use tokio::{runtime::Handle, sync::watch};
 use tracing::{debug, info, warn};
@@ -23,6 +23,8 @@ use crate::{
 pub const THREADS_MIN: usize = 4;
 /// The most threads that receive requests by default: each holds a buffer of one mebibyte.
 pub const THREADS_MAX: usize = 16;
+/// The part of the memory that those buffers may take by default: one in this many.
+const THREADS_SHARE: u64 = 16;
 
 /// Everything that a mount is made from.
 pub(super) struct Start {
@@ -42,7 +44,7 @@ pub(super) struct TakeOver {
 impl TakeOver {
     /// Serves a mount that a dead process began.
     pub(super) fn run(self) -> Result<Session, MountError> {
-        let threads = thread_count(self.start.settings.threads);
+        let threads = self.start.threads();
         let reserve = self.start.reserve(threads)?;
         let device = DevFuse::new(self.connection, threads, Arc::new(reserve));
         let device = Arc::new(device);
@@ -76,7 +78,7 @@ impl Drop for EndSignal {
 impl Start {
     /// Mounts. Blocks while kernel and helper work.
     pub(super) fn run(self) -> Result<Session, MountError> {
-        let threads = thread_count(self.settings.threads);
+        let threads = self.threads();
         let reserve = self.reserve(threads)?;
         let (mount, connection) = Mount::new(&self.settings)?;
         let reserve = Arc::new(reserve);
@@ -107,11 +109,23 @@ impl Start {
         })
     }
 
+    fn threads(&self) -> usize {
+        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        thread_count(self.settings.threads, cores, self.pool.budget().total())
+    }
+
     fn reserve(&self, threads: usize) -> Result<ReceiveReserve, MountError> {
-        ReceiveReserve::new(&self.pool, threads, &self.metrics).ok_or_else(|| {
+        let reserve = ReceiveReserve::new(&self.pool, threads, &self.metrics);
+        let reserve = reserve.ok_or_else(|| {
             let total = self.pool.budget().total();
             MountError::Memory(ReceiveReserve::size(threads, total))
-        })
+        })?;
+        match &self.settings.spill_directory {
+            Some(directory) => reserve
+                .spilling_to(directory)
+                .map_err(|error| MountError::Spill(directory.clone(), error)),
+            None => Ok(reserve),
+        }
     }
 
     /// Rings, if they are wished for and the kernel has them. Made before INIT is answered.
@@ -156,10 +170,12 @@ impl Start {
     }
 }
 
-fn thread_count(asked: Option<NonZeroUsize>) -> usize {
-    let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+/// How many threads receive requests: as many as were asked for, or two per core as far as memory goes.
+fn thread_count(asked: Option<NonZeroUsize>, cores: usize, memory: u64) -> usize {
+    let blocks = usize::try_from(memory / THREADS_SHARE / BLOCK_SIZE as u64).unwrap_or(usize::MAX);
+    let affordable = blocks.clamp(THREADS_MIN, THREADS_MAX);
     asked.map_or(
-        (2 * cores).clamp(THREADS_MIN, THREADS_MAX),
+        (2 * cores).clamp(THREADS_MIN, affordable),
         NonZeroUsize::get,
     )
 }
@@ -200,5 +216,21 @@ fn set_read_ahead(mount: &Mount, kib: u32) -> Option<u32> {
             debug!(file = %file.display(), %error, "read-ahead stays as the kernel has it");
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_base::MIB;
+
+    #[test]
+    fn threads_are_as_many_as_cores_and_memory_allow() {
+        let threads = |cores, mib| thread_count(None, cores, mib * MIB);
+        let by_cores = [1, 2, 4, 16, 64].map(|cores| threads(cores, 512));
+        assert_eq!(by_cores, [4, 4, 8, 16, 16]);
+        let short = [1, 2, 4, 16, 64].map(|cores| threads(cores, 64));
+        assert_eq!(short, [4; 5], "a sixteenth of the memory");
+        assert_eq!(thread_count(NonZeroUsize::new(40), 2, 64 * MIB), 40);
     }
 }

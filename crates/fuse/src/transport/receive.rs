@@ -14,9 +14,9 @@ use std::{io, os::fd::BorrowedFd, sync::Arc};
 use bytes::Bytes;
 use penstock_base::{BLOCK_SIZE, Buffer, BufferView, BufferWriter, HEAP_BUFFER_MAX};
 
-use super::{Incoming, ReceiveReserve, Ticket, WriteData};
+use super::{Admitted, Incoming, ReceiveReserve, Ticket, WriteData};
 use crate::{
-    protocol::{Opcode, ParseError, RequestHeader, WRITE_HEAD_SIZE},
+    protocol::{Opcode, ParseError, RequestHeader, WRITE_HEAD_SIZE, write_origin},
     system,
 };
 
@@ -85,14 +85,15 @@ impl ReceiveBuffer {
     }
 
     fn take_data(&mut self, length: usize, reserve: &Arc<ReceiveReserve>) -> WriteData {
-        let admitted = reserve.admit(length);
-        let bytes = match admitted.length {
-            short if short <= HEAP_BUFFER_MAX => self.copy_data(short, reserve),
-            whole => self.hand_over(whole, reserve),
-        };
-        WriteData {
-            bytes,
-            memory: admitted.memory,
+        match reserve.admit(length, write_origin(&self.head)) {
+            Admitted::InMemory { length, memory } => WriteData::Held {
+                bytes: match length {
+                    short if short <= HEAP_BUFFER_MAX => self.copy_data(short, reserve),
+                    whole => self.hand_over(whole, reserve),
+                },
+                memory,
+            },
+            Admitted::OnDisk => reserve.spill(self.rest(length)),
         }
     }
 

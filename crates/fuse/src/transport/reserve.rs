@@ -8,26 +8,39 @@
 //!   once and at every moment, and what is in hand comes back as fast as the volume accepts.
 //!
 //! When a store is slower than its writers, volumes accept slowly and what is in hand adds up: one
-//! WRITE per writer. Then the budget is asked for more; when that is exhausted too, a WRITE is
-//! *shortened*: its first [`SHORT_WRITE`] bytes are handled and the rest is left to the program
+//! WRITE per writer. Then the budget is asked for more; when that is exhausted too, a WRITE of a
+//! program is *shortened*: its first [`SHORT_WRITE`] bytes are handled and the rest is left to the program
 //! to write again, as write(2) allows. So many more writers can wait at the same time, and a
 //! writer that could free memory is not stuck behind those that wait for it. When even the
 //! memory for short WRITEs is out, no more than [`TINY_WRITE`] bytes are kept, which count as
 //! bookkeeping, and the WRITE waits as a task of its own until there is memory, at most
 //! [`MEMORY_WAIT_MAX`]. The thread that received it never waits: somebody must hear the INTERRUPT
 //! of who is to die, and the close that frees the memory that all others wait for.
+//!
+//! A WRITE that the kernel makes of its page cache must be taken whole: one that finds no memory
+//! goes to a file ([`Spill`]).
 
 use std::{
+    path::Path,
     pin::pin,
     sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
+use bytes::Bytes;
 use penstock_base::{
     BLOCK_SIZE, Buffer, BufferPool, FsError, FsResult, KIB, MemoryBudget, Reservation, clock,
     metrics::{Counter, Registry},
+    run_blocking,
 };
+use tracing::warn;
+
+use super::{
+    WriteData,
+    spill::{Spill, Spilled},
+};
+use crate::protocol::WriteOrigin;
 
 /// The fewest and the most blocks for WRITEs in hand.
 const IN_HAND_MIN: u64 = 4;
@@ -43,6 +56,9 @@ const SHORT_WRITES_MAX: u64 = 32;
 const TINY_WRITE: usize = 512;
 /// How long a WRITE waits for memory before it fails with `ENOMEM`.
 const MEMORY_WAIT_MAX: Duration = Duration::from_secs(20);
+/// The same for a WRITE that waits on disk. Nobody would repeat it, so it outlasts those in front of
+/// it, each of which a volume may keep for as long as it tries to reach a store that is away.
+const SPILLED_WAIT_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// Memory for requests that are being received and for WRITEs that are being handled.
 #[derive(Debug)]
@@ -53,37 +69,45 @@ pub(crate) struct ReceiveReserve {
     /// Hands out parts of `held`, to short WRITEs.
     short: Arc<MemoryBudget>,
     shortened: Arc<Counter>,
+    spill: Option<Arc<Spill>>,
+    spilled: Arc<Counter>,
     _held: Reservation,
 }
 
-/// The right to handle a WRITE.
+/// What is to be done with the data of a WRITE.
 #[derive(Debug)]
-pub(crate) struct Admitted {
-    /// Bytes of it that may be handled: all, or the first few.
-    pub(crate) length: usize,
-    pub(crate) memory: WriteMemory,
+pub(crate) enum Admitted {
+    /// The first `length` bytes may be handled: all, or the first few.
+    InMemory { length: usize, memory: WriteMemory },
+    /// All of it goes to [`ReceiveReserve::spill`].
+    OnDisk,
 }
 
 /// What pays for the data of a WRITE until the volume has accepted it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) enum WriteMemory {
-    /// There is no data.
-    #[default]
-    Nothing,
     /// It is paid for.
     Paid(Reservation),
     /// Memory has to be waited for first.
     Owed(Arc<ReceiveReserve>),
 }
 
+impl Admitted {
+    fn paid(length: usize, memory: Reservation) -> Self {
+        Self::InMemory {
+            length,
+            memory: WriteMemory::Paid(memory),
+        }
+    }
+}
+
 impl WriteMemory {
     /// Waits for the memory if it is owed. Fails with [`FsError::OutOfMemory`] when none has come
     /// back for [`MEMORY_WAIT_MAX`].
-    pub(crate) async fn paid(self) -> FsResult<Option<Reservation>> {
+    pub(crate) async fn paid(self) -> FsResult<Reservation> {
         match self {
-            Self::Nothing => Ok(None),
-            Self::Paid(memory) => Ok(Some(memory)),
-            Self::Owed(reserve) => reserve.wait().await.map(Some),
+            Self::Paid(memory) => Ok(memory),
+            Self::Owed(reserve) => reserve.wait().await,
         }
     }
 }
@@ -106,8 +130,20 @@ impl ReceiveReserve {
                 "Writes of which only the beginning was handled, for want of memory.",
                 &[],
             ),
+            spill: None,
+            spilled: metrics.counter(
+                "fuse_writes_spilled_total",
+                "Writes of the page cache that waited on the disk, for want of memory.",
+                &[],
+            ),
             _held: pool.budget().try_reserve(Self::size(threads, total))?,
         })
+    }
+
+    /// Adds a file in `directory` for WRITEs of the page cache that find no memory.
+    pub(crate) fn spilling_to(mut self, directory: &Path) -> std::io::Result<Self> {
+        self.spill = Some(Spill::new(directory)?);
+        Ok(self)
     }
 
     /// A buffer that is paid for otherwise: by what is held for threads, or by an [`Admitted`].
@@ -117,26 +153,58 @@ impl ReceiveReserve {
         self.pool.take_reserved(capacity, nothing)
     }
 
-    /// Admits a WRITE of `length` bytes, all of it or its beginning. Never waits.
-    pub(crate) fn admit(self: &Arc<Self>, length: usize) -> Admitted {
-        let paid = |(length, memory)| Admitted {
-            length,
-            memory: WriteMemory::Paid(memory),
-        };
-        if let Some(memory) = self.for_all_of(length) {
-            return paid((length, memory));
-        }
+    /// Admits a WRITE of `length` bytes. Never waits.
+    pub(crate) fn admit(self: &Arc<Self>, length: usize, origin: WriteOrigin) -> Admitted {
         let short = length.min(SHORT_WRITE);
+        if let Some(memory) = self.for_all_of(length) {
+            return Admitted::paid(length, memory);
+        }
+        if origin == WriteOrigin::PageCache && short < length {
+            return Admitted::OnDisk;
+        }
         let memory = self.short.try_reserve(BufferPool::cost(short));
-        let admitted = match memory {
-            Some(memory) => paid((short, memory)),
-            None => Admitted {
-                length: length.min(TINY_WRITE),
+        let length_taken = match (&memory, origin) {
+            (Some(_), _) => short,
+            (None, WriteOrigin::Program) => length.min(TINY_WRITE),
+            (None, WriteOrigin::PageCache) => return Admitted::OnDisk,
+        };
+        self.shortened.add(u64::from(length_taken < length));
+        match memory {
+            Some(memory) => Admitted::paid(length_taken, memory),
+            None => Admitted::InMemory {
+                length: length_taken,
                 memory: WriteMemory::Owed(Arc::clone(self)),
             },
-        };
-        self.shortened.add(u64::from(admitted.length < length));
-        admitted
+        }
+    }
+
+    /// Puts the data of a WRITE on the disk until there is memory for it.
+    pub(crate) fn spill(self: &Arc<Self>, bytes: &[u8]) -> WriteData {
+        let spilled = self.spill.as_ref().map(|spill| spill.put(bytes));
+        match spilled {
+            Some(Ok(spilled)) => {
+                self.spilled.increment();
+                WriteData::Spilled(spilled, Arc::clone(self))
+            }
+            Some(Err(error)) => {
+                warn!(%error, "memory is short, and the disk does not take what the kernel writes back");
+                WriteData::Refused(FsError::OutOfMemory)
+            }
+            None => WriteData::Refused(FsError::OutOfMemory),
+        }
+    }
+
+    /// Reads back what waited on the disk when there is memory for it, and what pays for that.
+    pub(crate) async fn fetch(&self, spilled: Spilled) -> FsResult<(Bytes, Reservation)> {
+        let memory = self.wait_for(&self.in_hand, BufferPool::cost(spilled.length()));
+        let memory = clock::deadline(SPILLED_WAIT_MAX, memory).await;
+        let memory = memory.unwrap_or(Err(FsError::OutOfMemory))?;
+        // Elsewhere than on the thread that received it: the disk may take its time.
+        tokio::task::yield_now().await;
+        let (mut writer, view) = self.buffer(spilled.length()).share();
+        run_blocking(|| spilled.fetch(&mut writer))
+            .map_err(|error| FsError::Io(format!("what waited on the disk for memory: {error}")))?;
+        Ok((view.slice(0..spilled.length()), memory))
     }
 
     /// Memory that is held for this, or of the whole budget if there is some or if others give
@@ -156,16 +224,18 @@ impl ReceiveReserve {
     /// Waits until there is memory for a short WRITE. It is not taken from what is held for whole
     /// ones, which bring a store more for the same memory.
     async fn wait(&self) -> FsResult<Reservation> {
-        let cost = SHORT_WRITE as u64;
-        let memory = async {
-            tokio::select! {
-                biased;
-                memory = self.short.reserve(cost) => memory,
-                memory = self.pool.budget().reserve(cost) => memory,
-            }
-        };
+        let memory = self.wait_for(&self.short, SHORT_WRITE as u64);
         let waited = clock::deadline(MEMORY_WAIT_MAX, memory).await;
         waited.unwrap_or(Err(FsError::OutOfMemory))
+    }
+
+    /// Waits until `own` or the whole budget has room.
+    async fn wait_for(&self, own: &Arc<MemoryBudget>, cost: u64) -> FsResult<Reservation> {
+        tokio::select! {
+            biased;
+            memory = own.reserve(cost) => memory,
+            memory = self.pool.budget().reserve(cost) => memory,
+        }
     }
 }
 
@@ -178,49 +248,4 @@ fn short_size() -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use penstock_base::MIB;
-
-    fn reserve(total: u64) -> Arc<ReceiveReserve> {
-        let pool = BufferPool::new(MemoryBudget::new(total));
-        Arc::new(ReceiveReserve::new(&pool, 1, &Registry::new()).expect("room"))
-    }
-
-    #[tokio::test]
-    async fn writes_are_shortened_and_never_waited_for() {
-        let reserve = reserve(8 * MIB);
-        let admit = |length| reserve.admit(length);
-        // One block for the thread and two MiB for short ones leave four in hand and one more.
-        let whole: Vec<_> = (0..5).map(|_| admit(BLOCK_SIZE)).collect();
-        assert!(whole.iter().all(|admitted| admitted.length == BLOCK_SIZE));
-        let short: Vec<_> = (0..32).map(|_| admit(BLOCK_SIZE)).collect();
-        assert!(short.iter().all(|admitted| admitted.length == SHORT_WRITE));
-        let tiny: Vec<_> = (0..1000).map(|_| admit(BLOCK_SIZE)).collect();
-        assert!(tiny.iter().all(|admitted| admitted.length == TINY_WRITE));
-        drop(whole);
-        assert_eq!(admit(BLOCK_SIZE).length, BLOCK_SIZE);
-    }
-
-    #[tokio::test]
-    async fn small_writes_cost_what_they_hold() {
-        let reserve = reserve(8 * MIB);
-        let many: Vec<_> = (0..1000).map(|_| reserve.admit(4096)).collect();
-        assert!(many.iter().all(|admitted| admitted.length == 4096));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_is_owed_is_paid_when_memory_returns_or_not_at_all() {
-        let reserve = reserve(8 * MIB);
-        let mut all: Vec<_> = (0..37).map(|_| reserve.admit(BLOCK_SIZE)).collect();
-        let late = reserve.admit(BLOCK_SIZE).memory.paid().await;
-        assert_eq!(late.err(), Some(FsError::OutOfMemory));
-        let owed = reserve.admit(BLOCK_SIZE).memory.paid();
-        all.pop();
-        let memory = owed.await.expect("a short one is done");
-        assert_eq!(
-            memory.map(|memory| memory.bytes()),
-            Some(SHORT_WRITE as u64)
-        );
-    }
-}
+mod tests;

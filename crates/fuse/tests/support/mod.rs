@@ -8,13 +8,14 @@ mod node;
 mod volume;
 
 use std::{
+    num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
 use penstock_base::{BufferPool, MIB, MemoryBudget, metrics::Registry};
-use penstock_fuse::{FuseSettings, MountError, Session, UnmountMode, Unsaved};
+use penstock_fuse::{FuseSettings, MountError, Session, THREADS_MIN, UnmountMode, Unsaved};
 use penstock_vfs::Volume;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -58,6 +59,8 @@ impl TestMount {
         let runtime = Arc::new(runtime());
         let (metrics, pool) = (Registry::new(), BufferPool::new(MemoryBudget::new(memory)));
         let mut settings = FuseSettings::new(directory.path(), "memory");
+        // Each holds memory: as many on every machine.
+        settings.threads = NonZeroUsize::new(THREADS_MIN);
         change(&mut settings);
         let mount = Session::mount(
             volume,

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use penstock_base::{Contents, FileName, FsError, FsResult, Payload, clock};
 use penstock_vfs::{
     AttributeChanges, Caller, Created, DirectorySink, Entry, FileKind, HandleId, Inode, Lookup,
-    OpenOptions, Opened, RemoveKind, RenameMode, Statistics, TimeChange, Volume,
+    OpenOptions, Opened, RemoveKind, RenameMode, Statistics, TimeChange, Volume, WritePlace,
 };
 
 use super::{
@@ -283,7 +283,7 @@ impl Volume for MemoryVolume {
         Ok(payload.into())
     }
 
-    async fn write(&self, handle: HandleId, offset: u64, data: Bytes) -> FsResult<()> {
+    async fn write(&self, handle: HandleId, place: WritePlace, data: Bytes) -> FsResult<()> {
         self.hooks.delay().await;
         let inode = self.tree().handle(handle)?.inode;
         let name = self.tree().node(inode)?.name.clone();
@@ -295,9 +295,9 @@ impl Volume for MemoryVolume {
         let mut tree = self.tree();
         let open = tree.handle(handle)?;
         let content = tree.file(open.inode)?;
-        let start = match open.append {
-            true => content.len(),
-            false => offset as usize,
+        let start = match place {
+            WritePlace::At(offset) => offset as usize,
+            WritePlace::End(_) => content.len(),
         };
         let end = start + data.len();
         content.resize(content.len().max(end), 0);

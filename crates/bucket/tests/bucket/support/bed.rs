@@ -1,7 +1,7 @@
 //! A volume to test, and the bucket behind it as another client sees it.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     ops::ControlFlow,
     sync::{Arc, Mutex},
 };
@@ -15,7 +15,7 @@ use penstock_object::{GetOptions, Key, ListOptions, MemoryStore, PutOptions, Sto
 use penstock_transfer::Transfer;
 use penstock_vfs::{
     Access, Attributes, Caller, Created, DirectorySink, Entry, FileKind, HandleId, Inode, Lookup,
-    OpenOptions, Opened, RemoveKind, RenameMode, Volume,
+    OpenOptions, Opened, RemoveKind, RenameMode, Volume, WritePlace,
 };
 
 use crate::support::Probe;
@@ -55,6 +55,8 @@ pub(crate) struct Bed {
     scratch: Option<tempfile::TempDir>,
     /// References that this client of the volume holds.
     held: Mutex<HashMap<Inode, u64>>,
+    /// Handles that append: a door says so with each write.
+    appending: Mutex<HashSet<HandleId>>,
 }
 
 /// An entry of a listing.
@@ -171,6 +173,7 @@ impl Bed {
             registry,
             scratch: None,
             held: Mutex::default(),
+            appending: Mutex::default(),
         }
     }
 
@@ -295,7 +298,15 @@ impl Bed {
 
     pub(crate) async fn opened(&self, path: &str, options: OpenOptions) -> FsResult<Opened> {
         let inode = self.inode(path).await?;
-        self.volume.open(CALLER, inode, options).await
+        let opened = self.volume.open(CALLER, inode, options).await?;
+        self.note_opened(&opened, options);
+        Ok(opened)
+    }
+
+    fn note_opened(&self, opened: &Opened, options: OpenOptions) {
+        if options.append {
+            self.appending.lock().unwrap().insert(opened.handle);
+        }
     }
 
     pub(crate) async fn create(&self, path: &str) -> FsResult<HandleId> {
@@ -309,6 +320,7 @@ impl Bed {
             .create(CALLER, parent, &name, 0o644, options)
             .await?;
         self.hold(created.entry.attributes.inode);
+        self.note_opened(&created.opened, options);
         Ok(created)
     }
 
@@ -318,8 +330,12 @@ impl Bed {
         offset: u64,
         data: impl AsRef<[u8]>,
     ) -> FsResult<()> {
+        let place = match self.appending.lock().unwrap().contains(&handle) {
+            true => WritePlace::End(offset),
+            false => WritePlace::At(offset),
+        };
         self.volume
-            .write(handle, offset, Bytes::copy_from_slice(data.as_ref()))
+            .write(handle, place, Bytes::copy_from_slice(data.as_ref()))
             .await
     }
 

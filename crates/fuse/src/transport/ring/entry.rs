@@ -8,9 +8,12 @@ use penstock_base::{Buffer, BufferWriter};
 
 use super::layout::header;
 use crate::{
-    protocol::{Opcode, ParseError, REPLY_HEADER_SIZE, REQUEST_HEADER_SIZE, RequestHeader},
+    protocol::{
+        Opcode, ParseError, REPLY_HEADER_SIZE, REQUEST_HEADER_SIZE, RequestHeader, WRITE_HEAD_SIZE,
+        write_origin,
+    },
     system,
-    transport::{ReceiveReserve, ReplyError, WriteData},
+    transport::{Admitted, ReceiveReserve, ReplyError, WriteData},
 };
 
 /// One entry. The kernel writes to its buffers from registration or commit until the completion;
@@ -88,12 +91,19 @@ impl Entry {
             message.extend_from_slice(self.payload(payload));
             return Ok(WriteData::default());
         }
-        let admitted = reserve.admit(payload);
-        let (mut writer, view) = reserve.buffer(admitted.length).share();
-        let copied = writer.copy_from(&self.payload(payload)[..admitted.length]);
-        Ok(WriteData {
-            bytes: view.slice(0..copied),
-            memory: admitted.memory,
+        let head = message[..].first_chunk::<WRITE_HEAD_SIZE>();
+        let head = head.ok_or(ParseError::Truncated(request.opcode))?;
+        let data = self.payload(payload);
+        Ok(match reserve.admit(data.len(), write_origin(head)) {
+            Admitted::InMemory { length, memory } => {
+                let (mut writer, view) = reserve.buffer(length).share();
+                let copied = writer.copy_from(&data[..length]);
+                WriteData::Held {
+                    bytes: view.slice(0..copied),
+                    memory,
+                }
+            }
+            Admitted::OnDisk => reserve.spill(data),
         })
     }
 

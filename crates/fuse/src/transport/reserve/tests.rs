@@ -1,0 +1,95 @@
+//! Tests of what becomes of WRITEs when memory is short.
+
+use super::*;
+use penstock_base::MIB;
+
+/// What is left for WRITEs beside one thread's block: four in hand and one more, and 32 short ones.
+const TOTAL: u64 = 8 * MIB;
+
+fn reserve() -> Arc<ReceiveReserve> {
+    let pool = BufferPool::new(MemoryBudget::new(TOTAL));
+    let reserve = ReceiveReserve::new(&pool, 1, &Registry::new()).expect("room");
+    let reserve = reserve.spilling_to(&std::env::temp_dir());
+    Arc::new(reserve.expect("a file"))
+}
+
+fn admit(reserve: &Arc<ReceiveReserve>, length: usize) -> (usize, WriteMemory) {
+    match reserve.admit(length, WriteOrigin::Program) {
+        Admitted::InMemory { length, memory } => (length, memory),
+        Admitted::OnDisk => panic!("a program's WRITE is shortened"),
+    }
+}
+
+fn admit_many(
+    reserve: &Arc<ReceiveReserve>,
+    count: usize,
+    length: usize,
+) -> Vec<(usize, WriteMemory)> {
+    (0..count).map(|_| admit(reserve, length)).collect()
+}
+
+#[tokio::test]
+async fn writes_are_shortened_and_never_waited_for() {
+    let reserve = reserve();
+    let whole = admit_many(&reserve, 5, BLOCK_SIZE);
+    assert!(whole.iter().all(|(length, _)| *length == BLOCK_SIZE));
+    let short = admit_many(&reserve, 32, BLOCK_SIZE);
+    assert!(short.iter().all(|(length, _)| *length == SHORT_WRITE));
+    let tiny = admit_many(&reserve, 1000, BLOCK_SIZE);
+    assert!(tiny.iter().all(|(length, _)| *length == TINY_WRITE));
+    drop(whole);
+    assert_eq!(admit(&reserve, BLOCK_SIZE).0, BLOCK_SIZE);
+}
+
+#[tokio::test]
+async fn small_writes_cost_what_they_hold() {
+    let many = admit_many(&reserve(), 1000, 4096);
+    assert!(many.iter().all(|(length, _)| *length == 4096));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_owed_is_paid_when_memory_returns_or_not_at_all() {
+    let reserve = reserve();
+    let mut all = admit_many(&reserve, 37, BLOCK_SIZE);
+    let late = admit(&reserve, BLOCK_SIZE).1.paid().await;
+    assert_eq!(late.err(), Some(FsError::OutOfMemory));
+    let owed = admit(&reserve, BLOCK_SIZE).1.paid();
+    all.pop();
+    let memory = owed.await.expect("a short one is done");
+    assert_eq!(memory.bytes(), SHORT_WRITE as u64);
+}
+
+#[tokio::test]
+async fn a_write_of_the_page_cache_is_taken_whole_or_waits_on_the_disk() {
+    let reserve = reserve();
+    let mut held = admit_many(&reserve, 4, BLOCK_SIZE);
+    let whole = reserve.admit(BLOCK_SIZE, WriteOrigin::PageCache);
+    assert!(matches!(
+        whole,
+        Admitted::InMemory {
+            length: BLOCK_SIZE,
+            ..
+        }
+    ));
+    let small = reserve.admit(SHORT_WRITE, WriteOrigin::PageCache);
+    assert!(matches!(
+        small,
+        Admitted::InMemory {
+            length: SHORT_WRITE,
+            ..
+        }
+    ));
+    let late = reserve.admit(BLOCK_SIZE, WriteOrigin::PageCache);
+    assert!(matches!(late, Admitted::OnDisk));
+    held.extend(admit_many(&reserve, 31, BLOCK_SIZE));
+    let small = reserve.admit(SHORT_WRITE, WriteOrigin::PageCache);
+    assert!(matches!(small, Admitted::OnDisk));
+    let bytes: Vec<_> = (0..BLOCK_SIZE).map(|at| (at / 7) as u8).collect();
+    let waiting = tokio::spawn(reserve.spill(&bytes).paid());
+    tokio::task::yield_now().await;
+    assert!(!waiting.is_finished(), "there is no memory");
+    held.clear();
+    let (taken, memory) = waiting.await.expect("no panic").expect("memory came back");
+    assert!(taken == bytes);
+    assert!(memory.is_some_and(|memory| memory.bytes() == BLOCK_SIZE as u64));
+}
