@@ -3,13 +3,13 @@
 //!
 //! Nobody tells a program that a write from the page cache was shortened: what is not taken is lost.
 
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods, clippy::print_stdout)]
 
 use std::{path::Path, thread, time::Duration};
 
 use penstock_devserver::{Fault, FaultRule, Faults};
 use penstock_tests::{
-    BUCKET, Bucket, Kind, Scratch,
+    BUCKET, Bucket, Kind, MountOptions, Scratch,
     data::noise,
     files::{ANY, open},
     stats::metric,
@@ -18,13 +18,45 @@ use penstock_tests::{
 
 const MIB: usize = 1 << 20;
 const SLOW: Duration = Duration::from_millis(800);
-/// More of them at a time than blocks are held for writes at this memory.
-const FILES: u64 = 4;
-const FILE_BYTES: usize = 48 * MIB + 12_345;
-
-/// Memory is short, and saves that are under way hold it.
-const SHORT: &[(&str, &str)] = &[("memory", "64MiB"), ("max-dirty-data", "5MiB")];
 const AWAY: Duration = Duration::from_millis(1500);
+
+/// How many rounds of each kind are run: those of short memory, and if this is given more writers with
+/// more of it, which write more.
+const ROUNDS_VARIABLE: &str = "PENSTOCK_TEST_BURST_ROUNDS";
+
+/// Files that are written side by side.
+#[derive(Debug, Clone, Copy)]
+struct Burst {
+    /// `None` for the default.
+    memory: Option<&'static str>,
+    /// More of them at a time than blocks are held for writes where memory is short.
+    files: u64,
+    bytes: usize,
+}
+
+const SHORT: Burst = Burst {
+    memory: Some("64MiB"),
+    files: 4,
+    bytes: 48 * MIB + 12_345,
+};
+
+/// What is tried when rounds are asked for.
+const LARGE: [Burst; 3] = [
+    Burst {
+        bytes: 200 * MIB + 12_345,
+        ..SHORT
+    },
+    Burst {
+        memory: Some("256MiB"),
+        files: 16,
+        bytes: 100 * MIB + 12_345,
+    },
+    Burst {
+        memory: None,
+        files: 16,
+        bytes: 100 * MIB + 12_345,
+    },
+];
 
 /// Writes it as `dd bs=1M conv=fsync` does.
 fn write_and_sync(path: &Path, content: &[u8]) {
@@ -50,19 +82,17 @@ fn map_and_sync(path: &Path, content: &[u8]) {
 }
 
 /// Writes files side by side while the store is slow, and `fails` now and then, and looks at what came
-/// of each.
+/// of each. Returns how many writes found no memory.
 #[track_caller]
-fn check(options: &[(&str, &str)], fails: &[Fault], write: fn(&Path, &[u8])) {
+fn burst(burst: Burst, (form, fails): (Form, &[Fault]), seed: u64) -> u64 {
     let (bucket, scratch) = (Bucket::new(Kind::S3), Scratch::new());
-    let staging = bucket.staged_options(&scratch.path().join("staging"));
-    let options = SHORT.iter().chain(options);
-    let options = options.fold(staging, |all, (name, value)| all.option(name, value));
-    let mount = bucket.mount_with(&options);
+    let mount = bucket.mount_with(&options(&bucket, &scratch, (burst, form)));
     bucket.fail(Faults::latency(SLOW));
+    let content = |number| noise(seed * 100 + number, burst.bytes);
     thread::scope(|scope| {
-        let writers = (0..FILES).map(|number| {
+        let writers = (0..burst.files).map(|number| {
             let path = mount.join(format!("file-{number}"));
-            scope.spawn(move || write(&path, &noise(number, FILE_BYTES)))
+            scope.spawn(move || form.write(&path, &content(number)))
         });
         let writers: Vec<_> = writers.collect();
         let busy = || writers.iter().any(|writer| !writer.is_finished());
@@ -75,35 +105,83 @@ fn check(options: &[(&str, &str)], fails: &[Fault], write: fn(&Path, &[u8])) {
     });
     let spilled = metric(&mount, "fuse_writes_spilled_total", "");
     mount.unmount();
-    for number in 0..FILES {
+    for number in 0..burst.files {
         let stored = bucket.data().get(BUCKET, &format!("file-{number}"));
-        let same = stored.is_some_and(|stored| stored == noise(number, FILE_BYTES));
+        let same = stored.is_some_and(|stored| stored == content(number));
         assert!(same, "file-{number} differs from what was written");
     }
-    assert!(spilled > 0, "memory was never short");
+    spilled
 }
 
-const GATHERED: &[(&str, &str)] = &[("writeback-cache", "on")];
+fn options(bucket: &Bucket, scratch: &Scratch, (burst, form): (Burst, Form)) -> MountOptions {
+    let staging = bucket.staged_options(&scratch.path().join("staging"));
+    let options = staging.option("max-dirty-data", "5MiB");
+    let options = match burst.memory {
+        Some(memory) => options.option("memory", memory),
+        None => options,
+    };
+    match form {
+        Form::Gathered => options.option("writeback-cache", "on"),
+        Form::Mapped => options,
+    }
+}
+
+/// How the bytes get into the page cache.
+#[derive(Debug, Clone, Copy)]
+enum Form {
+    /// The kernel gathers what is written.
+    Gathered,
+    /// Through a shared mapping.
+    Mapped,
+}
+
+impl Form {
+    fn write(self, path: &Path, content: &[u8]) {
+        match self {
+            Self::Gathered => write_and_sync(path, content),
+            Self::Mapped => map_and_sync(path, content),
+        }
+    }
+}
+
+#[track_caller]
+fn check(form: Form, fails: &[Fault]) {
+    let rounds = std::env::var(ROUNDS_VARIABLE).map(|text| text.parse().expect("a whole number"));
+    let Ok(rounds) = rounds else {
+        let spilled = burst(SHORT, (form, fails), 0);
+        assert!(spilled > 0, "memory was never short");
+        return;
+    };
+    for size in LARGE {
+        for round in 0..rounds {
+            let spilled = burst(size, (form, fails), round);
+            println!(
+                "{size:?}, {form:?}, {fails:?}, round {round}: {spilled} writes found no memory"
+            );
+        }
+    }
+}
+
 const AWAY_EACH_WAY: &[Fault] = &[Fault::InternalError, Fault::Hang { duration_ms: 1000 }];
 
 #[test]
 fn what_the_kernel_gathered_arrives_whole() {
-    check(GATHERED, &[], write_and_sync);
+    check(Form::Gathered, &[]);
 }
 
 #[test]
 fn what_was_written_through_mappings_arrives_whole() {
-    check(&[], &[], map_and_sync);
+    check(Form::Mapped, &[]);
 }
 
 #[test]
 fn what_the_kernel_gathered_arrives_whole_when_the_store_was_away() {
-    check(GATHERED, AWAY_EACH_WAY, write_and_sync);
+    check(Form::Gathered, AWAY_EACH_WAY);
 }
 
 #[test]
 fn what_was_written_through_mappings_arrives_whole_when_the_store_was_away() {
-    check(&[], AWAY_EACH_WAY, map_and_sync);
+    check(Form::Mapped, AWAY_EACH_WAY);
 }
 
 /// The kernel writes a mapping back through any descriptor that may write, and says where to.
