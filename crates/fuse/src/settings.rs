@@ -52,9 +52,9 @@ pub struct FuseSettings {
     /// written, so a volume must show a file that somebody else changed as another inode. Local
     /// files are not read by the kernel then.
     pub writeback_cache: bool,
-    /// A directory for what the kernel writes back while memory is short. Without one such a WRITE
-    /// fails, which the program hears from fsync; a volume whose files can be written through the
-    /// page cache should have one.
+    /// A directory for what is written while memory is short, at most 4 GiB of it. Without one writes
+    /// are shortened, and what the kernel writes back from its page cache fails, which the program
+    /// hears from fsync: a volume whose files can be written that way should have one.
     pub spill_directory: Option<PathBuf>,
     /// Another process keeps the connection, see [`crate::Session::connection`]. Not together with
     /// `io_uring`, whose rings end with their process.

@@ -8,19 +8,22 @@
 //!   once and at every moment, and what is in hand comes back as fast as the volume accepts.
 //!
 //! When a store is slower than its writers, volumes accept slowly and what is in hand adds up: one
-//! WRITE per writer. Then the budget is asked for more; when that is exhausted too, a WRITE of a
-//! program is *shortened*: its first [`SHORT_WRITE`] bytes are handled and the rest is left to the program
-//! to write again, as write(2) allows. So many more writers can wait at the same time, and a
-//! writer that could free memory is not stuck behind those that wait for it. When even the
-//! memory for short WRITEs is out, no more than [`TINY_WRITE`] bytes are kept, which count as
-//! bookkeeping, and the WRITE waits as a task of its own until there is memory, at most
-//! [`MEMORY_WAIT_MAX`]. The thread that received it never waits: somebody must hear the INTERRUPT
-//! of who is to die, and the close that frees the memory that all others wait for.
+//! WRITE per writer. Then the budget is asked for more. When that is exhausted too, a mount that has
+//! a disk of its own puts the WRITE there ([`Spill`]), whole, and handles it when there is memory.
 //!
-//! A WRITE that the kernel makes of its page cache must be taken whole: one that finds no memory
-//! goes to a file ([`Spill`]).
+//! A mount without one *shortens* it: its first [`SHORT_WRITE`] bytes are handled and the rest is
+//! left to the program to write again, as write(2) allows. So many more writers can wait at the
+//! same time, and a writer that could free memory is not stuck behind those that wait for it. When
+//! even the memory for short WRITEs is out, no more than [`TINY_WRITE`] bytes are kept, which count
+//! as bookkeeping, and the WRITE waits as a task of its own until there is memory, at most
+//! [`MEMORY_WAIT_MAX`]. What the kernel writes back from its page cache is never shortened: nobody
+//! would write the rest, so it fails, and fsync says so.
+//!
+//! The thread that received a WRITE never waits for memory: somebody must hear the INTERRUPT of who
+//! is to die, and the close that frees the memory that all others wait for.
 
 use std::{
+    io::ErrorKind,
     path::Path,
     pin::pin,
     sync::Arc,
@@ -56,8 +59,7 @@ const SHORT_WRITES_MAX: u64 = 32;
 const TINY_WRITE: usize = 512;
 /// How long a WRITE waits for memory before it fails with `ENOMEM`.
 const MEMORY_WAIT_MAX: Duration = Duration::from_secs(20);
-/// The same for a WRITE that waits on disk. Nobody would repeat it, so it outlasts those in front of
-/// it, each of which a volume may keep for as long as it tries to reach a store that is away.
+/// The same for a WRITE that waits on the disk. It outlasts those in front of it, each of which a volume may keep for as long as it tries to reach a store that is away.
 const SPILLED_WAIT_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// Memory for requests that are being received and for WRITEs that are being handled.
@@ -79,7 +81,7 @@ pub(crate) struct ReceiveReserve {
 pub(crate) enum Admitted {
     /// The first `length` bytes may be handled: all, or the first few.
     InMemory { length: usize, memory: WriteMemory },
-    /// All of it goes to [`ReceiveReserve::spill`].
+    /// All of it goes to [`ReceiveReserve::spill`], which refuses where there is no disk.
     OnDisk,
 }
 
@@ -133,14 +135,14 @@ impl ReceiveReserve {
             spill: None,
             spilled: metrics.counter(
                 "fuse_writes_spilled_total",
-                "Writes of the page cache that waited on the disk, for want of memory.",
+                "Writes that waited on the disk, for want of memory.",
                 &[],
             ),
             _held: pool.budget().try_reserve(Self::size(threads, total))?,
         })
     }
 
-    /// Adds a file in `directory` for WRITEs of the page cache that find no memory.
+    /// Adds a file in `directory` for WRITEs that find no memory.
     pub(crate) fn spilling_to(mut self, directory: &Path) -> std::io::Result<Self> {
         self.spill = Some(Spill::new(directory)?);
         Ok(self)
@@ -155,26 +157,34 @@ impl ReceiveReserve {
 
     /// Admits a WRITE of `length` bytes. Never waits.
     pub(crate) fn admit(self: &Arc<Self>, length: usize, origin: WriteOrigin) -> Admitted {
-        let short = length.min(SHORT_WRITE);
         if let Some(memory) = self.for_all_of(length) {
             return Admitted::paid(length, memory);
         }
-        if origin == WriteOrigin::PageCache && short < length {
+        if self.spill.is_some() || origin == WriteOrigin::PageCache {
             return Admitted::OnDisk;
         }
-        let memory = self.short.try_reserve(BufferPool::cost(short));
-        let length_taken = match (&memory, origin) {
-            (Some(_), _) => short,
-            (None, WriteOrigin::Program) => length.min(TINY_WRITE),
-            (None, WriteOrigin::PageCache) => return Admitted::OnDisk,
+        self.admit_short(length)
+    }
+
+    /// Memory for all of a WRITE, if there is some.
+    fn for_all_of(&self, length: usize) -> Option<Reservation> {
+        let held = self.in_hand_or_asked_for(length);
+        if held.is_some() || length > SHORT_WRITE {
+            return held;
+        }
+        self.short.try_reserve(BufferPool::cost(length))
+    }
+
+    /// Admits the beginning of a WRITE.
+    fn admit_short(self: &Arc<Self>, length: usize) -> Admitted {
+        let (taken, memory) = match self.short.try_reserve(SHORT_WRITE as u64) {
+            Some(memory) => (SHORT_WRITE.min(length), WriteMemory::Paid(memory)),
+            None => (TINY_WRITE.min(length), WriteMemory::Owed(Arc::clone(self))),
         };
-        self.shortened.add(u64::from(length_taken < length));
-        match memory {
-            Some(memory) => Admitted::paid(length_taken, memory),
-            None => Admitted::InMemory {
-                length: length_taken,
-                memory: WriteMemory::Owed(Arc::clone(self)),
-            },
+        self.shortened.add(u64::from(taken < length));
+        Admitted::InMemory {
+            length: taken,
+            memory,
         }
     }
 
@@ -187,8 +197,11 @@ impl ReceiveReserve {
                 WriteData::Spilled(spilled, Arc::clone(self))
             }
             Some(Err(error)) => {
-                warn!(%error, "memory is short, and the disk does not take what the kernel writes back");
-                WriteData::Refused(FsError::OutOfMemory)
+                warn!(%error, "memory is short, and the disk does not take a write that waits for it");
+                WriteData::Refused(match error.kind() {
+                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded => FsError::NoSpace,
+                    _ => FsError::OutOfMemory,
+                })
             }
             None => WriteData::Refused(FsError::OutOfMemory),
         }
@@ -209,7 +222,7 @@ impl ReceiveReserve {
 
     /// Memory that is held for this, or of the whole budget if there is some or if others give
     /// some back when asked.
-    fn for_all_of(&self, length: usize) -> Option<Reservation> {
+    fn in_hand_or_asked_for(&self, length: usize) -> Option<Reservation> {
         let cost = BufferPool::cost(length);
         if let Some(memory) = self.in_hand.try_reserve(cost) {
             return Some(memory);

@@ -1,14 +1,14 @@
-//! A file for WRITEs that find no memory and may not be shortened.
+//! A file for WRITEs that find no memory.
 //!
-//! What the kernel writes back from its page cache is clean there as soon as the WRITE is answered,
-//! however short the answer: a WRITE that is not taken whole is lost, one that fails is lost and
-//! told to the next fsync. The thread that received it may not wait for memory either. So its data
+//! The thread that received a WRITE may not wait for memory. To take only the beginning of it is right
+//! for a program that waits in write(2), if it is written with care: many take a short count for a
+//! full disk. For what the kernel writes back from its page cache it is wrong: the pages are clean as
+//! soon as the WRITE is answered, however short the answer, and nobody sends the rest. So the data
 //! goes to an unnamed file in places of one block, waits there for memory, and is read back when
 //! there is some.
 //!
-//! The kernel has no more WRITEs of this kind under way than it has background requests, which bounds
-//! the file; it is cut to nothing whenever no place is taken. A receiving thread fills it, so a disk
-//! that stands still while memory is short holds up the mount.
+//! The file has a bounded number of places, and is cut to nothing whenever none is taken. A receiving
+//! thread fills it, so a disk that stands still while memory is short holds up the mount.
 
 use std::{
     collections::BTreeSet,

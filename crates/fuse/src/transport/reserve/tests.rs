@@ -6,10 +6,17 @@ use penstock_base::MIB;
 /// What is left for WRITEs beside one thread's block: four in hand and one more, and 32 short ones.
 const TOTAL: u64 = 8 * MIB;
 
-fn reserve() -> Arc<ReceiveReserve> {
+fn new_reserve() -> ReceiveReserve {
     let pool = BufferPool::new(MemoryBudget::new(TOTAL));
-    let reserve = ReceiveReserve::new(&pool, 1, &Registry::new()).expect("room");
-    let reserve = reserve.spilling_to(&std::env::temp_dir());
+    ReceiveReserve::new(&pool, 1, &Registry::new()).expect("room")
+}
+
+fn reserve() -> Arc<ReceiveReserve> {
+    Arc::new(new_reserve())
+}
+
+fn with_disk() -> Arc<ReceiveReserve> {
+    let reserve = new_reserve().spilling_to(&std::env::temp_dir());
     Arc::new(reserve.expect("a file"))
 }
 
@@ -60,36 +67,39 @@ async fn what_is_owed_is_paid_when_memory_returns_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_write_of_the_page_cache_is_taken_whole_or_waits_on_the_disk() {
+async fn what_finds_no_memory_waits_whole_on_the_disk() {
+    for origin in [WriteOrigin::Program, WriteOrigin::PageCache] {
+        let reserve = with_disk();
+        let mut held = admit_many(&reserve, 5, BLOCK_SIZE);
+        held.extend(admit_many(&reserve, 31, SHORT_WRITE));
+        let small = reserve.admit(SHORT_WRITE, origin);
+        assert!(matches!(
+            small,
+            Admitted::InMemory {
+                length: SHORT_WRITE,
+                ..
+            }
+        ));
+        for length in [BLOCK_SIZE, SHORT_WRITE, 1] {
+            assert!(matches!(reserve.admit(length, origin), Admitted::OnDisk));
+        }
+        let bytes: Vec<_> = (0..BLOCK_SIZE).map(|at| (at / 7) as u8).collect();
+        let waiting = tokio::spawn(reserve.spill(&bytes).paid());
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished(), "there is no memory");
+        held.clear();
+        let (taken, memory) = waiting.await.expect("no panic").expect("memory came back");
+        assert!(taken == bytes);
+        assert!(memory.is_some_and(|memory| memory.bytes() == BLOCK_SIZE as u64));
+    }
+}
+
+#[tokio::test]
+async fn without_a_disk_a_write_of_the_page_cache_fails_and_is_never_shortened() {
     let reserve = reserve();
-    let mut held = admit_many(&reserve, 4, BLOCK_SIZE);
-    let whole = reserve.admit(BLOCK_SIZE, WriteOrigin::PageCache);
-    assert!(matches!(
-        whole,
-        Admitted::InMemory {
-            length: BLOCK_SIZE,
-            ..
-        }
-    ));
-    let small = reserve.admit(SHORT_WRITE, WriteOrigin::PageCache);
-    assert!(matches!(
-        small,
-        Admitted::InMemory {
-            length: SHORT_WRITE,
-            ..
-        }
-    ));
+    let _held = admit_many(&reserve, 5, BLOCK_SIZE);
     let late = reserve.admit(BLOCK_SIZE, WriteOrigin::PageCache);
     assert!(matches!(late, Admitted::OnDisk));
-    held.extend(admit_many(&reserve, 31, BLOCK_SIZE));
-    let small = reserve.admit(SHORT_WRITE, WriteOrigin::PageCache);
-    assert!(matches!(small, Admitted::OnDisk));
-    let bytes: Vec<_> = (0..BLOCK_SIZE).map(|at| (at / 7) as u8).collect();
-    let waiting = tokio::spawn(reserve.spill(&bytes).paid());
-    tokio::task::yield_now().await;
-    assert!(!waiting.is_finished(), "there is no memory");
-    held.clear();
-    let (taken, memory) = waiting.await.expect("no panic").expect("memory came back");
-    assert!(taken == bytes);
-    assert!(memory.is_some_and(|memory| memory.bytes() == BLOCK_SIZE as u64));
+    let refused = reserve.spill(&[1; BLOCK_SIZE]).paid().await;
+    assert_eq!(refused.err(), Some(FsError::OutOfMemory));
 }
