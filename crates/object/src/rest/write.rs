@@ -168,7 +168,11 @@ impl<D: Dialect> RestStore<D> {
         target: &Key,
         options: &CopyOptions,
     ) -> ObjectResult<Stored> {
-        let kind = WriteKind::new(Operation::Copy, &options.condition);
+        // The version of a copy's target is looked at, so there is nothing to learn of a header.
+        let kind = WriteKind {
+            versioned: false,
+            ..WriteKind::new(Operation::Copy, &options.condition)
+        };
         self.write_with_plans(kind, |plan| self.copy_as(source, target, options, plan))
             .await
     }
@@ -182,6 +186,9 @@ impl<D: Dialect> RestStore<D> {
     ) -> ObjectResult<Written<Stored>> {
         let mut draft = Draft::new(Operation::Copy, "PUT").about(target).patient();
         match &options.condition {
+            // Then the source is the target, and the store looks at it.
+            WriteCondition::IfMatch(tag)
+                if source == target && options.if_match.as_ref() == Some(tag) => {}
             WriteCondition::IfMatch(tag) => self.require_version(&draft, tag).await?,
             condition => {
                 let conditional = *condition == WriteCondition::IfAbsent;
