@@ -2,9 +2,17 @@
 
 #![allow(clippy::disallowed_methods, clippy::print_stdout)]
 
-use std::{path::Path, process::Command};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::Command,
+    time::{Duration, SystemTime},
+};
 
-use penstock_tests::{Bucket, Kind, Mount, MountOptions, Patience, S3fs, Scratch, run_within};
+use penstock_tests::{
+    BUCKET, Bucket, Kind, Mount, MountOptions, Patience, S3fs, Scratch, run_within,
+};
 
 const PATIENCE: Patience = Patience::seconds(120);
 
@@ -303,5 +311,54 @@ fn s3fs_and_penstock_read_each_others_metadata() {
         script(&format!("made={made}; seen={seen}\n{change}"), &all);
         drop(theirs);
         mount.unmount();
+    }
+}
+
+/// The headers that a store forgets unless a rewrite repeats them.
+const HEADERS: [(&str, &str); 6] = [
+    ("cache-control", "max-age=60"),
+    ("content-disposition", "attachment; filename=\"a b\""),
+    ("content-encoding", "gzip"),
+    ("content-language", "de"),
+    ("expires", "Thu, 01 Dec 2033 16:00:00 GMT"),
+    ("storage-class", "STANDARD_IA"),
+];
+
+#[test]
+fn headers_and_class_of_an_object_outlive_changes_of_the_file() {
+    for kind in Kind::REMOTE {
+        for staged in [false, true] {
+            let (bucket, scratch) = (Bucket::new(kind), Scratch::new());
+            let options = match staged {
+                true => bucket.staged_options(scratch.path()),
+                false => bucket.options(),
+            };
+            let data = bucket.data();
+            data.put_with_headers((BUCKET, "file"), b"content", &HEADERS)
+                .expect("memory");
+            let expect = |key: &str, what: &str| {
+                let headers = data.headers(BUCKET, key).expect("it is there");
+                let expected = HEADERS.map(|(name, value)| (name.to_owned(), value.to_owned()));
+                assert_eq!(headers, expected, "{kind:?}, staged {staged}: {what}");
+            };
+            let mount = bucket.mount_with(&options.option("posix-metadata", "on"));
+            let file = mount.join("file");
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("changed");
+            expect("file", "chmod");
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+            let opened = fs::File::open(&file).expect("opened");
+            opened.set_modified(time).expect("changed");
+            drop(opened);
+            expect("file", "touch");
+            fs::rename(&file, mount.join("moved")).expect("renamed");
+            expect("moved", "mv");
+            fs::write(mount.join("moved"), b"other content").expect("written");
+            expect("moved", "a new content");
+            mount.unmount();
+            assert_eq!(
+                data.get(BUCKET, "moved").as_deref(),
+                Some(&b"other content"[..])
+            );
+        }
     }
 }

@@ -27,7 +27,7 @@ mod xattr;
 
 use std::{collections::BTreeMap, time::SystemTime};
 
-use penstock_object::{Description, ObjectInfo, PutOptions, UserMetadata};
+use penstock_object::{Description, HEADER_MARK, ObjectInfo, PutOptions, UserMetadata};
 use penstock_vfs::{Device, FileKind};
 
 pub(crate) use link::LinkTarget;
@@ -84,7 +84,7 @@ pub(crate) struct PosixAttributes {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct KeptMetadata {
     pub(crate) posix: PosixAttributes,
-    /// User metadata that says nothing of files, kept for whoever wrote it.
+    /// User metadata and headers that say nothing of files, kept for whoever wrote them.
     pub(crate) others: UserMetadata,
     /// Empty if none.
     pub(crate) content_type: String,
@@ -232,6 +232,7 @@ impl KeptMetadata {
         let metadata = self.metadata();
         metadata
             .iter()
+            .filter(|(name, _)| !name.starts_with(HEADER_MARK))
             .map(|(name, value)| name.len() + value.len())
             .sum()
     }

@@ -23,6 +23,8 @@ mod environment_place;
 mod origin;
 mod password_file;
 mod process;
+mod profiles;
+mod sender;
 mod source;
 
 #[cfg(test)]
@@ -34,7 +36,7 @@ use penstock_base::Secret;
 
 pub(crate) use aliyun::oss_chain;
 pub(crate) use aws::s3_chain;
-pub(crate) use bridge::{Bridge, metadata_http_settings};
+pub(crate) use bridge::Bridge;
 pub(crate) use chain::Chain;
 pub use environment::Environment;
 pub use origin::CredentialOrigin;
@@ -161,8 +163,7 @@ impl RoleSettings {
     }
 }
 
-/// The places to look in. Reading what is missing anyway costs nothing, except for the metadata
-/// service, which comes last.
+/// The places to look in.
 fn places(settings: &CredentialSettings) -> Vec<CredentialPlace> {
     if settings.order.is_empty() {
         CredentialPlace::AUTO.to_vec()

@@ -7,8 +7,8 @@ use penstock_base::metrics::Registry;
 use crate::{
     BucketUrl, ErrorKind, LocalSettings, LocalStore, MemoryStore, ObjectError, ObjectResult,
     Operation, Store, StoreUrl,
-    credentials::{Bridge, Chain, CredentialSource, metadata_http_settings, oss_chain, s3_chain},
-    http::{Client, ClientMetrics, HttpError, HttpSettings, Origin},
+    credentials::{Bridge, Chain, CredentialSource, oss_chain, s3_chain},
+    http::{Client, ClientMetrics, HttpError, Origin},
     layers::{self, Metered, Prefixed, Split},
     oss::{self, Oss},
     rest::{Address, RestMetrics, RestStore, StoreClock},
@@ -112,7 +112,7 @@ impl<'a> Parts<'a> {
         Ok(Self {
             settings,
             registry,
-            bridge: bridge(settings, &http),
+            bridge: Bridge::new(&http, settings.credentials.environment.clone()),
             client: Arc::new(Client::new(http, ClientMetrics::new(registry))),
         })
     }
@@ -164,14 +164,6 @@ impl<'a> Parts<'a> {
             Some(reads) => Ok(Arc::new(Split::new(main, store(&reads)?, self.registry))),
         }
     }
-}
-
-/// Requests for credentials go through a client of their own, with its own counters, which
-/// nobody reads: they are no requests to the store.
-fn bridge(settings: &StoreSettings, http: &HttpSettings) -> Bridge {
-    let unread = ClientMetrics::new(&Registry::default());
-    let client = Client::new(metadata_http_settings(http), unread);
-    Bridge::new(Arc::new(client), settings.credentials.environment.clone())
 }
 
 #[allow(clippy::needless_pass_by_value)]

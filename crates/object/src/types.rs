@@ -9,7 +9,14 @@ pub type ByteRange = Range<u64>;
 
 /// Metadata that users attach to objects, without the dialect's header prefix; names in lower
 /// case.
+///
+/// Names that begin with [`HEADER_MARK`], which no name of a user's can, stand for headers of the
+/// object that a store forgets unless each rewrite repeats them. HEAD tells those that are there,
+/// and who writes an object anew with the metadata that it had keeps them without knowing them.
 pub type UserMetadata = BTreeMap<String, String>;
+
+/// What the names of headers begin with among [`UserMetadata`].
+pub const HEADER_MARK: char = ':';
 
 /// The number of a part: 1 to the store's maximum.
 pub type PartNumber = u32;
@@ -279,7 +286,7 @@ pub struct Capabilities {
     pub append: bool,
     /// Whether [`crate::Store::put_symlink`] works.
     pub symlinks: bool,
-    /// Bytes of user metadata of an object, names and values together.
+    /// Bytes of user metadata of an object, names and values together, headers apart.
     pub metadata_size_max: usize,
     /// Whether [`WriteCondition::IfAbsent`] is checked atomically by the store.
     pub write_if_absent: bool,

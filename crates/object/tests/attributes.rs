@@ -156,6 +156,27 @@ async fn every_object_of_oss_is_written_as_the_settings_say() {
 }
 
 #[tokio::test]
+async fn a_class_of_all_that_is_written_is_stronger_than_that_of_the_object() {
+    let metadata = [(":storage-class", "STANDARD_IA"), (":expires", "0")];
+    let pair = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    let options = PutOptions {
+        metadata: metadata.map(pair).into(),
+        ..PutOptions::default()
+    };
+    for (settings, class) in [
+        (settings(Encryption::ByStore), "x-amz-storage-class: ia"),
+        (StoreSettings::default(), "x-amz-storage-class: standard_ia"),
+    ] {
+        let (store, heads) = store("s3", "", settings).await;
+        let put = store.put(&key("k"), Payload::new(), options.clone()).await;
+        put.expect("it is answered well");
+        let head = last(&heads);
+        assert_says(&head, &[class, "expires: 0"]);
+        assert_eq!(head.matches("storage-class").count(), 1, "{head}");
+    }
+}
+
+#[tokio::test]
 async fn nothing_is_said_by_default() {
     let (store, heads) = store("s3", "", StoreSettings::default()).await;
     put(&store).await;

@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::SystemTime};
 
 use penstock_base::{FsError, FsResult, clock};
-use penstock_object::{ErrorKind, ObjectResult, Stored, WriteCondition};
+use penstock_object::{ErrorKind, ObjectKind, ObjectResult, Stored, WriteCondition};
 use penstock_vfs::{AttributeChanges, FileKind, Inode, TimeChange};
 
 use crate::{
@@ -234,13 +234,15 @@ impl Core {
     ) -> ObjectResult<Stored> {
         let description = kept.description();
         let target = &original.key;
-        let copied = self
-            .copy_object_as(
-                original,
-                target,
-                (WriteCondition::Always, Some(&description)),
-            )
-            .await;
+        // The copy itself is of this version only; one in parts takes long enough to look again.
+        let condition = match &original.etag {
+            Some(etag) if original.kind != ObjectKind::Symlink => {
+                WriteCondition::IfMatch(etag.clone())
+            }
+            _ => WriteCondition::Always,
+        };
+        let how = (condition, Some(&description));
+        let copied = self.copy_object_as(original, target, how).await;
         copied.map_err(|mut error| {
             // Somebody replaced or removed it, which is no failure of this change yet.
             if error.kind == ErrorKind::NotFound {

@@ -1,6 +1,6 @@
 //! Renaming files.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use penstock_base::{FsError, FsResult, MIB, clock};
 use penstock_object::{Description, ETag, ObjectKind, WriteCondition};
@@ -25,6 +25,10 @@ use crate::{
 /// Bytes from which on a copy takes so long that the original is looked at again before it is
 /// deleted: somebody else may have replaced it meanwhile.
 const RECHECK_MIN: u64 = 64 * MIB;
+
+/// How long the copy of a smaller file may have taken, with all its attempts, until the same is done.
+/// To look each time would make a rename three requests one after the other instead of two.
+const RECHECK_AFTER: Duration = Duration::from_secs(1);
 
 const CHANGED: FsError = FsError::Busy(
     "another client changed the file while it was copied; both names exist, repeat the rename",
@@ -104,9 +108,10 @@ impl Core {
     }
 
     async fn copy_and_delete(self: &Arc<Self>, rename: &Rename) -> FsResult<Copied> {
+        let begun = clock::now();
         let copied = self.copy_to_target(rename).await?;
         let source = self.namespace.lock().file_key(rename.moved.inode())?;
-        if copied.version.size >= RECHECK_MIN {
+        if copied.version.size >= RECHECK_MIN || begun.elapsed() >= RECHECK_AFTER {
             let now = for_writing(self.head(&source).await)?;
             if now.is_some_and(|now| now.etag != copied.original) {
                 return Err(CHANGED);

@@ -1,6 +1,7 @@
 //! Owner, mode, times, links and extended attributes in the metadata of objects.
 
 mod directories;
+mod kept;
 mod special;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -312,6 +312,21 @@ async fn a_large_file_that_others_replace_while_it_is_copied_is_not_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_small_file_that_others_replace_during_a_slow_copy_is_not_deleted() {
+    let bed = Bed::new();
+    bed.put("small", "ours").await;
+    bed.stat("small").await.unwrap();
+    let held = bed.probe.hold_late(Operation::Copy);
+    let (renamed, ()) = tokio::join!(bed.rename("small", "moved"), async {
+        clock::sleep(Duration::from_secs(1)).await;
+        bed.put("small", "theirs").await;
+        held.add_permits(9);
+    });
+    assert!(matches!(renamed, Err(FsError::Busy(_))), "{renamed:?}");
+    assert_eq!(bed.object("small").await.unwrap(), b"theirs");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_file_opened_while_another_is_renamed_over_it_is_not_saved() {
     for options in [WRITE, TRUNCATE] {
         let bed = Bed::new();

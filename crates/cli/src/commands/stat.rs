@@ -1,7 +1,7 @@
 //! `penstock stat SOURCE/KEY`: what the store knows about one object.
 
 use clap::{ArgMatches, Command};
-use penstock_object::{Checksum, HeadOptions, Key, ObjectInfo};
+use penstock_object::{Checksum, HEADER_MARK, HeadOptions, Key, ObjectInfo};
 use serde_json::json;
 
 use super::{listing, ls, mount::source_argument};
@@ -75,8 +75,15 @@ fn facts(source: &str, info: &ObjectInfo) -> Vec<(String, serde_json::Value)> {
     if let Some(checksum) = info.checksum {
         facts.push(("checksum".to_owned(), json!(in_hexadecimal(checksum))));
     }
-    let metadata = info.metadata.iter();
-    facts.extend(metadata.map(|(name, value)| (format!("metadata.{name}"), json!(value))));
+    for (name, value) in &info.metadata {
+        let shown = match name.strip_prefix(HEADER_MARK) {
+            Some(header) => header.replace('-', "_"),
+            None => format!("metadata.{name}"),
+        };
+        if facts.iter().all(|(name, _)| *name != shown) {
+            facts.push((shown, json!(value)));
+        }
+    }
     facts
 }
 

@@ -84,6 +84,9 @@ fn copied(exchange: &Exchange<'_>, source: &Object) -> Result<Object, Trouble> {
         "REPLACE" => put::attributes(exchange)?,
         _ => return Err(invalid_argument("metadata-directive", directive).into()),
     };
+    // It is never copied.
+    let class = exchange.dialect_header("storage-class").unwrap_or("");
+    class.clone_into(&mut object.attributes.storage_class);
     Ok(object)
 }
 

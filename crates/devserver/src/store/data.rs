@@ -20,6 +20,9 @@ use crate::{
     sync,
 };
 
+/// What tests call the header of the storage class, which each dialect spells otherwise.
+const STORAGE_CLASS: &str = "storage-class";
+
 /// The buckets of a server, in memory. Cloning makes another handle to the same data.
 #[derive(Clone)]
 pub struct Data {
@@ -111,6 +114,47 @@ impl Data {
             bucket.put(key, Object::new(content, etag));
         }
         Ok(())
+    }
+
+    /// The same with headers, names in lower case: those that are kept and sent back as they are, and
+    /// `storage-class`.
+    ///
+    /// # Errors
+    /// Memory is exhausted.
+    pub fn put_with_headers(
+        &self,
+        (bucket, key): (&str, &str),
+        bytes: &[u8],
+        headers: &[(&str, &str)],
+    ) -> io::Result<()> {
+        self.create_bucket(bucket);
+        let content = Content::of_bytes(self.arena(), bytes)?;
+        let etag = digest::of_bytes(Algorithm::Md5, bytes).hex();
+        let mut object = Object::new(content, etag);
+        for (name, value) in headers {
+            match *name {
+                STORAGE_CLASS => object.attributes.storage_class = (*value).to_owned(),
+                name => {
+                    let field = (name.to_owned(), (*value).to_owned());
+                    object.attributes.fields.push(field);
+                }
+            }
+        }
+        if let Some(bucket) = self.bucket(bucket) {
+            bucket.put(key, object);
+        }
+        Ok(())
+    }
+
+    /// The headers of an object that [`Data::put_with_headers`] takes, sorted by their names.
+    pub fn headers(&self, bucket: &str, key: &str) -> Option<Vec<(String, String)>> {
+        let object = self.bucket(bucket)?.get(key)?;
+        let class = &object.attributes.storage_class;
+        let class = (!class.is_empty()).then(|| (STORAGE_CLASS.to_owned(), class.clone()));
+        let mut headers = object.attributes.fields.clone();
+        headers.extend(class);
+        headers.sort();
+        Some(headers)
     }
 
     /// The bytes of an object, without HTTP; `None` if there is none.

@@ -12,11 +12,12 @@ use reqsign_core::{Context, ProvideCredential, Result};
 use super::{
     CredentialOrigin, CredentialPlace, CredentialSettings, RoleSettings,
     bridge::{Base, Bridge},
-    chain::Chain,
+    chain::{Chain, Place, SetUp},
     environment_place::{Variables, fixed_or},
-    origin::{Assumed, ProfileFiles},
+    origin::Assumed,
     password_file::PasswordFiles,
     process::Process,
+    profiles::{Format, NamedProfile, Profile, ProfileFile, ProfileFiles, Section, Verdict},
 };
 
 /// Names of the variables for key id, secret and token: of ossfs, of the SDKs, of everything
@@ -38,26 +39,54 @@ const VARIABLES: &[[&str; 3]] = &[
 /// The files of the SDKs of OSS.
 const SDK: ProfileFiles = ProfileFiles {
     profile: "OSS_PROFILE",
-    files: &[("OSS_CREDENTIAL_PROFILES_FILE", ".oss/credentials")],
+    files: &[ProfileFile {
+        variable: "OSS_CREDENTIAL_PROFILES_FILE",
+        usual: ".oss/credentials",
+        format: Format::Ini,
+    }],
 };
 
 /// The files of the other SDKs of Alibaba Cloud.
 const CREDENTIALS: ProfileFiles = ProfileFiles {
     profile: "ALIBABA_CLOUD_PROFILE",
     files: &[
-        (
-            "ALIBABA_CLOUD_CREDENTIALS_FILE",
-            ".alibabacloud/credentials.ini",
-        ),
-        ("ALIBABA_CLOUD_CREDENTIALS_FILE", ".aliyun/credentials.ini"),
+        ProfileFile {
+            variable: "ALIBABA_CLOUD_CREDENTIALS_FILE",
+            usual: ".alibabacloud/credentials.ini",
+            format: Format::Ini,
+        },
+        ProfileFile {
+            variable: "ALIBABA_CLOUD_CREDENTIALS_FILE",
+            usual: ".aliyun/credentials.ini",
+            format: Format::Ini,
+        },
     ],
 };
 
 /// The file of the command line tool.
 const CONFIG: ProfileFiles = ProfileFiles {
     profile: "ALIBABA_CLOUD_PROFILE",
-    files: &[("ALIBABA_CLOUD_CONFIG_FILE", ".aliyun/config.json")],
+    files: &[ProfileFile {
+        variable: "ALIBABA_CLOUD_CONFIG_FILE",
+        usual: ".aliyun/config.json",
+        format: Format::Json,
+    }],
 };
+
+/// Names of the entries that hold keys.
+const KEYS: &[&str] = &[
+    "access_key_id",
+    "accessKeyId",
+    "accessKeyID",
+    "access_key_secret",
+    "accessKeySecret",
+];
+
+/// The kinds of profiles that hold keys, in every spelling.
+const KINDS_OF_KEYS: &[&str] = &["access_key", "ak", "sts", "sts_token", "ststoken"];
+
+/// The kinds that stand for the role of the instance, which another place reads.
+const KINDS_OF_INSTANCE: &[&str] = &["ecs_ram_role", "ecsramrole"];
 
 /// What stands before the role's name in the URL of its credentials.
 const ROLE_PATH: &str = "/latest/meta-data/ram/security-credentials/";
@@ -96,14 +125,25 @@ fn add(
         }
         CredentialPlace::Process => chain.push(name, Process::of(&settings.process)),
         CredentialPlace::Profiles => add_profiles(chain, name, settings, bridge),
-        CredentialPlace::WebIdentity => {
-            let provider = AssumeRoleWithOidcCredentialProvider::new();
-            let origin = "web identity: ALIBABA_CLOUD_ROLE_ARN and \
-                          ALIBABA_CLOUD_OIDC_TOKEN_FILE";
-            chain.push(name, bridge.place(provider, origin));
-        }
+        CredentialPlace::WebIdentity => add_web_identity(chain, name, settings, bridge),
         CredentialPlace::Metadata => add_metadata(chain, name, settings, bridge),
     }
+}
+
+fn add_web_identity(
+    chain: &mut Chain,
+    name: &'static str,
+    settings: &CredentialSettings,
+    bridge: &Bridge,
+) {
+    let provider = AssumeRoleWithOidcCredentialProvider::new();
+    let origin = "web identity: ALIBABA_CLOUD_ROLE_ARN and ALIBABA_CLOUD_OIDC_TOKEN_FILE";
+    let is_set_up = settings.environment.has_all(&[
+        "ALIBABA_CLOUD_OIDC_TOKEN_FILE",
+        "ALIBABA_CLOUD_ROLE_ARN",
+        "ALIBABA_CLOUD_OIDC_PROVIDER_ARN",
+    ]);
+    chain.push(name, SetUp::when(is_set_up, bridge.place(provider, origin)));
 }
 
 fn add_metadata(
@@ -121,11 +161,21 @@ fn add_metadata(
         );
         return;
     }
+    let has = |variable| settings.environment.get(variable).is_some();
     let service = CredentialsUriCredentialProvider::new();
     let origin = "the service that ALIBABA_CLOUD_CREDENTIALS_URI names";
-    chain.push(name, bridge.place(service, origin));
+    let is_set_up = has("ALIBABA_CLOUD_CREDENTIALS_URI");
+    chain.push(name, SetUp::when(is_set_up, bridge.place(service, origin)));
+    let instance = instance_role(role);
     let origin = "the metadata service of the instance, for its RAM role";
-    chain.push(name, bridge.place(instance_role(role), origin));
+    let is_named = role.is_some()
+        || has("ALIBABA_CLOUD_ECS_METADATA")
+        || has("ALIBABA_CLOUD_ECS_METADATA_SERVICE_ENDPOINT");
+    if is_named {
+        chain.push(name, bridge.place(instance, origin));
+    } else {
+        chain.push(name, bridge.probed(instance, origin));
+    }
 }
 
 fn usual_password_files(settings: &CredentialSettings, bucket: &str) -> PasswordFiles {
@@ -159,12 +209,56 @@ fn add_profiles(
     let sdk = OssProfileCredentialProvider::new();
     let credentials = CredentialsFileCredentialProvider::new();
     let config = ConfigFileCredentialProvider::new();
-    chain.push(name, bridge.place(sdk, SDK.describe(settings)));
-    chain.push(
-        name,
-        bridge.place(credentials, CREDENTIALS.describe(settings)),
-    );
-    chain.push(name, bridge.place(config, CONFIG.describe(settings)));
+    let readers: [(ProfileFiles, Box<dyn Place>); 3] = [
+        (SDK, Box::new(bridge.place(sdk, SDK.describe(settings)))),
+        (
+            CREDENTIALS,
+            Box::new(bridge.place(credentials, CREDENTIALS.describe(settings))),
+        ),
+        (
+            CONFIG,
+            Box::new(bridge.place(config, CONFIG.describe(settings))),
+        ),
+    ];
+    for (files, reader) in readers {
+        let profile = Profile {
+            files,
+            settings: settings.clone(),
+            judge,
+            readers: vec![reader],
+        };
+        chain.push(name, profile);
+    }
+    let named = NamedProfile {
+        tools: vec![SDK, CREDENTIALS, CONFIG],
+        settings: settings.clone(),
+    };
+    chain.push(name, named);
+}
+
+/// Whether the profile holds keys.
+fn judge(sections: &[Section]) -> Verdict {
+    let mut verdicts = sections.iter().map(judge_one);
+    let nothing = |verdict: &Verdict| !matches!(verdict, Verdict::Nothing);
+    verdicts.find(nothing).unwrap_or(Verdict::Nothing)
+}
+
+fn judge_one(section: &Section) -> Verdict {
+    let yes = |value: &str| matches!(value, "true" | "1" | "yes" | "on");
+    let enabled = section.get("enable").map(str::to_ascii_lowercase);
+    if enabled.is_some_and(|value| !yes(&value)) {
+        return Verdict::Nothing;
+    }
+    let kind = section.get("type").or_else(|| section.get("mode"));
+    let kind = kind.map(str::to_ascii_lowercase);
+    match kind.as_deref() {
+        Some(kind) if KINDS_OF_INSTANCE.contains(&kind) => Verdict::Nothing,
+        Some(kind) if !KINDS_OF_KEYS.contains(&kind) => {
+            Verdict::Unusable(section.unusable(&format!("type {kind}")))
+        }
+        _ if section.first_of(KEYS).is_some() => Verdict::ReadBy(0),
+        _ => Verdict::Nothing,
+    }
 }
 
 /// The instance's role: any, one by name, or one by the whole URL as ossfs takes it.

@@ -10,11 +10,12 @@ use reqsign_core::{Context, ProvideCredential, Result, Signer};
 use super::{
     CredentialOrigin, CredentialPlace, CredentialSettings, RoleSettings,
     bridge::{Base, Bridge},
-    chain::Chain,
+    chain::{Chain, SetUp},
     environment_place::{Variables, fixed_or},
-    origin::{Assumed, ProfileFiles},
+    origin::Assumed,
     password_file::PasswordFiles,
     process::Process,
+    profiles::{Format, NamedProfile, Profile, ProfileFile, ProfileFiles, Section, Verdict},
 };
 
 /// Names of the variables for key id, secret and token.
@@ -28,10 +29,33 @@ const VARIABLES: &[[&str; 3]] = &[[
 const PROFILES: ProfileFiles = ProfileFiles {
     profile: "AWS_PROFILE",
     files: &[
-        ("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials"),
-        ("AWS_CONFIG_FILE", ".aws/config"),
+        ProfileFile {
+            variable: "AWS_SHARED_CREDENTIALS_FILE",
+            usual: ".aws/credentials",
+            format: Format::Ini,
+        },
+        ProfileFile {
+            variable: "AWS_CONFIG_FILE",
+            usual: ".aws/config",
+            format: Format::IniOfAws,
+        },
     ],
 };
+
+/// The program that a profile may name.
+const PROGRAM: &str = "credential_process";
+
+/// What a profile may have besides, by which the tool finds credentials and we do not.
+const ELSEWHERE: &[&str] = &[
+    "role_arn",
+    "source_profile",
+    "credential_source",
+    "web_identity_token_file",
+    "sso_session",
+    "sso_start_url",
+    "sso_account_id",
+    "login_session",
+];
 
 /// The places of `settings`, for a bucket of S3.
 pub(crate) fn s3_chain(
@@ -71,19 +95,48 @@ fn add(
         CredentialPlace::UsualPasswordFiles => {}
         CredentialPlace::Process => chain.push(name, Process::of(&settings.process)),
         CredentialPlace::Profiles => add_profiles(chain, name, settings, bridge),
-        CredentialPlace::WebIdentity => {
-            let provider = AssumeRoleWithWebIdentityCredentialProvider::new();
-            let origin = "web identity: AWS_ROLE_ARN and AWS_WEB_IDENTITY_TOKEN_FILE";
-            chain.push(name, bridge.place(provider, origin));
-        }
-        CredentialPlace::Metadata => {
-            let container = ECSCredentialProvider::new();
-            let origin = "the credential service of the container";
-            chain.push(name, bridge.place(container, origin));
-            let instance = IMDSv2CredentialProvider::new();
-            let origin = "the metadata service of the instance";
-            chain.push(name, bridge.place(instance, origin));
-        }
+        CredentialPlace::WebIdentity => add_web_identity(chain, name, settings, bridge),
+        CredentialPlace::Metadata => add_metadata(chain, name, settings, bridge),
+    }
+}
+
+fn add_web_identity(
+    chain: &mut Chain,
+    name: &'static str,
+    settings: &CredentialSettings,
+    bridge: &Bridge,
+) {
+    let provider = AssumeRoleWithWebIdentityCredentialProvider::new();
+    let origin = "web identity: AWS_ROLE_ARN and AWS_WEB_IDENTITY_TOKEN_FILE";
+    let variables = ["AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"];
+    let is_set_up = settings.environment.has_all(&variables);
+    chain.push(name, SetUp::when(is_set_up, bridge.place(provider, origin)));
+}
+
+fn add_metadata(
+    chain: &mut Chain,
+    name: &'static str,
+    settings: &CredentialSettings,
+    bridge: &Bridge,
+) {
+    let environment = &settings.environment;
+    let has = |variable| environment.get(variable).is_some();
+    let container = ECSCredentialProvider::new();
+    let origin = "the credential service of the container";
+    let is_set_up =
+        has("AWS_CONTAINER_CREDENTIALS_FULL_URI") || has("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+    let container = bridge.place(container, origin);
+    chain.push(name, SetUp::when(is_set_up, container));
+    let off = environment.get("AWS_EC2_METADATA_DISABLED");
+    if off.is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+        return;
+    }
+    let instance = IMDSv2CredentialProvider::new();
+    let origin = "the metadata service of the instance";
+    if has("AWS_EC2_METADATA_SERVICE_ENDPOINT") {
+        chain.push(name, bridge.place(instance, origin));
+    } else {
+        chain.push(name, bridge.probed(instance, origin));
     }
 }
 
@@ -93,16 +146,47 @@ fn add_profiles(
     settings: &CredentialSettings,
     bridge: &Bridge,
 ) {
-    let mut profiles = ProfileCredentialProvider::new();
-    let mut processes = ProcessCredentialProvider::new();
+    let mut keys = ProfileCredentialProvider::new();
+    let mut program = ProcessCredentialProvider::new();
     if let Some(profile) = &settings.profile {
-        profiles = profiles.with_profile(profile);
-        processes = processes.with_profile(profile);
+        keys = keys.with_profile(profile);
+        program = program.with_profile(profile);
     }
     let origin = PROFILES.describe(settings);
-    chain.push(name, bridge.place(profiles, origin.clone()));
-    let origin = format!("the credential_process in {origin}");
-    chain.push(name, bridge.place(processes, origin));
+    let keys = bridge.place(keys, origin.clone());
+    let program = bridge.place(program, format!("the {PROGRAM} in {origin}"));
+    let profile = Profile {
+        files: PROFILES,
+        settings: settings.clone(),
+        judge,
+        readers: vec![Box::new(keys), Box::new(program)],
+    };
+    chain.push(name, profile);
+    let named = NamedProfile {
+        tools: vec![PROFILES],
+        settings: settings.clone(),
+    };
+    chain.push(name, named);
+}
+
+/// What reads the credentials of a profile: keys are stronger than programs.
+fn judge(sections: &[Section]) -> Verdict {
+    let keys = ["aws_access_key_id", "aws_secret_access_key"];
+    if sections
+        .iter()
+        .any(|section| section.first_of(&keys).is_some())
+    {
+        return Verdict::ReadBy(0);
+    }
+    if sections
+        .iter()
+        .any(|section| section.get(PROGRAM).is_some())
+    {
+        return Verdict::ReadBy(1);
+    }
+    let elsewhere = |section: &Section| Some(section.unusable(section.first_of(ELSEWHERE)?));
+    let unusable = sections.iter().find_map(elsewhere);
+    unusable.map_or(Verdict::Nothing, Verdict::Unusable)
 }
 
 /// A chain of one place: the role, assumed with what `base` finds.

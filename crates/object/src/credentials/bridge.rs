@@ -1,56 +1,72 @@
 //! What `reqsign` borrows from us, and its credentials in our terms.
 
-use std::{fmt::Debug, sync::Arc, time::Duration};
+use std::{fmt::Debug, sync::Arc};
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use penstock_base::{Payload, Secret, run_blocking};
+use penstock_base::{Secret, run_blocking};
 use reqsign_core::{
-    CommandExecute, CommandOutput, Context, Error, FileRead, HttpSend, ProvideCredential, Result,
+    CommandExecute, CommandOutput, Context, Error, FileRead, ProvideCredential, Result,
     time::Timestamp,
 };
 
-use super::{Credentials, Environment, chain::Chain, chain::Place, origin::Found, process};
-use crate::http::{Client, HttpSettings, Origin, Patience, Request, RequestHeaders};
-
-/// Bytes in the largest answer of a metadata or token service.
-const ANSWER_MAX: usize = 1 << 20;
+use super::{
+    Credentials, Environment,
+    chain::{Chain, Nothing, Place},
+    origin::Found,
+    process,
+    sender::{Heard, Sender},
+};
+use crate::http::HttpSettings;
 
 /// Bytes in the largest credentials file.
 const FILE_MAX: u64 = 1 << 20;
 
-/// Settings of the client for metadata and token services. Metadata services are one hop away,
-/// or not there at all, which should not take long to find out.
-pub(crate) fn metadata_http_settings(store: &HttpSettings) -> HttpSettings {
-    HttpSettings {
-        connect_timeout: Duration::from_secs(3),
-        first_byte_timeout: Duration::from_secs(5),
-        idle_connections_max: 2,
-        ..store.clone()
-    }
-}
-
 /// The ambient world as `reqsign` sees it.
 #[derive(Debug, Clone)]
-pub(crate) struct Bridge(Context);
+pub(crate) struct Bridge {
+    context: Context,
+    sender: Sender,
+}
 
 impl Bridge {
-    pub(crate) fn new(client: Arc<Client>, environment: Environment) -> Self {
+    /// The world with the settings of the store's own client.
+    pub(crate) fn new(http: &HttpSettings, environment: Environment) -> Self {
+        let sender = Sender::new(http);
         let context = Context::new()
             .with_env(environment)
-            .with_http_send(Sender(client))
+            .with_http_send(sender.clone())
             .with_file_read(Files)
             .with_command_execute(Programs);
-        Self(context)
+        Self { context, sender }
     }
 
     /// The same world with another environment.
     pub(super) fn with_environment(&self, environment: Environment) -> Self {
-        Self(self.0.clone().with_env(environment))
+        Self {
+            context: self.context.clone().with_env(environment),
+            sender: self.sender.clone(),
+        }
     }
 
     pub(super) fn context(&self) -> Context {
-        self.0.clone()
+        self.context.clone()
+    }
+
+    /// One of `reqsign`'s places of which only a service that answers shows that it is there.
+    pub(super) fn probed<P: ProvideCredential>(
+        &self,
+        provider: P,
+        origin: impl Into<String>,
+    ) -> Probed<P> {
+        let (sender, heard) = self.sender.listening();
+        let context = self.context().with_http_send(sender);
+        let origin = origin.into();
+        let place = Provided {
+            provider,
+            context,
+            origin,
+        };
+        Probed { place, heard }
     }
 
     /// One of `reqsign`'s places, and what people call it.
@@ -81,18 +97,49 @@ where
     P: ProvideCredential,
     P::Credential: Into<Credentials>,
 {
-    async fn look(&self) -> std::result::Result<Option<Found>, String> {
+    async fn look(&self) -> std::result::Result<Found, Nothing> {
         let found = self.provider.provide_credential(&self.context).await;
-        let found = found.map_err(|error| one_line(&error.to_string()))?;
-        Ok(found.map(|credential| Found {
-            credentials: credential.into(),
+        let found = found.map_err(|error| one_line(&told(&error)))?;
+        Ok(Found {
+            credentials: found.ok_or_else(Nothing::absent)?.into(),
             origin: self.origin.clone(),
-        }))
+        })
+    }
+}
+
+/// A place that is not set up where its service does not answer, or knows of no role.
+#[derive(Debug)]
+pub(super) struct Probed<P> {
+    place: Provided<P>,
+    heard: Arc<Heard>,
+}
+
+#[async_trait]
+impl<P: Debug + Send + Sync> Place for Probed<P>
+where
+    Provided<P>: Place,
+{
+    async fn look(&self) -> std::result::Result<Found, Nothing> {
+        self.heard.forget();
+        match self.place.look().await {
+            Err(Nothing::Broken(why)) if !self.heard.something() => Err(Nothing::Absent(why)),
+            outcome => outcome,
+        }
+    }
+}
+
+/// What `reqsign` says, and what it was told by what it borrows from us. Other causes may quote what
+/// they could not read, which may be a secret.
+fn told(error: &Error) -> String {
+    let ours = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<Error>());
+    match ours {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
     }
 }
 
 fn one_line(text: &str) -> String {
-    const LENGTH_MAX: usize = 200;
+    const LENGTH_MAX: usize = 300;
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ").chars().take(LENGTH_MAX).collect()
 }
@@ -108,60 +155,6 @@ impl Base {
             .map(|credentials| Some(credentials.into()))
             .map_err(|error| Error::config_invalid(error.to_string()))
     }
-}
-
-/// Sends requests for `reqsign`.
-#[derive(Debug)]
-struct Sender(Arc<Client>);
-
-impl HttpSend for Sender {
-    async fn http_send(&self, request: http::Request<Bytes>) -> Result<http::Response<Bytes>> {
-        let request = convert(request)?;
-        let failed = |error: crate::http::HttpError| Error::unexpected(error.to_string());
-        let response = self.0.send(&request).await.map_err(failed)?;
-        let mut converted = http::Response::builder().status(response.status);
-        for (name, value) in response.headers.iter() {
-            converted = converted.header(name, value);
-        }
-        let body = response.collect(ANSWER_MAX).await.map_err(failed)?;
-        converted
-            .body(body.into())
-            .map_err(|error| Error::unexpected(error.to_string()))
-    }
-}
-
-fn convert(request: http::Request<Bytes>) -> Result<Request> {
-    let invalid = |message: &str| Error::request_invalid(message.to_owned());
-    let (parts, body) = request.into_parts();
-    let scheme = parts.uri.scheme_str().ok_or_else(|| invalid("no scheme"))?;
-    let authority = parts.uri.authority().ok_or_else(|| invalid("no host"))?;
-    let origin = Origin::parse(&format!("{scheme}://{authority}"))
-        .map_err(|error| invalid(&error.to_string()))?;
-    let method = ["GET", "PUT", "POST", "HEAD", "DELETE"]
-        .into_iter()
-        .find(|method| *method == parts.method.as_str())
-        .ok_or_else(|| invalid("unknown method"))?;
-    let mut headers = RequestHeaders::default();
-    headers.push("host", origin.authority());
-    for (name, value) in &parts.headers {
-        let value = value.to_str().map_err(|_| invalid("binary header"))?;
-        if !matches!(name.as_str(), "host" | "content-length" | "user-agent") {
-            headers.push(name.as_str().to_owned(), value.to_owned());
-        }
-    }
-    Ok(Request {
-        origin: Arc::new(origin),
-        method,
-        target: parts
-            .uri
-            .path_and_query()
-            .map_or("/", |target| target.as_str())
-            .to_owned(),
-        headers,
-        body: Payload::from(body),
-        patience: Patience::Usual,
-        repeatable: true,
-    })
 }
 
 /// Reads files for `reqsign`.

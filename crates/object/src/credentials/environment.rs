@@ -33,6 +33,16 @@ impl Environment {
         Some(value.as_str()).filter(|value| !value.is_empty())
     }
 
+    /// Whether the variables `names` are set. Where the first is, all must be.
+    pub(super) fn has_all(&self, names: &[&str]) -> Result<bool, String> {
+        let is_missing = |name: &&&str| self.get(name).is_none();
+        match names.iter().find(is_missing) {
+            None => Ok(true),
+            Some(name) if *name == names[0] => Ok(false),
+            Some(name) => Err(format!("{} is set, {name} is not", names[0])),
+        }
+    }
+
     /// The home directory.
     pub fn home(&self) -> Option<&Path> {
         self.home.as_deref()
@@ -51,8 +61,11 @@ impl reqsign_core::Env for Environment {
         self.get(key).map(str::to_owned)
     }
 
+    /// Those that are not empty, as everywhere else.
     fn vars(&self) -> HashMap<String, String> {
-        self.variables.clone()
+        let set = self.variables.iter().filter(|(_, value)| !value.is_empty());
+        set.map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
     }
 
     fn home_dir(&self) -> Option<PathBuf> {

@@ -3,7 +3,11 @@
 use async_trait::async_trait;
 use penstock_base::Secret;
 
-use super::{Credentials, Environment, chain::Place, origin::Found};
+use super::{
+    Credentials, Environment,
+    chain::{Nothing, Place},
+    origin::Found,
+};
 
 /// Credentials that are what they are.
 #[derive(Debug)]
@@ -16,11 +20,11 @@ pub(super) fn fixed_or(credentials: &Option<Credentials>) -> Given {
 
 #[async_trait]
 impl Place for Given {
-    async fn look(&self) -> Result<Option<Found>, String> {
-        Ok(self.0.clone().map(|credentials| Found {
-            credentials,
+    async fn look(&self) -> Result<Found, Nothing> {
+        Ok(Found {
+            credentials: self.0.clone().ok_or_else(Nothing::absent)?,
             origin: "the options that hold them".to_owned(),
-        }))
+        })
     }
 }
 
@@ -56,7 +60,7 @@ impl Variables {
 
 #[async_trait]
 impl Place for Variables {
-    async fn look(&self) -> Result<Option<Found>, String> {
-        self.0.clone()
+    async fn look(&self) -> Result<Found, Nothing> {
+        self.0.clone()?.ok_or_else(Nothing::absent)
     }
 }

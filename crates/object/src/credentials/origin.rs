@@ -1,13 +1,13 @@
 //! Where credentials were found, in words and without them.
 
-use std::{
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 
-use super::{CredentialSettings, Credentials, Environment, chain::Place};
+use super::{
+    Credentials,
+    chain::{Nothing, Place},
+};
 
 /// Tells where the credentials of a store were found last, once a request was made. Clones share
 /// what they tell: keep one and put another into [`CredentialSettings::origin`].
@@ -54,45 +54,10 @@ impl<P: Place> Assumed<P> {
 
 #[async_trait]
 impl<P: Place> Place for Assumed<P> {
-    async fn look(&self) -> Result<Option<Found>, String> {
+    async fn look(&self) -> Result<Found, Nothing> {
         let found = self.role.look().await?;
-        Ok(found.map(|found| {
-            let base = self.base.get().unwrap_or_default();
-            let origin = format!("the role {}, assumed with those of {base}", found.origin);
-            Found { origin, ..found }
-        }))
+        let base = self.base.get().unwrap_or_default();
+        let origin = format!("the role {}, assumed with those of {base}", found.origin);
+        Ok(Found { origin, ..found })
     }
-}
-
-/// A profile in the files of a provider's tools: the variables that name profile and files, and
-/// where the files are otherwise, below the home directory.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ProfileFiles {
-    pub(super) profile: &'static str,
-    pub(super) files: &'static [(&'static str, &'static str)],
-}
-
-impl ProfileFiles {
-    /// Names the profile, and the files of it that exist.
-    pub(super) fn describe(&self, settings: &CredentialSettings) -> String {
-        let environment = &settings.environment;
-        let profile = settings.profile.as_deref();
-        let profile = profile.or_else(|| environment.get(self.profile));
-        let files = self.files.iter().filter_map(|(variable, usual)| {
-            let path = file_of(environment, variable, usual)?;
-            path.exists().then(|| path.display().to_string())
-        });
-        let mut files: Vec<_> = files.collect();
-        files.dedup();
-        format!(
-            "the profile `{}` of {}",
-            profile.unwrap_or("default"),
-            files.join(" and ")
-        )
-    }
-}
-
-fn file_of(environment: &Environment, variable: &str, usual: &str) -> Option<PathBuf> {
-    let named = environment.get(variable).map(PathBuf::from);
-    named.or_else(|| Some(environment.home()?.join(usual)))
 }

@@ -12,7 +12,11 @@ use async_trait::async_trait;
 use penstock_base::{Secret, run_blocking};
 use thiserror::Error;
 
-use super::{Credentials, chain::Place, origin::Found};
+use super::{
+    Credentials,
+    chain::{Nothing, Place},
+    origin::Found,
+};
 
 /// The system-wide file, which a group may read.
 const SYSTEM_FILE: &str = "/etc/passwd-ossfs";
@@ -72,6 +76,14 @@ pub enum PasswordFileError {
         /// The bucket.
         bucket: String,
     },
+}
+
+impl PasswordFileError {
+    /// Whether this is the system-wide file, which is meant for those who may read it.
+    fn is_of_others(&self) -> bool {
+        matches!(self, Self::Unreadable { path, error }
+            if path == Path::new(SYSTEM_FILE) && error.kind() == io::ErrorKind::PermissionDenied)
+    }
 }
 
 /// Fails when `path` is open to more people than a file of secrets may be: nobody but its owner,
@@ -225,21 +237,24 @@ impl PasswordFiles {
 
 #[async_trait]
 impl Place for PasswordFiles {
-    async fn look(&self) -> Result<Option<Found>, String> {
+    async fn look(&self) -> Result<Found, Nothing> {
+        let broken = |error: PasswordFileError| Nothing::Broken(error.to_string());
         if let Some(path) = &self.explicit {
-            let found = self.read(path).map_err(|error| error.to_string())?;
+            let found = self.read(path).map_err(broken)?;
             let missing = || PasswordFileError::NoEntry {
                 path: path.clone(),
                 bucket: self.bucket.clone(),
             };
-            return found.ok_or_else(|| missing().to_string()).map(Some);
+            return found.ok_or_else(|| broken(missing()));
         }
         for path in self.usual.iter().filter(|path| path.exists()) {
-            let found = self.read(path).map_err(|error| error.to_string())?;
-            if found.is_some() {
-                return Ok(found);
+            match self.read(path) {
+                Ok(Some(found)) => return Ok(found),
+                Ok(None) => {}
+                Err(error) if error.is_of_others() => {}
+                Err(error) => return Err(broken(error)),
             }
         }
-        Ok(None)
+        Err(Nothing::absent())
     }
 }

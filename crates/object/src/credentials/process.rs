@@ -7,7 +7,11 @@ use penstock_base::{Secret, clock};
 use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::{Credentials, chain::Place, origin::Found};
+use super::{
+    Credentials,
+    chain::{Nothing, Place},
+    origin::Found,
+};
 use crate::xml::parse_time;
 
 /// How long the program may run.
@@ -46,22 +50,23 @@ struct Printed {
 
 #[async_trait]
 impl Place for Process {
-    async fn look(&self) -> Result<Option<Found>, String> {
+    async fn look(&self) -> Result<Found, Nothing> {
         let words: Vec<&str> = self.command.split_whitespace().collect();
         let Some((program, arguments)) = words.split_first() else {
-            return Ok(None);
+            return Err(Nothing::absent());
         };
         let finished = run(program, arguments).await?;
         if finished.status != 0 {
             // Its error output may hold anything, so it is not repeated.
-            return Err(format!("`{program}` ended with status {}", finished.status));
+            let error = format!("`{program}` ended with status {}", finished.status);
+            return Err(Nothing::Broken(error));
         }
         let credentials = parse(&finished.stdout)
             .ok_or_else(|| format!("`{program}` did not print credentials as JSON"))?;
-        Ok(Some(Found {
+        Ok(Found {
             credentials,
             origin: format!("the program {program}"),
-        }))
+        })
     }
 }
 

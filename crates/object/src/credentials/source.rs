@@ -84,10 +84,21 @@ impl CredentialSource {
         if let Some(current) = self.usable(now) {
             return Ok(Some(current.credentials));
         }
-        if let Some(failure) = self.recent_failure() {
-            return Err(failure);
-        }
-        self.look(chain).await.map(Some)
+        let found = match self.recent_failure() {
+            Some(failure) => Err(failure),
+            None => self.look(chain).await,
+        };
+        found
+            .or_else(|error| self.unexpired().ok_or(error))
+            .map(Some)
+    }
+
+    /// The credentials at hand, until the very moment when they expire.
+    fn unexpired(&self) -> Option<Arc<Credentials>> {
+        let current = self.lock().current.clone()?;
+        let expires = current.credentials.expires;
+        let valid = expires.is_none_or(|time| clock::wall_time() < time);
+        valid.then_some(current.credentials)
     }
 
     /// Makes the next request look anew, since the store says that `old` has expired.

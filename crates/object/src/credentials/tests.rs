@@ -11,19 +11,17 @@ use std::{
 };
 
 use async_trait::async_trait;
-use penstock_base::{clock, metrics::Registry};
+use penstock_base::clock;
 
 use super::{
-    chain::{Chain, Place},
+    chain::{Chain, Nothing, Place},
     origin::Found,
     *,
 };
-use crate::http::{Client, ClientMetrics, HttpSettings};
+use crate::http::HttpSettings;
 
 fn bridge(environment: Environment) -> Bridge {
-    let metrics = ClientMetrics::new(&Registry::default());
-    let client = Client::new(HttpSettings::default(), metrics);
-    Bridge::new(Arc::new(client), environment)
+    Bridge::new(&HttpSettings::default(), environment)
 }
 
 fn environment(variables: &[(&str, &str)]) -> Environment {
@@ -301,14 +299,14 @@ struct Minting {
 
 #[async_trait]
 impl Place for Arc<Minting> {
-    async fn look(&self) -> Result<Option<Found>, String> {
+    async fn look(&self) -> Result<Found, Nothing> {
         let count = self.minted.fetch_add(1, Ordering::Relaxed) + 1;
         clock::sleep(Duration::from_millis(20)).await;
         let expires = clock::wall_time() + self.life;
-        Ok(Some(Found {
+        Ok(Found {
             credentials: credentials(&count.to_string(), Some(expires)),
             origin: "a mint".to_owned(),
-        }))
+        })
     }
 }
 
@@ -393,6 +391,10 @@ async fn nothing_found_says_where_it_was_looked_for() {
     assert_eq!(error.kind, ErrorKind::NoCredentials);
     assert!(error.message.contains("environment: none"), "{error}");
 }
+
+mod chains;
+mod proxies;
+mod renewal;
 
 mod services {
     //! Metadata and token services, played by a server on this machine.

@@ -16,6 +16,7 @@
 //! - **Beginning an upload** is simply repeated. An answer that got lost leaves an upload without
 //!   parts behind, which costs nothing and shows among the unfinished uploads.
 
+mod assembled;
 mod backoff;
 mod budget;
 mod delete;
@@ -221,7 +222,7 @@ impl Store for Retry {
             self.inner
                 .complete_upload(key, upload, parts, options.clone())
         };
-        self.complete_once(key, parts, attempt).await
+        self.complete_once(key, (parts, &options), attempt).await
     }
 
     async fn abort_upload(&self, key: &Key, upload: &UploadId) -> ObjectResult<()> {

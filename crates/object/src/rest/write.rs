@@ -7,7 +7,7 @@ use penstock_base::Payload;
 use super::{Dialect, Draft, RestStore, WriteKind, WritePlan, describe::describe, plan::Written};
 use crate::{
     Checksum, CopyOptions, DeleteFailure, Description, ETag, ErrorKind, Key, ObjectError,
-    ObjectResult, Operation, PutOptions, Stored, WriteCondition,
+    ObjectResult, Operation, PutOptions, Stored, UserMetadata, WriteCondition,
     http::{RequestHeaders, Response, ResponseHeaders},
     sign::{Query, encode_path},
     store::check_delete_many,
@@ -63,7 +63,18 @@ impl<D: Dialect> RestStore<D> {
         options: &PutOptions,
     ) -> ObjectResult<()> {
         let description = (options.content_type.as_deref(), &options.metadata);
-        describe(D::NAMES.metadata, description, &mut draft.headers)
+        self.describe_as(draft, description)
+    }
+
+    fn describe_as(
+        &self,
+        draft: &mut Draft,
+        description: (Option<&str>, &UserMetadata),
+    ) -> ObjectResult<()> {
+        let class = D::NAMES.storage_class;
+        let class = self.writes.storage_class.is_none().then_some(class);
+        let names = (D::NAMES.metadata, class);
+        describe(names, description, &mut draft.headers)
             .map_err(|message| draft.error(ErrorKind::InvalidRequest, message))
     }
 
@@ -74,8 +85,7 @@ impl<D: Dialect> RestStore<D> {
         };
         draft.headers.push(D::NAMES.metadata_directive, "REPLACE");
         let description = (description.content_type.as_deref(), &description.metadata);
-        describe(D::NAMES.metadata, description, &mut draft.headers)
-            .map_err(|message| draft.error(ErrorKind::InvalidRequest, message))
+        self.describe_as(draft, description)
     }
 
     /// Sums a body up and says so in the headers.
@@ -168,7 +178,11 @@ impl<D: Dialect> RestStore<D> {
         target: &Key,
         options: &CopyOptions,
     ) -> ObjectResult<Stored> {
-        let kind = WriteKind::new(Operation::Copy, &options.condition);
+        // The version of a copy's target is looked at, so there is nothing to learn of a header.
+        let kind = WriteKind {
+            versioned: false,
+            ..WriteKind::new(Operation::Copy, &options.condition)
+        };
         self.write_with_plans(kind, |plan| self.copy_as(source, target, options, plan))
             .await
     }
@@ -182,6 +196,9 @@ impl<D: Dialect> RestStore<D> {
     ) -> ObjectResult<Written<Stored>> {
         let mut draft = Draft::new(Operation::Copy, "PUT").about(target).patient();
         match &options.condition {
+            // Then the source is the target, and the store looks at it.
+            WriteCondition::IfMatch(tag)
+                if source == target && options.if_match.as_ref() == Some(tag) => {}
             WriteCondition::IfMatch(tag) => self.require_version(&draft, tag).await?,
             condition => {
                 let conditional = *condition == WriteCondition::IfAbsent;

@@ -43,8 +43,9 @@ pub(crate) static CREDENTIAL_ORDER: OptionSpec = OptionSpec {
         "fixed, password-file, environment, usual-password-files, process, profiles, \
          web-identity, metadata; only fixed and password-file where that option is given",
     ),
-    help: "Places to look for credentials in, the first one that has some wins",
-    detail: "Names from the default, joined by `:`. `fixed` are those among the options; \
+    help: "Places to look for credentials in, the first one that is set up decides",
+    detail: "Names from the default, joined by `:`. When a place that is set up fails, that is an \
+             error: no later place is asked, and a mount never goes on as somebody else. `fixed` are those among the options; \
              `usual-password-files` are, for oss://, the file that OSS_CREDENTIAL_FILE names, \
              ~/.passwd-ossfs and /etc/passwd-ossfs.",
     ..CREDENTIALS

@@ -79,7 +79,9 @@ pub(crate) static PROXY: OptionSpec = OptionSpec {
     name: "proxy",
     kind: Kind::Text("URL"),
     default: Default::Depends("none"),
-    help: "HTTP proxy that all requests go through",
+    help: "HTTP proxy that requests go through",
+    detail: "Except those to metadata services and others on this machine or its link. Credentials are \
+             asked for through the proxy only where it makes a tunnel, for https://.",
     ..STORE
 };
 

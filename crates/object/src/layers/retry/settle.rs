@@ -7,13 +7,13 @@
 //!
 //! - a put or an append: whether the bytes that it sent are there;
 //! - a copy: whether target and source have the same tag or checksum, or the same bytes;
-//! - the end of an upload: whether the object has the size of the parts. An upload's name is
-//!   known to nobody else, so it can only have ended with this object or been aborted;
+//! - the end of an upload: whether the object is the one that the parts make, by its checksum or
+//!   its tag. Where a store has neither and the write had no condition, by its size: an upload's name
+//!   is known to nobody else, so it can only have ended with this object or been aborted;
 //! - a link: whether it has that target.
 //!
 //! and whether it is no older than the operation. Two writers that write the same bytes under one
-//! key within minutes, or end uploads of the same size there, of whom one loses an answer, may both
-//! be told that they were first.
+//! key within minutes, of whom one loses an answer, may both be told that they were first.
 
 use std::{
     mem::MaybeUninit,
@@ -24,10 +24,13 @@ use std::{
 use bytes::Bytes;
 use penstock_base::{MIB, Payload, clock};
 
-use super::Retry;
+use super::{
+    Retry,
+    assembled::{self, Likeness},
+};
 use crate::{
-    Appended, BodySink, ETag, ErrorKind, GetOptions, HeadOptions, Key, ObjectInfo, ObjectKind,
-    ObjectResult, Part, PutOptions, Store, Stored, WriteCondition, layers::Work,
+    Appended, BodySink, CompleteOptions, ETag, ErrorKind, GetOptions, HeadOptions, Key, ObjectInfo,
+    ObjectKind, ObjectResult, Part, PutOptions, Store, Stored, WriteCondition, layers::Work,
 };
 
 /// How often bytes are fetched and must differ before they count as somebody else's. A checksum does not
@@ -162,14 +165,22 @@ impl Retry {
     pub(super) async fn complete_once<'a>(
         &self,
         key: &Key,
-        parts: &[Part],
+        (parts, options): (&[Part], &CompleteOptions),
         attempt: impl Fn() -> Work<'a, Stored>,
     ) -> ObjectResult<Stored> {
         let began = clock::wall_time();
         let found = async {
-            let size = parts.iter().map(|part| part.size).sum::<u64>();
             let info = self.head_if_any(key).await?;
-            let ours = |info: &ObjectInfo| info.size == size && is_fresh(info, began);
+            let ours = |info: &ObjectInfo| {
+                let is_ours = match assembled::compare(info, parts, options.checksum) {
+                    Likeness::Same => true,
+                    Likeness::Other => false,
+                    // Who insists on a state had rather be told of a conflict that is none than
+                    // take another's object for his own.
+                    Likeness::Unknown => options.condition == WriteCondition::Always,
+                };
+                is_ours && is_fresh(info, began)
+            };
             Ok(info.filter(ours).map(|info| stored(&info)))
         };
         // The second is met by whoever insists on the version that his own object has replaced.

@@ -422,6 +422,42 @@ async fn an_upload_that_was_aborted_is_not_complete() {
     );
 }
 
+/// Another client's object of the same size, which is there when the end of an upload is repeated.
+#[tokio::test(start_paused = true)]
+async fn anothers_object_is_not_taken_for_an_upload_that_ended() {
+    let (store, faults, memory) = retrying();
+    let base = put(&*memory, "a", b"base").await.etag;
+    let conditions = [WriteCondition::IfMatch(base), WriteCondition::Always];
+    for (condition, aborted) in [
+        (&conditions[0], true),
+        (&conditions[0], false),
+        (&conditions[1], true),
+    ] {
+        let upload = store.create_upload(&key("a"), PutOptions::default()).await;
+        let upload = upload.expect("it begins");
+        let part = store
+            .upload_part(&key("a"), &upload, 1, body(b"ours"))
+            .await;
+        if aborted {
+            let ended = memory.abort_upload(&key("a"), &upload).await;
+            ended.expect("aborting works");
+        }
+        put(&*memory, "a", b"his!").await;
+        faults.queue(Operation::CompleteUpload, [unavailable()]);
+        let options = CompleteOptions {
+            condition: condition.clone(),
+            ..CompleteOptions::default()
+        };
+        let parts = [part.expect("it is taken")];
+        let completed = store
+            .complete_upload(&key("a"), &upload, &parts, options)
+            .await;
+        let error = completed.expect_err("not ours").kind;
+        let expected = [ErrorKind::NoSuchUpload, ErrorKind::PreconditionFailed];
+        assert!(expected.contains(&error), "{error:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pinned_read_stays_pinned_when_it_goes_on() {
     let (store, faults, memory) = retrying();
