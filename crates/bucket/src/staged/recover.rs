@@ -52,7 +52,7 @@ impl StagedFile {
         let staged = Self::with_id(staging, id);
         *lock(&staged.disk) = disk;
         *lock(&staged.journal) = Some(journal);
-        staged.engage(told.content, key);
+        staged.engage((told.content, key), |_| ());
         if let Some(state) = staged.state().as_mut() {
             state.description = told.description;
         }

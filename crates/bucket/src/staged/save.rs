@@ -105,7 +105,7 @@ impl Core {
         let Some(staged) = &file.staged else {
             return Ok(());
         };
-        if !file.view().dirty {
+        if !file.view().dirty && !self.has_unsaved_metadata(file.inode) {
             return Ok(());
         }
         let _entered = self.namespace.enter(&[file.inode]).await?;
@@ -129,7 +129,8 @@ impl Core {
             state.as_mut().and_then(|state| state.content.begin_save())
         };
         let Some(snapshot) = snapshot else {
-            return Ok(());
+            // The save before this one may have stored the content and nothing else.
+            return Ok(self.settle_metadata(file).await?);
         };
         let key = self.namespace.lock().file_key(file.inode);
         let saved = match key {
@@ -302,14 +303,14 @@ impl Core {
         {
             let mut tree = self.namespace.lock();
             let known = self.known_written(file, &version, ObjectKind::Normal);
-            file.show_stored(version.clone());
-            if let Some(state) = staged.state().as_mut() {
-                state.content.end_save(version);
+            let mut state = staged.state();
+            if let Some(state) = state.as_mut() {
+                state.content.end_save(version.clone());
                 state.payment.settle(&state.content);
-                if state.content.is_dirty() {
-                    file.show_unsaved(state.content.size());
-                }
             }
+            // Before the content is unlocked: whoever syncs must not find that nothing is unsaved.
+            file.show_stored(version, state.as_ref().map(|state| &state.content));
+            drop(state);
             tree.publish(file.inode, known);
         }
         run_blocking(|| staged.settle_journal());

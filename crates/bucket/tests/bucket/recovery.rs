@@ -222,6 +222,72 @@ async fn what_is_written_during_a_change_of_mode_is_recovered() {
 }
 
 #[tokio::test]
+async fn a_sync_waits_for_a_change_of_mode_that_came_during_a_save() {
+    let bed = Bed::staged_with(keeping());
+    let (handle, inode) = create(&bed, "file", 0o644).await;
+    bed.write(handle, 0, "content").await.unwrap();
+    let (puts, copies) = (
+        bed.probe.hold(Operation::Put),
+        bed.probe.hold(Operation::Copy),
+    );
+    let is_held = || async {
+        while bed.probe.waiting() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    let changes = AttributeChanges {
+        permissions: Some(0o600),
+        ..AttributeChanges::default()
+    };
+    let (saved, ()) = tokio::join!(bed.volume.sync(handle, false), async {
+        is_held().await;
+        bed.volume
+            .set_attributes(CALLER, inode, changes)
+            .await
+            .unwrap();
+        puts.add_permits(1);
+        while bed.object("file").await.is_none() {
+            tokio::task::yield_now().await;
+        }
+        is_held().await;
+        // The content is stored, and the mode is not.
+        let again = bed.volume.sync(handle, false);
+        let early = penstock_base::clock::deadline(Duration::from_millis(100), again).await;
+        assert!(early.is_err(), "{early:?}");
+        copies.add_permits(1);
+    });
+    saved.unwrap();
+    bed.volume.sync(handle, false).await.unwrap();
+    assert_eq!(value(&stored(&bed, "file").await, "mode"), "33152");
+}
+
+#[tokio::test]
+async fn a_change_of_mode_that_could_not_be_stored_is_tried_by_the_next_sync() {
+    let bed = Bed::staged_with(keeping());
+    let (handle, inode) = create(&bed, "file", 0o644).await;
+    bed.write(handle, 0, "content").await.unwrap();
+    let puts = bed.probe.hold(Operation::Put);
+    bed.probe.fail(Operation::Copy, ErrorKind::Unavailable, 1);
+    let changes = AttributeChanges {
+        permissions: Some(0o600),
+        ..AttributeChanges::default()
+    };
+    let (saved, ()) = tokio::join!(bed.volume.sync(handle, false), async {
+        while bed.probe.waiting() == 0 {
+            tokio::task::yield_now().await;
+        }
+        bed.volume
+            .set_attributes(CALLER, inode, changes)
+            .await
+            .unwrap();
+        puts.add_permits(1);
+    });
+    assert!(saved.is_err());
+    bed.volume.sync(handle, false).await.unwrap();
+    assert_eq!(value(&stored(&bed, "file").await, "mode"), "33152");
+}
+
+#[tokio::test]
 async fn a_file_that_was_half_put_aside_is_never_swept() {
     let bed = Bed::staged();
     bed.put("file", "the first version").await;
