@@ -22,6 +22,7 @@
 //! for the store while holding it. Then, from the outside in: the journal, the tree, the content,
 //! and the view or the staging file.
 
+pub(crate) mod attempt;
 pub(crate) mod content;
 pub(crate) mod describe;
 pub(crate) mod disk;
@@ -61,7 +62,7 @@ use crate::open_file::OpenFile;
 
 use content::Content;
 use disk::{DiskFile, disk_failure};
-use extents::{Held, Piece};
+use extents::Piece;
 use folder::{FileId, Folder};
 use journal::{Header, Journal, Record};
 use space::Payment;
@@ -322,7 +323,7 @@ impl StagedFile {
             return Ok(());
         };
         if let Record::Dirty(range) = record
-            && state.content.extents().covers(range, Held::Dirty)
+            && state.content.tells_dirty(range)
         {
             journal.repeat();
             return Ok(());
