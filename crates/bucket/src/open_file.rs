@@ -8,7 +8,8 @@
 //!
 //! A file whose new content is not in the store yet is *dirty*. It cannot be read until it was
 //! closed or synced: the new content is on its way out and no longer here, and the old one would
-//! be a lie.
+//! be a lie. Of a staged file that is what its content says, and the view repeats it: whoever
+//! changes the content shows it before the content is unlocked, so that the two never differ.
 
 mod ahead;
 mod opening;
@@ -135,39 +136,36 @@ impl OpenFile {
         view.modified = clock::wall_time();
     }
 
-    /// Shows that the file holds `content`, which was changed just now.
+    /// Shows that the file holds `content`, which was changed just now and which the caller has
+    /// locked.
     pub(crate) fn show_staged(&self, content: &Content) {
         let mut view = self.view();
-        view.dirty = view.dirty && view.removed || content.is_dirty();
-        view.size = content.size();
+        let stays_dirty = view.dirty && view.removed;
+        view.show_content(Some(content));
+        view.dirty |= stays_dirty;
         view.modified = clock::wall_time();
     }
 
-    /// Shows that the file holds `size` bytes of which not all are stored.
-    pub(crate) fn show_unsaved(&self, size: u64) {
-        let mut view = self.view();
-        view.dirty = true;
-        view.size = size;
-    }
-
-    /// Shows that the store has everything, as `version`.
-    pub(crate) fn show_stored(&self, version: ObjectVersion) {
-        let mut view = self.view();
-        view.dirty = false;
-        view.new = false;
-        view.version = Some(version);
-        view.ours = true;
-        view.generation += 1;
+    /// Shows that the store has `version`, and of a staged file which `content` it holds, that the
+    /// caller has locked.
+    pub(crate) fn show_stored(&self, version: ObjectVersion, content: Option<&Content>) {
+        self.view().show_stored(version, content);
     }
 
     /// Shows that the store has the version `original` as `copy` under another `key` now. Handles
     /// that read another version stay with that, which is gone. To be followed by
     /// [`OpenFile::settle_moved`].
     pub(crate) fn show_moved(&self, original: &ETag, key: Key, copy: ETag) {
-        let version = self.view().version.clone();
-        let Some(ObjectVersion { size, .. }) = version.filter(|version| version.etag == *original)
+        // From the look to the end, or a write in between would be shown as saved.
+        let mut state = self.staged.as_ref().map(StagedFile::state);
+        let mut state = state.as_mut().and_then(|state| state.as_mut());
+        let mut view = self.view();
+        let version = view.version.as_ref();
+        let Some(size) = version
+            .filter(|version| version.etag == *original)
+            .map(|version| version.size)
         else {
-            self.view().ours = false;
+            view.ours = false;
             return;
         };
         let moved = ObjectVersion {
@@ -175,16 +173,10 @@ impl OpenFile {
             etag: copy,
             size,
         };
-        let still_unsaved = self.staged.as_ref().and_then(|staged| {
-            staged.follow(original, &moved);
-            staged
-                .look(|content| (content.is_dirty(), content.size()))
-                .ok()
-        });
-        self.show_stored(moved);
-        if let Some((true, size)) = still_unsaved {
-            self.show_unsaved(size);
+        if let Some(state) = &mut state {
+            state.follow(original, &moved);
         }
+        view.show_stored(moved, state.map(|state| &state.content));
     }
 
     /// Notes on the disk where the file is now. Not under the lock of the tree.
@@ -226,6 +218,22 @@ impl OpenFile {
 }
 
 impl View {
+    /// Says whether the store lacks anything of `content`, which is locked.
+    fn show_content(&mut self, content: Option<&Content>) {
+        self.dirty = content.is_some_and(Content::is_dirty);
+        if let Some(content) = content {
+            self.size = content.size();
+        }
+    }
+
+    fn show_stored(&mut self, version: ObjectVersion, content: Option<&Content>) {
+        self.show_content(content);
+        self.new = false;
+        self.version = Some(version);
+        self.ours = true;
+        self.generation += 1;
+    }
+
     /// Open handles.
     pub(crate) fn handles(&self) -> usize {
         self.handles
@@ -287,5 +295,61 @@ impl Drop for FileHandle {
             node.file = None;
         }
         tree.unpin(self.file.inode);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{thread, time::Duration};
+
+    use penstock_base::{MIB, MemoryBudget};
+
+    use super::*;
+    use crate::staged::staging::StagingSettings;
+
+    fn version(key: &str, etag: &str) -> ObjectVersion {
+        ObjectVersion {
+            key: Key::new(key).expect("valid"),
+            etag: ETag::new(etag),
+            size: 4,
+        }
+    }
+
+    /// A file of which something can be staged, and where.
+    fn engaged() -> (Arc<OpenFile>, tempfile::TempDir) {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let settings = StagingSettings::new(scratch.path(), "volume");
+        let staging = Staging::open(settings, &MemoryBudget::new(MIB)).expect("a staging area");
+        let old = version("old", "first");
+        let file = OpenFile::existing(Inode(2), old.clone(), Some(&staging));
+        if let Some(staged) = &file.staged {
+            staged.engage_file(&file, (Content::of(old.clone()), old.key), |_| ());
+        }
+        (file, scratch)
+    }
+
+    /// A flag that is taken from the content, and shown when the content may be another, loses what
+    /// was written in between: closing the file would save nothing.
+    #[test]
+    #[allow(clippy::disallowed_methods)]
+    fn what_a_file_shows_changes_while_its_content_stands_still() {
+        let (file, _scratch) = engaged();
+        let staged = file.staged.as_ref().expect("staged");
+        // Lets the other go as far as to the content, and then to the view.
+        let state = staged.state();
+        thread::scope(|scope| {
+            let moving = scope.spawn(|| {
+                let moved = version("new", "second");
+                file.show_moved(&ETag::new("first"), moved.key, moved.etag);
+            });
+            thread::sleep(Duration::from_millis(50));
+            let view = file.view();
+            drop(state);
+            thread::sleep(Duration::from_millis(50));
+            assert!(staged.is_locked(), "a write may come in between");
+            drop(view);
+            moving.join().expect("no panic");
+        });
+        assert!(!file.view().dirty);
     }
 }

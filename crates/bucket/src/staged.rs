@@ -20,8 +20,9 @@
 //! are: who reads or writes staging files holds it shared; who moves bytes away (a truncation, an
 //! eviction), and a save for the moment in which it begins, holds it alone. Never wait for memory or
 //! for the store while holding it. Then, from the outside in: the journal, the tree, the content,
-//! the view.
+//! and the view or the staging file.
 
+pub(crate) mod attempt;
 pub(crate) mod content;
 pub(crate) mod describe;
 pub(crate) mod disk;
@@ -61,7 +62,7 @@ use crate::open_file::OpenFile;
 
 use content::Content;
 use disk::{DiskFile, disk_failure};
-use extents::{Held, Piece};
+use extents::Piece;
 use folder::{FileId, Folder};
 use journal::{Header, Journal, Record};
 use space::Payment;
@@ -107,6 +108,16 @@ pub(crate) struct State {
     moved: bool,
 }
 
+impl State {
+    /// The store has the version `original` as `moved` now, perhaps under another name. The journal
+    /// learns it from [`StagedFile::renew_journal`].
+    pub(crate) fn follow(&mut self, original: &ETag, moved: &ObjectVersion) {
+        self.key = moved.key.clone();
+        self.content.rebase(original, moved);
+        self.moved = true;
+    }
+}
+
 const NOT_ENGAGED: FsError = FsError::Stale;
 
 impl StagedFile {
@@ -136,9 +147,14 @@ impl StagedFile {
         &self.staging
     }
 
-    /// Makes `content` what `file`, whose staged half this is, holds.
-    pub(crate) fn engage_file(&self, file: &Arc<OpenFile>, content: Content, key: Key) {
-        self.engage(content, key);
+    /// Makes `content` what `file`, whose staged half this is, holds. `show` makes that seen.
+    pub(crate) fn engage_file(
+        &self,
+        file: &Arc<OpenFile>,
+        (content, key): (Content, Key),
+        show: impl FnOnce(&Content),
+    ) {
+        self.engage((content, key), show);
         self.staging.note_engaged(&self.id, file);
     }
 
@@ -151,6 +167,11 @@ impl StagedFile {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_locked(&self) -> bool {
+        matches!(self.state.try_lock(), Err(TryLockError::WouldBlock))
+    }
+
     /// Looks at the content. Fails with `Stale` when there is none any more.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Content) -> T) -> FsResult<T> {
         let state = self.state();
@@ -161,11 +182,12 @@ impl StagedFile {
     }
 
     /// Makes `content` what the file holds.
-    fn engage(&self, content: Content, key: Key) {
+    fn engage(&self, (content, key): (Content, Key), show: impl FnOnce(&Content)) {
         self.note_fetched(false);
         let mut payment = self.staging.space().nothing();
         payment.settle(&content);
-        *self.state() = Some(State {
+        let mut state = self.state();
+        let state = state.insert(State {
             content,
             key,
             description: None,
@@ -173,6 +195,7 @@ impl StagedFile {
             abandoned: false,
             moved: false,
         });
+        show(&state.content);
     }
 
     /// Leaves the file to the store again if `decide` says so, which may lock the view.
@@ -182,8 +205,8 @@ impl StagedFile {
             return;
         }
         *state = None;
-        drop(state);
         *lock(&self.reader) = None;
+        // Before the content is unlocked: the next staging file has the same name.
         if let Some(disk) = lock(&self.disk).take() {
             let _ = std::fs::remove_file(disk.path());
         }
@@ -213,16 +236,6 @@ impl StagedFile {
         }
         if let Some(journal) = lock(&self.journal).take() {
             journal.remove();
-        }
-    }
-
-    /// The store has the version `original` as `moved` now, perhaps under another name. The journal
-    /// learns it from [`StagedFile::renew_journal`].
-    pub(crate) fn follow(&self, original: &ETag, moved: &ObjectVersion) {
-        if let Some(state) = self.state().as_mut() {
-            state.key = moved.key.clone();
-            state.content.rebase(original, moved);
-            state.moved = true;
         }
     }
 
@@ -310,7 +323,7 @@ impl StagedFile {
             return Ok(());
         };
         if let Record::Dirty(range) = record
-            && state.content.extents().covers(range, Held::Dirty)
+            && state.content.tells_dirty(range)
         {
             journal.repeat();
             return Ok(());
@@ -378,15 +391,14 @@ impl StagedFile {
         let is_needed = self.state().as_ref().is_some_and(tells);
         let covered = self.cover(journal.as_ref().filter(|_| is_needed));
         let mut state = self.state();
-        let Some(state) = state.as_mut() else { return };
-        if !state.content.is_dirty() {
+        if let Some(state) = state.as_mut().filter(|state| !state.content.is_dirty()) {
             state.description = None;
         }
         let Some(old) = journal.take() else { return };
-        if !tells(state) {
+        let Some(state) = state.as_mut().filter(|state| tells(state)) else {
             old.remove();
             return;
-        }
+        };
         match covered.and_then(|covered| self.new_journal(state, covered)) {
             Ok(new) => {
                 *journal = Some(new);

@@ -124,6 +124,13 @@ impl Core {
         }
     }
 
+    /// Whether a save under way, or one that failed half way, left something for
+    /// [`Core::settle_metadata`].
+    pub(crate) fn has_unsaved_metadata(&self, inode: Inode) -> bool {
+        let tree = self.namespace.lock();
+        tree.node(inode).is_ok_and(|node| node.unsaved.is_some())
+    }
+
     /// Stores what was changed of a file while it was being saved. Under the lock of its stream.
     pub(crate) async fn settle_metadata(&self, file: &OpenFile) -> FsResult<()> {
         let unsaved = {

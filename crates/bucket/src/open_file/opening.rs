@@ -98,7 +98,8 @@ impl Core {
         let tree_of = (&self.namespace, &mut *tree);
         let handle = FileHandle::attach(tree_of, &file, options, &opened);
         if let Some(staged) = &file.staged {
-            staged.engage_file(&file, Content::default(), key.clone());
+            // The view of a new file says so from the beginning.
+            staged.engage_file(&file, (Content::default(), key.clone()), |_| ());
         }
         let entry = self.entry_of(inode, tree.node(inode)?);
         drop(tree);

@@ -234,7 +234,7 @@ impl Core {
     fn publish(&self, file: &OpenFile, version: ObjectVersion, object: ObjectKind) {
         let mut tree = self.namespace.lock();
         let known = self.known_written(file, &version, object);
-        file.show_stored(version);
+        file.show_stored(version, None);
         tree.publish(file.inode, known);
     }
 

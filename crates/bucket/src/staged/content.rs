@@ -5,14 +5,18 @@
 //! makes its result the base.
 //!
 //! A file may be changed while it is being saved. What is touched meanwhile is noted apart, and is
-//! all that is unsaved when the save has ended.
+//! all that is unsaved when the save has ended. A save whose outcome nobody knows is remembered with
+//! what was touched since ([`crate::staged::attempt`]).
 
 use std::ops::Range;
 
 use penstock_object::{ETag, WriteCondition};
 use penstock_transfer::ObjectVersion;
 
-use crate::staged::extents::{Extents, Held, Piece};
+use crate::staged::{
+    attempt::{ATTEMPTS_MAX, Attempt, Sum},
+    extents::{Extents, Held, Piece},
+};
 
 /// Bytes of the staging directory that an extent costs beside its content, about: the disk
 /// allocates whole pages at both ends.
@@ -24,8 +28,8 @@ pub(crate) struct Content {
     base: Base,
     size: u64,
     extents: Extents,
-    /// What was changed since the save under way began.
-    touched: Option<Extents>,
+    /// Saves whose outcome is not known, the oldest first; the last may be under way.
+    attempts: Vec<Attempt>,
 }
 
 /// What a file's changes are relative to.
@@ -89,7 +93,7 @@ impl Content {
             base,
             size,
             extents,
-            touched: None,
+            attempts: Vec::new(),
         }
     }
 
@@ -158,8 +162,8 @@ impl Content {
         self.grow(size);
         self.size = size;
         self.extents.clear(size..u64::MAX);
-        if let Some(touched) = &mut self.touched {
-            touched.clear(size..u64::MAX);
+        for attempt in &mut self.attempts {
+            attempt.touched.clear(size..u64::MAX);
         }
         if size == 0
             && let Base::Version(version) = &self.base
@@ -169,8 +173,8 @@ impl Content {
     }
 
     fn touch(&mut self, range: Range<u64>, held: Held) {
-        if let Some(touched) = &mut self.touched {
-            touched.set(range.clone(), held);
+        for attempt in &mut self.attempts {
+            attempt.touched.set(range.clone(), held);
         }
         self.extents.set(range, held);
     }
@@ -194,7 +198,7 @@ impl Content {
         if !self.is_dirty() {
             return None;
         }
-        self.touched = Some(Extents::default());
+        self.begin_attempt(self.size);
         Some(Snapshot {
             base: self.base.clone(),
             condition: self.base.condition(),
@@ -203,23 +207,58 @@ impl Content {
         })
     }
 
-    /// The save that was begun has stored `version`.
+    /// Remembers a save of `size` bytes that begins now.
+    pub(crate) fn begin_attempt(&mut self, size: u64) {
+        self.give_up_save();
+        let last = self.attempts.last();
+        if !last.is_some_and(|last| last.stores_the_same(size)) {
+            self.attempts.truncate(ATTEMPTS_MAX - 1);
+            self.attempts.push(Attempt::new(size));
+        }
+    }
+
+    /// The store may have the save that was begun from now on. It sends what has these `sums`.
+    pub(crate) fn announce(&mut self, sums: Vec<Sum>) {
+        if let Some(attempt) = self.attempts.last_mut() {
+            attempt.sums = Some(sums);
+        }
+    }
+
+    /// The saves whose outcome is not known.
+    pub(crate) fn attempts(&self) -> &[Attempt] {
+        &self.attempts
+    }
+
+    /// The store has what this save made: none that was begun later came to anything.
+    pub(crate) fn believe(&mut self, attempt: usize) {
+        self.attempts.truncate(attempt + 1);
+    }
+
+    /// Whether a journal tells already that `range` was written, since each save that may be stored.
+    pub(crate) fn tells_dirty(&self, range: &Range<u64>) -> bool {
+        let last = self.attempts.last();
+        let told = last.map_or(&self.extents, |attempt| &attempt.touched);
+        told.covers(range, Held::Dirty)
+    }
+
+    /// The save that was begun last has stored `version`.
     pub(crate) fn end_save(&mut self, version: ObjectVersion) {
-        let touched = self.touched.take().unwrap_or_default();
+        let ended = self.attempts.pop();
+        self.attempts.clear();
         let mut extents = Extents::default();
         for (range, _) in self.extents.iter().filter(|(_, held)| held.is_backed()) {
             extents.set(range, Held::Local);
         }
-        for (range, held) in touched.iter() {
+        for (range, held) in ended.iter().flat_map(|attempt| attempt.touched.iter()) {
             extents.set(range, held);
         }
         self.extents = extents;
         self.base = Base::Version(version);
     }
 
-    /// The save that was begun came to nothing.
+    /// The save that was begun has failed. It is forgotten if the store cannot have it.
     pub(crate) fn give_up_save(&mut self) {
-        self.touched = None;
+        self.attempts.pop_if(|last| last.sums.is_none());
     }
 
     /// If the base is the version `original`, it has another name now.
@@ -259,6 +298,8 @@ mod tests {
         BeginSave,
         EndSave,
         GiveUpSave,
+        LoseAnswer,
+        FindSave,
     }
 
     const SIZE: u64 = 40;
@@ -274,6 +315,8 @@ mod tests {
             2 => Just(Change::BeginSave),
             2 => Just(Change::EndSave),
             1 => Just(Change::GiveUpSave),
+            1 => Just(Change::LoseAnswer),
+            1 => Just(Change::FindSave),
         ]
     }
 
@@ -285,6 +328,8 @@ mod tests {
         stored: Vec<u8>,
         expected: Vec<u8>,
         saving: Option<(Snapshot, Vec<u8>)>,
+        /// What the store has though nobody was told, and the save that made it.
+        lost: Option<(usize, Vec<u8>)>,
         clock: u8,
     }
 
@@ -342,26 +387,48 @@ mod tests {
             }
         }
 
+        fn end_save(&mut self, stored: Vec<u8>) {
+            let key = Key::new("key").unwrap();
+            let etag = ETag::new(&self.clock.to_string());
+            let size = stored.len() as u64;
+            self.stored = stored;
+            self.content.end_save(ObjectVersion { key, etag, size });
+        }
+
         fn save(&mut self, change: &Change) {
             match change {
                 Change::BeginSave if self.saving.is_none() => {
                     let snapshot = self.content.begin_save();
                     self.saving = snapshot.map(|snapshot| (snapshot, self.expected.clone()));
                 }
+                // A version that nobody knows is in the way.
+                Change::EndSave if self.lost.is_some() => self.save(&Change::FindSave),
                 Change::EndSave => {
                     let Some((snapshot, stored)) = self.saving.take() else {
                         return;
                     };
                     assert_eq!(snapshot.size, stored.len() as u64);
-                    self.stored = stored;
-                    let key = Key::new("key").unwrap();
-                    let etag = ETag::new(&self.clock.to_string());
-                    let size = snapshot.size;
-                    self.content.end_save(ObjectVersion { key, etag, size });
+                    self.end_save(stored);
                 }
                 Change::GiveUpSave => {
                     self.saving = None;
                     self.content.give_up_save();
+                }
+                Change::LoseAnswer => {
+                    let Some((_, stored)) = self.saving.take() else {
+                        return;
+                    };
+                    self.content.announce(Vec::new());
+                    let number = self.content.attempts().len() - 1;
+                    self.lost.get_or_insert((number, stored));
+                }
+                Change::FindSave => {
+                    let Some((number, stored)) = self.lost.take() else {
+                        return;
+                    };
+                    self.saving = None;
+                    self.content.believe(number);
+                    self.end_save(stored);
                 }
                 _ => {}
             }
@@ -382,6 +449,7 @@ mod tests {
                 prop_assert!(dirty || bench.stored == bench.expected);
             }
             // Whatever was unsaved is saved in the end.
+            bench.apply(Change::FindSave);
             bench.apply(Change::GiveUpSave);
             bench.apply(Change::BeginSave);
             bench.apply(Change::EndSave);

@@ -58,13 +58,14 @@ impl Core {
     }
 
     fn engage_with(&self, file: &Arc<OpenFile>, staged: &StagedFile, version: ObjectVersion) {
-        let key = version.key.clone();
-        staged.engage_file(file, Content::of(version.clone()), key);
-        let mut view = file.view();
-        if view.version.as_ref() != Some(&version) {
-            view.version = Some(version);
-            view.generation += 1;
-        }
+        let engaged = (Content::of(version.clone()), version.key.clone());
+        staged.engage_file(file, engaged, |_| {
+            let mut view = file.view();
+            if view.version.as_ref() != Some(&version) {
+                view.version = Some(version);
+                view.generation += 1;
+            }
+        });
     }
 
     /// Fetches what the handles of a file would miss when its object goes away. The caller has the

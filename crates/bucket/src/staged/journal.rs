@@ -11,7 +11,8 @@
 //! close promised is in the store and needs none of this.
 //!
 //! What the file is beside its bytes, where that is kept, stands in the journal as well: of a file
-//! that was never stored nobody else knows it.
+//! that was never stored nobody else knows it. So does when a save began and what it sent, until the
+//! journal is written anew after it ([`crate::staged::attempt`]).
 //!
 //! Each record carries its length and its checksum; reading ends at the first that is not whole. A
 //! journal that has grown long is written anew, from what it says in sum. One with records of a kind
@@ -86,12 +87,13 @@ impl Journal {
         if let Some(description) = description {
             Record::Described(description.clone()).encode(&mut bytes);
         }
-        for (range, held) in content.extents().iter() {
-            match held {
-                Held::Dirty => Record::Dirty(range).encode(&mut bytes),
-                Held::Zero => Record::Zero(range).encode(&mut bytes),
-                Held::Local => {}
+        encode_extents(content.extents(), &mut bytes);
+        for attempt in content.attempts() {
+            Record::Saving(attempt.size).encode(&mut bytes);
+            if let Some(sums) = &attempt.sums {
+                Record::Sent(sums.clone()).encode(&mut bytes);
             }
+            encode_extents(&attempt.touched, &mut bytes);
         }
         let new = path.with_extension("new");
         let _ = fs::remove_file(&new);
@@ -208,6 +210,16 @@ impl Journal {
     }
 }
 
+fn encode_extents(extents: &Extents, bytes: &mut Vec<u8>) {
+    for (range, held) in extents.iter() {
+        match held {
+            Held::Dirty => Record::Dirty(range).encode(bytes),
+            Held::Zero => Record::Zero(range).encode(bytes),
+            Held::Local => {}
+        }
+    }
+}
+
 /// What a journal says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Told {
@@ -270,6 +282,8 @@ fn apply(content: &mut Content, record: &Record) {
         Record::Dirty(range) => content.write(range.clone()),
         Record::Zero(range) => content.zero(range.clone()),
         Record::Size(size) => content.resize(*size),
+        Record::Saving(size) => content.begin_attempt(*size),
+        Record::Sent(sums) => content.announce(sums.clone()),
         Record::Header(_) | Record::Synced(_) | Record::Described(_) | Record::Unknown => {}
     }
 }
@@ -318,6 +332,8 @@ mod tests {
             3 => range().prop_map(Record::Dirty),
             1 => range().prop_map(Record::Zero),
             1 => (0..100u64).prop_map(Record::Size),
+            1 => (0..100u64).prop_map(Record::Saving),
+            1 => Just(Record::Sent(Vec::new())),
         ]
     }
 

@@ -52,7 +52,7 @@ impl StagedFile {
         let staged = Self::with_id(staging, id);
         *lock(&staged.disk) = disk;
         *lock(&staged.journal) = Some(journal);
-        staged.engage(told.content, key);
+        staged.engage((told.content, key), |_| ());
         if let Some(state) = staged.state().as_mut() {
             state.description = told.description;
         }
@@ -110,11 +110,7 @@ impl Core {
     }
 
     async fn save_recovered(&self, staged: StagedFile, id: FileId, key: Key) -> FsResult<()> {
-        let snapshot = {
-            let mut state = staged.state();
-            state.as_mut().and_then(|state| state.content.begin_save())
-        };
-        let Some(mut snapshot) = snapshot else {
+        let Some(mut snapshot) = run_blocking(|| staged.begin_save()) else {
             staged.abandon();
             return Ok(());
         };
@@ -131,6 +127,10 @@ impl Core {
                 Ok(())
             }
             Err(SaveError::Conflict(_)) => {
+                if let Some(version) = self.find_attempt(&staged, &key).await? {
+                    staged.end_save(version, |_| ());
+                    return Box::pin(self.save_recovered(staged, id, key)).await;
+                }
                 if self.find_saved(&staged, &key, &snapshot).await?.is_some() {
                     staged.abandon();
                     return Ok(());

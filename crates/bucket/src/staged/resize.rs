@@ -151,8 +151,7 @@ impl Core {
         on_worker(|| staged.begin_journal(&content, &key))
             .await
             .map_err(|error| disk_failure(&error))?;
-        file.show_staged(&content);
-        staged.engage_file(file, content, key);
+        staged.engage_file(file, (content, key), |content| file.show_staged(content));
         self.note_written(file);
         Ok(())
     }

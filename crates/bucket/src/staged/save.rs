@@ -21,7 +21,9 @@ use crate::{
     open_file::OpenFile,
     staged::{
         StagedFile,
+        attempt::Sum,
         content::Snapshot,
+        disk::on_worker,
         gather::GatherError,
         plan::{Limits, Part, Plan, Source, plan},
     },
@@ -40,7 +42,16 @@ const PARTS_PER_BUDGET: u64 = 4;
 /// A part that can be made.
 enum Ready {
     Copy(PartCopy),
-    Send(Payload, Slot),
+    Send(Sum, Payload, Slot),
+}
+
+/// Which save the store has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Saved {
+    /// The one that was just made.
+    Now,
+    /// Perhaps one before it, so that more may be unsaved.
+    Earlier,
 }
 
 /// Why a file was not saved.
@@ -105,7 +116,7 @@ impl Core {
         let Some(staged) = &file.staged else {
             return Ok(());
         };
-        if !file.view().dirty {
+        if !file.view().dirty && !self.has_unsaved_metadata(file.inode) {
             return Ok(());
         }
         let _entered = self.namespace.enter(&[file.inode]).await?;
@@ -123,24 +134,36 @@ impl Core {
         if file.view().removed {
             return Ok(());
         }
-        let snapshot = {
-            let _alone = staged.change.write().await;
-            let mut state = staged.state();
-            state.as_mut().and_then(|state| state.content.begin_save())
-        };
-        let Some(snapshot) = snapshot else {
-            return Ok(());
-        };
+        loop {
+            let snapshot = {
+                let _alone = staged.change.write().await;
+                on_worker(|| staged.begin_save()).await
+            };
+            let Some(snapshot) = snapshot else { break };
+            if self.save_snapshot(file, staged, &snapshot).await? == Saved::Now {
+                break;
+            }
+        }
+        // An earlier save may have stored the content and nothing else.
+        Ok(self.settle_metadata(file).await?)
+    }
+
+    async fn save_snapshot(
+        &self,
+        file: &OpenFile,
+        staged: &StagedFile,
+        snapshot: &Snapshot,
+    ) -> Result<Saved, SaveError> {
         let key = self.namespace.lock().file_key(file.inode);
         let saved = match key {
-            Ok(key) => self.store_or_find(file, staged, key, &snapshot).await,
+            Ok(key) => self.store_or_find(file, staged, key, snapshot).await,
             Err(error) => Err(error.into()),
         };
         staged.note_outcome(saved.is_err());
         match saved {
-            Ok(version) => {
+            Ok((version, saved)) => {
                 self.publish_staged(file, staged, version);
-                Ok(self.settle_metadata(file).await?)
+                Ok(saved)
             }
             Err(error) => {
                 if let Some(state) = staged.state().as_mut() {
@@ -155,27 +178,27 @@ impl Core {
         }
     }
 
-    /// Stores a snapshot, or finds that an earlier attempt did whose answer was lost.
+    /// Stores a snapshot, or finds what an earlier save stored whose answer was lost.
     async fn store_or_find(
         &self,
         file: &OpenFile,
         staged: &StagedFile,
         key: Key,
         snapshot: &Snapshot,
-    ) -> Result<ObjectVersion, SaveError> {
+    ) -> Result<(ObjectVersion, Saved), SaveError> {
         let inode = Some(file.inode);
         let stored = self
             .store_snapshot(staged, key.clone(), inode, snapshot)
             .await;
         let Err(SaveError::Conflict(conflict)) = stored else {
-            return stored;
+            return stored.map(|version| (version, Saved::Now));
         };
         if staged.may_be_stored()
-            && let Some(version) = self.find_saved(staged, &key, snapshot).await?
+            && let Some(version) = self.find_attempt(staged, &key).await?
         {
-            // Only what was unsaved has been compared.
+            // Only what was sent has been compared.
             self.evict(staged).await;
-            return Ok(version);
+            return Ok((version, Saved::Earlier));
         }
         Err(SaveError::Conflict(conflict))
     }
@@ -200,7 +223,10 @@ impl Core {
         let stored = match plan {
             Plan::Put => {
                 let base = snapshot.base.version();
-                let body = self.gather(staged, base, 0..snapshot.size).await?;
+                let range = 0..snapshot.size;
+                let body = self.gather(staged, base, range.clone()).await?;
+                let (sum, body) = Sum::of(range, body, self.store().checksum_kind());
+                on_worker(|| staged.announce(vec![sum])).await;
                 let stored = self.store().put(&key, body, options).await;
                 stored.map_err(TransferError::from)?
             }
@@ -229,7 +255,7 @@ impl Core {
         };
         let base = snapshot.base.version();
         let mut assembly = Assembly::begin(&self.transfer, key, options);
-        let slots = assembly.slots();
+        let (slots, mut sums) = (assembly.slots(), Vec::new());
         let ready = parts
             .into_iter()
             .map(|part| self.make_ready(staged, base, part, &slots));
@@ -237,9 +263,13 @@ impl Core {
         while let Some(part) = ready.next().await {
             match part? {
                 Ready::Copy(copy) => assembly.copy(copy),
-                Ready::Send(body, slot) => assembly.send(body, slot)?,
+                Ready::Send(sum, body, slot) => {
+                    sums.push(sum);
+                    assembly.send(body, slot)?;
+                }
             }
         }
+        on_worker(|| staged.announce(sums)).await;
         Ok(assembly.complete(completion).await?)
     }
 
@@ -258,8 +288,9 @@ impl Core {
             }));
         }
         let slot = slots.take().await;
-        let body = self.gather(staged, base, range).await?;
-        Ok(Ready::Send(body, slot))
+        let body = self.gather(staged, base, range.clone()).await?;
+        let (sum, body) = Sum::of(range, body, self.store().checksum_kind());
+        Ok(Ready::Send(sum, body, slot))
     }
 
     fn limits(&self, staged: &StagedFile) -> Limits {
@@ -302,14 +333,10 @@ impl Core {
         {
             let mut tree = self.namespace.lock();
             let known = self.known_written(file, &version, ObjectKind::Normal);
-            file.show_stored(version.clone());
-            if let Some(state) = staged.state().as_mut() {
-                state.content.end_save(version);
-                state.payment.settle(&state.content);
-                if state.content.is_dirty() {
-                    file.show_unsaved(state.content.size());
-                }
-            }
+            // Before the content is unlocked: whoever syncs must not find that nothing is unsaved.
+            staged.end_save(version.clone(), |content| {
+                file.show_stored(version, content);
+            });
             tree.publish(file.inode, known);
         }
         run_blocking(|| staged.settle_journal());

@@ -222,6 +222,72 @@ async fn what_is_written_during_a_change_of_mode_is_recovered() {
 }
 
 #[tokio::test]
+async fn a_sync_waits_for_a_change_of_mode_that_came_during_a_save() {
+    let bed = Bed::staged_with(keeping());
+    let (handle, inode) = create(&bed, "file", 0o644).await;
+    bed.write(handle, 0, "content").await.unwrap();
+    let (puts, copies) = (
+        bed.probe.hold(Operation::Put),
+        bed.probe.hold(Operation::Copy),
+    );
+    let is_held = || async {
+        while bed.probe.waiting() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    let changes = AttributeChanges {
+        permissions: Some(0o600),
+        ..AttributeChanges::default()
+    };
+    let (saved, ()) = tokio::join!(bed.volume.sync(handle, false), async {
+        is_held().await;
+        bed.volume
+            .set_attributes(CALLER, inode, changes)
+            .await
+            .unwrap();
+        puts.add_permits(1);
+        while bed.object("file").await.is_none() {
+            tokio::task::yield_now().await;
+        }
+        is_held().await;
+        // The content is stored, and the mode is not.
+        let again = bed.volume.sync(handle, false);
+        let early = penstock_base::clock::deadline(Duration::from_millis(100), again).await;
+        assert!(early.is_err(), "{early:?}");
+        copies.add_permits(1);
+    });
+    saved.unwrap();
+    bed.volume.sync(handle, false).await.unwrap();
+    assert_eq!(value(&stored(&bed, "file").await, "mode"), "33152");
+}
+
+#[tokio::test]
+async fn a_change_of_mode_that_could_not_be_stored_is_tried_by_the_next_sync() {
+    let bed = Bed::staged_with(keeping());
+    let (handle, inode) = create(&bed, "file", 0o644).await;
+    bed.write(handle, 0, "content").await.unwrap();
+    let puts = bed.probe.hold(Operation::Put);
+    bed.probe.fail(Operation::Copy, ErrorKind::Unavailable, 1);
+    let changes = AttributeChanges {
+        permissions: Some(0o600),
+        ..AttributeChanges::default()
+    };
+    let (saved, ()) = tokio::join!(bed.volume.sync(handle, false), async {
+        while bed.probe.waiting() == 0 {
+            tokio::task::yield_now().await;
+        }
+        bed.volume
+            .set_attributes(CALLER, inode, changes)
+            .await
+            .unwrap();
+        puts.add_permits(1);
+    });
+    assert!(saved.is_err());
+    bed.volume.sync(handle, false).await.unwrap();
+    assert_eq!(value(&stored(&bed, "file").await, "mode"), "33152");
+}
+
+#[tokio::test]
 async fn a_file_that_was_half_put_aside_is_never_swept() {
     let bed = Bed::staged();
     bed.put("file", "the first version").await;
@@ -246,4 +312,126 @@ async fn a_file_that_was_half_put_aside_is_never_swept() {
         panic!("{kept:?}");
     };
     assert!(data.ends_with(".data") && journal.ends_with(".journal"));
+}
+
+/// What a program does after a save whose answer was lost, and what becomes of its file.
+type Later = (&'static [(u64, &'static str)], Option<u64>, &'static str);
+
+const LATER: [Later; 4] = [
+    (&[], None, "snapshot"),
+    (&[(8, " and more")], None, "snapshot and more"),
+    (&[(0, "SNAP")], None, "SNAPshot"),
+    (&[(8, "???"), (0, "S")], Some(4), "Snap"),
+];
+
+async fn change_later(bed: &Bed, handle: HandleId, inode: Inode, (writes, size, _): Later) {
+    for (at, text) in writes {
+        bed.write(handle, *at, text).await.unwrap();
+    }
+    if size.is_some() {
+        let changes = AttributeChanges {
+            size,
+            handle: Some(handle),
+            ..AttributeChanges::default()
+        };
+        bed.volume
+            .set_attributes(CALLER, inode, changes)
+            .await
+            .unwrap();
+    }
+}
+
+/// A file whose save reached the store, which nobody was told, and what was done to it later.
+async fn with_a_lost_answer(existing: bool, later: Later) -> (Bed, HandleId) {
+    let bed = Bed::staged();
+    if existing {
+        bed.put("file", "the version before").await;
+    }
+    let handle = match existing {
+        true => bed.open("file", TRUNCATE).await.unwrap(),
+        false => bed.create("file").await.unwrap(),
+    };
+    let inode = bed.stat("file").await.unwrap().inode;
+    if existing {
+        // So that the changes are relative to a version.
+        bed.write(handle, 0, "the base").await.unwrap();
+        bed.volume.sync(handle, false).await.unwrap();
+    }
+    bed.write(handle, 0, "snapshot").await.unwrap();
+    bed.probe.fail_late(Operation::Put, ErrorKind::Unavailable);
+    assert!(bed.volume.sync(handle, false).await.is_err());
+    assert_eq!(bed.object("file").await.unwrap(), b"snapshot");
+    change_later(&bed, handle, inode, later).await;
+    (bed, handle)
+}
+
+#[tokio::test]
+async fn a_kill_between_a_save_and_its_journal_takes_nobody_for_another_client() {
+    for existing in [false, true] {
+        for later in LATER {
+            let (bed, _) = with_a_lost_answer(existing, later).await;
+            let bed = bed.killed(BucketSettings::default(), nothing).await;
+            let stored = bed.object("file").await.unwrap();
+            assert_eq!(String::from_utf8_lossy(&stored), later.2, "{existing}");
+            assert_eq!(bed.staging_files("kept"), [""; 0]);
+            assert_eq!(bed.staging_files("files"), [""; 0]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_written_after_a_save_whose_answer_was_lost_is_saved_by_the_next() {
+    for existing in [false, true] {
+        for later in LATER {
+            let (bed, handle) = with_a_lost_answer(existing, later).await;
+            bed.volume.sync(handle, false).await.unwrap();
+            let stored = bed.object("file").await.unwrap();
+            assert_eq!(String::from_utf8_lossy(&stored), later.2, "{existing}");
+            assert_eq!(bed.staging_files("files").len(), 1, "no journal");
+        }
+    }
+}
+
+#[tokio::test]
+async fn several_saves_without_an_answer_are_known_again() {
+    let (bed, handle) = with_a_lost_answer(true, LATER[1]).await;
+    // None of these reaches the store, and who asks does not know.
+    for text in ["one", "two", "three", "four", "five", "six"] {
+        bed.probe.fail(Operation::Put, ErrorKind::Unavailable, 1);
+        bed.write(handle, 17, text).await.unwrap();
+        assert!(bed.volume.sync(handle, false).await.is_err());
+    }
+    let bed = bed.killed(BucketSettings::default(), nothing).await;
+    assert_eq!(bed.object("file").await.unwrap(), b"snapshot and moresixee");
+    assert_eq!(bed.staging_files("kept"), [""; 0]);
+}
+
+#[tokio::test]
+async fn another_clients_version_of_the_same_size_is_not_taken_for_a_save() {
+    for later in LATER {
+        let (bed, _) = with_a_lost_answer(true, later).await;
+        bed.put("file", "SNAPSHOT").await;
+        let bed = bed.killed(BucketSettings::default(), nothing).await;
+        assert_eq!(bed.object("file").await.unwrap(), b"SNAPSHOT");
+        assert_eq!(bed.staging_files("kept").len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_large_save_whose_answer_was_lost_is_known_again() {
+    let bed = Bed::staged();
+    let mut content: Vec<u8> = (0..40 << 20).map(|at: u32| (at % 251) as u8).collect();
+    bed.put("large", &content).await;
+    let handle = bed.open("large", READ_WRITE).await.unwrap();
+    bed.write(handle, 20 << 20, "changed").await.unwrap();
+    let operation = Operation::CompleteUpload;
+    bed.probe.fail_late(operation, ErrorKind::Unavailable);
+    assert!(bed.volume.sync(handle, false).await.is_err());
+    bed.write(handle, 20 << 20, "CHANGED").await.unwrap();
+    bed.write(handle, 30 << 20, "and this").await.unwrap();
+    let bed = bed.killed(BucketSettings::default(), nothing).await;
+    content[20 << 20..][..7].copy_from_slice(b"CHANGED");
+    content[30 << 20..][..8].copy_from_slice(b"and this");
+    assert!(bed.object("large").await.unwrap() == content);
+    assert_eq!(bed.staging_files("kept"), [""; 0]);
 }

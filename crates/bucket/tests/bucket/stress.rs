@@ -10,9 +10,12 @@ use std::{
 };
 
 use penstock_base::clock;
-use penstock_vfs::{FileKind, OpenOptions, RenameMode, Volume};
+use penstock_bucket::{BucketSettings, MetadataSettings};
+use penstock_vfs::{
+    AttributeChanges, FileKind, HandleId, OpenOptions, RenameMode, TimeChange, Volume,
+};
 
-use crate::support::{Bed, READ, WRITE};
+use crate::support::{Bed, CALLER, READ, READ_WRITE, WRITE};
 
 /// Numbers that look random, the same in each run.
 struct Dice(u64);
@@ -119,4 +122,86 @@ async fn tree(bed: &Bed) -> BTreeMap<String, u64> {
         }
     }
     found
+}
+
+/// What a change of the same file does again and again, until it is told to end.
+#[derive(Clone, Copy)]
+enum Disturbance {
+    Times,
+    Renames,
+}
+
+async fn disturb(bed: Arc<Bed>, how: Disturbance, ended: Arc<AtomicU64>) {
+    let inode = bed.stat("one").await.unwrap().inode;
+    let mut names = ["one", "two"];
+    while ended.load(Ordering::Relaxed) == 0 {
+        match how {
+            Disturbance::Times => {
+                let changes = AttributeChanges {
+                    modified: Some(TimeChange::Now),
+                    ..AttributeChanges::default()
+                };
+                let changed = bed.volume.set_attributes(CALLER, inode, changes).await;
+                changed.unwrap();
+            }
+            Disturbance::Renames => {
+                bed.rename(names[0], names[1]).await.unwrap();
+                names.reverse();
+            }
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Writes and syncs, and looks each time at what the bucket has under either name.
+async fn write_and_look(bed: &Bed, handle: HandleId, rounds: u8) {
+    for round in 1..=rounds {
+        bed.write(handle, 0, [round]).await.unwrap();
+        bed.volume.sync(handle, false).await.unwrap();
+        let body = object_under_either_name(bed, round).await;
+        assert_eq!(body, Some(vec![round]));
+    }
+}
+
+/// The object with this byte, or whatever is there, after some looks: between two of them it may
+/// be renamed.
+async fn object_under_either_name(bed: &Bed, byte: u8) -> Option<Vec<u8>> {
+    let mut last = None;
+    for look in 0..100 {
+        let found = bed.object(["one", "two"][look % 2]).await;
+        if found == Some(vec![byte]) {
+            return found;
+        }
+        last = found.or(last);
+    }
+    last
+}
+
+#[test]
+fn what_was_synced_is_stored_whatever_becomes_of_the_file_meanwhile() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(4)
+        .enable_all()
+        .build()
+        .unwrap();
+    for how in [Disturbance::Times, Disturbance::Renames] {
+        runtime.block_on(async {
+            let bed = Arc::new(Bed::staged_with(BucketSettings {
+                metadata: MetadataSettings {
+                    keep: true,
+                    ..MetadataSettings::default()
+                },
+                ..BucketSettings::default()
+            }));
+            bed.put("one", "0").await;
+            let handle = bed.open("one", READ_WRITE).await.unwrap();
+            let ended = Arc::<AtomicU64>::default();
+            let disturbing = tokio::spawn(disturb(Arc::clone(&bed), how, Arc::clone(&ended)));
+            for _ in 0..4 {
+                write_and_look(&bed, handle, 250).await;
+            }
+            ended.store(1, Ordering::Relaxed);
+            disturbing.await.unwrap();
+        });
+    }
 }

@@ -6,7 +6,7 @@ use penstock_base::{ChecksumKind, Summing};
 use penstock_object::{Description, ETag, Key, UserMetadata};
 use penstock_transfer::ObjectVersion;
 
-use crate::staged::content::Base;
+use crate::staged::{attempt::Sum, content::Base};
 
 const HEADER: u8 = 1;
 const DIRTY: u8 = 2;
@@ -14,11 +14,19 @@ const ZERO: u8 = 3;
 const SIZE: u8 = 4;
 const SYNCED: u8 = 5;
 const DESCRIBED: u8 = 6;
+const SAVING: u8 = 7;
+const SENT: u8 = 8;
 
 const NEW: u8 = 0;
 const EMPTIED: u8 = 1;
 const EMPTIED_FROM: u8 = 2;
 const VERSION: u8 = 3;
+
+const KINDS: [ChecksumKind; 3] = [
+    ChecksumKind::Crc64Ecma,
+    ChecksumKind::Crc64Nvme,
+    ChecksumKind::Crc32c,
+];
 
 /// Bytes in the longest record: a header with its longest texts.
 const RECORD_MAX: usize = 1 << 16;
@@ -49,6 +57,10 @@ pub(crate) enum Record {
     Synced(u64),
     /// The object is to be described so.
     Described(Description),
+    /// A save of this many bytes began.
+    Saving(u64),
+    /// The store may have that save, which sent what has these checksums.
+    Sent(Vec<Sum>),
     /// Something that a later version of this program wrote.
     Unknown,
 }
@@ -64,6 +76,8 @@ impl Record {
             Self::Size(size) => encode_numbers(SIZE, &[*size], &mut body),
             Self::Synced(length) => encode_numbers(SYNCED, &[*length], &mut body),
             Self::Described(description) => encode_description(description, &mut body),
+            Self::Saving(size) => encode_numbers(SAVING, &[*size], &mut body),
+            Self::Sent(sums) => encode_sums(sums, &mut body),
             Self::Unknown => return,
         }
         bytes.extend((body.len() as u32).to_le_bytes());
@@ -80,6 +94,8 @@ impl Record {
             SIZE => Self::Size(fields.number()?),
             SYNCED => Self::Synced(fields.number()?),
             DESCRIBED => Self::Described(decode_description(&mut fields)?),
+            SAVING => Self::Saving(fields.number()?),
+            SENT => Self::Sent(decode_sums(&mut fields)?),
             _ => return Some(Self::Unknown),
         };
         fields.0.is_empty().then_some(record)
@@ -162,6 +178,26 @@ fn decode_description(fields: &mut Fields<'_>) -> Option<Description> {
         content_type,
         metadata,
     })
+}
+
+fn encode_sums(sums: &[Sum], body: &mut Vec<u8>) {
+    body.push(SENT);
+    for Sum { range, checksum } in sums {
+        let kind = KINDS.iter().position(|kind| *kind == checksum.kind());
+        let kind = kind.unwrap_or_default() as u8;
+        encode_numbers(kind, &[range.start, range.end, checksum.value()], body);
+    }
+}
+
+fn decode_sums(fields: &mut Fields<'_>) -> Option<Vec<Sum>> {
+    let mut sums = Vec::new();
+    while !fields.0.is_empty() {
+        let kind = *KINDS.get(usize::from(fields.byte()?))?;
+        let range = fields.range()?;
+        let checksum = kind.with_value(fields.number()?);
+        sums.push(Sum { range, checksum });
+    }
+    Some(sums)
 }
 
 fn sum(body: &[u8]) -> u32 {
@@ -276,6 +312,27 @@ mod tests {
             Record::Header(header.clone()).encode(&mut bytes);
             let found: Vec<_> = Records::new(&bytes).collect();
             assert_eq!(found, [(bytes.len() as u64, Record::Header(header))]);
+        }
+    }
+
+    #[test]
+    fn saves_are_kept_whole() {
+        let number = u64::from(u32::MAX);
+        let sums = KINDS.map(|kind| Sum {
+            range: 7..number,
+            checksum: kind.with_value(number),
+        });
+        let longest = vec![sums[0].clone(); 1024];
+        for record in [
+            Record::Saving(number),
+            Record::Sent(Vec::new()),
+            Record::Sent(sums.into()),
+            Record::Sent(longest),
+        ] {
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            let found: Vec<_> = Records::new(&bytes).collect();
+            assert_eq!(found, [(bytes.len() as u64, record)]);
         }
     }
 
