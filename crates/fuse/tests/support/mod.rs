@@ -21,7 +21,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 pub use hooks::{Hooks, Stop};
-pub use volume::MemoryVolume;
+pub use volume::{MemoryVolume, writes_of};
 
 /// A mounted volume; dropping it unmounts, also when the test fails.
 pub struct TestMount {

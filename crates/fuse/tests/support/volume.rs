@@ -36,6 +36,11 @@ pub struct WriteSeen {
     pub address: usize,
 }
 
+/// What stops writes of a file, and not its reads.
+pub fn writes_of(name: &str) -> String {
+    format!("writes of {name}")
+}
+
 impl MemoryVolume {
     pub fn new() -> Arc<Self> {
         Self::with_direct(false)
@@ -288,6 +293,7 @@ impl Volume for MemoryVolume {
         let inode = self.tree().handle(handle)?.inode;
         let name = self.tree().node(inode)?.name.clone();
         self.hooks.at_gate(&name).await;
+        self.hooks.at_gate(&writes_of(&name)).await;
         self.writes.lock().unwrap().push(WriteSeen {
             length: data.len(),
             address: data.as_ptr() as usize,
