@@ -402,7 +402,9 @@ async fn a_short_rest_is_read_and_a_long_one_is_not() {
 /// A sink of a fixed size.
 struct Small(Vec<u8>);
 
-impl BodySink for Small {
+// SAFETY: `unfilled` is the same memory until it is advanced over.
+#[allow(unsafe_code)]
+unsafe impl BodySink for Small {
     fn filled(&self) -> u64 {
         self.0.len() as u64
     }
@@ -412,7 +414,6 @@ impl BodySink for Small {
         &mut self.0.spare_capacity_mut()[..room]
     }
 
-    #[allow(unsafe_code)]
     unsafe fn advance(&mut self, count: usize) {
         // SAFETY: the caller initialised `count` bytes of the spare capacity.
         unsafe { self.0.set_len(self.0.len() + count) };
