@@ -95,7 +95,8 @@ pub(crate) fn meaning_of(error: &ObjectError, purpose: Purpose) -> FsError {
             | ErrorKind::Throttled
             | ErrorKind::Unavailable
             | ErrorKind::Interrupted
-            | ErrorKind::Protocol,
+            | ErrorKind::Protocol
+            | ErrorKind::Untrusted,
             _,
         ) => FsError::Io(text()),
     }

@@ -125,6 +125,10 @@ fn words(kind: ErrorKind) -> (&'static str, &'static str) {
             "the answer makes no sense",
             "check --endpoint: is it a store of this kind?",
         ),
+        ErrorKind::Untrusted => (
+            "the server is not trusted",
+            "without a certificate that proves who it is nothing is sent to it",
+        ),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::{fmt, process::ExitCode};
 
+use crate::legible::legible;
+
 /// The result of a command.
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
@@ -117,7 +119,8 @@ impl std::error::Error for Failure {}
 /// Joins the lines and runs of blanks of `text`, so that a message stays one line whatever a
 /// server or a library put into it.
 fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    legible(&line).into_owned()
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! be changed while a mount runs.
 
 use std::{
+    borrow::Cow,
     fs::{self, File, OpenOptions},
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
@@ -18,6 +19,7 @@ use penstock_base::MIB;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{
     Registry,
+    filter::Targets,
     fmt::{self, MakeWriter},
     layer::SubscriberExt as _,
     reload,
@@ -27,6 +29,7 @@ use tracing_subscriber::{
 use crate::{
     environment::Environment,
     failure::{Failure, Outcome},
+    legible::legible,
     system,
 };
 
@@ -119,15 +122,57 @@ impl<'a> MakeWriter<'a> for LogFile {
 pub(crate) fn start(level: &str, file: Option<&LogFile>) {
     let level: LevelFilter = level.parse().unwrap_or(LevelFilter::INFO);
     let (level, handle) = reload::Layer::new(level);
-    let logger = tracing_subscriber::registry().with(level);
+    let logger = tracing_subscriber::registry().with(level).with(discreet());
     let format = fmt::layer().with_ansi(false);
     let started = match file {
-        Some(file) => logger.with(format.with_writer(file.clone())).try_init(),
-        None => logger.with(format.with_writer(io::stderr)).try_init(),
+        Some(file) => {
+            let writer = OneLine(file.clone());
+            logger.with(format.with_writer(writer)).try_init()
+        }
+        None => {
+            let writer = OneLine(io::stderr);
+            logger.with(format.with_writer(writer)).try_init()
+        }
     };
     // A second start (in tests) changes nothing.
     if started.is_ok() {
         let _ = LEVEL.set(handle);
+    }
+}
+
+/// Everything except what may hold secrets: `reqsign` tells at the level debug which command prints
+/// credentials, with its arguments.
+fn discreet() -> Targets {
+    Targets::new()
+        .with_default(LevelFilter::TRACE)
+        .with_target("reqsign", LevelFilter::WARN)
+}
+
+/// Writes each message as one line, whatever names it holds.
+struct OneLine<W>(W);
+
+impl<'a, M: MakeWriter<'a>> MakeWriter<'a> for OneLine<M> {
+    type Writer = OneLine<M::Writer>;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        OneLine(self.0.make_writer())
+    }
+}
+
+impl<W: Write> Write for OneLine<W> {
+    /// `message` is whole: the subscriber formats it in memory.
+    fn write(&mut self, message: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(message);
+        let line = text.strip_suffix('\n').unwrap_or(&text);
+        match legible(line) {
+            Cow::Borrowed(_) => self.0.write_all(message)?,
+            Cow::Owned(line) => self.0.write_all(format!("{line}\n").as_bytes())?,
+        }
+        Ok(message.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 

@@ -17,6 +17,7 @@ mod failure;
 mod generate;
 mod invocation;
 mod keeper;
+mod legible;
 mod logging;
 mod memory;
 mod mount_point;

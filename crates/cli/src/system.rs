@@ -33,9 +33,12 @@ pub(crate) enum Forked {
     Child,
 }
 
-/// Splits the process in two. Must be called before any thread is started.
+/// Splits the process in two. Fails where other threads run: the child would have none of them, but
+/// the locks that they held.
 pub(crate) fn fork() -> std::io::Result<Forked> {
-    debug_assert!(is_alone(), "fork with threads");
+    if !is_alone() {
+        return Err(std::io::Error::other("other threads run already"));
+    }
     // SAFETY: there is only this thread, so the child's memory is in a consistent state.
     match unsafe { libc::fork() } {
         -1 => Err(std::io::Error::last_os_error()),
@@ -182,6 +185,15 @@ fn kibibytes_after(text: &str, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_with_threads_is_not_split() {
+        let (end, until) = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || until.recv());
+        assert!(fork().is_err());
+        drop(end);
+        let _ = other.join();
+    }
 
     #[test]
     fn reads_what_proc_tells() {

@@ -233,6 +233,19 @@ fn check_names_what_is_not_permitted() {
 }
 
 #[test]
+fn a_server_that_is_not_trusted_is_told_as_that() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let source = format!("s3://{BUCKET}");
+    let mut command = penstock(&scratch, &server, &["ls", &source]);
+    command.env("PENSTOCK_ENDPOINT", server.url().replace("http:", "https:"));
+    let ended = run(&mut command);
+    assert_eq!(ended.code, Some(1), "{ended:#?}");
+    for part in ["is not trusted", "speaks no TLS"] {
+        assert!(ended.err.contains(part), "{ended:#?}");
+    }
+}
+
+#[test]
 fn unfinished_uploads_are_listed_and_removed() {
     let (scratch, server) = (Scratch::new(), strict_server());
     let source = format!("s3://{BUCKET}");

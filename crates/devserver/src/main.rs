@@ -10,7 +10,7 @@ use penstock_devserver::{
     CONNECTIONS_DEFAULT, Credentials, Crowd, EtagPolicy, Faults, Fill, Server, Settings,
     parse_bytes, parse_duration,
 };
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{Layer, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
 
 /// A light object server for development, tests and benchmarks: S3 and OSS on one port, all in
 /// memory, with faults on demand. Its own requests are under /-/: health, counters,
@@ -106,11 +106,17 @@ impl Arguments {
     }
 }
 
+/// What RUST_LOG asks for, such as `penstock_devserver=debug`, and warnings.
+fn filter() -> Targets {
+    let asked = std::env::var("RUST_LOG").ok();
+    let asked = asked.and_then(|text| text.parse().ok());
+    asked.unwrap_or_else(|| Targets::new().with_default(tracing::Level::WARN))
+}
+
 fn main() -> ExitCode {
-    let filter = EnvFilter::builder().with_default_directive(tracing::Level::WARN.into());
-    tracing_subscriber::fmt()
-        .with_env_filter(filter.from_env_lossy())
-        .with_writer(std::io::stderr)
+    let format = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    tracing_subscriber::registry()
+        .with(format.with_filter(filter()))
         .init();
     let settings = Arguments::parse().into_settings();
     let address = settings.address;

@@ -47,7 +47,9 @@ impl Blocks {
     }
 }
 
-impl BodySink for Blocks {
+// SAFETY: `unfilled` is the same memory until it is advanced over.
+#[allow(unsafe_code)]
+unsafe impl BodySink for Blocks {
     fn filled(&self) -> u64 {
         self.filled
     }
@@ -62,7 +64,6 @@ impl BodySink for Blocks {
             .map_or(&mut [], BufferWriter::unfilled)
     }
 
-    #[allow(unsafe_code)]
     unsafe fn advance(&mut self, count: usize) {
         if let Some(writer) = self.writers.front_mut() {
             // SAFETY: the caller filled the front of `unfilled`, which was this writer's.

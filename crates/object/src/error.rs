@@ -122,6 +122,9 @@ pub enum ErrorKind {
     ChecksumMismatch,
     /// The answer makes no sense. Report.
     Protocol,
+    /// The server did not prove that it is the one that was asked for. Fix its certificate, its name, or
+    /// whom this side trusts.
+    Untrusted,
 }
 
 impl ErrorKind {

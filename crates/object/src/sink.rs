@@ -12,7 +12,14 @@ use crate::Got;
 /// A store takes [`BodySink::unfilled`], receives into it and calls [`BodySink::advance`]. What
 /// was advanced over stays valid when the transfer is cut: a retry goes on at
 /// [`BodySink::filled`], and readers of the sink may use that part already.
-pub trait BodySink: Send {
+///
+/// # Safety
+///
+/// Who wraps a sink reads what was received into [`BodySink::unfilled`] by calling that again, before
+/// [`BodySink::advance`]. So all calls of `unfilled` must return the same memory, with what was
+/// written there, until `advance`, `piped` or `begin` is called.
+#[allow(unsafe_code)]
+pub unsafe trait BodySink: Send {
     /// Called once per response, when its head has arrived and before its first byte, with the
     /// object's description and the range that is about to be delivered.
     fn begin(&mut self, _got: &Got) {}
@@ -28,7 +35,6 @@ pub trait BodySink: Send {
     /// # Safety
     ///
     /// The caller must have initialised those bytes.
-    #[allow(unsafe_code)]
     unsafe fn advance(&mut self, count: usize);
 
     /// The bytes `range`, counted as [`BodySink::filled`] counts, by reference, for somebody who
@@ -80,7 +86,9 @@ pub enum Moved {
 }
 
 /// A growing vector takes bodies of any length: for small objects and for tests.
-impl BodySink for Vec<u8> {
+// SAFETY: `unfilled` is the same memory until it is advanced over.
+#[allow(unsafe_code)]
+unsafe impl BodySink for Vec<u8> {
     fn filled(&self) -> u64 {
         self.len() as u64
     }
@@ -93,7 +101,6 @@ impl BodySink for Vec<u8> {
         self.spare_capacity_mut()
     }
 
-    #[allow(unsafe_code)]
     unsafe fn advance(&mut self, count: usize) {
         // SAFETY: the caller initialised `count` bytes of the spare capacity.
         unsafe { self.set_len(self.len() + count) }
@@ -101,7 +108,9 @@ impl BodySink for Vec<u8> {
 }
 
 /// Pooled memory, read by its views while it fills.
-impl BodySink for penstock_base::BufferWriter {
+// SAFETY: `unfilled` is the same memory until it is advanced over.
+#[allow(unsafe_code)]
+unsafe impl BodySink for penstock_base::BufferWriter {
     fn filled(&self) -> u64 {
         self.filled() as u64
     }
@@ -110,7 +119,6 @@ impl BodySink for penstock_base::BufferWriter {
         self.unfilled()
     }
 
-    #[allow(unsafe_code)]
     unsafe fn advance(&mut self, count: usize) {
         // SAFETY: the caller initialised the first `count` bytes of `unfilled`.
         unsafe { self.advance(count) }

@@ -142,6 +142,7 @@ fn a_wrong_set_up_is_an_input_output_error() {
         ErrorKind::WrongEndpoint,
         ErrorKind::InvalidRequest,
         ErrorKind::Protocol,
+        ErrorKind::Untrusted,
     ] {
         assert!(matches!(reading(kind), FsError::Io(_)), "{kind:?}");
     }

@@ -13,6 +13,7 @@ use crate::{
     environment::Environment,
     explain,
     failure::{Failure, Outcome},
+    legible::legible,
     options::Scope,
     output, text_table,
 };
@@ -144,7 +145,7 @@ fn show_page(page: &ListPage, style: Style) -> String {
     }
     entries
         .iter()
-        .map(|(name, _)| format!("{}\n", shown(name)))
+        .map(|(name, _)| format!("{}\n", legible(name)))
         .collect()
 }
 
@@ -164,7 +165,12 @@ fn as_json(name: &str, object: Option<&ListedObject>) -> String {
 
 fn as_row(name: &str, object: Option<&ListedObject>) -> Vec<String> {
     match object {
-        None => vec!["-".into(), "-".into(), "-".into(), shown(name)],
+        None => vec![
+            "-".into(),
+            "-".into(),
+            "-".into(),
+            legible(name).into_owned(),
+        ],
         Some(object) => vec![
             format!("{:>12}", object.size),
             text_table::timestamp(object.modified),
@@ -173,24 +179,9 @@ fn as_row(name: &str, object: Option<&ListedObject>) -> Vec<String> {
             } else {
                 object.storage_class.clone()
             },
-            shown(name),
+            legible(name).into_owned(),
         ],
     }
-}
-
-/// A name with control characters made visible, so that it cannot play with the terminal.
-pub(super) fn shown(name: &str) -> String {
-    let letters = name.chars();
-    letters
-        .flat_map(|letter| {
-            let escaped: Vec<char> = if letter.is_control() {
-                letter.escape_default().collect()
-            } else {
-                vec![letter]
-            };
-            escaped
-        })
-        .collect()
 }
 
 #[cfg(test)]

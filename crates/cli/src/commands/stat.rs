@@ -4,12 +4,13 @@ use clap::{ArgMatches, Command};
 use penstock_object::{Checksum, HEADER_MARK, HeadOptions, Key, ObjectInfo};
 use serde_json::json;
 
-use super::{listing, ls, mount::source_argument};
+use super::{listing, mount::source_argument};
 use crate::{
     command_line,
     environment::Environment,
     explain,
     failure::{Failure, Outcome},
+    legible::legible,
     options::Scope,
     output, text_table,
 };
@@ -98,7 +99,7 @@ fn in_hexadecimal(checksum: Checksum) -> String {
 fn in_words(facts: Vec<(String, serde_json::Value)>) -> String {
     let rows = facts.into_iter().map(|(name, value)| {
         let text = match value {
-            serde_json::Value::String(text) => ls::shown(&text),
+            serde_json::Value::String(text) => legible(&text).into_owned(),
             other => other.to_string(),
         };
         vec![name.replace('_', " "), text]

@@ -9,7 +9,6 @@ use serde_json::json;
 
 use super::{
     listing::{self, Look},
-    ls,
     mount::source_argument,
 };
 use crate::{
@@ -17,6 +16,7 @@ use crate::{
     environment::Environment,
     explain,
     failure::Outcome,
+    legible::legible,
     options::{Scope, Values, duration},
     output, text_table,
 };
@@ -140,7 +140,7 @@ fn show(uploads: &[Upload], now: SystemTime, removed: bool, as_json: bool) -> St
         vec![
             text_table::timestamp(upload.initiated),
             format!("{} ago", duration::display(age)),
-            ls::shown(upload.key.as_str()),
+            legible(upload.key.as_str()).into_owned(),
         ]
     };
     let rows: Vec<_> = uploads.iter().map(row).collect();

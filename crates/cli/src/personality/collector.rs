@@ -20,8 +20,6 @@ pub(super) struct Collector {
     settings: BTreeMap<&'static str, String>,
     /// Settings without a meaning here, with the reason.
     passed_over: Vec<String>,
-    /// Credentials that stand where other users can read them.
-    exposed: Vec<String>,
 }
 
 impl Collector {
@@ -32,7 +30,6 @@ impl Collector {
             given: Vec::new(),
             settings: BTreeMap::new(),
             passed_over: Vec::new(),
-            exposed: Vec::new(),
         };
         let later = program.awaited_defaults.iter();
         let later = later.filter_map(|(name, text)| Some((awaited(name)?, *text)));
@@ -70,7 +67,7 @@ impl Collector {
         self.settings.insert(option.name, setting.text.clone());
         match option.meaning {
             Meaning::Is(spec, convert) => match convert(&setting.text) {
-                Converted::Text(text) => self.give(spec, text, setting),
+                Converted::Text(text) => self.give(spec, text, setting)?,
                 Converted::Default => {}
                 Converted::Wrong(valid) => return Err(wrong(&setting, valid)),
             },
@@ -114,7 +111,7 @@ impl Collector {
             Converted::Wrong(valid) => return Err(wrong(&setting, valid)),
         };
         match (awaited(name), meanwhile) {
-            (Some(spec), _) => self.give(spec, text, setting),
+            (Some(spec), _) => self.give(spec, text, setting)?,
             (None, Meanwhile::Lacks(why)) if setting.text != option.default => {
                 self.pass_over(
                     option.name,
@@ -126,19 +123,24 @@ impl Collector {
         Ok(())
     }
 
-    fn give(&mut self, spec: &'static OptionSpec, text: String, setting: Setting) {
-        let mut origin = setting.origin;
+    fn give(&mut self, spec: &'static OptionSpec, text: String, setting: Setting) -> Outcome {
+        let Setting { name, origin, .. } = setting;
         if spec.accepts == Accepts::Privately && origin.is_public() {
-            // The program itself takes credentials there, so we do, but not in silence.
-            self.exposed.push(setting.name.clone());
-            origin = Origin::Environment;
+            // The program itself takes credentials there; its documents put them into the file.
+            return Err(Failure::usage(
+                format!(
+                    "`{name}` is not taken from {origin}, which every user of this machine can read"
+                ),
+                "put it into the configuration file, or set the variables of the store's tools",
+            ));
         }
         self.given.push(Given {
             spec,
-            spelling: setting.name,
+            spelling: name,
             text,
             origin,
         });
+        Ok(())
     }
 
     /// Warns that a setting has no meaning, or not the whole one.
@@ -198,13 +200,6 @@ impl Collector {
             warnings.push(format!(
                 "warning: without meaning here and passed over: {}",
                 self.passed_over.join(", ")
-            ));
-        }
-        if !self.exposed.is_empty() {
-            warnings.push(format!(
-                "warning: {} on the command line can be read by every user of this machine; put it \
-                 into the configuration file or the environment",
-                self.exposed.join(" and ")
             ));
         }
         warnings

@@ -204,12 +204,15 @@ fn mistakes_are_errors_with_their_place() {
 }
 
 #[test]
-fn a_secret_on_the_command_line_is_taken_with_a_warning_that_does_not_repeat_it() {
-    let line = "--oss_access_key_id=id --oss_access_key_secret=hunter2";
-    let (values, warnings) = collect(&ossfs2::PROGRAM, line);
-    assert!(values.secret(&table::ACCESS_KEY_SECRET).is_some());
-    assert_eq!(warnings.len(), 1);
-    assert!(!warnings[0].contains("hunter2"));
+fn a_secret_on_the_command_line_is_refused_and_not_repeated() {
+    for line in ["--oss_access_key_id=id", "--oss_access_key_secret=hunter2"] {
+        let parsed = flags::parse_arguments(&ossfs2::PROGRAM, &words(line)).expect("understood");
+        let mut collector = Collector::new(&ossfs2::PROGRAM);
+        let refused = collector.extend(parsed.settings).expect_err(line);
+        let refused = refused.to_string();
+        assert!(refused.contains("configuration file"), "{refused}");
+        assert!(!refused.contains("hunter2"), "{refused}");
+    }
 }
 
 #[test]

@@ -143,7 +143,9 @@ impl Recorder {
     }
 }
 
-impl BodySink for Recorder {
+// SAFETY: `unfilled` is the same memory until it is advanced over.
+#[allow(unsafe_code)]
+unsafe impl BodySink for Recorder {
     fn begin(&mut self, got: &Got) {
         assert!(self.body.is_empty(), "begin comes before the first byte");
         self.begun.push(got.clone());
@@ -160,7 +162,6 @@ impl BodySink for Recorder {
         &mut memory[..room]
     }
 
-    #[allow(unsafe_code)]
     unsafe fn advance(&mut self, count: usize) {
         assert!(count <= self.piece, "advanced past what was handed out");
         // SAFETY: the caller initialised `count` bytes of what `unfilled` returned, which is the

@@ -145,17 +145,12 @@ fn unreachable(origin: &Origin, error: &dyn std::fmt::Display) -> HttpError {
 
 /// A certificate that is not trusted stays so; a handshake that was cut may work next time.
 fn tls_failure(origin: &Origin, error: &io::Error) -> HttpError {
-    let by_rustls = error
-        .get_ref()
-        .and_then(|inner| inner.downcast_ref::<rustls::Error>())
-        .is_some();
-    if by_rustls {
-        let message = format!(
-            "TLS with {origin} failed: {error}; check the endpoint's scheme and name, or set \
-             `ca_file` to the authority that signed its certificate"
-        );
-        HttpError::new(ErrorKind::Protocol, message)
-    } else {
-        unreachable(origin, error)
+    let inner = error.get_ref();
+    match inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(error) => {
+            let message = format!("no TLS with {origin}: {}", tls::told(error));
+            HttpError::new(ErrorKind::Untrusted, message)
+        }
+        None => unreachable(origin, error),
     }
 }

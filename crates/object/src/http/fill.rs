@@ -143,7 +143,9 @@ mod tests {
         }
     }
 
-    impl BodySink for Piping {
+    // SAFETY: `unfilled` is the same memory until it is advanced over.
+    #[allow(unsafe_code)]
+    unsafe impl BodySink for Piping {
         fn filled(&self) -> u64 {
             self.piped + self.memory.len() as u64
         }
@@ -152,7 +154,6 @@ mod tests {
             BodySink::unfilled(&mut self.memory)
         }
 
-        #[allow(unsafe_code)]
         unsafe fn advance(&mut self, count: usize) {
             // SAFETY: passed on.
             unsafe { BodySink::advance(&mut self.memory, count) }

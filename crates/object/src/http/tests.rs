@@ -402,7 +402,9 @@ async fn a_short_rest_is_read_and_a_long_one_is_not() {
 /// A sink of a fixed size.
 struct Small(Vec<u8>);
 
-impl BodySink for Small {
+// SAFETY: `unfilled` is the same memory until it is advanced over.
+#[allow(unsafe_code)]
+unsafe impl BodySink for Small {
     fn filled(&self) -> u64 {
         self.0.len() as u64
     }
@@ -412,7 +414,6 @@ impl BodySink for Small {
         &mut self.0.spare_capacity_mut()[..room]
     }
 
-    #[allow(unsafe_code)]
     unsafe fn advance(&mut self, count: usize) {
         // SAFETY: the caller initialised `count` bytes of the spare capacity.
         unsafe { self.0.set_len(self.0.len() + count) };
@@ -545,9 +546,17 @@ mod tls {
 
     use super::*;
 
+    mod trust;
+
     /// A server with a certificate for `localhost`, signed by itself, and that certificate.
     async fn serve_tls() -> (Arc<Origin>, String, JoinHandle<()>) {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("generated");
+        let (origin, server) = serve_as(&made).await;
+        (origin, made.cert.pem(), server)
+    }
+
+    /// A server on `localhost` that shows this certificate.
+    async fn serve_as(made: &rcgen::CertifiedKey<rcgen::KeyPair>) -> (Arc<Origin>, JoinHandle<()>) {
         let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der());
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = rustls::ServerConfig::builder_with_provider(provider)
@@ -572,7 +581,7 @@ mod tls {
             }
         });
         let origin = Origin::parse(&format!("https://localhost:{port}")).expect("valid");
-        (Arc::new(origin), made.cert.pem(), server)
+        (Arc::new(origin), server)
     }
 
     #[tokio::test]
@@ -603,7 +612,7 @@ mod tls {
             ..HttpSettings::default()
         });
         let error = get(&client, &origin).await.expect_err("not trusted");
-        assert_eq!(error.kind, ErrorKind::Protocol, "{error}");
+        assert_eq!(error.kind, ErrorKind::Untrusted, "{error}");
         assert!(error.message.contains("ca_file"), "{error}");
     }
 

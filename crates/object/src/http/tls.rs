@@ -1,22 +1,31 @@
 //! Whom to trust.
+//!
+//! The certificates of the system and those of a file vouch for others. One of the file that the
+//! server shows itself is trusted, too, as it stands: `openssl req -x509` marks what it makes as
+//! an authority's, and such a one vouches for others only, by the book. Names and dates count for all.
+
+mod verifier;
 
 use std::{path::Path, sync::Arc};
 
 use rustls::{
-    ClientConfig, RootCertStore,
+    CertificateError, ClientConfig, RootCertStore,
+    client::WebPkiServerVerifier,
     pki_types::{CertificateDer, ServerName, pem::PemObject},
 };
 use tokio_rustls::TlsConnector;
 
 use super::{HttpError, Origin};
 use crate::ErrorKind;
+use verifier::Verifier;
 
 /// A connector that trusts the system's certificates and those in `ca_file`.
 pub(super) fn connector(ca_file: Option<&Path>) -> Result<TlsConnector, HttpError> {
     let mut roots = RootCertStore::empty();
-    if let Some(path) = ca_file {
-        add_file(&mut roots, path)?;
-    }
+    let named = match ca_file {
+        Some(path) => add_file(&mut roots, path)?,
+        None => Vec::new(),
+    };
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
         return Err(untrusting(
@@ -25,10 +34,17 @@ pub(super) fn connector(ca_file: Option<&Path>) -> Result<TlsConnector, HttpErro
         ));
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let cannot = |error: &dyn std::fmt::Display| untrusting(format!("cannot set TLS up: {error}"));
+    let by_the_book =
+        WebPkiServerVerifier::builder_with_provider(roots.into(), Arc::clone(&provider))
+            .build()
+            .map_err(|error| cannot(&error))?;
+    let verifier = Arc::new(Verifier { by_the_book, named });
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| untrusting(format!("cannot set TLS up: {error}")))?
-        .with_root_certificates(roots)
+        .map_err(|error| cannot(&error))?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsConnector::from(Arc::new(config)))
@@ -40,21 +56,36 @@ pub(super) fn server_name(origin: &Origin) -> Result<ServerName<'static>, HttpEr
         .map_err(|_| untrusting(format!("`{}` cannot be in a certificate", origin.host)))
 }
 
-fn add_file(roots: &mut RootCertStore, path: &Path) -> Result<(), HttpError> {
+/// What a handshake failed for, and what helps.
+pub(super) fn told(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::Other(why)) => why.0.to_string(),
+        rustls::Error::InvalidMessage(_) => {
+            "what answers there speaks no TLS; is it http:// or another port?".to_owned()
+        }
+        other => format!("{other}; check the endpoint's scheme and name"),
+    }
+}
+
+/// Adds the certificates of the file, and tells them.
+fn add_file(
+    roots: &mut RootCertStore,
+    path: &Path,
+) -> Result<Vec<CertificateDer<'static>>, HttpError> {
     let unusable = |error: &dyn std::fmt::Display| {
         untrusting(format!("cannot use `ca_file` {}: {error}", path.display()))
     };
     let certificates = CertificateDer::pem_file_iter(path).map_err(|error| unusable(&error))?;
-    let mut count = 0;
+    let mut named = Vec::new();
     for certificate in certificates {
         let certificate = certificate.map_err(|error| unusable(&error))?;
+        named.push(certificate.clone());
         roots.add(certificate).map_err(|error| unusable(&error))?;
-        count += 1;
     }
-    if count == 0 {
+    if named.is_empty() {
         return Err(unusable(&"it has no PEM certificate"));
     }
-    Ok(())
+    Ok(named)
 }
 
 fn untrusting(message: impl Into<String>) -> HttpError {

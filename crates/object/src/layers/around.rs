@@ -87,7 +87,9 @@ struct Watched<'a> {
     call: &'a Call<'a>,
 }
 
-impl BodySink for Watched<'_> {
+// SAFETY: `unfilled` is the front of another sink's.
+#[allow(unsafe_code)]
+unsafe impl BodySink for Watched<'_> {
     fn begin(&mut self, got: &Got) {
         let length = got.range.end - got.range.start;
         self.call.expected.fetch_add(length, Ordering::Relaxed);
@@ -102,7 +104,6 @@ impl BodySink for Watched<'_> {
         self.sink.unfilled()
     }
 
-    #[allow(unsafe_code)]
     unsafe fn advance(&mut self, count: usize) {
         let received = &self.call.received;
         received.fetch_add(count as u64, Ordering::Relaxed);

@@ -59,7 +59,7 @@ impl Outcome {
             Ok(_) => Self::Ok,
             Err(ErrorKind::NotFound) => Self::NotFound,
             Err(ErrorKind::Throttled) => Self::Throttled,
-            Err(ErrorKind::Protocol) => Self::Failed,
+            Err(ErrorKind::Protocol | ErrorKind::Untrusted) => Self::Failed,
             Err(kind) if kind.is_transient() => Self::Failed,
             Err(_) => Self::Refused,
         }

@@ -85,7 +85,9 @@ struct Watched<'a> {
     begun: bool,
 }
 
-impl BodySink for Watched<'_> {
+// SAFETY: `unfilled` is the front of another sink's.
+#[allow(unsafe_code)]
+unsafe impl BodySink for Watched<'_> {
     fn begin(&mut self, got: &Got) {
         self.begun = true;
         self.sink.begin(got);
@@ -99,7 +101,6 @@ impl BodySink for Watched<'_> {
         self.sink.unfilled()
     }
 
-    #[allow(unsafe_code)]
     unsafe fn advance(&mut self, count: usize) {
         // SAFETY: `unfilled` is the sink's own, so the caller's promise holds for it.
         unsafe { self.sink.advance(count) }

@@ -50,7 +50,9 @@ impl<'a> SummingSink<'a> {
     }
 }
 
-impl BodySink for SummingSink<'_> {
+// SAFETY: `unfilled` is the front of another sink's.
+#[allow(unsafe_code)]
+unsafe impl BodySink for SummingSink<'_> {
     fn filled(&self) -> u64 {
         self.inner.filled()
     }
@@ -61,7 +63,6 @@ impl BodySink for SummingSink<'_> {
         &mut room[..length]
     }
 
-    #[allow(unsafe_code)]
     unsafe fn advance(&mut self, count: usize) {
         let received = &self.inner.unfilled()[..count];
         // SAFETY: the caller initialised the first `count` bytes of `unfilled`, which is the

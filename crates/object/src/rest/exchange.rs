@@ -1,6 +1,8 @@
 //! One request and its answer.
 
-use penstock_base::Payload;
+use std::time::Duration;
+
+use penstock_base::{Payload, clock};
 
 use super::{Dialect, RestStore, Signing, attributes::attach, failure::error_from};
 use crate::{
@@ -157,7 +159,11 @@ impl<D: Dialect> RestStore<D> {
         credentials: Option<&Credentials>,
     ) -> ObjectResult<Response> {
         let request = self.finish(draft, credentials);
+        let begun = clock::now();
         let sent = self.client.send(&request).await;
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            log(draft, begun.elapsed(), &sent);
+        }
         let response = sent.map_err(|error| draft.http_error(error))?;
         match response.status {
             200..=299 if response.early => {
@@ -209,6 +215,31 @@ impl<D: Dialect> RestStore<D> {
             body: draft.body.clone(),
             patience: draft.patience,
             repeatable: draft.repeatable,
+        }
+    }
+}
+
+/// A line for a request, without its headers, which sign it. That it is an attempt of several the
+/// layer says that repeats it.
+fn log(draft: &Draft, time: Duration, sent: &Result<Response, HttpError>) {
+    let (operation, method, key) = (draft.operation.name(), draft.method, draft.key_text());
+    let sent_bytes = draft.body.len();
+    match sent {
+        Ok(Response {
+            status, headers, ..
+        }) => {
+            let received = headers.number("content-length").unwrap_or_default();
+            tracing::debug!(
+                operation,
+                status,
+                sent = sent_bytes,
+                received,
+                ?time,
+                "{method} `{key}`"
+            );
+        }
+        Err(error) => {
+            tracing::debug!(operation, %error, sent = sent_bytes, ?time, "{method} `{key}`");
         }
     }
 }

@@ -28,7 +28,8 @@ impl Mapping {
     /// Maps the file at `path`. Fails with `UnexpectedEof` when it is empty.
     ///
     /// The file must stay as it is while it is mapped: files of an index are written under another
-    /// name, and replaced as a whole.
+    /// name, and replaced as a whole. Who cuts one off, or a disk that cannot read it any more, ends
+    /// the process with SIGBUS; the first could end it anyway, being its user or root.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         let length = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;

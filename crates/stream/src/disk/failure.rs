@@ -77,6 +77,7 @@ fn meaning_of_object(error: &ObjectError) -> FsError {
         | ErrorKind::Throttled
         | ErrorKind::Unavailable
         | ErrorKind::Interrupted
-        | ErrorKind::Protocol => FsError::Io(error.to_string()),
+        | ErrorKind::Protocol
+        | ErrorKind::Untrusted => FsError::Io(error.to_string()),
     }
 }

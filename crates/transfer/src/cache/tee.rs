@@ -223,7 +223,9 @@ impl Copies {
     }
 }
 
-impl BodySink for Tee<'_> {
+// SAFETY: `unfilled` is the front of another sink's.
+#[allow(unsafe_code)]
+unsafe impl BodySink for Tee<'_> {
     fn begin(&mut self, got: &Got) {
         let same = self.version.is(&got.info);
         match std::mem::replace(&mut self.announce, Announce::Not) {
@@ -252,7 +254,6 @@ impl BodySink for Tee<'_> {
         room
     }
 
-    #[allow(unsafe_code)]
     unsafe fn advance(&mut self, count: usize) {
         self.copy(count);
         // SAFETY: `unfilled` is the sink's own, so the caller's promise holds for it.

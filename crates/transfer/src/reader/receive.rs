@@ -272,7 +272,9 @@ impl PartSink {
     }
 }
 
-impl BodySink for PartSink {
+// SAFETY: `unfilled` is the same memory until it is advanced over.
+#[allow(unsafe_code)]
+unsafe impl BodySink for PartSink {
     fn begin(&mut self, got: &Got) {
         self.refusal = self.refuse(got);
         let is_whole = got.range.end - got.range.start == got.info.size;
@@ -314,7 +316,6 @@ impl BodySink for PartSink {
         within.then(|| view.slice((range.start - start) as usize..(range.end - start) as usize))
     }
 
-    #[allow(unsafe_code)]
     unsafe fn advance(&mut self, count: usize) {
         if let Some(Filling::Buffer { writer, .. }) = &mut self.filling {
             // SAFETY: the caller initialised the first `count` bytes of `unfilled`, which are

@@ -246,7 +246,9 @@ struct Body {
     bytes: Vec<u8>,
 }
 
-impl BodySink for Body {
+// SAFETY: `unfilled` is the same memory until it is advanced over.
+#[allow(unsafe_code)]
+unsafe impl BodySink for Body {
     fn begin(&mut self, got: &Got) {
         self.got = Some(got.clone());
     }
@@ -256,7 +258,6 @@ impl BodySink for Body {
     fn unfilled(&mut self) -> &mut [MaybeUninit<u8>] {
         BodySink::unfilled(&mut self.bytes)
     }
-    #[allow(unsafe_code)]
     unsafe fn advance(&mut self, count: usize) {
         // SAFETY: passed on.
         unsafe { BodySink::advance(&mut self.bytes, count) }

@@ -71,7 +71,8 @@ pub(crate) static CA_FILE: OptionSpec = OptionSpec {
     kind: Kind::Path,
     default: Default::Depends("the certificates that the system trusts"),
     help: "Certificates to trust beside the system's",
-    detail: "A PEM file with one or more certificates, for stores with a private authority.",
+    detail: "A PEM file with one or more certificates, for stores with a private authority \
+             or a certificate that signed itself.",
     ..STORE
 };
 

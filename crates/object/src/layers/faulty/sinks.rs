@@ -30,7 +30,9 @@ impl<'a> Cut<'a> {
     }
 }
 
-impl BodySink for Cut<'_> {
+// SAFETY: `unfilled` is the front of another sink's.
+#[allow(unsafe_code)]
+unsafe impl BodySink for Cut<'_> {
     fn begin(&mut self, got: &Got) {
         self.missing = got.range.end - got.range.start;
         self.sink.begin(got);
@@ -46,7 +48,6 @@ impl BodySink for Cut<'_> {
         &mut room[..count]
     }
 
-    #[allow(unsafe_code)]
     unsafe fn advance(&mut self, count: usize) {
         self.left -= count as u64;
         self.missing -= count as u64;
@@ -71,7 +72,9 @@ impl<'a> Flipping<'a> {
     }
 }
 
-impl BodySink for Flipping<'_> {
+// SAFETY: `unfilled` is the front of another sink's.
+#[allow(unsafe_code)]
+unsafe impl BodySink for Flipping<'_> {
     fn begin(&mut self, got: &Got) {
         self.sink.begin(got);
     }
@@ -84,7 +87,6 @@ impl BodySink for Flipping<'_> {
         self.sink.unfilled()
     }
 
-    #[allow(unsafe_code)]
     unsafe fn advance(&mut self, count: usize) {
         match self.before {
             Some(before) if before < count as u64 => {

@@ -111,7 +111,9 @@ pub(super) enum Verdict {
     Failed(ObjectError),
 }
 
-impl BodySink for Resumed<'_> {
+// SAFETY: `unfilled` is the front of another sink's.
+#[allow(unsafe_code)]
+unsafe impl BodySink for Resumed<'_> {
     fn begin(&mut self, got: &Got) {
         match &self.pinned {
             None => {
@@ -139,7 +141,6 @@ impl BodySink for Resumed<'_> {
         self.sink.unfilled()
     }
 
-    #[allow(unsafe_code)]
     unsafe fn advance(&mut self, count: usize) {
         if let Some((_, sum)) = &mut self.sum {
             let received = &self.sink.unfilled()[..count];

@@ -357,7 +357,9 @@ impl<'a> Comparison<'a> {
     }
 }
 
-impl BodySink for Comparison<'_> {
+// SAFETY: `unfilled` is the same memory until it is advanced over.
+#[allow(unsafe_code)]
+unsafe impl BodySink for Comparison<'_> {
     fn filled(&self) -> u64 {
         self.compared
     }
@@ -369,7 +371,6 @@ impl BodySink for Comparison<'_> {
         self.piece.spare_capacity_mut()
     }
 
-    #[allow(unsafe_code)]
     unsafe fn advance(&mut self, count: usize) {
         // SAFETY: the caller initialised `count` bytes of the spare capacity of the piece, which
         // is empty.

@@ -148,7 +148,9 @@ struct Meddler {
     memory: [MaybeUninit<u8>; 16],
 }
 
-impl BodySink for Meddler {
+// SAFETY: `unfilled` is the same memory until it is advanced over.
+#[allow(unsafe_code)]
+unsafe impl BodySink for Meddler {
     fn filled(&self) -> u64 {
         self.body.len() as u64
     }
@@ -157,7 +159,6 @@ impl BodySink for Meddler {
         &mut self.memory
     }
 
-    #[allow(unsafe_code)]
     unsafe fn advance(&mut self, count: usize) {
         self.body.resize(self.body.len() + count, 0);
         fs::write(&self.path, [b'n'; 64]).expect("it can be written");

@@ -1,0 +1,74 @@
+//! Whom the client trusts, and what it says of the others.
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedKey, IsCa, KeyPair, date_time_ymd};
+
+use super::*;
+
+/// What `openssl req -x509` makes: a certificate that signed itself and may sign others.
+fn of_an_authority(name: &str, last_year: i32) -> CertifiedKey<KeyPair> {
+    let mut params = CertificateParams::new([name.to_owned()]).expect("a name");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.not_before = date_time_ymd(2000, 1, 1);
+    params.not_after = date_time_ymd(last_year, 1, 1);
+    let signing_key = KeyPair::generate().expect("a key");
+    let cert = params.self_signed(&signing_key).expect("a certificate");
+    CertifiedKey { cert, signing_key }
+}
+
+/// What a client that trusts `authorities` gets from a server that shows `shown`.
+async fn ask(
+    shown: &CertifiedKey<KeyPair>,
+    authorities: &[&CertifiedKey<KeyPair>],
+) -> Result<Vec<u8>, HttpError> {
+    let (origin, _server) = serve_as(shown).await;
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let text: String = authorities.iter().map(|made| made.cert.pem()).collect();
+    std::fs::write(file.path(), text).expect("written");
+    let client = client_with(HttpSettings {
+        ca_file: Some(file.path().to_owned()),
+        ..HttpSettings::default()
+    });
+    get(&client, &origin).await
+}
+
+fn untrusted(outcome: Result<Vec<u8>, HttpError>, parts: &[&str]) {
+    let error = outcome.expect_err("not trusted");
+    assert_eq!(error.kind, ErrorKind::Untrusted, "{error}");
+    for part in parts {
+        assert!(error.message.contains(part), "{part} in {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_of_an_authority_that_is_named_itself_is_trusted() {
+    let shown = of_an_authority("localhost", 2100);
+    let other = of_an_authority("localhost", 2100);
+    assert_eq!(ask(&shown, &[&shown]).await.expect("trusted"), b"secret");
+    assert_eq!(
+        ask(&shown, &[&other, &shown]).await.expect("trusted"),
+        b"secret"
+    );
+    untrusted(ask(&shown, &[&other]).await, &["ca_file", "SHA-256 is "]);
+}
+
+#[tokio::test]
+async fn names_and_dates_count_for_a_certificate_that_is_named_itself() {
+    let elsewhere = of_an_authority("elsewhere.example", 2100);
+    let parts = ["`localhost`", "elsewhere.example", "endpoint"];
+    untrusted(ask(&elsewhere, &[&elsewhere]).await, &parts);
+    let expired = of_an_authority("localhost", 2001);
+    untrusted(ask(&expired, &[&expired]).await, &["expired", "clock"]);
+}
+
+#[tokio::test]
+async fn a_server_without_tls_is_told_as_one() {
+    let (plain, _server) = serve(|_, mut stream| async move {
+        let mut hello = vec![0; 4096];
+        let _ = stream.read(&mut hello).await;
+        answer(&mut stream, "HTTP/1.1 400 Bad Request\r\n\r\n").await;
+    })
+    .await;
+    let origin = Origin::parse(&format!("https://localhost:{}", plain.port)).expect("valid");
+    let outcome = get(&client(), &Arc::new(origin)).await;
+    untrusted(outcome, &["speaks no TLS", "http://"]);
+}
