@@ -109,6 +109,15 @@ want_pjdfstest() {
   have pjdfstest || note "pjdfstest is missing and cannot be built; the tests that use it say so and are skipped"
 }
 
+# What looks at the licences, the versions and the advisories of what this is built from, likewise.
+want_cargo_deny() {
+  have cargo-deny && return
+  note "building cargo-deny with cargo (once, takes some minutes)"
+  mkdir -p "$penstock_cache"
+  cargo install cargo-deny --version 0.20.2 --locked --quiet --root "$penstock_cache" >/dev/null 2>&1 || true
+  have cargo-deny || note "cargo-deny is missing and cannot be built; the checks that use it say so and are skipped"
+}
+
 # Debian's python3 cannot make virtual environments without another package.
 want_python_environments() {
   python3 -c 'import ensurepip' 2>/dev/null && return

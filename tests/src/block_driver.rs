@@ -70,7 +70,9 @@ impl BlockDriver {
     pub fn rig(&self, kind: Kind, files: u64) -> Option<Rig> {
         if !self.is_there() {
             let name = self.transport;
-            println!("skipped: this kernel has no driver {name}; see `make guest-test`");
+            penstock_skips::skipped(format_args!(
+                "this kernel has no driver {name}; see `make guest-test`"
+            ));
             return None;
         }
         Some(Rig::with_small_files(kind, files))

@@ -42,7 +42,7 @@ impl Disk {
         mount.args(["-o", "loop"]).arg(&image).arg(&path);
         let mounted = run_within(PATIENCE, &mut mount).succeeded();
         if !mounted {
-            println!("skipped: mounting a loop device needs root");
+            penstock_skips::skipped("mounting a loop device needs root");
         }
         mounted.then_some(Self {
             image,

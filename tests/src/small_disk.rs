@@ -28,7 +28,7 @@ impl SmallDisk {
             .arg(&path);
         let mounted = run_within(PATIENCE, &mut mount).succeeded();
         if !mounted {
-            println!("skipped: mounting a tmpfs needs root");
+            penstock_skips::skipped("mounting a tmpfs needs root");
         }
         mounted.then_some(Self {
             path,

@@ -1,6 +1,6 @@
 //! The disk cache of a mount: what was read once is read again without the store.
 
-#![allow(clippy::disallowed_methods, clippy::print_stdout)]
+#![allow(clippy::disallowed_methods)]
 
 use std::{
     fs::{self, File},
@@ -178,7 +178,9 @@ fn the_kernel_reads_by_itself_what_was_compared_and_not_what_was_changed_since()
     let lent = metric(&mounted, "cache_lent_total", "");
     assert_eq!(lent, 2);
     if kernel_reads(&mounted) != before {
-        println!("skipped: this kernel reads no local files for FUSE, or this user may not ask");
+        penstock_skips::skipped(
+            "this kernel reads no local files for FUSE, or this user may not ask",
+        );
         return;
     }
     flip_a_byte(&directory);

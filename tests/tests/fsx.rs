@@ -55,7 +55,7 @@ fn has_fsx() -> bool {
     let fsx = fsx.arg("--version").stdout(Stdio::null());
     let found = fsx.stderr(Stdio::null()).status().is_ok();
     if !found {
-        println!("skipped: there is no fsx");
+        penstock_skips::skipped("there is no fsx");
     }
     found
 }

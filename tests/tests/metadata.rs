@@ -1,6 +1,6 @@
 //! Owner, mode, times, links and extended attributes on real mounts, and together with s3fs.
 
-#![allow(clippy::disallowed_methods, clippy::print_stdout)]
+#![allow(clippy::disallowed_methods)]
 
 use std::{
     fs,
@@ -69,7 +69,7 @@ fn can_run(programs: &[&str]) -> bool {
     shell.args(["-ec", look, "bash"]).args(programs);
     let can = run_within(PATIENCE, &mut shell).succeeded();
     if !can {
-        println!("skipped: not root, or one of {programs:?} is missing");
+        penstock_skips::skipped(format_args!("not root, or one of {programs:?} is missing"));
     }
     can
 }

@@ -195,7 +195,9 @@ fn users() -> Option<String> {
         printf '[["nobody", "%s"], ["daemon", "%s"]]' "$(id -gn nobody)" "$(id -gn daemon)""#;
     let found = run_within(PATIENCE, Command::new("bash").args(["-ec", look]));
     if !found.succeeded() {
-        println!("skipped: not root, or there is no pjdfstest, or no users nobody and daemon");
+        penstock_skips::skipped(
+            "not root, or there is no pjdfstest, or no users nobody and daemon",
+        );
         return None;
     }
     Some(found.stdout)

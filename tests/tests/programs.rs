@@ -1,6 +1,6 @@
 //! What ordinary programs do with files, seen from the bucket.
 
-#![allow(clippy::disallowed_methods, clippy::print_stdout)]
+#![allow(clippy::disallowed_methods)]
 
 use std::{
     fs::{self, File},
@@ -121,7 +121,7 @@ fn in_every_mount(programs: &[&str], script: &str) {
         let mut look = Command::new("bash");
         look.args(["-c", "command -v $0", program]);
         if !run_within(PATIENCE, &mut look).succeeded() {
-            println!("skipped: {program} is missing");
+            penstock_skips::skipped(format_args!("{program} is missing"));
             return;
         }
     }

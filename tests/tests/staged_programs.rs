@@ -1,6 +1,6 @@
 //! What programs that change files where they lie do on a staged mount.
 
-#![allow(clippy::disallowed_methods, clippy::print_stdout)]
+#![allow(clippy::disallowed_methods)]
 
 use std::process::Command;
 
@@ -48,7 +48,7 @@ fn has(program: &str) -> bool {
         .output();
     let found = found.is_ok_and(|output| output.status.success());
     if !found {
-        println!("skipped: there is no {program}");
+        penstock_skips::skipped(format_args!("there is no {program}"));
     }
     found
 }

@@ -49,6 +49,7 @@ fn a_tree_is_the_same_over_every_block_transport() {
     }
     for transport in ["loop", "nbd", "ublk"] {
         if transport == NBD.transport && !NBD.is_there() {
+            penstock_skips::skipped("of three transports nbd is missing");
             continue;
         }
         let mount = rig.mount(&rig.options().option("transport", transport));

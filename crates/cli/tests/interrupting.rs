@@ -209,7 +209,9 @@ fn whoever_waits_for_the_page_cache_can_be_killed() {
     for signal in [libc::SIGKILL, libc::SIGINT, libc::SIGTERM] {
         let hang = FaultRule::new(HANG).on(&[Operation::GetObject]);
         server.faults().add(hang);
-        let child = Command::new("cat")
+        // Whoever starts the tests in the background has this one ignored.
+        let child = Command::new("env")
+            .args(["--default-signal=INT", "cat"])
             .arg(mountpoint.join("large"))
             .stdout(Stdio::null())
             .spawn();

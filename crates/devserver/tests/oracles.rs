@@ -3,7 +3,7 @@
 //! where that is impossible a line says so and the test counts as passed.
 
 // Tests find their tools through the environment.
-#![allow(clippy::disallowed_methods, clippy::print_stdout)]
+#![allow(clippy::disallowed_methods)]
 
 use std::{
     env, fs,
@@ -65,7 +65,7 @@ fn consult(script: &str) {
     let python = match python() {
         Ok(python) => python,
         Err(why) => {
-            println!("skipped: {script} needs Python with pip: {why}");
+            penstock_skips::skipped(format_args!("{script} needs Python with pip: {why}"));
             return;
         }
     };

@@ -2,7 +2,7 @@
 //! they are not installed a line says so and the test counts as passed.
 
 // Tests find their tools through the environment and wait for mounts with the clock.
-#![allow(clippy::disallowed_methods, clippy::print_stdout)]
+#![allow(clippy::disallowed_methods)]
 
 use std::{
     fs,
@@ -53,7 +53,7 @@ fn is_installed(program: &str) -> bool {
         .stderr(Stdio::null())
         .status();
     if found.is_err() {
-        println!("skipped: {program} is not installed");
+        penstock_skips::skipped(format_args!("{program} is not installed"));
     }
     found.is_ok()
 }
@@ -65,7 +65,7 @@ fn can_mount() -> bool {
         .open("/dev/fuse")
         .is_ok();
     if !can {
-        println!("skipped: /dev/fuse cannot be opened");
+        penstock_skips::skipped("/dev/fuse cannot be opened");
     }
     can
 }

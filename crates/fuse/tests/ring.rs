@@ -1,6 +1,6 @@
 //! The same door with its requests coming through an io_uring, where the kernel has that.
 
-#![allow(clippy::panic, clippy::print_stdout, clippy::unwrap_used)]
+#![allow(clippy::panic, clippy::unwrap_used)]
 
 mod support;
 
@@ -32,7 +32,9 @@ impl Switched {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let before = fs::read_to_string(SWITCH).unwrap_or_default();
         if !can_mount() || before.is_empty() || fs::write(SWITCH, "Y").is_err() {
-            println!("skipped: this kernel has no FUSE over io_uring, or only root may use it");
+            penstock_skips::skipped(
+                "this kernel has no FUSE over io_uring, or only root may use it",
+            );
             return None;
         }
         Some(Self {

@@ -1,6 +1,6 @@
 //! Mounts by somebody who is not root, with the help of `fusermount3`.
 
-#![allow(clippy::panic, clippy::print_stdout, clippy::unwrap_used)]
+#![allow(clippy::panic, clippy::unwrap_used)]
 
 mod support;
 
@@ -22,7 +22,7 @@ fn has_helper() -> bool {
         .status()
         .is_ok();
     if !present {
-        println!("skipped: fusermount3 is missing");
+        penstock_skips::skipped("fusermount3 is missing");
     }
     present
 }

@@ -3,7 +3,7 @@
 //! The server is found in `PENSTOCK_TEST_MINIO`, on the `PATH` or in `~/go/bin`; without one
 //! these tests only say that they were skipped.
 
-#![allow(clippy::disallowed_methods, clippy::print_stdout)]
+#![allow(clippy::disallowed_methods)]
 
 use std::{
     net::TcpListener,
@@ -153,7 +153,7 @@ async fn server() -> Option<Arc<Minio>> {
     match binary() {
         Some(binary) => Some(Minio::shared(&binary).await),
         None => {
-            println!("skipped: no minio in PENSTOCK_TEST_MINIO, on the PATH or in ~/go/bin");
+            penstock_skips::skipped("no minio in PENSTOCK_TEST_MINIO, on the PATH or in ~/go/bin");
             None
         }
     }

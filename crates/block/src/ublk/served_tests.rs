@@ -103,7 +103,7 @@ impl Rig {
     fn with(features: u64) -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(900_000);
         if let Err(why) = driver::look_for_driver() {
-            println!("skipped, see `make guest-test`: {why}");
+            penstock_skips::skipped(format_args!("see `make guest-test`: {why}"));
             return None;
         }
         let number = NUMBER.fetch_add(1, Ordering::SeqCst);

@@ -1,7 +1,7 @@
 //! What the tests with a real kernel mount share: a small file system in memory, and a mount of
 //! it that goes away whatever happens.
 
-#![allow(clippy::print_stdout, dead_code, unreachable_pub, unused_imports)]
+#![allow(dead_code, unreachable_pub, unused_imports)]
 
 mod hooks;
 mod node;
@@ -36,7 +36,7 @@ pub struct TestMount {
 pub fn can_mount() -> bool {
     let possible = Path::new("/dev/fuse").exists();
     if !possible {
-        println!("skipped: /dev/fuse is missing");
+        penstock_skips::skipped("/dev/fuse is missing");
     }
     possible
 }

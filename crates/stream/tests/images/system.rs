@@ -16,7 +16,7 @@ pub(crate) fn can_mount() -> bool {
     let is_root = run(Command::new("id").arg("-u")).stdout == b"0\n";
     let works = is_root && Path::new("/dev/loop-control").exists();
     if !works {
-        println!("skipped: mounting a loop device takes root and /dev/loop-control");
+        penstock_skips::skipped("mounting a loop device takes root and /dev/loop-control");
     }
     works
 }
@@ -25,7 +25,7 @@ pub(crate) fn can_mount() -> bool {
 pub(crate) fn have(program: &str) -> bool {
     let found = Command::new(program).arg("-V").output().is_ok();
     if !found {
-        println!("skipped: {program} is not installed");
+        penstock_skips::skipped(format_args!("{program} is not installed"));
     }
     found
 }

@@ -16,7 +16,7 @@ impl Mount {
             .output();
         let mounted = mounted.is_ok_and(|output| output.status.success());
         if !mounted {
-            println!("skipped: mounting {kind} takes root");
+            penstock_skips::skipped(format_args!("mounting {kind} takes root"));
         }
         mounted.then(|| Self(directory))
     }

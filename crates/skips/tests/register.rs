@@ -1,0 +1,110 @@
+//! What is skipped is counted, although the harness calls it passed.
+
+#![allow(clippy::disallowed_methods)]
+
+use std::{
+    env, fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use penstock_skips::{REGISTER_VARIABLE, skipped};
+
+/// Set for the test below when it runs by itself.
+const LACKING: &str = "PENSTOCK_TEST_LACKING";
+
+/// Runs a test of this program by itself, as a machine that lacks something would.
+fn run_alone(test: &str, register: Option<&Path>) -> Output {
+    let mut program = Command::new(env::current_exe().expect("it runs"));
+    program.args(["--exact", test]).env(LACKING, "yes");
+    match register {
+        Some(register) => program.env(REGISTER_VARIABLE, register),
+        None => program.env_remove(REGISTER_VARIABLE),
+    };
+    let output = program.output().expect("it runs once more");
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("1 passed"), "the harness knows no other word");
+    output
+}
+
+#[test]
+fn a_test_that_lacks_something_is_registered_by_its_name() {
+    const NAME: &str = "a_test_that_lacks_something_is_registered_by_its_name";
+    if env::var_os(LACKING).is_some() {
+        return skipped("there is no\nsuch thing");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let register = folder.path().join("skips");
+    for _ in 0..2 {
+        let output = run_alone(NAME, Some(&register));
+        assert_eq!(output.stderr, b"", "it would tear the harness's lines");
+    }
+    let line = format!("register::{NAME}: there is no such thing\n");
+    let registered = fs::read_to_string(&register).expect("it was made");
+    assert_eq!(registered, line.repeat(2));
+    let shown = run_alone(NAME, None).stderr;
+    assert_eq!(shown, format!("skipped {line}").as_bytes());
+}
+
+/// What `scripts/results.sh` says of a log and a register, in its last line, and all lines.
+fn result(log: &str, register: &str) -> (String, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [log_path, register_path] = ["log", "register"].map(|name| folder.path().join(name));
+    fs::write(&log_path, log).expect("written");
+    fs::write(&register_path, register).expect("written");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/results.sh");
+    let output = Command::new("bash")
+        .args(["-euc", "source \"$0\"; print_result \"$1\" \"$2\"", script])
+        .args([&log_path, &register_path])
+        .output()
+        .expect("there is a bash");
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let last = text.lines().last().expect("a result").to_owned();
+    (last, text)
+}
+
+const LOG: &str = "\
+     Running tests/one.rs (target/debug/deps/one-00)
+test a ... ok
+test b ... ok
+test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+     Running tests/two.rs (target/debug/deps/two-00)
+test c ... ok
+test d ... FAILED
+test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+";
+
+#[test]
+fn what_was_skipped_has_not_passed() {
+    let (last, all) = result(LOG, "one::a: there is no fsx\ntwo::c: there is no rclone\n");
+    assert_eq!(last, "1 passed, 1 failed, 2 skipped");
+    assert!(all.contains("skipped: one::a: there is no fsx"), "{all}");
+    assert!(all.contains("failed: d"), "{all}");
+}
+
+#[test]
+fn a_test_that_says_it_twice_is_skipped_once() {
+    let twice = "one::a: there is no fsx\none::a: there is no rclone\n";
+    assert_eq!(result(LOG, twice).0, "2 passed, 1 failed, 1 skipped");
+}
+
+#[test]
+fn a_check_that_is_no_test_is_skipped_without_a_test_less() {
+    let check = "check: advisories cannot be fetched\n";
+    assert_eq!(result(LOG, check).0, "3 passed, 1 failed, 1 skipped");
+}
+
+#[test]
+fn a_test_that_failed_after_it_said_so_is_not_taken_off_twice() {
+    let (last, _) = result(LOG, "two::d: there is no rclone\n");
+    assert_eq!(last, "3 passed, 1 failed, 0 skipped");
+}
+
+#[test]
+fn a_target_that_crashed_has_failed() {
+    let crash = "     Running tests/three.rs (target/debug/deps/three-00)\n\
+        error: test failed, to rerun pass `-p x --test three`\n";
+    let (last, _) = result(&format!("{LOG}{crash}"), "");
+    assert_eq!(last, "3 passed, 2 failed, 0 skipped");
+}
