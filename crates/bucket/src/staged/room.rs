@@ -29,16 +29,26 @@ impl Core {
         staged: &StagedFile,
         bytes: u64,
     ) -> FsResult<Payment> {
+        self.bound_extents(file, staged).await?;
+        if let Some(payment) = staged.staging().space().try_take(bytes) {
+            return Ok(payment);
+        }
+        self.make_room(staged.staging(), bytes).await
+    }
+
+    /// Saves a file that is in too many pieces, and gives them up.
+    pub(super) async fn bound_extents(
+        self: &Arc<Self>,
+        file: &Arc<OpenFile>,
+        staged: &StagedFile,
+    ) -> FsResult<()> {
         let extents = staged.look(|content| content.extents().count())?;
         let all = staged.staging().space().extents();
         if extents > EXTENTS_MAX || all > ALL_EXTENTS_MAX && extents > FEW_EXTENTS {
             run_to_end(Arc::clone(self).save_shared(Arc::clone(file))).await?;
             self.evict(staged).await;
         }
-        if let Some(payment) = staged.staging().space().try_take(bytes) {
-            return Ok(payment);
-        }
-        self.make_room(staged.staging(), bytes).await
+        Ok(())
     }
 
     pub(super) async fn make_room(

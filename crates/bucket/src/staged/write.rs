@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use penstock_base::{FsError, FsResult};
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
 
 use crate::{
     core::Core,
@@ -13,6 +14,29 @@ use crate::{
 
 /// How often a write begins anew because somebody else gave the staged content up.
 const ATTEMPTS_MAX: usize = 3;
+
+/// The change lock, as a write holds it.
+enum Held {
+    Shared {
+        _lock: OwnedRwLockReadGuard<()>,
+    },
+    /// Of who appends: nobody else may find the same end of the file.
+    Alone {
+        _lock: OwnedRwLockWriteGuard<()>,
+    },
+}
+
+impl Held {
+    async fn of(staged: &StagedFile, append: bool) -> Self {
+        let change = Arc::clone(&staged.change);
+        if append {
+            let _lock = change.write_owned().await;
+            return Self::Alone { _lock };
+        }
+        let _lock = change.read_owned().await;
+        Self::Shared { _lock }
+    }
+}
 
 impl StagedFile {
     /// Writes `bytes` into the staging file. `then` sees the content with them.
@@ -78,7 +102,7 @@ impl Core {
         (offset, data): (u64, Bytes),
         payment: Payment,
     ) -> FsResult<()> {
-        let held = Arc::clone(&staged.change).read_owned().await;
+        let held = Held::of(staged, handle.append).await;
         // Under the lock that the last save of the file takes.
         self.check_not_shut()?;
         let offset = if handle.append {
