@@ -23,6 +23,10 @@ use crate::{
 
 /// How often a question is asked whose answer is outdated by a change made here meanwhile.
 const ATTEMPTS_MAX: usize = 3;
+/// To take such a name for free would make a new file in place of one that may be there.
+const CHANGING: FsError = FsError::Busy(
+    "the name is changed here again and again while the store is asked about it; try again",
+);
 
 /// What begins with a directory's prefix.
 #[derive(Debug, Clone, Copy)]
@@ -85,7 +89,12 @@ impl Core {
                 Resolved::Outdated => {}
             }
         }
-        Ok(None)
+        // Only what was removed here is known to be absent.
+        let tree = self.namespace.lock();
+        match tree.recall(parent, name, self.change_patience())? {
+            Recall::Absent => Ok(None),
+            Recall::Present | Recall::Unknown => Err(CHANGING),
+        }
     }
 
     async fn ask(self: &Arc<Self>, parent: Inode, name: &FileName) -> FsResult<Resolved> {

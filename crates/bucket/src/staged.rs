@@ -23,6 +23,7 @@
 //! and the view or the staging file.
 
 pub(crate) mod attempt;
+pub(crate) mod closed;
 pub(crate) mod content;
 pub(crate) mod describe;
 pub(crate) mod disk;
@@ -421,8 +422,13 @@ impl Drop for StagedFile {
     fn drop(&mut self) {
         let state = self.state().take();
         self.staging.forget(&self.id);
-        let unsaved = state.is_some_and(|state| !state.abandoned && state.content.is_dirty());
+        let tells = |state: &State| !state.abandoned && state.content.is_dirty();
+        let unsaved = state.as_ref().is_some_and(tells);
         let has_journal = lock(&self.journal).is_some();
+        let state = state.filter(|state| !state.abandoned && !has_journal);
+        if state.is_some_and(|state| self.leave(state)) {
+            return;
+        }
         // What is unsaved, and has a journal that says so, is for the next mount.
         if !(unsaved && has_journal) && (has_journal || lock(&self.disk).is_some()) {
             self.staging.folder().remove(&self.id);

@@ -8,6 +8,7 @@ use std::{sync::Arc, time::SystemTime};
 
 use penstock_base::{FsError, FsResult, clock};
 use penstock_object::{ErrorKind, ObjectKind, ObjectResult, Stored, WriteCondition};
+use penstock_transfer::ObjectVersion;
 use penstock_vfs::{AttributeChanges, FileKind, Inode, TimeChange};
 
 use crate::{
@@ -205,6 +206,14 @@ impl Core {
         known.modified = Some(clock::wall_time());
         known.until = self.believed_until(begun);
         known.kept = Some(Arc::clone(&kept));
+        if let (Some(staging), Some(etag)) = (&self.staging, &original.etag) {
+            let described = ObjectVersion {
+                key: original.key.clone(),
+                etag: stored.etag.clone(),
+                size: known.size,
+            };
+            staging.closed().follow((&original.key, etag), &described);
+        }
         let mut tree = self.namespace.lock();
         let node = tree.node_mut(inode)?;
         node.times = Default::default();

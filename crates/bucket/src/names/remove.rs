@@ -70,6 +70,9 @@ impl Core {
         if !unsaved || may_be_stored {
             let key = self.namespace.lock().file_key(found.inode())?;
             for_writing(self.store().delete(&key).await)?;
+            if let Some(staging) = &self.staging {
+                staging.closed().forget(&key);
+            }
         }
         self.namespace.lock().unlink(parent, name);
         if let (Some(file), Some(mut stream)) = (&file, stream) {

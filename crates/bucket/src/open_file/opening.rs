@@ -164,8 +164,9 @@ impl Core {
     ) -> FsResult<(Arc<FileHandle>, Opened)> {
         let mut tree = self.namespace.lock();
         let id = self.handles.next_id()?;
-        let file = open_file_of(&mut tree, inode, self.staging.as_ref())?;
         let writes = options.access.writes();
+        let empties = options.truncate && writes;
+        let file = open_file_of(&mut tree, (inode, empties), self.staging.as_ref())?;
         let mut opened = if must_bypass_caches(options) || writes && file.staged.is_some() {
             for_writing(id, &file)
         } else if file.staged.as_ref().is_some_and(StagedFile::is_engaged) {
@@ -282,10 +283,10 @@ impl OpenFile {
 }
 
 /// What the handles of a file share, made if there are none. Takes the node's version as the
-/// newest.
+/// newest. Who opens it first goes on with what it left when it was closed, unless he empties it.
 fn open_file_of(
     tree: &mut Tree,
-    inode: Inode,
+    (inode, empties): (Inode, bool),
     staging: Option<&Arc<Staging>>,
 ) -> FsResult<Arc<OpenFile>> {
     let version = tree.version(inode);
@@ -294,7 +295,13 @@ fn open_file_of(
         file.take_version(version);
         return Ok(Arc::clone(file));
     }
-    let file = OpenFile::existing(inode, version.ok_or(FsError::Stale)?, staging);
+    let version = version.ok_or(FsError::Stale)?;
+    let file = OpenFile::existing(inode, version.clone(), staging);
+    if let Some(staged) = &file.staged
+        && !empties
+    {
+        staged.take_over(&file, &version);
+    }
     node.file = Some(Arc::clone(&file));
     Ok(file)
 }

@@ -263,6 +263,9 @@ impl Core {
         if clock::deadline(left, self.transfer.settle()).await.is_err() {
             tracing::warn!("some unfinished uploads may still be in the bucket");
         }
+        if let Some(staging) = &self.staging {
+            staging.closed().end();
+        }
         if let (Some(staging), false) = (&self.staging, lost.is_empty()) {
             tracing::warn!(
                 "what could not be saved stays in the staging directory {}, and the next mount that \

@@ -79,6 +79,7 @@ impl Core {
         if let Some(file) = replaced {
             self.keep_for_handles(file).await;
         }
+        let source = self.namespace.lock().file_key(rename.moved.inode())?;
         let copied = self.copy_and_delete(rename).await;
         if copied.is_err() {
             // The copy may have been made all the same.
@@ -90,6 +91,9 @@ impl Core {
             known,
             version,
         } = copied?;
+        if let Some(staging) = &self.staging {
+            staging.closed().follow((&source, &original), &version);
+        }
         {
             let mut tree = self.namespace.lock();
             tree.relocate(rename.moved.inode(), &rename.target);

@@ -270,6 +270,21 @@ impl Content {
         }
     }
 
+    /// The version that the store has, and what of it is here, if that is all there is to this and
+    /// has at most `pieces_max` pieces.
+    pub(crate) fn local(&self, pieces_max: usize) -> Option<(&ObjectVersion, Vec<Range<u64>>)> {
+        let version = self.base.version()?;
+        let is_named = !version.etag.as_str().is_empty();
+        let pieces = self.extents.count();
+        if !is_named || self.is_dirty() || pieces == 0 || pieces > pieces_max {
+            return None;
+        }
+        Some((
+            version,
+            self.extents.iter().map(|(range, _)| range).collect(),
+        ))
+    }
+
     /// Forgets what the store has as well, and returns what the staging file need not keep.
     pub(crate) fn evict(&mut self) -> Vec<Range<u64>> {
         let local = self.extents.iter().filter(|(_, held)| *held == Held::Local);

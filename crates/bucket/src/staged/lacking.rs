@@ -77,7 +77,7 @@ impl Core {
     ) -> FsResult<()> {
         let length = range.end - range.start;
         let cost = Content::cost_of_write(length);
-        let space = staged.staging().space().try_take(cost);
+        let space = staged.staging().try_take(cost);
         let _payment = space.ok_or(FsError::NoSpace)?;
         let failure = |error| transfer_failure(&error, Purpose::Read);
         let memory = self.transfer.read_memory(Transfer::cost(length)).await;

@@ -18,11 +18,43 @@ use crate::{
     },
 };
 
+/// What an allocation does to a file.
+#[derive(Debug, Clone, Copy)]
+struct Wanted {
+    zeroes: bool,
+    grows: bool,
+}
+
+impl From<Allocation> for Wanted {
+    fn from(allocation: Allocation) -> Self {
+        let (zeroes, grows) = match allocation {
+            Allocation::Reserve { keep_size } => (false, !keep_size),
+            Allocation::PunchHole => (true, false),
+            Allocation::ZeroRange { keep_size } => (true, !keep_size),
+        };
+        Self { zeroes, grows }
+    }
+}
+
 impl StagedFile {
     fn resize(&self, size: u64, then: impl FnOnce(&Content)) -> FsResult<()> {
         self.change(&Record::Size(size), |content| content.resize(size), then)?;
         if let Some(disk) = self.disk_if_any() {
             disk.cut(size);
+        }
+        Ok(())
+    }
+
+    /// Zeros `range` as far as the file reaches, and makes the file reach as far as `range`, as is
+    /// wanted. The caller has the file alone: a write that came after the look at its size would be
+    /// cut off.
+    fn allocate(&self, range: Range<u64>, wanted: Wanted, then: &dyn Fn(&Content)) -> FsResult<()> {
+        let size = self.look(Content::size)?;
+        if wanted.zeroes && range.start < size {
+            self.zero(range.start..range.end.min(size), then)?;
+        }
+        if wanted.grows && range.end > size {
+            self.resize(range.end, then)?;
         }
         Ok(())
     }
@@ -80,23 +112,18 @@ impl Core {
         }
         self.check_size(range.end)?;
         self.engage(&handle.file, staged).await?;
-        let size = staged.look(Content::size)?;
-        let (zeroes, grows) = match allocation {
-            Allocation::Reserve { keep_size } => (false, !keep_size),
-            Allocation::PunchHole => (true, false),
-            Allocation::ZeroRange { keep_size } => (true, !keep_size),
-        };
+        let wanted = Wanted::from(allocation);
         let file = &handle.file;
-        if zeroes && range.start < size {
-            let inside = range.start..range.end.min(size);
-            self.change_staged(file, staged, |then| staged.zero(inside, then))
-                .await?;
+        if wanted.zeroes {
+            self.bound_extents(file, staged).await?;
         }
-        if grows && range.end > size {
-            self.change_staged(file, staged, |then| staged.resize(range.end, then))
-                .await?;
+        // Only a look: a file that reaches so far may be made shorter by others, before or after.
+        let grows = wanted.grows && staged.look(Content::size)? < range.end;
+        if !wanted.zeroes && !grows {
+            return Ok(());
         }
-        Ok(())
+        self.change_staged(file, staged, |then| staged.allocate(range, wanted, then))
+            .await
     }
 
     /// Makes a change that moves bytes away.

@@ -1,6 +1,7 @@
 //! Space for a write.
 //!
-//! Where there is none, what the store has already is given up first; then the file with the most
+//! Where there is none, what the store has already is given up first, of closed files and then of open
+//! ones; then the file with the most
 //! unsaved bytes is saved, and its bytes given up. A write fails for want of space only when that
 //! fails: the store does not take what would have to leave.
 
@@ -29,16 +30,26 @@ impl Core {
         staged: &StagedFile,
         bytes: u64,
     ) -> FsResult<Payment> {
+        self.bound_extents(file, staged).await?;
+        if let Some(payment) = staged.staging().try_take(bytes) {
+            return Ok(payment);
+        }
+        self.make_room(staged.staging(), bytes).await
+    }
+
+    /// Saves a file that is in too many pieces, and gives them up.
+    pub(super) async fn bound_extents(
+        self: &Arc<Self>,
+        file: &Arc<OpenFile>,
+        staged: &StagedFile,
+    ) -> FsResult<()> {
         let extents = staged.look(|content| content.extents().count())?;
         let all = staged.staging().space().extents();
         if extents > EXTENTS_MAX || all > ALL_EXTENTS_MAX && extents > FEW_EXTENTS {
             run_to_end(Arc::clone(self).save_shared(Arc::clone(file))).await?;
             self.evict(staged).await;
         }
-        if let Some(payment) = staged.staging().space().try_take(bytes) {
-            return Ok(payment);
-        }
-        self.make_room(staged.staging(), bytes).await
+        Ok(())
     }
 
     pub(super) async fn make_room(
@@ -49,14 +60,14 @@ impl Core {
         let _turn = staging.making_room.lock().await;
         let mut files = staging.engaged();
         for staged in files.iter().filter_map(|file| file.staged.as_ref()) {
-            if let Some(payment) = staging.space().try_take(bytes) {
+            if let Some(payment) = staging.try_take(bytes) {
                 return Ok(payment);
             }
             self.evict(staged).await;
         }
         files.sort_by_key(|file| Reverse(unsaved(file)));
         for file in files {
-            if let Some(payment) = staging.space().try_take(bytes) {
+            if let Some(payment) = staging.try_take(bytes) {
                 return Ok(payment);
             }
             if unsaved(&file) == 0 || file.view().removed {
@@ -69,7 +80,7 @@ impl Core {
                 self.evict(staged).await;
             }
         }
-        let payment = staging.space().try_take(bytes);
+        let payment = staging.try_take(bytes);
         if payment.is_none() && self.notices.staging_full.first() {
             tracing::warn!(
                 "the staging directory is full and nothing in it can be saved: writes fail until \

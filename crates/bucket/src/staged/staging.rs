@@ -15,9 +15,10 @@ use penstock_base::{FsError, FsResult, GIB, MIB, MemoryBudget, Reservation, run_
 use crate::{
     open_file::OpenFile,
     staged::{
+        closed::Closed,
         folder::{FileId, Folder, StagingError},
         gather::Turns,
-        space::Space,
+        space::{Payment, Space},
     },
 };
 
@@ -79,6 +80,7 @@ pub struct Staging {
     settings: StagingSettings,
     folder: Folder,
     space: Arc<Space>,
+    closed: Closed,
     boot: String,
     /// Memory for saves, when nobody else gives any.
     memory: Option<(Arc<MemoryBudget>, Reservation)>,
@@ -101,6 +103,7 @@ impl Staging {
     ) -> Result<Arc<Self>, StagingError> {
         let folder = Folder::take(&settings.directory)?;
         let space = Space::new(folder.clone(), settings.size);
+        let closed = Closed::new(settings.size);
         let share = (budget.total() / SAVE_SHARE).min(SAVE_MEMORY_MAX);
         let memory = budget.try_reserve(share);
         let at_once = tokio::sync::Semaphore::new(settings.at_once);
@@ -109,6 +112,7 @@ impl Staging {
             settings,
             folder,
             space,
+            closed,
             boot: boot.trim().to_owned(),
             memory: memory.map(|backing| (MemoryBudget::new(backing.bytes()), backing)),
             gathering: Turns::default(),
@@ -130,6 +134,21 @@ impl Staging {
 
     pub(crate) fn space(&self) -> &Arc<Space> {
         &self.space
+    }
+
+    /// What closed files left.
+    pub(crate) fn closed(&self) -> &Closed {
+        &self.closed
+    }
+
+    /// Takes `bytes` of space if they are there without what closed files left.
+    pub(crate) fn try_take(&self, bytes: u64) -> Option<Payment> {
+        loop {
+            let payment = self.space.try_take(bytes);
+            if payment.is_some() || !self.closed.give_up_one() {
+                return payment;
+            }
+        }
     }
 
     pub(crate) fn boot(&self) -> &str {

@@ -23,6 +23,7 @@ pub(crate) async fn sync_periodically(core: Weak<Core>) {
         clock::sleep(PERIOD).await;
         let Some(core) = core.upgrade() else { return };
         let Some(staging) = &core.staging else { return };
+        staging.closed().expire();
         for file in staging.engaged() {
             let synced = tokio::task::spawn_blocking(move || {
                 if let Some(staged) = &file.staged {

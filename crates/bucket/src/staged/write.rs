@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use penstock_base::{FsError, FsResult};
 use penstock_vfs::WritePlace;
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
 
 use crate::{
     core::Core,
@@ -14,6 +15,31 @@ use crate::{
 
 /// How often a write begins anew because somebody else gave the staged content up.
 const ATTEMPTS_MAX: usize = 3;
+
+/// The change lock, as a write holds it.
+enum Held {
+    Shared {
+        _lock: OwnedRwLockReadGuard<()>,
+    },
+    /// Of who appends: nobody else may find the same end of the file.
+    Alone {
+        _lock: OwnedRwLockWriteGuard<()>,
+    },
+}
+
+impl Held {
+    async fn of(staged: &StagedFile, place: WritePlace) -> Self {
+        let change = Arc::clone(&staged.change);
+        match place {
+            WritePlace::At(_) => Self::Shared {
+                _lock: change.read_owned().await,
+            },
+            WritePlace::End(_) => Self::Alone {
+                _lock: change.write_owned().await,
+            },
+        }
+    }
+}
 
 impl StagedFile {
     /// Writes `bytes` into the staging file. `then` sees the content with them.
@@ -80,7 +106,7 @@ impl Core {
         (place, data): (WritePlace, Bytes),
         payment: Payment,
     ) -> FsResult<()> {
-        let held = Arc::clone(&staged.change).read_owned().await;
+        let held = Held::of(staged, place).await;
         // Under the lock that the last save of the file takes.
         self.check_not_shut()?;
         let offset = match place {

@@ -351,3 +351,35 @@ async fn an_answer_older_than_a_change_made_here_is_not_believed() {
     assert_eq!(found.err(), Some(FsError::NotFound));
     assert_eq!(bed.stat("a").await, Err(FsError::NotFound));
 }
+
+#[tokio::test]
+async fn a_name_that_changes_during_each_question_about_it_is_not_taken_for_absent() {
+    let bed = Bed::with(BucketSettings {
+        attr_timeout: Duration::ZERO,
+        negative_timeout: Duration::ZERO,
+        ..BucketSettings::default()
+    });
+    bed.write_file("file", b"0").await.unwrap();
+    bed.forget_all();
+    let mut answers = bed.probe.hold_late(Operation::List);
+    let (found, ()) = tokio::join!(bed.lookup(Inode::ROOT, "file"), async {
+        for round in [b"1", b"2", b"3"] {
+            while bed.probe.waiting() == 0 {
+                tokio::task::yield_now().await;
+            }
+            // The next question waits, and this change does not.
+            bed.probe.release_all();
+            bed.write_file("file", round).await.unwrap();
+            bed.forget_all();
+            let next = bed.probe.hold_late(Operation::List);
+            std::mem::replace(&mut answers, next).add_permits(1);
+            // The answer arrives, and the next question is asked.
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+        }
+        bed.probe.release_all();
+    });
+    assert!(matches!(found, Err(FsError::Busy(_))), "{found:?}");
+    assert_eq!(bed.stat("file").await.unwrap().size, 1);
+}

@@ -384,3 +384,75 @@ async fn unmounting_saves_what_is_staged_and_refuses_more() {
     assert_eq!(bed.object("file").await.unwrap(), b"saved at the end");
     assert!(bed.write(handle, 0, "too late").await.is_err());
 }
+
+#[tokio::test]
+async fn a_file_that_was_closed_a_moment_ago_is_read_and_written_without_the_store() {
+    let bed = Bed::staged();
+    let content: Vec<u8> = (0..30 * MIB).map(|at| (at % 251) as u8).collect();
+    let handle = bed.create("file").await.unwrap();
+    for (number, piece) in content.chunks(MIB as usize).enumerate() {
+        bed.write(handle, number as u64 * MIB, piece).await.unwrap();
+    }
+    bed.close(handle).await.unwrap();
+    bed.requests();
+    for options in [READ, READ_WRITE] {
+        let handle = bed.open("file", options).await.unwrap();
+        for at in [0, 7 * MIB + 5, 29 * MIB] {
+            let read = bed.read(handle, at, 4096).await.unwrap();
+            assert!(read == content[at as usize..][..4096]);
+        }
+        bed.close(handle).await.unwrap();
+    }
+    assert_eq!(bed.requests(), "", "nothing was fetched");
+    bed.rename("file", "moved").await.unwrap();
+    bed.requests();
+    let handle = bed.open("moved", READ_WRITE).await.unwrap();
+    bed.write(handle, 5, "changed").await.unwrap();
+    let read = bed.read(handle, 0, 4096).await.unwrap();
+    assert_eq!(&read[..13], b"\0\x01\x02\x03\x04changed\x0c");
+    assert_eq!(bed.requests(), "");
+    bed.close(handle).await.unwrap();
+    let stored = bed.object("moved").await.unwrap();
+    assert_eq!(&stored[..13], b"\0\x01\x02\x03\x04changed\x0c");
+    assert!(stored[13..] == content[13..]);
+    bed.unlink("moved").await.unwrap();
+    assert_eq!(bed.staging_files("files"), [""; 0]);
+    assert_eq!(bed.metric("bucket_staged_bytes"), 0);
+}
+
+#[tokio::test]
+async fn a_closed_file_of_which_nothing_can_be_left_leaves_nothing() {
+    let bed = Bed::staged();
+    let handle = bed.create("file").await.unwrap();
+    for at in 0..100 {
+        // Pieces with holes between them, and then without.
+        bed.write(handle, at * 8192, [1; 4096]).await.unwrap();
+    }
+    bed.close(handle).await.unwrap();
+    assert_eq!(bed.staging_files("files"), [""; 0]);
+    assert_eq!(bed.metric("bucket_staged_bytes"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_closed_files_left_is_of_no_use_when_another_client_wrote() {
+    let bed = Bed::staged();
+    bed.write_file("file", b"ours").await.unwrap();
+    bed.put("file", "theirs").await;
+    tokio::time::advance(Duration::from_secs(3600)).await;
+    assert_eq!(bed.read_file("file").await.unwrap(), b"theirs");
+    assert_eq!(bed.staging_files("files"), [""; 0]);
+}
+
+#[tokio::test]
+async fn what_closed_files_left_goes_with_the_mount() {
+    let bed = Bed::staged();
+    bed.write_file("file", b"content").await.unwrap();
+    assert_eq!(bed.staging_files("files").len(), 1);
+    assert_eq!(bed.volume.shut_down().await, []);
+    assert_eq!(bed.staging_files("files"), [""; 0]);
+    let bed = bed.killed(BucketSettings::default(), |_| ()).await;
+    bed.write_file("file", b"again").await.unwrap();
+    let bed = bed.killed(BucketSettings::default(), |_| ()).await;
+    assert_eq!(bed.staging_files("files"), [""; 0]);
+    assert_eq!(bed.read_file("file").await.unwrap(), b"again");
+}

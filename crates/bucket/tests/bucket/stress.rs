@@ -12,7 +12,7 @@ use std::{
 use penstock_base::clock;
 use penstock_bucket::{BucketSettings, MetadataSettings};
 use penstock_vfs::{
-    AttributeChanges, FileKind, HandleId, OpenOptions, RenameMode, TimeChange, Volume,
+    Allocation, AttributeChanges, FileKind, HandleId, OpenOptions, RenameMode, TimeChange, Volume,
 };
 
 use crate::support::{Bed, CALLER, READ, READ_WRITE, WRITE};
@@ -204,4 +204,92 @@ fn what_was_synced_is_stored_whatever_becomes_of_the_file_meanwhile() {
             disturbing.await.unwrap();
         });
     }
+}
+
+/// Zeros, or nothing more than a size, up to here.
+const ALLOCATED: u64 = 1 << 19;
+/// What is written at the same time ends here.
+const WRITTEN: u64 = 1 << 20;
+
+/// Writes at the end of an empty file while its front is allocated; the rest of what was written.
+async fn written_beside(bed: &Arc<Bed>, allocation: Allocation) -> (u64, Vec<u8>) {
+    let handle = bed.create("file").await.unwrap();
+    bed.write(handle, 0, [1]).await.unwrap();
+    let (writer, allocator) = (Arc::clone(bed), Arc::clone(bed));
+    let writing = tokio::spawn(async move {
+        let bytes = vec![7; (WRITTEN - ALLOCATED) as usize];
+        writer.write(handle, ALLOCATED, bytes).await
+    });
+    let allocating = tokio::spawn(async move {
+        let range = 0..ALLOCATED;
+        allocator.volume.allocate(handle, range, allocation).await
+    });
+    writing.await.unwrap().unwrap();
+    allocating.await.unwrap().unwrap();
+    bed.close(handle).await.unwrap();
+    let stored = bed.object("file").await.unwrap();
+    bed.unlink("file").await.unwrap();
+    let rest = stored.get(ALLOCATED as usize..).unwrap_or_default();
+    (stored.len() as u64, rest.to_vec())
+}
+
+#[test]
+fn what_is_written_while_a_file_is_allocated_is_not_cut_off() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(4)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let bed = Arc::new(Bed::staged());
+        let keep_size = false;
+        for round in 0..100 {
+            for allocation in [
+                Allocation::Reserve { keep_size },
+                Allocation::ZeroRange { keep_size },
+            ] {
+                let (size, rest) = written_beside(&bed, allocation).await;
+                assert_eq!(size, WRITTEN, "{round}, {allocation:?}");
+                assert!(rest.iter().all(|byte| *byte == 7));
+            }
+        }
+    });
+}
+
+#[test]
+fn appends_through_several_handles_do_not_overwrite_each_other() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(4)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let bed = Arc::new(Bed::staged());
+        bed.put("file", "").await;
+        let options = OpenOptions {
+            append: true,
+            ..WRITE
+        };
+        let (writers, rounds) = (4, 100);
+        let appending: Vec<_> = (0..writers)
+            .map(|writer: u8| {
+                let bed = Arc::clone(&bed);
+                tokio::spawn(async move {
+                    let handle = bed.open("file", options).await.unwrap();
+                    for _ in 0..rounds {
+                        bed.write(handle, 0, [writer; 64]).await.unwrap();
+                    }
+                    bed.close(handle).await.unwrap();
+                })
+            })
+            .collect();
+        for appended in appending {
+            appended.await.unwrap();
+        }
+        let stored = bed.object("file").await.unwrap();
+        for writer in 0..writers {
+            let bytes = stored.iter().filter(|byte| **byte == writer).count();
+            assert_eq!(bytes, 64 * rounds, "of {writer}");
+        }
+    });
 }
