@@ -129,6 +129,19 @@ pub(crate) fn impatient_store(
     open(source, &settings, &Registry::new())
 }
 
+/// The same for `penstock check`, which wants to see what the store does by itself.
+pub(crate) fn store_under_trial(
+    source: &str,
+    values: &Values,
+    environment: &Environment,
+    origin: &CredentialOrigin,
+) -> Outcome<Arc<dyn Store>> {
+    let mut settings = impatient_settings(values, environment)?;
+    settings.credentials.origin = origin.clone();
+    settings.look_before_writes = false;
+    open(source, &settings, &Registry::new())
+}
+
 fn impatient_settings(values: &Values, environment: &Environment) -> Outcome<StoreSettings> {
     let mut settings = store_settings(values, environment)?;
     settings.follow_store_clock = false;

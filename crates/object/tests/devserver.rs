@@ -6,8 +6,8 @@ use std::{sync::Arc, time::Duration};
 use penstock_base::{MIB, Payload, Secret, metrics::Registry};
 use penstock_devserver::{Fault, FaultRule, Faults, Lack, Operation as Served, Server, Settings};
 use penstock_object::{
-    ChecksumChoice, CompleteOptions, ErrorKind, GetOptions, Key, Known, ObjectResult, PutOptions,
-    Store, StoreSettings, WriteCondition,
+    ChecksumChoice, CompleteOptions, ErrorKind, GetOptions, Key, ObjectResult, PutOptions, Store,
+    StoreSettings, WriteCondition,
     credentials::{CredentialSettings, Credentials},
     open, open_backend,
 };
@@ -430,25 +430,36 @@ async fn a_condition_that_is_passed_over_is_looked_up() {
 
 #[tokio::test]
 async fn a_condition_that_was_seen_at_work_is_believed() {
-    let server = server();
-    let trusting = StoreSettings {
-        look_before_writes: false,
-        ..settings(&server)
-    };
-    let store = connect("s3", &trusting);
-    let options = PutOptions {
-        condition: WriteCondition::IfAbsent,
-        ..PutOptions::default()
-    };
-    for expected in [None, Some(ErrorKind::AlreadyExists)] {
+    let (server, store) = s3().await;
+    let put = || {
+        let options = PutOptions {
+            condition: WriteCondition::IfAbsent,
+            ..PutOptions::default()
+        };
         let body = Payload::from(b"content".to_vec());
-        let put = store.put(&key("a"), body, options.clone()).await;
-        assert_eq!(put.err().map(|error| error.kind), expected);
-    }
-    assert_eq!(server.counters().operation(Served::HeadObject), 0);
-    let abilities = store.abilities();
-    let creation = abilities
-        .iter()
-        .find(|it| it.name.contains("If-None-Match"));
-    assert_eq!(creation.map(|it| it.known), Some(Known::Present));
+        let store = Arc::clone(&store);
+        async move { store.put(&key("a"), body, options).await }
+    };
+    put().await.expect("the key is free");
+    assert!(
+        !store.capabilities().write_if_absent,
+        "a success tells nothing"
+    );
+    // As if another client had been there between the look and the write.
+    let code = "NoSuchKey".to_owned();
+    let missing = FaultRule::new(Fault::Status { status: 404, code });
+    server
+        .faults()
+        .add(missing.on(&[Served::HeadObject]).next(1));
+    assert_eq!(
+        put().await.expect_err("taken").kind,
+        ErrorKind::AlreadyExists
+    );
+    assert!(store.capabilities().write_if_absent, "the store refused it");
+    let looks = server.counters().operation(Served::HeadObject);
+    assert_eq!(
+        put().await.expect_err("taken").kind,
+        ErrorKind::AlreadyExists
+    );
+    assert_eq!(server.counters().operation(Served::HeadObject), looks);
 }

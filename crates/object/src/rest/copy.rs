@@ -120,7 +120,10 @@ impl<D: Dialect> RestStore<D> {
     async fn tag_of_copy(&self, draft: &Draft, target: &Key) -> ObjectResult<ETag> {
         let (body, _) = self.fetch_late(draft).await?;
         match parse_write_answer(&body) {
-            Ok(answer) => Ok(ETag::new(&answer.etag)),
+            Ok(answer) => {
+                self.features.copy_answers.learn(true);
+                Ok(ETag::new(&answer.etag))
+            }
             Err(XmlError::Missing("ETag")) if !self.dialect.is_original() => {
                 self.features.copy_answers.learn(false);
                 self.head_object(target).await.map(|info| info.etag)

@@ -147,21 +147,11 @@ impl Features {
         self.read_checksum.learn(asked);
     }
 
-    /// For those who ask what the store can do.
+    /// For those who ask what the store can do. That it takes a condition says nothing, so there is
+    /// nothing to tell of those.
     pub(super) fn abilities(&self) -> Vec<Ability> {
-        let mut condition = self.condition.ability();
-        // That a store takes a condition says nothing.
-        if condition.known == Known::Present && !self.proven[0].load(Ordering::Relaxed) {
-            condition.known = Known::Unknown;
-        }
-        let mut version_condition = self.version_condition.ability();
-        if version_condition.known == Known::Present {
-            version_condition.known = Known::Unknown;
-        }
         let checksums = [&self.checksum, &self.part_checksum, &self.read_checksum];
-        let mut abilities = vec![condition, version_condition];
-        abilities.extend(checksums.map(Feature::ability));
-        abilities
+        checksums.map(Feature::ability).into()
     }
 
     pub(super) fn plans(&self, kind: WriteKind) -> Vec<WritePlan> {
