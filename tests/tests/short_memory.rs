@@ -148,7 +148,7 @@ impl Form {
 fn check(form: Form, fails: &[Fault]) {
     let rounds = std::env::var(ROUNDS_VARIABLE).map(|text| text.parse().expect("a whole number"));
     let Ok(rounds) = rounds else {
-        let spilled = burst(SHORT, (form, fails), 0);
+        burst(SHORT, (form, fails), 0);
 
         return;
     };

@@ -16,7 +16,6 @@ mod journal;
 use std::sync::Arc;
 
 use penstock_base::{FileName, FsError, FsResult};
-use penstock_object::WriteCondition;
 use penstock_vfs::{FileKind, Inode, RenameMode};
 
 use crate::{
@@ -115,14 +114,5 @@ impl Core {
             .map(|replaced| tree.node(replaced.inode()));
         let replaced = replaced.transpose()?.map(|node| node.kind);
         Ok((tree.node(rename.moved.inode())?.kind, replaced))
-    }
-
-    /// The condition of writes to a target that must be free.
-    pub(crate) fn if_absent(&self) -> WriteCondition {
-        if self.store().capabilities().write_if_absent {
-            WriteCondition::IfAbsent
-        } else {
-            WriteCondition::Always
-        }
     }
 }

@@ -88,6 +88,17 @@ pub(crate) fn store(
     open(source, &store_settings(values, environment)?, registry)
 }
 
+/// The same for a command that somebody waits for: it does not wait for a store that is away.
+pub(crate) fn store_for_command(
+    source: &str,
+    values: &Values,
+    environment: &Environment,
+) -> Outcome<Arc<dyn Store>> {
+    let mut settings = store_settings(values, environment)?;
+    settings.retry.ride_out = false;
+    open(source, &settings, &Registry::new())
+}
+
 /// The endpoint that objects are read from, if it is one of its own, as the whole store for a first
 /// look.
 pub(crate) fn impatient_read_store(
@@ -118,10 +129,24 @@ pub(crate) fn impatient_store(
     open(source, &settings, &Registry::new())
 }
 
+/// The same for `penstock check`, which wants to see what the store does by itself.
+pub(crate) fn store_under_trial(
+    source: &str,
+    values: &Values,
+    environment: &Environment,
+    origin: &CredentialOrigin,
+) -> Outcome<Arc<dyn Store>> {
+    let mut settings = impatient_settings(values, environment)?;
+    settings.credentials.origin = origin.clone();
+    settings.look_before_writes = false;
+    open(source, &settings, &Registry::new())
+}
+
 fn impatient_settings(values: &Values, environment: &Environment) -> Outcome<StoreSettings> {
     let mut settings = store_settings(values, environment)?;
     settings.follow_store_clock = false;
     settings.retry.attempts_max = LOOK_ATTEMPTS;
+    settings.retry.ride_out = false;
     settings.retry.total = settings.retry.total.min(LOOK_DEADLINE);
     let timeouts = &mut settings.timeouts;
     timeouts.connect = timeouts.connect.min(LOOK_DEADLINE / LOOK_ATTEMPTS);
@@ -173,6 +198,7 @@ fn store_settings(values: &Values, environment: &Environment) -> Outcome<StoreSe
         retry: RetrySettings {
             total: values.duration(&table::RETRY_TIMEOUT),
             attempts_max: attempts.map_or(defaults.retry.attempts_max, |count| count as u32),
+            ride_out: true,
         },
         concurrency_max: requests,
         idle_connections_max: requests,

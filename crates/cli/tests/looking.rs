@@ -7,7 +7,7 @@ mod support;
 
 use std::process::Command;
 
-use penstock_devserver::{Fault, FaultRule, Operation, Server};
+use penstock_devserver::{Fault, FaultRule, Faults, Lack, Operation, Server};
 use support::{BUCKET, Scratch, run, strict_server, succeed, with_access};
 
 fn with_objects() -> Server {
@@ -243,6 +243,87 @@ fn a_server_that_is_not_trusted_is_told_as_that() {
     for part in ["is not trusted", "speaks no TLS"] {
         assert!(ended.err.contains(part), "{ended:#?}");
     }
+}
+
+#[test]
+fn check_tells_what_a_store_lacks_and_what_that_stops() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let source = format!("s3://{BUCKET}");
+    let check = |faults: Faults, what: &str| {
+        server.faults().set(faults);
+        let ended = run(&mut penstock(&scratch, &server, &["check", &source]));
+        assert_eq!(ended.code, Some(0), "{ended:#?}");
+        let column = format!("  {what}");
+        let line = ended.out.lines().find(|line| line.contains(&column));
+        let line = line.unwrap_or_else(|| panic!("{what}: {}", ended.out));
+        (line.to_owned(), ended.out)
+    };
+    let refuses = |operation: Operation, status: u16, code: &str| {
+        let code = code.to_owned();
+        Faults::rule(FaultRule::new(Fault::Status { status, code }).on(&[operation]))
+    };
+    let lacks = |lack: Lack| Faults::lacking(&[lack]);
+    for (faults, what, stops) in [
+        (
+            lacks(Lack::WriteConditions),
+            "conditional write",
+            "If-None-Match",
+        ),
+        (
+            lacks(Lack::WriteConditions),
+            "conditional replacement",
+            "If-Match",
+        ),
+        (
+            lacks(Lack::ChecksumMode),
+            "reads that ask for a checksum",
+            "TCP and TLS only",
+        ),
+        (
+            lacks(Lack::TagOfUpload),
+            "the ETag of a completed upload",
+            "looked up",
+        ),
+        (lacks(Lack::AnswerToCopy), "answers to copies", "looked up"),
+        (
+            lacks(Lack::CopyOfMarker),
+            "copies of directory markers",
+            "written anew",
+        ),
+        (lacks(Lack::EncodedNames), "encoded names", "hidden"),
+        (
+            refuses(Operation::UploadPartCopy, 411, "MissingContentLength"),
+            "copies of parts",
+            "sent again",
+        ),
+        (
+            refuses(Operation::AbortUpload, 405, "MethodNotAllowed"),
+            "multipart given up",
+            "stay in the bucket",
+        ),
+        (
+            refuses(Operation::ListUploads, 501, "NotImplemented"),
+            "multipart listed",
+            "penstock uploads",
+        ),
+        (
+            refuses(Operation::DeleteObjects, 501, "NotImplemented"),
+            "deleting many objects",
+            "one by one",
+        ),
+    ] {
+        let (line, text) = check(faults, what);
+        assert!(
+            line.starts_with("note ") && line.contains(stops),
+            "{what}: {text}"
+        );
+        assert!(!text.contains("use another store"), "{text}");
+    }
+    let (line, _) = check(lacks(Lack::WriteConditions), "store");
+    assert!(!line.contains("atomic creation"), "{line}");
+    let (line, text) = check(Faults::default(), "store");
+    assert!(line.contains("atomic creation"), "{line}");
+    assert!(!text.contains("missing: "), "{text}");
 }
 
 #[test]

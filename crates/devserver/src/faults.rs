@@ -15,6 +15,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    lacks::Lack,
     operations::Operation,
     refusal::{Code, Refusal},
     sync,
@@ -170,6 +171,8 @@ pub struct Faults {
     pub bandwidth: Option<u64>,
     /// Bytes per second of bodies on all connections together.
     pub bandwidth_total: Option<u64>,
+    /// What the server does not do at all.
+    pub lacks: Vec<Lack>,
     /// Looked at in order; the first that strikes decides.
     pub rules: Vec<FaultRule>,
 }
@@ -181,6 +184,14 @@ impl Faults {
         Self {
             latency_ms,
             latency_us: u64::from(latency.subsec_micros() % 1000),
+            ..Self::default()
+        }
+    }
+
+    /// Only these lacks.
+    pub fn lacking(lacks: &[Lack]) -> Self {
+        Self {
+            lacks: lacks.to_vec(),
             ..Self::default()
         }
     }
@@ -257,6 +268,11 @@ impl FaultPlan {
     /// What is set, with counts as they are now.
     pub fn get(&self) -> Faults {
         sync::lock(&self.state).faults.clone()
+    }
+
+    /// Whether the server lacks this.
+    pub(crate) fn lacks(&self, lack: Lack) -> bool {
+        self.active.load(Ordering::Acquire) && sync::lock(&self.state).faults.lacks.contains(&lack)
     }
 
     pub(crate) fn decide(&self, operation: Operation, key: &str) -> Decision {

@@ -26,6 +26,7 @@ use crate::{
     address::Address,
     dialect::Dialect,
     http::{body::Body, request::Request, response::Response},
+    lacks::Lack,
     refusal::{Code, Trouble},
     service::{Flow, Service},
     store::{Bucket, Object},
@@ -123,6 +124,10 @@ impl Exchange<'_> {
     /// A header of the request's dialect: `copy-source` is `x-amz-copy-source` in S3.
     pub(crate) fn dialect_header(&self, name: &str) -> Option<&str> {
         self.request.header(&self.dialect.header(name))
+    }
+
+    pub(crate) fn lacks(&self, lack: Lack) -> bool {
+        self.service.faults.lacks(lack)
     }
 
     pub(crate) fn is_oss(&self) -> bool {

@@ -46,7 +46,11 @@ pub fn standard(
     metrics: &Registry,
 ) -> Arc<dyn Store> {
     let store = Arc::new(ConcurrencyLimit::new(store, concurrency_max));
-    let store = Arc::new(Retry::new(store, retry.attempts_max, metrics));
+    let layer = Retry::new(store, retry.attempts_max, metrics);
+    let store = Arc::new(match retry.ride_out {
+        true => layer.riding_out(retry.total),
+        false => layer,
+    });
     let store = Arc::new(Deadline::new(store, retry.total));
     Arc::new(Metered::new(store, metrics))
 }

@@ -49,9 +49,9 @@ pub use settings::{
 pub use sink::{BodySink, Moved};
 pub use store::{DELETE_MANY_MAX, Store};
 pub use types::{
-    Appended, ByteRange, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, Description,
-    GetOptions, Got, HEADER_MARK, HeadOptions, ListOptions, ListPage, ListedObject, ObjectInfo,
-    ObjectKind, Part, PartCopy, PartNumber, PutOptions, Stored, Upload, UploadPage, UserMetadata,
-    WriteCondition,
+    Ability, Appended, ByteRange, Capabilities, CompleteOptions, CopyOptions, DeleteFailure,
+    Description, GetOptions, Got, HEADER_MARK, HeadOptions, Known, ListOptions, ListPage,
+    ListedObject, ObjectInfo, ObjectKind, Part, PartCopy, PartNumber, PutOptions, Stored, Upload,
+    UploadPage, UserMetadata, WriteCondition,
 };
 pub use url::{BucketUrl, StoreUrl, StoreUrlError};

@@ -88,17 +88,6 @@ impl MemoryStore {
     fn lock(&self) -> MutexGuard<'_, Bucket> {
         self.bucket.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn check_condition(
-        &self,
-        operation: Operation,
-        condition: &WriteCondition,
-    ) -> ObjectResult<()> {
-        if *condition == WriteCondition::IfAbsent && !self.capabilities.write_if_absent {
-            return Err(unsupported(operation, "writing only if the key is free"));
-        }
-        Ok(())
-    }
 }
 
 impl Default for MemoryStore {
@@ -237,7 +226,6 @@ impl Store for MemoryStore {
             body.len() as u64,
             self.capabilities.put_size_max,
         )?;
-        self.check_condition(operation, &options.condition)?;
         let object = Object::new(object::own(&body), &options);
         self.lock()
             .store(operation, key, &options.condition, object)
@@ -274,7 +262,6 @@ impl Store for MemoryStore {
 
     async fn copy(&self, source: &Key, target: &Key, options: CopyOptions) -> ObjectResult<Stored> {
         let operation = Operation::Copy;
-        self.check_condition(operation, &options.condition)?;
         let mut bucket = self.lock();
         let object = bucket.object(operation, source)?;
         let info = object.info();
@@ -308,7 +295,6 @@ impl Store for MemoryStore {
     }
 
     async fn create_upload(&self, key: &Key, options: PutOptions) -> ObjectResult<UploadId> {
-        self.check_condition(Operation::CreateUpload, &options.condition)?;
         Ok(self.lock().uploads.create(key, options))
     }
 
@@ -360,7 +346,6 @@ impl Store for MemoryStore {
         options: CompleteOptions,
     ) -> ObjectResult<Stored> {
         let operation = Operation::CompleteUpload;
-        self.check_condition(operation, &options.condition)?;
         let mut bucket = self.lock();
         let found = bucket.uploads.find(operation, key, upload)?;
         let object = found.assemble(&self.capabilities, parts, &options)?;
@@ -396,7 +381,6 @@ impl Store for MemoryStore {
         if !self.capabilities.symlinks {
             return Err(unsupported(operation, "symbolic links").about(key));
         }
-        self.check_condition(operation, &options.condition)?;
         let object = Object::link(target, &options);
         self.lock()
             .store(operation, key, &options.condition, object)

@@ -11,7 +11,7 @@ use crate::{
     http::{Client, ClientMetrics, HttpError, Origin},
     layers::{self, Metered, Prefixed, Split},
     oss::{self, Oss},
-    rest::{Address, RestMetrics, RestStore, StoreClock},
+    rest::{Address, Dialect, Features, RestMetrics, RestStore, StoreClock},
     s3::{self, ChecksumChoice, S3},
     settings::{self, SettingsError, StoreSettings},
 };
@@ -77,7 +77,7 @@ fn open_s3(
         parts.credentials(|bridge| s3_chain(&settings.credentials, &url.bucket, &region, bridge));
     parts.split(&endpoint, |endpoint| {
         let address = parts.address(endpoint, &url.bucket)?;
-        let dialect = S3::new(region.clone(), &endpoint.host, settings.checksum);
+        let dialect = S3::new(region.clone(), &endpoint.host, settings);
         Ok(Arc::new(parts.store(dialect, address, &credentials)))
     })
 }
@@ -132,13 +132,14 @@ impl<'a> Parts<'a> {
         Ok(address)
     }
 
-    fn store<D>(
+    fn store<D: Dialect>(
         &self,
         dialect: D,
         address: Address,
         credentials: &Arc<CredentialSource>,
     ) -> RestStore<D> {
         RestStore {
+            features: Features::new(dialect.is_original()),
             dialect,
             address,
             client: Arc::clone(&self.client),

@@ -8,10 +8,12 @@
 mod address;
 mod attributes;
 mod checksum;
+mod copy;
 mod describe;
 mod dialect;
 mod exchange;
 mod failure;
+mod feature;
 mod list;
 mod metrics;
 mod plan;
@@ -30,14 +32,15 @@ pub use address::Addressing;
 pub(crate) use checksum::{decode as decode_checksum, encode as encode_checksum};
 pub(crate) use dialect::{Dialect, Names, Signing};
 pub(crate) use exchange::Draft;
+pub(crate) use feature::{Feature, Features};
 pub(crate) use metrics::RestMetrics;
 pub(crate) use plan::{WriteKind, WritePlan};
 pub(crate) use skew::StoreClock;
 
 use crate::{
-    Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
-    FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult,
-    Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage,
+    Ability, Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions,
+    DeleteFailure, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo,
+    ObjectResult, Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage,
     credentials::CredentialSource,
     http::Client,
     settings::{ListVersion, WriteSettings},
@@ -47,6 +50,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct RestStore<D> {
     pub(crate) dialect: D,
+    /// What the endpoint turned out to do.
+    pub(crate) features: Features,
     pub(crate) address: Address,
     pub(crate) client: Arc<Client>,
     pub(crate) credentials: Arc<CredentialSource>,
@@ -64,6 +69,15 @@ pub(crate) struct RestStore<D> {
 impl<D: Dialect> Store for RestStore<D> {
     fn capabilities(&self) -> &Capabilities {
         self.dialect.capabilities()
+    }
+
+    fn abilities(&self) -> Vec<Ability> {
+        if self.dialect.is_original() {
+            return Vec::new();
+        }
+        let mut abilities = self.dialect.abilities();
+        abilities.extend(self.features.abilities());
+        abilities
     }
 
     fn checksum_kind(&self) -> Option<ChecksumKind> {

@@ -40,6 +40,10 @@ pub struct StoreSettings {
     /// Which checksum protects bodies on S3; OSS always has its CRC-64 unless this is `Off`.
     /// Default: [`ChecksumChoice::Auto`].
     pub checksum: ChecksumChoice,
+    /// Look whether an object is there, or has a certain version, before a write that insists on it,
+    /// unless the store is known to check that itself: some answer success and check nothing. Who
+    /// wants to find that out looks the other way. Default: yes.
+    pub look_before_writes: bool,
     /// A PEM file of certificates to trust beside the system's. Default: none.
     pub ca_file: Option<PathBuf>,
     /// `http://host:port` of a proxy for all requests. Default: none.
@@ -131,10 +135,13 @@ pub struct Timeouts {
 /// How failures are retried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetrySettings {
-    /// Attempts for one operation, the first included, 1 to 100. Default: 10.
+    /// Attempts for one operation, the first included, 1 to 100; 1 repeats nothing. Default: 10.
     pub attempts_max: u32,
     /// The longest that an operation may take with all its attempts. Default: 120 s.
     pub total: Duration,
+    /// Whether attempts that a store does not answer because it is away do not count, so that only
+    /// `total` ends them. Default: yes.
+    pub ride_out: bool,
 }
 
 impl Default for StoreSettings {
@@ -153,6 +160,7 @@ impl Default for StoreSettings {
             listing: ListVersion::default(),
             follow_store_clock: true,
             checksum: ChecksumChoice::Auto,
+            look_before_writes: true,
             ca_file: None,
             http_proxy: None,
             user_agent: None,
@@ -183,6 +191,7 @@ impl Default for RetrySettings {
         Self {
             attempts_max: 10,
             total: Duration::from_secs(120),
+            ride_out: true,
         }
     }
 }

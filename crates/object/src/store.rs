@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use penstock_base::{LocalFile, Payload};
 
 use crate::{
-    Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
-    ETag, ErrorKind, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage,
-    ObjectError, ObjectInfo, ObjectResult, Operation, Part, PartCopy, PartNumber, PutOptions,
-    Stored, UploadId, UploadPage,
+    Ability, Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions,
+    DeleteFailure, ETag, ErrorKind, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions,
+    ListPage, ObjectError, ObjectInfo, ObjectResult, Operation, Part, PartCopy, PartNumber,
+    PutOptions, Stored, UploadId, UploadPage,
 };
 
 /// Objects that one [`Store::delete_many`] takes, as many as S3 and OSS take in one request.
@@ -28,6 +28,12 @@ pub const DELETE_MANY_MAX: usize = 1000;
 pub trait Store: Debug + Send + Sync {
     /// What this store can do, and its limits.
     fn capabilities(&self) -> &Capabilities;
+
+    /// What others of its kind can do, and whether this store does, as far as requests so far have
+    /// shown. None for a store that has no imitations.
+    fn abilities(&self) -> Vec<Ability> {
+        Vec::new()
+    }
 
     /// The checksum that bodies are sent with, if any. A [`Payload`] that brings one of this kind
     /// spares the store a pass over its bytes; any other payload is as good.

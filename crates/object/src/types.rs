@@ -86,7 +86,8 @@ pub enum WriteCondition {
     /// Always.
     #[default]
     Always,
-    /// Only if the key is free; else [`crate::ErrorKind::AlreadyExists`].
+    /// Only if the key is free; else [`crate::ErrorKind::AlreadyExists`]. Every store takes it; one
+    /// that is not known to check it atomically is asked for the object just before the write.
     IfAbsent,
     /// Only if the key still has this version; else [`crate::ErrorKind::PreconditionFailed`],
     /// also when it has none. Every store takes it; one that cannot check it atomically is asked
@@ -265,6 +266,28 @@ pub struct CompleteOptions {
     pub checksum: Option<Checksum>,
 }
 
+/// Whether a store can do something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// Nobody needed it yet.
+    Unknown,
+    /// It cannot.
+    Absent,
+    /// It can.
+    Present,
+}
+
+/// Something that stores of one kind can do, though some cannot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ability {
+    /// What.
+    pub name: &'static str,
+    /// Whether the store at hand does, as far as was found out.
+    pub known: Known,
+    /// What it means where it does not.
+    pub without: &'static str,
+}
+
 /// What a store can do and how big things may be in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities {
@@ -288,7 +311,7 @@ pub struct Capabilities {
     pub symlinks: bool,
     /// Bytes of user metadata of an object, names and values together, headers apart.
     pub metadata_size_max: usize,
-    /// Whether [`WriteCondition::IfAbsent`] is checked atomically by the store.
+    /// Whether [`WriteCondition::IfAbsent`] is known to be checked atomically by the store.
     pub write_if_absent: bool,
 }
 

@@ -4,9 +4,10 @@
 use std::{sync::Arc, time::Duration};
 
 use penstock_base::{MIB, Payload, Secret, metrics::Registry};
-use penstock_devserver::{Fault, FaultRule, Operation as Served, Server, Settings};
+use penstock_devserver::{Fault, FaultRule, Faults, Lack, Operation as Served, Server, Settings};
 use penstock_object::{
-    ChecksumChoice, ErrorKind, GetOptions, Key, ObjectResult, PutOptions, Store, StoreSettings,
+    ChecksumChoice, CompleteOptions, ErrorKind, GetOptions, Key, ObjectResult, PutOptions, Store,
+    StoreSettings, WriteCondition,
     credentials::{CredentialSettings, Credentials},
     open, open_backend,
 };
@@ -368,4 +369,97 @@ async fn objects_are_read_from_an_endpoint_of_their_own() {
     let refused = open_backend(&local.parse().expect("valid"), &settings, &Registry::new());
     let refused = refused.expect_err("it has no endpoints");
     assert!(refused.message.contains("no meaning"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_lost_answer_to_a_completed_upload_is_no_conflict() {
+    let server = server();
+    let url = format!("s3://{BUCKET}").parse().expect("valid");
+    let store = open(&url, &settings(&server), &Registry::new()).expect("valid settings");
+    let options = PutOptions {
+        condition: WriteCondition::IfAbsent,
+        ..PutOptions::default()
+    };
+    let upload = store.create_upload(&key("new"), options.clone()).await;
+    let upload = upload.expect("an upload can be begun");
+    let body = Payload::from(b"content".to_vec());
+    let part = store.upload_part(&key("new"), &upload, 1, body).await;
+    let lost = FaultRule::new(Fault::LoseAnswer).on(&[Served::CompleteUpload]);
+    server.faults().add(lost.next(1));
+    let complete = CompleteOptions {
+        condition: options.condition,
+        ..CompleteOptions::default()
+    };
+    let parts = [part.expect("a part is sent")];
+    let completed = store
+        .complete_upload(&key("new"), &upload, &parts, complete)
+        .await;
+    completed.expect("it was ours");
+}
+
+/// A server that lacks something, and a store that knows nothing of that yet.
+fn lacking(lacks: &[Lack]) -> (Server, Arc<dyn Store>) {
+    let server = server();
+    server.faults().set(Faults::lacking(lacks));
+    let store = connect("s3", &settings(&server));
+    (server, store)
+}
+
+#[tokio::test]
+async fn a_condition_that_is_passed_over_is_looked_up() {
+    let (server, store) = lacking(&[Lack::WriteConditions]);
+    assert!(!store.capabilities().write_if_absent, "nobody has seen it");
+    let put = |body: &'static [u8]| {
+        let options = PutOptions {
+            condition: WriteCondition::IfAbsent,
+            ..PutOptions::default()
+        };
+        let body = Payload::from(body.to_vec());
+        let store = Arc::clone(&store);
+        async move { store.put(&key("a"), body, options).await }
+    };
+    put(b"theirs").await.expect("the key is free");
+    let refused = put(b"ours").await.expect_err("the key is taken");
+    assert_eq!(refused.kind, ErrorKind::AlreadyExists);
+    assert_eq!(
+        server.data().get(BUCKET, "a").as_deref(),
+        Some(&b"theirs"[..])
+    );
+    assert!(!store.capabilities().write_if_absent, "it proved nothing");
+}
+
+#[tokio::test]
+async fn a_condition_that_was_seen_at_work_is_believed() {
+    let (server, store) = s3().await;
+    let put = || {
+        let options = PutOptions {
+            condition: WriteCondition::IfAbsent,
+            ..PutOptions::default()
+        };
+        let body = Payload::from(b"content".to_vec());
+        let store = Arc::clone(&store);
+        async move { store.put(&key("a"), body, options).await }
+    };
+    put().await.expect("the key is free");
+    assert!(
+        !store.capabilities().write_if_absent,
+        "a success tells nothing"
+    );
+    // As if another client had been there between the look and the write.
+    let code = "NoSuchKey".to_owned();
+    let missing = FaultRule::new(Fault::Status { status: 404, code });
+    server
+        .faults()
+        .add(missing.on(&[Served::HeadObject]).next(1));
+    assert_eq!(
+        put().await.expect_err("taken").kind,
+        ErrorKind::AlreadyExists
+    );
+    assert!(store.capabilities().write_if_absent, "the store refused it");
+    let looks = server.counters().operation(Served::HeadObject);
+    assert_eq!(
+        put().await.expect_err("taken").kind,
+        ErrorKind::AlreadyExists
+    );
+    assert_eq!(server.counters().operation(Served::HeadObject), looks);
 }

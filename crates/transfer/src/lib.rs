@@ -23,10 +23,17 @@ mod reader;
 mod settings;
 mod writer;
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use penstock_base::{BufferPool, Payload, Pipes, Reclaim, Reservation, metrics::Registry};
 use penstock_object::{ETag, Key, PutOptions, Store};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 pub use cache::{CacheContents, CacheError, CacheSettings, DiskCache, KeepFree};
 pub use error::{TransferError, TransferResult};
@@ -41,6 +48,9 @@ use crate::{
     reader::{Habit, ReadAhead, Readers},
     writer::CleanUps,
 };
+
+/// Pieces of all objects that are fetched to be sent again at the same time, each in memory.
+const RESENDS_MAX: usize = 3;
 
 /// One version of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,6 +89,8 @@ pub struct Transfer {
     pipes: Option<Arc<Pipes>>,
     set_aside: SetAside,
     clean_ups: CleanUps,
+    makes_copies: AtomicBool,
+    resends: Semaphore,
 }
 
 impl Transfer {
@@ -118,6 +130,8 @@ impl Transfer {
             readers,
             habit: Habit::default(),
             clean_ups: CleanUps::default(),
+            makes_copies: AtomicBool::new(false),
+            resends: Semaphore::new(RESENDS_MAX),
         })
     }
 
@@ -174,6 +188,21 @@ impl Transfer {
     /// from the store, at most about a minute. Dropping the future gives those removals up.
     pub async fn settle(&self) {
         self.clean_ups.wait().await;
+    }
+
+    /// Whether the store was seen to make a part of what it has.
+    pub(crate) fn makes_copies(&self) -> bool {
+        self.makes_copies.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn saw_copy(&self) {
+        self.makes_copies.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until one more piece may be fetched to be sent again.
+    pub(crate) async fn resend_turn(&self) -> SemaphorePermit<'_> {
+        let turn = self.resends.acquire().await;
+        turn.expect("the semaphore is never closed")
     }
 
     pub(crate) fn clean_ups(&self) -> &CleanUps {

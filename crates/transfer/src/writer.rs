@@ -18,6 +18,7 @@ mod append;
 mod assembly;
 mod begin;
 mod clean_up;
+mod copied;
 mod grant;
 mod schedule;
 mod tail;

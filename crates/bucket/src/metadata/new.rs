@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use penstock_base::{FileName, FsResult, Payload, clock};
-use penstock_object::{ObjectKind, PutOptions};
+use penstock_object::{ObjectKind, PutOptions, WriteCondition};
 use penstock_vfs::{Caller, FileKind, Inode};
 
 use crate::{
@@ -46,7 +46,7 @@ impl Core {
         let options = PutOptions {
             content_type: kept.content_type(),
             metadata: kept.metadata(),
-            condition: self.if_absent(),
+            condition: WriteCondition::IfAbsent,
         };
         let begun = clock::now();
         let stored = for_writing(self.store().put(&key, body, options).await)?;

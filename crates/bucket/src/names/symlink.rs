@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use penstock_base::{FileName, FsError, FsResult, clock};
-use penstock_object::{ObjectKind, PutOptions};
+use penstock_object::{ObjectKind, PutOptions, WriteCondition};
 use penstock_vfs::{Caller, Entry, FileKind, Inode};
 
 use crate::{
@@ -76,7 +76,6 @@ impl Core {
             "a link must lead to a file of this mount by a relative path",
         ))?;
         let target = key::checked_key(followed)?;
-        let condition = self.if_absent();
         let begun = clock::now();
         let stored = self
             .store()
@@ -84,7 +83,7 @@ impl Core {
                 &key,
                 &target,
                 PutOptions {
-                    condition,
+                    condition: WriteCondition::IfAbsent,
                     ..PutOptions::default()
                 },
             )

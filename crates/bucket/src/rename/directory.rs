@@ -260,7 +260,7 @@ impl Core {
         let condition = if may_exist {
             WriteCondition::Always
         } else {
-            self.if_absent()
+            WriteCondition::IfAbsent
         };
         let outcome = match self.copy_version(work, object, condition.clone()).await {
             Err(error) if is_changed(&error) => self.copy_present(work, object, condition).await,

@@ -118,6 +118,8 @@ impl Core {
         if copied.version.size >= RECHECK_MIN || begun.elapsed() >= RECHECK_AFTER {
             let now = for_writing(self.head(&source).await)?;
             if now.is_some_and(|now| now.etag != copied.original) {
+                // Or it could not be repeated: what is known of the file is what was copied.
+                self.refresh(rename.moved.inode()).await?;
                 return Err(CHANGED);
             }
         }
@@ -132,7 +134,7 @@ impl Core {
             key::file_key(&prefix, &rename.target.name)?
         };
         let condition = match rename.mode {
-            RenameMode::NoReplace => self.if_absent(),
+            RenameMode::NoReplace => WriteCondition::IfAbsent,
             RenameMode::Replace | RenameMode::Exchange => WriteCondition::Always,
         };
         let (moved, begun) = (rename.moved.inode(), clock::now());

@@ -16,6 +16,7 @@ use crate::{
     output, text_table,
 };
 
+mod abilities;
 mod trials;
 
 pub(crate) fn command() -> Command {
@@ -24,8 +25,9 @@ pub(crate) fn command() -> Command {
         .long_about(
             "Tries what a mount needs and says what is wrong and what to do about it: one line for \
              each trial, `ok`, `note` (works, but not as well as it could) or `FAILED`. Also says \
-             where the credentials were found. Writes one small object, reads it back and deletes \
-             it. Ends with status 1 when something failed.",
+             where the credentials were found, and what this store can do and what it lacks, with \
+             what that means. Writes a few small objects under one name that nobody else uses, reads \
+             them back and deletes them. Ends with status 1 when something failed.",
         )
         .arg(source_argument())
         .arg(command_line::flag(
@@ -90,7 +92,7 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let values = listing::values(matches, environment)?;
     let findings = listing::block_on(async {
         let origin = CredentialOrigin::default();
-        let store = assemble::impatient_store(source, &values, environment, &origin)?;
+        let store = assemble::store_under_trial(source, &values, environment, &origin)?;
         let trials = trials::all(source, &store, may_write).await;
         let mut findings = configured(source, &values, &origin);
         findings.extend(trials);

@@ -3,7 +3,7 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use clap::ArgMatches;
-use penstock_base::{clock, metrics::Registry};
+use penstock_base::clock;
 use penstock_object::Store;
 
 use crate::{
@@ -43,7 +43,7 @@ pub(super) fn start_logging(values: &Values) {
 
 /// Opens a store.
 pub(super) fn open(source: &str, values: &Values, environment: &Environment) -> Outcome<Look> {
-    let store = assemble::store(source, values, environment, &Registry::new())?;
+    let store = assemble::store_for_command(source, values, environment)?;
     Ok(Look {
         source: source.to_owned(),
         store,

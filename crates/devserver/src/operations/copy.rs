@@ -13,6 +13,7 @@ use super::{
 use crate::{
     clock,
     http::{encoding, range::RangeSpec, response::Response},
+    lacks::Lack,
     refusal::{Code, Refusal, Trouble},
     store::{Kind, Object, Part},
 };
@@ -50,6 +51,9 @@ pub(crate) fn copy_object(exchange: &mut Exchange<'_>) -> Result<Response, Troub
     let condition = put::condition(exchange)?;
     put::check_write(exchange, &condition)?;
     let source = source(exchange)?;
+    if exchange.lacks(Lack::CopyOfMarker) && exchange.address.key.ends_with('/') {
+        return Err(Code::InvalidRequest.into());
+    }
     if source.length() > COPY_MAX {
         return Err(Refusal::because(
             Code::InvalidRequest,
@@ -67,6 +71,9 @@ pub(crate) fn copy_object(exchange: &mut Exchange<'_>) -> Result<Response, Troub
     let object = copied(exchange, &source)?;
     let stored = put::store(exchange, object, &condition)?;
     let mut xml = exchange.document("CopyObjectResult");
+    if exchange.lacks(Lack::AnswerToCopy) {
+        return Ok(Response::xml(200, xml.finish()));
+    }
     xml.leaf("LastModified", &answer::modified(&stored));
     xml.leaf("ETag", &quoted(&stored.etag));
     Ok(Response::xml(200, xml.finish()).header("ETag", quoted(&stored.etag)))

@@ -15,6 +15,7 @@ use crate::{
         request::Method,
         response::{Payload, Response},
     },
+    lacks::Lack,
     refusal::{Code, Refusal, Trouble},
     store::{Kind, Object},
 };
@@ -32,6 +33,9 @@ const OVERRIDES: [(&str, &str); 6] = [
 ];
 
 pub(crate) fn get_object(exchange: &mut Exchange<'_>) -> Result<Response, Trouble> {
+    if exchange.lacks(Lack::ChecksumMode) && wants_checksums(exchange) {
+        return Err(Code::NotImplemented.into());
+    }
     let named = exchange.object()?;
     let object = follow_link(exchange, &named)?;
     if let Some(response) = Conditions::of(exchange.request, "").answer(&object)? {

@@ -14,6 +14,7 @@ use super::{
 use crate::{
     clock,
     http::{encoding, response::Response},
+    lacks::Lack,
     refusal::{Code, Refusal, Trouble},
     store::{Entry, Listed, Listing, ListingQuery},
     xml::{self, Xml},
@@ -91,6 +92,7 @@ fn decode_token(token: &str) -> Result<String, Refusal> {
 struct Page {
     query: ListingQuery,
     url_encoded: bool,
+    garbles: bool,
     oss: bool,
 }
 
@@ -107,9 +109,10 @@ impl Page {
         if exchange.is_oss() && !(1..=PAGE_MAX).contains(&max_keys) {
             return Err(answer::invalid_argument("max-keys", &max_keys.to_string()));
         }
+        let garbles = exchange.lacks(Lack::EncodedNames);
         let url_encoded = match query.get("encoding-type") {
             None | Some("") => false,
-            Some("url") => true,
+            Some("url") => !garbles,
             Some(other) => return Err(answer::invalid_argument("encoding-type", other)),
         };
         let query = ListingQuery {
@@ -121,6 +124,7 @@ impl Page {
         Ok(Self {
             query,
             url_encoded,
+            garbles,
             oss: exchange.is_oss(),
         })
     }
@@ -128,6 +132,7 @@ impl Page {
     /// A name as the client wants it.
     fn encoded<'a>(&self, name: &'a str) -> Cow<'a, str> {
         match (self.url_encoded, self.oss) {
+            (false, _) if self.garbles => name.replace(|c: char| c < ' ', "\u{fffd}").into(),
             (false, _) => name.into(),
             (true, true) => encoding::encoded(name),
             // S3 leaves slashes as they are.

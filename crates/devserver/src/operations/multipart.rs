@@ -12,6 +12,7 @@ use crate::{
     clock,
     digest::{self, Algorithm, Value},
     http::response::Response,
+    lacks::Lack,
     refusal::{Code, Refusal, Trouble},
     store::{Condition, Content, Kind, Object, Part, Upload},
     xml::Element,
@@ -135,7 +136,11 @@ fn answer(exchange: &Exchange<'_>, stored: &Object) -> Result<Response, Trouble>
     );
     xml.leaf("Bucket", &address.bucket);
     xml.leaf("Key", &address.key);
-    xml.leaf("ETag", &quoted(&stored.etag));
+    let etag = match exchange.lacks(Lack::TagOfUpload) {
+        true => format!("{}-told", stored.etag),
+        false => stored.etag.clone(),
+    };
+    xml.leaf("ETag", &quoted(&etag));
     if let Some((algorithm, value)) = &stored.composite {
         xml.leaf(&format!("Checksum{}", algorithm.name()), value);
         xml.leaf("ChecksumType", "COMPOSITE");
@@ -151,7 +156,7 @@ fn answer(exchange: &Exchange<'_>, stored: &Object) -> Result<Response, Trouble>
         );
         xml.leaf("ChecksumType", "FULL_OBJECT");
     }
-    let response = Response::xml(200, xml.finish()).header("ETag", quoted(&stored.etag));
+    let response = Response::xml(200, xml.finish()).header("ETag", quoted(&etag));
     if !exchange.is_oss() {
         return Ok(response);
     }

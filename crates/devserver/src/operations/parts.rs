@@ -8,6 +8,7 @@ use crate::{
     clock,
     digest::Algorithm,
     http::{encoding, response::Response},
+    lacks::Lack,
     refusal::{Code, Refusal, Trouble},
     store::{Part, Upload},
     xml::Xml,
@@ -69,12 +70,18 @@ pub(crate) fn list_uploads(exchange: &mut Exchange<'_>) -> Result<Response, Trou
         .number("max-uploads")?
         .unwrap_or(PAGE_MAX)
         .min(PAGE_MAX);
+    if exchange.lacks(Lack::MaxUploads) && query.has("max-uploads") {
+        return Err(Code::NotImplemented.into());
+    }
     if !delimiter.is_empty() {
         let why = "Uploads are listed without a delimiter.";
         return Err(Refusal::because(Code::NotImplemented, why).into());
     }
     let mut uploads = exchange.bucket()?.uploads();
     uploads.retain(|upload| upload.key.starts_with(prefix) && comes_after(upload, after));
+    if exchange.lacks(Lack::EmptyUploads) && uploads.is_empty() {
+        return Err(Code::NoSuchUpload.into());
+    }
     let truncated = uploads.len() > limit;
     uploads.truncate(limit);
     let encoded = query.get("encoding-type") == Some("url");

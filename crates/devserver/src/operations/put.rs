@@ -10,6 +10,7 @@ use crate::{
     dialect::Dialect,
     digest::Algorithm,
     http::response::Response,
+    lacks::Lack,
     refusal::{Code, Refusal, Trouble},
     store::{Attributes, Condition, Object},
 };
@@ -85,6 +86,9 @@ pub(crate) fn condition(exchange: &Exchange<'_>) -> Result<Condition, Refusal> {
         } else {
             Condition::Always
         });
+    }
+    if exchange.lacks(Lack::WriteConditions) {
+        return Ok(Condition::Always);
     }
     match (
         exchange.request.header("if-none-match"),

@@ -121,9 +121,6 @@ pub async fn a_copy_can_insist_on_a_free_key(store: &Arc<dyn Store>) {
     let onto_taken = store
         .copy(&key("from"), &key("taken"), options.clone())
         .await;
-    if !store.capabilities().write_if_absent {
-        return assert_fails(onto_taken, ErrorKind::Unsupported, "IfAbsent");
-    }
     assert_fails(
         onto_taken,
         ErrorKind::AlreadyExists,

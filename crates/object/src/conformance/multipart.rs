@@ -198,10 +198,6 @@ pub async fn small_parts_are_refused_where_the_store_says_so(store: &Arc<dyn Sto
 
 /// With `IfAbsent` completion refuses to replace what has come in the meantime.
 pub async fn completion_can_insist_on_a_free_key(store: &Arc<dyn Store>) {
-    if !store.capabilities().write_if_absent {
-        let created = store.create_upload(&key("once"), only_if_absent()).await;
-        return assert_fails(created, ErrorKind::Unsupported, "IfAbsent");
-    }
     let options = CompleteOptions {
         condition: only_if_absent().condition,
         ..CompleteOptions::default()

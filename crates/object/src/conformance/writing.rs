@@ -81,11 +81,6 @@ pub async fn a_write_can_insist_on_a_free_key(store: &Arc<dyn Store>) {
         let payload = Payload::from(body.to_vec());
         async move { store.put(&key("once"), payload, only_if_absent()).await }
     };
-    if !store.capabilities().write_if_absent {
-        assert_fails(write(b"x").await, ErrorKind::Unsupported, "IfAbsent");
-        assert!(!exists(store, "once").await);
-        return;
-    }
     write(b"first").await.expect("the key is free");
     assert_fails(
         write(b"second").await,

@@ -14,10 +14,10 @@ use async_trait::async_trait;
 use penstock_base::{Payload, Pipe};
 
 use crate::{
-    Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
-    FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, Moved, ObjectInfo,
-    ObjectResult, Operation, Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId,
-    UploadPage,
+    Ability, Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions,
+    DeleteFailure, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, Moved,
+    ObjectInfo, ObjectResult, Operation, Part, PartCopy, PartNumber, PutOptions, Store, Stored,
+    UploadId, UploadPage,
 };
 
 /// An operation of the store within, not begun yet.
@@ -128,6 +128,10 @@ unsafe impl BodySink for Watched<'_> {
 impl<A: Around> Store for Layer<A> {
     fn capabilities(&self) -> &Capabilities {
         self.inner.capabilities()
+    }
+
+    fn abilities(&self) -> Vec<Ability> {
+        self.inner.abilities()
     }
 
     fn checksum_kind(&self) -> Option<ChecksumKind> {

@@ -16,10 +16,10 @@ use sinks::{Cut, Flipping, flipped};
 
 use super::around::Work;
 use crate::{
-    Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
-    ErrorKind, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectError,
-    ObjectInfo, ObjectResult, Operation, Part, PartCopy, PartNumber, PutOptions, Store, Stored,
-    UploadId, UploadPage,
+    Ability, Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions,
+    DeleteFailure, ErrorKind, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage,
+    ObjectError, ObjectInfo, ObjectResult, Operation, Part, PartCopy, PartNumber, PutOptions,
+    Store, Stored, UploadId, UploadPage,
 };
 
 /// Injects [`Faults`] into a store.
@@ -60,6 +60,10 @@ async fn under<T>(
             retry_after,
             ..injected(kind, operation)
         }),
+        Some(Fault::Answer { status }) => Err(ObjectError {
+            status: Some(status),
+            ..injected(ErrorKind::Unavailable, operation)
+        }),
         Some(Fault::LoseAnswer(kind)) => {
             work.await?;
             Err(injected(kind, operation))
@@ -82,6 +86,10 @@ fn injected(kind: ErrorKind, operation: Operation) -> ObjectError {
 impl Store for Faulty {
     fn capabilities(&self) -> &Capabilities {
         self.inner.capabilities()
+    }
+
+    fn abilities(&self) -> Vec<Ability> {
+        self.inner.abilities()
     }
 
     fn checksum_kind(&self) -> Option<ChecksumKind> {

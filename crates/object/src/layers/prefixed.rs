@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use penstock_base::Payload;
 
 use crate::{
-    Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
-    ErrorKind, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ListedObject,
-    ObjectError, ObjectInfo, ObjectResult, Operation, Part, PartCopy, PartNumber, PutOptions,
-    Store, Stored, Upload, UploadId, UploadPage,
+    Ability, Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions,
+    DeleteFailure, ErrorKind, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage,
+    ListedObject, ObjectError, ObjectInfo, ObjectResult, Operation, Part, PartCopy, PartNumber,
+    PutOptions, Store, Stored, Upload, UploadId, UploadPage,
 };
 
 /// Puts a prefix before every key on the way in and takes it off on the way out, so that
@@ -95,6 +95,10 @@ impl Prefixed {
 impl Store for Prefixed {
     fn capabilities(&self) -> &Capabilities {
         self.inner.capabilities()
+    }
+
+    fn abilities(&self) -> Vec<Ability> {
+        self.inner.abilities()
     }
 
     fn checksum_kind(&self) -> Option<ChecksumKind> {

@@ -4,8 +4,12 @@
 //! drawn at random in full, so that clients who failed together do not come back together. The
 //! pauses are at least as long as the store asks for. A [`Budget`] shared by all operations
 //! bounds the rate of repetitions: when a store fails for everybody, repetitions slow down
-//! instead of multiplying the load. It never turns a passing fault into an error; the deadline
-//! does that.
+//! instead of multiplying the load. It never turns a passing fault into an error.
+//!
+//! What does: a number of attempts that the store answered, each with an error of its own; and for a
+//! store that is away ([`backoff`]: it refuses or drops connections, or has a proxy say that it is not
+//! there) time alone. A restart takes as long as it takes, and many operations in flight, each with its
+//! own luck, would not all survive a count.
 //!
 //! What may not be repeated blindly:
 //! - **Reads** go on where the body was cut, at the same version; see [`Resumed`].
@@ -23,7 +27,7 @@ mod delete;
 mod resume;
 mod settle;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use penstock_base::{
@@ -31,16 +35,17 @@ use penstock_base::{
     metrics::{Counter, Registry},
 };
 
-use backoff::Retries;
 pub use backoff::{BACKOFF_BASE, BACKOFF_CAP, RETRY_AFTER_MAX};
+use backoff::{Limits, Retries};
 use budget::Budget;
 use resume::{Resumed, Verdict};
 
 use super::around::Work;
 use crate::{
-    Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
-    FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult,
-    Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage, WriteCondition,
+    Ability, Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions,
+    DeleteFailure, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo,
+    ObjectResult, Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage,
+    WriteCondition,
 };
 
 /// Repeats operations that fail in passing.
@@ -48,6 +53,8 @@ use crate::{
 pub struct Retry {
     inner: Arc<dyn Store>,
     attempts_max: u32,
+    /// How long a store that is away is tried however often that is.
+    away_max: Duration,
     budget: Budget,
     retries: Arc<Counter>,
     resumed: Arc<Counter>,
@@ -60,6 +67,7 @@ impl Retry {
         Self {
             inner,
             attempts_max,
+            away_max: Duration::ZERO,
             budget: Budget::new(),
             retries: metrics.counter(
                 "object_retries_total",
@@ -74,8 +82,22 @@ impl Retry {
         }
     }
 
+    /// The same, but attempts at a store that is away do not count until `away_max` has passed. Where
+    /// nothing is to be repeated that holds for them, too.
+    #[must_use]
+    pub fn riding_out(mut self, away_max: Duration) -> Self {
+        if self.attempts_max > 1 {
+            self.away_max = away_max;
+        }
+        self
+    }
+
     fn begin(&self) -> Retries<'_> {
-        Retries::new(&self.budget, &self.retries, self.attempts_max)
+        let limits = Limits {
+            attempts_max: self.attempts_max,
+            away_max: self.away_max,
+        };
+        Retries::new(&self.budget, &self.retries, limits)
     }
 
     /// Repeats `attempt` until it succeeds, fails for good or was tried often enough.
@@ -97,6 +119,10 @@ impl Retry {
 impl Store for Retry {
     fn capabilities(&self) -> &Capabilities {
         self.inner.capabilities()
+    }
+
+    fn abilities(&self) -> Vec<Ability> {
+        self.inner.abilities()
     }
 
     fn checksum_kind(&self) -> Option<ChecksumKind> {

@@ -34,10 +34,10 @@ use penstock_base::{
 };
 
 use crate::{
-    Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
-    ErrorKind, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, Moved,
-    ObjectError, ObjectInfo, ObjectResult, Part, PartCopy, PartNumber, PutOptions, Store, Stored,
-    UploadId, UploadPage,
+    Ability, Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions,
+    DeleteFailure, ErrorKind, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage,
+    Moved, ObjectError, ObjectInfo, ObjectResult, Part, PartCopy, PartNumber, PutOptions, Store,
+    Stored, UploadId, UploadPage,
 };
 
 /// How long a read endpoint that failed is left alone.
@@ -168,6 +168,10 @@ impl Split {
 impl Store for Split {
     fn capabilities(&self) -> &Capabilities {
         self.main.capabilities()
+    }
+
+    fn abilities(&self) -> Vec<Ability> {
+        self.main.abilities()
     }
 
     fn checksum_kind(&self) -> Option<ChecksumKind> {

@@ -128,8 +128,6 @@ impl Dialect for Oss {
 
     const LIMITS_TRAFFIC: bool = true;
 
-    const COPY_CHECKS_TARGET: bool = true;
-
     fn capabilities(&self) -> &Capabilities {
         &CAPABILITIES
     }

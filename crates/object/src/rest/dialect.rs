@@ -6,7 +6,7 @@ use penstock_base::Payload;
 
 use super::{Address, Draft, RestStore, WriteKind, WritePlan};
 use crate::{
-    Appended, Capabilities, Checksum, ChecksumKind, ETag, ErrorKind, Key, ObjectError,
+    Ability, Appended, Capabilities, Checksum, ChecksumKind, ETag, ErrorKind, Key, ObjectError,
     ObjectResult, Operation, PutOptions, Stored,
     credentials::Credentials,
     http::{RequestHeaders, ResponseHeaders},
@@ -50,16 +50,31 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
     /// Whether requests can be slowed down by the store.
     const LIMITS_TRAFFIC: bool;
 
-    /// Whether a copy is known to respect [`Dialect::forbid_overwrite`].
-    const COPY_CHECKS_TARGET: bool;
-
     fn capabilities(&self) -> &Capabilities;
+
+    /// Whether the store is the one whose dialect this is, and no imitation.
+    fn is_original(&self) -> bool {
+        true
+    }
+
+    /// What imitations may lack, and whether this one does.
+    fn abilities(&self) -> Vec<Ability> {
+        Vec::new()
+    }
 
     /// Adds the headers that authorise the request. `headers` holds all others already.
     fn sign(&self, signing: &Signing<'_>, headers: &mut RequestHeaders);
 
-    /// Asks a GET for what makes it verifiable and exact.
+    /// Asks a read for what makes it verifiable.
     fn prepare_read(&self, headers: &mut RequestHeaders);
+
+    /// Whether to prepare reads: the ways to try one in, best first.
+    fn ways_to_read(&self) -> &'static [bool] {
+        &[true]
+    }
+
+    /// Learns that a read went through, prepared or not.
+    fn settle_read(&self, _prepared: bool) {}
 
     /// The checksum of the whole object that an answer carries.
     fn checksum_in(&self, headers: &ResponseHeaders) -> Option<Checksum>;
@@ -79,6 +94,14 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
 
     /// Makes a write fail when the key is taken.
     fn forbid_overwrite(&self, headers: &mut RequestHeaders);
+
+    /// Whether the store is known to respect [`Dialect::forbid_overwrite`].
+    fn checks_absence(&self, _operation: Operation) -> bool {
+        true
+    }
+
+    /// Learns that the store refused such a write because the key was taken.
+    fn saw_refusal(&self, _operation: Operation) {}
 
     /// Makes a write fail when the key has another version, where that can be said.
     fn require_version(&self, _tag: &ETag, _headers: &mut RequestHeaders) {}

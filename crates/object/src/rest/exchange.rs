@@ -23,7 +23,7 @@ const FAILURE_MAX: usize = 64 << 10;
 const LATE_STATUS: u16 = 500;
 
 /// A request before it has credentials.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Draft {
     pub(crate) operation: Operation,
     pub(crate) method: &'static str,

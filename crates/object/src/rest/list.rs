@@ -1,8 +1,8 @@
 //! Listings.
 
-use super::{Dialect, Draft, RestStore, write::protocol};
+use super::{Dialect, Draft, RestStore, plan::is_not_understood, write::protocol};
 use crate::{
-    ErrorKind, FlatPage, ListOptions, ListPage, ObjectResult, Operation, UploadPage,
+    ErrorKind, FlatPage, Known, ListOptions, ListPage, ObjectResult, Operation, UploadPage,
     settings::ListVersion,
     sign::Query,
     xml::{continuation_markers, parse_flat, parse_list, parse_uploads},
@@ -19,6 +19,7 @@ impl<D: Dialect> RestStore<D> {
         let draft = listing(options, self.listing);
         let answer = self.fetch(&draft).await?;
         let page = parse_list(&answer).map_err(|error| protocol(&draft, &error))?;
+        self.look_for_encoding(&answer);
         check_progress(&draft, options, page.continuation.as_ref())?;
         Ok(page)
     }
@@ -27,9 +28,23 @@ impl<D: Dialect> RestStore<D> {
         let draft = listing(options, self.listing);
         let answer = self.fetch(&draft).await?;
         let page = parse_flat(&answer).map_err(|error| protocol(&draft, &error))?;
+        self.look_for_encoding(&answer);
         check_progress(&draft, options, page.continuation.as_ref())?;
         Ok(page)
     }
+
+    /// Learns from the first page with names in it whether they are encoded.
+    fn look_for_encoding(&self, answer: &[u8]) {
+        let feature = &self.features.encoded_names;
+        if feature.state() != Known::Unknown {
+            return;
+        }
+        let has = |text: &[u8]| answer.windows(text.len()).any(|window| window == text);
+        if has(b"<Contents>") || has(b"<CommonPrefixes>") {
+            feature.learn(has(b"<EncodingType>url</EncodingType>"));
+        }
+    }
+
     /// Some stores know only whole keys as prefixes of uploads, and find nothing under others.
     /// There are few unfinished uploads, so where there seem to be none all are asked for.
     pub(super) async fn list_unfinished(
@@ -68,15 +83,28 @@ impl<D: Dialect> RestStore<D> {
         continuation: Option<&str>,
     ) -> ObjectResult<UploadPage> {
         let (key, id) = continuation.map_or(("", ""), continuation_markers);
-        let query = Query::new()
-            .flag("uploads")
+        let query = || {
+            Query::new()
+                .flag("uploads")
+                .with_some("prefix", non_empty(prefix))
+                .with_some("key-marker", non_empty(key))
+                .with_some("upload-id-marker", non_empty(id))
+        };
+        let full = query()
             .with("max-uploads", PAGE_MAX.to_string())
-            .with("encoding-type", "url")
-            .with_some("prefix", non_empty(prefix))
-            .with_some("key-marker", non_empty(key))
-            .with_some("upload-id-marker", non_empty(id));
-        let draft = Draft::new(Operation::ListUploads, "GET").with_query(query);
-        let answer = self.fetch(&draft).await?;
+            .with("encoding-type", "url");
+        let mut draft = Draft::new(Operation::ListUploads, "GET").with_query(full);
+        let mut fetched = self.fetch(&draft).await;
+        // Nobody needs these; some stores refuse one or the other.
+        if fetched.as_ref().is_err_and(is_not_understood) {
+            draft.query = query();
+            fetched = self.fetch(&draft).await;
+        }
+        let answer = match fetched {
+            // What some stores say where there are none.
+            Err(error) if error.kind == ErrorKind::NoSuchUpload => return Ok(UploadPage::default()),
+            fetched => fetched?,
+        };
         let page = parse_uploads(&answer).map_err(|error| protocol(&draft, &error))?;
         if page.continuation.is_some() && page.continuation.as_deref() == continuation {
             let message = "the store sends the same page of uploads again and again";

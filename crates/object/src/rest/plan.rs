@@ -73,14 +73,24 @@ impl<D: Dialect> RestStore<D> {
                     return Ok(written.value);
                 }
                 (Err(error), Some(next)) if is_not_understood(&error) => plan = next,
-                (Err(error), _) => return Err(error),
+                (Err(error), _) => {
+                    if kind.conditional && plan.condition && is_taken(&error) {
+                        self.dialect.saw_refusal(kind.operation);
+                    }
+                    return Err(error);
+                }
             }
         }
     }
 }
 
-/// Whether the store may have failed for a header that it does not know.
-fn is_not_understood(error: &ObjectError) -> bool {
+/// Whether it was the store that found the key taken, and not we who looked.
+fn is_taken(error: &ObjectError) -> bool {
+    error.kind == ErrorKind::AlreadyExists && error.status.is_some()
+}
+
+/// Whether the store may have failed for something that it does not know.
+pub(super) fn is_not_understood(error: &ObjectError) -> bool {
     matches!(
         error.kind,
         ErrorKind::Unsupported | ErrorKind::InvalidRequest

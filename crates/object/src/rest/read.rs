@@ -4,18 +4,18 @@ use super::{
     Dialect, Draft, RestStore,
     checksum::SummingSink,
     describe::{delivered, read_info},
+    plan::is_not_understood,
 };
 use crate::{
-    BodySink, ByteRange, Checksum, ErrorKind, GetOptions, Got, Key, ObjectInfo, ObjectResult,
-    Operation,
+    BodySink, ByteRange, Checksum, ErrorKind, GetOptions, Got, Key, ObjectError, ObjectInfo,
+    ObjectResult, Operation,
     http::{HttpError, Response},
 };
 
 impl<D: Dialect> RestStore<D> {
     pub(super) async fn head_object(&self, key: &Key) -> ObjectResult<ObjectInfo> {
-        let mut draft = Draft::new(Operation::Head, "HEAD").about(key);
-        self.dialect.prepare_read(&mut draft.headers);
-        let response = self.send(&draft).await?;
+        let draft = Draft::new(Operation::Head, "HEAD").about(key);
+        let (draft, response) = self.send_read(draft).await?;
         let size = response.headers.number("content-length");
         let size = size.ok_or_else(|| {
             draft.error(
@@ -36,13 +36,39 @@ impl<D: Dialect> RestStore<D> {
         if options.range.as_ref().is_some_and(ByteRange::is_empty) {
             return Err(draft.error(ErrorKind::InvalidRange, "no bytes were asked for"));
         }
-        let response = self.send(&draft).await?;
+        let (draft, response) = self.send_read(draft).await?;
         self.receive(&draft, options, response, sink).await
+    }
+
+    /// Sends a read, prepared in the best way that the store understands.
+    async fn send_read(&self, draft: Draft) -> ObjectResult<(Draft, Response)> {
+        match *self.dialect.ways_to_read() {
+            [first, second] => match self.send_read_as(draft.clone(), first).await {
+                Err(error) if is_not_understood(&error) => self.send_read_as(draft, second).await,
+                sent => sent,
+            },
+            ref ways => self.send_read_as(draft, ways.contains(&true)).await,
+        }
+    }
+
+    async fn send_read_as(
+        &self,
+        mut draft: Draft,
+        prepared: bool,
+    ) -> ObjectResult<(Draft, Response)> {
+        if prepared {
+            self.dialect.prepare_read(&mut draft.headers);
+        }
+        let sent = self.send(&draft).await;
+        let is_missing = |error: &ObjectError| error.kind == ErrorKind::NotFound;
+        if sent.as_ref().err().is_none_or(is_missing) {
+            self.dialect.settle_read(prepared);
+        }
+        sent.map(|response| (draft, response))
     }
 
     fn draft_get(&self, key: &Key, options: &GetOptions) -> Draft {
         let mut draft = Draft::new(Operation::Get, "GET").about(key);
-        self.dialect.prepare_read(&mut draft.headers);
         if let Some(range) = &options.range {
             let text = format!("bytes={}-{}", range.start, range.end.saturating_sub(1));
             draft.headers.push("range", text);

@@ -4,15 +4,19 @@ use penstock_base::Payload;
 
 use super::{
     Dialect, Draft, RestStore, WriteKind, WritePlan,
-    plan::Written,
+    plan::{Written, is_not_understood},
     write::{etag_of, judged, protocol},
 };
 use crate::{
-    Checksum, CompleteOptions, ETag, ErrorKind, Key, ObjectResult, Operation, Part, PartCopy,
-    PartNumber, PutOptions, Stored, UploadId, WriteCondition,
+    Checksum, CompleteOptions, ETag, ErrorKind, Key, Known, ObjectError, ObjectResult, Operation,
+    Part, PartCopy, PartNumber, PutOptions, Stored, UploadId, WriteCondition,
     sign::Query,
-    xml::{complete_upload_body, parse_upload_id},
+    xml::{WriteAnswer, complete_upload_body, parse_upload_id},
 };
+
+const NO_PART_COPIES: &str = "the store cannot make parts of what it has (UploadPartCopy)";
+
+const LENGTH_REQUIRED: u16 = 411;
 
 impl<D: Dialect> RestStore<D> {
     pub(super) async fn begin_upload(
@@ -97,13 +101,37 @@ impl<D: Dialect> RestStore<D> {
         self.name_source(&mut draft, &copy.source, copy.if_match.as_ref());
         let range = format!("bytes={}-{}", copy.range.start, copy.range.end - 1);
         draft.headers.push(D::NAMES.copy_source_range, range);
-        let (answer, _) = self.fetch_write_answer(&draft).await?;
+        let answer = self.fetch_part_copy(&draft).await?;
         Ok(Part {
             number,
             etag: ETag::new(&answer.etag),
             size: copy.range.end - copy.range.start,
             checksum: self.dialect.checksum_of_copy(&answer),
         })
+    }
+
+    /// Fails with `Unsupported`, soon with no request at all, where the store makes no copies of parts.
+    async fn fetch_part_copy(&self, draft: &Draft) -> ObjectResult<WriteAnswer> {
+        let feature = &self.features.part_copies;
+        if feature.is_absent() {
+            return Err(draft.error(ErrorKind::Unsupported, NO_PART_COPIES));
+        }
+        match self.fetch_write_answer(draft).await {
+            Ok((answer, _)) => {
+                feature.learn(true);
+                Ok(answer)
+            }
+            Err(error) if feature.state() == Known::Unknown && is_unable(&error) => {
+                // A request that is malformed may have been so for its range.
+                if error.kind != ErrorKind::InvalidRequest || error.status == Some(LENGTH_REQUIRED)
+                {
+                    feature.learn(false);
+                }
+                let message = format!("{NO_PART_COPIES}: {error}");
+                Err(draft.error(ErrorKind::Unsupported, message))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     pub(super) async fn finish_upload(
@@ -114,11 +142,43 @@ impl<D: Dialect> RestStore<D> {
         options: &CompleteOptions,
     ) -> ObjectResult<Stored> {
         let kind = WriteKind::new(Operation::CompleteUpload, &options.condition);
-        self.write_with_plans(kind, |plan| {
-            self.finish_as(key, upload, parts, options, plan)
-        })
-        .await
-        .map_err(|error| judged(error, &options.condition))
+        let complete = |plan| self.finish_as(key, upload, parts, options, plan);
+        let stored = self
+            .write_with_plans(kind, complete)
+            .await
+            .map_err(|error| judged(error, &options.condition))?;
+        self.with_true_tag(key, parts, stored).await
+    }
+
+    /// The same with the tag that the object has: some stores tell another one when they complete an
+    /// upload. An object of another size is somebody else's by now.
+    async fn with_true_tag(
+        &self,
+        key: &Key,
+        parts: &[Part],
+        stored: Stored,
+    ) -> ObjectResult<Stored> {
+        let feature = &self.features.upload_tags;
+        if feature.state() == Known::Present {
+            return Ok(stored);
+        }
+        let size = parts.iter().map(|part| part.size).sum::<u64>();
+        match self.head_object(key).await {
+            Ok(info) if info.etag == stored.etag => {
+                feature.learn(true);
+                Ok(stored)
+            }
+            Ok(info) if info.size == size => {
+                feature.learn(false);
+                Ok(Stored {
+                    etag: info.etag,
+                    ..stored
+                })
+            }
+            // Who repeats the completion finds the object.
+            Err(error) if error.kind.is_transient() => Err(error),
+            Ok(_) | Err(_) => Ok(stored),
+        }
     }
 
     async fn finish_as(
@@ -192,6 +252,12 @@ impl<D: Dialect> RestStore<D> {
             outcome => outcome.map(|_| ()),
         }
     }
+}
+
+/// Whether the store may have failed because it cannot copy parts at all. Some take such a request for
+/// a part without bytes, and answer without a document or ask for its length.
+fn is_unable(error: &ObjectError) -> bool {
+    is_not_understood(error) || error.kind == ErrorKind::Protocol
 }
 
 fn draft_part(operation: Operation, key: &Key, upload: &UploadId, number: PartNumber) -> Draft {

@@ -1,4 +1,4 @@
-//! PUT, copy and delete.
+//! PUT and delete.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use md5::{Digest, Md5};
@@ -6,10 +6,10 @@ use penstock_base::Payload;
 
 use super::{Dialect, Draft, RestStore, WriteKind, WritePlan, describe::describe, plan::Written};
 use crate::{
-    Checksum, CopyOptions, DeleteFailure, Description, ETag, ErrorKind, Key, ObjectError,
-    ObjectResult, Operation, PutOptions, Stored, UserMetadata, WriteCondition,
+    Checksum, DeleteFailure, ETag, ErrorKind, Key, ObjectError, ObjectResult, Operation,
+    PutOptions, Stored, UserMetadata, WriteCondition,
     http::{RequestHeaders, Response, ResponseHeaders},
-    sign::{Query, encode_path},
+    sign::Query,
     store::check_delete_many,
     xml::{
         Failure, WriteAnswer, XmlError, delete_many_body, is_expressible, parse_delete_failures,
@@ -66,7 +66,7 @@ impl<D: Dialect> RestStore<D> {
         self.describe_as(draft, description)
     }
 
-    fn describe_as(
+    pub(super) fn describe_as(
         &self,
         draft: &mut Draft,
         description: (Option<&str>, &UserMetadata),
@@ -76,16 +76,6 @@ impl<D: Dialect> RestStore<D> {
         let names = (D::NAMES.metadata, class);
         describe(names, description, &mut draft.headers)
             .map_err(|message| draft.error(ErrorKind::InvalidRequest, message))
-    }
-
-    /// Replaces media type and metadata by others, where that is asked for.
-    fn redescribe(&self, draft: &mut Draft, description: Option<&Description>) -> ObjectResult<()> {
-        let Some(description) = description else {
-            return Ok(());
-        };
-        draft.headers.push(D::NAMES.metadata_directive, "REPLACE");
-        let description = (description.content_type.as_deref(), &description.metadata);
-        self.describe_as(draft, description)
     }
 
     /// Sums a body up and says so in the headers.
@@ -110,12 +100,16 @@ impl<D: Dialect> RestStore<D> {
     ) -> ObjectResult<()> {
         match condition {
             WriteCondition::Always => return Ok(()),
-            WriteCondition::IfAbsent if plan.condition => {
-                self.dialect.forbid_overwrite(&mut draft.headers);
+            // Many stores ignore a header that they do not know.
+            WriteCondition::IfAbsent => {
+                if !plan.condition || !self.dialect.checks_absence(draft.operation) {
+                    self.require_absent(draft).await?;
+                }
+                if plan.condition {
+                    self.dialect.forbid_overwrite(&mut draft.headers);
+                }
             }
-            WriteCondition::IfAbsent => return self.require_absent(draft).await,
             WriteCondition::IfMatch(tag) => {
-                // Many stores ignore a header that they do not know.
                 if !plan.condition || !self.dialect.checks_version() {
                     self.require_version(draft, tag).await?;
                 }
@@ -128,7 +122,7 @@ impl<D: Dialect> RestStore<D> {
         Ok(())
     }
 
-    async fn require_version(&self, draft: &Draft, tag: &ETag) -> ObjectResult<()> {
+    pub(super) async fn require_version(&self, draft: &Draft, tag: &ETag) -> ObjectResult<()> {
         let Some(key) = &draft.key else {
             return Ok(());
         };
@@ -172,79 +166,29 @@ impl<D: Dialect> RestStore<D> {
         Ok(())
     }
 
-    pub(super) async fn copy_object(
-        &self,
-        source: &Key,
-        target: &Key,
-        options: &CopyOptions,
-    ) -> ObjectResult<Stored> {
-        // The version of a copy's target is looked at, so there is nothing to learn of a header.
-        let kind = WriteKind {
-            versioned: false,
-            ..WriteKind::new(Operation::Copy, &options.condition)
-        };
-        self.write_with_plans(kind, |plan| self.copy_as(source, target, options, plan))
-            .await
-    }
-
-    async fn copy_as(
-        &self,
-        source: &Key,
-        target: &Key,
-        options: &CopyOptions,
-        plan: WritePlan,
-    ) -> ObjectResult<Written<Stored>> {
-        let mut draft = Draft::new(Operation::Copy, "PUT").about(target).patient();
-        match &options.condition {
-            // Then the source is the target, and the store looks at it.
-            WriteCondition::IfMatch(tag)
-                if source == target && options.if_match.as_ref() == Some(tag) => {}
-            WriteCondition::IfMatch(tag) => self.require_version(&draft, tag).await?,
-            condition => {
-                let conditional = *condition == WriteCondition::IfAbsent;
-                if conditional && plan.condition && !D::COPY_CHECKS_TARGET {
-                    self.require_absent(&draft).await?;
-                }
-                self.make_conditional(&mut draft, condition, plan).await?;
-            }
-        }
-        self.name_source(&mut draft, source, options.if_match.as_ref());
-        self.redescribe(&mut draft, options.description.as_ref())?;
-        let (answer, _) = self.fetch_write_answer(&draft).await?;
-        let value = Stored {
-            etag: ETag::new(&answer.etag),
-            checksum: None,
-        };
-        Ok(Written {
-            value,
-            echoed: None,
-        })
-    }
-
-    /// Says what to copy.
-    pub(super) fn name_source(&self, draft: &mut Draft, source: &Key, if_match: Option<&ETag>) {
-        let path = format!("/{}/{}", self.address.bucket, encode_path(source.as_str()));
-        draft.headers.push(D::NAMES.copy_source, path);
-        if let Some(tag) = if_match {
-            let condition = format!("\"{tag}\"");
-            draft.headers.push(D::NAMES.copy_source_if_match, condition);
-        }
-    }
-
     /// Sends a request that the store works on for a while: it may begin a successful answer
     /// before it knows how things end, and then say that they ended badly.
     pub(super) async fn fetch_write_answer(
         &self,
         draft: &Draft,
     ) -> ObjectResult<(WriteAnswer, ResponseHeaders)> {
+        let (body, headers) = self.fetch_late(draft).await?;
+        let answer = parse_write_answer(&body).map_err(|error| protocol(draft, &error))?;
+        Ok((answer, headers))
+    }
+
+    /// Sends such a request and returns its successful answer.
+    pub(super) async fn fetch_late(
+        &self,
+        draft: &Draft,
+    ) -> ObjectResult<(Vec<u8>, ResponseHeaders)> {
         let response = self.send(draft).await?;
         let headers = response.headers.clone();
         let body = self.collect(draft, response).await?;
-        if parse_failure(&body).is_some() {
-            return Err(draft.late_failure(&headers, &body));
+        match parse_failure(&body) {
+            Some(_) => Err(draft.late_failure(&headers, &body)),
+            None => Ok((body, headers)),
         }
-        let answer = parse_write_answer(&body).map_err(|error| protocol(draft, &error))?;
-        Ok((answer, headers))
     }
 
     pub(super) async fn delete_object(&self, key: &Key) -> ObjectResult<()> {
@@ -261,19 +205,45 @@ impl<D: Dialect> RestStore<D> {
             keys.iter().partition(|key| is_expressible(key));
         let mut failures = match listed[..] {
             [] => Vec::new(),
-            _ => self.delete_listed(&listed).await?,
+            _ => self.delete_many_ways(&listed).await?,
         };
-        for key in others {
-            failures.extend(
-                self.delete_object(key)
-                    .await
-                    .err()
-                    .map(|error| DeleteFailure {
-                        key: key.clone(),
-                        code: error.code,
-                        message: error.message,
-                    }),
-            );
+        failures.extend(self.delete_each(&others).await?);
+        Ok(failures)
+    }
+
+    /// At once, or one by one where the store cannot do that.
+    async fn delete_many_ways(&self, keys: &[&Key]) -> ObjectResult<Vec<DeleteFailure>> {
+        let feature = &self.features.bulk_deletes;
+        if feature.is_absent() {
+            return self.delete_each(keys).await;
+        }
+        match self.delete_listed(keys).await {
+            Err(error) if error.kind == ErrorKind::Unsupported => {
+                feature.learn(false);
+                self.delete_each(keys).await
+            }
+            outcome => {
+                if outcome.is_ok() {
+                    feature.learn(true);
+                }
+                outcome
+            }
+        }
+    }
+
+    async fn delete_each(&self, keys: &[&Key]) -> ObjectResult<Vec<DeleteFailure>> {
+        let mut failures = Vec::new();
+        for key in keys {
+            match self.delete_object(key).await {
+                Ok(()) => {}
+                // Those that are gone already are deleted once more, which harms nobody.
+                Err(error) if error.kind.is_transient() => return Err(error),
+                Err(error) => failures.push(DeleteFailure {
+                    key: Key::clone(key),
+                    code: error.code,
+                    message: error.message,
+                }),
+            }
         }
         Ok(failures)
     }

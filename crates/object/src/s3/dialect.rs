@@ -1,10 +1,11 @@
 //! How S3 spells requests.
 
 use crate::{
-    Capabilities, Checksum, ChecksumKind, ETag,
+    Ability, Capabilities, Checksum, ChecksumKind, ETag, Operation,
     http::{RequestHeaders, ResponseHeaders},
     rest::{Dialect, Names, Signing, WriteKind, WritePlan, decode_checksum, encode_checksum},
-    s3::{ChecksumChoice, features::Features},
+    s3::features::Features,
+    settings::StoreSettings,
     sign::{
         AwsScope, SignedRequest, SigningKeys, UNSIGNED_PAYLOAD, aws_authorization, aws_signing_key,
         basic_time,
@@ -29,7 +30,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     write_if_absent: true,
 };
 
-/// The same for an endpoint that does not know conditional writes.
+/// The same for an endpoint that is not known to respect the conditions of writes.
 const CAPABILITIES_WITHOUT_CONDITIONS: Capabilities = Capabilities {
     write_if_absent: false,
     ..CAPABILITIES
@@ -48,12 +49,16 @@ pub(crate) struct S3 {
 
 impl S3 {
     /// The dialect as the endpoint at `host` is expected to speak it.
-    pub(crate) fn new(region: String, host: &str, checksum: ChecksumChoice) -> Self {
+    pub(crate) fn new(region: String, host: &str, settings: &StoreSettings) -> Self {
         let original = host.ends_with(".amazonaws.com") || host.ends_with(".amazonaws.com.cn");
+        let features = Features::new(settings.checksum, original);
         Self {
             region,
             keys: SigningKeys::default(),
-            features: Features::new(checksum, original),
+            features: match settings.look_before_writes {
+                true => features,
+                false => features.believing(),
+            },
         }
     }
 }
@@ -77,14 +82,20 @@ impl Dialect for S3 {
 
     const LIMITS_TRAFFIC: bool = false;
 
-    const COPY_CHECKS_TARGET: bool = false;
-
     fn capabilities(&self) -> &Capabilities {
-        if self.features.lacks_conditions() {
-            &CAPABILITIES_WITHOUT_CONDITIONS
-        } else {
+        if self.features.checks_absence(Operation::Put) {
             &CAPABILITIES
+        } else {
+            &CAPABILITIES_WITHOUT_CONDITIONS
         }
+    }
+
+    fn is_original(&self) -> bool {
+        self.features.is_original()
+    }
+
+    fn abilities(&self) -> Vec<Ability> {
+        self.features.abilities()
     }
 
     fn sign(&self, signing: &Signing<'_>, headers: &mut RequestHeaders) {
@@ -126,6 +137,14 @@ impl Dialect for S3 {
         }
     }
 
+    fn ways_to_read(&self) -> &'static [bool] {
+        self.features.ways_to_read()
+    }
+
+    fn settle_read(&self, prepared: bool) {
+        self.features.settle_read(prepared);
+    }
+
     fn checksum_in(&self, headers: &ResponseHeaders) -> Option<Checksum> {
         self.features.checksum_kind()?;
         // A checksum of the parts' checksums says nothing about bytes that come in one piece.
@@ -156,6 +175,14 @@ impl Dialect for S3 {
 
     fn forbid_overwrite(&self, headers: &mut RequestHeaders) {
         headers.push("if-none-match", "*");
+    }
+
+    fn checks_absence(&self, operation: Operation) -> bool {
+        self.features.checks_absence(operation)
+    }
+
+    fn saw_refusal(&self, operation: Operation) {
+        self.features.saw_refusal(operation);
     }
 
     fn require_version(&self, tag: &ETag, headers: &mut RequestHeaders) {

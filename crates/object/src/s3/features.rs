@@ -4,11 +4,11 @@
 //! the first write that wants it; an endpoint that refuses or ignores it is not asked again, and
 //! the log says so once.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::{
-    ChecksumKind, Operation,
-    rest::{WriteKind, WritePlan},
+    Ability, ChecksumKind, Known, Operation,
+    rest::{Feature, WriteKind, WritePlan},
 };
 
 /// Which checksum is sent with bodies.
@@ -25,63 +25,20 @@ pub enum ChecksumChoice {
     Off,
 }
 
-const UNKNOWN: u8 = 0;
-const ABSENT: u8 = 1;
-const PRESENT: u8 = 2;
-
-/// Whether the endpoint has a feature.
-#[derive(Debug)]
-struct Feature {
-    state: AtomicU8,
-    name: &'static str,
-    consequence: &'static str,
-}
-
-impl Feature {
-    fn new(state: u8, name: &'static str, consequence: &'static str) -> Self {
-        Self {
-            state: AtomicU8::new(state),
-            name,
-            consequence,
-        }
-    }
-
-    /// The ways to try: with the feature, without it, or first one and then the other.
-    fn ways(&self) -> &'static [bool] {
-        match self.state.load(Ordering::Relaxed) {
-            UNKNOWN => &[true, false],
-            ABSENT => &[false],
-            _ => &[true],
-        }
-    }
-
-    fn is_absent(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == ABSENT
-    }
-
-    /// The first answer stands.
-    fn learn(&self, present: bool) {
-        let state = if present { PRESENT } else { ABSENT };
-        let first = self
-            .state
-            .compare_exchange(UNKNOWN, state, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok();
-        if first && !present {
-            let (name, consequence) = (self.name, self.consequence);
-            tracing::warn!("the endpoint does not know {name}: {consequence}");
-        }
-    }
-}
-
 /// What is known about the endpoint.
 #[derive(Debug)]
 pub(super) struct Features {
     kind: Option<ChecksumKind>,
     checksum: Feature,
     part_checksum: Feature,
+    read_checksum: Feature,
     condition: Feature,
     version_condition: Feature,
+    /// Whether the store was seen to refuse an object, and an upload, because its key was taken.
+    proven: [AtomicBool; 2],
     original: bool,
+    /// Whether a condition that nobody has seen at work is believed.
+    believes: bool,
     declares_uploads: bool,
 }
 
@@ -92,38 +49,51 @@ impl Features {
     /// that as a promise which parts that are copied inside the store cannot keep, so they are
     /// told only when the user insists on a checksum.
     pub(super) fn new(choice: ChecksumChoice, original: bool) -> Self {
-        let (kind, state) = match choice {
-            ChecksumChoice::Auto => (Some(ChecksumKind::Crc64Nvme), UNKNOWN),
-            ChecksumChoice::Crc64Nvme => (Some(ChecksumKind::Crc64Nvme), PRESENT),
-            ChecksumChoice::Crc32c => (Some(ChecksumKind::Crc32c), PRESENT),
-            ChecksumChoice::Off => (None, ABSENT),
+        let (kind, known) = match choice {
+            ChecksumChoice::Auto => (Some(ChecksumKind::Crc64Nvme), Known::Unknown),
+            ChecksumChoice::Crc64Nvme => (Some(ChecksumKind::Crc64Nvme), Known::Present),
+            ChecksumChoice::Crc32c => (Some(ChecksumKind::Crc32c), Known::Present),
+            ChecksumChoice::Off => (None, Known::Absent),
         };
         Self {
             kind,
             checksum: Feature::new(
-                state,
-                "CRC-64/NVME checksums",
+                "checksums of what is written (CRC-64/NVME)",
                 "writes are protected by TCP and TLS only",
-            ),
+            )
+            .known(known),
             part_checksum: Feature::new(
-                state,
-                "CRC-64/NVME checksums of parts",
+                "checksums of parts (CRC-64/NVME)",
                 "large writes are protected by TCP and TLS only",
-            ),
+            )
+            .known(known),
+            read_checksum: Feature::new(
+                "reads that ask for a checksum (x-amz-checksum-mode)",
+                "reads are protected by TCP and TLS only",
+            )
+            .known(known),
             condition: Feature::new(
-                UNKNOWN,
-                "conditional writes",
-                "whether a key is free is looked up before the write, which is not atomic",
+                "conditional creation (If-None-Match)",
+                "whether a key is free is looked up before the write: of two machines that create \
+                 one file in the same moment, one may lose its version",
             ),
             version_condition: Feature::new(
-                UNKNOWN,
-                "writes on condition of a version",
-                "whether somebody else replaced an object is looked up before the write, which is \
-                 not atomic",
+                "conditional replacement (If-Match)",
+                "whether somebody else replaced an object is looked up before the write: of two \
+                 machines that save one file in the same moment, one may lose its version",
             ),
+            proven: Default::default(),
+            believes: false,
             original,
             declares_uploads: original || choice != ChecksumChoice::Auto,
         }
+    }
+
+    /// The same, believing that a store which takes a condition respects it.
+    #[must_use]
+    pub(super) fn believing(mut self) -> Self {
+        self.believes = true;
+        self
     }
 
     /// The kind of checksum in use, if any.
@@ -141,14 +111,47 @@ impl Features {
         self.declares_uploads
     }
 
-    /// Whether a condition is known not to work.
-    pub(super) fn lacks_conditions(&self) -> bool {
-        self.condition.is_absent()
+    /// Whether the store is S3 itself.
+    pub(super) fn is_original(&self) -> bool {
+        self.original
+    }
+
+    /// Whether a write is known to fail when the key is taken. Many answer success and look at nothing,
+    /// so this shows only when one fails; and what holds for objects need not hold for uploads.
+    pub(super) fn checks_absence(&self, operation: Operation) -> bool {
+        let Some(index) = proof_index(operation) else {
+            return false;
+        };
+        let proven = self.original || self.believes || self.proven[index].load(Ordering::Relaxed);
+        proven && !self.condition.is_absent()
+    }
+
+    /// Learns that a write failed because the key was taken.
+    pub(super) fn saw_refusal(&self, operation: Operation) {
+        if let Some(index) = proof_index(operation) {
+            self.proven[index].store(true, Ordering::Relaxed);
+        }
     }
 
     /// Whether a write is known to fail when the object is not the version that it insists on.
     pub(super) fn checks_version(&self) -> bool {
-        self.original
+        self.original || self.believes
+    }
+
+    /// How reads may ask for a checksum.
+    pub(super) fn ways_to_read(&self) -> &'static [bool] {
+        self.read_checksum.ways()
+    }
+
+    pub(super) fn settle_read(&self, asked: bool) {
+        self.read_checksum.learn(asked);
+    }
+
+    /// For those who ask what the store can do. That it takes a condition says nothing, so there is
+    /// nothing to tell of those.
+    pub(super) fn abilities(&self) -> Vec<Ability> {
+        let checksums = [&self.checksum, &self.part_checksum, &self.read_checksum];
+        checksums.map(Feature::ability).into()
     }
 
     pub(super) fn plans(&self, kind: WriteKind) -> Vec<WritePlan> {
@@ -205,6 +208,15 @@ impl Features {
     }
 }
 
+/// Writes that can be told not to replace anything; copies are not known to respect that anywhere.
+fn proof_index(operation: Operation) -> Option<usize> {
+    match operation {
+        Operation::Put => Some(0),
+        Operation::CompleteUpload => Some(1),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -252,7 +264,23 @@ mod tests {
         let features = unknown_endpoint();
         features.settle(PUT_NEW, plan(true, false), Some(true));
         assert_eq!(features.plans(PUT_NEW), [plan(true, false)]);
-        assert!(features.lacks_conditions());
+        assert!(!features.checks_absence(Operation::Put));
+    }
+
+    #[test]
+    fn a_condition_is_believed_once_it_was_seen_at_work() {
+        let features = unknown_endpoint();
+        features.settle(PUT_NEW, WritePlan::FULL, Some(true));
+        assert!(
+            !features.checks_absence(Operation::Put),
+            "a success tells nothing"
+        );
+        features.saw_refusal(Operation::Put);
+        assert!(features.checks_absence(Operation::Put));
+        assert!(!features.checks_absence(Operation::CompleteUpload));
+        let original = Features::new(ChecksumChoice::Auto, true);
+        assert!(original.checks_absence(Operation::CompleteUpload));
+        assert!(!original.checks_absence(Operation::Copy));
     }
 
     #[test]

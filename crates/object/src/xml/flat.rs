@@ -10,7 +10,7 @@ use std::str;
 
 use super::{
     XmlError, decode_url,
-    list::{LISTING_ROOT, kind_of},
+    list::{LISTING_ROOT, SPOILT, kind_of},
     parse_list, parse_time,
 };
 use crate::{FlatObject, FlatPage, FlatTime, ObjectKind};
@@ -235,6 +235,9 @@ fn push<'a>(page: &mut FlatPage, fields: &Fields<'a>, state: &mut State<'a>) -> 
     }
     let is_link = kind_of(kind.trim()) == ObjectKind::Symlink;
     let key = fields.key?;
+    if !state.url_encoded && key.contains(SPOILT) {
+        return None;
+    }
     let etag = bare_tag(fields.etag?);
     let is_plain = |byte: u8| match byte {
         b'&' | b'\r' => false,

@@ -12,7 +12,11 @@ use crate::{ETag, ListPage, ListedObject, ObjectKind};
 /// The root element of a listing.
 pub const LISTING_ROOT: &str = "ListBucketResult";
 
-/// Reads a page. Fails when it says that there is more but not where.
+/// What stands in a name for what XML cannot hold, where a store does not encode names.
+pub(super) const SPOILT: char = char::REPLACEMENT_CHARACTER;
+
+/// Reads a page. Names that the store spoilt are left out: no request could say them, and they come in
+/// the order of what they were. Fails when it says that there is more but not where.
 pub fn parse_list(xml: &[u8]) -> Result<ListPage, XmlError> {
     let mut reading = Reading::default();
     walk(xml, |step| reading.take(step))?;
@@ -89,6 +93,10 @@ impl Reading {
                 *prefix = decode_url(prefix);
             }
             self.marker = self.marker.map(|marker| decode_url(&marker));
+        } else {
+            let page = &mut self.page;
+            page.objects.retain(|object| !object.key.contains(SPOILT));
+            page.common_prefixes.retain(|name| !name.contains(SPOILT));
         }
         if !self.truncated {
             self.page.continuation = None;
@@ -161,6 +169,27 @@ mod tests {
   <Contents><Key>p/link</Key><Type>Symlink</Type><Size>0</Size><Unknown/></Contents>
   <CommonPrefixes><Prefix>p/q%2F/</Prefix></CommonPrefixes>ENCODING
 </ListBucketResult>"#;
+
+    #[test]
+    fn names_that_were_spoilt_are_left_out() {
+        let page = |encoding: &str| {
+            format!(
+                "<ListBucketResult><IsTruncated>false</IsTruncated>{encoding}\
+                 <Contents><Key>a\u{fffd}b</Key><Size>1</Size>\
+                 <LastModified>2020-05-18T05:45:54.000Z</LastModified><ETag>\"a\"</ETag></Contents>\
+                 <Contents><Key>a b</Key><Size>1</Size>\
+                 <LastModified>2020-05-18T05:45:54.000Z</LastModified><ETag>\"a\"</ETag></Contents>\
+                 </ListBucketResult>"
+            )
+        };
+        for (encoding, count) in [("", 1), ("<EncodingType>url</EncodingType>", 2)] {
+            let xml = page(encoding);
+            let list = parse_list(xml.as_bytes()).expect("valid");
+            assert_eq!(list.objects.len(), count, "{encoding}");
+            let flat = crate::xml::parse_flat(xml.as_bytes()).expect("valid");
+            assert_eq!(flat, crate::FlatPage::from(list), "{encoding}");
+        }
+    }
 
     #[test]
     fn reads_a_page_as_it_stands() {

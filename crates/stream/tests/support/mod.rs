@@ -178,6 +178,7 @@ impl ForTests for RetrySettings {
         Self {
             attempts_max: 10,
             total: Duration::from_secs(120),
+            ride_out: true,
         }
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use penstock_base::{BufferPool, ChecksumKind, LocalFile, Payload, run_blocking};
 use penstock_object::{
-    Appended, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, ETag, FlatPage,
-    GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Part,
-    PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage,
+    Ability, Appended, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, ETag,
+    FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult,
+    Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage,
 };
 use tokio::sync::Semaphore;
 
@@ -54,6 +54,10 @@ impl CachedStore {
 impl Store for CachedStore {
     fn capabilities(&self) -> &Capabilities {
         self.inner.capabilities()
+    }
+
+    fn abilities(&self) -> Vec<Ability> {
+        self.inner.abilities()
     }
 
     fn checksum_kind(&self) -> Option<ChecksumKind> {

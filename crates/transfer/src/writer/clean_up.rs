@@ -20,7 +20,7 @@ pub(super) struct Leftover {
     pub(super) store: Arc<dyn Store>,
     pub(super) key: Key,
     pub(super) created: Created,
-    pub(super) tasks: JoinSet<ObjectResult<Part>>,
+    pub(super) tasks: JoinSet<ObjectResult<Vec<Part>>>,
 }
 
 /// Cancels the requests of an upload and removes it from the store. Says so when it cannot.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use penstock_base::Payload;
 use penstock_object::{
     CompleteOptions, ErrorKind, Key, ObjectError, ObjectResult, Operation, Part, PartCopy,
-    PartNumber, PutOptions, Stored, UploadId,
+    PutOptions, Stored, UploadId,
 };
 use tokio::{
     runtime::Handle,
@@ -13,7 +13,10 @@ use tokio::{
     task::{JoinError, JoinSet},
 };
 
-use super::clean_up::{Leftover, clean_up};
+use super::{
+    clean_up::{Leftover, clean_up},
+    copied::{self, Copying, Numbers},
+};
 use crate::Transfer;
 
 /// Parts of one upload that the store copies at once. They cost us nothing, but the store.
@@ -22,14 +25,21 @@ const COPIES_MAX: usize = 8;
 /// The answer to the creation of an upload, once there is one.
 pub(super) type Created = watch::Receiver<Option<ObjectResult<UploadId>>>;
 
+/// Where parts go.
+#[derive(Debug, Clone)]
+pub(super) struct Target {
+    pub(super) transfer: Arc<Transfer>,
+    pub(super) key: Key,
+}
+
 #[derive(Debug)]
 pub(super) struct Upload {
-    transfer: Arc<Transfer>,
-    key: Key,
+    target: Target,
     created: Created,
-    tasks: JoinSet<ObjectResult<Part>>,
+    tasks: JoinSet<ObjectResult<Vec<Part>>>,
     parts: Vec<Part>,
-    last_number: PartNumber,
+    next: Numbers,
+    copying: Copying,
     copies: Arc<Semaphore>,
     runtime: Handle,
     /// Whether there is nothing to remove any more.
@@ -47,12 +57,15 @@ impl Upload {
             sender.send_replace(Some(created));
         });
         Self {
-            transfer: Arc::clone(transfer),
-            key: key.clone(),
+            target: Target {
+                transfer: Arc::clone(transfer),
+                key: key.clone(),
+            },
             created,
             tasks: JoinSet::new(),
             parts: Vec::new(),
-            last_number: 0,
+            next: Numbers::FIRST,
+            copying: Copying::new(transfer),
             copies: Arc::new(Semaphore::new(COPIES_MAX)),
             runtime: Handle::current(),
             ended: false,
@@ -61,36 +74,40 @@ impl Upload {
 
     /// Sends the next part in the background; `slot` is given back when it has arrived.
     pub(super) fn send(&mut self, body: Payload, slot: OwnedSemaphorePermit) {
-        let number = self.next_number();
-        let (transfer, key) = (Arc::clone(&self.transfer), self.key.clone());
+        let numbers = self.next;
+        self.next = numbers.after(1);
+        let (target, copying) = (self.target.clone(), self.copying.clone());
         let created = self.created.clone();
         self.tasks.spawn(async move {
+            let Target { transfer, key } = target;
             let _slot = slot;
             let _shown = InFlight::begin(&transfer);
             let upload = name_of(created).await?;
+            let number = copying.number(numbers).await?;
             let store = transfer.store();
-            store.upload_part(&key, &upload, number, body).await
+            let sent = store.upload_part(&key, &upload, number, body).await;
+            sent.map(|part| vec![part])
         });
     }
 
     /// Makes the next part from what the store has, in the background.
     pub(super) fn copy(&mut self, copy: PartCopy) {
-        let number = self.next_number();
-        let (transfer, key) = (Arc::clone(&self.transfer), self.key.clone());
+        let numbers = self.next;
+        self.next = numbers.after(copied::pieces(&self.target.transfer, &copy));
+        let (target, copying) = (self.target.clone(), self.copying.clone());
         let (created, copies) = (self.created.clone(), Arc::clone(&self.copies));
         self.tasks.spawn(async move {
             let _slot = copies.acquire_owned().await;
-            let _shown = InFlight::begin(&transfer);
+            let _shown = InFlight::begin(&target.transfer);
             let upload = name_of(created).await?;
-            let store = transfer.store();
-            store.copy_part(&key, &upload, number, copy).await
+            copied::copy(&target, &upload, &copying, (copy, numbers)).await
         });
     }
 
     /// Takes in the parts that have arrived meanwhile. Fails if one could not be sent.
     pub(super) fn collect(&mut self) -> ObjectResult<()> {
         while let Some(joined) = self.tasks.try_join_next() {
-            self.parts.push(outcome(joined)?);
+            self.parts.extend(outcome(joined)?);
         }
         Ok(())
     }
@@ -98,13 +115,13 @@ impl Upload {
     /// Waits for all parts and makes the object of them.
     pub(super) async fn complete(mut self, options: CompleteOptions) -> ObjectResult<Stored> {
         while let Some(joined) = self.tasks.join_next().await {
-            self.parts.push(outcome(joined)?);
+            self.parts.extend(outcome(joined)?);
         }
         self.parts.sort_by_key(|part| part.number);
         let upload = name_of(self.created.clone()).await?;
-        let store = self.transfer.store();
+        let store = self.target.transfer.store();
         let stored = store
-            .complete_upload(&self.key, &upload, &self.parts, options)
+            .complete_upload(&self.target.key, &upload, &self.parts, options)
             .await?;
         self.ended = true;
         Ok(stored)
@@ -118,16 +135,11 @@ impl Upload {
         let _ = removal.await;
     }
 
-    fn next_number(&mut self) -> PartNumber {
-        self.last_number += 1;
-        self.last_number
-    }
-
     fn leftover(&mut self) -> Leftover {
         self.ended = true;
         Leftover {
-            store: Arc::clone(self.transfer.store()),
-            key: self.key.clone(),
+            store: Arc::clone(self.target.transfer.store()),
+            key: self.target.key.clone(),
             created: self.created.clone(),
             tasks: std::mem::take(&mut self.tasks),
         }
@@ -138,7 +150,8 @@ impl Drop for Upload {
     fn drop(&mut self) {
         if !self.ended {
             let leftover = self.leftover();
-            self.transfer
+            self.target
+                .transfer
                 .clean_ups()
                 .spawn(&self.runtime, clean_up(leftover));
         }
@@ -169,7 +182,7 @@ pub(super) async fn name_of(mut created: Created) -> ObjectResult<UploadId> {
     }
 }
 
-fn outcome(joined: Result<ObjectResult<Part>, JoinError>) -> ObjectResult<Part> {
+fn outcome(joined: Result<ObjectResult<Vec<Part>>, JoinError>) -> ObjectResult<Vec<Part>> {
     joined.unwrap_or_else(|_| Err(gave_up(Operation::UploadPart)))
 }
 

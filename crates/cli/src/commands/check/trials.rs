@@ -6,11 +6,12 @@ use std::{
 };
 
 use penstock_base::{Payload, clock, random};
-use penstock_object::{
-    ErrorKind, GetOptions, HeadOptions, Key, ListOptions, PutOptions, Store, WriteCondition,
-};
+use penstock_object::{ErrorKind, GetOptions, HeadOptions, Key, ListOptions, PutOptions, Store};
 
-use super::{Finding, Verdict};
+use super::{
+    Finding, Verdict,
+    abilities::{CREATION, Place},
+};
 use crate::{commands::listing, explain, failure::Failure};
 
 /// Clocks that differ by less are as good as the same: stores tell whole seconds, and the
@@ -50,7 +51,10 @@ pub(super) async fn all(source: &str, store: &Arc<dyn Store>, may_write: bool) -
         let left_out = "left out as asked";
         findings.push(Finding::new("write", Verdict::Untried, left_out));
     }
-    findings.push(trial.capabilities());
+    let creates = findings
+        .iter()
+        .any(|finding| finding.what == CREATION && finding.verdict == Verdict::Good);
+    findings.push(trial.capabilities(creates));
     findings
 }
 
@@ -110,8 +114,11 @@ impl Trial<'_> {
         }
         findings.push(self.read().await);
         findings.push(self.compare_clocks().await);
-        findings.push(self.write_again(body()).await);
-        findings.push(self.multipart().await);
+        let place = Place {
+            store: self.store,
+            key: &self.key,
+        };
+        findings.extend(place.all(&body()).await);
         let deleted = self.request(self.store.delete(&self.key)).await;
         findings.push(Finding::of(
             "delete",
@@ -143,54 +150,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Whether the store refuses to overwrite when it is told to.
-    async fn write_again(&self, body: Payload) -> Finding {
-        const WHAT: &str = "conditional write";
-        let options = PutOptions {
-            condition: WriteCondition::IfAbsent,
-            ..PutOptions::default()
-        };
-        match self.store.put(&self.key, body, options).await {
-            Err(error) if error.kind == ErrorKind::AlreadyExists => Finding::new(
-                WHAT,
-                Verdict::Good,
-                "the store refuses to overwrite when told to",
-            ),
-            Ok(_) => Finding::new(
-                WHAT,
-                Verdict::Fair,
-                "the store overwrites although told not to; two machines that create one file at \
-                 once cannot be told apart",
-            ),
-            Err(error)
-                if matches!(
-                    error.kind,
-                    ErrorKind::Unsupported | ErrorKind::InvalidRequest
-                ) =>
-            {
-                Finding::new(
-                    WHAT,
-                    Verdict::Fair,
-                    "the store does not know conditional writes",
-                )
-            }
-            Err(error) => Finding::of(WHAT, Err(explain::store_error(self.source, &error))),
-        }
-    }
-
-    async fn multipart(&self) -> Finding {
-        let begun = self.store.create_upload(&self.key, PutOptions::default());
-        let outcome = match self.request(begun).await {
-            Ok(upload) => self
-                .request(self.store.abort_upload(&self.key, &upload))
-                .await
-                .map(|()| "an upload in parts can be begun and given up".to_owned()),
-            Err(failure) => Err(failure),
-        };
-        Finding::of("multipart", outcome)
-    }
-
-    fn capabilities(&self) -> Finding {
+    fn capabilities(&self, creates: bool) -> Finding {
         let able = self.store.capabilities();
         let mut words = vec![format!(
             "objects up to {}",
@@ -199,7 +159,7 @@ impl Trial<'_> {
         for (has, word) in [
             (able.append, "appending"),
             (able.symlinks, "symbolic links"),
-            (able.write_if_absent, "atomic creation"),
+            (creates, "atomic creation"),
         ] {
             if has {
                 words.push(word.to_owned());

@@ -207,8 +207,11 @@ pub(crate) static RETRY_ATTEMPTS: OptionSpec = OptionSpec {
     aliases: &["retries"],
     kind: Kind::Count { min: 1, max: 100 },
     default: Default::Is("10"),
-    help: "How often a failing request is sent at most",
-    detail: "Within retry-timeout. A read that gets some bytes further starts to count anew.",
+    help: "How often a request is sent at most that the store answers with an error",
+    detail: "Within retry-timeout. A read that gets some bytes further starts to count anew. \
+             Where a mount finds the store away (connections refused or reset, statuses 429, 502, \
+             503 and 504) that does not count: it tries until retry-timeout has passed. With 1 \
+             nothing is repeated.",
     ..STORE
 };
 

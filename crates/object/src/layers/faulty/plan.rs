@@ -18,6 +18,11 @@ pub enum Fault {
         /// What the store asks for.
         retry_after: Option<Duration>,
     },
+    /// The store answers with this status and an error of its own that may pass.
+    Answer {
+        /// The status.
+        status: u16,
+    },
     /// The store carries it out, but it seems to fail.
     LoseAnswer(ErrorKind),
     /// It begins late.

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use penstock_base::{clock, metrics::Counter, random};
+use penstock_base::{
+    clock::{self, Instant},
+    metrics::Counter,
+    random,
+};
 
 use super::budget::Budget;
 use crate::{ErrorKind, ObjectError};
@@ -19,23 +23,41 @@ pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 /// Attempts at something whose checksum did not match: a second mismatch is no accident.
 const MISMATCHES_MAX: u32 = 2;
 
+/// Statuses with which something between here and the store, or the store itself, says that it cannot
+/// be had right now.
+const AWAY_STATUSES: [u16; 4] = [429, 502, 503, 504];
+
+/// What ends the attempts of an operation.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// Attempts in all.
+    pub(super) attempts_max: u32,
+    /// How long a store that is away is tried however often that is.
+    pub(super) away_max: Duration,
+}
+
 /// The attempts of one operation.
 pub(super) struct Retries<'a> {
     budget: &'a Budget,
     counter: &'a Counter,
-    attempts_max: u32,
+    limits: Limits,
+    began: Instant,
     attempts: u32,
+    /// Those at which the store was there.
+    answered: u32,
     mismatches: u32,
     retried: bool,
 }
 
 impl<'a> Retries<'a> {
-    pub(super) fn new(budget: &'a Budget, counter: &'a Counter, attempts_max: u32) -> Self {
+    pub(super) fn new(budget: &'a Budget, counter: &'a Counter, limits: Limits) -> Self {
         Self {
             budget,
             counter,
-            attempts_max,
+            limits,
+            began: clock::now(),
             attempts: 0,
+            answered: 0,
             mismatches: 0,
             retried: false,
         }
@@ -45,8 +67,8 @@ impl<'a> Retries<'a> {
     pub(super) async fn pause(&mut self, error: ObjectError) -> Result<(), ObjectError> {
         self.attempts += 1;
         self.mismatches += u32::from(error.kind == ErrorKind::ChecksumMismatch);
-        let enough = self.attempts >= self.attempts_max || self.mismatches >= MISMATCHES_MAX;
-        if enough || !error.kind.is_transient() {
+        self.answered += u32::from(!is_away(&error));
+        if !error.kind.is_transient() || self.is_enough(&error) {
             return Err(error);
         }
         let delay = self.delay(&error).max(self.budget.spend());
@@ -57,9 +79,26 @@ impl<'a> Retries<'a> {
         Ok(())
     }
 
+    fn is_enough(&self, error: &ObjectError) -> bool {
+        let Limits {
+            attempts_max,
+            away_max,
+        } = self.limits;
+        if self.mismatches >= MISMATCHES_MAX {
+            return true;
+        }
+        match away_max {
+            Duration::ZERO => self.attempts >= attempts_max,
+            _ if is_away(error) => self.began.elapsed() >= away_max,
+            _ => self.answered >= attempts_max,
+        }
+    }
+
     /// Part of the work was done, so what follows counts anew.
     pub(super) fn progressed(&mut self) {
         self.attempts = 0;
+        self.answered = 0;
+        self.began = clock::now();
     }
 
     pub(super) fn succeeded(&self) {
@@ -76,5 +115,14 @@ impl<'a> Retries<'a> {
             Some(asked) => asked.min(RETRY_AFTER_MAX).saturating_add(drawn),
             None => drawn,
         }
+    }
+}
+
+/// Whether the store is not there at the moment, as far as an error tells: nothing was heard from it, or
+/// that it cannot be had right now. An error of its own is an answer.
+pub(super) fn is_away(error: &ObjectError) -> bool {
+    match error.status {
+        Some(status) => AWAY_STATUSES.contains(&status),
+        None => error.code.is_empty() && error.kind != ErrorKind::ChecksumMismatch,
     }
 }

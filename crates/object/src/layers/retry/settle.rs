@@ -183,8 +183,12 @@ impl Retry {
             };
             Ok(info.filter(ours).map(|info| stored(&info)))
         };
-        // The second is met by whoever insists on the version that his own object has replaced.
-        let telltales = [ErrorKind::NoSuchUpload, ErrorKind::PreconditionFailed];
+        // The others are met by whoever insists on what his own object has ended: a version, or none.
+        let telltales = [
+            ErrorKind::NoSuchUpload,
+            ErrorKind::PreconditionFailed,
+            ErrorKind::AlreadyExists,
+        ];
         self.settle(attempt, &telltales, found).await
     }
 

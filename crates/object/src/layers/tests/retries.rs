@@ -64,6 +64,45 @@ async fn attempts_come_to_an_end() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_store_that_is_away_is_tried_for_as_long_as_it_may_take() {
+    let (store, faults, _) = faulty();
+    let total = Duration::from_secs(120);
+    let store = Retry::new(store, ATTEMPTS, &Registry::default()).riding_out(total);
+    faults.rate(None, 1.0, unavailable());
+    let started = clock::now();
+    let error = store.head(&key("a"), HeadOptions {}).await;
+    assert_eq!(error.expect_err("gone").kind, ErrorKind::Unavailable);
+    let took = started.elapsed();
+    assert!(total <= took && took <= total + BACKOFF_CAP, "{took:?}");
+    assert!(faults.calls(Operation::Head) > u64::from(ATTEMPTS));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_answers_is_not() {
+    let (store, faults, _) = faulty();
+    let total = Duration::from_secs(120);
+    let store = Retry::new(store, ATTEMPTS, &Registry::default()).riding_out(total);
+    faults.rate(None, 1.0, Fault::Answer { status: 500 });
+    let failed = store.head(&key("a"), HeadOptions {}).await;
+    assert_eq!(failed.expect_err("it fails").status, Some(500));
+    assert_eq!(faults.calls(Operation::Head), u64::from(ATTEMPTS));
+    faults.clear();
+    let away = [503, 502, 429, 503, 504, 503, 503];
+    faults.queue(Operation::Put, away.map(|status| Fault::Answer { status }));
+    put(&store, "a", b"content").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_wants_nothing_repeated_gets_the_first_error() {
+    let (store, faults, _) = faulty();
+    let store = Retry::new(store, 1, &Registry::default()).riding_out(Duration::from_secs(120));
+    faults.queue(Operation::Head, [unavailable()]);
+    let failed = store.head(&key("a"), HeadOptions {}).await;
+    assert_eq!(failed.expect_err("gone").kind, ErrorKind::Unavailable);
+    assert_eq!(faults.calls(Operation::Head), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_store_says_how_long_to_wait() {
     let (store, faults, _) = retrying();
     let asked = |retry_after| Fault::Fail {

@@ -156,6 +156,7 @@ proptest! {
             let settings = RetrySettings {
                 attempts_max: 100,
                 total: Duration::from_secs(3600),
+                ride_out: true,
             };
             let store = standard(store, 4, &settings, &Registry::default());
             let mut model = Model::new();
