@@ -11,7 +11,10 @@ mod receive;
 mod reserve;
 mod ring;
 
-use std::{fmt, io::IoSlice};
+use std::{
+    fmt,
+    io::{self, IoSlice},
+};
 
 use bytes::Bytes;
 use penstock_base::Contents;
@@ -104,8 +107,9 @@ pub(crate) trait Transport: Send + Sync + fmt::Debug {
     /// How many threads should call [`Transport::serve`].
     fn threads(&self) -> usize;
 
-    /// Hands requests to `handler` until the mount is gone.
-    fn serve(&self, thread: usize, handler: &dyn Handler);
+    /// Hands requests to `handler` until the mount is gone. After an error what the kernel has for this
+    /// thread may never be received.
+    fn serve(&self, thread: usize, handler: &dyn Handler) -> io::Result<()>;
 
     /// Sends a reply whose contents are in a pipe, past all memory, if the transport can.
     fn reply_piped(
