@@ -7,13 +7,23 @@ use std::{
     io::{Read, Write},
     path::Path,
     thread,
+    time::{Duration, Instant},
 };
 
-use penstock_tests::{BUCKET, Bucket, Kind, Mount};
+use penstock_devserver::{FaultRule, Faults, Operation};
+use penstock_tests::{
+    BUCKET, Bucket, Kind, Mount,
+    faults::{cut_body, passing_faults},
+    system,
+};
 
 const MIB: usize = 1 << 20;
 /// What `--memory=256MiB` may come to with code, stacks and the rest.
 const RESIDENT_MAX: u64 = 320 << 20;
+/// The same for `--memory=64MiB`.
+const RESIDENT_MAX_OF_LITTLE: u64 = 128 << 20;
+/// How long a crowd of readers may take. Debug binaries on a busy machine need a fraction of that.
+const CROWD_MAX: Duration = Duration::from_secs(150);
 const STREAMS: usize = 8;
 const STREAM_BYTES: usize = 192 * MIB;
 
@@ -92,4 +102,75 @@ fn eight_writers_stay_within_256_mib() {
 #[test]
 fn four_readers_and_four_writers_stay_within_256_mib() {
     check(4, 4);
+}
+
+/// Faults that readers ride out, all at once, rarely enough that ten attempts suffice.
+fn bad_weather() -> Faults {
+    let passing = passing_faults(300_000).into_iter();
+    let rules = passing.chain([cut_body(300_000)]);
+    let rules = rules.filter(|(name, _)| *name != "hang");
+    let rare = |(_, rule): (&str, FaultRule)| rule.rate(0.03).on(&[Operation::GetObject]);
+    Faults {
+        latency_ms: 30,
+        rules: rules.map(rare).collect(),
+        ..Faults::default()
+    }
+}
+
+/// Reads a file past the kernel's cache, so that each reader asks for itself.
+fn compare(path: &Path, content: &[u8]) {
+    let file = system::open(path, libc::O_RDONLY | libc::O_DIRECT).expect("an open");
+    for (number, expected) in content.chunks(MIB / 4).enumerate() {
+        let start = (number * MIB / 4) as u64;
+        let mut read = Vec::new();
+        while read.len() < expected.len() {
+            let left = expected.len() - read.len();
+            let piece = system::read_at(&file, left, start + read.len() as u64);
+            read.extend(piece.expect("a read"));
+        }
+        assert!(read == expected, "{} at {start}", path.display());
+    }
+}
+
+/// So many readers with `--memory=64MiB` and a store that is slow and fails: each gets its bytes.
+#[track_caller]
+fn check_crowd(readers: usize, faults: Faults) {
+    let bucket = Bucket::new(Kind::S3);
+    bucket.fill("objects/:16:9MiB");
+    let data = bucket.data();
+    let files = data.keys(BUCKET).into_iter().map(|key| {
+        let content = data.get(BUCKET, &key).expect("it is there");
+        (key, content)
+    });
+    let files: Vec<_> = files.collect();
+    let mount = bucket.mount_with(&bucket.options().option("memory", "64MiB"));
+    bucket.fail(faults);
+    let started = Instant::now();
+    thread::scope(|scope| {
+        for number in 0..readers {
+            let (key, content) = &files[number % files.len()];
+            let path = mount.join(key);
+            scope.spawn(move || compare(&path, content));
+        }
+    });
+    let took = started.elapsed();
+    assert!(took < CROWD_MAX, "{readers} readers took {took:?}");
+    let peak = mount.process().peak_resident();
+    assert!(peak < RESIDENT_MAX_OF_LITTLE, "peak of {} MiB", peak >> 20);
+    bucket.heal();
+    mount.unmount();
+}
+
+#[test]
+fn a_crowd_of_readers_gets_on_with_little_memory_and_a_slow_store() {
+    for readers in [64, 256] {
+        check_crowd(readers, Faults::latency(Duration::from_millis(50)));
+    }
+}
+
+#[test]
+fn a_crowd_of_readers_gets_on_with_little_memory_and_a_failing_store() {
+    for readers in [64, 256] {
+        check_crowd(readers, bad_weather());
+    }
 }

@@ -11,6 +11,7 @@ mod helper;
 mod table;
 
 use std::{
+    fs,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
@@ -56,6 +57,9 @@ enum Means {
     Direct,
     Helper,
 }
+
+/// Where the kernel lets owners of mounts cut their connections.
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
 impl Means {
     fn of_this_process() -> Self {
@@ -151,6 +155,21 @@ impl Mount {
     /// The mount is gone: never touch its place again.
     pub(crate) fn forget_place(&self) {
         self.left.store(true, Ordering::Relaxed);
+    }
+
+    /// Cuts the connection: whoever uses the mount, or waits for it, gets errors from now on.
+    pub(crate) fn cut(&self) {
+        if !self.is_mounted() {
+            // Its number may be that of another mount by now.
+            return;
+        }
+        let minor = self.device.rsplit(':').next().unwrap_or_default();
+        let abort = Path::new(CONNECTIONS).join(minor).join("abort");
+        if fs::write(abort, "1").is_err()
+            && let Err(error) = self.unmount(UnmountMode::Force)
+        {
+            warn!(%error, "the connection to the kernel cannot be cut");
+        }
     }
 
     /// Takes the mount out of the tree. Success when it is not there any more.

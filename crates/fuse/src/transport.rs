@@ -12,7 +12,11 @@ mod reserve;
 mod ring;
 mod spill;
 
-use std::{fmt, io::IoSlice, sync::Arc};
+use std::{
+    fmt,
+    io::{self, IoSlice},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use penstock_base::{Contents, FsError, FsResult, Reservation};
@@ -128,8 +132,9 @@ pub(crate) trait Transport: Send + Sync + fmt::Debug {
     /// How many threads should call [`Transport::serve`].
     fn threads(&self) -> usize;
 
-    /// Hands requests to `handler` until the mount is gone.
-    fn serve(&self, thread: usize, handler: &dyn Handler);
+    /// Hands requests to `handler` until the mount is gone. After an error what the kernel has for this
+    /// thread may never be received.
+    fn serve(&self, thread: usize, handler: &dyn Handler) -> io::Result<()>;
 
     /// Sends a reply whose contents are in a pipe, past all memory, if the transport can.
     fn reply_piped(

@@ -6,10 +6,11 @@ mod support;
 
 use std::{
     fs::{self, File},
-    os::unix::fs::FileExt,
+    io,
+    os::{fd::AsRawFd, unix::fs::FileExt},
     path::Path,
     process::{Command, Stdio},
-    sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering, mpsc},
     thread,
     time::Duration,
 };
@@ -180,6 +181,48 @@ fn a_forced_unmount_ends_a_ring_with_requests_in_it() {
     assert!(reader.join().unwrap().is_err());
     volume.hooks.open_gate();
     let end = clock::deadline(Duration::from_secs(5), session.wait());
+    mount.runtime.block_on(end).expect("it ends");
+}
+
+/// Puts something else in the place of every io_uring of this process: whoever uses one next fails.
+#[allow(unsafe_code)]
+fn break_rings() {
+    let null = File::open("/dev/null").unwrap();
+    for entry in fs::read_dir("/proc/self/fd").unwrap().flatten() {
+        let number = entry.file_name().into_string().unwrap().parse().unwrap();
+        let target = fs::read_link(entry.path()).unwrap_or_default();
+        if target.to_string_lossy().contains("io_uring") {
+            // SAFETY: both descriptors are open, and their owner closes this one as any other.
+            unsafe { libc::dup2(null.as_raw_fd(), number) };
+        }
+    }
+}
+
+#[test]
+fn a_ring_that_fails_ends_the_mount_and_nobody_waits_for_ever() {
+    let Some(_switched) = Switched::on() else {
+        return;
+    };
+    let volume = MemoryVolume::new();
+    let mount = mount(&volume);
+    fs::write(mount.path("file"), b"content").unwrap();
+    break_rings();
+    let (ended, ends) = mpsc::channel();
+    for _ in 0..8 {
+        let (path, ended) = (mount.path("file"), ended.clone());
+        thread::spawn(move || {
+            // Dead, or taken away already.
+            let gone = [Some(libc::ENOTCONN), Some(libc::ENOENT)];
+            let lasts = |error: &io::Error| !gone.contains(&error.raw_os_error());
+            while fs::read(&path).as_ref().err().is_none_or(lasts) {}
+            ended.send(())
+        });
+    }
+    for _ in 0..8 {
+        let told = ends.recv_timeout(Duration::from_secs(20));
+        told.expect("whoever asks hears that the mount is gone");
+    }
+    let end = clock::deadline(Duration::from_secs(5), mount.session().wait());
     mount.runtime.block_on(end).expect("it ends");
 }
 

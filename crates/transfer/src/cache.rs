@@ -15,8 +15,9 @@
 //! is missing, is fetched again, and is counted. So the worst that a crash can do is a miss.
 //!
 //! **In** (`tee`, `queue`, `keeper`): received memory is taken over by reference when a block is
-//! whole, queued, and written by one thread. Nobody waits for that: when the queue is full, memory
-//! short or the disk unwilling, bytes are not cached.
+//! whole, queued, and written by one thread. Readers are not let ahead of it by more than the queue:
+//! what was read once is there. When the disk is slow, full or unwilling nobody waits for it, and bytes
+//! are not cached.
 //!
 //! **Out** (`delivery`, `hit`): blocks are read into the memory of whoever asked and compared there
 //! before anything is given out. What lies between blocks that the disk has is asked of the store.
@@ -63,6 +64,7 @@ use penstock_object::GetOptions;
 use penstock_object::Store;
 use thiserror::Error;
 
+pub(crate) use block::BLOCK;
 pub use bounds::KeepFree;
 pub use contents::CacheContents;
 

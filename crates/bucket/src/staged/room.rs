@@ -65,7 +65,7 @@ impl Core {
             }
             self.evict(staged).await;
         }
-        files.sort_by_key(|file| Reverse(unsaved(file)));
+        files.sort_by_cached_key(|file| Reverse(unsaved(file)));
         for file in files {
             if let Some(payment) = staging.try_take(bytes) {
                 return Ok(payment);

@@ -1,11 +1,17 @@
 //! From settings to a mount that can be used.
 
-use std::{fs, num::NonZeroUsize, os::fd::OwnedFd, sync::Arc, thread};
+use std::{
+    fs,
+    num::NonZeroUsize,
+    os::fd::OwnedFd,
+    sync::{Arc, Weak},
+    thread,
+};
 
 use penstock_base::{BLOCK_SIZE, BufferPool, metrics::Registry};
 use penstock_vfs::Volume;
 use tokio::{runtime::Handle, sync::watch};
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::{
     Session,
@@ -48,14 +54,14 @@ impl TakeOver {
         let reserve = self.start.reserve(threads)?;
         let device = DevFuse::new(self.connection, threads, Arc::new(reserve));
         let device = Arc::new(device);
-        let mount = Mount::taken_over();
+        let mount = Arc::new(Mount::taken_over());
         let shared = self.start.shared(&mount, KernelDoes::default());
         let transports: [Arc<dyn Transport>; 1] = [Arc::clone(&device) as _];
-        let ended = start_threads(&transports, &shared)?;
+        let ended = start_threads(&transports, &shared, &mount)?;
         notify::ask_again(&device).map_err(MountError::System)?;
         info!(threads, "took a mount over");
         Ok(Session {
-            mount: Arc::new(mount),
+            mount,
             shared,
             negotiated: Negotiated::resumed(&self.start.settings, threads),
             notifier: Notifier::start(&device).map_err(MountError::Thread)?,
@@ -63,6 +69,26 @@ impl TakeOver {
             ended,
             unsaved: tokio::sync::OnceCell::new(),
         })
+    }
+}
+
+/// Ends the mount when a thread stops receiving requests while it lasts: programs would wait for ever
+/// for what the kernel keeps for that thread.
+struct Lifeline(Weak<Mount>);
+
+impl Lifeline {
+    /// The mount is gone.
+    fn release(mut self) {
+        self.0 = Weak::new();
+    }
+}
+
+impl Drop for Lifeline {
+    fn drop(&mut self) {
+        if let Some(mount) = self.0.upgrade() {
+            error!(place = %mount.place().display(), "the mount ends: it cannot hear the kernel");
+            mount.cut();
+        }
     }
 }
 
@@ -81,6 +107,7 @@ impl Start {
         let threads = self.threads();
         let reserve = self.reserve(threads)?;
         let (mount, connection) = Mount::new(&self.settings)?;
+        let mount = Arc::new(mount);
         let reserve = Arc::new(reserve);
         let device = Arc::new(DevFuse::new(connection, threads, Arc::clone(&reserve)));
         let ring = self.ring(&device, &reserve);
@@ -94,12 +121,12 @@ impl Start {
             gathers_writes: negotiated.gathers_writes(),
         };
         let shared = self.shared(&mount, kernel);
-        let ended = start_threads(&transports, &shared)?;
+        let ended = start_threads(&transports, &shared, &mount)?;
         negotiated.read_ahead_kib = set_read_ahead(&mount, self.settings.read_ahead_kib);
         let notifier = Notifier::start(&device).map_err(MountError::Thread)?;
         info!(place = %mount.place().display(), threads, "mounted");
         Ok(Session {
-            mount: Arc::new(mount),
+            mount,
             shared,
             negotiated,
             notifier,
@@ -183,6 +210,7 @@ fn thread_count(asked: Option<NonZeroUsize>, cores: usize, memory: u64) -> usize
 fn start_threads(
     transports: &[Arc<dyn Transport>],
     shared: &Arc<Shared>,
+    mount: &Arc<Mount>,
 ) -> Result<watch::Receiver<bool>, MountError> {
     let (sender, ended) = watch::channel(false);
     let signal = Arc::new(EndSignal(sender));
@@ -190,12 +218,15 @@ fn start_threads(
         for thread in 0..transport.threads() {
             let dispatcher = Dispatcher::new(Arc::clone(shared), Arc::clone(transport));
             let (transport, signal) = (Arc::clone(transport), Arc::clone(&signal));
-            let runtime = shared.runtime.clone();
+            let (runtime, lifeline) = (shared.runtime.clone(), Lifeline(Arc::downgrade(mount)));
             thread::Builder::new()
                 .name(format!("{kind}-{thread}"))
                 .spawn(move || {
                     let _entered = runtime.enter();
-                    transport.serve(thread, &dispatcher);
+                    match transport.serve(thread, &dispatcher) {
+                        Ok(()) => lifeline.release(),
+                        Err(error) => error!(kind, thread, %error, "cannot receive requests"),
+                    }
                     drop(signal);
                 })
                 .map_err(MountError::Thread)?;

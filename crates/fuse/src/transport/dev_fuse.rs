@@ -10,7 +10,7 @@ use std::{
 };
 
 use penstock_base::{BLOCK_SIZE, Contents};
-use tracing::{error, warn};
+use tracing::warn;
 
 use super::{
     Handler, Piped, ReceiveReserve, ReplyError, Ticket, Transport,
@@ -119,14 +119,13 @@ impl Transport for DevFuse {
         self.threads
     }
 
-    fn serve(&self, thread: usize, handler: &dyn Handler) {
+    fn serve(&self, _thread: usize, handler: &dyn Handler) -> io::Result<()> {
         let mut buffer = self.buffer();
         loop {
-            match self.receive(&mut buffer) {
-                Ok(Received::Request) => {}
-                Ok(Received::Nothing) => continue,
-                Ok(Received::Unmounted) => return,
-                Err(error) => return error!(thread, %error, "cannot receive requests"),
+            match self.receive(&mut buffer)? {
+                Received::Request => {}
+                Received::Nothing => continue,
+                Received::Unmounted => return Ok(()),
             }
             let ticket = buffer.ticket();
             match buffer.take(&self.reserve) {

@@ -9,6 +9,10 @@
 //! transfers are faster over `/dev/fuse`: it is small operations that gain. FORGET, INTERRUPT and
 //! notifications keep coming over `/dev/fuse` in any case.
 //!
+//! The kernel binds each request to the queue of its CPU and never moves it to another, nor to
+//! `/dev/fuse`: a queue without a thread lets programs wait for ever. So a thread that fails ends the
+//! mount (`crate::session`).
+//!
 //! One thread serves the queues of one ring. Only it touches the ring; a reply from another
 //! thread fills the entry and puts its number into a mailbox ([`penstock_base::Mailbox`]), which wakes
 //! the ring's thread if it sleeps.
@@ -25,7 +29,7 @@ use std::{
 };
 
 use penstock_base::{BLOCK_SIZE, BufferPool};
-use tracing::{error, info};
+use tracing::info;
 
 use super::{Handler, ReceiveReserve, ReplyError, Ticket, Transport};
 use thread::RingThread;
@@ -77,11 +81,9 @@ impl Transport for RingTransport {
         self.threads.len()
     }
 
-    fn serve(&self, thread: usize, handler: &dyn Handler) {
+    fn serve(&self, thread: usize, handler: &dyn Handler) -> io::Result<()> {
         let slot = u32::try_from(thread).expect("as many as CPUs") << ENTRY_BITS;
-        if let Err(error) = self.threads[thread].serve(slot, handler) {
-            error!(thread, %error, "io_uring failed, the mount goes on without it");
-        }
+        self.threads[thread].serve(slot, handler)
     }
 
     fn reply(&self, ticket: Ticket, parts: &[IoSlice<'_>]) -> Result<(), ReplyError> {

@@ -9,7 +9,7 @@ use std::ops::Range;
 use penstock_base::{Checksum, ChecksumKind, KIB, Summing};
 
 /// Bytes in a block; the last one of an object may be shorter.
-pub(super) const BLOCK: u64 = 128 * KIB;
+pub(crate) const BLOCK: u64 = 128 * KIB;
 
 /// Bytes in a state as it lies in the index.
 pub(super) const STATE_SIZE: u64 = 8;

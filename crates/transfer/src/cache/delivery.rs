@@ -199,12 +199,15 @@ impl<'a> Delivery<'a> {
             self.has_missed = true;
             self.store.shared.metrics.misses.increment();
         }
+        let store = self.store;
+        if range.as_ref().is_none_or(has_whole_blocks) && !store.shared.is_paused() {
+            store.shared.queue.caught_up().await;
+        }
         let options = GetOptions {
             range,
             if_match: Some(self.version.etag.clone()),
             fresh: false,
         };
-        let store = self.store;
         let (shared, pool) = (&store.shared, &store.pool);
         let mut tee = Tee::new(self.sink, shared, pool, &self.version, announce);
         let got = store.inner.get(self.version.key, options, &mut tee).await;
@@ -215,6 +218,11 @@ impl<'a> Delivery<'a> {
         }
         got.map(|got| (got, refused))
     }
+}
+
+/// Whether there may be something in `range` to be kept.
+fn has_whole_blocks(range: &Range<u64>) -> bool {
+    !block::whole(range, u64::MAX).is_empty()
 }
 
 fn is_some_missing(entry: &Entry, wanted: &Range<u64>) -> bool {

@@ -1,8 +1,12 @@
 //! What is to be written to the disk.
 //!
-//! Received memory waits here by reference, so the queue is bounded in bytes: what does not fit is
-//! not cached. The memory belongs to the budget that readers wait for; when it is short, what waits
-//! is dropped, the newest first.
+//! Received memory waits here by reference. When enough waits, no request is sent to the store before
+//! the disk has caught up: a reader that outruns the disk is slowed down to it, and all that it reads
+//! is cached. What is on its way at that moment is taken too, its memory was reserved before.
+//!
+//! Unless the disk is slow: when what waits first has waited for [`SLOW`], nobody waits for the disk,
+//! and what is too much is not cached. The memory belongs to the budget that everybody shares; when that
+//! is short and the disk slow, what waits is dropped, the newest first.
 
 use std::{
     collections::VecDeque,
@@ -14,11 +18,19 @@ use std::{
 use bytes::Bytes;
 use penstock_base::{
     Reclaim,
+    clock::{self, Instant},
     metrics::{Counter, Gauge},
 };
+use tokio::sync::Notify;
 
 use super::{header::Header, name::VersionName};
 use crate::lock::lock;
+
+/// How long a piece waits at most for a disk that keeps up.
+const SLOW: Duration = Duration::from_secs(5);
+
+/// How often who waits for the disk looks whether it is slow.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Whole blocks of one version.
 #[derive(Debug)]
@@ -41,6 +53,8 @@ impl Piece {
 pub(super) struct Queue {
     state: Mutex<State>,
     changed: Condvar,
+    /// Told to those who wait until the disk has caught up.
+    shorter: Notify,
     bytes_max: u64,
     skipped: Arc<Counter>,
     /// Shows how much waits.
@@ -49,7 +63,8 @@ pub(super) struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    pieces: VecDeque<Piece>,
+    /// With when they came.
+    pieces: VecDeque<(Instant, Piece)>,
     bytes: u64,
     /// Whose piece is being written.
     current: Option<VersionName>,
@@ -69,30 +84,51 @@ pub(super) enum Order {
 }
 
 impl Queue {
-    /// Takes up to `bytes_max`; counts in `skipped` what it does not take or drops, and shows in
+    /// Takes about `bytes_max`; counts in `skipped` what it does not take or drops, and shows in
     /// `waiting` what it has.
     pub(super) fn new(bytes_max: u64, skipped: Arc<Counter>, waiting: Arc<Gauge>) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::default(),
             changed: Condvar::new(),
+            shorter: Notify::new(),
             bytes_max,
             skipped,
             waiting,
         })
     }
 
-    /// Adds a piece unless that is too much.
+    /// Waits until less than enough waits, or the disk is found to be slow.
+    pub(super) async fn caught_up(&self) {
+        loop {
+            let shorter = self.shorter.notified();
+            tokio::pin!(shorter);
+            shorter.as_mut().enable();
+            if self.takes_more() {
+                return;
+            }
+            // When this is late the disk may be slow.
+            let _ = clock::deadline(LOOK_INTERVAL, shorter).await;
+        }
+    }
+
+    fn takes_more(&self) -> bool {
+        let state = lock(&self.state);
+        state.bytes < self.bytes_max || state.is_slow() || state.closed
+    }
+
+    /// Adds a piece unless that is too much for a slow disk.
     pub(super) fn push(&self, piece: Piece) {
         let length = piece.length();
         let mut state = lock(&self.state);
-        if state.closed || state.bytes + length > self.bytes_max {
+        let too_much = state.bytes + length > self.bytes_max && state.is_slow();
+        if state.closed || too_much {
             drop(state);
             self.skipped.add(length);
             return;
         }
         state.bytes += length;
         self.waiting.set(state.bytes);
-        state.pieces.push_back(piece);
+        state.pieces.push_back((clock::now(), piece));
         drop(state);
         self.changed.notify_all();
     }
@@ -108,9 +144,9 @@ impl Queue {
             (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }
         match state.pieces.pop_front() {
-            Some(piece) => {
+            Some((_, piece)) => {
                 state.bytes -= piece.length();
-                self.waiting.set(state.bytes);
+                self.show(&state);
                 state.current = Some(piece.name);
                 Order::Write(piece)
             }
@@ -131,12 +167,20 @@ impl Queue {
         let before = std::mem::take(&mut state.pieces);
         let (dropped, kept) = before
             .into_iter()
-            .partition(|piece: &Piece| names.contains(&piece.name));
+            .partition(|(_, piece): &(Instant, Piece)| names.contains(&piece.name));
         state.pieces = kept;
-        state.bytes = state.pieces.iter().map(Piece::length).sum();
-        self.waiting.set(state.bytes);
+        state.bytes = state.pieces.iter().map(|(_, piece)| piece.length()).sum();
+        self.show(&state);
         drop(state);
-        drop::<VecDeque<Piece>>(dropped);
+        drop::<VecDeque<(Instant, Piece)>>(dropped);
+    }
+
+    /// Less waits than before.
+    fn show(&self, state: &State) {
+        self.waiting.set(state.bytes);
+        if state.bytes < self.bytes_max {
+            self.shorter.notify_waiters();
+        }
     }
 
     /// Takes nothing more; what waits is still written.
@@ -154,19 +198,30 @@ impl Queue {
     }
 }
 
+impl State {
+    /// Whether the disk does not keep up.
+    fn is_slow(&self) -> bool {
+        let waited = |since: Instant| clock::now().saturating_duration_since(since);
+        let first = self.pieces.front();
+        first.is_some_and(|(since, _)| waited(*since) >= SLOW)
+    }
+}
+
 impl Reclaim for Queue {
+    /// A disk that keeps up gives the memory back by itself, and soon.
     fn reclaim(&self, bytes: u64) -> u64 {
         let mut dropped = Vec::new();
         let mut freed = 0;
         let mut state = lock(&self.state);
         while freed < bytes
-            && let Some(piece) = state.pieces.pop_back()
+            && state.is_slow()
+            && let Some((_, piece)) = state.pieces.pop_back()
         {
             freed += piece.length();
             dropped.push(piece);
         }
         state.bytes -= freed;
-        self.waiting.set(state.bytes);
+        self.show(&state);
         drop(state);
         self.changed.notify_all();
         self.skipped.add(freed);
@@ -212,28 +267,57 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_does_not_fit_is_counted_and_not_taken() {
+    #[tokio::test(start_paused = true)]
+    async fn what_a_slow_disk_has_no_room_for_is_counted_and_not_taken() {
         let skipped = Arc::<Counter>::default();
         let queue = Queue::new(10, Arc::clone(&skipped), Arc::default());
-        for length in [6, 5, 4] {
-            queue.push(piece("a", length));
-        }
+        queue.push(piece("a", 6));
+        queue.push(piece("a", 5));
+        clock::sleep(SLOW).await;
+        queue.push(piece("a", 4));
         assert_eq!(
             (written(&queue), written(&queue), written(&queue)),
-            (Some(6), Some(4), None)
+            (Some(6), Some(5), None)
         );
-        assert_eq!(skipped.value(), 5);
+        assert_eq!(skipped.value(), 4);
         assert!(queue.settle(Duration::ZERO));
     }
 
-    #[test]
-    fn the_newest_go_when_memory_is_short_and_those_that_nobody_wants() {
+    #[tokio::test(start_paused = true)]
+    async fn who_outruns_the_disk_waits_until_it_has_caught_up() {
+        let queue = Queue::new(10, Arc::default(), Arc::default());
+        queue.push(piece("a", 9));
+        queue.caught_up().await;
+        queue.push(piece("a", 9));
+        let started = clock::now();
+        let writes = async {
+            clock::sleep(SLOW / 2).await;
+            written(&queue);
+        };
+        tokio::join!(queue.caught_up(), writes);
+        assert_eq!(started.elapsed(), SLOW / 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_a_slow_disk() {
+        let queue = Queue::new(10, Arc::default(), Arc::default());
+        queue.push(piece("a", 10));
+        let started = clock::now();
+        queue.caught_up().await;
+        assert!((SLOW..SLOW + 2 * LOOK_INTERVAL).contains(&started.elapsed()));
+        queue.caught_up().await;
+        assert!(started.elapsed() < SLOW + 2 * LOOK_INTERVAL);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_newest_go_when_memory_is_short_and_the_disk_slow_and_those_that_nobody_wants() {
         let skipped = Arc::<Counter>::default();
         let queue = Queue::new(100, Arc::clone(&skipped), Arc::default());
         for (key, length) in [("a", 1), ("b", 2), ("a", 3), ("c", 4)] {
             queue.push(piece(key, length));
         }
+        assert_eq!(queue.reclaim(1), 0, "the disk keeps up");
+        clock::sleep(SLOW).await;
         assert_eq!(queue.reclaim(1), 4);
         let (first, last) = VersionName::all_of("s", "a");
         queue.forget(&(first..=last));

@@ -80,7 +80,8 @@ impl Readers {
             known.values().filter_map(Weak::upgrade).collect()
         };
         readers.retain(|reader| reader.last_read() < limit);
-        readers.sort_by_key(|reader| reader.last_read());
+        // Who is asked goes on reading: its answer must not change while they are put in order.
+        readers.sort_by_cached_key(|reader| reader.last_read());
         let mut freed = 0;
         for reader in readers {
             if freed >= bytes {

@@ -10,7 +10,7 @@ use super::{
     held::{Coverage, Dropped, Held, PartHandle, Piece},
     part::Part,
     receive::{self, Origin, Room},
-    stream::{InFlight, Place, StreamId, Streams, UNREAD_BEHIND_MAX, part_size},
+    stream::{InFlight, Place, StreamId, Streams, UNREAD_BEHIND_MAX, part_end, part_size},
 };
 use crate::{ObjectVersion, Transfer};
 
@@ -201,14 +201,14 @@ impl State {
             part_size(stream.length, settings.read_part_size.min(limit))
         } else if first && gap.start == 0 {
             if self.expects_whole() {
-                size
+                u64::MAX
             } else {
                 part_size(0, u64::MAX)
             }
         } else {
-            0
+            return gap.clone();
         };
-        let end = size.min(gap.end.max(gap.start + length));
+        let end = size.min(part_end(gap, length));
         gap.start..self.held.next_held(gap.end, end)
     }
 
@@ -254,7 +254,8 @@ impl State {
         let mut start = stream.scheduled.max(stream.frontier);
         loop {
             start = self.held.first_gap(start);
-            let end = self.held.next_held(start, size.min(start + part));
+            let end = size.min(part_end(&(start..start), part));
+            let end = self.held.next_held(start, end);
             if start >= size || end > horizon || !self.prefetch_part(start..end, id) {
                 break;
             }

@@ -22,6 +22,7 @@ use penstock_base::{MIB, clock::Instant};
 use smallvec::SmallVec;
 
 use super::{share::StreamShare, window::Consumption};
+use crate::cache::BLOCK as CACHE_BLOCK;
 
 /// How far behind its frontier a stream still owns bytes that it fetched and nobody read. One of
 /// the threads that take the kernel's requests may sleep while the others go on, so a read can be
@@ -307,4 +308,11 @@ impl Stream {
 pub(crate) fn part_size(length: u64, limit: u64) -> u64 {
     let doubled = MIB << (length / MIB).max(1).ilog2().min(16);
     doubled.min(limit).max(MIB)
+}
+
+/// Where a part with the bytes that are `wanted`, and about `length` if that is more, ends. Parts meet
+/// where blocks of the disk cache do: it could keep none that comes in two pieces.
+pub(crate) fn part_end(wanted: &Range<u64>, length: u64) -> u64 {
+    let end = wanted.start.saturating_add(length) / CACHE_BLOCK * CACHE_BLOCK;
+    end.max(wanted.end.next_multiple_of(CACHE_BLOCK))
 }
