@@ -7,8 +7,9 @@ use bytes::Bytes;
 use penstock_base::{Contents, FileName, FsError, FsResult, NAME_LENGTH_MAX, metrics::Registry};
 use penstock_transfer::Transfer;
 use penstock_vfs::{
-    Allocation, AttributeChanges, Caller, Created, DirectorySink, Entry, HandleId, Inode, Lookup,
-    OpenOptions, Opened, RemoveKind, RenameMode, SpecialFile, Statistics, Volume, XattrMode,
+    Allocation, AttributeChanges, Caller, Created, DirectorySink, Door, Entry, HandleId, Inode,
+    Lookup, OpenOptions, Opened, RemoveKind, RenameMode, SpecialFile, Statistics, Volume,
+    XattrMode,
 };
 
 use crate::{BucketSettings, Staging, core::Core};
@@ -70,6 +71,10 @@ impl BucketVolume {
 impl Volume for BucketVolume {
     async fn lookup(&self, _caller: Caller, parent: Inode, name: &FileName) -> FsResult<Lookup> {
         self.core.lookup(parent, name).await
+    }
+
+    fn attach(&self, door: Arc<dyn Door>) {
+        self.core.namespace.lock().attach(door);
     }
 
     fn forget(&self, inode: Inode, count: u64) {

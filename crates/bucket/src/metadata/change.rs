@@ -105,7 +105,7 @@ impl Core {
         let changed = self.changed(node, change);
         let node = tree.node_mut(inode)?;
         node.unsaved = Some(Arc::new(changed));
-        node.times = Default::default();
+        node.clear_times();
         Ok(Some(node.file.clone()))
     }
 
@@ -124,7 +124,7 @@ impl Core {
     /// The time of a file whose object the store has, as it is shown.
     fn shown_modified(&self, node: &Node, kept: &KeptMetadata) -> SystemTime {
         let stored = node.known.as_ref().and_then(|known| known.modified);
-        let shown = node.times.modified.or(kept.posix.modified).or(stored);
+        let shown = node.times().modified.or(kept.posix.modified).or(stored);
         shown.unwrap_or(self.mounted)
     }
 
@@ -207,7 +207,7 @@ impl Core {
         known.kept = Some(Arc::clone(&kept));
         let mut tree = self.namespace.lock();
         let node = tree.node_mut(inode)?;
-        node.times = Default::default();
+        node.clear_times();
         if node
             .unsaved
             .as_ref()
