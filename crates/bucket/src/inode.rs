@@ -38,11 +38,12 @@ mod holding;
 mod idle;
 mod lifetime;
 mod node;
+mod numbers;
 mod remembering;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use penstock_base::{FsError, FsResult, MemoryBudget, clock};
 use penstock_object::Key;
@@ -59,11 +60,12 @@ pub(crate) use gate::Moves;
 pub(crate) use guards::{Entered, Namespace, Observation, Reference, Resolved};
 use holding::Holding;
 pub(crate) use node::{Known, LastOpen, Node, OldMarker, Place};
+use numbers::ByInode;
 
 /// All nodes of a volume. See the module.
 #[derive(Debug)]
 pub(crate) struct Tree {
-    nodes: HashMap<Inode, Box<Node>>,
+    nodes: ByInode<Box<Node>>,
     last_inode: u64,
     /// Counts local changes, to tell older answers of the store from newer ones.
     epoch: u64,
@@ -88,7 +90,7 @@ impl Tree {
         let mut root = Node::new(None, FileKind::Directory, None);
         root.lookups = 1;
         Self {
-            nodes: HashMap::from([(Inode::ROOT, Box::new(root))]),
+            nodes: ByInode::from_iter([(Inode::ROOT, Box::new(root))]),
             last_inode: Inode::ROOT.0,
             epoch: 0,
             cache: Cache::new(Arc::clone(budget), settings.remembered_max),

@@ -14,6 +14,8 @@ use penstock_vfs::{
 
 use crate::{BucketSettings, Staging, core::Core};
 
+/// References that are given back before somebody else may use the tree.
+const FORGOTTEN_AT_ONCE: usize = 64;
 /// Bytes in a block of `statfs`.
 const STATISTICS_BLOCK_SIZE: u32 = 4096;
 /// Blocks that a bucket shows as its size and as free: 4 EiB, which a signed 64-bit byte count
@@ -79,6 +81,17 @@ impl Volume for BucketVolume {
 
     fn forget(&self, inode: Inode, count: u64) {
         self.core.namespace.lock().forget(inode, count);
+    }
+
+    fn forget_all(&self, forgotten: &mut dyn Iterator<Item = (Inode, u64)>) {
+        let mut forgotten = forgotten.peekable();
+        while forgotten.peek().is_some() {
+            // Others shall get their turn in between.
+            let mut tree = self.core.namespace.lock();
+            for (inode, count) in forgotten.by_ref().take(FORGOTTEN_AT_ONCE) {
+                tree.forget(inode, count);
+            }
+        }
     }
 
     async fn attributes(&self, _caller: Caller, inode: Inode) -> FsResult<Entry> {

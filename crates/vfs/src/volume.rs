@@ -37,6 +37,11 @@ pub trait Volume: Send + Sync + 'static {
     /// Gives back `count` references to an inode. Never blocks, never fails.
     fn forget(&self, inode: Inode, count: u64);
 
+    /// The same for many inodes.
+    fn forget_all(&self, forgotten: &mut dyn Iterator<Item = (Inode, u64)>) {
+        forgotten.for_each(|(inode, count)| self.forget(inode, count));
+    }
+
     /// What `stat` shows.
     async fn attributes(&self, caller: Caller, inode: Inode) -> FsResult<Entry>;
 

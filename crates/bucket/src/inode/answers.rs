@@ -88,7 +88,9 @@ impl Tree {
         match self.unsettled((parent, name), epoch, answer) {
             Some(Some(known)) => {
                 self.forget_entry(parent, name);
-                self.insert(parent, name, known.kind, Some(known));
+                let inode = self.insert(parent, name, known.kind, Some(known));
+                self.node_mut(inode).ok()?.lookups = 1;
+                return Some(inode);
             }
             Some(None) => self.note_absence(parent, name),
             None => {}

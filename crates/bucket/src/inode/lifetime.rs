@@ -66,7 +66,9 @@ impl Tree {
         self.nodes.insert(inode, Box::new(node));
         self.pin(parent);
         if let Ok(directory) = self.directory_mut(parent) {
-            directory.absent.remove(name);
+            if !directory.absent.is_empty() {
+                directory.absent.remove(name);
+            }
             directory.entries.insert(name.clone(), Dentry::Held(inode));
         }
         inode

@@ -2,7 +2,7 @@
 
 use std::{iter::Peekable, vec};
 
-use penstock_base::{FileName, FsResult, clock::Instant};
+use penstock_base::{FileName, FsResult, MemoryBudget, Reservation, clock::Instant};
 use penstock_object::{ListPage, ListedObject};
 use penstock_vfs::{FileKind, Inode};
 
@@ -29,7 +29,12 @@ pub(super) struct Page {
     /// Whether the page has the object that marks the directory.
     pub(super) marker: bool,
     observation: Observation,
+    /// What pays for the entries.
+    memory: Option<Reservation>,
 }
+
+/// Bytes that an entry occupies, about.
+const ENTRY_COST: u64 = 256;
 
 #[derive(Debug)]
 struct Entry {
@@ -91,12 +96,19 @@ impl Page {
             next,
             marker,
             observation,
+            memory: None,
         })
     }
 
     /// The position after the last entry.
     pub(super) fn end(&self) -> u64 {
         self.first + self.entries.len() as u64
+    }
+
+    /// Pays for the entries, if there is memory to spare, and says whether there was.
+    pub(super) fn pay(&mut self, budget: &MemoryBudget) -> bool {
+        self.memory = budget.try_reserve_spare(self.entries.len() as u64 * ENTRY_COST);
+        self.memory.is_some()
     }
 
     /// Puts the page where it belongs.

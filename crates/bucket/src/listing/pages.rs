@@ -19,6 +19,8 @@ use crate::{
 
 /// Pages in memory: the one before, the current one, and the next one when it is looked into.
 const PAGES_KEPT: usize = 3;
+/// The same where no memory is to spare.
+const PAGES_KEPT_MIN: usize = 2;
 /// Pages that are read one after the other before ranges are listed in parallel.
 const PAGES_IN_TURN: usize = 16;
 
@@ -224,8 +226,10 @@ impl Pages {
         {
             self.starts.push(next.clone());
         }
+        let paid = page.pay(self.source.core.transfer.pool().budget());
         self.kept.push_back(page);
-        if self.kept.len() > PAGES_KEPT {
+        let most = if paid { PAGES_KEPT } else { PAGES_KEPT_MIN };
+        while self.kept.len() > most {
             self.kept.pop_front();
             self.first_kept += 1;
         }

@@ -178,3 +178,24 @@ async fn pages_that_wait_are_paid_for_and_leave_a_quarter_free() {
     }
     assert_eq!(position, MANY as u64);
 }
+
+#[tokio::test(start_paused = true)]
+async fn open_directories_pay_for_the_pages_that_they_keep() {
+    let memory = 16 * MIB;
+    let bed = Bed::with_memory(MemoryStore::new(), BucketSettings::default(), memory);
+    numbered(&bed).await;
+    let before = bed.budget.used();
+    for _ in 0..10 {
+        let handle = bed.open_dir("many").await.unwrap();
+        bed.list_from(handle, 0, 1500).await.unwrap();
+        bed.forget_all();
+    }
+    let kept = bed.budget.used() - before;
+    assert!(kept >= 10 * 2000 * 256, "{kept} bytes");
+    for _ in 0..20 {
+        let handle = bed.open_dir("many").await.unwrap();
+        assert_eq!(bed.list_from(handle, 0, 3500).await.unwrap().len(), 3500);
+        bed.forget_all();
+    }
+    assert!(bed.budget.available() >= memory / 4);
+}
