@@ -1,8 +1,10 @@
 //! The one account of memory.
 //!
 //! Every buffer, window and cache holds a [`Reservation`] for the bytes it occupies, so the sum
-//! never exceeds what the user allowed. There are two ways to ask:
+//! never exceeds what the user allowed. There are three ways to ask:
 //!
+//! - [`MemoryBudget::try_reserve_spare`] for what is kept because it may be asked for again (names,
+//!   listings): a part of the budget is never given to it, so that whatever must go on finds some.
 //! - [`MemoryBudget::try_reserve`] for what is merely useful (read-ahead): short memory means no.
 //! - [`MemoryBudget::reserve`] for what a caller waits for (a demanded read, a write): waits in
 //!   line, and asks the registered [`Reclaim`]ers again and again to give back what nobody waits
@@ -29,6 +31,9 @@ const PAGE: u64 = 4096;
 
 /// How long a waiter waits before it asks the reclaimers again.
 const RECLAIM_PERIOD: Duration = Duration::from_millis(20);
+
+/// The part of the budget that [`MemoryBudget::try_reserve_spare`] leaves free: one in this many.
+const KEPT_FREE_SHARE: u64 = 4;
 
 /// Something that can give memory back when others wait for it.
 pub trait Reclaim: Send + Sync {
@@ -93,6 +98,12 @@ impl MemoryBudget {
             .try_acquire_many_owned(pages_of(bytes)?)
             .ok()?;
         Some(self.granted(permit))
+    }
+
+    /// Reserves `bytes` if they are free right now and a quarter of the budget still is then.
+    pub fn try_reserve_spare(&self, bytes: u64) -> Option<Reservation> {
+        let reservation = self.try_reserve(bytes)?;
+        (self.available() >= self.total / KEPT_FREE_SHARE).then_some(reservation)
     }
 
     /// Reserves `bytes`, waiting until others have given them back.
@@ -196,6 +207,16 @@ mod tests {
         assert_eq!(budget.used(), 3 * MIB);
         drop(first);
         assert_eq!((budget.used(), budget.peak()), (0, 3 * MIB));
+    }
+
+    #[tokio::test]
+    async fn what_is_merely_kept_leaves_a_quarter_free() {
+        let budget = MemoryBudget::new(4 * MIB);
+        let kept = budget.try_reserve_spare(3 * MIB);
+        assert!(kept.is_some());
+        assert!(budget.try_reserve_spare(4096).is_none());
+        assert_eq!(budget.available(), MIB);
+        assert!(budget.try_reserve(MIB).is_some());
     }
 
     #[tokio::test]

@@ -24,12 +24,14 @@ mod checksum;
 mod contents;
 mod directory_lock;
 mod error;
+#[allow(unsafe_code)]
+mod heap;
 mod local_file;
 mod mailbox;
 mod name;
 mod payload;
 mod pipe;
-// The only unsafe code here: memory that is filled once and shared while it fills.
+// Beside the allocator the only unsafe code here: memory that is filled once and shared meanwhile.
 #[allow(unsafe_code)]
 mod pool;
 mod secret;
@@ -47,6 +49,7 @@ pub use checksum::{Checksum, ChecksumKind, Summing};
 pub use contents::{Chunk, Contents, Piped};
 pub use directory_lock::{DirectoryLock, DirectoryLockError, make_private_directory};
 pub use error::{FsError, FsResult};
+pub use heap::give_back_freed;
 pub use local_file::LocalFile;
 pub use mailbox::Mailbox;
 pub use name::{FileName, NAME_LENGTH_MAX, NameError};

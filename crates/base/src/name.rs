@@ -1,6 +1,6 @@
 //! A name within a directory.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use thiserror::Error;
 
@@ -29,7 +29,7 @@ pub enum NameError {
 
 /// A name that a directory entry can have: UTF-8, 1 to 255 bytes, no `/`, no NUL, not `.` or `..`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FileName(Box<str>);
+pub struct FileName(Arc<str>);
 
 impl FileName {
     /// Checks `text` and makes a name of it.

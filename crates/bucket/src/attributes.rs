@@ -68,8 +68,9 @@ impl Core {
             (None, None) => (0, self.mounted),
         };
         let posix = node.kept().map(|kept| &kept.posix);
+        let times = node.times();
         let kept_modified = posix.and_then(|posix| posix.modified);
-        let modified = node.times.modified.or(kept_modified).unwrap_or(modified);
+        let modified = times.modified.or(kept_modified).unwrap_or(modified);
         let accessed = posix.and_then(|posix| posix.accessed);
         let changed = posix.and_then(|posix| posix.changed);
         let shown = &self.settings.metadata;
@@ -89,12 +90,12 @@ impl Core {
             } else {
                 size
             },
-            accessed: node.times.accessed.or(accessed).unwrap_or(modified),
+            accessed: times.accessed.or(accessed).unwrap_or(modified),
             modified,
             // What was changed in a directory here is newer than what its marker says.
             changed: changed
-                .max(node.times.modified)
-                .max(node.times.changed)
+                .max(times.modified)
+                .max(times.changed)
                 .unwrap_or(modified),
         }
     }
@@ -187,7 +188,7 @@ impl Core {
 
     fn set_times(&self, inode: Inode, changes: AttributeChanges) -> FsResult<()> {
         let mut tree = self.namespace.lock();
-        let times = &mut tree.node_mut(inode)?.times;
+        let times = tree.node_mut(inode)?.times_mut();
         times.accessed = changes.accessed.map(moment).or(times.accessed);
         times.modified = changes.modified.map(moment).or(times.modified);
         Ok(())

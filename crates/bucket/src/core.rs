@@ -84,6 +84,7 @@ impl Core {
         });
         core.register_gauges(registry);
         crate::staged::sync::begin(&core);
+        crate::freed::begin(&core);
         core
     }
 

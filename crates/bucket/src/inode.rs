@@ -34,14 +34,16 @@ mod charge;
 mod directory;
 mod gate;
 mod guards;
+mod holding;
 mod idle;
 mod lifetime;
 mod node;
+mod numbers;
 mod remembering;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use penstock_base::{FsError, FsResult, MemoryBudget, clock};
 use penstock_object::Key;
@@ -56,17 +58,19 @@ use charge::Charge;
 pub(crate) use directory::{Dentry, Directory, Patience};
 pub(crate) use gate::Moves;
 pub(crate) use guards::{Entered, Namespace, Observation, Reference, Resolved};
+use holding::Holding;
 pub(crate) use node::{Known, LastOpen, Node, OldMarker, Place};
+use numbers::ByInode;
 
 /// All nodes of a volume. See the module.
 #[derive(Debug)]
 pub(crate) struct Tree {
-    nodes: HashMap<Inode, Node>,
+    nodes: ByInode<Box<Node>>,
     last_inode: u64,
     /// Counts local changes, to tell older answers of the store from newer ones.
     epoch: u64,
     cache: Cache,
-    charge: Charge,
+    holding: Holding,
     pub(crate) moves: Moves,
     /// See [`TreeSettings::replaces`].
     replaces: bool,
@@ -81,20 +85,16 @@ pub(crate) struct TreeSettings {
     pub(crate) replaces: bool,
 }
 
-/// Bytes that a node occupies, about, with its entry in its directory. Nodes are paid for as far
-/// as memory is free: a door that holds one cannot be refused.
-const NODE_COST: u64 = 512;
-
 impl Tree {
     pub(crate) fn new(budget: &Arc<MemoryBudget>, settings: TreeSettings) -> Self {
         let mut root = Node::new(None, FileKind::Directory, None);
         root.lookups = 1;
         Self {
-            nodes: HashMap::from([(Inode::ROOT, root)]),
+            nodes: ByInode::from_iter([(Inode::ROOT, Box::new(root))]),
             last_inode: Inode::ROOT.0,
             epoch: 0,
             cache: Cache::new(Arc::clone(budget), settings.remembered_max),
-            charge: Charge::new(Arc::clone(budget), NODE_COST),
+            holding: Holding::new(Arc::clone(budget)),
             moves: Moves::default(),
             replaces: settings.replaces,
         }
@@ -117,16 +117,22 @@ impl Tree {
 
     /// Every node.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = (Inode, &Node)> {
-        self.nodes.iter().map(|(inode, node)| (*inode, node))
+        self.nodes.iter().map(|(inode, node)| (*inode, &**node))
     }
 
     /// A node, or `Stale` if nobody holds that number.
     pub(crate) fn node(&self, inode: Inode) -> FsResult<&Node> {
-        self.nodes.get(&inode).ok_or(FsError::Stale)
+        self.nodes
+            .get(&inode)
+            .map(|node| &**node)
+            .ok_or(FsError::Stale)
     }
 
     pub(crate) fn node_mut(&mut self, inode: Inode) -> FsResult<&mut Node> {
-        self.nodes.get_mut(&inode).ok_or(FsError::Stale)
+        self.nodes
+            .get_mut(&inode)
+            .map(|node| &mut **node)
+            .ok_or(FsError::Stale)
     }
 
     /// The names in a directory. Fails with `NotADirectory`.

@@ -23,6 +23,7 @@ mod attributes;
 mod content_type;
 mod core;
 mod errors;
+mod freed;
 mod handles;
 mod inode;
 mod key;

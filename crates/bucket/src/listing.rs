@@ -12,6 +12,7 @@
 //! Files that were created here and have not reached the store come first; they are noted before
 //! the first page is asked for, and skipped when it shows them after all.
 
+mod ahead;
 mod order;
 mod page;
 mod pages;

@@ -105,7 +105,7 @@ impl Node {
     /// Notes that the content changed: its time is that of the write, and whoever executes it no
     /// longer becomes somebody else. Returns whether that changed what the next save says.
     pub(crate) fn note_written(&mut self) -> bool {
-        self.times.modified = None;
+        self.note_modified_by_store();
         let Some(kept) = self.kept() else {
             return false;
         };

@@ -7,13 +7,15 @@ use bytes::Bytes;
 use penstock_base::{Contents, FileName, FsError, FsResult, NAME_LENGTH_MAX, metrics::Registry};
 use penstock_transfer::Transfer;
 use penstock_vfs::{
-    Allocation, AttributeChanges, Caller, Created, DirectorySink, Entry, HandleId, Inode, Lookup,
-    OpenOptions, Opened, RemoveKind, RenameMode, SpecialFile, Statistics, Volume, WritePlace,
-    XattrMode,
+    Allocation, AttributeChanges, Caller, Created, DirectorySink, Door, Entry, HandleId, Inode,
+    Lookup, OpenOptions, Opened, RemoveKind, RenameMode, SpecialFile, Statistics, Volume,
+    WritePlace, XattrMode,
 };
 
 use crate::{BucketSettings, Staging, core::Core};
 
+/// References that are given back before somebody else may use the tree.
+const FORGOTTEN_AT_ONCE: usize = 64;
 /// Bytes in a block of `statfs`.
 const STATISTICS_BLOCK_SIZE: u32 = 4096;
 /// Blocks that a bucket shows as its size and as free: 4 EiB, which a signed 64-bit byte count
@@ -73,8 +75,23 @@ impl Volume for BucketVolume {
         self.core.lookup(parent, name).await
     }
 
+    fn attach(&self, door: Arc<dyn Door>) {
+        self.core.namespace.lock().attach(door);
+    }
+
     fn forget(&self, inode: Inode, count: u64) {
         self.core.namespace.lock().forget(inode, count);
+    }
+
+    fn forget_all(&self, forgotten: &mut dyn Iterator<Item = (Inode, u64)>) {
+        let mut forgotten = forgotten.peekable();
+        while forgotten.peek().is_some() {
+            // Others shall get their turn in between.
+            let mut tree = self.core.namespace.lock();
+            for (inode, count) in forgotten.by_ref().take(FORGOTTEN_AT_ONCE) {
+                tree.forget(inode, count);
+            }
+        }
     }
 
     async fn attributes(&self, _caller: Caller, inode: Inode) -> FsResult<Entry> {

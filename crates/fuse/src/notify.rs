@@ -1,8 +1,13 @@
-//! Tells the kernel that what it caches is not true any more.
+//! Tells the kernel that what it caches is not true any more, or that it caches too much.
 //!
 //! The kernel takes locks for a notification that a request of its own may hold, so one must
 //! never be sent while that request waits for the sender. Therefore a [`Notifier`] only queues;
 //! a thread of its own sends.
+//!
+//! What a volume would like back ([`Door::ask_back`]) newer kernels are asked to prune (Linux 6.18):
+//! they give back what nobody uses. Older ones are told of each name that it may have changed, which
+//! has the same effect on files. Of directories it has more: it would take a working directory out
+//! of the tree and unmount what is mounted there, so they are left alone.
 
 use std::{
     io::IoSlice,
@@ -11,7 +16,7 @@ use std::{
 };
 
 use penstock_base::FileName;
-use penstock_vfs::Inode;
+use penstock_vfs::{Door, HeldFile, Inode};
 use thiserror::Error;
 use tracing::debug;
 
@@ -28,13 +33,14 @@ mod code {
     pub(super) const INVALIDATE_INODE: i32 = 2;
     pub(super) const INVALIDATE_ENTRY: i32 = 3;
     pub(super) const RESEND: i32 = 7;
+    pub(super) const PRUNE: i32 = 9;
 }
 
 /// Tells the kernel that what it caches is not true any more. Cheap to clone; may be used from
 /// anywhere, also while a request is handled.
 #[derive(Debug, Clone)]
 pub struct Notifier {
-    queue: SyncSender<Notification>,
+    queue: SyncSender<Queued>,
 }
 
 /// A notification could not be queued.
@@ -59,6 +65,14 @@ pub(crate) fn ask_again(device: &SharedDevFuse) -> std::io::Result<()> {
 enum Notification {
     Inode(Inode),
     Entry(Inode, FileName),
+    Prune(Vec<Inode>),
+}
+
+#[derive(Debug)]
+enum Queued {
+    One(Notification),
+    /// What shall be given back.
+    Held(Vec<HeldFile>),
 }
 
 impl Notifier {
@@ -74,54 +88,92 @@ impl Notifier {
 
     /// Attributes and content of a file may have changed: nothing cached is believed any more.
     pub fn content_changed(&self, inode: Inode) -> Result<(), NotifyError> {
-        self.queue(Notification::Inode(inode))
+        self.queue(Queued::One(Notification::Inode(inode)))
     }
 
     /// A name may lead elsewhere, or nowhere, or to something where nothing was.
     pub fn name_changed(&self, parent: Inode, name: &FileName) -> Result<(), NotifyError> {
-        self.queue(Notification::Entry(parent, name.clone()))
+        let notification = Notification::Entry(parent, name.clone());
+        self.queue(Queued::One(notification))
     }
 
-    fn queue(&self, notification: Notification) -> Result<(), NotifyError> {
-        self.queue
-            .try_send(notification)
-            .map_err(|error| match error {
-                TrySendError::Full(_) => NotifyError::Full,
-                TrySendError::Disconnected(_) => NotifyError::Unmounted,
-            })
+    fn queue(&self, queued: Queued) -> Result<(), NotifyError> {
+        self.queue.try_send(queued).map_err(|error| match error {
+            TrySendError::Full(_) => NotifyError::Full,
+            TrySendError::Disconnected(_) => NotifyError::Unmounted,
+        })
     }
 }
 
-fn send_all(waiting: &Receiver<Notification>, device: &WeakDevFuse) {
-    while let Ok(notification) = waiting.recv() {
+impl Door for Notifier {
+    fn ask_back(&self, held: Vec<HeldFile>) {
+        // What cannot be asked for now is asked for again.
+        let _ = self.queue(Queued::Held(held));
+    }
+}
+
+fn send_all(waiting: &Receiver<Queued>, device: &WeakDevFuse) {
+    let mut prunes = true;
+    while let Ok(queued) = waiting.recv() {
         let Some(device) = device.upgrade() else {
             return;
         };
-        let (code, body) = notification.encode();
-        let header = encode::reply_header(0, code, body.as_slice().len());
-        let parts = [IoSlice::new(&header), IoSlice::new(body.as_slice())];
-        // ENOENT: the kernel does not cache it, which is as good.
-        if let Err(error) = device.send(&parts) {
-            debug!(?notification, %error, "notification not taken");
+        match queued {
+            // ENOENT: the kernel does not cache it, which is as good.
+            Queued::One(notification) => drop(notification.send(&device)),
+            Queued::Held(held) => {
+                let pruned = prunes.then(|| prune(&device, &held));
+                prunes = pruned.is_some_and(|pruned| pruned.is_ok());
+                if !prunes {
+                    forget_names(&device, held);
+                }
+            }
         }
     }
 }
 
+fn prune(device: &SharedDevFuse, held: &[HeldFile]) -> std::io::Result<()> {
+    let inodes = held.iter().map(|held| held.inode).collect();
+    Notification::Prune(inodes).send(device)
+}
+
+/// What kernels know that do not prune.
+fn forget_names(device: &SharedDevFuse, held: Vec<HeldFile>) {
+    for file in held.into_iter().filter(|held| !held.is_directory) {
+        drop(Notification::Entry(file.parent, file.name).send(device));
+    }
+}
+
 impl Notification {
-    fn encode(&self) -> (i32, Body) {
+    fn send(&self, device: &SharedDevFuse) -> std::io::Result<()> {
+        let (code, body) = self.encode();
+        let header = encode::reply_header(0, code, body.len());
+        let sent = device.send(&[IoSlice::new(&header), IoSlice::new(&body)]);
+        sent.inspect_err(|error| debug!(notification = ?self, %error, "notification not taken"))
+    }
+
+    fn encode(&self) -> (i32, Vec<u8>) {
         let mut body = Body::default();
         match self {
             Self::Inode(inode) => {
                 // All of it: from 0, for any length.
                 body.u64(inode.0).u64(0).u64(0);
-                (code::INVALIDATE_INODE, body)
+                (code::INVALIDATE_INODE, body.as_slice().to_vec())
             }
             Self::Entry(parent, name) => {
                 let name = name.as_str().as_bytes();
                 let length = u32::try_from(name.len()).expect("names are short");
                 body.u64(parent.0).u32(length).u32(0);
                 body.bytes(name).zeros(1);
-                (code::INVALIDATE_ENTRY, body)
+                (code::INVALIDATE_ENTRY, body.as_slice().to_vec())
+            }
+            Self::Prune(inodes) => {
+                let count = u32::try_from(inodes.len()).expect("volumes ask for few at once");
+                body.u32(count).u32(0).u64(0);
+                let inodes = inodes.iter().flat_map(|inode| inode.0.to_ne_bytes());
+                let mut all = body.as_slice().to_vec();
+                all.extend(inodes);
+                (code::PRUNE, all)
             }
         }
     }

@@ -81,7 +81,7 @@ impl Session {
             runtime: runtime.clone(),
         };
         let started = runtime.spawn_blocking(move || start.run()).await;
-        started.map_err(|error| MountError::Negotiation(error.to_string()))?
+        attached(started.map_err(|error| MountError::Negotiation(error.to_string()))?)
     }
 
     /// Goes on with a mount that another process began, which died, on the connection that
@@ -105,7 +105,7 @@ impl Session {
         };
         let take_over = start::TakeOver { start, connection };
         let started = runtime.spawn_blocking(move || take_over.run()).await;
-        started.map_err(|error| MountError::Negotiation(error.to_string()))?
+        attached(started.map_err(|error| MountError::Negotiation(error.to_string()))?)
     }
 
     /// The connection to the kernel, for a process that keeps it: as long as somebody has it open,
@@ -196,4 +196,12 @@ impl Session {
         };
         self.unsaved.get_or_init(|| shut_down).await.clone()
     }
+}
+
+/// Makes a new session known to its volume.
+fn attached(started: Result<Session, MountError>) -> Result<Session, MountError> {
+    let session = started?;
+    let volume = session.shared.adapter.volume();
+    volume.attach(Arc::new(session.notifier()));
+    Ok(session)
 }

@@ -17,6 +17,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use penstock_base::FileName;
+use penstock_vfs::{Door, HeldFile, Inode};
 use support::{MemoryVolume, TestMount, can_mount, pattern, pause};
 
 fn errno(error: &std::io::Error) -> i32 {
@@ -458,6 +460,40 @@ fn the_kernel_hears_of_changes_behind_its_back() {
         &bytes == b"behind"
     });
     assert!(changed);
+}
+
+#[test]
+fn the_kernel_gives_back_what_a_volume_asks_for() {
+    if !can_mount() {
+        return;
+    }
+    let volume = MemoryVolume::new();
+    let files = ["open", "closed", "other"];
+    let held: Vec<HeldFile> = files
+        .iter()
+        .map(|name| HeldFile {
+            inode: volume.add_file(name, b"content".to_vec()),
+            parent: Inode::ROOT,
+            name: FileName::new(name).unwrap(),
+            is_directory: false,
+        })
+        .collect();
+    let mount = TestMount::new(volume.clone());
+    let open = File::open(mount.path("open")).unwrap();
+    let before = volume.references();
+    for name in &files[1..] {
+        std::fs::metadata(mount.path(name)).unwrap();
+    }
+    assert_eq!(volume.references(), before + 2);
+    mount.session().notifier().ask_back(held);
+    let given_back = (0..100).any(|_| {
+        pause();
+        volume.references() == before
+    });
+    assert!(given_back, "{} of {before}", volume.references());
+    let mut bytes = [0; 7];
+    open.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(volume.violations(), [""; 0]);
 }
 
 #[test]

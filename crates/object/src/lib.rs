@@ -10,6 +10,7 @@
 //!
 //! Cross-cutting concerns are layers: each wraps a `Store` and is one.
 
+mod alphabet;
 pub mod conformance;
 pub mod credentials;
 mod error;
@@ -33,6 +34,7 @@ mod types;
 mod url;
 pub mod xml;
 
+pub use alphabet::Alphabet;
 pub use error::{ErrorKind, ObjectError, ObjectResult, Operation};
 pub use flat::{FlatObject, FlatPage, FlatTime};
 #[doc(hidden)]

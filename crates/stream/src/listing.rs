@@ -7,7 +7,7 @@
 //!
 //! - **Where the middle is** nobody knows. Directories that were seen ([`scout`]) are the best
 //!   places, else it is interpolated over the characters that stood at each position of the keys
-//!   so far ([`alphabet`]). A bad guess costs a request, never a key: the two halves are the whole,
+//!   so far ([`penstock_object::Alphabet`]). A bad guess costs a request, never a key: the two halves are the whole,
 //!   wherever the cut is, and a half without keys ends with its first page.
 //! - **A probe is a page.** The first request of a new half brings its first thousand keys, so that
 //!   a good guess costs nothing.
@@ -23,7 +23,6 @@
 //! Requests run as tasks of their own, where pages are parsed in parallel; everything else happens in
 //! the task of the caller. Dropping the future ends all requests. What is finished by then stays in the spool.
 
-mod alphabet;
 mod board;
 mod limits;
 mod links;

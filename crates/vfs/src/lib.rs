@@ -5,10 +5,12 @@
 //! [`penstock_base::FsError`]. [`Disk`] is the same seam for volumes that are disks.
 
 mod disk;
+mod door;
 mod types;
 mod volume;
 
 pub use disk::Disk;
+pub use door::{Door, HeldFile};
 pub use types::{
     Access, Allocation, AttributeChanges, Attributes, Caller, Created, Device, DirectorySink,
     Entry, FileKind, HandleId, Inode, Lookup, OpenOptions, Opened, RemoveKind, RenameMode,

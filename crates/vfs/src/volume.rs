@@ -1,14 +1,15 @@
 //! The seam between volumes and doors.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use penstock_base::{Contents, FileName, FsError, FsResult};
 
 use crate::{
-    Allocation, AttributeChanges, Caller, Created, DirectorySink, Entry, HandleId, Inode, Lookup,
-    OpenOptions, Opened, RemoveKind, RenameMode, SpecialFile, Statistics, WritePlace, XattrMode,
+    Allocation, AttributeChanges, Caller, Created, DirectorySink, Door, Entry, HandleId, Inode,
+    Lookup, OpenOptions, Opened, RemoveKind, RenameMode, SpecialFile, Statistics, WritePlace,
+    XattrMode,
 };
 
 const NO_XATTRS: FsError = FsError::Unsupported("this volume keeps no extended attributes");
@@ -30,8 +31,17 @@ pub trait Volume: Send + Sync + 'static {
     /// Finds `name` in a directory.
     async fn lookup(&self, caller: Caller, parent: Inode, name: &FileName) -> FsResult<Lookup>;
 
+    /// Makes the door known that serves this volume, as soon as there is one. A volume that
+    /// never wants references back need not know.
+    fn attach(&self, _door: Arc<dyn Door>) {}
+
     /// Gives back `count` references to an inode. Never blocks, never fails.
     fn forget(&self, inode: Inode, count: u64);
+
+    /// The same for many inodes.
+    fn forget_all(&self, forgotten: &mut dyn Iterator<Item = (Inode, u64)>) {
+        forgotten.for_each(|(inode, count)| self.forget(inode, count));
+    }
 
     /// What `stat` shows.
     async fn attributes(&self, caller: Caller, inode: Inode) -> FsResult<Entry>;

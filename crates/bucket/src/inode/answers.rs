@@ -3,7 +3,7 @@
 use penstock_base::{FileName, FsResult, clock};
 use penstock_vfs::{FileKind, Inode};
 
-use crate::inode::{Dentry, Known, Patience, Tree, node::LocalTimes};
+use crate::inode::{Dentry, Known, Patience, Tree};
 
 /// What memory says about a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +88,9 @@ impl Tree {
         match self.unsettled((parent, name), epoch, answer) {
             Some(Some(known)) => {
                 self.forget_entry(parent, name);
-                self.insert(parent, name, known.kind, Some(known));
+                let inode = self.insert(parent, name, known.kind, Some(known));
+                self.node_mut(inode).ok()?.lookups = 1;
+                return Some(inode);
             }
             Some(None) => self.note_absence(parent, name),
             None => {}
@@ -111,7 +113,7 @@ impl Tree {
         let entry = directory.entries.get(name);
         let held = entry.and_then(Dentry::held);
         let known = match entry {
-            Some(Dentry::Remembered(known)) => Some(known),
+            Some(Dentry::Remembered(known)) => Some(&**known),
             _ => held.and_then(|inode| self.nodes.get(&inode)?.known.as_ref()),
         };
         let answer = answer.map(|answer| answer.completed_by(known));
@@ -135,7 +137,7 @@ impl Tree {
         match answer {
             Some(known) if known.kind == node.kind && !(is_other(known) && replaces) => {
                 if is_other(known) {
-                    node.times = LocalTimes::default();
+                    node.clear_times();
                 }
                 node.known = Some(known.clone());
                 true

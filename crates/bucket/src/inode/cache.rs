@@ -45,7 +45,7 @@ impl Cache {
         let affordable = budget.total() / BUDGET_SHARE / ENTRY_COST;
         Self {
             limit: entries.min(usize::try_from(affordable).unwrap_or(usize::MAX)),
-            charge: Charge::new(budget, ENTRY_COST),
+            charge: Charge::new(budget),
             remembered: 0,
             idle: 0,
             filled: BTreeMap::new(),
@@ -64,7 +64,7 @@ impl Cache {
     /// Gives back the account of `count` names.
     pub(crate) fn give_back(&mut self, count: usize) {
         self.remembered -= count;
-        self.charge.cover(self.used());
+        self.cover();
     }
 
     /// Accounts for one more idle directory, if there is room.
@@ -77,14 +77,14 @@ impl Cache {
     /// Gives back the account of an idle directory.
     pub(crate) fn give_back_directory(&mut self) {
         self.idle -= 1;
-        self.charge.cover(self.used());
+        self.cover();
     }
 
     /// Accounts for a name instead of an idle directory, for which there always is room.
     pub(crate) fn exchange_directory(&mut self) {
         self.idle -= 1;
         self.remembered += 1;
-        self.charge.cover(self.used());
+        self.cover();
     }
 
     /// Everything that is accounted for, in names.
@@ -94,7 +94,11 @@ impl Cache {
 
     fn has_room(&mut self, names: usize) -> bool {
         let used = self.used() + names;
-        used <= self.limit && self.charge.cover(used)
+        used <= self.limit && self.charge.cover(used as u64 * ENTRY_COST)
+    }
+
+    fn cover(&mut self) {
+        self.charge.cover(self.used() as u64 * ENTRY_COST);
     }
 
     /// Puts a directory at the end of the order of eviction and returns its place there.

@@ -45,7 +45,7 @@ impl Tree {
         self.unlink(source.parent, &source.name);
         if let Some(node) = self.nodes.get_mut(&inode) {
             node.place = Some(target.clone());
-            node.times.changed = Some(clock::wall_time());
+            node.times_mut().changed = Some(clock::wall_time());
         }
         if let Ok(directory) = self.directory_mut(target.parent) {
             directory
@@ -122,7 +122,7 @@ impl Tree {
     pub(super) fn change(&mut self, parent: Inode, name: &FileName) {
         self.note_change(parent, name);
         if let Some(node) = self.nodes.get_mut(&parent) {
-            node.times.modified = Some(clock::wall_time());
+            node.times_mut().modified = Some(clock::wall_time());
         }
     }
 

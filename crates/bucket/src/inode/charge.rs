@@ -2,37 +2,34 @@
 
 use std::sync::Arc;
 
-use penstock_base::{MemoryBudget, Reservation};
+use penstock_base::{KIB, MemoryBudget, Reservation};
 
-/// Things that are paid for at once: the budget need not be asked for each of them.
-const STEP: usize = 1024;
+/// Bytes that are paid for at once: the budget need not be asked for each name.
+const STEP: u64 = 256 * KIB;
 
-/// Memory for a number of things of about the same size.
+/// Memory for many small things.
 #[derive(Debug)]
 pub(super) struct Charge {
     budget: Arc<MemoryBudget>,
-    /// Bytes that each takes, about.
-    cost: u64,
     /// One for each step begun.
     reservations: Vec<Reservation>,
 }
 
 impl Charge {
-    pub(super) fn new(budget: Arc<MemoryBudget>, cost: u64) -> Self {
+    pub(super) fn new(budget: Arc<MemoryBudget>) -> Self {
         Self {
             budget,
-            cost,
             reservations: Vec::new(),
         }
     }
 
-    /// Pays for `count` things as far as memory is free, and gives back what is paid for more.
+    /// Pays for `bytes` as far as memory is to spare, and gives back what is paid for more.
     /// Returns whether all are paid for.
-    pub(super) fn cover(&mut self, count: usize) -> bool {
-        let steps = count.div_ceil(STEP);
+    pub(super) fn cover(&mut self, bytes: u64) -> bool {
+        let steps = usize::try_from(bytes.div_ceil(STEP)).unwrap_or(usize::MAX);
         self.reservations.truncate(steps);
         while self.reservations.len() < steps {
-            match self.budget.try_reserve(STEP as u64 * self.cost) {
+            match self.budget.try_reserve_spare(STEP) {
                 Some(reservation) => self.reservations.push(reservation),
                 None => return false,
             }

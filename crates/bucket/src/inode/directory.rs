@@ -22,13 +22,16 @@ use crate::inode::Known;
 /// all are dropped, and that listing may show a file for a while that was removed here since.
 const CHANGES_MAX: usize = 65_536;
 
+/// Entries for which a table may always keep its room.
+pub(super) const SMALL_TABLE: usize = 1024;
+
 /// A name that leads somewhere.
 #[derive(Debug)]
 pub(crate) enum Dentry {
     /// To a file that somebody holds.
     Held(Inode),
     /// To a file that nobody holds, remembered to answer the next question.
-    Remembered(Known),
+    Remembered(Box<Known>),
 }
 
 /// The names in one directory.
@@ -132,6 +135,21 @@ impl Directory {
             && self
                 .complete_until
                 .is_some_and(|until| until > clock::now())
+    }
+
+    /// Takes a name out. Of a table that was large once only a part is kept.
+    pub(crate) fn remove(&mut self, name: &FileName) -> Option<Dentry> {
+        let removed = self.entries.remove(name);
+        self.shrink();
+        removed
+    }
+
+    /// Gives back most of a table that is nearly empty.
+    pub(crate) fn shrink(&mut self) {
+        let room = self.entries.capacity();
+        if room > SMALL_TABLE && self.entries.len() < room / 8 {
+            self.entries.shrink_to(room / 4);
+        }
     }
 
     fn forget_changes(&mut self) {

@@ -55,6 +55,8 @@ impl Namespace {
 pub(crate) struct Reference {
     namespace: Arc<Namespace>,
     inode: Inode,
+    /// Whether somebody else gives it back.
+    given_away: bool,
 }
 
 impl Reference {
@@ -63,6 +65,7 @@ impl Reference {
         Self {
             namespace: Arc::clone(namespace),
             inode,
+            given_away: false,
         }
     }
 
@@ -71,17 +74,16 @@ impl Reference {
     }
 
     /// Leaves the reference to the caller of the volume, who will forget it.
-    pub(crate) fn give_away(self) {
-        // One more for the caller; dropping `self` gives back ours.
-        if let Ok(node) = self.namespace.lock().node_mut(self.inode) {
-            node.lookups += 1;
-        }
+    pub(crate) fn give_away(mut self) {
+        self.given_away = true;
     }
 }
 
 impl Drop for Reference {
     fn drop(&mut self) {
-        self.namespace.lock().forget(self.inode, 1);
+        if !self.given_away {
+            self.namespace.lock().forget(self.inode, 1);
+        }
     }
 }
 

@@ -45,6 +45,7 @@ impl Tree {
 
     /// Makes an unused node idle and returns the directory above it if that may be unused now.
     pub(super) fn become_idle(&mut self, inode: Inode) -> Option<Inode> {
+        let cost = self.node(inode).ok()?.cost;
         let directory = self.directory_mut(inode).ok()?;
         let was_idle = std::mem::replace(&mut directory.idle, true);
         // Otherwise those below go first.
@@ -54,7 +55,7 @@ impl Tree {
         if was_idle {
             return None;
         }
-        self.charge_nodes();
+        self.end_holding(cost);
         let parent = self.parent(inode);
         self.note_idle_below(parent, true);
         parent
@@ -64,6 +65,9 @@ impl Tree {
     pub(super) fn end_idleness(&mut self, inode: Inode) {
         let mut at = Some(inode);
         while let Some(inode) = at.take() {
+            let Ok(cost) = self.node(inode).map(|node| node.cost) else {
+                return;
+            };
             let Ok(directory) = self.directory_mut(inode) else {
                 return;
             };
@@ -76,7 +80,7 @@ impl Tree {
                 self.cache.dequeue(place);
             }
             self.cache.give_back_directory();
-            self.charge_nodes();
+            self.resume_holding(cost);
             at = self.parent(inode);
             self.note_idle_below(at, false);
         }

@@ -13,12 +13,14 @@ impl Tree {
         let inode = match directory.entries.get(name)? {
             Dentry::Held(inode) => *inode,
             Dentry::Remembered(known) => {
-                let (kind, known) = (known.kind, Some(known.clone()));
+                let (kind, known) = (known.kind, Some(Known::clone(known)));
                 self.forget_entry(parent, name);
                 self.insert(parent, name, kind, known)
             }
         };
-        self.node_mut(inode).ok()?.lookups += 1;
+        let node = self.node_mut(inode).ok()?;
+        node.used = node.lookups > 0;
+        node.lookups += 1;
         self.end_idleness(inode);
         Some(inode)
     }
@@ -59,12 +61,14 @@ impl Tree {
             parent,
             name: name.clone(),
         };
-        self.nodes
-            .insert(inode, Node::new(Some(place), kind, known));
+        let node = Node::new(Some(place), kind, known);
+        self.begin_holding(inode, node.cost);
+        self.nodes.insert(inode, Box::new(node));
         self.pin(parent);
-        self.charge_nodes();
         if let Ok(directory) = self.directory_mut(parent) {
-            directory.absent.remove(name);
+            if !directory.absent.is_empty() {
+                directory.absent.remove(name);
+            }
             directory.entries.insert(name.clone(), Dentry::Held(inode));
         }
         inode
@@ -95,7 +99,7 @@ impl Tree {
         };
         node.place = None;
         if let Ok(directory) = self.directory_mut(place.parent) {
-            directory.entries.remove(&place.name);
+            directory.remove(&place.name);
         }
         self.unpin(place.parent);
     }
@@ -118,7 +122,8 @@ impl Tree {
     /// Removes a node and returns the directory above it, which may be unused now.
     fn drop_node(&mut self, inode: Inode) -> Option<Inode> {
         self.forget_remembered(inode);
-        let node = self.nodes.remove(&inode)?;
+        let node = *self.nodes.remove(&inode)?;
+        let cost = node.cost;
         let was_idle = node.directory.is_some_and(|directory| directory.idle);
         let parent = node.place.as_ref().map(|place| place.parent);
         if was_idle {
@@ -129,7 +134,9 @@ impl Tree {
             None if was_idle => self.cache.give_back_directory(),
             None => {}
         }
-        self.charge_nodes();
+        if !was_idle {
+            self.end_holding(cost);
+        }
         let above = self.nodes.get_mut(&parent?)?;
         above.pins = above.pins.saturating_sub(1);
         parent
@@ -139,7 +146,7 @@ impl Tree {
     /// idle directory leaves room for that.
     fn let_go(&mut self, place: &Place, known: Option<Known>, was_idle: bool) {
         if let Ok(directory) = self.directory_mut(place.parent) {
-            directory.entries.remove(&place.name);
+            directory.remove(&place.name);
         }
         let current = known.filter(|known| known.until > clock::now());
         let remembered = match current {
@@ -158,10 +165,5 @@ impl Tree {
         if !remembered && let Ok(directory) = self.directory_mut(place.parent) {
             directory.note_loss();
         }
-    }
-
-    /// Pays for the nodes that somebody holds; the others are paid for by the cache.
-    pub(super) fn charge_nodes(&mut self) {
-        self.charge.cover(self.len());
     }
 }

@@ -8,6 +8,11 @@ use penstock_vfs::{FileKind, Inode};
 
 use crate::{inode::Directory, open_file::OpenFile, posix::KeptMetadata};
 
+/// Bytes that a node occupies, with what is known of it, but for its name: measured with a million.
+const NODE_COST: u64 = 384;
+/// Bytes that a directory occupies beyond that, but for its entries.
+const DIRECTORY_COST: u64 = 512;
+
 /// What the store said about a name, and until when that is believed.
 #[derive(Debug, Clone)]
 pub(crate) struct Known {
@@ -94,17 +99,22 @@ pub(crate) struct Node {
     /// `None` for the root and for what was removed or replaced while held.
     pub(crate) place: Option<Place>,
     pub(crate) kind: FileKind,
+    /// Bytes that it occupied when it was made, with its entry in its directory and what the
+    /// allocator adds.
+    pub(super) cost: u64,
     /// References that doors hold.
     pub(crate) lookups: u64,
     /// Nodes below this one, handles and running operations.
     pub(crate) pins: u64,
+    /// Whether it was looked up again since a door was last asked for such files.
+    pub(crate) used: bool,
     pub(crate) known: Option<Known>,
-    pub(crate) times: LocalTimes,
+    times: Option<Box<LocalTimes>>,
     /// Metadata that goes to the store with the next save, or whenever it can.
     pub(crate) unsaved: Option<Arc<KeptMetadata>>,
     /// Metadata that a save under way sends.
     pub(crate) sent: Option<Arc<KeptMetadata>>,
-    pub(crate) last_open: Option<LastOpen>,
+    pub(crate) last_open: Option<Box<LastOpen>>,
     /// What the open handles of this file share.
     pub(crate) file: Option<Arc<OpenFile>>,
     /// What is known about the names in this directory.
@@ -113,19 +123,44 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn new(place: Option<Place>, kind: FileKind, known: Option<Known>) -> Self {
+        let name = place.as_ref().map_or(0, |place| place.name.as_str().len());
+        let is_directory = kind == FileKind::Directory;
         Self {
+            cost: NODE_COST + name as u64 + if is_directory { DIRECTORY_COST } else { 0 },
             place,
             kind,
             lookups: 0,
             pins: 0,
             known,
-            times: LocalTimes::default(),
+            times: None,
+            used: false,
             unsaved: None,
             sent: None,
             last_open: None,
             file: None,
-            directory: (kind == FileKind::Directory).then(Box::default),
+            directory: is_directory.then(Box::default),
         }
+    }
+
+    /// Time stamps of what was done here.
+    pub(crate) fn times(&self) -> LocalTimes {
+        self.times.as_deref().copied().unwrap_or_default()
+    }
+
+    pub(crate) fn times_mut(&mut self) -> &mut LocalTimes {
+        self.times.get_or_insert_default()
+    }
+
+    /// From now on the file shows the time that the store tells.
+    pub(crate) fn note_modified_by_store(&mut self) {
+        if let Some(times) = &mut self.times {
+            times.modified = None;
+        }
+    }
+
+    /// Forgets the time stamps of what was done here.
+    pub(crate) fn clear_times(&mut self) {
+        self.times = None;
     }
 
     /// Whether this mount holds changes of the file that the store does not have yet.

@@ -14,7 +14,7 @@ impl Tree {
         if let Some(entry @ Dentry::Remembered(_)) = directory.entries.get_mut(name) {
             directory.absent.remove(name);
             directory.remembered_until = directory.remembered_until.max(Some(known.until));
-            *entry = Dentry::Remembered(known);
+            *entry = Dentry::Remembered(Box::new(known));
             return true;
         }
         if !self.make_room(parent, Cache::take) {
@@ -41,7 +41,7 @@ impl Tree {
         directory.remembered_until = directory.remembered_until.max(Some(known.until));
         directory
             .entries
-            .insert(name.clone(), Dentry::Remembered(known));
+            .insert(name.clone(), Dentry::Remembered(Box::new(known)));
     }
 
     /// Accounts for something more that `spared` remembers, forgetting other directories if need
@@ -84,6 +84,7 @@ impl Tree {
         };
         if directory.remembered > 0 {
             directory.entries.retain(|_, entry| entry.held().is_some());
+            directory.shrink();
         }
         directory.note_loss();
         directory.remembered_until = None;
@@ -101,7 +102,7 @@ impl Tree {
             return;
         };
         if let Some(Dentry::Remembered(_)) = directory.entries.get(name) {
-            directory.entries.remove(name);
+            directory.remove(name);
             directory.remembered -= 1;
             self.cache.give_back(1);
         }

@@ -279,7 +279,7 @@ fn an_older_answer_does_not_undo_a_change() {
 }
 
 #[test]
-fn inodes_are_paid_for_as_far_as_memory_is_free() {
+fn inodes_are_paid_for_as_far_as_memory_is_to_spare() {
     let budget = MemoryBudget::new(MIB);
     let mut tree = Tree::new(&budget, TreeSettings::default());
     let inodes: Vec<Inode> = (0..5000)
@@ -288,9 +288,63 @@ fn inodes_are_paid_for_as_far_as_memory_is_free() {
             tree.link((Inode::ROOT, &name), FileKind::Regular, None)
         })
         .collect();
-    assert_eq!(budget.used(), MIB);
+    assert_eq!(budget.used(), MIB / 4 * 3);
     for inode in inodes {
         tree.forget(inode, 1);
     }
     assert!(budget.used() <= MIB / 2);
+}
+
+/// A door that only takes note.
+#[derive(Debug, Default)]
+struct Asked(std::sync::Mutex<Vec<Inode>>);
+
+impl penstock_vfs::Door for Asked {
+    fn ask_back(&self, held: Vec<penstock_vfs::HeldFile>) {
+        let inodes = held.into_iter().map(|held| held.inode);
+        self.0.lock().expect("no panic").extend(inodes);
+    }
+}
+
+impl Asked {
+    fn take(&self) -> Vec<Inode> {
+        std::mem::take(&mut self.0.lock().expect("no panic"))
+    }
+}
+
+fn look_up(tree: &mut Tree, numbers: std::ops::Range<usize>) -> Vec<Inode> {
+    let make = |number: usize| {
+        let name = name(&number.to_string());
+        tree.link((Inode::ROOT, &name), FileKind::Regular, None)
+    };
+    numbers.map(make).collect()
+}
+
+#[test]
+fn a_door_is_asked_for_what_was_looked_up_longest_ago() {
+    let mut tree = Tree::new(&MemoryBudget::new(8 * MIB), TreeSettings::default());
+    let door = Arc::new(Asked::default());
+    tree.attach(Arc::clone(&door) as _);
+    let first = look_up(&mut tree, 0..5000);
+    assert_eq!(door.take(), [], "a quarter of the memory is theirs");
+    let (pinned, again) = (first[0], first[2]);
+    tree.pin(pinned);
+    tree.hold(Inode::ROOT, &name("2"));
+    look_up(&mut tree, 5000..6000);
+    let asked = door.take();
+    assert_eq!(asked[..3], [first[1], first[3], first[4]]);
+    assert!(!asked.contains(&pinned) && !asked.contains(&again));
+}
+
+#[test]
+fn what_a_door_keeps_is_asked_for_again_in_its_turn() {
+    let mut tree = Tree::new(&MemoryBudget::new(8 * MIB), TreeSettings::default());
+    let door = Arc::new(Asked::default());
+    tree.attach(Arc::clone(&door) as _);
+    let all = look_up(&mut tree, 0..20_000);
+    let asked = door.take();
+    let times = asked.iter().filter(|inode| **inode == all[0]).count();
+    assert!((2..=5).contains(&times), "{times}");
+    let few = asked.len() <= 2 * all.len();
+    assert!(few, "{} for {}", asked.len(), all.len());
 }

@@ -2,7 +2,7 @@
 
 use std::{iter::Peekable, vec};
 
-use penstock_base::{FileName, FsResult, clock::Instant};
+use penstock_base::{FileName, FsResult, MemoryBudget, Reservation, clock::Instant};
 use penstock_object::{ListPage, ListedObject};
 use penstock_vfs::{FileKind, Inode};
 
@@ -24,12 +24,17 @@ pub(super) struct Page {
     directories: Vec<String>,
     /// The last key or prefix; nothing up to it is on a later page.
     pub(super) last_key: String,
-    /// Where the next page begins.
-    pub(super) continuation: Option<String>,
+    /// Where the next page begins; `None` on the last one.
+    pub(super) next: Option<Start>,
     /// Whether the page has the object that marks the directory.
     pub(super) marker: bool,
     observation: Observation,
+    /// What pays for the entries.
+    memory: Option<Reservation>,
 }
+
+/// Bytes that an entry occupies, about.
+const ENTRY_COST: u64 = 256;
 
 #[derive(Debug)]
 struct Entry {
@@ -78,21 +83,75 @@ impl Page {
                 None => core.note_hidden_name(&key),
             }
         }
-        let continuation = page.continuation;
+        let next = page.continuation.map(|continuation| Start {
+            position: start.position,
+            continuation: Some(continuation),
+            after: Some(last_key.clone()).filter(|key| !key.is_empty()),
+        });
         Ok(Self {
             first: start.position,
             entries,
             directories,
             last_key,
-            continuation,
+            next,
             marker,
             observation,
+            memory: None,
         })
     }
 
     /// The position after the last entry.
     pub(super) fn end(&self) -> u64 {
         self.first + self.entries.len() as u64
+    }
+
+    /// Pays for the entries, if there is memory to spare, and says whether there was.
+    pub(super) fn pay(&mut self, budget: &MemoryBudget) -> bool {
+        self.memory = budget.try_reserve_spare(self.entries.len() as u64 * ENTRY_COST);
+        self.memory.is_some()
+    }
+
+    /// Puts the page where it belongs.
+    pub(super) fn place_at(&mut self, position: u64) {
+        self.first = position;
+        let end = self.end();
+        if let Some(next) = &mut self.next {
+            next.position = end;
+        }
+    }
+
+    /// Leaves out what comes before `position`.
+    pub(super) fn skip_to(&mut self, position: u64) {
+        let skipped = position.saturating_sub(self.first);
+        let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
+        self.entries.drain(..skipped.min(self.entries.len()));
+    }
+
+    /// The names of the first and the last entry.
+    pub(super) fn extent(&self) -> Option<(&str, &str)> {
+        let [first, .., last] = &self.entries[..] else {
+            return None;
+        };
+        Some((first.name.as_str(), last.name.as_str()))
+    }
+
+    /// All names in order.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(|entry| entry.name.as_str())
+    }
+
+    /// Cuts off what comes after `end` in the directory `prefix`. Returns whether the page reaches
+    /// that far.
+    pub(super) fn cut(&mut self, prefix: &str, end: &str) -> bool {
+        if self.last_key.as_str() < end && self.next.is_some() {
+            return false;
+        }
+        let inside = |entry: &Entry| entry.key(prefix).as_str() <= end;
+        let kept = self.entries.partition_point(inside);
+        let is_last = self.next.is_none() && kept == self.entries.len();
+        self.entries.truncate(kept);
+        self.next = (!is_last).then(|| Start::guess(end));
+        true
     }
 
     pub(super) fn name(&self, index: usize) -> &FileName {
@@ -142,7 +201,7 @@ impl Page {
         {
             return Some(true);
         }
-        (self.continuation.is_none() || prefix <= self.last_key.as_str()).then_some(false)
+        (self.next.is_none() || prefix <= self.last_key.as_str()).then_some(false)
     }
 
     /// The node of an entry as it is now, unless it was removed here since the page was asked for.
@@ -152,6 +211,19 @@ impl Page {
             Resolved::Found(found) => Some(found),
             Resolved::Absent | Resolved::Outdated => None,
         }
+    }
+}
+
+impl Entry {
+    /// The key, or what several keys begin with, that was listed.
+    fn key(&self, prefix: &str) -> String {
+        let old_marker = self.known.as_ref().and_then(|known| known.old_marker);
+        let ending = match old_marker {
+            Some(OldMarker::Folder) => key::OLD_FOLDER,
+            _ if self.is_object => "",
+            _ => "/",
+        };
+        format!("{prefix}{}{ending}", self.name)
     }
 }
 

@@ -1,42 +1,81 @@
 //! The pages of one listing, fetched as they are needed.
+//!
+//! At first one page is fetched while the one before is read. Who goes on for long reads the whole of
+//! a large directory, and gets it in ranges that are listed in parallel; see [`Ahead`].
 
 use std::{collections::VecDeque, sync::Arc};
 
 use penstock_base::{FsError, FsResult};
-use penstock_object::ListOptions;
+use penstock_object::{ListOptions, ListPage};
 use penstock_vfs::Inode;
 use tokio::task::JoinHandle;
 
-use crate::{core::Core, errors::for_reading, key, listing::page::Page};
+use crate::{
+    core::Core,
+    errors::for_reading,
+    key,
+    listing::{ahead::Ahead, page::Page},
+};
 
 /// Pages in memory: the one before, the current one, and the next one when it is looked into.
 const PAGES_KEPT: usize = 3;
+/// The same where no memory is to spare.
+const PAGES_KEPT_MIN: usize = 2;
+/// Pages that are read one after the other before ranges are listed in parallel.
+const PAGES_IN_TURN: usize = 16;
 
 /// The pages of one listing.
 #[derive(Debug)]
 pub(super) struct Pages {
-    core: Arc<Core>,
-    directory: Inode,
-    prefix: Arc<str>,
-    /// Where each page that was met so far begins.
+    source: Source,
+    /// Where pages that were met so far begin, in order.
     starts: Vec<Start>,
     /// Consecutive pages.
     kept: VecDeque<Page>,
-    /// The number of the first page kept.
+    /// The number of the first page kept, counted since the last jump.
     first_kept: usize,
+    /// Where the page after the last one kept begins, if there is one.
+    next: Option<Start>,
     /// The page after the last one kept.
     coming: Option<Coming>,
+    /// The pages after it, once many were read.
+    ahead: Option<Ahead>,
+    /// Whether pages may begin where nothing but a guess says that one may.
+    may_guess: bool,
     marker: bool,
+}
+
+/// What is listed.
+#[derive(Debug, Clone)]
+pub(super) struct Source {
+    pub(super) core: Arc<Core>,
+    pub(super) directory: Inode,
+    pub(super) prefix: Arc<str>,
 }
 
 /// Where a page begins.
 #[derive(Debug, Clone)]
 pub(super) struct Start {
     pub(super) position: u64,
-    /// What leads to the page; `None` for the first.
-    continuation: Option<String>,
+    /// What leads to the page; `None` for the first, and for one that begins at a guess.
+    pub(super) continuation: Option<String>,
     /// The last key of the page before.
     pub(super) after: Option<String>,
+}
+
+impl Start {
+    /// A page that begins after `key`, whatever lies there.
+    pub(super) fn guess(key: &str) -> Self {
+        Self {
+            position: 0,
+            continuation: None,
+            after: Some(key.to_owned()),
+        }
+    }
+
+    fn is_guess(&self) -> bool {
+        self.continuation.is_none() && self.after.is_some()
+    }
 }
 
 /// A page under way; given up when dropped.
@@ -52,18 +91,24 @@ impl Drop for Coming {
 impl Pages {
     /// A listing of the directory `prefix` whose first entry has the position `first`.
     pub(super) fn new(core: &Arc<Core>, directory: Inode, prefix: String, first: u64) -> Self {
+        let start = Start {
+            position: first,
+            continuation: None,
+            after: None,
+        };
         Self {
-            core: Arc::clone(core),
-            directory,
-            prefix: prefix.into(),
-            starts: vec![Start {
-                position: first,
-                continuation: None,
-                after: None,
-            }],
+            source: Source {
+                core: Arc::clone(core),
+                directory,
+                prefix: prefix.into(),
+            },
+            starts: vec![start.clone()],
             kept: VecDeque::new(),
             first_kept: 0,
+            next: Some(start),
             coming: None,
+            ahead: None,
+            may_guess: core.lists_without_asking(),
             marker: false,
         }
     }
@@ -110,7 +155,7 @@ impl Pages {
         if !page.is_object(index) {
             return Ok(false);
         }
-        let directory = key::directory_prefix(&self.prefix, page.name(index));
+        let directory = key::directory_prefix(&self.source.prefix, page.name(index));
         let mut hidden = page.has_directory(&directory);
         if hidden.is_none() {
             let loaded = number + 1 < self.first_kept + self.kept.len() || self.load_next().await?;
@@ -122,11 +167,11 @@ impl Pages {
         }
         let hidden = match hidden {
             Some(hidden) => hidden,
-            None => for_reading(self.core.first_below(&directory).await)?.is_some(),
+            None => for_reading(self.source.core.first_below(&directory).await)?.is_some(),
         };
         if hidden && self.page(number).is_file(index) {
             let key = key::checked_key(directory.trim_end_matches('/'))?;
-            self.core.note_hidden_file(&key);
+            self.source.core.note_hidden_file(&key);
         }
         Ok(hidden)
     }
@@ -136,14 +181,27 @@ impl Pages {
         let later = self
             .starts
             .partition_point(|start| start.position <= position);
-        self.first_kept = later.saturating_sub(1);
+        self.next = self.starts.get(later.saturating_sub(1)).cloned();
+        self.first_kept = 0;
         self.kept.clear();
         self.coming = None;
+        self.ahead = None;
     }
 
     /// Adds the next page. Returns `false` behind the last one.
     async fn load_next(&mut self) -> FsResult<bool> {
         self.request_next();
+        if let Some(ahead) = &mut self.ahead {
+            if let Ok(page) = ahead.next().await {
+                self.keep(page);
+                return Ok(true);
+            }
+            // What is wrong with a page that was guessed may be the guess.
+            self.ahead = None;
+            self.may_guess = false;
+            self.starts.retain(|start| !start.is_guess());
+            self.request_next();
+        }
         let Some(coming) = &mut self.coming else {
             return Ok(false);
         };
@@ -155,19 +213,23 @@ impl Pages {
         Ok(true)
     }
 
-    fn keep(&mut self, page: Page) {
+    fn keep(&mut self, mut page: Page) {
+        let position = self.next.take().map_or(page.first, |next| next.position);
+        page.place_at(position);
         self.marker |= page.marker;
-        let next = self.first_kept + self.kept.len() + 1;
-        if self.starts.len() == next && page.continuation.is_some() {
-            let continuation = page.continuation.clone();
-            self.starts.push(Start {
-                position: page.end(),
-                continuation,
-                after: Some(page.last_key.clone()).filter(|key| !key.is_empty()),
-            });
+        self.next.clone_from(&page.next);
+        if let Some(next) = &page.next
+            && self
+                .starts
+                .last()
+                .is_none_or(|last| last.position < next.position)
+        {
+            self.starts.push(next.clone());
         }
+        let paid = page.pay(self.source.core.transfer.pool().budget());
         self.kept.push_back(page);
-        if self.kept.len() > PAGES_KEPT {
+        let most = if paid { PAGES_KEPT } else { PAGES_KEPT_MIN };
+        while self.kept.len() > most {
             self.kept.pop_front();
             self.first_kept += 1;
         }
@@ -175,38 +237,92 @@ impl Pages {
 
     /// Begins to fetch the page after the last one kept, if there is one and it is not under way.
     fn request_next(&mut self) {
+        let Some(start) = self.next.clone() else {
+            self.ahead = None;
+            return;
+        };
+        if let Some(ahead) = &mut self.ahead {
+            return ahead.extend();
+        }
         if self.coming.is_some() {
             return;
         }
-        let number = self.first_kept + self.kept.len();
-        let Some(start) = self.starts.get(number).cloned() else {
-            return;
-        };
-        let (core, directory) = (Arc::clone(&self.core), self.directory);
-        let prefix = Arc::clone(&self.prefix);
-        self.coming = Some(Coming(tokio::spawn(fetch(core, directory, prefix, start))));
+        if self.may_guess && self.first_kept + self.kept.len() >= PAGES_IN_TURN {
+            let page = self.kept.back();
+            self.ahead = page.and_then(|page| Ahead::new(&self.source, page, &start));
+        }
+        if self.ahead.is_none() {
+            self.coming = Some(Coming(self.fetch(start)));
+        }
+    }
+
+    fn fetch(&self, start: Start) -> JoinHandle<FsResult<Page>> {
+        let source = self.source.clone();
+        if self.may_guess || !start.is_guess() {
+            return tokio::spawn(source.fetch(start));
+        }
+        let later = self
+            .starts
+            .partition_point(|sure| sure.position <= start.position);
+        let sure = self.starts.get(later.saturating_sub(1)).cloned();
+        tokio::spawn(source.fetch_at(start.position, sure.unwrap_or(start)))
     }
 }
 
-async fn fetch(
-    core: Arc<Core>,
-    directory: Inode,
-    prefix: Arc<str>,
-    start: Start,
-) -> FsResult<Page> {
-    let observation = core.namespace.observe(directory)?;
-    let options = ListOptions {
-        prefix: prefix.to_string(),
-        delimited: true,
-        continuation: start.continuation.clone(),
-        ..ListOptions::default()
-    };
-    let page = for_reading(core.store().list(options).await)?;
-    let mut page = Page::new(&core, &prefix, &start, (page, observation))?;
-    if core.keeps_metadata() {
-        page.describe(&core, directory, &prefix).await?;
+impl Source {
+    /// Fetches page after page from `start` on until one has the entry at `position`, and begins it
+    /// there.
+    async fn fetch_at(self, position: u64, mut start: Start) -> FsResult<Page> {
+        loop {
+            let first = start.position;
+            let mut page = self.clone().fetch(start).await?;
+            page.place_at(first);
+            start = match &page.next {
+                Some(next) if page.end() <= position => next.clone(),
+                _ => {
+                    page.skip_to(position);
+                    return Ok(page);
+                }
+            };
+        }
     }
-    Ok(page)
+
+    /// Fetches a page.
+    pub(super) async fn fetch(self, start: Start) -> FsResult<Page> {
+        let Self {
+            core,
+            directory,
+            prefix,
+        } = self;
+        let observation = core.namespace.observe(directory)?;
+        let options = ListOptions {
+            prefix: prefix.to_string(),
+            delimited: true,
+            start_after: start.after.clone().filter(|_| start.is_guess()),
+            continuation: start.continuation.clone(),
+            ..ListOptions::default()
+        };
+        let page = for_reading(core.store().list(options).await)?;
+        if start.is_guess() && !begins_after(&page, start.after.as_deref()) {
+            return Err(FsError::Unsupported(
+                "the store lists from the beginning only",
+            ));
+        }
+        let mut page = Page::new(&core, &prefix, &start, (page, observation))?;
+        if core.keeps_metadata() {
+            page.describe(&core, directory, &prefix).await?;
+        }
+        Ok(page)
+    }
+}
+
+/// Whether nothing on a page comes before where it was asked for.
+fn begins_after(page: &ListPage, after: Option<&str>) -> bool {
+    let object = page.objects.first().map(|object| object.key.as_str());
+    let first = object
+        .into_iter()
+        .chain(page.common_prefixes.first().map(String::as_str));
+    first.min().is_none_or(|first| Some(first) > after)
 }
 
 impl Core {

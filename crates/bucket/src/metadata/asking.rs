@@ -144,7 +144,7 @@ impl Core {
         let entry = tree.directory(directory).ok()?.entries.get(*name);
         let known = match entry {
             Some(Dentry::Held(inode)) => tree.node(*inode).ok()?.known.as_ref(),
-            Some(Dentry::Remembered(known)) => Some(known),
+            Some(Dentry::Remembered(known)) => Some(&**known),
             None => None,
         };
         let holds = |known: &&Known| match listed.kind {

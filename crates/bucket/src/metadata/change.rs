@@ -106,7 +106,7 @@ impl Core {
         let changed = self.changed(node, change);
         let node = tree.node_mut(inode)?;
         node.unsaved = Some(Arc::new(changed));
-        node.times = Default::default();
+        node.clear_times();
         Ok(Some(node.file.clone()))
     }
 
@@ -125,7 +125,7 @@ impl Core {
     /// The time of a file whose object the store has, as it is shown.
     fn shown_modified(&self, node: &Node, kept: &KeptMetadata) -> SystemTime {
         let stored = node.known.as_ref().and_then(|known| known.modified);
-        let shown = node.times.modified.or(kept.posix.modified).or(stored);
+        let shown = node.times().modified.or(kept.posix.modified).or(stored);
         shown.unwrap_or(self.mounted)
     }
 
@@ -216,7 +216,7 @@ impl Core {
         }
         let mut tree = self.namespace.lock();
         let node = tree.node_mut(inode)?;
-        node.times = Default::default();
+        node.clear_times();
         if node
             .unsaved
             .as_ref()

@@ -67,7 +67,7 @@ impl Core {
             until,
             ..Known::directory(until)
         };
-        tree.node_mut(inode)?.times = Default::default();
+        tree.node_mut(inode)?.clear_times();
         tree.directory_mut(inode)?.marker = Some(true);
         tree.publish(inode, known);
         Ok(())

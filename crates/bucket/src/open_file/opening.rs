@@ -203,10 +203,10 @@ impl Core {
                 local: None,
             };
         };
-        let last = node.last_open.replace(LastOpen {
+        let last = node.last_open.replace(Box::new(LastOpen {
             etag: etag.clone(),
             at: now,
-        });
+        }));
         let same = last.as_ref().is_some_and(|last| last.etag == etag);
         let soon = last.is_some_and(|last| last.at + REOPEN_WINDOW > now);
         let direct = size <= SMALL_FILE_MAX && !(same && soon);

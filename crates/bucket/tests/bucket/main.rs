@@ -10,6 +10,7 @@ mod support;
 mod appending;
 mod attributes;
 mod listing;
+mod listing_ranges;
 mod lookup;
 mod metadata;
 mod model;

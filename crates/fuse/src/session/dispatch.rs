@@ -151,9 +151,7 @@ impl Dispatcher {
         let volume = self.shared.adapter.volume();
         let forgotten = guarded::catch(AssertUnwindSafe(|| match request {
             Request::Forget { count } => volume.forget(call_node, *count),
-            Request::BatchForget(forgotten) => forgotten
-                .iter()
-                .for_each(|(inode, count)| volume.forget(inode, count)),
+            Request::BatchForget(forgotten) => volume.forget_all(&mut forgotten.iter()),
             _ => {}
         }));
         if let Err(failure) = forgotten {

@@ -7,11 +7,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use penstock_object::FlatPage;
+use penstock_object::{Alphabet, FlatPage};
 
 use super::{
     ListingSettings,
-    alphabet::Alphabet,
     limits::{Allowance, Pace},
     range::Range,
 };

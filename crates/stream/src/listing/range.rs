@@ -1,8 +1,7 @@
 //! A range of keys that somebody lists.
 
-use penstock_object::FlatPage;
+use penstock_object::{Alphabet, FlatPage};
 
-use super::alphabet::Alphabet;
 use crate::spool::Span;
 
 /// How much less a range counts of which no page has arrived: what it holds is a guess.

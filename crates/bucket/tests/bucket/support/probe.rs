@@ -25,6 +25,12 @@ pub(crate) struct Probe {
     disorder: AtomicBool,
     /// Whether pages come in reverse.
     disorder_of_pages: AtomicBool,
+    /// Whether listings begin at their beginning wherever they are asked to.
+    deaf: AtomicBool,
+    slow: AtomicBool,
+    /// The most pages that were ever asked for at once.
+    most: AtomicUsize,
+    inside: AtomicUsize,
 }
 
 #[derive(Debug, Clone)]
@@ -57,6 +63,10 @@ impl Probe {
             waiting: AtomicUsize::new(0),
             disorder: AtomicBool::new(false),
             disorder_of_pages: AtomicBool::new(false),
+            deaf: AtomicBool::new(false),
+            slow: AtomicBool::new(false),
+            most: AtomicUsize::new(0),
+            inside: AtomicUsize::new(0),
         })
     }
 
@@ -146,6 +156,31 @@ impl Probe {
     /// Lists the last page first from now on, each in order.
     pub(crate) fn disorder_of_pages(&self) {
         self.disorder_of_pages.store(true, Ordering::SeqCst);
+    }
+
+    /// Lists from the beginning from now on, wherever a listing is asked to begin.
+    pub(crate) fn deafen(&self) {
+        self.deaf.store(true, Ordering::SeqCst);
+    }
+
+    /// Lets each page take a moment from now on.
+    pub(crate) fn slow_pages(&self) {
+        self.slow.store(true, Ordering::SeqCst);
+    }
+
+    /// The most slow pages that were ever asked for at once.
+    pub(crate) fn most_pages(&self) -> usize {
+        self.most.load(Ordering::SeqCst)
+    }
+
+    async fn measure(&self) {
+        if !self.slow.load(Ordering::SeqCst) {
+            return;
+        }
+        let inside = self.inside.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(inside, Ordering::SeqCst);
+        penstock_base::clock::sleep(std::time::Duration::from_millis(1)).await;
+        self.inside.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// The page before the one that was asked for, or the last one.
@@ -297,7 +332,11 @@ impl Store for Probe {
         self.end(Operation::DeleteMany, outcome).await
     }
 
-    async fn list(&self, options: ListOptions) -> ObjectResult<ListPage> {
+    async fn list(&self, mut options: ListOptions) -> ObjectResult<ListPage> {
+        self.measure().await;
+        if self.deaf.load(Ordering::SeqCst) {
+            options.start_after = None;
+        }
         self.pass(Operation::List).await?;
         let reverse = self.disorder_of_pages.load(Ordering::SeqCst);
         let mut outcome = if reverse {

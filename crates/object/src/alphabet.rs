@@ -1,4 +1,6 @@
-//! Where between two keys the middle is.
+//! Where between two keys the middle is, and which key lies how far behind another.
+//!
+//! Whoever lists many keys in parallel has to cut where he has not been.
 //!
 //! Keys are numbers here: the characters that were seen at a position, in order, are the digits
 //! of that position. So the middle between `img/0001` and `img/0999` is at `img/04`, although half
@@ -29,7 +31,7 @@ const TOLERANCE: f64 = 0.125;
 
 /// What was learnt about the characters of keys.
 #[derive(Debug, Default)]
-pub(super) struct Alphabet {
+pub struct Alphabet {
     positions: Vec<Digits>,
     anywhere: Digits,
     samples: u64,
@@ -46,7 +48,7 @@ struct Digits {
 
 impl Alphabet {
     /// Takes notice of the characters of `key`.
-    pub(super) fn learn(&mut self, key: &str) {
+    pub fn learn(&mut self, key: &str) {
         self.samples += 1;
         let eager = self.samples < SAMPLES_ENOUGH;
         for (position, character) in key.chars().enumerate() {
@@ -65,7 +67,7 @@ impl Alphabet {
     }
 
     /// A text after `after` and before `up_to`, or the end, near the middle of the keys there.
-    pub(super) fn between(&self, after: &str, up_to: Option<&str>) -> Option<String> {
+    pub fn between(&self, after: &str, up_to: Option<&str>) -> Option<String> {
         let shared = up_to.map_or("", |up_to| common_prefix(after, up_to));
         let skipped = shared.chars().count();
         let low = self.value(after, skipped);
@@ -81,11 +83,64 @@ impl Alphabet {
 
     /// How much of the space between `first` and `up_to` lies behind `last`, as a multiple of what lies
     /// before it.
-    pub(super) fn ahead(&self, first: &str, last: &str, up_to: Option<&str>) -> f64 {
+    pub fn ahead(&self, first: &str, last: &str, up_to: Option<&str>) -> f64 {
         let skipped = up_to.map_or(0, |up_to| common_prefix(first, up_to).chars().count());
         let [first, last] = [first, last].map(|text| self.value(text, skipped));
         let end = up_to.map_or(1.0, |up_to| self.value(up_to, skipped));
         (end - last).max(0.0) / (last - first).max(f64::MIN_POSITIVE)
+    }
+
+    /// A text behind `from`, `times` as far from it as the second of `page` is from the first: where
+    /// so many pages later might begin. None where no such text is known.
+    ///
+    /// What comes later has digits that were not seen where they will stand: counters go on. So the
+    /// digits of a position are here those of all positions that share one with it.
+    pub fn beyond(&self, page: (&str, &str), from: &str, times: f64) -> Option<String> {
+        let most = common_prefix(common_prefix(page.0, page.1), from);
+        let most = most.chars().count();
+        let related = self.related();
+        let starts = (0..=most).rev().take(DIGITS_MAX);
+        starts
+            .into_iter()
+            .find_map(|skipped| related.at_distance(page, (from, skipped), times))
+    }
+
+    /// The same for texts whose first `skipped` characters stay.
+    fn at_distance(
+        &self,
+        (first, last): (&str, &str),
+        (from, skipped): (&str, usize),
+        times: f64,
+    ) -> Option<String> {
+        let [low, high, value] = [first, last, from].map(|text| self.value(text, skipped));
+        let distance = (high - low) * times;
+        let target = value + distance;
+        if distance <= 0.0 || target >= 1.0 {
+            return None;
+        }
+        let kept = from.char_indices().nth(skipped);
+        let kept = &from[..kept.map_or(from.len(), |(at, _)| at)];
+        self.text(kept, (target, distance * TOLERANCE), |text| text > from)
+    }
+
+    fn related(&self) -> Self {
+        let mut related = Self::default();
+        for digits in &self.positions {
+            let mut all = Digits::default();
+            let share = |other: &&Digits| {
+                other.ascii & digits.ascii != 0 || !other.others.is_disjoint(&digits.others)
+            };
+            for other in self.positions.iter().filter(share) {
+                all.ascii |= other.ascii;
+                all.others.extend(&other.others);
+            }
+            all.sort(false);
+            related.positions.push(all);
+        }
+        related.anywhere.ascii = self.anywhere.ascii;
+        related.anywhere.others.clone_from(&self.anywhere.others);
+        related.anywhere.sort(false);
+        related
     }
 
     fn digits(&self, position: usize) -> &[char] {
@@ -209,6 +264,34 @@ mod tests {
         let alphabet = taught(&["a", "b"]);
         assert_eq!(alphabet.between("b", Some("b")), None);
         assert_eq!(Alphabet::default().between("", None), None);
+    }
+
+    #[test]
+    fn what_lies_pages_behind_is_reckoned_from_one_page() {
+        let keys: Vec<String> = (0..1000).map(|number| format!("img/{number:06}")).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let alphabet = taught(&keys);
+        let page = (keys[0], keys[999]);
+        let behind = |from, times| alphabet.beyond(page, from, times);
+        assert_eq!(behind("img/000999", 4.0).as_deref(), Some("img/0049"));
+        assert_eq!(behind("img/009500", 4.0).as_deref(), Some("img/0135"));
+        assert_eq!(
+            behind("img/998000", 4.0),
+            None,
+            "no key is behind all digits"
+        );
+        assert_eq!(alphabet.beyond(("a", "a"), "a", 4.0), None);
+    }
+
+    #[test]
+    fn digits_that_come_later_are_known_from_other_positions() {
+        let keys: Vec<String> = (0..1000)
+            .map(|number| format!("{:04x}.bin", number))
+            .collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let alphabet = taught(&keys);
+        let behind = alphabet.beyond((keys[0], keys[999]), "9f00", 4.0);
+        assert_eq!(behind.as_deref(), Some("ae"));
     }
 
     #[test]
