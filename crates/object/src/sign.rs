@@ -52,7 +52,8 @@ fn sorted<'a>(headers: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
     sorted
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Lower-case digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     bytes
         .iter()
@@ -62,7 +63,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn hmac_sha256(key: &[u8], message: &str) -> SigningKey {
-    use hmac::Mac;
+    use hmac::{KeyInit, Mac};
     let mut mac =
         hmac::Hmac::<sha2::Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
     mac.update(message.as_bytes());

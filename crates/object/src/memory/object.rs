@@ -8,7 +8,7 @@ use penstock_base::{ChecksumKind, Payload, Summing, clock};
 
 use crate::{
     Appended, ByteRange, Checksum, Description, ETag, ErrorKind, Key, ObjectError, ObjectInfo,
-    ObjectKind, ObjectResult, Operation, PutOptions, Stored, UserMetadata,
+    ObjectKind, ObjectResult, Operation, PutOptions, Stored, UserMetadata, sign::hex,
 };
 
 #[derive(Clone)]
@@ -202,7 +202,7 @@ pub(super) fn content_tag(body: &Payload) -> ETag {
     for slice in body.slices() {
         digest.update(slice);
     }
-    ETag::new(&format!("{:x}", digest.finalize()))
+    ETag::new(&hex(&digest.finalize()))
 }
 
 fn growing_tag(sum: Checksum) -> ETag {

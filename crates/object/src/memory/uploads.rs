@@ -9,7 +9,7 @@ use super::object::{self, Object};
 use crate::{
     Capabilities, Checksum, CompleteOptions, ETag, ErrorKind, Key, ObjectError, ObjectResult,
     Operation, Part, PartNumber, PutOptions, Upload, UploadId, UploadPage, WriteCondition,
-    multipart,
+    multipart, sign::hex,
 };
 
 /// Uploads in a page.
@@ -120,7 +120,7 @@ impl Unfinished {
         if body.len() as u64 > capabilities.object_size_max {
             return Err(self.refused(ErrorKind::TooLarge, "the parts exceed the largest object"));
         }
-        let etag = ETag::new(&format!("{:x}-{}", tags.finalize(), parts.len()));
+        let etag = ETag::new(&format!("{}-{}", hex(&tags.finalize()), parts.len()));
         let object = Object::assembled(body, etag, &self.options);
         self.check_sum(&object, options)?;
         Ok(object)

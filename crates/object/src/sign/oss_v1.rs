@@ -73,7 +73,7 @@ pub fn oss_v1_resource(bucket: &str, key: &str, query: &Query, more: &[&str]) ->
 
 /// The signature in Base64.
 pub fn oss_v1_signature(request: &OssV1Request<'_>, secret: &str) -> String {
-    use hmac::Mac;
+    use hmac::{KeyInit, Mac};
     let mut mac = hmac::Hmac::<sha1::Sha1>::new_from_slice(secret.as_bytes())
         .expect("HMAC takes keys of any length");
     mac.update(string_to_sign(request).as_bytes());

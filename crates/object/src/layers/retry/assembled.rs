@@ -6,7 +6,7 @@
 
 use md5::{Digest, Md5};
 
-use crate::{Checksum, ObjectInfo, Part};
+use crate::{Checksum, ObjectInfo, Part, sign::hex};
 
 /// Digits of an MD5 sum.
 const DIGITS: usize = 32;
@@ -51,10 +51,10 @@ fn by_tag(tag: &str, parts: &[Part]) -> Option<bool> {
         .map(|part| bytes_of(part.etag.as_str()))
         .collect();
     let sums = sums?.concat();
-    let digits: String = sums.iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits = hex(&sums);
     let upper = digits.to_uppercase();
     let candidates = [&sums, digits.as_bytes(), upper.as_bytes()];
-    let known = candidates.map(|text| format!("{:x}", Md5::digest(text)));
+    let known = candidates.map(|text| hex(&Md5::digest(text)));
     Some(count == parts.len() && known.iter().any(|known| known.eq_ignore_ascii_case(sum)))
 }
 
@@ -85,7 +85,7 @@ mod tests {
     fn part(bytes: &[u8], summed: bool) -> Part {
         Part {
             number: 1,
-            etag: ETag::new(&format!("{:x}", Md5::digest(bytes))),
+            etag: ETag::new(&hex(&Md5::digest(bytes))),
             size: bytes.len() as u64,
             checksum: summed.then(|| sum(bytes)),
         }
@@ -129,7 +129,7 @@ mod tests {
         let text = tags.concat();
         let bytes = [Md5::digest(b"one"), Md5::digest(b"two")].concat();
         for summed in [bytes, text.clone().into(), text.to_uppercase().into()] {
-            let tag = format!("{:X}-2", Md5::digest(summed));
+            let tag = format!("{}-2", hex(&Md5::digest(summed)).to_uppercase());
             assert_eq!(
                 compare(&object(6, &tag, None), &parts, None),
                 Likeness::Same
@@ -140,12 +140,12 @@ mod tests {
                 Likeness::Other
             );
         }
-        let theirs = format!("{:x}-2", Md5::digest(b"theirs"));
+        let theirs = format!("{}-2", hex(&Md5::digest(b"theirs")));
         assert_eq!(
             compare(&object(6, &theirs, None), &parts, None),
             Likeness::Other
         );
-        for tag in ["", "a-2", &format!("{:x}", Md5::digest(b"onetwo"))] {
+        for tag in ["", "a-2", &hex(&Md5::digest(b"onetwo"))] {
             assert_eq!(
                 compare(&object(6, tag, None), &parts, None),
                 Likeness::Unknown
