@@ -119,8 +119,11 @@ impl Content {
         length + 2 * EXTENT_COST
     }
 
-    /// Whether the store lacks anything of this.
+    /// Whether the store lacks anything of this, or may have what is no longer here.
     pub(crate) fn is_dirty(&self) -> bool {
+        if self.attempts.iter().any(|attempt| attempt.sums.is_some()) {
+            return true;
+        }
         match &self.base {
             Base::New | Base::Emptied(_) => true,
             Base::Version(version) => version.size != self.size || self.extents.has_unsaved(),

@@ -15,6 +15,7 @@ mod lookup;
 mod metadata;
 mod model;
 mod names;
+mod pressure;
 mod reading;
 mod recovery;
 mod rename_directory;

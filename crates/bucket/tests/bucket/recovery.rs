@@ -435,3 +435,25 @@ async fn a_large_save_whose_answer_was_lost_is_known_again() {
     assert!(bed.object("large").await.unwrap() == content);
     assert_eq!(bed.staging_files("kept"), [""; 0]);
 }
+
+#[tokio::test]
+async fn what_is_taken_back_after_a_save_whose_answer_was_lost_is_taken_back_in_the_store() {
+    for killed in [false, true] {
+        let bed = Bed::staged();
+        bed.put("file", "base").await;
+        let handle = bed.open("file", READ_WRITE).await.unwrap();
+        let inode = bed.stat("file").await.unwrap().inode;
+        bed.write(handle, 4, "more").await.unwrap();
+        bed.probe.fail_late(Operation::Put, ErrorKind::Unavailable);
+        assert!(bed.volume.sync(handle, false).await.is_err());
+        change_later(&bed, handle, inode, (&[], Some(4), "")).await;
+        let bed = if killed {
+            bed.killed(BucketSettings::default(), nothing).await
+        } else {
+            bed.volume.sync(handle, false).await.unwrap();
+            bed
+        };
+        assert_eq!(bed.object("file").await.unwrap(), b"base", "{killed}");
+        assert_eq!(bed.staging_files("kept"), [""; 0]);
+    }
+}

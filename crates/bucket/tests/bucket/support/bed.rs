@@ -111,11 +111,20 @@ impl Bed {
 
     pub(crate) fn staged_with(settings: BucketSettings) -> Self {
         let scratch = tempfile::tempdir().unwrap();
-        Self::over(MemoryStore::like_s3(), settings.clone()).stage(settings, scratch)
+        Self::over(MemoryStore::like_s3(), settings.clone()).stage(settings, scratch, u64::MAX)
     }
 
-    fn stage(mut self, settings: BucketSettings, scratch: tempfile::TempDir) -> Self {
-        let staging = StagingSettings::new(scratch.path(), "memory");
+    /// The same with a staging directory of `size` bytes.
+    pub(crate) fn staged_in(size: u64) -> Self {
+        let (settings, scratch) = (BucketSettings::default(), tempfile::tempdir().unwrap());
+        Self::over(MemoryStore::like_s3(), settings.clone()).stage(settings, scratch, size)
+    }
+
+    fn stage(mut self, settings: BucketSettings, scratch: tempfile::TempDir, size: u64) -> Self {
+        let staging = StagingSettings {
+            size,
+            ..StagingSettings::new(scratch.path(), "memory")
+        };
         let staging = Staging::open(staging, &self.budget).unwrap();
         let pool = BufferPool::new(Arc::clone(&self.budget));
         let transfer = Transfer::new(Arc::clone(&self.probe) as Arc<dyn Store>, pool);
@@ -142,7 +151,8 @@ impl Bed {
         drop(volume);
         let scratch = scratch.unwrap();
         meanwhile(scratch.path());
-        let bed = Self::mount(remote, settings.clone(), 256 * MIB).stage(settings, scratch);
+        let bed =
+            Self::mount(remote, settings.clone(), 256 * MIB).stage(settings, scratch, u64::MAX);
         bed.volume.recover().await;
         bed
     }
