@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # `make soak`: mixed load on real mounts while the server fails in every way, for DURATION
-# (`make soak DURATION=15m`), half of it on S3 and half on OSS. SEED makes another run. Then a
+# (`make soak DURATION=15m`), half of it on S3 and half on OSS. SEED makes another run. Then the matrix
+# of stores (scripts/stores.sh) runs: stores from the package registries, each used in every way. Then a
 # stream volume of 100,000 files is compared file by file through each way to mount it, and the file
 # system exerciser runs on staged mounts: OPERATIONS while all is well and a twentieth of them while
 # the server fails.
@@ -31,6 +32,8 @@ say "$seconds s of load, SEED=$SEED"
 trap 'bash scripts/clean-mounts.sh' EXIT
 PENSTOCK_TEST_SOAK_SECONDS=$seconds PENSTOCK_TEST_SOAK_SEED=$SEED \
   cargo test --release --package penstock-tests --test soak -- --nocapture
+
+bash scripts/stores.sh
 
 say "A stream volume of 100,000 files"
 PENSTOCK_TEST_TREE_FILES=100000 \

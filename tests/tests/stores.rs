@@ -178,6 +178,22 @@ fn a_file_is_saved_twice_where_its_tag_is_told_wrong() {
 }
 
 #[test]
+fn a_file_goes_on_after_fsync_where_its_tag_is_told_wrong() {
+    let bed = lacking(&[Lack::TagOfUpload]);
+    let mount = bed.bucket.mount();
+    let mut content = noise(10, 20 * MIB);
+    let mut file = File::create(mount.join("file")).expect("a create");
+    file.write_all(&content).expect("a write");
+    file.sync_all().expect("it is saved");
+    file.write_all(b"more").expect("a write");
+    file.sync_all().expect("nobody else changed it");
+    drop(file);
+    content.extend(b"more");
+    assert!(bed.stored("file") == Some(content));
+    mount.unmount();
+}
+
+#[test]
 fn what_cannot_be_copied_in_parts_is_fetched_and_sent() {
     for (status, code) in [
         (501, "NotImplemented"),
