@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn digits_that_come_later_are_known_from_other_positions() {
         let keys: Vec<String> = (0..1000)
-            .map(|number| format!("{:04x}.bin", number))
+            .map(|number| format!("{number:04x}.bin"))
             .collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         let alphabet = taught(&keys);
