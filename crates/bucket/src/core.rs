@@ -30,6 +30,8 @@ const CREATION_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Bytes that a remembered name occupies with its metadata, about.
 const KEPT_ENTRY_COST: u64 = 640;
+/// Bytes that the metadata of a file occupies, about.
+const KEPT_COST: u64 = 384;
 /// The share of the memory budget that remembered names may take.
 const KEPT_SHARE: u64 = 8;
 
@@ -65,6 +67,7 @@ impl Core {
         let tree = TreeSettings {
             remembered_max: remembered_max(&settings, budget.total()),
             replaces: settings.door_keeps_sizes,
+            kept_cost: kept_cost(&settings),
         };
         let namespace = Namespace::new(budget, tree);
         let metadata_pace = Pace::new(settings.metadata.requests_max);
@@ -232,6 +235,12 @@ impl Core {
     pub(crate) fn shut(&self) {
         self.shut.store(true, Ordering::SeqCst);
     }
+}
+
+/// What a file's metadata occupies, where listings ask for it.
+fn kept_cost(settings: &BucketSettings) -> u64 {
+    let asked_for = settings.metadata.keep && !settings.metadata.readdir_optimize;
+    if asked_for { KEPT_COST } else { 0 }
 }
 
 /// Names to remember at most: with metadata each occupies more than the cache reckons with.

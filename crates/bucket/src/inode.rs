@@ -74,6 +74,7 @@ pub(crate) struct Tree {
     pub(crate) moves: Moves,
     /// See [`TreeSettings::replaces`].
     replaces: bool,
+    kept_cost: u64,
 }
 
 /// What a tree is told when it is made.
@@ -83,6 +84,8 @@ pub(crate) struct TreeSettings {
     pub(crate) remembered_max: usize,
     /// A file that another client changed gets another node.
     pub(crate) replaces: bool,
+    /// Bytes of what is kept of a file beside its node.
+    pub(crate) kept_cost: u64,
 }
 
 impl Tree {
@@ -97,6 +100,7 @@ impl Tree {
             holding: Holding::new(Arc::clone(budget)),
             moves: Moves::default(),
             replaces: settings.replaces,
+            kept_cost: settings.kept_cost,
         }
     }
 

@@ -28,6 +28,9 @@ use crate::{
 /// Notifications that may wait to be sent.
 const QUEUE_MAX: usize = 4096;
 
+/// Files that the kernel is asked to prune with one notification.
+const PRUNED_AT_ONCE: usize = 4096;
+
 /// Codes of notifications, sent where a reply has its error.
 mod code {
     pub(super) const INVALIDATE_INODE: i32 = 2;
@@ -133,8 +136,10 @@ fn send_all(waiting: &Receiver<Queued>, device: &WeakDevFuse) {
 }
 
 fn prune(device: &SharedDevFuse, held: &[HeldFile]) -> std::io::Result<()> {
-    let inodes = held.iter().map(|held| held.inode).collect();
-    Notification::Prune(inodes).send(device)
+    held.chunks(PRUNED_AT_ONCE).try_for_each(|held| {
+        let inodes = held.iter().map(|held| held.inode).collect();
+        Notification::Prune(inodes).send(device)
+    })
 }
 
 /// What kernels know that do not prune.
@@ -168,7 +173,7 @@ impl Notification {
                 (code::INVALIDATE_ENTRY, body.as_slice().to_vec())
             }
             Self::Prune(inodes) => {
-                let count = u32::try_from(inodes.len()).expect("volumes ask for few at once");
+                let count = u32::try_from(inodes.len()).expect("they are sent in parts");
                 body.u32(count).u32(0).u64(0);
                 let inodes = inodes.iter().flat_map(|inode| inode.0.to_ne_bytes());
                 let mut all = body.as_slice().to_vec();

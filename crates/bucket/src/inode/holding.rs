@@ -18,10 +18,12 @@ use crate::inode::{Charge, Node, Tree, directory::SMALL_TABLE};
 
 /// The share of the memory budget that nodes may take before a door is asked to hold fewer.
 const BUDGET_SHARE: u64 = 4;
-/// Nodes that are added before a door is asked again.
-const ADDED_BETWEEN: usize = 512;
-/// Nodes that a door is asked for at once: more than were added, so that they become fewer.
-const ASKED_AT_ONCE: usize = 2 * ADDED_BETWEEN;
+/// Nodes that a door is asked for at once: a share of all, one in this many.
+const ASKED_SHARE: usize = 8;
+/// The fewest and the most of them. Rarely and many is better than often and few: a kernel that forgets
+/// something while a listing is on its way to it asks for the attributes once more.
+const ASKED_MIN: usize = 1024;
+const ASKED_MAX: usize = 32 * ASKED_MIN;
 /// The part of what nodes may take after which it is worth to have the allocator give it back: one
 /// in this many.
 const FREED_SHARE: u64 = 16;
@@ -36,7 +38,8 @@ pub(super) struct Holding {
     door: Option<Arc<dyn Door>>,
     /// In the order in which they were looked up; some have gone since.
     order: VecDeque<Inode>,
-    /// Since the door was asked last.
+    /// Nodes that the door was asked for last, and nodes that were added since.
+    asked: usize,
     added: usize,
     freed: u64,
     much_freed: Arc<Notify>,
@@ -50,6 +53,7 @@ impl Holding {
             charge: Charge::new(budget),
             door: None,
             order: VecDeque::new(),
+            asked: ASKED_MIN,
             added: 0,
             freed: 0,
             much_freed: Arc::default(),
@@ -61,9 +65,9 @@ impl Holding {
         self.charge.cover(bytes);
     }
 
-    /// Whether it is time to ask the door.
+    /// Whether it is time to ask the door, again if it gave back less than half.
     fn has_too_many(&self) -> bool {
-        self.door.is_some() && self.bytes > self.limit && self.added >= ADDED_BETWEEN
+        self.door.is_some() && self.bytes > self.limit && self.added >= self.asked / 2
     }
 }
 
@@ -121,8 +125,10 @@ impl Tree {
     }
 
     fn ask_back(&mut self) {
+        let share = self.nodes.len() / ASKED_SHARE;
+        self.holding.asked = share.clamp(ASKED_MIN, ASKED_MAX);
         self.holding.added = 0;
-        let chosen = self.longest_unused();
+        let chosen = self.longest_unused(self.holding.asked);
         if let Some(door) = &self.holding.door
             && !chosen.is_empty()
         {
@@ -132,9 +138,9 @@ impl Tree {
 
     /// Nodes that the door could give back, the longest unused first. Each goes to the end of the
     /// order: what is not given back is asked for again when its turn comes.
-    fn longest_unused(&mut self) -> Vec<HeldFile> {
-        let mut chosen = Vec::with_capacity(ASKED_AT_ONCE);
-        for _ in 0..self.holding.order.len().min(4 * ASKED_AT_ONCE) {
+    fn longest_unused(&mut self, most: usize) -> Vec<HeldFile> {
+        let mut chosen = Vec::with_capacity(most);
+        for _ in 0..self.holding.order.len().min(4 * most) {
             let Some(inode) = self.holding.order.pop_front() else {
                 break;
             };
@@ -145,7 +151,7 @@ impl Tree {
             if !std::mem::take(&mut node.used) {
                 chosen.extend(node.returnable(inode));
             }
-            if chosen.len() >= ASKED_AT_ONCE {
+            if chosen.len() >= most {
                 break;
             }
         }

@@ -61,7 +61,8 @@ impl Tree {
             parent,
             name: name.clone(),
         };
-        let node = Node::new(Some(place), kind, known);
+        let mut node = Node::new(Some(place), kind, known);
+        node.cost += self.kept_cost;
         self.begin_holding(inode, node.cost);
         self.nodes.insert(inode, Box::new(node));
         self.pin(parent);
