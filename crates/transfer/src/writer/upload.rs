@@ -126,7 +126,7 @@ impl Upload {
     fn leftover(&mut self) -> Leftover {
         self.ended = true;
         Leftover {
-            store: Arc::clone(self.transfer.store()),
+            transfer: Arc::clone(&self.transfer),
             key: self.key.clone(),
             created: self.created.clone(),
             tasks: std::mem::take(&mut self.tasks),
