@@ -19,7 +19,7 @@ use crate::{
     inode::{Known, Namespace, Patience, TreeSettings},
     metadata::{MetadataLocks, Pace},
     metrics::{BucketMetrics, Notices},
-    open_file::OpenFile,
+    open_file::{OpenFile, Unheard},
     rename::Journal,
     staged::staging::Staging,
 };
@@ -47,6 +47,7 @@ pub(crate) struct Core {
     /// Where written files wait to be saved; `None` in streaming mode.
     pub(crate) staging: Option<Arc<Staging>>,
     journal: Mutex<Journal>,
+    pub(crate) unheard: Unheard,
     /// Set when the volume shuts down: whatever is unsaved is saved then, and nothing may be
     /// written that nobody would save any more.
     shut: AtomicBool,
@@ -80,6 +81,7 @@ impl Core {
             handles: Handles::default(),
             staging,
             journal: Mutex::default(),
+            unheard: Unheard::default(),
             shut: AtomicBool::new(false),
             mounted: clock::wall_time(),
             metadata_locks: MetadataLocks::default(),

@@ -21,7 +21,7 @@ mod taking;
 mod write;
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
     time::SystemTime,
 };
 
@@ -38,6 +38,7 @@ use crate::{
 
 use ahead::Ahead;
 pub(crate) use read::Reading;
+pub(crate) use save::Unheard;
 pub(crate) use stream::WriteStream;
 
 /// What the handles of one file share.
@@ -252,6 +253,8 @@ pub(crate) struct FileHandle {
     direct: bool,
     /// There may be something to save: it can write, or it created the file.
     saves: bool,
+    /// Whoever closed it was told that it could not be saved.
+    told: AtomicBool,
     reading: Mutex<Reading>,
     namespace: Arc<Namespace>,
 }
@@ -277,6 +280,7 @@ impl FileHandle {
             append: options.append,
             direct: opened.direct,
             saves: !opened.skip_flush,
+            told: AtomicBool::new(false),
             reading: Mutex::new(reading),
             namespace: Arc::clone(namespace),
         })

@@ -185,7 +185,7 @@ impl Transfer {
     }
 
     /// Waits until the unfinished uploads of writers that failed or were dropped have been removed
-    /// from the store, at most about a minute. Dropping the future gives those removals up.
+    /// from the store, or that failed once more: at most about two minutes. Dropping the future gives those removals up.
     pub async fn settle(&self) {
         self.clean_ups.wait().await;
     }

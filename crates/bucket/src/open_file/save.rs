@@ -6,7 +6,10 @@
 //! that wrote it is closed for good: every later write, fsync and close of that handle reports
 //! it, and the store keeps what it had.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    time::Duration,
+};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use penstock_base::{FsError, FsResult, clock, clock::Instant};
@@ -36,8 +39,28 @@ enum Then {
 /// Files that are saved at the same time when the volume shuts down.
 const SHUT_DOWN_CONCURRENCY: usize = 16;
 
+/// Lost files that are kept in mind because nobody heard of them.
+const UNHEARD_MAX: usize = 1000;
+
 /// How long shutting down may take to save what is unsaved.
 const SHUT_DOWN_MAX: Duration = Duration::from_secs(300);
+
+/// Files that were lost while nobody who wrote them was there to hear so.
+#[derive(Debug, Default)]
+pub(crate) struct Unheard(Mutex<Vec<(String, FsError)>>);
+
+impl Unheard {
+    fn add(&self, path: String, error: FsError) {
+        let mut lost = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if lost.len() < UNHEARD_MAX {
+            lost.push((path, error));
+        }
+    }
+
+    fn take(&self) -> Vec<(String, FsError)> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
 
 impl Core {
     /// A descriptor of the handle was closed: saves what it wrote.
@@ -49,7 +72,10 @@ impl Core {
         if file.staged.is_some() {
             return run_to_end(Arc::clone(self).save_shared(file)).await;
         }
-        run_to_end(Arc::clone(self).save(file, Some(handle.id), Then::End)).await
+        let saved = run_to_end(Arc::clone(self).save(file, Some(handle.id), Then::End)).await;
+        // A program that was killed meanwhile never comes here.
+        handle.told.store(saved.is_err(), Ordering::Relaxed);
+        saved
     }
 
     /// Saves what the handle wrote, unless the settings make this a formality.
@@ -91,11 +117,16 @@ impl Core {
         }
         let core = Arc::clone(self);
         let ended = run_to_end(async move {
-            // Whoever closed the file was told of a failure by the flush before.
             let file = Arc::clone(&handle.file);
-            let _ = Arc::clone(&core)
+            let saved = Arc::clone(&core)
                 .save(file, Some(handle.id), Then::End)
                 .await;
+            if let Err(error) = saved
+                && !handle.told.load(Ordering::Relaxed)
+            {
+                let path = core.namespace.lock().path(handle.file.inode);
+                core.unheard.add(path, error);
+            }
             core.forgive(&handle).await;
             Ok(())
         });
@@ -238,7 +269,8 @@ impl Core {
         tree.publish(file.inode, known);
     }
 
-    /// Saves everything that is unsaved and returns the paths of what could not be. What is
+    /// Saves everything that is unsaved and returns the paths of what could not be, then or when the program
+    /// that wrote it was killed. What is
     /// written later, through handles that are still open, is refused.
     pub(crate) async fn shut_down(self: &Arc<Self>) -> Vec<(String, FsError)> {
         self.shut();
@@ -259,6 +291,7 @@ impl Core {
         while let Some(outcome) = saving.next().await {
             lost.extend(outcome);
         }
+        lost.append(&mut self.unheard.take());
         let left = deadline.duration_since(clock::now());
         if clock::deadline(left, self.transfer.settle()).await.is_err() {
             tracing::warn!("some unfinished uploads may still be in the bucket");

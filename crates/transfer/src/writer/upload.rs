@@ -138,7 +138,7 @@ impl Upload {
     fn leftover(&mut self) -> Leftover {
         self.ended = true;
         Leftover {
-            store: Arc::clone(self.target.transfer.store()),
+            transfer: Arc::clone(&self.target.transfer),
             key: self.target.key.clone(),
             created: self.created.clone(),
             tasks: std::mem::take(&mut self.tasks),
