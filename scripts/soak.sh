@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # `make soak`: mixed load on real mounts while the server fails in every way, for DURATION
-# (`make soak DURATION=15m`), half of it on S3 and half on OSS. SEED makes another run. Then the matrix
-# of stores (scripts/stores.sh) runs: stores from the package registries, each used in every way. Then a
-# stream volume of 100,000 files is compared file by file through each way to mount it, and the file
-# system exerciser runs on staged mounts: OPERATIONS while all is well and a twentieth of them while
-# the server fails.
+# (`make soak DURATION=15m`), half of it on S3 and half on OSS, with memory enough and with little of
+# everything in each mode. SEED, which is any unless it is given, makes another run: each round of at
+# most a minute prints its own, from which what is done and what goes wrong in it follow. Then the
+# matrix of stores (scripts/stores.sh) runs: stores from the package registries, each used in every
+# way. Then a stream volume of 100,000 files is compared file by file through each way to mount it, and
+# the file system exerciser runs on staged mounts: OPERATIONS while all is well, a twentieth of them
+# while the server fails, and a twentieth with little of everything, the store failing and not. In the
+# end mounts that are short are killed, one round for each ten seconds of DURATION.
 set -euo pipefail
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$repository"
@@ -42,4 +45,9 @@ PENSTOCK_TEST_TREE_FILES=100000 \
 say "$OPERATIONS operations of fsx, SEED=$SEED"
 PENSTOCK_TEST_FSX_OPERATIONS=$OPERATIONS PENSTOCK_TEST_FSX_SEED=$SEED \
   PENSTOCK_TEST_FSX_FAILING_OPERATIONS=$((OPERATIONS / 20)) \
+  PENSTOCK_TEST_FSX_SHORT_OPERATIONS=$((OPERATIONS / 20)) \
   cargo test --release --package penstock-tests --test fsx -- --nocapture
+
+say "$((seconds / 10)) rounds of kills on short mounts, SEED=$SEED"
+PENSTOCK_TEST_SHORT_KILL_ROUNDS=$((seconds / 10)) PENSTOCK_TEST_SHORT_KILL_SEED=$SEED \
+  cargo test --release --package penstock-tests --test short_kills -- --nocapture

@@ -18,11 +18,12 @@ pub fn penstock_path() -> &'static Path {
     })
 }
 
-/// A command that runs the binary, without the credentials and settings of whoever runs the test.
+/// A command that runs the binary, without the credentials and settings of whoever runs the test but as
+/// on a machine with as many processors as they say.
 pub fn penstock() -> Command {
     let mut command = Command::new(penstock_path());
     command.env_clear();
-    for kept in ["PATH", "HOME", "TMPDIR", "LANG"] {
+    for kept in ["PATH", "HOME", "TMPDIR", "LANG", "PENSTOCK_TEST_PROCESSORS"] {
         if let Some(value) = std::env::var_os(kept) {
             command.env(kept, value);
         }

@@ -127,6 +127,14 @@ impl Bucket {
         self.command_on(name, &self.source())
     }
 
+    /// The same with the options of a mount, which begin with [`Bucket::options`].
+    pub fn command_with(&self, name: &str, options: &MountOptions) -> Command {
+        let mut command = penstock();
+        command.arg(name).arg(self.source());
+        options.apply(&mut command);
+        command
+    }
+
     /// The same for another source of the same server.
     pub fn command_on(&self, name: &str, source: &str) -> Command {
         let mut command = penstock();

@@ -3,6 +3,7 @@
 //! - [`model`]: a small pure model of a file system, random steps, and the comparison of what a
 //!   mount answers with what the model says.
 //! - [`soak`]: mixed load while faults come and go, and what is watched meanwhile.
+//! - [`shortage`]: mounts that have little of everything.
 //! - [`devices`]: what the kernel shows of a stream volume's block devices.
 //! - [`block_driver`]: what holds over each driver for block devices that programs serve.
 //! - [`stats`]: what `penstock stats` says of a mount.
@@ -32,6 +33,7 @@ pub mod devices;
 pub mod faults;
 pub mod files;
 pub mod model;
+pub mod shortage;
 pub mod soak;
 pub mod stats;
 pub mod stream;

@@ -12,7 +12,10 @@ use std::{
 };
 
 use penstock_devserver::{Fault, FaultRule, Faults, Operation};
-use penstock_tests::{Bucket, Kind, Patience, Scratch, run_within};
+use penstock_tests::{
+    Bucket, Kind, Mount, Patience, Scratch, run_within,
+    shortage::{self, Mode, slow_store},
+};
 
 /// How many operations a run has while the store works, on S3 only if this is given.
 const OPERATIONS_VARIABLE: &str = "PENSTOCK_TEST_FSX_OPERATIONS";
@@ -20,6 +23,9 @@ const OPERATIONS_DEFAULT: u32 = 4000;
 /// The same while the store fails, on OSS only if this is given.
 const FAILING_VARIABLE: &str = "PENSTOCK_TEST_FSX_FAILING_OPERATIONS";
 const FAILING_DEFAULT: u32 = 1000;
+/// The same on a mount that is short of everything.
+const SHORT_VARIABLE: &str = "PENSTOCK_TEST_FSX_SHORT_OPERATIONS";
+const SHORT_DEFAULT: u32 = 240;
 /// Makes another run.
 const SEED_VARIABLE: &str = "PENSTOCK_TEST_FSX_SEED";
 /// The seed unless it is given, so that a failure can be repeated.
@@ -39,8 +45,13 @@ const SIZES_FAILING: [u32; 8] = {
     [small, small, small, large, small, small, small, large]
 };
 
+/// The same on a mount that is short: more than its staging area holds, and more than a save may wait for.
+const SIZES_SHORT: [u32; 4] = [8 << 20; 4];
+/// Files above this are worked on in larger pieces.
+const SMALL_MAX: u32 = 4 << 20;
+
 /// What a run does. Operations of no bytes would end it: `posix_fallocate` refuses them everywhere.
-const WEIGHTS: &str = "[opsize]\nmin = 1\nmax = 65536\n[weights]\n\
+const WEIGHTS: &str = "[weights]\n\
     close_open = 0.3\ninvalidate = 1\nmapread = 10\nmapwrite = 10\nread = 10\nwrite = 10\n\
     truncate = 5\nfsync = 0.2\nfdatasync = 0.2\nposix_fallocate = 3\npunch_hole = 5\n\
     sendfile = 3\nposix_fadvise = 1\ncopy_file_range = 3\n";
@@ -79,7 +90,8 @@ fn exercise(mount: &Path, scratch: &Scratch, exercise: Exercise) {
     } = exercise;
     let artifacts = scratch.folder(&format!("artifacts-{seed}"));
     let configuration = artifacts.join("fsx.toml");
-    let text = format!("flen = {size}\n{WEIGHTS}");
+    let most = if size > SMALL_MAX { 1 << 20 } else { 64 << 10 };
+    let text = format!("flen = {size}\n[opsize]\nmin = 1\nmax = {most}\n{WEIGHTS}");
     std::fs::write(&configuration, text).expect("scratch is writable");
     let mut fsx = Command::new("fsx");
     fsx.args(["-q", "-q", "-S", &seed.to_string()])
@@ -97,17 +109,34 @@ fn exercise(mount: &Path, scratch: &Scratch, exercise: Exercise) {
 #[derive(Debug, Clone, Copy)]
 struct Ground {
     kind: Kind,
-    /// Whether the kernel gathers writes: `on` or `off`.
-    writeback: &'static str,
+    mode: Mode,
+    /// Whether the mount has little of everything.
+    short: bool,
 }
 
 impl Ground {
     /// Every kind, and on S3 the kernel may gather writes too.
     fn all(kinds: &[Kind]) -> Vec<Self> {
-        let usual = kinds.iter().map(|kind| (*kind, "off"));
-        let all = usual.chain([(Kind::S3, "on")]);
-        all.map(|(kind, writeback)| Self { kind, writeback })
-            .collect()
+        let usual = kinds.iter().map(|kind| (*kind, Mode::Staged));
+        let all = usual.chain([(Kind::S3, Mode::Gathered)]);
+        all.map(|(kind, mode)| Self {
+            kind,
+            mode,
+            short: false,
+        })
+        .collect()
+    }
+
+    fn mount(self, bucket: &Bucket, scratch: &Scratch) -> Mount {
+        let staging = scratch.path().join("staging");
+        let options = match (self.short, self.mode) {
+            (true, mode) => shortage::options(bucket, mode, &staging),
+            (false, Mode::Gathered) => bucket
+                .staged_options(&staging)
+                .option("writeback-cache", "on"),
+            (false, _) => bucket.staged_options(&staging),
+        };
+        bucket.mount_with(&options)
     }
 }
 
@@ -116,10 +145,8 @@ impl Ground {
 fn run(ground: Ground, faults: Option<Faults>, (operations, sizes): (u32, &[u32])) {
     let weather = faults.as_ref().map_or("all is well", |_| "failing");
     println!("{ground:?}, {weather}");
-    let Ground { kind, writeback } = ground;
-    let (bucket, scratch) = (Bucket::new(kind), Scratch::new());
-    let options = bucket.staged_options(&scratch.path().join("staging"));
-    let mount = bucket.mount_with(&options.option("writeback-cache", writeback));
+    let (bucket, scratch) = (Bucket::new(ground.kind), Scratch::new());
+    let mount = ground.mount(&bucket, &scratch);
     let failing = faults.is_some();
     if let Some(faults) = faults {
         bucket.fail(faults);
@@ -178,4 +205,36 @@ fn a_file_system_exerciser_finds_nothing_while_the_store_fails_and_is_slow() {
         let operations = operations.unwrap_or(FAILING_DEFAULT);
         run(ground, Some(bad_weather()), (operations, &SIZES_FAILING));
     }
+}
+
+/// Runs it with little memory and staging area, in both modes that write anywhere at the same time.
+#[track_caller]
+fn run_short(faults: &Faults) {
+    if !has_fsx() {
+        return;
+    }
+    let operations = given(SHORT_VARIABLE).unwrap_or(SHORT_DEFAULT);
+    let grounds = Mode::ANYWHERE.map(|mode| Ground {
+        kind: Kind::S3,
+        mode,
+        short: true,
+    });
+    thread::scope(|scope| {
+        for ground in grounds {
+            scope.spawn(move || run(ground, Some(faults.clone()), (operations, &SIZES_SHORT)));
+        }
+    });
+}
+
+#[test]
+fn a_file_system_exerciser_finds_nothing_while_memory_and_staging_are_short() {
+    run_short(&slow_store());
+}
+
+#[test]
+fn a_file_system_exerciser_finds_nothing_while_memory_is_short_and_the_store_fails() {
+    run_short(&Faults {
+        rules: bad_weather().rules,
+        ..slow_store()
+    });
 }

@@ -6,8 +6,10 @@ use std::{
     cell::RefCell,
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
+use penstock_devserver::Faults;
 use penstock_tests::{
     Bucket, Kind, Mount, MountOptions, Scratch,
     data::digest,
@@ -15,6 +17,7 @@ use penstock_tests::{
         Access, Action, OpenMode, Place, Planted, Position, Rules, Sequence, Settings, check,
         compare,
     },
+    shortage::{self, Mode},
 };
 
 /// Hands out new directories of one mount, and mounts again when the mount is dead, so that a
@@ -75,13 +78,17 @@ fn effort() -> u32 {
 
 #[track_caller]
 fn check_kind(kind: Kind, cases: u32) {
+    check_streaming(Folders::new(kind), cases);
+}
+
+#[track_caller]
+fn check_streaming(mut folders: Folders, cases: u32) {
     let settings = Settings {
         rules: Rules::Streaming,
         cases: cases * effort(),
         length: 40,
         regressions: Some("proptest-regressions/model.txt"),
     };
-    let mut folders = Folders::new(kind);
     check(&settings, |planted| folders.next(planted));
     folders.mount.into_inner().unmount();
 }
@@ -105,15 +112,19 @@ fn an_oss_bucket_keeps_the_rules_of_streaming() {
 /// the bucket shows against it.
 #[track_caller]
 fn check_staged(kind: Kind, cases: u32) {
+    let (bucket, scratch) = (Bucket::new(kind), Scratch::new());
+    let options = bucket.staged_options(&scratch.path().join("staging"));
+    check_posix(Folders::with(bucket, options), cases);
+}
+
+#[track_caller]
+fn check_posix(mut folders: Folders, cases: u32) {
     let settings = Settings {
         rules: Rules::Posix,
         cases: cases * effort(),
         length: 40,
         regressions: Some("proptest-regressions/model-staged.txt"),
     };
-    let (bucket, scratch) = (Bucket::new(kind), Scratch::new());
-    let options = bucket.staged_options(&scratch.path().join("staging"));
-    let mut folders = Folders::with(bucket, options);
     check(&settings, |planted| folders.next(planted));
     let shown = contents(folders.mount.get_mut().path());
     let Folders { bucket, mount, .. } = folders;
@@ -157,6 +168,34 @@ fn a_staged_s3_bucket_keeps_the_rules_of_posix() {
 #[test]
 fn a_staged_oss_bucket_keeps_the_rules_of_posix() {
     check_staged(Kind::Oss, 60);
+}
+
+/// Checks a mount that has little of everything.
+#[track_caller]
+fn check_short(mode: Mode, cases: u32) {
+    let (bucket, scratch) = (Bucket::new(Kind::S3), Scratch::new());
+    let options = shortage::options(&bucket, mode, &scratch.path().join("staging"));
+    bucket.fail(Faults::latency(Duration::from_millis(2)));
+    let folders = Folders::with(bucket, options);
+    match mode {
+        Mode::Streaming => check_streaming(folders, cases),
+        Mode::Staged | Mode::Gathered => check_posix(folders, cases),
+    }
+}
+
+#[test]
+fn the_rules_of_streaming_are_kept_where_memory_is_short_and_the_store_slow() {
+    check_short(Mode::Streaming, 20);
+}
+
+#[test]
+fn the_rules_of_posix_are_kept_where_memory_and_staging_are_short_and_the_store_slow() {
+    check_short(Mode::Staged, 20);
+}
+
+#[test]
+fn the_rules_of_posix_are_kept_where_a_short_mount_has_its_writes_gathered() {
+    check_short(Mode::Gathered, 20);
 }
 
 // What was found once, shrunk, and by its name: seeds mean something else when the actions change.

@@ -13,6 +13,7 @@
 //! - [`Mailbox`]: what many threads have ready for one that sleeps in the kernel.
 //! - [`mount_table`]: what is mounted where, from the kernel's text.
 //! - [`calendar`]: which date a day is.
+//! - [`processors`]: how many there are, or a test says that there are.
 //! - [`clock`], [`random`]: time and chance. Nothing else may ask the system for them
 //!   (clippy.toml enforces it), which keeps tests able to stop the clock.
 //!
@@ -41,6 +42,7 @@ pub mod calendar;
 pub mod clock;
 pub mod metrics;
 pub mod mount_table;
+pub mod processors;
 pub mod random;
 
 pub use blocking::run_blocking;

@@ -2,7 +2,10 @@
 
 #![allow(clippy::disallowed_methods)]
 
-use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
+use std::{collections::BTreeMap, ffi::OsString, num::NonZeroUsize, path::PathBuf};
+
+/// How many processors a test lets the machine have. Release builds do not look at it.
+const PROCESSORS_VARIABLE: &str = "PENSTOCK_TEST_PROCESSORS";
 
 /// What the process was started with.
 #[derive(Debug, Clone, Default)]
@@ -33,6 +36,14 @@ impl Environment {
     /// Every variable, sorted by name.
     pub(crate) fn variables(&self) -> &BTreeMap<String, String> {
         &self.variables
+    }
+
+    /// Takes out the processors that the machine is to be taken for having, if a test says so.
+    pub(crate) fn take_pretended_processors(&mut self) -> Option<NonZeroUsize> {
+        if !cfg!(debug_assertions) {
+            return None;
+        }
+        self.variables.remove(PROCESSORS_VARIABLE)?.parse().ok()
     }
 
     /// A directory that a variable names; it must be absolute to count.

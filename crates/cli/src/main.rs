@@ -37,5 +37,9 @@ mod text_table;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    invocation::run(&environment::Environment::read())
+    let mut environment = environment::Environment::read();
+    if let Some(count) = environment.take_pretended_processors() {
+        penstock_base::processors::pretend(count);
+    }
+    invocation::run(&environment)
 }

@@ -34,7 +34,12 @@ pub struct Shadow {
     chance: Chance,
     /// Whether some files are large: sent in parts and read in ranges.
     large: bool,
-    /// What may be under a name: `None` for nothing. What is not listed is certainly absent.
+    /// Whether files can be written in place. A write that fails may leave any part of it behind then.
+    /// Nothing is written through mappings here: a thread that waits in one keeps all others of its
+    /// process from memory, among them those of the test's own server.
+    in_place: bool,
+    /// What may be under a name: `None` for nothing. What is not listed is certainly absent; of
+    /// what is listed with nothing anything may be there.
     files: BTreeMap<String, Vec<Option<Content>>>,
     /// Operations that went well, and those that failed as they may.
     pub done: u64,
@@ -49,9 +54,19 @@ impl Shadow {
             folder,
             chance: Chance::new(seed),
             large,
+            in_place: false,
             files: BTreeMap::new(),
             done: 0,
             failed: 0,
+        }
+    }
+
+    /// Files there can be written in place.
+    #[must_use]
+    pub fn in_place(self) -> Self {
+        Self {
+            in_place: true,
+            ..self
         }
     }
 
@@ -97,6 +112,15 @@ impl Shadow {
         }
     }
 
+    /// Whether nothing is known of what is there.
+    fn is_unknown(&self, name: &str) -> bool {
+        self.files.get(name).is_some_and(Vec::is_empty)
+    }
+
+    fn may_be_absent(&self, name: &str) -> bool {
+        self.is_unknown(name) || self.possible(name).contains(&None)
+    }
+
     fn set(&mut self, name: &str, possible: Vec<Option<Content>>) {
         if possible == [None] {
             self.files.remove(name);
@@ -116,6 +140,9 @@ impl Shadow {
             }
             Err(error) => {
                 self.expect_passing(name, error);
+                if self.in_place {
+                    return self.set(name, Vec::new());
+                }
                 let mut possible = before;
                 if !possible.contains(&after) {
                     possible.push(after);
@@ -128,7 +155,7 @@ impl Shadow {
     #[track_caller]
     fn expect_passing(&mut self, name: &str, error: Errno) {
         // What another client might have done to the file is as uncertain to the mount as to us.
-        let uncertain = self.possible(name).len() > 1
+        let uncertain = self.possible(name).len() != 1
             && matches!(error.0, libc::ESTALE | libc::EBUSY | libc::ENOENT);
         assert!(
             is_passing(error) || uncertain,
@@ -169,7 +196,7 @@ impl Shadow {
 
     fn remove(&mut self, name: &str) {
         let removed = timed(name, || system::remove(&self.folder.join(name)));
-        let absent = self.possible(name).contains(&None);
+        let absent = self.may_be_absent(name);
         // After a failure the mount may not know of what is there all the same.
         if removed != Err(Errno(libc::ENOENT)) || !absent {
             self.settle(name, None, removed);
@@ -187,7 +214,7 @@ impl Shadow {
         let (from, to) = (self.folder.join(name), self.folder.join(&target));
         let renamed = timed(name, || system::rename(&from, &to, 0));
         if let Err(error) = renamed {
-            let about_target = self.possible(&target).len() > 1;
+            let about_target = self.possible(&target).len() != 1;
             assert!(
                 is_passing(error) || about_target,
                 "{from:?} to {to:?}: {error:?}"
@@ -213,7 +240,8 @@ impl Shadow {
         }
         for (name, possible) in &self.files {
             let listed = names.contains(name);
-            assert!(listed || possible.contains(&None), "{name} is not listed");
+            let may_be_absent = possible.is_empty() || possible.contains(&None);
+            assert!(listed || may_be_absent, "{name} is not listed");
         }
         self.done += 1;
     }
@@ -224,6 +252,7 @@ impl Shadow {
     pub fn verify(&mut self, name: &str) -> bool {
         let path = self.folder.join(name);
         match read_file(&path) {
+            Ok(_) if self.is_unknown(name) => true,
             Ok(found) => {
                 let content = self.matching(name, &found);
                 assert!(
@@ -237,7 +266,7 @@ impl Shadow {
                 self.done += 1;
                 true
             }
-            Err(Errno(libc::ENOENT)) if self.possible(name).contains(&None) => true,
+            Err(Errno(libc::ENOENT)) if self.may_be_absent(name) => true,
             Err(error) => {
                 self.expect_passing(name, error);
                 false
@@ -261,13 +290,13 @@ impl Shadow {
             let name = format!("file {number}");
             match get(&name) {
                 Some(found) => assert!(
-                    self.matching(&name, &found).is_some(),
+                    self.is_unknown(&name) || self.matching(&name, &found).is_some(),
                     "{name}: the store has {} bytes; it may be {:?}",
                     found.len(),
                     self.possible(&name)
                 ),
                 None => assert!(
-                    self.possible(&name).contains(&None),
+                    self.may_be_absent(&name),
                     "{name}: lost; it may be {:?}",
                     self.possible(&name)
                 ),

@@ -1,10 +1,15 @@
 //! What a server does wrong, changing all the time.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
 
 use penstock_devserver::{Fault, FaultRule, Faults, Operation};
 
 use super::Chance;
+use crate::Bucket;
 
 /// Requests that may hang: those that do no harm when they are carried out much later.
 const MAY_HANG: [Operation; 6] = [
@@ -30,6 +35,18 @@ impl Weather {
         Self(Chance::new(seed))
     }
 
+    /// Lets it change over `bucket` until `done`, saying each time what comes; then all is well.
+    pub fn pass_over(mut self, bucket: &Bucket, done: &AtomicBool) {
+        let began = Instant::now();
+        while !done.load(Ordering::Relaxed) {
+            let (faults, lasts) = self.change();
+            println!("{:.1?}, for {lasts:?}: {}", began.elapsed(), told(&faults));
+            bucket.fail(faults);
+            thread::sleep(lasts);
+        }
+        bucket.heal();
+    }
+
     /// What goes wrong next, and for how long.
     pub fn change(&mut self) -> (Faults, Duration) {
         let chance = &mut self.0;
@@ -48,6 +65,16 @@ impl Weather {
         let lasts = Duration::from_millis(500 + chance.below(3500) as u64);
         (faults, lasts)
     }
+}
+
+/// Faults in a line.
+fn told(faults: &Faults) -> String {
+    let rules = faults.rules.iter();
+    let rules: Vec<_> = rules
+        .map(|rule| format!("{:?} at {}", rule.fault, rule.rate))
+        .collect();
+    let (latency, bandwidth) = (faults.latency_ms, faults.bandwidth_total);
+    format!("{latency} ms, {bandwidth:?} bytes/s, {}", rules.join(", "))
 }
 
 fn any_rule(chance: &mut Chance) -> FaultRule {

@@ -6,10 +6,9 @@ use std::{
     os::unix::fs::OpenOptionsExt,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
-    thread,
 };
 
-use penstock_base::{clock, run_blocking};
+use penstock_base::{clock, processors, run_blocking};
 use penstock_vfs::Disk;
 use tokio::{runtime::Handle, task::spawn_blocking};
 use tracing::warn;
@@ -48,9 +47,8 @@ impl Served {
         wanted: Wanted,
         runtime: &Handle,
     ) -> Result<Self, BlockError> {
-        let processors = thread::available_parallelism().map_or(1, usize::from);
         let wanted = DeviceInfo {
-            queues: processors.min(QUEUES_MAX) as u16,
+            queues: processors::count().min(QUEUES_MAX) as u16,
             depth: DEPTH,
             length_max: READ_MAX,
             device: ANY_DEVICE,

@@ -15,6 +15,7 @@ mod start;
 
 use std::{path::PathBuf, time::Duration};
 
+use penstock_base::processors;
 use penstock_fuse::Unsaved;
 use tracing::{error, info};
 
@@ -97,13 +98,14 @@ pub(crate) fn run(plan: &Plan, announcer: Announcer) -> Outcome {
 
 /// Threads for as many processors as the volume may use.
 fn runtime(plan: &Plan) -> std::io::Result<tokio::runtime::Runtime> {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    if plan.volume == VolumeKind::Stream
-        && let Some(processors) = stream::processors(&plan.values)
-    {
-        builder.worker_threads(processors);
-    }
-    builder.enable_all().build()
+    let limit = match plan.volume {
+        VolumeKind::Stream => stream::processors(&plan.values),
+        VolumeKind::Bucket => None,
+    };
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(limit.unwrap_or_else(processors::count))
+        .enable_all()
+        .build()
 }
 
 async fn serve(plan: &Plan, announcer: Announcer) -> Outcome {

@@ -88,6 +88,8 @@ impl Scratch {
             .env("AWS_EC2_METADATA_DISABLED", "true")
             .env("PENSTOCK_LOG_FILE", self.path("log"))
             .stdin(Stdio::null());
+        let processors = "PENSTOCK_TEST_PROCESSORS";
+        command.envs(std::env::var_os(processors).map(|count| (processors, count)));
         command
     }
 
