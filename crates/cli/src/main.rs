@@ -24,6 +24,7 @@ mod mount_table;
 mod options;
 mod output;
 mod personality;
+mod places;
 mod prometheus;
 mod serve;
 mod staging;
