@@ -9,13 +9,16 @@
 //! A directory of another user is refused: who owns it could exchange what lies in it.
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
-    io::{self, ErrorKind, Read, Write},
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Read, Write},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::Path,
 };
 
+use rustix::process::geteuid;
 use thiserror::Error;
+
+use crate::private_directory::{foreign, identity_in};
 
 /// The file in the directory that is locked.
 const NAME: &str = "lock";
@@ -40,16 +43,21 @@ pub enum DirectoryLockError {
 #[derive(Debug)]
 pub struct DirectoryLock {
     _file: File,
+    owner: u32,
 }
 
 impl DirectoryLock {
     /// Locks `directory`, which must exist, and writes which process that is. Never waits.
     ///
-    /// Fails when somebody else has the lock, when the directory belongs to another user than its
-    /// lock, and when the disk refuses it.
+    /// Fails when somebody else has the lock, when the directory or a lock that lay in it belongs to
+    /// another user, and when the disk refuses it.
     pub fn take(directory: &Path) -> Result<Self, DirectoryLockError> {
+        let owner = owner_of(directory)?;
         let mut file = open(directory)?;
-        check_owner(directory, &file)?;
+        let found = file.metadata()?.uid();
+        if found != owner {
+            return Err(foreign(&directory.join(NAME), found).into());
+        }
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -60,7 +68,12 @@ impl DirectoryLock {
         }
         file.set_len(0)?;
         writeln!(file, "{}", std::process::id())?;
-        Ok(Self { _file: file })
+        Ok(Self { _file: file, owner })
+    }
+
+    /// Whose the directory is: who this user is on its file system.
+    pub fn owner(&self) -> u32 {
+        self.owner
     }
 
     /// The process that holds the lock of `directory`, if one does.
@@ -81,17 +94,6 @@ impl DirectoryLock {
     }
 }
 
-/// Makes a directory, and those above it that are missing, and one that is there already private to
-/// its user. What is no directory, a symbolic link to one included, is refused.
-pub fn make_private_directory(path: &Path) -> io::Result<()> {
-    let mode = 0o700;
-    DirBuilder::new().recursive(true).mode(mode).create(path)?;
-    if !fs::symlink_metadata(path)?.is_dir() {
-        return Err(ErrorKind::NotADirectory.into());
-    }
-    fs::set_permissions(path, fs::Permissions::from_mode(mode))
-}
-
 fn open(directory: &Path) -> io::Result<File> {
     OpenOptions::new()
         .read(true)
@@ -103,19 +105,22 @@ fn open(directory: &Path) -> io::Result<File> {
         .open(directory.join(NAME))
 }
 
-/// Compares owners with what we just made, and not with who we are: file systems of a network give
-/// files to others than who makes them.
-fn check_owner(directory: &Path, lock: &File) -> io::Result<()> {
-    if fs::metadata(directory)?.uid() == lock.metadata()?.uid() {
-        return Ok(());
+/// Who owns a directory, which must be who we are on its file system. A lock that lies in it already
+/// proves nothing.
+fn owner_of(directory: &Path) -> io::Result<u32> {
+    let owner = fs::metadata(directory)?.uid();
+    if owner != geteuid().as_raw() && owner != identity_in(directory)? {
+        return Err(foreign(directory, owner));
     }
-    let text = "it belongs to another user";
-    Err(io::Error::new(ErrorKind::PermissionDenied, text))
+    Ok(owner)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{chown, symlink};
+    use std::{
+        io::ErrorKind,
+        os::unix::fs::{chown, symlink},
+    };
 
     use super::*;
 
@@ -152,25 +157,31 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_of_another_user_is_not_locked_for_the_lock_that_he_left_in_it() {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let lock = scratch.path().join(NAME);
+        File::create(&lock).expect("made");
+        for given in [scratch.path(), &lock] {
+            if chown(given, Some(NOBODY), None).is_err() {
+                eprintln!("skipped: only root can give directories away");
+                return;
+            }
+        }
+        let refused = |taken| match taken {
+            Err(DirectoryLockError::Io(error)) => error.kind() == ErrorKind::PermissionDenied,
+            _ => false,
+        };
+        assert!(refused(DirectoryLock::take(scratch.path())));
+        chown(scratch.path(), Some(0), None).expect("root may");
+        assert!(refused(DirectoryLock::take(scratch.path())), "his lock");
+    }
+
+    #[test]
     fn a_link_in_place_of_the_lock_is_not_followed() {
         let scratch = tempfile::tempdir().expect("a temporary directory");
         let elsewhere = scratch.path().join("elsewhere");
         symlink(&elsewhere, scratch.path().join(NAME)).expect("a link");
         DirectoryLock::take(scratch.path()).expect_err("a link");
         assert!(!elsewhere.exists());
-    }
-
-    #[test]
-    fn a_private_directory_is_private_and_no_link() {
-        let scratch = tempfile::tempdir().expect("a temporary directory");
-        let path = scratch.path().join("a/b");
-        fs::create_dir_all(&path).expect("a directory");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("its mode");
-        make_private_directory(&path).expect("there");
-        let mode = fs::metadata(&path).expect("there").mode();
-        assert_eq!(mode & 0o7777, 0o700);
-        let link = scratch.path().join("link");
-        symlink(&path, &link).expect("a link");
-        make_private_directory(&link).expect_err("a link");
     }
 }

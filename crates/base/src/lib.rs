@@ -10,6 +10,7 @@
 //! - [`metrics`]: counters that a component owns and an exporter reads.
 //! - [`LocalFile`]: an open file that stands in for an object.
 //! - [`DirectoryLock`]: a directory that one process uses at a time.
+//! - [`make_own_directory`]: a directory that nobody else can have prepared.
 //! - [`Mailbox`]: what many threads have ready for one that sleeps in the kernel.
 //! - [`mount_table`]: what is mounted where, from the kernel's text.
 //! - [`calendar`]: which date a day is.
@@ -17,7 +18,7 @@
 //! - [`clock`], [`random`]: time and chance. Nothing else may ask the system for them
 //!   (clippy.toml enforces it), which keeps tests able to stop the clock.
 //!
-//! Beside that lock, the bell of a mailbox and pipes, this crate does no I/O.
+//! Beside that lock, private directories, the bell of a mailbox and pipes, this crate does no I/O.
 
 mod blocking;
 mod budget;
@@ -35,6 +36,7 @@ mod pipe;
 // Beside the allocator the only unsafe code here: memory that is filled once and shared meanwhile.
 #[allow(unsafe_code)]
 mod pool;
+mod private_directory;
 mod secret;
 mod size;
 
@@ -49,7 +51,7 @@ pub use blocking::run_blocking;
 pub use budget::{MemoryBudget, Reclaim, Reservation};
 pub use checksum::{Checksum, ChecksumKind, Summing};
 pub use contents::{Chunk, Contents, Piped};
-pub use directory_lock::{DirectoryLock, DirectoryLockError, make_private_directory};
+pub use directory_lock::{DirectoryLock, DirectoryLockError};
 pub use error::{FsError, FsResult};
 pub use heap::give_back_freed;
 pub use local_file::LocalFile;
@@ -58,5 +60,6 @@ pub use name::{FileName, NAME_LENGTH_MAX, NameError};
 pub use payload::Payload;
 pub use pipe::{PIPED_MAX, Pipe, Pipes};
 pub use pool::{BLOCK_SIZE, Buffer, BufferPool, BufferView, BufferWriter, HEAP_BUFFER_MAX};
+pub use private_directory::{find_own_directory, make_own_directory, make_private_directory};
 pub use secret::Secret;
 pub use size::{ByteSize, GIB, KIB, MIB, ParseSizeError};

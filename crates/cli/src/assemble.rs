@@ -353,6 +353,8 @@ fn transfer_settings(values: &Values) -> TransferSettings {
         upload_part_size: written.unwrap_or(defaults.upload_part_size),
         uploads_in_flight: parts.map_or(defaults.uploads_in_flight, |count| count as usize),
         read_part_size: read.unwrap_or(defaults.read_part_size),
+        read_ahead_max: values.size(&table::PREFETCH_LIMIT),
+        parts_ahead_max: values.count(&table::PREFETCH_PARTS),
         pipes_max: if splices(values) { PIPES_MAX } else { 0 },
         ..defaults
     }

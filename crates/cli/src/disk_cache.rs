@@ -11,22 +11,23 @@ use crate::{
     failure::{Failure, Outcome},
     mount_point,
     options::{Values, table},
+    serve::{Plan, once_free},
 };
 
 /// How long a mount waits until a cache knows what it has. A large one goes on in the background.
 const READY_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Opens the cache that the options ask for, if they do.
-pub(crate) fn open(
-    mountpoint: &Path,
-    values: &Values,
+pub(crate) async fn open(
+    plan: &Plan,
     pool: &Arc<BufferPool>,
     registry: &Registry,
 ) -> Outcome<Option<Arc<DiskCache>>> {
+    let values = &plan.values;
     let Some(directory) = values.path(&table::CACHE_DIR) else {
         return Ok(None);
     };
-    mount_point::check_outside(mountpoint, directory, "cache directory")?;
+    mount_point::check_outside(&plan.mountpoint, directory, "cache directory")?;
     let percent = values.count(&table::CACHE_FREE_RATIO).unwrap_or_default();
     let settings = CacheSettings {
         directory: directory.to_owned(),
@@ -36,18 +37,26 @@ pub(crate) fn open(
             ratio: percent as f64 / 100.0,
         },
     };
-    if values.flag(&table::CACHE_DISCARD) {
-        run_blocking(|| empty(directory))?;
-    }
-    let cache = DiskCache::open(&settings, pool, registry).map_err(|error| failure(&error))?;
+    let discard = values.flag(&table::CACHE_DISCARD);
+    let take = || {
+        if discard {
+            run_blocking(|| empty(directory))?;
+        }
+        DiskCache::open(&settings, pool, registry)
+    };
+    let taken = once_free(&plan.place, take, |error| match error {
+        CacheError::InUse { pid, .. } => Some(*pid),
+        CacheError::Io { .. } => None,
+    });
+    let cache = taken.await.map_err(|error| failure(&error))?;
     run_blocking(|| cache.wait_until_ready(READY_PATIENCE));
     Ok(Some(cache))
 }
 
 /// Removes what an earlier mount left in a cache.
-fn empty(directory: &Path) -> Outcome {
+fn empty(directory: &Path) -> Result<(), CacheError> {
     match CacheContents::remove(directory, "") {
-        Err(error @ CacheError::InUse { .. }) => Err(failure(&error)),
+        Err(error @ CacheError::InUse { .. }) => Err(error),
         // There is none yet, or opening it will say what is wrong with it.
         Ok(_) | Err(CacheError::Io { .. }) => Ok(()),
     }

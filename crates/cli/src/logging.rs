@@ -8,9 +8,9 @@
 
 use std::{
     borrow::Cow,
-    fs::{self, File, OpenOptions},
+    fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
@@ -30,7 +30,7 @@ use crate::{
     environment::Environment,
     failure::{Failure, Outcome},
     legible::legible,
-    system,
+    places,
 };
 
 /// Bytes at which a log file is set aside.
@@ -54,7 +54,10 @@ impl LogFile {
     pub(crate) fn open(path: &Path) -> Outcome<Self> {
         if let Some(directory) = path.parent() {
             // What matters is whether the file can be opened.
-            let _ = fs::create_dir_all(directory);
+            let _ = DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(directory);
         }
         let open = open_file(path).map_err(|error| {
             Failure::new(
@@ -84,7 +87,7 @@ fn open_file(path: &Path) -> io::Result<Open> {
     let file = OpenOptions::new()
         .append(true)
         .create(true)
-        .mode(0o640)
+        .mode(0o600)
         .custom_flags(libc::O_NOFOLLOW)
         .open(path)?;
     let size = file.metadata()?.len();
@@ -207,18 +210,16 @@ pub(crate) fn catch_panics() {
     }));
 }
 
-/// The log file of a mount in the background when none is named.
-pub(crate) fn default_path(environment: &Environment, mountpoint: &Path) -> PathBuf {
-    let directory = match environment.directory("XDG_STATE_HOME") {
-        _ if system::user_id() == 0 => PathBuf::from("/var/log/penstock"),
-        Some(state) => state.join("penstock"),
-        None => {
-            let home = environment.directory("HOME");
-            home.unwrap_or_else(|| PathBuf::from("/tmp"))
-                .join(".local/state/penstock")
-        }
-    };
-    directory.join(file_name(mountpoint))
+/// The log file of a mount in the background when none is named, in a directory that nobody else can
+/// have prepared.
+pub(crate) fn default_path(environment: &Environment, mountpoint: &Path) -> Outcome<PathBuf> {
+    let directory = places::logs(environment).make().map_err(|error| {
+        Failure::new(
+            format!("the directory for logs cannot be used: {error}"),
+            "remove it, or name a log file with --log-file",
+        )
+    })?;
+    Ok(directory.join(file_name(mountpoint)))
 }
 
 /// `/mnt/data` becomes `mnt-data.log`.

@@ -25,6 +25,7 @@ mod mount_table;
 mod options;
 mod output;
 mod personality;
+mod places;
 mod prometheus;
 mod serve;
 mod staging;

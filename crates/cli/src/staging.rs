@@ -1,4 +1,8 @@
 //! The staging directory of a mount, from options.
+//!
+//! Without an option it is one that nobody else can have prepared: what lies in it is saved with the
+//! credentials of the mount. Older versions staged below `/var/tmp` for root, too. What they left
+//! there is saved from there, as long as nobody else can have had a hand in it.
 
 use std::{
     path::{Path, PathBuf},
@@ -7,25 +11,31 @@ use std::{
 
 use penstock_base::{BufferPool, ChecksumKind, Payload};
 use penstock_bucket::{AT_ONCE_DEFAULT, Staging, StagingError, StagingSettings};
+use tracing::warn;
 
 use crate::{
     disk_cache,
     failure::{Failure, Outcome},
     mount_point,
     options::{Values, table},
-    system,
+    places::{self, OwnPlace},
+    serve::{Plan, once_free},
 };
 
-/// Where staging directories lie that nobody named: on a disk, and kept when the machine restarts.
-const DEFAULT_PLACE: &str = "/var/tmp";
-
 /// Takes the staging directory that the options ask for, if they do.
-pub(crate) fn open(
-    source: &str,
-    mountpoint: &Path,
-    values: &Values,
-    pool: &Arc<BufferPool>,
-) -> Outcome<Option<Arc<Staging>>> {
+pub(crate) async fn open(plan: &Plan, pool: &Arc<BufferPool>) -> Outcome<Option<Arc<Staging>>> {
+    let Some(settings) = settings(&plan.source, &plan.mountpoint, &plan.values)? else {
+        return Ok(None);
+    };
+    let take = || Staging::open(settings.clone(), pool.budget());
+    let taken = once_free(&plan.place, take, |error| match error {
+        StagingError::InUse { pid, .. } => Some(*pid),
+        StagingError::Io { .. } => None,
+    });
+    taken.await.map(Some).map_err(|error| failure(&error))
+}
+
+fn settings(source: &str, mountpoint: &Path, values: &Values) -> Outcome<Option<StagingSettings>> {
     let is_staged = values.choice(&table::MODE) == "staged";
     if !is_staged && values.flag(&table::WRITEBACK_CACHE) {
         return Err(Failure::usage(
@@ -38,11 +48,13 @@ pub(crate) fn open(
         return Ok(None);
     }
     let volume = disk_cache::identity(source, values)?;
-    let given = values.path(&table::STAGING_DIR).map(Path::to_owned);
-    let directory = given.unwrap_or_else(|| default_directory(&volume, mountpoint));
+    let directory = match values.path(&table::STAGING_DIR) {
+        Some(given) => given.to_owned(),
+        None => default_directory(&name_of(&volume, mountpoint))?,
+    };
     mount_point::check_outside(mountpoint, &directory, "staging directory")?;
     let defaults = StagingSettings::new(directory, volume);
-    let settings = StagingSettings {
+    Ok(Some(StagingSettings {
         size: values.size(&table::STAGING_SIZE).unwrap_or(defaults.size),
         max_dirty: values
             .size(&table::MAX_DIRTY_DATA)
@@ -52,9 +64,7 @@ pub(crate) fn open(
             .unwrap_or(defaults.put_max),
         at_once: disk_calls(values),
         ..defaults
-    };
-    let staging = Staging::open(settings, pool.budget()).map_err(|error| failure(&error))?;
-    Ok(Some(staging))
+    }))
 }
 
 /// Disk calls that threads which receive requests may make at once: one of them is always left. A
@@ -69,13 +79,42 @@ fn disk_calls(values: &Values) -> usize {
     })
 }
 
-/// One directory for each source and mount point, the same at each mount.
-fn default_directory(volume: &str, mountpoint: &Path) -> PathBuf {
+/// One name for each source and mount point, the same at each mount.
+fn name_of(volume: &str, mountpoint: &Path) -> String {
     let text = format!("{volume}\n{}", mountpoint.display());
     let sum = Payload::from(text.into_bytes()).checksum(ChecksumKind::Crc64Nvme);
-    let owner = format!("penstock-staging-{}", system::user_id());
-    let place = Path::new(DEFAULT_PLACE).join(owner);
-    place.join(format!("{:016x}", sum.value()))
+    format!("{:016x}", sum.value())
+}
+
+/// The directory of this name, made where it is missing.
+fn default_directory(name: &str) -> Outcome<PathBuf> {
+    let (place, older) = (places::staging(name), places::older_staging(name));
+    if older != place
+        && let Some(left) = left_by_older_version(&older)
+    {
+        return Ok(left);
+    }
+    place.make().map_err(|error| {
+        Failure::new(
+            format!("the staging directory cannot be used: {error}"),
+            "look at who prepared it, or give another one with --staging-dir",
+        )
+    })
+}
+
+/// Where an older version left something unsaved, if it did.
+fn left_by_older_version(place: &OwnPlace) -> Option<PathBuf> {
+    match place.find() {
+        Ok(found) => found.filter(|directory| places::has_entries(&directory.join("files"))),
+        Err(error) => {
+            warn!(
+                "what an older version may have staged in {} is not saved: {error}; look at it, and \
+                 give it with --staging-dir once if it is yours",
+                place.path().display()
+            );
+            None
+        }
+    }
 }
 
 fn failure(error: &StagingError) -> Failure {
@@ -98,7 +137,7 @@ mod tests {
 
     #[test]
     fn each_mount_has_a_directory_of_its_own() {
-        let of = |volume, mountpoint| default_directory(volume, Path::new(mountpoint));
+        let of = |volume, mountpoint| name_of(volume, Path::new(mountpoint));
         assert_eq!(of("s3://a", "/mnt"), of("s3://a", "/mnt"));
         assert_ne!(of("s3://a", "/mnt"), of("s3://b", "/mnt"));
         assert_ne!(of("s3://a", "/mnt"), of("s3://a", "/mnt2"));

@@ -73,11 +73,11 @@ fn documented(cache: &Path) -> Vec<(Vec<String>, &'static [&'static str])> {
         (words("-o direct_read"), &[]),
         (
             words("-o direct_read -o direct_read_prefetch_limit=128"),
-            &["direct_read_prefetch_limit"],
+            &[],
         ),
         (
             words("-o direct_read -o direct_read_prefetch_chunks=0"),
-            &["direct_read_prefetch_chunks"],
+            &[],
         ),
         (words("-o kernel_cache"), &[]),
         (words(&cache), &[]),

@@ -42,7 +42,7 @@ use folder::{Locked, NEW_PREFIX};
 use penstock_base::{clock, random};
 use sha2::{Digest as _, Sha256};
 
-use crate::ListingDigest;
+use crate::{ListingDigest, private};
 
 /// How many images are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,11 +122,15 @@ pub struct KeptImages {
 impl KeptImages {
     /// In `folder`, which is made if it is not there.
     pub fn open(folder: &Path, limits: KeptLimits) -> Result<Self, KeptError> {
-        fs::create_dir_all(folder).map_err(KeptError::at(folder))?;
-        Ok(Self {
+        private::create_folder(folder).map_err(KeptError::at(folder))?;
+        let images = Self {
             folder: folder.to_owned(),
             limits,
-        })
+        };
+        for (_, path) in images.complete()? {
+            private::close_folder(&path);
+        }
+        Ok(images)
     }
 
     /// The newest image of this request that `refresh` accepts, held until it is dropped.
@@ -176,7 +180,7 @@ impl KeptImages {
             .folder
             .join(format!("{NEW_PREFIX}{:016x}", random::number()));
         let create = || {
-            fs::create_dir(&path)?;
+            private::create_folder(&path)?;
             Locked::create(&path)
         };
         let lock = create().map_err(KeptError::at(&path))?;

@@ -33,6 +33,7 @@ mod manifest;
 mod object_map;
 mod placement;
 mod prefetch;
+mod private;
 mod snapshot;
 mod spool;
 mod tier;

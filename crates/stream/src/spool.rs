@@ -38,7 +38,7 @@ use journal::Journal;
 pub(crate) use run::{RunReader, RunWriter};
 pub use source::SpoolSource;
 
-use crate::SnapshotError;
+use crate::{SnapshotError, private};
 
 /// Age up to which the runs of an interrupted listing are taken over if nobody says: an hour.
 pub const AGE_MAX_DEFAULT: Duration = Duration::from_secs(3600);
@@ -125,7 +125,7 @@ impl Spool {
     /// Fails when another process uses it.
     pub fn open(settings: &SpoolSettings) -> Result<Self, SnapshotError> {
         let directory = settings.directory.clone();
-        fs::create_dir_all(&directory).map_err(|error| file_error(&directory, error))?;
+        private::create_folder(&directory).map_err(|error| file_error(&directory, error))?;
         let lock = lock(&directory)?;
         let started = clock::wall_time();
         let (journal, finished) = Journal::open(settings, started)?;
@@ -271,7 +271,7 @@ fn gaps(runs: &[FinishedRun]) -> Vec<Span> {
 
 fn lock(directory: &Path) -> Result<File, SnapshotError> {
     let path = directory.join(LOCK_FILE);
-    let file = File::create(&path).map_err(|error| file_error(&path, error))?;
+    let file = private::create(&path).map_err(|error| file_error(&path, error))?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
         let directory = directory.display();
         SnapshotError::Invalid(format!(

@@ -110,7 +110,8 @@ impl Transfer {
         let metrics = Metrics::register(registry);
         let budget = pool.budget();
         let share = (budget.total() as f64 * settings.read_ahead_share) as u64;
-        let read_ahead = ReadAhead::new(share, Arc::clone(&metrics.window_bytes));
+        let limit = settings.read_ahead_max;
+        let read_ahead = ReadAhead::new(share, limit, Arc::clone(&metrics.window_bytes));
         let readers = Arc::new(Readers::new());
         let reclaimer: Arc<dyn Reclaim> = Arc::<Readers>::clone(&readers);
         budget.register(Arc::downgrade(&reclaimer));

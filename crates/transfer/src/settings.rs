@@ -24,6 +24,11 @@ pub struct TransferSettings {
     /// The fraction of the memory budget that all read-ahead together may occupy, in equal shares
     /// per stream. Default 0.6, from 0.05 to 0.95.
     pub read_ahead_share: f64,
+    /// Bytes that all read-ahead together may occupy, whatever its share. Default none.
+    pub read_ahead_max: Option<u64>,
+    /// Parts of [`Self::read_part_size`] that may be fetched ahead in one open file; with 0 reads fetch
+    /// what they ask for. Default none: as many as bandwidth and latency call for.
+    pub parts_ahead_max: Option<u64>,
     /// Files up to this many bytes are fetched whole, whatever is read of them: in one request, and
     /// compared with their checksum, which stores do not tell for a piece. Default 1 MiB, from 0
     /// (never) to 64 MiB.
@@ -48,6 +53,8 @@ impl Default for TransferSettings {
             uploads_in_flight: 16,
             read_part_size: 8 * MIB,
             read_ahead_share: 0.6,
+            read_ahead_max: None,
+            parts_ahead_max: None,
             whole_file_max: MIB,
             streams_per_reader: 4,
             skip_max: 4 * MIB,
@@ -61,6 +68,12 @@ impl TransferSettings {
     /// Whether an object of `size` bytes is fetched whole.
     pub fn comes_whole(&self, size: u64) -> bool {
         size <= self.whole_file_max
+    }
+
+    /// Bytes that may be fetched ahead in one open file.
+    pub(crate) fn window_max(&self) -> u64 {
+        let parts = self.parts_ahead_max.unwrap_or(u64::MAX);
+        parts.saturating_mul(self.read_part_size)
     }
 
     /// The same settings with every value within its range.

@@ -44,6 +44,77 @@ async fn a_sequential_read_fetches_every_byte_once() {
     assert!(gets.len() <= 18, "{sizes:?}");
 }
 
+/// A bench where read-ahead is bounded by `settings`.
+fn bounded(settings: TransferSettings) -> Bench {
+    let slow = Network {
+        latency: Duration::from_millis(2),
+        ..Network::default()
+    };
+    Bench::new(TestStore::new(slow), 512 * MIB, settings)
+}
+
+#[tokio::test]
+async fn no_more_parts_are_fetched_ahead_of_a_file_than_are_allowed() {
+    for (parts, most) in [(1, 2), (4, 8), (16, 32)] {
+        let bench = bounded(TransferSettings {
+            read_part_size: 2 * MIB,
+            parts_ahead_max: Some(parts),
+            ..TransferSettings::default()
+        });
+        let reader = bench.transfer.reader(bench.store.fill("a", 96 * MIB).await);
+        let mut farthest = 0;
+        for offset in (0..64 * MIB).step_by(128 << 10) {
+            check(&reader, offset, 128 << 10).await;
+            let asked = bench.store.gets().iter().map(|range| range.end).max();
+            farthest = farthest.max(asked.expect("it was read") - offset - (128 << 10));
+        }
+        assert!(farthest <= most * MIB, "{parts}: {farthest}");
+        assert!(farthest >= most * MIB / 4, "{parts}: {farthest}");
+    }
+}
+
+#[tokio::test]
+async fn without_parts_ahead_reads_fetch_what_they_ask_for() {
+    let bench = bounded(TransferSettings {
+        parts_ahead_max: Some(0),
+        ..TransferSettings::default()
+    });
+    let reader = bench.transfer.reader(bench.store.fill("a", 16 * MIB).await);
+    let mut asked = Vec::new();
+    for offset in (0..4 * MIB).step_by(128 << 10) {
+        check(&reader, offset, 128 << 10).await;
+        asked.push(offset..offset + (128 << 10));
+    }
+    assert_eq!(bench.store.gets(), asked);
+}
+
+/// More and more programs read, each a little of its file, and then stand still.
+#[tokio::test]
+async fn all_read_ahead_together_stays_within_its_limit() {
+    let used = async |limit: Option<u64>| {
+        let bench = bounded(TransferSettings {
+            read_ahead_max: limit,
+            ..TransferSettings::default()
+        });
+        let mut readers = Vec::new();
+        for number in 0..12 {
+            let version = bench.store.fill(&format!("{number}"), 48 * MIB).await;
+            let reader = bench.transfer.reader(version);
+            for offset in (0..16 * MIB).step_by(128 << 10) {
+                check(&reader, offset, 128 << 10).await;
+            }
+            readers.push(reader);
+        }
+        bench.budget().peak()
+    };
+    let limit = 24 * MIB;
+    let unlimited = used(None).await;
+    assert!(unlimited > 3 * limit, "{unlimited}");
+    // Beside it only what a read itself waits for.
+    let limited = used(Some(limit)).await;
+    assert!(limited <= limit + 2 * MIB, "{limited}");
+}
+
 #[tokio::test]
 async fn files_of_some_mebibytes_are_fetched_whole_by_habit() {
     let bench = Bench::plain();

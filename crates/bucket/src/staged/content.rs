@@ -66,6 +66,22 @@ impl Base {
     }
 }
 
+impl Base {
+    /// When what an earlier mount left may replace what the store has: the version that it was
+    /// relative to, and nothing that came later. A base that names no version may replace nothing.
+    pub(crate) fn condition_after_crash(&self) -> WriteCondition {
+        let base = match self {
+            Self::Version(version) => Some(&version.etag),
+            Self::Emptied(etag) => etag.as_ref(),
+            Self::New => None,
+        };
+        match base {
+            Some(etag) if !etag.as_str().is_empty() => WriteCondition::IfMatch(etag.clone()),
+            _ => WriteCondition::IfAbsent,
+        }
+    }
+}
+
 /// What a save stores.
 #[derive(Debug, Clone)]
 pub(crate) struct Snapshot {
@@ -305,6 +321,29 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn after_a_crash_only_what_was_the_base_is_replaced() {
+        let version = |etag: &str| {
+            Base::Version(ObjectVersion {
+                key: Key::new("a").expect("valid"),
+                etag: ETag::new(etag),
+                size: 1,
+            })
+        };
+        let after = |base: Base| base.condition_after_crash();
+        let same = WriteCondition::IfMatch(ETag::new("e"));
+        assert_eq!(after(version("e")), same);
+        assert_eq!(after(Base::Emptied(Some(ETag::new("e")))), same);
+        for unknown in [
+            version(""),
+            Base::New,
+            Base::Emptied(None),
+            Base::Emptied(Some(ETag::new(""))),
+        ] {
+            assert_eq!(after(unknown), WriteCondition::IfAbsent);
+        }
+    }
 
     #[derive(Debug, Clone)]
     enum Change {

@@ -9,9 +9,9 @@
 //! ```
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, DirBuilder, File, OpenOptions},
     io,
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -48,7 +48,7 @@ pub enum StagingError {
 #[derive(Debug, Clone)]
 pub(crate) struct Folder {
     directory: PathBuf,
-    _lock: Arc<DirectoryLock>,
+    lock: Arc<DirectoryLock>,
 }
 
 /// The name of a staging file and its journal.
@@ -75,9 +75,11 @@ impl Folder {
             directory: directory.to_owned(),
             error,
         };
-        for folder in [directory.join("files"), directory.join("kept")] {
-            make_private_directory(&folder).map_err(failed)?;
-        }
+        let made = DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory);
+        made.map_err(failed)?;
         let lock = DirectoryLock::take(directory).map_err(|error| match error {
             DirectoryLockError::InUse { pid } => StagingError::InUse {
                 directory: directory.to_owned(),
@@ -85,9 +87,12 @@ impl Folder {
             },
             DirectoryLockError::Io(error) => failed(error),
         })?;
+        for folder in [directory.join("files"), directory.join("kept")] {
+            make_private_directory(&folder).map_err(failed)?;
+        }
         Ok(Self {
             directory: directory.to_owned(),
-            _lock: Arc::new(lock),
+            lock: Arc::new(lock),
         })
     }
 
@@ -145,8 +150,29 @@ impl Folder {
         self.directory.join("kept").join(format!("{id}.data"))
     }
 
+    /// Whether a file in the directory is one that this user made, who alone says what is saved.
+    fn is_ours(&self, path: &Path) -> bool {
+        let found = fs::symlink_metadata(path);
+        found.is_ok_and(|found| found.is_file() && found.uid() == self.lock.owner())
+    }
+
+    /// Whether journal and content of a file, as far as they are there, are what this user made.
+    fn is_believed(&self, id: &FileId) -> bool {
+        let (journal, data) = (self.journal(id), self.data(id));
+        // A link that leads nowhere is there.
+        let has_data = fs::symlink_metadata(&data).is_ok();
+        let believed = self.is_ours(&journal) && (self.is_ours(&data) || !has_data);
+        if !believed {
+            tracing::error!(
+                "{} or its content was brought in by another user: it is not saved, and stays there",
+                journal.display()
+            );
+        }
+        believed
+    }
+
     /// Files that have a journal, with content or without. Content without a journal is removed:
-    /// nobody knows what it was.
+    /// nobody knows what it was. What another user brought in is none of them.
     pub(crate) fn orphans(&self) -> io::Result<Vec<FileId>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(self.directory.join("files"))? {
@@ -156,7 +182,7 @@ impl Folder {
             };
             let id = FileId(name.to_owned());
             match path.extension().and_then(|ending| ending.to_str()) {
-                Some("journal") => found.push(id),
+                Some("journal") if self.is_believed(&id) => found.push(id),
                 Some("data") if self.journal(&id).exists() => {}
                 Some("data" | "new") => drop(fs::remove_file(&path)),
                 _ => {}

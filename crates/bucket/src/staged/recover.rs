@@ -20,7 +20,7 @@ use crate::{
     errors::for_reading,
     staged::{
         StagedFile,
-        content::{Base, Snapshot},
+        content::Snapshot,
         disk::DiskFile,
         folder::{FileId, Folder},
         journal::{self, Journal, Told},
@@ -114,7 +114,7 @@ impl Core {
             staged.abandon();
             return Ok(());
         };
-        snapshot.condition = condition_of(&snapshot.base);
+        snapshot.condition = snapshot.base.condition_after_crash();
         match self.save_unless_there(&staged, &key, &snapshot).await {
             Ok(()) => {
                 tracing::warn!(
@@ -214,14 +214,4 @@ fn put_aside(staging: &Staging, id: &FileId, key: &str) -> FsResult<()> {
         kept.display()
     );
     Ok(())
-}
-
-/// When what was recovered may replace what the store has: the version that it was relative to, and
-/// nothing that came later.
-fn condition_of(base: &Base) -> WriteCondition {
-    match base {
-        Base::Emptied(Some(etag)) => WriteCondition::IfMatch(etag.clone()),
-        Base::New | Base::Emptied(None) => WriteCondition::IfAbsent,
-        Base::Version(_) => base.condition(),
-    }
 }

@@ -1,5 +1,6 @@
 //! The commands, one module each.
 
+#[cfg(feature = "bench")]
 mod bench;
 mod cache;
 pub(crate) mod check;
@@ -27,7 +28,7 @@ type Make = fn() -> Command;
 type Run = fn(&ArgMatches, &Environment) -> Outcome;
 
 /// Every command: how it is written and what it does.
-const COMMANDS: [(Make, Run); 13] = [
+const COMMANDS: &[(Make, Run)] = &[
     (mount::command, mount::run),
     (stream::command, stream::run),
     (umount::command, umount::run),
@@ -36,6 +37,7 @@ const COMMANDS: [(Make, Run); 13] = [
     (ls::command, ls::run),
     (stat::command, stat::run),
     (uploads::command, uploads::run),
+    #[cfg(feature = "bench")]
     (bench::command, bench::run),
     (cache::command, cache::run),
     (help::command, help::run),

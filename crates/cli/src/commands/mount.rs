@@ -236,7 +236,8 @@ fn open_log(
     if values.flag(&table::FOREGROUND) {
         return Ok(None);
     }
-    let log = LogFile::open(&logging::default_path(environment, mountpoint));
+    let path = logging::default_path(environment, mountpoint);
+    let log = path.and_then(|path| LogFile::open(&path));
     if let Err(failure) = &log {
         output::complain(&format!("warning: nothing will be logged: {failure}"));
     }

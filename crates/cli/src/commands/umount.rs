@@ -25,6 +25,9 @@ use crate::{
     output, text_table,
 };
 
+/// How long the process of a mount that is gone may take to end. Everything is saved by then.
+const END_MAX: Duration = Duration::from_secs(30);
+
 /// How long an unmount is waited for unless the user says otherwise.
 const TIMEOUT_DEFAULT: &str = "1h";
 
@@ -135,13 +138,15 @@ fn follow(mut connection: Connection, mountpoint: &Path, timeout: Duration) -> O
     let outcome = loop {
         match connection.next() {
             Ok(Some(Reply::Progress(progress))) => display.show(progress),
-            Ok(Some(Reply::Ended { unsaved })) => break report(&unsaved),
+            Ok(Some(Reply::Ended { unsaved })) => {
+                break report(&unsaved).and(wait_for_end(&connection));
+            }
             Ok(Some(Reply::Refused { cause, remedy })) => break Err(Failure::new(cause, remedy)),
             Ok(Some(Reply::Status(_) | Reply::CacheDropped { .. }) | None) => {
-                break gone(mountpoint);
+                break gone(&connection, mountpoint);
             }
             Err(error) if client::is_silence(&error) => {}
-            Err(_) => break gone(mountpoint),
+            Err(_) => break gone(&connection, mountpoint),
         }
         if begun.elapsed() > timeout {
             break Err(Failure::new(
@@ -157,10 +162,21 @@ fn follow(mut connection: Connection, mountpoint: &Path, timeout: Duration) -> O
     outcome
 }
 
+/// Waits until the process has let go of everything, so that whoever comes next finds it free.
+fn wait_for_end(connection: &Connection) -> Outcome {
+    match connection.ends_within(END_MAX) {
+        true => Ok(()),
+        false => Err(Failure::new(
+            format!("the mount is gone, but its process has not ended within {END_MAX:?}"),
+            "wait for it before you mount with the same directories again",
+        )),
+    }
+}
+
 /// The connection ended without a last word: fine if the mount is not there any more.
-fn gone(mountpoint: &Path) -> Outcome {
+fn gone(connection: &Connection, mountpoint: &Path) -> Outcome {
     if mount_table::find(mountpoint).is_none() {
-        return Ok(());
+        return wait_for_end(connection);
     }
     Err(Failure::new(
         format!(

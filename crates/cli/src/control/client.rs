@@ -11,6 +11,7 @@ use std::{
 use penstock_base::clock;
 
 use super::{Place, Reply, Request, Status};
+use crate::system::{self, Process};
 
 /// How long a healthy mount may take to answer.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
@@ -25,12 +26,14 @@ const REPLY_SIZE_MAX: u64 = 4 << 20;
 #[derive(Debug)]
 pub(crate) struct Connection {
     lines: BufReader<UnixStream>,
+    process: Option<Process>,
 }
 
 impl Connection {
     /// Sends `request` to the mount behind `socket`.
     pub(crate) fn open(socket: &Path, request: &Request) -> io::Result<Self> {
         let mut stream = UnixStream::connect(socket)?;
+        let process = peer(&stream)?;
         stream.set_read_timeout(Some(ANSWER_DEADLINE))?;
         stream.set_write_timeout(Some(ANSWER_DEADLINE))?;
         let mut line = serde_json::to_vec(request)?;
@@ -38,7 +41,15 @@ impl Connection {
         stream.write_all(&line)?;
         Ok(Self {
             lines: BufReader::new(stream),
+            process,
         })
+    }
+
+    /// Waits until the mount's process has ended, at most for `limit`; says whether it did. One that
+    /// cannot be seen from here is not waited for.
+    pub(crate) fn ends_within(&self, limit: Duration) -> bool {
+        let process = self.process.as_ref();
+        process.is_none_or(|process| process.ends_within(limit))
     }
 
     /// The next answer; none when the mount has nothing more to say.
@@ -54,6 +65,17 @@ impl Connection {
         }
         Ok(Some(serde_json::from_str(&line)?))
     }
+}
+
+/// The mount's process, if it can be seen from here. What another user pretends to be a mount of this
+/// one's is neither believed nor ordered about.
+fn peer(stream: &UnixStream) -> io::Result<Option<Process>> {
+    let (process, user) = system::peer(stream)?;
+    if user == system::user_id() || user == 0 {
+        return Ok(Process::find(process));
+    }
+    let text = format!("another user, {user}, listens there");
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
 }
 
 /// Whether [`Connection::next`] failed because the mount gave no answer in time; it may be busy.

@@ -2,75 +2,57 @@
 
 use std::{
     fs, io,
-    os::unix::{
-        ffi::OsStrExt,
-        fs::{DirBuilderExt, MetadataExt},
-    },
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
-use crate::{environment::Environment, system};
+use crate::{
+    environment::Environment,
+    places::{self, OwnPlace},
+};
 
 /// The directory with the sockets of one user's mounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
-    directory: PathBuf,
-}
+pub(crate) struct Place(OwnPlace);
 
 impl Place {
     /// The place of the user who runs this: below /run for root, else the user's own runtime
     /// directory, else a private directory in /tmp.
     pub(crate) fn of_user(environment: &Environment) -> Self {
-        let uid = system::user_id();
-        let directory = match environment.directory("XDG_RUNTIME_DIR") {
-            _ if uid == 0 => PathBuf::from("/run/penstock"),
-            Some(runtime) => runtime.join("penstock"),
-            None => PathBuf::from(format!("/tmp/penstock-{uid}")),
-        };
-        Self { directory }
+        Self(places::sockets(environment))
     }
 
     /// A place of its own, for tests.
     #[cfg(test)]
     pub(crate) fn at(directory: &Path) -> Self {
-        Self {
-            directory: directory.to_owned(),
-        }
+        let (parent, name) = (directory.parent(), directory.file_name());
+        let (parent, name) = (parent.expect("below"), name.expect("named"));
+        Self(OwnPlace::new(parent, name))
     }
 
     /// Its path.
-    pub(crate) fn directory(&self) -> &Path {
-        &self.directory
+    pub(crate) fn directory(&self) -> PathBuf {
+        self.0.path()
     }
 
     /// Makes the directory, private to its user. Fails when somebody else owns it.
     pub(crate) fn prepare(&self) -> io::Result<()> {
-        let made = fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.directory);
-        made?;
-        let metadata = fs::symlink_metadata(&self.directory)?;
-        let ours = metadata.is_dir() && metadata.uid() == system::user_id();
-        let private = metadata.mode() & 0o022 == 0;
-        if ours && private {
-            return Ok(());
-        }
-        Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            "it belongs to somebody else",
-        ))
+        self.0.make().map(|_| ())
     }
 
     /// The socket of the mount on `mountpoint`, which must be an absolute path.
     pub(crate) fn socket_of(&self, mountpoint: &Path) -> PathBuf {
-        self.directory
-            .join(format!("{}.sock", mount_id(mountpoint)))
+        let name = format!("{}.sock", mount_id(mountpoint));
+        self.directory().join(name)
     }
 
-    /// Every socket that is there, whether or not somebody still listens.
+    /// Every socket that is there, whether or not somebody still listens. Those that somebody else
+    /// can have put there are none.
     pub(crate) fn sockets(&self) -> Vec<PathBuf> {
-        let Ok(entries) = fs::read_dir(&self.directory) else {
+        let Ok(Some(directory)) = self.0.find() else {
+            return Vec::new();
+        };
+        let Ok(entries) = fs::read_dir(directory) else {
             return Vec::new();
         };
         let paths = entries.flatten().map(|entry| entry.path());
@@ -96,6 +78,8 @@ pub(crate) fn mount_id(mountpoint: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -110,10 +94,8 @@ mod tests {
         let place = Place::at(&parent.path().join("run"));
         place.prepare().expect("it can be made");
         place.prepare().expect("it may exist already");
-        let mode = fs::metadata(parent.path().join("run"))
-            .expect("made")
-            .mode();
-        assert_eq!(mode & 0o777, 0o700);
+        let metadata = fs::metadata(parent.path().join("run"));
+        assert_eq!(metadata.expect("made").permissions().mode() & 0o777, 0o700);
         let socket = place.socket_of(Path::new("/mnt/x"));
         fs::write(&socket, "").expect("written");
         assert_eq!(place.sockets(), [socket]);
@@ -121,9 +103,25 @@ mod tests {
 
     #[test]
     fn a_directory_that_others_can_write_is_refused() {
-        use std::os::unix::fs::PermissionsExt;
         let parent = tempfile::tempdir().expect("a temporary directory");
+        let place = Place::at(parent.path());
+        fs::write(place.socket_of(Path::new("/mnt/x")), "").expect("written");
+        assert_eq!(place.sockets().len(), 1);
         fs::set_permissions(parent.path(), fs::Permissions::from_mode(0o777)).expect("ours");
-        assert!(Place::at(parent.path()).prepare().is_err());
+        assert!(place.prepare().is_err());
+        assert!(place.sockets().is_empty());
+    }
+
+    #[test]
+    fn a_directory_of_somebody_else_is_neither_used_nor_believed() {
+        let parent = tempfile::tempdir().expect("a temporary directory");
+        let place = Place::at(&parent.path().join("run"));
+        place.prepare().expect("it can be made");
+        fs::write(place.socket_of(Path::new("/mnt/x")), "").expect("written");
+        if std::os::unix::fs::chown(place.directory(), Some(65_534), None).is_err() {
+            return; // Only root can give directories away.
+        }
+        assert!(place.prepare().is_err());
+        assert!(place.sockets().is_empty());
     }
 }

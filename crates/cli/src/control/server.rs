@@ -2,7 +2,7 @@
 
 use std::{
     fs, io,
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -49,22 +49,29 @@ pub(crate) struct Duties {
     pub cache: Option<Arc<DiskCache>>,
 }
 
-/// A listening socket. Dropping it removes the socket.
+/// A listening socket. Dropping it removes the socket, unless another one has its name by now.
 #[derive(Debug)]
 pub(crate) struct Server {
     socket: PathBuf,
+    /// Which file it is.
+    inode: Option<u64>,
     accepting: JoinHandle<()>,
 }
 
 impl Server {
-    /// Listens on `socket`. One that a dead mount left there is replaced.
+    /// Listens on `socket`, which nobody can connect to before only its user can. One that a dead
+    /// mount left there is replaced.
     pub(crate) fn start(socket: &Path, duties: Duties) -> io::Result<Self> {
-        if socket.exists() && std::os::unix::net::UnixStream::connect(socket).is_err() {
-            fs::remove_file(socket)?;
+        if std::os::unix::net::UnixStream::connect(socket).is_ok() {
+            return Err(io::ErrorKind::AddrInUse.into());
         }
-        let listener = UnixListener::bind(socket)?;
-        fs::set_permissions(socket, fs::Permissions::from_mode(0o600))?;
+        let new = socket.with_extension("new");
+        let _ = fs::remove_file(&new);
+        let listener = UnixListener::bind(&new)?;
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o600))?;
+        fs::rename(&new, socket)?;
         Ok(Self {
+            inode: inode(socket),
             socket: socket.to_owned(),
             accepting: tokio::spawn(accept(listener, Arc::new(duties))),
         })
@@ -74,8 +81,14 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.accepting.abort();
-        let _ = fs::remove_file(&self.socket);
+        if inode(&self.socket) == self.inode {
+            let _ = fs::remove_file(&self.socket);
+        }
     }
+}
+
+fn inode(path: &Path) -> Option<u64> {
+    fs::symlink_metadata(path).ok().map(|found| found.ino())
 }
 
 async fn accept(listener: UnixListener, duties: Arc<Duties>) {

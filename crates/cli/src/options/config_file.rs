@@ -20,6 +20,9 @@ const FILE_SIZE_MAX: u64 = 1 << 20;
 /// Permission bits that let others than the owner read a file.
 const READABLE_BY_OTHERS: u32 = 0o044;
 
+/// Permission bits that let others than the owner write a file.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
 /// Reads the options of `path`.
 pub(crate) fn read(path: &Path) -> Outcome<Vec<Given>> {
     let text = read_text(path)?;
@@ -37,7 +40,18 @@ pub(crate) fn read_text(path: &Path) -> Outcome<String> {
             "check the path and its permissions",
         )
     };
-    let size = fs::metadata(path).map_err(unreadable)?.len();
+    let metadata = fs::metadata(path).map_err(unreadable)?;
+    let (size, mode) = (metadata.len(), metadata.mode());
+    // Who writes options has the credentials sent to wherever he likes.
+    if metadata.is_file() && mode & WRITABLE_BY_OTHERS != 0 {
+        return Err(Failure::usage(
+            format!(
+                "other users may write the configuration file `{shown}` (mode {:04o})",
+                mode & 0o7777
+            ),
+            format!("run `chmod go-w {shown}`"),
+        ));
+    }
     if size > FILE_SIZE_MAX {
         return Err(Failure::usage(
             format!("the configuration file `{shown}` has {size} bytes"),
@@ -199,6 +213,18 @@ mod tests {
                 .err()
                 .map_or(String::new(), |failure| failure.to_string());
             assert!(!text.contains("hunter2"));
+        }
+    }
+
+    #[test]
+    fn a_file_that_others_may_write_is_not_believed() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("p.toml");
+        fs::write(&path, "endpoint = \"http://127.0.0.1\"\n").expect("written");
+        for (mode, fine) in [(0o644, true), (0o664, false), (0o646, false)] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("ours");
+            assert_eq!(read(&path).is_ok(), fine, "{mode:o}");
         }
     }
 

@@ -152,6 +152,14 @@ pub(super) fn ossfs_prefetch_limit(text: &str) -> Converted {
     mebibytes_within(text, 128, u64::MAX >> 20, "a whole number of MiB from 128")
 }
 
+/// How many parts are read ahead; more than any memory holds is no limit.
+pub(super) fn ossfs_prefetch_chunks(text: &str) -> Converted {
+    match text.parse::<u64>() {
+        Ok(parts) => same(&parts.min(1 << 20).to_string()),
+        Err(_) => Converted::Wrong("a whole number"),
+    }
+}
+
 /// A plain number.
 pub(super) fn count(text: &str) -> Converted {
     match text.parse::<u64>() {

@@ -18,7 +18,6 @@ const LIBRARIES: &str = "shared libraries are not loaded; use credential_process
 const LISTING: &str = "listings carry attributes and ask for no single object";
 const NETWORK: &str = "names and sessions are cached by the system and per connection";
 const PAGES: &str = "cached pages live as long as the object's version";
-const PREFETCH: &str = "read-ahead grows with bandwidth and latency within the memory budget";
 const STAGING: &str = "nothing is staged on disk";
 const XATTR: &str =
     "becomes effective with option `use-xattr` or `noxattr`: there are no extended attributes";
@@ -397,7 +396,7 @@ pub(super) static OPTIONS: &[ForeignOption] = &[
     value(
         "direct_read_prefetch_thread",
         "64",
-        Awaits("direct-read-prefetch-thread", count, Lacks(PREFETCH)),
+        Nothing("no thread waits for a request: `max-requests` bounds how many are under way"),
     ),
     value(
         "direct_read_chunk_size",
@@ -407,21 +406,19 @@ pub(super) static OPTIONS: &[ForeignOption] = &[
     value(
         "direct_read_prefetch_chunks",
         "32",
-        Awaits("direct-read-prefetch-chunks", count, Lacks(PREFETCH)),
+        Is(&table::PREFETCH_PARTS, ossfs_prefetch_chunks),
     ),
     value(
         "direct_read_prefetch_limit",
         "1024",
-        Awaits(
-            "direct-read-prefetch-limit",
-            ossfs_prefetch_limit,
-            Lacks(PREFETCH),
-        ),
+        Is(&table::PREFETCH_LIMIT, ossfs_prefetch_limit),
     ),
     value(
         "direct_read_backward_chunks",
         "1",
-        Awaits("direct-read-backward-chunks", count, Lacks(PREFETCH)),
+        Nothing(
+            "the kernel keeps what was read, and 32MiB behind a reader stay until they are read",
+        ),
     ),
     value(
         "direct_read_local_file_cache_size_mb",

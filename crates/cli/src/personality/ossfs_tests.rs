@@ -171,25 +171,17 @@ const EVERY: &[(&str, Comes)] = &[
     ("readdir_check_size=7", ToIfThere("readdir-check-size", "7")),
     ("symlink_in_meta", ToIfThere("symlink-in-meta", "true")),
     ("direct_read", Anyway("direct-read", "true")),
-    (
-        "direct_read_prefetch_thread=7",
-        ToIfThere("direct-read-prefetch-thread", "7"),
-    ),
+    ("direct_read_prefetch_thread=7", Warned),
     ("direct_read_chunk_size=7", To("read-part-size", "7MiB")),
     ("direct_read_chunk_size=33", Refused),
-    (
-        "direct_read_prefetch_chunks=0",
-        ToIfThere("direct-read-prefetch-chunks", "0"),
-    ),
+    ("direct_read_prefetch_chunks=0", To("prefetch-parts", "0")),
+    ("direct_read_prefetch_chunks=-1", Refused),
     (
         "direct_read_prefetch_limit=700",
-        ToIfThere("direct-read-prefetch-limit", "700MiB"),
+        To("prefetch-limit", "700MiB"),
     ),
     ("direct_read_prefetch_limit=127", Refused),
-    (
-        "direct_read_backward_chunks=7",
-        ToIfThere("direct-read-backward-chunks", "7"),
-    ),
+    ("direct_read_backward_chunks=7", Warned),
     (
         "direct_read_local_file_cache_size_mb=7",
         ToIfThere("direct-read-local-file-cache-size", "7MiB"),

@@ -10,6 +10,7 @@
 
 mod door;
 mod mounted;
+mod predecessor;
 mod signals;
 mod start;
 
@@ -31,6 +32,7 @@ use crate::{
 };
 
 pub(crate) use door::Door;
+pub(crate) use predecessor::once_free;
 use signals::Signals;
 pub(crate) use start::Opened;
 

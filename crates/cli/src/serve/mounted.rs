@@ -2,12 +2,7 @@
 
 use std::{io::Write, pin::pin, sync::Arc, time::Duration};
 
-use penstock_base::{
-    BufferPool,
-    clock::{self, Instant},
-    metrics::Registry,
-    run_blocking,
-};
+use penstock_base::{BufferPool, clock, metrics::Registry, run_blocking};
 use penstock_fuse::{UnmountError, UnmountMode, Unsaved};
 use penstock_transfer::DiskCache;
 use tokio::sync::mpsc;
@@ -34,6 +29,13 @@ const LEAVE_GRACE: Duration = Duration::from_secs(3);
 /// How long a mount whose last part was just sent may still be busy: the object is completed, and
 /// the kernel lets go of the file, after that.
 const SETTLE: Duration = Duration::from_secs(5);
+
+/// How long a mount may be busy after the last file was closed: what closed it may still be on its
+/// way out of the kernel.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// How often a busy mount is tried again.
+const BUSY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long the last word to a client may take.
 const LAST_WORD_DEADLINE: Duration = Duration::from_secs(2);
@@ -135,12 +137,12 @@ impl Core {
         } else {
             UnmountMode::Plain
         };
-        let mut last_sent = None;
+        let mut patient_until = clock::now() + CLOSING;
         while let Err(error) = self.door.unmount(mode).await {
             if assemble::uploads_in_flight(&self.registry) > 0 {
-                last_sent = Some(clock::now());
+                patient_until = clock::now() + SETTLE;
             }
-            let settles = last_sent.is_some_and(|sent: Instant| sent.elapsed() < SETTLE);
+            let settles = clock::now() < patient_until;
             if !settles || !matches!(error, UnmountError::Busy(_)) {
                 return Err(refusal(&error));
             }
@@ -148,7 +150,7 @@ impl Core {
             if order.replies.send(progress).await.is_err() {
                 return Err(refusal(&error));
             }
-            clock::sleep(PROGRESS_INTERVAL).await;
+            clock::sleep(BUSY_INTERVAL).await;
         }
         let mut ended = pin!(self.door.wait());
         loop {

@@ -14,6 +14,7 @@ use tracing::warn;
 use super::{
     Door, Plan, VolumeKind,
     mounted::{Core, Held, Mounted},
+    predecessor,
 };
 use crate::{
     assemble,
@@ -52,6 +53,7 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
     observe_memory(&registry, &pool);
     if !plan.goes_on() {
         probe(plan).await?;
+        predecessor::wait_until_silent(plan).await;
     }
     let exporter = match plan.values.address(&table::METRICS_ADDRESS) {
         Some(address) => Some(Exporter::start(address, Arc::clone(&registry)).await?),
@@ -93,9 +95,9 @@ async fn open_bucket(
     registry: &Arc<Registry>,
 ) -> Outcome<Opened> {
     let store = assemble::store(&plan.source, &plan.values, &plan.environment, registry)?;
-    let cache = disk_cache::open(&plan.mountpoint, &plan.values, pool, registry)?;
+    let cache = disk_cache::open(plan, pool, registry).await?;
     let store = disk_cache::around(cache.as_ref(), store, &plan.source, &plan.values)?;
-    let staging = staging::open(&plan.source, &plan.mountpoint, &plan.values, pool)?;
+    let staging = staging::open(plan, pool).await?;
     let spill_directory = staging
         .as_ref()
         .map(|staging| staging.settings().directory.clone());

@@ -88,7 +88,7 @@ impl Index {
 
 impl IndexRequest<'_> {
     fn images(&self) -> Outcome<KeptImages> {
-        let folder = settings::index_directory(self.values, self.environment);
+        let folder = settings::index_directory(self.values, self.environment)?;
         let opened = KeptImages::open(&folder, KeptLimits::default());
         opened.map_err(|error| kept_error(&error))
     }
@@ -154,7 +154,7 @@ impl IndexRequest<'_> {
 
     async fn list(&self) -> Outcome<SpoolSource> {
         let identity = disk_cache::identity(self.source, self.values)?;
-        let folder = settings::index_directory(self.values, self.environment);
+        let folder = settings::index_directory(self.values, self.environment)?;
         let spool = folder.join("listings").join(mount_id(Path::new(&identity)));
         let spool = run_blocking(|| Spool::open(&SpoolSettings::new(spool, identity)));
         let spool = spool.map_err(|error| self.explain(&error))?;

@@ -35,7 +35,7 @@ pub(crate) async fn open(
     pool: &Arc<BufferPool>,
     registry: &Arc<Registry>,
 ) -> Outcome<Opened> {
-    let folder = settings::index_directory(&plan.values, &plan.environment);
+    let folder = settings::index_directory(&plan.values, &plan.environment)?;
     mount_point::check_outside(&plan.mountpoint, &folder, "index directory")?;
     let store = assemble::store(&plan.source, &plan.values, &plan.environment, registry)?;
     let request = IndexRequest {

@@ -14,7 +14,7 @@ use crate::{
     failure::{Failure, Outcome},
     memory,
     options::{Values, table},
-    system,
+    places, system,
 };
 
 /// KiB that the kernel reads ahead: enough to keep a store at 10 ms busy with one reader.
@@ -130,20 +130,17 @@ pub(crate) fn state_directory(environment: &Environment) -> StateDirectory {
     StateDirectory::new(Place::of_user(environment).directory().join("volumes"))
 }
 
-/// Where indexes are kept.
-pub(super) fn index_directory(values: &Values, environment: &Environment) -> PathBuf {
+/// Where indexes are kept: what was named, else a directory that nobody else can have prepared.
+pub(super) fn index_directory(values: &Values, environment: &Environment) -> Outcome<PathBuf> {
     if let Some(given) = values.path(&table::INDEX_DIR) {
-        return given.to_owned();
+        return Ok(given.to_owned());
     }
-    if system::user_id() == 0 {
-        return PathBuf::from("/var/cache/penstock/stream");
-    }
-    let cache = environment.directory("XDG_CACHE_HOME").or_else(|| {
-        let home = environment.directory("HOME")?;
-        Some(home.join(".cache"))
-    });
-    let cache = cache.unwrap_or_else(|| PathBuf::from("/var/tmp"));
-    cache.join("penstock/stream")
+    places::indexes(environment).make().map_err(|error| {
+        Failure::new(
+            format!("the directory for indexes cannot be used: {error}"),
+            "remove it, or name another with --index-dir",
+        )
+    })
 }
 
 /// What is to be listed: what was given, or what `bucket` and `path` name.

@@ -9,6 +9,7 @@ use std::{
 use penstock_base::{ChecksumKind, Summing};
 
 use super::{Magic, PAGE, sum, taken};
+use crate::private;
 
 /// Bytes that are written to the file at once.
 const BUFFER: usize = 256 << 10;
@@ -27,7 +28,7 @@ impl CheckedWriter {
     /// Begins a file at `path`, in the place of what is there.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
         Ok(Self {
-            file: BufWriter::with_capacity(BUFFER, File::create(path)?),
+            file: BufWriter::with_capacity(BUFFER, private::create(path)?),
             sums: Vec::new(),
             page: Summing::new(ChecksumKind::Crc32c),
             length: 0,

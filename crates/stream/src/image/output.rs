@@ -5,7 +5,7 @@
 //! patched in the window, or in the file when the window has passed.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
@@ -13,7 +13,7 @@ use std::{
 
 use penstock_base::{ChecksumKind, Summing};
 
-use crate::BLOCK_SIZE;
+use crate::{BLOCK_SIZE, private};
 
 /// Bytes that are collected before they are written.
 const WINDOW: usize = 4 << 20;
@@ -32,10 +32,8 @@ pub(crate) struct Output {
 impl Output {
     /// Into a new file at `path`, which must not be there yet.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create_new(true).open(path)?;
         Ok(Self {
-            file,
+            file: private::create_new(path)?,
             path: path.to_owned(),
             start: 0,
             window: Vec::with_capacity(WINDOW),

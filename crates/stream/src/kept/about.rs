@@ -1,7 +1,8 @@
 //! What is written down about a kept image, for people and for the next mount.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write},
     path::Path,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -10,8 +11,9 @@ use penstock_base::{clock, random};
 use serde::{Deserialize, Serialize};
 
 use super::folder;
+use crate::private;
 
-const ABOUT: &str = "about.json";
+pub(super) const ABOUT: &str = "about.json";
 
 /// What an image shows, and since when.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,8 +48,9 @@ impl AboutImage {
     pub(super) fn write(&self, folder: &Path) -> io::Result<()> {
         let text = serde_json::to_vec_pretty(self).map_err(io::Error::other)?;
         let new = folder.join(format!(".about-{:016x}", random::number()));
-        fs::write(&new, text)?;
-        fs::File::open(&new)?.sync_all()?;
+        let mut file = private::create_new(&new)?;
+        file.write_all(&text)?;
+        file.sync_all()?;
         fs::rename(&new, folder.join(ABOUT))?;
         folder::sync(folder)
     }

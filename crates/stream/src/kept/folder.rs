@@ -11,9 +11,11 @@ use std::{
 use penstock_base::{clock, random};
 use rustix::fs::{FlockOperation, flock};
 
+use crate::private;
+
 pub(super) const IMAGE: &str = "image";
 pub(super) const OBJECTS: &str = "objects";
-const LOCK: &str = "lock";
+pub(super) const LOCK: &str = "lock";
 
 /// What the names of folders begin with in which images are built.
 pub(super) const NEW_PREFIX: &str = ".new-";
@@ -28,11 +30,7 @@ pub(super) struct Locked(#[expect(dead_code, reason = "the lock is its descripto
 impl Locked {
     /// Makes the lock of a new folder, and holds it.
     pub(super) fn create(folder: &Path) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        let file = options
-            .write(true)
-            .create_new(true)
-            .open(folder.join(LOCK))?;
+        let file = private::create_new(&folder.join(LOCK))?;
         flock(&file, FlockOperation::NonBlockingLockShared)?;
         Ok(Self(file))
     }

@@ -229,3 +229,37 @@ mod changes {
         }
     }
 }
+
+#[test]
+fn an_image_is_for_its_user_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let bystander = folder.path().join("bystander");
+    fs::create_dir(&bystander).expect("made");
+    let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+    let open = |path: &Path| {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("ours");
+    };
+    open(&bystander);
+    let images = store(&folder.path().join("made"), KeptLimits::default());
+    assert_eq!(mode(&folder.path().join("made")), 0o700);
+    drop(images);
+    let images = store(folder.path(), KeptLimits::default());
+    let image = keep(&images, "s3://a", 1).into_image();
+    assert_eq!(mode(&image.path), 0o700);
+    for name in [about::ABOUT, folder::LOCK] {
+        assert_eq!(mode(&image.path.join(name)), 0o600, "{name}");
+    }
+    // As older versions made them.
+    open(&image.path);
+    drop(image);
+    store(folder.path(), KeptLimits::default());
+    let image = newest_image(&images);
+    assert_eq!(mode(&image.path), 0o700);
+    assert_eq!(mode(&bystander), 0o755, "of somebody else's");
+}
+
+fn newest_image(images: &KeptImages) -> KeptImage {
+    let found = images.newest(&request("s3://a"), Refresh::Never);
+    found.expect("readable").expect("kept")
+}

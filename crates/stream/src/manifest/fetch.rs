@@ -1,10 +1,10 @@
 //! A manifest that is an object, brought here.
 
-use std::{fs::File, io::Write, path::PathBuf, sync::Arc};
+use std::{io::Write, path::PathBuf, sync::Arc};
 
 use penstock_object::{GetOptions, HeadOptions, Key, Store};
 
-use crate::{SnapshotError, Spool, spool::file_error};
+use crate::{SnapshotError, Spool, private, spool::file_error};
 
 /// Bytes of the object that are read at once.
 const PIECE: u64 = 8 << 20;
@@ -20,7 +20,7 @@ pub(super) async fn fetch(
 ) -> Result<PathBuf, SnapshotError> {
     let path = spool.scratch(COPY);
     let failed = |error| file_error(&path, error);
-    let mut file = File::create(&path).map_err(failed)?;
+    let mut file = private::create(&path).map_err(failed)?;
     let info = store.head(key, HeadOptions::default()).await?;
     let mut at = 0;
     while at < info.size {

@@ -23,7 +23,7 @@ use super::{
     run::{crc32c, is_intact},
     run_path,
 };
-use crate::SnapshotError;
+use crate::{SnapshotError, private};
 
 /// Name of the journal.
 pub(super) const JOURNAL_FILE: &str = "journal";
@@ -64,7 +64,8 @@ impl Journal {
             put_entry(&mut bytes, &run_entry(run));
         }
         let draft = path.with_extension("new");
-        fs::write(&draft, &bytes).map_err(|error| file_error(&draft, error))?;
+        let written = private::create(&draft).and_then(|mut draft| draft.write_all(&bytes));
+        written.map_err(|error| file_error(&draft, error))?;
         fs::rename(&draft, &path).map_err(|error| file_error(&path, error))?;
         let file = OpenOptions::new().append(true).open(&path);
         let file = file.map_err(|error| file_error(&path, error))?;

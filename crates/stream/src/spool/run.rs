@@ -12,7 +12,7 @@ use super::{
     FinishedRun, SPOOLED_KEY_MAX, Span, file_error,
     record::{self, Before, Decoded, RECORD_MAX, TAG_MAX, TARGET_MAX},
 };
-use crate::{SnapshotError, SnapshotObject};
+use crate::{SnapshotError, SnapshotObject, private};
 
 /// Bytes that are gathered before a write.
 const WRITE_SIZE: usize = 64 << 10;
@@ -83,7 +83,7 @@ impl RunWriter {
         let failed = |error| file_error(&self.path, error);
         let file = match &mut self.file {
             Some(file) => file,
-            none => none.insert(File::create(&self.path).map_err(failed)?),
+            none => none.insert(private::create(&self.path).map_err(failed)?),
         };
         file.write_all(&self.buffer).map_err(failed)?;
         self.checksum.add(&self.buffer);

@@ -13,8 +13,11 @@ use std::{
 use penstock_base::{BLOCK_SIZE, Contents};
 use smallvec::SmallVec;
 
-use super::block::{self, Place};
-use crate::{TransferError, TransferResult, lock::lock};
+use super::{
+    block::{self, Place},
+    share::Ahead,
+};
+use crate::{TransferError, TransferResult, lock::lock, memory};
 
 /// Bytes in a block, as offsets are counted.
 pub(crate) const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -30,6 +33,8 @@ pub(crate) struct Part {
 
 #[derive(Debug)]
 struct State {
+    /// What it has of the limit of read-ahead.
+    ahead: Ahead,
     /// The end of what arrived, as an offset in the object.
     filled: u64,
     blocks: SmallVec<[Block; 8]>,
@@ -48,8 +53,14 @@ enum Block {
 
 impl Part {
     pub(crate) fn new(range: Range<u64>) -> Arc<Self> {
+        Self::ahead(range, Ahead::default())
+    }
+
+    /// A part that is fetched ahead of whoever reads it.
+    pub(crate) fn ahead(range: Range<u64>, ahead: Ahead) -> Arc<Self> {
         let blocks = (range.end - range.start).div_ceil(BLOCK);
         let state = State {
+            ahead,
             filled: range.start,
             blocks: (0..blocks).map(|_| Block::Coming).collect(),
             waiting: SmallVec::new(),
@@ -134,7 +145,13 @@ impl Part {
 
     /// Lets go of the memory of block `index`. Slices that were read from it stay valid.
     pub(crate) fn release(&self, index: usize) {
-        let released = std::mem::replace(&mut lock(&self.state).blocks[index], Block::Released);
+        let range = self.block_range(index);
+        let mut state = lock(&self.state);
+        let released = std::mem::replace(&mut state.blocks[index], Block::Released);
+        if !matches!(released, Block::Released) {
+            state.ahead.release(memory::cost(range.end - range.start));
+        }
+        drop(state);
         drop(released);
     }
 

@@ -10,6 +10,7 @@ use super::{
     held::{Coverage, Dropped, Held, PartHandle, Piece},
     part::Part,
     receive::{self, Origin, Room},
+    share::Ahead,
     stream::{InFlight, Place, StreamId, Streams, UNREAD_BEHIND_MAX, part_end, part_size},
 };
 use crate::{ObjectVersion, Transfer};
@@ -157,7 +158,7 @@ impl State {
         }
         let ahead = whole.end - (range.end - range.start);
         self.transfer.metrics().prefetched_bytes.add(ahead);
-        self.receive(&whole, stream, memory);
+        self.receive(&whole, stream, memory, Ahead::default());
         Plan::Wait(self.held.coverage(range).pieces)
     }
 
@@ -172,11 +173,11 @@ impl State {
                 return self.reserve(range).map_or(Plan::Memory, Plan::Fetch);
             }
             let ahead = (wanted.end - wanted.start) - (gap.end - gap.start);
-            if let Some(memory) = self.reserve(&wanted) {
+            if let Some((memory, paid)) = self.reserve_ahead(&wanted, ahead) {
                 self.transfer.metrics().prefetched_bytes.add(ahead);
-                self.receive(&wanted, place.stream, memory);
+                self.receive(&wanted, place.stream, memory, paid);
             } else if let Some(memory) = self.reserve(&gap) {
-                self.receive(&gap, place.stream, memory);
+                self.receive(&gap, place.stream, memory, Ahead::default());
             } else {
                 return Plan::Memory;
             }
@@ -190,7 +191,11 @@ impl State {
     fn extend(&mut self, gap: &Range<u64>, place: Place, first: bool) -> Range<u64> {
         let settings = self.transfer.settings();
         let size = self.version.size;
-        let Some(stream) = self.streams.get(place.stream) else {
+        let Some(stream) = self
+            .streams
+            .get(place.stream)
+            .filter(|_| settings.window_max() > 0)
+        else {
             return gap.clone();
         };
         let length = if stream.is_sequential() && stream.frontier == gap.end {
@@ -234,18 +239,19 @@ impl State {
 
     /// Fetches ahead of a sequential stream as far as its window and the memory allow.
     fn prefetch(&mut self, id: StreamId, delay: f64) {
+        let window_max = self.window_max();
         let Some(stream) = self.streams.get(id).filter(|stream| stream.is_sequential()) else {
             return;
         };
         let size = self.version.size;
-        if stream.frontier >= size {
+        if stream.frontier >= size || window_max == 0 {
             stream.share = None;
             return;
         }
         let share = stream
             .share
             .get_or_insert_with(|| self.transfer.read_ahead().join());
-        let share_bytes = share.bytes();
+        let share_bytes = share.bytes().min(window_max);
         let limit = self.transfer.settings().read_part_size.min(share_bytes / 2);
         let part = part_size(stream.length, limit);
         let window = stream.consumption.window(part, delay).min(share_bytes);
@@ -266,19 +272,24 @@ impl State {
         }
     }
 
+    /// Bytes that one of the streams may have ahead, which together keep to what one file may.
+    fn window_max(&self) -> u64 {
+        self.transfer.settings().window_max() / self.streams.sequential().max(1) as u64
+    }
+
     fn prefetch_part(&mut self, range: Range<u64>, owner: StreamId) -> bool {
-        let Some(memory) = self.reserve(&range) else {
+        let bytes = range.end - range.start;
+        let Some((memory, paid)) = self.reserve_ahead(&range, bytes) else {
             self.transfer.readers().reclaim_idle(receive::cost(&range));
             return false;
         };
-        let bytes = range.end - range.start;
         self.transfer.metrics().prefetched_bytes.add(bytes);
-        self.receive(&range, owner, memory);
+        self.receive(&range, owner, memory, paid);
         true
     }
 
-    fn receive(&mut self, range: &Range<u64>, owner: StreamId, memory: Reservation) {
-        let part = Part::new(range.clone());
+    fn receive(&mut self, range: &Range<u64>, owner: StreamId, memory: Reservation, ahead: Ahead) {
+        let part = Part::ahead(range.clone(), ahead);
         let transfer = Arc::clone(&self.transfer);
         let version = Arc::clone(&self.version);
         let room = Room {
@@ -289,6 +300,15 @@ impl State {
         let task = tokio::spawn(get);
         self.held
             .add(&PartHandle::new(part, task.abort_handle()), owner);
+    }
+
+    /// Memory for `range`, of which `ahead` bytes were not asked for.
+    fn reserve_ahead(&self, range: &Range<u64>, ahead: u64) -> Option<(Reservation, Ahead)> {
+        let paid = match ahead {
+            0 => Ahead::default(),
+            _ => self.transfer.read_ahead().pay(receive::cost(range))?,
+        };
+        self.reserve(range).map(|memory| (memory, paid))
     }
 
     fn reserve(&self, range: &Range<u64>) -> Option<Reservation> {

@@ -155,6 +155,12 @@ impl Streams {
         self.streams.iter_mut().find(|stream| stream.id == id)
     }
 
+    /// How many streams fetch ahead.
+    pub(crate) fn sequential(&self) -> usize {
+        let streams = self.streams.iter();
+        streams.filter(|stream| stream.is_sequential()).count()
+    }
+
     /// The streams that may hold something, least recently used first.
     pub(crate) fn ids(&self) -> SmallVec<[StreamId; 16]> {
         self.streams.iter().map(|stream| stream.id).collect()

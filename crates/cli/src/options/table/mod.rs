@@ -27,7 +27,7 @@ pub(crate) use transfers::*;
 use super::{OptionSpec, Scope};
 
 /// Every option, in the order of help.
-pub(crate) static ALL: [&OptionSpec; 96] = [
+pub(crate) static ALL: [&OptionSpec; 98] = [
     &ENDPOINT,
     &READ_ENDPOINT,
     &REGION,
@@ -60,6 +60,8 @@ pub(crate) static ALL: [&OptionSpec; 96] = [
     &SESSION_TOKEN,
     &MEMORY,
     &READ_PART_SIZE,
+    &PREFETCH_LIMIT,
+    &PREFETCH_PARTS,
     &PART_SIZE,
     &UPLOAD_CONCURRENCY,
     &CACHE_DIR,

@@ -29,7 +29,8 @@ pub(crate) static STAGING_DIR: OptionSpec = OptionSpec {
     name: "staging-dir",
     kind: Kind::Path,
     default: Default::Depends(
-        "a directory of its own for each source and mount point below /var/tmp/penstock-staging-UID",
+        "one for each source and mount point below /var/lib/penstock/staging for root and \
+         /var/tmp/penstock-staging-UID for others",
     ),
     help: "Directory for what is written and not saved yet",
     detail: "For mode=staged. One mount at a time can use a directory. After a crash the next \

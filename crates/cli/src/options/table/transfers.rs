@@ -12,6 +12,9 @@ const TRANSFERS: OptionSpec = OptionSpec {
 /// Bytes below which no useful number of buffers fits.
 const MEMORY_MIN: u64 = 64 * MIB;
 
+/// Parts ahead of one reader that no memory holds.
+const PREFETCH_PARTS_MAX: u64 = 1 << 20;
+
 pub(crate) static MEMORY: OptionSpec = OptionSpec {
     name: "memory",
     scope: Scope::Volume,
@@ -39,6 +42,33 @@ pub(crate) static READ_PART_SIZE: OptionSpec = OptionSpec {
     detail: "A stream begins with 1MiB and doubles as it is read. How many requests are under way \
              follows from the bandwidth and the latency that are seen, within the memory.",
     effect: "Larger means fewer requests to pay for and more memory for each stream.",
+    ..TRANSFERS
+};
+
+pub(crate) static PREFETCH_LIMIT: OptionSpec = OptionSpec {
+    name: "prefetch-limit",
+    kind: Kind::Size {
+        min: 16 * MIB,
+        max: 1024 * GIB,
+    },
+    default: Default::Depends("six tenths of `memory`"),
+    help: "Memory for all that is read ahead",
+    detail: "Of all files together; more than the default is not taken. When it is reached reads fetch \
+             just what they ask for, until what was fetched before is read.",
+    effect: "Smaller leaves more of `memory` to writers and caches.",
+    ..TRANSFERS
+};
+
+pub(crate) static PREFETCH_PARTS: OptionSpec = OptionSpec {
+    name: "prefetch-parts",
+    kind: Kind::Count {
+        min: 0,
+        max: PREFETCH_PARTS_MAX,
+    },
+    default: Default::Depends("as many as bandwidth and latency call for"),
+    help: "Parts of read-part-size that are read ahead in one open file",
+    detail: "With 0 nothing is read ahead: each read of the kernel's is a request of its own.",
+    effect: "Fewer means less memory for each file, and a slower stream where the store is far.",
     ..TRANSFERS
 };
 

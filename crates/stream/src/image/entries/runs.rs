@@ -1,7 +1,7 @@
 //! Sorted runs of directory entries, in memory or in a file.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io,
     os::unix::fs::FileExt,
     path::Path,
@@ -11,6 +11,7 @@ use std::{
 use penstock_base::random;
 
 use super::{Entry, RECORD_HEAD, record, record_length};
+use crate::private;
 
 /// Bytes that are read or written at once.
 const CHUNK: usize = 256 << 10;
@@ -28,12 +29,7 @@ pub(super) struct Spill {
 impl Spill {
     pub(super) fn create(folder: &Path) -> io::Result<Self> {
         let path = folder.join(format!(".entries-{:016x}", random::number()));
-        let mut options = OpenOptions::new();
-        let file = options
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(&path)?;
+        let file = private::create_new(&path)?;
         fs::remove_file(&path)?;
         Ok(Self {
             file: Arc::new(file),
