@@ -26,6 +26,8 @@ pub(crate) struct Content {
     extents: Extents,
     /// What was changed since the save under way began.
     touched: Option<Extents>,
+    /// An earlier mount left this, and it was not saved since.
+    recovered: bool,
 }
 
 /// What a file's changes are relative to.
@@ -60,6 +62,16 @@ impl Base {
             _ => WriteCondition::Always,
         }
     }
+
+    /// When what an earlier mount left may replace what the store has: who wrote anew did so before
+    /// the others, too.
+    fn strict_condition(&self) -> WriteCondition {
+        match self {
+            Self::Emptied(Some(etag)) => WriteCondition::IfMatch(etag.clone()),
+            Self::New | Self::Emptied(None) => WriteCondition::IfAbsent,
+            Self::Version(_) => self.condition(),
+        }
+    }
 }
 
 /// What a save stores.
@@ -90,7 +102,18 @@ impl Content {
             size,
             extents,
             touched: None,
+            recovered: false,
         }
+    }
+
+    /// Notes that an earlier mount left this: it replaces the version that it is relative to, and nothing
+    /// that came later.
+    pub(crate) fn note_recovered(&mut self) {
+        self.recovered = true;
+    }
+
+    pub(crate) fn is_recovered(&self) -> bool {
+        self.recovered
     }
 
     pub(crate) fn size(&self) -> u64 {
@@ -153,8 +176,10 @@ impl Content {
         }
     }
 
-    /// Makes the file shorter or longer. A file without bytes needs nothing of its base.
+    /// Makes the file shorter or longer. A file without bytes needs nothing of its base, and whoever
+    /// makes it so writes it anew.
     pub(crate) fn resize(&mut self, size: u64) {
+        self.recovered &= size > 0;
         self.grow(size);
         self.size = size;
         self.extents.clear(size..u64::MAX);
@@ -197,7 +222,10 @@ impl Content {
         self.touched = Some(Extents::default());
         Some(Snapshot {
             base: self.base.clone(),
-            condition: self.base.condition(),
+            condition: match self.recovered {
+                true => self.base.strict_condition(),
+                false => self.base.condition(),
+            },
             size: self.size,
             unsaved: self.extents.unsaved(),
         })
@@ -215,6 +243,7 @@ impl Content {
         }
         self.extents = extents;
         self.base = Base::Version(version);
+        self.recovered = false;
     }
 
     /// The save that was begun came to nothing.

@@ -89,6 +89,8 @@ impl Core {
         let file = &handle.file;
         if zeroes && range.start < size {
             let inside = range.start..range.end.min(size);
+            // A hole takes no bytes, but it may make two extents of one.
+            self.bound_extents(file, staged).await?;
             self.change_staged(file, staged, |then| staged.zero(inside, then))
                 .await?;
         }

@@ -29,16 +29,26 @@ impl Core {
         staged: &StagedFile,
         bytes: u64,
     ) -> FsResult<Payment> {
+        self.bound_extents(file, staged).await?;
+        if let Some(payment) = staged.staging().space().try_take(bytes) {
+            return Ok(payment);
+        }
+        self.make_room(staged.staging(), bytes).await
+    }
+
+    /// Before a change that makes extents: saves a file that has too many.
+    pub(super) async fn bound_extents(
+        self: &Arc<Self>,
+        file: &Arc<OpenFile>,
+        staged: &StagedFile,
+    ) -> FsResult<()> {
         let extents = staged.look(|content| content.extents().count())?;
         let all = staged.staging().space().extents();
         if extents > EXTENTS_MAX || all > ALL_EXTENTS_MAX && extents > FEW_EXTENTS {
             run_to_end(Arc::clone(self).save_shared(Arc::clone(file))).await?;
             self.evict(staged).await;
         }
-        if let Some(payment) = staged.staging().space().try_take(bytes) {
-            return Ok(payment);
-        }
-        self.make_room(staged.staging(), bytes).await
+        Ok(())
     }
 
     pub(super) async fn make_room(
@@ -87,7 +97,8 @@ impl Core {
     }
 }
 
-fn unsaved(file: &OpenFile) -> u64 {
+/// Bytes of a file that the store lacks.
+pub(super) fn unsaved(file: &OpenFile) -> u64 {
     let staged = file.staged.as_ref();
     let dirty = staged.map(|staged| staged.look(|content| content.extents().dirty()));
     dirty.and_then(Result::ok).unwrap_or_default()

@@ -11,7 +11,9 @@ use std::{
 
 use futures_util::{StreamExt, stream};
 use penstock_base::{FsError, FsResult, MIB, Payload, run_blocking};
-use penstock_object::{CompleteOptions, ErrorKind, Key, ObjectKind, PartCopy, PutOptions, Stored};
+use penstock_object::{
+    CompleteOptions, ErrorKind, Key, ObjectError, ObjectKind, PartCopy, PutOptions, Stored,
+};
 use penstock_transfer::{Assembly, ObjectVersion, Slot, Slots, TransferError};
 use penstock_vfs::Inode;
 
@@ -69,13 +71,7 @@ impl From<FsError> for SaveError {
 impl From<TransferError> for SaveError {
     fn from(error: TransferError) -> Self {
         let conflict = matches!(&error, TransferError::Object(error)
-        if matches!(
-            error.kind,
-            ErrorKind::PreconditionFailed
-                | ErrorKind::AlreadyExists
-                | ErrorKind::NotFound
-                | ErrorKind::InvalidRange
-        ));
+        if is_conflict(error));
         let meaning = transfer_failure(&error, Purpose::Write);
         if conflict {
             let text = "another client changed the object meanwhile; theirs stays, and yours is in \
@@ -83,6 +79,15 @@ impl From<TransferError> for SaveError {
             return Self::Conflict(FsError::Busy(text));
         }
         Self::Failed(meaning)
+    }
+}
+
+/// Whether the store says that the object is not the version that was to be replaced.
+fn is_conflict(error: &ObjectError) -> bool {
+    match error.kind {
+        ErrorKind::PreconditionFailed | ErrorKind::AlreadyExists | ErrorKind::InvalidRange => true,
+        ErrorKind::NotFound => true,
+        _ => false,
     }
 }
 
@@ -163,10 +168,13 @@ impl Core {
         key: Key,
         snapshot: &Snapshot,
     ) -> Result<ObjectVersion, SaveError> {
-        let inode = Some(file.inode);
-        let stored = self
-            .store_snapshot(staged, key.clone(), inode, snapshot)
-            .await;
+        let stored = match self.conditioned(&key, snapshot).await {
+            Ok(snapshot) => {
+                self.store_snapshot(staged, key.clone(), file.inode, &snapshot)
+                    .await
+            }
+            Err(error) => Err(error),
+        };
         let Err(SaveError::Conflict(conflict)) = stored else {
             return stored;
         };
@@ -181,21 +189,18 @@ impl Core {
     }
 
     /// Stores what a snapshot says, whole or not at all.
-    pub(super) async fn store_snapshot(
+    async fn store_snapshot(
         &self,
         staged: &StagedFile,
         key: Key,
-        inode: Option<Inode>,
+        inode: Inode,
         snapshot: &Snapshot,
     ) -> Result<ObjectVersion, SaveError> {
         let limits = self.limits(staged);
         let plan = plan(snapshot.size, &snapshot.unsaved, &limits).ok_or(FsError::FileTooLarge)?;
         let options = PutOptions {
             condition: snapshot.condition.clone(),
-            ..match inode {
-                Some(inode) => self.stored_metadata(inode),
-                None => self.recovered_description(staged, &key).await?,
-            }
+            ..self.saved_description(staged, (inode, &key)).await?
         };
         let stored = match plan {
             Plan::Put => {
@@ -228,7 +233,8 @@ impl Core {
             checksum: None,
         };
         let base = snapshot.base.version();
-        let mut assembly = Assembly::begin(&self.transfer, key, options);
+        let note = self.note_upload(staged.staging(), key).await?;
+        let mut assembly = Assembly::begin(&self.transfer, key, options, note);
         let slots = assembly.slots();
         let ready = parts
             .into_iter()

@@ -96,7 +96,7 @@ async fn open_bucket(
     let cache = disk_cache::open(&plan.mountpoint, &plan.values, pool, registry)?;
     let store = disk_cache::around(cache.as_ref(), store, &plan.source, &plan.values)?;
     let staging = staging::open(&plan.source, &plan.mountpoint, &plan.values, pool)?;
-    let volume = assemble::volume(&store, (pool, staging), &plan.values, registry).await?;
+    let volume = assemble::volume(&store, (pool, staging), &plan.values, registry)?;
     let session = Session::mount(
         volume,
         assemble::fuse_settings(&plan.source, &plan.mountpoint, &plan.values),

@@ -9,7 +9,7 @@ use penstock_base::clock;
 use penstock_object::{Key, ObjectResult, Part, Store};
 use tokio::{runtime::Handle, task::JoinSet};
 
-use super::upload::{Created, name_of};
+use super::upload::{Created, UploadNote, name_of};
 use crate::lock::lock;
 
 /// How long the removal of an upload may take.
@@ -21,6 +21,7 @@ pub(super) struct Leftover {
     pub(super) key: Key,
     pub(super) created: Created,
     pub(super) tasks: JoinSet<ObjectResult<Part>>,
+    pub(super) note: Option<Arc<dyn UploadNote>>,
 }
 
 /// Cancels the requests of an upload and removes it from the store. Says so when it cannot.
@@ -32,7 +33,11 @@ pub(super) async fn clean_up(mut leftover: Leftover) {
         let Ok(upload) = name_of(leftover.created).await else {
             return Ok(());
         };
-        leftover.store.abort_upload(&leftover.key, &upload).await
+        let removed = leftover.store.abort_upload(&leftover.key, &upload).await;
+        if let (Ok(()), Some(note)) = (&removed, &leftover.note) {
+            note.ended();
+        }
+        removed
     };
     let failure = match clock::deadline(REMOVAL_MAX, removal).await {
         Ok(Ok(())) => return,

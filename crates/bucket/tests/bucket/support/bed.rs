@@ -141,14 +141,42 @@ impl Bed {
         let scratch = scratch.unwrap();
         meanwhile(scratch.path());
         let bed = Self::mount(remote, settings.clone(), 256 * MIB).stage(settings, scratch);
-        bed.volume.recover().await;
+        bed.volume.recover();
+        bed.recovered().await;
         bed
+    }
+
+    /// The same, but nothing is saved yet. `prepare` sees the next mount before it looks.
+    pub(crate) fn broken_off(self, settings: BucketSettings, prepare: impl FnOnce(&Self)) -> Self {
+        let Self {
+            remote,
+            volume,
+            scratch,
+            ..
+        } = self;
+        drop(volume);
+        let bed =
+            Self::mount(remote, settings.clone(), 256 * MIB).stage(settings, scratch.unwrap());
+        prepare(&bed);
+        bed.volume.recover();
+        bed
+    }
+
+    /// Waits until everything is saved that an earlier mount left.
+    pub(crate) async fn recovered(&self) {
+        while self.metric("bucket_recovering_files") > 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+    }
+
+    /// A folder of the staging directory.
+    pub(crate) fn staging_path(&self, folder: &str) -> std::path::PathBuf {
+        self.scratch.as_ref().unwrap().path().join(folder)
     }
 
     /// What lies in a folder of the staging directory.
     pub(crate) fn staging_files(&self, folder: &str) -> Vec<String> {
-        let folder = self.scratch.as_ref().unwrap().path().join(folder);
-        let names = std::fs::read_dir(folder).unwrap();
+        let names = std::fs::read_dir(self.staging_path(folder)).unwrap();
         let mut names: Vec<String> = names
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
