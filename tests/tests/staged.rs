@@ -13,7 +13,7 @@ use std::{
     process::Command,
 };
 
-use penstock_devserver::{Fault, FaultRule, Faults};
+use penstock_devserver::{Fault, FaultRule, Faults, Operation};
 use penstock_tests::{
     BUCKET, Bucket, Kind, Mount, MountOptions, Patience, Scratch,
     data::noise,
@@ -466,6 +466,35 @@ fn what_another_client_wrote_after_a_kill_stays() {
         assert_eq!(kept.flatten().count(), 4, "content and journal of both");
         mount.unmount();
     }
+}
+
+#[test]
+fn an_answer_that_knows_of_no_object_is_no_other_version() {
+    let bed = Bed::new(Kind::S3);
+    bed.bucket.put_outside("file", b"the first version");
+    let mount = bed.mount();
+    let file = open(&mount.join("file"), libc::O_RDWR);
+    write(&file, 4, b"FIRST");
+    // As from a balancer that has lost its store.
+    let (status, code) = (404, String::new());
+    let lost = FaultRule::new(Fault::Status { status, code });
+    bed.bucket
+        .fail(Faults::rule(lost.on(&[Operation::PutObject])));
+    assert!(system::sync(&file).is_err());
+    drop(file);
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    bed.bucket.heal();
+    let expected = &b"the FIRST version"[..];
+    PATIENCE.until("the file to be saved", || {
+        bed.stored("file").as_deref() == Some(expected)
+    });
+    assert_eq!(
+        fs::read_dir(bed.staging().join("kept"))
+            .expect("a directory")
+            .count(),
+        0
+    );
+    mount.unmount();
 }
 
 #[test]

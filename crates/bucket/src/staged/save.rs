@@ -86,7 +86,8 @@ impl From<TransferError> for SaveError {
 fn is_conflict(error: &ObjectError) -> bool {
     match error.kind {
         ErrorKind::PreconditionFailed | ErrorKind::AlreadyExists | ErrorKind::InvalidRange => true,
-        ErrorKind::NotFound => true,
+        // Whatever stands before the store may answer so, and not know of any object.
+        ErrorKind::NotFound => error.status.is_none() || !error.code.is_empty(),
         _ => false,
     }
 }
