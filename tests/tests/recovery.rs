@@ -1,7 +1,7 @@
 //! What a mount that was killed left in its staging directory, on real mounts in the background: the
 //! next one comes up at once, shows it, and saves it behind everything else.
 
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods, clippy::print_stderr)]
 
 use std::{
     fs,
