@@ -24,8 +24,9 @@ use penstock_tests::{
 
 const MIB: usize = 1 << 20;
 const PATIENCE: Patience = Patience::seconds(120);
-/// How long a mount may take to come up, whatever there is to recover. Seconds, on a busy machine.
-const SOON: Duration = Duration::from_secs(15);
+/// How long a mount may take to come up, whatever there is to recover: seconds, more on a machine that
+/// is busy, and far less than what there is to save takes.
+const SOON: Duration = Duration::from_secs(60);
 
 /// A bucket that is mounted in the background, in staged mode, as often as a test likes.
 struct Bed {
@@ -224,7 +225,7 @@ fn several_files_are_recovered_at_once() {
     }
     bed.kill(mount);
     drop(files);
-    let hang = Fault::Hang { duration_ms: 1000 };
+    let hang = Fault::Hang { duration_ms: 4000 };
     bed.bucket.fail(Faults::rule(
         FaultRule::new(hang).on(&[Operation::PutObject]),
     ));
@@ -232,7 +233,7 @@ fn several_files_are_recovered_at_once() {
     let begun = Instant::now();
     bed.recovered();
     assert!(
-        begun.elapsed() < Duration::from_secs(10),
+        begun.elapsed() < Duration::from_secs(40),
         "{:?}",
         begun.elapsed()
     );
