@@ -6,7 +6,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use penstock_base::{ChecksumKind, Summing};
+use penstock_base::{ChecksumKind, Summing, clock};
 use penstock_bucket::{BucketSettings, MetadataSettings};
 use penstock_object::{ErrorKind, HeadOptions, Key, Operation, PutOptions, Store, UserMetadata};
 use penstock_vfs::{
@@ -107,7 +107,7 @@ async fn a_recovered_file_shows_when_it_was_written() {
         .unwrap();
     // The time of the write counts, and not one that was set before it.
     bed.write(handle, 0, "content").await.unwrap();
-    let yesterday = penstock_base::clock::wall_time() - Duration::from_secs(86_400);
+    let yesterday = clock::wall_time() - Duration::from_secs(86_400);
     let bed = bed
         .killed(keeping(), |staging| {
             for entry in fs::read_dir(staging.join("files")).unwrap() {
@@ -283,9 +283,8 @@ async fn assert_kept(bed: &Bed, expected: &[u8]) {
     assert_eq!(bed.keys().await, [""; 0]);
     assert_eq!(bed.staging_files("files"), [""; 0]);
     let kept = bed.staging_files("kept");
-    let [data, journal] = kept.as_slice() else {
-        panic!("{kept:?}");
-    };
+    assert_eq!(kept.len(), 2, "{kept:?}");
+    let (data, journal) = (&kept[0], &kept[1]);
     assert!(data.ends_with(".data") && journal.ends_with(".journal"));
     let path = bed.staging_path("kept").join(data);
     assert_eq!(fs::read(path).unwrap(), expected);
@@ -447,7 +446,7 @@ async fn what_is_written_to_a_recovered_file_survives_the_next_kill() {
     let bed = unsaved_file().await;
     let fails = |bed: &Bed| {
         bed.probe
-            .fail(Operation::Put, ErrorKind::Unavailable, usize::MAX)
+            .fail(Operation::Put, ErrorKind::Unavailable, usize::MAX);
     };
     let bed = bed.broken_off(BucketSettings::default(), fails);
     let handle = bed.open("file", READ_WRITE).await.unwrap();
@@ -480,7 +479,7 @@ async fn a_directory_stays_as_long_as_something_below_it_is_unsaved() {
     bed.delete("folder/").await;
     let fails = |bed: &Bed| {
         bed.probe
-            .fail(Operation::Put, ErrorKind::Unavailable, usize::MAX)
+            .fail(Operation::Put, ErrorKind::Unavailable, usize::MAX);
     };
     let bed = bed.broken_off(BucketSettings::default(), fails);
     assert_eq!(bed.read_file("folder/file").await.unwrap(), b"unsaved");
@@ -496,7 +495,7 @@ async fn a_recovered_file_that_another_client_changed_stays_while_it_is_open() {
     let handle = bed.open("file", READ_WRITE).await.unwrap();
     bed.put("file", "theirs").await;
     for _ in 0..20 {
-        tokio::time::sleep(Duration::from_secs(10)).await;
+        clock::sleep(Duration::from_secs(10)).await;
     }
     assert_eq!(bed.read(handle, 0, 11).await.unwrap(), b"never saved");
     assert!(bed.volume.flush(handle).await.is_err());
@@ -520,14 +519,14 @@ async fn what_is_written_while_a_file_is_put_aside_stays() {
     bed.probe.fail(Operation::Delete, ErrorKind::Unavailable, 1);
     let waiting = async || {
         while bed.probe.waiting() == 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            clock::sleep(Duration::from_millis(1)).await;
         }
     };
     let (second, unlinked, ()) = tokio::join!(
         async {
             // The last close fails, and leaves the file to be put aside,
             bed.volume.release(first).await;
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            clock::sleep(Duration::from_millis(50)).await;
             waiting().await;
             // which waits for the removal. Meanwhile somebody opens and writes it.
             let second = bed.open("file", READ_WRITE).await.unwrap();
@@ -541,16 +540,16 @@ async fn what_is_written_while_a_file_is_put_aside_stays() {
         },
         async {
             waiting().await;
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            clock::sleep(Duration::from_millis(50)).await;
             puts.add_permits(100);
         }
     );
     assert!(unlinked.is_err());
-    tokio::time::sleep(Duration::from_secs(300)).await;
+    clock::sleep(Duration::from_secs(300)).await;
     assert_eq!(bed.read(second, 0, 8).await.unwrap(), b"precious");
     assert_eq!(bed.staging_files("kept"), [""; 0]);
     bed.volume.release(second).await;
-    tokio::time::sleep(Duration::from_secs(300)).await;
+    clock::sleep(Duration::from_secs(300)).await;
     assert_eq!(bed.staging_files("kept").len(), 2);
 }
 
@@ -580,7 +579,7 @@ async fn uploads_that_were_cut_off_are_removed_and_no_others() {
     begin("named").await;
     begin("nameless").await;
     begin("nameless too").await;
-    let now = penstock_base::clock::wall_time().duration_since(UNIX_EPOCH);
+    let now = clock::wall_time().duration_since(UNIX_EPOCH);
     let now = now.unwrap().as_secs();
     let notes = [
         [
@@ -601,7 +600,7 @@ async fn uploads_that_were_cut_off_are_removed_and_no_others() {
         })
         .await;
     while bed.staging_files("files").len() > 2 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        clock::sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(bed.unfinished_uploads().await, ["named", "nameless too"]);
 }

@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use penstock_base::{
-    BufferPool, FileName, FsError, FsResult, MIB, MemoryBudget, metrics::Registry,
+    BufferPool, FileName, FsError, FsResult, MIB, MemoryBudget, clock, metrics::Registry,
 };
 use penstock_bucket::{BucketSettings, BucketVolume, Staging, StagingSettings};
 use penstock_object::{GetOptions, Key, ListOptions, MemoryStore, PutOptions, Store};
@@ -165,7 +165,7 @@ impl Bed {
     /// Waits until everything is saved that an earlier mount left.
     pub(crate) async fn recovered(&self) {
         while self.metric("bucket_recovering_files") > 0 {
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            clock::sleep(std::time::Duration::from_millis(1)).await;
         }
     }
 
