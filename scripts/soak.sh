@@ -13,7 +13,7 @@ repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$repository"
 # shellcheck source=scripts/tools.sh
 source scripts/tools.sh
-: "${DURATION:=5m}" "${SEED:=$RANDOM}" "${OPERATIONS:=1000000}"
+: "${DURATION:=5m}" "${SEED:=$RANDOM}" "${OPERATIONS:=1000000}" "${KILLS:=500}"
 
 case "$DURATION" in
   *[!0-9smh]* | "") die "DURATION=$DURATION is no duration: try 90s, 15m or 2h" ;;
@@ -24,6 +24,9 @@ case "$DURATION" in
 esac
 case "$OPERATIONS" in
   *[!0-9]* | "") die "OPERATIONS=$OPERATIONS is no number" ;;
+esac
+case "$KILLS" in
+  *[!0-9]* | "") die "KILLS=$KILLS is no number" ;;
 esac
 require_rust
 require_fuse
@@ -51,3 +54,7 @@ PENSTOCK_TEST_FSX_OPERATIONS=$OPERATIONS PENSTOCK_TEST_FSX_SEED=$SEED \
 say "$((seconds / 10)) rounds of kills on short mounts, SEED=$SEED"
 PENSTOCK_TEST_SHORT_KILL_ROUNDS=$((seconds / 10)) PENSTOCK_TEST_SHORT_KILL_SEED=$SEED \
   cargo test --release --package penstock-tests --test short_kills -- --nocapture
+
+say "$KILLS kills, SEED=$SEED"
+PENSTOCK_TEST_KILL_ROUNDS=$KILLS PENSTOCK_TEST_KILL_SEED=$SEED \
+  cargo test --release --package penstock-tests --test kills -- --nocapture

@@ -20,7 +20,13 @@ pub fn stats(place: &Path) -> Value {
 /// The sum of the metrics that are called `name` and whose labels contain `label`.
 #[track_caller]
 pub fn metric(mount: &Mount, name: &str, label: &str) -> u64 {
-    let stats = stats(mount.path());
+    metric_at(mount.path(), name, label)
+}
+
+/// The same of what is mounted at `place`.
+#[track_caller]
+pub fn metric_at(place: &Path, name: &str, label: &str) -> u64 {
+    let stats = stats(place);
     let metrics = stats["metrics"].as_array().expect("a list");
     let named = metrics
         .iter()

@@ -13,7 +13,7 @@ use std::{
     process::Command,
 };
 
-use penstock_devserver::{Fault, FaultRule, Faults};
+use penstock_devserver::{Fault, FaultRule, Faults, Operation};
 use penstock_tests::{
     BUCKET, Bucket, Kind, Mount, MountOptions, Patience, Scratch,
     data::noise,
@@ -51,6 +51,24 @@ impl Bed {
     #[track_caller]
     fn mount(&self) -> Mount {
         self.bucket.mount_with(&self.options())
+    }
+
+    /// Mounts, and waits until what an earlier mount left is saved or put aside.
+    #[track_caller]
+    fn mount_recovered(&self) -> Mount {
+        self.recovered(self.mount())
+    }
+
+    #[track_caller]
+    fn recovered(&self, mount: Mount) -> Mount {
+        PATIENCE.until("what was left to be saved", || !self.has_journals());
+        mount
+    }
+
+    fn has_journals(&self) -> bool {
+        let files = fs::read_dir(self.staging().join("files")).expect("a staging directory");
+        let mut names = files.flatten().map(|file| file.path());
+        names.any(|name| name.extension().is_some_and(|ending| ending == "journal"))
     }
 
     /// What another client sees.
@@ -379,13 +397,10 @@ fn what_was_written_before_a_kill_is_saved_by_the_next_mount() {
         mount.kill_and_unmount();
         drop((new, changed, emptied, removed));
 
-        let mount = bed.mount();
-        let log = mount.log();
+        let mount = bed.mount_recovered();
         for name in ["new", "changed", "emptied"] {
-            assert!(
-                log.contains(&format!("recovered `{name}`")),
-                "{name}: {log}"
-            );
+            let told = format!("recovered `{name}`");
+            PATIENCE.until(&told, || mount.log().contains(&told));
         }
         let mut expected = vec![0; 5];
         expected.extend(&new_content);
@@ -414,7 +429,7 @@ fn a_new_file_keeps_its_owner_and_mode_through_a_kill() {
     mount.kill_and_unmount();
     drop(file);
 
-    let mount = bed.bucket.mount_with(&options());
+    let mount = bed.recovered(bed.bucket.mount_with(&options()));
     assert_eq!(bed.stored("new").as_deref(), Some(&b"never stored"[..]));
     let found = fs::metadata(mount.join("new")).expect("it is there");
     let shown = (found.uid(), found.gid(), found.mode() & 0o7777);
@@ -437,10 +452,12 @@ fn what_another_client_wrote_after_a_kill_stays() {
         drop((file, new));
         bed.bucket.put_outside("file", b"theirs");
         bed.bucket.put_outside("new", b"theirs");
-        let mount = bed.mount();
-        let log = mount.log();
+        let mount = bed.mount_recovered();
         let kept = bed.staging().join("kept");
-        assert!(log.contains("theirs stays"), "{log}");
+        PATIENCE.until("both in the log", || {
+            mount.log().matches("is kept in").count() == 2
+        });
+        let log = mount.log();
         assert!(log.contains(&kept.display().to_string()), "{log}");
         for name in ["file", "new"] {
             assert_eq!(bed.stored(name).as_deref(), Some(&b"theirs"[..]));
@@ -449,6 +466,35 @@ fn what_another_client_wrote_after_a_kill_stays() {
         assert_eq!(kept.flatten().count(), 4, "content and journal of both");
         mount.unmount();
     }
+}
+
+#[test]
+fn an_answer_that_knows_of_no_object_is_no_other_version() {
+    let bed = Bed::new(Kind::S3);
+    bed.bucket.put_outside("file", b"the first version");
+    let mount = bed.mount();
+    let file = open(&mount.join("file"), libc::O_RDWR);
+    write(&file, 4, b"FIRST");
+    // As from a balancer that has lost its store.
+    let (status, code) = (404, String::new());
+    let lost = FaultRule::new(Fault::Status { status, code });
+    bed.bucket
+        .fail(Faults::rule(lost.on(&[Operation::PutObject])));
+    assert!(system::sync(&file).is_err());
+    drop(file);
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    bed.bucket.heal();
+    let expected = &b"the FIRST version"[..];
+    PATIENCE.until("the file to be saved", || {
+        bed.stored("file").as_deref() == Some(expected)
+    });
+    assert_eq!(
+        fs::read_dir(bed.staging().join("kept"))
+            .expect("a directory")
+            .count(),
+        0
+    );
+    mount.unmount();
 }
 
 #[test]

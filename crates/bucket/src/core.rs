@@ -118,12 +118,12 @@ impl Core {
         gauge(
             "bucket_unsaved_files",
             "Open files whose content is not in the store yet.",
-            |core| core.handles.unsaved().0,
+            |core| core.unsaved().0,
         );
         gauge(
             "bucket_unsaved_bytes",
             "Bytes of open files whose content is not in the store yet.",
-            |core| core.handles.unsaved().1,
+            |core| core.unsaved().1,
         );
         gauge(
             "bucket_open_handles",
@@ -140,6 +140,16 @@ impl Core {
             },
         );
         gauge(
+            "bucket_recovering_files",
+            "Files that an earlier mount left unsaved and that are not saved yet.",
+            |core| core.left().0,
+        );
+        gauge(
+            "bucket_recovering_bytes",
+            "Bytes of these files that the store lacks.",
+            |core| core.left().1,
+        );
+        gauge(
             "bucket_recovered_files",
             "Files that an earlier mount left unsaved and this one saved.",
             |core| {
@@ -148,6 +158,28 @@ impl Core {
                     .map_or(0, |staging| staging.recovered() as usize)
             },
         );
+    }
+
+    /// Files that are not saved, and their bytes. Those that nobody has open any more are among them.
+    fn unsaved(&self) -> (usize, usize) {
+        let Some(staging) = &self.staging else {
+            return self.handles.unsaved();
+        };
+        let files = staging.engaged();
+        let views = files.iter().map(|file| file.view());
+        let sizes: Vec<u64> = views
+            .filter(|view| view.dirty && !view.removed)
+            .map(|view| view.size)
+            .collect();
+        let bytes: u64 = sizes.iter().sum();
+        (sizes.len(), usize::try_from(bytes).unwrap_or(usize::MAX))
+    }
+
+    /// Files that an earlier mount left and that are not saved yet, and bytes of them to send.
+    fn left(&self) -> (usize, usize) {
+        let left = self.staging.as_ref().map(|staging| staging.left());
+        let (files, bytes) = left.unwrap_or_default();
+        (files, usize::try_from(bytes).unwrap_or(usize::MAX))
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {

@@ -33,7 +33,11 @@ use tokio::sync::watch;
 
 use crate::{
     inode::{Namespace, Tree},
-    staged::{StagedFile, content::Content, staging::Staging},
+    staged::{
+        StagedFile,
+        content::{Base, Content},
+        staging::Staging,
+    },
 };
 
 use ahead::Ahead;
@@ -85,18 +89,35 @@ impl OpenFile {
         version: ObjectVersion,
         staging: Option<&Arc<Staging>>,
     ) -> Arc<Self> {
-        Self::with_view(inode, Some(version), staging)
+        Self::with_view(inode, Some(version), staging.map(StagedFile::new))
     }
 
     /// A file that was created here.
     pub(crate) fn created(inode: Inode, staging: Option<&Arc<Staging>>) -> Arc<Self> {
-        Self::with_view(inode, None, staging)
+        Self::with_view(inode, None, staging.map(StagedFile::new))
+    }
+
+    /// A file that an earlier mount left, with what `staged` holds.
+    pub(crate) fn left(inode: Inode, staged: StagedFile) -> Arc<Self> {
+        let (base, size) = staged
+            .look(|content| (content.base().clone(), content.size()))
+            .unwrap_or_default();
+        let written = staged.written();
+        let file = Self::with_view(inode, base.version().cloned(), Some(staged));
+        {
+            let mut view = file.view();
+            view.dirty = true;
+            view.new = matches!(base, Base::New);
+            view.size = size;
+            view.modified = written.unwrap_or(view.modified);
+        }
+        file
     }
 
     fn with_view(
         inode: Inode,
         version: Option<ObjectVersion>,
-        staging: Option<&Arc<Staging>>,
+        staged: Option<StagedFile>,
     ) -> Arc<Self> {
         let new = version.is_none();
         Arc::new(Self {
@@ -115,7 +136,7 @@ impl OpenFile {
             stream: tokio::sync::Mutex::default(),
             progress: watch::Sender::new(0),
             ahead: Mutex::default(),
-            staged: staging.map(StagedFile::new),
+            staged,
         })
     }
 

@@ -12,7 +12,8 @@
 //!
 //! Nothing that was accepted is lost: a save that fails leaves everything here, and goes on being
 //! tried when the file is closed ([`keeper`]). A process that dies leaves a [`journal`] beside each
-//! staging file, and the next mount saves what it finds ([`recover`]).
+//! staging file, and the next mount shows what it finds as it was, and saves it ([`recover`]). It also
+//! removes the uploads that were cut off ([`uploads`]).
 //!
 //! # Locks
 //!
@@ -44,6 +45,7 @@ pub(crate) mod space;
 pub(crate) mod spans;
 pub(crate) mod staging;
 pub(crate) mod sync;
+pub(crate) mod uploads;
 pub(crate) mod write;
 
 use std::{

@@ -63,9 +63,10 @@ impl BucketVolume {
         })
     }
 
-    /// Saves what an earlier mount left in the staging directory. What cannot be saved is logged.
-    pub async fn recover(&self) {
-        self.core.recover().await;
+    /// Shows what an earlier mount left in the staging directory, and begins to save it. Needs a
+    /// runtime; asks the store nothing before it returns. What must not be saved is put aside.
+    pub fn recover(&self) {
+        self.core.recover();
     }
 }
 

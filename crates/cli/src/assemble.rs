@@ -322,8 +322,8 @@ pub(crate) fn transfer(
 }
 
 /// The bucket as a file system. With `staging` its files can be written anywhere, and what an
-/// earlier mount left there is saved first.
-pub(crate) async fn volume(
+/// earlier mount left there is shown as it was, and saved behind this one.
+pub(crate) fn volume(
     store: &Arc<dyn Store>,
     (pool, staging): (&Arc<BufferPool>, Option<Arc<Staging>>),
     values: &Values,
@@ -335,7 +335,7 @@ pub(crate) async fn volume(
         return Ok(BucketVolume::new(transfer, settings, registry));
     };
     let volume = BucketVolume::staged(transfer, settings, staging, registry);
-    volume.recover().await;
+    volume.recover();
     Ok(volume)
 }
 

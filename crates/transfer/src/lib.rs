@@ -39,7 +39,7 @@ pub use cache::{CacheContents, CacheError, CacheSettings, DiskCache, KeepFree};
 pub use error::{TransferError, TransferResult};
 pub use reader::Reader;
 pub use settings::{PIPES_MAX, TransferSettings};
-pub use writer::{Appender, Assembly, Finished, Slot, Slots, WriteStart, Writer};
+pub use writer::{Appender, Assembly, Finished, Slot, Slots, UploadNote, WriteStart, Writer};
 
 use crate::{
     estimate::PathEstimate,

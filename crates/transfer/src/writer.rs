@@ -35,6 +35,7 @@ pub(crate) use self::clean_up::CleanUps;
 pub use self::{
     append::Appender,
     assembly::{Assembly, Slot, Slots},
+    upload::UploadNote,
 };
 use self::{
     grant::Grant,

@@ -142,10 +142,21 @@ impl Tree {
                 node.known = Some(known.clone());
                 true
             }
+            // What is unsaved below could be saved nowhere else.
+            _ if self.holds_unsaved(inode) => true,
             _ => {
                 self.orphan(inode);
                 false
             }
         }
+    }
+
+    /// Whether something below a directory is not in the store yet.
+    fn holds_unsaved(&self, inode: Inode) -> bool {
+        let is_directory = self.directory(inode).is_ok();
+        let below = is_directory.then(|| self.nodes_below(inode));
+        let nodes = below.into_iter().flatten();
+        let mut nodes = nodes.filter_map(|inode| self.nodes.get(&inode));
+        nodes.any(|node| node.is_dirty())
     }
 }

@@ -1,9 +1,10 @@
 //! How changes made by this mount enter the tree.
 
 use penstock_base::{
-    FileName,
+    FileName, FsError, FsResult,
     clock::{self, Instant},
 };
+use penstock_object::Key;
 use penstock_vfs::{FileKind, Inode};
 
 use crate::inode::{Dentry, Known, Place, Tree};
@@ -24,6 +25,29 @@ impl Tree {
             node.lookups = 1;
         }
         inode
+    }
+
+    /// The place that a key leads to. Directories above it that memory lacks are made: the store is
+    /// asked about them when they are used.
+    pub(crate) fn place_of(&mut self, key: &Key) -> FsResult<Place> {
+        let no_name = |_| FsError::InvalidArgument("no file can have such a name");
+        let names = key.as_str().split('/').map(FileName::new);
+        let mut names: Vec<FileName> = names.collect::<Result<_, _>>().map_err(no_name)?;
+        let name = names.pop().ok_or(FsError::Stale)?;
+        let mut parent = Inode::ROOT;
+        for folder in names {
+            parent = match self.directory(parent)?.entries.get(&folder) {
+                Some(Dentry::Held(inode)) => *inode,
+                _ => {
+                    let asked = Known::directory(clock::now());
+                    self.insert(parent, &folder, FileKind::Directory, Some(asked))
+                }
+            };
+        }
+        match self.directory(parent)?.entries.contains_key(&name) {
+            true => Err(FsError::AlreadyExists),
+            false => Ok(Place { parent, name }),
+        }
     }
 
     /// Notes that a name was removed, here and in the store.

@@ -30,6 +30,8 @@ pub(crate) struct Content {
     extents: Extents,
     /// Saves whose outcome is not known, the oldest first; the last may be under way.
     attempts: Vec<Attempt>,
+    /// An earlier mount left this, and it was not saved since.
+    recovered: bool,
 }
 
 /// What a file's changes are relative to.
@@ -110,7 +112,18 @@ impl Content {
             size,
             extents,
             attempts: Vec::new(),
+            recovered: false,
         }
+    }
+
+    /// Notes that an earlier mount left this: it replaces the version that it is relative to, and nothing
+    /// that came later.
+    pub(crate) fn note_recovered(&mut self) {
+        self.recovered = true;
+    }
+
+    pub(crate) fn is_recovered(&self) -> bool {
+        self.recovered
     }
 
     pub(crate) fn size(&self) -> u64 {
@@ -176,8 +189,10 @@ impl Content {
         }
     }
 
-    /// Makes the file shorter or longer. A file without bytes needs nothing of its base.
+    /// Makes the file shorter or longer. A file without bytes needs nothing of its base, and whoever
+    /// makes it so writes it anew.
     pub(crate) fn resize(&mut self, size: u64) {
+        self.recovered &= size > 0;
         self.grow(size);
         self.size = size;
         self.extents.clear(size..u64::MAX);
@@ -220,7 +235,10 @@ impl Content {
         self.begin_attempt(self.size);
         Some(Snapshot {
             base: self.base.clone(),
-            condition: self.base.condition(),
+            condition: match self.recovered {
+                true => self.base.condition_after_crash(),
+                false => self.base.condition(),
+            },
             size: self.size,
             unsaved: self.extents.unsaved(),
         })
@@ -273,6 +291,7 @@ impl Content {
         }
         self.extents = extents;
         self.base = Base::Version(version);
+        self.recovered = false;
     }
 
     /// The save that was begun has failed. It is forgotten if the store cannot have it.

@@ -7,15 +7,15 @@
 use std::{sync::Arc, time::SystemTime};
 
 use penstock_base::{FsResult, run_blocking};
-use penstock_object::{Description, Key, PutOptions};
-use penstock_vfs::FileKind;
+use penstock_object::{Description, Key, ObjectInfo, PutOptions};
+use penstock_vfs::Inode;
 
 use crate::{
     core::Core,
     errors::for_reading,
     open_file::OpenFile,
     posix::{KeptMetadata, options_of},
-    staged::{StagedFile, journal::Record, lock},
+    staged::{StagedFile, content::Content, journal::Record, lock},
 };
 
 impl StagedFile {
@@ -50,7 +50,7 @@ impl StagedFile {
     }
 
     /// When the staging file was written last.
-    fn written(&self) -> Option<SystemTime> {
+    pub(crate) fn written(&self) -> Option<SystemTime> {
         self.disk_if_any()?.written().ok()
     }
 }
@@ -83,33 +83,50 @@ impl Core {
         }
     }
 
-    /// How to describe the object of a file that was recovered: as its journal says, or else as the
-    /// object that it replaces is described.
-    pub(super) async fn recovered_description(
+    /// How to describe the object of a file that is saved: as its node says. Of one that an earlier
+    /// mount left, as its journal says, or else as the object is described that it replaces.
+    pub(super) async fn saved_description(
         &self,
         staged: &StagedFile,
-        key: &Key,
+        (inode, key): (Inode, &Key),
     ) -> FsResult<PutOptions> {
-        let described = match staged.description() {
-            Some(description) => Some((description, staged.written())),
-            None => for_reading(self.head(key).await)?.map(|info| {
-                let content_type = Some(info.content_type).filter(|text| !text.is_empty());
-                let metadata = info.metadata;
-                let description = Description {
-                    content_type,
-                    metadata,
-                };
-                (description, None)
-            }),
-        };
-        let Some((description, written)) = described else {
-            return Ok(PutOptions::default());
-        };
-        if !self.keeps_metadata() {
-            return Ok(options_of(description));
+        if !staged.look(Content::is_recovered)? || self.knows_metadata(inode) {
+            return Ok(self.stored_metadata(inode));
         }
-        let mut kept = KeptMetadata::described(&description);
-        self.complete_description(&mut kept, (FileKind::Regular, key.as_str()), written);
-        Ok(options_of(kept.description()))
+        let description = match staged.description() {
+            Some(description) => Some(description),
+            None => for_reading(self.head(key).await)?.map(description_of),
+        };
+        match description {
+            Some(description) if self.keeps_metadata() => {
+                self.note_kept(inode, &description);
+                Ok(self.stored_metadata(inode))
+            }
+            Some(description) => Ok(options_of(description)),
+            None => Ok(self.stored_metadata(inode)),
+        }
+    }
+
+    fn knows_metadata(&self, inode: Inode) -> bool {
+        let tree = self.namespace.lock();
+        tree.node(inode).is_ok_and(|node| node.kept().is_some())
+    }
+
+    /// Takes `description` for what is to be kept of a file, unless something else is.
+    pub(super) fn note_kept(&self, inode: Inode, description: &Description) {
+        if !self.keeps_metadata() {
+            return;
+        }
+        if let Ok(node) = self.namespace.lock().node_mut(inode) {
+            let kept = || Arc::new(KeptMetadata::described(description));
+            node.unsaved.get_or_insert_with(kept);
+        }
+    }
+}
+
+fn description_of(info: ObjectInfo) -> Description {
+    Description {
+        content_type: Some(info.content_type).filter(|text| !text.is_empty()),
+        metadata: info.metadata,
     }
 }

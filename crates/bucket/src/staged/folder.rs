@@ -4,8 +4,9 @@
 //! DIRECTORY/lock                  held by the one mount that uses the directory; names its process
 //! DIRECTORY/files/ID.data         what was written to a file, sparse
 //! DIRECTORY/files/ID.journal      which file, and which ranges; see the journal
-//! DIRECTORY/kept/ID.data          what could not be saved because somebody else changed the object
-//! DIRECTORY/kept/ID.journal
+//! DIRECTORY/files/ID.upload       an upload that is under way
+//! DIRECTORY/kept/ID.data          what must not be saved: somebody else changed the object, or the
+//! DIRECTORY/kept/ID.journal       journal cannot be believed
 //! ```
 
 use std::{
@@ -104,6 +105,21 @@ impl Folder {
     /// The journal of a file.
     pub(crate) fn journal(&self, id: &FileId) -> PathBuf {
         self.directory.join("files").join(format!("{id}.journal"))
+    }
+
+    /// The note of an upload.
+    pub(crate) fn upload(&self, id: &FileId) -> PathBuf {
+        self.directory.join("files").join(format!("{id}.upload"))
+    }
+
+    /// Notes of uploads.
+    pub(crate) fn uploads(&self) -> io::Result<Vec<PathBuf>> {
+        let entries = fs::read_dir(self.directory.join("files"))?;
+        let paths = entries.map(|entry| Ok(entry?.path()));
+        let is_upload = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "upload");
+        paths
+            .filter(|path: &io::Result<_>| path.as_ref().map_or(true, is_upload))
+            .collect()
     }
 
     /// Makes a file that was not there.

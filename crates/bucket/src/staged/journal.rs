@@ -14,11 +14,12 @@
 //! that was never stored nobody else knows it. So does when a save began and what it sent, until the
 //! journal is written anew after it ([`crate::staged::attempt`]).
 //!
-//! Each record carries its length and its checksum; reading ends at the first that is not whole. A
+//! Each record carries its length and its checksum, which is how [`reading`] knows what of it is whole. A
 //! journal that has grown long is written anew, from what it says in sum. One with records of a kind
 //! that is not known here is left to the later version that wrote it.
 
 mod codec;
+mod reading;
 
 use std::{
     fs::{self, File},
@@ -37,14 +38,13 @@ use crate::staged::{
     folder::Folder,
 };
 
-pub(crate) use codec::{Header, Record};
+pub(crate) use codec::{Header, Record, join_texts, split_texts};
+pub(crate) use reading::{Doubt, Told, read};
 
 /// Bytes from which on a journal is written anew, unless that is worth little.
 const LONG: u64 = 1 << 20;
 /// A journal is written anew only when it is this much longer than it was when it was new.
 const GROWTH: u64 = 4;
-/// Bytes in the longest journal that is read: a file has only so many extents.
-const READ_MAX: u64 = 1 << 24;
 
 /// The journal of one file, open for appending.
 #[derive(Debug)]
@@ -63,6 +63,9 @@ pub(crate) struct Journal {
     repeated_synced: u64,
     /// Tells it from the one that is written in its place.
     serial: u64,
+    /// An earlier mount wrote it, perhaps before another start of the system: the first change here
+    /// makes it anew.
+    found: bool,
 }
 
 /// How much of which journal there was at a time.
@@ -117,22 +120,25 @@ impl Journal {
             repeated: 0,
             repeated_synced: 0,
             serial: random::number(),
+            found: false,
         })
     }
 
-    /// A journal that an earlier mount left. Nothing is appended to it.
-    pub(crate) fn reopen(path: &Path) -> io::Result<Self> {
+    /// A journal that an earlier mount left, and that says what was `told`.
+    pub(crate) fn reopen(path: &Path, told: &Told) -> io::Result<Self> {
         let file = Folder::open(path)?;
-        let length = file.metadata()?.len();
+        // What follows half a record could not be read.
+        file.set_len(told.length)?;
         Ok(Self {
             file: Arc::new(file),
             path: path.to_owned(),
-            length,
-            begun: length,
-            synced: length,
+            length: told.length,
+            begun: told.length,
+            synced: told.synced,
             repeated: 0,
             repeated_synced: 0,
             serial: random::number(),
+            found: true,
         })
     }
 
@@ -158,7 +164,7 @@ impl Journal {
 
     /// Whether it should be written anew.
     pub(crate) fn is_long(&self) -> bool {
-        self.length > LONG.max(GROWTH * self.begun)
+        self.found || self.length > LONG.max(GROWTH * self.begun)
     }
 
     /// Whether a crash of the machine leaves anything of it.
@@ -220,74 +226,6 @@ fn encode_extents(extents: &Extents, bytes: &mut Vec<u8>) {
     }
 }
 
-/// What a journal says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Told {
-    pub(crate) header: Header,
-    pub(crate) content: Content,
-    /// How the object is to be described, where that is known.
-    pub(crate) description: Option<Description>,
-}
-
-/// Reads the journal at `path`. `None` when nothing of it can be believed. Fails if a later version
-/// wrote it.
-pub(crate) fn read(path: &Path, boot: &str) -> io::Result<Option<Told>> {
-    if fs::metadata(path)?.len() > READ_MAX {
-        return Ok(None);
-    }
-    let bytes = fs::read(path)?;
-    if codec::Records::new(&bytes).any(|(_, record)| record == Record::Unknown) {
-        return Err(io::Error::other(
-            "a later version wrote it; mount with that version once",
-        ));
-    }
-    Ok(replay(&bytes, boot))
-}
-
-/// What the records in `bytes` say when the system runs since `boot`.
-fn replay(bytes: &[u8], boot: &str) -> Option<Told> {
-    let records: Vec<(u64, Record)> = codec::Records::new(bytes).collect();
-    let Some((first_end, Record::Header(header))) = records.first() else {
-        return None;
-    };
-    let believed = if header.boot == boot {
-        bytes.len() as u64
-    } else {
-        let synced = records.iter().rev().find_map(|(_, record)| match record {
-            Record::Synced(length) => Some(*length),
-            _ => None,
-        });
-        synced?
-    };
-    if *first_end > believed {
-        return None;
-    }
-    let mut content = Content::recovered(header.base.clone(), header.size, Extents::default());
-    let mut description = None;
-    for (_, record) in records[1..].iter().filter(|(end, _)| *end <= believed) {
-        apply(&mut content, record);
-        if let Record::Described(described) = record {
-            description = Some(described.clone());
-        }
-    }
-    Some(Told {
-        header: header.clone(),
-        content,
-        description,
-    })
-}
-
-fn apply(content: &mut Content, record: &Record) {
-    match record {
-        Record::Dirty(range) => content.write(range.clone()),
-        Record::Zero(range) => content.zero(range.clone()),
-        Record::Size(size) => content.resize(*size),
-        Record::Saving(size) => content.begin_attempt(*size),
-        Record::Sent(sums) => content.announce(sums.clone()),
-        Record::Header(_) | Record::Synced(_) | Record::Described(_) | Record::Unknown => {}
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::ops::Range;
@@ -296,8 +234,11 @@ mod tests {
     use penstock_transfer::ObjectVersion;
     use proptest::prelude::*;
 
-    use super::*;
-    use crate::staged::content::Base;
+    use super::{
+        reading::{apply, tell},
+        *,
+    };
+    use crate::staged::{content::Base, extents::Extents};
 
     impl Journal {
         fn cover(&mut self, extent: Extent) -> io::Result<()> {
@@ -342,6 +283,17 @@ mod tests {
         Content::recovered(header.base, header.size, Extents::default())
     }
 
+    fn left(mut content: Content) -> Content {
+        content.note_recovered();
+        content
+    }
+
+    /// What the bytes of a journal say, if it is believed.
+    fn told_by(bytes: &[u8]) -> Option<Told> {
+        let told = tell(&mut io::Cursor::new(bytes), "now").expect("memory is readable");
+        told.ok()
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -364,7 +316,7 @@ mod tests {
                 }
             }
             let told = read(&path, "now").expect("readable").expect("whole");
-            prop_assert_eq!(told.content, content);
+            prop_assert_eq!(told.content, left(content));
         }
 
         #[test]
@@ -376,7 +328,7 @@ mod tests {
             let path = scratch.path().join("x.journal");
             let mut content = new_content();
             let mut journal = Journal::create(&path, header(), (&content, None), false).expect("writable");
-            prop_assert_eq!(read(&path, "later").expect("readable"), None);
+            prop_assert!(read(&path, "later").expect("readable").is_err());
             for record in &before {
                 journal.append(record).expect("writable");
                 apply(&mut content, record);
@@ -387,7 +339,7 @@ mod tests {
             }
             journal.cover(covered).expect("writable");
             let told = read(&path, "later").expect("readable").expect("synced");
-            prop_assert_eq!(told.content, content);
+            prop_assert_eq!(told.content, left(content));
         }
 
         #[test]
@@ -427,7 +379,8 @@ mod tests {
                 told.push(Some(next));
             }
             bytes.truncate(cut);
-            let found = replay(&bytes, "now").map(|told| told.content);
+            let found = told_by(&bytes).map(|told| told.content);
+            let told: Vec<_> = told.into_iter().map(|told| told.map(left)).collect();
             prop_assert!(told.contains(&found));
         }
 
@@ -449,12 +402,12 @@ mod tests {
             let told = read(&path, "now").expect("readable").expect("whole");
             let last = count.checked_sub(1).map(described);
             prop_assert_eq!(told.description, last.or(first));
-            prop_assert_eq!(told.content, content);
+            prop_assert_eq!(told.content, left(content));
         }
 
         #[test]
         fn made_up_bytes_do_no_harm(bytes: Vec<u8>) {
-            prop_assert_eq!(replay(&bytes, "now"), None);
+            prop_assert_eq!(told_by(&bytes), None);
         }
     }
     /// Header, one write and one size, as the version wrote them that knew of no descriptions.
@@ -503,10 +456,42 @@ mod tests {
         content.resize(60);
         let expected = Told {
             header: header(),
-            content,
+            content: left(content),
             description: None,
+            length: bytes.len() as u64,
+            synced: 0,
         };
-        assert_eq!(replay(&bytes, "now"), Some(expected));
+        assert_eq!(told_by(&bytes), Some(expected));
+    }
+
+    #[test]
+    fn a_journal_of_any_length_is_read() {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let path = scratch.path().join("x.journal");
+        let said = (&new_content(), None);
+        drop(Journal::create(&path, header(), said, false).expect("writable"));
+        let mut bytes = fs::read(&path).expect("readable");
+        let records = 700_000;
+        for at in 0..records {
+            Record::Dirty(at..at + 1).encode(&mut bytes);
+        }
+        assert!(bytes.len() > 16 << 20);
+        fs::write(&path, &bytes).expect("writable");
+        let told = read(&path, "now").expect("readable").expect("whole");
+        assert_eq!(told.content.size(), records);
+    }
+
+    #[test]
+    fn a_system_that_does_not_tell_since_when_it_runs_is_never_the_same() {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let path = scratch.path().join("x.journal");
+        let untold = Header {
+            boot: String::new(),
+            ..header()
+        };
+        let said = (&new_content(), None);
+        drop(Journal::create(&path, untold, said, false).expect("writable"));
+        assert!(read(&path, "").expect("readable").is_err());
     }
 
     #[test]

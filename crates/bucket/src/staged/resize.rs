@@ -115,6 +115,7 @@ impl Core {
         let wanted = Wanted::from(allocation);
         let file = &handle.file;
         if wanted.zeroes {
+            // A hole takes no bytes, but it may make two extents of one.
             self.bound_extents(file, staged).await?;
         }
         // Only a look: a file that reaches so far may be made shorter by others, before or after.

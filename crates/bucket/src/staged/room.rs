@@ -37,7 +37,7 @@ impl Core {
         self.make_room(staged.staging(), bytes).await
     }
 
-    /// Saves a file that is in too many pieces, and gives them up.
+    /// Before a change that makes extents: saves a file that has too many.
     pub(super) async fn bound_extents(
         self: &Arc<Self>,
         file: &Arc<OpenFile>,
@@ -98,7 +98,8 @@ impl Core {
     }
 }
 
-fn unsaved(file: &OpenFile) -> u64 {
+/// Bytes of a file that the store lacks.
+pub(super) fn unsaved(file: &OpenFile) -> u64 {
     let staged = file.staged.as_ref();
     let dirty = staged.map(|staged| staged.look(|content| content.extents().dirty()));
     dirty.and_then(Result::ok).unwrap_or_default()

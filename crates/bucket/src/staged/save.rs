@@ -11,7 +11,9 @@ use std::{
 
 use futures_util::{StreamExt, stream};
 use penstock_base::{FsError, FsResult, MIB, Payload, run_blocking};
-use penstock_object::{CompleteOptions, ErrorKind, Key, ObjectKind, PartCopy, PutOptions, Stored};
+use penstock_object::{
+    CompleteOptions, ErrorKind, Key, ObjectError, ObjectKind, PartCopy, PutOptions, Stored,
+};
 use penstock_transfer::{Assembly, ObjectVersion, Slot, Slots, TransferError};
 use penstock_vfs::Inode;
 
@@ -22,7 +24,7 @@ use crate::{
     staged::{
         StagedFile,
         attempt::Sum,
-        content::Snapshot,
+        content::{Content, Snapshot},
         disk::on_worker,
         gather::GatherError,
         plan::{Limits, Part, Plan, Source, plan},
@@ -80,13 +82,7 @@ impl From<FsError> for SaveError {
 impl From<TransferError> for SaveError {
     fn from(error: TransferError) -> Self {
         let conflict = matches!(&error, TransferError::Object(error)
-        if matches!(
-            error.kind,
-            ErrorKind::PreconditionFailed
-                | ErrorKind::AlreadyExists
-                | ErrorKind::NotFound
-                | ErrorKind::InvalidRange
-        ));
+        if is_conflict(error));
         let meaning = transfer_failure(&error, Purpose::Write);
         if conflict {
             let text = "another client changed the object meanwhile; theirs stays, and yours is in \
@@ -94,6 +90,16 @@ impl From<TransferError> for SaveError {
             return Self::Conflict(FsError::Busy(text));
         }
         Self::Failed(meaning)
+    }
+}
+
+/// Whether the store says that the object is not the version that was to be replaced.
+fn is_conflict(error: &ObjectError) -> bool {
+    match error.kind {
+        ErrorKind::PreconditionFailed | ErrorKind::AlreadyExists | ErrorKind::InvalidRange => true,
+        // Whatever stands before the store may answer so, and not know of any object.
+        ErrorKind::NotFound => error.status.is_none() || !error.code.is_empty(),
+        _ => false,
     }
 }
 
@@ -186,9 +192,8 @@ impl Core {
         key: Key,
         snapshot: &Snapshot,
     ) -> Result<(ObjectVersion, Saved), SaveError> {
-        let inode = Some(file.inode);
         let stored = self
-            .store_snapshot(staged, key.clone(), inode, snapshot)
+            .store_snapshot(staged, key.clone(), file.inode, snapshot)
             .await;
         let Err(SaveError::Conflict(conflict)) = stored else {
             return stored.map(|version| (version, Saved::Now));
@@ -200,25 +205,29 @@ impl Core {
             self.evict(staged).await;
             return Ok((version, Saved::Earlier));
         }
+        // Older versions kept no checksums of what they sent.
+        if staged.look(Content::is_recovered)?
+            && let Some(version) = self.find_saved(staged, &key, snapshot).await?
+        {
+            self.evict(staged).await;
+            return Ok((version, Saved::Now));
+        }
         Err(SaveError::Conflict(conflict))
     }
 
     /// Stores what a snapshot says, whole or not at all.
-    pub(super) async fn store_snapshot(
+    async fn store_snapshot(
         &self,
         staged: &StagedFile,
         key: Key,
-        inode: Option<Inode>,
+        inode: Inode,
         snapshot: &Snapshot,
     ) -> Result<ObjectVersion, SaveError> {
         let limits = self.limits(staged);
         let plan = plan(snapshot.size, &snapshot.unsaved, &limits).ok_or(FsError::FileTooLarge)?;
         let options = PutOptions {
             condition: snapshot.condition.clone(),
-            ..match inode {
-                Some(inode) => self.stored_metadata(inode),
-                None => self.recovered_description(staged, &key).await?,
-            }
+            ..self.saved_description(staged, (inode, &key)).await?
         };
         let stored = match plan {
             Plan::Put => {
@@ -254,7 +263,8 @@ impl Core {
             checksum: None,
         };
         let base = snapshot.base.version();
-        let mut assembly = Assembly::begin(&self.transfer, key, options);
+        let note = self.note_upload(staged.staging(), key).await?;
+        let mut assembly = Assembly::begin(&self.transfer, key, options, note);
         let (slots, mut sums) = (assembly.slots(), Vec::new());
         let ready = parts
             .into_iter()

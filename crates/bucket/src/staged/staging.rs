@@ -5,7 +5,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Mutex, Weak,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -18,7 +18,10 @@ use crate::{
         closed::Closed,
         folder::{FileId, Folder, StagingError},
         gather::Turns,
+        lock,
+        room::unsaved,
         space::{Payment, Space},
+        uploads::Uploads,
     },
 };
 
@@ -36,6 +39,10 @@ const SAVE_MEMORY_MAX: u64 = 32 * MIB;
 
 /// Disk calls that the threads which ask may make at once, unless fewer are set.
 pub const AT_ONCE_DEFAULT: usize = 2;
+
+/// Files that are tried at the same time of those that an earlier mount left or that could not be
+/// saved when they were closed.
+const KEPT_AT_ONCE: usize = 8;
 
 /// The system names the time since which it runs here.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -91,8 +98,13 @@ pub struct Staging {
     /// Turns for disk calls on the thread that asks.
     at_once: tokio::sync::Semaphore,
     engaged: Mutex<HashMap<FileId, Weak<OpenFile>>>,
+    /// Turns to save what was not saved when it was closed.
+    pub(crate) keeping: tokio::sync::Semaphore,
+    /// Files that an earlier mount left and that are not saved yet.
+    left: Mutex<HashMap<FileId, Weak<OpenFile>>>,
     /// Files of an earlier mount that were saved.
     pub(crate) recovered: AtomicU64,
+    pub(crate) uploads: Uploads,
 }
 
 impl Staging {
@@ -119,7 +131,10 @@ impl Staging {
             making_room: tokio::sync::Mutex::default(),
             at_once,
             engaged: Mutex::default(),
+            keeping: tokio::sync::Semaphore::new(KEPT_AT_ONCE),
+            left: Mutex::default(),
             recovered: AtomicU64::new(0),
+            uploads: Uploads::default(),
         }))
     }
 
@@ -206,17 +221,18 @@ impl Staging {
 
     /// Notes a file that holds staging space.
     pub(crate) fn note_engaged(&self, id: &FileId, file: &Arc<OpenFile>) {
-        self.lock().insert(id.clone(), Arc::downgrade(file));
+        lock(&self.engaged).insert(id.clone(), Arc::downgrade(file));
     }
 
     /// Forgets a file that is closed.
     pub(crate) fn forget(&self, id: &FileId) {
-        self.lock().remove(id);
+        lock(&self.engaged).remove(id);
     }
 
     /// Files that hold staging space.
     pub(crate) fn engaged(&self) -> Vec<Arc<OpenFile>> {
-        self.lock().values().filter_map(Weak::upgrade).collect()
+        let engaged = lock(&self.engaged);
+        engaged.values().filter_map(Weak::upgrade).collect()
     }
 
     /// Bytes in the staging directory.
@@ -229,7 +245,23 @@ impl Staging {
         self.recovered.load(Ordering::Relaxed)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<FileId, Weak<OpenFile>>> {
-        self.engaged.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Notes a file that an earlier mount left.
+    pub(crate) fn note_left(&self, id: &FileId, file: &Arc<OpenFile>) {
+        lock(&self.left).insert(id.clone(), Arc::downgrade(file));
+    }
+
+    /// Notes that nothing is left to do for a file that an earlier mount left.
+    pub(crate) fn settle_left(&self, id: &FileId) {
+        lock(&self.left).remove(id);
+    }
+
+    /// Files that an earlier mount left and that are not saved yet, and the bytes of them that the
+    /// store lacks.
+    pub(crate) fn left(&self) -> (usize, u64) {
+        let files: Vec<_> = lock(&self.left)
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect();
+        (files.len(), files.iter().map(|file| unsaved(file)).sum())
     }
 }

@@ -12,6 +12,7 @@ mod attributes;
 mod listing;
 mod listing_ranges;
 mod lookup;
+mod lost_answers;
 mod metadata;
 mod model;
 mod names;

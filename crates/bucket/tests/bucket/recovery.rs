@@ -2,11 +2,13 @@
 
 use std::{
     fs,
+    path::{Path, PathBuf},
     time::{Duration, UNIX_EPOCH},
 };
 
+use penstock_base::{ChecksumKind, Summing, clock};
 use penstock_bucket::{BucketSettings, MetadataSettings};
-use penstock_object::{ErrorKind, HeadOptions, Key, Operation, Store, UserMetadata};
+use penstock_object::{ErrorKind, HeadOptions, Key, Operation, PutOptions, Store, UserMetadata};
 use penstock_vfs::{
     Allocation, AttributeChanges, Caller, HandleId, Inode, OpenOptions, TimeChange, Volume,
     XattrMode,
@@ -54,7 +56,7 @@ fn value<'metadata>(metadata: &'metadata UserMetadata, name: &str) -> &'metadata
     metadata.get(name).map_or("", String::as_str)
 }
 
-fn nothing(_: &std::path::Path) {}
+fn nothing(_: &Path) {}
 
 #[tokio::test]
 async fn a_file_that_was_never_stored_is_recovered_with_its_owner_and_mode() {
@@ -87,7 +89,7 @@ async fn a_file_that_was_never_stored_is_recovered_with_its_owner_and_mode() {
     assert!(value(&metadata, "mtime").starts_with("1000"));
     assert!(value(&metadata, "xattr").contains("user.color"));
     assert_eq!(bed.stat("new").await.unwrap().permissions, 0o4711);
-    assert_eq!(bed.staging_files("files"), [""; 0]);
+    assert_eq!(bed.journals(), [""; 0]);
 }
 
 #[tokio::test]
@@ -105,7 +107,7 @@ async fn a_recovered_file_shows_when_it_was_written() {
         .unwrap();
     // The time of the write counts, and not one that was set before it.
     bed.write(handle, 0, "content").await.unwrap();
-    let yesterday = penstock_base::clock::wall_time() - Duration::from_secs(86_400);
+    let yesterday = clock::wall_time() - Duration::from_secs(86_400);
     let bed = bed
         .killed(keeping(), |staging| {
             for entry in fs::read_dir(staging.join("files")).unwrap() {
@@ -314,146 +316,357 @@ async fn a_file_that_was_half_put_aside_is_never_swept() {
     assert!(data.ends_with(".data") && journal.ends_with(".journal"));
 }
 
-/// What a program does after a save whose answer was lost, and what becomes of its file.
-type Later = (&'static [(u64, &'static str)], Option<u64>, &'static str);
-
-const LATER: [Later; 4] = [
-    (&[], None, "snapshot"),
-    (&[(8, " and more")], None, "snapshot and more"),
-    (&[(0, "SNAP")], None, "SNAPshot"),
-    (&[(8, "???"), (0, "S")], Some(4), "Snap"),
-];
-
-async fn change_later(bed: &Bed, handle: HandleId, inode: Inode, (writes, size, _): Later) {
-    for (at, text) in writes {
-        bed.write(handle, *at, text).await.unwrap();
-    }
-    if size.is_some() {
-        let changes = AttributeChanges {
-            size,
-            handle: Some(handle),
-            ..AttributeChanges::default()
-        };
-        bed.volume
-            .set_attributes(CALLER, inode, changes)
-            .await
-            .unwrap();
-    }
+/// The only file of the staging directory with such an ending.
+fn only(staging: &Path, ending: &str) -> PathBuf {
+    let files = fs::read_dir(staging.join("files")).unwrap();
+    let paths = files.map(|entry| entry.unwrap().path());
+    let mut found = paths.filter(|path| path.extension().is_some_and(|found| found == ending));
+    let path = found.next().unwrap();
+    assert_eq!(found.next(), None);
+    path
 }
 
-/// A file whose save reached the store, which nobody was told, and what was done to it later.
-async fn with_a_lost_answer(existing: bool, later: Later) -> (Bed, HandleId) {
+/// Changes one byte of the journal, `at` bytes from its beginning.
+fn damage_journal(staging: &Path, at: impl FnOnce(usize) -> usize) {
+    let path = only(staging, "journal");
+    let mut journal = fs::read(&path).unwrap();
+    let at = at(journal.len());
+    journal[at] ^= 1;
+    fs::write(path, journal).unwrap();
+}
+
+/// A file of which two writes are unsaved when the mount breaks off.
+async fn unsaved_file() -> Bed {
     let bed = Bed::staged();
-    if existing {
-        bed.put("file", "the version before").await;
+    let handle = bed.create("file").await.unwrap();
+    bed.write(handle, 0, "never saved").await.unwrap();
+    bed.write(handle, 20, "nor this").await.unwrap();
+    bed
+}
+
+/// What was written is in the one file that was put aside, and not in the store.
+async fn assert_kept(bed: &Bed, expected: &[u8]) {
+    assert_eq!(bed.keys().await, [""; 0]);
+    assert_eq!(bed.staging_files("files"), [""; 0]);
+    let kept = bed.staging_files("kept");
+    assert_eq!(kept.len(), 2, "{kept:?}");
+    let (data, journal) = (&kept[0], &kept[1]);
+    assert!(data.ends_with(".data") && journal.ends_with(".journal"));
+    let path = bed.staging_path("kept").join(data);
+    assert_eq!(fs::read(path).unwrap(), expected);
+}
+
+const WRITTEN: &[u8] = b"never saved\0\0\0\0\0\0\0\0\0nor this";
+
+#[tokio::test]
+async fn what_a_journal_with_a_damaged_beginning_tells_of_is_kept() {
+    let bed = unsaved_file().await;
+    let damage = |staging: &Path| damage_journal(staging, |_| 30);
+    let bed = bed.killed(BucketSettings::default(), damage).await;
+    assert_kept(&bed, WRITTEN).await;
+}
+
+#[tokio::test]
+async fn what_a_journal_with_a_damaged_record_tells_of_is_kept() {
+    let bed = unsaved_file().await;
+    // In the record before the last.
+    let damage = |staging: &Path| damage_journal(staging, |length| length - 30);
+    let bed = bed.killed(BucketSettings::default(), damage).await;
+    assert_kept(&bed, WRITTEN).await;
+}
+
+#[tokio::test]
+async fn what_a_journal_with_a_damaged_end_tells_of_is_kept() {
+    let bed = unsaved_file().await;
+    let damage = |staging: &Path| damage_journal(staging, |length| length - 1);
+    let bed = bed.killed(BucketSettings::default(), damage).await;
+    assert_kept(&bed, WRITTEN).await;
+}
+
+#[tokio::test]
+async fn a_record_that_was_not_finished_is_passed_over() {
+    let bed = unsaved_file().await;
+    let bed = bed
+        .killed(BucketSettings::default(), |staging| {
+            let journal = only(staging, "journal");
+            let file = fs::File::options().write(true).open(&journal).unwrap();
+            file.set_len(file.metadata().unwrap().len() - 3).unwrap();
+        })
+        .await;
+    assert_eq!(bed.object("file").await.unwrap(), b"never saved");
+    assert_eq!(bed.staging_files("kept"), [""; 0]);
+}
+
+#[tokio::test]
+async fn what_is_not_certain_after_a_crash_of_the_machine_is_kept() {
+    let bed = unsaved_file().await;
+    let bed = bed.killed(BucketSettings::default(), another_start).await;
+    assert_kept(&bed, WRITTEN).await;
+}
+
+/// As if the machine had started again since the journal was begun.
+fn another_start(staging: &Path) {
+    let now = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let path = only(staging, "journal");
+    let mut journal = fs::read(&path).unwrap();
+    let now = now.trim().as_bytes();
+    let at = journal
+        .windows(now.len())
+        .position(|text| text == now)
+        .unwrap();
+    journal[at] = if now[0] == b'0' { b'1' } else { b'0' };
+    let length = u32::from_le_bytes(journal[..4].try_into().unwrap()) as usize;
+    let sum = crc32c(&journal[8..8 + length]);
+    journal[4..8].copy_from_slice(&sum.to_le_bytes());
+    fs::write(path, journal).unwrap();
+}
+
+fn crc32c(bytes: &[u8]) -> u32 {
+    let mut summing = Summing::new(ChecksumKind::Crc32c);
+    summing.add(bytes);
+    summing.checksum().value() as u32
+}
+
+#[tokio::test]
+async fn a_staging_file_that_is_shorter_than_its_journal_says_is_kept() {
+    let bed = unsaved_file().await;
+    let bed = bed
+        .killed(BucketSettings::default(), |staging| {
+            let data = only(staging, "data");
+            let file = fs::File::options().write(true).open(data).unwrap();
+            file.set_len(21).unwrap();
+        })
+        .await;
+    assert_kept(&bed, &WRITTEN[..21]).await;
+}
+
+#[tokio::test]
+async fn a_file_with_very_many_holes_is_saved_while_they_are_punched() {
+    let bed = Bed::staged();
+    let handle = bed.create("file").await.unwrap();
+    bed.write(handle, 0, vec![1; 1 << 20]).await.unwrap();
+    for hole in 0..40_000 {
+        let hole = hole * 16..hole * 16 + 8;
+        let punched = bed.volume.allocate(handle, hole, Allocation::PunchHole);
+        punched.await.unwrap();
     }
-    let handle = match existing {
-        true => bed.open("file", TRUNCATE).await.unwrap(),
-        false => bed.create("file").await.unwrap(),
+    let requests = bed.probe.requests();
+    assert!(requests.contains("put 1"), "{requests}");
+    let bed = bed.killed(BucketSettings::default(), nothing).await;
+    let found = bed.object("file").await.unwrap();
+    let expected = |at: usize| u8::from(at >= 640_000 || at % 16 >= 8);
+    assert!(
+        found
+            .iter()
+            .enumerate()
+            .all(|(at, byte)| *byte == expected(at))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn recovered_files_are_there_before_they_are_saved() {
+    let bed = unsaved_file().await;
+    bed.put("other", "content").await;
+    let bed = bed.broken_off(BucketSettings::default(), |bed| {
+        bed.probe
+            .fail(Operation::Put, ErrorKind::Unavailable, usize::MAX);
+    });
+    assert_eq!(bed.requests(), "");
+    assert_eq!(bed.stat("file").await.unwrap().size, WRITTEN.len() as u64);
+    assert_eq!(bed.read_file("file").await.unwrap(), WRITTEN);
+    assert_eq!(bed.ls("").await.unwrap(), ["file", "other"]);
+    assert_eq!(bed.metric("bucket_recovering_files"), 1);
+    assert_eq!(bed.metric("bucket_recovering_bytes"), 19);
+    // What is written to one goes on where it was.
+    let handle = bed.open("file", READ_WRITE).await.unwrap();
+    bed.write(handle, 0, "NEVER").await.unwrap();
+    bed.volume.release(handle).await;
+    bed.rename("other", "renamed").await.unwrap();
+    assert!(
+        bed.rename("file", "moved").await.is_err(),
+        "it cannot be saved"
+    );
+    bed.probe.mend();
+    bed.recovered().await;
+    let found = bed.object("file").await.unwrap();
+    assert_eq!(found, [b"NEVER", &WRITTEN[5..]].concat());
+    assert_eq!(bed.staging_files("kept"), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_recovered_file_that_is_removed_is_not_saved() {
+    let bed = unsaved_file().await;
+    let bed = bed.broken_off(BucketSettings::default(), |bed| {
+        bed.probe
+            .fail(Operation::Put, ErrorKind::Unavailable, usize::MAX);
+    });
+    bed.unlink("file").await.unwrap();
+    bed.probe.mend();
+    bed.recovered().await;
+    assert_eq!(bed.keys().await, [""; 0]);
+    assert_eq!(bed.staging_files("files"), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_written_to_a_recovered_file_survives_the_next_kill() {
+    let bed = unsaved_file().await;
+    let fails = |bed: &Bed| {
+        bed.probe
+            .fail(Operation::Put, ErrorKind::Unavailable, usize::MAX);
     };
-    let inode = bed.stat("file").await.unwrap().inode;
-    if existing {
-        // So that the changes are relative to a version.
-        bed.write(handle, 0, "the base").await.unwrap();
-        bed.volume.sync(handle, false).await.unwrap();
-    }
-    bed.write(handle, 0, "snapshot").await.unwrap();
-    bed.probe.fail_late(Operation::Put, ErrorKind::Unavailable);
-    assert!(bed.volume.sync(handle, false).await.is_err());
-    assert_eq!(bed.object("file").await.unwrap(), b"snapshot");
-    change_later(&bed, handle, inode, later).await;
-    (bed, handle)
+    let bed = bed.broken_off(BucketSettings::default(), fails);
+    let handle = bed.open("file", READ_WRITE).await.unwrap();
+    bed.write(handle, 30, "a second mount").await.unwrap();
+    let journal = fs::read(only(&bed.staging_path("."), "journal")).unwrap();
+    assert_eq!(bed.read(handle, 0, 100).await.unwrap().len(), 44);
+    let copy = tempfile::tempdir().unwrap();
+    fs::copy(
+        only(&bed.staging_path("."), "data"),
+        copy.path().join("data"),
+    )
+    .unwrap();
+    let next = Bed::staged();
+    let next = next
+        .killed(BucketSettings::default(), |staging| {
+            fs::write(staging.join("files/x.journal"), journal).unwrap();
+            fs::copy(copy.path().join("data"), staging.join("files/x.data")).unwrap();
+        })
+        .await;
+    let expected = [WRITTEN, b"\0\0", b"a second mount"].concat();
+    assert_eq!(next.object("file").await.unwrap(), expected);
 }
 
-#[tokio::test]
-async fn a_kill_between_a_save_and_its_journal_takes_nobody_for_another_client() {
-    for existing in [false, true] {
-        for later in LATER {
-            let (bed, _) = with_a_lost_answer(existing, later).await;
-            let bed = bed.killed(BucketSettings::default(), nothing).await;
-            let stored = bed.object("file").await.unwrap();
-            assert_eq!(String::from_utf8_lossy(&stored), later.2, "{existing}");
-            assert_eq!(bed.staging_files("kept"), [""; 0]);
-            assert_eq!(bed.staging_files("files"), [""; 0]);
-        }
-    }
-}
-
-#[tokio::test]
-async fn what_is_written_after_a_save_whose_answer_was_lost_is_saved_by_the_next() {
-    for existing in [false, true] {
-        for later in LATER {
-            let (bed, handle) = with_a_lost_answer(existing, later).await;
-            bed.volume.sync(handle, false).await.unwrap();
-            let stored = bed.object("file").await.unwrap();
-            assert_eq!(String::from_utf8_lossy(&stored), later.2, "{existing}");
-            assert_eq!(bed.staging_files("files").len(), 1, "no journal");
-        }
-    }
-}
-
-#[tokio::test]
-async fn several_saves_without_an_answer_are_known_again() {
-    let (bed, handle) = with_a_lost_answer(true, LATER[1]).await;
-    // None of these reaches the store, and who asks does not know.
-    for text in ["one", "two", "three", "four", "five", "six"] {
-        bed.probe.fail(Operation::Put, ErrorKind::Unavailable, 1);
-        bed.write(handle, 17, text).await.unwrap();
-        assert!(bed.volume.sync(handle, false).await.is_err());
-    }
-    let bed = bed.killed(BucketSettings::default(), nothing).await;
-    assert_eq!(bed.object("file").await.unwrap(), b"snapshot and moresixee");
-    assert_eq!(bed.staging_files("kept"), [""; 0]);
-}
-
-#[tokio::test]
-async fn another_clients_version_of_the_same_size_is_not_taken_for_a_save() {
-    for later in LATER {
-        let (bed, _) = with_a_lost_answer(true, later).await;
-        bed.put("file", "SNAPSHOT").await;
-        let bed = bed.killed(BucketSettings::default(), nothing).await;
-        assert_eq!(bed.object("file").await.unwrap(), b"SNAPSHOT");
-        assert_eq!(bed.staging_files("kept").len(), 2);
-    }
-}
-
-#[tokio::test]
-async fn a_large_save_whose_answer_was_lost_is_known_again() {
+#[tokio::test(start_paused = true)]
+async fn a_directory_stays_as_long_as_something_below_it_is_unsaved() {
     let bed = Bed::staged();
-    let mut content: Vec<u8> = (0..40 << 20).map(|at: u32| (at % 251) as u8).collect();
-    bed.put("large", &content).await;
-    let handle = bed.open("large", READ_WRITE).await.unwrap();
-    bed.write(handle, 20 << 20, "changed").await.unwrap();
-    let operation = Operation::CompleteUpload;
-    bed.probe.fail_late(operation, ErrorKind::Unavailable);
-    assert!(bed.volume.sync(handle, false).await.is_err());
-    bed.write(handle, 20 << 20, "CHANGED").await.unwrap();
-    bed.write(handle, 30 << 20, "and this").await.unwrap();
-    let bed = bed.killed(BucketSettings::default(), nothing).await;
-    content[20 << 20..][..7].copy_from_slice(b"CHANGED");
-    content[30 << 20..][..8].copy_from_slice(b"and this");
-    assert!(bed.object("large").await.unwrap() == content);
+    bed.put("folder/", "").await;
+    let handle = bed.create("folder/file").await.unwrap();
+    bed.write(handle, 0, "unsaved").await.unwrap();
+    bed.delete("folder/").await;
+    let fails = |bed: &Bed| {
+        bed.probe
+            .fail(Operation::Put, ErrorKind::Unavailable, usize::MAX);
+    };
+    let bed = bed.broken_off(BucketSettings::default(), fails);
+    assert_eq!(bed.read_file("folder/file").await.unwrap(), b"unsaved");
+    bed.probe.mend();
+    bed.recovered().await;
+    assert_eq!(bed.object("folder/file").await.unwrap(), b"unsaved");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_recovered_file_that_another_client_changed_stays_while_it_is_open() {
+    let bed = unsaved_file().await;
+    let bed = bed.broken_off(BucketSettings::default(), |_| {});
+    let handle = bed.open("file", READ_WRITE).await.unwrap();
+    bed.put("file", "theirs").await;
+    for _ in 0..20 {
+        clock::sleep(Duration::from_secs(10)).await;
+    }
+    assert_eq!(bed.read(handle, 0, 11).await.unwrap(), b"never saved");
+    assert!(bed.volume.flush(handle).await.is_err());
+    bed.volume.release(handle).await;
+    bed.recovered().await;
+    assert_eq!(bed.read_file("file").await.unwrap(), b"theirs");
+    assert_eq!(bed.staging_files("kept").len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_written_while_a_file_is_put_aside_stays() {
+    let bed = Bed::staged();
+    bed.put("file", "the first version").await;
+    let first = bed.open("file", READ_WRITE).await.unwrap();
+    bed.write(first, 0, "ours").await.unwrap();
+    bed.put("file", "theirs").await;
+    let (puts, deletes) = (
+        bed.probe.hold(Operation::Put),
+        bed.probe.hold(Operation::Delete),
+    );
+    bed.probe.fail(Operation::Delete, ErrorKind::Unavailable, 1);
+    let waiting = async || {
+        while bed.probe.waiting() == 0 {
+            clock::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let (second, unlinked, ()) = tokio::join!(
+        async {
+            // The last close fails, and leaves the file to be put aside,
+            bed.volume.release(first).await;
+            clock::sleep(Duration::from_millis(50)).await;
+            waiting().await;
+            // which waits for the removal. Meanwhile somebody opens and writes it.
+            let second = bed.open("file", READ_WRITE).await.unwrap();
+            bed.write(second, 0, "precious").await.unwrap();
+            deletes.add_permits(1);
+            second
+        },
+        async {
+            waiting().await;
+            bed.unlink("file").await
+        },
+        async {
+            waiting().await;
+            clock::sleep(Duration::from_millis(50)).await;
+            puts.add_permits(100);
+        }
+    );
+    assert!(unlinked.is_err());
+    clock::sleep(Duration::from_secs(300)).await;
+    assert_eq!(bed.read(second, 0, 8).await.unwrap(), b"precious");
     assert_eq!(bed.staging_files("kept"), [""; 0]);
+    bed.volume.release(second).await;
+    clock::sleep(Duration::from_secs(300)).await;
+    assert_eq!(bed.staging_files("kept").len(), 2);
+}
+
+/// Texts as the note of an upload has them.
+fn noted(texts: &[&str]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for text in texts {
+        body.extend((text.len() as u32).to_le_bytes());
+        body.extend(text.as_bytes());
+    }
+    let mut bytes = (body.len() as u32).to_le_bytes().to_vec();
+    bytes.extend(crc32c(&body).to_le_bytes());
+    bytes.extend(body);
+    bytes
 }
 
 #[tokio::test]
-async fn what_is_taken_back_after_a_save_whose_answer_was_lost_is_taken_back_in_the_store() {
-    for killed in [false, true] {
-        let bed = Bed::staged();
-        bed.put("file", "base").await;
-        let handle = bed.open("file", READ_WRITE).await.unwrap();
-        let inode = bed.stat("file").await.unwrap().inode;
-        bed.write(handle, 4, "more").await.unwrap();
-        bed.probe.fail_late(Operation::Put, ErrorKind::Unavailable);
-        assert!(bed.volume.sync(handle, false).await.is_err());
-        change_later(&bed, handle, inode, (&[], Some(4), "")).await;
-        let bed = if killed {
-            bed.killed(BucketSettings::default(), nothing).await
-        } else {
-            bed.volume.sync(handle, false).await.unwrap();
-            bed
-        };
-        assert_eq!(bed.object("file").await.unwrap(), b"base", "{killed}");
-        assert_eq!(bed.staging_files("kept"), [""; 0]);
+async fn uploads_that_were_cut_off_are_removed_and_no_others() {
+    let bed = Bed::staged();
+    let begin = async |key: &str| {
+        let key = Key::new(key).unwrap();
+        let begun = bed.remote.create_upload(&key, PutOptions::default());
+        begun.await.unwrap()
+    };
+    let named = begin("named").await;
+    // Of the same object, by another client.
+    begin("named").await;
+    begin("nameless").await;
+    begin("nameless too").await;
+    let now = clock::wall_time().duration_since(UNIX_EPOCH);
+    let now = now.unwrap().as_secs();
+    let notes = [
+        [
+            noted(&["memory", "named", &now.to_string()]),
+            noted(&[named.as_str()]),
+        ]
+        .concat(),
+        noted(&["memory", "nameless", &now.to_string()]),
+        noted(&["memory", "nameless too", &(now - 3600).to_string()]),
+        noted(&["another volume", "nameless too", &now.to_string()]),
+        b"damaged".to_vec(),
+    ];
+    let bed = bed
+        .killed(BucketSettings::default(), |staging| {
+            for (number, note) in notes.iter().enumerate() {
+                fs::write(staging.join(format!("files/{number}.upload")), note).unwrap();
+            }
+        })
+        .await;
+    while bed.staging_files("files").len() > 2 {
+        clock::sleep(Duration::from_millis(1)).await;
     }
+    assert_eq!(bed.unfinished_uploads().await, ["named", "nameless too"]);
 }

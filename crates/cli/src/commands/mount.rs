@@ -157,20 +157,23 @@ pub(crate) fn perform(request: MountRequest, environment: &Environment) -> Outco
     if foreground {
         return serve_here(&plan, Announcer::Foreground);
     }
+    let patience = patience(&plan);
     match daemon::detach()? {
         Side::Parent(waiting) => {
-            waiting.until_ready(patience(request.volume))?;
+            waiting.until_ready(patience)?;
             announcement.map_or(Ok(()), |line| output::print_line(&line))
         }
         Side::Child(announcer) => serve_in_background(plan, announcer),
     }
 }
 
-/// How long a mount may take. Building an index takes its time, and shows progress meanwhile.
-fn patience(volume: VolumeKind) -> Duration {
-    match volume {
-        VolumeKind::Bucket => READY_DEADLINE,
-        VolumeKind::Stream => Duration::MAX,
+/// How long a mount may take. Building an index takes its time, and shows progress meanwhile. So does
+/// reading what an earlier mount left in a staging directory, on a disk that is slow: who ended that
+/// would find as much to read the next time.
+fn patience(plan: &Plan) -> Duration {
+    match plan.volume {
+        VolumeKind::Bucket if plan.values.choice(&table::MODE) != "staged" => READY_DEADLINE,
+        VolumeKind::Bucket | VolumeKind::Stream => Duration::MAX,
     }
 }
 

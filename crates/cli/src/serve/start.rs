@@ -101,7 +101,7 @@ async fn open_bucket(
     let spill_directory = staging
         .as_ref()
         .map(|staging| staging.settings().directory.clone());
-    let volume = assemble::volume(&store, (pool, staging), &plan.values, registry).await?;
+    let volume = assemble::volume(&store, (pool, staging), &plan.values, registry)?;
     let settings = FuseSettings {
         spill_directory,
         ..assemble::fuse_settings(&plan.source, &plan.mountpoint, &plan.values)

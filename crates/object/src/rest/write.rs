@@ -279,7 +279,9 @@ impl<D: Dialect> RestStore<D> {
 /// another one, or none.
 pub(super) fn judged(mut error: ObjectError, condition: &WriteCondition) -> ObjectError {
     let insisted = matches!(condition, WriteCondition::IfMatch(_));
-    if insisted && matches!(error.kind, ErrorKind::AlreadyExists | ErrorKind::NotFound) {
+    // A 404 without a code may come from whatever stands before the store.
+    let is_gone = error.kind == ErrorKind::NotFound && !error.code.is_empty();
+    if insisted && (is_gone || error.kind == ErrorKind::AlreadyExists) {
         error.kind = ErrorKind::PreconditionFailed;
     }
     error

@@ -6,7 +6,7 @@ use penstock_base::Payload;
 use penstock_object::{CompleteOptions, Key, PartCopy, PutOptions, Stored};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::upload::Upload;
+use super::upload::{Upload, UploadNote};
 use crate::{Transfer, TransferResult};
 
 /// An object that is being put together. Parts are added in order and travel in the background,
@@ -35,10 +35,15 @@ impl Slots {
 }
 
 impl Assembly {
-    /// Begins to put an object together.
-    pub fn begin(transfer: &Arc<Transfer>, key: &Key, options: PutOptions) -> Self {
+    /// Begins to put an object together, which `note` remembers until it ended.
+    pub fn begin(
+        transfer: &Arc<Transfer>,
+        key: &Key,
+        options: PutOptions,
+        note: Option<Arc<dyn UploadNote>>,
+    ) -> Self {
         Self {
-            upload: Upload::begin(transfer, key, options),
+            upload: Upload::begin_noted(transfer, key, options, note),
             slots: Slots(Arc::new(Semaphore::new(
                 transfer.settings().uploads_in_flight,
             ))),

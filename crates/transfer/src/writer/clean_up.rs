@@ -12,7 +12,7 @@ use penstock_base::clock;
 use penstock_object::{Key, ObjectResult, Part, Store, UploadId};
 use tokio::{runtime::Handle, sync::watch, task::JoinSet};
 
-use super::upload::{Created, name_of};
+use super::upload::{Created, UploadNote, name_of};
 use crate::{Transfer, lock::lock};
 
 /// How long one attempt to remove an upload may take.
@@ -31,6 +31,7 @@ pub(super) struct Leftover {
     pub(super) key: Key,
     pub(super) created: Created,
     pub(super) tasks: JoinSet<ObjectResult<Vec<Part>>>,
+    pub(super) note: Option<Arc<dyn UploadNote>>,
 }
 
 /// Cancels the requests of an upload and removes it from the store, later if that fails now.
@@ -45,7 +46,12 @@ pub(super) async fn clean_up(mut leftover: Leftover) {
     };
     let Some(upload) = named else { return };
     let (store, key) = (Arc::clone(leftover.transfer.store()), leftover.key);
-    let unwanted = Unwanted { store, key, upload };
+    let unwanted = Unwanted {
+        store,
+        key,
+        upload,
+        note: leftover.note,
+    };
     if let Err(failure) = unwanted.remove().await {
         leftover.transfer.clean_ups().try_later(unwanted, &failure);
     }
@@ -64,13 +70,20 @@ struct Unwanted {
     store: Arc<dyn Store>,
     key: Key,
     upload: UploadId,
+    note: Option<Arc<dyn UploadNote>>,
 }
 
 impl Unwanted {
     async fn remove(&self) -> Result<(), String> {
         let removal = self.store.abort_upload(&self.key, &self.upload);
         match clock::deadline(REMOVAL_MAX, removal).await {
-            Ok(removed) => removed.map_err(|error| error.to_string()),
+            Ok(Ok(())) => {
+                if let Some(note) = &self.note {
+                    note.ended();
+                }
+                Ok(())
+            }
+            Ok(Err(error)) => Err(error.to_string()),
             Err(late) => Err(late.to_string()),
         }
     }

@@ -1,6 +1,6 @@
 //! A multipart upload with parts on their way, and its removal when it comes to nothing.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use penstock_base::Payload;
 use penstock_object::{
@@ -21,6 +21,15 @@ use crate::Transfer;
 
 /// Parts of one upload that the store copies at once. They cost us nothing, but the store.
 const COPIES_MAX: usize = 8;
+
+/// Remembers an upload until it ended, so that one that a crash cuts off can be removed.
+pub trait UploadNote: fmt::Debug + Send + Sync {
+    /// The store gave it this name.
+    fn named(&self, upload: &UploadId);
+
+    /// It was completed, removed, or never made.
+    fn ended(&self);
+}
 
 /// The answer to the creation of an upload, once there is one.
 pub(super) type Created = watch::Receiver<Option<ObjectResult<UploadId>>>;
@@ -44,16 +53,33 @@ pub(super) struct Upload {
     runtime: Handle,
     /// Whether there is nothing to remove any more.
     ended: bool,
+    note: Option<Arc<dyn UploadNote>>,
 }
 
 impl Upload {
     /// Begins an upload, in the background. The creation is never cancelled: an upload that was
     /// created and whose name we do not know could not be removed.
     pub(super) fn begin(transfer: &Arc<Transfer>, key: &Key, options: PutOptions) -> Self {
+        Self::begin_noted(transfer, key, options, None)
+    }
+
+    /// The same, remembered by `note`.
+    pub(super) fn begin_noted(
+        transfer: &Arc<Transfer>,
+        key: &Key,
+        options: PutOptions,
+        note: Option<Arc<dyn UploadNote>>,
+    ) -> Self {
         let (sender, created) = watch::channel(None);
         let (store, target) = (Arc::clone(transfer.store()), key.clone());
+        let named = note.clone();
         tokio::spawn(async move {
             let created = store.create_upload(&target, options).await;
+            match (&named, &created) {
+                (Some(note), Ok(upload)) => note.named(upload),
+                (Some(note), Err(_)) => note.ended(),
+                (None, _) => {}
+            }
             sender.send_replace(Some(created));
         });
         Self {
@@ -69,6 +95,7 @@ impl Upload {
             copies: Arc::new(Semaphore::new(COPIES_MAX)),
             runtime: Handle::current(),
             ended: false,
+            note,
         }
     }
 
@@ -124,6 +151,9 @@ impl Upload {
             .complete_upload(&self.target.key, &upload, &self.parts, options)
             .await?;
         self.ended = true;
+        if let Some(note) = &self.note {
+            note.ended();
+        }
         Ok(stored)
     }
 
@@ -142,6 +172,7 @@ impl Upload {
             key: self.target.key.clone(),
             created: self.created.clone(),
             tasks: std::mem::take(&mut self.tasks),
+            note: self.note.clone(),
         }
     }
 }

@@ -1,6 +1,9 @@
 //! Records as bytes: length, CRC-32C, and then a tag and its fields, little-endian.
 
-use std::ops::Range;
+use std::{
+    io::{self, Read},
+    ops::Range,
+};
 
 use penstock_base::{ChecksumKind, Summing};
 use penstock_object::{Description, ETag, Key, UserMetadata};
@@ -29,7 +32,7 @@ const KINDS: [ChecksumKind; 3] = [
 ];
 
 /// Bytes in the longest record: a header with its longest texts.
-const RECORD_MAX: usize = 1 << 16;
+pub(super) const RECORD_MAX: usize = 1 << 16;
 
 /// What a journal begins with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,6 +113,31 @@ fn encode_numbers(tag: u8, numbers: &[u64], body: &mut Vec<u8>) {
 fn encode_text(text: &str, body: &mut Vec<u8>) {
     body.extend((text.len() as u32).to_le_bytes());
     body.extend(text.as_bytes());
+}
+
+/// Texts as bytes that tell whether they are whole.
+pub(crate) fn join_texts(texts: &[&str]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for text in texts {
+        encode_text(text, &mut body);
+    }
+    let mut bytes = (body.len() as u32).to_le_bytes().to_vec();
+    bytes.extend(sum(&body).to_le_bytes());
+    bytes.extend(body);
+    bytes
+}
+
+/// The texts at the front of some bytes, and what follows them.
+pub(crate) fn split_texts(bytes: &[u8]) -> Option<(Vec<String>, &[u8])> {
+    let mut fields = Fields(bytes);
+    let length = fields.short()? as usize;
+    let expected = fields.short()?;
+    let body = fields.take(length)?;
+    let (mut texts, mut left) = (Vec::new(), Fields(body));
+    while !left.0.is_empty() {
+        texts.push(left.text()?);
+    }
+    (sum(body) == expected).then_some((texts, fields.0))
 }
 
 fn encode_header(header: &Header, body: &mut Vec<u8>) {
@@ -217,32 +245,55 @@ pub(super) fn record_of(tag: u8) -> Vec<u8> {
 }
 
 /// The whole records at the front of some bytes, each with where it ends.
-pub(super) struct Records<'a> {
-    rest: &'a [u8],
+pub(super) struct Records<R> {
+    rest: R,
     at: u64,
+    is_cut: bool,
 }
 
-impl<'a> Records<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes, at: 0 }
+impl<R: Read> Records<R> {
+    pub(super) fn new(bytes: R) -> Self {
+        Self {
+            rest: bytes,
+            at: 0,
+            is_cut: false,
+        }
+    }
+
+    /// Whether the bytes ended before the record that was begun last did.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    fn read(&mut self) -> io::Result<Option<(u64, Record)>> {
+        let (mut length, mut expected) = ([0; 4], [0; 4]);
+        self.rest.read_exact(&mut length)?;
+        self.rest.read_exact(&mut expected)?;
+        let length = u32::from_le_bytes(length) as usize;
+        if length > RECORD_MAX {
+            return Ok(None);
+        }
+        let mut body = vec![0; length];
+        self.rest.read_exact(&mut body)?;
+        if sum(&body) != u32::from_le_bytes(expected) {
+            return Ok(None);
+        }
+        self.at += (8 + length) as u64;
+        Ok(Record::decode(&body).map(|record| (self.at, record)))
     }
 }
 
-impl Iterator for Records<'_> {
-    type Item = (u64, Record);
+impl<R: Read> Iterator for Records<R> {
+    type Item = io::Result<(u64, Record)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let mut fields = Fields(self.rest);
-        let length = fields.short()? as usize;
-        let expected = fields.short()?;
-        let body = fields.take(length.min(RECORD_MAX))?;
-        if body.len() != length || sum(body) != expected {
-            return None;
+        match self.read() {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                self.is_cut = true;
+                None
+            }
+            read => read.transpose(),
         }
-        let record = Record::decode(body)?;
-        self.at += (self.rest.len() - fields.0.len()) as u64;
-        self.rest = fields.0;
-        Some((self.at, record))
     }
 }
 
@@ -310,7 +361,7 @@ mod tests {
             };
             let mut bytes = Vec::new();
             Record::Header(header.clone()).encode(&mut bytes);
-            let found: Vec<_> = Records::new(&bytes).collect();
+            let found: Vec<_> = Records::new(&bytes[..]).map(Result::unwrap).collect();
             assert_eq!(found, [(bytes.len() as u64, Record::Header(header))]);
         }
     }
@@ -331,7 +382,7 @@ mod tests {
         ] {
             let mut bytes = Vec::new();
             record.encode(&mut bytes);
-            let found: Vec<_> = Records::new(&bytes).collect();
+            let found: Vec<_> = Records::new(&bytes[..]).map(Result::unwrap).collect();
             assert_eq!(found, [(bytes.len() as u64, record)]);
         }
     }
@@ -347,7 +398,7 @@ mod tests {
             });
             let mut bytes = Vec::new();
             record.encode(&mut bytes);
-            let found: Vec<_> = Records::new(&bytes).collect();
+            let found: Vec<_> = Records::new(&bytes[..]).map(Result::unwrap).collect();
             assert_eq!(found, [(bytes.len() as u64, record)]);
         }
     }

@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use penstock_base::{
-    BufferPool, FileName, FsError, FsResult, MIB, MemoryBudget, metrics::Registry,
+    BufferPool, FileName, FsError, FsResult, MIB, MemoryBudget, clock, metrics::Registry,
 };
 use penstock_bucket::{BucketSettings, BucketVolume, Staging, StagingSettings};
 use penstock_object::{GetOptions, Key, ListOptions, MemoryStore, PutOptions, Store};
@@ -153,18 +153,56 @@ impl Bed {
         meanwhile(scratch.path());
         let bed =
             Self::mount(remote, settings.clone(), 256 * MIB).stage(settings, scratch, u64::MAX);
-        bed.volume.recover().await;
+        bed.volume.recover();
+        bed.recovered().await;
         bed
+    }
+
+    /// The same, but nothing is saved yet. `prepare` sees the next mount before it looks.
+    pub(crate) fn broken_off(self, settings: BucketSettings, prepare: impl FnOnce(&Self)) -> Self {
+        let Self {
+            remote,
+            volume,
+            scratch,
+            ..
+        } = self;
+        drop(volume);
+        let bed = Self::mount(remote, settings.clone(), 256 * MIB).stage(
+            settings,
+            scratch.unwrap(),
+            u64::MAX,
+        );
+        prepare(&bed);
+        bed.volume.recover();
+        bed
+    }
+
+    /// Waits until everything is saved that an earlier mount left.
+    pub(crate) async fn recovered(&self) {
+        while self.metric("bucket_recovering_files") > 0 {
+            clock::sleep(std::time::Duration::from_millis(1)).await;
+        }
+    }
+
+    /// A folder of the staging directory.
+    pub(crate) fn staging_path(&self, folder: &str) -> std::path::PathBuf {
+        self.scratch.as_ref().unwrap().path().join(folder)
     }
 
     /// What lies in a folder of the staging directory.
     pub(crate) fn staging_files(&self, folder: &str) -> Vec<String> {
-        let folder = self.scratch.as_ref().unwrap().path().join(folder);
-        let names = std::fs::read_dir(folder).unwrap();
+        let names = std::fs::read_dir(self.staging_path(folder)).unwrap();
         let mut names: Vec<String> = names
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         names.sort();
+        names
+    }
+
+    /// Journals of files that have something unsaved.
+    pub(crate) fn journals(&self) -> Vec<String> {
+        let mut names = self.staging_files("files");
+        names.retain(|name| name.ends_with(".journal"));
         names
     }
 
