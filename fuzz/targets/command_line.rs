@@ -10,6 +10,8 @@
 mod environment;
 #[path = "../../crates/cli/src/failure.rs"]
 mod failure;
+#[path = "../../crates/cli/src/legible.rs"]
+mod legible;
 #[path = "../../crates/cli/src/options/mod.rs"]
 mod options;
 
