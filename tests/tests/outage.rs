@@ -67,6 +67,11 @@ fn during<T>(bucket: &Bucket, outage: Outage, meanwhile: impl FnOnce() -> T) -> 
 
 /// A mount with little memory; a staged one if it is given a directory for that.
 fn mount(bucket: &Bucket, staging: Option<&Path>) -> Mount {
+    patient_mount(bucket, staging, RETRY_TIMEOUT)
+}
+
+/// The same, that tries failing operations for `retry_timeout`.
+fn patient_mount(bucket: &Bucket, staging: Option<&Path>, retry_timeout: &str) -> Mount {
     let options = match staging {
         Some(staging) => bucket.staged_options(staging),
         None => bucket.options(),
@@ -75,7 +80,7 @@ fn mount(bucket: &Bucket, staging: Option<&Path>) -> Mount {
         .option("memory", "64MiB")
         .option("attr-timeout", "0s")
         .option("request-timeout", REQUEST_TIMEOUT)
-        .option("retry-timeout", RETRY_TIMEOUT);
+        .option("retry-timeout", retry_timeout);
     bucket.mount_with(&options)
 }
 
@@ -277,7 +282,8 @@ fn an_unmount_that_meets_an_outage_saves_everything_once_it_is_over() {
         for outage in OUTAGES {
             let what = format!("{outage:?}, staged: {}", staging.is_some());
             let bucket = Bucket::new(Kind::S3);
-            let mount = mount(&bucket, staging);
+            // In streaming mode nothing is left to try again with once that has passed.
+            let mount = patient_mount(&bucket, staging, "30s");
             let mut writers = Writers::new(&mount);
             let mut leaving = during(&bucket, outage, || {
                 writers.kill();

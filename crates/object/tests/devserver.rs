@@ -7,7 +7,7 @@ use penstock_base::{MIB, Payload, Secret, metrics::Registry};
 use penstock_devserver::{Fault, FaultRule, Faults, Lack, Operation as Served, Server, Settings};
 use penstock_object::{
     ChecksumChoice, CompleteOptions, ErrorKind, GetOptions, Key, ObjectResult, PutOptions, Store,
-    StoreSettings, WriteCondition,
+    StoreSettings, Stored, WriteCondition,
     credentials::{CredentialSettings, Credentials},
     open, open_backend,
 };
@@ -371,8 +371,8 @@ async fn objects_are_read_from_an_endpoint_of_their_own() {
     assert!(refused.message.contains("no meaning"), "{refused}");
 }
 
-#[tokio::test]
-async fn a_lost_answer_to_a_completed_upload_is_no_conflict() {
+/// Completes an upload that must make a new object while this fails.
+async fn complete_new_while(fails: FaultRule) -> ObjectResult<Stored> {
     let server = server();
     let url = format!("s3://{BUCKET}").parse().expect("valid");
     let store = open(&url, &settings(&server), &Registry::new()).expect("valid settings");
@@ -384,17 +384,36 @@ async fn a_lost_answer_to_a_completed_upload_is_no_conflict() {
     let upload = upload.expect("an upload can be begun");
     let body = Payload::from(b"content".to_vec());
     let part = store.upload_part(&key("new"), &upload, 1, body).await;
-    let lost = FaultRule::new(Fault::LoseAnswer).on(&[Served::CompleteUpload]);
-    server.faults().add(lost.next(1));
+    server.faults().add(fails);
     let complete = CompleteOptions {
         condition: options.condition,
         ..CompleteOptions::default()
     };
     let parts = [part.expect("a part is sent")];
-    let completed = store
+    store
         .complete_upload(&key("new"), &upload, &parts, complete)
-        .await;
+        .await
+}
+
+#[tokio::test]
+async fn a_lost_answer_to_a_completed_upload_is_no_conflict() {
+    let lost = FaultRule::new(Fault::LoseAnswer).on(&[Served::CompleteUpload]);
+    let completed = complete_new_while(lost.next(1)).await;
     completed.expect("it was ours");
+}
+
+#[tokio::test]
+async fn a_refused_look_at_a_completed_upload_is_no_conflict() {
+    for refusal in [
+        Fault::TooManyRequests { retry_after: None },
+        Fault::SlowDown { retry_after: None },
+        Fault::InternalError,
+    ] {
+        // The first look is whether the key is free, the next at what was made.
+        let refused = FaultRule::new(refusal).on(&[Served::HeadObject]);
+        let completed = complete_new_while(refused.skip(1).next(1)).await;
+        completed.expect("it was ours");
+    }
 }
 
 /// A server that lacks something, and a store that knows nothing of that yet.

@@ -8,7 +8,7 @@ use penstock_base::Payload;
 use super::{
     Dialect, Draft, RestStore, WriteKind, WritePlan,
     plan::{Written, is_not_understood},
-    write::protocol,
+    write::{after_the_fact, protocol},
 };
 use crate::{
     CopyOptions, Description, ETag, ErrorKind, Key, Known, ObjectResult, Operation, PutOptions,
@@ -132,7 +132,8 @@ impl<D: Dialect> RestStore<D> {
             }
             Err(XmlError::Missing("ETag")) if !self.dialect.is_original() => {
                 self.features.copy_answers.learn(false);
-                self.head_object(target).await.map(|info| info.etag)
+                let info = self.head_object(target).await.map_err(after_the_fact)?;
+                Ok(info.etag)
             }
             Err(error) => Err(protocol(draft, &error)),
         }

@@ -5,7 +5,7 @@ use penstock_base::Payload;
 use super::{
     Dialect, Draft, RestStore, WriteKind, WritePlan,
     plan::{Written, is_not_understood},
-    write::{etag_of, judged, protocol},
+    write::{after_the_fact, etag_of, judged, protocol},
 };
 use crate::{
     Checksum, CompleteOptions, ETag, ErrorKind, Key, Known, ObjectError, ObjectResult, Operation,
@@ -176,7 +176,7 @@ impl<D: Dialect> RestStore<D> {
                 })
             }
             // Who repeats the completion finds the object.
-            Err(error) if error.kind.is_transient() => Err(error),
+            Err(error) if error.kind.is_transient() => Err(after_the_fact(error)),
             Ok(_) | Err(_) => Ok(stored),
         }
     }

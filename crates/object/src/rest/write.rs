@@ -300,6 +300,18 @@ pub(super) fn etag_of(response: &Response) -> ETag {
     ETag::new(response.headers.get("etag").unwrap_or_default())
 }
 
+/// What went wrong with a look at what was just written. Whoever tries again must know that the write
+/// took place, also where the look was refused.
+pub(super) fn after_the_fact(error: ObjectError) -> ObjectError {
+    match error.kind {
+        ErrorKind::Throttled => ObjectError {
+            kind: ErrorKind::Unavailable,
+            ..error
+        },
+        _ => error,
+    }
+}
+
 pub(super) fn protocol(draft: &Draft, error: &XmlError) -> ObjectError {
     draft.error(ErrorKind::Protocol, error.to_string())
 }
