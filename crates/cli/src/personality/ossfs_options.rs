@@ -12,7 +12,6 @@ use Meanwhile::{Holds, Lacks};
 const BANDWIDTH: &str = "bandwidth is not limited per request";
 const COPIES: &str = "copies are cut as the store asks";
 const EXPOSED: &str = "put credentials into a passwd_file or the environment";
-const FEATURES: &str = "what the store can do is known from its dialect";
 const KERNEL: &str = "what the kernel can do is asked of it";
 const LIBRARIES: &str = "shared libraries are not loaded; use credential_process";
 const LISTING: &str = "listings carry attributes and ask for no single object";
@@ -334,11 +333,37 @@ pub(super) static OPTIONS: &[ForeignOption] = &[
             Lacks("bytes are sent as they are written"),
         ),
     ),
-    switch("nomultipart", "false", Nothing(FEATURES)),
-    switch("nomixupload", "false", Nothing(FEATURES)),
-    switch("nocopyapi", "false", Nothing(FEATURES)),
-    switch("norenameapi", "false", Nothing(FEATURES)),
-    switch("noshallowcopyapi", "false", Nothing(FEATURES)),
+    switch(
+        "nomultipart",
+        "false",
+        Nothing(
+            "files of up to `multipart_threshold` are sent in one request, and larger ones cannot be",
+        ),
+    ),
+    switch(
+        "nomixupload",
+        "false",
+        Nothing(
+            "a store that cannot copy parts is noticed at the first one, and gets the bytes sent",
+        ),
+    ),
+    switch(
+        "nocopyapi",
+        "false",
+        Nothing(
+            "a store that cannot copy parts is noticed at the first one, and gets the bytes sent; one that copies nothing refuses renames",
+        ),
+    ),
+    switch(
+        "norenameapi",
+        "false",
+        Nothing("a rename is a copy inside the store; one that copies nothing refuses it"),
+    ),
+    switch(
+        "noshallowcopyapi",
+        "false",
+        Nothing("an object is copied in one request where the store's limit allows it"),
+    ),
     value("retries", "5", Is(&table::RETRY_ATTEMPTS, same)),
     value(
         "connect_timeout",
