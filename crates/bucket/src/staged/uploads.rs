@@ -82,10 +82,14 @@ impl UploadNote for Note {
     }
 }
 
-/// What a note says, if it is one of `volume`.
+/// What a note says, if it is one of `volume`. One that was not finished tells of no upload, for it is
+/// finished before that begins, and is removed.
 fn read(note: &Path, volume: &str) -> Option<(Key, Cut)> {
     let bytes = fs::read(note).ok()?;
-    let (texts, rest) = split_texts(&bytes)?;
+    let Some((texts, rest)) = split_texts(&bytes) else {
+        let _ = fs::remove_file(note);
+        return None;
+    };
     let [of, key, begun] = texts.try_into().ok()?;
     let begun = UNIX_EPOCH + Duration::from_secs(begun.parse().ok()?);
     let named = split_texts(rest).and_then(|(texts, _)| texts.into_iter().next());
