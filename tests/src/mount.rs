@@ -160,7 +160,12 @@ impl Mount {
             (ended.is_some() || is_mounted(&self.path)).then_some(ended)
         });
         match settled {
-            Some(None) => {}
+            // The names are there a moment before the program answers for the mount.
+            Some(None) => MOUNT_PATIENCE.until("the mount to answer", || {
+                let mut stats = penstock();
+                stats.arg("stats").arg(&self.path).stdin(Stdio::null());
+                run_within(MOUNT_PATIENCE, &mut stats).succeeded()
+            }),
             Some(Some(status)) => panic!("cannot mount {source}: {status}:\n{}", self.log()),
             None => panic!("{source} is not mounted in time:\n{}", self.log()),
         }

@@ -198,9 +198,8 @@ impl Core {
         let Err(SaveError::Conflict(conflict)) = stored else {
             return stored.map(|version| (version, Saved::Now));
         };
-        if staged.may_be_stored()
-            && let Some(version) = self.find_attempt(staged, &key).await?
-        {
+        // This very attempt among them: its answer may have been lost on the way.
+        if let Some(version) = self.find_attempt(staged, &key).await? {
             // Only what was sent has been compared.
             self.evict(staged).await;
             return Ok((version, Saved::Earlier));

@@ -156,3 +156,25 @@ async fn what_is_taken_back_after_a_save_whose_answer_was_lost_is_taken_back_in_
         assert_eq!(bed.staging_files("kept"), [""; 0]);
     }
 }
+
+/// The layer below tried again after a lost answer, met what the first attempt had made, and could not
+/// tell whose that is.
+#[tokio::test]
+async fn a_save_that_meets_its_own_version_is_no_conflict() {
+    for (operation, size) in [(Operation::Put, 100), (Operation::CompleteUpload, 40 << 20)] {
+        let bed = Bed::staged();
+        let mut content: Vec<u8> = (0..size).map(|at: u32| (at % 251) as u8).collect();
+        bed.put("file", &content).await;
+        let handle = bed.open("file", READ_WRITE).await.unwrap();
+        bed.write(handle, 50, "changed").await.unwrap();
+        bed.probe
+            .fail_late(operation, ErrorKind::PreconditionFailed);
+        bed.volume.sync(handle, false).await.unwrap();
+        content[50..57].copy_from_slice(b"changed");
+        assert!(bed.object("file").await.unwrap() == content);
+        bed.write(handle, 60, "again").await.unwrap();
+        bed.volume.sync(handle, false).await.unwrap();
+        content[60..65].copy_from_slice(b"again");
+        assert!(bed.object("file").await.unwrap() == content);
+    }
+}
