@@ -21,6 +21,7 @@ want fio fio
 want attr attr
 want s3fs s3fs
 want rclone rclone
+want rsync rsync
 want fsck.erofs erofs-utils
 want e2fsck e2fsprogs
 want_minio
