@@ -9,6 +9,8 @@ while read -r _ mountpoint kind _; do
   case "$mountpoint" in
     "$repository"/* | "${TMPDIR:-/tmp}"/penstock-test-*)
       echo "unmounting $mountpoint"
+      # A test that was killed may have left its disk frozen, and whoever touches that would wait for ever.
+      [ "$kind" != ext4 ] || timeout 10 fsfreeze --unfreeze "$mountpoint" 2>/dev/null || true
       umount -l "$mountpoint" 2>/dev/null || fusermount3 -u -z "$mountpoint" || true
       ;;
   esac

@@ -1,29 +1,46 @@
-# Sourced by test.sh: reads what `cargo test` printed and which tests said that they were skipped.
+# Sourced by test.sh and test-target.sh: reads what cargo and the tests printed, and which tests said that they
+# were skipped.
 # shellcheck shell=bash
+
+# How long a test target may take.
+target_patience=${TARGET_PATIENCE:-20m}
+
+# target_name PROGRAM: the name of a target, from that of its program.
+target_name() { basename "$1" | sed -E 's/-[0-9a-f]+$//'; }
+
+# was_too_late STATUS: whether `timeout` ended what it ran, by TERM or by KILL.
+was_too_late() { (($1 == 124 || $1 == 137)); }
 
 # failed_tests LOG: the names of the tests that failed, one a line.
 failed_tests() { sed -nE 's/^test (.+) \.\.\. FAILED$/\1/p' "$1" | sort -u; }
 
-# failed_targets LOG: the arguments that lead cargo to each target that failed, one a line.
-failed_targets() { sed -nE 's/^    `(-p .*)`$/\1/p' "$1"; }
+# test_targets ARTIFACTS: the directory and the program, with a tab between them, of each test target among
+# what cargo says that it built, one a line; those that mount come first, for they take longest.
+test_targets() {
+  sed -nE 's/.*"manifest_path":"([^"]+)\/Cargo.toml".*"profile":\{[^}]*"test":true\}.*"executable":"([^"]+)".*/\1\t\2/p' "$1" |
+    sort --reverse
+}
 
 # print_result LOG REGISTER: names what failed and what was skipped; the last line counts. The harness
-# calls a skipped test passed; a line of the register that begins with `check:` is of no test. A target
-# that began and told no result has failed.
+# calls a test passed that was skipped and put a line into the register; one that begins with `check:`
+# is of no test. A target that began and told no result has failed. So has print_result, where anything has.
 print_result() {
   failed_tests "$1" | sed 's/^/failed: /'
   awk -F ': ' '
+    function target(line) { sub(/\)$/, "", line); sub(/.*\//, "", line); sub(/-[0-9a-f]+$/, "", line); return line }
+    function close_target() { if (is_open) { failed++; print "failed: " now ": it told no result" } }
     FILENAME == ARGV[1] {
-      if (/^test .* \.\.\. FAILED$/) { sub(/^test /, ""); sub(/ \.\.\. FAILED$/, ""); fails[$0] }
-      if (/^ *(Running|Doc-tests) /) begun++
-      if (/^test result:/) { ended++; split($0, word, " "); passed += word[4]; failed += word[6] }
+      if (/^ *(Running|Doc-tests) /) { close_target(); is_open = 1; now = target($0) }
+      if (/^test .* \.\.\. FAILED$/) { sub(/^test /, ""); sub(/ \.\.\. FAILED$/, ""); fails[now "::" $0] }
+      if (/^test .* \.\.\. ignored/) { sub(/^test /, ""); sub(/ \.\.\. ignored/, ": ignored"); print "skipped: " now "::" $0 }
+      if (/^test result:/) { is_open = 0; split($0, word, " "); passed += word[4]; failed += word[6]; skipped += word[8] }
       next
     }
-    { test = $1; sub(/^[^:]*::/, "", test) }
-    test in fails || seen[$1 == "check" ? $0 : $1]++ { next }
+    $1 in fails || seen[$1 == "check" ? $0 : $1]++ { next }
     { skipped++; if ($1 != "check") passed--; print "skipped: " $0 }
     END {
-      if (begun > ended) failed += begun - ended
+      close_target()
       printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped
+      exit (failed > 0)
     }' "$1" "$2"
 }

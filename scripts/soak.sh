@@ -7,7 +7,7 @@
 # way. Then a stream volume of 100,000 files is compared file by file through each way to mount it, and
 # the file system exerciser runs on staged mounts: OPERATIONS while all is well, a twentieth of them
 # while the server fails, and a twentieth with little of everything, the store failing and not. In the
-# end mounts that are short are killed, one round for each ten seconds of DURATION.
+# end mounts that are short are killed, one round for each ten seconds of DURATION and at least one.
 set -euo pipefail
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$repository"
@@ -28,6 +28,7 @@ esac
 case "$KILLS" in
   *[!0-9]* | "") die "KILLS=$KILLS is no number" ;;
 esac
+short_kills=$((seconds < 10 ? 1 : seconds / 10))
 require_rust
 require_fuse
 want_fsx
@@ -51,8 +52,8 @@ PENSTOCK_TEST_FSX_OPERATIONS=$OPERATIONS PENSTOCK_TEST_FSX_SEED=$SEED \
   PENSTOCK_TEST_FSX_SHORT_OPERATIONS=$((OPERATIONS / 20)) \
   cargo test --release --package penstock-tests --test fsx -- --nocapture
 
-say "$((seconds / 10)) rounds of kills on short mounts, SEED=$SEED"
-PENSTOCK_TEST_SHORT_KILL_ROUNDS=$((seconds / 10)) PENSTOCK_TEST_SHORT_KILL_SEED=$SEED \
+say "$short_kills rounds of kills on short mounts, SEED=$SEED"
+PENSTOCK_TEST_SHORT_KILL_ROUNDS=$short_kills PENSTOCK_TEST_SHORT_KILL_SEED=$SEED \
   cargo test --release --package penstock-tests --test short_kills -- --nocapture
 
 say "$KILLS kills, SEED=$SEED"

@@ -19,10 +19,7 @@ unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY all_proxy ALL_PROXY AWS_CA_B
 say "Stores from the registries"
 install_stores
 python=$stores/python/bin/python
-if [ ! -x "$python" ]; then
-  note "SKIPPED: the matrix of stores, as boto3 cannot be installed"
-  exit 0
-fi
+[ -x "$python" ] || die "boto3 cannot be installed, without which the matrix of stores says nothing"
 
 say "The matrix of stores"
 binary=${PENSTOCK:-}

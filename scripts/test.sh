@@ -73,31 +73,39 @@ fi
 step "Build the binary that the end-to-end tests mount with"
 cargo build --package penstock-cli
 
-step "Tests"
-log=$(mktemp)
-trap 'rm -f "$log" "$PENSTOCK_TEST_SKIPS"; bash scripts/clean-mounts.sh' EXIT
-status=0
-cargo test --workspace --no-fail-fast 2>&1 | tee "$log" || status=$?
+step "Build the tests"
+built=$(mktemp -d)
+trap 'rm -rf "$built" "$PENSTOCK_TEST_SKIPS"; bash scripts/clean-mounts.sh' EXIT
+cargo test --workspace --no-run --message-format json-render-diagnostics >"$built/artifacts"
 
-# Runs each target that failed once more, its failed tests alone and one after the other. Whoever reads
-# on learns whether a failure is steady; the run has failed either way.
+step "Tests"
+log=$built/log failures=$built/failures
+# One after the other: a program that is started while another test's files wait for their store is held up
+# in the middle of it, and with it everybody who looks at all processes. TARGETS_AT_ONCE=3 takes half as long.
+test_targets "$built/artifacts" >"$built/targets"
+xargs --delimiter '\n' --max-args 1 --max-procs "${TARGETS_AT_ONCE:-1}" \
+  bash scripts/test-target.sh "$log" "$failures" <"$built/targets"
+status=0
+timeout --kill-after 10 "$target_patience" cargo test --workspace --doc 2>&1 | tee -a "$log" || status=$?
+
+# Runs the failed tests of each target that failed once more, alone and one after the other. Whoever
+# reads on learns whether a failure is steady; the run has failed either way.
 repeat_failures() {
-  local -a names targets
+  local -a names
   mapfile -t names < <(failed_tests "$log")
-  mapfile -t targets < <(failed_targets "$log")
-  local target
-  for target in "${targets[@]}"; do
-    # shellcheck disable=SC2086 # a target is several words
-    cargo test $target -- --exact "${names[@]}" --test-threads 1 || true
-  done
+  local directory program
+  while IFS=$'\t' read -r directory program; do
+    (cd "$directory" && timeout --kill-after 10 "$target_patience" "$program" --exact "${names[@]}" --test-threads 1) || true
+  done <"$failures"
 }
 
-if ((status != 0)); then
+if [[ -e $failures ]]; then
+  status=1
   step "What failed, once more by itself: this tells whether it is steady and mends nothing"
   repeat_failures
 fi
 
 step "Result"
 bash scripts/clean-mounts.sh
-print_result "$log" "$PENSTOCK_TEST_SKIPS"
+print_result "$log" "$PENSTOCK_TEST_SKIPS" || status=1
 exit "$status"

@@ -56,6 +56,11 @@ fn check_list(mut page: ListPage) {
     for object in &mut page.objects {
         object.modified = UNIX_EPOCH;
     }
+    // What is written here is not encoded.
+    let is_sure = |name: &str| !name.contains(char::REPLACEMENT_CHARACTER);
+    page.objects.retain(|object| is_sure(&object.key));
+    page.common_prefixes.retain(|prefix| is_sure(prefix));
+    page.hidden = 0;
     let xml = write_list(&page);
     assert_eq!(parse_list(xml.as_bytes()), Ok(page), "{xml}");
 }

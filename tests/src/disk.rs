@@ -2,10 +2,9 @@
 
 use std::{
     fs,
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::Command,
-    sync::mpsc,
-    thread::{self, JoinHandle},
+    process::{Child, Command, Stdio},
     time::Duration,
 };
 
@@ -16,6 +15,8 @@ const SIZE: u64 = 64 << 20;
 
 /// How long a disk stands still at most.
 const FROZEN_MAX: Duration = Duration::from_secs(60);
+/// Waits until its input ends, or so many seconds, and lets the disk go on.
+const THAW: &str = "timeout \"$0\" cat > /dev/null; fsfreeze -u \"$1\"";
 
 /// A file system on a loop device.
 #[derive(Debug)]
@@ -61,20 +62,20 @@ impl Disk {
         &self.scratch
     }
 
-    /// Lets every change of it wait until what is returned is dropped, or a minute has passed: the
-    /// test itself may hang in a mount that waits for the disk.
+    /// Lets every change of it wait until what is returned is dropped, or a minute has passed, or the
+    /// test was killed: the test itself may hang in a mount that waits for the disk, so that another
+    /// process, begun before anything hangs, sees to that.
     pub fn freeze(&self) -> Frozen {
+        let mut guard = Command::new("sh");
+        guard
+            .args(["-c", THAW, &FROZEN_MAX.as_secs().to_string()])
+            .arg(&self.path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .process_group(0);
+        let guard = Frozen(guard.spawn().expect("there is a shell"));
         run_within(PATIENCE, Command::new("fsfreeze").arg("-f").arg(&self.path)).expect_success();
-        let (thaw, thawed) = mpsc::channel();
-        let path = self.path.clone();
-        let guard = thread::spawn(move || {
-            let _ = thawed.recv_timeout(FROZEN_MAX);
-            drop(Command::new("fsfreeze").arg("-u").arg(path).status());
-        });
-        Frozen {
-            thaw: Some(thaw),
-            guard: Some(guard),
-        }
+        guard
     }
 
     /// What is left of it when the power goes now.
@@ -94,16 +95,11 @@ impl Drop for Disk {
 
 /// A disk that stands still.
 #[derive(Debug)]
-pub struct Frozen {
-    thaw: Option<mpsc::Sender<()>>,
-    guard: Option<JoinHandle<()>>,
-}
+pub struct Frozen(Child);
 
 impl Drop for Frozen {
     fn drop(&mut self) {
-        drop(self.thaw.take());
-        if let Some(guard) = self.guard.take() {
-            drop(guard.join());
-        }
+        drop(self.0.stdin.take());
+        drop(self.0.wait());
     }
 }

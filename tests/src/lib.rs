@@ -54,7 +54,7 @@ mod small_disk;
 pub use binary::{penstock, penstock_path};
 pub use bucket::{BUCKET, Bucket, Kind};
 pub use disk::{Disk, Frozen};
-pub use mount::{Mount, MountOptions, is_mounted};
+pub use mount::{Mount, MountOptions, is_mounted, unmount_dead};
 pub use patience::Patience;
 pub use process::{Finished, Process, run_within};
 pub use s3fs::S3fs;

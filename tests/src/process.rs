@@ -84,11 +84,13 @@ impl Process {
         Self(child.id())
     }
 
-    /// Whether it still runs.
+    /// Whether any of its threads still runs: until the last has ended its files are open.
     pub fn is_alive(self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.0)).unwrap_or_default();
-        let state = stat.rsplit(')').next().unwrap_or_default().trim_start();
-        !state.is_empty() && !state.starts_with('Z')
+        let fields = stat.rsplit(')').next().unwrap_or_default();
+        let fields: Vec<&str> = fields.split_whitespace().collect();
+        let (state, threads) = (fields.first(), fields.get(17));
+        state.is_some_and(|state| *state != "Z" || threads.is_none_or(|threads| *threads != "1"))
     }
 
     /// The most memory that it ever had resident, in bytes.

@@ -129,12 +129,11 @@ impl Ground {
 
     fn mount(self, bucket: &Bucket, scratch: &Scratch) -> Mount {
         let staging = scratch.path().join("staging");
+        let usual = || bucket.staged_options(&staging).option("memory", "64MiB");
         let options = match (self.short, self.mode) {
             (true, mode) => shortage::options(bucket, mode, &staging),
-            (false, Mode::Gathered) => bucket
-                .staged_options(&staging)
-                .option("writeback-cache", "on"),
-            (false, _) => bucket.staged_options(&staging),
+            (false, Mode::Gathered) => usual().option("writeback-cache", "on"),
+            (false, _) => usual(),
         };
         bucket.mount_with(&options)
     }

@@ -73,6 +73,13 @@ const EXPECTED: &[Group] = &[
 /// Tests that cannot be run anywhere on Linux, or only where a limit is known.
 const SKIPPED: &[&str] = &["link::link_count_max"];
 
+/// Tests whose outcome is left to chance, and why.
+const UNSTEADY: &[(&str, &str)] = &[(
+    "open::etxtbsy",
+    "Linux has a FUSE file emptied that is opened with O_RDONLY|O_TRUNC before it looks whether the \
+     file is a running program, and one that is just starting dies of it",
+)];
+
 /// Fewer tests than this are not the suite that the lists were made for.
 const TESTS_MIN: usize = 390;
 
@@ -120,7 +127,9 @@ impl Outcome {
     fn compare(&self, printed: &str) {
         let expected: BTreeSet<String> = EXPECTED.iter().flat_map(Group::names).collect();
         let skipped: BTreeSet<String> = SKIPPED.iter().map(|name| (*name).to_owned()).collect();
-        let newly_failed: Vec<_> = self.failed.difference(&expected).collect();
+        let is_unsteady = |name: &&String| UNSTEADY.iter().any(|(test, _)| test == *name);
+        let newly_failed = self.failed.difference(&expected);
+        let newly_failed: Vec<_> = newly_failed.filter(|name| !is_unsteady(name)).collect();
         assert!(newly_failed.is_empty(), "{newly_failed:#?}\n{printed}");
         let newly_passed: Vec<_> = expected.difference(&self.failed).collect();
         assert!(
@@ -241,6 +250,9 @@ fn what_is_expected_to_fail_is_named_once_and_has_a_reason() {
     let distinct: BTreeSet<&String> = all.iter().collect();
     assert_eq!(all.len(), distinct.len());
     assert!(EXPECTED.iter().all(|group| !group.reason.is_empty()));
+    for (test, reason) in UNSTEADY {
+        println!("{test}: {reason}");
+    }
     for group in EXPECTED {
         println!("{}: {}", group.names().len(), group.reason);
     }

@@ -19,7 +19,7 @@ use penstock_tests::{
     files::{ANY, open, write},
     penstock, run_within,
     stats::metric_at,
-    system,
+    system, unmount_dead,
 };
 
 const MIB: usize = 1 << 20;
@@ -78,7 +78,7 @@ impl Bed {
     #[track_caller]
     fn kill(&self, mount: Process) {
         mount.kill();
-        self.unmount();
+        unmount_dead(&self.place());
     }
 
     #[track_caller]

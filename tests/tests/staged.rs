@@ -517,6 +517,53 @@ fn a_change_by_another_client_is_never_overwritten() {
     }
 }
 
+/// How a program changes two bytes of a file that it or another has read.
+type Change = fn(&Path);
+
+fn in_place(path: &Path) {
+    let file = File::options().write(true).open(path).expect("it is there");
+    file.write_all_at(b"AA", 0).expect("a write");
+    file.sync_all().expect("a save");
+}
+
+fn at_the_end(path: &Path) {
+    let mut file = File::options()
+        .append(true)
+        .open(path)
+        .expect("it is there");
+    file.write_all(b"AA").expect("a write");
+    file.sync_all().expect("a save");
+}
+
+/// The kernel has pages of the version that was read, and the change is based on another.
+#[test]
+fn a_change_of_what_another_client_stored_is_not_mixed_with_pages_of_before() {
+    let bed = Bed::new(Kind::S3);
+    let mount = bed.mount();
+    for (number, size) in [8192, 3 * MIB].into_iter().enumerate() {
+        for (change, kind) in [(in_place as Change, "place"), (at_the_end, "end")] {
+            for stays_open in [true, false] {
+                let name = format!("{number}-{kind}-{stays_open}");
+                bed.bucket.put_outside(&name, &vec![b'1'; size]);
+                let path = mount.join(&name);
+                let mut reader = Some(File::open(&path).expect("it is there"));
+                // The second time the kernel keeps the pages of a small file.
+                for _ in 0..2 {
+                    assert_eq!(fs::read(&path).expect("it is there").len(), size);
+                }
+                reader.take_if(|_| !stays_open);
+                bed.bucket.put_outside(&name, &vec![b'2'; size]);
+                change(&path);
+                let stored = bed.stored(&name).expect("it was saved");
+                for time in ["first", "later"] {
+                    let shown = fs::read(&path).expect("it is there");
+                    assert!(shown == stored, "{name}: the {time} look");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn a_store_that_fails_is_told_at_fsync_and_close_and_nothing_is_lost() {
     for kind in Kind::REMOTE {

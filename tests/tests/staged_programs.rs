@@ -4,13 +4,13 @@
 
 use std::process::Command;
 
-use penstock_tests::{Bucket, Kind, Mount, Patience, Scratch, run_within};
+use penstock_tests::{BUCKET, Bucket, Kind, Mount, Patience, Scratch, run_within};
 
 const PATIENCE: Patience = Patience::seconds(120);
 
 /// A staged mount with a folder beside it.
 struct Bed {
-    _bucket: Bucket,
+    bucket: Bucket,
     mount: Mount,
     scratch: Scratch,
 }
@@ -22,7 +22,7 @@ impl Bed {
         let options = bucket.staged_options(&scratch.path().join("staging"));
         let mount = bucket.mount_with(&options.option("writeback-cache", writeback));
         Self {
-            _bucket: bucket,
+            bucket,
             mount,
             scratch,
         }
@@ -166,4 +166,125 @@ PYTHON
         sort -R file > other || true
         "#,
     );
+}
+
+#[test]
+fn a_running_program_is_not_opened_for_writing() {
+    on_every_kind(
+        &["sleep"],
+        r#"
+        cp "$(command -v sleep)" nap
+        ./nap 100 & pid=$!
+        until test "$(basename "$(readlink /proc/$pid/exe)")" = nap; do
+            kill -0 $pid # or it did not start
+            sleep 0.05
+        done
+        for redirection in '> nap' '>> nap' '<> nap'; do
+            if (eval ": $redirection") 2> "$outside/said"; then exit 1; fi
+            grep -q 'Text file busy' "$outside/said"
+        done
+        kill $pid; wait $pid || true
+        cmp nap "$(command -v sleep)"
+        "#,
+    );
+}
+
+#[test]
+fn a_large_direct_append_arrives_in_order() {
+    on_every_kind(
+        &["python3"],
+        r#"
+        python3 - <<'PYTHON'
+import mmap, os
+pieces = 8
+buffer = mmap.mmap(-1, pieces << 20)
+for piece in range(pieces):
+    buffer[piece << 20:(piece + 1) << 20] = bytes([piece]) * (1 << 20)
+for number in range(10):
+    file = os.open(f"file{number}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_DIRECT)
+    for _ in range(2):
+        assert os.write(file, buffer) == len(buffer)
+    os.close(file)
+    with open(f"file{number}", "rb") as stored:
+        assert stored.read() == buffer[:] * 2, number
+PYTHON
+        "#,
+    );
+}
+
+/// The kernel believes in the size that it heard of.
+#[test]
+fn a_direct_append_goes_behind_what_another_client_stored() {
+    let bed = Bed::new(Kind::S3, "off");
+    for (before, meanwhile) in [(1 << 20, 10), (10, 1 << 20)] {
+        let store = |size: usize| {
+            let content = vec![b'x'; size];
+            let stored = bed.bucket.data().put(BUCKET, "shared", &content);
+            stored.expect("memory");
+            content
+        };
+        store(before);
+        bed.run(r#"test $(stat --format %s shared) -gt 0"#);
+        let mut expected = store(meanwhile);
+        bed.run(
+            r#"
+            python3 - <<'PYTHON'
+import mmap, os
+pieces = 8
+buffer = mmap.mmap(-1, pieces << 20)
+for piece in range(pieces):
+    buffer[piece << 20:(piece + 1) << 20] = bytes([piece]) * (1 << 20)
+file = os.open("shared", os.O_WRONLY | os.O_APPEND | os.O_DIRECT)
+assert os.write(file, buffer) == len(buffer)
+os.close(file)
+PYTHON
+            "#,
+        );
+        expected.extend((0..8).flat_map(|piece| vec![piece; 1 << 20]));
+        let stored = bed.bucket.data().get(BUCKET, "shared");
+        assert!(stored == Some(expected), "{before} {meanwhile}");
+    }
+}
+
+/// A command that runs `script`, with what is added to it as arguments.
+fn python(script: &str) -> Command {
+    let mut python = Command::new("python3");
+    python.args(["-c", script]);
+    python
+}
+
+/// Opening a file that another program is writing must not make the kernel forget what it writes.
+#[test]
+fn what_is_written_to_small_files_that_others_open_meanwhile_stays() {
+    const WRITERS: usize = 3;
+    const ROUNDS: usize = 200;
+    if !has("python3") {
+        return;
+    }
+    let bed = Bed::new(Kind::S3, "off");
+    let mut race = python(include_str!("staged_programs/race.py"));
+    race.arg(bed.mount.path());
+    race.args([WRITERS, ROUNDS].map(|number| number.to_string()));
+    run_within(PATIENCE, &mut race).expect_success();
+    let mut expected = [0xc1; 4096];
+    expected[100] = 0xd2;
+    for writer in 0..WRITERS {
+        for round in 0..ROUNDS {
+            let name = format!("{writer}-{round}");
+            let stored = bed.bucket.data().get(BUCKET, &name);
+            assert!(stored.is_some_and(|stored| stored == expected), "{name}");
+        }
+    }
+}
+
+/// What the kernel reads of the last page while that grows must not stay.
+#[test]
+fn a_file_that_is_appended_to_past_the_page_cache_is_read_right_through_it() {
+    if !has("python3") {
+        return;
+    }
+    let bed = Bed::new(Kind::S3, "off");
+    let mut append = python(include_str!("staged_programs/direct_append.py"));
+    append.arg(bed.mount.join("file")).arg("5");
+    run_within(PATIENCE, &mut append).expect_success();
 }

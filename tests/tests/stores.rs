@@ -246,6 +246,26 @@ fn what_cannot_be_copied_in_parts_is_appended_to_all_the_same() {
 }
 
 #[test]
+fn an_append_whose_answer_is_lost_is_known_again_where_no_tag_tells_of_it() {
+    let bed = Bed::lacking(Faults::default());
+    let mut content = noise(11, 34 * MIB);
+    bed.bucket.put_outside("file", &content);
+    let mount = bed.bucket.mount();
+    let path = mount.join("file");
+    let mut file = OpenOptions::new().append(true).open(&path).expect("open");
+    let lost = FaultRule::new(Fault::LoseAnswer).on(&[Operation::CompleteUpload]);
+    bed.bucket.fail(Faults::rule(lost.next(1)));
+    file.write_all(b"more").expect("a write");
+    file.sync_all().expect("the store has it");
+    file.write_all(b" and more").expect("a write");
+    file.sync_all().expect("it goes on after it");
+    drop(file);
+    content.extend(b"more and more");
+    assert!(bed.stored("file") == Some(content));
+    mount.unmount();
+}
+
+#[test]
 fn part_copies_that_are_missing_are_made_up_for_in_little_memory() {
     let bed = without_part_copies(501, "NotImplemented");
     let mut content = noise(8, 300 * MIB);
@@ -297,6 +317,57 @@ fn metadata_is_changed_where_copies_are_answered_with_nothing() {
 }
 
 #[test]
+fn a_file_that_another_client_replaced_is_renamed_and_not_mixed() {
+    let bed = lacking(&[Lack::CopyConditions]);
+    let mount = bed.staged();
+    fs::write(mount.join("file"), vec![b'o'; 34 * MIB]).expect("a write");
+    let file = OpenOptions::new().write(true).open(mount.join("file"));
+    let file = file.expect("it is there");
+    file.write_all_at(b"ours", 0).expect("a write");
+    file.sync_all().expect("it is saved");
+    let theirs = vec![b't'; 34 * MIB];
+    bed.bucket.put_outside("file", &theirs);
+    fs::rename(mount.join("file"), mount.join("moved")).expect("it moves as it is now");
+    let changed = file.write_all_at(b"a change", 20 * MIB as u64);
+    changed.expect("a write");
+    let saved = file.sync_all().expect_err("another client changed it");
+    assert_eq!(saved.raw_os_error(), Some(libc::EBUSY));
+    assert!(bed.stored("moved") == Some(theirs));
+}
+
+#[test]
+fn a_change_of_mode_takes_nobodys_version_where_copies_are_answered_with_nothing() {
+    let bed = lacking(&[Lack::AnswerToCopy]);
+    let mount = bed.staged();
+    let path = mount.join("file");
+    fs::write(&path, vec![b'o'; 34 * MIB]).expect("a write");
+    let file = OpenOptions::new().write(true).open(&path);
+    let file = file.expect("it is there");
+    file.write_all_at(b"ours", 0).expect("a write");
+    file.sync_all().expect("it is saved");
+    let slow = FaultRule::new(Fault::Hang { duration_ms: 2000 });
+    let mut faults = Faults::lacking(&[Lack::AnswerToCopy]);
+    faults.rules = vec![slow.on(&[Operation::HeadObject])];
+    bed.bucket.fail(faults);
+    let copies =
+        |server: &penstock_devserver::Server| server.counters().operation(Operation::CopyObject);
+    let theirs = vec![b't'; 34 * MIB];
+    thread::scope(|scope| {
+        let change = scope.spawn(|| fs::set_permissions(&path, fs::Permissions::from_mode(0o640)));
+        PATIENCE.until("the copy", || bed.bucket.server(copies) > 0);
+        bed.bucket.put_outside("file", &theirs);
+        let changed = change.join().expect("no panic");
+        changed.expect("their version has the mode");
+    });
+    bed.bucket.fail(Faults::lacking(&[Lack::AnswerToCopy]));
+    let changed = file.write_all_at(b"a change", 20 * MIB as u64);
+    changed.expect("a write");
+    let saved = file.sync_all().expect_err("another client changed it");
+    assert_eq!(saved.raw_os_error(), Some(libc::EBUSY));
+    assert!(bed.stored("file") == Some(theirs));
+}
+
+#[test]
 fn a_directory_is_renamed_where_its_marker_cannot_be_copied() {
     let bed = lacking(&[Lack::CopyOfMarker]);
     let mount = bed.staged();
@@ -328,6 +399,41 @@ fn a_name_that_is_spoilt_hides_no_other() {
     assert_eq!(fs::read(mount.join("d/z")).expect("a read"), b"content");
     assert!(mount.log().contains("encoding-type"), "{}", mount.log());
     mount.unmount();
+}
+
+#[test]
+fn names_with_the_sign_for_what_cannot_be_said_are_shown() {
+    let bed = lacking(&[Lack::EncodedNames]);
+    for name in ["d/a\u{fffd}b", "d/a\u{1}b", "d/e\u{fffd}/x", "d/e\u{1}/x"] {
+        bed.bucket.put_outside(name, name.as_bytes());
+    }
+    let mount = bed.bucket.mount();
+    let d = mount.join("d");
+    assert_eq!(names(&d), ["a\u{fffd}b", "e\u{fffd}"]);
+    let read = |name: &str| fs::read(d.join(name)).expect("a read");
+    assert_eq!(read("a\u{fffd}b"), "d/a\u{fffd}b".as_bytes());
+    assert_eq!(names(&d.join("e\u{fffd}")), ["x"]);
+    assert!(mount.log().contains("2 names"), "{}", mount.log());
+    mount.unmount();
+}
+
+#[test]
+fn a_directory_with_names_that_cannot_be_said_is_neither_removed_nor_moved() {
+    let bed = lacking(&[Lack::EncodedNames]);
+    for name in ["d/a\u{1}b", "d/z", "only/a\u{1}b"] {
+        bed.bucket.put_outside(name, b"content");
+    }
+    let mount = bed.bucket.mount();
+    let moved = fs::rename(mount.join("d"), mount.join("e")).expect_err("part would stay");
+    assert_eq!(moved.raw_os_error(), Some(libc::EOPNOTSUPP));
+    fs::remove_file(mount.join("d/z")).expect("a removal");
+    for name in ["d", "only"] {
+        let removed = fs::remove_dir(mount.join(name)).expect_err("something is in it");
+        assert_eq!(removed.raw_os_error(), Some(libc::ENOTEMPTY), "{name}");
+    }
+    assert_eq!(names(mount.path()), ["d", "only"]);
+    mount.unmount();
+    assert!(bed.stored("d/a\u{1}b").is_some());
 }
 
 #[test]

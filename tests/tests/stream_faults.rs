@@ -196,7 +196,12 @@ fn a_killed_fuse_volume_fails_what_it_is_asked_and_is_mounted_again() {
     mount.process().kill();
     let outcome = read_aside(mount.join(key)).recv_timeout(PATIENCE.0);
     let error = outcome.expect("in time").expect_err("nobody answers");
-    assert_eq!(error.raw_os_error(), Some(libc::ENOTCONN));
+    // The one hears it who asks afterwards, the other whose question was under way.
+    let number = error.raw_os_error().unwrap_or(0);
+    assert!(
+        [libc::ENOTCONN, libc::ECONNABORTED].contains(&number),
+        "{error}"
+    );
     run_within(PATIENCE, penstock().arg("umount").arg(mount.path())).expect_success();
     drop(mount);
     let again = rig.mount(&rig.way("fuse"));

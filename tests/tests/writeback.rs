@@ -11,7 +11,7 @@ use penstock_tests::{
     files::{ANY, open, write},
     penstock, run_within,
     stats::metric,
-    system,
+    system, unmount_dead,
 };
 
 const PATIENCE: Patience = Patience::seconds(60);
@@ -128,7 +128,7 @@ fn whoever_syncs_after_the_mount_was_killed_is_told() {
     mount.kill();
     assert!(system::sync(&file).is_err());
     drop(file);
-    run_within(PATIENCE, penstock().arg("umount").arg(mount.path())).expect_success();
+    unmount_dead(mount.path());
 }
 
 #[test]

@@ -4,7 +4,8 @@
 //! never exceeds what the user allowed. There are three ways to ask:
 //!
 //! - [`MemoryBudget::try_reserve_spare`] for what is kept because it may be asked for again (names,
-//!   listings): a part of the budget is never given to it, so that whatever must go on finds some.
+//!   listings), and for what has memory of its own that does for the worst (saves, writes that wait on
+//!   a disk): a part of the budget is never given to it, so that whatever must go on finds some.
 //! - [`MemoryBudget::try_reserve`] for what is merely useful (read-ahead): short memory means no.
 //! - [`MemoryBudget::reserve`] for what a caller waits for (a demanded read, a write): waits in
 //!   line, and asks the registered [`Reclaim`]ers again and again to give back what nobody waits
@@ -31,6 +32,9 @@ const PAGE: u64 = 4096;
 
 /// How long a waiter waits before it asks the reclaimers again.
 const RECLAIM_PERIOD: Duration = Duration::from_millis(20);
+
+/// How often who waits for spare memory looks.
+const SPARE_PERIOD: Duration = Duration::from_millis(20);
 
 /// The part of the budget that [`MemoryBudget::try_reserve_spare`] leaves free: one in this many.
 const KEPT_FREE_SHARE: u64 = 4;
@@ -104,6 +108,17 @@ impl MemoryBudget {
     pub fn try_reserve_spare(&self, bytes: u64) -> Option<Reservation> {
         let reservation = self.try_reserve(bytes)?;
         (self.available() >= self.total / KEPT_FREE_SHARE).then_some(reservation)
+    }
+
+    /// The same, waiting until there is as much. Who waits so stands in nobody's way, and gets nothing as
+    /// long as others take what becomes free.
+    pub async fn reserve_spare(&self, bytes: u64) -> Reservation {
+        loop {
+            if let Some(reservation) = self.try_reserve_spare(bytes) {
+                return reservation;
+            }
+            clock::sleep(SPARE_PERIOD).await;
+        }
     }
 
     /// Reserves `bytes`, waiting until others have given them back.

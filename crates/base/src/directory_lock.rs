@@ -18,7 +18,7 @@ use std::{
 use rustix::process::geteuid;
 use thiserror::Error;
 
-use crate::private_directory::{foreign, identity_in};
+use crate::private_directory::{foreign, identity_in, refuse_link};
 
 /// The file in the directory that is locked.
 const NAME: &str = "lock";
@@ -95,6 +95,7 @@ impl DirectoryLock {
 }
 
 fn open(directory: &Path) -> io::Result<File> {
+    refuse_link(&directory.join(NAME))?;
     OpenOptions::new()
         .read(true)
         .write(true)
@@ -181,7 +182,8 @@ mod tests {
         let scratch = tempfile::tempdir().expect("a temporary directory");
         let elsewhere = scratch.path().join("elsewhere");
         symlink(&elsewhere, scratch.path().join(NAME)).expect("a link");
-        DirectoryLock::take(scratch.path()).expect_err("a link");
+        let error = DirectoryLock::take(scratch.path()).expect_err("a link");
+        assert!(error.to_string().contains("symbolic link of user"));
         assert!(!elsewhere.exists());
     }
 }

@@ -28,6 +28,7 @@ mod directory_lock;
 mod error;
 #[allow(unsafe_code)]
 mod heap;
+mod kept_free;
 mod local_file;
 mod mailbox;
 mod name;
@@ -54,12 +55,15 @@ pub use contents::{Chunk, Contents, Piped};
 pub use directory_lock::{DirectoryLock, DirectoryLockError};
 pub use error::{FsError, FsResult};
 pub use heap::give_back_freed;
+pub use kept_free::kept_free;
 pub use local_file::LocalFile;
 pub use mailbox::Mailbox;
 pub use name::{FileName, NAME_LENGTH_MAX, NameError};
 pub use payload::Payload;
 pub use pipe::{PIPED_MAX, Pipe, Pipes};
 pub use pool::{BLOCK_SIZE, Buffer, BufferPool, BufferView, BufferWriter, HEAP_BUFFER_MAX};
-pub use private_directory::{find_own_directory, make_own_directory, make_private_directory};
+pub use private_directory::{
+    find_own_directory, make_named_directory, make_own_directory, make_private_directory,
+};
 pub use secret::Secret;
 pub use size::{ByteSize, GIB, KIB, MIB, ParseSizeError};

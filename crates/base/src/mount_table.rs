@@ -20,9 +20,16 @@ pub struct MountEntry {
     pub kind: String,
     /// What is mounted.
     pub source: String,
+    /// The number of the user who mounted it, where a FUSE daemon serves it.
+    pub user: Option<u32>,
 }
 
 impl MountEntry {
+    /// Whether it is one that this program serves through FUSE, alive or dead.
+    pub fn is_ours(&self) -> bool {
+        self.kind == "fuse.penstock"
+    }
+
     /// Whether a FUSE daemon serves it.
     pub fn is_fuse(&self) -> bool {
         self.kind == "fuse" || self.kind == "fuseblk" || self.kind.starts_with("fuse.")
@@ -40,7 +47,7 @@ pub fn find(table: &[u8], place: &Path) -> Option<MountEntry> {
     parse(table).rfind(|entry| entry.mountpoint == place)
 }
 
-/// A line has six fields, optional ones up to a lone `-`, then type and source.
+/// A line has six fields, optional ones up to a lone `-`, then type, source and options.
 fn parse_line(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|byte| *byte == b' ');
     let id = text(fields.next()?).parse().ok()?;
@@ -53,7 +60,15 @@ fn parse_line(line: &[u8]) -> Option<MountEntry> {
         mountpoint,
         kind: text(fields.next()?),
         source: text(fields.next()?),
+        user: fields.next().and_then(user),
     })
+}
+
+/// Reads `user_id=N` among options.
+fn user(options: &[u8]) -> Option<u32> {
+    let mut options = options.split(|byte| *byte == b',');
+    let number = options.find_map(|option| option.strip_prefix(b"user_id="))?;
+    text(number).parse().ok()
 }
 
 fn text(field: &[u8]) -> String {
@@ -101,6 +116,8 @@ mod tests {
     fn passes_over_optional_fields() {
         let entry = parse(TABLE).nth(1).expect("three lines");
         assert_eq!((&entry.source[..], entry.is_fuse()), ("s3://x", true));
+        assert!(entry.is_ours());
+        assert_eq!(entry.user, None);
     }
 
     #[test]
@@ -124,6 +141,7 @@ mod tests {
                 mountpoint: "/tmp/a b".into(),
                 kind: "fuse.s3fs".to_owned(),
                 source: "s3fs".to_owned(),
+                user: Some(0),
             })
         );
     }

@@ -2,15 +2,17 @@
 //!
 //! Who owns a directory can exchange what lies in it, and who may write the one above can exchange
 //! the directory. In `/tmp` and `/var/tmp` anybody can make a directory before we do, under any name
-//! that can be guessed. So there are two ways to one:
+//! that can be guessed. So there are three ways to one:
 //!
 //! - A directory that *nobody named* lies below one of the system ([`make_own_directory`]). Each
 //!   component is opened by itself, without following links, must belong to this user, and not
 //!   everybody may write it. Where everybody may make directories, its group may not either, and it
 //!   must lie on the same file system: who mounts one there says himself who owns what.
-//! - A directory that the *user named* ([`make_private_directory`]) is looked at itself. It may
+//! - A directory that the *user named* ([`make_named_directory`]) is looked at itself. It may
 //!   belong to whoever this user is on its file system: those of a network give files to others than
-//!   who makes them, which shows in a file that was just made.
+//!   who makes them, which shows in a file that was just made. It may have other uses, so others
+//!   may go on reading it.
+//! - What *we make in it* ([`make_private_directory`]) nobody else may enter.
 
 use std::{
     fs::{self, DirBuilder, File, Metadata, OpenOptions},
@@ -37,6 +39,10 @@ const OTHERS_WRITE: u32 = 0o022;
 const ALL_WRITE: u32 = 0o002;
 /// Everybody may write, but exchange only what is his own.
 const STICKY: u32 = 0o1000;
+/// All that a mode permits.
+const PERMISSIONS: u32 = 0o7777;
+/// Who may exchange everything anyway.
+const ROOT: u32 = 0;
 
 /// Makes `below` in `system`, a directory of the system, private to this user, and returns its path.
 ///
@@ -58,9 +64,40 @@ pub fn find_own_directory(system: &Path, below: &Path) -> io::Result<Option<Path
     }
 }
 
+/// Makes a directory, and those above it that are missing, private to this user. Of one that is there
+/// nobody else can exchange what lies in it afterwards: his right to write it is taken away, unless it
+/// is one in which everybody keeps what is his own.
+///
+/// Fails when the directory is somebody else's; but one of root's will do that not everybody may write.
+pub fn make_named_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(PRIVATE)
+        .create(path)?;
+    let directory = File::open(path)?;
+    let found = directory.metadata()?;
+    let (owner, mode) = (found.uid(), found.mode() & PERMISSIONS);
+    let is_shared = mode & STICKY != 0;
+    let user = geteuid().as_raw();
+    if owner == ROOT && user != ROOT {
+        return match mode & ALL_WRITE != 0 && !is_shared {
+            true => Err(writable(path)),
+            false => Ok(()),
+        };
+    }
+    if owner != user && owner != identity_in(path)? {
+        return Err(foreign(path, owner));
+    }
+    if mode & OTHERS_WRITE == 0 || is_shared {
+        return Ok(());
+    }
+    directory.set_permissions(fs::Permissions::from_mode(mode & !OTHERS_WRITE))
+}
+
 /// Makes a directory, and those above it that are missing, and one that is there already private to
 /// its user. What is no directory, a symbolic link to one included, or somebody else's, is refused.
 pub fn make_private_directory(path: &Path) -> io::Result<()> {
+    refuse_link(path)?;
     DirBuilder::new()
         .recursive(true)
         .mode(PRIVATE)
@@ -142,6 +179,21 @@ fn writable(path: &Path) -> io::Error {
     io::Error::new(ErrorKind::PermissionDenied, text)
 }
 
+/// Fails with the owner of a symbolic link, if that is what is there.
+pub(crate) fn refuse_link(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_symlink() => {
+            let owner = found.uid();
+            let text = format!(
+                "{} is a symbolic link of user {owner}; look at it, and remove it",
+                path.display()
+            );
+            Err(io::Error::new(ErrorKind::NotADirectory, text))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn open_in(above: impl AsFd, name: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(openat(above, name, flags, Mode::empty())?.into())
@@ -168,7 +220,7 @@ mod tests {
     fn give_away(path: &Path) -> bool {
         let given = chown(path, Some(NOBODY), None).is_ok();
         if !given {
-            eprintln!("skipped: only root can give directories away");
+            penstock_skips::skipped("only root can give directories away");
         }
         given
     }
@@ -183,7 +235,9 @@ mod tests {
         assert_eq!(mode_of(&path), 0o700);
         let link = scratch.path().join("link");
         symlink(&path, &link).expect("a link");
-        make_private_directory(&link).expect_err("a link");
+        let error = make_private_directory(&link).expect_err("a link");
+        let told = format!("{} is a symbolic link of user", link.display());
+        assert!(error.to_string().contains(&told), "{error}");
     }
 
     #[test]
@@ -200,6 +254,28 @@ mod tests {
         assert_eq!(mode_of(&path), 0o755);
         let left = fs::read_dir(&path).expect("readable").count();
         assert_eq!(left, 0, "nothing is left behind");
+    }
+
+    #[test]
+    fn others_cannot_exchange_what_lies_in_a_named_directory() {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let path = scratch.path().join("a/b");
+        make_named_directory(&path).expect("made");
+        assert_eq!(mode_of(&path), 0o700);
+        for (before, after) in [
+            (0o777, 0o755),
+            (0o2775, 0o2755),
+            (0o755, 0o755),
+            (0o1777, 0o1777),
+        ] {
+            set_mode(&path, before);
+            make_named_directory(&path).expect("ours");
+            assert_eq!(mode_of(&path), after, "{before:o}");
+        }
+        if give_away(&path) {
+            let error = make_named_directory(&path).expect_err("somebody else's");
+            assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+        }
     }
 
     #[test]

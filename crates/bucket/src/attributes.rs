@@ -205,7 +205,7 @@ impl Core {
     }
 
     /// Truncates a file to nothing; any other new size is refused.
-    async fn set_size(
+    pub(crate) async fn set_size(
         self: &Arc<Self>,
         inode: Inode,
         size: u64,
@@ -248,7 +248,7 @@ impl Core {
             truncate: true,
             exclusive: false,
         };
-        let opened = self.open(inode, options).await?;
+        let opened = self.open_as_it_is(inode, options).await?;
         self.save_and_close(opened.handle).await
     }
 

@@ -10,7 +10,8 @@
 //!
 //! The store's answers enter through [`Tree::settle`], local changes through [`Tree::link`],
 //! [`Tree::unlink`], [`Tree::relocate`] and [`Tree::publish`]; the latter win over answers to
-//! questions that were asked before them (see [`Directory`]).
+//! questions that were asked before them (see [`Directory`]), and to those that were asked while the store
+//! was being changed ([`changing`]).
 //!
 //! # Locks
 //!
@@ -20,7 +21,8 @@
 //! 2. a file's write stream ([`OpenFile::stream`]): asynchronous, held during uploads; of two
 //!    files the one with the lower inode number first;
 //! 3. a directory handle's listing: asynchronous, held during LIST requests;
-//! 4. the tree ([`Namespace::lock`]): a mutex held for some map operations, never across await;
+//! 4. the tree ([`Namespace::lock`]): a mutex held for some map operations, never across await or a
+//!    disk call ([`crate::in_memory`]);
 //! 5. the table of handles: a mutex held for one map operation, or while views are counted;
 //! 6. a file's view ([`OpenFile::view`]), then a handle's reader: mutexes held for a few loads.
 //!
@@ -30,6 +32,7 @@
 mod answers;
 mod cache;
 mod changes;
+mod changing;
 mod charge;
 mod directory;
 mod gate;
@@ -54,12 +57,13 @@ use crate::key;
 
 pub(crate) use answers::Recall;
 use cache::Cache;
+pub(crate) use changing::Change;
 use charge::Charge;
 pub(crate) use directory::{Dentry, Directory, Patience};
-pub(crate) use gate::Moves;
+pub(crate) use gate::{Moves, Moving};
 pub(crate) use guards::{Entered, Namespace, Observation, Reference, Resolved};
 use holding::Holding;
-pub(crate) use node::{Known, LastOpen, Node, OldMarker, Place};
+pub(crate) use node::{Known, Node, OldMarker, Place};
 use numbers::ByInode;
 
 /// All nodes of a volume. See the module.

@@ -25,6 +25,7 @@ mod core;
 mod errors;
 mod freed;
 mod handles;
+mod in_memory;
 mod inode;
 mod key;
 mod listing;
@@ -44,7 +45,7 @@ pub use settings::{
     BucketSettings, METADATA_REQUESTS_DEFAULT, MetadataSettings, RENAME_DIR_LIMIT_DEFAULT,
 };
 pub use staged::{
-    folder::StagingError,
+    folder::{StagingError, has_unsaved},
     staging::{AT_ONCE_DEFAULT, MAX_DIRTY_DEFAULT, PUT_MAX_DEFAULT, Staging, StagingSettings},
 };
 pub use volume::BucketVolume;

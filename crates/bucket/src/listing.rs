@@ -9,6 +9,9 @@
 //! position is returned to. A table of continuations, one for each page, leads back to any of
 //! them.
 //!
+//! A failure ends a call. What was shown before it is the receiver's, so the next call for that position is
+//! answered with it: asking the store again would make a program wait for the same failure twice.
+//!
 //! Files that were created here and have not reached the store come first; they are noted before
 //! the first page is asked for, and skipped when it shows them after all.
 
@@ -17,10 +20,10 @@ mod order;
 mod page;
 mod pages;
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
 use penstock_base::{
-    FileName, FsResult,
+    FileName, FsError, FsResult,
     clock::{self, Instant},
 };
 use penstock_vfs::{DirectorySink, HandleId, Inode};
@@ -33,17 +36,57 @@ use crate::{
     listing::pages::Pages,
 };
 
+/// How long a failure is kept for the call that follows it.
+const FAILURE_AGE_MAX: Duration = Duration::from_secs(5);
+
 /// An open directory.
 #[derive(Debug)]
 pub(crate) struct DirectoryHandle {
     inode: Inode,
-    listing: Mutex<Option<Listing>>,
+    reading: Mutex<Reading>,
     namespace: Arc<Namespace>,
 }
 
 impl Drop for DirectoryHandle {
     fn drop(&mut self) {
         self.namespace.lock().unpin(self.inode);
+    }
+}
+
+/// What a handle knows between two calls.
+#[derive(Debug, Default)]
+struct Reading {
+    listing: Option<Listing>,
+    failure: Option<Failure>,
+}
+
+/// A failure that a receiver may not have been told.
+#[derive(Debug)]
+struct Failure {
+    position: u64,
+    error: FsError,
+    since: Instant,
+}
+
+impl Reading {
+    /// Keeps `error` for the next call.
+    fn keep(&mut self, position: u64, error: FsError) {
+        self.failure = Some(Failure {
+            position,
+            error,
+            since: clock::now(),
+        });
+    }
+
+    /// Fails with what ended the last call, where that was just now and at this position.
+    fn recall(&mut self, position: u64) -> FsResult<()> {
+        let failure = self.failure.take();
+        let is_of_this_call = |failure: &Failure| {
+            failure.position == position && failure.since.elapsed() < FAILURE_AGE_MAX
+        };
+        failure
+            .filter(is_of_this_call)
+            .map_or(Ok(()), |failure| Err(failure.error))
     }
 }
 
@@ -71,31 +114,38 @@ impl Core {
         let namespace = Arc::clone(&self.namespace);
         let handle = DirectoryHandle {
             inode,
-            listing: Mutex::default(),
+            reading: Mutex::default(),
             namespace,
         };
         self.handles.insert(id, Handle::Directory(Arc::new(handle)));
         Ok(id)
     }
 
-    /// Lists entries from `position` until `sink` is full or the directory ends. A failure after
-    /// some entries is kept for the next call, so that the receiver gets what it took.
+    /// Lists entries from `position` until `sink` is full or the directory ends. A failure after some
+    /// entries is kept for the next call, so that the receiver gets what it took. So is one before the
+    /// first entry, which a door may have put others before.
     pub(crate) async fn read_directory(
         self: &Arc<Self>,
         handle: &DirectoryHandle,
         position: u64,
         sink: &mut dyn DirectorySink,
     ) -> FsResult<()> {
-        let mut listing = handle.listing.lock().await;
+        let mut reading = handle.reading.lock().await;
+        reading.recall(position)?;
         if position == 0 {
-            *listing = None;
+            reading.listing = None;
         }
-        let listing = match &mut *listing {
+        let listing = match &mut reading.listing {
             Some(listing) => listing,
             none => none.insert(self.begin_listing(handle.inode)?),
         };
         let mut at = position;
         let shown = self.show(handle.inode, listing, &mut at, sink).await;
+        if let Err(error) = &shown
+            && (at == 0 || at > position)
+        {
+            reading.keep(at, error.clone());
+        }
         if at == position { shown } else { Ok(()) }
     }
 

@@ -8,7 +8,7 @@
 //! Memory answers first: what was looked up, listed or made here within its time, and, after a
 //! complete listing of a directory, that there is nothing else in it.
 
-use std::sync::Arc;
+use std::{iter, sync::Arc};
 
 use penstock_base::{FileName, FsError, FsResult, clock, clock::Instant};
 use penstock_object::{ErrorKind, HeadOptions, Key, ListOptions, ObjectError, ObjectInfo};
@@ -86,7 +86,7 @@ impl Core {
             match self.ask(parent, name).await? {
                 Resolved::Found(found) => return Ok(Some(found)),
                 Resolved::Absent => return Ok(None),
-                Resolved::Outdated => {}
+                Resolved::Outdated => self.namespace.wait_for_change(parent, name).await?,
             }
         }
         // Only what was removed here is known to be absent.
@@ -155,7 +155,10 @@ impl Core {
             };
             let observation = self.namespace.observe(place.parent)?;
             let answer = self.describe(&place, kind, observation.begun()).await?;
-            if observation.settle(&place.name, answer) {
+            let settled = observation.settle(&place.name, answer);
+            let tree = self.namespace.lock();
+            // Until its change ends, it is what memory has.
+            if settled || tree.is_changing(place.parent, &place.name) {
                 break;
             }
         }
@@ -238,7 +241,8 @@ impl Core {
         }))
     }
 
-    /// The first `count` keys that begin with `prefix`.
+    /// The first `count` keys that begin with `prefix`. One that the store does not tell is there as the
+    /// sign for what cannot be said.
     pub(crate) async fn first_keys_below(
         &self,
         prefix: &str,
@@ -256,6 +260,8 @@ impl Core {
         loop {
             let page = self.store().list(options.clone()).await?;
             keys.extend(page.objects.into_iter().map(|object| object.key));
+            let hidden = format!("{prefix}{}", char::REPLACEMENT_CHARACTER);
+            keys.extend(iter::repeat_n(hidden, page.hidden));
             options.continuation = page.continuation;
             if keys.len() >= count as usize || options.continuation.is_none() {
                 return Ok(keys);

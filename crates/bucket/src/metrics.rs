@@ -80,6 +80,7 @@ impl Once {
 pub(crate) struct Notices {
     pub(crate) hidden_name: Once,
     pub(crate) hidden_file: Once,
+    pub(crate) untold_names: Once,
     pub(crate) ignored_change: Once,
     pub(crate) ignored_sync: Once,
     pub(crate) refused_write: Once,

@@ -21,7 +21,7 @@ mod taking;
 mod write;
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
+    sync::{Arc, Mutex, atomic::AtomicBool},
     time::SystemTime,
 };
 
@@ -32,10 +32,12 @@ use penstock_vfs::{Access, HandleId, Inode, OpenOptions, Opened};
 use tokio::sync::watch;
 
 use crate::{
+    in_memory::InMemory,
     inode::{Namespace, Tree},
     staged::{
         StagedFile,
         content::{Base, Content},
+        disk::on_worker,
         staging::Staging,
     },
 };
@@ -78,6 +80,8 @@ pub(crate) struct View {
     pub(crate) ours: bool,
     /// Counts the versions that this mount wrote.
     pub(crate) generation: u64,
+    /// Whether the pages that the door may keep are of this content. If not, the next open drops them.
+    pub(crate) is_shown: bool,
     /// Open handles. When the last is closed, this open file goes.
     handles: usize,
 }
@@ -87,9 +91,9 @@ impl OpenFile {
     pub(crate) fn existing(
         inode: Inode,
         version: ObjectVersion,
-        staging: Option<&Arc<Staging>>,
+        staged: Option<StagedFile>,
     ) -> Arc<Self> {
-        Self::with_view(inode, Some(version), staging.map(StagedFile::new))
+        Self::with_view(inode, Some(version), staged)
     }
 
     /// A file that was created here.
@@ -98,11 +102,11 @@ impl OpenFile {
     }
 
     /// A file that an earlier mount left, with what `staged` holds.
-    pub(crate) fn left(inode: Inode, staged: StagedFile) -> Arc<Self> {
+    /// It was `written` last then.
+    pub(crate) fn left(inode: Inode, staged: StagedFile, written: Option<SystemTime>) -> Arc<Self> {
         let (base, size) = staged
             .look(|content| (content.base().clone(), content.size()))
             .unwrap_or_default();
-        let written = staged.written();
         let file = Self::with_view(inode, base.version().cloned(), Some(staged));
         {
             let mut view = file.view();
@@ -131,6 +135,7 @@ impl OpenFile {
                 version,
                 ours: false,
                 generation: 0,
+                is_shown: true,
                 handles: 0,
             }),
             stream: tokio::sync::Mutex::default(),
@@ -141,8 +146,8 @@ impl OpenFile {
     }
 
     /// The view. Held for a few loads, never across an await.
-    pub(crate) fn view(&self) -> MutexGuard<'_, View> {
-        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn view(&self) -> InMemory<'_, View> {
+        InMemory::lock(&self.view)
     }
 
     /// The write stream, once nobody else uses it.
@@ -188,6 +193,7 @@ impl OpenFile {
             .map(|version| version.size)
         else {
             view.ours = false;
+            view.is_shown = false;
             return;
         };
         let moved = ObjectVersion {
@@ -217,7 +223,7 @@ impl OpenFile {
     /// Drops what was written to a file that is removed. Reads of what the store had may go on.
     pub(crate) async fn discard(&self, stream: &mut WriteStream) {
         if let Some(staged) = &self.staged {
-            staged.abandon();
+            on_worker(|| staged.abandon()).await;
             let mut view = self.view();
             view.removed = true;
             view.ours = false;
@@ -311,13 +317,19 @@ impl FileHandle {
 impl Drop for FileHandle {
     fn drop(&mut self) {
         let mut tree = self.namespace.lock();
-        let last = {
+        let view = {
             let mut view = self.file.view();
             view.handles -= 1;
-            view.handles == 0
+            view.clone()
         };
-        if last && let Ok(node) = tree.node_mut(self.file.inode) {
+        if view.handles == 0
+            && let Ok(node) = tree.node_mut(self.file.inode)
+        {
             node.file = None;
+            if self.file.staged.is_some() {
+                let version = view.version.filter(|_| view.is_shown);
+                node.note_pages(version.map(|version| version.etag), clock::now());
+            }
         }
         tree.unpin(self.file.inode);
     }
@@ -346,7 +358,7 @@ mod tests {
         let settings = StagingSettings::new(scratch.path(), "volume");
         let staging = Staging::open(settings, &MemoryBudget::new(MIB)).expect("a staging area");
         let old = version("old", "first");
-        let file = OpenFile::existing(Inode(2), old.clone(), Some(&staging));
+        let file = OpenFile::existing(Inode(2), old.clone(), Some(StagedFile::new(&staging)));
         if let Some(staged) = &file.staged {
             staged.engage_file(&file, (Content::of(old.clone()), old.key), |_| ());
         }
@@ -370,8 +382,11 @@ mod tests {
             thread::sleep(Duration::from_millis(50));
             let view = file.view();
             drop(state);
-            thread::sleep(Duration::from_millis(50));
-            assert!(staged.is_locked(), "a write may come in between");
+            let is_locked = (0..600).any(|_| {
+                thread::sleep(Duration::from_millis(50));
+                staged.is_locked()
+            });
+            assert!(is_locked, "a write may come in between");
             drop(view);
             moving.join().expect("no panic");
         });

@@ -94,15 +94,16 @@ impl Core {
             target,
             mode,
         };
-        match self.kinds_of(&rename)? {
+        let change = match self.kinds_of(&rename)? {
             (FileKind::Directory, None | Some(FileKind::Directory)) => {
-                self.rename_directory(&rename).await?;
+                self.rename_directory(&rename).await?
             }
             (FileKind::Directory, Some(_)) => return Err(FsError::NotADirectory),
             (_, Some(FileKind::Directory)) => return Err(FsError::IsADirectory),
             (_, _) => self.rename_file(&rename).await?,
-        }
+        };
         self.keep_directory(source_parent).await;
+        change.end();
         Ok(())
     }
 

@@ -22,6 +22,12 @@
 //! eviction), and a save for the moment in which it begins, holds it alone. Never wait for memory or
 //! for the store while holding it. Then, from the outside in: the journal, the tree, the content,
 //! and the view or the staging file.
+//!
+//! The journal is locked while the disk takes a record. The tree and what is inside it are not locked
+//! during any disk call: who looks up or opens a file waits for no disk, and one that stands still
+//! holds up only who needs it. So a change looks at the content, lets the journal note it, and only
+//! then makes it; its file stays engaged in between ([`State::noting`]), and other changes wait for
+//! the journal. What is to be removed is handed to somebody else ([`sweep`]).
 
 pub(crate) mod attempt;
 pub(crate) mod closed;
@@ -44,7 +50,11 @@ pub(crate) mod save;
 pub(crate) mod space;
 pub(crate) mod spans;
 pub(crate) mod staging;
+pub(crate) mod sweep;
 pub(crate) mod sync;
+#[cfg(test)]
+mod tests;
+pub(crate) mod touched;
 pub(crate) mod uploads;
 pub(crate) mod write;
 
@@ -52,7 +62,7 @@ use std::{
     ops::Range,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, TryLockError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -61,15 +71,16 @@ use penstock_object::{Description, ETag, Key};
 use penstock_transfer::{ObjectVersion, Reader, Transfer};
 use tokio::sync::RwLock;
 
-use crate::open_file::OpenFile;
+use crate::{in_memory::InMemory, open_file::OpenFile};
 
 use content::Content;
-use disk::{DiskFile, disk_failure};
+use disk::{DiskFile, disk_failure, on_worker};
 use extents::Piece;
 use folder::{FileId, Folder};
-use journal::{Header, Journal, Record};
+use journal::{Draft, Header, Journal, Record};
 use space::Payment;
 use staging::Staging;
+use sweep::Remains;
 
 /// What makes a file writable anywhere. Nothing of it exists before the first change: see
 /// [`engage`].
@@ -81,8 +92,17 @@ pub(crate) struct StagedFile {
     pub(crate) change: Arc<RwLock<()>>,
     journal: Mutex<Option<Journal>>,
     state: Mutex<Option<State>>,
+    /// The staging file. It stays when the content is given up, for the next one.
     disk: Mutex<Option<Arc<DiskFile>>>,
+    /// Held by who makes the staging file.
+    making_disk: Mutex<()>,
+    /// Whether the staging file may have bytes of a content that was given up.
+    given_up: AtomicBool,
+    /// Counts how often it was engaged.
+    engagements: AtomicU64,
     reader: Mutex<Option<Arc<Reader>>>,
+    /// See [`write::Pieces`].
+    pieces: Mutex<write::Pieces>,
     /// Whether a save in the background is under way.
     pub(crate) saving_back: AtomicBool,
     /// Whether somebody goes on trying to save it after it was closed.
@@ -99,6 +119,11 @@ pub(crate) struct StagedFile {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) content: Content,
+    /// Which time it is engaged.
+    engagement: Engagement,
+    /// A change is being noted in the journal, and is made when that has it: nobody may leave the
+    /// file to the store meanwhile.
+    noting: bool,
     /// The object's key when it was engaged or moved last.
     key: Key,
     /// How the object is to be described, as far as that is not in the store; for the journal.
@@ -111,7 +136,16 @@ pub(crate) struct State {
     moved: bool,
 }
 
+/// One time that a file is engaged. What was begun in one must not be applied in another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Engagement(u64);
+
 impl State {
+    /// Whether the journal must tell something.
+    fn is_unsaved(&self) -> bool {
+        !self.abandoned && self.content.is_dirty()
+    }
+
     /// The store has the version `original` as `moved` now, perhaps under another name. The journal
     /// learns it from [`StagedFile::renew_journal`].
     pub(crate) fn follow(&mut self, original: &ETag, moved: &ObjectVersion) {
@@ -137,7 +171,11 @@ impl StagedFile {
             journal: Mutex::default(),
             state: Mutex::default(),
             disk: Mutex::default(),
+            making_disk: Mutex::default(),
+            given_up: AtomicBool::new(false),
+            engagements: AtomicU64::new(0),
             reader: Mutex::default(),
+            pieces: Mutex::default(),
             saving_back: AtomicBool::new(false),
             kept_trying: AtomicBool::new(false),
             failed: AtomicBool::new(false),
@@ -166,8 +204,9 @@ impl StagedFile {
         self.state().is_some()
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, Option<State>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The content. Held for a few map operations, never during a disk call.
+    pub(crate) fn state(&self) -> InMemory<'_, Option<State>> {
+        InMemory::lock(&self.state)
     }
 
     #[cfg(test)]
@@ -189,9 +228,12 @@ impl StagedFile {
         self.note_fetched(false);
         let mut payment = self.staging.space().nothing();
         payment.settle(&content);
+        let number = self.engagements.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state();
         let state = state.insert(State {
             content,
+            engagement: Engagement(number),
+            noting: false,
             key,
             description: None,
             payment,
@@ -201,18 +243,46 @@ impl StagedFile {
         show(&state.content);
     }
 
-    /// Leaves the file to the store again if `decide` says so, which may lock the view.
+    /// Leaves the file to the store again if `decide` says so, which may lock the view; not while a
+    /// change is being noted. What the staging file has is to be given back
+    /// ([`StagedFile::empty_given_up`]).
     pub(crate) fn disengage_if(&self, decide: impl FnOnce() -> bool) {
         let mut state = self.state();
-        if !decide() {
-            return;
+        let is_changing = state.as_ref().is_some_and(|state| state.noting);
+        if !is_changing && decide() {
+            *state = None;
+            *lock(&self.reader) = None;
+            self.given_up.store(true, Ordering::Relaxed);
         }
-        *state = None;
-        *lock(&self.reader) = None;
-        // Before the content is unlocked: the next staging file has the same name.
-        if let Some(disk) = lock(&self.disk).take() {
-            let _ = std::fs::remove_file(disk.path());
-        }
+    }
+
+    /// Whether it was left to the store, and the disk not given back yet what it occupies there.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Relaxed) && !self.is_engaged()
+    }
+
+    /// Gives the disk back what the staging file of a file occupies that was left to the store, unless
+    /// it is engaged again.
+    pub(crate) async fn empty_given_up(&self) {
+        // Nobody writes there without it.
+        let _alone = self.change.write().await;
+        on_worker(|| {
+            if !self.is_given_up() {
+                return;
+            }
+            if let Some(disk) = self.disk_if_any() {
+                disk.cut(0);
+            }
+            self.given_up.store(false, Ordering::Relaxed);
+        })
+        .await;
+    }
+
+    /// Which time it is engaged now, and the size of what it holds.
+    fn engaged_now(&self) -> FsResult<(Engagement, u64)> {
+        let state = self.state();
+        let state = state.as_ref().ok_or(NOT_ENGAGED)?;
+        Ok((state.engagement, state.content.size()))
     }
 
     /// Whether there may be something in the store that was never announced.
@@ -264,13 +334,19 @@ impl StagedFile {
 
     /// The staging file, made if there is none.
     fn disk(&self) -> FsResult<Arc<DiskFile>> {
-        let mut disk = lock(&self.disk);
-        if let Some(disk) = disk.as_ref() {
-            return Ok(Arc::clone(disk));
+        if let Some(disk) = self.disk_if_any() {
+            return Ok(disk);
         }
+        let _making = lock(&self.making_disk);
+        if let Some(disk) = self.disk_if_any() {
+            return Ok(disk);
+        }
+        self.staging.sweeper().wait_for_place()?;
         let path = self.staging.folder().data(&self.id);
         let file = Folder::create(&path).map_err(|error| disk_failure(&error))?;
-        Ok(Arc::clone(disk.insert(Arc::new(DiskFile::new(file, path)))))
+        let disk = Arc::new(DiskFile::new(file));
+        *lock(&self.disk) = Some(Arc::clone(&disk));
+        Ok(disk)
     }
 
     fn disk_if_any(&self) -> Option<Arc<DiskFile>> {
@@ -278,60 +354,83 @@ impl StagedFile {
     }
 
     /// Reads what only the store has, for programs.
-    fn reader(&self, transfer: &Arc<Transfer>) -> Option<Arc<Reader>> {
-        let base = self.look(|content| content.base().version().cloned());
-        let base = base.ok().flatten()?;
-        let mut reader = lock(&self.reader);
-        if reader
-            .as_ref()
-            .is_none_or(|reader| *reader.version() != base)
-        {
-            *reader = Some(Arc::new(transfer.reader(base)));
+    fn reader(&self, transfer: &Arc<Transfer>, base: ObjectVersion) -> Arc<Reader> {
+        let mut kept = lock(&self.reader);
+        match kept.as_ref().filter(|reader| *reader.version() == base) {
+            Some(reader) => Arc::clone(reader),
+            None => Arc::clone(kept.insert(Arc::new(transfer.reader(base)))),
         }
-        reader.clone()
     }
 
-    /// Changes the content, with a record of it in the journal. `then` sees the result.
+    /// Changes the content, with a record of it in the journal. `then` sees the result. The caller holds
+    /// the change lock.
     fn change(
         &self,
         record: &Record,
         change: impl FnOnce(&mut Content),
         then: impl FnOnce(&Content),
     ) -> FsResult<()> {
+        let (engagement, _) = self.engaged_now()?;
+        self.change_in(engagement, (record, change), then)
+    }
+
+    /// The same for what was begun in `engagement`: another client's version may have been taken since,
+    /// and the file be engaged anew.
+    fn change_in(
+        &self,
+        engagement: Engagement,
+        (record, change): (&Record, impl FnOnce(&mut Content)),
+        then: impl FnOnce(&Content),
+    ) -> FsResult<()> {
         let mut journal = lock(&self.journal);
         let covered = self.cover_long(journal.as_ref());
+        let noting = {
+            let mut state = self.state();
+            let is_same = |state: &&mut State| state.engagement == engagement;
+            let state = state.as_mut().filter(is_same).ok_or(NOT_ENGAGED)?;
+            state.noting = true;
+            (!state.abandoned).then(|| self.begin_noting(journal.as_ref(), state, record))
+        };
+        let noted = noting.map_or(Ok(()), |noting| {
+            covered.and_then(|covered| self.note(&mut journal, (noting, covered), record))
+        });
         let mut state = self.state();
         let state = state.as_mut().ok_or(NOT_ENGAGED)?;
-        if !state.abandoned {
-            covered
-                .and_then(|covered| self.note(&mut journal, (state, covered), record))
-                .map_err(|error| disk_failure(&error))?;
-        }
+        state.noting = false;
+        noted.map_err(|error| disk_failure(&error))?;
         change(&mut state.content);
         state.payment.settle(&state.content);
         then(&state.content);
         Ok(())
     }
 
+    /// What to tell a journal of a change, as the content is now.
+    fn begin_noting(&self, journal: Option<&Journal>, state: &State, record: &Record) -> Noting {
+        let is_told = matches!(record, Record::Dirty(range) if state.content.tells_dirty(range));
+        let is_anew = journal.is_none_or(Journal::is_long);
+        Noting {
+            anew: is_anew.then(|| self.draft(state)),
+            is_told,
+        }
+    }
+
     fn note(
         &self,
         journal: &mut Option<Journal>,
-        (state, covered): (&State, bool),
+        (noting, covered): (Noting, bool),
         record: &Record,
     ) -> std::io::Result<()> {
-        if journal.as_ref().is_none_or(Journal::is_long) {
-            *journal = Some(self.new_journal(state, covered)?);
+        if let Some(draft) = noting.anew {
+            *journal = Some(self.create_journal(draft, covered)?);
         }
-        let Some(journal) = journal else {
-            return Ok(());
-        };
-        if let Record::Dirty(range) = record
-            && state.content.tells_dirty(range)
-        {
-            journal.repeat();
-            return Ok(());
+        match journal {
+            Some(journal) if noting.is_told => {
+                journal.repeat();
+                Ok(())
+            }
+            Some(journal) => journal.append(record),
+            None => Ok(()),
         }
-        journal.append(record)
     }
 
     /// Before a journal is written anew whose bytes are on the disk in part: makes them be there
@@ -353,32 +452,32 @@ impl StagedFile {
     /// Makes the journal of a file that is about to be engaged with `content`, which differs from
     /// what the store has before anything is written.
     fn begin_journal(&self, content: &Content, key: &Key) -> std::io::Result<()> {
-        let begun = self.create_journal(key, (content, None), false)?;
+        let draft = Draft::of(self.header(key, content), (content, None));
+        let begun = self.create_journal(draft, false)?;
         *lock(&self.journal) = Some(begun);
         Ok(())
     }
 
-    /// A journal that says everything, and if `covered` that it is on the disk.
-    fn new_journal(&self, state: &State, covered: bool) -> std::io::Result<Journal> {
+    /// A journal that says everything.
+    fn draft(&self, state: &State) -> Draft {
         let said = (&state.content, state.description.as_ref());
-        self.create_journal(&state.key, said, covered)
+        Draft::of(self.header(&state.key, &state.content), said)
     }
 
-    fn create_journal(
-        &self,
-        key: &Key,
-        said: (&Content, Option<&Description>),
-        covered: bool,
-    ) -> std::io::Result<Journal> {
-        let header = Header {
+    fn header(&self, key: &Key, content: &Content) -> Header {
+        Header {
             boot: self.staging.boot().to_owned(),
             volume: self.staging.volume().to_owned(),
             key: key.to_string(),
-            base: said.0.base().clone(),
-            size: said.0.size(),
-        };
+            base: content.base().clone(),
+            size: content.size(),
+        }
+    }
+
+    /// Writes a journal, which says if `covered` that what it tells of is on the disk.
+    fn create_journal(&self, draft: Draft, covered: bool) -> std::io::Result<Journal> {
         let path = self.staging.folder().journal(&self.id);
-        Journal::create(&path, header, said, covered)
+        Journal::create(&path, draft, covered)
     }
 
     /// Brings the journal in line after a save: away with it if nothing is unsaved.
@@ -390,28 +489,37 @@ impl StagedFile {
     /// Writes a journal anew, or removes it if there is nothing to tell.
     fn rewrite(&self, journal: &mut Option<Journal>) {
         // Only under the lock of the journal does a file become dirty.
-        let tells = |state: &State| !state.abandoned && state.content.is_dirty();
-        let is_needed = self.state().as_ref().is_some_and(tells);
+        let is_needed = self.state().as_ref().is_some_and(State::is_unsaved);
         let covered = self.cover(journal.as_ref().filter(|_| is_needed));
-        let mut state = self.state();
-        if let Some(state) = state.as_mut().filter(|state| !state.content.is_dirty()) {
-            state.description = None;
-        }
+        let anew = self.draft_anew();
         let Some(old) = journal.take() else { return };
-        let Some(state) = state.as_mut().filter(|state| tells(state)) else {
+        let Some((draft, moved)) = anew else {
             old.remove();
             return;
         };
-        match covered.and_then(|covered| self.new_journal(state, covered)) {
-            Ok(new) => {
-                *journal = Some(new);
-                state.moved = false;
-            }
+        match covered.and_then(|covered| self.create_journal(draft, covered)) {
+            Ok(new) => *journal = Some(new),
             Err(error) => {
                 tracing::warn!(%error, "a journal in the staging directory could not be renewed");
                 *journal = Some(old);
+                if let Some(state) = self.state().as_mut() {
+                    state.moved |= moved;
+                }
             }
         }
+    }
+
+    /// What a journal says that is written anew, and whether the one before it names another place.
+    /// `None` if there is nothing to tell.
+    fn draft_anew(&self) -> Option<(Draft, bool)> {
+        let mut state = self.state();
+        let state = state.as_mut()?;
+        if !state.content.is_dirty() {
+            state.description = None;
+        }
+        // Who moves it from now on says so again.
+        let unsaved = state.is_unsaved();
+        unsaved.then(|| (self.draft(state), std::mem::take(&mut state.moved)))
     }
 
     /// The parts of `range`, which need not lie within the file.
@@ -420,20 +528,38 @@ impl StagedFile {
     }
 }
 
+/// What a journal is to be told of a change.
+#[derive(Debug)]
+struct Noting {
+    /// What it says first, where it is written anew.
+    anew: Option<Draft>,
+    /// It tells of the change already.
+    is_told: bool,
+}
+
 impl Drop for StagedFile {
+    /// In memory alone: whoever lets go of it last may not wait for the disk.
     fn drop(&mut self) {
-        let state = self.state().take();
         self.staging.forget(&self.id);
-        let tells = |state: &State| !state.abandoned && state.content.is_dirty();
-        let unsaved = state.as_ref().is_some_and(tells);
-        let has_journal = lock(&self.journal).is_some();
-        let state = state.filter(|state| !state.abandoned && !has_journal);
-        if state.is_some_and(|state| self.leave(state)) {
+        let state = self.state().take();
+        let journal = lock(&self.journal).take();
+        let disk = lock(&self.disk).take();
+        let unsaved = state.as_ref().is_some_and(State::is_unsaved);
+        let (has_journal, has_disk) = (journal.is_some(), disk.is_some());
+        if !has_journal && !has_disk {
             return;
         }
-        // What is unsaved, and has a journal that says so, is for the next mount.
-        if !(unsaved && has_journal) && (has_journal || lock(&self.disk).is_some()) {
-            self.staging.folder().remove(&self.id);
+        self.staging.sweeper().sweep(move || drop((journal, disk)));
+        match state {
+            // What is unsaved, and has a journal that says so, is for the next mount.
+            _ if unsaved && has_journal => {}
+            Some(state) if !state.abandoned && !has_journal => {
+                self.staging.leave(self.id.clone(), state);
+            }
+            state => {
+                let payment = state.map(|state| state.payment);
+                drop(Remains::new(&self.staging, self.id.clone(), payment));
+            }
         }
     }
 }

@@ -224,6 +224,10 @@ impl Volume for BucketVolume {
         self.core.release(handle).await;
     }
 
+    async fn undo_open(&self, handle: HandleId) {
+        self.core.undo_open(handle).await;
+    }
+
     async fn open_directory(&self, _caller: Caller, inode: Inode) -> FsResult<HandleId> {
         self.core.open_directory(inode)
     }

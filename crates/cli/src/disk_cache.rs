@@ -11,7 +11,7 @@ use crate::{
     failure::{Failure, Outcome},
     mount_point,
     options::{Values, table},
-    serve::{Plan, once_free},
+    serve::{Plan, Predecessors},
 };
 
 /// How long a mount waits until a cache knows what it has. A large one goes on in the background.
@@ -22,6 +22,7 @@ pub(crate) async fn open(
     plan: &Plan,
     pool: &Arc<BufferPool>,
     registry: &Registry,
+    before: &Predecessors<'_>,
 ) -> Outcome<Option<Arc<DiskCache>>> {
     let values = &plan.values;
     let Some(directory) = values.path(&table::CACHE_DIR) else {
@@ -44,11 +45,11 @@ pub(crate) async fn open(
         }
         DiskCache::open(&settings, pool, registry)
     };
-    let taken = once_free(&plan.place, take, |error| match error {
+    let user = |error: &CacheError| match error {
         CacheError::InUse { pid, .. } => Some(*pid),
         CacheError::Io { .. } => None,
-    });
-    let cache = taken.await.map_err(|error| failure(&error))?;
+    };
+    let cache = before.once_free(take, user, failure).await?;
     run_blocking(|| cache.wait_until_ready(READY_PATIENCE));
     Ok(Some(cache))
 }

@@ -230,11 +230,11 @@ pub(crate) fn unmount_error(error: &UnmountError) -> Failure {
                 "fusermount3 did not unmount `{}` within {limit:?}",
                 place.display()
             ),
-            "try again, or give --lazy",
+            format!("try again, or run `umount -l {}` as root", place.display()),
         ),
         UnmountError::Failed(place, reason) => Failure::new(
             format!("cannot unmount `{}`: {reason}", place.display()),
-            "try again, or give --lazy",
+            format!("try again, or run `umount -l {}` as root", place.display()),
         ),
     }
 }

@@ -27,6 +27,7 @@ use tracing_subscriber::{
 };
 
 use crate::{
+    control::mount_id,
     environment::Environment,
     failure::{Failure, Outcome},
     legible::legible,
@@ -222,12 +223,17 @@ pub(crate) fn default_path(environment: &Environment, mountpoint: &Path) -> Outc
     Ok(directory.join(file_name(mountpoint)))
 }
 
-/// `/mnt/data` becomes `mnt-data.log`.
+/// `/mnt/data` becomes `mnt-data.log`. Where that could be the name of another mount point, too, the
+/// identity of this one follows.
 fn file_name(mountpoint: &Path) -> String {
     let text = mountpoint.to_string_lossy();
     let words = text.split('/').filter(|word| !word.is_empty());
     let mut name = words.collect::<Vec<_>>().join("-");
-    name.truncate(name.floor_char_boundary(FILE_NAME_LENGTH_MAX));
+    let is_ambiguous = text.contains(['-', char::REPLACEMENT_CHARACTER]);
+    if is_ambiguous || name.len() > FILE_NAME_LENGTH_MAX {
+        name.truncate(name.floor_char_boundary(FILE_NAME_LENGTH_MAX));
+        name = format!("{name}-{}", mount_id(mountpoint));
+    }
     format!("{name}.log")
 }
 
@@ -286,6 +292,11 @@ mod tests {
     #[test]
     fn each_mount_point_has_its_own_file() {
         assert_eq!(file_name(Path::new("/mnt/data")), "mnt-data.log");
-        assert!(file_name(Path::new(&"/ä".repeat(400))).len() < 255);
+        let names = ["/mnt/a/b", "/mnt/a-b", "/mnt-a/b"].map(|path| file_name(Path::new(path)));
+        assert_eq!(names[0], "mnt-a-b.log");
+        assert!(names[0] != names[1] && names[1] != names[2], "{names:?}");
+        let long = |last: &str| file_name(Path::new(&format!("{}{last}", "/ä".repeat(400))));
+        assert!(long("a").len() < 255);
+        assert_ne!(long("a"), long("b"));
     }
 }

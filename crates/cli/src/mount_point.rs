@@ -22,28 +22,46 @@ pub(crate) fn check_apart(mountpoint: &Path, directory: &Path) -> Outcome {
     ))
 }
 
-/// Refuses a cache among the objects of a local directory, where its files would be objects, which
-/// would be cached.
-pub(crate) fn check_cache_apart(cache: &Path, directory: &Path) -> Outcome {
-    // The cache need not be there yet.
-    let nearest = cache.ancestors().find_map(|part| {
+/// A directory in which a mount keeps something of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Own {
+    Cache,
+    Staging,
+}
+
+impl Own {
+    /// What it is for, and the option that names it.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Cache => ("cache", "--cache-dir"),
+            Self::Staging => ("staging", "--staging-dir"),
+        }
+    }
+}
+
+/// Refuses a directory of our own among the objects of a local directory, where its files would be
+/// objects: those of a cache would be cached, and those of a staging directory staged.
+pub(crate) fn check_own_apart(what: Own, own: &Path, directory: &Path) -> Outcome {
+    // It need not be there yet.
+    let nearest = own.ancestors().find_map(|part| {
         let real = fs::canonicalize(part).ok()?;
-        Some(real.join(cache.strip_prefix(part).unwrap_or(Path::new(""))))
+        Some(real.join(own.strip_prefix(part).unwrap_or(Path::new(""))))
     });
-    let (Some(cache), Ok(directory)) = (nearest, fs::canonicalize(directory)) else {
+    let (Some(own), Ok(directory)) = (nearest, fs::canonicalize(directory)) else {
         return Ok(());
     };
-    if !cache.starts_with(&directory) {
+    if !own.starts_with(&directory) {
         return Ok(());
     }
+    let (name, option) = what.words();
     Err(Failure::usage(
         format!(
-            "the cache directory `{}` lies inside the bucket's directory `{}`: its files would \
+            "the {name} directory `{}` lies inside the bucket's directory `{}`: its files would \
              appear as objects",
-            cache.display(),
+            own.display(),
             directory.display()
         ),
-        "put it elsewhere with --cache-dir",
+        format!("put it elsewhere with {option}"),
     ))
 }
 
@@ -66,15 +84,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cache_is_not_put_among_the_objects() {
+    fn what_a_mount_keeps_is_not_put_among_the_objects() {
         let bucket = tempfile::tempdir().expect("a temporary directory");
         let inside = bucket.path().join("not/there/yet");
-        let refused = check_cache_apart(&inside, bucket.path());
-        assert!(refused.is_err_and(|failure| failure.to_string().contains("--cache-dir")));
-        assert!(check_cache_apart(bucket.path(), bucket.path()).is_err());
-        assert!(check_cache_apart(Path::new("/elsewhere"), bucket.path()).is_ok());
-        let beside = bucket.path().with_extension("cache");
-        assert!(check_cache_apart(&beside, bucket.path()).is_ok());
+        for (what, option) in [(Own::Cache, "--cache-dir"), (Own::Staging, "--staging-dir")] {
+            let refused = check_own_apart(what, &inside, bucket.path());
+            assert!(refused.is_err_and(|failure| failure.to_string().contains(option)));
+            assert!(check_own_apart(what, bucket.path(), bucket.path()).is_err());
+            assert!(check_own_apart(what, Path::new("/elsewhere"), bucket.path()).is_ok());
+            let beside = bucket.path().with_extension("own");
+            assert!(check_own_apart(what, &beside, bucket.path()).is_ok());
+        }
     }
 
     #[test]

@@ -10,6 +10,13 @@ pub(crate) fn find(mountpoint: &Path) -> Option<MountEntry> {
     mount_table::find(&table, mountpoint)
 }
 
+/// Whether the mount of this number is on `mountpoint`, perhaps below another one.
+pub(crate) fn has(number: u64, mountpoint: &Path) -> bool {
+    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let mut entries = mount_table::parse(&table);
+    entries.any(|entry| entry.id == number && entry.mountpoint == mountpoint)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn without_a_home_places_carry_the_number_of_the_user() {
         if is_root() {
-            return;
+            return penstock_skips::skipped("root's places carry no number");
         }
         let none = Environment::of(&[]);
         let id = system::user_id().to_string();

@@ -14,34 +14,35 @@ use penstock_bucket::{AT_ONCE_DEFAULT, Staging, StagingError, StagingSettings};
 use tracing::warn;
 
 use crate::{
-    disk_cache,
+    assemble, disk_cache,
     failure::{Failure, Outcome},
-    mount_point,
+    mount_point::{self, Own},
     options::{Values, table},
     places::{self, OwnPlace},
-    serve::{Plan, once_free},
+    serve::{Plan, Predecessors},
 };
 
 /// Takes the staging directory that the options ask for, if they do.
-pub(crate) async fn open(plan: &Plan, pool: &Arc<BufferPool>) -> Outcome<Option<Arc<Staging>>> {
+pub(crate) async fn open(
+    plan: &Plan,
+    pool: &Arc<BufferPool>,
+    before: &Predecessors<'_>,
+) -> Outcome<Option<Arc<Staging>>> {
     let Some(settings) = settings(&plan.source, &plan.mountpoint, &plan.values)? else {
         return Ok(None);
     };
     let take = || Staging::open(settings.clone(), pool.budget());
-    let taken = once_free(&plan.place, take, |error| match error {
+    let user = |error: &StagingError| match error {
         StagingError::InUse { pid, .. } => Some(*pid),
         StagingError::Io { .. } => None,
-    });
-    taken.await.map(Some).map_err(|error| failure(&error))
+    };
+    before.once_free(take, user, failure).await.map(Some)
 }
 
 fn settings(source: &str, mountpoint: &Path, values: &Values) -> Outcome<Option<StagingSettings>> {
     let is_staged = values.choice(&table::MODE) == "staged";
-    if !is_staged && values.flag(&table::WRITEBACK_CACHE) {
-        return Err(Failure::usage(
-            "writeback-cache needs files that can be written in any order",
-            "add --mode=staged, or leave writeback-cache out",
-        ));
+    if !is_staged {
+        check_nothing_staged(values)?;
     }
     // Who changes nothing stages nothing.
     if !is_staged || values.flag(&table::READ_ONLY) {
@@ -53,6 +54,9 @@ fn settings(source: &str, mountpoint: &Path, values: &Values) -> Outcome<Option<
         None => default_directory(&name_of(&volume, mountpoint))?,
     };
     mount_point::check_outside(mountpoint, &directory, "staging directory")?;
+    if let Some(bucket) = assemble::local_directory(source) {
+        mount_point::check_own_apart(Own::Staging, &directory, &bucket)?;
+    }
     let defaults = StagingSettings::new(directory, volume);
     Ok(Some(StagingSettings {
         size: values.size(&table::STAGING_SIZE).unwrap_or(defaults.size),
@@ -65,6 +69,26 @@ fn settings(source: &str, mountpoint: &Path, values: &Values) -> Outcome<Option<
         at_once: disk_calls(values),
         ..defaults
     }))
+}
+
+/// Refuses options that a mount which stages nothing would pass over: who gives them wants another one.
+fn check_nothing_staged(values: &Values) -> Outcome {
+    if values.flag(&table::WRITEBACK_CACHE) {
+        return Err(Failure::usage(
+            "writeback-cache needs files that can be written in any order",
+            "add --mode=staged, or leave writeback-cache out",
+        ));
+    }
+    for option in [&table::STAGING_DIR, &table::STAGING_SIZE] {
+        if values.origin(option).is_some() {
+            let name = option.name;
+            return Err(Failure::usage(
+                format!("{name} is given, and a streaming mount stages nothing"),
+                format!("add --mode=staged, or leave {name} out"),
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Disk calls that threads which receive requests may make at once: one of them is always left. A

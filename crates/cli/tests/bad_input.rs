@@ -291,3 +291,63 @@ fn a_port_for_metrics_that_is_taken() {
     assert!(!is_mounted(&mountpoint));
     assert!(fs::read_dir(&mountpoint).expect("there").next().is_none());
 }
+
+#[test]
+fn staging_options_of_a_mount_that_stages_nothing() {
+    let scratch = Scratch::new();
+    let (bucket, mountpoint) = (scratch.folder("bucket"), scratch.folder("mnt"));
+    let source = format!("file://{}", bucket.display());
+    for option in ["staging-dir=/tmp/nowhere", "staging-size=1GiB"] {
+        let name = option.split('=').next().expect("named");
+        let mut command = mount(&scratch, &source, &mountpoint);
+        refused(command.arg(format!("--{option}")), name, "--mode=staged");
+        assert!(!is_mounted(&mountpoint));
+    }
+}
+
+#[test]
+fn staging_among_the_objects() {
+    let scratch = Scratch::new();
+    let (bucket, mountpoint) = (scratch.folder("bucket"), scratch.folder("mnt"));
+    let source = format!("file://{}", bucket.display());
+    let mut command = mount(&scratch, &source, &mountpoint);
+    let inside = bucket.join("not/there/yet");
+    command
+        .arg("--mode=staged")
+        .arg(format!("--staging-dir={}", inside.display()));
+    refused(
+        &mut command,
+        "inside the bucket's directory",
+        "--staging-dir",
+    );
+    assert!(!is_mounted(&mountpoint));
+    assert!(!inside.exists());
+}
+
+#[test]
+fn a_place_with_a_stream_volume() {
+    let scratch = Scratch::new();
+    let (bucket, mountpoint) = (scratch.folder("bucket"), scratch.folder("mnt"));
+    fs::write(bucket.join("file"), "x").expect("room");
+    let source = format!("file://{}", bucket.display());
+    let stream = || {
+        let mut command = scratch.penstock();
+        command
+            .args(["stream", "--transport=loop", &source])
+            .arg(&mountpoint);
+        command
+    };
+    if run(&mut stream()).code != Some(0) {
+        return penstock_skips::skipped("volumes need root and loop devices");
+    }
+    for word in ["--refresh", "--nonempty"] {
+        refused(
+            stream().arg(word),
+            &format!("is busy: `{source}` is mounted there"),
+            "penstock umount",
+        );
+    }
+    let mut command = mount(&scratch, &source, &mountpoint);
+    refused(&mut command, "is busy", "penstock umount");
+    support::succeed(scratch.penstock().arg("umount").arg(&mountpoint));
+}

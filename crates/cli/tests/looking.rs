@@ -185,7 +185,7 @@ fn check_tells_where_credentials_came_from() {
     assert!(!told.contains(support::SECRET) && !told.contains(support::KEY_ID));
     let told = line(&mut own(&[("AWS_PROFILE", "none")]));
     assert!(
-        told.starts_with("FAILED ") && told.contains("none were found"),
+        told.starts_with("FAILED ") && told.contains("profile `none`"),
         "{told}"
     );
 }
@@ -273,6 +273,11 @@ fn check_tells_what_a_store_lacks_and_what_that_stops() {
             lacks(Lack::WriteConditions),
             "conditional replacement",
             "If-Match",
+        ),
+        (
+            lacks(Lack::CopyConditions),
+            "conditional copy",
+            "copy-source-if-match",
         ),
         (
             lacks(Lack::ChecksumMode),

@@ -16,8 +16,8 @@ use std::{
 
 use penstock_devserver::{Credentials, Operation, Server, Settings};
 use support::{
-    BUCKET, Ended, Foreground, KEY_ID, REGION, SECRET, Scratch, is_mounted, run, strict_server,
-    succeed, wait_until,
+    BUCKET, Ended, Foreground, KEY_ID, REGION, SECRET, Scratch, run, strict_server, succeed,
+    umount, wait_until,
 };
 
 /// A password file with these permissions.
@@ -43,19 +43,6 @@ fn ossfs(scratch: &Scratch, server: &Server, mountpoint: &Path) -> Command {
 
 fn with_passwords<'a>(command: &'a mut Command, file: &Path) -> &'a mut Command {
     command.arg(format!("-opasswd_file={}", file.display()))
-}
-
-/// A process that another test starts has copies of this one's open files for a moment.
-fn unmount(mountpoint: &Path) {
-    wait_until("nobody uses the mount", || {
-        let ended = run(Command::new("umount").arg(mountpoint));
-        assert!(
-            ended.code == Some(0) || ended.err.contains("busy"),
-            "{ended:#?}"
-        );
-        ended.code == Some(0)
-    });
-    assert!(!is_mounted(mountpoint));
 }
 
 /// The options that the documents of ossfs 1.91 write, word for word, and which of them are warned
@@ -122,7 +109,7 @@ fn documented_options_are_taken_word_for_word() {
             server.data().get(BUCKET, &name).as_deref(),
             Some(&b"data"[..])
         );
-        unmount(&mountpoint);
+        umount(&mountpoint);
     }
 }
 
@@ -146,14 +133,14 @@ fn a_path_that_does_not_exist_can_be_mounted() {
         "no empty object first"
     );
     assert_eq!(server.data().keys(BUCKET), ["not/there/yet/x"]);
-    unmount(&mountpoint);
+    umount(&mountpoint);
 }
 
 /// Mounts, and unmounts again if that succeeds.
 fn try_to_mount(command: &mut Command, mountpoint: &Path) -> Ended {
     let ended = run(command);
     if ended.code == Some(0) {
-        unmount(mountpoint);
+        umount(mountpoint);
     }
     ended
 }
@@ -335,7 +322,7 @@ fn lines_of_fstab_are_mounted() {
             .permissions();
         // That of the file which the program made, as the object keeps it.
         assert_eq!(mode.mode() & 0o777, 0o666 & !process_umask());
-        unmount(&mountpoint);
+        umount(&mountpoint);
     }
 }
 
@@ -440,7 +427,7 @@ fn use_cache_keeps_what_was_read_until_del_cache() {
         command.arg(format!("-ouse_cache={}{more}", cache.display()));
         succeed(with_passwords(&mut command, &file));
         assert_eq!(fs::read(mountpoint.join("big")).expect("readable"), bytes);
-        unmount(&mountpoint);
+        umount(&mountpoint);
         wait_until("the cache is let go of", || cache_is_free(&scratch, &cache));
         server.counters().operation(Operation::GetObject)
     };
@@ -483,7 +470,7 @@ fn objects_are_read_from_the_read_endpoint() {
     // It goes away; the main endpoint answers.
     drop(reads.stop());
     assert_eq!(fs::read(mountpoint.join("y")).expect("readable"), b"more");
-    unmount(&mountpoint);
+    umount(&mountpoint);
 
     let ended = mount("http://127.0.0.1:1");
     assert_eq!(ended.code, Some(1), "{ended:#?}");

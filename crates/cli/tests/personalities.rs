@@ -7,7 +7,7 @@ mod support;
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
-use support::{BUCKET, KEY_ID, SECRET, Scratch, is_mounted, run, strict_server, succeed};
+use support::{BUCKET, KEY_ID, SECRET, Scratch, run, strict_server, succeed, umount};
 
 fn mode(path: &Path) -> u32 {
     let metadata = fs::metadata(path).expect("it is there");
@@ -21,11 +21,6 @@ fn use_it(mountpoint: &Path, server: &penstock_devserver::Server) {
     assert_eq!(text.expect("readable"), "data");
     let saved = server.data().get(BUCKET, "fio/file");
     assert_eq!(saved.as_deref(), Some(&b"data"[..]));
-}
-
-fn unmount(mountpoint: &Path) {
-    succeed(std::process::Command::new("umount").arg(mountpoint));
-    assert!(!is_mounted(mountpoint));
 }
 
 #[test]
@@ -63,7 +58,7 @@ fn ossfs2_mounts_with_its_file() {
 
     let shown = succeed(scratch.called("ossfs2").args(["stats", "show"]));
     assert!(shown.contains("memory "), "{shown}");
-    unmount(&mountpoint);
+    umount(&mountpoint);
 }
 
 #[test]
@@ -82,7 +77,7 @@ fn ossfs2_signs_with_version_4_when_it_knows_a_region() {
     command.arg(BUCKET).arg(&mountpoint).args(["-o", &list]);
     succeed(&mut command);
     use_it(&mountpoint, &server);
-    unmount(&mountpoint);
+    umount(&mountpoint);
 }
 
 #[test]
@@ -102,7 +97,7 @@ fn goofys_mounts_with_its_options() {
     use_it(&mountpoint, &server);
     assert_eq!(mode(&mountpoint), 0o755);
     assert_eq!(mode(&mountpoint.join("fio/file")), 0o644);
-    unmount(&mountpoint);
+    umount(&mountpoint);
 }
 
 #[test]
@@ -131,7 +126,7 @@ fn goofys_mounts_a_prefix_and_warns_once_of_what_means_nothing() {
     assert!(ended.err.contains("acl (") && ended.err.contains("use-content-type ("));
     fs::write(mountpoint.join("x"), "").expect("writable");
     assert_eq!(server.data().keys(BUCKET), ["some/prefix/x"]);
-    unmount(&mountpoint);
+    umount(&mountpoint);
 }
 
 #[test]
@@ -151,7 +146,7 @@ fn ossfs_mounts_with_its_words() {
     assert_eq!(ended.code, Some(0), "{ended:#?}");
     assert_eq!((ended.out.as_str(), ended.err.as_str()), ("", ""));
     use_it(&mountpoint, &server);
-    unmount(&mountpoint);
+    umount(&mountpoint);
 }
 
 #[test]

@@ -175,3 +175,34 @@ fn all_that_a_mount_makes_is_private() {
         assert!(mode.ends_with("00"), "{line}");
     }
 }
+
+/// Whoever may write a directory can exchange what a mount has in it.
+#[test]
+fn what_others_can_write_of_a_given_directory_is_taken_from_them() {
+    let scratch = Scratch::new();
+    let script = r#"
+        mkdir -m 777 given cache; mkdir -m 1777 common
+        echo data >bucket/object
+        serve --staging-dir=given --cache-dir=cache; cat mnt/object; umount mnt; wait $pid
+        serve --staging-dir=common; umount mnt; wait $pid
+        stat -c '%a %n' given cache common >found
+    "#;
+    if alone(&scratch, script).is_some() {
+        let found = fs::read_to_string(scratch.path("found")).expect("written");
+        assert_eq!(found, "755 given\n755 cache\n1777 common\n");
+    }
+}
+
+#[test]
+fn a_given_cache_directory_of_another_user_is_refused() {
+    let scratch = Scratch::new();
+    let script = r#"
+        mkdir cache; chown nobody cache
+        ! timeout -s KILL 20 $PENSTOCK mount -f --cache-dir=cache file://$PWD/bucket mnt 2>>log
+    "#;
+    if alone(&scratch, script).is_some() {
+        let said = log(&scratch);
+        assert!(said.contains("belongs to another user"), "{said}");
+        assert!(!scratch.path("cache/objects").exists());
+    }
+}

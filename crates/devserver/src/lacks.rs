@@ -16,6 +16,8 @@ pub enum Lack {
     ChecksumMode,
     /// The answer to a completed upload tells another tag than HEAD and listings.
     TagOfUpload,
+    /// Copies pass over the conditions on their source.
+    CopyConditions,
     /// The answer to a copy is empty.
     AnswerToCopy,
     /// Keys that end with a slash cannot be copied.

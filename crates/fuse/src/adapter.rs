@@ -11,6 +11,7 @@ mod descriptors;
 mod directory;
 mod local;
 mod names;
+mod overlaps;
 mod refused;
 mod writers;
 mod xattrs;
@@ -24,16 +25,19 @@ use penstock_vfs::{
 };
 
 use crate::{
+    Notifier,
     errno::{Errno, errno_of_name},
     protocol::{Message, Opcode, Request, encode::OpenReply},
     transport::WriteData,
 };
 
+use overlaps::Overlaps;
 use writers::{Closed, Writers};
 
 pub(crate) use answer::{Answer, Failure, Outcome, Reply, Undo};
 pub(crate) use descriptors::MountId;
 pub(crate) use local::LocalFiles;
+pub(crate) use overlaps::WriteUnderWay;
 
 /// An operation under way.
 pub(crate) type Operation = Pin<Box<dyn Future<Output = Outcome> + Send>>;
@@ -43,8 +47,10 @@ pub(crate) type Operation = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 pub(crate) struct Adapter {
     volume: Arc<dyn Volume>,
     writers: Arc<Writers>,
+    overlaps: Arc<Overlaps>,
     local_files: Option<Arc<LocalFiles>>,
     gathers_writes: bool,
+    notifier: Notifier,
 }
 
 /// What the kernel does by itself on a connection.
@@ -65,10 +71,16 @@ struct Subject {
 
 impl Adapter {
     /// `mount` is where the volume is mounted.
-    pub(crate) fn new(volume: Arc<dyn Volume>, mount: MountId, kernel: KernelDoes) -> Self {
+    pub(crate) fn new(
+        volume: Arc<dyn Volume>,
+        mount: MountId,
+        (kernel, notifier): (KernelDoes, Notifier),
+    ) -> Self {
         Self {
+            notifier,
             volume,
             writers: Arc::new(Writers::new(mount)),
+            overlaps: Arc::default(),
             local_files: kernel.local_files.map(Arc::new),
             gathers_writes: kernel.gathers_writes,
         }
@@ -91,15 +103,24 @@ impl Adapter {
         &self.volume
     }
 
-    /// Remembers a handle that was opened, and says how it shall be read.
-    fn note_open(&self, subject: Subject, opened: &Opened, options: OpenOptions) -> OpenReply {
-        if options.access.writes() {
+    /// Remembers a handle that was opened with these `flags`, and says how it shall be read and written.
+    fn note_open(&self, subject: Subject, opened: &Opened, flags: u32) -> OpenReply {
+        let writes = open_options(flags).access.writes();
+        if writes {
             self.writers.opened(opened.handle, subject.caller.pid);
         }
-        match &self.local_files {
+        let mut reply = match &self.local_files {
             Some(local_files) => local_files.opened(subject.node, opened),
             None => OpenReply::of(opened),
+        };
+        // Else the kernel sends all pieces of a call at once, which then arrive in any order, and only it
+        // knows where the first one begins.
+        let both = libc::O_APPEND | libc::O_DIRECT;
+        reply.direct |= flags.cast_signed() & both == both;
+        if writes && !reply.direct {
+            self.overlaps.keep_written();
         }
+        reply
     }
 
     /// Forgets a handle that the kernel is done with.
@@ -123,8 +144,21 @@ impl Adapter {
         !matches!(request, Request::Other | Request::Link | Request::Init(_))
     }
 
-    /// Begins what `message` asks for; `data` belongs to a WRITE.
-    pub(crate) fn start(&self, message: &Message<'_>, data: WriteData) -> Result<Operation, Errno> {
+    /// Notes that `message` came, which may be begun much later.
+    pub(crate) fn arrive(&self, message: &Message<'_>) -> Option<WriteUnderWay> {
+        let Request::Write { transfer, .. } = &message.request else {
+            return None;
+        };
+        self.overlaps.write(message.header.node, transfer.range())
+    }
+
+    /// Begins what `message` asks for; `data` and what was noted when it arrived belong to a WRITE.
+    pub(crate) fn start(
+        &self,
+        message: &Message<'_>,
+        arrived: Option<WriteUnderWay>,
+        data: WriteData,
+    ) -> Result<Operation, Errno> {
         let subject = Subject {
             caller: message.header.caller,
             node: message.header.node,
@@ -136,17 +170,19 @@ impl Adapter {
             Request::Write {
                 transfer,
                 appends,
+                in_pieces,
                 table,
                 ..
             } => {
                 self.writers.wrote(transfer.handle, *table);
                 // A kernel that gathers writes finds the end of the file itself.
-                let place = match *appends && !self.gathers_writes {
-                    true => WritePlace::End(transfer.offset),
-                    false => WritePlace::At(transfer.offset),
+                let place = match (*appends && !self.gathers_writes, *in_pieces) {
+                    (false, _) => WritePlace::At,
+                    (true, false) => WritePlace::End,
+                    (true, true) => WritePlace::EndInPieces,
                 };
-                let target = (transfer.handle, place);
-                Ok(Box::pin(data::write(self.clone(), target, data)))
+                let target = (subject.node, transfer.handle, place(transfer.offset));
+                Ok(Box::pin(data::write(self.clone(), target, (data, arrived))))
             }
             request => self.start_named(subject, request),
         }
@@ -212,7 +248,7 @@ impl Adapter {
                 adapter,
                 subject,
                 name_to_make(name)?,
-                (permissions(mode), self.open_options(flags)),
+                (permissions(mode), flags),
             )),
             _ => return self.start_open(subject, request),
         })
@@ -226,10 +262,8 @@ impl Adapter {
             Request::SetAttributes(changes) => Box::pin(attributes::set(adapter, subject, changes)),
             Request::ReadSymlink => Box::pin(attributes::read_symlink(adapter, subject)),
             Request::Statistics => Box::pin(attributes::statistics(adapter)),
-            Request::Open { flags } => {
-                Box::pin(data::open(adapter, subject, self.open_options(flags)))
-            }
-            Request::Read(transfer) => Box::pin(data::read(adapter, transfer)),
+            Request::Open { flags } => Box::pin(data::open(adapter, subject, flags)),
+            Request::Read(transfer) => Box::pin(data::read(adapter, subject.node, transfer)),
             Request::Flush { handle, table } => {
                 let closed = Closed {
                     handle,

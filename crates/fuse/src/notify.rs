@@ -13,11 +13,13 @@ use std::{
     io::IoSlice,
     sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     thread,
+    time::Duration,
 };
 
-use penstock_base::FileName;
+use penstock_base::{FileName, clock};
 use penstock_vfs::{Door, HeldFile, Inode};
 use thiserror::Error;
+use tokio::sync::oneshot;
 use tracing::debug;
 
 use crate::{
@@ -27,6 +29,9 @@ use crate::{
 
 /// Notifications that may wait to be sent.
 const QUEUE_MAX: usize = 4096;
+
+/// How long somebody waits for the kernel to act on a notification: it may wait for other requests.
+const DROP_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Files that the kernel is asked to prune with one notification.
 const PRUNED_AT_ONCE: usize = 4096;
@@ -74,6 +79,8 @@ enum Notification {
 #[derive(Debug)]
 enum Queued {
     One(Notification),
+    /// One whose sender waits until the kernel has acted on it.
+    Awaited(Notification, oneshot::Sender<()>),
     /// What shall be given back.
     Held(Vec<HeldFile>),
 }
@@ -92,6 +99,17 @@ impl Notifier {
     /// Attributes and content of a file may have changed: nothing cached is believed any more.
     pub fn content_changed(&self, inode: Inode) -> Result<(), NotifyError> {
         self.queue(Queued::One(Notification::Inode(inode)))
+    }
+
+    /// The same, and waits until the kernel keeps nothing of it, at most [`DROP_WAIT_MAX`]. Not for who
+    /// holds up a READ or WRITE of the file meanwhile: the kernel waits for those.
+    pub(crate) async fn drop_content(&self, inode: Inode) {
+        let (dropped, done) = oneshot::channel();
+        let queued = Queued::Awaited(Notification::Inode(inode), dropped);
+        if self.queue(queued).is_ok() {
+            // The notification goes on, and whoever reads meanwhile may see what was there before.
+            let _ = clock::deadline(DROP_WAIT_MAX, done).await;
+        }
     }
 
     /// A name may lead elsewhere, or nowhere, or to something where nothing was.
@@ -113,6 +131,11 @@ impl Door for Notifier {
         // What cannot be asked for now is asked for again.
         let _ = self.queue(Queued::Held(held));
     }
+
+    fn content_changed(&self, inode: Inode) {
+        // What cannot be told goes at the next open.
+        let _ = Self::content_changed(self, inode);
+    }
 }
 
 fn send_all(waiting: &Receiver<Queued>, device: &WeakDevFuse) {
@@ -124,9 +147,13 @@ fn send_all(waiting: &Receiver<Queued>, device: &WeakDevFuse) {
         match queued {
             // ENOENT: the kernel does not cache it, which is as good.
             Queued::One(notification) => drop(notification.send(&device)),
+            Queued::Awaited(notification, done) => {
+                drop(notification.send(&device));
+                // Who waited may have gone.
+                let _ = done.send(());
+            }
             Queued::Held(held) => {
-                let pruned = prunes.then(|| prune(&device, &held));
-                prunes = pruned.is_some_and(|pruned| pruned.is_ok());
+                prunes = prunes && !prune(&device, &held).is_err_and(|error| is_unknown(&error));
                 if !prunes {
                     forget_names(&device, held);
                 }
@@ -140,6 +167,11 @@ fn prune(device: &SharedDevFuse, held: &[HeldFile]) -> std::io::Result<()> {
         let inodes = held.iter().map(|held| held.inode).collect();
         Notification::Prune(inodes).send(device)
     })
+}
+
+/// Whether the kernel knows no such notification. What failed otherwise is asked for again.
+fn is_unknown(error: &std::io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EINVAL)
 }
 
 /// What kernels know that do not prune.
@@ -180,6 +212,20 @@ impl Notification {
                 all.extend(inodes);
                 (code::PRUNE, all)
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prune_that_failed_in_passing_is_asked_for_again() {
+        let is_unknown = |code| is_unknown(&std::io::Error::from_raw_os_error(code));
+        assert!(is_unknown(libc::EINVAL));
+        for passing in [libc::ENOMEM, libc::EINTR, libc::EAGAIN, libc::ENOENT] {
+            assert!(!is_unknown(passing));
         }
     }
 }

@@ -173,6 +173,12 @@ impl Session {
         self.shut_down().await
     }
 
+    /// Whether the kernel has let go of the mount. One that is out of the file tree stays as long as
+    /// programs use it.
+    pub fn has_ended(&self) -> bool {
+        *self.ended.borrow()
+    }
+
     async fn ended(&self) {
         let mut ended = self.ended.clone();
         // An error means that the threads are gone, which is the same.

@@ -92,6 +92,16 @@ impl FuseSettings {
         (self.max_read > 0).then(|| format!(",max_read={}", self.max_read))
     }
 
+    /// Bounds by `bound` what the kernel sends at once. Above three quarters of that it gathers no more,
+    /// unless somebody waits for it, so that its reads find room.
+    pub(crate) fn bound_background(&mut self, bound: impl FnOnce(u16) -> u16) {
+        let bounded = bound(self.max_background);
+        if bounded < self.max_background {
+            self.max_background = bounded;
+            self.congestion_threshold = bounded - bounded / 4;
+        }
+    }
+
     /// Whether the kernel checks permissions.
     pub(crate) fn checks_permissions(&self) -> bool {
         self.default_permissions.unwrap_or(self.allow_other)

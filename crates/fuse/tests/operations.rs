@@ -12,14 +12,16 @@ use std::{
         ffi::OsStrExt,
         fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink},
     },
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     thread,
     time::{Duration, SystemTime},
 };
 
 use penstock_base::FileName;
 use penstock_vfs::{Door, HeldFile, Inode};
-use support::{MemoryVolume, TestMount, can_mount, pattern, pause};
+use support::{MemoryVolume, Stop, TestMount, can_mount, eventually, pattern, pause, writes_of};
+
+const PAGE: usize = 4096;
 
 fn errno(error: &std::io::Error) -> i32 {
     error.raw_os_error().expect("a system error")
@@ -516,4 +518,42 @@ fn many_small_requests_in_flight() {
         spent < Duration::from_secs(2),
         "100 waits of 50 ms took {spent:?}"
     );
+}
+
+/// An open makes the kernel drop a page that is being written. Who reads it then must not be shown, and the
+/// kernel not left with, what was there before.
+#[test]
+fn a_page_that_is_dropped_while_it_is_written_is_read_anew() {
+    if !can_mount() {
+        return;
+    }
+    let volume = MemoryVolume::new();
+    volume.add_file("file", vec![0; PAGE]);
+    volume.hooks.stop(&writes_of("file"), Stop::Gate);
+    let mount = TestMount::new(volume.clone());
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).open(mount.path("file"));
+    let file = file.unwrap();
+    let read = || {
+        let mut bytes = vec![0; PAGE];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    };
+    let written = vec![0xc1; PAGE];
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| file.write_all_at(&written, 0));
+        eventually("the write is under way", || {
+            volume.hooks.waited_at_gate.load(Ordering::SeqCst) == 1
+        });
+        File::open(mount.path("file")).unwrap();
+        let reader = scope.spawn(read);
+        // The answer to the READ is what must not come too early.
+        pause();
+        volume.hooks.open_gate();
+        writer.join().unwrap().unwrap();
+        assert!(reader.join().unwrap() == written);
+    });
+    assert!(read() == written, "what the kernel keeps");
+    drop(file);
+    mount.finish(&volume);
 }

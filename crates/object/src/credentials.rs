@@ -5,8 +5,8 @@
 //! and the first that has credentials wins. What expires is fetched again well before it does,
 //! by one task while all others go on with what they have ([`source`]).
 //!
-//! The well-known places (profiles, web identity, instance metadata, assumed roles) are read by
-//! the `reqsign` crates, to which [`bridge`] lends our HTTP client, files and processes. This
+//! Services (web identity, instance metadata, assumed roles) are asked by the `reqsign` crates, to which
+//! [`bridge`] lends our HTTP client and files; profiles are read here ([`profiles`]). This
 //! crate never reads the process's environment: who opens a store hands in what there is of it
 //! as an [`Environment`].
 //!
@@ -117,7 +117,8 @@ impl CredentialPlace {
 /// How credentials are found.
 #[derive(Debug, Clone, Default)]
 pub struct CredentialSettings {
-    /// Where to look, in this order. Empty means [`CredentialPlace::AUTO`].
+    /// Where to look, in this order. Empty means [`CredentialPlace::AUTO`], where [`Self::profile`] is named
+    /// without the variables and files of keys that nobody named.
     pub order: Vec<CredentialPlace>,
     /// Credentials that were given outright.
     pub fixed: Option<Credentials>,
@@ -165,11 +166,19 @@ impl RoleSettings {
 
 /// The places to look in.
 fn places(settings: &CredentialSettings) -> Vec<CredentialPlace> {
-    if settings.order.is_empty() {
-        CredentialPlace::AUTO.to_vec()
-    } else {
-        settings.order.clone()
+    if !settings.order.is_empty() {
+        return settings.order.clone();
     }
+    let mut places = CredentialPlace::AUTO.to_vec();
+    if settings.profile.is_some() {
+        // Keys that are always there would stand for the profile.
+        let unnamed = [
+            CredentialPlace::Environment,
+            CredentialPlace::UsualPasswordFiles,
+        ];
+        places.retain(|place| !unnamed.contains(place));
+    }
+    places
 }
 
 /// No credentials could be had.

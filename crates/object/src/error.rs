@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use crate::Key;
+use crate::{ETag, Key};
 
 /// The result of a store operation.
 pub type ObjectResult<T> = Result<T, ObjectError>;
@@ -161,6 +161,8 @@ pub struct ObjectError {
     pub request_id: String,
     /// How long the store asked us to wait.
     pub retry_after: Option<Duration>,
+    /// The tag of what a write left that is not what was sent, where the store told both.
+    pub left: Option<Box<ETag>>,
 }
 
 impl ObjectError {
@@ -175,6 +177,7 @@ impl ObjectError {
             message: message.into(),
             request_id: String::new(),
             retry_after: None,
+            left: None,
         }
     }
 
@@ -182,6 +185,13 @@ impl ObjectError {
     #[must_use]
     pub fn about(mut self, key: &Key) -> Self {
         self.key = Some(key.clone());
+        self
+    }
+
+    /// The same error of a write that left the version `tag`; an empty one names none.
+    #[must_use]
+    pub fn leaving(mut self, tag: ETag) -> Self {
+        self.left = (!tag.as_str().is_empty()).then(|| Box::new(tag));
         self
     }
 }

@@ -49,7 +49,7 @@ pub fn standard(
     let layer = Retry::new(store, retry.attempts_max, metrics);
     let store = Arc::new(match retry.ride_out {
         true => layer.riding_out(retry.total),
-        false => layer,
+        false => layer.within(retry.total),
     });
     let store = Arc::new(Deadline::new(store, retry.total));
     Arc::new(Metered::new(store, metrics))

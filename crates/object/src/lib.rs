@@ -11,6 +11,7 @@
 //! Cross-cutting concerns are layers: each wraps a `Store` and is one.
 
 mod alphabet;
+mod assembled;
 pub mod conformance;
 pub mod credentials;
 mod error;
@@ -35,6 +36,7 @@ mod url;
 pub mod xml;
 
 pub use alphabet::Alphabet;
+pub use assembled::tags_of_parts;
 pub use error::{ErrorKind, ObjectError, ObjectResult, Operation};
 pub use flat::{FlatObject, FlatPage, FlatTime};
 #[doc(hidden)]

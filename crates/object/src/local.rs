@@ -278,6 +278,7 @@ impl Store for LocalStore {
             let problem = self.delete_one(key).err()?;
             Some(DeleteFailure {
                 key: key.clone(),
+                kind: problem.kind,
                 code: format!("{:?}", problem.kind),
                 message: problem.during(Operation::DeleteMany).message,
             })

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ops::Range, time::SystemTime};
 
-use crate::{Checksum, ETag, Key, UploadId};
+use crate::{Checksum, ETag, ErrorKind, Key, UploadId};
 
 /// Bytes `start..end` of an object; `end` may lie beyond the object's end.
 pub type ByteRange = Range<u64>;
@@ -173,6 +173,8 @@ pub struct ListPage {
     pub common_prefixes: Vec<String>,
     /// Where the next page begins; `None` on the last one.
     pub continuation: Option<String>,
+    /// How much is left out because the store does not tell its names: no request could say them.
+    pub hidden: usize,
 }
 
 /// An object as a listing shows it.
@@ -197,7 +199,9 @@ pub struct ListedObject {
 pub struct DeleteFailure {
     /// The key.
     pub key: Key,
-    /// The store's error code.
+    /// What the caller can do about it.
+    pub kind: ErrorKind,
+    /// The store's error code; empty if it gave none.
     pub code: String,
     /// The store's explanation.
     pub message: String,
@@ -264,6 +268,14 @@ pub struct CompleteOptions {
     pub condition: WriteCondition,
     /// The checksum of the whole object as the writer computed it, where it could.
     pub checksum: Option<Checksum>,
+    /// The object that parts were copied from, and the version that they must be of; where it is not
+    /// that one [`crate::ErrorKind::PreconditionFailed`]. It is looked at where the store is not
+    /// known to compare it at each copy.
+    pub copied: Option<(Key, ETag)>,
+    /// Whether an object of the right size that has what was sent may be taken for the one that was
+    /// made, when an answer was lost and neither checksum nor tag tell: whoever builds on nothing else
+    /// that he knows of the object loses nothing by it.
+    pub sent_tells: bool,
 }
 
 /// Whether a store can do something.

@@ -16,7 +16,8 @@ pub use answers::{
     Failure, WriteAnswer, parse_delete_failures, parse_failure, parse_upload_id, parse_write_answer,
 };
 pub use flat::parse_flat;
-pub(crate) use list::kind_of;
+pub(crate) use flat::scan_flat;
+pub(crate) use list::{Doubtful, kind_of, read_list};
 pub use list::{LISTING_ROOT, parse_list};
 pub use time::parse_time;
 pub(crate) use uploads::continuation_markers;

@@ -3,11 +3,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use penstock_base::{MIB, Payload, Secret, metrics::Registry};
+use penstock_base::{MIB, Payload, Secret, clock, metrics::Registry};
 use penstock_devserver::{Fault, FaultRule, Faults, Lack, Operation as Served, Server, Settings};
 use penstock_object::{
-    ChecksumChoice, CompleteOptions, ErrorKind, GetOptions, Key, ObjectResult, PutOptions, Store,
-    StoreSettings, Stored, WriteCondition,
+    ChecksumChoice, CompleteOptions, CopyOptions, Description, ErrorKind, GetOptions, HeadOptions,
+    Key, ObjectResult, PutOptions, Store, StoreSettings, Stored, WriteCondition,
     credentials::{CredentialSettings, Credentials},
     open, open_backend,
 };
@@ -149,6 +149,13 @@ async fn put(store: &Arc<dyn Store>, name: &str, size: u64) -> ObjectResult<()> 
     Ok(())
 }
 
+fn only_if_absent() -> PutOptions {
+    PutOptions {
+        condition: WriteCondition::IfAbsent,
+        ..PutOptions::default()
+    }
+}
+
 async fn read(store: &Arc<dyn Store>, name: &str) -> ObjectResult<Vec<u8>> {
     let mut body = Vec::new();
     store
@@ -259,6 +266,21 @@ async fn a_byte_that_flips_on_the_way_in_is_noticed() {
         let outcome = put(&store, "object", MIB).await;
         assert_eq!(kind_of(outcome), ErrorKind::ChecksumMismatch);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_oss_keeps_of_a_damaged_body_is_replaced() {
+    let server = server();
+    let url = format!("oss://{BUCKET}").parse().expect("valid");
+    let store = open(&url, &settings(&server), &Registry::new()).expect("valid settings");
+    let rule = FaultRule::new(Fault::FlipByte { at: 1000 }).on(&[Served::PutObject]);
+    server.faults().add(rule.next(1));
+    let (object, body) = (key("object"), vec![7; 2000]);
+    let created = store.put(&object, Payload::from(body.clone()), only_if_absent());
+    created.await.expect("what the first attempt left is ours");
+    assert!(read(&store, "object").await.expect("it is there") == body);
+    let attempts = server.counters().operation(Served::PutObject);
+    assert_eq!(attempts, 2, "the first was kept");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -481,4 +503,91 @@ async fn a_condition_that_was_seen_at_work_is_believed() {
         ErrorKind::AlreadyExists
     );
     assert_eq!(server.counters().operation(Served::HeadObject), looks);
+}
+
+/// No document can name them, so each is deleted by itself.
+#[tokio::test]
+async fn deleting_one_by_one_goes_on_where_it_stopped() {
+    let server = server();
+    let url = format!("s3://{BUCKET}").parse().expect("valid");
+    let store = open(&url, &settings(&server), &Registry::new()).expect("valid settings");
+    let names: Vec<String> = (0..8).map(|number| format!("{number}\u{2}")).collect();
+    let keys: Vec<Key> = names.iter().map(|name| key(name)).collect();
+    for name in &names {
+        put(&store, name, 1).await.expect("it is written");
+        let fails = FaultRule::new(Fault::InternalError).on(&[Served::DeleteObject]);
+        server.faults().add(fails.below(name).next(2));
+    }
+    let failures = store.delete_many(&keys).await;
+    assert_eq!(failures.expect("each attempt got further"), []);
+    assert_eq!(server.data().keys(BUCKET), Vec::<String>::new());
+    let requests = server.counters().operation(Served::DeleteObject);
+    assert_eq!(requests, 8 * 3, "none was deleted twice");
+}
+
+#[tokio::test]
+async fn a_copy_onto_itself_of_another_version_is_refused() {
+    for lacks in [&[][..], &[Lack::CopyConditions]] {
+        let (_server, store) = lacking(lacks);
+        let put = |body: &'static [u8]| {
+            let body = Payload::from(body.to_vec());
+            let store = Arc::clone(&store);
+            async move { store.put(&key("a"), body, PutOptions::default()).await }
+        };
+        let describe = |tag: &penstock_object::ETag| CopyOptions {
+            if_match: Some(tag.clone()),
+            condition: WriteCondition::IfMatch(tag.clone()),
+            description: Some(Description::default()),
+        };
+        let ours = put(b"ours").await.expect("written").etag;
+        let copied = store.copy(&key("a"), &key("a"), describe(&ours)).await;
+        assert_eq!(copied.expect("it is this version").etag, ours, "{lacks:?}");
+        put(b"their").await.expect("written");
+        let refused = store.copy(&key("a"), &key("a"), describe(&ours)).await;
+        assert_eq!(kind_of(refused), ErrorKind::PreconditionFailed, "{lacks:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn anothers_object_is_not_taken_for_what_an_upload_made() {
+    let (server, store) = s3().await;
+    let options = PutOptions::default();
+    let upload = store.create_upload(&key("a"), options).await;
+    let upload = upload.expect("an upload can be begun");
+    let body = Payload::from(b"ours!!".to_vec());
+    let part = store.upload_part(&key("a"), &upload, 1, body).await;
+    let hang = FaultRule::new(Fault::Hang { duration_ms: 1500 });
+    server.faults().add(hang.on(&[Served::HeadObject]).next(1));
+    let parts = [part.expect("a part is sent")];
+    let theirs = async {
+        while server.counters().operation(Served::HeadObject) == 0 {
+            clock::sleep(Duration::from_millis(1)).await;
+        }
+        let body = Payload::from(b"theirs".to_vec());
+        let put = store.put(&key("a"), body, PutOptions::default()).await;
+        put.expect("it is written").etag
+    };
+    let (a, options) = (key("a"), CompleteOptions::default());
+    let complete = store.complete_upload(&a, &upload, &parts, options);
+    let (ours, theirs) = tokio::join!(complete, theirs);
+    assert_ne!(ours.expect("it is complete").etag, theirs);
+}
+
+#[tokio::test]
+async fn one_refused_look_does_not_end_the_comparison_of_checksums() {
+    let (server, store) = s3().await;
+    put(&store, "a", 1000).await.expect("it is written");
+    let code = "RequestTimeout".to_owned();
+    let passing = FaultRule::new(Fault::Status { status: 400, code });
+    let passing = passing.on(&[Served::HeadObject]).next(1);
+    server.faults().add(passing);
+    store
+        .head(&key("a"), HeadOptions::default())
+        .await
+        .expect("it passes");
+    let flipped = FaultRule::new(Fault::FlipByte { at: 10 }).on(&[Served::GetObject]);
+    server.faults().add(flipped.next(1));
+    let read = read(&store, "a").await;
+    let error = read.expect_err("the checksum tells");
+    assert_eq!(error.kind, ErrorKind::ChecksumMismatch);
 }

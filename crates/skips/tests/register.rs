@@ -58,9 +58,10 @@ fn result(log: &str, register: &str) -> (String, String) {
         .args([&log_path, &register_path])
         .output()
         .expect("there is a bash");
-    assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).expect("text");
     let last = text.lines().last().expect("a result").to_owned();
+    let has_failed = !last.contains(", 0 failed,");
+    assert_eq!(output.status.code(), Some(has_failed.into()), "{text}");
     (last, text)
 }
 
@@ -102,9 +103,108 @@ fn a_test_that_failed_after_it_said_so_is_not_taken_off_twice() {
 }
 
 #[test]
+fn a_test_that_was_skipped_is_not_one_of_its_name_that_failed_elsewhere() {
+    let (last, all) = result(LOG, "one::d: there is no rclone\n");
+    assert_eq!(last, "2 passed, 1 failed, 1 skipped");
+    assert!(all.contains("skipped: one::d"), "{all}");
+}
+
+#[test]
+fn an_ignored_test_is_skipped() {
+    let ignored = "     Running tests/three.rs (target/debug/deps/three-00)\n\
+        test e ... ignored, takes hours\n\
+        test result: ok. 0 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s\n";
+    let (last, all) = result(&format!("{LOG}{ignored}"), "");
+    assert_eq!(last, "3 passed, 1 failed, 1 skipped");
+    assert!(all.contains("skipped: three::e: ignored"), "{all}");
+}
+
+#[test]
 fn a_target_that_crashed_has_failed() {
     let crash = "     Running tests/three.rs (target/debug/deps/three-00)\n\
         error: test failed, to rerun pass `-p x --test three`\n";
     let (last, _) = result(&format!("{LOG}{crash}"), "");
     assert_eq!(last, "3 passed, 2 failed, 0 skipped");
+}
+
+/// A log and the failures of targets that `scripts/test-target.sh` runs, and what the whole run of them
+/// would say and end with.
+fn targets(scripts: &[&str], patience: &str) -> (String, Option<i32>) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [log, failures] = ["log", "failures"].map(|name| folder.path().join(name));
+    let skips = folder.path().join("skips");
+    fs::write(&skips, "").expect("written");
+    let mut printed = String::new();
+    for (number, script) in scripts.iter().enumerate() {
+        let program = folder.path().join(format!("target{number}-0"));
+        fs::write(&program, format!("#!/bin/bash\n{script}\n")).expect("written");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(&program, mode).expect("ours");
+        let target = format!("{}\t{}", folder.path().display(), program.display());
+        let output = Command::new("bash")
+            .arg(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/../../scripts/test-target.sh"
+            ))
+            .args([&log, &failures])
+            .arg(target)
+            .env("TARGET_PATIENCE", patience)
+            .output()
+            .expect("there is a bash");
+        assert!(output.status.success(), "{output:?}");
+        printed.push_str(&String::from_utf8_lossy(&output.stdout));
+    }
+    let output = Command::new("bash")
+        .arg("-euc")
+        .arg("source \"$0\"; print_result \"$1\" \"$2\"")
+        .arg(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../scripts/results.sh"
+        ))
+        .args([&log, &skips])
+        .output()
+        .expect("there is a bash");
+    printed.push_str(&String::from_utf8_lossy(&output.stdout));
+    (printed, output.status.code())
+}
+
+const ENDED: &str = "echo 'test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured'";
+
+#[test]
+fn targets_that_end_with_a_result_have_ended_well() {
+    let (told, code) = targets(&[ENDED, ENDED], "20m");
+    assert!(
+        told.ends_with("\n4 passed, 0 failed, 0 skipped\n"),
+        "{told}"
+    );
+    assert_eq!(code, Some(0), "{told}");
+}
+
+#[test]
+fn a_target_that_ends_well_without_a_result_has_failed_and_so_has_the_run() {
+    let (told, code) = targets(&[ENDED, "exit 0"], "20m");
+    assert!(
+        told.ends_with("\n2 passed, 1 failed, 0 skipped\n"),
+        "{told}"
+    );
+    assert_eq!(code, Some(1), "{told}");
+}
+
+#[test]
+fn a_target_that_hangs_is_ended_with_what_began_in_it_and_has_failed() {
+    let begun = std::time::Instant::now();
+    let hangs = "printf 'test slow ... '; sleep 600 & sleep 600";
+    let (told, code) = targets(&[hangs, ENDED], "1s");
+    assert!(begun.elapsed().as_secs() < 60, "{told}");
+    let named = told
+        .find("target0 begins")
+        .expect("it is named when it begins");
+    let output = told.find("test slow ... ").expect("its output is told");
+    assert!(named < output, "{told}");
+    assert!(told.contains("ended after 1s"), "{told}");
+    assert!(
+        told.ends_with("\n2 passed, 1 failed, 0 skipped\n"),
+        "{told}"
+    );
+    assert_eq!(code, Some(1), "{told}");
 }

@@ -14,8 +14,9 @@
 //! 128 KiB. Data is written first, and nothing is synced: a block that does not match its checksum
 //! is missing, is fetched again, and is counted. So the worst that a crash can do is a miss.
 //!
-//! **In** (`tee`, `queue`, `keeper`): received memory is taken over by reference when a block is
-//! whole, queued, and written by one thread. Readers are not let ahead of it by more than the queue:
+//! **In** (`tee`, `edges`, `queue`, `keeper`): received memory is taken over by reference when a block
+//! is whole, queued, and written by one thread. What arrives of a block in two requests is put
+//! together. Readers are not let ahead of it by more than the queue:
 //! what was read once is there. When the disk is slow, full or unwilling nobody waits for it, and bytes
 //! are not cached.
 //!
@@ -32,6 +33,7 @@ mod block;
 mod bounds;
 mod contents;
 mod delivery;
+mod edges;
 mod entry;
 mod folder;
 mod header;
@@ -70,6 +72,7 @@ pub use contents::CacheContents;
 
 use self::{
     contents::is_below,
+    edges::Edges,
     folder::{Folder, Found},
     keeper::Keeper,
     ledger::Ledger,
@@ -84,6 +87,11 @@ use crate::lock::lock;
 /// The part of the memory budget that may wait to be written, as a divisor, and the most.
 const QUEUE_DIVISOR: u64 = 4;
 const QUEUE_MAX: u64 = 128 * MIB;
+
+/// The part of the memory budget that is set aside for blocks of which a part has arrived, as a
+/// divisor, and the most: a few for each of some dozens of readers.
+const EDGES_DIVISOR: u64 = 32;
+const EDGES_MAX: u64 = 8 * MIB;
 
 /// How long what waits may take to be written when the cache is closed.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
@@ -204,7 +212,7 @@ impl DiskCache {
                 used: SystemTime::UNIX_EPOCH,
             };
             if prefix.is_empty() || is_below(&self.shared.folder, &found, prefix) {
-                self.shared.queue.forget(&(name..=name));
+                self.shared.drop_what_waits(&(name..=name));
                 removed.bytes += self.shared.remove(name);
                 removed.objects += 1;
             }
@@ -240,6 +248,7 @@ fn shared(
     let metrics = Metrics::register(registry);
     let ledger = Ledger::new(Arc::clone(&metrics.used_bytes));
     let waiting_max = (pool.budget().total() / QUEUE_DIVISOR).min(QUEUE_MAX);
+    let edges_max = (pool.budget().total() / EDGES_DIVISOR).min(EDGES_MAX);
     Arc::new(Shared {
         folder,
         table: Mutex::new(Table::new(Arc::clone(&ledger))),
@@ -249,6 +258,7 @@ fn shared(
             Arc::clone(&metrics.skipped_bytes),
             Arc::clone(&metrics.waiting_bytes),
         ),
+        edges: Edges::new(pool.budget().try_reserve(edges_max)),
         metrics,
         size: settings.size,
         keep_free: settings.keep_free,

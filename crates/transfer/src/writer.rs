@@ -315,10 +315,12 @@ impl Writer {
         self.turn = None;
         let options = CompleteOptions {
             condition: self.options.condition.clone(),
-            checksum: None,
+            // Whatever goes on after it copies all of it.
+            sent_tells: true,
+            ..CompleteOptions::default()
         };
         let upload = self.upload.take().expect("it was put there above");
-        Ok(upload.complete(options).await?)
+        upload.complete(options).await
     }
 
     /// Prepares for writing on after the object was made visible. A small one stays in memory, to

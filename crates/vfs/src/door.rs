@@ -25,4 +25,8 @@ pub trait Door: Send + Sync + fmt::Debug {
     /// [`crate::Volume::forget`], later, or never. Only takes note and never blocks: callers hold
     /// locks.
     fn ask_back(&self, held: Vec<HeldFile>);
+
+    /// The file holds something else than the door was given of it: what it keeps of the content goes,
+    /// soon, or at the next open if that keeps nothing. Only takes note and never blocks.
+    fn content_changed(&self, inode: Inode);
 }

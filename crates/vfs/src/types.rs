@@ -31,12 +31,15 @@ pub enum WritePlace {
     At(u64),
     /// To the end of the file, wherever that is; the writer believes that it is here.
     End(u64),
+    /// The same of one of several pieces, which come one after the other. Where they may overtake one
+    /// another, for nobody waits for each, one that comes behind those it belongs in front of fails.
+    EndInPieces(u64),
 }
 
 impl WritePlace {
     /// Where the writer believes that the bytes go.
     pub fn offset(self) -> u64 {
-        let (Self::At(offset) | Self::End(offset)) = self;
+        let (Self::At(offset) | Self::End(offset) | Self::EndInPieces(offset)) = self;
         offset
     }
 }

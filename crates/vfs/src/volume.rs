@@ -165,6 +165,12 @@ pub trait Volume: Send + Sync + 'static {
     /// The last descriptor was closed; the handle is gone.
     async fn release(&self, handle: HandleId);
 
+    /// The handle is gone, and the kernel never heard of it: what [`Opened::keep_cache`] told it to drop is
+    /// still there.
+    async fn undo_open(&self, handle: HandleId) {
+        self.release(handle).await;
+    }
+
     /// Opens a directory for listing.
     async fn open_directory(&self, caller: Caller, inode: Inode) -> FsResult<HandleId>;
 

@@ -53,7 +53,7 @@ impl Tree {
     }
 
     /// Whether an answer about a name to a question asked at `epoch` still holds.
-    pub(crate) fn is_unchanged_since(
+    pub(super) fn is_unchanged_since(
         &self,
         (parent, name): (Inode, &FileName),
         epoch: u64,
@@ -106,7 +106,7 @@ impl Tree {
         epoch: u64,
         answer: Option<Known>,
     ) -> Option<Option<Known>> {
-        if !self.is_unchanged_since((parent, name), epoch) {
+        if !self.is_believable((parent, name), epoch, answer.as_ref()) {
             return None;
         }
         let directory = self.directory(parent).ok()?;

@@ -57,16 +57,20 @@ impl Tree {
         self.note_absence(parent, name);
     }
 
-    /// Moves the node `inode` to another place, whose file it replaces.
+    /// Moves the node `inode` to another place, whose file it replaces. One that was taken off the tree
+    /// comes back there.
     pub(crate) fn relocate(&mut self, inode: Inode, target: &Place) {
-        let Some(source) = self.nodes.get(&inode).and_then(|node| node.place.clone()) else {
-            return;
-        };
-        self.pin(target.parent);
         self.change(target.parent, &target.name);
         self.show_removed(target.parent, &target.name);
+        let Ok(node) = self.node(inode) else {
+            return self.clear_entry(target.parent, &target.name);
+        };
+        let source = node.place.clone();
+        self.pin(target.parent);
         self.clear_entry(target.parent, &target.name);
-        self.unlink(source.parent, &source.name);
+        if let Some(source) = source {
+            self.unlink(source.parent, &source.name);
+        }
         if let Some(node) = self.nodes.get_mut(&inode) {
             node.place = Some(target.clone());
             node.times_mut().changed = Some(clock::wall_time());

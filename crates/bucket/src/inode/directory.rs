@@ -59,6 +59,8 @@ pub(crate) struct Directory {
     pub(crate) filled_at: Option<u64>,
     /// When all that was known or asked of this directory became worthless, because it was moved.
     pub(crate) moved_at: u64,
+    /// When a name in or below this directory was last changed in the store.
+    pub(super) changed_at: u64,
     /// Epochs at which observations under way began, and how many at each.
     observations: BTreeMap<u64, u32>,
     /// The last change of names that changed while observations were under way.
@@ -90,6 +92,11 @@ impl Directory {
     /// Notes that `name` changed here at `epoch`, if somebody may hold an older answer.
     pub(crate) fn note_change(&mut self, name: &FileName, epoch: u64) {
         self.absent.remove(name);
+        self.outdate(name, epoch);
+    }
+
+    /// Makes answers about `name` to questions from before `epoch` worthless.
+    pub(super) fn outdate(&mut self, name: &FileName, epoch: u64) {
         if self.observations.is_empty() {
             return;
         }

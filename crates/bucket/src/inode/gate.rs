@@ -11,7 +11,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use penstock_base::{FsError, FsResult, clock};
+use penstock_base::{FileName, FsError, FsResult, clock};
 use penstock_vfs::Inode;
 use smallvec::SmallVec;
 
@@ -24,7 +24,7 @@ const BEING_RENAMED: FsError =
     FsError::Busy("a directory above is being renamed; try again when that is done");
 
 /// How long a change waits for a rename of a directory above it.
-const ENTER_WAIT_MAX: Duration = Duration::from_secs(30);
+pub(super) const ENTER_WAIT_MAX: Duration = Duration::from_secs(30);
 /// How long a rename of a directory waits for changes below it, saves of large files among them.
 /// Meanwhile no others may begin there.
 const MOVE_WAIT_MAX: Duration = Duration::from_secs(300);
@@ -38,6 +38,10 @@ pub(crate) type Touched = SmallVec<[Inode; 2]>;
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
     moving: Vec<Inode>,
+    /// Those among them whose originals are being deleted.
+    removing: Vec<Inode>,
+    /// Names that are being changed; see [`super::changing`].
+    pub(super) changing: HashMap<Inode, Vec<FileName>>,
     entered: HashMap<u64, Touched>,
     last_id: u64,
     /// Changes that wait to enter.
@@ -50,6 +54,12 @@ impl Tree {
         touched
             .iter()
             .any(|inode| moving.iter().any(|top| self.is_below(*inode, *top)))
+    }
+
+    /// Whether a directory lies in one whose originals are being deleted.
+    pub(super) fn is_removing(&self, directory: Inode) -> bool {
+        let mut removing = self.moves.removing.iter();
+        removing.any(|top| self.is_below(directory, *top))
     }
 
     fn has_entered(&self, top: Inode) -> bool {
@@ -76,6 +86,7 @@ impl Tree {
     /// Forgets a move.
     pub(super) fn end_move(&mut self, top: Inode) {
         self.moves.moving.retain(|moving| *moving != top);
+        self.moves.removing.retain(|removing| *removing != top);
     }
 }
 
@@ -153,10 +164,10 @@ impl Namespace {
 
 /// A change that waits to enter.
 #[derive(Debug)]
-struct Waiting(Arc<Namespace>);
+pub(super) struct Waiting(Arc<Namespace>);
 
 impl Waiting {
-    fn join(namespace: &Arc<Namespace>) -> FsResult<Self> {
+    pub(super) fn join(namespace: &Arc<Namespace>) -> FsResult<Self> {
         let mut tree = namespace.lock();
         if tree.moves.waiting >= WAITING_MAX {
             return Err(BEING_RENAMED);
@@ -178,6 +189,13 @@ impl Drop for Waiting {
 pub(crate) struct Moving {
     namespace: Arc<Namespace>,
     top: Inode,
+}
+
+impl Moving {
+    /// Declares that the originals are being deleted from now on: what lies below may seem gone.
+    pub(crate) fn begin_removal(&self) {
+        self.namespace.lock().moves.removing.push(self.top);
+    }
 }
 
 impl Drop for Moving {

@@ -1,6 +1,6 @@
 //! The tree behind its lock, and the guards that give back what they took from it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use penstock_base::{
     FileName, FsResult, MemoryBudget,
@@ -9,7 +9,10 @@ use penstock_base::{
 use penstock_vfs::Inode;
 use tokio::sync::Notify;
 
-use crate::inode::{Known, Tree, TreeSettings};
+use crate::{
+    in_memory::InMemory,
+    inode::{Known, Tree, TreeSettings},
+};
 
 /// The tree of a volume, shared by everything that works on it.
 #[derive(Debug)]
@@ -28,8 +31,8 @@ impl Namespace {
     }
 
     /// The tree. Held for some map operations, never across an await.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Tree> {
-        self.tree.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock(&self) -> InMemory<'_, Tree> {
+        InMemory::lock(&self.tree)
     }
 
     /// The node that a name leads to, if it is in memory.
@@ -107,7 +110,7 @@ impl Observation {
     pub(crate) fn settle(&self, name: &FileName, answer: Option<Known>) -> bool {
         let place = (self.directory, name);
         let mut tree = self.namespace.lock();
-        let holds = tree.is_unchanged_since(place, self.epoch);
+        let holds = tree.is_believable(place, self.epoch, answer.as_ref());
         tree.settle(place, self.epoch, answer);
         holds
     }
@@ -116,7 +119,7 @@ impl Observation {
     pub(crate) fn resolve(&self, name: &FileName, answer: Option<Known>) -> Resolved {
         let place = (self.directory, name);
         let mut tree = self.namespace.lock();
-        let outdated = !tree.is_unchanged_since(place, self.epoch);
+        let outdated = !tree.is_believable(place, self.epoch, answer.as_ref());
         let found = tree.settle_and_hold(place, self.epoch, answer);
         drop(tree);
         match found {

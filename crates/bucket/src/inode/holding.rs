@@ -84,6 +84,13 @@ impl Tree {
         self.holding.door = Some(door);
     }
 
+    /// Tells the door that what it keeps of a file's content is not what the file holds.
+    pub(crate) fn tell_content_changed(&self, inode: Inode) {
+        if let Some(door) = &self.holding.door {
+            door.content_changed(inode);
+        }
+    }
+
     /// Rings when so much was freed that the allocator should give it back.
     pub(crate) fn much_freed(&self) -> Arc<Notify> {
         Arc::clone(&self.holding.much_freed)

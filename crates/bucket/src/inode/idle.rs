@@ -105,7 +105,7 @@ impl Tree {
         }
     }
 
-    fn parent(&self, inode: Inode) -> Option<Inode> {
+    pub(super) fn parent(&self, inode: Inode) -> Option<Inode> {
         let place = self.nodes.get(&inode)?.place.as_ref()?;
         Some(place.parent)
     }

@@ -89,6 +89,16 @@ impl Tree {
         }
     }
 
+    /// Takes a new file off the tree that was not stored as far as is known: a save may have succeeded
+    /// whose answer was lost, so the store is asked for the name.
+    pub(crate) fn give_up(&mut self, inode: Inode) {
+        let place = self.nodes.get(&inode).and_then(|node| node.place.clone());
+        if let Some(place) = place {
+            self.doubt(place.parent, &place.name);
+        }
+        self.orphan(inode);
+    }
+
     /// Takes a node off the tree. Whoever holds it finds it stale.
     pub(crate) fn orphan(&mut self, inode: Inode) {
         let Some(place) = self.nodes.get(&inode).and_then(|node| node.place.clone()) else {

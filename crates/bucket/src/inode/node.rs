@@ -86,10 +86,11 @@ pub(crate) struct LocalTimes {
     pub(crate) changed: Option<SystemTime>,
 }
 
-/// When a file was last opened for reading, and which version.
+/// When a file was last open, and which version the pages are of that a door may keep.
 #[derive(Debug, Clone)]
 pub(crate) struct LastOpen {
-    pub(crate) etag: ETag,
+    /// `None` if of something that the file does not hold.
+    pub(crate) etag: Option<ETag>,
     pub(crate) at: Instant,
 }
 
@@ -161,6 +162,35 @@ impl Node {
     /// Forgets the time stamps of what was done here.
     pub(crate) fn clear_times(&mut self) {
         self.times = None;
+    }
+
+    /// A door may keep pages of the version `etag`, or of what the file does not hold any more. Returns what
+    /// was noted before.
+    pub(crate) fn note_pages(&mut self, etag: Option<ETag>, at: Instant) -> Option<Box<LastOpen>> {
+        self.last_open.replace(Box::new(LastOpen { etag, at }))
+    }
+
+    /// Whether the pages that a door may keep, if any, are of `version`.
+    pub(crate) fn keeps_pages_of(&self, version: &ETag) -> bool {
+        let last = self.last_open.as_ref();
+        last.is_none_or(|last| last.etag.as_ref() == Some(version))
+    }
+
+    /// From now on a door that keeps pages of the file keeps something that it does not hold: the next open
+    /// drops them.
+    pub(crate) fn doubt_pages(&mut self) {
+        if let Some(last) = &mut self.last_open {
+            last.etag = None;
+        }
+    }
+
+    /// The version `original` is `copy` now, with the same bytes.
+    pub(crate) fn follow_pages(&mut self, original: &ETag, copy: &ETag) {
+        if let Some(last) = &mut self.last_open
+            && last.etag.as_ref() == Some(original)
+        {
+            last.etag = Some(copy.clone());
+        }
     }
 
     /// Whether this mount holds changes of the file that the store does not have yet.

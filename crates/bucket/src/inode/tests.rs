@@ -278,6 +278,25 @@ fn an_older_answer_does_not_undo_a_change() {
     assert!(tree.hold(root, &a).is_some());
 }
 
+/// Without its marks, an answer could have taken it off the tree.
+#[test]
+fn what_was_taken_off_the_tree_is_placed_where_it_was_moved_to() {
+    let mut tree = tree(10);
+    let (root, a, b) = (Inode::ROOT, name("a"), name("b"));
+    let inode = tree.link((root, &a), FileKind::Regular, None);
+    tree.unlink(root, &b);
+    let epoch = tree.begin_observation(root).expect("a directory");
+    tree.orphan(inode);
+    let (parent, name) = (root, b.clone());
+    tree.relocate(inode, &Place { parent, name });
+    tree.settle((root, &b), epoch, None);
+    assert_eq!(tree.hold(root, &b), Some(inode));
+    assert_eq!(
+        tree.file_key(inode).map(|key| key.to_string()),
+        Ok("b".to_owned())
+    );
+}
+
 #[test]
 fn inodes_are_paid_for_as_far_as_memory_is_to_spare() {
     let budget = MemoryBudget::new(MIB);
@@ -304,6 +323,8 @@ impl penstock_vfs::Door for Asked {
         let inodes = held.into_iter().map(|held| held.inode);
         self.0.lock().expect("no panic").extend(inodes);
     }
+
+    fn content_changed(&self, _: Inode) {}
 }
 
 impl Asked {

@@ -67,6 +67,9 @@ impl Page {
         let last_key = last_object.max(last_prefix).or(after);
         let last_key = last_key.unwrap_or_default().to_owned();
         let directories = page.common_prefixes.clone();
+        if page.hidden > 0 {
+            core.note_untold_names(prefix, page.hidden);
+        }
         let mut marker = false;
         let mut entries = Vec::with_capacity(page.objects.len() + directories.len());
         let until = core.believed_until(observation.begun());
@@ -120,11 +123,11 @@ impl Page {
         }
     }
 
-    /// Leaves out what comes before `position`.
-    pub(super) fn skip_to(&mut self, position: u64) {
-        let skipped = position.saturating_sub(self.first);
-        let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
-        self.entries.drain(..skipped.min(self.entries.len()));
+    /// Leaves out what comes before `after` in the directory `prefix`, and what is listed as that.
+    pub(super) fn skip_to(&mut self, prefix: &str, after: &str) {
+        let before = |entry: &Entry| entry.key(prefix).as_str() <= after;
+        let skipped = self.entries.partition_point(before);
+        self.entries.drain(..skipped);
     }
 
     /// The names of the first and the last entry.

@@ -265,22 +265,21 @@ impl Pages {
             .starts
             .partition_point(|sure| sure.position <= start.position);
         let sure = self.starts.get(later.saturating_sub(1)).cloned();
-        tokio::spawn(source.fetch_at(start.position, sure.unwrap_or(start)))
+        let after = start.after.clone().unwrap_or_default();
+        tokio::spawn(source.fetch_after(after, sure.unwrap_or(start)))
     }
 }
 
 impl Source {
-    /// Fetches page after page from `start` on until one has the entry at `position`, and begins it
-    /// there.
-    async fn fetch_at(self, position: u64, mut start: Start) -> FsResult<Page> {
+    /// Fetches page after page from `start` on until one reaches beyond the key `after`, and begins it
+    /// there. Entries cannot be counted for that: some may have been removed meanwhile.
+    async fn fetch_after(self, after: String, mut start: Start) -> FsResult<Page> {
         loop {
-            let first = start.position;
             let mut page = self.clone().fetch(start).await?;
-            page.place_at(first);
             start = match &page.next {
-                Some(next) if page.end() <= position => next.clone(),
+                Some(next) if page.last_key <= after => next.clone(),
                 _ => {
-                    page.skip_to(position);
+                    page.skip_to(&self.prefix, &after);
                     return Ok(page);
                 }
             };
@@ -326,6 +325,18 @@ fn begins_after(page: &ListPage, after: Option<&str>) -> bool {
 }
 
 impl Core {
+    /// Counts names in the directory `prefix` that the store does not tell.
+    pub(crate) fn note_untold_names(&self, prefix: &str, count: usize) {
+        self.metrics.hidden_names.add(count as u64);
+        if self.notices.untold_names.first() {
+            tracing::warn!(
+                "{count} names in `{prefix}` are hidden: they have control characters, and the store \
+                 does not encode names in listings; rename the objects in the store to see them \
+                 (later cases are only counted)"
+            );
+        }
+    }
+
     /// Counts a key that no file name can express.
     pub(crate) fn note_hidden_name(&self, key: &str) {
         self.metrics.hidden_names.increment();

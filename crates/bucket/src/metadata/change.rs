@@ -200,7 +200,7 @@ impl Core {
             let known = tree.node(inode)?.known.clone().ok_or(FsError::Stale)?;
             (Original::of(&tree, inode)?, known)
         };
-        let begun = clock::now();
+        let (change, begun) = (self.namespace.begin_change_of(inode)?, clock::now());
         let stored = for_writing(self.describe_anew(&original, &kept).await)?;
         known.etag = Some(stored.etag.clone());
         known.modified = Some(clock::wall_time());
@@ -225,11 +225,15 @@ impl Core {
             node.unsaved = None;
         }
         let file = node.file.clone();
+        if let Some(etag) = &original.etag {
+            node.follow_pages(etag, &stored.etag);
+        }
         if let (Some(file), Some(etag)) = (&file, &original.etag) {
             file.show_moved(etag, original.key.clone(), stored.etag);
         }
         tree.publish(inode, known);
         drop(tree);
+        change.end();
         if let Some(file) = file {
             file.settle_moved();
         }

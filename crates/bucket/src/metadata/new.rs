@@ -9,7 +9,7 @@ use penstock_vfs::{Caller, FileKind, Inode};
 use crate::{
     core::Core,
     errors::for_writing,
-    inode::{Known, Reference},
+    inode::{Known, Place, Reference},
     key,
     posix::{KeptMetadata, PosixAttributes},
 };
@@ -48,7 +48,11 @@ impl Core {
             metadata: kept.metadata(),
             condition: WriteCondition::IfAbsent,
         };
-        let begun = clock::now();
+        let place = Place {
+            parent,
+            name: name.clone(),
+        };
+        let (change, begun) = (self.namespace.begin_change(place), clock::now());
         let stored = for_writing(self.store().put(&key, body, options).await)?;
         let known = Known {
             kind,
@@ -63,6 +67,7 @@ impl Core {
         let mut tree = self.namespace.lock();
         let inode = tree.link((parent, name), kind, Some(known));
         drop(tree);
+        change.end();
         Ok(Reference::adopt(&self.namespace, inode))
     }
 }

@@ -9,7 +9,7 @@ use penstock_vfs::{Entry, FileKind, Inode};
 use crate::{
     core::{Core, run_to_end},
     errors::{Purpose, for_writing, object_failure},
-    inode::{Known, Reference},
+    inode::{Known, Place, Reference},
     key,
     posix::{DIRECTORY_TYPE, KeptMetadata},
 };
@@ -39,7 +39,11 @@ impl Core {
         let prefix = self.namespace.lock().prefix(parent)?;
         let prefix = key::directory_prefix(&prefix, name);
         key::marker_key(&prefix)?;
-        let begun = clock::now();
+        let place = Place {
+            parent,
+            name: name.clone(),
+        };
+        let (change, begun) = (self.namespace.begin_change(place), clock::now());
         for_writing(self.write_marker(&prefix, kept.as_ref()).await)?;
         let until = self.believed_until(begun);
         let mut tree = self.namespace.lock();
@@ -56,6 +60,7 @@ impl Core {
         directory.marker = Some(true);
         directory.complete_until = Some(until);
         drop(tree);
+        change.end();
         Ok(Reference::adopt(&self.namespace, inode))
     }
 

@@ -8,7 +8,7 @@ use penstock_vfs::{FileKind, Inode, RemoveKind};
 use crate::{
     core::{Core, run_to_end},
     errors::for_writing,
-    inode::Reference,
+    inode::{Change, Reference},
     key,
     open_file::OpenFile,
     staged::StagedFile,
@@ -29,15 +29,16 @@ impl Core {
             let found = core.find(parent, &name, core.change_patience()).await?;
             let found = found.ok_or(FsError::NotFound)?;
             let node_kind = core.namespace.lock().node(found.inode())?.kind;
-            match (kind, node_kind) {
+            let change = match (kind, node_kind) {
                 (RemoveKind::File, FileKind::Directory) => return Err(FsError::IsADirectory),
                 (RemoveKind::File, _) => core.remove_file((parent, &name), &found).await?,
                 (RemoveKind::Directory, FileKind::Directory) => {
-                    core.remove_directory((parent, &name), &found).await?;
+                    core.remove_directory((parent, &name), &found).await?
                 }
                 (RemoveKind::Directory, _) => return Err(FsError::NotADirectory),
-            }
+            };
             core.keep_directory(parent).await;
+            change.end();
             Ok(())
         })
         .await
@@ -48,7 +49,7 @@ impl Core {
         &self,
         (parent, name): (Inode, &FileName),
         found: &Reference,
-    ) -> FsResult<()> {
+    ) -> FsResult<Change> {
         let _alone = self.metadata_locks.lock(&[found.inode()]).await;
         let file = self.open_file(found.inode());
         // Waits for an upload under way, which would bring the object back.
@@ -67,6 +68,7 @@ impl Core {
         if let Some(file) = &file {
             self.keep_for_handles(file).await;
         }
+        let change = self.namespace.begin_change_of(found.inode())?;
         if !unsaved || may_be_stored {
             let key = self.namespace.lock().file_key(found.inode())?;
             for_writing(self.store().delete(&key).await)?;
@@ -78,7 +80,7 @@ impl Core {
         if let (Some(file), Some(mut stream)) = (&file, stream) {
             file.discard(&mut stream).await;
         }
-        Ok(())
+        Ok(change)
     }
 
     /// Fails when a file was renamed meanwhile: its object has another name now, and stays.
@@ -97,7 +99,7 @@ impl Core {
         &self,
         (parent, name): (Inode, &FileName),
         found: &Reference,
-    ) -> FsResult<()> {
+    ) -> FsResult<Change> {
         let prefix = {
             let tree = self.namespace.lock();
             let entries = &tree.directory(found.inode())?.entries;
@@ -111,6 +113,7 @@ impl Core {
             return Err(FsError::DirectoryNotEmpty);
         }
         let _alone = self.metadata_locks.lock(&[found.inode()]).await;
+        let change = self.namespace.begin_change_of(found.inode())?;
         let old = self.old_markers(found.inode())?;
         self.delete_old_markers(&old).await?;
         if !keys.is_empty() {
@@ -118,7 +121,7 @@ impl Core {
             for_writing(self.store().delete(&marker).await)?;
         }
         self.namespace.lock().unlink(parent, name);
-        Ok(())
+        Ok(change)
     }
 
     /// What the handles of a file share, if it is open.

@@ -14,7 +14,7 @@ use penstock_vfs::{Caller, Entry, FileKind, Inode};
 use crate::{
     core::{Core, run_to_end},
     errors::{for_reading, for_writing},
-    inode::{Known, Reference},
+    inode::{Known, Place, Reference},
     key,
 };
 
@@ -76,7 +76,11 @@ impl Core {
             "a link must lead to a file of this mount by a relative path",
         ))?;
         let target = key::checked_key(followed)?;
-        let begun = clock::now();
+        let place = Place {
+            parent,
+            name: name.clone(),
+        };
+        let (change, begun) = (self.namespace.begin_change(place), clock::now());
         let stored = self
             .store()
             .put_symlink(
@@ -103,6 +107,7 @@ impl Core {
             .namespace
             .lock()
             .link((parent, name), FileKind::Symlink, Some(known));
+        change.end();
         Ok(Reference::adopt(&self.namespace, inode))
     }
 }

@@ -12,9 +12,9 @@ use penstock_vfs::{Access, Created, FileKind, HandleId, Inode, OpenOptions, Open
 use crate::{
     core::Core,
     handles::Handle,
-    inode::{LastOpen, Node, Reference, Tree},
+    inode::{Node, Reference, Tree},
     open_file::{FileHandle, OpenFile, View},
-    staged::{StagedFile, content::Content, staging::Staging},
+    staged::{StagedFile, closed::Reopened, content::Content, disk::on_worker, staging::Staging},
 };
 
 /// How long after an open another one counts as soon: worth keeping the content in the door's
@@ -32,14 +32,63 @@ impl Core {
         inode: Inode,
         options: OpenOptions,
     ) -> FsResult<Opened> {
+        // POSIX leaves it open what that does to a file that is opened for reading; Linux empties it.
+        if options.truncate && !options.access.writes() {
+            self.check_writable()?;
+            self.set_size(inode, 0, None).await?;
+        }
+        let opened = self.open_as_it_is(inode, options).await?;
+        self.keep_or_drop(opened)
+    }
+
+    /// Decides whether the door drops what it keeps of a staged file that was opened: as seldom as can be,
+    /// for it reads anew a page that it drops while it writes it. The last step of an open: a door that
+    /// hears of an error drops nothing.
+    fn keep_or_drop(&self, opened: Opened) -> FsResult<Opened> {
+        let file = Arc::clone(&self.handles.file(opened.handle)?.file);
+        let keep_cache = match file.staged {
+            Some(_) => std::mem::replace(&mut file.view().is_shown, true),
+            None => opened.keep_cache,
+        };
+        Ok(Opened {
+            keep_cache,
+            ..opened
+        })
+    }
+
+    /// Closes what was opened when the door did not hear of that.
+    pub(crate) async fn undo_open(self: &Arc<Self>, handle: HandleId) {
+        if let Ok(handle) = self.handles.file(handle) {
+            handle.file.view().is_shown = false;
+            if let Ok(node) = self.namespace.lock().node_mut(handle.file.inode) {
+                node.doubt_pages();
+            }
+        }
+        self.release(handle).await;
+    }
+
+    /// The same as [`Self::open`] within the mount, where no door hears of it. Only a handle that may write
+    /// empties the file.
+    pub(crate) async fn open_as_it_is(
+        self: &Arc<Self>,
+        inode: Inode,
+        options: OpenOptions,
+    ) -> FsResult<Opened> {
         if options.access.writes() {
             self.check_writable()?;
         }
         if self.must_ask_before_open(inode)? {
             self.refresh(inode).await?;
         }
-        let local = self.local_copy(inode, options);
-        let (handle, opened) = self.attach(inode, options, local)?;
+        let found = Found {
+            local: self.local_copy(inode, options),
+            left: self.what_it_left(inode, options).await?,
+        };
+        let (handle, opened) = self.attach(inode, options, found)?;
+        let staged = handle.file.staged.as_ref();
+        if let Some(staged) = staged.filter(|staged| staged.is_given_up()) {
+            staged.empty_given_up().await;
+        }
         if options.truncate && options.access.writes() {
             self.truncate(&handle).await?;
         }
@@ -74,8 +123,13 @@ impl Core {
             return Err(FsError::AlreadyExists);
         }
         let opened = self.open(found.inode(), options).await?;
-        let entry = self.given_away(found)?;
-        Ok(Created { entry, opened })
+        match self.given_away(found) {
+            Ok(entry) => Ok(Created { entry, opened }),
+            Err(error) => {
+                self.undo_open(opened.handle).await;
+                Err(error)
+            }
+        }
     }
 
     /// Makes a file that does not exist, unless somebody else just did. Asks the store nothing.
@@ -155,18 +209,38 @@ impl Core {
         Some(LocalCopy { version, file })
     }
 
+    /// What a file that nobody has open left when it was closed, unless whoever opens it empties it. The
+    /// disk opens it before the tree is locked to open the file: if somebody else opens that meanwhile,
+    /// what it left goes.
+    async fn what_it_left(&self, inode: Inode, options: OpenOptions) -> FsResult<Option<Reopened>> {
+        let Some(staging) = &self.staging else {
+            return Ok(None);
+        };
+        if options.truncate && options.access.writes() {
+            return Ok(None);
+        }
+        let left = {
+            let tree = self.namespace.lock();
+            let is_open = tree.node(inode)?.file.is_some();
+            let version = tree.version(inode).filter(|_| !is_open);
+            version.and_then(|version| staging.closed().take(&version))
+        };
+        let Some(left) = left else { return Ok(None) };
+        Ok(on_worker(|| staging.reopen(left)).await)
+    }
+
     /// Makes a handle of a file whose version is known.
     fn attach(
         &self,
         inode: Inode,
         options: OpenOptions,
-        local: Option<LocalCopy>,
+        Found { local, mut left }: Found,
     ) -> FsResult<(Arc<FileHandle>, Opened)> {
         let mut tree = self.namespace.lock();
         let id = self.handles.next_id()?;
         let writes = options.access.writes();
-        let empties = options.truncate && writes;
-        let file = open_file_of(&mut tree, (inode, empties), self.staging.as_ref())?;
+        let staging = self.staging.as_ref();
+        let file = open_file_of(&mut tree, inode, (staging, &mut left))?;
         let mut opened = if must_bypass_caches(options) || writes && file.staged.is_some() {
             for_writing(id, &file)
         } else if file.staged.as_ref().is_some_and(StagedFile::is_engaged) {
@@ -203,11 +277,10 @@ impl Core {
                 local: None,
             };
         };
-        let last = node.last_open.replace(Box::new(LastOpen {
-            etag: etag.clone(),
-            at: now,
-        }));
-        let same = last.as_ref().is_some_and(|last| last.etag == etag);
+        let last = node.note_pages(Some(etag.clone()), now);
+        let same = last
+            .as_ref()
+            .is_some_and(|last| last.etag.as_ref() == Some(&etag));
         let soon = last.is_some_and(|last| last.at + REOPEN_WINDOW > now);
         let direct = size <= SMALL_FILE_MAX && !(same && soon);
         Opened {
@@ -229,19 +302,22 @@ fn must_bypass_caches(options: OpenOptions) -> bool {
 }
 
 /// How a door treats a handle that writes: closing has something to report. Of a stream nothing is
-/// kept. A staged file can be mapped and is kept as long as only this mount changed it.
+/// kept. A staged file can be mapped; of a new one the door has nothing yet.
 fn for_writing(handle: HandleId, file: &OpenFile) -> Opened {
-    let staged = file.staged.as_ref();
-    // Before the view is locked: whoever writes has the content locked when it shows that.
-    let is_engaged = staged.is_some_and(StagedFile::is_engaged);
-    let view = file.view();
+    let is_staged = file.staged.is_some();
     Opened {
         handle,
-        direct: staged.is_none(),
-        keep_cache: is_engaged && (view.new || view.ours),
+        direct: !is_staged,
+        keep_cache: is_staged,
         skip_flush: false,
         local: None,
     }
+}
+
+/// What was found of a file before it is opened.
+struct Found {
+    local: Option<LocalCopy>,
+    left: Option<Reopened>,
 }
 
 /// A local file that holds a version.
@@ -260,7 +336,7 @@ impl LocalCopy {
 
 impl OpenFile {
     /// Takes `version` for the newest in the store, unless this mount has a newer content.
-    fn take_version(&self, version: Option<ObjectVersion>) {
+    pub(super) fn take_version(&self, version: Option<ObjectVersion>) {
         let Some(staged) = &self.staged else {
             let mut view = self.view();
             if !view.dirty && version.is_some() && view.version != version {
@@ -276,6 +352,7 @@ impl OpenFile {
                 view.version = version;
                 view.ours = false;
                 view.generation += 1;
+                view.is_shown = false;
             }
             is_newer
         });
@@ -283,11 +360,11 @@ impl OpenFile {
 }
 
 /// What the handles of a file share, made if there are none. Takes the node's version as the
-/// newest. Who opens it first goes on with what it left when it was closed, unless he empties it.
+/// newest. Who opens it first goes on with what it `left` of that when it was closed.
 fn open_file_of(
     tree: &mut Tree,
-    (inode, empties): (Inode, bool),
-    staging: Option<&Arc<Staging>>,
+    inode: Inode,
+    (staging, left): (Option<&Arc<Staging>>, &mut Option<Reopened>),
 ) -> FsResult<Arc<OpenFile>> {
     let version = tree.version(inode);
     let node = tree.node_mut(inode)?;
@@ -295,13 +372,34 @@ fn open_file_of(
         file.take_version(version);
         return Ok(Arc::clone(file));
     }
-    let version = version.ok_or(FsError::Stale)?;
-    let file = OpenFile::existing(inode, version.clone(), staging);
-    if let Some(staged) = &file.staged
-        && !empties
-    {
-        staged.take_over(&file, &version);
-    }
+    let Some(version) = version else {
+        // A new file whose handles are closed and which was not stored: whoever looks again asks the store.
+        tree.give_up(inode);
+        return Err(FsError::Stale);
+    };
+    let left = left.take_if(|left| *left.version() == version);
+    let keeps_pages = node.keeps_pages_of(&version.etag);
+    let file = match (staging, left) {
+        (Some(staging), Some(left)) => going_on(inode, version, (staging, left)),
+        _ => OpenFile::existing(inode, version, staging.map(StagedFile::new)),
+    };
+    file.view().is_shown = keeps_pages;
     node.file = Some(Arc::clone(&file));
     Ok(file)
+}
+
+/// What the handles share of a file that goes on with what it left.
+fn going_on(
+    inode: Inode,
+    version: ObjectVersion,
+    (staging, left): (&Arc<Staging>, Reopened),
+) -> Arc<OpenFile> {
+    let (staged, content) = StagedFile::going_on(staging, left);
+    let key = version.key.clone();
+    let file = OpenFile::existing(inode, version, Some(staged));
+    if let Some(staged) = &file.staged {
+        // It was written here, and the door holds nothing else of it.
+        staged.engage_file(&file, (content, key), |_| file.view().ours = true);
+    }
+    file
 }

@@ -47,6 +47,11 @@ impl Reading {
         }
     }
 
+    /// Whether nobody has seen anything of the pinned version, of a handle that is `direct` or not.
+    fn may_exchange(&self, direct: bool) -> bool {
+        direct && !self.given_out
+    }
+
     fn is_by(&self, reader: &Arc<Reader>) -> bool {
         let current = self.reader.as_ref();
         current.is_some_and(|current| Arc::ptr_eq(current, reader))
@@ -70,6 +75,7 @@ impl FileHandle {
         if reading.generation != view.generation {
             *reading = Reading::of(&view);
         }
+        self.follow(&mut reading, &view)?;
         let version = reading.version.clone().ok_or(FsError::Stale)?;
         if version.size == 0 {
             return Ok(None);
@@ -78,6 +84,19 @@ impl FileHandle {
             .reader
             .get_or_insert_with(|| Arc::new(transfer.reader_for_kernel(version)));
         Ok(Some(Arc::clone(reader)))
+    }
+
+    /// Somebody opened the version of another client meanwhile, upon which the door dropped its pages: those
+    /// that it gets from now on are kept for that one.
+    fn follow(&self, reading: &mut Reading, view: &View) -> FsResult<()> {
+        if self.file.staged.is_some() || reading.version == view.version {
+            return Ok(());
+        }
+        if !reading.may_exchange(self.direct) {
+            return Err(FsError::Stale);
+        }
+        *reading = Reading::of(view);
+        Ok(())
     }
 
     /// Notes that bytes of `reader` are given out. Returns `false` if they must not be, because
@@ -132,13 +151,12 @@ impl Core {
 
     /// Pins the newest version in place of the one of `outdated`, if nothing was given out.
     async fn exchange(self: &Arc<Self>, handle: &FileHandle, outdated: &Arc<Reader>) -> bool {
-        let may_exchange = |reading: &Reading| handle.direct && !reading.given_out;
         {
             let reading = handle.reading();
             if !reading.is_by(outdated) {
                 return true;
             }
-            if !may_exchange(&reading) {
+            if !reading.may_exchange(handle.direct) {
                 return false;
             }
         }
@@ -148,11 +166,14 @@ impl Core {
             return false;
         }
         let newest = self.namespace.lock().version(inode);
+        if handle.file.staged.is_none() {
+            handle.file.take_version(newest.clone());
+        }
         let mut reading = handle.reading();
         if !reading.is_by(outdated) {
             return true;
         }
-        if !may_exchange(&reading) || newest.is_none() || newest == reading.version {
+        if !reading.may_exchange(handle.direct) || newest.is_none() || newest == reading.version {
             return false;
         }
         *reading = Reading::pin(newest, reading.generation);

@@ -25,6 +25,7 @@ use crate::{
         FileHandle, OpenFile,
         stream::{OpenStream, WriteStream},
     },
+    staged::disk::on_worker,
 };
 
 /// What happens after a file was saved.
@@ -151,15 +152,7 @@ impl Core {
             view.new
         };
         if new {
-            // The save may have succeeded though its answer was lost.
-            if let Some(place) = tree
-                .node(file.inode)
-                .ok()
-                .and_then(|node| node.place.clone())
-            {
-                tree.doubt(place.parent, &place.name);
-            }
-            tree.orphan(file.inode);
+            tree.give_up(file.inode);
         } else if let Ok(node) = tree.node_mut(file.inode) {
             node.distrust(clock::now());
         }
@@ -249,7 +242,7 @@ impl Core {
             let mut tree = self.namespace.lock();
             if let Ok(node) = tree.node_mut(file.inode) {
                 // The door may hold what was lost: the next open drops it.
-                node.last_open = None;
+                node.doubt_pages();
             }
             tree.path(file.inode)
         };
@@ -296,8 +289,9 @@ impl Core {
         if clock::deadline(left, self.transfer.settle()).await.is_err() {
             tracing::warn!("some unfinished uploads may still be in the bucket");
         }
+        self.finish_removing_uploads().await;
         if let Some(staging) = &self.staging {
-            staging.closed().end();
+            on_worker(|| staging.end()).await;
         }
         if let (Some(staging), false) = (&self.staging, lost.is_empty()) {
             tracing::warn!(

@@ -66,8 +66,10 @@ impl OpenStream {
     pub(super) fn position_of(&self, place: WritePlace) -> Position {
         let position = i128::from(place.offset()) + i128::from(self.shift);
         match position.cmp(&i128::from(self.end)) {
-            std::cmp::Ordering::Less if matches!(place, WritePlace::End(_)) => Position::End,
-            std::cmp::Ordering::Less => Position::Below,
+            std::cmp::Ordering::Less => match place {
+                WritePlace::At(_) => Position::Below,
+                WritePlace::End(_) | WritePlace::EndInPieces(_) => Position::End,
+            },
             std::cmp::Ordering::Equal => Position::End,
             std::cmp::Ordering::Greater => Position::Ahead,
         }

@@ -26,7 +26,10 @@ const NOT_AT_END: FsError = FsError::InvalidArgument(
 );
 
 impl Core {
-    /// Writes `data` at the end of a file, which is where `place` must be.
+    /// Writes `data` at the end of a file, which is where `place` must be, or anywhere in staged mode.
+    ///
+    /// What was written through a mapping stays in the kernel's cache though it was refused: the next open
+    /// drops it.
     pub(crate) async fn write(
         self: &Arc<Self>,
         handle: &FileHandle,
@@ -34,15 +37,17 @@ impl Core {
         data: Bytes,
     ) -> FsResult<()> {
         if let Some(staged) = &handle.file.staged {
-            return self.write_staged(handle, staged, (place, data)).await;
+            let written = self.write_staged(handle, staged, (place, data)).await;
+            if written.is_err() {
+                handle.file.view().is_shown = false;
+            }
+            return written;
         }
         let written = self.write_at(handle, place, data).await;
         if written.is_err()
             && let Ok(node) = self.namespace.lock().node_mut(handle.file.inode)
         {
-            // What was written through a mapping stays in the kernel's cache though it was
-            // refused: the next open drops it.
-            node.last_open = None;
+            node.doubt_pages();
         }
         written
     }

@@ -4,7 +4,8 @@ use futures_util::{TryStreamExt, stream::FuturesOrdered};
 use penstock_base::{FsError, FsResult, MIB};
 use penstock_object::{
     CompleteOptions, CopyOptions, Description, ETag, ErrorKind, HeadOptions, Key, ObjectError,
-    ObjectKind, ObjectResult, Part, PartCopy, PutOptions, Stored, UploadId, WriteCondition,
+    ObjectInfo, ObjectKind, ObjectResult, Operation, Part, PartCopy, PutOptions, Stored, UploadId,
+    WriteCondition,
 };
 use penstock_vfs::Inode;
 
@@ -87,10 +88,7 @@ impl Core {
         (condition, description): (WriteCondition, Option<&Description>),
     ) -> ObjectResult<Stored> {
         // A copy in one request keeps metadata; one in parts must bring it along.
-        let info = self
-            .store()
-            .head(&original.key, HeadOptions::default())
-            .await?;
+        let info = self.head_version(original).await?;
         let content_type = (!info.content_type.is_empty()).then_some(info.content_type);
         let description = description.cloned().unwrap_or(Description {
             content_type,
@@ -104,7 +102,7 @@ impl Core {
         let upload = self.store().create_upload(target, options).await?;
         let version = Original {
             size: info.size,
-            etag: Some(info.etag),
+            etag: Some(info.etag.clone()),
             ..original.clone()
         };
         let copied = async {
@@ -112,6 +110,8 @@ impl Core {
             let options = CompleteOptions {
                 condition,
                 checksum: info.checksum,
+                copied: Some((original.key.clone(), info.etag)),
+                ..CompleteOptions::default()
             };
             self.store()
                 .complete_upload(target, &upload, &parts, options)
@@ -124,6 +124,18 @@ impl Core {
             tracing::warn!("{error}: parts of a failed copy stay in the store until aborted");
         }
         copied
+    }
+
+    /// What the store tells of an object, unless it is another version now.
+    async fn head_version(&self, original: &Original) -> ObjectResult<ObjectInfo> {
+        let key = &original.key;
+        let info = self.store().head(key, HeadOptions::default()).await?;
+        if original.etag.as_ref().is_some_and(|tag| *tag != info.etag) {
+            let message = "the object was replaced by another version";
+            let kind = ErrorKind::PreconditionFailed;
+            return Err(ObjectError::new(kind, Operation::Copy, message).about(key));
+        }
+        Ok(info)
     }
 
     async fn copy_parts(

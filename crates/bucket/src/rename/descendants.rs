@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use penstock_base::{FsError, FsResult, Reservation};
+use penstock_base::{FsError, FsResult, Reservation, clock};
 use penstock_object::{ETag, ListOptions, ListedObject, ObjectKind};
 
 use crate::{core::Core, errors::for_reading};
@@ -64,7 +64,7 @@ impl Descendants {
 
 impl Core {
     /// Lists everything below the directory `prefix`. Fails with `LimitReached` when that is more
-    /// than the settings allow and with `OutOfMemory` when it does not fit into the budget.
+    /// than the settings allow and with `OutOfMemory` when no memory for the list comes in time.
     pub(super) async fn descendants(&self, prefix: &str) -> FsResult<Descendants> {
         let (mut found, mut last) = (Descendants::default(), None::<String>);
         let mut options = ListOptions {
@@ -73,12 +73,12 @@ impl Core {
         };
         loop {
             let page = for_reading(self.store().list(options.clone()).await)?;
+            check_hidden(prefix, page.hidden)?;
             let keys = page.objects.iter().map(|object| object.key.as_str());
             self.check_order(last.as_deref(), keys)?;
             self.check_rename_limit(prefix, found.objects.len() + page.objects.len())?;
             let cost = page.objects.len() as u64 * DESCENDANT_COST;
-            let budget = self.transfer.pool().budget();
-            found.charge(budget.try_reserve(cost).ok_or(FsError::OutOfMemory)?);
+            found.charge(self.list_memory(cost).await?);
             found
                 .objects
                 .extend(page.objects.iter().map(|object| describe(prefix, object)));
@@ -93,6 +93,14 @@ impl Core {
                 return Ok(found);
             }
         }
+    }
+
+    /// Memory for a list, in line with those that write. What is read ahead makes way.
+    async fn list_memory(&self, bytes: u64) -> FsResult<Reservation> {
+        let memory = self.transfer.pool().budget().reserve(bytes);
+        clock::deadline(self.transfer.settings().memory_wait, memory)
+            .await
+            .map_err(|_| FsError::OutOfMemory)?
     }
 
     /// Whether all copies of an earlier attempt are below `prefix` as they were made. The object
@@ -153,6 +161,20 @@ impl Core {
             "the directory holds too many objects; see rename_dir_limit",
         ))
     }
+}
+
+/// Fails where something below `prefix` would stay where it is.
+fn check_hidden(prefix: &str, hidden: usize) -> FsResult<()> {
+    if hidden == 0 {
+        return Ok(());
+    }
+    tracing::warn!(
+        "refused to rename the directory `{prefix}`: the store does not tell the names of {hidden} \
+         objects in it, which have control characters; rename them in the store"
+    );
+    Err(FsError::Unsupported(
+        "the directory holds objects whose names the store does not tell",
+    ))
 }
 
 fn find<'list>(objects: &'list [Descendant], suffix: &str) -> Option<&'list Descendant> {

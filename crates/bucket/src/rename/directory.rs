@@ -30,6 +30,7 @@ use penstock_vfs::Inode;
 use crate::{
     core::Core,
     errors::{Purpose, for_writing, object_failure},
+    inode::{Change, Moving},
     key,
     open_file::OpenFile,
     rename::{
@@ -126,7 +127,8 @@ impl Copied {
 }
 
 impl Core {
-    pub(super) async fn rename_directory(self: &Arc<Self>, rename: &Rename) -> FsResult<()> {
+    /// Moves everything below a directory. Returns the change of the old name.
+    pub(super) async fn rename_directory(self: &Arc<Self>, rename: &Rename) -> FsResult<Change> {
         let top = rename.moved.inode();
         if self.namespace.lock().is_below(rename.target.parent, top) {
             return Err(FsError::InvalidArgument(
@@ -134,7 +136,7 @@ impl Core {
             ));
         }
         let entered = [rename.source_parent, rename.target.parent];
-        let _moving = self.namespace.begin_move(top, &entered).await?;
+        let moving = self.namespace.begin_move(top, &entered).await?;
         self.save_below(top).await?;
         for directory in [Some(&rename.moved), rename.replaced.as_ref()]
             .into_iter()
@@ -164,7 +166,9 @@ impl Core {
             open: open.iter().map(|(suffix, _)| suffix.clone()).collect(),
             versions: Mutex::default(),
         };
-        let moved = self.move_objects(&work).await;
+        let change = self.namespace.begin_change_of(top)?;
+        let target = self.namespace.begin_change(rename.target.clone());
+        let moved = self.move_objects(&work, &moving).await;
         let versions = work
             .versions
             .into_inner()
@@ -174,8 +178,10 @@ impl Core {
         }
         self.settle_rename(rename, moved.is_ok());
         moved?;
+        target.end();
         self.follow(&to, open, &versions)?;
-        self.delete_old_markers(&old).await
+        self.delete_old_markers(&old).await?;
+        Ok(change)
     }
 
     /// What an earlier attempt at this rename copied, if all of it is still there: somebody may
@@ -195,7 +201,7 @@ impl Core {
     }
 
     /// Copies and deletes. Fails with the state described in the module.
-    async fn move_objects(&self, work: &Work<'_>) -> FsResult<()> {
+    async fn move_objects(&self, work: &Work<'_>, moving: &Moving) -> FsResult<()> {
         let mut objects = self.descendants(work.from).await?;
         let longest = objects
             .objects
@@ -213,6 +219,7 @@ impl Core {
             return Err(error);
         }
         objects.bring_up_to_date(copied.copied);
+        moving.begin_removal();
         if let Err(error) = self.delete_all(work, &mut objects.objects).await {
             tracing::warn!(
                 "the directory `{}` was copied to `{}` but not wholly deleted: repeat the rename \
@@ -451,8 +458,6 @@ impl Core {
         let top = rename.moved.inode();
         if done {
             tree.relocate(top, &rename.target);
-        } else {
-            tree.doubt(rename.target.parent, &rename.target.name);
         }
         tree.distrust_below(top, clock::now());
     }

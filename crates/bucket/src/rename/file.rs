@@ -12,7 +12,7 @@ use tokio::sync::MutexGuard;
 use crate::{
     core::Core,
     errors::for_writing,
-    inode::{Known, Reference},
+    inode::{Change, Known, Reference},
     key,
     open_file::{OpenFile, WriteStream},
     posix::KeptMetadata,
@@ -45,8 +45,8 @@ struct Copied {
 type StreamGuard<'file> = Option<MutexGuard<'file, WriteStream>>;
 
 impl Core {
-    /// Copies a file's object to its new key and deletes the original.
-    pub(super) async fn rename_file(self: &Arc<Self>, rename: &Rename) -> FsResult<()> {
+    /// Copies a file's object to its new key and deletes the original. Returns the change of the old name.
+    pub(super) async fn rename_file(self: &Arc<Self>, rename: &Rename) -> FsResult<Change> {
         let inodes: SmallVec<[Inode; 2]> = [Some(&rename.moved), rename.replaced.as_ref()]
             .into_iter()
             .flatten()
@@ -75,22 +75,18 @@ impl Core {
         rename: &Rename,
         moved: Option<&Arc<OpenFile>>,
         (replaced, replaced_stream): (&Option<Arc<OpenFile>>, StreamGuard<'_>),
-    ) -> FsResult<()> {
+    ) -> FsResult<Change> {
         if let Some(file) = replaced {
             self.keep_for_handles(file).await;
         }
         let source = self.namespace.lock().file_key(rename.moved.inode())?;
-        let copied = self.copy_and_delete(rename).await;
-        if copied.is_err() {
-            // The copy may have been made all the same.
-            let target = &rename.target;
-            self.namespace.lock().doubt(target.parent, &target.name);
-        }
+        let target = self.namespace.begin_change(rename.target.clone());
+        let (copied, change) = self.copy_and_delete(rename).await?;
         let Copied {
             original,
             known,
             version,
-        } = copied?;
+        } = copied;
         if let Some(staging) = &self.staging {
             staging.closed().follow((&source, &original), &version);
         }
@@ -98,20 +94,24 @@ impl Core {
             let mut tree = self.namespace.lock();
             tree.relocate(rename.moved.inode(), &rename.target);
             tree.publish(rename.moved.inode(), known);
+            if let Ok(node) = tree.node_mut(rename.moved.inode()) {
+                node.follow_pages(&original, &version.etag);
+            }
             if let Some(file) = moved {
                 file.show_moved(&original, version.key, version.etag);
             }
         }
+        target.end();
         if let Some(file) = moved {
             file.settle_moved();
         }
         if let (Some(file), Some(mut stream)) = (replaced, replaced_stream) {
             file.discard(&mut stream).await;
         }
-        Ok(())
+        Ok(change)
     }
 
-    async fn copy_and_delete(self: &Arc<Self>, rename: &Rename) -> FsResult<Copied> {
+    async fn copy_and_delete(self: &Arc<Self>, rename: &Rename) -> FsResult<(Copied, Change)> {
         let begun = clock::now();
         let copied = self.copy_to_target(rename).await?;
         let source = self.namespace.lock().file_key(rename.moved.inode())?;
@@ -123,8 +123,9 @@ impl Core {
                 return Err(CHANGED);
             }
         }
+        let change = self.namespace.begin_change_of(rename.moved.inode())?;
         for_writing(self.store().delete(&source).await)?;
-        Ok(copied)
+        Ok((copied, change))
     }
 
     /// Copies the object as it is known, or as it is now if it was changed meanwhile.

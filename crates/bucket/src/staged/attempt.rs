@@ -3,31 +3,33 @@
 //! Between the request that makes a save the object and the moment in which the journal says so, the
 //! process may die, or the answer may be lost. The store then has a version that is not the base of
 //! what is here, and that looks like another client's. So before that request the journal gets the
-//! checksums of the bytes that are sent; what is written later is noted apart, as it may not be in
-//! them any more. Whoever meets a version that he does not know compares it with these checksums.
+//! checksums of the bytes that are sent, and the tags that the object may have if the store makes some
+//! of it by copying; what is written later is noted apart, as it may not be in them any more. Whoever
+//! meets a version that he does not know compares it with these.
 //! What he knows again becomes the base, and only what was changed since is unsaved.
 
 use std::{ops::Range, sync::Arc};
 
 use penstock_base::{Checksum, ChecksumKind, FsResult, MIB, Payload, Summing};
-use penstock_object::{ErrorKind, Key};
+use penstock_object::{ETag, ErrorKind, Key};
 use penstock_transfer::{ObjectVersion, Reader, TransferError};
 
 use crate::{
     core::Core,
     errors::for_reading,
     staged::{
-        StagedFile, State,
+        StagedFile,
         content::{Content, Snapshot},
-        extents::Extents,
+        disk::on_worker,
         journal::{Journal, Record},
         lock,
         save::SaveError,
+        touched::Touched,
     },
 };
 
-/// Saves of a file that are remembered while nobody knows their outcome. The oldest is the most
-/// likely to be in the store, since each is stored only on the condition that none before it was.
+/// Saves of a file that are remembered while nobody knows their outcome. Any of them may be the one that
+/// is stored, so before there are more the store is asked.
 pub(crate) const ATTEMPTS_MAX: usize = 4;
 /// Checksums of a save that are remembered: enough to know it again.
 const SUMS_MAX: usize = 1024;
@@ -43,34 +45,38 @@ pub(crate) struct Sum {
     pub(crate) checksum: Checksum,
 }
 
+/// From what the object of a save is known again.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Trace {
+    /// What was sent.
+    pub(crate) sums: Vec<Sum>,
+    /// The tags of which it has one, where those of its parts tell that.
+    pub(crate) tags: Vec<ETag>,
+}
+
 /// A save that was begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Attempt {
     /// Bytes in the object that it makes.
     pub(crate) size: u64,
-    /// What it sent. `None` while the store cannot have it.
-    pub(crate) sums: Option<Vec<Sum>>,
+    /// `None` while the store cannot have it.
+    pub(crate) trace: Option<Trace>,
     /// What was changed since it began.
-    pub(crate) touched: Extents,
+    pub(crate) touched: Touched,
 }
 
 impl Attempt {
     pub(crate) fn new(size: u64) -> Self {
         Self {
             size,
-            sums: None,
-            touched: Extents::default(),
+            trace: None,
+            touched: Touched::default(),
         }
-    }
-
-    /// Whether a save of `size` bytes that begins now stores the same.
-    pub(crate) fn stores_the_same(&self, size: u64) -> bool {
-        self.size == size && self.touched.count() == 0
     }
 
     /// The checksum of the whole object, where all of it was sent.
     fn whole(&self) -> Option<Checksum> {
-        let (first, rest) = self.sums.as_ref()?.split_first()?;
+        let (first, rest) = self.trace.as_ref()?.sums.split_first()?;
         let (mut end, mut whole) = (first.range.end, first.checksum);
         for Sum { range, checksum } in rest {
             if range.start != end {
@@ -99,21 +105,32 @@ impl StagedFile {
     /// Begins a save of what is unsaved, if anything is. Blocks; nobody changes the file meanwhile.
     pub(super) fn begin_save(&self) -> Option<Snapshot> {
         let mut journal = lock(&self.journal);
-        let mut state = self.state();
-        let state = state.as_mut()?;
-        let snapshot = state.content.begin_save()?;
-        note(&mut journal, state, &Record::Saving(snapshot.size));
+        let is_closed = |journal: &Journal| !journal.takes_records();
+        if journal.as_ref().is_some_and(is_closed) {
+            self.rewrite(&mut journal);
+        }
+        let (snapshot, abandoned) = {
+            let mut state = self.state();
+            let state = state.as_mut()?;
+            (state.content.begin_save()?, state.abandoned)
+        };
+        if !abandoned {
+            note(&mut journal, &Record::Saving(snapshot.size));
+        }
         Some(snapshot)
     }
 
-    /// From now on the store may have the save that was begun, which sends what has these sums.
-    pub(super) fn announce(&self, mut sums: Vec<Sum>) {
-        sums.truncate(SUMS_MAX);
+    /// From now on the store may have the save that was begun, which leaves this trace.
+    pub(super) fn announce(&self, mut trace: Trace) {
+        trace.sums.truncate(SUMS_MAX);
         let mut journal = lock(&self.journal);
-        let mut state = self.state();
-        let Some(state) = state.as_mut() else { return };
-        note(&mut journal, state, &Record::Sent(sums.clone()));
-        state.content.announce(sums);
+        let is_noted = self.state().as_ref().is_some_and(|state| !state.abandoned);
+        if is_noted {
+            note(&mut journal, &Record::Sent(trace.clone()));
+        }
+        if let Some(state) = self.state().as_mut() {
+            state.content.announce(trace);
+        }
     }
 
     /// The save that was begun has stored `version`. `show` sees what is unsaved now.
@@ -127,9 +144,11 @@ impl StagedFile {
     }
 }
 
-/// Adds a record to the journal, if there is one. Without it a kill costs more, but no bytes.
-fn note(journal: &mut Option<Journal>, state: &State, record: &Record) {
-    let Some(journal) = journal.as_mut().filter(|_| !state.abandoned) else {
+/// Adds a record to the journal, if there is one that takes it. Without it a kill costs more, but no
+/// bytes.
+fn note(journal: &mut Option<Journal>, record: &Record) {
+    let takes = |journal: &&mut Journal| journal.takes_records();
+    let Some(journal) = journal.as_mut().filter(takes) else {
         return;
     };
     if let Err(error) = journal.append(record) {
@@ -138,6 +157,27 @@ fn note(journal: &mut Option<Journal>, state: &State, record: &Record) {
 }
 
 impl Core {
+    /// Makes room for the save that was begun, where too many before it are remembered: returns the
+    /// version that the store has if one of them made it, and else forgets them. The newest of them stays,
+    /// as it may be on its way yet.
+    pub(super) async fn find_among_many(
+        &self,
+        staged: &StagedFile,
+        key: &Key,
+    ) -> FsResult<Option<ObjectVersion>> {
+        if staged.look(|content| content.attempts().len())? <= ATTEMPTS_MAX {
+            return Ok(None);
+        }
+        let found = self.find_attempt(staged, key).await?;
+        if found.is_none() {
+            if let Some(state) = staged.state().as_mut() {
+                state.content.forget_attempts();
+            }
+            on_worker(|| staged.settle_journal()).await;
+        }
+        Ok(found)
+    }
+
     /// The version that the store has, if one of the saves that were begun made it. That one is the
     /// newest then, as if none had followed.
     pub(super) async fn find_attempt(
@@ -170,16 +210,24 @@ impl Core {
         Ok(None)
     }
 
-    /// Whether an object with the checksum `told`, if the store tells one, has what a save sent.
+    /// Whether an object with the checksum `told`, if the store tells one, is what a save made. What
+    /// was sent does not decide where the rest was copied and the tags say that it is another's.
     async fn is_made_by(
         &self,
         theirs: &ObjectVersion,
         told: Option<Checksum>,
         attempt: &Attempt,
     ) -> FsResult<bool> {
-        let Some(sums) = &attempt.sums else {
+        let Some(Trace { sums, tags }) = &attempt.trace else {
             return Ok(false);
         };
+        let has_tag = |tag: &ETag| tag.as_str().eq_ignore_ascii_case(theirs.etag.as_str());
+        if tags.iter().any(has_tag) {
+            return Ok(true);
+        }
+        if attempt.whole().is_none() && (sums.is_empty() || !tags.is_empty()) {
+            return Ok(false);
+        }
         if let (Some(told), Some(whole)) = (told, attempt.whole())
             && told.kind() == whole.kind()
         {
@@ -228,7 +276,10 @@ mod tests {
     #[test]
     fn the_checksum_of_an_object_is_known_where_all_of_it_was_sent() {
         let attempt = |sums: &[Sum]| Attempt {
-            sums: Some(sums.to_vec()),
+            trace: Some(Trace {
+                sums: sums.to_vec(),
+                tags: Vec::new(),
+            }),
             ..Attempt::new(6)
         };
         let whole = sum(b"abcdef", 0).checksum;

@@ -4,12 +4,14 @@
 //! and whoever opens the same version again finds it there. Nothing of that is needed: it goes when
 //! space is short, before anything else does, when the version is replaced, after some time, and
 //! with the mount.
+//!
+//! What is left is found, kept and let go of in memory alone, also under the lock of the tree. Whoever
+//! opens the file next opens the staging file before he locks the tree, and keeps its name; what goes is
+//! removed by the sweeper ([`crate::staged::sweep`]).
 
 use std::{
     collections::HashMap,
-    fs,
     ops::Range,
-    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -21,11 +23,14 @@ use penstock_base::{
 use penstock_object::{ETag, Key};
 use penstock_transfer::ObjectVersion;
 
-use crate::{
-    open_file::OpenFile,
-    staged::{
-        StagedFile, State, content::Content, disk::DiskFile, folder::Folder, lock, space::Payment,
-    },
+use crate::staged::{
+    StagedFile, State,
+    content::Content,
+    disk::DiskFile,
+    folder::{FileId, Folder},
+    lock,
+    staging::Staging,
+    sweep::Remains,
 };
 
 /// Files that are left at once.
@@ -39,21 +44,29 @@ const PIECES_MAX: usize = 64;
 /// How long a file is left.
 const LEFT_FOR: Duration = Duration::from_secs(600);
 
-/// The staging file of a closed file. It is removed with this.
+/// The staging file of a closed file. It is removed after this is dropped.
 #[derive(Debug)]
-struct Left {
+pub(crate) struct Left {
     version: ObjectVersion,
     /// What the staging file has of the version.
     local: Vec<Range<u64>>,
-    path: PathBuf,
+    id: FileId,
     bytes: u64,
     since: Instant,
-    _payment: Payment,
+    remains: Remains,
 }
 
-impl Drop for Left {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+/// The same with the staging file open, for whoever opens the file.
+#[derive(Debug)]
+pub(crate) struct Reopened {
+    left: Left,
+    disk: DiskFile,
+}
+
+impl Reopened {
+    /// Which version the staging file has bytes of.
+    pub(crate) fn version(&self) -> &ObjectVersion {
+        &self.left.version
     }
 }
 
@@ -108,16 +121,17 @@ impl Closed {
         given_up.is_some()
     }
 
-    /// Removes what was left too long ago.
-    pub(crate) fn expire(&self) {
+    /// Removes what was left too long ago, and what is too much for a file system with `free` bytes.
+    pub(crate) fn expire(&self, free: u64) {
         let now = clock::now();
         let is_old = |left: &Left| left.since + LEFT_FOR < now;
         let mut files = self.lock();
         let old = files.by_key.values().filter(|left| is_old(left));
         let old: Vec<Key> = old.map(|left| left.version.key.clone()).collect();
         let removed: Vec<_> = old.iter().map(|key| files.remove(key)).collect();
+        let surplus = self.bound(&mut files, free);
         drop(files);
-        drop(removed);
+        drop((removed, surplus));
     }
 
     /// Removes what the file of this key left.
@@ -130,6 +144,7 @@ impl Closed {
     pub(crate) fn end(&self) {
         let mut files = self.lock();
         files.ended = true;
+        files.bytes = 0;
         let left = std::mem::take(&mut files.by_key);
         drop(files);
         drop(left);
@@ -151,26 +166,36 @@ impl Closed {
         drop(replaced);
     }
 
-    /// What was left of exactly this version.
-    fn take(&self, version: &ObjectVersion) -> Option<Left> {
+    /// What was left of exactly this version. What was left of another one goes.
+    pub(crate) fn take(&self, version: &ObjectVersion) -> Option<Left> {
         let left = self.lock().remove(&version.key)?;
         (left.version == *version).then_some(left)
     }
 
     /// Keeps what a file left, on a file system with `free` bytes, which others want, too.
     fn leave(&self, left: Left, free: u64) {
-        let bytes_max = self.bytes_max.min(free / SHARE);
         let mut files = self.lock();
-        if files.ended || left.bytes > bytes_max {
+        if files.ended || left.bytes > self.bytes_max(free) {
             drop(files);
             return drop(left);
         }
-        let mut given_up = vec![files.insert(left)];
-        while files.by_key.len() > FILES_MAX || files.bytes > bytes_max {
-            given_up.push(files.remove_oldest());
-        }
+        let replaced = files.insert(left);
+        let surplus = self.bound(&mut files, free);
         drop(files);
-        drop(given_up);
+        drop((replaced, surplus));
+    }
+
+    /// Takes out what is too much.
+    fn bound(&self, files: &mut Files, free: u64) -> Vec<Option<Left>> {
+        let mut surplus = Vec::new();
+        while files.by_key.len() > FILES_MAX || files.bytes > self.bytes_max(free) {
+            surplus.push(files.remove_oldest());
+        }
+        surplus
+    }
+
+    fn bytes_max(&self, free: u64) -> u64 {
+        self.bytes_max.min(free / SHARE)
     }
 
     fn lock(&self) -> MutexGuard<'_, Files> {
@@ -178,51 +203,45 @@ impl Closed {
     }
 }
 
-impl StagedFile {
-    /// Leaves the staging file of a closed file, of which everything is saved, to whoever opens it
-    /// next. Returns whether it is worth that.
-    pub(super) fn leave(&self, state: State) -> bool {
+impl Staging {
+    /// Opens what was left. It is removed if the disk refuses. Blocks.
+    pub(crate) fn reopen(&self, left: Left) -> Option<Reopened> {
+        let file = Folder::open(&self.folder().data(&left.id)).ok()?;
+        let disk = DiskFile::new(file);
+        Some(Reopened { left, disk })
+    }
+
+    /// Leaves the staging file `id` of a closed file, of which everything is saved, to whoever opens it
+    /// next, if it is worth that.
+    pub(super) fn leave(&self, id: FileId, state: State) {
+        let remains = Remains::new(self, id.clone(), Some(state.payment));
         let Some((version, local)) = state.content.local(PIECES_MAX) else {
-            return false;
-        };
-        let Some(disk) = lock(&self.disk).take() else {
-            return false;
+            return;
         };
         let left = Left {
             bytes: local.iter().map(|range| range.end - range.start).sum(),
             version: version.clone(),
             local,
-            path: disk.path().to_owned(),
+            id,
             since: clock::now(),
-            _payment: state.payment,
+            remains,
         };
-        let free = self.staging.folder().disk().map_or(0, |(free, _)| free);
-        self.staging.closed().leave(left, free);
-        true
-    }
-
-    /// Goes on with what this version of the file left when it was closed, if it did.
-    pub(crate) fn take_over(&self, file: &Arc<OpenFile>, version: &ObjectVersion) {
-        let Some(left) = self.staging.closed().take(version) else {
-            return;
-        };
-        let path = self.staging.folder().data(&self.id);
-        let Ok(disk) = moved(&left.path, &path) else {
-            return;
-        };
-        *lock(&self.disk) = Some(Arc::new(DiskFile::new(disk, path)));
-        let mut content = Content::of(version.clone());
-        for range in &left.local {
-            content.fetched(range.clone());
-        }
-        // It was written here, and the door holds nothing else of it.
-        let show = |_: &Content| file.view().ours = true;
-        self.engage_file(file, (content, version.key.clone()), show);
+        self.closed().leave(left, self.space().free_seen());
     }
 }
 
-fn moved(from: &Path, to: &Path) -> std::io::Result<fs::File> {
-    let file = Folder::open(from)?;
-    fs::rename(from, to)?;
-    Ok(file)
+impl StagedFile {
+    /// A file that goes on with the staging file which it left when it was closed, and what that has
+    /// of the version. That is to be engaged.
+    pub(crate) fn going_on(staging: &Arc<Staging>, reopened: Reopened) -> (Self, Content) {
+        let Reopened { left, disk } = reopened;
+        let mut content = Content::of(left.version);
+        for range in left.local {
+            content.fetched(range);
+        }
+        left.remains.spare();
+        let staged = Self::with_id(staging, left.id);
+        *lock(&staged.disk) = Some(Arc::new(disk));
+        (staged, content)
+    }
 }

@@ -14,7 +14,7 @@ use penstock_object::{ETag, WriteCondition};
 use penstock_transfer::ObjectVersion;
 
 use crate::staged::{
-    attempt::{ATTEMPTS_MAX, Attempt, Sum},
+    attempt::{ATTEMPTS_MAX, Attempt, Trace},
     extents::{Extents, Held, Piece},
 };
 
@@ -94,6 +94,14 @@ pub(crate) struct Snapshot {
     pub(crate) unsaved: Vec<Range<u64>>,
 }
 
+impl Snapshot {
+    /// Whether nothing of it is in the base.
+    pub(crate) fn is_whole(&self) -> bool {
+        let all = 0..self.size;
+        all.is_empty() || self.unsaved.first() == Some(&all)
+    }
+}
+
 impl Content {
     /// A version as the store has it.
     pub(crate) fn of(version: ObjectVersion) -> Self {
@@ -150,7 +158,7 @@ impl Content {
 
     /// Whether the store lacks anything of this, or may have what is no longer here.
     pub(crate) fn is_dirty(&self) -> bool {
-        if self.attempts.iter().any(|attempt| attempt.sums.is_some()) {
+        if self.attempts.iter().any(|attempt| attempt.trace.is_some()) {
             return true;
         }
         match &self.base {
@@ -173,6 +181,18 @@ impl Content {
         self.grow(range.start);
         self.size = self.size.max(range.end);
         self.touch(range, Held::Dirty);
+    }
+
+    /// A write of `range` failed, and nobody knows what of it the staging file has: what the store has as
+    /// well is there only, and what is unsaved stays so, also where a save has it that is under way.
+    pub(crate) fn spoil(&mut self, range: Range<u64>) {
+        for piece in self.pieces(range) {
+            match piece.held {
+                Some(Held::Local) => self.extents.clear(piece.range),
+                Some(Held::Dirty) => self.touch(piece.range, Held::Dirty),
+                Some(Held::Zero) | None => {}
+            }
+        }
     }
 
     /// What is in `range`, up to the end of the file, is zero from now on.
@@ -247,17 +267,23 @@ impl Content {
     /// Remembers a save of `size` bytes that begins now.
     pub(crate) fn begin_attempt(&mut self, size: u64) {
         self.give_up_save();
-        let last = self.attempts.last();
-        if !last.is_some_and(|last| last.stores_the_same(size)) {
-            self.attempts.truncate(ATTEMPTS_MAX - 1);
-            self.attempts.push(Attempt::new(size));
+        if self.attempts.len() > ATTEMPTS_MAX {
+            self.attempts.remove(0);
         }
+        self.attempts.push(Attempt::new(size));
     }
 
-    /// The store may have the save that was begun from now on. It sends what has these `sums`.
-    pub(crate) fn announce(&mut self, sums: Vec<Sum>) {
+    /// The store has nothing of the saves before the one that was begun, and the last of those is all that
+    /// may still arrive there.
+    pub(crate) fn forget_attempts(&mut self) {
+        let forgotten = self.attempts.len().saturating_sub(2);
+        self.attempts.drain(..forgotten);
+    }
+
+    /// The store may have the save that was begun from now on.
+    pub(crate) fn announce(&mut self, trace: Trace) {
         if let Some(attempt) = self.attempts.last_mut() {
-            attempt.sums = Some(sums);
+            attempt.trace = Some(trace);
         }
     }
 
@@ -273,30 +299,33 @@ impl Content {
 
     /// Whether a journal tells already that `range` was written, since each save that may be stored.
     pub(crate) fn tells_dirty(&self, range: &Range<u64>) -> bool {
-        let last = self.attempts.last();
-        let told = last.map_or(&self.extents, |attempt| &attempt.touched);
-        told.covers(range, Held::Dirty)
+        match self.attempts.last() {
+            Some(attempt) => attempt.touched.covers(range, Held::Dirty),
+            None => self.extents.covers(range, Held::Dirty),
+        }
     }
 
     /// The save that was begun last has stored `version`.
     pub(crate) fn end_save(&mut self, version: ObjectVersion) {
-        let ended = self.attempts.pop();
+        let touched = self.attempts.pop().map(|ended| ended.touched);
         self.attempts.clear();
-        let mut extents = Extents::default();
-        for (range, _) in self.extents.iter().filter(|(_, held)| held.is_backed()) {
-            extents.set(range, Held::Local);
+        if let Some(touched) = touched.unwrap_or_default().ranges() {
+            let mut extents = Extents::default();
+            for (range, _) in self.extents.iter().filter(|(_, held)| held.is_backed()) {
+                extents.set(range, Held::Local);
+            }
+            for (range, held) in touched.iter() {
+                extents.set(range, held);
+            }
+            self.extents = extents;
         }
-        for (range, held) in ended.iter().flat_map(|attempt| attempt.touched.iter()) {
-            extents.set(range, held);
-        }
-        self.extents = extents;
         self.base = Base::Version(version);
         self.recovered = false;
     }
 
     /// The save that was begun has failed. It is forgotten if the store cannot have it.
     pub(crate) fn give_up_save(&mut self) {
-        self.attempts.pop_if(|last| last.sums.is_none());
+        self.attempts.pop_if(|last| last.trace.is_none());
     }
 
     /// If the base is the version `original`, it has another name now.
@@ -340,6 +369,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::staged::touched::Touched;
 
     #[test]
     fn after_a_crash_only_what_was_the_base_is_replaced() {
@@ -364,6 +394,24 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_is_remembered_of_a_save_is_bounded() {
+        let mut content = Content::default();
+        content.write(0..1);
+        content.begin_save().expect("it is unsaved");
+        for at in 0..20_000 {
+            content.write(2 * at..2 * at + 1);
+        }
+        assert_eq!(content.attempts()[0].touched, Touched::EVERYTHING);
+        let before = content.extents().clone();
+        content.end_save(ObjectVersion {
+            key: Key::new("a").expect("valid"),
+            etag: ETag::new("e"),
+            size: 1,
+        });
+        assert_eq!(content.extents(), &before, "all of it is sent again");
+    }
+
     #[derive(Debug, Clone)]
     enum Change {
         Write(Range<u64>),
@@ -376,6 +424,7 @@ mod tests {
         GiveUpSave,
         LoseAnswer,
         FindSave,
+        LoseCount,
     }
 
     const SIZE: u64 = 40;
@@ -393,6 +442,7 @@ mod tests {
             1 => Just(Change::GiveUpSave),
             1 => Just(Change::LoseAnswer),
             1 => Just(Change::FindSave),
+            1 => Just(Change::LoseCount),
         ]
     }
 
@@ -494,9 +544,14 @@ mod tests {
                     let Some((_, stored)) = self.saving.take() else {
                         return;
                     };
-                    self.content.announce(Vec::new());
+                    self.content.announce(Trace::default());
                     let number = self.content.attempts().len() - 1;
                     self.lost.get_or_insert((number, stored));
+                }
+                Change::LoseCount => {
+                    for attempt in &mut self.content.attempts {
+                        attempt.touched = Touched::EVERYTHING;
+                    }
                 }
                 Change::FindSave => {
                     let Some((number, stored)) = self.lost.take() else {

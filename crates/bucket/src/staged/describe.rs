@@ -15,7 +15,7 @@ use crate::{
     errors::for_reading,
     open_file::OpenFile,
     posix::{KeptMetadata, options_of},
-    staged::{StagedFile, content::Content, journal::Record, lock},
+    staged::{StagedFile, State, content::Content, journal::Record, lock},
 };
 
 impl StagedFile {
@@ -25,17 +25,22 @@ impl StagedFile {
         // Under the lock, so that the last record tells the last change.
         let description = current().map(|kept| kept.description());
         let covered = self.cover_long(journal.as_ref());
-        let mut state = self.state();
-        let Some(state) = state.as_mut() else { return };
-        if description.is_none() || state.description == description {
-            return;
-        }
-        state.description.clone_from(&description);
-        let (Some(description), true) = (description, journal.is_some()) else {
+        let Some(description) = description else {
             return;
         };
-        let record = Record::Described(description);
-        let noted = covered.and_then(|covered| self.note(&mut journal, (state, covered), &record));
+        let record = Record::Described(description.clone());
+        let noting = {
+            let mut state = self.state();
+            let differs = |state: &&mut State| state.description.as_ref() != Some(&description);
+            let Some(state) = state.as_mut().filter(differs) else {
+                return;
+            };
+            state.description = Some(description);
+            let journal = journal.as_ref();
+            journal.map(|journal| self.begin_noting(Some(journal), state, &record))
+        };
+        let Some(noting) = noting else { return };
+        let noted = covered.and_then(|covered| self.note(&mut journal, (noting, covered), &record));
         if let Err(error) = noted {
             tracing::warn!(
                 %error,

@@ -10,54 +10,50 @@
 //! - nothing that waits for bytes to be on the disk, nor for whoever does ([`on_worker`], and
 //!   [`StagedFile::notes_quickly`]).
 //!
+//! On no thread is a disk call made while the tree or a content is locked, which the others need.
+//!
 //! [`Staging::on_disk`]: crate::staged::staging::Staging::on_disk
 //! [`StagedFile::notes_quickly`]: crate::staged::StagedFile::notes_quickly
 
-use std::{
-    fs::File,
-    io,
-    ops::Range,
-    os::unix::fs::FileExt,
-    path::{Path, PathBuf},
-    time::SystemTime,
-};
+use std::{fs::File, io, ops::Range, os::unix::fs::FileExt, time::SystemTime};
 
 use penstock_base::{BufferWriter, FsError, run_blocking};
 use rustix::fs::{FallocateFlags, fallocate};
+
+use crate::in_memory::disk_call;
 
 /// A staging file. The file itself stays when this is dropped.
 #[derive(Debug)]
 pub(crate) struct DiskFile {
     file: File,
-    path: PathBuf,
 }
 
 impl DiskFile {
-    pub(crate) fn new(file: File, path: PathBuf) -> Self {
-        Self { file, path }
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    pub(crate) fn new(file: File) -> Self {
+        Self { file }
     }
 
     pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        disk_call();
         self.file.write_all_at(bytes, offset)
     }
 
     /// Makes everything written so far survive a crash of the machine.
     pub(crate) fn sync(&self) -> io::Result<()> {
+        disk_call();
         self.file.sync_data()
     }
 
     /// When it was written last.
     pub(crate) fn written(&self) -> io::Result<SystemTime> {
+        disk_call();
         self.file.metadata()?.modified()
     }
 
     /// Gives the disk back what `range` occupies. A file system that cannot keeps it until the
     /// file is removed.
     pub(crate) fn punch(&self, range: Range<u64>) {
+        disk_call();
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let punched = fallocate(&self.file, flags, range.start, range.end - range.start);
         if let Err(error) = punched {
@@ -67,6 +63,7 @@ impl DiskFile {
 
     /// Gives the disk back what lies beyond `size`.
     pub(crate) fn cut(&self, size: u64) {
+        disk_call();
         if let Err(error) = self.file.set_len(size) {
             tracing::debug!(%error, "a staging file could not be cut");
         }
@@ -80,6 +77,7 @@ impl DiskFile {
         offset: u64,
         length: usize,
     ) -> io::Result<()> {
+        disk_call();
         let read = writer.read_from(&self.file, offset, length)?;
         writer.fill(0, length - read);
         Ok(())

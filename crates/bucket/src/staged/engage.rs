@@ -59,13 +59,20 @@ impl Core {
 
     fn engage_with(&self, file: &Arc<OpenFile>, staged: &StagedFile, version: ObjectVersion) {
         let engaged = (Content::of(version.clone()), version.key.clone());
+        let mut is_another = false;
         staged.engage_file(file, engaged, |_| {
             let mut view = file.view();
-            if view.version.as_ref() != Some(&version) {
+            is_another = view.version.as_ref() != Some(&version);
+            if is_another {
                 view.version = Some(version);
+                view.ours = false;
                 view.generation += 1;
+                view.is_shown = false;
             }
         });
+        if is_another {
+            self.namespace.lock().tell_content_changed(file.inode);
+        }
     }
 
     /// Fetches what the handles of a file would miss when its object goes away. The caller has the

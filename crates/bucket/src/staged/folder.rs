@@ -10,16 +10,20 @@
 //! ```
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io,
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use penstock_base::{DirectoryLock, DirectoryLockError, make_private_directory, random};
+use penstock_base::{
+    DirectoryLock, DirectoryLockError, make_named_directory, make_private_directory, random,
+};
 use rustix::fs::{OFlags, statvfs};
 use thiserror::Error;
+
+use crate::in_memory::disk_call;
 
 /// Why a staging directory cannot be used.
 #[derive(Debug, Error)]
@@ -43,6 +47,21 @@ pub enum StagingError {
         /// Why.
         error: io::Error,
     },
+}
+
+/// Whether files in the staging directory of a dead mount are unsaved: those with a journal are. Fails where
+/// the directory cannot be read, for instance because its disk is not mounted.
+pub fn has_unsaved(directory: &Path) -> io::Result<bool> {
+    for entry in fs::read_dir(directory.join("files"))? {
+        if entry?
+            .path()
+            .extension()
+            .is_some_and(|ending| ending == "journal")
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// A staging directory, locked while this or a clone of it lives.
@@ -70,17 +89,13 @@ impl std::fmt::Display for FileId {
 }
 
 impl Folder {
-    /// Makes the directory, private to its user, and locks it.
+    /// Makes the directory, in which nobody else can exchange anything, and locks it.
     pub(crate) fn take(directory: &Path) -> Result<Self, StagingError> {
         let failed = |error| StagingError::Io {
             directory: directory.to_owned(),
             error,
         };
-        let made = DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory);
-        made.map_err(failed)?;
+        make_named_directory(directory).map_err(failed)?;
         let lock = DirectoryLock::take(directory).map_err(|error| match error {
             DirectoryLockError::InUse { pid } => StagingError::InUse {
                 directory: directory.to_owned(),
@@ -112,11 +127,13 @@ impl Folder {
         self.directory.join("files").join(format!("{id}.upload"))
     }
 
-    /// Notes of uploads.
+    /// Notes of uploads that this user made.
     pub(crate) fn uploads(&self) -> io::Result<Vec<PathBuf>> {
         let entries = fs::read_dir(self.directory.join("files"))?;
         let paths = entries.map(|entry| Ok(entry?.path()));
-        let is_upload = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "upload");
+        let is_upload = |path: &PathBuf| {
+            path.extension().is_some_and(|ending| ending == "upload") && self.is_ours(path)
+        };
         paths
             .filter(|path: &io::Result<_>| path.as_ref().map_or(true, is_upload))
             .collect()
@@ -124,6 +141,7 @@ impl Folder {
 
     /// Makes a file that was not there.
     pub(crate) fn create(path: &Path) -> io::Result<File> {
+        disk_call();
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(0o600);
         options.open(path)
@@ -131,6 +149,7 @@ impl Folder {
 
     /// Opens a file that is there.
     pub(crate) fn open(path: &Path) -> io::Result<File> {
+        disk_call();
         let mut options = OpenOptions::new();
         let no_links = OFlags::NOFOLLOW.bits().cast_signed();
         options
@@ -142,6 +161,7 @@ impl Folder {
 
     /// Removes the content and the journal of a file, if they are there.
     pub(crate) fn remove(&self, id: &FileId) {
+        disk_call();
         // The journal first: content without one is swept at the next start.
         let _ = fs::remove_file(self.journal(id));
         let _ = fs::remove_file(self.data(id));
@@ -150,6 +170,7 @@ impl Folder {
     /// Puts content and journal of a file aside, for people, and returns where the content is, or
     /// the journal if there is no content. Goes on where an earlier call broke off.
     pub(crate) fn keep(&self, id: &FileId) -> io::Result<PathBuf> {
+        disk_call();
         let kept = self.directory.join("kept");
         let (data, journal) = (self.kept_data(id), kept.join(format!("{id}.journal")));
         // The content first: without a journal it would be swept at the next start.
@@ -209,11 +230,13 @@ impl Folder {
 
     /// Makes the names of the files survive a crash of the machine.
     pub(crate) fn sync(&self) -> io::Result<()> {
+        disk_call();
         File::open(self.directory.join("files"))?.sync_all()
     }
 
     /// Bytes that may still be written to the file system, and bytes that it has.
     pub(crate) fn disk(&self) -> io::Result<(u64, u64)> {
+        disk_call();
         let disk = statvfs(&self.directory)?;
         let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
         Ok((bytes(disk.f_bavail), bytes(disk.f_blocks)))

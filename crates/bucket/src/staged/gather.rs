@@ -36,7 +36,7 @@ const AT_ONCE: usize = 8;
 /// Bytes of the base version that are fetched at once.
 const FETCH: u64 = 8 * MIB;
 /// The same where memory is short.
-const FETCH_SHORT: u64 = BLOCK;
+pub(super) const FETCH_SHORT: u64 = BLOCK;
 /// Bytes that are looked at, and laid into one buffer, at once.
 const BLOCK: u64 = BLOCK_SIZE as u64;
 /// Zeros and fetched bytes from this many on take no buffer of their own.
@@ -197,13 +197,13 @@ impl<'core> Gathering<'core> {
             .map(|span| Transfer::cost(span.end - span.start));
         let cost = Transfer::cost(self.range.end - self.range.start) + fetched.sum::<u64>();
         let budget = self.core.transfer.pool().budget();
-        self.ahead = budget.try_reserve(cost);
+        self.ahead = budget.try_reserve_spare(cost);
         if self.ahead.is_some() {
             return Ok(None);
         }
         let staged: &'core StagedFile = self.staged;
         let turn = staged.staging().gathering.turn.lock().await;
-        self.ahead = budget.try_reserve(cost);
+        self.ahead = budget.try_reserve_spare(cost);
         Ok(self.ahead.is_none().then_some(turn))
     }
 
@@ -294,13 +294,14 @@ impl<'core> Gathering<'core> {
         let ahead = self.ahead.as_mut();
         ahead
             .and_then(|ahead| ahead.split(bytes))
-            .or_else(|| self.core.transfer.pool().budget().try_reserve(bytes))
+            .or_else(|| self.core.transfer.pool().budget().try_reserve_spare(bytes))
     }
 
     async fn wait_for(&self, bytes: u64) -> FsResult<Reservation> {
         let transfer = &self.core.transfer;
         let staging = self.staged.staging();
-        let memory = staging.save_memory(transfer.pool().budget(), bytes);
+        let whole = Transfer::cost(self.range.end - self.range.start) + Transfer::cost(FETCH_SHORT);
+        let memory = staging.save_memory(transfer.pool().budget(), bytes, whole);
         clock::deadline(transfer.settings().memory_wait, memory)
             .await
             .map_err(|_| FsError::OutOfMemory)?

@@ -156,6 +156,8 @@ impl Core {
         written: SystemTime,
     ) -> Option<std::io::Result<Option<PathBuf>>> {
         let mut journal = lock(&staged.journal);
+        // Closed when the tree is free again.
+        let _disk;
         {
             // Who opens the file needs the tree.
             let mut tree = self.namespace.lock();
@@ -163,16 +165,17 @@ impl Core {
             if view.handles() != 1 || !view.dirty || view.modified != written {
                 return None;
             }
-            *lock(&staged.disk) = None;
+            _disk = lock(&staged.disk).take();
             *staged.state() = None;
             {
                 let mut view = file.view();
                 view.dirty = false;
                 view.ours = false;
                 view.generation += 1;
+                view.is_shown = false;
             }
             if view.new {
-                tree.orphan(file.inode);
+                tree.give_up(file.inode);
             } else if let Ok(node) = tree.node_mut(file.inode) {
                 node.distrust(clock::now());
             }

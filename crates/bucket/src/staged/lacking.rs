@@ -14,7 +14,7 @@ use crate::{
     core::Core,
     errors::{Purpose, transfer_failure},
     staged::{
-        StagedFile,
+        StagedFile, State,
         content::Content,
         disk::{disk_failure, on_worker},
     },
@@ -77,7 +77,7 @@ impl Core {
     ) -> FsResult<()> {
         let length = range.end - range.start;
         let cost = Content::cost_of_write(length);
-        let space = staged.staging().try_take(cost);
+        let space = staged.staging().take(cost).await;
         let _payment = space.ok_or(FsError::NoSpace)?;
         let failure = |error| transfer_failure(&error, Purpose::Read);
         let memory = self.transfer.read_memory(Transfer::cost(length)).await;
@@ -93,25 +93,36 @@ impl Core {
 }
 
 impl StagedFile {
-    /// Takes in `bytes` of `base`, which begin at `at`, where nothing was written meanwhile.
+    /// Takes in `bytes` of `base`, which begin at `at`, where nothing was written meanwhile. The caller
+    /// has the file alone, so that nobody writes between the look and the note of what is there.
     fn take_fetched(&self, base: &ObjectVersion, mut at: u64, bytes: &Payload) -> FsResult<()> {
         let disk = self.disk()?;
-        // Under the lock, so that nobody writes between the look and the write.
-        let mut state = self.state();
-        let state = state.as_mut().ok_or(FsError::Stale)?;
-        if state.content.base().version() != Some(base) {
-            return Ok(());
-        }
         for slice in bytes.slices() {
-            for clean in state.content.clean(at..at + slice.len() as u64) {
+            let range = at..at + slice.len() as u64;
+            let lacking = self.of_base(base, |state| state.content.clean(range))?;
+            for clean in lacking.unwrap_or_default() {
                 let within = (clean.start - at) as usize..(clean.end - at) as usize;
                 disk.write(&slice[within], clean.start)
                     .map_err(|error| disk_failure(&error))?;
-                state.content.fetched(clean);
+                self.of_base(base, |state| {
+                    state.content.fetched(clean);
+                    state.payment.settle(&state.content);
+                })?;
             }
             at += slice.len() as u64;
         }
-        state.payment.settle(&state.content);
         Ok(())
+    }
+
+    /// What `look` says, unless the base is another one by now.
+    fn of_base<T>(
+        &self,
+        base: &ObjectVersion,
+        look: impl FnOnce(&mut State) -> T,
+    ) -> FsResult<Option<T>> {
+        let mut state = self.state();
+        let state = state.as_mut().ok_or(FsError::Stale)?;
+        let is_same = state.content.base().version() == Some(base);
+        Ok(is_same.then(|| look(state)))
     }
 }

@@ -3,8 +3,8 @@
 use std::{ops::Range, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use penstock_base::{BLOCK_SIZE, Buffer, FsError, FsResult, Payload, clock};
-use penstock_transfer::TransferError;
+use penstock_base::{BLOCK_SIZE, Buffer, BufferPool, FsError, FsResult, Payload, clock};
+use penstock_transfer::{ObjectVersion, Reader, TransferError};
 
 use crate::{
     core::Core,
@@ -33,6 +33,13 @@ enum Part {
     InStore(Range<u64>),
 }
 
+/// Where the bytes of a range are, at one moment: what is in the store is there of `base`.
+#[derive(Debug)]
+struct HeldRange {
+    pieces: Vec<Piece>,
+    base: Option<ObjectVersion>,
+}
+
 /// Adds `length` zeros.
 pub(super) fn push_zeros(payload: &mut Payload, mut length: u64) {
     while length > 0 {
@@ -43,6 +50,13 @@ pub(super) fn push_zeros(payload: &mut Payload, mut length: u64) {
 }
 
 impl StagedFile {
+    fn held(&self, range: Range<u64>) -> FsResult<HeldRange> {
+        self.look(|content| HeldRange {
+            pieces: content.pieces(range),
+            base: content.base().version().cloned(),
+        })
+    }
+
     /// Reads `pieces` as far as they are here, into `buffer` where the disk has them.
     fn read_here(&self, pieces: Vec<Piece>, buffer: Buffer) -> FsResult<Vec<Part>> {
         let (mut writer, view) = buffer.share();
@@ -77,21 +91,20 @@ impl Core {
         let length = length.min(BLOCK_SIZE as u32);
         let range = offset..offset.saturating_add(length.into());
         for attempt in 1..=ATTEMPTS_MAX {
-            let Ok(pieces) = self.pieces_to_read(staged, &range).await else {
+            let Ok(held) = self.held_to_read(staged, &range).await else {
                 return Ok(None);
             };
-            let parts = if pieces.iter().all(|piece| piece.held.is_none()) {
-                pieces
-                    .into_iter()
-                    .map(|piece| Part::InStore(piece.range))
-                    .collect()
+            let (parts, base) = if held.pieces.iter().all(|piece| piece.held.is_none()) {
+                let in_store = |piece: Piece| Part::InStore(piece.range);
+                (held.pieces.into_iter().map(in_store).collect(), held.base)
             } else {
-                let Some(parts) = self.parts_here(&handle.file, staged, &range).await? else {
+                let Some(here) = self.parts_here(&handle.file, staged, &range).await? else {
                     return Ok(None);
                 };
-                parts
+                here
             };
-            match self.join_parts(staged, parts).await {
+            let reader = base.map(|base| staged.reader(&self.transfer, base));
+            match join_parts(reader.as_deref(), parts).await {
                 Err(error) if is_outdated(&error) && attempt < ATTEMPTS_MAX => {
                     await_save(&handle.file).await;
                 }
@@ -103,17 +116,13 @@ impl Core {
     }
 
     /// The parts of `range`, after what the file lacks was fetched if a read is to do that.
-    async fn pieces_to_read(
-        &self,
-        staged: &StagedFile,
-        range: &Range<u64>,
-    ) -> FsResult<Vec<Piece>> {
-        let pieces = staged.pieces(range.clone())?;
-        let lacks = pieces.iter().any(|piece| piece.held.is_none());
+    async fn held_to_read(&self, staged: &StagedFile, range: &Range<u64>) -> FsResult<HeldRange> {
+        let held = staged.held(range.clone())?;
+        let lacks = held.pieces.iter().any(|piece| piece.held.is_none());
         if lacks && self.fetch_before_save(staged).await {
-            return staged.pieces(range.clone());
+            return staged.held(range.clone());
         }
-        Ok(pieces)
+        Ok(held)
     }
 
     /// The parts of `range`, those from the disk read.
@@ -122,20 +131,20 @@ impl Core {
         file: &Arc<OpenFile>,
         staged: &StagedFile,
         range: &Range<u64>,
-    ) -> FsResult<Option<Vec<Part>>> {
+    ) -> FsResult<Option<(Vec<Part>, Option<ObjectVersion>)>> {
         let length = (range.end - range.start) as usize;
         // Before the lock: see the module above.
-        let memory = self.transfer.pool().take(length);
-        let buffer = clock::deadline(self.transfer.settings().memory_wait, memory)
-            .await
-            .map_err(|_| FsError::OutOfMemory)??;
+        let memory = self.transfer.read_memory(BufferPool::cost(length)).await;
+        let memory = memory.map_err(|error| transfer_failure(&error, Purpose::Read))?;
+        let buffer = self.transfer.pool().take_reserved(length, memory);
         let held = Arc::clone(&staged.change).read_owned().await;
-        let Ok(pieces) = staged.pieces(range.clone()) else {
+        let Ok(HeldRange { pieces, base }) = staged.held(range.clone()) else {
             return Ok(None);
         };
         let is_on_disk = |piece: &Piece| piece.held.is_some_and(Held::is_backed);
         if !pieces.iter().any(is_on_disk) {
-            return staged.read_here(pieces, buffer).map(Some);
+            let parts = staged.read_here(pieces, buffer)?;
+            return Ok(Some((parts, base)));
         }
         let file = Arc::clone(file);
         let read = move || {
@@ -143,33 +152,31 @@ impl Core {
             let staged = file.staged.as_ref().ok_or(FsError::BadHandle)?;
             staged.read_here(pieces, buffer)
         };
-        staged.staging().on_disk(true, read).await.map(Some)
+        let parts = staged.staging().on_disk(true, read).await?;
+        Ok(Some((parts, base)))
     }
+}
 
-    async fn join_parts(
-        &self,
-        staged: &StagedFile,
-        parts: Vec<Part>,
-    ) -> Result<Payload, TransferError> {
-        let mut payload = Payload::new();
-        for part in parts {
-            match part {
-                Part::Here(bytes) => payload.push(bytes),
-                Part::InStore(range) => {
-                    let length = range.end - range.start;
-                    let bytes = match staged.reader(&self.transfer) {
-                        Some(reader) => reader.read(range.start, length as u32).await?,
-                        None => Payload::new(),
-                    };
-                    let missing = length - bytes.len() as u64;
-                    payload.append(bytes);
-                    // Truncated and extended since the look.
-                    push_zeros(&mut payload, missing);
-                }
+/// Puts the parts of a read together; `reader` reads the version that they say is in the store.
+async fn join_parts(reader: Option<&Reader>, parts: Vec<Part>) -> Result<Payload, TransferError> {
+    let mut payload = Payload::new();
+    for part in parts {
+        match part {
+            Part::Here(bytes) => payload.push(bytes),
+            Part::InStore(range) => {
+                let length = range.end - range.start;
+                let bytes = match reader {
+                    Some(reader) => reader.read(range.start, length as u32).await?,
+                    None => Payload::new(),
+                };
+                let missing = length - bytes.len() as u64;
+                payload.append(bytes);
+                // Behind the end of that version.
+                push_zeros(&mut payload, missing);
             }
         }
-        Ok(payload)
     }
+    Ok(payload)
 }
 
 /// Waits until no save or rename of a file is under way. Each gives the base another version or name

@@ -9,8 +9,8 @@
 //!
 //! Nothing is saved over a version that somebody wrote since: such a file is put aside, and the log
 //! says where it is. Not even what looks like somebody else's need be: the kill may have come
-//! between the save and the removal of the journal, so the unsaved ranges are compared with what the
-//! store has. What a journal tells that cannot be believed is put aside as well, and never removed.
+//! between the save and the removal of the journal. The traces of saves in the journal tell that
+//! ([`crate::staged::attempt`]); where there is none, only an object that was compared as a whole is ours. What a journal tells that cannot be believed is put aside as well, and never removed.
 //!
 //! [`keeper`]: crate::staged::keeper
 
@@ -83,7 +83,7 @@ fn open_content(
 ) -> std::io::Result<Option<Arc<DiskFile>>> {
     let path = folder.data(id);
     match Folder::open(&path) {
-        Ok(file) => Ok(Some(Arc::new(DiskFile::new(file, path)))),
+        Ok(file) => Ok(Some(Arc::new(DiskFile::new(file)))),
         Err(error) if error.kind() == NotFound && told.content.extents().backed() == 0 => Ok(None),
         Err(error) => Err(error),
     }
@@ -179,11 +179,13 @@ impl Core {
             skip_flush: false,
             local: None,
         };
+        // Before the tree is locked: the disk tells that.
+        let written = staged.written();
         let handle = {
             let mut tree = self.namespace.lock();
             let place = tree.place_of(key)?;
             let inode = tree.link((place.parent, &place.name), FileKind::Regular, None);
-            let file = OpenFile::left(inode, staged);
+            let file = OpenFile::left(inode, staged, written);
             tree.node_mut(inode)?.file = Some(Arc::clone(&file));
             let tree_of = (&self.namespace, &mut *tree);
             let handle = FileHandle::attach(tree_of, &file, HELD, &opened);
@@ -223,7 +225,8 @@ impl Core {
     }
 
     /// The version that the store has, if it is what a snapshot says: the save of it succeeded, and
-    /// only its answer was lost.
+    /// only its answer was lost. What is clean cannot be compared, as its base is gone, so a snapshot that
+    /// leaves something to the base is never found.
     pub(super) async fn find_saved(
         &self,
         staged: &StagedFile,
@@ -233,7 +236,7 @@ impl Core {
         let Some(info) = for_reading(self.head(key).await)? else {
             return Ok(None);
         };
-        if info.size != snapshot.size {
+        if info.size != snapshot.size || !snapshot.is_whole() {
             return Ok(None);
         }
         let theirs = ObjectVersion {

@@ -204,7 +204,7 @@ impl Core {
                 truncate: false,
                 exclusive: false,
             };
-            let opened = core.open(inode, options).await?;
+            let opened = core.open_as_it_is(inode, options).await?;
             let handle = core.handles.file(opened.handle)?;
             let resized = core.resize(&handle, size).await;
             drop(handle);

@@ -23,7 +23,7 @@ use crate::{
     open_file::OpenFile,
     staged::{
         StagedFile,
-        attempt::Sum,
+        attempt::{Sum, Trace},
         content::{Content, Snapshot},
         disk::on_worker,
         gather::GatherError,
@@ -192,6 +192,10 @@ impl Core {
         key: Key,
         snapshot: &Snapshot,
     ) -> Result<(ObjectVersion, Saved), SaveError> {
+        if let Some(version) = self.find_among_many(staged, &key).await? {
+            self.evict(staged).await;
+            return Ok((version, Saved::Earlier));
+        }
         let stored = self
             .store_snapshot(staged, key.clone(), file.inode, snapshot)
             .await;
@@ -234,7 +238,11 @@ impl Core {
                 let range = 0..snapshot.size;
                 let body = self.gather(staged, base, range.clone()).await?;
                 let (sum, body) = Sum::of(range, body, self.store().checksum_kind());
-                on_worker(|| staged.announce(vec![sum])).await;
+                let trace = Trace {
+                    sums: vec![sum],
+                    tags: Vec::new(),
+                };
+                on_worker(|| staged.announce(trace)).await;
                 let stored = self.store().put(&key, body, options).await;
                 stored.map_err(TransferError::from)?
             }
@@ -259,10 +267,10 @@ impl Core {
     ) -> Result<Stored, SaveError> {
         let completion = CompleteOptions {
             condition: options.condition.clone(),
-            checksum: None,
+            ..CompleteOptions::default()
         };
         let base = snapshot.base.version();
-        let note = self.note_upload(staged.staging(), key).await?;
+        let note = self.note_upload(staged.staging(), key);
         let mut assembly = Assembly::begin(&self.transfer, key, options, note);
         let (slots, mut sums) = (assembly.slots(), Vec::new());
         let ready = parts
@@ -278,7 +286,8 @@ impl Core {
                 }
             }
         }
-        on_worker(|| staged.announce(sums)).await;
+        let tags = assembly.arrive().await?;
+        on_worker(|| staged.announce(Trace { sums, tags })).await;
         Ok(assembly.complete(completion).await?)
     }
 

@@ -16,11 +16,13 @@ use crate::{
     open_file::OpenFile,
     staged::{
         closed::Closed,
+        disk::on_worker,
         folder::{FileId, Folder, StagingError},
-        gather::Turns,
+        gather::{FETCH_SHORT, Turns},
         lock,
         room::unsaved,
-        space::{Payment, Space},
+        space::{Payment, Place, Space},
+        sweep::Sweeper,
         uploads::Uploads,
     },
 };
@@ -36,6 +38,10 @@ pub const PUT_MAX_DEFAULT: u64 = 25 * MIB;
 const SAVE_SHARE: u64 = 8;
 /// The most that is kept for saves.
 const SAVE_MEMORY_MAX: u64 = 32 * MIB;
+/// Enough for a part of S3, which has at most twice its smallest size unless the file is very large.
+const SAVE_MEMORY_WANTED: u64 = 10 * MIB + FETCH_SHORT;
+/// The share of a small budget that may be kept for that.
+const SAVE_SHARE_MAX: u64 = 4;
 
 /// Disk calls that the threads which ask may make at once, unless fewer are set.
 pub const AT_ONCE_DEFAULT: usize = 2;
@@ -88,6 +94,7 @@ pub struct Staging {
     folder: Folder,
     space: Arc<Space>,
     closed: Closed,
+    sweeper: Arc<Sweeper>,
     boot: String,
     /// Memory for saves, when nobody else gives any.
     memory: Option<(Arc<MemoryBudget>, Reservation)>,
@@ -107,6 +114,12 @@ pub struct Staging {
     pub(crate) uploads: Uploads,
 }
 
+/// Bytes of a budget of `total` that are kept for saves.
+fn kept_for_saves(total: u64) -> u64 {
+    let share = (total / SAVE_SHARE).min(SAVE_MEMORY_MAX);
+    share.max(SAVE_MEMORY_WANTED.min(total / SAVE_SHARE_MAX))
+}
+
 impl Staging {
     /// Takes the directory. Fails when another mount has it.
     pub fn open(
@@ -116,8 +129,7 @@ impl Staging {
         let folder = Folder::take(&settings.directory)?;
         let space = Space::new(folder.clone(), settings.size);
         let closed = Closed::new(settings.size);
-        let share = (budget.total() / SAVE_SHARE).min(SAVE_MEMORY_MAX);
-        let memory = budget.try_reserve(share);
+        let memory = budget.try_reserve(kept_for_saves(budget.total()));
         let at_once = tokio::sync::Semaphore::new(settings.at_once);
         let boot = fs::read_to_string(Path::new(BOOT_ID)).unwrap_or_default();
         Ok(Arc::new(Self {
@@ -125,6 +137,7 @@ impl Staging {
             folder,
             space,
             closed,
+            sweeper: Arc::default(),
             boot: boot.trim().to_owned(),
             memory: memory.map(|backing| (MemoryBudget::new(backing.bytes()), backing)),
             gathering: Turns::default(),
@@ -156,11 +169,37 @@ impl Staging {
         &self.closed
     }
 
-    /// Takes `bytes` of space if they are there without what closed files left.
-    pub(crate) fn try_take(&self, bytes: u64) -> Option<Payment> {
+    /// Who removes what nobody needs any more.
+    pub(crate) fn sweeper(&self) -> &Arc<Sweeper> {
+        &self.sweeper
+    }
+
+    /// Removes what nobody needs after the end of the mount, as far as the disk does that in time.
+    /// Blocks.
+    pub(crate) fn end(&self) {
+        self.closed.end();
+        self.sweeper.finish();
+    }
+
+    /// Takes `bytes` of space if they are there without what closed files left, and beside what others
+    /// wait for.
+    pub(crate) async fn take(&self, bytes: u64) -> Option<Payment> {
+        match self.space.try_take_known(bytes) {
+            Some(payment) => Some(payment),
+            None => on_worker(|| self.take_at(&self.space.line_up(bytes))).await,
+        }
+    }
+
+    /// Takes what is waited for at `place` if it is there without what closed files left. Blocks.
+    pub(super) fn take_at(&self, place: &Place) -> Option<Payment> {
         loop {
-            let payment = self.space.try_take(bytes);
-            if payment.is_some() || !self.closed.give_up_one() {
+            if let Some(payment) = place.try_take() {
+                return Some(payment);
+            }
+            // What is given up counts until it is removed.
+            let is_swept = self.sweeper.finish();
+            let payment = place.try_take();
+            if payment.is_some() || !is_swept || !self.closed.give_up_one() {
                 return payment;
             }
         }
@@ -176,28 +215,37 @@ impl Staging {
 
     /// Bytes up to which a file is saved in one request: one save's memory holds it.
     pub(crate) fn put_max(&self) -> u64 {
-        let kept = self
-            .memory
-            .as_ref()
-            .map_or(MIB, |(memory, _)| memory.total());
+        let kept = self.memory.as_ref().map_or(MIB, |(memory, _)| {
+            memory.total().saturating_sub(FETCH_SHORT)
+        });
         self.settings.put_max.min(kept)
     }
 
-    /// Memory for a save: from `budget`, or from what is kept for saves.
+    /// Memory for a save which needs `whole` bytes at once at most: from what is kept for saves, or from
+    /// `budget`, in whose line only a save stands that is larger than what is kept. A store that is away
+    /// has saves hold their memory, and the rest of the volume goes on.
     pub(crate) async fn save_memory(
         &self,
         budget: &MemoryBudget,
         bytes: u64,
+        whole: u64,
     ) -> FsResult<Reservation> {
         let Some((kept, _)) = &self.memory else {
             return budget.reserve(bytes).await;
         };
-        if let Some(memory) = budget.try_reserve(bytes) {
+        if let Some(memory) = budget.try_reserve_spare(bytes) {
             return Ok(memory);
         }
+        if whole > kept.total() {
+            return tokio::select! {
+                memory = kept.reserve(bytes) => memory,
+                memory = budget.reserve(bytes) => memory,
+            };
+        }
         tokio::select! {
+            biased;
             memory = kept.reserve(bytes) => memory,
-            memory = budget.reserve(bytes) => memory,
+            memory = budget.reserve_spare(bytes) => Ok(memory),
         }
     }
 
@@ -263,5 +311,11 @@ impl Staging {
             .filter_map(Weak::upgrade)
             .collect();
         (files.len(), files.iter().map(|file| unsaved(file)).sum())
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        self.end();
     }
 }

@@ -11,7 +11,7 @@ use penstock_base::clock;
 
 use crate::{
     core::Core,
-    staged::{StagedFile, lock},
+    staged::{StagedFile, disk::on_worker, lock},
 };
 
 /// How much of what was written a crash of the machine may cost.
@@ -23,7 +23,8 @@ pub(crate) async fn sync_periodically(core: Weak<Core>) {
         clock::sleep(PERIOD).await;
         let Some(core) = core.upgrade() else { return };
         let Some(staging) = &core.staging else { return };
-        staging.closed().expire();
+        on_worker(|| staging.space().look()).await;
+        staging.closed().expire(staging.space().free_seen());
         for file in staging.engaged() {
             let synced = tokio::task::spawn_blocking(move || {
                 if let Some(staged) = &file.staged {

@@ -3,29 +3,29 @@
 //! Before a save in parts begins, a small file beside the journals notes which object it is of; when
 //! the store has named the upload, the name is added, and when it ended, the note is removed. The
 //! next mount removes what the notes that it finds tell of. Where the kill came before the name, the
-//! uploads of that very object are listed, and those removed that were begun about then.
+//! uploads of that very object are listed, and those removed that were begun about then. Nothing tells
+//! them from those of another client that uploads the same object in these minutes.
 //!
-//! A save of the same object waits for that: it could not be told from what is to be removed.
+//! Saves do not wait for that. An upload of the same object that is under way here is known by its name.
 
 use std::{
-    collections::HashMap,
     fs,
     io::{self, Write},
     path::{Path, PathBuf},
-    sync::{Arc, Weak},
+    sync::{Arc, Mutex, OnceLock, Weak},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use penstock_base::{FsResult, clock, run_blocking};
+use penstock_base::{clock, run_blocking};
 use penstock_object::{Key, ObjectResult, UploadId};
 use penstock_transfer::UploadNote;
 
 use crate::{
     core::Core,
-    errors::for_writing,
     staged::{
         folder::{FileId, Folder},
         journal::{join_texts, split_texts},
+        lock,
         staging::Staging,
     },
 };
@@ -35,16 +35,41 @@ const BEGUN_WITHIN: Duration = Duration::from_secs(180);
 /// How long to wait before what could not be removed is tried again.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 
-/// Uploads of earlier mounts that are to be removed.
+/// How long the end of a mount waits until uploads that were cut off are removed.
+const LAST_WAIT: Duration = Duration::from_secs(10);
+/// How long the end of a mount pauses between two attempts.
+const LAST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Uploads of a staged volume.
 #[derive(Debug, Default)]
 pub(crate) struct Uploads {
-    cut: tokio::sync::Mutex<HashMap<Key, Vec<Cut>>>,
+    /// Those of this mount that are under way, as many as saves are.
+    own: Mutex<Vec<Weak<Note>>>,
+    /// Those of an earlier mount that are to be removed.
+    cut: tokio::sync::Mutex<Vec<Cut>>,
 }
 
-/// An upload that was cut off.
-#[derive(Debug, Clone)]
+impl Uploads {
+    fn add(&self, note: &Arc<Note>) {
+        let mut notes = lock(&self.own);
+        notes.retain(|note| note.strong_count() > 0);
+        notes.push(Arc::downgrade(note));
+    }
+
+    /// The names of those of `key` that are under way; `None` while one has no name yet.
+    fn names(&self, key: &Key) -> Option<Vec<UploadId>> {
+        let notes = lock(&self.own);
+        let of_key = notes.iter().filter_map(Weak::upgrade);
+        let of_key = of_key.filter(|note| note.key == *key);
+        of_key.map(|note| note.name.get().cloned()).collect()
+    }
+}
+
+/// An upload of an earlier mount that was cut off.
+#[derive(Debug)]
 struct Cut {
     note: PathBuf,
+    key: Key,
     begun: SystemTime,
     /// `None` if the store's answer did not arrive.
     upload: Option<UploadId>,
@@ -52,39 +77,50 @@ struct Cut {
 
 /// The note of an upload under way.
 #[derive(Debug)]
-struct Note(PathBuf);
+struct Note {
+    path: PathBuf,
+    key: Key,
+    name: OnceLock<UploadId>,
+}
 
 impl Note {
-    fn begin(staging: &Staging, key: &Key) -> io::Result<Self> {
+    fn begin(staging: &Staging, key: &Key) -> io::Result<Arc<Self>> {
         let begun = clock::wall_time().duration_since(UNIX_EPOCH);
         let begun = begun.unwrap_or_default().as_secs().to_string();
         let path = staging.folder().upload(&FileId::new());
         let mut file = Folder::create(&path)?;
         file.write_all(&join_texts(&[staging.volume(), key.as_str(), &begun]))?;
-        Ok(Self(path))
+        let note = Arc::new(Self {
+            path,
+            key: key.clone(),
+            name: OnceLock::new(),
+        });
+        staging.uploads.add(&note);
+        Ok(note)
     }
 
     fn add(&self, upload: &UploadId) -> io::Result<()> {
-        let mut file = fs::File::options().append(true).open(&self.0)?;
+        let mut file = fs::File::options().append(true).open(&self.path)?;
         file.write_all(&join_texts(&[upload.as_str()]))
     }
 }
 
 impl UploadNote for Note {
     fn named(&self, upload: &UploadId) {
+        self.name.get_or_init(|| upload.clone());
         if let Err(error) = run_blocking(|| self.add(upload)) {
             tracing::debug!(%error, "the name of an upload could not be noted");
         }
     }
 
     fn ended(&self) {
-        let _ = run_blocking(|| fs::remove_file(&self.0));
+        let _ = run_blocking(|| fs::remove_file(&self.path));
     }
 }
 
 /// What a note says, if it is one of `volume`. One that was not finished tells of no upload, for it is
 /// finished before that begins, and is removed.
-fn read(note: &Path, volume: &str) -> Option<(Key, Cut)> {
+fn read(note: &Path, volume: &str) -> Option<Cut> {
     let bytes = fs::read(note).ok()?;
     let Some((texts, rest)) = split_texts(&bytes) else {
         let _ = fs::remove_file(note);
@@ -95,26 +131,22 @@ fn read(note: &Path, volume: &str) -> Option<(Key, Cut)> {
     let named = split_texts(rest).and_then(|(texts, _)| texts.into_iter().next());
     let cut = Cut {
         note: note.to_owned(),
+        key: Key::new(key).ok()?,
         begun,
         upload: named.as_deref().map(UploadId::new),
     };
-    (of == volume).then_some((Key::new(key).ok()?, cut))
+    (of == volume).then_some(cut)
 }
 
 impl Core {
-    /// Notes that an upload of `key` is about to begin, once what an earlier mount left of such is
-    /// removed. A directory that takes no note holds up no save, which makes room in it.
-    pub(super) async fn note_upload(
-        &self,
-        staging: &Staging,
-        key: &Key,
-    ) -> FsResult<Option<Arc<dyn UploadNote>>> {
-        for_writing(self.remove_cut_uploads_of(staging, key).await)?;
+    /// Notes that an upload of `key` is about to begin. A directory that takes no note holds up no save,
+    /// which makes room in it.
+    pub(super) fn note_upload(&self, staging: &Staging, key: &Key) -> Option<Arc<dyn UploadNote>> {
         match run_blocking(|| Note::begin(staging, key)) {
-            Ok(note) => Ok(Some(Arc::new(note))),
+            Ok(note) => Some(note),
             Err(error) => {
                 tracing::debug!(%error, "an upload could not be noted");
-                Ok(None)
+                None
             }
         }
     }
@@ -122,36 +154,73 @@ impl Core {
     /// Begins to remove the uploads that an earlier mount left.
     pub(super) fn remove_cut_uploads(self: &Arc<Self>, staging: &Staging) {
         let notes = run_blocking(|| staging.folder().uploads()).unwrap_or_default();
-        let Ok(mut uploads) = staging.uploads.cut.try_lock() else {
+        let cut = notes.iter().filter_map(|note| read(note, staging.volume()));
+        let Ok(mut known) = staging.uploads.cut.try_lock() else {
             return;
         };
-        for (key, cut) in notes.iter().filter_map(|note| read(note, staging.volume())) {
-            uploads.entry(key).or_default().push(cut);
-        }
-        if !uploads.is_empty() {
+        known.extend(cut);
+        if !known.is_empty() {
             tokio::spawn(remove_all(Arc::downgrade(self)));
         }
     }
 
-    /// Removes the uploads of one object.
-    async fn remove_cut_uploads_of(&self, staging: &Staging, key: &Key) -> ObjectResult<()> {
-        let mut uploads = staging.uploads.cut.lock().await;
-        let Some(found) = uploads.get(key) else {
-            return Ok(());
+    /// Removes what is left of them at the end of a mount, as far as that takes no long time.
+    pub(crate) async fn finish_removing_uploads(&self) {
+        let Some(staging) = &self.staging else { return };
+        let removed = async {
+            while self.remove_once(staging).await == Outcome::Later {
+                clock::sleep(LAST_PAUSE).await;
+            }
         };
-        for cut in found {
-            for upload in self.names_of(key, cut).await? {
-                self.store().abort_upload(key, &upload).await?;
+        // What is left is for the next mount.
+        let _ = clock::deadline(LAST_WAIT, removed).await;
+    }
+
+    /// Tries to remove each once. What the store refuses for good is left to the next mount.
+    async fn remove_once(&self, staging: &Staging) -> Outcome {
+        let mut cut = staging.uploads.cut.lock().await;
+        let (mut left, mut failure) = (Vec::new(), None);
+        for upload in std::mem::take(&mut *cut) {
+            match self.remove_cut_upload(staging, &upload).await {
+                Ok(true) => {}
+                Ok(false) => left.push(upload),
+                Err(error) => {
+                    if error.kind.is_transient() {
+                        left.push(upload);
+                    }
+                    failure = Some(error);
+                }
             }
         }
-        for cut in uploads.remove(key).unwrap_or_default() {
-            let _ = run_blocking(|| fs::remove_file(&cut.note));
+        if let Some(error) = failure {
+            tracing::warn!(
+                "uploads that the last mount left could not be removed yet, and their parts occupy \
+                 the bucket: {error}"
+            );
         }
-        Ok(())
+        *cut = left;
+        match cut.is_empty() {
+            true => Outcome::Done,
+            false => Outcome::Later,
+        }
+    }
+
+    /// Removes an upload that was cut off. Says whether it is gone: one without a name waits until
+    /// those of the same object that are under way here have one.
+    async fn remove_cut_upload(&self, staging: &Staging, cut: &Cut) -> ObjectResult<bool> {
+        let found = self.names_of(cut).await?;
+        let Some(ours) = staging.uploads.names(&cut.key) else {
+            return Ok(false);
+        };
+        for upload in found.iter().filter(|upload| !ours.contains(upload)) {
+            self.store().abort_upload(&cut.key, upload).await?;
+        }
+        let _ = run_blocking(|| fs::remove_file(&cut.note));
+        Ok(true)
     }
 
     /// The uploads that a note tells of.
-    async fn names_of(&self, key: &Key, cut: &Cut) -> ObjectResult<Vec<UploadId>> {
+    async fn names_of(&self, cut: &Cut) -> ObjectResult<Vec<UploadId>> {
         if let Some(upload) = &cut.upload {
             return Ok(vec![upload.clone()]);
         }
@@ -159,7 +228,7 @@ impl Core {
         loop {
             let page = self
                 .store()
-                .list_uploads(key.as_str(), continuation.as_deref());
+                .list_uploads(cut.key.as_str(), continuation.as_deref());
             let page = page.await?;
             let about_then = |begun: SystemTime| {
                 let earlier = cut.begun.duration_since(begun).unwrap_or_default();
@@ -167,7 +236,7 @@ impl Core {
                 earlier.max(later) <= BEGUN_WITHIN
             };
             let ours = page.uploads.into_iter();
-            let ours = ours.filter(|upload| upload.key == *key && about_then(upload.initiated));
+            let ours = ours.filter(|upload| upload.key == cut.key && about_then(upload.initiated));
             names.extend(ours.map(|upload| upload.id));
             continuation = page.continuation;
             if continuation.is_none() {
@@ -177,23 +246,23 @@ impl Core {
     }
 }
 
-/// Removes the uploads of all objects, or goes on trying as long as the volume lives.
+/// What an attempt to remove uploads came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// There are none to try again.
+    Done,
+    Later,
+}
+
+/// Removes uploads, or goes on trying as long as the volume lives.
 async fn remove_all(core: Weak<Core>) {
     let mut pause = PAUSES[0];
     loop {
         let Some(core) = core.upgrade() else { return };
         let Some(staging) = &core.staging else { return };
-        let keys: Vec<Key> = staging.uploads.cut.lock().await.keys().cloned().collect();
-        let mut failure = None;
-        for key in keys {
-            failure = core
-                .remove_cut_uploads_of(staging, &key)
-                .await
-                .err()
-                .or(failure);
+        if core.remove_once(staging).await == Outcome::Done {
+            return;
         }
-        let Some(error) = failure else { return };
-        tracing::warn!("uploads that the last mount left could not be removed yet: {error}");
         drop(core);
         clock::sleep(pause).await;
         pause = (pause * 2).min(PAUSES[1]);

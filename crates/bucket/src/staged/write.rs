@@ -1,6 +1,6 @@
 //! Writing a staged file, at any place.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use bytes::Bytes;
 use penstock_base::{FsError, FsResult};
@@ -9,8 +9,12 @@ use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
 
 use crate::{
     core::Core,
+    inode::Node,
     open_file::{FileHandle, OpenFile},
-    staged::{StagedFile, content::Content, disk::disk_failure, journal::Record, space::Payment},
+    staged::{
+        Engagement, StagedFile, content::Content, disk::disk_failure, journal::Record, lock,
+        space::Payment,
+    },
 };
 
 /// How often a write begins anew because somebody else gave the staged content up.
@@ -34,30 +38,68 @@ impl Held {
             WritePlace::At(_) => Self::Shared {
                 _lock: change.read_owned().await,
             },
-            WritePlace::End(_) => Self::Alone {
+            WritePlace::End(_) | WritePlace::EndInPieces(_) => Self::Alone {
                 _lock: change.write_owned().await,
             },
         }
     }
 }
 
+/// The pieces of appends to a file.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    /// Where the last one ended, as its writer believed.
+    end: u64,
+}
+
+impl Pieces {
+    /// Fails for a piece that begins, as its writer believes, at `believed`, if one that belongs behind
+    /// it has come already to the file, which has `size` bytes. Who believes in a smaller file than
+    /// before, and is right, has heard that it was made smaller.
+    fn check(&self, believed: u64, size: u64) -> FsResult<()> {
+        if believed < self.end && believed != size {
+            let what = "pieces of an append overtook one another";
+            return Err(FsError::Io(what.to_owned()));
+        }
+        Ok(())
+    }
+}
+
 impl StagedFile {
-    /// Writes `bytes` into the staging file. `then` sees the content with them.
+    /// Writes `bytes` into the staging file, at a place that was found in `engagement`. `then` sees the
+    /// content with them.
     fn write(
         &self,
-        offset: u64,
+        (engagement, offset): (Engagement, u64),
         bytes: &[u8],
         payment: Payment,
         then: impl FnOnce(&Content),
     ) -> FsResult<()> {
         let range = offset..offset + bytes.len() as u64;
-        let disk = self.disk()?;
-        disk.write(bytes, offset)
-            .map_err(|error| disk_failure(&error))?;
-        let change = |content: &mut Content| content.write(range.clone());
+        let written = self.try_write((engagement, range.clone()), bytes, then);
         // Given back when the content has been charged with what it really costs.
-        let _payment = payment;
-        self.change(&Record::Dirty(range.clone()), change, then)
+        drop(payment);
+        if written.is_err()
+            && let Some(state) = self.state().as_mut()
+        {
+            state.content.spoil(range);
+            state.payment.settle(&state.content);
+        }
+        written
+    }
+
+    fn try_write(
+        &self,
+        (engagement, range): (Engagement, Range<u64>),
+        bytes: &[u8],
+        then: impl FnOnce(&Content),
+    ) -> FsResult<()> {
+        self.disk()?
+            .write(bytes, range.start)
+            .map_err(|error| disk_failure(&error))?;
+        let record = Record::Dirty(range.clone());
+        let change = |content: &mut Content| content.write(range);
+        self.change_in(engagement, (&record, change), then)
     }
 }
 
@@ -88,7 +130,7 @@ impl Core {
                 .write_paid(handle, staged, (place, data.clone()), payment)
                 .await
             {
-                Err(FsError::Stale) if !staged.is_engaged() => {}
+                Err(FsError::Stale) if attempt < ATTEMPTS_MAX => {}
                 // Others have filled the disk: the next attempt makes room.
                 Err(FsError::NoSpace) if attempt < ATTEMPTS_MAX => {
                     staged.staging().space().doubt();
@@ -109,10 +151,17 @@ impl Core {
         let held = Held::of(staged, place).await;
         // Under the lock that the last save of the file takes.
         self.check_not_shut()?;
+        let (engagement, size) = staged.engaged_now()?;
         let offset = match place {
             WritePlace::At(offset) => offset,
-            WritePlace::End(_) => staged.look(Content::size)?,
+            WritePlace::End(_) => size,
+            WritePlace::EndInPieces(believed) => {
+                lock(&staged.pieces).check(believed, size)?;
+                size
+            }
         };
+        let length = data.len() as u64;
+        self.check_size(offset + length)?;
         let (core, file) = (Arc::clone(self), Arc::clone(&handle.file));
         let write = move || {
             let _held = held;
@@ -120,10 +169,13 @@ impl Core {
                 return Ok(0);
             };
             let mut dirty = 0;
-            staged.write(offset, &data, payment, |content| {
+            staged.write((engagement, offset), &data, payment, |content| {
                 dirty = content.extents().dirty();
                 file.show_staged(content);
             })?;
+            if let WritePlace::EndInPieces(believed) = place {
+                lock(&staged.pieces).end = believed + length;
+            }
             core.note_written(&file);
             Ok(dirty)
         };
@@ -135,12 +187,13 @@ impl Core {
         Ok(())
     }
 
-    /// Forgets times that were set, and what the kernel may keep of older content. Blocks.
+    /// Forgets times that were set. Blocks.
     pub(super) fn note_written(&self, file: &OpenFile) {
-        let changes = self.namespace.lock().node_mut(file.inode).map(|node| {
-            node.last_open = None;
-            node.note_written()
-        });
+        let changes = self
+            .namespace
+            .lock()
+            .node_mut(file.inode)
+            .map(Node::note_written);
         if changes == Ok(true) {
             self.note_description_now(file);
         }

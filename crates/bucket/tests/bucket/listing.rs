@@ -290,10 +290,11 @@ async fn listing_fails_when_the_store_fails_and_goes_on_after() {
     bed.probe.fail(Operation::List, ErrorKind::Unavailable, 1);
     let listed = bed.list_from(handle, 0, 1500).await;
     assert!(matches!(listed, Err(FsError::Io(_))));
+    advance(Duration::from_secs(5)).await;
     // Entries that were shown before a failure are not taken back. Of the last one of a page only
     // the next page tells whether a directory hides it.
     bed.probe
-        .fail_after(1, Operation::List, ErrorKind::PermissionDenied, 2);
+        .fail_after(1, Operation::List, ErrorKind::PermissionDenied, 1);
     let first = bed.list_from(handle, 0, 1500).await.unwrap();
     assert_eq!(first.len(), 999);
     assert_eq!(
@@ -301,6 +302,41 @@ async fn listing_fails_when_the_store_fails_and_goes_on_after() {
         Some(FsError::PermissionDenied)
     );
     assert_eq!(bed.list_from(handle, 999, 9999).await.unwrap().len(), 1501);
+}
+
+/// A door may have put entries of its own before a failure at the beginning.
+#[tokio::test(start_paused = true)]
+async fn a_failure_of_a_listing_answers_the_next_call_for_its_position_and_no_other() {
+    let bed = files(2500).await;
+    let handle = bed.open_dir("").await.unwrap();
+    let fails = async |position| {
+        let listed = bed.list_from(handle, position, 9999).await;
+        assert_eq!(listed.err(), Some(FsError::PermissionDenied), "{position}");
+    };
+    bed.probe
+        .fail(Operation::List, ErrorKind::PermissionDenied, 1);
+    fails(0).await;
+    bed.requests();
+    fails(0).await;
+    assert_eq!(bed.requests(), "");
+    bed.probe
+        .fail_after(1, Operation::List, ErrorKind::PermissionDenied, 9);
+    assert_eq!(bed.list_from(handle, 0, 9999).await.unwrap().len(), 999);
+    tokio::task::yield_now().await;
+    bed.probe.mend();
+    bed.requests();
+    fails(999).await;
+    assert_eq!(bed.requests(), "");
+    assert_eq!(bed.list_from(handle, 999, 9999).await.unwrap().len(), 1501);
+    // Elsewhere, and later, it is nobody's answer.
+    for later in [false, true] {
+        bed.probe
+            .fail(Operation::List, ErrorKind::PermissionDenied, 1);
+        fails(0).await;
+        let position = if later { 0 } else { 1 };
+        advance(Duration::from_secs(if later { 5 } else { 0 })).await;
+        assert!(!bed.list_from(handle, position, 9).await.unwrap().is_empty());
+    }
 }
 
 #[tokio::test(start_paused = true)]

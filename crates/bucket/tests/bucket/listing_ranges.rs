@@ -3,7 +3,7 @@
 use penstock_base::{FsError, MIB, random};
 use penstock_bucket::BucketSettings;
 use penstock_object::{ErrorKind, MemoryStore, Operation};
-use penstock_vfs::{RemoveKind, Volume};
+use penstock_vfs::{Inode, RemoveKind, Volume};
 
 use crate::support::{Bed, Listed, name};
 
@@ -15,6 +15,19 @@ async fn numbered(bed: &Bed) {
         bed.put(&format!("many/{number:08}.bin"), "x").await;
     }
     bed.requests();
+}
+
+/// Removes what was listed of the directory `parent`, and returns how much that was.
+async fn remove_all(bed: &Bed, parent: Inode, listed: &[Listed]) -> usize {
+    for file in listed {
+        let (caller, kind) = (Default::default(), RemoveKind::File);
+        let name = name(&file.name);
+        bed.volume
+            .remove(caller, parent, &name, kind)
+            .await
+            .unwrap();
+    }
+    listed.len()
 }
 
 fn names(listed: &[Listed]) -> Vec<String> {
@@ -149,18 +162,37 @@ async fn removing_all_of_a_large_directory_while_listing_misses_nothing() {
         let listed = bed.list_from(handle, position, 300).await.unwrap();
         let Some(last) = listed.last() else { break };
         position = last.next;
-        for file in &listed {
-            let (caller, kind) = (Default::default(), RemoveKind::File);
-            let name = name(&file.name);
-            bed.volume
-                .remove(caller, parent, &name, kind)
-                .await
-                .unwrap();
-            removed += 1;
-        }
+        removed += remove_all(&bed, parent, &listed).await;
     }
     assert_eq!(removed, MANY);
     assert_eq!(bed.keys().await, ["many/"], "only its marker is left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn removing_all_while_listing_misses_nothing_where_a_range_fails() {
+    for skip in [17, 18, 25] {
+        let bed = Bed::new();
+        numbered(&bed).await;
+        bed.probe
+            .fail_after(skip, Operation::List, ErrorKind::Throttled, 1);
+        let parent = bed.inode("many").await.unwrap();
+        let handle = bed.open_dir("many").await.unwrap();
+        let (mut position, mut removed, mut failures) = (0, 0, 0);
+        loop {
+            let listed = match bed.list_from(handle, position, 300).await {
+                Ok(listed) => listed,
+                Err(error) => {
+                    failures += 1;
+                    assert!(failures < 4, "{error}");
+                    continue;
+                }
+            };
+            let Some(last) = listed.last() else { break };
+            position = last.next;
+            removed += remove_all(&bed, parent, &listed).await;
+        }
+        assert_eq!(removed, MANY, "{skip}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

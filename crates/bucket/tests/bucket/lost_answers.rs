@@ -178,3 +178,74 @@ async fn a_save_that_meets_its_own_version_is_no_conflict() {
         assert!(bed.object("file").await.unwrap() == content);
     }
 }
+
+/// Nothing of a file that was only made shorter is sent: the store copies what stays.
+#[tokio::test]
+async fn a_truncation_whose_answer_was_lost_is_known_again_and_no_other_object_is_taken_for_it() {
+    const SHORTER: u64 = 35 << 20;
+    let content: Vec<u8> = (0..40 << 20).map(|at: u32| (at % 251) as u8).collect();
+    let cut = async |lost: bool| {
+        let bed = Bed::staged();
+        bed.put("file", &content).await;
+        let handle = bed.open("file", READ_WRITE).await.unwrap();
+        let inode = bed.stat("file").await.unwrap().inode;
+        change_later(&bed, handle, inode, (&[], Some(SHORTER), "")).await;
+        if lost {
+            let operation = Operation::CompleteUpload;
+            bed.probe.fail_late(operation, ErrorKind::Unavailable);
+            assert!(bed.volume.sync(handle, false).await.is_err());
+        }
+        (bed, handle)
+    };
+    let (bed, _) = cut(true).await;
+    let bed = bed.killed(BucketSettings::default(), nothing).await;
+    assert!(bed.object("file").await.unwrap() == content[..SHORTER as usize]);
+    assert_eq!(bed.staging_files("kept"), [""; 0]);
+    let theirs = vec![0; SHORTER as usize];
+    let (bed, handle) = cut(false).await;
+    bed.put("file", &theirs).await;
+    assert!(bed.volume.sync(handle, false).await.is_err(), "no conflict");
+    assert!(bed.object("file").await.unwrap() == theirs);
+}
+
+#[tokio::test]
+async fn whichever_of_many_saves_without_an_answer_was_stored_is_known_again() {
+    for (refused, killed) in [(3, false), (4, false), (9, false), (3, true), (5, true)] {
+        let bed = Bed::staged();
+        bed.put("file", "the base").await;
+        let handle = bed.open("file", READ_WRITE).await.unwrap();
+        for number in 0..refused {
+            bed.write(handle, 0, format!("{number:03}")).await.unwrap();
+            bed.probe.fail(Operation::Put, ErrorKind::Unavailable, 1);
+            assert!(bed.volume.sync(handle, false).await.is_err());
+        }
+        bed.write(handle, 0, "THE").await.unwrap();
+        bed.probe.fail_late(Operation::Put, ErrorKind::Unavailable);
+        assert!(bed.volume.sync(handle, false).await.is_err());
+        assert_eq!(bed.object("file").await.unwrap(), b"THE base", "{refused}");
+        bed.write(handle, 4, "BASE").await.unwrap();
+        let bed = if killed {
+            bed.killed(BucketSettings::default(), nothing).await
+        } else {
+            bed.volume.sync(handle, false).await.unwrap();
+            bed
+        };
+        assert_eq!(bed.object("file").await.unwrap(), b"THE BASE", "{refused}");
+        assert_eq!(bed.staging_files("kept"), [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn who_asks_what_became_of_many_saves_finds_another_clients_version() {
+    let bed = Bed::staged();
+    bed.put("file", "the base").await;
+    let handle = bed.open("file", READ_WRITE).await.unwrap();
+    for number in 0..9 {
+        bed.write(handle, 0, format!("{number:03}")).await.unwrap();
+        bed.probe.fail(Operation::Put, ErrorKind::Unavailable, 1);
+        assert!(bed.volume.sync(handle, false).await.is_err());
+    }
+    bed.put("file", "of other").await;
+    assert!(bed.volume.sync(handle, false).await.is_err(), "no conflict");
+    assert_eq!(bed.object("file").await.unwrap(), b"of other");
+}

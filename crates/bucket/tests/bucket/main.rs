@@ -16,6 +16,7 @@ mod lost_answers;
 mod metadata;
 mod model;
 mod names;
+mod overlapping;
 mod pressure;
 mod reading;
 mod recovery;

@@ -369,3 +369,41 @@ async fn many_handles_read_at_once() {
     assert_eq!(bed.requests(), "get 200");
     assert_eq!(bed.metric("bucket_open_handles"), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_open_that_the_door_does_not_hear_of_drops_nothing() {
+    let bed = Bed::new();
+    bed.put("a", vec![1; 2 * MIB as usize]).await;
+    for keeps in [false, true] {
+        let opened = bed.opened("a", READ).await.unwrap();
+        assert_eq!(opened.keep_cache, keeps);
+        bed.volume.release(opened.handle).await;
+    }
+    let unheard = bed.opened("a", READ).await.unwrap();
+    bed.volume.undo_open(unheard.handle).await;
+    assert!(!bed.opened("a", READ).await.unwrap().keep_cache);
+}
+
+/// What a handle reads through the door's cache stays there for others, who have opened another version.
+#[tokio::test(start_paused = true)]
+async fn a_handle_of_an_older_version_puts_nothing_among_the_pages_of_a_newer_one() {
+    let bed = Bed::with(BucketSettings {
+        close_to_open: true,
+        ..BucketSettings::default()
+    });
+    let size = 16 * MIB as usize;
+    bed.put("file", vec![1; size]).await;
+    let older = bed.opened("file", READ).await.unwrap();
+    assert!(!older.direct);
+    for at in 0..4 {
+        let bytes = bed.read(older.handle, at * MIB, MIB as u32).await.unwrap();
+        assert!(bytes == vec![1; MIB as usize]);
+    }
+    bed.put("file", vec![2; size]).await;
+    let newer = bed.opened("file", READ).await.unwrap();
+    assert!(!newer.keep_cache);
+    let late = bed.read(older.handle, 4 * MIB, MIB as u32).await;
+    assert_eq!(late, Err(FsError::Stale));
+    let bytes = bed.read(newer.handle, 0, MIB as u32).await.unwrap();
+    assert!(bytes == vec![2; MIB as usize]);
+}

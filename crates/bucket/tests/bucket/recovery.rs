@@ -504,7 +504,39 @@ async fn a_recovered_file_that_is_removed_is_not_saved() {
     bed.probe.mend();
     bed.recovered().await;
     assert_eq!(bed.keys().await, [""; 0]);
-    assert_eq!(bed.staging_files("files"), [""; 0]);
+    bed.expect_swept().await;
+}
+
+/// The mount after one that goes on trying to save its one file.
+async fn killed_as_it_is(bed: &Bed) -> Bed {
+    let left = bed.staging_path(".");
+    let leave = |staging: &Path| {
+        for kind in ["journal", "data"] {
+            let copy = staging.join("files/x").with_extension(kind);
+            fs::copy(only(&left, kind), copy).unwrap();
+        }
+    };
+    let next = Bed::staged();
+    next.killed(BucketSettings::default(), leave).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_doubted_after_a_crash_of_the_machine_is_doubted_after_a_kill_too() {
+    let bed = Bed::staged();
+    let handle = bed.create("file").await.unwrap();
+    bed.write(handle, 0, "sure").await.unwrap();
+    let until_synced = Duration::from_secs(12);
+    clock::sleep(until_synced).await;
+    bed.write(handle, 4, " hope").await.unwrap();
+    let bed = bed.broken_off(BucketSettings::default(), |bed| {
+        another_start(&bed.staging_path("."));
+        bed.probe
+            .fail(Operation::Put, ErrorKind::Unavailable, usize::MAX);
+    });
+    assert_eq!(bed.read_file("file").await.unwrap(), b"sure");
+    clock::sleep(until_synced).await;
+    let next = killed_as_it_is(&bed).await;
+    assert_eq!(next.object("file").await.unwrap(), b"sure");
 }
 
 #[tokio::test(start_paused = true)]
@@ -517,21 +549,8 @@ async fn what_is_written_to_a_recovered_file_survives_the_next_kill() {
     let bed = bed.broken_off(BucketSettings::default(), fails);
     let handle = bed.open("file", READ_WRITE).await.unwrap();
     bed.write(handle, 30, "a second mount").await.unwrap();
-    let journal = fs::read(only(&bed.staging_path("."), "journal")).unwrap();
     assert_eq!(bed.read(handle, 0, 100).await.unwrap().len(), 44);
-    let copy = tempfile::tempdir().unwrap();
-    fs::copy(
-        only(&bed.staging_path("."), "data"),
-        copy.path().join("data"),
-    )
-    .unwrap();
-    let next = Bed::staged();
-    let next = next
-        .killed(BucketSettings::default(), |staging| {
-            fs::write(staging.join("files/x.journal"), journal).unwrap();
-            fs::copy(copy.path().join("data"), staging.join("files/x.data")).unwrap();
-        })
-        .await;
+    let next = killed_as_it_is(&bed).await;
     let expected = [WRITTEN, b"\0\0", b"a second mount"].concat();
     assert_eq!(next.object("file").await.unwrap(), expected);
 }
@@ -569,6 +588,23 @@ async fn a_recovered_file_that_another_client_changed_stays_while_it_is_open() {
     bed.recovered().await;
     assert_eq!(bed.read_file("file").await.unwrap(), b"theirs");
     assert_eq!(bed.staging_files("kept").len(), 2);
+}
+
+/// A listing before that left out what the store has under the name.
+#[tokio::test(start_paused = true)]
+async fn a_name_shows_another_clients_object_as_soon_as_a_new_file_is_put_aside() {
+    let bed = unsaved_file().await;
+    let mut puts = None;
+    let bed = bed.broken_off(BucketSettings::default(), |bed| {
+        puts = Some(bed.probe.hold(Operation::Put));
+    });
+    bed.put("file", "theirs").await;
+    assert_eq!(bed.ls("").await.unwrap(), ["file"]);
+    puts.expect("it was mounted").add_permits(9);
+    while bed.staging_files("kept").len() < 2 {
+        clock::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(bed.read_file("file").await.unwrap(), b"theirs");
 }
 
 #[tokio::test(start_paused = true)]
@@ -669,4 +705,62 @@ async fn uploads_that_were_cut_off_are_removed_and_no_others() {
         clock::sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(bed.unfinished_uploads().await, ["named", "nameless too"]);
+}
+
+#[tokio::test]
+async fn a_store_that_removes_no_upload_holds_up_no_save() {
+    let now = clock::wall_time().duration_since(UNIX_EPOCH);
+    let begun = noted(&["memory", "file", &now.unwrap().as_secs().to_string()]);
+    let named = [begun.clone(), noted(&["its name"])].concat();
+    for (operation, note) in [
+        (Operation::AbortUpload, named),
+        (Operation::ListUploads, begun),
+    ] {
+        for kind in [ErrorKind::PermissionDenied, ErrorKind::Unavailable] {
+            let bed = Bed::staged();
+            let handle = bed.create("file").await.unwrap();
+            let content = vec![7; 40 << 20];
+            bed.write(handle, 0, &content).await.unwrap();
+            let bed = bed.broken_off(BucketSettings::default(), |bed| {
+                fs::write(bed.staging_path("files/0.upload"), &note).unwrap();
+                bed.probe.fail(operation, kind, usize::MAX);
+            });
+            bed.recovered().await;
+            assert!(bed.object("file").await.unwrap() == content, "{kind:?}");
+            let left = bed.staging_files("files");
+            assert!(left.contains(&"0.upload".to_owned()), "{left:?}");
+        }
+    }
+}
+
+/// Nothing was saved, so nothing that the store has can be ours, however like it the part is that
+/// was changed.
+#[tokio::test]
+async fn another_clients_object_is_not_taken_for_a_recovered_file_by_a_part_of_it() {
+    for (write, size, theirs) in [
+        (None, 5, "THEIR"),
+        (Some("012"), 10, "0123THEIRS"),
+        (Some("0123"), 5, "0123!"),
+    ] {
+        let bed = Bed::staged();
+        bed.put("file", "0123456789").await;
+        let handle = bed.open("file", READ_WRITE).await.unwrap();
+        let inode = bed.stat("file").await.unwrap().inode;
+        if let Some(text) = write {
+            bed.write(handle, 0, text).await.unwrap();
+        }
+        let changes = AttributeChanges {
+            size: Some(size),
+            handle: Some(handle),
+            ..AttributeChanges::default()
+        };
+        bed.volume
+            .set_attributes(CALLER, inode, changes)
+            .await
+            .unwrap();
+        bed.put("file", theirs).await;
+        let bed = bed.killed(BucketSettings::default(), nothing).await;
+        assert_eq!(bed.object("file").await.unwrap(), theirs.as_bytes());
+        assert!(!bed.staging_files("kept").is_empty(), "{theirs}");
+    }
 }

@@ -250,6 +250,24 @@ async fn an_object_too_large_for_one_copy_is_copied_in_parts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_large_object_changed_by_others_is_renamed_as_it_is() {
+    let limits = Capabilities {
+        copy_size_max: 5 * MIB,
+        ..MemoryStore::like_s3().capabilities().clone()
+    };
+    let bed = Bed::over(
+        MemoryStore::with_capabilities(limits),
+        BucketSettings::default(),
+    );
+    bed.put("a", vec![1; 12 * MIB as usize]).await;
+    bed.stat("a").await.unwrap();
+    bed.put("a", vec![2; 7 * MIB as usize]).await;
+    bed.rename("a", "b").await.unwrap();
+    assert_eq!(bed.stat("b").await.unwrap().size, 7 * MIB);
+    assert!(bed.object("b").await.unwrap() == vec![2; 7 * MIB as usize]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_directory_stays_when_its_last_file_is_renamed_away() {
     let bed = Bed::new();
     bed.put("d/only", "").await;

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use penstock_base::{FsError, MIB, clock};
 use penstock_bucket::BucketSettings;
 use penstock_object::{ErrorKind, Operation};
-use penstock_vfs::{HandleId, Volume};
+use penstock_vfs::{AttributeChanges, HandleId, OpenOptions, Volume};
 
 use crate::support::{Bed, CALLER, READ, READ_WRITE};
 
@@ -416,8 +416,7 @@ async fn a_file_that_was_closed_a_moment_ago_is_read_and_written_without_the_sto
     assert_eq!(&stored[..13], b"\0\x01\x02\x03\x04changed\x0c");
     assert!(stored[13..] == content[13..]);
     bed.unlink("moved").await.unwrap();
-    assert_eq!(bed.staging_files("files"), [""; 0]);
-    assert_eq!(bed.metric("bucket_staged_bytes"), 0);
+    bed.expect_swept().await;
 }
 
 #[tokio::test]
@@ -429,8 +428,7 @@ async fn a_closed_file_of_which_nothing_can_be_left_leaves_nothing() {
         bed.write(handle, at * 8192, [1; 4096]).await.unwrap();
     }
     bed.close(handle).await.unwrap();
-    assert_eq!(bed.staging_files("files"), [""; 0]);
-    assert_eq!(bed.metric("bucket_staged_bytes"), 0);
+    bed.expect_swept().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -440,7 +438,7 @@ async fn what_closed_files_left_is_of_no_use_when_another_client_wrote() {
     bed.put("file", "theirs").await;
     tokio::time::advance(Duration::from_secs(3600)).await;
     assert_eq!(bed.read_file("file").await.unwrap(), b"theirs");
-    assert_eq!(bed.staging_files("files"), [""; 0]);
+    bed.expect_swept().await;
 }
 
 #[tokio::test]
@@ -455,4 +453,209 @@ async fn what_closed_files_left_goes_with_the_mount() {
     let bed = bed.killed(BucketSettings::default(), |_| ()).await;
     assert_eq!(bed.staging_files("files"), [""; 0]);
     assert_eq!(bed.read_file("file").await.unwrap(), b"again");
+}
+
+#[tokio::test]
+async fn a_write_that_fails_at_its_journal_is_not_shown() {
+    let bed = Bed::staged();
+    bed.put("file", "0123456789").await;
+    let handle = bed.open("file", READ_WRITE).await.unwrap();
+    bed.write(handle, 0, "saved").await.unwrap();
+    bed.volume.sync(handle, false).await.unwrap();
+    assert_eq!(bed.journals(), [""; 0]);
+    let [data] = &bed.staging_files("files")[..] else {
+        panic!("one staging file");
+    };
+    let journal = data.replace(".data", ".journal");
+    let journal = bed.staging_path("files").join(journal);
+    // No file can take its place.
+    std::fs::create_dir(&journal).unwrap();
+    assert!(bed.write(handle, 0, "wrong").await.is_err());
+    assert_eq!(bed.read_file("file").await.unwrap(), b"saved56789");
+    std::fs::remove_dir(&journal).unwrap();
+    bed.write(handle, 9, "!").await.unwrap();
+    bed.volume.sync(handle, false).await.unwrap();
+    assert_eq!(bed.object("file").await.unwrap(), b"saved5678!");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_save_that_finds_no_memory_for_what_stands_in_for_a_copy_says_so() {
+    let bed = Bed::staged();
+    bed.put("large", vec![7; 60 * MIB as usize]).await;
+    let handle = bed.open("large", READ_WRITE).await.unwrap();
+    bed.write(handle, 30 * MIB, "changed").await.unwrap();
+    let (operation, kind) = (Operation::CopyPart, ErrorKind::Unsupported);
+    bed.probe.fail(operation, kind, usize::MAX);
+    let others = bed.budget.try_reserve(bed.budget.available()).unwrap();
+    let saved = bed.volume.sync(handle, false).await;
+    assert_eq!(saved, Err(FsError::OutOfMemory));
+    drop(others);
+    bed.volume.sync(handle, false).await.unwrap();
+    assert_eq!(
+        &bed.object("large").await.unwrap()[30 << 20..][..8],
+        b"changed\x07"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_was_closed_a_moment_ago_is_whole_for_several_who_open_it_at_once() {
+    let bed = Arc::new(Bed::staged());
+    for round in 0..50_u8 {
+        bed.write_file("file", &[round; 5000]).await.unwrap();
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..4 {
+            let bed = Arc::clone(&bed);
+            tasks.spawn(async move { bed.read_file("file").await.unwrap() });
+        }
+        while let Some(read) = tasks.join_next().await {
+            assert!(read.unwrap() == [round; 5000]);
+        }
+    }
+    bed.unlink("file").await.unwrap();
+    bed.expect_swept().await;
+}
+
+#[tokio::test]
+async fn what_an_open_file_has_here_is_given_back_for_another_clients_version() {
+    let settings = BucketSettings {
+        close_to_open: true,
+        ..BucketSettings::default()
+    };
+    let bed = Bed::staged_with(settings);
+    let handle = bed.create("file").await.unwrap();
+    bed.write(handle, 0, vec![1; 100_000]).await.unwrap();
+    bed.volume.sync(handle, false).await.unwrap();
+    bed.put("file", "theirs").await;
+    assert_eq!(bed.read_file("file").await.unwrap(), b"theirs");
+    let [data] = &bed.staging_files("files")[..] else {
+        panic!("one staging file");
+    };
+    let data = bed.staging_path("files").join(data);
+    assert_eq!(data.metadata().unwrap().len(), 0);
+    assert_eq!(bed.metric("bucket_staged_bytes"), 0);
+    bed.write(handle, 3, "ir").await.unwrap();
+    bed.close(handle).await.unwrap();
+    assert_eq!(bed.object("file").await.unwrap(), b"theirs");
+}
+
+/// Who opens a file first must not make the door drop its pages: another who opened it at the same moment
+/// may be writing one of them.
+#[tokio::test]
+async fn a_door_keeps_the_pages_of_a_file_that_only_this_mount_changed() {
+    let bed = Bed::staged();
+    bed.put("old", "content").await;
+    for access in [READ, READ_WRITE] {
+        let opened = bed.opened("old", access).await.unwrap();
+        assert!(opened.keep_cache, "it was never open before");
+        bed.close(opened.handle).await.unwrap();
+    }
+    let handle = bed.create("new").await.unwrap();
+    bed.write(handle, 0, "content").await.unwrap();
+    bed.close(handle).await.unwrap();
+    let inode = bed.inode("new").await.unwrap();
+    let changes = AttributeChanges {
+        permissions: Some(0o600),
+        ..AttributeChanges::default()
+    };
+    let changed = bed.volume.set_attributes(CALLER, inode, changes).await;
+    changed.unwrap();
+    bed.rename("new", "renamed").await.unwrap();
+    for access in [READ, READ_WRITE] {
+        let opened = bed.opened("renamed", access).await.unwrap();
+        assert!(opened.keep_cache);
+        bed.close(opened.handle).await.unwrap();
+    }
+}
+
+/// A `file` that was written and closed here, and that another client replaced. Each open asks for it.
+async fn replaced_by(theirs: &str) -> Bed {
+    let bed = Bed::staged_with(BucketSettings {
+        close_to_open: true,
+        ..BucketSettings::default()
+    });
+    bed.write_file("file", "ours").await.unwrap();
+    bed.put("file", theirs).await;
+    bed
+}
+
+#[tokio::test]
+async fn a_door_drops_the_pages_of_a_file_that_another_client_changed_once() {
+    let bed = replaced_by("theirs").await;
+    for keeps in [false, true, true] {
+        let opened = bed.opened("file", READ_WRITE).await.unwrap();
+        assert_eq!(opened.keep_cache, keeps);
+        bed.close(opened.handle).await.unwrap();
+    }
+}
+
+/// As the kernel truncates a file that nobody has open to the size that it believes: it drops nothing.
+#[tokio::test]
+async fn a_door_drops_pages_only_when_it_hears_of_an_open() {
+    let bed = replaced_by("else").await;
+    let inode = bed.inode("file").await.unwrap();
+    let changes = AttributeChanges {
+        size: Some(4),
+        ..AttributeChanges::default()
+    };
+    let changed = bed.volume.set_attributes(CALLER, inode, changes).await;
+    changed.unwrap();
+    for hears in [false, false, true] {
+        let opened = bed.opened("file", READ).await.unwrap();
+        assert!(!opened.keep_cache);
+        match hears {
+            true => bed.close(opened.handle).await.unwrap(),
+            false => bed.volume.undo_open(opened.handle).await,
+        }
+    }
+    assert!(bed.opened("file", READ).await.unwrap().keep_cache);
+}
+
+#[tokio::test]
+async fn an_open_that_fails_drops_nothing() {
+    let bed = replaced_by("theirs").await;
+    std::fs::remove_dir_all(bed.staging_path("files")).unwrap();
+    let emptying = OpenOptions {
+        truncate: true,
+        ..READ_WRITE
+    };
+    let emptied = bed.opened("file", emptying).await;
+    assert!(emptied.is_err(), "there is no place for it");
+    let opened = bed.opened("file", READ).await.unwrap();
+    assert!(!opened.keep_cache);
+}
+
+/// Another client's version is taken while a read waits for the first of its parts.
+#[tokio::test]
+async fn a_read_of_what_is_partly_here_is_of_one_version() {
+    const SIZE: usize = 30 * MIB as usize;
+    let bed = Bed::staged_with(BucketSettings {
+        close_to_open: true,
+        ..BucketSettings::default()
+    });
+    bed.put("file", vec![b'A'; SIZE]).await;
+    let handle = bed.open("file", READ_WRITE).await.unwrap();
+    bed.write(handle, MIB + MIB / 2, [b'x'; 4096])
+        .await
+        .unwrap();
+    bed.volume.sync(handle, false).await.unwrap();
+    let held = bed.probe.hold_late(Operation::Get);
+    let read = bed.read(handle, MIB, MIB as u32);
+    let replace = async {
+        while bed.probe.waiting() == 0 {
+            clock::sleep(Duration::from_millis(1)).await;
+        }
+        bed.put("file", vec![b'B'; SIZE]).await;
+        let opened = bed.opened("file", READ).await.unwrap();
+        bed.probe.release_all();
+        held.add_permits(1000);
+        opened.handle
+    };
+    let (read, opened) = tokio::join!(read, replace);
+    bed.close(opened).await.unwrap();
+    let mut ours = vec![b'A'; MIB as usize];
+    ours[MIB as usize / 2..][..4096].fill(b'x');
+    match read {
+        Ok(bytes) => assert!(bytes == ours || bytes == vec![b'B'; MIB as usize]),
+        Err(error) => assert_eq!(error, FsError::Stale),
+    }
 }

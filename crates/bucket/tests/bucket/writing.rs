@@ -6,7 +6,7 @@ use bytes::Bytes;
 use penstock_base::{FsError, MIB, clock};
 use penstock_bucket::BucketSettings;
 use penstock_object::{MemoryStore, Operation};
-use penstock_vfs::{AttributeChanges, OpenOptions, Volume, WritePlace};
+use penstock_vfs::{Access, AttributeChanges, OpenOptions, Volume, WritePlace};
 use tokio::time::advance;
 
 use crate::support::{Bed, READ, READ_WRITE, WRITE};
@@ -316,6 +316,22 @@ async fn truncation_on_open_reaches_the_store_when_closed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn truncation_on_open_for_reading_empties_the_file() {
+    for bed in [Bed::new(), Bed::staged()] {
+        bed.put("file", "there").await;
+        let options = OpenOptions {
+            access: Access::Read,
+            ..TRUNCATE
+        };
+        let handle = bed.open("file", options).await.unwrap();
+        assert_eq!(bed.stat("file").await.unwrap().size, 0);
+        assert_eq!(bed.read(handle, 0, 9).await.unwrap(), b"");
+        bed.close(handle).await.unwrap();
+        assert_eq!(bed.object("file").await.unwrap(), b"");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn truncation_of_an_empty_file_writes_nothing() {
     let bed = Bed::new();
     bed.put("file", "").await;
@@ -512,4 +528,34 @@ async fn a_first_write_that_was_given_up_leaves_the_file_readable() {
     assert!(matches!(bed.read_file("file").await, Err(FsError::Busy(_))));
     bed.close(handle).await.unwrap();
     assert_eq!(bed.object("file").await.unwrap(), b"there!");
+}
+
+/// Where the end is, the writer may believe wrongly, for other clients write, too.
+#[tokio::test]
+async fn pieces_of_an_append_go_to_the_end_in_order_or_one_fails() {
+    const PIECE: u64 = 4096;
+    for order in [[0, 1, 2, 3], [0, 2, 1, 3], [3, 2, 1, 0], [1, 2, 3, 0]] {
+        for believed in [0, 13, 5000] {
+            let bed = Bed::staged();
+            bed.put("file", "there already").await;
+            let options = OpenOptions {
+                append: true,
+                ..WRITE
+            };
+            let handle = bed.open("file", options).await.unwrap();
+            let (mut expected, mut fails) = (b"there already".to_vec(), false);
+            for piece in order {
+                let data = vec![b'a' + piece as u8; PIECE as usize];
+                let place = WritePlace::EndInPieces(believed + piece * PIECE);
+                let written = bed.volume.write(handle, place, data.clone().into());
+                match written.await {
+                    Ok(()) => expected.extend(data),
+                    Err(_) => fails = true,
+                }
+            }
+            assert_eq!(fails, !order.is_sorted(), "{order:?}");
+            bed.close(handle).await.unwrap();
+            assert!(bed.object("file").await.unwrap() == expected, "{order:?}");
+        }
+    }
 }

@@ -94,7 +94,7 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         let origin = CredentialOrigin::default();
         let store = assemble::store_under_trial(source, &values, environment, &origin)?;
         let trials = trials::all(source, &store, may_write).await;
-        let mut findings = configured(source, &values, &origin);
+        let mut findings = configured(source, &values, (&origin, &trials));
         findings.extend(trials);
         Ok(findings)
     })?;
@@ -120,7 +120,11 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
 }
 
 /// Where requests went, and what they were signed with.
-fn configured(source: &str, values: &Values, origin: &CredentialOrigin) -> Vec<Finding> {
+fn configured(
+    source: &str,
+    values: &Values,
+    signed: (&CredentialOrigin, &[Finding]),
+) -> Vec<Finding> {
     if assemble::local_directory(source).is_some() {
         return Vec::new();
     }
@@ -133,22 +137,20 @@ fn configured(source: &str, values: &Values, origin: &CredentialOrigin) -> Vec<F
         Some(url) => Finding::new("endpoint", Verdict::Good, url),
         None => Finding::new("endpoint", Verdict::Good, ENDPOINT.default_text()),
     };
-    vec![endpoint, credentials(values, origin)]
+    vec![endpoint, credentials(values, signed)]
 }
 
-/// Where the credentials were found, without them.
-fn credentials(values: &Values, origin: &CredentialOrigin) -> Finding {
+/// Where the credentials were found, without them. Without any the first request fails, and says why.
+fn credentials(values: &Values, (origin, trials): (&CredentialOrigin, &[Finding])) -> Finding {
     let good = |detail| Finding::new("credentials", Verdict::Good, detail);
     if values.flag(&table::ANONYMOUS) {
         return good("none, requests are anonymous".to_owned());
     }
     let Some(found) = origin.get() else {
-        return Finding::new(
-            "credentials",
-            Verdict::Bad,
-            "none were found: set the access key in the environment or a credentials file, or \
-             give --anonymous for a public bucket",
-        );
+        let mut failed = trials.iter().filter(|trial| trial.verdict == Verdict::Bad);
+        let cause = failed.next().map(|trial| trial.detail.clone());
+        let cause = cause.unwrap_or_else(|| "none were found".to_owned());
+        return Finding::new("credentials", Verdict::Bad, cause);
     };
     match values.origin(&table::ACCESS_KEY_ID) {
         Some(given) => good(format!("from {given}: `{}`", table::ACCESS_KEY_ID.name)),

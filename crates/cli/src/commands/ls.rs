@@ -201,7 +201,7 @@ mod tests {
                 storage_class: String::new(),
             }],
             common_prefixes: vec!["a/".to_owned(), "c/".to_owned()],
-            continuation: None,
+            ..ListPage::default()
         }
     }
 

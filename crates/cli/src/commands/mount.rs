@@ -8,7 +8,7 @@ use std::{
 use clap::{Arg, ArgMatches, Command, value_parser};
 use penstock_fuse::MountError;
 
-use super::stream;
+use super::{stream, umount};
 use crate::{
     assemble, command_line,
     control::Place,
@@ -18,10 +18,11 @@ use crate::{
     failure::Outcome,
     keeper,
     logging::{self, LogFile},
-    mount_point,
+    mount_point::{self, Own},
     options::{Given, Scope, Values, table},
     output,
     serve::{self, Plan, VolumeKind},
+    stream as volumes,
 };
 
 /// Examples, and where options may stand beside the command line.
@@ -131,11 +132,12 @@ pub(crate) fn perform(request: MountRequest, environment: &Environment) -> Outco
         stream::clean(environment)?;
     }
     let nonempty = values.flag(&table::NONEMPTY);
+    check_no_volume(&request.mountpoint, environment)?;
     let mountpoint = free_mount_point(&request.mountpoint, nonempty)?;
     if let Some(directory) = assemble::local_directory(&request.source) {
         mount_point::check_apart(&mountpoint, &directory)?;
         if let Some(cache) = values.path(&table::CACHE_DIR) {
-            mount_point::check_cache_apart(cache, &directory)?;
+            mount_point::check_own_apart(Own::Cache, cache, &directory)?;
         }
     }
     let announcement = request.announced.then(|| {
@@ -174,6 +176,21 @@ fn patience(plan: &Plan) -> Duration {
     match plan.volume {
         VolumeKind::Bucket if plan.values.choice(&table::MODE) != "staged" => READY_DEADLINE,
         VolumeKind::Bucket | VolumeKind::Stream => Duration::MAX,
+    }
+}
+
+/// Refuses a place on which a volume with block devices is mounted. To the kernel it is a file system
+/// like any other.
+fn check_no_volume(place: &Path, environment: &Environment) -> Outcome {
+    let Ok(place) = umount::resolve(place) else {
+        return Ok(());
+    };
+    match volumes::volume_at(&place, environment) {
+        None => Ok(()),
+        Some(volume) => Err(explain::mount_error(&MountError::Busy {
+            place,
+            source_name: volume.source,
+        })),
     }
 }
 

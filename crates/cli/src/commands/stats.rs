@@ -12,7 +12,7 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use crate::{
     command_line,
     commands::umount,
-    control::{Metric, Place, Status, client},
+    control::{Metric, Phase, Place, Status, client},
     environment::Environment,
     failure::{Failure, Outcome},
     options::duration,
@@ -30,9 +30,9 @@ pub(crate) fn command() -> Command {
     Command::new("stats")
         .about("Show what mounts do: requests, bytes, memory")
         .long_about(
-            "Shows requests, bytes and memory of one mount. Without a mount point, lists the mounts \
-             of the user who runs it. Does not touch the mount itself, so it works while a store \
-             hangs.",
+            "Shows requests, bytes and memory of one mount, and of one that was unmounted there \
+             before and still saves. Without a mount point, lists the mounts of the user who runs \
+             it. Does not touch the mount itself, so it works while a store hangs.",
         )
         .arg(
             Arg::new("mountpoint")
@@ -48,18 +48,27 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let place = Place::of_user(environment);
     let as_json = matches.get_flag("json");
     let Some(path) = matches.get_one::<PathBuf>("mountpoint") else {
-        return list(&client::all(&place), as_json);
+        let mounts = client::all(&place).into_iter().map(|(_, mount)| mount);
+        return list(&mounts.collect::<Vec<_>>(), as_json);
     };
     let mountpoint = umount::resolve(path)?;
-    let socket = place.socket_of(&mountpoint);
+    let sockets = place.sockets_at(&mountpoint);
+    let answering: Vec<_> = sockets
+        .iter()
+        .filter_map(|socket| Some((socket, client::status(socket).ok()?)))
+        .collect();
+    let Some((socket, newest)) = answering.first() else {
+        // Why the present one does not answer is what is of interest.
+        return ask(&sockets[0], &mountpoint).map(|_| ());
+    };
     if matches.get_flag("watch") {
-        return watch(&socket, WATCH_INTERVAL);
+        return watch(socket, WATCH_INTERVAL);
     }
-    let status = ask(&socket, &mountpoint)?;
     if as_json {
-        return print_json(&status);
+        return print_json(newest);
     }
-    output::print(&describe(&status, None))
+    let described = answering.iter().map(|(_, status)| describe(status, None));
+    output::print(&described.collect::<Vec<_>>().join("\n"))
 }
 
 fn ask(socket: &Path, mountpoint: &Path) -> Outcome<Status> {
@@ -96,18 +105,32 @@ fn list(mounts: &[Status], as_json: bool) -> Outcome {
     if mounts.is_empty() {
         return output::print_line("nothing is mounted");
     }
-    let head = ["MOUNTPOINT", "SOURCE", "PID", "UPTIME", "MEMORY"];
+    let head = ["MOUNTPOINT", "SOURCE", "PID", "STATE", "UPTIME", "MEMORY"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(mounts.iter().map(|mount| {
         vec![
             mount.mountpoint.display().to_string(),
             mount.source.clone(),
             mount.pid.to_string(),
+            state(mount).to_owned(),
             duration::display(Duration::from_secs(mount.uptime)),
             text_table::bytes(mount.memory.resident),
         ]
     }));
     output::print(&text_table::columns(&rows))
+}
+
+/// The phase of a mount for people. One that was unmounted and has nothing unsaved waits for programs that
+/// use it, if it does not end at once.
+fn state(status: &Status) -> &'static str {
+    const UNSAVED: [&str; 2] = ["bucket_unsaved_files", "bucket_recovering_files"];
+    let mut metrics = status.metrics.iter();
+    let has_unsaved =
+        metrics.any(|metric| metric.value > 0 && UNSAVED.contains(&metric.name.as_str()));
+    match status.phase {
+        Phase::Saving if !has_unsaved => "ending",
+        phase => phase.word(),
+    }
 }
 
 /// Shows a mount again and again, with what changed in between.
@@ -136,6 +159,7 @@ pub(crate) fn describe(status: &Status, before: Option<&Status>) -> String {
             "process",
             format!("{}, version {}", status.pid, status.version),
         ),
+        ("state", state(status).to_owned()),
         (
             "uptime",
             duration::display(Duration::from_secs(status.uptime)),
@@ -215,7 +239,7 @@ fn shown(metric: &Metric, value: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::Memory;
+    use crate::control::{Memory, Phase};
 
     fn status(uptime: u64, requests: u64) -> Status {
         Status {
@@ -223,6 +247,7 @@ mod tests {
             pid: 7,
             source: "file:///a".to_owned(),
             mountpoint: "/mnt/x".into(),
+            phase: Phase::Mounted,
             started: 1,
             uptime,
             memory: Memory {
@@ -247,6 +272,7 @@ mod tests {
             "mount point  /mnt/x\n\
              source       file:///a\n\
              process      7, version 1.0\n\
+             state        mounted\n\
              uptime       1m1s\n\
              memory       1.00 MiB of 512 MiB used, 2.00 MiB at most; the process occupies 30.0 MiB\n\
              \n\

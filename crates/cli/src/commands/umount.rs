@@ -1,4 +1,9 @@
 //! `penstock umount MOUNTPOINT`: takes a mount away once everything written is saved.
+//!
+//! Only the last word of the mount says that: one whose connection ends without it was killed, or left at
+//! once, and may have files unsaved.
+
+mod unasked;
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -8,7 +13,6 @@ use std::{
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use penstock_base::clock::{self, Instant};
-use penstock_fuse::UnmountMode;
 
 use super::stream;
 use crate::{
@@ -16,9 +20,9 @@ use crate::{
     control::{
         Place, Progress, Reply, Request,
         client::{self, Connection},
+        record,
     },
     environment::Environment,
-    explain,
     failure::{Exit, Failure, Outcome},
     mount_table,
     options::duration,
@@ -38,9 +42,12 @@ pub(crate) fn command() -> Command {
         .long_about(
             "Unmounts and waits until every file that was written is saved in the store, showing \
              progress on a terminal: files and bytes that are left, bytes per second, and the time \
-             that is needed at this rate. Fails when files are open. Removes a dead mount, whose \
+             that is needed at this rate. Waits also for a mount that was unmounted there before and \
+             still saves. Fails when files are open. Removes a dead mount, whose \
              program is gone, whatever is open in it. Ends with status 3 when some files could not \
-             be saved; each is named with the reason.",
+             be saved; each is named with the reason. So it does when that is not known, since the \
+             program was killed or left at once; it then says where unsaved files wait for the next \
+             mount.",
         )
         .arg(
             Arg::new("mountpoint")
@@ -52,7 +59,8 @@ pub(crate) fn command() -> Command {
         .arg(
             command_line::flag(
                 "lazy",
-                "Take it out of sight now, even while files are open",
+                "Take it out of sight now, even while files are open; waits for what is unsaved, but \
+                 not for programs that use it",
             )
             .short('l'),
         )
@@ -90,16 +98,44 @@ fn unmount_within(
     environment: &Environment,
 ) -> Outcome {
     let mountpoint = resolve(path)?;
-    let socket = Place::of_user(environment).socket_of(&mountpoint);
-    match Connection::open(&socket, &Request::Unmount { lazy }) {
-        Ok(connection) => follow(connection, &mountpoint, timeout),
+    let place = Place::of_user(environment);
+    // Asked before anything else, so that none of them ends unheard.
+    let earlier = earlier(&place, &mountpoint);
+    let wait = Wait {
+        place: &place,
+        mountpoint: &mountpoint,
+        lazy,
+        timeout,
+        begun: clock::now(),
+    };
+    let outcome = match Connection::open(&place.socket_of(&mountpoint), &Request::Unmount { lazy })
+    {
+        Ok(connection) => wait.follow(connection),
+        Err(_) if !earlier.is_empty() && mount_table::find(&mountpoint).is_none() => Ok(()),
         Err(_) if remove_dead_stream(&mountpoint, environment)? => Ok(()),
-        Err(_) => {
-            unmount_without_mount(&mountpoint, lazy)?;
-            client::remove_dead(&socket);
-            Ok(())
-        }
-    }
+        Err(_) => unasked::unmount(&place, &mountpoint, lazy, environment),
+    };
+    client::remove_dead(&place, &mountpoint);
+    earlier
+        .into_iter()
+        .fold(outcome, |outcome, (process, connection)| match outcome {
+            Err(failure) if failure.exit() != Exit::Unsaved => Err(failure),
+            outcome => {
+                output::complain(&format!(
+                    "process {process} still saves what was written there before; waiting for it"
+                ));
+                outcome.and(wait.follow(connection))
+            }
+        })
+}
+
+/// The mounts that were unmounted there and still save, each told to report how that goes.
+fn earlier(place: &Place, mountpoint: &Path) -> Vec<(u32, Connection)> {
+    let order = Request::Unmount { lazy: false };
+    let earlier = place.earlier(mountpoint).into_iter();
+    earlier
+        .filter_map(|(process, socket)| Some((process, Connection::open(&socket, &order).ok()?)))
+        .collect()
 }
 
 /// Whether there was a stream volume whose program is gone. Nothing can be lost with it.
@@ -131,35 +167,85 @@ pub(super) fn resolve(path: &Path) -> Outcome<PathBuf> {
     std::fs::canonicalize(&place).map_err(missing)
 }
 
-/// Reads how the unmount goes until it is done.
-fn follow(mut connection: Connection, mountpoint: &Path, timeout: Duration) -> Outcome {
-    let begun = clock::now();
-    let mut display = ProgressLine::default();
-    let outcome = loop {
-        match connection.next() {
-            Ok(Some(Reply::Progress(progress))) => display.show(progress),
-            Ok(Some(Reply::Ended { unsaved })) => {
-                break report(&unsaved).and(wait_for_end(&connection));
+/// What is waited for, since when and how long.
+struct Wait<'a> {
+    place: &'a Place,
+    mountpoint: &'a Path,
+    lazy: bool,
+    timeout: Duration,
+    begun: Instant,
+}
+
+impl Wait<'_> {
+    /// Reads how the unmount goes until it is done.
+    fn follow(&self, mut connection: Connection) -> Outcome {
+        let mut display = ProgressLine::default();
+        let outcome = loop {
+            match connection.next() {
+                Ok(Some(Reply::Progress(progress))) if self.lazy && progress.is_only_used() => {
+                    display.clear();
+                    self.tell_users(connection.process());
+                    return Ok(());
+                }
+                Ok(Some(Reply::Progress(progress))) => display.show(progress),
+                Ok(Some(Reply::Ended { unsaved })) => {
+                    break report(&unsaved).and(wait_for_end(&connection));
+                }
+                Ok(Some(Reply::Refused { cause, remedy })) => {
+                    break Err(Failure::new(cause, remedy));
+                }
+                Err(error) if client::is_silence(&error) => {}
+                Ok(Some(Reply::Status(_) | Reply::CacheDropped { .. }) | None) | Err(_) => {
+                    break Err(self.without_last_word(&connection));
+                }
             }
-            Ok(Some(Reply::Refused { cause, remedy })) => break Err(Failure::new(cause, remedy)),
-            Ok(Some(Reply::Status(_) | Reply::CacheDropped { .. }) | None) => {
-                break gone(&connection, mountpoint);
+            if self.begun.elapsed() > self.timeout {
+                break Err(self.late());
             }
-            Err(error) if client::is_silence(&error) => {}
-            Err(_) => break gone(&connection, mountpoint),
-        }
-        if begun.elapsed() > timeout {
-            break Err(Failure::new(
-                format!(
-                    "not everything was saved within {}",
-                    duration::display(timeout)
-                ),
-                "the mount goes on saving and then ends; watch it with `penstock stats`",
-            ));
-        }
-    };
-    display.clear();
-    outcome
+        };
+        display.clear();
+        outcome
+    }
+
+    /// Says who goes on with what a lazy unmount took out of sight.
+    fn tell_users(&self, process: u32) {
+        let place = self.mountpoint.display();
+        output::complain(&format!(
+            "`{place}` is out of sight, and what was closed there is saved; programs still use it: \
+             process {process} saves what they write and ends after them, and `penstock umount {place}` \
+             waits for that"
+        ));
+    }
+
+    /// Why nobody knows whether everything is saved.
+    fn without_last_word(&self, connection: &Connection) -> Failure {
+        connection.ends_within(END_MAX);
+        let staging = record::staging_of(self.place, self.mountpoint, connection.process());
+        let advice = match staging {
+            Some(directory) => unasked::is_saved_by_the_next_mount(&[directory]),
+            None => "look at the files that were written last".to_owned(),
+        };
+        let again = match mount_table::find(self.mountpoint) {
+            Some(_) => "; run the command again to remove the dead mount",
+            None => "",
+        };
+        let place = self.mountpoint.display();
+        Failure::new(
+            format!(
+                "the program behind `{place}` ended without saying whether everything is saved"
+            ),
+            format!("{advice}{again}"),
+        )
+        .with_exit(Exit::Unsaved)
+    }
+
+    fn late(&self) -> Failure {
+        let limit = duration::display(self.timeout);
+        Failure::new(
+            format!("not everything was saved within {limit}"),
+            "the mount goes on saving and then ends; watch it with `penstock stats`",
+        )
+    }
 }
 
 /// Waits until the process has let go of everything, so that whoever comes next finds it free.
@@ -171,20 +257,6 @@ fn wait_for_end(connection: &Connection) -> Outcome {
             "wait for it before you mount with the same directories again",
         )),
     }
-}
-
-/// The connection ended without a last word: fine if the mount is not there any more.
-fn gone(connection: &Connection, mountpoint: &Path) -> Outcome {
-    if mount_table::find(mountpoint).is_none() {
-        return wait_for_end(connection);
-    }
-    Err(Failure::new(
-        format!(
-            "the program behind `{}` ended without unmounting",
-            mountpoint.display()
-        ),
-        "run the command again to remove the dead mount",
-    ))
 }
 
 fn report(unsaved: &[(String, String)]) -> Outcome {
@@ -201,43 +273,23 @@ fn report(unsaved: &[(String, String)]) -> Outcome {
     .with_exit(Exit::Unsaved))
 }
 
-/// Nobody answers for the mount: it is dead, or not one of this user's.
-fn unmount_without_mount(mountpoint: &Path, lazy: bool) -> Outcome {
-    let shown = mountpoint.display();
-    let Some(entry) = mount_table::find(mountpoint) else {
-        return Err(Failure::new(
-            format!("nothing is mounted on `{shown}`"),
-            "`penstock stats` lists the mounts",
-        ));
-    };
-    if !entry.is_fuse() {
-        return Err(Failure::new(
-            format!(
-                "`{shown}` is a mount of type {}, not of this program",
-                entry.kind
-            ),
-            format!("use `umount {shown}`"),
-        ));
-    }
-    // Nothing can be saved through a dead mount, so nobody needs to close files in it first.
-    let lazy = lazy || penstock_fuse::is_dead(mountpoint);
-    let mode = match lazy {
-        true => UnmountMode::Lazy,
-        false => UnmountMode::Plain,
-    };
-    penstock_fuse::unmount(mountpoint, mode).map_err(|error| explain::unmount_error(&error))
-}
-
 /// One line on a terminal that shows what is waited for.
 #[derive(Debug, Default)]
 struct ProgressLine {
     shown: bool,
+    /// Whether it was told that programs still use the mount.
+    told_users: bool,
     /// When the first progress was reported, and what had been sent by then.
     begun: Option<(Instant, u64)>,
 }
 
 impl ProgressLine {
     fn show(&mut self, progress: Progress) {
+        if progress.is_only_used() && !self.told_users {
+            self.told_users = true;
+            self.clear();
+            output::complain("programs still use what was mounted there; waiting for them");
+        }
         let now = clock::now();
         let (begun, sent_before) = *self.begun.get_or_insert((now, progress.sent));
         let sent = progress.sent.saturating_sub(sent_before);
@@ -261,6 +313,7 @@ impl ProgressLine {
 /// What is left, and how fast it goes: `sent` bytes in the time that was `spent`.
 fn describe(progress: Progress, sent: u64, spent: Duration) -> String {
     let files = match progress.files {
+        0 if progress.used => return "waiting for programs that still use it".to_owned(),
         0 => return "saving: waiting for the store".to_owned(),
         1 => "1 file".to_owned(),
         count => format!("{count} files"),
@@ -287,6 +340,7 @@ mod tests {
             files,
             left,
             sent: 0,
+            used: false,
         };
         let second = Duration::from_secs(1);
         for (progress, sent, spent, line) in [
@@ -309,6 +363,15 @@ mod tests {
                 "saving: 3 files, 48.0 MiB left, 16.0 MiB/s, about 3s to go",
             ),
             (progress(0, 0), 9, second, "saving: waiting for the store"),
+            (
+                Progress {
+                    used: true,
+                    ..progress(0, 0)
+                },
+                0,
+                second,
+                "waiting for programs that still use it",
+            ),
         ] {
             assert_eq!(describe(progress, sent, spent), line);
         }

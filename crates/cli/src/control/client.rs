@@ -1,7 +1,6 @@
 //! The side that asks.
 
 use std::{
-    fs,
     io::{self, BufRead, BufReader, Read, Write},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
@@ -9,31 +8,33 @@ use std::{
 };
 
 use penstock_base::clock;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
-use super::{Place, Reply, Request, Status};
+use super::{Place, Reply, Request, Status, claim};
 use crate::system::{self, Process};
 
 /// How long a healthy mount may take to answer.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
 
-/// How old a socket is on which somebody should listen by now.
-const STALE_AGE: Duration = Duration::from_secs(60);
-
 /// Bytes in the longest answer.
 const REPLY_SIZE_MAX: u64 = 4 << 20;
+
+/// How often a listener is tried whose places for those who wait are taken.
+const CONNECT_POLL: Duration = Duration::from_millis(20);
 
 /// A conversation with one mount.
 #[derive(Debug)]
 pub(crate) struct Connection {
     lines: BufReader<UnixStream>,
+    number: u32,
     process: Option<Process>,
 }
 
 impl Connection {
     /// Sends `request` to the mount behind `socket`.
     pub(crate) fn open(socket: &Path, request: &Request) -> io::Result<Self> {
-        let mut stream = UnixStream::connect(socket)?;
-        let process = peer(&stream)?;
+        let mut stream = connect(socket, ANSWER_DEADLINE)?;
+        let number = peer(&stream)?;
         stream.set_read_timeout(Some(ANSWER_DEADLINE))?;
         stream.set_write_timeout(Some(ANSWER_DEADLINE))?;
         let mut line = serde_json::to_vec(request)?;
@@ -41,8 +42,14 @@ impl Connection {
         stream.write_all(&line)?;
         Ok(Self {
             lines: BufReader::new(stream),
-            process,
+            number,
+            process: Process::find(number),
         })
+    }
+
+    /// The number of the mount's process; 0 where it cannot be seen from here.
+    pub(crate) fn process(&self) -> u32 {
+        self.number
     }
 
     /// Waits until the mount's process has ended, at most for `limit`; says whether it did. One that
@@ -67,12 +74,43 @@ impl Connection {
     }
 }
 
-/// The mount's process, if it can be seen from here. What another user pretends to be a mount of this
+/// Connects to who listens on `socket`. One who accepts nobody has places for some who wait; once they are
+/// taken this fails with [`io::ErrorKind::WouldBlock`] when the limit has passed.
+pub(super) fn connect(socket: &Path, limit: Duration) -> io::Result<UnixStream> {
+    let begun = clock::now();
+    loop {
+        match connect_at_once(socket) {
+            Err(error) if is_silence(&error) && begun.elapsed() < limit => {
+                system::pause(CONNECT_POLL);
+            }
+            connected => return connected,
+        }
+    }
+}
+
+fn connect_at_once(socket: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let made = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&made, &SocketAddrUnix::new(socket)?)?;
+    let stream = UnixStream::from(made);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+/// Whether somebody listens on `socket`.
+pub(crate) fn is_heard(socket: &Path) -> bool {
+    match connect(socket, Duration::ZERO) {
+        Ok(_) => true,
+        Err(error) => is_silence(&error),
+    }
+}
+
+/// The number of the mount's process. What another user pretends to be a mount of this
 /// one's is neither believed nor ordered about.
-fn peer(stream: &UnixStream) -> io::Result<Option<Process>> {
+fn peer(stream: &UnixStream) -> io::Result<u32> {
     let (process, user) = system::peer(stream)?;
     if user == system::user_id() || user == 0 {
-        return Ok(Process::find(process));
+        return Ok(process);
     }
     let text = format!("another user, {user}, listens there");
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
@@ -94,38 +132,37 @@ pub(crate) fn status(socket: &Path) -> io::Result<Status> {
     }
 }
 
-/// How every mount of `place` is. Sockets that dead mounts left behind are removed.
-pub(crate) fn all(place: &Place) -> Vec<Status> {
-    let answer = |socket: &PathBuf| match status(socket) {
-        Ok(status) => Some(status),
+/// How every mount of `place` is, the latest of a mount point last, each with its socket. Sockets that
+/// dead mounts left behind are removed.
+pub(crate) fn all(place: &Place) -> Vec<(PathBuf, Status)> {
+    let answer = |socket: PathBuf| match status(&socket) {
+        Ok(status) => Some((socket, status)),
         Err(error) => {
             if error.kind() == io::ErrorKind::ConnectionRefused {
-                remove_if_old(socket);
+                claim::remove_dead(place, &socket);
             }
             None
         }
     };
-    let sockets = place.sockets();
-    let mut statuses: Vec<_> = sockets.iter().filter_map(answer).collect();
-    statuses.sort_by(|one, other| one.mountpoint.cmp(&other.mountpoint));
-    statuses
+    let sockets = place.sockets().into_iter();
+    let mut answers: Vec<_> = sockets.filter_map(answer).collect();
+    answers.sort_by(|(_, one), (_, other)| {
+        let key = |status: &Status| (status.mountpoint.clone(), status.started);
+        key(one).cmp(&key(other))
+    });
+    answers
 }
 
-/// Removes the socket of a mount whose process is known to be gone, unless another one has its place
-/// by now.
-pub(crate) fn remove_dead(socket: &Path) {
-    let connected = UnixStream::connect(socket);
-    if connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-        let _ = fs::remove_file(socket);
-    }
+/// The mount of this process, with its socket.
+pub(crate) fn of_process(place: &Place, process: u32) -> Option<(PathBuf, Status)> {
+    let mut mounts = all(place).into_iter();
+    mounts.find(|(_, mount)| mount.pid == process)
 }
 
-/// Removes a socket on which nobody listens, unless it is so young that somebody may be about to.
-fn remove_if_old(socket: &Path) {
-    let modified = fs::metadata(socket).and_then(|metadata| metadata.modified());
-    let age = modified.map(|modified| clock::wall_time().duration_since(modified));
-    if matches!(age, Ok(Ok(age)) if age > STALE_AGE) {
-        let _ = fs::remove_file(socket);
+/// Removes the sockets of mounts on `mountpoint` whose processes are gone.
+pub(crate) fn remove_dead(place: &Place, mountpoint: &Path) {
+    for socket in place.sockets_at(mountpoint) {
+        claim::remove_dead(place, &socket);
     }
 }
 
@@ -136,15 +173,43 @@ mod tests {
     use super::*;
 
     #[test]
+    fn who_accepts_nobody_is_not_waited_for_and_keeps_the_socket() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let (place, mountpoint) = (Place::at(directory.path()), Path::new("/mnt/x"));
+        let socket = place.socket_of(mountpoint);
+        let made = socket_with(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        );
+        let listener = made.expect("a socket");
+        let address = SocketAddrUnix::new(&socket).expect("short");
+        rustix::net::bind(&listener, &address).expect("free");
+        rustix::net::listen(&listener, 0).expect("it listens");
+        let _waiting = UnixStream::connect(&socket).expect("there is one place");
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let refused = claim::claim(&place, Path::new("/mnt/x")).map(drop);
+            remove_dead(&place, Path::new("/mnt/x"));
+            tell.send(refused).expect("awaited");
+        });
+        let refused = told.recv_timeout(ANSWER_DEADLINE * 3).expect("bounded");
+        assert!(refused.is_err());
+        assert!(socket.exists() && is_heard(&socket));
+    }
+
+    #[test]
     fn the_socket_of_a_dead_mount_is_removed_and_that_of_a_living_one_stays() {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let socket = directory.path().join("a.sock");
+        let (place, mountpoint) = (Place::at(directory.path()), Path::new("/mnt/x"));
+        let socket = place.socket_of(mountpoint);
         let listener = UnixListener::bind(&socket).expect("free");
-        remove_dead(&socket);
+        remove_dead(&place, mountpoint);
         assert!(socket.exists());
         drop(listener);
-        remove_dead(&socket);
+        remove_dead(&place, mountpoint);
         assert!(!socket.exists());
-        remove_dead(&socket);
+        remove_dead(&place, mountpoint);
     }
 }

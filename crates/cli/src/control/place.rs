@@ -1,15 +1,32 @@
 //! Where the sockets of a user's mounts are.
 
 use std::{
-    fs, io,
+    fs::{self, File, TryLockError},
+    io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
+    time::Duration,
 };
+
+use penstock_base::clock;
 
 use crate::{
     environment::Environment,
     places::{self, OwnPlace},
+    system,
 };
+
+/// How long a process waits for its turn; each takes some system calls.
+const TURN_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often it looks.
+const TURN_POLL: Duration = Duration::from_millis(5);
+
+/// The turn of one process to look at sockets and to act upon that, as long as it is held.
+#[derive(Debug)]
+pub(super) struct Turn {
+    _directory: File,
+}
 
 /// The directory with the sockets of one user's mounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,9 +63,78 @@ impl Place {
         self.directory().join(name)
     }
 
+    /// The socket of a mount on `mountpoint` that saves, with the number of its process, while
+    /// another one may be mounted there.
+    pub(super) fn socket_of_earlier(&self, mountpoint: &Path, process: u32) -> PathBuf {
+        let name = format!("{}.{process}.sock", mount_id(mountpoint));
+        self.directory().join(name)
+    }
+
+    /// The sockets of mounts on `mountpoint` that save while another one may be mounted there, with
+    /// the numbers of their processes.
+    pub(crate) fn earlier(&self, mountpoint: &Path) -> Vec<(u32, PathBuf)> {
+        self.by_process(mountpoint, "sock")
+    }
+
+    /// The record of the mount on `mountpoint` that this process serves.
+    pub(super) fn record_of(&self, mountpoint: &Path, process: u32) -> PathBuf {
+        let name = format!("{}.{process}.staging", mount_id(mountpoint));
+        self.directory().join(name)
+    }
+
+    /// The records of mounts on `mountpoint`, with the numbers of their processes.
+    pub(super) fn records(&self, mountpoint: &Path) -> Vec<(u32, PathBuf)> {
+        self.by_process(mountpoint, "staging")
+    }
+
+    /// The files of `mountpoint` with this ending that have the number of a process in their names.
+    fn by_process(&self, mountpoint: &Path, ending: &str) -> Vec<(u32, PathBuf)> {
+        let id = mount_id(mountpoint);
+        let process = |path: &Path| {
+            let name = path.file_stem()?.to_str()?;
+            name.strip_prefix(&id)?.strip_prefix('.')?.parse().ok()
+        };
+        let files = self.files(ending).into_iter();
+        files
+            .filter_map(|path| Some((process(&path)?, path)))
+            .collect()
+    }
+
+    /// Every socket of `mountpoint`, the present one first.
+    pub(crate) fn sockets_at(&self, mountpoint: &Path) -> Vec<PathBuf> {
+        let mut sockets = vec![self.socket_of(mountpoint)];
+        let earlier = self.earlier(mountpoint).into_iter();
+        sockets.extend(earlier.map(|(_, socket)| socket));
+        sockets
+    }
+
+    /// Waits until no other process renames or removes sockets. Fails after some seconds, and where
+    /// there is no directory.
+    pub(super) fn turn(&self) -> io::Result<Turn> {
+        let directory = File::open(self.directory())?;
+        let begun = clock::now();
+        loop {
+            match directory.try_lock() {
+                Ok(()) => {
+                    return Ok(Turn {
+                        _directory: directory,
+                    });
+                }
+                Err(TryLockError::WouldBlock) if begun.elapsed() < TURN_PATIENCE => {
+                    system::pause(TURN_POLL);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
     /// Every socket that is there, whether or not somebody still listens. Those that somebody else
     /// can have put there are none.
     pub(crate) fn sockets(&self) -> Vec<PathBuf> {
+        self.files("sock")
+    }
+
+    fn files(&self, ending: &str) -> Vec<PathBuf> {
         let Ok(Some(directory)) = self.0.find() else {
             return Vec::new();
         };
@@ -56,11 +142,11 @@ impl Place {
             return Vec::new();
         };
         let paths = entries.flatten().map(|entry| entry.path());
-        let mut sockets: Vec<_> = paths
-            .filter(|path| path.extension().is_some_and(|ending| ending == "sock"))
+        let mut files: Vec<_> = paths
+            .filter(|path| path.extension().is_some_and(|found| found == ending))
             .collect();
-        sockets.sort();
-        sockets
+        files.sort();
+        files
     }
 }
 
@@ -102,6 +188,25 @@ mod tests {
     }
 
     #[test]
+    fn earlier_mounts_of_a_place_are_told_by_their_processes() {
+        let parent = tempfile::tempdir().expect("a temporary directory");
+        let place = Place::at(&parent.path().join("run"));
+        place.prepare().expect("it can be made");
+        let (here, there) = (Path::new("/mnt/x"), Path::new("/mnt/y"));
+        let earlier = place.socket_of_earlier(here, 42);
+        for socket in [
+            place.socket_of(here),
+            earlier.clone(),
+            place.socket_of_earlier(there, 43),
+        ] {
+            fs::write(&socket, "").expect("written");
+        }
+        assert_eq!(place.earlier(here), [(42, earlier.clone())]);
+        assert_eq!(place.sockets_at(here), [place.socket_of(here), earlier]);
+        assert_eq!(place.sockets().len(), 3);
+    }
+
+    #[test]
     fn a_directory_that_others_can_write_is_refused() {
         let parent = tempfile::tempdir().expect("a temporary directory");
         let place = Place::at(parent.path());
@@ -119,7 +224,7 @@ mod tests {
         place.prepare().expect("it can be made");
         fs::write(place.socket_of(Path::new("/mnt/x")), "").expect("written");
         if std::os::unix::fs::chown(place.directory(), Some(65_534), None).is_err() {
-            return; // Only root can give directories away.
+            return penstock_skips::skipped("only root can give directories away");
         }
         assert!(place.prepare().is_err());
         assert!(place.sockets().is_empty());

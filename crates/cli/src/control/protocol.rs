@@ -37,6 +37,29 @@ pub(crate) enum Reply {
     CacheDropped { objects: u64, bytes: u64 },
 }
 
+/// Where a mount is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Phase {
+    /// It is not there yet.
+    Starting,
+    /// Programs use it.
+    Mounted,
+    /// It was unmounted, and what is unsaved is on its way to the store.
+    Saving,
+}
+
+impl Phase {
+    /// The word for people.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Mounted => "mounted",
+            Self::Saving => "saving",
+        }
+    }
+}
+
 /// How a mount is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Status {
@@ -48,6 +71,8 @@ pub(crate) struct Status {
     pub source: String,
     /// Where.
     pub mountpoint: PathBuf,
+    /// Whether it is there already, or still.
+    pub phase: Phase,
     /// Since when, in seconds of Unix time.
     pub started: u64,
     /// For how long, in seconds.
@@ -104,4 +129,14 @@ pub(crate) struct Progress {
     pub left: u64,
     /// Bytes that the mount has sent since its start.
     pub sent: u64,
+    /// Whether the mount is out of sight and programs still use it.
+    #[serde(default)]
+    pub used: bool,
+}
+
+impl Progress {
+    /// Whether the mount would have ended, were it not for programs that use it.
+    pub(crate) fn is_only_used(&self) -> bool {
+        self.used && self.files == 0
+    }
 }

@@ -1,10 +1,9 @@
 //! The side that answers, inside the mount's process.
 
 use std::{
-    fs, io,
-    os::unix::fs::{MetadataExt, PermissionsExt},
+    io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -18,7 +17,11 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use super::{Reply, Request, Status};
+use super::{
+    ClaimError, Place, Reply, Request, Status,
+    claim::{self, Name},
+    record::Record,
+};
 
 /// Clients that are served at once; others wait to be accepted.
 const CLIENTS_MAX: usize = 16;
@@ -28,6 +31,9 @@ const CLIENT_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Bytes in the longest request.
 const REQUEST_SIZE_MAX: u64 = 4096;
+
+/// How long a client that connected before the socket had lost its name may wait to be accepted.
+const ACCEPTING_GRACE: Duration = Duration::from_millis(20);
 
 /// Answers that may wait for a slow client.
 const REPLIES_WAITING_MAX: usize = 8;
@@ -45,50 +51,55 @@ pub(crate) struct Duties {
     pub status: Box<dyn Fn() -> Status + Send + Sync>,
     /// Takes orders to unmount.
     pub orders: mpsc::Sender<UnmountOrder>,
-    /// The cache that things can be dropped from.
-    pub cache: Option<Arc<DiskCache>>,
+    /// The cache that things can be dropped from, once it is open.
+    pub cache: Arc<OnceLock<Arc<DiskCache>>>,
 }
 
-/// A listening socket. Dropping it removes the socket, unless another one has its name by now.
+/// A listening socket. Dropping it removes the socket.
 #[derive(Debug)]
 pub(crate) struct Server {
-    socket: PathBuf,
-    /// Which file it is.
-    inode: Option<u64>,
     accepting: JoinHandle<()>,
+    place: Place,
+    mountpoint: PathBuf,
+    name: Option<Name>,
 }
 
 impl Server {
-    /// Listens on `socket`, which nobody can connect to before only its user can. One that a dead
-    /// mount left there is replaced.
-    pub(crate) fn start(socket: &Path, duties: Duties) -> io::Result<Self> {
-        if std::os::unix::net::UnixStream::connect(socket).is_ok() {
-            return Err(io::ErrorKind::AddrInUse.into());
-        }
-        let new = socket.with_extension("new");
-        let _ = fs::remove_file(&new);
-        let listener = UnixListener::bind(&new)?;
-        fs::set_permissions(&new, fs::Permissions::from_mode(0o600))?;
-        fs::rename(&new, socket)?;
+    /// Listens for the mount point. Fails with [`ClaimError::Held`] when another process mounts there,
+    /// or is about to; one that was unmounted and still saves makes way.
+    pub(crate) fn start(
+        place: &Place,
+        mountpoint: &Path,
+        duties: Duties,
+    ) -> Result<Self, ClaimError> {
+        let (name, listener) = run_blocking(|| claim::claim(place, mountpoint))?;
+        listener.set_nonblocking(true)?;
+        let listener = UnixListener::from_std(listener)?;
         Ok(Self {
-            inode: inode(socket),
-            socket: socket.to_owned(),
             accepting: tokio::spawn(accept(listener, Arc::new(duties))),
+            place: place.clone(),
+            mountpoint: mountpoint.to_owned(),
+            name: Some(name),
         })
+    }
+
+    /// Writes down where the mount stages, if it does, for those who find it dead.
+    pub(crate) fn record(&self, staging: Option<&Path>) -> io::Result<Record> {
+        Record::write(&self.place, &self.mountpoint, staging)
+    }
+
+    /// Gives the name of the socket up. Every client that came before is served; their orders end
+    /// when all of them have gone.
+    pub(crate) async fn close(mut self) {
+        drop(self.name.take());
+        clock::sleep(ACCEPTING_GRACE).await;
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
         self.accepting.abort();
-        if inode(&self.socket) == self.inode {
-            let _ = fs::remove_file(&self.socket);
-        }
     }
-}
-
-fn inode(path: &Path) -> Option<u64> {
-    fs::symlink_metadata(path).ok().map(|found| found.ino())
 }
 
 async fn accept(listener: UnixListener, duties: Arc<Duties>) {
@@ -131,7 +142,6 @@ async fn serve(stream: UnixStream, duties: &Duties) -> io::Result<()> {
             duties.orders.send(order).await.map_err(io::Error::other)?;
             while let Some(reply) = waiting.recv().await {
                 send(&mut output, &reply).await?;
-                // Whoever carries the order out waits until the last word was heard.
                 if !matches!(reply, Reply::Progress(_)) {
                     break;
                 }
@@ -142,7 +152,7 @@ async fn serve(stream: UnixStream, duties: &Duties) -> io::Result<()> {
 }
 
 fn drop_cached(duties: &Duties, prefix: &str) -> Reply {
-    match &duties.cache {
+    match duties.cache.get() {
         None => Reply::Refused {
             cause: "the mount has no disk cache".to_owned(),
             remedy: "mount with --cache-dir".to_owned(),
@@ -165,15 +175,20 @@ async fn send(output: &mut OwnedWriteHalf, reply: &Reply) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::control::{Memory, Progress, client};
+    use std::{fs, os::unix::fs::PermissionsExt};
 
-    fn status() -> Status {
+    use super::*;
+    use crate::control::{Memory, Phase, Progress, client};
+
+    const MOUNTPOINT: &str = "/mnt/x";
+
+    fn status(pid: u32, phase: Phase) -> Status {
         Status {
             version: "1".to_owned(),
-            pid: 7,
+            pid,
             source: "file:///a".to_owned(),
-            mountpoint: "/mnt/x".into(),
+            mountpoint: MOUNTPOINT.into(),
+            phase,
             started: 1,
             uptime: 2,
             memory: Memory {
@@ -186,51 +201,117 @@ mod tests {
         }
     }
 
-    fn start(socket: &Path) -> (Server, mpsc::Receiver<UnmountOrder>) {
-        let (orders, received) = mpsc::channel(1);
-        let duties = Duties {
-            status: Box::new(status),
-            orders,
-            cache: None,
-        };
-        (Server::start(socket, duties).expect("listens"), received)
+    /// A directory for sockets.
+    struct Bed {
+        _directory: tempfile::TempDir,
+        place: Place,
+    }
+
+    impl Bed {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().expect("a temporary directory");
+            Self {
+                place: Place::at(directory.path()),
+                _directory: directory,
+            }
+        }
+
+        fn socket(&self) -> PathBuf {
+            self.place.socket_of(Path::new(MOUNTPOINT))
+        }
+
+        /// A server that says of itself what `status` is, with the orders that it gets.
+        fn start(
+            &self,
+            status: Status,
+        ) -> Result<(Server, mpsc::Receiver<UnmountOrder>), ClaimError> {
+            let (orders, received) = mpsc::channel(1);
+            let duties = Duties {
+                status: Box::new(move || status.clone()),
+                orders,
+                cache: Arc::default(),
+            };
+            let server = Server::start(&self.place, Path::new(MOUNTPOINT), duties)?;
+            Ok((server, received))
+        }
+
+        /// The processes that answer.
+        fn answering(&self) -> Vec<u32> {
+            let all = client::all(&self.place).into_iter();
+            all.map(|(_, status)| status.pid).collect()
+        }
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn answers_how_the_mount_is() {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let socket = directory.path().join("a.sock");
-        let (server, _orders) = start(&socket);
+        let bed = Bed::new();
+        let (server, _orders) = bed.start(status(7, Phase::Mounted)).expect("listens");
+        let socket = bed.socket();
         let mode = fs::metadata(&socket)
             .expect("it exists")
             .permissions()
             .mode();
         assert_eq!(mode & 0o777, 0o600);
-        assert_eq!(client::status(&socket).expect("answered"), status());
+        let answer = client::status(&socket).expect("answered");
+        assert_eq!(answer, status(7, Phase::Mounted));
         drop(server);
         assert!(!socket.exists());
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn replaces_the_socket_of_a_dead_mount_but_not_of_a_living_one() {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let socket = directory.path().join("a.sock");
-        drop(std::os::unix::net::UnixListener::bind(&socket).expect("bound"));
-        let (_server, orders) = start(&socket);
-        let duties = Duties {
-            status: Box::new(status),
-            orders: mpsc::channel(1).0,
-            cache: None,
+    async fn replaces_the_socket_of_a_dead_mount_but_not_of_one_that_starts_or_serves() {
+        let bed = Bed::new();
+        drop(std::os::unix::net::UnixListener::bind(bed.socket()).expect("bound"));
+        for living in [Phase::Starting, Phase::Mounted] {
+            let (_server, _orders) = bed.start(status(7, living)).expect("nobody listens");
+            let refused = bed.start(status(8, Phase::Starting));
+            let held = matches!(
+                refused,
+                Err(ClaimError::Held { process: 7, phase }) if phase == living
+            );
+            assert!(held);
+            assert_eq!(bed.answering(), [7]);
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_mount_that_saves_makes_way_and_goes_on_answering() {
+        let bed = Bed::new();
+        let (first, _orders) = bed.start(status(7, Phase::Saving)).expect("listens");
+        let (second, _orders) = bed.start(status(8, Phase::Saving)).expect("it makes way");
+        let (third, _orders) = bed.start(status(9, Phase::Mounted)).expect("both do");
+        let mut answering = bed.answering();
+        answering.sort_unstable();
+        assert_eq!(answering, [7, 8, 9]);
+        assert_eq!(client::status(&bed.socket()).expect("answered").pid, 9);
+        drop(first);
+        drop(third);
+        assert_eq!(bed.answering(), [8]);
+        drop(second);
+        assert!(bed.place.sockets().is_empty());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn of_many_that_start_at_once_one_gets_the_socket() {
+        let bed = Arc::new(Bed::new());
+        let start = |process| {
+            let bed = Arc::clone(&bed);
+            tokio::spawn(async move { bed.start(status(process, Phase::Starting)) })
         };
-        assert!(Server::start(&socket, duties).is_err());
-        drop(orders);
+        let starting: Vec<_> = (1..=8).map(start).collect();
+        let mut started = Vec::new();
+        for one in starting {
+            started.extend(one.await.expect("no panic").ok());
+        }
+        assert_eq!(started.len(), 1);
+        assert_eq!(bed.answering().len(), 1);
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn passes_an_order_on_and_its_progress_back() {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let socket = directory.path().join("a.sock");
-        let (_server, mut orders) = start(&socket);
+        let bed = Bed::new();
+        let (_server, mut orders) = bed.start(status(7, Phase::Mounted)).expect("listens");
+        let socket = bed.socket();
         let asked = tokio::task::spawn_blocking(move || {
             let request = Request::Unmount { lazy: true };
             let mut connection = client::Connection::open(&socket, &request).expect("sent");
@@ -246,6 +327,7 @@ mod tests {
             files: 1,
             left: 9,
             sent: 5,
+            used: false,
         });
         let ended = Reply::Ended {
             unsaved: vec![("a".to_owned(), "no space".to_owned())],
@@ -259,9 +341,9 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn survives_nonsense() {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let socket = directory.path().join("a.sock");
-        let (_server, _orders) = start(&socket);
+        let bed = Bed::new();
+        let (_server, _orders) = bed.start(status(7, Phase::Mounted)).expect("listens");
+        let socket = bed.socket();
         use std::io::{Read, Write};
         for nonsense in [&b"\n"[..], b"{\"request\":\"dance\"}\n", &[0xff; 9000]] {
             let mut stream = std::os::unix::net::UnixStream::connect(&socket).expect("connects");

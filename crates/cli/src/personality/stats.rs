@@ -59,16 +59,15 @@ fn show(pid: Option<u32>, interval: Option<Duration>, environment: &Environment)
     let mounts = control::client::all(&place);
     let found = mounts
         .iter()
-        .find(|mount| pid.is_none_or(|pid| mount.pid == pid));
-    let Some(mount) = found else {
+        .find(|(_, mount)| pid.is_none_or(|pid| mount.pid == pid));
+    let Some((socket, mount)) = found else {
         return Err(Failure::new(
             "there is no such mount",
             "`penstock stats` lists the mounts and their processes",
         ));
     };
-    let socket = place.socket_of(&mount.mountpoint);
     match interval {
-        Some(interval) => ours::watch(&socket, interval),
+        Some(interval) => ours::watch(socket, interval),
         None => output::print(&ours::describe(mount, None)),
     }
 }

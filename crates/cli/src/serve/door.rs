@@ -34,6 +34,14 @@ impl Door {
         }
     }
 
+    /// Whether programs use what is out of the file tree, as far as the door can tell.
+    pub(super) fn is_used(&self) -> bool {
+        match self {
+            Self::Fuse(session) => !session.has_ended(),
+            Self::Block(_) => false,
+        }
+    }
+
     /// Unmounts, lazily if files are open, and gives those who use them `grace` to finish.
     pub(super) async fn leave(&self, grace: Duration) -> Unsaved {
         match self {

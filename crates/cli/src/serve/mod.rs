@@ -12,7 +12,9 @@ mod door;
 mod mounted;
 mod predecessor;
 mod signals;
+mod stage;
 mod start;
+mod waiters;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -32,7 +34,7 @@ use crate::{
 };
 
 pub(crate) use door::Door;
-pub(crate) use predecessor::once_free;
+pub(crate) use predecessor::Predecessors;
 use signals::Signals;
 pub(crate) use start::Opened;
 

@@ -8,11 +8,11 @@ use penstock_transfer::DiskCache;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use super::{Door, End, Signals, signals};
+use super::{Door, End, Signals, signals, waiters::Waiters};
 use crate::{
     assemble,
     commands::stats,
-    control::{Progress, Reply, Status, server},
+    control::{Progress, Reply, Status, record::Record, server},
     explain,
     logging::{self, LogFile},
     output,
@@ -37,8 +37,14 @@ const CLOSING: Duration = Duration::from_secs(1);
 /// How often a busy mount is tried again.
 const BUSY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long the last word to a client may take.
-const LAST_WORD_DEADLINE: Duration = Duration::from_secs(2);
+/// Where a mount that is told to go is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sight {
+    /// Perhaps still in the file tree.
+    Leaving,
+    /// Out of the file tree; whoever used it before goes on.
+    Out,
+}
 
 /// Something that is kept by being held, such as the index of a stream volume.
 pub(crate) type Held = Box<dyn Send + Sync>;
@@ -50,6 +56,7 @@ pub(super) struct Mounted {
     /// What has to stay as long as the mount is there.
     pub _held: Option<Held>,
     pub control: Option<server::Server>,
+    pub record: Option<Record>,
     pub _exporter: Option<Exporter>,
 }
 
@@ -71,50 +78,72 @@ pub(super) struct Core {
 impl Mounted {
     /// Serves until somebody unmounts or a signal asks us to leave.
     pub(super) async fn until_end(mut self, signals: &mut Signals) -> End {
-        let mut order = None;
-        let unsaved = self.until_gone(signals, &mut order).await;
+        let mut waiters = Waiters::default();
+        let unsaved = match self.until_gone(signals, &mut waiters).await {
+            Some(unsaved) => Some(unsaved),
+            None => self.leave_by_signal(signals, &mut waiters).await,
+        };
         // Whoever hears the last word may mount here again at once, with a socket of the same name.
-        drop(self.control.take());
-        match unsaved {
-            Some(unsaved) => self.core.finished(unsaved, order).await,
-            None => End::AtOnce,
+        if let Some(control) = self.control.take() {
+            control.close().await;
         }
+        let Some(unsaved) = unsaved else {
+            return End::AtOnce;
+        };
+        self.core.close_cache();
+        if let Some(record) = self.record.take() {
+            record.remove();
+        }
+        waiters.end(&mut self.orders, last_word(&unsaved)).await;
+        End::Finished(unsaved)
     }
 
-    /// Returns what could not be saved; nothing when it is left at once.
+    /// Returns what could not be saved; nothing when a signal asks to leave.
     async fn until_gone(
         &mut self,
         signals: &mut Signals,
-        order: &mut Option<server::UnmountOrder>,
+        waiters: &mut Waiters,
     ) -> Option<Unsaved> {
         let core = &self.core;
+        let mut gone = pin!(core.door.wait());
         loop {
             let request = tokio::select! {
-                unsaved = core.door.wait() => return Some(unsaved),
-                Some(asked) = self.orders.recv(), if order.is_none() => {
-                    *order = Some(asked);
+                unsaved = &mut gone => return Some(unsaved),
+                Some(order) = self.orders.recv() => {
+                    waiters.add(order);
                     continue;
                 }
-                obeyed = core.obey(order.as_ref()) => match obeyed {
-                    Ok(unsaved) => return Some(unsaved),
-                    Err(refusal) => {
-                        answer(order.take(), refusal).await;
-                        continue;
-                    }
-                },
+                refusal = core.obey(waiters) => {
+                    waiters.answer(&refusal);
+                    continue;
+                }
                 request = signals.next() => request,
             };
             match request {
                 signals::Request::ReopenLog => core.reopen_log(),
                 signals::Request::Report => core.report(),
                 signals::Request::ChangeLogLevel => change_log_level(),
-                signals::Request::End => {
-                    info!("asked to leave by a signal");
-                    return tokio::select! {
-                        unsaved = core.door.leave(LEAVE_GRACE) => Some(unsaved),
-                        () = signals.asked_to_end() => None,
-                    };
-                }
+                signals::Request::End => return None,
+            }
+        }
+    }
+
+    /// Returns what could not be saved; nothing when a second signal asks to leave at once.
+    async fn leave_by_signal(
+        &mut self,
+        signals: &mut Signals,
+        waiters: &mut Waiters,
+    ) -> Option<Unsaved> {
+        info!("asked to leave by a signal");
+        let core = &self.core;
+        let mut left = pin!(core.door.leave(LEAVE_GRACE));
+        let mut hurried = pin!(signals.asked_to_end());
+        loop {
+            tokio::select! {
+                unsaved = &mut left => return Some(unsaved),
+                () = &mut hurried => return None,
+                Some(order) = self.orders.recv() => waiters.add(order),
+                _ = core.keep_telling(waiters, Sight::Leaving) => {}
             }
         }
     }
@@ -126,63 +155,61 @@ impl Mounted {
 }
 
 impl Core {
-    /// Unmounts and waits until everything is saved, telling the client how that goes. Files
-    /// being sent keep a mount busy; those are waited for. Without an order it never returns.
-    async fn obey(&self, order: Option<&server::UnmountOrder>) -> Result<Unsaved, Reply> {
-        let Some(order) = order else {
+    /// Unmounts and tells those who wait how the saving goes, for ever. Files being sent keep a mount
+    /// busy; those are waited for. Returns why the mount stays. Without an order it does nothing.
+    async fn obey(&self, waiters: &Waiters) -> Reply {
+        if waiters.is_empty() {
             return std::future::pending().await;
-        };
-        let mode = if order.lazy {
-            UnmountMode::Lazy
-        } else {
-            UnmountMode::Plain
+        }
+        if let Err(error) = self.take_out_of_sight(waiters).await {
+            return refusal(&error);
+        }
+        self.keep_telling(waiters, Sight::Out).await
+    }
+
+    async fn take_out_of_sight(&self, waiters: &Waiters) -> Result<(), UnmountError> {
+        let mode = match waiters.is_lazy() {
+            true => UnmountMode::Lazy,
+            false => UnmountMode::Plain,
         };
         let mut patient_until = clock::now() + CLOSING;
-        while let Err(error) = self.door.unmount(mode).await {
+        loop {
+            let Err(error) = self.door.unmount(mode).await else {
+                return Ok(());
+            };
             if assemble::uploads_in_flight(&self.registry) > 0 {
                 patient_until = clock::now() + SETTLE;
             }
             let settles = clock::now() < patient_until;
-            if !settles || !matches!(error, UnmountError::Busy(_)) {
-                return Err(refusal(&error));
-            }
-            let progress = Reply::Progress(self.progress());
-            if order.replies.send(progress).await.is_err() {
-                return Err(refusal(&error));
+            let is_busy = matches!(error, UnmountError::Busy(_));
+            waiters.tell(self.progress(Sight::Leaving));
+            if !settles || !is_busy || waiters.are_gone() {
+                return Err(error);
             }
             clock::sleep(BUSY_INTERVAL).await;
         }
-        let mut ended = pin!(self.door.wait());
+    }
+
+    async fn keep_telling(&self, waiters: &Waiters, sight: Sight) -> ! {
         loop {
-            tokio::select! {
-                unsaved = &mut ended => return Ok(unsaved),
-                () = clock::sleep(PROGRESS_INTERVAL) => {
-                    // A client that lost patience does not stop what it began.
-                    let _ = order.replies.try_send(Reply::Progress(self.progress()));
-                }
-            }
+            clock::sleep(PROGRESS_INTERVAL).await;
+            waiters.tell(self.progress(sight));
         }
     }
 
-    async fn finished(&self, unsaved: Unsaved, order: Option<server::UnmountOrder>) -> End {
-        if let Some(cache) = &self.cache {
-            run_blocking(|| {
-                cache.close();
-                if self.discards_cache {
-                    cache.remove("");
-                }
-            });
-        }
-        let files = unsaved.iter();
-        let told = files.map(|(path, reason)| (path.clone(), reason.to_string()));
-        let reply = Reply::Ended {
-            unsaved: told.collect(),
+    fn close_cache(&self) {
+        let Some(cache) = &self.cache else {
+            return;
         };
-        answer(order, reply).await;
-        End::Finished(unsaved)
+        run_blocking(|| {
+            cache.close();
+            if self.discards_cache {
+                cache.remove("");
+            }
+        });
     }
 
-    fn progress(&self) -> Progress {
+    fn progress(&self, sight: Sight) -> Progress {
         let count = |name| assemble::metric(&self.registry, name);
         // What is not sent yet is in memory, however large the files are by now.
         let held = self.pool.budget().used().saturating_sub(self.held_at_rest);
@@ -190,6 +217,7 @@ impl Core {
             files: count("bucket_unsaved_files"),
             left: count("bucket_unsaved_bytes").min(held),
             sent: count("object_sent_bytes_total"),
+            used: sight == Sight::Out && self.door.is_used(),
         }
     }
 
@@ -232,15 +260,10 @@ fn refusal(error: &UnmountError) -> Reply {
     }
 }
 
-/// Sends the last word and waits until it was heard, since the process may end right after.
-async fn answer(order: Option<server::UnmountOrder>, reply: Reply) {
-    let Some(order) = order else {
-        return;
-    };
-    let heard = async {
-        if order.replies.send(reply).await.is_ok() {
-            order.replies.closed().await;
-        }
-    };
-    let _ = clock::deadline(LAST_WORD_DEADLINE, heard).await;
+fn last_word(unsaved: &Unsaved) -> Reply {
+    let files = unsaved.iter();
+    let told = files.map(|(path, reason)| (path.clone(), reason.to_string()));
+    Reply::Ended {
+        unsaved: told.collect(),
+    }
 }

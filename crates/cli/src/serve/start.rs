@@ -1,6 +1,10 @@
 //! Bringing a mount up: every mistake that can be found early is found before the kernel knows.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use penstock_base::{BufferPool, clock, metrics::Registry};
 use penstock_fuse::{FuseSettings, Session};
@@ -9,16 +13,17 @@ use penstock_object::{
 };
 use penstock_transfer::DiskCache;
 use tokio::{runtime::Handle, sync::mpsc};
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::{
     Door, Plan, VolumeKind,
     mounted::{Core, Held, Mounted},
-    predecessor,
+    predecessor::{self, Predecessors},
+    stage::Stage,
 };
 use crate::{
     assemble,
-    control::{Memory, Metric, Status, server},
+    control::{Memory, Metric, Status, record::Record, server},
     disk_cache, explain,
     failure::{Failure, Outcome},
     options::table,
@@ -33,14 +38,18 @@ const PROBE_DEADLINE: Duration = Duration::from_secs(8);
 /// An object that a read endpoint is asked for to see whether it answers.
 const UNLIKELY_NAME: &str = ".penstock-looks-whether-this-endpoint-answers";
 
+/// Requests of the kernel under way at once, below which readers notice that there are fewer.
+const BACKGROUND_FEW: u16 = 32;
+
 /// Orders to unmount that may wait.
 const ORDERS_WAITING_MAX: usize = 4;
 
 /// A volume behind its door.
 pub(crate) struct Opened {
     pub door: Door,
-    pub cache: Option<Arc<DiskCache>>,
     pub held: Option<Held>,
+    /// Where it stages, if it does.
+    pub staging: Option<PathBuf>,
 }
 
 /// Mounts what the plan says.
@@ -51,61 +60,95 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
         VolumeKind::Stream => stream::pool(&plan.values),
     };
     observe_memory(&registry, &pool);
+    let stage = Arc::new(Stage::new(plan.mountpoint.clone()));
+    let status = status(plan, Arc::clone(&pool), Arc::clone(&registry), &stage);
+    let (orders_sender, orders) = mpsc::channel(ORDERS_WAITING_MAX);
+    let asked = Arc::clone(&status);
+    let cache = Arc::new(OnceLock::new());
+    // Before anything else, so that whoever comes next meets the mount from its first step.
+    let control = listen(
+        plan,
+        server::Duties {
+            status: Box::new(move || asked()),
+            orders: orders_sender,
+            cache: Arc::clone(&cache),
+        },
+    )?;
     if !plan.goes_on() {
         probe(plan).await?;
-        predecessor::wait_until_silent(plan).await;
     }
     let exporter = match plan.values.address(&table::METRICS_ADDRESS) {
         Some(address) => Some(Exporter::start(address, Arc::clone(&registry)).await?),
         None => None,
     };
-    let opened = match plan.volume {
-        VolumeKind::Bucket => open_bucket(plan, &pool, &registry).await?,
-        VolumeKind::Stream => stream::open(plan, &pool, &registry).await?,
-    };
-    let (orders_sender, orders) = mpsc::channel(ORDERS_WAITING_MAX);
-    let status = status(plan, Arc::clone(&pool), Arc::clone(&registry));
-    let asked = Arc::clone(&status);
-    let duties = server::Duties {
-        status: Box::new(move || asked()),
-        orders: orders_sender,
-        cache: opened.cache.clone(),
-    };
+    let opened = open(plan, &pool, &registry, &cache).await?;
+    stage.enter();
+    let record = control
+        .as_ref()
+        .and_then(|control| record(control, &opened));
     Ok(Mounted {
         core: Core {
             door: opened.door,
             held_at_rest: pool.budget().used(),
             pool,
             registry,
-            cache: opened.cache,
+            cache: cache.get().cloned(),
             discards_cache: plan.values.flag(&table::CACHE_DISCARD),
             log: plan.log.clone(),
             status,
         },
         orders,
         _held: opened.held,
-        control: listen(plan, duties),
+        control,
+        record,
         _exporter: exporter,
     })
 }
 
-async fn open_bucket(
+/// Opens the volume once those who were here before have ended, or the patience for them has.
+async fn open(
     plan: &Plan,
     pool: &Arc<BufferPool>,
     registry: &Arc<Registry>,
+    cache: &OnceLock<Arc<DiskCache>>,
+) -> Outcome<Opened> {
+    let before = Predecessors::new(plan);
+    if !plan.goes_on() {
+        before.wait().await;
+    }
+    let memory = (pool, registry);
+    let opened = match plan.volume {
+        VolumeKind::Bucket => open_bucket(plan, memory, cache, &before).await?,
+        VolumeKind::Stream => stream::open(plan, pool, registry).await?,
+    };
+    if !plan.goes_on() {
+        before.tell();
+    }
+    Ok(opened)
+}
+
+async fn open_bucket(
+    plan: &Plan,
+    (pool, registry): (&Arc<BufferPool>, &Arc<Registry>),
+    told: &OnceLock<Arc<DiskCache>>,
+    before: &Predecessors<'_>,
 ) -> Outcome<Opened> {
     let store = assemble::store(&plan.source, &plan.values, &plan.environment, registry)?;
-    let cache = disk_cache::open(plan, pool, registry).await?;
+    let cache = disk_cache::open(plan, pool, registry, before).await?;
+    if let Some(cache) = &cache {
+        told.get_or_init(|| Arc::clone(cache));
+    }
     let store = disk_cache::around(cache.as_ref(), store, &plan.source, &plan.values)?;
-    let staging = staging::open(plan, pool).await?;
-    let spill_directory = staging
+    let staging = staging::open(plan, pool, before).await?;
+    let staging_directory = staging
         .as_ref()
         .map(|staging| staging.settings().directory.clone());
     let volume = assemble::volume(&store, (pool, staging), &plan.values, registry)?;
     let settings = FuseSettings {
-        spill_directory,
+        spill_directory: staging_directory.clone(),
         ..assemble::fuse_settings(&plan.source, &plan.mountpoint, &plan.values)
     };
+    let wanted = settings.max_background;
     let session = Session::mount(
         volume,
         settings,
@@ -116,11 +159,26 @@ async fn open_bucket(
     let session = session
         .await
         .map_err(|error| explain::mount_error(&error))?;
+    tell_background(wanted, session.negotiated().max_background);
     Ok(Opened {
         door: Door::Fuse(Box::new(session)),
-        cache,
         held: None,
+        staging: staging_directory,
     })
+}
+
+/// Says that fewer requests are under way than were wished for, and why.
+fn tell_background(wanted: u16, granted: u16) {
+    const CAUSE: &str = "fewer requests of the kernel are under way at once than max-background says: \
+                         the staging disk holds places for so many";
+    if granted < BACKGROUND_FEW.min(wanted) {
+        warn!(
+            wanted,
+            granted, "{CAUSE}; reads are slower: make room there, or give another --staging-dir"
+        );
+    } else if granted < wanted {
+        info!(wanted, granted, "{CAUSE}");
+    }
 }
 
 /// Asks the store for one name, which shows at once whether endpoint, credentials, clock, bucket
@@ -211,7 +269,9 @@ fn status(
     plan: &Plan,
     pool: Arc<BufferPool>,
     registry: Arc<Registry>,
+    stage: &Arc<Stage>,
 ) -> Arc<dyn Fn() -> Status + Send + Sync> {
+    let stage = Arc::clone(stage);
     let (source, mountpoint) = (plan.source.clone(), plan.mountpoint.clone());
     let begun = clock::now();
     let since_epoch = clock::wall_time().duration_since(std::time::UNIX_EPOCH);
@@ -221,6 +281,7 @@ fn status(
         pid: std::process::id(),
         source: source.clone(),
         mountpoint: mountpoint.clone(),
+        phase: stage.phase(),
         started,
         uptime: begun.elapsed().as_secs(),
         memory: Memory {
@@ -233,19 +294,27 @@ fn status(
     })
 }
 
-/// The control socket. A mount without one still serves its files.
-fn listen(plan: &Plan, duties: server::Duties) -> Option<server::Server> {
-    let socket = plan.place.socket_of(&plan.mountpoint);
-    let listening = plan
-        .place
-        .prepare()
-        .and_then(|()| server::Server::start(&socket, duties));
-    match listening {
-        Ok(server) => Some(server),
-        Err(error) => {
-            warn!(%error, socket = %socket.display(), "no control socket: `penstock stats` and \
+/// What those who find the mount dead are told.
+fn record(control: &server::Server, opened: &Opened) -> Option<Record> {
+    let written = control.record(opened.staging.as_deref());
+    let untold = |error| warn!(%error, "`penstock umount` cannot tell what this mount leaves if it is killed");
+    written.map_err(untold).ok()
+}
+
+/// The control socket. A mount without one still serves its files. Fails where another process is
+/// starting a mount, or serves one.
+fn listen(plan: &Plan, duties: server::Duties) -> Outcome<Option<server::Server>> {
+    let error = match server::Server::start(&plan.place, &plan.mountpoint, duties) {
+        Ok(server) => return Ok(Some(server)),
+        Err(error) => error,
+    };
+    match predecessor::refusal(&plan.mountpoint, &error) {
+        Some(refusal) if !plan.goes_on() => Err(refusal),
+        _ => {
+            let place = plan.place.directory();
+            warn!(%error, place = %place.display(), "no control socket: `penstock stats` and \
                    `penstock umount` cannot reach this mount");
-            None
+            Ok(None)
         }
     }
 }

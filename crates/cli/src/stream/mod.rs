@@ -16,4 +16,4 @@ mod settings;
 
 pub(crate) use index::{Index, IndexRequest, build_into};
 pub(crate) use open::open;
-pub(crate) use settings::{pool, processors, requests, source, state_directory};
+pub(crate) use settings::{pool, processors, requests, source, state_directory, volume_at};

@@ -73,8 +73,8 @@ pub(crate) async fn open(
     let confined = confine(plan);
     Ok(Opened {
         door,
-        cache: None,
         held: Some(Box::new((index, confined))),
+        staging: None,
     })
 }
 

@@ -1,9 +1,12 @@
 //! What options mean for a stream volume.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use penstock_base::{BufferPool, MemoryBudget};
-use penstock_block::{StateDirectory, TransportKind};
+use penstock_block::{Record, StateDirectory, TransportKind};
 use penstock_stream::{Permissions, Refresh, ResourceLimits, Tier};
 use penstock_transfer::TransferSettings;
 
@@ -12,7 +15,7 @@ use crate::{
     control::Place,
     environment::Environment,
     failure::{Failure, Outcome},
-    memory,
+    memory, mount_table,
     options::{Values, table},
     places, system,
 };
@@ -140,6 +143,16 @@ pub(super) fn index_directory(values: &Values, environment: &Environment) -> Out
             format!("the directory for indexes cannot be used: {error}"),
             "remove it, or name another with --index-dir",
         )
+    })
+}
+
+/// The volume with block devices that is mounted on `mountpoint` and whose program lives. One that is
+/// out of sight and still read is none.
+pub(crate) fn volume_at(mountpoint: &Path, environment: &Environment) -> Option<Record> {
+    let entry = mount_table::find(mountpoint)?;
+    let mut volumes = penstock_block::volumes(&state_directory(environment)).into_iter();
+    volumes.find(|volume| {
+        volume.mounted && volume.mount_point == mountpoint && volume.file_system == entry.kind
     })
 }
 

@@ -171,6 +171,21 @@ pub fn succeed(command: &mut Command) -> String {
     ended.out
 }
 
+/// Unmounts with the system's own command. A process that another test starts has copies of this one's
+/// open files for a moment.
+#[track_caller]
+pub fn umount(mountpoint: &Path) {
+    wait_until("nobody uses the mount", || {
+        let ended = run(Command::new("umount").arg(mountpoint));
+        assert!(
+            ended.code == Some(0) || ended.err.contains("busy"),
+            "{ended:#?}"
+        );
+        ended.code == Some(0)
+    });
+    assert!(!is_mounted(mountpoint));
+}
+
 /// Waits until `condition` holds.
 #[track_caller]
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
@@ -229,6 +244,16 @@ impl Foreground {
 }
 
 impl Drop for Foreground {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A program of ours in the background, killed with the test.
+pub struct Background(pub Child);
+
+impl Drop for Background {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

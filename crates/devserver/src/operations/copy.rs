@@ -32,6 +32,9 @@ fn source(exchange: &Exchange<'_>) -> Result<Arc<Object>, Trouble> {
         .filter(|(bucket, key)| !bucket.is_empty() && !key.is_empty())
         .ok_or_else(|| invalid_argument("copy-source", text))?;
     let object = source_object(exchange, bucket, key)?;
+    if exchange.lacks(Lack::CopyConditions) {
+        return Ok(object);
+    }
     let prefix = exchange.dialect.header("copy-source-");
     match Conditions::of(exchange.request, &prefix).judge(&object) {
         Verdict::Go => Ok(object),

@@ -122,9 +122,9 @@ impl Bucket {
     }
 
     pub(crate) fn upload(&self, key: &str, id: &str) -> Option<Arc<Upload>> {
-        sync::lock(&self.uploads)
-            .get(&(key.to_owned(), id.to_owned()))
-            .cloned()
+        let uploads = sync::lock(&self.uploads);
+        let upload = uploads.get(&(key.to_owned(), id.to_owned())).cloned();
+        upload.inspect(|upload| upload.note_named())
     }
 
     pub(crate) fn remove_upload(&self, key: &str, id: &str) -> Option<Arc<Upload>> {

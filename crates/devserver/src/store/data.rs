@@ -13,6 +13,7 @@ use std::{
 
 use super::{
     arena::Arena, bucket::Bucket, content::Content, listing::ListingQuery, object::Object,
+    upload::Upload,
 };
 use crate::{
     clock,
@@ -193,12 +194,20 @@ impl Data {
 
     /// Keys and ids of a bucket's unfinished uploads, without HTTP.
     pub fn uploads(&self, bucket: &str) -> Vec<(String, String)> {
-        let uploads = self
-            .bucket(bucket)
-            .map(|bucket| bucket.uploads())
-            .unwrap_or_default();
-        uploads
-            .iter()
+        self.uploads_that(bucket, |_| true)
+    }
+
+    /// Those of [`Self::uploads`] that a request has named. Of others no client need know: the answers to
+    /// their creation may have been lost.
+    pub fn named_uploads(&self, bucket: &str) -> Vec<(String, String)> {
+        self.uploads_that(bucket, Upload::is_named)
+    }
+
+    fn uploads_that(&self, bucket: &str, fits: impl Fn(&Upload) -> bool) -> Vec<(String, String)> {
+        let uploads = self.bucket(bucket).map(|bucket| bucket.uploads());
+        let uploads = uploads.unwrap_or_default();
+        let fitting = uploads.iter().filter(|upload| fits(upload));
+        fitting
             .map(|upload| (upload.key.clone(), upload.id.clone()))
             .collect()
     }

@@ -1,6 +1,13 @@
 //! An unfinished multipart upload.
 
-use std::{collections::BTreeMap, sync::Mutex, time::SystemTime};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::SystemTime,
+};
 
 use super::{content::Content, object::Attributes};
 use crate::{
@@ -37,6 +44,8 @@ pub(crate) struct Upload {
     /// The checksum that the writer announced, and whether it is over the whole object.
     pub(crate) checksum: Option<(Algorithm, bool)>,
     parts: Mutex<BTreeMap<u32, Part>>,
+    /// Whether a request has named it.
+    named: AtomicBool,
 }
 
 impl Upload {
@@ -48,7 +57,18 @@ impl Upload {
             attributes,
             checksum: None,
             parts: Mutex::default(),
+            named: AtomicBool::new(false),
         }
+    }
+
+    /// Notes that a request has named it.
+    pub(super) fn note_named(&self) {
+        self.named.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a client knows of it: the answer to its creation may have been lost.
+    pub(super) fn is_named(&self) -> bool {
+        self.named.load(Ordering::Relaxed)
     }
 
     pub(crate) fn put(&self, number: u32, part: Part) {

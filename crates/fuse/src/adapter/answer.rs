@@ -44,9 +44,9 @@ impl Undo {
         match self {
             Self::Nothing => {}
             Self::Forget(inodes) => inodes.iter().for_each(|inode| volume.forget(*inode, 1)),
-            Self::Release(handle) => volume.release(handle).await,
+            Self::Release(handle) => volume.undo_open(handle).await,
             Self::ForgetAndRelease(inode, handle) => {
-                volume.release(handle).await;
+                volume.undo_open(handle).await;
                 volume.forget(inode, 1);
             }
             Self::ReleaseDirectory(handle) => volume.release_directory(handle).await,

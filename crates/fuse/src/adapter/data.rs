@@ -3,10 +3,10 @@
 use std::{ops::Range, time::Duration};
 
 use penstock_base::{FsError, clock};
-use penstock_vfs::{Allocation, HandleId, OpenOptions, WritePlace};
+use penstock_vfs::{Allocation, HandleId, Inode, WritePlace};
 use tracing::warn;
 
-use super::{Adapter, Answer, Closed, Outcome, Reply, Subject, Undo};
+use super::{Adapter, Answer, Closed, Outcome, Reply, Subject, Undo, WriteUnderWay};
 use crate::{
     errno::Errno,
     protocol::{Transfer, encode},
@@ -17,21 +17,24 @@ use crate::{
 /// A save that takes longer is worth a look at who waits for it.
 const QUICK_SAVE: Duration = Duration::from_millis(100);
 
-pub(super) async fn open(adapter: Adapter, subject: Subject, options: OpenOptions) -> Outcome {
+pub(super) async fn open(adapter: Adapter, subject: Subject, flags: u32) -> Outcome {
+    let options = adapter.open_options(flags);
     let opened = adapter.volume.open(subject.caller, subject.node, options);
     let opened = opened.await?;
-    let reply = adapter.note_open(subject, &opened, options);
+    let reply = adapter.note_open(subject, &opened, flags);
     let answer = Answer::body(|body| encode::opened(body, &reply));
     Ok(answer.or_undo(Undo::Release(opened.handle)))
 }
 
-pub(super) async fn read(adapter: Adapter, transfer: Transfer) -> Outcome {
+pub(super) async fn read(adapter: Adapter, inode: Inode, transfer: Transfer) -> Outcome {
     let Transfer {
         handle,
         offset,
         size,
     } = transfer;
-    let contents = adapter.volume.read(handle, offset, size).await?;
+    let read = || adapter.volume.read(handle, offset, size);
+    let contents = adapter.overlaps.read((inode, transfer.range()), read);
+    let contents = contents.await?;
     if contents.len() > size as usize {
         let text = format!(
             "{} bytes were read where {size} were asked for",
@@ -45,13 +48,18 @@ pub(super) async fn read(adapter: Adapter, transfer: Transfer) -> Outcome {
 /// Writes what was received, which may be less than the program wanted to write.
 pub(super) async fn write(
     adapter: Adapter,
-    (handle, place): (HandleId, WritePlace),
-    data: WriteData,
+    (inode, handle, place): (Inode, HandleId, WritePlace),
+    (data, under_way): (WriteData, Option<WriteUnderWay>),
 ) -> Outcome {
     let (bytes, memory) = data.paid().await?;
     let length = u32::try_from(bytes.len()).expect("at most one block");
     adapter.volume.write(handle, place, bytes).await?;
-    drop(memory);
+    drop((memory, under_way));
+    if matches!(place, WritePlace::EndInPieces(_)) {
+        // The kernel drops what it keeps of the place before such a write and not after it; what was read
+        // in between ends with zeros where these bytes are now.
+        adapter.notifier.drop_content(inode).await;
+    }
     Ok(Answer::body(|body| encode::written(body, length)))
 }
 

@@ -140,8 +140,9 @@ pub(super) async fn create(
     adapter: Adapter,
     subject: Subject,
     name: FileName,
-    (permissions, options): (u16, OpenOptions),
+    (permissions, flags): (u16, u32),
 ) -> Outcome {
+    let options = adapter.open_options(flags);
     let (caller, parent) = (subject.caller, subject.node);
     let created = adapter
         .volume
@@ -152,7 +153,7 @@ pub(super) async fn create(
         caller,
         node: inode,
     };
-    let reply = adapter.note_open(file, &created.opened, options);
+    let reply = adapter.note_open(file, &created.opened, flags);
     let answer = Answer::body(|body| {
         encode::entry(body, &created.entry);
         encode::opened(body, &reply);

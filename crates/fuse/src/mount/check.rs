@@ -55,7 +55,7 @@ fn absolute(place: &Path) -> Result<PathBuf, MountError> {
 
 /// Whether the uppermost mount at `place` is one of this program whose daemon is gone.
 pub(super) fn is_dead_and_ours(place: &Path) -> bool {
-    table::entry_at(place).is_some_and(|entry| table::is_ours(&entry)) && is_dead(place)
+    table::entry_at(place).is_some_and(|entry| entry.is_ours()) && is_dead(place)
 }
 
 /// Whether the daemon of the mount at `place` is gone. It is asked for what the kernel never

@@ -9,8 +9,3 @@ pub(super) fn entry_at(place: &Path) -> Option<MountEntry> {
     let table = fs::read("/proc/self/mountinfo").ok()?;
     mount_table::find(&table, place)
 }
-
-/// Whether this program mounted it.
-pub(super) fn is_ours(entry: &MountEntry) -> bool {
-    entry.kind == "fuse.penstock"
-}

@@ -15,6 +15,8 @@ const SYNC_DATA_ONLY: u32 = 1;
 
 /// Where a `WRITE` has its flags: behind handle, offset and size.
 const WRITE_FLAGS_AT: usize = REQUEST_HEADER_SIZE + 20;
+/// Where it has those of its file: behind these and the descriptor table.
+const FILE_FLAGS_AT: usize = WRITE_FLAGS_AT + 12;
 
 /// Bit of a `WRITE` that the kernel makes of its page cache (`FUSE_WRITE_CACHE`).
 const WRITE_FROM_CACHE: u32 = 1;
@@ -24,14 +26,17 @@ const WRITE_TELLS_TABLE: u32 = 2;
 
 /// Whose bytes a `WRITE` brings, told from its head, so that the data can be received accordingly.
 pub fn write_origin(head: &[u8; WRITE_HEAD_SIZE]) -> WriteOrigin {
-    let flags = head[WRITE_FLAGS_AT..WRITE_FLAGS_AT + 4].try_into();
-    origin(u32::from_ne_bytes(flags.expect("four bytes")))
+    let number = |at: usize| u32::from_ne_bytes(head[at..at + 4].try_into().expect("four bytes"));
+    origin(number(WRITE_FLAGS_AT), number(FILE_FLAGS_AT).cast_signed())
 }
 
-fn origin(flags: u32) -> WriteOrigin {
-    match flags & WRITE_FROM_CACHE {
-        0 => WriteOrigin::Program,
-        _ => WriteOrigin::PageCache,
+/// The pieces of a direct write that appends come one after the other: see `Adapter::note_open`.
+fn origin(flags: u32, file_flags: i32) -> WriteOrigin {
+    let is_direct = file_flags & (libc::O_DIRECT | libc::O_APPEND) == libc::O_DIRECT;
+    match (flags & WRITE_FROM_CACHE != 0, is_direct) {
+        (true, _) => WriteOrigin::PageCache,
+        (false, true) => WriteOrigin::Direct,
+        (false, false) => WriteOrigin::Program,
     }
 }
 
@@ -190,17 +195,18 @@ fn write(mut fields: Fields<'_>, detached: usize) -> Result<Request<'_>, ParseEr
     let transfer = transfer(&mut fields)?;
     let flags = fields.u32()?;
     let table = DescriptorTable(fields.u64()?);
-    let open_flags = fields.u32()?.cast_signed();
+    let file_flags = fields.u32()?.cast_signed();
     fields.skip(4)?;
     let data = fields.rest();
     if data.len() + detached != transfer.size as usize {
         return Err(ParseError::Truncated(Opcode::Write as u32));
     }
     let table = (flags & WRITE_TELLS_TABLE != 0).then_some(table);
-    let appends = open_flags & libc::O_APPEND != 0 && origin(flags) == WriteOrigin::Program;
+    let appends = file_flags & libc::O_APPEND != 0 && flags & WRITE_FROM_CACHE == 0;
     Ok(Request::Write {
         transfer,
         appends,
+        in_pieces: file_flags & libc::O_DIRECT != 0,
         table,
         data,
     })

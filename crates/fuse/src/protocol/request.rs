@@ -1,5 +1,7 @@
 //! Requests as typed values that borrow from the message.
 
+use std::ops::Range;
+
 use penstock_vfs::{AttributeChanges, HandleId, Inode};
 
 use super::{InitRequest, RequestHeader};
@@ -71,6 +73,8 @@ pub enum Request<'a> {
         transfer: Transfer,
         /// The bytes go to the end of the file, wherever that is.
         appends: bool,
+        /// Other pieces of the same call may be under way.
+        in_pieces: bool,
         /// Through which table the data came; the kernel tells for direct writes.
         table: Option<DescriptorTable>,
         data: &'a [u8],
@@ -131,6 +135,9 @@ pub enum Request<'a> {
 pub enum WriteOrigin {
     /// A program waits in write(2), and writes again what was not taken.
     Program,
+    /// A program writes past the page cache. The kernel sends the pieces of the call at once, as many as
+    /// it sends of its page cache at most, and one of which not all was taken fails the call.
+    Direct,
     /// The kernel writes back what a program left in the page cache, gathered or through a mapping.
     /// Nobody looks at how much was taken: what was not is lost, unless the answer is an error.
     PageCache,
@@ -149,6 +156,13 @@ pub struct Transfer {
     pub offset: u64,
     /// Bytes; for directories the most that a reply may have.
     pub size: u32,
+}
+
+impl Transfer {
+    /// The bytes of a file that it is about. They end where an offset can say so.
+    pub fn range(&self) -> Range<u64> {
+        self.offset..self.offset.saturating_add(self.size.into())
+    }
 }
 
 /// The inodes of a `BATCH_FORGET`.

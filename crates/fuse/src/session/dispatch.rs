@@ -87,7 +87,9 @@ impl Dispatcher {
             return self.queue(call, incoming, purpose);
         }
         let (message, data) = (incoming.message, incoming.data);
-        let started = guarded::catch(AssertUnwindSafe(|| adapter.start(&message, data)));
+        let started = guarded::catch(AssertUnwindSafe(|| {
+            adapter.start(&message, adapter.arrive(&message), data)
+        }));
         match started {
             Ok(Ok(operation)) => self.run(call, Guarded::new(operation), purpose),
             Ok(Err(errno)) => call.finish(Err(errno.into())),
@@ -116,13 +118,14 @@ impl Dispatcher {
         }
         let place = pending.stand_in_line(purpose);
         let adapter = self.shared.adapter.clone();
+        let arrived = adapter.arrive(&incoming.message);
         let detached = incoming.message.header.length as usize - incoming.bytes.len();
         let (bytes, data) = (incoming.bytes.to_vec(), incoming.data);
         let operation = async move {
             let _place = place.await;
             let begun = {
                 let message = parse_detached(&bytes, detached).expect("it was parsed before");
-                adapter.start(&message, data)?
+                adapter.start(&message, arrived, data)?
             };
             begun.await
         };

@@ -7,7 +7,7 @@
 //! line*: they are in the table too, but not begun, and cost little more than their bytes. The
 //! threads that receive never wait for a place, or nobody would hear of the interrupts that make
 //! one free. What ends something (a close, an fsync) has places of its own, because those who
-//! fill the others may wait for just that.
+//! fill the others may wait for just that; and so has a WRITE, for which a READ may wait.
 
 use std::{
     collections::HashMap,
@@ -29,8 +29,10 @@ use tracing::warn;
 use super::call::Call;
 use crate::protocol::Request;
 
-/// Requests that may be under way, but for those that end something.
+/// Requests that may be under way, but for those that write or end something.
 const UNDER_WAY_MAX: usize = 4096;
+/// WRITEs that may be under way.
+const WRITING_MAX: usize = 1024;
 /// Requests that end something and may be under way.
 const ENDING_MAX: usize = 1024;
 /// Requests that may be in the table, most of them in line. Further ones fail with `ENOMEM`.
@@ -45,6 +47,7 @@ pub(super) struct Pending {
     /// Told whenever the table becomes empty.
     emptied: Notify,
     places: Arc<Semaphore>,
+    places_to_write: Arc<Semaphore>,
     places_to_end: Arc<Semaphore>,
     gauge: Arc<Gauge>,
     deferred: Arc<Counter>,
@@ -65,6 +68,8 @@ pub(super) type Place = OwnedSemaphorePermit;
 pub(super) enum Purpose {
     /// It asks for something or changes something.
     Work,
+    /// It writes to a file.
+    Write,
     /// It saves or closes, and so gives back what others may wait for.
     End,
 }
@@ -76,6 +81,7 @@ impl Purpose {
             | Request::Sync { .. }
             | Request::Release { .. }
             | Request::ReleaseDirectory { .. } => Self::End,
+            Request::Write { .. } => Self::Write,
             _ => Self::Work,
         }
     }
@@ -87,6 +93,7 @@ impl Pending {
             entries: Mutex::default(),
             emptied: Notify::new(),
             places: Arc::new(Semaphore::new(UNDER_WAY_MAX)),
+            places_to_write: Arc::new(Semaphore::new(WRITING_MAX)),
             places_to_end: Arc::new(Semaphore::new(ENDING_MAX)),
             gauge: metrics.gauge(
                 "fuse_requests_waiting",
@@ -135,6 +142,7 @@ impl Pending {
     fn places(&self, purpose: Purpose) -> &Arc<Semaphore> {
         match purpose {
             Purpose::Work => &self.places,
+            Purpose::Write => &self.places_to_write,
             Purpose::End => &self.places_to_end,
         }
     }

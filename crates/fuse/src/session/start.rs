@@ -55,7 +55,9 @@ impl TakeOver {
         let device = DevFuse::new(self.connection, threads, Arc::new(reserve));
         let device = Arc::new(device);
         let mount = Arc::new(Mount::taken_over());
-        let shared = self.start.shared(&mount, KernelDoes::default());
+        let notifier = Notifier::start(&device).map_err(MountError::Thread)?;
+        let kernel = (KernelDoes::default(), notifier.clone());
+        let shared = self.start.shared(&mount, kernel);
         let transports: [Arc<dyn Transport>; 1] = [Arc::clone(&device) as _];
         let ended = start_threads(&transports, &shared, &mount)?;
         notify::ask_again(&device).map_err(MountError::System)?;
@@ -64,7 +66,7 @@ impl TakeOver {
             mount,
             shared,
             negotiated: Negotiated::resumed(&self.start.settings, threads),
-            notifier: Notifier::start(&device).map_err(MountError::Thread)?,
+            notifier,
             device: Arc::downgrade(&device),
             ended,
             unsaved: tokio::sync::OnceCell::new(),
@@ -103,9 +105,11 @@ impl Drop for EndSignal {
 
 impl Start {
     /// Mounts. Blocks while kernel and helper work.
-    pub(super) fn run(self) -> Result<Session, MountError> {
+    pub(super) fn run(mut self) -> Result<Session, MountError> {
         let threads = self.threads();
         let reserve = self.reserve(threads)?;
+        self.settings
+            .bound_background(|wanted| reserve.background_max(wanted));
         let (mount, connection) = Mount::new(&self.settings)?;
         let mount = Arc::new(mount);
         let reserve = Arc::new(reserve);
@@ -120,10 +124,10 @@ impl Start {
                 .then(|| LocalFiles::new(&device)),
             gathers_writes: negotiated.gathers_writes(),
         };
-        let shared = self.shared(&mount, kernel);
+        let notifier = Notifier::start(&device).map_err(MountError::Thread)?;
+        let shared = self.shared(&mount, (kernel, notifier.clone()));
         let ended = start_threads(&transports, &shared, &mount)?;
         negotiated.read_ahead_kib = set_read_ahead(&mount, self.settings.read_ahead_kib);
-        let notifier = Notifier::start(&device).map_err(MountError::Thread)?;
         info!(place = %mount.place().display(), threads, "mounted");
         Ok(Session {
             mount,
@@ -187,7 +191,7 @@ impl Start {
         agreed.ok_or_else(|| MountError::Negotiation("no INIT came".into()))
     }
 
-    fn shared(&self, mount: &Mount, kernel: KernelDoes) -> Arc<Shared> {
+    fn shared(&self, mount: &Mount, kernel: (KernelDoes, Notifier)) -> Arc<Shared> {
         Shared::new(
             Adapter::new(Arc::clone(&self.volume), mount.id(), kernel),
             &self.metrics,

@@ -85,7 +85,8 @@ impl ReceiveBuffer {
     }
 
     fn take_data(&mut self, length: usize, reserve: &Arc<ReceiveReserve>) -> WriteData {
-        match reserve.admit(length, write_origin(&self.head)) {
+        let origin = write_origin(&self.head);
+        match reserve.admit(length, origin) {
             Admitted::InMemory { length, memory } => WriteData::Held {
                 bytes: match length {
                     short if short <= HEAP_BUFFER_MAX => self.copy_data(short, reserve),
@@ -93,7 +94,7 @@ impl ReceiveBuffer {
                 },
                 memory,
             },
-            Admitted::OnDisk => reserve.spill(self.rest(length)),
+            Admitted::OnDisk => reserve.spill(self.rest(length), origin),
         }
     }
 

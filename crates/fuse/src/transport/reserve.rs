@@ -8,12 +8,15 @@
 //!   once and at every moment, and what is in hand comes back as fast as the volume accepts.
 //!
 //! When a store is slower than its writers, volumes accept slowly and what is in hand adds up: one
-//! WRITE per writer. Then the budget is asked for more. When that is exhausted too, a mount that has
-//! a disk of its own puts the WRITE there ([`Spill`]), whole, and handles it when there is memory.
+//! WRITE per writer. Then the budget is asked for more. A mount that has a disk of its own leaves a part
+//! of it to who reads and saves, and puts the WRITE on the disk ([`Spill`]), whole. One after the other
+//! they are handled when there is memory. Room for as many as the kernel sends of its page cache at once
+//! is held on the disk from the start, and for nothing else ([`ReceiveReserve::background_max`]).
 //!
-//! A mount without one *shortens* it: its first [`SHORT_WRITE`] bytes are handled and the rest is
-//! left to the program to write again, as write(2) allows. So many more writers can wait at the
-//! same time, and a writer that could free memory is not stuck behind those that wait for it. When
+//! A mount without a disk, or with a full one, *shortens* the WRITE of a program: its first
+//! [`SHORT_WRITE`] bytes are handled and the rest is left to the program to write again, as write(2)
+//! allows. So many more writers can wait at the same time, and a writer that could free memory is not
+//! stuck behind those that wait for it. When
 //! even the memory for short WRITEs is out, no more than [`TINY_WRITE`] bytes are kept, which count
 //! as bookkeeping, and the WRITE waits as a task of its own until there is memory, at most
 //! [`MEMORY_WAIT_MAX`]. What the kernel writes back from its page cache is never shortened: nobody
@@ -73,6 +76,8 @@ pub(crate) struct ReceiveReserve {
     shortened: Arc<Counter>,
     spill: Option<Arc<Spill>>,
     spilled: Arc<Counter>,
+    /// WRITEs that wait on the disk.
+    line: tokio::sync::Mutex<()>,
     _held: Reservation,
 }
 
@@ -138,6 +143,7 @@ impl ReceiveReserve {
                 "Writes that waited on the disk, for want of memory.",
                 &[],
             ),
+            line: tokio::sync::Mutex::default(),
             _held: pool.budget().try_reserve(Self::size(threads, total))?,
         })
     }
@@ -146,6 +152,15 @@ impl ReceiveReserve {
     pub(crate) fn spilling_to(mut self, directory: &Path) -> std::io::Result<Self> {
         self.spill = Some(Spill::new(directory)?);
         Ok(self)
+    }
+
+    /// How many requests the kernel may send at once of which each may be a WRITE of its page cache, where
+    /// `wanted` are: no more than the disk has place for, whatever else is written. With nothing held on a
+    /// disk, as many as are wanted; never none.
+    pub(crate) fn background_max(&self, wanted: u16) -> u16 {
+        let certain = self.spill.as_ref().and_then(|spill| spill.certain());
+        let certain = certain.map(|places| places.try_into().unwrap_or(u16::MAX));
+        wanted.min(certain.unwrap_or(u16::MAX).max(1))
     }
 
     /// A buffer that is paid for otherwise: by what is held for threads, or by an [`Admitted`].
@@ -163,7 +178,8 @@ impl ReceiveReserve {
         if self.spill.is_some() || origin == WriteOrigin::PageCache {
             return Admitted::OnDisk;
         }
-        self.admit_short(length)
+        let (length, memory) = self.admit_short(length);
+        Admitted::InMemory { length, memory }
     }
 
     /// Memory for all of a WRITE, if there is some.
@@ -175,41 +191,56 @@ impl ReceiveReserve {
         self.short.try_reserve(BufferPool::cost(length))
     }
 
-    /// Admits the beginning of a WRITE.
-    fn admit_short(self: &Arc<Self>, length: usize) -> Admitted {
+    /// Admits the beginning of a WRITE, of so many bytes.
+    fn admit_short(self: &Arc<Self>, length: usize) -> (usize, WriteMemory) {
         let (taken, memory) = match self.short.try_reserve(SHORT_WRITE as u64) {
             Some(memory) => (SHORT_WRITE.min(length), WriteMemory::Paid(memory)),
             None => (TINY_WRITE.min(length), WriteMemory::Owed(Arc::clone(self))),
         };
         self.shortened.add(u64::from(taken < length));
-        Admitted::InMemory {
-            length: taken,
-            memory,
-        }
+        (taken, memory)
     }
 
-    /// Puts the data of a WRITE on the disk until there is memory for it.
-    pub(crate) fn spill(self: &Arc<Self>, bytes: &[u8]) -> WriteData {
-        let spilled = self.spill.as_ref().map(|spill| spill.put(bytes));
-        match spilled {
-            Some(Ok(spilled)) => {
+    /// Puts the data of a WRITE on the disk until there is memory for it. Where the disk does not take it,
+    /// that of a program is shortened.
+    pub(crate) fn spill(self: &Arc<Self>, bytes: &[u8], origin: WriteOrigin) -> WriteData {
+        let Some(spill) = &self.spill else {
+            return WriteData::Refused(FsError::OutOfMemory);
+        };
+        match (spill.put(bytes, origin), origin) {
+            (Ok(spilled), _) => {
                 self.spilled.increment();
                 WriteData::Spilled(spilled, Arc::clone(self))
             }
-            Some(Err(error)) => {
+            (Err(_), WriteOrigin::Program) => self.shorten(bytes),
+            (Err(error), WriteOrigin::PageCache | WriteOrigin::Direct) => {
                 warn!(%error, "memory is short, and the disk does not take a write that waits for it");
                 WriteData::Refused(match error.kind() {
                     ErrorKind::StorageFull | ErrorKind::QuotaExceeded => FsError::NoSpace,
                     _ => FsError::OutOfMemory,
                 })
             }
-            None => WriteData::Refused(FsError::OutOfMemory),
+        }
+    }
+
+    fn shorten(self: &Arc<Self>, bytes: &[u8]) -> WriteData {
+        let (length, memory) = self.admit_short(bytes.len());
+        self.hold(&bytes[..length], memory)
+    }
+
+    /// A copy of the data of a WRITE that `memory` pays for.
+    pub(crate) fn hold(&self, bytes: &[u8], memory: WriteMemory) -> WriteData {
+        let (mut writer, view) = self.buffer(bytes.len()).share();
+        let copied = writer.copy_from(bytes);
+        WriteData::Held {
+            bytes: view.slice(0..copied),
+            memory,
         }
     }
 
     /// Reads back what waited on the disk when there is memory for it, and what pays for that.
     pub(crate) async fn fetch(&self, spilled: Spilled) -> FsResult<(Bytes, Reservation)> {
-        let memory = self.wait_for(&self.in_hand, BufferPool::cost(spilled.length()));
+        let memory = self.wait_in_line(BufferPool::cost(spilled.length()));
         let memory = clock::deadline(SPILLED_WAIT_MAX, memory).await;
         let memory = memory.unwrap_or(Err(FsError::OutOfMemory))?;
         // Elsewhere than on the thread that received it: the disk may take its time.
@@ -227,6 +258,9 @@ impl ReceiveReserve {
         if let Some(memory) = self.in_hand.try_reserve(cost) {
             return Some(memory);
         }
+        if self.spill.is_some() {
+            return self.pool.budget().try_reserve_spare(cost);
+        }
         let asked = pin!(self.pool.budget().reserve(cost));
         match asked.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(memory) => memory.ok(),
@@ -234,21 +268,30 @@ impl ReceiveReserve {
         }
     }
 
+    /// Waits until there is memory for a WRITE that waits on the disk. They do not stand in the line of the
+    /// whole budget: who reads or saves would wait behind all of them.
+    async fn wait_in_line(&self, cost: u64) -> FsResult<Reservation> {
+        let _first = self.line.lock().await;
+        tokio::select! {
+            biased;
+            memory = self.in_hand.reserve(cost) => memory,
+            memory = self.pool.budget().reserve_spare(cost) => Ok(memory),
+        }
+    }
+
     /// Waits until there is memory for a short WRITE. It is not taken from what is held for whole
     /// ones, which bring a store more for the same memory.
     async fn wait(&self) -> FsResult<Reservation> {
-        let memory = self.wait_for(&self.short, SHORT_WRITE as u64);
+        let cost = SHORT_WRITE as u64;
+        let memory = async {
+            tokio::select! {
+                biased;
+                memory = self.short.reserve(cost) => memory,
+                memory = self.pool.budget().reserve(cost) => memory,
+            }
+        };
         let waited = clock::deadline(MEMORY_WAIT_MAX, memory).await;
         waited.unwrap_or(Err(FsError::OutOfMemory))
-    }
-
-    /// Waits until `own` or the whole budget has room.
-    async fn wait_for(&self, own: &Arc<MemoryBudget>, cost: u64) -> FsResult<Reservation> {
-        tokio::select! {
-            biased;
-            memory = own.reserve(cost) => memory,
-            memory = self.pool.budget().reserve(cost) => memory,
-        }
     }
 }
 

@@ -303,7 +303,7 @@ impl Volume for MemoryVolume {
         let content = tree.file(open.inode)?;
         let start = match place {
             WritePlace::At(offset) => offset as usize,
-            WritePlace::End(_) => content.len(),
+            WritePlace::End(_) | WritePlace::EndInPieces(_) => content.len(),
         };
         let end = start + data.len();
         content.resize(content.len().max(end), 0);

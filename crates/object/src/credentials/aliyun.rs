@@ -3,21 +3,23 @@
 use std::path::PathBuf;
 
 use reqsign_aliyun_oss::{
-    AssumeRoleCredentialProvider, AssumeRoleWithOidcCredentialProvider,
-    ConfigFileCredentialProvider, Credential, CredentialsFileCredentialProvider,
-    CredentialsUriCredentialProvider, EcsRamRoleCredentialProvider, OssProfileCredentialProvider,
+    AssumeRoleCredentialProvider, AssumeRoleWithOidcCredentialProvider, Credential,
+    CredentialsUriCredentialProvider, EcsRamRoleCredentialProvider,
 };
 use reqsign_core::{Context, ProvideCredential, Result};
 
 use super::{
     CredentialOrigin, CredentialPlace, CredentialSettings, RoleSettings,
     bridge::{Base, Bridge},
-    chain::{Chain, Place, SetUp},
+    chain::{Chain, SetUp},
     environment_place::{Variables, fixed_or},
     origin::Assumed,
     password_file::PasswordFiles,
     process::Process,
-    profiles::{Format, NamedProfile, Profile, ProfileFile, ProfileFiles, Section, Verdict},
+    profiles::{
+        Format, Judged, KeyNames, Means, NamedProfile, Profile, ProfileFile, ProfileFiles, Section,
+        first_in,
+    },
 };
 
 /// Names of the variables for key id, secret and token: of ossfs, of the SDKs, of everything
@@ -38,7 +40,7 @@ const VARIABLES: &[[&str; 3]] = &[
 
 /// The files of the SDKs of OSS.
 const SDK: ProfileFiles = ProfileFiles {
-    profile: "OSS_PROFILE",
+    profile: &["OSS_PROFILE"],
     files: &[ProfileFile {
         variable: "OSS_CREDENTIAL_PROFILES_FILE",
         usual: ".oss/credentials",
@@ -48,7 +50,7 @@ const SDK: ProfileFiles = ProfileFiles {
 
 /// The files of the other SDKs of Alibaba Cloud.
 const CREDENTIALS: ProfileFiles = ProfileFiles {
-    profile: "ALIBABA_CLOUD_PROFILE",
+    profile: &["ALIBABA_CLOUD_PROFILE"],
     files: &[
         ProfileFile {
             variable: "ALIBABA_CLOUD_CREDENTIALS_FILE",
@@ -65,7 +67,7 @@ const CREDENTIALS: ProfileFiles = ProfileFiles {
 
 /// The file of the command line tool.
 const CONFIG: ProfileFiles = ProfileFiles {
-    profile: "ALIBABA_CLOUD_PROFILE",
+    profile: &["ALIBABA_CLOUD_PROFILE"],
     files: &[ProfileFile {
         variable: "ALIBABA_CLOUD_CONFIG_FILE",
         usual: ".aliyun/config.json",
@@ -74,12 +76,21 @@ const CONFIG: ProfileFiles = ProfileFiles {
 };
 
 /// Names of the entries that hold keys.
-const KEYS: &[&str] = &[
-    "access_key_id",
-    "accessKeyId",
-    "accessKeyID",
-    "access_key_secret",
-    "accessKeySecret",
+const KEYS: KeyNames = KeyNames {
+    id: &["access_key_id", "accesskeyid"],
+    secret: &["access_key_secret", "accesskeysecret"],
+    token: &["security_token", "sts_token", "session_token", "token"],
+};
+
+/// What a profile without a kind may have besides, by which its tool finds credentials and we do not.
+const ELSEWHERE: &[&str] = &[
+    "role_arn",
+    "ram_role_arn",
+    "oidc_provider_arn",
+    "credentials_uri",
+    "process_command",
+    "private_key_file",
+    "bearer_token",
 ];
 
 /// The kinds of profiles that hold keys, in every spelling.
@@ -124,7 +135,7 @@ fn add(
             chain.push(name, usual_password_files(settings, bucket));
         }
         CredentialPlace::Process => chain.push(name, Process::of(&settings.process)),
-        CredentialPlace::Profiles => add_profiles(chain, name, settings, bridge),
+        CredentialPlace::Profiles => add_profiles(chain, name, settings),
         CredentialPlace::WebIdentity => add_web_identity(chain, name, settings, bridge),
         CredentialPlace::Metadata => add_metadata(chain, name, settings, bridge),
     }
@@ -191,73 +202,56 @@ fn usual_password_files(settings: &CredentialSettings, bucket: &str) -> Password
     }
 }
 
-fn add_profiles(
-    chain: &mut Chain,
-    name: &'static str,
-    settings: &CredentialSettings,
-    bridge: &Bridge,
-) {
-    // To these places the variables mean more than what they are told, and a setting should win.
-    let bridge = match &settings.profile {
-        Some(profile) => {
-            let environment = settings.environment.clone();
-            let environment = environment.with(SDK.profile, profile);
-            bridge.with_environment(environment.with(CREDENTIALS.profile, profile))
-        }
-        None => bridge.clone(),
+fn add_profiles(chain: &mut Chain, name: &'static str, settings: &CredentialSettings) {
+    let named = |tools| NamedProfile {
+        tools,
+        settings: settings.clone(),
     };
-    let sdk = OssProfileCredentialProvider::new();
-    let credentials = CredentialsFileCredentialProvider::new();
-    let config = ConfigFileCredentialProvider::new();
-    let readers: [(ProfileFiles, Box<dyn Place>); 3] = [
-        (SDK, Box::new(bridge.place(sdk, SDK.describe(settings)))),
-        (
-            CREDENTIALS,
-            Box::new(bridge.place(credentials, CREDENTIALS.describe(settings))),
-        ),
-        (
-            CONFIG,
-            Box::new(bridge.place(config, CONFIG.describe(settings))),
-        ),
-    ];
-    for (files, reader) in readers {
+    for files in [SDK, CREDENTIALS, CONFIG] {
         let profile = Profile {
             files,
             settings: settings.clone(),
             judge,
-            readers: vec![reader],
         };
         chain.push(name, profile);
+        // A setting means the first tool that has the profile, a variable the tool whose it is.
+        if settings.profile.is_none() && files.profile == SDK.profile {
+            chain.push(name, named(vec![SDK]));
+        }
     }
-    let named = NamedProfile {
-        tools: vec![SDK, CREDENTIALS, CONFIG],
-        settings: settings.clone(),
-    };
-    chain.push(name, named);
+    chain.push(name, named(vec![SDK, CREDENTIALS, CONFIG]));
 }
 
 /// Whether the profile holds keys.
-fn judge(sections: &[Section]) -> Verdict {
-    let mut verdicts = sections.iter().map(judge_one);
-    let nothing = |verdict: &Verdict| !matches!(verdict, Verdict::Nothing);
-    verdicts.find(nothing).unwrap_or(Verdict::Nothing)
+fn judge(sections: &[Section]) -> Judged {
+    first_in(sections, judge_one)
 }
 
-fn judge_one(section: &Section) -> Verdict {
-    let yes = |value: &str| matches!(value, "true" | "1" | "yes" | "on");
-    let enabled = section.get("enable").map(str::to_ascii_lowercase);
-    if enabled.is_some_and(|value| !yes(&value)) {
-        return Verdict::Nothing;
+fn judge_one(section: &Section) -> Judged {
+    match section
+        .get("enable")?
+        .map(str::to_ascii_lowercase)
+        .as_deref()
+    {
+        None | Some("true" | "1" | "yes" | "on") => {}
+        Some("false" | "0" | "no" | "off") => return Ok(None),
+        Some(_) => return Err(section.unusable("enable")),
     }
-    let kind = section.get("type").or_else(|| section.get("mode"));
-    let kind = kind.map(str::to_ascii_lowercase);
+    let kind = section.first_of(&["type", "mode"])?;
+    let kind = kind.map(|(_, kind)| kind.to_ascii_lowercase());
     match kind.as_deref() {
-        Some(kind) if KINDS_OF_INSTANCE.contains(&kind) => Verdict::Nothing,
+        Some(kind) if KINDS_OF_INSTANCE.contains(&kind) => return Ok(None),
         Some(kind) if !KINDS_OF_KEYS.contains(&kind) => {
-            Verdict::Unusable(section.unusable(&format!("type {kind}")))
+            return Err(section.unusable(&format!("type {kind}")));
         }
-        _ if section.first_of(KEYS).is_some() => Verdict::ReadBy(0),
-        _ => Verdict::Nothing,
+        _ => {}
+    }
+    if let Some(keys) = section.keys(&KEYS)? {
+        return Ok(Some(Means::Keys(keys)));
+    }
+    match (kind, section.first_of(ELSEWHERE)?) {
+        (None, Some((name, _))) => Err(section.unusable(name)),
+        _ => Ok(None),
     }
 }
 

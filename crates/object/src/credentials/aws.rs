@@ -2,8 +2,7 @@
 
 use reqsign_aws_v4::{
     AssumeRoleCredentialProvider, AssumeRoleWithWebIdentityCredentialProvider, Credential,
-    ECSCredentialProvider, IMDSv2CredentialProvider, ProcessCredentialProvider,
-    ProfileCredentialProvider, RequestSigner,
+    ECSCredentialProvider, IMDSv2CredentialProvider, RequestSigner,
 };
 use reqsign_core::{Context, ProvideCredential, Result, Signer};
 
@@ -15,7 +14,10 @@ use super::{
     origin::Assumed,
     password_file::PasswordFiles,
     process::Process,
-    profiles::{Format, NamedProfile, Profile, ProfileFile, ProfileFiles, Section, Verdict},
+    profiles::{
+        Format, Judged, KeyNames, Means, NamedProfile, Profile, ProfileFile, ProfileFiles, Section,
+        first_in,
+    },
 };
 
 /// Names of the variables for key id, secret and token.
@@ -27,7 +29,7 @@ const VARIABLES: &[[&str; 3]] = &[[
 
 /// The files of the AWS command line tool.
 const PROFILES: ProfileFiles = ProfileFiles {
-    profile: "AWS_PROFILE",
+    profile: &["AWS_PROFILE", "AWS_DEFAULT_PROFILE"],
     files: &[
         ProfileFile {
             variable: "AWS_SHARED_CREDENTIALS_FILE",
@@ -42,12 +44,21 @@ const PROFILES: ProfileFiles = ProfileFiles {
     ],
 };
 
+/// Names of the entries that hold keys.
+const KEYS: KeyNames = KeyNames {
+    id: &["aws_access_key_id"],
+    secret: &["aws_secret_access_key"],
+    token: &["aws_session_token"],
+};
+
 /// The program that a profile may name.
 const PROGRAM: &str = "credential_process";
 
+/// The role of a profile, to which keys beside it are what it is assumed with.
+const ROLE: &str = "role_arn";
+
 /// What a profile may have besides, by which the tool finds credentials and we do not.
 const ELSEWHERE: &[&str] = &[
-    "role_arn",
     "source_profile",
     "credential_source",
     "web_identity_token_file",
@@ -94,7 +105,7 @@ fn add(
         // The tools of AWS know of none.
         CredentialPlace::UsualPasswordFiles => {}
         CredentialPlace::Process => chain.push(name, Process::of(&settings.process)),
-        CredentialPlace::Profiles => add_profiles(chain, name, settings, bridge),
+        CredentialPlace::Profiles => add_profiles(chain, name, settings),
         CredentialPlace::WebIdentity => add_web_identity(chain, name, settings, bridge),
         CredentialPlace::Metadata => add_metadata(chain, name, settings, bridge),
     }
@@ -140,26 +151,11 @@ fn add_metadata(
     }
 }
 
-fn add_profiles(
-    chain: &mut Chain,
-    name: &'static str,
-    settings: &CredentialSettings,
-    bridge: &Bridge,
-) {
-    let mut keys = ProfileCredentialProvider::new();
-    let mut program = ProcessCredentialProvider::new();
-    if let Some(profile) = &settings.profile {
-        keys = keys.with_profile(profile);
-        program = program.with_profile(profile);
-    }
-    let origin = PROFILES.describe(settings);
-    let keys = bridge.place(keys, origin.clone());
-    let program = bridge.place(program, format!("the {PROGRAM} in {origin}"));
+fn add_profiles(chain: &mut Chain, name: &'static str, settings: &CredentialSettings) {
     let profile = Profile {
         files: PROFILES,
         settings: settings.clone(),
         judge,
-        readers: vec![Box::new(keys), Box::new(program)],
     };
     chain.push(name, profile);
     let named = NamedProfile {
@@ -169,24 +165,25 @@ fn add_profiles(
     chain.push(name, named);
 }
 
-/// What reads the credentials of a profile: keys are stronger than programs.
-fn judge(sections: &[Section]) -> Verdict {
-    let keys = ["aws_access_key_id", "aws_secret_access_key"];
-    if sections
-        .iter()
-        .any(|section| section.first_of(&keys).is_some())
-    {
-        return Verdict::ReadBy(0);
+/// Where the credentials of a profile come from: keys are stronger than programs.
+fn judge(sections: &[Section]) -> Judged {
+    let refuse = |names: &[&'static str]| {
+        let found = first_in(sections, |section| {
+            let found = section.first_of(names)?;
+            Ok(found.map(|(name, _)| section.unusable(name)))
+        })?;
+        found.map_or(Ok(()), Err)
+    };
+    refuse(&[ROLE])?;
+    if let Some(keys) = first_in(sections, |section| section.keys(&KEYS))? {
+        return Ok(Some(Means::Keys(keys)));
     }
-    if sections
-        .iter()
-        .any(|section| section.get(PROGRAM).is_some())
-    {
-        return Verdict::ReadBy(1);
+    let program = |section: &Section| Ok(section.get(PROGRAM)?.map(str::to_owned));
+    if let Some(command) = first_in(sections, program)? {
+        return Ok(Some(Means::Program(command)));
     }
-    let elsewhere = |section: &Section| Some(section.unusable(section.first_of(ELSEWHERE)?));
-    let unusable = sections.iter().find_map(elsewhere);
-    unusable.map_or(Verdict::Nothing, Verdict::Unusable)
+    refuse(ELSEWHERE)?;
+    Ok(None)
 }
 
 /// A chain of one place: the role, assumed with what `base` finds.

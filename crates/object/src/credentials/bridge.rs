@@ -4,16 +4,12 @@ use std::{fmt::Debug, sync::Arc};
 
 use async_trait::async_trait;
 use penstock_base::{Secret, run_blocking};
-use reqsign_core::{
-    CommandExecute, CommandOutput, Context, Error, FileRead, ProvideCredential, Result,
-    time::Timestamp,
-};
+use reqsign_core::{Context, Error, FileRead, ProvideCredential, Result, time::Timestamp};
 
 use super::{
     Credentials, Environment,
     chain::{Chain, Nothing, Place},
     origin::Found,
-    process,
     sender::{Heard, Sender},
 };
 use crate::http::HttpSettings;
@@ -35,17 +31,8 @@ impl Bridge {
         let context = Context::new()
             .with_env(environment)
             .with_http_send(sender.clone())
-            .with_file_read(Files)
-            .with_command_execute(Programs);
+            .with_file_read(Files);
         Self { context, sender }
-    }
-
-    /// The same world with another environment.
-    pub(super) fn with_environment(&self, environment: Environment) -> Self {
-        Self {
-            context: self.context.clone().with_env(environment),
-            sender: self.sender.clone(),
-        }
     }
 
     pub(super) fn context(&self) -> Context {
@@ -172,26 +159,6 @@ impl FileRead for Files {
                 return Err(failed(&"the file is larger than 1 MiB"));
             }
             std::fs::read(path).map_err(|error| failed(&error))
-        })
-    }
-}
-
-/// Runs programs for `reqsign`.
-#[derive(Debug)]
-struct Programs;
-
-impl CommandExecute for Programs {
-    async fn command_execute<'a>(
-        &'a self,
-        program: &'a str,
-        args: &'a [&'a str],
-    ) -> Result<CommandOutput> {
-        let finished = process::run(program, args).await;
-        let finished = finished.map_err(Error::unexpected)?;
-        Ok(CommandOutput {
-            status: finished.status,
-            stdout: finished.stdout,
-            stderr: Vec::new(),
         })
     }
 }

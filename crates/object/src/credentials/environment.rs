@@ -22,6 +22,7 @@ impl Environment {
     }
 
     /// The same environment with one variable set.
+    #[cfg(test)]
     pub(super) fn with(mut self, name: &str, value: &str) -> Self {
         self.variables.insert(name.to_owned(), value.to_owned());
         self
@@ -33,7 +34,8 @@ impl Environment {
         Some(value.as_str()).filter(|value| !value.is_empty())
     }
 
-    /// Whether the variables `names` are set. Where the first is, all must be.
+    /// Whether the variables `names` are set. Where the first is, all must be; without it the others
+    /// mean nothing, as in the SDKs (a role may be named for other purposes).
     pub(super) fn has_all(&self, names: &[&str]) -> Result<bool, String> {
         let is_missing = |name: &&&str| self.get(name).is_none();
         match names.iter().find(is_missing) {

@@ -120,7 +120,8 @@ pub fn read_password_file(
         return Err(unreadable(io::ErrorKind::FileTooLarge.into()));
     }
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
-    let entries = parse(path, &text)?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    let entries = parse(path, text)?;
     let mut buckets = HashSet::new();
     if !entries.iter().all(|entry| buckets.insert(entry.bucket)) {
         return Err(PasswordFileError::Duplicate {
@@ -247,7 +248,9 @@ impl Place for PasswordFiles {
             };
             return found.ok_or_else(|| broken(missing()));
         }
-        for path in self.usual.iter().filter(|path| path.exists()) {
+        // A link that leads nowhere is there.
+        let is_there = |path: &&PathBuf| path.symlink_metadata().is_ok();
+        for path in self.usual.iter().filter(is_there) {
             match self.read(path) {
                 Ok(Some(found)) => return Ok(found),
                 Ok(None) => {}

@@ -4,6 +4,7 @@ use std::{process::Stdio, time::Duration};
 
 use async_trait::async_trait;
 use penstock_base::{Secret, clock};
+use reqsign_core::time::Timestamp;
 use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
@@ -12,7 +13,6 @@ use super::{
     chain::{Nothing, Place},
     origin::Found,
 };
-use crate::xml::parse_time;
 
 /// How long the program may run.
 const RUN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -73,7 +73,7 @@ impl Place for Process {
 fn parse(output: &[u8]) -> Option<Credentials> {
     let printed: Printed = serde_json::from_slice(output).ok()?;
     let expires = match &printed.expiration {
-        Some(text) => Some(parse_time(&text.replace("+00:00", "Z"))?),
+        Some(text) => Some(text.parse::<Timestamp>().ok()?.as_system_time()),
         None => None,
     };
     Some(Credentials {
@@ -85,13 +85,13 @@ fn parse(output: &[u8]) -> Option<Credentials> {
 }
 
 /// A program that ran to its end.
-pub(super) struct Finished {
-    pub(super) status: i32,
-    pub(super) stdout: Vec<u8>,
+struct Finished {
+    status: i32,
+    stdout: Vec<u8>,
 }
 
 /// Runs `program` within the limits of time and output. It is killed when the future is dropped.
-pub(super) async fn run(program: &str, arguments: &[&str]) -> Result<Finished, String> {
+async fn run(program: &str, arguments: &[&str]) -> Result<Finished, String> {
     if !program.starts_with('/') {
         return Err(format!("`{program}` is not an absolute path"));
     }

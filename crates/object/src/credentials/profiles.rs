@@ -1,24 +1,33 @@
 //! Profiles in the files of a provider's tools.
 //!
-//! `reqsign` reads the keys. To it, a file that cannot be read, a profile that is missing and one of a
-//! kind that it does not know are all "nothing here"; a mount would go on with the credentials of
-//! the machine instead of those that somebody set up. So each tool's files are read here
-//! first, and what they hold decides whether the tool counts as set up.
+//! What these files hold decides whether a tool counts as set up, and they are read in one go: keys,
+//! a program, or what nobody here can follow. A file that cannot be read, a profile that is missing and
+//! one of a kind that we do not know are never "nothing here"; a mount would go on with the credentials
+//! of the machine instead of those that somebody set up. For the same reason whatever speaks against
+//! "nothing here" is a doubt, and an error where nothing else is found: a file that a variable
+//! names and that is not there, a section whose heading nearly names the profile.
+
+mod format;
+mod section;
 
 use std::{
-    collections::HashMap,
     io,
     path::{Path, PathBuf},
 };
 
 use async_trait::async_trait;
-use ini::Ini;
 use penstock_base::run_blocking;
 
+pub(super) use format::Format;
+use format::{DEFAULT, Parsed};
+use section::Near;
+pub(super) use section::{KeyNames, Section, first_in};
+
 use super::{
-    CredentialSettings, Environment,
+    CredentialSettings, Credentials, Environment,
     chain::{Nothing, Place},
     origin::Found,
+    process::Process,
 };
 
 /// Bytes in the largest file that is read.
@@ -27,8 +36,8 @@ const SIZE_MAX: u64 = 1 << 20;
 /// The files of a tool.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ProfileFiles {
-    /// The variable that names the profile.
-    pub(super) profile: &'static str,
+    /// The variables that name the profile; the first that is set counts.
+    pub(super) profile: &'static [&'static str],
     pub(super) files: &'static [ProfileFile],
 }
 
@@ -42,162 +51,142 @@ pub(super) struct ProfileFile {
     pub(super) format: Format,
 }
 
-/// How a file is written.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Format {
-    /// `[NAME]`
-    Ini,
-    /// `[profile NAME]`, and `[default]`.
-    IniOfAws,
-    /// `{"current": NAME, "profiles": [{"name": NAME, ...}]}`
-    Json,
-}
-
-/// What a profile says in one file.
+/// Where the credentials of a profile come from.
 #[derive(Debug)]
-pub(super) struct Section {
-    path: PathBuf,
-    entries: HashMap<String, String>,
+pub(super) enum Means {
+    Keys(Credentials),
+    /// What this command prints.
+    Program(String),
 }
 
-impl Section {
-    /// An entry that is there and not empty.
-    pub(super) fn get(&self, name: &str) -> Option<&str> {
-        let value = self.entries.get(name).map(|value| value.trim());
-        value.filter(|value| !value.is_empty())
-    }
+/// What is made of a profile: nothing where it holds no credentials, an error where it cannot be followed.
+pub(super) type Judged = Result<Option<Means>, String>;
 
-    /// The first of `names` that is there.
-    pub(super) fn first_of(&self, names: &[&'static str]) -> Option<&'static str> {
-        let mut names = names.iter().copied();
-        names.find(|name| self.get(name).is_some())
-    }
+/// What makes it of the profile's sections.
+pub(super) type Judge = fn(&[Section]) -> Judged;
 
-    /// What is said of a section that asks for what nobody here can do.
-    pub(super) fn unusable(&self, what: &str) -> String {
-        let path = self.path.display();
-        format!(
-            "the profile in {path} has `{what}`, which cannot be followed here: let the option \
-             `credential-process` run the tool that can, or leave `profiles` out of `credential-order`"
-        )
-    }
+/// One of the files of a tool.
+struct Location {
+    path: PathBuf,
+    format: Format,
+    /// Whether a variable names it.
+    is_named: bool,
 }
 
 /// What a tool's files say of the profile.
-#[derive(Debug)]
-pub(super) enum Verdict {
-    /// No credentials: the tool is not set up.
-    Nothing,
-    /// The place with that number reads them.
-    ReadBy(usize),
-    /// Something that cannot be followed.
-    Unusable(String),
+#[derive(Debug, Default)]
+struct Reading {
+    sections: Vec<Section>,
+    near: Vec<Near>,
+    /// Why there should be more.
+    doubts: Vec<String>,
+}
+
+impl Reading {
+    fn add(&mut self, name: &str, path: &Path, parsed: Parsed) {
+        let section = |entries| Section::new(name, path, entries);
+        self.sections.extend(parsed.entries.map(section));
+        let near = parsed.near.into_iter().map(|(heading, entries)| Near {
+            heading,
+            path: path.to_owned(),
+            section: section(entries),
+        });
+        self.near.extend(near);
+        let missed = parsed.missed;
+        self.doubts
+            .extend(missed.map(|why| format!("{}: {why}", path.display())));
+    }
+
+    /// What speaks against going on to another place.
+    fn into_doubt(self, judge: Judge) -> Option<String> {
+        let holds = |near: &Near| !matches!(judge(std::slice::from_ref(&near.section)), Ok(None));
+        let near = self.near.iter().find(|near| holds(near)).map(Near::told);
+        near.or_else(|| self.doubts.into_iter().next())
+    }
 }
 
 impl ProfileFiles {
     /// The profile that somebody asked for.
     fn named<'a>(&self, settings: &'a CredentialSettings) -> Option<&'a str> {
         let profile = settings.profile.as_deref();
-        profile.or_else(|| settings.environment.get(self.profile))
+        let mut variables = self.profile.iter();
+        profile.or_else(|| variables.find_map(|variable| settings.environment.get(variable)))
     }
 
     /// Names the profile, and the files of it that exist.
-    pub(super) fn describe(&self, settings: &CredentialSettings) -> String {
-        let paths = self.paths(&settings.environment).into_iter();
-        let existing = paths.filter(|(path, _)| path.exists());
+    fn describe(&self, settings: &CredentialSettings) -> String {
+        let locations = self.locations(&settings.environment).into_iter();
+        let existing = locations.filter(|location| location.path.exists());
         let files: Vec<_> = existing
-            .map(|(path, _)| path.display().to_string())
+            .map(|location| location.path.display().to_string())
             .collect();
         format!(
             "the profile `{}` of {}",
-            self.named(settings).unwrap_or("default"),
+            self.named(settings).unwrap_or(DEFAULT),
             files.join(" and ")
         )
     }
 
-    fn paths(&self, environment: &Environment) -> Vec<(PathBuf, Format)> {
-        let mut paths = Vec::new();
+    fn locations(&self, environment: &Environment) -> Vec<Location> {
+        let mut locations = Vec::new();
         for file in self.files {
-            let named = environment.get(file.variable).map(PathBuf::from);
+            let named = environment.get(file.variable);
+            let is_named = named.is_some();
+            let named = named.map(|path| expanded(path, environment));
             let usual = || Some(environment.home()?.join(file.usual));
-            paths.extend(named.or_else(usual).map(|path| (path, file.format)));
+            locations.extend(named.or_else(usual).map(|path| Location {
+                path,
+                format: file.format,
+                is_named,
+            }));
         }
-        paths.dedup_by(|one, other| one.0 == other.0);
-        paths
+        locations.dedup_by(|one, other| one.path == other.path);
+        locations
     }
 
-    /// What the files that exist say of the profile.
-    fn sections(&self, settings: &CredentialSettings) -> Result<Vec<Section>, String> {
-        let mut sections = Vec::new();
-        for (path, format) in self.paths(&settings.environment) {
+    /// What the files say of the profile. An error where one of them cannot be understood.
+    fn read(&self, settings: &CredentialSettings) -> Result<Reading, String> {
+        let mut reading = Reading::default();
+        let named = self.named(settings);
+        for location in self.locations(&settings.environment) {
+            let path = &location.path;
             let unusable = |error: String| format!("cannot use {}: {error}", path.display());
-            let Some(text) = read(&path).map_err(|error| unusable(error.to_string()))? else {
-                continue;
-            };
-            let entries = format
-                .section(&text, self.named(settings))
-                .map_err(unusable)?;
-            sections.extend(entries.map(|entries| Section { path, entries }));
+            match read(path).map_err(|error| unusable(error.to_string()))? {
+                Some(text) => {
+                    let parsed = location.format.parse(&text, named).map_err(unusable)?;
+                    reading.add(named.unwrap_or(DEFAULT), path, parsed);
+                }
+                None if location.is_named => {
+                    let missing = "a variable names this file, and it cannot be found";
+                    reading.doubts.push(unusable(missing.to_owned()));
+                }
+                None => {}
+            }
         }
-        Ok(sections)
+        Ok(reading)
     }
 }
 
-impl Format {
-    fn section(
-        self,
-        text: &str,
-        named: Option<&str>,
-    ) -> Result<Option<HashMap<String, String>>, String> {
-        let name = named.unwrap_or("default");
-        match self {
-            Self::Ini => ini_section(text, name),
-            Self::IniOfAws if name == "default" => ini_section(text, name),
-            Self::IniOfAws => ini_section(text, &format!("profile {name}")),
-            Self::Json => json_section(text, named),
-        }
-    }
+/// A path as people write it: `~/` is the home directory.
+fn expanded(path: &str, environment: &Environment) -> PathBuf {
+    let below_home = path.strip_prefix("~/").zip(environment.home());
+    below_home.map_or_else(|| path.into(), |(rest, home)| home.join(rest))
 }
 
-fn ini_section(text: &str, name: &str) -> Result<Option<HashMap<String, String>>, String> {
-    let file = Ini::load_from_str(text).map_err(|error| format!("line {}", error.line + 1))?;
-    let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-    let section = file.section(Some(name));
-    Ok(section.map(|section| section.iter().map(owned).collect()))
-}
-
-fn json_section(
-    text: &str,
-    named: Option<&str>,
-) -> Result<Option<HashMap<String, String>>, String> {
-    let file: serde_json::Value =
-        serde_json::from_str(text).map_err(|error| format!("line {}", error.line()))?;
-    let current = file["current"].as_str();
-    let name = named.or(current).unwrap_or("default");
-    let mut profiles = file["profiles"].as_array().into_iter().flatten();
-    let profile = profiles.find(|profile| profile["name"].as_str() == Some(name));
-    let owned = |(name, value): (&String, &serde_json::Value)| {
-        Some((name.clone(), value.as_str()?.to_owned()))
-    };
-    let entries = profile.and_then(serde_json::Value::as_object);
-    Ok(entries.map(|entries| entries.iter().filter_map(owned).collect()))
-}
-
-/// The text of a file, unless there is none, or it lies where this user may not even look.
+/// The text of a file, unless there is none, or it lies where this user may not even look. A link that leads
+/// nowhere is a file that cannot be read.
 fn read(path: &Path) -> io::Result<Option<String>> {
     use io::ErrorKind::{FileTooLarge, NotADirectory, NotFound, PermissionDenied};
-    let size = match std::fs::metadata(path) {
-        Ok(metadata) => metadata.len(),
+    match std::fs::symlink_metadata(path) {
         Err(error) if matches!(error.kind(), NotFound | NotADirectory | PermissionDenied) => {
             return Ok(None);
         }
-        Err(error) => return Err(error),
+        found => found?,
     };
-    if size > SIZE_MAX {
+    if std::fs::metadata(path)?.len() > SIZE_MAX {
         return Err(FileTooLarge.into());
     }
-    let bytes = std::fs::read(path)?;
-    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+    std::fs::read_to_string(path).map(Some)
 }
 
 /// The profile in one tool's files.
@@ -205,22 +194,36 @@ fn read(path: &Path) -> io::Result<Option<String>> {
 pub(super) struct Profile {
     pub(super) files: ProfileFiles,
     pub(super) settings: CredentialSettings,
-    pub(super) judge: fn(&[Section]) -> Verdict,
-    /// What reads the credentials.
-    pub(super) readers: Vec<Box<dyn Place>>,
+    pub(super) judge: Judge,
 }
 
 #[async_trait]
 impl Place for Profile {
     async fn look(&self) -> Result<Found, Nothing> {
-        let sections = run_blocking(|| self.files.sections(&self.settings))?;
-        match (self.judge)(&sections) {
-            Verdict::Nothing => Err(Nothing::absent()),
-            Verdict::Unusable(what) => Err(Nothing::Broken(what)),
-            Verdict::ReadBy(index) => self.readers[index].look().await.map_err(|nothing| {
-                let profile = self.files.describe(&self.settings);
-                Nothing::Broken(format!("{profile}: {}", nothing.into_text()))
+        let reading = run_blocking(|| self.files.read(&self.settings))?;
+        let means = (self.judge)(&reading.sections)?;
+        let profile = self.files.describe(&self.settings);
+        match means {
+            Some(Means::Keys(credentials)) => Ok(Found {
+                credentials,
+                origin: profile,
             }),
+            Some(Means::Program(command)) => {
+                let found = Process::of(&Some(command)).look().await;
+                let broken = |why: Nothing| format!("{profile}: {}", why.into_text());
+                let Found {
+                    credentials,
+                    origin,
+                } = found.map_err(broken)?;
+                let origin = format!("{origin} in {profile}");
+                Ok(Found {
+                    credentials,
+                    origin,
+                })
+            }
+            None => Err(reading
+                .into_doubt(self.judge)
+                .map_or_else(Nothing::absent, Nothing::Broken)),
         }
     }
 }
@@ -240,7 +243,10 @@ impl Place for NamedProfile {
             let Some(name) = tool.named(&self.settings) else {
                 continue;
             };
-            if !run_blocking(|| tool.sections(&self.settings))?.is_empty() {
+            if !run_blocking(|| tool.read(&self.settings))?
+                .sections
+                .is_empty()
+            {
                 return Err(Nothing::absent());
             }
             missing = Nothing::Broken(format!("no file has a profile `{name}`"));

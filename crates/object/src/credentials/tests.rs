@@ -116,6 +116,54 @@ async fn profiles_are_read_from_the_home_directory() {
     );
 }
 
+/// Settings with keys for both providers in the environment, and a home with a profile `dev` of both.
+fn with_keys_and_profile(home: &Path) -> CredentialSettings {
+    for directory in [".aws", ".oss"] {
+        std::fs::create_dir_all(home.join(directory)).expect("made");
+    }
+    let text = "[dev]\naws_access_key_id = profile\naws_secret_access_key = s\n";
+    write(&home.join(".aws/credentials"), text, 0o600);
+    let text = "[dev]\naccess_key_id = profile\naccess_key_secret = s\n";
+    write(&home.join(".oss/credentials"), text, 0o600);
+    write(&home.join(".passwd-ossfs"), "file:s\n", 0o600);
+    let variables = [
+        ("HOME", home.to_str().expect("text")),
+        ("AWS_ACCESS_KEY_ID", "variable"),
+        ("AWS_SECRET_ACCESS_KEY", "s"),
+        ("OSS_ACCESS_KEY_ID", "variable"),
+        ("OSS_ACCESS_KEY_SECRET", "s"),
+        ("AWS_PROFILE", "dev"),
+        ("OSS_PROFILE", "dev"),
+    ];
+    CredentialSettings {
+        environment: environment(&variables),
+        ..CredentialSettings::default()
+    }
+}
+
+#[tokio::test]
+async fn a_profile_that_is_named_wins_over_keys_that_nobody_named() {
+    let home = tempfile::tempdir().expect("a directory");
+    let mut settings = with_keys_and_profile(home.path());
+    let found = async |settings: &CredentialSettings| {
+        let found = [find_s3(settings).await, find_oss(settings).await];
+        found.map(|found| found.map_or_else(|error| error.message, |found| found.key_id))
+    };
+    assert_eq!(found(&settings).await, ["variable"; 2]);
+    settings.profile = Some("dev".to_owned());
+    assert_eq!(found(&settings).await, ["profile"; 2]);
+    settings.environment = environment(&[("HOME", home.path().to_str().expect("text"))]);
+    assert_eq!(found(&settings).await, ["profile"; 2], "also over a file");
+
+    let mut settings = with_keys_and_profile(home.path());
+    settings.profile = Some("missing".to_owned());
+    for told in found(&settings).await {
+        assert!(told.contains("no file has a profile `missing`"), "{told}");
+    }
+    settings.order = CredentialPlace::AUTO.to_vec();
+    assert_eq!(found(&settings).await, ["variable"; 2], "an order is one");
+}
+
 #[tokio::test]
 async fn it_is_told_where_credentials_were_found_and_never_what_they_are() {
     let home = tempfile::tempdir().expect("a directory");
@@ -393,6 +441,7 @@ async fn nothing_found_says_where_it_was_looked_for() {
 }
 
 mod chains;
+mod profiles;
 mod proxies;
 mod renewal;
 

@@ -16,7 +16,8 @@ pub const BODY_RATE_MIN: u64 = MIB;
 pub const LONG_FACTOR: u32 = 5;
 
 /// Fails operations with `Timeout` that take too long, everything below included: queues,
-/// retries, the body.
+/// retries, the body. Where the store fails and does not hang, [`Retry`](super::Retry) ends in time itself, with
+/// what the store said.
 pub type Deadline = Layer<Patience>;
 
 /// How long [`Deadline`] waits.
@@ -37,15 +38,23 @@ impl Patience {
     /// How long `call` may take, as far as is known by now.
     fn allowance(&self, call: &Call<'_>) -> Duration {
         let bytes = call.sent.saturating_add(call.expected());
-        let body = Duration::from_secs_f64(bytes as f64 / BODY_RATE_MIN as f64);
-        let base = match call.operation {
-            Operation::Copy | Operation::CopyPart | Operation::CompleteUpload => {
-                self.total.saturating_mul(LONG_FACTOR)
-            }
-            _ => self.total,
-        };
-        base.saturating_add(body)
+        time_of(call.operation, self.total).saturating_add(time_for(bytes))
     }
+}
+
+/// How long an operation may take without its body, where most may take `total`.
+pub(super) fn time_of(operation: Operation, total: Duration) -> Duration {
+    match operation {
+        Operation::Copy | Operation::CopyPart | Operation::CompleteUpload => {
+            total.saturating_mul(LONG_FACTOR)
+        }
+        _ => total,
+    }
+}
+
+/// How much longer it may take for a body.
+pub(super) fn time_for(bytes: u64) -> Duration {
+    Duration::from_secs_f64(bytes as f64 / BODY_RATE_MIN as f64)
 }
 
 impl Around for Patience {

@@ -45,6 +45,7 @@ impl Faulty {
     fn sent(&self, operation: Operation, body: Payload) -> (Option<Fault>, Payload) {
         match self.faults.next(operation) {
             Some(Fault::Flip { at }) => (None, flipped(&body, at)),
+            Some(Fault::Damage { at }) => (Some(Fault::Damage { at }), flipped(&body, at)),
             fault => (fault, body),
         }
     }
@@ -74,7 +75,8 @@ async fn under<T>(
         }
         Some(Fault::Hang) => std::future::pending().await,
         // Only bodies can be cut or flipped, and only of many can one be spared.
-        Some(Fault::Cut { .. } | Fault::Flip { .. } | Fault::Spare(_)) | None => work.await,
+        Some(Fault::Cut { .. } | Fault::Flip { .. } | Fault::Damage { .. } | Fault::Spare(_))
+        | None => work.await,
     }
 }
 
@@ -130,6 +132,10 @@ impl Store for Faulty {
     async fn put(&self, key: &Key, body: Payload, options: PutOptions) -> ObjectResult<Stored> {
         let (fault, body) = self.sent(Operation::Put, body);
         let work = self.inner.put(key, body, options);
+        if matches!(fault, Some(Fault::Damage { .. })) {
+            let left = work.await?.etag;
+            return Err(injected(ErrorKind::ChecksumMismatch, Operation::Put).leaving(left));
+        }
         under(Operation::Put, fault, work).await
     }
 
@@ -157,11 +163,12 @@ impl Store for Faulty {
 
     async fn delete_many(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>> {
         let fault = self.faults.next(Operation::DeleteMany);
-        if let (Some(Fault::Spare(code)), Some((first, others))) = (fault, keys.split_first()) {
+        if let (Some(Fault::Spare(kind)), Some((first, others))) = (fault, keys.split_first()) {
             let mut failures = self.inner.delete_many(others).await?;
             failures.push(DeleteFailure {
                 key: first.clone(),
-                code: code.to_owned(),
+                kind,
+                code: format!("{kind:?}"),
                 message: "a fault was injected".to_owned(),
             });
             return Ok(failures);

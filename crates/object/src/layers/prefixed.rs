@@ -75,7 +75,7 @@ impl Prefixed {
         ListPage {
             objects: page.objects.into_iter().filter_map(object).collect(),
             common_prefixes: page.common_prefixes.into_iter().filter_map(strip).collect(),
-            continuation: page.continuation,
+            ..page
         }
     }
 
@@ -220,6 +220,11 @@ impl Store for Prefixed {
         options: CompleteOptions,
     ) -> ObjectResult<Stored> {
         let key = self.full(Operation::CompleteUpload, key)?;
+        let copied = match options.copied {
+            Some((source, tag)) => Some((self.full(Operation::CompleteUpload, &source)?, tag)),
+            None => None,
+        };
+        let options = CompleteOptions { copied, ..options };
         let stored = self
             .inner
             .complete_upload(&key, upload, parts, options)

@@ -20,11 +20,11 @@
 //! - **Beginning an upload** is simply repeated. An answer that got lost leaves an upload without
 //!   parts behind, which costs nothing and shows among the unfinished uploads.
 
-mod assembled;
 mod backoff;
 mod budget;
 mod delete;
 mod resume;
+mod sent;
 mod settle;
 
 use std::{sync::Arc, time::Duration};
@@ -52,9 +52,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Retry {
     inner: Arc<dyn Store>,
-    attempts_max: u32,
-    /// How long a store that is away is tried however often that is.
-    away_max: Duration,
+    limits: Limits,
     budget: Budget,
     retries: Arc<Counter>,
     resumed: Arc<Counter>,
@@ -66,8 +64,11 @@ impl Retry {
     pub fn new(inner: Arc<dyn Store>, attempts_max: u32, metrics: &Registry) -> Self {
         Self {
             inner,
-            attempts_max,
-            away_max: Duration::ZERO,
+            limits: Limits {
+                attempts_max,
+                total: Duration::MAX,
+                rides_out: false,
+            },
             budget: Budget::new(),
             retries: metrics.counter(
                 "object_retries_total",
@@ -82,27 +83,38 @@ impl Retry {
         }
     }
 
-    /// The same, but attempts at a store that is away do not count until `away_max` has passed. Where
-    /// nothing is to be repeated that holds for them, too.
+    /// The same, but no attempt is begun for which `total` leaves no time, or what
+    /// [`Deadline`](super::Deadline) allows beyond that.
     #[must_use]
-    pub fn riding_out(mut self, away_max: Duration) -> Self {
-        if self.attempts_max > 1 {
-            self.away_max = away_max;
-        }
+    pub fn within(mut self, total: Duration) -> Self {
+        self.limits.total = total;
         self
     }
 
+    /// The same, but attempts at a store that is away do not count until the time is up. Where
+    /// nothing is to be repeated that holds for them, too.
+    #[must_use]
+    pub fn riding_out(mut self, total: Duration) -> Self {
+        self.limits.rides_out = self.limits.attempts_max > 1;
+        self.within(total)
+    }
+
     fn begin(&self) -> Retries<'_> {
-        let limits = Limits {
-            attempts_max: self.attempts_max,
-            away_max: self.away_max,
-        };
-        Retries::new(&self.budget, &self.retries, limits)
+        Retries::new(&self.budget, &self.retries, self.limits)
     }
 
     /// Repeats `attempt` until it succeeds, fails for good or was tried often enough.
     async fn repeat<'a, T>(&self, attempt: impl Fn() -> Work<'a, T>) -> ObjectResult<T> {
-        let mut retries = self.begin();
+        self.repeat_sending(0, attempt).await
+    }
+
+    /// The same for an operation that sends so many bytes.
+    async fn repeat_sending<'a, T>(
+        &self,
+        bytes: usize,
+        attempt: impl Fn() -> Work<'a, T>,
+    ) -> ObjectResult<T> {
+        let mut retries = self.begin().sending(bytes);
         loop {
             match attempt().await {
                 Ok(value) => {
@@ -169,7 +181,7 @@ impl Store for Retry {
             return self.put_once(key, &body, &options).await;
         }
         let attempt = || self.inner.put(key, body.clone(), options.clone());
-        self.repeat(attempt).await
+        self.repeat_sending(body.len(), attempt).await
     }
 
     async fn append(
@@ -189,8 +201,11 @@ impl Store for Retry {
     async fn copy(&self, source: &Key, target: &Key, options: CopyOptions) -> ObjectResult<Stored> {
         let attempt = || self.inner.copy(source, target, options.clone());
         match options.condition {
-            WriteCondition::Always | WriteCondition::IfMatch(_) => self.repeat(attempt).await,
-            WriteCondition::IfAbsent => self.copy_once(source, target, attempt).await,
+            WriteCondition::Always => self.repeat(attempt).await,
+            WriteCondition::IfAbsent | WriteCondition::IfMatch(_) => {
+                let source = (source, options.if_match.as_ref());
+                self.copy_once(source, target, attempt).await
+            }
         }
     }
 
@@ -222,8 +237,8 @@ impl Store for Retry {
         number: PartNumber,
         body: Payload,
     ) -> ObjectResult<Part> {
-        self.repeat(|| self.inner.upload_part(key, upload, number, body.clone()))
-            .await
+        let attempt = || self.inner.upload_part(key, upload, number, body.clone());
+        self.repeat_sending(body.len(), attempt).await
     }
 
     async fn copy_part(
@@ -272,8 +287,10 @@ impl Store for Retry {
     ) -> ObjectResult<Stored> {
         let attempt = || self.inner.put_symlink(key, target, options.clone());
         match options.condition {
-            WriteCondition::Always | WriteCondition::IfMatch(_) => self.repeat(attempt).await,
-            WriteCondition::IfAbsent => self.link_once(key, target, attempt).await,
+            WriteCondition::Always => self.repeat(attempt).await,
+            WriteCondition::IfAbsent | WriteCondition::IfMatch(_) => {
+                self.link_once(key, target, attempt).await
+            }
         }
     }
 

@@ -1,14 +1,14 @@
 //! Copies inside the store.
 //!
-//! What imitations get wrong is made up for here: an answer that does not tell the copy's tag, and
-//! markers of directories that cannot be copied.
+//! What imitations get wrong is made up for here: markers of directories that cannot be copied; and, with
+//! [`super::provenance`], copies of another version and answers that do not tell the copy's tag.
 
 use penstock_base::Payload;
 
 use super::{
     Dialect, Draft, RestStore, WriteKind, WritePlan,
     plan::{Written, is_not_understood},
-    write::{after_the_fact, protocol},
+    write::{is_another_version, protocol},
 };
 use crate::{
     CopyOptions, Description, ETag, ErrorKind, Key, Known, ObjectResult, Operation, PutOptions,
@@ -103,16 +103,29 @@ impl<D: Dialect> RestStore<D> {
         plan: WritePlan,
     ) -> ObjectResult<Written<Stored>> {
         let mut draft = Draft::new(Operation::Copy, "PUT").about(target).patient();
+        let mut before = None;
         match &options.condition {
-            // Then the source is the target, and the store looks at it.
+            // The store looks at it, and tells what it made.
             WriteCondition::IfMatch(tag)
-                if source == target && options.if_match.as_ref() == Some(tag) => {}
-            WriteCondition::IfMatch(tag) => self.require_version(&draft, tag).await?,
+                if self.describes_reliably()
+                    && source == target
+                    && options.if_match.as_ref() == Some(tag) => {}
+            WriteCondition::IfMatch(tag) => {
+                let present = self.require_version(&draft, target, tag).await?;
+                before = (source == target).then_some(present);
+            }
             condition => self.make_conditional(&mut draft, condition, plan).await?,
         }
         self.name_source(&mut draft, source, options.if_match.as_ref());
         self.redescribe(&mut draft, options.description.as_ref())?;
-        let etag = self.tag_of_copy(&draft, target).await?;
+        let etag = match self.make_copy(&draft, options).await? {
+            Some(told) => {
+                let copied = self.require_copy_of(&draft, (source, options), &told);
+                copied.await?;
+                told
+            }
+            None => self.find_copy(&draft, (source, options), before).await?,
+        };
         Ok(Written {
             value: Stored {
                 etag,
@@ -122,18 +135,28 @@ impl<D: Dialect> RestStore<D> {
         })
     }
 
-    /// Makes the copy and returns its tag, which some stores do not tell.
-    async fn tag_of_copy(&self, draft: &Draft, target: &Key) -> ObjectResult<ETag> {
-        let (body, _) = self.fetch_late(draft).await?;
-        match parse_write_answer(&body) {
+    /// Whether copies of an object onto itself are known to be of the version that they insist on, and to
+    /// tell their tag. Imitations are looked at before.
+    fn describes_reliably(&self) -> bool {
+        let tells = self.features.copy_answers.state() == Known::Present;
+        tells && self.features.checks_sources(Operation::Copy)
+    }
+
+    /// Makes the copy and returns its tag; `None` where the store does not tell it.
+    async fn make_copy(&self, draft: &Draft, options: &CopyOptions) -> ObjectResult<Option<ETag>> {
+        let answer = self.fetch_late(draft).await;
+        let of_source = options.if_match.is_some() && options.condition != WriteCondition::IfAbsent;
+        if of_source && answer.as_ref().is_err_and(is_another_version) {
+            self.features.saw_source_refused(Operation::Copy);
+        }
+        match parse_write_answer(&answer?.0) {
             Ok(answer) => {
                 self.features.copy_answers.learn(true);
-                Ok(ETag::new(&answer.etag))
+                Ok(Some(ETag::new(&answer.etag)))
             }
             Err(XmlError::Missing("ETag")) if !self.dialect.is_original() => {
                 self.features.copy_answers.learn(false);
-                let info = self.head_object(target).await.map_err(after_the_fact)?;
-                Ok(info.etag)
+                Ok(None)
             }
             Err(error) => Err(protocol(draft, &error)),
         }

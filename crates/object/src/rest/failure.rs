@@ -63,6 +63,11 @@ fn kind_of(operation: Operation, status: u16, failure: &Failure) -> ErrorKind {
     kind_of_code(operation, failure).unwrap_or_else(|| kind_of_status(operation, status))
 }
 
+/// What went wrong with one of many keys, of which only a code is told.
+pub(super) fn kind_of_key(failure: &Failure) -> ErrorKind {
+    kind_of_code(Operation::DeleteMany, failure).unwrap_or(ErrorKind::InvalidRequest)
+}
+
 fn kind_of_code(operation: Operation, failure: &Failure) -> Option<ErrorKind> {
     let code = failure.code.as_str();
     Some(match code {

@@ -5,9 +5,9 @@
 //! the request is carried out another way. [`Features`] are those that have nothing to do with how a
 //! dialect spells requests; the others are the dialect's own.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use crate::{Ability, Known};
+use crate::{Ability, Known, Operation};
 
 const UNKNOWN: u8 = 0;
 const ABSENT: u8 = 1;
@@ -107,6 +107,8 @@ pub(crate) struct Features {
     pub(crate) bulk_deletes: Feature,
     /// Names in listings are encoded when asked for.
     pub(crate) encoded_names: Feature,
+    /// Whether a copy, and a copy of a part, was seen to fail because its source was another version.
+    checks_sources: [AtomicBool; 2],
 }
 
 impl Features {
@@ -142,9 +144,27 @@ impl Features {
             ),
             encoded_names: feature(
                 "encoded names in listings (encoding-type)",
-                "names with control characters are hidden",
+                "names with control characters are hidden, and those with the sign for them \
+                 (U+FFFD) are looked up each time they are listed",
             ),
+            checks_sources: [original, original].map(AtomicBool::new),
         }
+    }
+
+    /// Whether a copy is known to fail where its source is not the version that it insists on. Some
+    /// imitations copy whatever is there, so this shows only when one fails.
+    pub(crate) fn checks_sources(&self, operation: Operation) -> bool {
+        self.source_check(operation).load(Ordering::Relaxed)
+    }
+
+    /// Learns that the store refused a copy because of its source's version.
+    pub(crate) fn saw_source_refused(&self, operation: Operation) {
+        self.source_check(operation).store(true, Ordering::Relaxed);
+    }
+
+    fn source_check(&self, operation: Operation) -> &AtomicBool {
+        let of_part = operation == Operation::CopyPart;
+        &self.checks_sources[usize::from(of_part)]
     }
 
     /// For those who ask what the store can do.

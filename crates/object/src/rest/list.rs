@@ -5,7 +5,7 @@ use crate::{
     ErrorKind, FlatPage, Known, ListOptions, ListPage, ObjectResult, Operation, UploadPage,
     settings::ListVersion,
     sign::Query,
-    xml::{continuation_markers, parse_flat, parse_list, parse_uploads},
+    xml::{continuation_markers, parse_uploads, scan_flat},
 };
 
 /// Entries in a page, the most that both dialects give.
@@ -18,7 +18,7 @@ impl<D: Dialect> RestStore<D> {
     pub(super) async fn list_objects(&self, options: &ListOptions) -> ObjectResult<ListPage> {
         let draft = listing(options, self.listing);
         let answer = self.fetch(&draft).await?;
-        let page = parse_list(&answer).map_err(|error| protocol(&draft, &error))?;
+        let page = self.read_page(&draft, &answer).await?;
         self.look_for_encoding(&answer);
         check_progress(&draft, options, page.continuation.as_ref())?;
         Ok(page)
@@ -27,7 +27,10 @@ impl<D: Dialect> RestStore<D> {
     pub(super) async fn list_objects_flat(&self, options: &ListOptions) -> ObjectResult<FlatPage> {
         let draft = listing(options, self.listing);
         let answer = self.fetch(&draft).await?;
-        let page = parse_flat(&answer).map_err(|error| protocol(&draft, &error))?;
+        let page = match scan_flat(&answer) {
+            Some(page) => page,
+            None => self.read_page(&draft, &answer).await.map(FlatPage::from)?,
+        };
         self.look_for_encoding(&answer);
         check_progress(&draft, options, page.continuation.as_ref())?;
         Ok(page)
@@ -115,7 +118,7 @@ impl<D: Dialect> RestStore<D> {
 }
 
 /// The request for a page.
-fn listing(options: &ListOptions, version: ListVersion) -> Draft {
+pub(super) fn listing(options: &ListOptions, version: ListVersion) -> Draft {
     let count = options.max_keys.unwrap_or(PAGE_MAX).clamp(1, PAGE_MAX);
     let continuation = options.continuation.as_deref();
     let start_after = options.start_after.as_deref();

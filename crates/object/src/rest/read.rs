@@ -12,6 +12,9 @@ use crate::{
     http::{HttpError, Response},
 };
 
+/// Refusals in a row after which a store is asked in another way.
+const REFUSALS_BELIEVED: usize = 2;
+
 impl<D: Dialect> RestStore<D> {
     pub(super) async fn head_object(&self, key: &Key) -> ObjectResult<ObjectInfo> {
         let draft = Draft::new(Operation::Head, "HEAD").about(key);
@@ -40,15 +43,20 @@ impl<D: Dialect> RestStore<D> {
         self.receive(&draft, options, response, sink).await
     }
 
-    /// Sends a read, prepared in the best way that the store understands.
+    /// Sends a read, prepared in the best way that the store understands. One refusal proves nothing: that
+    /// of a HEAD has no words, and may be of something that passes.
     async fn send_read(&self, draft: Draft) -> ObjectResult<(Draft, Response)> {
-        match *self.dialect.ways_to_read() {
-            [first, second] => match self.send_read_as(draft.clone(), first).await {
-                Err(error) if is_not_understood(&error) => self.send_read_as(draft, second).await,
-                sent => sent,
-            },
-            ref ways => self.send_read_as(draft, ways.contains(&true)).await,
+        let [first, second] = *self.dialect.ways_to_read() else {
+            let prepared = self.dialect.ways_to_read().contains(&true);
+            return self.send_read_as(draft, prepared).await;
+        };
+        for _ in 0..REFUSALS_BELIEVED {
+            match self.send_read_as(draft.clone(), first).await {
+                Err(error) if is_not_understood(&error) => {}
+                sent => return sent,
+            }
         }
+        self.send_read_as(draft, second).await
     }
 
     async fn send_read_as(

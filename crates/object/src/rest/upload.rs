@@ -5,11 +5,12 @@ use penstock_base::Payload;
 use super::{
     Dialect, Draft, RestStore, WriteKind, WritePlan,
     plan::{Written, is_not_understood},
-    write::{after_the_fact, etag_of, judged, protocol},
+    write::{after_the_fact, etag_of, is_another_version, judged, protocol},
 };
 use crate::{
     Checksum, CompleteOptions, ETag, ErrorKind, Key, Known, ObjectError, ObjectResult, Operation,
     Part, PartCopy, PartNumber, PutOptions, Stored, UploadId, WriteCondition,
+    assembled::{self, Likeness},
     sign::Query,
     xml::{WriteAnswer, complete_upload_body, parse_upload_id},
 };
@@ -101,7 +102,11 @@ impl<D: Dialect> RestStore<D> {
         self.name_source(&mut draft, &copy.source, copy.if_match.as_ref());
         let range = format!("bytes={}-{}", copy.range.start, copy.range.end - 1);
         draft.headers.push(D::NAMES.copy_source_range, range);
-        let answer = self.fetch_part_copy(&draft).await?;
+        let answer = self.fetch_part_copy(&draft).await;
+        if copy.if_match.is_some() && answer.as_ref().is_err_and(is_another_version) {
+            self.features.saw_source_refused(Operation::CopyPart);
+        }
+        let answer = answer?;
         Ok(Part {
             number,
             etag: ETag::new(&answer.etag),
@@ -147,28 +152,29 @@ impl<D: Dialect> RestStore<D> {
             .write_with_plans(kind, complete)
             .await
             .map_err(|error| judged(error, &options.condition))?;
-        self.with_true_tag(key, parts, stored).await
+        self.with_true_tag(key, (parts, options.checksum), stored)
+            .await
     }
 
     /// The same with the tag that the object has: some stores tell another one when they complete an
-    /// upload. An object of another size is somebody else's by now.
+    /// upload. An object of which checksum or tag say that the parts do not make it is somebody else's by
+    /// now. Where neither tells, its size does.
     async fn with_true_tag(
         &self,
         key: &Key,
-        parts: &[Part],
+        (parts, whole): (&[Part], Option<Checksum>),
         stored: Stored,
     ) -> ObjectResult<Stored> {
         let feature = &self.features.upload_tags;
         if feature.state() == Known::Present {
             return Ok(stored);
         }
-        let size = parts.iter().map(|part| part.size).sum::<u64>();
         match self.head_object(key).await {
             Ok(info) if info.etag == stored.etag => {
                 feature.learn(true);
                 Ok(stored)
             }
-            Ok(info) if info.size == size => {
+            Ok(info) if assembled::compare(&info, parts, whole) != Likeness::Other => {
                 feature.learn(false);
                 Ok(Stored {
                     etag: info.etag,
@@ -201,6 +207,7 @@ impl<D: Dialect> RestStore<D> {
             .patient()
             .once();
         draft.headers.push("content-type", "application/xml");
+        self.require_copied(&draft, key, options).await?;
         self.make_conditional(&mut draft, &options.condition, plan)
             .await?;
         let ours = self.whole_checksum(parts, options, plan);
@@ -216,6 +223,27 @@ impl<D: Dialect> RestStore<D> {
             },
             echoed: None,
         })
+    }
+
+    /// Fails if parts may have been copied from another version than was wanted. One that was replaced
+    /// stays so: its tag does not come back with other bytes.
+    async fn require_copied(
+        &self,
+        draft: &Draft,
+        key: &Key,
+        options: &CompleteOptions,
+    ) -> ObjectResult<()> {
+        let Some((source, tag)) = &options.copied else {
+            return Ok(());
+        };
+        // The condition of the completion itself is of this version.
+        let is_replaced =
+            source == key && options.condition == WriteCondition::IfMatch(tag.clone());
+        let is_compared = self.features.checks_sources(Operation::CopyPart);
+        if is_replaced || is_compared || tag.as_str().is_empty() {
+            return Ok(());
+        }
+        self.require_version(draft, source, tag).await.map(drop)
     }
 
     /// The checksum of the object to be, of the kind that this store can compare with.

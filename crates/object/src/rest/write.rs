@@ -4,10 +4,13 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use md5::{Digest, Md5};
 use penstock_base::Payload;
 
-use super::{Dialect, Draft, RestStore, WriteKind, WritePlan, describe::describe, plan::Written};
+use super::{
+    Dialect, Draft, RestStore, WriteKind, WritePlan, describe::describe, failure::kind_of_key,
+    plan::Written,
+};
 use crate::{
-    Checksum, DeleteFailure, ETag, ErrorKind, Key, ObjectError, ObjectResult, Operation,
-    PutOptions, Stored, UserMetadata, WriteCondition,
+    Checksum, DeleteFailure, ETag, ErrorKind, Key, ObjectError, ObjectInfo, ObjectResult,
+    Operation, PutOptions, Stored, UserMetadata, WriteCondition,
     http::{RequestHeaders, Response, ResponseHeaders},
     sign::Query,
     store::check_delete_many,
@@ -46,10 +49,12 @@ impl<D: Dialect> RestStore<D> {
         let ours = self.declare_body(plan, body, &mut draft.headers);
         let response = self.send_only(&draft).await?;
         let theirs = self.dialect.checksum_in(&response.headers);
-        self.compare(&draft, ours, theirs)?;
+        let etag = etag_of(&response);
+        self.compare(&draft, ours, theirs)
+            .map_err(|error| error.leaving(etag.clone()))?;
         Ok(Written {
             value: Stored {
-                etag: etag_of(&response),
+                etag,
                 checksum: theirs,
             },
             echoed: ours.map(|_| theirs.is_some()),
@@ -111,7 +116,7 @@ impl<D: Dialect> RestStore<D> {
             }
             WriteCondition::IfMatch(tag) => {
                 if !plan.condition || !self.dialect.checks_version() {
-                    self.require_version(draft, tag).await?;
+                    self.require_target(draft, tag).await?;
                 }
                 if plan.condition {
                     self.dialect.require_version(tag, &mut draft.headers);
@@ -122,12 +127,22 @@ impl<D: Dialect> RestStore<D> {
         Ok(())
     }
 
-    pub(super) async fn require_version(&self, draft: &Draft, tag: &ETag) -> ObjectResult<()> {
+    async fn require_target(&self, draft: &Draft, tag: &ETag) -> ObjectResult<()> {
         let Some(key) = &draft.key else {
             return Ok(());
         };
+        self.require_version(draft, key, tag).await.map(drop)
+    }
+
+    /// The object `key`; fails with `PreconditionFailed` if it is another version, or gone.
+    pub(super) async fn require_version(
+        &self,
+        draft: &Draft,
+        key: &Key,
+        tag: &ETag,
+    ) -> ObjectResult<ObjectInfo> {
         let message = match self.head_object(key).await {
-            Ok(info) if info.etag == *tag => return Ok(()),
+            Ok(info) if info.etag == *tag => return Ok(info),
             Ok(_) => "the object was replaced by another version",
             Err(error) if error.kind == ErrorKind::NotFound => "the object was removed",
             Err(error) => return Err(error),
@@ -233,16 +248,17 @@ impl<D: Dialect> RestStore<D> {
 
     async fn delete_each(&self, keys: &[&Key]) -> ObjectResult<Vec<DeleteFailure>> {
         let mut failures = Vec::new();
-        for key in keys {
+        for (index, key) in keys.iter().enumerate() {
             match self.delete_object(key).await {
                 Ok(()) => {}
-                // Those that are gone already are deleted once more, which harms nobody.
-                Err(error) if error.kind.is_transient() => return Err(error),
-                Err(error) => failures.push(DeleteFailure {
-                    key: Key::clone(key),
-                    code: error.code,
-                    message: error.message,
-                }),
+                Err(error) if !error.kind.is_transient() => failures.push(failed(key, error)),
+                Err(error) if index == 0 => return Err(error),
+                // What is repeated begins here, and not with those that are gone.
+                Err(error) => {
+                    let left = keys[index..].iter();
+                    failures.extend(left.map(|key| failed(key, error.clone())));
+                    break;
+                }
             }
         }
         Ok(failures)
@@ -267,6 +283,7 @@ impl<D: Dialect> RestStore<D> {
                 let key = known.ok_or_else(|| unnamed_failure(&draft, &failure))?;
                 Ok(DeleteFailure {
                     key: (*key).clone(),
+                    kind: kind_of_key(&failure),
                     code: failure.code,
                     message: failure.message,
                 })
@@ -287,6 +304,15 @@ pub(super) fn judged(mut error: ObjectError, condition: &WriteCondition) -> Obje
     error
 }
 
+fn failed(key: &Key, error: ObjectError) -> DeleteFailure {
+    DeleteFailure {
+        key: key.clone(),
+        kind: error.kind,
+        code: error.code,
+        message: error.message,
+    }
+}
+
 /// A failure that cannot be told of one key: then all of them may still be there.
 fn unnamed_failure(draft: &Draft, failure: &Failure) -> ObjectError {
     let Failure { code, message, .. } = failure;
@@ -294,6 +320,16 @@ fn unnamed_failure(draft: &Draft, failure: &Failure) -> ObjectError {
     let mut error = draft.error(ErrorKind::Protocol, message);
     error.code.clone_from(code);
     error
+}
+
+/// Whether it was the store that found another version, and not we who looked.
+pub(super) fn is_another_version(error: &ObjectError) -> bool {
+    is_replaced(error) && error.status.is_some()
+}
+
+/// Whether there is another version than was insisted on, or none.
+pub(super) fn is_replaced(error: &ObjectError) -> bool {
+    error.kind == ErrorKind::PreconditionFailed
 }
 
 pub(super) fn etag_of(response: &Response) -> ETag {

@@ -71,7 +71,10 @@ impl Features {
                 "reads that ask for a checksum (x-amz-checksum-mode)",
                 "reads are protected by TCP and TLS only",
             )
-            .known(known),
+            .known(match known {
+                Known::Unknown if original => Known::Present,
+                known => known,
+            }),
             condition: Feature::new(
                 "conditional creation (If-None-Match)",
                 "whether a key is free is looked up before the write: of two machines that create \

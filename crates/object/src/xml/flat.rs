@@ -23,10 +23,15 @@ const SKIP_DEPTH_MAX: usize = 4;
 
 /// Reads a page of a listing without delimiter. Fails like [`parse_list`].
 pub fn parse_flat(xml: &[u8]) -> Result<FlatPage, XmlError> {
-    if let Some(page) = str::from_utf8(xml).ok().and_then(scan) {
+    if let Some(page) = scan_flat(xml) {
         return Ok(page);
     }
     parse_list(xml).map(FlatPage::from)
+}
+
+/// The same; `None` where anything is unusual, which [`parse_list`] knows.
+pub(crate) fn scan_flat(xml: &[u8]) -> Option<FlatPage> {
+    str::from_utf8(xml).ok().and_then(scan)
 }
 
 /// `None` where anything is unusual.

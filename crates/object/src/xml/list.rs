@@ -15,9 +15,24 @@ pub const LISTING_ROOT: &str = "ListBucketResult";
 /// What stands in a name for what XML cannot hold, where a store does not encode names.
 pub(super) const SPOILT: char = char::REPLACEMENT_CHARACTER;
 
-/// Reads a page. Names that the store spoilt are left out: no request could say them, and they come in
-/// the order of what they were. Fails when it says that there is more but not where.
+/// What a page lists under names that may be spoilt: no request could say what they were, in whose
+/// order they come. A name may also have the sign for that itself.
+#[derive(Debug, Default)]
+pub(crate) struct Doubtful {
+    pub(crate) objects: Vec<ListedObject>,
+    pub(crate) prefixes: Vec<String>,
+}
+
+/// Reads a page. Names that may be spoilt are left out and counted. Fails when it says that there is
+/// more but not where.
 pub fn parse_list(xml: &[u8]) -> Result<ListPage, XmlError> {
+    let (mut page, doubtful) = read_list(xml)?;
+    page.hidden = doubtful.objects.len() + doubtful.prefixes.len();
+    Ok(page)
+}
+
+/// Reads a page, and apart from it what may not be meant by its name.
+pub(crate) fn read_list(xml: &[u8]) -> Result<(ListPage, Doubtful), XmlError> {
     let mut reading = Reading::default();
     walk(xml, |step| reading.take(step))?;
     reading.finish()
@@ -84,7 +99,8 @@ impl Reading {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<ListPage, XmlError> {
+    fn finish(mut self) -> Result<(ListPage, Doubtful), XmlError> {
+        let mut doubtful = Doubtful::default();
         if self.url_encoded {
             for object in &mut self.page.objects {
                 object.key = decode_url(&object.key);
@@ -95,8 +111,14 @@ impl Reading {
             self.marker = self.marker.map(|marker| decode_url(&marker));
         } else {
             let page = &mut self.page;
-            page.objects.retain(|object| !object.key.contains(SPOILT));
-            page.common_prefixes.retain(|name| !name.contains(SPOILT));
+            let objects = page
+                .objects
+                .extract_if(.., |object| object.key.contains(SPOILT));
+            doubtful.objects = objects.collect();
+            let prefixes = page
+                .common_prefixes
+                .extract_if(.., |name| name.contains(SPOILT));
+            doubtful.prefixes = prefixes.collect();
         }
         if !self.truncated {
             self.page.continuation = None;
@@ -108,7 +130,7 @@ impl Reading {
         if self.truncated && self.page.continuation.is_none() {
             return Err(XmlError::Missing("NextContinuationToken"));
         }
-        Ok(self.page)
+        Ok((self.page, doubtful))
     }
 
     /// The last key or prefix of the page.
@@ -186,6 +208,7 @@ mod tests {
             let xml = page(encoding);
             let list = parse_list(xml.as_bytes()).expect("valid");
             assert_eq!(list.objects.len(), count, "{encoding}");
+            assert_eq!(list.objects.len() + list.hidden, 2, "{encoding}");
             let flat = crate::xml::parse_flat(xml.as_bytes()).expect("valid");
             assert_eq!(flat, crate::FlatPage::from(list), "{encoding}");
         }

@@ -16,7 +16,9 @@ use std::{
     time::SystemTime,
 };
 
-use penstock_base::{DirectoryLock, DirectoryLockError, make_private_directory};
+use penstock_base::{
+    DirectoryLock, DirectoryLockError, make_named_directory, make_private_directory,
+};
 use rustix::fs::statvfs;
 
 use super::{CacheError, name::VersionName};
@@ -68,6 +70,9 @@ impl Folder {
     pub(super) fn take(&self) -> Result<DirectoryLock, CacheError> {
         let failed =
             |error| CacheError::io("cannot make the cache directory", &self.objects, error);
+        if let Some(named) = self.objects.parent() {
+            make_named_directory(named).map_err(failed)?;
+        }
         make_private_directory(&self.objects).map_err(failed)?;
         let lock = DirectoryLock::take(&self.objects).map_err(|error| match error {
             DirectoryLockError::InUse { pid } => CacheError::InUse {

@@ -4,9 +4,10 @@
 //! the disk has caught up: a reader that outruns the disk is slowed down to it, and all that it reads
 //! is cached. What is on its way at that moment is taken too, its memory was reserved before.
 //!
-//! Unless the disk is slow: when what waits first has waited for [`SLOW`], nobody waits for the disk,
-//! and what is too much is not cached. The memory belongs to the budget that everybody shares; when that
-//! is short and the disk slow, what waits is dropped, the newest first.
+//! Unless the disk is slow: when what waits first has waited for [`SLOW`], or so long a time of writing
+//! went on at less than [`SLOW_RATE`], nobody waits for the disk, and what is too much is not cached. The
+//! memory belongs to the budget that everybody shares; when that is short and the disk slow, what waits
+//! is dropped, the newest first.
 
 use std::{
     collections::VecDeque,
@@ -17,7 +18,7 @@ use std::{
 
 use bytes::Bytes;
 use penstock_base::{
-    Reclaim,
+    KIB, MIB, Reclaim,
     clock::{self, Instant},
     metrics::{Counter, Gauge},
 };
@@ -28,6 +29,13 @@ use crate::lock::lock;
 
 /// How long a piece waits at most for a disk that keeps up.
 const SLOW: Duration = Duration::from_secs(5);
+
+/// Bytes that a disk writes in a second at least when it is worth waiting for. A disk that other
+/// programs keep busy does more; from a store that sends no more there is nothing to be gained.
+const SLOW_RATE: u64 = 32 * MIB;
+
+/// Bytes that a piece counts for at least: of a small file making its files costs more than the bytes.
+const PIECE_MIN: u64 = 256 * KIB;
 
 /// How often who waits for the disk looks whether it is slow.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
@@ -68,9 +76,21 @@ struct State {
     bytes: u64,
     /// Whose piece is being written.
     current: Option<VersionName>,
+    pace: Pace,
     /// The version of the current piece is not wanted any more.
     unwanted: bool,
     closed: bool,
+}
+
+/// How fast pieces are written.
+#[derive(Debug, Default)]
+struct Pace {
+    /// What the last ones took, over a time that is between [`SLOW`] and twice that once there was as
+    /// much.
+    bytes: u64,
+    time: Duration,
+    /// Since when a piece is being written, and how large that is.
+    current: Option<(Instant, u64)>,
 }
 
 /// What the one who writes is to do.
@@ -138,6 +158,7 @@ impl Queue {
         let mut state = lock(&self.state);
         state.current = None;
         state.unwanted = false;
+        state.pace.end();
         self.changed.notify_all();
         if state.pieces.is_empty() && !state.closed {
             let waited = self.changed.wait_timeout(state, patience);
@@ -148,10 +169,14 @@ impl Queue {
                 state.bytes -= piece.length();
                 self.show(&state);
                 state.current = Some(piece.name);
+                state.pace.begin(piece.length());
                 Order::Write(piece)
             }
             None if state.closed => Order::End,
-            None => Order::Idle,
+            None => {
+                state.pace = Pace::default();
+                Order::Idle
+            }
         }
     }
 
@@ -203,7 +228,29 @@ impl State {
     fn is_slow(&self) -> bool {
         let waited = |since: Instant| clock::now().saturating_duration_since(since);
         let first = self.pieces.front();
-        first.is_some_and(|(since, _)| waited(*since) >= SLOW)
+        first.is_some_and(|(since, _)| waited(*since) >= SLOW) || self.pace.is_slow()
+    }
+}
+
+impl Pace {
+    fn begin(&mut self, bytes: u64) {
+        self.current = Some((clock::now(), bytes.max(PIECE_MIN)));
+    }
+
+    fn end(&mut self) {
+        let Some((since, bytes)) = self.current.take() else {
+            return;
+        };
+        self.time += clock::now().saturating_duration_since(since);
+        self.bytes += bytes;
+        if self.time >= 2 * SLOW {
+            self.time /= 2;
+            self.bytes /= 2;
+        }
+    }
+
+    fn is_slow(&self) -> bool {
+        self.time >= SLOW && (self.bytes as f64) < self.time.as_secs_f64() * SLOW_RATE as f64
     }
 }
 
@@ -307,6 +354,37 @@ mod tests {
         assert!((SLOW..SLOW + 2 * LOOK_INTERVAL).contains(&started.elapsed()));
         queue.caught_up().await;
         assert!(started.elapsed() < SLOW + 2 * LOOK_INTERVAL);
+    }
+
+    /// Lets a disk write pieces of `length` bytes, one in a second, for `seconds`.
+    async fn write_for(queue: &Queue, seconds: u32, length: usize) {
+        for _ in 0..seconds {
+            queue.push(piece("a", length));
+            written(queue);
+            clock::sleep(Duration::from_secs(1)).await;
+        }
+        queue.push(piece("a", 1));
+        written(queue);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_a_disk_that_goes_on_at_a_crawl_until_it_is_faster() {
+        let queue = Queue::new(10, Arc::default(), Arc::default());
+        write_for(&queue, 5, 16 << 20).await;
+        queue.push(piece("a", 11));
+        assert!(queue.takes_more());
+        written(&queue);
+        write_for(&queue, 10, 64 << 20).await;
+        queue.push(piece("a", 11));
+        assert!(!queue.takes_more());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_disk_that_stood_still_for_a_moment_is_waited_for() {
+        let queue = Queue::new(10, Arc::default(), Arc::default());
+        write_for(&queue, 4, 0).await;
+        queue.push(piece("a", 11));
+        assert!(!queue.takes_more());
     }
 
     #[tokio::test(start_paused = true)]

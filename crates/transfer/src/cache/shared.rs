@@ -14,7 +14,7 @@ use penstock_base::clock;
 use tracing::warn;
 
 use super::{
-    bounds::KeepFree, entry::Entry, folder::Folder, header::Header, ledger::Ledger,
+    bounds::KeepFree, edges::Edges, entry::Entry, folder::Folder, header::Header, ledger::Ledger,
     metrics::Metrics, name::VersionName, queue::Queue, table::Table,
 };
 use crate::lock::lock;
@@ -25,6 +25,7 @@ pub(super) struct Shared {
     pub(super) table: Mutex<Table>,
     pub(super) ledger: Arc<Ledger>,
     pub(super) queue: Arc<Queue>,
+    pub(super) edges: Arc<Edges>,
     pub(super) metrics: Metrics,
     /// The bound that was given.
     pub(super) size: Option<u64>,
@@ -83,9 +84,15 @@ impl Shared {
         bytes
     }
 
+    /// Drops what of the versions with these names is about to be written.
+    pub(super) fn drop_what_waits(&self, names: &RangeInclusive<VersionName>) {
+        self.edges.forget(names);
+        self.queue.forget(names);
+    }
+
     /// Removes all versions with these names, and what of them is about to be written.
     pub(super) fn forget(&self, names: RangeInclusive<VersionName>) {
-        self.queue.forget(&names);
+        self.drop_what_waits(&names);
         let known = lock(&self.table).within(*names.start(), *names.end());
         for name in known {
             self.remove(name);

@@ -1,7 +1,8 @@
 //! A sink that passes everything on and keeps whole blocks for the disk.
 //!
 //! What the sink behind it can share is kept by reference. From any other sink the bytes are
-//! copied into memory that is free right now; file data never takes that way.
+//! copied into memory that is free right now; file data never takes that way. What does not make a
+//! whole block is left to [`Edges`](super::edges::Edges), also of a response that is cut off.
 
 use std::{collections::VecDeque, mem::MaybeUninit, ops::Range, sync::Arc};
 
@@ -9,7 +10,7 @@ use bytes::Bytes;
 use penstock_base::{BLOCK_SIZE, BufferPool, BufferView, BufferWriter};
 use penstock_object::{BodySink, Got};
 
-use super::{block, header::Header, queue::Piece, shared::Shared, version::Version};
+use super::{block, edges::Edge, header::Header, queue::Piece, shared::Shared, version::Version};
 
 /// How a response is announced to the sink.
 #[derive(Debug, Clone)]
@@ -103,10 +104,18 @@ impl<'a> Tee<'a> {
             return;
         };
         keeping.position += count as u64;
-        if keeping.copies.is_none() {
-            if self.room > 0 && keeping.position < keeping.end {
-                return;
-            }
+        let is_copied = keeping.copies.is_some();
+        if is_copied || self.room == 0 || keeping.position == keeping.end {
+            self.take_over();
+            self.pass_on();
+        }
+    }
+
+    /// Takes over what arrived since the last time.
+    fn take_over(&mut self) {
+        if let Some(keeping) = &mut self.keeping
+            && keeping.copies.is_none()
+        {
             let filled = self.sink.filled();
             match self.sink.shared(keeping.taken..filled) {
                 Some(bytes) => keeping.slices.push_back(bytes),
@@ -114,11 +123,34 @@ impl<'a> Tee<'a> {
             }
             keeping.taken = filled;
         }
-        if let Some(piece) = keeping.whole_blocks(self.version) {
-            match &mut keeping.until_checked {
-                Some(pieces) => pieces.push(piece),
-                None => self.shared.queue.push(piece),
-            }
+    }
+
+    /// Passes on what makes whole blocks.
+    fn pass_on(&mut self) {
+        let Some(keeping) = &mut self.keeping else {
+            return;
+        };
+        let whole = block::whole(&keeping.kept(), keeping.header.info.size);
+        if whole.is_empty() {
+            return;
+        }
+        let (shared, version) = (self.shared, self.version);
+        keeping.pass_edges(whole.start, version, shared);
+        let piece = keeping.piece(whole.end, version);
+        match &mut keeping.until_checked {
+            Some(pieces) => pieces.push(piece),
+            None => shared.queue.push(piece),
+        }
+    }
+
+    /// Passes on the rest, which ends inside a block.
+    fn end(&mut self) {
+        self.take_over();
+        self.pass_on();
+        if let Some(mut keeping) = self.keeping.take()
+            && keeping.until_checked.is_none()
+        {
+            keeping.pass_edges(keeping.kept().end, self.version, self.shared);
         }
     }
 
@@ -144,6 +176,12 @@ impl<'a> Tee<'a> {
     }
 }
 
+impl Drop for Tee<'_> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
 impl Keeping {
     fn new(version: &Version<'_>, got: &Got, taken: u64) -> Self {
         let is_whole = got.range == (0..got.info.size);
@@ -161,21 +199,41 @@ impl Keeping {
         }
     }
 
-    /// Takes out what makes whole blocks by now.
-    fn whole_blocks(&mut self, version: &Version<'_>) -> Option<Piece> {
-        let whole = block::whole(&(self.start..self.position), self.header.info.size);
-        if whole.is_empty() {
-            return None;
+    /// The bytes of the object that are in `slices`.
+    fn kept(&self) -> Range<u64> {
+        let length: usize = self.slices.iter().map(Bytes::len).sum();
+        self.start..self.start + length as u64
+    }
+
+    /// Takes out what lies before `end`, none of which is a whole block.
+    fn pass_edges(&mut self, end: u64, version: &Version<'_>, shared: &Shared) {
+        let size = self.header.info.size;
+        while self.start < end {
+            let border = (self.start + 1).next_multiple_of(block::BLOCK).min(end);
+            let edge = Edge::of(version.name, self.start, &self.take(border - self.start));
+            self.start = border;
+            if let Some((start, bytes)) = shared.edges.add(edge, size) {
+                shared.queue.push(Piece {
+                    name: version.name,
+                    header: Arc::clone(&self.header),
+                    start,
+                    slices: vec![bytes],
+                });
+            }
         }
-        drop(self.take(whole.start - self.start));
-        let slices = self.take(whole.end - whole.start);
-        self.start = whole.end;
-        Some(Piece {
+    }
+
+    /// Takes out what lies before `end`: whole blocks.
+    fn piece(&mut self, end: u64, version: &Version<'_>) -> Piece {
+        let start = self.start;
+        let slices = self.take(end - start);
+        self.start = end;
+        Piece {
             name: version.name,
             header: Arc::clone(&self.header),
-            start: whole.start,
+            start,
             slices,
-        })
+        }
     }
 
     /// The first `count` bytes that were kept.
@@ -228,6 +286,7 @@ impl Copies {
 unsafe impl BodySink for Tee<'_> {
     fn begin(&mut self, got: &Got) {
         let same = self.version.is(&got.info);
+        self.end();
         match std::mem::replace(&mut self.announce, Announce::Not) {
             Announce::AsItIs => self.sink.begin(got),
             Announce::With(range) => {

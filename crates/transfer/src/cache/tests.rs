@@ -218,6 +218,24 @@ async fn of_a_small_object_no_single_block_is_fetched() {
     }
 }
 
+#[tokio::test]
+async fn a_block_that_arrives_in_pieces_is_kept() {
+    let bench = Bench::new(64 * MIB);
+    let body = pattern(MIB as usize, 1);
+    let etag = bench.put("a", &body).await;
+    let pieces = [0..200_000, 200_000..250_000, 600_000..MIB, 250_000..600_000];
+    for piece in pieces {
+        let read = bench.get("a", &etag, Some(piece.clone())).await;
+        assert!(read.expect("a read").1 == body[piece.start as usize..piece.end as usize]);
+    }
+    bench.settle();
+    let gets = bench.gets();
+    let (_, bytes) = bench.get("a", &etag, None).await.expect("a read");
+    assert!(bytes == body);
+    assert_eq!(bench.gets(), gets);
+    assert_eq!(bench.metric("cache_skipped_bytes_total"), 0);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_is_served_without_copies_and_hits_the_second_time() {
     let bench = Bench::new(64 * MIB);

@@ -317,7 +317,7 @@ pub(crate) fn part_size(length: u64, limit: u64) -> u64 {
 }
 
 /// Where a part with the bytes that are `wanted`, and about `length` if that is more, ends. Parts meet
-/// where blocks of the disk cache do: it could keep none that comes in two pieces.
+/// where blocks of the disk cache do: it would have to copy what comes in two pieces.
 pub(crate) fn part_end(wanted: &Range<u64>, length: u64) -> u64 {
     let end = wanted.start.saturating_add(length) / CACHE_BLOCK * CACHE_BLOCK;
     end.max(wanted.end.next_multiple_of(CACHE_BLOCK))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use penstock_base::Payload;
-use penstock_object::{CompleteOptions, Key, PartCopy, PutOptions, Stored};
+use penstock_object::{CompleteOptions, ETag, Key, PartCopy, PutOptions, Stored};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::upload::{Upload, UploadNote};
@@ -67,9 +67,15 @@ impl Assembly {
         self.upload.copy(copy);
     }
 
+    /// Waits until all parts have arrived; before it succeeds the store cannot have the object. Returns
+    /// the tags of which the object will have one: none where the parts' tell nothing of it.
+    pub async fn arrive(&mut self) -> TransferResult<Vec<ETag>> {
+        self.upload.arrive().await
+    }
+
     /// Waits for all parts and makes them the object. Must not be cancelled half way: run it in a
     /// task of its own.
     pub async fn complete(self, options: CompleteOptions) -> TransferResult<Stored> {
-        Ok(self.upload.complete(options).await?)
+        self.upload.complete(options).await
     }
 }

@@ -9,11 +9,11 @@ use std::{
 };
 
 use penstock_base::clock;
-use penstock_object::{Key, ObjectResult, Part, Store, UploadId};
+use penstock_object::{Key, Part, Store, UploadId};
 use tokio::{runtime::Handle, sync::watch, task::JoinSet};
 
 use super::upload::{Created, UploadNote, name_of};
-use crate::{Transfer, lock::lock};
+use crate::{Transfer, TransferResult, lock::lock};
 
 /// How long one attempt to remove an upload may take.
 const REMOVAL_MAX: Duration = Duration::from_secs(60);
@@ -30,7 +30,7 @@ pub(super) struct Leftover {
     pub(super) transfer: Arc<Transfer>,
     pub(super) key: Key,
     pub(super) created: Created,
-    pub(super) tasks: JoinSet<ObjectResult<Vec<Part>>>,
+    pub(super) tasks: JoinSet<TransferResult<Vec<Part>>>,
     pub(super) note: Option<Arc<dyn UploadNote>>,
 }
 

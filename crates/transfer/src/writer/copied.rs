@@ -13,7 +13,7 @@ use penstock_object::{
 use tokio::sync::watch;
 
 use super::upload::{Target, gave_up};
-use crate::{ObjectVersion, Transfer, TransferError};
+use crate::{ObjectVersion, Transfer, TransferResult};
 
 /// Bytes in a piece that is fetched and sent, unless the store wants larger ones.
 const PIECE: u64 = 8 * MIB;
@@ -105,7 +105,7 @@ pub(super) async fn copy(
     upload: &UploadId,
     copying: &Copying,
     (copy, numbers): (PartCopy, Numbers),
-) -> ObjectResult<Vec<Part>> {
+) -> TransferResult<Vec<Part>> {
     let Target { transfer, key } = target;
     let copied = transfer
         .store()
@@ -124,12 +124,13 @@ pub(super) async fn copy(
         }
         Err(error) => {
             copying.settle(Verdict::Failed);
-            return Err(error);
+            return Err(error.into());
         }
     };
     outcome.ok_or_else(|| {
         let message = "the store makes copies of some parts and not of others: try again";
-        ObjectError::new(ErrorKind::Protocol, Operation::CopyPart, message).about(key)
+        let error = ObjectError::new(ErrorKind::Protocol, Operation::CopyPart, message);
+        error.about(key).into()
     })
 }
 
@@ -137,7 +138,7 @@ async fn send_instead(
     target: &Target,
     upload: &UploadId,
     (copy, numbers): (PartCopy, Numbers),
-) -> ObjectResult<Vec<Part>> {
+) -> TransferResult<Vec<Part>> {
     let Target { transfer, key } = target;
     let count = pieces(transfer, &copy);
     let length = copy.range.end - copy.range.start;
@@ -151,7 +152,7 @@ async fn send_instead(
             "the store makes no copies of parts, and without them this takes more than {parts_max}"
         );
         let error = ObjectError::new(ErrorKind::TooLarge, Operation::CopyPart, message);
-        return Err(error.about(key));
+        return Err(error.about(key).into());
     }
     let source = transfer.store().head(&copy.source, HeadOptions::default());
     let source = source.await?;
@@ -165,25 +166,12 @@ async fn send_instead(
         let _turn = transfer.resend_turn().await;
         let range = border(piece)..border(piece + 1);
         let memory = transfer.read_memory(Transfer::cost(range.end - range.start));
-        let memory = memory
-            .await
-            .map_err(|error| as_object_error(error, target))?;
-        let body = transfer.fetch(version.clone(), range, memory).await;
-        let body = body.map_err(|error| as_object_error(error, target))?;
+        let body = transfer
+            .fetch(version.clone(), range, memory.await?)
+            .await?;
         let number = numbers.sent + piece;
         let sent = transfer.store().upload_part(key, upload, number, body);
         parts.push(sent.await?);
     }
     Ok(parts)
-}
-
-fn as_object_error(error: TransferError, target: &Target) -> ObjectError {
-    match error {
-        TransferError::Object(error) => error,
-        error => {
-            let message = error.to_string();
-            ObjectError::new(ErrorKind::Unsupported, Operation::CopyPart, message)
-                .about(&target.key)
-        }
-    }
 }

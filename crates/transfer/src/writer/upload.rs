@@ -4,8 +4,8 @@ use std::{fmt, sync::Arc};
 
 use penstock_base::Payload;
 use penstock_object::{
-    CompleteOptions, ErrorKind, Key, ObjectError, ObjectResult, Operation, Part, PartCopy,
-    PutOptions, Stored, UploadId,
+    CompleteOptions, ETag, ErrorKind, Key, ObjectError, ObjectResult, Operation, Part, PartCopy,
+    PutOptions, Stored, UploadId, tags_of_parts,
 };
 use tokio::{
     runtime::Handle,
@@ -17,7 +17,7 @@ use super::{
     clean_up::{Leftover, clean_up},
     copied::{self, Copying, Numbers},
 };
-use crate::Transfer;
+use crate::{Transfer, TransferResult};
 
 /// Parts of one upload that the store copies at once. They cost us nothing, but the store.
 const COPIES_MAX: usize = 8;
@@ -27,7 +27,7 @@ pub trait UploadNote: fmt::Debug + Send + Sync {
     /// The store gave it this name.
     fn named(&self, upload: &UploadId);
 
-    /// It was completed, removed, or never made.
+    /// It was completed or removed, or nobody knows of one that was made.
     fn ended(&self);
 }
 
@@ -45,10 +45,12 @@ pub(super) struct Target {
 pub(super) struct Upload {
     target: Target,
     created: Created,
-    tasks: JoinSet<ObjectResult<Vec<Part>>>,
+    tasks: JoinSet<TransferResult<Vec<Part>>>,
     parts: Vec<Part>,
     next: Numbers,
     copying: Copying,
+    /// What parts are copied from: all of them from one object, of one version.
+    copied: Option<(Key, ETag)>,
     copies: Arc<Semaphore>,
     runtime: Handle,
     /// Whether there is nothing to remove any more.
@@ -92,6 +94,7 @@ impl Upload {
             parts: Vec::new(),
             next: Numbers::FIRST,
             copying: Copying::new(transfer),
+            copied: None,
             copies: Arc::new(Semaphore::new(COPIES_MAX)),
             runtime: Handle::current(),
             ended: false,
@@ -113,12 +116,14 @@ impl Upload {
             let number = copying.number(numbers).await?;
             let store = transfer.store();
             let sent = store.upload_part(&key, &upload, number, body).await;
-            sent.map(|part| vec![part])
+            Ok(vec![sent?])
         });
     }
 
     /// Makes the next part from what the store has, in the background.
     pub(super) fn copy(&mut self, copy: PartCopy) {
+        let version = copy.if_match.clone();
+        self.copied = version.map(|tag| (copy.source.clone(), tag));
         let numbers = self.next;
         self.next = numbers.after(copied::pieces(&self.target.transfer, &copy));
         let (target, copying) = (self.target.clone(), self.copying.clone());
@@ -132,20 +137,30 @@ impl Upload {
     }
 
     /// Takes in the parts that have arrived meanwhile. Fails if one could not be sent.
-    pub(super) fn collect(&mut self) -> ObjectResult<()> {
+    pub(super) fn collect(&mut self) -> TransferResult<()> {
         while let Some(joined) = self.tasks.try_join_next() {
             self.parts.extend(outcome(joined)?);
         }
         Ok(())
     }
 
-    /// Waits for all parts and makes the object of them.
-    pub(super) async fn complete(mut self, options: CompleteOptions) -> ObjectResult<Stored> {
+    /// Waits for all parts, and returns the tags that the object of them may have.
+    pub(super) async fn arrive(&mut self) -> TransferResult<Vec<ETag>> {
         while let Some(joined) = self.tasks.join_next().await {
             self.parts.extend(outcome(joined)?);
         }
         self.parts.sort_by_key(|part| part.number);
+        Ok(tags_of_parts(&self.parts))
+    }
+
+    /// Waits for all parts and makes the object of them.
+    pub(super) async fn complete(mut self, options: CompleteOptions) -> TransferResult<Stored> {
+        self.arrive().await?;
         let upload = name_of(self.created.clone()).await?;
+        let options = CompleteOptions {
+            copied: self.copied.take(),
+            ..options
+        };
         let store = self.target.transfer.store();
         let stored = store
             .complete_upload(&self.target.key, &upload, &self.parts, options)
@@ -213,8 +228,8 @@ pub(super) async fn name_of(mut created: Created) -> ObjectResult<UploadId> {
     }
 }
 
-fn outcome(joined: Result<ObjectResult<Vec<Part>>, JoinError>) -> ObjectResult<Vec<Part>> {
-    joined.unwrap_or_else(|_| Err(gave_up(Operation::UploadPart)))
+fn outcome(joined: Result<TransferResult<Vec<Part>>, JoinError>) -> TransferResult<Vec<Part>> {
+    joined.unwrap_or_else(|_| Err(gave_up(Operation::UploadPart).into()))
 }
 
 /// The task of a request ended without an answer: it panicked, or the runtime is shutting down.

@@ -9,7 +9,10 @@ use penstock_base::{ChecksumKind, Summing};
 use penstock_object::{Description, ETag, Key, UserMetadata};
 use penstock_transfer::ObjectVersion;
 
-use crate::staged::{attempt::Sum, content::Base};
+use crate::staged::{
+    attempt::{Sum, Trace},
+    content::Base,
+};
 
 const HEADER: u8 = 1;
 const DIRTY: u8 = 2;
@@ -19,6 +22,7 @@ const SYNCED: u8 = 5;
 const DESCRIBED: u8 = 6;
 const SAVING: u8 = 7;
 const SENT: u8 = 8;
+const SENT_IN_PARTS: u8 = 9;
 
 const NEW: u8 = 0;
 const EMPTIED: u8 = 1;
@@ -62,8 +66,8 @@ pub(crate) enum Record {
     Described(Description),
     /// A save of this many bytes began.
     Saving(u64),
-    /// The store may have that save, which sent what has these checksums.
-    Sent(Vec<Sum>),
+    /// The store may have that save, which left this trace.
+    Sent(Trace),
     /// Something that a later version of this program wrote.
     Unknown,
 }
@@ -80,7 +84,7 @@ impl Record {
             Self::Synced(length) => encode_numbers(SYNCED, &[*length], &mut body),
             Self::Described(description) => encode_description(description, &mut body),
             Self::Saving(size) => encode_numbers(SAVING, &[*size], &mut body),
-            Self::Sent(sums) => encode_sums(sums, &mut body),
+            Self::Sent(trace) => encode_trace(trace, &mut body),
             Self::Unknown => return,
         }
         bytes.extend((body.len() as u32).to_le_bytes());
@@ -98,7 +102,11 @@ impl Record {
             SYNCED => Self::Synced(fields.number()?),
             DESCRIBED => Self::Described(decode_description(&mut fields)?),
             SAVING => Self::Saving(fields.number()?),
-            SENT => Self::Sent(decode_sums(&mut fields)?),
+            SENT => Self::Sent(Trace {
+                sums: decode_sums(&mut fields)?,
+                tags: Vec::new(),
+            }),
+            SENT_IN_PARTS => Self::Sent(decode_trace(&mut fields)?),
             _ => return Some(Self::Unknown),
         };
         fields.0.is_empty().then_some(record)
@@ -208,13 +216,26 @@ fn decode_description(fields: &mut Fields<'_>) -> Option<Description> {
     })
 }
 
-fn encode_sums(sums: &[Sum], body: &mut Vec<u8>) {
-    body.push(SENT);
+fn encode_trace(Trace { sums, tags }: &Trace, body: &mut Vec<u8>) {
+    match u8::try_from(tags.len()) {
+        Ok(0) | Err(_) => body.push(SENT),
+        Ok(count) => {
+            body.extend([SENT_IN_PARTS, count]);
+            tags.iter().for_each(|tag| encode_text(tag.as_str(), body));
+        }
+    }
     for Sum { range, checksum } in sums {
         let kind = KINDS.iter().position(|kind| *kind == checksum.kind());
         let kind = kind.unwrap_or_default() as u8;
         encode_numbers(kind, &[range.start, range.end, checksum.value()], body);
     }
+}
+
+fn decode_trace(fields: &mut Fields<'_>) -> Option<Trace> {
+    let tags = (0..fields.byte()?).map(|_| Some(ETag::new(&fields.text()?)));
+    let tags = tags.collect::<Option<_>>()?;
+    let sums = decode_sums(fields)?;
+    Some(Trace { sums, tags })
 }
 
 fn decode_sums(fields: &mut Fields<'_>) -> Option<Vec<Sum>> {
@@ -374,11 +395,22 @@ mod tests {
             checksum: kind.with_value(number),
         });
         let longest = vec![sums[0].clone(); 1024];
+        let tags = vec![
+            ETag::new(""),
+            ETag::new("d41d8cd98f00b204e9800998ecf8427e-2"),
+        ];
+        let sent = |sums: &[Sum], tags: &[ETag]| {
+            Record::Sent(Trace {
+                sums: sums.to_vec(),
+                tags: tags.to_vec(),
+            })
+        };
         for record in [
             Record::Saving(number),
-            Record::Sent(Vec::new()),
-            Record::Sent(sums.into()),
-            Record::Sent(longest),
+            sent(&[], &[]),
+            sent(&sums, &[]),
+            sent(&[], &tags),
+            sent(&longest, &tags),
         ] {
             let mut bytes = Vec::new();
             record.encode(&mut bytes);

@@ -36,6 +36,8 @@ pub(crate) struct Told {
     pub(crate) length: u64,
     /// How many of these need not be forced to the disk any more.
     pub(crate) synced: u64,
+    /// It was written before another start of the system, and may have more than is believed of it.
+    pub(crate) is_doubted: bool,
 }
 
 /// Why a journal is not believed.
@@ -65,6 +67,8 @@ struct Believed {
     up_to: u64,
     /// Of all that is there, how much need not be forced to the disk any more.
     synced: u64,
+    /// What follows is not.
+    is_doubted: bool,
 }
 
 /// What follows the last whole record.
@@ -184,9 +188,17 @@ fn believe<'outline>(
             Believed {
                 up_to: end,
                 synced: synced.unwrap_or(0),
+                is_doubted: false,
             },
         )),
-        Some(up_to) => Ok((header, Believed { up_to, synced: end })),
+        Some(up_to) => Ok((
+            header,
+            Believed {
+                up_to,
+                synced: end,
+                is_doubted: true,
+            },
+        )),
         None => Err(doubt(
             "nothing of it was sure to be on the disk when the machine went down".to_owned(),
         )),
@@ -214,6 +226,7 @@ fn replay(
         description,
         length: outline.end,
         synced: believed.synced,
+        is_doubted: believed.is_doubted,
     })
 }
 
@@ -223,7 +236,7 @@ pub(super) fn apply(content: &mut Content, record: &Record) {
         Record::Zero(range) => content.zero(range.clone()),
         Record::Size(size) => content.resize(*size),
         Record::Saving(size) => content.begin_attempt(*size),
-        Record::Sent(sums) => content.announce(sums.clone()),
+        Record::Sent(trace) => content.announce(trace.clone()),
         Record::Header(_) | Record::Synced(_) | Record::Described(_) | Record::Unknown => {}
     }
 }

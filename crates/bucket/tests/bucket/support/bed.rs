@@ -199,6 +199,20 @@ impl Bed {
         names
     }
 
+    /// Checks that soon nothing is staged: what nobody needs is removed behind whoever closed it.
+    pub(crate) async fn expect_swept(&self) {
+        let is_there =
+            || !self.staging_files("files").is_empty() || self.metric("bucket_staged_bytes") > 0;
+        for _ in 0..10_000 {
+            if !is_there() {
+                return;
+            }
+            clock::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        assert_eq!(self.staging_files("files"), [""; 0]);
+        assert_eq!(self.metric("bucket_staged_bytes"), 0);
+    }
+
     /// Journals of files that have something unsaved.
     pub(crate) fn journals(&self) -> Vec<String> {
         let mut names = self.staging_files("files");

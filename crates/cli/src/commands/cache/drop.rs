@@ -60,9 +60,7 @@ fn ask(pid: u32, directory: &Path, prefix: &str, environment: &Environment) -> O
         )
     };
     let place = Place::of_user(environment);
-    let mounts = client::all(&place);
-    let mount = mounts.iter().find(|mount| mount.pid == pid);
-    let socket = place.socket_of(&mount.ok_or_else(silent)?.mountpoint);
+    let (socket, _) = client::of_process(&place, pid).ok_or_else(silent)?;
     let prefix = prefix.to_owned();
     let connection = Connection::open(&socket, &Request::DropCache { prefix });
     let mut connection = connection.map_err(|_| silent())?;

@@ -21,7 +21,7 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use penstock_base::MIB;
 
 use crate::{
-    control::{Place, Status, client},
+    control::{Phase, Place, Status, client},
     environment::Environment,
     failure::{Failure, Outcome},
     output, system, text_table,
@@ -70,7 +70,11 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let readers = matches.get_one::<u8>("readers").copied();
     let readers = readers.map_or(READERS, usize::from);
     let place = Place::of_user(environment);
-    let (mountpoint, root) = locate(what, &client::all(&place))?;
+    let mounts = client::all(&place).into_iter().map(|(_, mount)| mount);
+    let mounts: Vec<_> = mounts
+        .filter(|mount| mount.phase == Phase::Mounted)
+        .collect();
+    let (mountpoint, root) = locate(what, &mounts)?;
     let socket = place.socket_of(&mountpoint);
     for pass in 1..=PASSES_MAX {
         let before = left_out(&socket)?;

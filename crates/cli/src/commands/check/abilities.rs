@@ -51,6 +51,7 @@ impl Place<'_> {
             row(CREATION, self.creation(body).await),
             row("conditional replacement", self.replacement(body).await),
             row("copy", self.copy().await),
+            row("conditional copy", self.pinned_copy().await),
             row("change of metadata", self.redescribe().await),
             row("multipart", self.upload(body).await),
             row("multipart given up", self.give_up(length).await),
@@ -84,7 +85,7 @@ impl Place<'_> {
     }
 
     async fn replacement(&self, body: &Payload) -> Tried {
-        let other = WriteCondition::IfMatch(ETag::new("\"00000000000000000000000000000000\""));
+        let other = WriteCondition::IfMatch(other_version());
         let put = self.put_if(body, other).await;
         self.expect_refusal(
             put,
@@ -109,7 +110,7 @@ impl Place<'_> {
         match put {
             Err(error) if error.kind == kind && (is_local || error.status.is_some()) => Ok(()),
             Err(error) if error.kind == kind => Err(ignored.to_owned().into()),
-            Err(error) => Err(stops("conditions of writes cannot be told", &error)),
+            Err(error) => Err(stops("conditions cannot be told", &error)),
             Ok(()) => Err(ignored.to_owned().into()),
         }
     }
@@ -118,6 +119,21 @@ impl Place<'_> {
         let target = self.beside("-copy");
         let copied = self.copy_to(&target, CopyOptions::default()).await;
         copied.map_err(|error| stops("files cannot be renamed", &error))
+    }
+
+    /// Whether the store refuses to copy another version than it is told to.
+    async fn pinned_copy(&self) -> Tried {
+        let options = CopyOptions {
+            if_match: Some(other_version()),
+            ..CopyOptions::default()
+        };
+        let copied = self.copy_to(&self.beside("-copy"), options).await;
+        self.expect_refusal(
+            copied,
+            ErrorKind::PreconditionFailed,
+            "the store copies another version than it is told to (copy-source-if-match); a file \
+             that others replace while it is renamed moves with their content",
+        )
     }
 
     async fn copy_to(&self, target: &Key, options: CopyOptions) -> ObjectResult<()> {
@@ -235,6 +251,11 @@ impl Place<'_> {
     fn beside(&self, suffix: &str) -> Key {
         Key::new(format!("{}{suffix}", self.key)).expect("a short name")
     }
+}
+
+/// The tag of a version that there never was.
+fn other_version() -> ETag {
+    ETag::new("\"00000000000000000000000000000000\"")
 }
 
 fn described(value: &str) -> Description {

@@ -82,6 +82,6 @@ pub(crate) fn clean(environment: &Environment) -> Outcome<Vec<Cleaned>> {
 fn remove_sockets(cleaned: &[Cleaned], environment: &Environment) {
     let place = Place::of_user(environment);
     for volume in cleaned {
-        client::remove_dead(&place.socket_of(&volume.record.mount_point));
+        client::remove_dead(&place, &volume.record.mount_point);
     }
 }

@@ -18,8 +18,11 @@ const PRIVATE: OptionSpec = OptionSpec {
 pub(crate) static PROFILE: OptionSpec = OptionSpec {
     name: "profile",
     kind: Kind::Text("NAME"),
-    default: Default::Depends("AWS_PROFILE, else `default`"),
+    default: Default::Depends("AWS_PROFILE or AWS_DEFAULT_PROFILE, else `default`"),
     help: "Section of the files in which the provider's tools keep credentials",
+    detail: "Where it is given, and `credential-order` is not, keys in environment variables and in the \
+             usual password files do not count. AWS_PROFILE and its like only choose the section: keys in \
+             variables still come first.",
     ..CREDENTIALS
 };
 
@@ -41,7 +44,8 @@ pub(crate) static CREDENTIAL_ORDER: OptionSpec = OptionSpec {
     kind: Kind::Text("PLACE:PLACE..."),
     default: Default::Depends(
         "fixed, password-file, environment, usual-password-files, process, profiles, \
-         web-identity, metadata; only fixed and password-file where that option is given",
+         web-identity, metadata; only fixed and password-file where that option is given; without \
+         environment and usual-password-files where `profile` is given",
     ),
     help: "Places to look for credentials in, the first one that is set up decides",
     detail: "Names from the default, joined by `:`. When a place that is set up fails, that is an \

@@ -62,6 +62,9 @@ pub(crate) static MAX_BACKGROUND: OptionSpec = OptionSpec {
     },
     default: Default::Is("512"),
     help: "Requests that the kernel may have under way for read-ahead and asynchronous I/O",
+    detail: "A staged mount takes no more than it holds places for on the disk with its staging directory: \
+             a sixteenth of what is free there, 256 at most; the log says so. Where the file system \
+             allocates nothing beforehand it is not bounded.",
     effect: "The kernel's own default of 12 makes parallel reads several times slower.",
     ..MOUNT
 };

@@ -48,7 +48,8 @@ pub(crate) static STAGING_SIZE: OptionSpec = OptionSpec {
     default: Default::Depends("all of the file system but a twentieth, at most 64MiB"),
     help: "Bytes that the staging directory may occupy",
     detail: "When it is full, files are saved while they are still being written. A write fails \
-             for want of space only when that fails; a close never does.",
+             for want of space only when that fails; a close never does. Beside it the mount holds \
+             room for writes that wait for memory: a sixteenth of the free disk, at most 256MiB.",
     effect: "Smaller means that large files are saved several times before they are closed.",
     ..STAGING
 };

@@ -70,7 +70,7 @@ async fn what_is_owed_is_paid_when_memory_returns_or_not_at_all() {
 async fn what_finds_no_memory_waits_whole_on_the_disk() {
     for origin in [WriteOrigin::Program, WriteOrigin::PageCache] {
         let reserve = with_disk();
-        let mut held = admit_many(&reserve, 5, BLOCK_SIZE);
+        let mut held = admit_many(&reserve, 4, BLOCK_SIZE);
         held.extend(admit_many(&reserve, 31, SHORT_WRITE));
         let small = reserve.admit(SHORT_WRITE, origin);
         assert!(matches!(
@@ -84,7 +84,7 @@ async fn what_finds_no_memory_waits_whole_on_the_disk() {
             assert!(matches!(reserve.admit(length, origin), Admitted::OnDisk));
         }
         let bytes: Vec<_> = (0..BLOCK_SIZE).map(|at| (at / 7) as u8).collect();
-        let waiting = tokio::spawn(reserve.spill(&bytes).paid());
+        let waiting = tokio::spawn(reserve.spill(&bytes, origin).paid());
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished(), "there is no memory");
         held.clear();
@@ -94,12 +94,81 @@ async fn what_finds_no_memory_waits_whole_on_the_disk() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_reads_gets_memory_though_many_writes_wait_on_the_disk() {
+    let reserve = with_disk();
+    let held = admit_many(&reserve, 4, BLOCK_SIZE);
+    let waiting: Vec<_> = (0..100u8)
+        .map(|number| {
+            let spilled = reserve.spill(&vec![number; BLOCK_SIZE], WriteOrigin::PageCache);
+            tokio::spawn(spilled.paid())
+        })
+        .collect();
+    clock::sleep(Duration::from_secs(1)).await;
+    let budget = reserve.pool.budget();
+    let read = clock::deadline(Duration::from_millis(1), budget.reserve(BLOCK_SIZE as u64)).await;
+    read.expect("at once").expect("memory");
+    drop(held);
+    for (number, waited) in waiting.into_iter().enumerate() {
+        let (bytes, _) = waited.await.expect("no panic").expect("memory came back");
+        assert!(bytes.iter().all(|byte| usize::from(*byte) == number));
+    }
+}
+
+#[tokio::test]
+async fn where_the_disk_is_full_a_write_of_a_program_is_shortened() {
+    let reserve = with_disk();
+    let mut held = vec![reserve.spill(b"x", WriteOrigin::PageCache)];
+    while matches!(held.last(), Some(WriteData::Spilled(..))) {
+        held.push(reserve.spill(b"x", WriteOrigin::PageCache));
+    }
+    let short = reserve.spill(&[7; BLOCK_SIZE], WriteOrigin::Program);
+    let (bytes, _) = short.paid().await.expect("there is memory for it");
+    assert_eq!(bytes[..], [7; SHORT_WRITE]);
+    let direct = reserve.spill(&[7; BLOCK_SIZE], WriteOrigin::Direct);
+    assert!(direct.paid().await.is_err(), "a short one would fail, too");
+}
+
+/// The kernel sends so many at once and no more.
+#[tokio::test]
+async fn what_is_held_for_the_page_cache_is_there_however_many_programs_write() {
+    let reserve = with_disk();
+    let programs: Vec<_> = (0..5000)
+        .map(|_| reserve.spill(b"x", WriteOrigin::Program))
+        .collect();
+    assert!(
+        matches!(programs.last(), Some(WriteData::Held { .. })),
+        "no place"
+    );
+    let spill = reserve.spill.as_ref().expect("there is a disk");
+    let late: Vec<_> = (0..spill.certain().unwrap_or(0))
+        .map(|_| reserve.spill(b"x", WriteOrigin::PageCache))
+        .collect();
+    assert!(
+        late.iter()
+            .all(|late| matches!(late, WriteData::Spilled(..)))
+    );
+}
+
+#[tokio::test]
+async fn the_kernel_sends_no_more_at_once_than_there_is_room_for() {
+    assert_eq!(reserve().background_max(512), 512);
+    let reserve = with_disk();
+    let spill = reserve.spill.as_ref().expect("there is a disk");
+    let held = spill.certain().map_or(512, |places| places.max(1));
+    assert_eq!(u32::from(reserve.background_max(512)), held);
+    assert_eq!(reserve.background_max(1), 1);
+}
+
 #[tokio::test]
 async fn without_a_disk_a_write_of_the_page_cache_fails_and_is_never_shortened() {
     let reserve = reserve();
     let _held = admit_many(&reserve, 5, BLOCK_SIZE);
     let late = reserve.admit(BLOCK_SIZE, WriteOrigin::PageCache);
     assert!(matches!(late, Admitted::OnDisk));
-    let refused = reserve.spill(&[1; BLOCK_SIZE]).paid().await;
+    let refused = reserve
+        .spill(&[1; BLOCK_SIZE], WriteOrigin::PageCache)
+        .paid()
+        .await;
     assert_eq!(refused.err(), Some(FsError::OutOfMemory));
 }

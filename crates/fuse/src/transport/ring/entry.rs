@@ -93,17 +93,10 @@ impl Entry {
         }
         let head = message[..].first_chunk::<WRITE_HEAD_SIZE>();
         let head = head.ok_or(ParseError::Truncated(request.opcode))?;
-        let data = self.payload(payload);
-        Ok(match reserve.admit(data.len(), write_origin(head)) {
-            Admitted::InMemory { length, memory } => {
-                let (mut writer, view) = reserve.buffer(length).share();
-                let copied = writer.copy_from(&data[..length]);
-                WriteData::Held {
-                    bytes: view.slice(0..copied),
-                    memory,
-                }
-            }
-            Admitted::OnDisk => reserve.spill(data),
+        let (data, origin) = (self.payload(payload), write_origin(head));
+        Ok(match reserve.admit(data.len(), origin) {
+            Admitted::InMemory { length, memory } => reserve.hold(&data[..length], memory),
+            Admitted::OnDisk => reserve.spill(data, origin),
         })
     }
 

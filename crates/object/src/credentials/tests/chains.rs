@@ -99,14 +99,14 @@ async fn machine() -> Service {
 }
 
 /// A machine with a home directory and a metadata service.
-struct Scene {
+pub(super) struct Scene {
     home: tempfile::TempDir,
     machine: Service,
-    settings: CredentialSettings,
+    pub(super) settings: CredentialSettings,
 }
 
 impl Scene {
-    async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         let mut scene = Self {
             home: tempfile::tempdir().expect("a directory"),
             machine: machine().await,
@@ -122,23 +122,23 @@ impl Scene {
         scene
     }
 
-    fn with(mut self, name: &str, value: &str) -> Self {
+    pub(super) fn with(mut self, name: &str, value: &str) -> Self {
         self.settings.environment = self.settings.environment.with(name, value);
         self
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }
 
-    fn file(self, name: &str, text: &str) -> Self {
+    pub(super) fn file(self, name: &str, text: &str) -> Self {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().expect("it has one")).expect("made");
         write(&path, text, 0o600);
         self
     }
 
-    fn set(mut self, change: impl FnOnce(&mut CredentialSettings)) -> Self {
+    pub(super) fn set(mut self, change: impl FnOnce(&mut CredentialSettings)) -> Self {
         change(&mut self.settings);
         self
     }
@@ -151,11 +151,11 @@ impl Scene {
         assert_eq!(self.machine.asked(), Vec::<String>::new(), "{part}");
     }
 
-    async fn fails_on_s3(self, part: &str) {
+    pub(super) async fn fails_on_s3(self, part: &str) {
         self.fails_with(part, find_s3(&self.settings).await);
     }
 
-    async fn fails_on_oss(self, part: &str) {
+    pub(super) async fn fails_on_oss(self, part: &str) {
         self.fails_with(part, find_oss(&self.settings).await);
     }
 }

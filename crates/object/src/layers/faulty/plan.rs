@@ -30,7 +30,7 @@ pub enum Fault {
     /// It never ends.
     Hang,
     /// Of many that are to be deleted the first is left and reported with this code.
-    Spare(&'static str),
+    Spare(ErrorKind),
     /// The body that is read ends with `Interrupted` after so many bytes.
     Cut {
         /// Bytes that arrive.
@@ -38,6 +38,11 @@ pub enum Fault {
     },
     /// One bit of the body that is read or written is wrong, and nobody notices.
     Flip {
+        /// The byte in which it is.
+        at: u64,
+    },
+    /// One bit of the body of a put is wrong; the store keeps it so, and its checksum tells.
+    Damage {
         /// The byte in which it is.
         at: u64,
     },

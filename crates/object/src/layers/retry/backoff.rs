@@ -9,7 +9,10 @@ use penstock_base::{
 };
 
 use super::budget::Budget;
-use crate::{ErrorKind, ObjectError};
+use crate::{
+    ErrorKind, ObjectError,
+    layers::deadline::{time_for, time_of},
+};
 
 /// The first pause is drawn from zero to this.
 pub const BACKOFF_BASE: Duration = Duration::from_millis(100);
@@ -19,6 +22,9 @@ pub const BACKOFF_CAP: Duration = Duration::from_secs(10);
 
 /// Stores that ask for a longer pause get this one.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
+
+/// No attempt is begun that has less time.
+const ATTEMPT_MIN: Duration = Duration::from_millis(50);
 
 /// Attempts at something whose checksum did not match: a second mismatch is no accident.
 const MISMATCHES_MAX: u32 = 2;
@@ -30,10 +36,12 @@ const AWAY_STATUSES: [u16; 4] = [429, 502, 503, 504];
 /// What ends the attempts of an operation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Attempts in all.
+    /// Attempts in all, or those that the store answered where it is waited for.
     pub(super) attempts_max: u32,
-    /// How long a store that is away is tried however often that is.
-    pub(super) away_max: Duration,
+    /// How long the operation may take, more for what takes the store long.
+    pub(super) total: Duration,
+    /// Whether a store that is away is tried however often that is.
+    pub(super) rides_out: bool,
 }
 
 /// The attempts of one operation.
@@ -41,6 +49,8 @@ pub(super) struct Retries<'a> {
     budget: &'a Budget,
     counter: &'a Counter,
     limits: Limits,
+    /// How much longer than others it may take for the body that it sends.
+    body: Duration,
     began: Instant,
     attempts: u32,
     /// Those at which the store was there.
@@ -55,6 +65,7 @@ impl<'a> Retries<'a> {
             budget,
             counter,
             limits,
+            body: Duration::ZERO,
             began: clock::now(),
             attempts: 0,
             answered: 0,
@@ -63,7 +74,14 @@ impl<'a> Retries<'a> {
         }
     }
 
-    /// Waits before the next attempt, or returns `error` when there is to be none.
+    /// The same, of an operation that sends so many bytes.
+    pub(super) fn sending(mut self, bytes: usize) -> Self {
+        self.body = time_for(bytes as u64);
+        self
+    }
+
+    /// Waits before the next attempt, or returns `error` when there is to be none, or no time for one:
+    /// whoever waits for the store is told what the store said.
     pub(super) async fn pause(&mut self, error: ObjectError) -> Result<(), ObjectError> {
         self.attempts += 1;
         self.mismatches += u32::from(error.kind == ErrorKind::ChecksumMismatch);
@@ -72,6 +90,9 @@ impl<'a> Retries<'a> {
             return Err(error);
         }
         let delay = self.delay(&error).max(self.budget.spend());
+        if !self.has_time_after(delay, &error) {
+            return Err(error);
+        }
         tracing::debug!(%error, attempt = self.attempts, ?delay, "trying again");
         self.counter.increment();
         self.retried = true;
@@ -80,18 +101,28 @@ impl<'a> Retries<'a> {
     }
 
     fn is_enough(&self, error: &ObjectError) -> bool {
-        let Limits {
-            attempts_max,
-            away_max,
-        } = self.limits;
-        if self.mismatches >= MISMATCHES_MAX {
-            return true;
-        }
-        match away_max {
-            Duration::ZERO => self.attempts >= attempts_max,
-            _ if is_away(error) => self.began.elapsed() >= away_max,
-            _ => self.answered >= attempts_max,
-        }
+        let counted = match self.limits.rides_out {
+            true => self.answered,
+            false => self.attempts,
+        };
+        let is_spent = counted >= self.limits.attempts_max && !self.is_ridden_out(error);
+        is_spent || self.mismatches >= MISMATCHES_MAX
+    }
+
+    fn is_ridden_out(&self, error: &ObjectError) -> bool {
+        self.limits.rides_out && is_away(error)
+    }
+
+    /// Whether an attempt after `delay` ends before the operation must. Nobody waits longer than usual for
+    /// a store that is away.
+    fn has_time_after(&self, delay: Duration, error: &ObjectError) -> bool {
+        let total = self.limits.total;
+        let time = match self.is_ridden_out(error) {
+            true => total,
+            false => time_of(error.operation, total),
+        };
+        let next = self.began.elapsed().saturating_add(delay);
+        next.saturating_add(ATTEMPT_MIN) < time.saturating_add(self.body)
     }
 
     /// Part of the work was done, so what follows counts anew.

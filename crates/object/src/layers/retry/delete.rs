@@ -1,16 +1,7 @@
 //! Deleting many, of which some fail in passing.
 
 use super::Retry;
-use crate::{DeleteFailure, ErrorKind, Key, ObjectError, ObjectResult, Operation};
-
-/// Codes of S3 and OSS for single keys that may be tried again.
-const PASSING_CODES: [&str; 5] = [
-    "InternalError",
-    "OperationAborted",
-    "RequestTimeout",
-    "ServiceUnavailable",
-    "SlowDown",
-];
+use crate::{DeleteFailure, Key, ObjectError, ObjectResult, Operation};
 
 impl Retry {
     /// Deletes `keys`, and again those whose deletion failed in passing.
@@ -20,12 +11,17 @@ impl Retry {
         let mut left = keys.to_vec();
         loop {
             let failures = self.repeat(|| self.inner.delete_many(&left)).await?;
-            let (passing, others): (Vec<_>, Vec<_>) = failures.into_iter().partition(is_passing);
+            let (passing, others): (Vec<_>, Vec<_>) = failures
+                .into_iter()
+                .partition(|failure| failure.kind.is_transient());
             final_failures.extend(others);
             let Some(first) = passing.first() else {
                 retries.succeeded();
                 return Ok(final_failures);
             };
+            if passing.len() < left.len() {
+                retries.progressed();
+            }
             if retries.pause(as_error(first)).await.is_err() {
                 final_failures.extend(passing);
                 return Ok(final_failures);
@@ -35,13 +31,9 @@ impl Retry {
     }
 }
 
-fn is_passing(failure: &DeleteFailure) -> bool {
-    PASSING_CODES.contains(&failure.code.as_str())
-}
-
 fn as_error(failure: &DeleteFailure) -> ObjectError {
-    let kind = ErrorKind::Unavailable;
-    let error = ObjectError::new(kind, Operation::DeleteMany, failure.message.clone());
+    let (kind, message) = (failure.kind, failure.message.clone());
+    let error = ObjectError::new(kind, Operation::DeleteMany, message);
     ObjectError {
         code: failure.code.clone(),
         ..error

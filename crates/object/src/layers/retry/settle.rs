@@ -1,15 +1,20 @@
 //! Finding out whether a write that failed has happened.
 //!
+//! A put that left its body damaged is no such riddle: the answer told the tag of what it left, and the next
+//! attempt replaces that version only.
+//!
 //! A write that insists on a state (the key is free or has a version, the object ends here, the
 //! upload exists) destroys that state itself. When an attempt ended so that it may have taken effect, and a
 //! later one is told that the state is gone, this is either the earlier attempt's doing or
 //! somebody else's. The layer looks:
 //!
 //! - a put or an append: whether the bytes that it sent are there;
-//! - a copy: whether target and source have the same tag or checksum, or the same bytes;
+//! - a copy: whether the source still is the version that was to be copied, and the target has its tag or
+//!   checksum, or the same bytes;
 //! - the end of an upload: whether the object is the one that the parts make, by its checksum or
 //!   its tag. Where a store has neither and the write had no condition, by its size: an upload's name
-//!   is known to nobody else, so it can only have ended with this object or been aborted;
+//!   is known to nobody else, so it can only have ended with this object or been aborted. With a
+//!   condition, by what was sent of it, if that is enough for the writer ([`super::sent`]);
 //! - a link: whether it has that target.
 //!
 //! and whether it is no older than the operation. Two writers that write the same bytes under one
@@ -24,13 +29,12 @@ use std::{
 use bytes::Bytes;
 use penstock_base::{MIB, Payload, clock};
 
-use super::{
-    Retry,
-    assembled::{self, Likeness},
-};
+use super::{Retry, backoff::Retries};
 use crate::{
     Appended, BodySink, CompleteOptions, ETag, ErrorKind, GetOptions, HeadOptions, Key, ObjectInfo,
-    ObjectKind, ObjectResult, Part, PutOptions, Store, Stored, WriteCondition, layers::Work,
+    ObjectKind, ObjectResult, Part, PutOptions, Store, Stored, WriteCondition,
+    assembled::{self, Likeness},
+    layers::Work,
 };
 
 /// How often bytes are fetched and must differ before they count as somebody else's. A checksum does not
@@ -52,11 +56,11 @@ impl Retry {
     /// `telltales`, `found` says what it achieved, if it did.
     async fn settle<'a, T>(
         &self,
+        mut retries: Retries<'_>,
         attempt: impl Fn() -> Work<'a, T>,
         telltales: &[ErrorKind],
         found: impl Future<Output = ObjectResult<Option<T>>> + Send,
     ) -> ObjectResult<T> {
-        let mut retries = self.begin();
         let mut uncertain = false;
         loop {
             match attempt().await {
@@ -91,10 +95,9 @@ impl Retry {
                     ..options.clone()
                 };
                 let put = self.inner.put(key, body.clone(), options).await;
-                if is_damaged(&put)
-                    && let Some(left) = self.left_damaged(key, body, began).await
-                {
-                    *present() = WriteCondition::IfMatch(left);
+                // OSS stores a body as it arrived and then tells its checksum.
+                if let Some(left) = put.as_ref().err().and_then(|error| error.left.as_deref()) {
+                    *present() = WriteCondition::IfMatch(left.clone());
                 }
                 put
             })
@@ -106,15 +109,8 @@ impl Retry {
                 .map(|info| stored(&info)))
         };
         let telltales = [ErrorKind::AlreadyExists, ErrorKind::PreconditionFailed];
-        self.settle(attempt, &telltales, found).await
-    }
-
-    /// The tag of what an attempt left whose body arrived damaged. OSS stores such a body and then
-    /// tells its checksum; it is what the next attempt has to replace.
-    async fn left_damaged(&self, key: &Key, body: &Payload, began: SystemTime) -> Option<ETag> {
-        let info = self.head(key, HeadOptions::default()).await.ok()?;
-        let ours = info.size == body.len() as u64 && is_fresh(&info, began);
-        ours.then_some(info.etag)
+        self.settle(self.begin().sending(body.len()), attempt, &telltales, found)
+            .await
     }
 
     pub(super) async fn append_once<'a>(
@@ -135,13 +131,18 @@ impl Retry {
                 etag: Some(info.etag),
             }))
         };
-        self.settle(attempt, &[ErrorKind::PositionMismatch], found)
-            .await
+        self.settle(
+            self.begin().sending(body.len()),
+            attempt,
+            &[ErrorKind::PositionMismatch],
+            found,
+        )
+        .await
     }
 
     pub(super) async fn copy_once<'a>(
         &self,
-        source: &Key,
+        (source, wanted): (&Key, Option<&ETag>),
         target: &Key,
         attempt: impl Fn() -> Work<'a, Stored>,
     ) -> ObjectResult<Stored> {
@@ -149,17 +150,16 @@ impl Retry {
         let found = async {
             let from = self.head(source, HeadOptions::default()).await?;
             let to = self.head(target, HeadOptions::default()).await?;
-            if source == target || from.size != to.size || !is_fresh(&to, began) {
+            // Some stores copy whatever is there.
+            let is_wanted = wanted.is_none_or(|tag| from.etag == *tag);
+            if source == target || !is_wanted || !is_fresh(&to, began) {
                 return Ok(None);
             }
-            let same_sum = from.checksum.is_some() && from.checksum == to.checksum;
-            let same = from.etag == to.etag
-                || same_sum
-                || self.is_copy((source, &from), (target, &to)).await?;
+            let same = self.is_copy((source, &from), (target, &to)).await?;
             Ok(same.then(|| stored(&to)))
         };
-        let telltales = [ErrorKind::AlreadyExists];
-        self.settle(attempt, &telltales, found).await
+        let telltales = [ErrorKind::AlreadyExists, ErrorKind::PreconditionFailed];
+        self.settle(self.begin(), attempt, &telltales, found).await
     }
 
     pub(super) async fn complete_once<'a>(
@@ -171,25 +171,32 @@ impl Retry {
         let began = clock::wall_time();
         let found = async {
             let info = self.head_if_any(key).await?;
-            let ours = |info: &ObjectInfo| {
-                let is_ours = match assembled::compare(info, parts, options.checksum) {
-                    Likeness::Same => true,
-                    Likeness::Other => false,
-                    // Who insists on a state had rather be told of a conflict that is none than
-                    // take another's object for his own.
-                    Likeness::Unknown => options.condition == WriteCondition::Always,
-                };
-                is_ours && is_fresh(info, began)
+            let Some(info) = info.filter(|info| is_fresh(info, began)) else {
+                return Ok(None);
             };
-            Ok(info.filter(ours).map(|info| stored(&info)))
+            let is_ours = match assembled::compare(&info, parts, options.checksum) {
+                Likeness::Same => true,
+                Likeness::Other => false,
+                Likeness::Unknown if options.condition == WriteCondition::Always => true,
+                // Who insists on a state had rather be told of a conflict that is none than
+                // take another's object for his own.
+                Likeness::Unknown => {
+                    options.sent_tells && self.has_sent((key, &info), parts).await?
+                }
+            };
+            Ok(is_ours.then(|| stored(&info)))
         };
-        // The others are met by whoever insists on what his own object has ended: a version, or none.
-        let telltales = [
-            ErrorKind::NoSuchUpload,
-            ErrorKind::PreconditionFailed,
-            ErrorKind::AlreadyExists,
-        ];
-        self.settle(attempt, &telltales, found).await
+        let telltales: &[ErrorKind] = match options.condition {
+            // It is refused for what it was copied from, which says nothing of an earlier attempt.
+            WriteCondition::Always => &[ErrorKind::NoSuchUpload],
+            // The others are met by whoever insists on what his own object has ended: a version, or none.
+            WriteCondition::IfAbsent | WriteCondition::IfMatch(_) => &[
+                ErrorKind::NoSuchUpload,
+                ErrorKind::PreconditionFailed,
+                ErrorKind::AlreadyExists,
+            ],
+        };
+        self.settle(self.begin(), attempt, telltales, found).await
     }
 
     pub(super) async fn link_once<'a>(
@@ -205,8 +212,8 @@ impl Retry {
             let info = self.head(key, HeadOptions::default()).await?;
             Ok(Some(stored(&info)))
         };
-        let telltales = [ErrorKind::AlreadyExists];
-        self.settle(attempt, &telltales, found).await
+        let telltales = [ErrorKind::AlreadyExists, ErrorKind::PreconditionFailed];
+        self.settle(self.begin(), attempt, &telltales, found).await
     }
 
     /// The object, if there is one.
@@ -232,12 +239,19 @@ impl Retry {
         Ok(same.then_some(info))
     }
 
-    /// Whether one object has the bytes of another of the same size.
+    /// Whether one object has the bytes of another.
     async fn is_copy(
         &self,
         (source, from): (&Key, &ObjectInfo),
         (target, to): (&Key, &ObjectInfo),
     ) -> ObjectResult<bool> {
+        if from.size != to.size {
+            return Ok(false);
+        }
+        let same_sum = from.checksum.is_some() && from.checksum == to.checksum;
+        if from.etag == to.etag || same_sum {
+            return Ok(true);
+        }
         if from.size > COPY_COMPARED_MAX {
             return Ok(false);
         }
@@ -286,10 +300,6 @@ impl Retry {
         }
         Ok(false)
     }
-}
-
-fn is_damaged<T>(outcome: &ObjectResult<T>) -> bool {
-    matches!(outcome, Err(error) if error.kind == ErrorKind::ChecksumMismatch)
 }
 
 /// Whether the object can have been written since `began`.

@@ -6,14 +6,14 @@
 
 use md5::{Digest, Md5};
 
-use crate::{Checksum, ObjectInfo, Part, sign::hex};
+use crate::{Checksum, ETag, ObjectInfo, Part, sign::hex};
 
 /// Digits of an MD5 sum.
 const DIGITS: usize = 32;
 
 /// What an object's checksum and tag say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Likeness {
+pub(crate) enum Likeness {
     /// The parts make this object.
     Same,
     /// They make another one.
@@ -23,7 +23,7 @@ pub(super) enum Likeness {
 }
 
 /// Compares `info` with the object that `parts` make; `whole` is its checksum, if the writer knew it.
-pub(super) fn compare(info: &ObjectInfo, parts: &[Part], whole: Option<Checksum>) -> Likeness {
+pub(crate) fn compare(info: &ObjectInfo, parts: &[Part], whole: Option<Checksum>) -> Likeness {
     if info.size != parts.iter().map(|part| part.size).sum::<u64>() {
         return Likeness::Other;
     }
@@ -45,17 +45,24 @@ fn by_checksum(info: &ObjectInfo, parts: &[Part], whole: Option<Checksum>) -> Op
 
 fn by_tag(tag: &str, parts: &[Part]) -> Option<bool> {
     let (sum, count) = tag.split_once('-')?;
-    let (_, count) = (bytes_of(sum)?, count.parse::<usize>().ok()?);
-    let sums: Option<Vec<_>> = parts
-        .iter()
-        .map(|part| bytes_of(part.etag.as_str()))
-        .collect();
-    let sums = sums?.concat();
+    let is_of_parts = bytes_of(sum).is_some() && count.parse::<usize>().is_ok();
+    let known = tags_of_parts(parts);
+    let same = |known: &ETag| known.as_str().eq_ignore_ascii_case(tag);
+    (is_of_parts && !known.is_empty()).then(|| known.iter().any(same))
+}
+
+/// The tags that stores give to an object of these parts, in lower case. None where those of the parts
+/// are no MD5 sums.
+pub fn tags_of_parts(parts: &[Part]) -> Vec<ETag> {
+    let sums = parts.iter().map(|part| bytes_of(part.etag.as_str()));
+    let Some(sums) = sums.collect::<Option<Vec<_>>>() else {
+        return Vec::new();
+    };
+    let sums = sums.concat();
     let digits = hex(&sums);
     let upper = digits.to_uppercase();
-    let candidates = [&sums, digits.as_bytes(), upper.as_bytes()];
-    let known = candidates.map(|text| hex(&Md5::digest(text)));
-    Some(count == parts.len() && known.iter().any(|known| known.eq_ignore_ascii_case(sum)))
+    let tag = |text: &[u8]| ETag::new(&format!("{}-{}", hex(&Md5::digest(text)), parts.len()));
+    [&sums, digits.as_bytes(), upper.as_bytes()].map(tag).into()
 }
 
 /// The bytes of an MD5 sum, if `text` is one.
@@ -74,7 +81,7 @@ mod tests {
     use penstock_base::{ChecksumKind, Payload};
 
     use super::*;
-    use crate::{ETag, ObjectKind};
+    use crate::ObjectKind;
 
     const KIND: ChecksumKind = ChecksumKind::Crc64Nvme;
 
