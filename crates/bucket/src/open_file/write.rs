@@ -273,9 +273,14 @@ impl Core {
     }
 
     /// Whether a file that nobody writes is empty. Memory's word is enough for "no": truncating
-    /// what is empty already does no harm. A file without a name is in no store.
+    /// what is empty already does no harm. A removed file is in no store. Fails with `Stale` if the file
+    /// lost its name otherwise, as one whose creation failed: nothing can be written to it, and who opens
+    /// it hears so in time to create it anew.
     pub(crate) async fn is_empty_in_store(self: &Arc<Self>, file: &OpenFile) -> FsResult<bool> {
         let has_name = self.namespace.lock().node(file.inode)?.place.is_some();
+        if !has_name && !file.view().removed {
+            return Err(FsError::Stale);
+        }
         if self.known_size(file) == 0 && !file.view().ours && has_name {
             self.refresh(file.inode).await?;
         }
