@@ -9,6 +9,7 @@ mod attributes;
 mod data;
 mod descriptors;
 mod directory;
+mod large_listings;
 mod local;
 mod names;
 mod overlaps;
@@ -31,6 +32,7 @@ use crate::{
     transport::WriteData,
 };
 
+use large_listings::LargeListings;
 use overlaps::Overlaps;
 use writers::{Closed, Writers};
 
@@ -48,6 +50,7 @@ pub(crate) struct Adapter {
     volume: Arc<dyn Volume>,
     writers: Arc<Writers>,
     overlaps: Arc<Overlaps>,
+    large_listings: Arc<LargeListings>,
     local_files: Option<Arc<LocalFiles>>,
     gathers_writes: bool,
     notifier: Notifier,
@@ -81,6 +84,7 @@ impl Adapter {
             volume,
             writers: Arc::new(Writers::new(mount)),
             overlaps: Arc::default(),
+            large_listings: Arc::default(),
             local_files: kernel.local_files.map(Arc::new),
             gathers_writes: kernel.gathers_writes,
         }
@@ -290,15 +294,17 @@ impl Adapter {
                 adapter,
                 subject.node,
                 transfer,
-                directory::Detail::Names,
+                directory::Form::Names,
             )),
             Request::ReadDirectoryPlus(transfer) => Box::pin(directory::read(
                 adapter,
                 subject.node,
                 transfer,
-                directory::Detail::Attributes,
+                directory::Form::Attributes,
             )),
-            Request::ReleaseDirectory { handle } => Box::pin(directory::release(adapter, handle)),
+            Request::ReleaseDirectory { handle } => {
+                Box::pin(directory::release(adapter, subject.node, handle))
+            }
             _ => return self.start_xattr(subject, request),
         })
     }
