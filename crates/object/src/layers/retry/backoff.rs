@@ -90,9 +90,9 @@ impl<'a> Retries<'a> {
             return Err(error);
         }
         let delay = self.delay(&error).max(self.budget.spend());
-        if !self.has_time_after(delay, &error) {
+        let Some(delay) = self.fitted(delay, &error) else {
             return Err(error);
-        }
+        };
         tracing::debug!(%error, attempt = self.attempts, ?delay, "trying again");
         self.counter.increment();
         self.retried = true;
@@ -113,16 +113,28 @@ impl<'a> Retries<'a> {
         self.limits.rides_out && is_away(error)
     }
 
-    /// Whether an attempt after `delay` ends before the operation must. Nobody waits longer than usual for
-    /// a store that is away.
-    fn has_time_after(&self, delay: Duration, error: &ObjectError) -> bool {
+    /// A pause of `delay`, or a shorter one where the operation would end in the middle of it: a store that is
+    /// away is tried until the time is up. `None` if no attempt has time after it, or the store asked for more.
+    fn fitted(&self, delay: Duration, error: &ObjectError) -> Option<Duration> {
+        let left = self.time_left(error);
+        if delay.saturating_add(ATTEMPT_MIN) < left {
+            return Some(delay);
+        }
+        let shorter = left / 4 * 3;
+        let is_long_enough = error.retry_after.is_none_or(|asked| asked <= shorter);
+        let has_time = left - shorter > ATTEMPT_MIN;
+        (self.is_ridden_out(error) && is_long_enough && has_time).then_some(shorter)
+    }
+
+    /// Until the operation must have ended. Nobody waits longer than usual for a store that is away.
+    fn time_left(&self, error: &ObjectError) -> Duration {
         let total = self.limits.total;
         let time = match self.is_ridden_out(error) {
             true => total,
             false => time_of(error.operation, total),
         };
-        let next = self.began.elapsed().saturating_add(delay);
-        next.saturating_add(ATTEMPT_MIN) < time.saturating_add(self.body)
+        time.saturating_add(self.body)
+            .saturating_sub(self.began.elapsed())
     }
 
     /// Part of the work was done, so what follows counts anew.
