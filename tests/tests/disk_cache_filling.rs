@@ -106,11 +106,11 @@ fn the_first_read_leaves_the_whole_file_in_the_cache() {
 
 #[test]
 fn small_files_are_all_in_the_cache_after_one_read() {
-    let bucket = filled(300, "300KiB");
+    let bucket = filled(200, "300KiB");
     check_filled_by(&bucket, &[("memory", "64MiB")], |mounted| {
         let paths = paths(&bucket, mounted);
         thread::scope(|scope| {
-            for paths in paths.chunks(50) {
+            for paths in paths.chunks(40) {
                 scope.spawn(move || paths.iter().for_each(|path| assert!(digest(path).is_ok())));
             }
         });

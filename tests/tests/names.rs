@@ -108,31 +108,6 @@ fn a_directory_of_more_names_than_memory_leaves_room_for_staged_writes() {
     check(mount(&bucket, options.option("readdir-optimize", "true")));
 }
 
-#[test]
-fn who_lists_many_names_and_looks_at_none_leaves_no_inodes_to_the_kernel() {
-    let bucket = crowded(0);
-    let mount = bucket.mount_with(&bucket.options().option("memory", "512MiB"));
-    let names = fs::read_dir(mount.join("crowd")).expect("a directory");
-    assert_eq!(names.count() as u64, NAMES);
-    let held = metric(&mount, "bucket_inodes", "");
-    assert!(held < NAMES / 2, "{held} inodes");
-    mount.unmount();
-}
-
-#[test]
-fn who_looks_at_many_listed_names_hardly_ever_looks_one_up() {
-    let bucket = crowded(0);
-    let mount = bucket.mount_with(&bucket.options().option("memory", "512MiB"));
-    for _ in 0..2 {
-        assert_eq!(look_at_all(&mount.join("crowd")), NAMES);
-    }
-    let lookups = metric(&mount, "fuse_requests_total", "\"lookup\"");
-    assert!(lookups < NAMES / 50, "{lookups} lookups");
-    let asked = metric(&mount, "bucket_lookups_total", "\"asked\"");
-    assert!(asked < 5, "{asked} names were asked for");
-    mount.unmount();
-}
-
 /// Has the kernel forget what it caches of one file system and nothing else.
 #[track_caller]
 fn forget_names(mount: &Mount) {

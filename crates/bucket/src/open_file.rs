@@ -4,7 +4,8 @@
 //! the file is written, and a [`View`]: what this mount knows of the file beyond the store. Each
 //! [`FileHandle`] pins the version that it reads. When this mount writes a new version, the view
 //! moves to its next *generation* and every handle follows, as on a local disk; when somebody
-//! else does, reads fail as stale.
+//! else does, reads that come here fail as stale. Pages that the door keeps of the last version that was
+//! opened never come here.
 //!
 //! A file whose new content is not in the store yet is *dirty*. It cannot be read until it was
 //! closed or synced: the new content is on its way out and no longer here, and the old one would

@@ -9,7 +9,6 @@ mod attributes;
 mod data;
 mod descriptors;
 mod directory;
-mod large_listings;
 mod local;
 mod names;
 mod overlaps;
@@ -32,7 +31,6 @@ use crate::{
     transport::WriteData,
 };
 
-use large_listings::LargeListings;
 use overlaps::Overlaps;
 use writers::{Closed, Writers};
 
@@ -50,7 +48,6 @@ pub(crate) struct Adapter {
     volume: Arc<dyn Volume>,
     writers: Arc<Writers>,
     overlaps: Arc<Overlaps>,
-    large_listings: Arc<LargeListings>,
     local_files: Option<Arc<LocalFiles>>,
     gathers_writes: bool,
     notifier: Notifier,
@@ -84,7 +81,6 @@ impl Adapter {
             volume,
             writers: Arc::new(Writers::new(mount)),
             overlaps: Arc::default(),
-            large_listings: Arc::default(),
             local_files: kernel.local_files.map(Arc::new),
             gathers_writes: kernel.gathers_writes,
         }
@@ -294,17 +290,15 @@ impl Adapter {
                 adapter,
                 subject.node,
                 transfer,
-                directory::Form::Names,
+                directory::Detail::Names,
             )),
             Request::ReadDirectoryPlus(transfer) => Box::pin(directory::read(
                 adapter,
                 subject.node,
                 transfer,
-                directory::Form::Attributes,
+                directory::Detail::Attributes,
             )),
-            Request::ReleaseDirectory { handle } => {
-                Box::pin(directory::release(adapter, subject.node, handle))
-            }
+            Request::ReleaseDirectory { handle } => Box::pin(directory::release(adapter, handle)),
             _ => return self.start_xattr(subject, request),
         })
     }

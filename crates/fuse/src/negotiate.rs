@@ -17,9 +17,8 @@ use crate::{
 pub(crate) const MAX_WRITE: u32 = BLOCK_SIZE as u32;
 /// What every mount asks for.
 ///
-/// Not among it: `READDIRPLUS_AUTO`, because a listing brings the attributes along anyway, and
-/// "auto" asks for them one by one behind the first reply (three times the time for who lists 100,000 names and
-/// then looks at them); `WRITEBACK_CACHE`, unless the volume stands it; locks,
+/// Not among it: `READDIRPLUS_AUTO`, because a listing brings the attributes along anyway and
+/// "auto" then asks for them one by one; `WRITEBACK_CACHE`, unless the volume stands it; locks,
 /// which the kernel keeps itself; `HAS_RESEND`, unless another process may take the mount over.
 const WANTED: Capabilities = Capabilities::ASYNC_READ
     .union(Capabilities::ATOMIC_O_TRUNC)

@@ -48,7 +48,7 @@ pub(super) static OPTIONS: &[ForeignOption] = &[
     switch(
         "readdirplus",
         "true",
-        Granted("listings carry attributes, behind 20,000 names only for who looks at them"),
+        Granted("listings always carry attributes"),
     ),
     switch("ignore_fsync", "true", Is(&table::FSYNC, inverted)),
     switch(

@@ -3,13 +3,12 @@
 //! The kernel's positions are the volume's shifted by two, because `.` and `..` come first and
 //! are the door's business: 0 is before `.`, 1 before `..`, and 2 is the volume's 0.
 //!
-//! Entries are encoded straight into the reply. One with attributes is a reference that the kernel
-//! will give back; of the others the reference goes back to the volume at once: of the dots, where the kernel
-//! asks for names, and in a large directory at which nobody looks, see [`super::large_listings`]. If the listing is
-//! cut short by an error behind its first entry, what there is is
+//! Entries are encoded straight into the reply. With attributes each of them but the dots is a
+//! reference that the kernel will give back; without, the reference goes back to the volume at
+//! once. If the listing is cut short by an error behind its first entry, what there is is
 //! answered, and the error comes with the next request.
 
-use std::{ops::ControlFlow, sync::Arc, time::Duration};
+use std::{ops::ControlFlow, sync::Arc};
 
 use penstock_base::FileName;
 use penstock_vfs::{DirectorySink, Entry, HandleId, Inode, Volume};
@@ -28,22 +27,11 @@ const UNKNOWN_INODE: u64 = 0xffff_ffff;
 /// Bytes that a listing may have at most, whatever the kernel asks for.
 const LISTING_MAX: usize = 1 << 20;
 
-/// How the kernel asks for a listing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
-    /// READDIR
-    Names,
-    /// READDIRPLUS
-    Attributes,
-}
-
-/// Which entries of a reply have attributes.
+/// What a listing tells of each entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detail {
-    None,
-    /// All, and who looks at the first of them has to look up its name.
-    Probing,
-    All,
+    Names,
+    Attributes,
 }
 
 pub(super) async fn open(adapter: Adapter, subject: Subject) -> Outcome {
@@ -53,19 +41,19 @@ pub(super) async fn open(adapter: Adapter, subject: Subject) -> Outcome {
     Ok(answer.or_undo(Undo::ReleaseDirectory(handle)))
 }
 
-pub(super) async fn release(adapter: Adapter, node: Inode, handle: HandleId) -> Outcome {
-    adapter.large_listings.ended(node);
+pub(super) async fn release(adapter: Adapter, handle: HandleId) -> Outcome {
     adapter.volume.release_directory(handle).await;
     Ok(Answer::done())
 }
 
-pub(super) async fn read(adapter: Adapter, node: Inode, transfer: Transfer, form: Form) -> Outcome {
+pub(super) async fn read(
+    adapter: Adapter,
+    node: Inode,
+    transfer: Transfer,
+    detail: Detail,
+) -> Outcome {
     let limit = (transfer.size as usize).min(LISTING_MAX);
-    let detail = match form {
-        Form::Names => Detail::None,
-        Form::Attributes => adapter.large_listings.detail(node, transfer.offset),
-    };
-    let mut listing = Listing::new(Arc::clone(&adapter.volume), limit, (form, detail));
+    let mut listing = Listing::new(Arc::clone(&adapter.volume), limit, detail);
     for position in transfer.offset..DOTS {
         if listing.push_dot(node, position).is_break() {
             return Ok(listing.finish());
@@ -87,24 +75,19 @@ struct Listing {
     volume: Arc<dyn Volume>,
     bytes: Vec<u8>,
     limit: usize,
-    form: Form,
     detail: Detail,
-    /// References that the kernel gets. They go back when the listing is dropped unfinished.
-    shown: Vec<Inode>,
-    /// References that go back in any case.
-    named: Vec<Inode>,
+    /// References taken so far. They go back when the listing is dropped unfinished.
+    taken: Vec<Inode>,
 }
 
 impl Listing {
-    fn new(volume: Arc<dyn Volume>, limit: usize, (form, detail): (Form, Detail)) -> Self {
+    fn new(volume: Arc<dyn Volume>, limit: usize, detail: Detail) -> Self {
         Self {
             volume,
             bytes: Vec::with_capacity(limit),
             limit,
-            form,
             detail,
-            shown: Vec::new(),
-            named: Vec::new(),
+            taken: Vec::new(),
         }
     }
 
@@ -128,9 +111,9 @@ impl Listing {
 
     fn append(&mut self, item: DirectoryEntry<'_>, found: Option<&Entry>) -> ControlFlow<()> {
         let mut body = Body::default();
-        match self.form {
-            Form::Names => encode::directory_entry(&mut body, item),
-            Form::Attributes => encode::directory_entry_plus(&mut body, item, found),
+        match self.detail {
+            Detail::Names => encode::directory_entry(&mut body, item),
+            Detail::Attributes => encode::directory_entry_plus(&mut body, item, found),
         }
         if self.bytes.len() + body.as_slice().len() > self.limit {
             return ControlFlow::Break(());
@@ -141,8 +124,11 @@ impl Listing {
 
     fn finish(mut self) -> Answer {
         let bytes = std::mem::take(&mut self.bytes);
-        let shown = std::mem::take(&mut self.shown);
-        Answer::from(Reply::Bytes(bytes)).or_undo(Undo::Forget(SmallVec::from_vec(shown)))
+        let undo = match self.detail {
+            Detail::Names => Undo::Nothing,
+            Detail::Attributes => Undo::Forget(SmallVec::from_vec(std::mem::take(&mut self.taken))),
+        };
+        Answer::from(Reply::Bytes(bytes)).or_undo(undo)
     }
 }
 
@@ -150,29 +136,15 @@ impl DirectorySink for Listing {
     fn push(&mut self, next: u64, name: &FileName, entry: &Entry) -> ControlFlow<()> {
         let next = next.saturating_add(DOTS);
         let item = DirectoryEntry::new(entry, next, name.as_str());
-        let is_shown = self.detail != Detail::None;
-        if self.detail == Detail::Probing && self.is_empty() {
-            let asked_for = Entry {
-                entry_ttl: Duration::ZERO,
-                ..entry.clone()
-            };
-            self.append(item, Some(&asked_for))?;
-        } else {
-            self.append(item, is_shown.then_some(entry))?;
-        }
-        let taken = if is_shown {
-            &mut self.shown
-        } else {
-            &mut self.named
-        };
-        taken.push(entry.attributes.inode);
+        self.append(item, Some(entry))?;
+        self.taken.push(entry.attributes.inode);
         ControlFlow::Continue(())
     }
 }
 
 impl Drop for Listing {
     fn drop(&mut self) {
-        for inode in self.shown.iter().chain(&self.named) {
+        for inode in &self.taken {
             self.volume.forget(*inode, 1);
         }
     }

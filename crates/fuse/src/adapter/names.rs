@@ -14,7 +14,6 @@ use super::{Adapter, Answer, Outcome, Subject, Undo};
 use crate::{errno::Errno, protocol::encode};
 
 pub(super) async fn lookup(adapter: Adapter, subject: Subject, name: FileName) -> Outcome {
-    adapter.large_listings.note_lookup(subject.node);
     let found = adapter.volume.lookup(subject.caller, subject.node, &name);
     match found.await? {
         Lookup::Found(entry) => Ok(found_entry(&entry)),

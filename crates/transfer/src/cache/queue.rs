@@ -18,7 +18,7 @@ use std::{
 
 use bytes::Bytes;
 use penstock_base::{
-    MIB, Reclaim,
+    KIB, MIB, Reclaim,
     clock::{self, Instant},
     metrics::{Counter, Gauge},
 };
@@ -35,7 +35,7 @@ const SLOW: Duration = Duration::from_secs(5);
 const SLOW_RATE: u64 = 32 * MIB;
 
 /// Bytes that a piece counts for at least: of a small file making its files costs more than the bytes.
-const PIECE_MIN: u64 = MIB;
+const PIECE_MIN: u64 = 256 * KIB;
 
 /// How often who waits for the disk looks whether it is slow.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
