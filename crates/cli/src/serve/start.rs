@@ -1,7 +1,7 @@
 //! Bringing a mount up: every mistake that can be found early is found before the kernel knows.
 
 use std::{
-    path::PathBuf,
+    path::Path,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -48,8 +48,6 @@ const ORDERS_WAITING_MAX: usize = 4;
 pub(crate) struct Opened {
     pub door: Door,
     pub held: Option<Held>,
-    /// Where it stages, if it does.
-    pub staging: Option<PathBuf>,
 }
 
 /// Mounts what the plan says.
@@ -81,11 +79,13 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
         Some(address) => Some(Exporter::start(address, Arc::clone(&registry)).await?),
         None => None,
     };
-    let opened = open(plan, &pool, &registry, &cache).await?;
+    let mut recorder = Recorder {
+        control: control.as_ref(),
+        record: None,
+    };
+    let opened = open(plan, (&pool, &registry), &cache, &mut recorder).await?;
     stage.enter();
-    let record = control
-        .as_ref()
-        .and_then(|control| record(control, &opened));
+    let record = recorder.record;
     Ok(Mounted {
         core: Core {
             door: opened.door,
@@ -108,18 +108,20 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
 /// Opens the volume once those who were here before have ended, or the patience for them has.
 async fn open(
     plan: &Plan,
-    pool: &Arc<BufferPool>,
-    registry: &Arc<Registry>,
+    memory: (&Arc<BufferPool>, &Arc<Registry>),
     cache: &OnceLock<Arc<DiskCache>>,
+    recorder: &mut Recorder<'_>,
 ) -> Outcome<Opened> {
     let before = Predecessors::new(plan);
     if !plan.goes_on() {
         before.wait().await;
     }
-    let memory = (pool, registry);
     let opened = match plan.volume {
-        VolumeKind::Bucket => open_bucket(plan, memory, cache, &before).await?,
-        VolumeKind::Stream => stream::open(plan, pool, registry).await?,
+        VolumeKind::Bucket => open_bucket(plan, memory, cache, (&before, recorder)).await?,
+        VolumeKind::Stream => {
+            recorder.write(None);
+            stream::open(plan, memory.0, memory.1).await?
+        }
     };
     if !plan.goes_on() {
         before.tell();
@@ -131,7 +133,7 @@ async fn open_bucket(
     plan: &Plan,
     (pool, registry): (&Arc<BufferPool>, &Arc<Registry>),
     told: &OnceLock<Arc<DiskCache>>,
-    before: &Predecessors<'_>,
+    (before, recorder): (&Predecessors<'_>, &mut Recorder<'_>),
 ) -> Outcome<Opened> {
     let store = assemble::store(&plan.source, &plan.values, &plan.environment, registry)?;
     let cache = disk_cache::open(plan, pool, registry, before).await?;
@@ -144,8 +146,9 @@ async fn open_bucket(
         .as_ref()
         .map(|staging| staging.settings().directory.clone());
     let volume = assemble::volume(&store, (pool, staging), &plan.values, registry)?;
+    recorder.write(staging_directory.as_deref());
     let settings = FuseSettings {
-        spill_directory: staging_directory.clone(),
+        spill_directory: staging_directory,
         ..assemble::fuse_settings(&plan.source, &plan.mountpoint, &plan.values)
     };
     let wanted = settings.max_background;
@@ -163,7 +166,6 @@ async fn open_bucket(
     Ok(Opened {
         door: Door::Fuse(Box::new(session)),
         held: None,
-        staging: staging_directory,
     })
 }
 
@@ -294,11 +296,21 @@ fn status(
     })
 }
 
-/// What those who find the mount dead are told.
-fn record(control: &server::Server, opened: &Opened) -> Option<Record> {
-    let written = control.record(opened.staging.as_deref());
-    let untold = |error| warn!(%error, "`penstock umount` cannot tell what this mount leaves if it is killed");
-    written.map_err(untold).ok()
+/// Writes down what those who find the mount dead are told: before the kernel knows it, for it may be killed
+/// as soon as it is there. What a start that fails wrote stays, and is as true as before.
+struct Recorder<'a> {
+    control: Option<&'a server::Server>,
+    record: Option<Record>,
+}
+
+impl Recorder<'_> {
+    fn write(&mut self, staging: Option<&Path>) {
+        let untold = |error: &std::io::Error| {
+            warn!(%error, "`penstock umount` cannot tell what this mount leaves if it is killed");
+        };
+        let written = self.control.map(|control| control.record(staging));
+        self.record = written.and_then(|written| written.inspect_err(untold).ok());
+    }
 }
 
 /// The control socket. A mount without one still serves its files. Fails where another process is

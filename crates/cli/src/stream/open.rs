@@ -74,7 +74,6 @@ pub(crate) async fn open(
     Ok(Opened {
         door,
         held: Some(Box::new((index, confined))),
-        staging: None,
     })
 }
 
