@@ -79,13 +79,9 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
         Some(address) => Some(Exporter::start(address, Arc::clone(&registry)).await?),
         None => None,
     };
-    let mut recorder = Recorder {
-        control: control.as_ref(),
-        record: None,
-    };
-    let opened = open(plan, (&pool, &registry), &cache, &mut recorder).await?;
+    let memory = (&pool, &registry);
+    let (opened, record) = open(plan, memory, &cache, control.as_ref()).await?;
     stage.enter();
-    let record = recorder.record;
     Ok(Mounted {
         core: Core {
             door: opened.door,
@@ -105,22 +101,24 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
     })
 }
 
-/// Opens the volume once those who were here before have ended, or the patience for them has.
+/// Opens the volume once those who were here before have ended, or the patience for them has. What those who
+/// find it dead are told is written down before the kernel knows it, for it may be killed as soon as it is
+/// there. A start that fails leaves that where it is, as true as before.
 async fn open(
     plan: &Plan,
     memory: (&Arc<BufferPool>, &Arc<Registry>),
     cache: &OnceLock<Arc<DiskCache>>,
-    recorder: &mut Recorder<'_>,
-) -> Outcome<Opened> {
+    control: Option<&server::Server>,
+) -> Outcome<(Opened, Option<Record>)> {
     let before = Predecessors::new(plan);
     if !plan.goes_on() {
         before.wait().await;
     }
     let opened = match plan.volume {
-        VolumeKind::Bucket => open_bucket(plan, memory, cache, (&before, recorder)).await?,
+        VolumeKind::Bucket => open_bucket(plan, memory, cache, (&before, control)).await?,
         VolumeKind::Stream => {
-            recorder.write(None);
-            stream::open(plan, memory.0, memory.1).await?
+            let record = record(control, None);
+            (stream::open(plan, memory.0, memory.1).await?, record)
         }
     };
     if !plan.goes_on() {
@@ -133,8 +131,8 @@ async fn open_bucket(
     plan: &Plan,
     (pool, registry): (&Arc<BufferPool>, &Arc<Registry>),
     told: &OnceLock<Arc<DiskCache>>,
-    (before, recorder): (&Predecessors<'_>, &mut Recorder<'_>),
-) -> Outcome<Opened> {
+    (before, control): (&Predecessors<'_>, Option<&server::Server>),
+) -> Outcome<(Opened, Option<Record>)> {
     let store = assemble::store(&plan.source, &plan.values, &plan.environment, registry)?;
     let cache = disk_cache::open(plan, pool, registry, before).await?;
     if let Some(cache) = &cache {
@@ -146,7 +144,7 @@ async fn open_bucket(
         .as_ref()
         .map(|staging| staging.settings().directory.clone());
     let volume = assemble::volume(&store, (pool, staging), &plan.values, registry)?;
-    recorder.write(staging_directory.as_deref());
+    let record = record(control, staging_directory.as_deref());
     let settings = FuseSettings {
         spill_directory: staging_directory,
         ..assemble::fuse_settings(&plan.source, &plan.mountpoint, &plan.values)
@@ -163,10 +161,11 @@ async fn open_bucket(
         .await
         .map_err(|error| explain::mount_error(&error))?;
     tell_background(wanted, session.negotiated().max_background);
-    Ok(Opened {
+    let opened = Opened {
         door: Door::Fuse(Box::new(session)),
         held: None,
-    })
+    };
+    Ok((opened, record))
 }
 
 /// Says that fewer requests are under way than were wished for, and why.
@@ -296,21 +295,11 @@ fn status(
     })
 }
 
-/// Writes down what those who find the mount dead are told: before the kernel knows it, for it may be killed
-/// as soon as it is there. What a start that fails wrote stays, and is as true as before.
-struct Recorder<'a> {
-    control: Option<&'a server::Server>,
-    record: Option<Record>,
-}
-
-impl Recorder<'_> {
-    fn write(&mut self, staging: Option<&Path>) {
-        let untold = |error: &std::io::Error| {
-            warn!(%error, "`penstock umount` cannot tell what this mount leaves if it is killed");
-        };
-        let written = self.control.map(|control| control.record(staging));
-        self.record = written.and_then(|written| written.inspect_err(untold).ok());
-    }
+/// What those who find the mount dead are told.
+fn record(control: Option<&server::Server>, staging: Option<&Path>) -> Option<Record> {
+    let written = control?.record(staging);
+    let untold = |error| warn!(%error, "`penstock umount` cannot tell what this mount leaves if it is killed");
+    written.map_err(untold).ok()
 }
 
 /// The control socket. A mount without one still serves its files. Fails where another process is
