@@ -1,11 +1,12 @@
 //! Open files.
 //!
 //! All handles of one file share an [`OpenFile`]. It holds the one [`WriteStream`] through which
-//! the file is written, and a [`View`]: what this mount knows of the file beyond the store. Each
-//! [`FileHandle`] pins the version that it reads. When this mount writes a new version, the view
-//! moves to its next *generation* and every handle follows, as on a local disk; when somebody
-//! else does, reads that come here fail as stale. Pages that the door keeps of the last version that was
-//! opened never come here.
+//! the file is written, and a [`View`]: what this mount knows of the file beyond the store, and which
+//! version every handle reads. When this mount writes a new version, all handles read that, as on a
+//! local disk. A version of another client is another file, once anything of this one was *seen*: a
+//! door keeps pages by inode, so handles that have seen the old version and those that open the new
+//! one must not share one. The name leads to another inode then, this one is off the tree, and reads
+//! of what the store no longer has fail as stale.
 //!
 //! A file whose new content is not in the store yet is *dirty*. It cannot be read until it was
 //! closed or synced: the new content is on its way out and no longer here, and the old one would
@@ -26,9 +27,9 @@ use std::{
     time::SystemTime,
 };
 
-use penstock_base::{clock, run_blocking};
+use penstock_base::{FsError, FsResult, clock, run_blocking};
 use penstock_object::{ETag, Key};
-use penstock_transfer::ObjectVersion;
+use penstock_transfer::{ObjectVersion, Reader};
 use penstock_vfs::{Access, HandleId, Inode, OpenOptions, Opened};
 use tokio::sync::watch;
 
@@ -44,7 +45,6 @@ use crate::{
 };
 
 use ahead::Ahead;
-pub(crate) use read::Reading;
 pub(crate) use save::Unheard;
 pub(crate) use stream::WriteStream;
 
@@ -79,12 +79,14 @@ pub(crate) struct View {
     pub(crate) version: Option<ObjectVersion>,
     /// Whether `version` was written here, through this open file.
     pub(crate) ours: bool,
-    /// Counts the versions that this mount wrote.
-    pub(crate) generation: u64,
+    /// Bytes of what the file holds were given out or taken, or a door may keep pages of it.
+    pub(crate) seen: bool,
     /// Whether the pages that the door may keep are of this content. If not, the next open drops them.
     pub(crate) is_shown: bool,
     /// Open handles. When the last is closed, this open file goes.
     handles: usize,
+    /// Those of them that may read.
+    readers: usize,
 }
 
 impl OpenFile {
@@ -135,9 +137,10 @@ impl OpenFile {
                 modified: clock::wall_time(),
                 version,
                 ours: false,
-                generation: 0,
+                seen: false,
                 is_shown: true,
                 handles: 0,
+                readers: 0,
             }),
             stream: tokio::sync::Mutex::default(),
             progress: watch::Sender::new(0),
@@ -160,6 +163,7 @@ impl OpenFile {
     fn show_written(&self, size: u64) {
         let mut view = self.view();
         view.dirty = true;
+        view.seen = true;
         view.size = size;
         view.modified = clock::wall_time();
     }
@@ -170,6 +174,7 @@ impl OpenFile {
         let mut view = self.view();
         let stays_dirty = view.dirty && view.removed;
         view.show_content(Some(content));
+        view.seen = true;
         view.dirty |= stays_dirty;
         view.modified = clock::wall_time();
     }
@@ -260,7 +265,33 @@ impl View {
         self.new = false;
         self.version = Some(version);
         self.ours = true;
-        self.generation += 1;
+    }
+
+    /// Whether a handle that is open may have seen something of what the file holds.
+    pub(crate) fn is_seen(&self) -> bool {
+        self.seen && self.readers > 0
+    }
+
+    /// Takes a `version` of another client, unless this mount has a newer content, and returns whether
+    /// it was taken. Fails with `Stale` if somebody may have seen another one.
+    pub(crate) fn take(&mut self, version: ObjectVersion) -> FsResult<bool> {
+        if self.dirty {
+            return Ok(false);
+        }
+        if let Some(known) = &mut self.version
+            && (&known.etag, known.size) == (&version.etag, version.size)
+        {
+            known.key = version.key;
+            return Ok(false);
+        }
+        if self.is_seen() {
+            return Err(FsError::Stale);
+        }
+        self.version = Some(version);
+        self.ours = false;
+        self.seen = false;
+        self.is_shown = false;
+        Ok(true)
     }
 
     /// Open handles.
@@ -283,7 +314,8 @@ pub(crate) struct FileHandle {
     saves: bool,
     /// Whoever closed it was told that it could not be saved.
     told: AtomicBool,
-    reading: Mutex<Reading>,
+    /// Made at the first read.
+    reader: Mutex<Option<Arc<Reader>>>,
     namespace: Arc<Namespace>,
 }
 
@@ -296,11 +328,21 @@ impl FileHandle {
         opened: &Opened,
     ) -> Arc<Self> {
         tree.pin(file.inode);
-        let reading = {
+        let had_pages = tree
+            .node(file.inode)
+            .is_ok_and(|node| node.last_open.is_some());
+        {
             let mut view = file.view();
+            let keeps_pages = match file.staged {
+                Some(_) => view.is_shown && had_pages,
+                None => opened.keep_cache,
+            };
             view.handles += 1;
-            Reading::of(&view)
-        };
+            view.readers += usize::from(options.access.reads());
+            // What is only read is read in the size that the door was shown with the open.
+            let is_read_by_page = !opened.direct && options.access == Access::Read;
+            view.seen |= keeps_pages || is_read_by_page || opened.local.is_some();
+        }
         Arc::new(Self {
             id: opened.handle,
             file: Arc::clone(file),
@@ -309,7 +351,7 @@ impl FileHandle {
             direct: opened.direct,
             saves: !opened.skip_flush,
             told: AtomicBool::new(false),
-            reading: Mutex::new(reading),
+            reader: Mutex::default(),
             namespace: Arc::clone(namespace),
         })
     }
@@ -321,6 +363,7 @@ impl Drop for FileHandle {
         let view = {
             let mut view = self.file.view();
             view.handles -= 1;
+            view.readers -= usize::from(self.access.reads());
             view.clone()
         };
         if view.handles == 0

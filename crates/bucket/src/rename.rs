@@ -73,6 +73,19 @@ impl Core {
             .namespace
             .enter(&[source.parent, target.parent])
             .await?;
+        match self.rename_entered(&source, &target, mode).await {
+            // The name leads to another client's file by now, or to none, and nothing was done yet.
+            Err(FsError::Stale) => self.rename_entered(&source, &target, mode).await,
+            renamed => renamed,
+        }
+    }
+
+    async fn rename_entered(
+        self: &Arc<Self>,
+        source: &Place,
+        target: &Place,
+        mode: RenameMode,
+    ) -> FsResult<()> {
         let patience = self.change_patience();
         let moved = self.find(source.parent, &source.name, patience).await?;
         let moved = moved.ok_or(FsError::NotFound)?;
@@ -91,7 +104,7 @@ impl Core {
             moved,
             source_parent,
             replaced,
-            target,
+            target: target.clone(),
             mode,
         };
         let change = match self.kinds_of(&rename)? {

@@ -3,7 +3,11 @@
 use penstock_base::{FileName, FsResult, clock};
 use penstock_vfs::{FileKind, Inode};
 
-use crate::inode::{Dentry, Known, Patience, Tree};
+use crate::{
+    inode::{Dentry, Known, Patience, Tree},
+    open_file::OpenFile,
+    staged::StagedFile,
+};
 
 /// What memory says about a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,8 +122,24 @@ impl Tree {
         };
         let answer = answer.map(|answer| answer.completed_by(known));
         match held {
-            Some(inode) if self.settle_held(inode, answer.as_ref()) => None,
+            Some(inode) if self.settle_held(inode, answer.as_ref()) => {
+                self.show_to_handles(inode);
+                None
+            }
             _ => Some(answer),
+        }
+    }
+
+    /// Lets the handles of a file read the version that the store has, if they have seen nothing yet: what
+    /// they read and the size that is shown are of one version.
+    fn show_to_handles(&self, inode: Inode) {
+        let file = self.nodes.get(&inode).and_then(|node| node.file.as_ref());
+        let is_engaged = |file: &OpenFile| file.staged.as_ref().is_some_and(StagedFile::is_engaged);
+        if let Some(file) = file.filter(|file| !is_engaged(file)) {
+            // What was seen and is another version left its name just now.
+            if file.take_version(self.version(inode)) == Ok(true) {
+                self.tell_content_changed(inode);
+            }
         }
     }
 
@@ -133,7 +153,8 @@ impl Tree {
         }
         let etag = node.known.as_ref().map(|known| known.etag.clone());
         let is_other = |known: &Known| etag.as_ref().is_some_and(|etag| *etag != known.etag);
-        let replaces = self.replaces && node.kind == FileKind::Regular;
+        let replaces = self.replaces || node.is_seen();
+        let replaces = replaces && node.kind == FileKind::Regular;
         match answer {
             Some(known) if known.kind == node.kind && !(is_other(known) && replaces) => {
                 if is_other(known) {

@@ -198,6 +198,11 @@ impl Node {
         self.file.as_ref().is_some_and(|file| file.view().dirty)
     }
 
+    /// Whether a handle that is open may have seen something of what the file holds.
+    pub(crate) fn is_seen(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| file.view().is_seen())
+    }
+
     /// Whether what is known can be believed without asking the store.
     pub(crate) fn is_current(&self, now: Instant) -> bool {
         self.is_dirty() || self.known.as_ref().is_some_and(|known| known.until > now)

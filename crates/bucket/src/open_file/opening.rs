@@ -77,7 +77,7 @@ impl Core {
         if options.access.writes() {
             self.check_writable()?;
         }
-        if self.must_ask_before_open(inode)? {
+        if self.must_ask_before_open(inode, options)? {
             self.refresh(inode).await?;
         }
         let found = Found {
@@ -169,8 +169,9 @@ impl Core {
         Ok(Some(Created { entry, opened }))
     }
 
-    /// Whether the version of a file must be asked for before it is opened.
-    fn must_ask_before_open(&self, inode: Inode) -> FsResult<bool> {
+    /// Whether the version of a file must be asked for before it is opened: also when memory knows it, but
+    /// the door may keep pages of it. Who has seen pages of an old version could not change the file.
+    fn must_ask_before_open(&self, inode: Inode, options: OpenOptions) -> FsResult<bool> {
         let tree = self.namespace.lock();
         let node = tree.node(inode)?;
         match node.kind {
@@ -187,11 +188,29 @@ impl Core {
             }
             FileKind::Regular => {}
         }
-        if node.place.is_none() && self.settings.door_keeps_sizes {
+        let is_removed = || node.file.as_ref().is_some_and(|file| file.view().removed);
+        if node.place.is_none() && (self.settings.door_keeps_sizes || !is_removed()) {
             return Err(FsError::Stale);
         }
-        let held_only = node.is_dirty() || node.place.is_none();
-        Ok(!held_only && (self.settings.close_to_open || !node.is_current(clock::now())))
+        if node.is_dirty() || node.place.is_none() {
+            return Ok(false);
+        }
+        let changes_pages = options.access == Access::ReadWrite
+            && !options.truncate
+            && node.last_open.is_some()
+            && !self.goes_on(&tree, inode);
+        let is_current = node.is_current(clock::now());
+        Ok(self.settings.close_to_open || changes_pages || !is_current)
+    }
+
+    /// Whether a file that nobody has open goes on with what it left when it was closed.
+    fn goes_on(&self, tree: &Tree, inode: Inode) -> bool {
+        let left = |version| {
+            self.staging
+                .as_ref()
+                .is_some_and(|staging| staging.closed().has(&version))
+        };
+        tree.version(inode).is_some_and(left)
     }
 
     /// A file that holds the version which is about to be opened for reading. Not in staged mode: the
@@ -335,32 +354,27 @@ impl LocalCopy {
 }
 
 impl OpenFile {
-    /// Takes `version` for the newest in the store, unless this mount has a newer content.
-    pub(super) fn take_version(&self, version: Option<ObjectVersion>) {
-        let Some(staged) = &self.staged else {
-            let mut view = self.view();
-            if !view.dirty && version.is_some() && view.version != version {
-                view.version = version;
-                view.ours = false;
-            }
-            return;
+    /// Takes `version` for the newest in the store, unless this mount has a newer content, and returns
+    /// whether it was taken. Fails with `Stale` if a handle may have seen something of another one.
+    pub(crate) fn take_version(&self, version: Option<ObjectVersion>) -> FsResult<bool> {
+        let Some(version) = version else {
+            return Ok(false);
         };
+        let Some(staged) = &self.staged else {
+            return self.view().take(version);
+        };
+        let mut taken = Ok(false);
         staged.disengage_if(|| {
-            let mut view = self.view();
-            let is_newer = !view.dirty && version.is_some() && view.version != version;
-            if is_newer {
-                view.version = version;
-                view.ours = false;
-                view.generation += 1;
-                view.is_shown = false;
-            }
-            is_newer
+            taken = self.view().take(version);
+            taken == Ok(true)
         });
+        taken
     }
 }
 
 /// What the handles of a file share, made if there are none. Takes the node's version as the
-/// newest. Who opens it first goes on with what it `left` of that when it was closed.
+/// newest. Who opens it first goes on with what it `left` of that when it was closed. Fails with
+/// `Stale` if the name leads to another client's version by now, which is another file.
 fn open_file_of(
     tree: &mut Tree,
     inode: Inode,
@@ -368,9 +382,12 @@ fn open_file_of(
 ) -> FsResult<Arc<OpenFile>> {
     let version = tree.version(inode);
     let node = tree.node_mut(inode)?;
-    if let Some(file) = &node.file {
-        file.take_version(version);
-        return Ok(Arc::clone(file));
+    if let Some(file) = node.file.clone() {
+        if file.take_version(version).is_err() {
+            tree.orphan(inode);
+            return Err(FsError::Stale);
+        }
+        return Ok(file);
     }
     let Some(version) = version else {
         // A new file whose handles are closed and which was not stored: whoever looks again asks the store.

@@ -118,6 +118,10 @@ impl Core {
         if !file.view().ours {
             self.refresh(file.inode).await?;
         }
+        {
+            let tree = self.namespace.lock();
+            file.take_version(tree.version(file.inode))?;
+        }
         let size = self.known_size(file);
         let sink = self.continuing_sink(file)?;
         let shift = if handle.append {

@@ -119,8 +119,10 @@ impl Core {
             let now = for_writing(self.head(&source).await)?;
             if now.is_some_and(|now| now.etag != copied.original) {
                 // Or it could not be repeated: what is known of the file is what was copied.
-                self.refresh(rename.moved.inode()).await?;
-                return Err(CHANGED);
+                return match self.refresh(rename.moved.inode()).await {
+                    Ok(()) | Err(FsError::Stale) => Err(CHANGED),
+                    Err(error) => Err(error),
+                };
             }
         }
         let change = self.namespace.begin_change_of(rename.moved.inode())?;
@@ -145,10 +147,7 @@ impl Core {
         let how = (condition.clone(), description.as_ref());
         let mut stored = self.copy_object_as(&original, &target, how).await;
         if stored.as_ref().is_err_and(is_changed) {
-            self.refresh(moved).await.map_err(|error| match error {
-                FsError::Stale => FsError::NotFound,
-                error => error,
-            })?;
+            self.refresh(moved).await?;
             original = Original::of(&self.namespace.lock(), moved)?;
             (kind, kept) = self.kept_at_target(rename)?;
             let description = kept.as_deref().map(described);

@@ -166,6 +166,13 @@ impl Closed {
         drop(replaced);
     }
 
+    /// Whether something was left of exactly this version.
+    pub(crate) fn has(&self, version: &ObjectVersion) -> bool {
+        let files = self.lock();
+        let left = files.by_key.get(&version.key);
+        left.is_some_and(|left| left.version == *version)
+    }
+
     /// What was left of exactly this version. What was left of another one goes.
     pub(crate) fn take(&self, version: &ObjectVersion) -> Option<Left> {
         let left = self.lock().remove(&version.key)?;

@@ -30,6 +30,7 @@ impl Core {
         file: &Arc<OpenFile>,
         staged: &StagedFile,
     ) -> FsResult<()> {
+        self.check_not_replaced(file)?;
         if staged.is_engaged() {
             return Ok(());
         }
@@ -44,13 +45,18 @@ impl Core {
         if !file.view().ours {
             self.refresh(file.inode).await?;
         }
-        let version = self
-            .namespace
-            .lock()
-            .version(file.inode)
-            .ok_or(FsError::Stale)?;
-        let small = version.size <= SMALL_MAX;
-        self.engage_with(file, staged, version);
+        let small = {
+            // To the end, or an open takes another version in between.
+            let tree = self.namespace.lock();
+            let version = tree.version(file.inode).ok_or(FsError::Stale)?;
+            let small = version.size <= SMALL_MAX;
+            let is_another = file.view().take(version.clone())?;
+            self.engage_with(file, staged, version);
+            if is_another {
+                tree.tell_content_changed(file.inode);
+            }
+            small
+        };
         if small {
             self.fetch_before_save(staged).await;
         }
@@ -58,21 +64,18 @@ impl Core {
     }
 
     fn engage_with(&self, file: &Arc<OpenFile>, staged: &StagedFile, version: ObjectVersion) {
-        let engaged = (Content::of(version.clone()), version.key.clone());
-        let mut is_another = false;
-        staged.engage_file(file, engaged, |_| {
-            let mut view = file.view();
-            is_another = view.version.as_ref() != Some(&version);
-            if is_another {
-                view.version = Some(version);
-                view.ours = false;
-                view.generation += 1;
-                view.is_shown = false;
-            }
-        });
-        if is_another {
-            self.namespace.lock().tell_content_changed(file.inode);
+        let key = version.key.clone();
+        staged.engage_file(file, (Content::of(version), key), |_| ());
+    }
+
+    /// Fails with `Stale` if the file's name leads to something of another client, or to nothing: what
+    /// is written could be saved nowhere. A file that was removed here can be written on.
+    fn check_not_replaced(&self, file: &OpenFile) -> FsResult<()> {
+        let has_name = self.namespace.lock().node(file.inode)?.place.is_some();
+        if has_name || file.view().removed {
+            return Ok(());
         }
+        Err(FsError::Stale)
     }
 
     /// Fetches what the handles of a file would miss when its object goes away. The caller has the

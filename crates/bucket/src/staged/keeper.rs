@@ -171,7 +171,6 @@ impl Core {
                 let mut view = file.view();
                 view.dirty = false;
                 view.ours = false;
-                view.generation += 1;
                 view.is_shown = false;
             }
             if view.new {

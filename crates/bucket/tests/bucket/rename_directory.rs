@@ -306,9 +306,15 @@ async fn what_others_wrote_into_an_open_file_moves_and_is_not_mixed() {
     bed.put("a/file", "new content").await;
     bed.rename("a", "b").await.unwrap();
     assert_eq!(bed.object("b/file").await.unwrap(), b"new content");
-    bed.write(writer, 11, ", more").await.unwrap();
+    // Its pages are of the old content.
+    assert_eq!(bed.write(writer, 11, ", more").await, Err(FsError::Stale));
     bed.close(writer).await.unwrap();
-    assert_eq!(bed.object("b/file").await.unwrap(), b"new content, more");
+    assert_eq!(bed.object("b/file").await.unwrap(), b"new content");
+    let writer = bed.open("b/file", WRITE).await.unwrap();
+    bed.put("b/file", "newest content").await;
+    bed.write(writer, 14, ", more").await.unwrap();
+    bed.close(writer).await.unwrap();
+    assert_eq!(bed.object("b/file").await.unwrap(), b"newest content, more");
 }
 
 #[tokio::test(start_paused = true)]

@@ -358,9 +358,16 @@ impl Bed {
         Ok(self.opened(path, options).await?.handle)
     }
 
+    /// Looks again if the file is stale, as a kernel does.
     pub(crate) async fn opened(&self, path: &str, options: OpenOptions) -> FsResult<Opened> {
         let inode = self.inode(path).await?;
-        let opened = self.volume.open(CALLER, inode, options).await?;
+        let opened = match self.volume.open(CALLER, inode, options).await {
+            Err(FsError::Stale) => {
+                let inode = self.inode(path).await?;
+                self.volume.open(CALLER, inode, options).await?
+            }
+            opened => opened?,
+        };
         self.note_opened(&opened, options);
         Ok(opened)
     }
