@@ -195,9 +195,11 @@ impl Core {
         if node.is_dirty() || node.place.is_none() {
             return Ok(false);
         }
-        let changes_pages = options.access == Access::ReadWrite
+        let shows_pages =
+            node.is_seen() || options.access == Access::ReadWrite && node.last_open.is_some();
+        let changes_pages = shows_pages
+            && options.access.writes()
             && !options.truncate
-            && node.last_open.is_some()
             && !self.goes_on(&tree, inode);
         let is_current = node.is_current(clock::now());
         Ok(self.settings.close_to_open || changes_pages || !is_current)
