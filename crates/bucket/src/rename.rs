@@ -74,7 +74,7 @@ impl Core {
             .enter(&[source.parent, target.parent])
             .await?;
         match self.rename_entered(&source, &target, mode).await {
-            // The name leads to another client's file by now, or to none, and nothing was done yet.
+            // The name leads to another client's file by now, or to none.
             Err(FsError::Stale) => self.rename_entered(&source, &target, mode).await,
             renamed => renamed,
         }

@@ -153,8 +153,7 @@ impl Tree {
         }
         let etag = node.known.as_ref().map(|known| known.etag.clone());
         let is_other = |known: &Known| etag.as_ref().is_some_and(|etag| *etag != known.etag);
-        let replaces = self.replaces || node.is_seen();
-        let replaces = replaces && node.kind == FileKind::Regular;
+        let replaces = node.kind == FileKind::Regular && (self.replaces || node.is_seen());
         match answer {
             Some(known) if known.kind == node.kind && !(is_other(known) && replaces) => {
                 if is_other(known) {

@@ -203,6 +203,13 @@ impl Node {
         self.file.as_ref().is_some_and(|file| file.view().is_seen())
     }
 
+    /// Whether the file lost its name though nobody removed it here: the name leads to something of another
+    /// client, or to nothing. What is written to it could be saved nowhere.
+    pub(crate) fn lost_its_name(&self) -> bool {
+        let is_removed = |file: &Arc<OpenFile>| file.view().removed;
+        self.place.is_none() && !self.file.as_ref().is_some_and(is_removed)
+    }
+
     /// Whether what is known can be believed without asking the store.
     pub(crate) fn is_current(&self, now: Instant) -> bool {
         self.is_dirty() || self.known.as_ref().is_some_and(|known| known.until > now)

@@ -188,31 +188,27 @@ impl Core {
             }
             FileKind::Regular => {}
         }
-        let is_removed = || node.file.as_ref().is_some_and(|file| file.view().removed);
-        if node.place.is_none() && (self.settings.door_keeps_sizes || !is_removed()) {
+        if node.lost_its_name() || node.place.is_none() && self.settings.door_keeps_sizes {
             return Err(FsError::Stale);
         }
         if node.is_dirty() || node.place.is_none() {
             return Ok(false);
         }
         let shows_pages =
-            node.is_seen() || options.access == Access::ReadWrite && node.last_open.is_some();
-        let changes_pages = shows_pages
-            && options.access.writes()
-            && !options.truncate
-            && !self.goes_on(&tree, inode);
+            || node.is_seen() || options.access == Access::ReadWrite && node.last_open.is_some();
+        let changes = options.access.writes() && !options.truncate;
+        let changes_pages = changes && shows_pages() && !self.goes_on(&tree, inode);
         let is_current = node.is_current(clock::now());
         Ok(self.settings.close_to_open || changes_pages || !is_current)
     }
 
     /// Whether a file that nobody has open goes on with what it left when it was closed.
     fn goes_on(&self, tree: &Tree, inode: Inode) -> bool {
-        let left = |version| {
-            self.staging
-                .as_ref()
-                .is_some_and(|staging| staging.closed().has(&version))
+        let Some(staging) = &self.staging else {
+            return false;
         };
-        tree.version(inode).is_some_and(left)
+        let version = tree.version(inode);
+        version.is_some_and(|version| staging.closed().has(&version))
     }
 
     /// A file that holds the version which is about to be opened for reading. Not in staged mode: the

@@ -66,11 +66,11 @@ impl Core {
             return Err(FsError::BadHandle);
         }
         for _ in 0..ATTEMPTS_MAX {
-            if let Some(staged) = handle.file.staged.as_ref().filter(|file| file.is_engaged()) {
-                // Before the read, so that the content is not exchanged under way.
-                if staged.look(|_| handle.file.view().seen = true).is_err() {
-                    continue;
-                }
+            // Seen from before the read on, so that the content is not exchanged under way.
+            let see = |_: &_| handle.file.view().seen = true;
+            if let Some(staged) = &handle.file.staged
+                && staged.look(see).is_ok()
+            {
                 match self.read_staged(handle, staged, (offset, length)).await? {
                     Some(payload) => return Ok(payload.into()),
                     None => continue,

@@ -281,10 +281,14 @@ impl Core {
     /// lost its name otherwise, as one whose creation failed: nothing can be written to it, and who opens
     /// it hears so in time to create it anew.
     pub(crate) async fn is_empty_in_store(self: &Arc<Self>, file: &OpenFile) -> FsResult<bool> {
-        let has_name = self.namespace.lock().node(file.inode)?.place.is_some();
-        if !has_name && !file.view().removed {
-            return Err(FsError::Stale);
-        }
+        let has_name = {
+            let tree = self.namespace.lock();
+            let node = tree.node(file.inode)?;
+            if node.lost_its_name() {
+                return Err(FsError::Stale);
+            }
+            node.place.is_some()
+        };
         if self.known_size(file) == 0 && !file.view().ours && has_name {
             self.refresh(file.inode).await?;
         }

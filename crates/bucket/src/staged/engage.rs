@@ -30,7 +30,9 @@ impl Core {
         file: &Arc<OpenFile>,
         staged: &StagedFile,
     ) -> FsResult<()> {
-        self.check_not_replaced(file)?;
+        if self.namespace.lock().node(file.inode)?.lost_its_name() {
+            return Err(FsError::Stale);
+        }
         if staged.is_engaged() {
             return Ok(());
         }
@@ -66,16 +68,6 @@ impl Core {
     fn engage_with(&self, file: &Arc<OpenFile>, staged: &StagedFile, version: ObjectVersion) {
         let key = version.key.clone();
         staged.engage_file(file, (Content::of(version), key), |_| ());
-    }
-
-    /// Fails with `Stale` if the file's name leads to something of another client, or to nothing: what
-    /// is written could be saved nowhere. A file that was removed here can be written on.
-    fn check_not_replaced(&self, file: &OpenFile) -> FsResult<()> {
-        let has_name = self.namespace.lock().node(file.inode)?.place.is_some();
-        if has_name || file.view().removed {
-            return Ok(());
-        }
-        Err(FsError::Stale)
     }
 
     /// Fetches what the handles of a file would miss when its object goes away. The caller has the
