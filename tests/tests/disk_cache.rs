@@ -163,6 +163,11 @@ fn with_a_cached_file(bucket: &Bucket, directory: &Path, size: usize) -> (Mount,
     let mounted = mount(bucket, directory, "1GiB");
     let path = paths(bucket, &mounted).remove(0);
     digest(&path).expect("a read that compares each block");
+    let fetched = metric(&mounted, "object_operations_total", "\"get\"");
+    assert_eq!(
+        fetched, 0,
+        "a block that the disk did not deliver is not compared"
+    );
     (mounted, path)
 }
 
