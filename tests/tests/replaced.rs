@@ -4,10 +4,12 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File, OpenOptions, Permissions},
     io::{self, Write},
-    os::unix::fs::{FileExt, MetadataExt},
+    os::unix::fs::{FileExt, MetadataExt, PermissionsExt},
     path::Path,
+    sync::Barrier,
+    thread,
 };
 
 use penstock_tests::{Bucket, Kind, Mount, Scratch, data::noise};
@@ -18,8 +20,11 @@ const SIZE: usize = 8 * MIB;
 /// Sizes of the version that replaces the first.
 const LATER: [usize; 3] = [SIZE, 4 * MIB + 99, SIZE + 4 * MIB + 99];
 
-/// One streaming and one staged mount of its own bucket, which ask the store at each open.
-fn mounts(scratch: &Scratch) -> [(Bucket, Mount); 2] {
+/// Asks the store at each look and each open.
+const BELIEVE_NOTHING: (&str, &str) = ("attr-timeout", "0s");
+
+/// One streaming and one staged mount of its own bucket, with this option.
+fn mounts(scratch: &Scratch, (name, value): (&str, &str)) -> [(Bucket, Mount); 2] {
     [false, true].map(|staged| {
         let bucket = Bucket::new(Kind::S3);
         let options = if staged {
@@ -27,9 +32,15 @@ fn mounts(scratch: &Scratch) -> [(Bucket, Mount); 2] {
         } else {
             bucket.options()
         };
-        let mount = bucket.mount_with(&options.option("attr-timeout", "0s"));
+        let mount = bucket.mount_with(&options.option(name, value));
         (bucket, mount)
     })
+}
+
+/// A version of this many bytes and a later one with so many more or less.
+fn versions(size: usize, more: isize) -> [Vec<u8>; 2] {
+    let later = size.checked_add_signed(more).expect("a size");
+    [noise(1, size), noise(2, later)]
 }
 
 /// Reads on behind `at`, which is all of `first` or ends with `ESTALE`.
@@ -64,7 +75,7 @@ fn read_on(reader: &File, first: &[u8], mut at: usize) {
 #[track_caller]
 fn read_beside(meanwhile: impl Fn(&Path, &[u8]) -> io::Result<()>) {
     let scratch = Scratch::new();
-    for (bucket, mount) in mounts(&scratch) {
+    for (bucket, mount) in mounts(&scratch, BELIEVE_NOTHING) {
         let path = mount.join("file");
         for (round, size) in LATER.into_iter().enumerate() {
             let [first, later] = [(1, SIZE), (2, size)].map(|(seed, size)| noise(seed, size));
@@ -114,7 +125,7 @@ fn who_reads_is_given_nothing_of_what_others_append_to_the_next_version() {
 #[test]
 fn who_has_read_an_old_version_does_not_write_to_the_next() {
     let scratch = Scratch::new();
-    for (bucket, mount) in mounts(&scratch) {
+    for (bucket, mount) in mounts(&scratch, BELIEVE_NOTHING) {
         let path = mount.join("file");
         let [first, later] = [1, 2].map(|seed| noise(seed, SIZE));
         bucket.put_outside("file", &first);
@@ -129,6 +140,156 @@ fn who_has_read_an_old_version_does_not_write_to_the_next() {
         read_on(&handle, &first, MIB);
         drop(handle);
         assert!(fs::read(&path).expect("their version") == later);
+        mount.unmount();
+    }
+}
+
+#[test]
+fn who_has_read_all_of_a_version_comes_to_its_end() {
+    let scratch = Scratch::new();
+    for (bucket, mount) in mounts(&scratch, BELIEVE_NOTHING) {
+        let path = mount.join("file");
+        let [first, later] = versions(8000, 1000);
+        for opens in [0, 2] {
+            bucket.put_outside("file", &first);
+            for _ in 0..opens {
+                assert!(fs::read(&path).expect("a read") == first);
+            }
+            let reader = File::open(&path).expect("an open");
+            let mut buffer = vec![0; 9000];
+            let read = reader.read_at(&mut buffer, 0).expect("a read");
+            assert!(buffer[..read] == first);
+            bucket.put_outside("file", &later);
+            let expect_end = || {
+                let read = reader.read_at(&mut vec![0; 9000], 8000);
+                assert_eq!(read.expect("an end"), 0);
+                assert_eq!(reader.metadata().expect("a size").size(), 8000);
+            };
+            expect_end();
+            assert_eq!(fs::metadata(&path).expect("a look").size(), 9000);
+            expect_end();
+            assert!(fs::read(&path).expect("a read") == later);
+            expect_end();
+        }
+        mount.unmount();
+    }
+}
+
+/// The kernel knows the size of the version before, and has pages of it.
+#[test]
+fn who_opens_with_close_to_open_reads_all_of_the_version_that_is_there() {
+    let scratch = Scratch::new();
+    for (bucket, mount) in mounts(&scratch, ("close-to-open", "on")) {
+        for (round, (size, opens, more)) in [8000, 3 * MIB]
+            .into_iter()
+            .flat_map(|size| [0, 1, 3].map(|opens| (size, opens)))
+            .flat_map(|(size, opens)| [5000, -5000].map(|more| (size, opens, more)))
+            .enumerate()
+        {
+            let name = format!("file{round}");
+            let path = mount.join(&name);
+            let [first, later] = versions(size, more);
+            bucket.put_outside(&name, &first);
+            assert_eq!(fs::metadata(&path).expect("a look").size(), size as u64);
+            for _ in 0..opens {
+                assert!(fs::read(&path).expect("a read") == first);
+            }
+            bucket.put_outside(&name, &later);
+            let read = fs::read(&path).expect("a read");
+            assert!(read == later, "{} bytes of {}", read.len(), later.len());
+        }
+        mount.unmount();
+    }
+}
+
+/// The attributes of the version before are still believed.
+#[test]
+fn an_append_to_the_next_version_of_a_file_that_nobody_had_open_stands_at_its_end() {
+    let scratch = Scratch::new();
+    for (bucket, mount) in mounts(&scratch, ("attr-timeout", "60s")) {
+        for (round, (size, reads, more)) in [8000, 3 * MIB / 2]
+            .into_iter()
+            .flat_map(|size| [true, false].map(|reads| (size, reads)))
+            .flat_map(|(size, reads)| [5000, -5000].map(|more| (size, reads, more)))
+            .enumerate()
+        {
+            let name = format!("file{round}");
+            let path = mount.join(&name);
+            let [first, later] = versions(size, more);
+            bucket.put_outside(&name, &first);
+            for _ in 0..2 {
+                assert!(fs::read(&path).expect("a read") == first);
+            }
+            bucket.put_outside(&name, &later);
+            let opened = OpenOptions::new().read(reads).append(true).open(&path);
+            let mut appender = opened.expect("an open");
+            if reads {
+                let mut begun = [0; 10];
+                appender.read_exact_at(&mut begun, 0).expect("a read");
+                assert_eq!(begun, later[..10]);
+            }
+            appender.write_all(&[b'w'; 100]).expect("a write");
+            appender.sync_all().expect("a save");
+            drop(appender);
+            for _ in 0..3 {
+                let read = fs::read(&path).expect("a read");
+                assert_eq!(read.len(), later.len() + 100, "{size} {reads} {more}");
+                assert!(read.strip_suffix(&[b'w'; 100]) == Some(&later[..]));
+            }
+        }
+        mount.unmount();
+    }
+}
+
+/// The first of them makes the kernel drop its pages, which takes a moment.
+#[test]
+fn many_who_open_the_next_version_at_once_read_all_of_it() {
+    const MANY: usize = 12;
+    let scratch = Scratch::new();
+    for (bucket, mount) in mounts(&scratch, BELIEVE_NOTHING) {
+        for round in 0..60 {
+            let name = format!("file{round}");
+            let path = mount.join(&name);
+            let [first, later] = versions([64 << 10, 3 * MIB / 2][round % 2], 9000);
+            bucket.put_outside(&name, &first);
+            for _ in 0..3 {
+                assert!(fs::read(&path).expect("a read") == first);
+            }
+            bucket.put_outside(&name, &later);
+            let start = Barrier::new(MANY);
+            thread::scope(|scope| {
+                for _ in 0..MANY {
+                    scope.spawn(|| {
+                        start.wait();
+                        let read = fs::read(&path).expect("a read");
+                        assert!(read == later, "round {round}: {} bytes", read.len());
+                    });
+                }
+            });
+        }
+        mount.unmount();
+    }
+}
+
+/// The attributes of the version before are still believed: the kernel hears that they are of another file, and
+/// looks for it.
+#[test]
+fn a_mode_is_changed_of_the_version_that_is_there() {
+    let scratch = Scratch::new();
+    for (bucket, mount) in mounts(&scratch, ("posix-metadata", "on")) {
+        let path = mount.join("file");
+        let [first, later] = versions(8000, 5000);
+        bucket.put_outside("file", &first);
+        for _ in 0..2 {
+            assert!(fs::read(&path).expect("a read") == first);
+        }
+        bucket.put_outside("file", &later);
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("a change");
+        let shown = fs::metadata(&path).expect("a look");
+        assert_eq!((shown.mode() & 0o777, shown.size()), (0o600, 13_000));
+        for _ in 0..2 {
+            assert!(fs::read(&path).expect("a read") == later);
+        }
         mount.unmount();
     }
 }

@@ -135,8 +135,12 @@ impl Core {
             }
             !orphan && inode != Inode::ROOT && !node.is_current(clock::now())
         };
-        if ask {
-            self.refresh(inode).await?;
+        if ask && let Err(error) = self.refresh(inode).await {
+            let is_open = self.namespace.lock().node(inode)?.file.is_some();
+            // Who has it open goes on with what was opened.
+            if error != FsError::Stale || !is_open {
+                return Err(error);
+            }
         }
         self.entry(inode)
     }

@@ -3,10 +3,11 @@
 //! All handles of one file share an [`OpenFile`]. It holds the one [`WriteStream`] through which
 //! the file is written, and a [`View`]: what this mount knows of the file beyond the store, and which
 //! version every handle reads. When this mount writes a new version, all handles read that, as on a
-//! local disk. A version of another client is another file, once anything of this one was *seen*: a
-//! door keeps pages by inode, so handles that have seen the old version and those that open the new
-//! one must not share one. The name leads to another inode then, this one is off the tree, and reads
-//! of what the store no longer has fail as stale.
+//! local disk. A version of another client is another file: a door keeps the size and pages by inode,
+//! also of a file that nobody has open, so those who have *seen* the old version and those who open the
+//! new one must not share one. The name leads to another inode then, this one is off the tree, and reads
+//! of what the store no longer has fail as stale. Only an open file of which nothing was seen takes the
+//! new version.
 //!
 //! A file whose new content is not in the store yet is *dirty*. It cannot be read until it was
 //! closed or synced: the new content is on its way out and no longer here, and the old one would

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use penstock_base::{FsError, FsResult, MIB, clock};
-use penstock_object::{Description, ETag, ObjectKind, WriteCondition};
+use penstock_object::{Description, ETag, Key, ObjectKind, WriteCondition};
 use penstock_transfer::ObjectVersion;
 use penstock_vfs::{FileKind, Inode, RenameMode};
 use smallvec::SmallVec;
@@ -81,7 +81,7 @@ impl Core {
         }
         let source = self.namespace.lock().file_key(rename.moved.inode())?;
         let target = self.namespace.begin_change(rename.target.clone());
-        let (copied, change) = self.copy_and_delete(rename).await?;
+        let (copied, change) = self.copy_and_delete(rename, &source).await?;
         let Copied {
             original,
             known,
@@ -111,12 +111,15 @@ impl Core {
         Ok(change)
     }
 
-    async fn copy_and_delete(self: &Arc<Self>, rename: &Rename) -> FsResult<(Copied, Change)> {
+    async fn copy_and_delete(
+        self: &Arc<Self>,
+        rename: &Rename,
+        source: &Key,
+    ) -> FsResult<(Copied, Change)> {
         let begun = clock::now();
         let copied = self.copy_to_target(rename).await?;
-        let source = self.namespace.lock().file_key(rename.moved.inode())?;
         if copied.version.size >= RECHECK_MIN || begun.elapsed() >= RECHECK_AFTER {
-            let now = for_writing(self.head(&source).await)?;
+            let now = for_writing(self.head(source).await)?;
             if now.is_some_and(|now| now.etag != copied.original) {
                 // Or it could not be repeated: what is known of the file is what was copied.
                 return match self.refresh(rename.moved.inode()).await {
@@ -125,8 +128,13 @@ impl Core {
                 };
             }
         }
-        let change = self.namespace.begin_change_of(rename.moved.inode())?;
-        for_writing(self.store().delete(&source).await)?;
+        let change = self.namespace.begin_change_of(rename.moved.inode());
+        let change = change.map_err(|error| match rename.mode {
+            // To repeat it would find the copy.
+            RenameMode::NoReplace if error == FsError::Stale => CHANGED,
+            _ => error,
+        })?;
+        for_writing(self.store().delete(source).await)?;
         Ok((copied, change))
     }
 

@@ -270,6 +270,8 @@ async fn a_change_of_what_others_replaced_is_made_on_their_version() {
     put(&bed, "file", "ours", &[("uid", "1"), ("mode", "33188")]).await;
     bed.stat("file").await.unwrap();
     put(&bed, "file", "theirs", &[("uid", "2"), ("mode", "33188")]).await;
+    assert_eq!(change(&bed, "file", mode(0o600)).await, Err(FsError::Stale));
+    // As the kernel, which looks again by itself.
     let shown = change(&bed, "file", mode(0o600)).await.unwrap();
     assert_eq!((shown.uid, shown.permissions, shown.size), (2, 0o600, 6));
     assert_eq!(bed.object("file").await.unwrap(), b"theirs");

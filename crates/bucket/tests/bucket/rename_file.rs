@@ -344,6 +344,27 @@ async fn a_small_file_that_others_replace_during_a_slow_copy_is_not_deleted() {
     assert_eq!(bed.object("small").await.unwrap(), b"theirs");
 }
 
+/// To repeat it would find the copy, and say that the new name is taken.
+#[tokio::test(start_paused = true)]
+async fn noreplace_of_a_file_that_others_replace_and_look_at_meanwhile_says_so() {
+    let bed = Bed::with(BucketSettings {
+        attr_timeout: Duration::ZERO,
+        ..BucketSettings::default()
+    });
+    bed.put("small", "ours").await;
+    bed.stat("small").await.unwrap();
+    let held = bed.probe.hold_late(Operation::Copy);
+    let renamed = bed.rename_as("small", "moved", RenameMode::NoReplace);
+    let (renamed, ()) = tokio::join!(renamed, async {
+        clock::sleep(Duration::from_millis(100)).await;
+        bed.put("small", "theirs").await;
+        bed.stat("small").await.unwrap();
+        held.add_permits(9);
+    });
+    assert!(matches!(renamed, Err(FsError::Busy(_))), "{renamed:?}");
+    assert_eq!(bed.object("small").await.unwrap(), b"theirs");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_file_opened_while_another_is_renamed_over_it_is_not_saved() {
     for options in [WRITE, TRUNCATE] {

@@ -7,7 +7,7 @@ use penstock_bucket::BucketSettings;
 use penstock_object::{ErrorKind, Operation};
 use penstock_vfs::{AttributeChanges, HandleId, OpenOptions, Volume};
 
-use crate::support::{Bed, CALLER, READ, READ_WRITE};
+use crate::support::{Bed, CALLER, READ, READ_WRITE, WRITE};
 
 #[tokio::test]
 async fn a_staged_file_costs_one_put() {
@@ -567,19 +567,21 @@ async fn a_door_keeps_the_pages_of_a_file_that_only_this_mount_changed() {
     }
 }
 
-/// A `file` that was written and closed here, and that another client replaced. Each open asks for it.
+/// A `file` that was written here, and that another client replaced while a program has it open that only
+/// writes and has written nothing yet. Each open asks for it.
 async fn replaced_by(theirs: &str) -> Bed {
     let bed = Bed::staged_with(BucketSettings {
         close_to_open: true,
         ..BucketSettings::default()
     });
     bed.write_file("file", "ours").await.unwrap();
+    bed.open("file", WRITE).await.unwrap();
     bed.put("file", theirs).await;
     bed
 }
 
 #[tokio::test]
-async fn a_door_drops_the_pages_of_a_file_that_another_client_changed_once() {
+async fn a_door_drops_the_pages_of_an_open_file_that_another_client_changed_once() {
     let bed = replaced_by("theirs").await;
     for keeps in [false, true, true] {
         let opened = bed.opened("file", READ_WRITE).await.unwrap();
@@ -588,7 +590,7 @@ async fn a_door_drops_the_pages_of_a_file_that_another_client_changed_once() {
     }
 }
 
-/// As the kernel truncates a file that nobody has open to the size that it believes: it drops nothing.
+/// As the kernel truncates a file by its path to the size that it believes: it drops nothing.
 #[tokio::test]
 async fn a_door_drops_pages_only_when_it_hears_of_an_open() {
     let bed = replaced_by("else").await;
@@ -622,6 +624,21 @@ async fn an_open_that_fails_drops_nothing() {
     assert!(emptied.is_err(), "there is no place for it");
     let opened = bed.opened("file", READ).await.unwrap();
     assert!(!opened.keep_cache);
+}
+
+/// The kernel knows the size of a file that nobody has open, and keeps pages of it.
+#[tokio::test(start_paused = true)]
+async fn a_file_that_nobody_has_open_and_another_client_replaced_is_another_inode() {
+    for bed in [Bed::new(), Bed::staged()] {
+        bed.put("file", "first").await;
+        let first = bed.inode("file").await.unwrap();
+        bed.put("file", "and later").await;
+        clock::sleep(BucketSettings::default().attr_timeout).await;
+        let opened = bed.volume.open(CALLER, first, READ).await;
+        assert_eq!(opened.unwrap_err(), FsError::Stale);
+        assert_ne!(bed.inode("file").await.unwrap(), first);
+        assert_eq!(bed.read_file("file").await.unwrap(), b"and later");
+    }
 }
 
 /// Another client's version is taken while a read waits for the first of its parts.

@@ -20,7 +20,10 @@ async fn a_change_of_a_large_object_is_not_made_over_what_others_stored_meanwhil
         bed.put("large", "theirs").await;
         held.add_permits(99);
     });
-    // It is made on theirs, which is small.
-    assert_eq!(changed.unwrap().permissions, 0o600);
+    assert_eq!(changed, Err(FsError::Stale));
+    assert_eq!(bed.object("large").await.unwrap(), b"theirs");
+    // As the kernel, which looks again by itself. It is made on theirs, which is small.
+    let changed = change(&bed, "large", mode(0o600)).await.unwrap();
+    assert_eq!((changed.permissions, changed.size), (0o600, 6));
     assert_eq!(bed.object("large").await.unwrap(), b"theirs");
 }
