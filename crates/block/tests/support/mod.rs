@@ -20,7 +20,7 @@ use penstock_block::{
     BlockError, BlockSettings, BlockVolume, Contents, FileSystem, StateDirectory, TransportKind,
     tagged_devices,
 };
-use penstock_fuse::UnmountMode;
+use penstock_fuse::{UnmountError, UnmountMode};
 use penstock_vfs::Disk;
 use tempfile::TempDir;
 
@@ -169,11 +169,17 @@ impl Rig {
             .block_on(async { tokio::time::timeout(PATIENCE, work).await.expect("in time") })
     }
 
+    /// Unmounts what nobody uses. A program that another test begins has all files of this process open, for a
+    /// moment, until it runs.
     #[track_caller]
     pub fn unmount(&self, volume: BlockVolume) {
         let tag = volume.record().tag.clone();
-        self.block_on(volume.unmount(UnmountMode::Plain))
-            .expect("nobody uses it");
+        wait_until("nobody uses it", || {
+            let unmounted = self.block_on(volume.unmount(UnmountMode::Plain));
+            let is_busy = matches!(unmounted, Err(UnmountError::Busy(_)));
+            assert!(is_busy || unmounted.is_ok(), "{unmounted:?}");
+            !is_busy
+        });
         self.wait_for_the_end(&volume);
         drop(volume);
         assert_eq!(tagged_devices(&tag), Vec::<String>::new());
