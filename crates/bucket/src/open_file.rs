@@ -329,15 +329,9 @@ impl FileHandle {
         opened: &Opened,
     ) -> Arc<Self> {
         tree.pin(file.inode);
-        let had_pages = tree
-            .node(file.inode)
-            .is_ok_and(|node| node.last_open.is_some());
         {
             let mut view = file.view();
-            let keeps_pages = match file.staged {
-                Some(_) => view.is_shown && had_pages,
-                None => opened.keep_cache,
-            };
+            let keeps_pages = file.staged.is_none() && opened.keep_cache;
             view.handles += 1;
             view.readers += usize::from(options.access.reads());
             // What is only read is read in the size that the door was shown with the open.

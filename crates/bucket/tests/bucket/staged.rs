@@ -626,6 +626,17 @@ async fn an_open_that_fails_drops_nothing() {
     assert!(!opened.keep_cache);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_staged_file_of_which_nothing_was_read_is_read_as_it_is_now() {
+    let bed = Bed::staged();
+    bed.put("file", "first").await;
+    let handle = bed.open("file", READ).await.unwrap();
+    bed.put("file", "and later").await;
+    assert_eq!(bed.read(handle, 0, 99).await.unwrap(), b"and later");
+    bed.put("file", "last").await;
+    assert_eq!(bed.read(handle, 4, 99).await, Err(FsError::Stale));
+}
+
 /// The kernel knows the size of a file that nobody has open, and keeps pages of it.
 #[tokio::test(start_paused = true)]
 async fn a_file_that_nobody_has_open_and_another_client_replaced_is_another_inode() {
