@@ -43,6 +43,32 @@ fn versions(size: usize, more: isize) -> [Vec<u8>; 2] {
     [noise(1, size), noise(2, later)]
 }
 
+/// Every combination of a size, of what is done, and of how much longer or shorter the later version is.
+fn cases<T: Copy, const N: usize>(
+    sizes: [usize; 2],
+    done: [T; N],
+) -> impl Iterator<Item = (usize, T, isize)> {
+    let sizes = sizes.into_iter();
+    let both = sizes.flat_map(move |size| done.map(|done| (size, done)));
+    both.flat_map(|(size, done)| [5000, -5000].map(|more| (size, done, more)))
+}
+
+/// Stores the first version, reads it so many times, and puts the later one in its place.
+#[track_caller]
+fn replace_after(reads: usize, (bucket, path): (&Bucket, &Path), [first, later]: &[Vec<u8>; 2]) {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.expect("a name");
+    bucket.put_outside(name, first);
+    assert_eq!(
+        fs::metadata(path).expect("a look").size(),
+        first.len() as u64
+    );
+    for _ in 0..reads {
+        assert!(fs::read(path).expect("a read") == *first);
+    }
+    bucket.put_outside(name, later);
+}
+
 /// Reads on behind `at`, which is all of `first` or ends with `ESTALE`.
 #[track_caller]
 fn read_on(reader: &File, first: &[u8], mut at: usize) {
@@ -180,21 +206,11 @@ fn who_has_read_all_of_a_version_comes_to_its_end() {
 fn who_opens_with_close_to_open_reads_all_of_the_version_that_is_there() {
     let scratch = Scratch::new();
     for (bucket, mount) in mounts(&scratch, ("close-to-open", "on")) {
-        for (round, (size, opens, more)) in [8000, 3 * MIB]
-            .into_iter()
-            .flat_map(|size| [0, 1, 3].map(|opens| (size, opens)))
-            .flat_map(|(size, opens)| [5000, -5000].map(|more| (size, opens, more)))
-            .enumerate()
-        {
-            let name = format!("file{round}");
-            let path = mount.join(&name);
-            let [first, later] = versions(size, more);
-            bucket.put_outside(&name, &first);
-            assert_eq!(fs::metadata(&path).expect("a look").size(), size as u64);
-            for _ in 0..opens {
-                assert!(fs::read(&path).expect("a read") == first);
-            }
-            bucket.put_outside(&name, &later);
+        for (round, (size, opens, more)) in cases([8000, 3 * MIB], [0, 1, 3]).enumerate() {
+            let path = mount.join(format!("file{round}"));
+            let versions = versions(size, more);
+            replace_after(opens, (&bucket, &path), &versions);
+            let [_, later] = versions;
             let read = fs::read(&path).expect("a read");
             assert!(read == later, "{} bytes of {}", read.len(), later.len());
         }
@@ -207,20 +223,11 @@ fn who_opens_with_close_to_open_reads_all_of_the_version_that_is_there() {
 fn an_append_to_the_next_version_of_a_file_that_nobody_had_open_stands_at_its_end() {
     let scratch = Scratch::new();
     for (bucket, mount) in mounts(&scratch, ("attr-timeout", "60s")) {
-        for (round, (size, reads, more)) in [8000, 3 * MIB / 2]
-            .into_iter()
-            .flat_map(|size| [true, false].map(|reads| (size, reads)))
-            .flat_map(|(size, reads)| [5000, -5000].map(|more| (size, reads, more)))
-            .enumerate()
-        {
-            let name = format!("file{round}");
-            let path = mount.join(&name);
-            let [first, later] = versions(size, more);
-            bucket.put_outside(&name, &first);
-            for _ in 0..2 {
-                assert!(fs::read(&path).expect("a read") == first);
-            }
-            bucket.put_outside(&name, &later);
+        for (round, (size, reads, more)) in cases([8000, 3 * MIB / 2], [true, false]).enumerate() {
+            let path = mount.join(format!("file{round}"));
+            let versions = versions(size, more);
+            replace_after(2, (&bucket, &path), &versions);
+            let [_, later] = versions;
             let opened = OpenOptions::new().read(reads).append(true).open(&path);
             let mut appender = opened.expect("an open");
             if reads {
@@ -248,14 +255,10 @@ fn many_who_open_the_next_version_at_once_read_all_of_it() {
     let scratch = Scratch::new();
     for (bucket, mount) in mounts(&scratch, BELIEVE_NOTHING) {
         for round in 0..60 {
-            let name = format!("file{round}");
-            let path = mount.join(&name);
-            let [first, later] = versions([64 << 10, 3 * MIB / 2][round % 2], 9000);
-            bucket.put_outside(&name, &first);
-            for _ in 0..3 {
-                assert!(fs::read(&path).expect("a read") == first);
-            }
-            bucket.put_outside(&name, &later);
+            let path = mount.join(format!("file{round}"));
+            let versions = versions([64 << 10, 3 * MIB / 2][round % 2], 9000);
+            replace_after(3, (&bucket, &path), &versions);
+            let [_, later] = versions;
             let start = Barrier::new(MANY);
             thread::scope(|scope| {
                 for _ in 0..MANY {
@@ -278,12 +281,9 @@ fn a_mode_is_changed_of_the_version_that_is_there() {
     let scratch = Scratch::new();
     for (bucket, mount) in mounts(&scratch, ("posix-metadata", "on")) {
         let path = mount.join("file");
-        let [first, later] = versions(8000, 5000);
-        bucket.put_outside("file", &first);
-        for _ in 0..2 {
-            assert!(fs::read(&path).expect("a read") == first);
-        }
-        bucket.put_outside("file", &later);
+        let versions = versions(8000, 5000);
+        replace_after(2, (&bucket, &path), &versions);
+        let [_, later] = versions;
         fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("a change");
         let shown = fs::metadata(&path).expect("a look");
         assert_eq!((shown.mode() & 0o777, shown.size()), (0o600, 13_000));

@@ -86,7 +86,7 @@ pub(crate) struct Tree {
 pub(crate) struct TreeSettings {
     /// Names remembered at most though nobody holds their files.
     pub(crate) remembered_max: usize,
-    /// A file that another client changed gets another node.
+    /// A file that another client changed gets another node, also if it is open and nothing of it was seen.
     pub(crate) replaces: bool,
     /// Bytes of what is kept of a file beside its node.
     pub(crate) kept_cost: u64,

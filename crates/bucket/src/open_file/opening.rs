@@ -394,7 +394,8 @@ fn open_file_of(
     };
     let left = left.take_if(|left| *left.version() == version);
     let keeps_pages = node.keeps_pages_of(&version.etag);
-    let has_pages = keeps_pages && node.last_open.is_some();
+    // A stream is told with each open whether the door keeps any.
+    let has_pages = staging.is_some() && keeps_pages && node.last_open.is_some();
     let file = match (staging, left) {
         (Some(staging), Some(left)) => going_on(inode, version, (staging, left)),
         _ => OpenFile::existing(inode, version, staging.map(StagedFile::new)),
@@ -402,8 +403,7 @@ fn open_file_of(
     {
         let mut view = file.view();
         view.is_shown = keeps_pages;
-        // A stream is told with each open whether the door keeps any.
-        view.seen |= has_pages && staging.is_some();
+        view.seen |= has_pages;
     }
     node.file = Some(Arc::clone(&file));
     Ok(file)
