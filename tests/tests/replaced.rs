@@ -8,7 +8,10 @@ use std::{
     io::{self, Write},
     os::unix::fs::{FileExt, MetadataExt, PermissionsExt},
     path::Path,
-    sync::Barrier,
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     thread,
 };
 
@@ -290,6 +293,37 @@ fn a_mode_is_changed_of_the_version_that_is_there() {
         for _ in 0..2 {
             assert!(fs::read(&path).expect("a read") == later);
         }
+        mount.unmount();
+    }
+}
+
+/// Each look that a `stat` or an open begins with has asked: the next version is for the next one.
+#[test]
+fn who_looks_at_and_opens_what_others_replace_again_and_again_hears_no_error() {
+    let scratch = Scratch::new();
+    for (bucket, mount) in mounts(&scratch, BELIEVE_NOTHING) {
+        let path = mount.join("file");
+        bucket.put_outside("file", &noise(0, 8000));
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for seed in 1.. {
+                    bucket.put_outside("file", &noise(seed, 8000));
+                    if done.load(Relaxed) {
+                        return;
+                    }
+                }
+            });
+            let used = (0..100).try_for_each(|_| {
+                fs::metadata(&path)?;
+                for writes in [false, true] {
+                    OpenOptions::new().read(true).write(writes).open(&path)?;
+                }
+                io::Result::Ok(())
+            });
+            done.store(true, Relaxed);
+            used.expect("no error");
+        });
         mount.unmount();
     }
 }

@@ -127,13 +127,16 @@ impl Core {
     /// What `stat` shows, asking the store when memory is too old.
     pub(crate) async fn attributes(self: &Arc<Self>, inode: Inode) -> FsResult<Entry> {
         let ask = {
-            let tree = self.namespace.lock();
+            let mut tree = self.namespace.lock();
+            let now = clock::now();
+            let was_looked_up = tree.node_mut(inode)?.shows_what_was_looked_up(now);
             let node = tree.node(inode)?;
             let orphan = node.place.is_none() && inode != Inode::ROOT;
             if orphan && node.file.is_none() && node.kind != FileKind::Directory {
                 return Err(FsError::Stale);
             }
-            !orphan && inode != Inode::ROOT && !node.is_current(clock::now())
+            let is_current = was_looked_up || node.is_current(now);
+            !orphan && inode != Inode::ROOT && !is_current
         };
         if ask && let Err(error) = self.refresh(inode).await {
             let is_open = self.namespace.lock().node(inode)?.file.is_some();

@@ -84,7 +84,10 @@ impl Core {
         self.metrics.lookups_asked.increment();
         for _ in 0..ATTEMPTS_MAX {
             match self.ask(parent, name).await? {
-                Resolved::Found(found) => return Ok(Some(found)),
+                Resolved::Found(found) => {
+                    self.note_look(found.inode());
+                    return Ok(Some(found));
+                }
                 Resolved::Absent => return Ok(None),
                 Resolved::Outdated => self.namespace.wait_for_change(parent, name).await?,
             }
@@ -94,6 +97,14 @@ impl Core {
         match tree.recall(parent, name, self.change_patience())? {
             Recall::Absent => Ok(None),
             Recall::Present | Recall::Unknown => Err(CHANGING),
+        }
+    }
+
+    fn note_look(&self, inode: Inode) {
+        if let Ok(node) = self.namespace.lock().node_mut(inode)
+            && node.kind == FileKind::Regular
+        {
+            node.note_look(clock::now());
         }
     }
 

@@ -166,10 +166,6 @@ impl Volume for BucketVolume {
     }
 
     async fn open(&self, _caller: Caller, inode: Inode, options: OpenOptions) -> FsResult<Opened> {
-        if self.core.keeps_metadata() && options.access.writes() {
-            // What is written replaces the object: its metadata must be known to go along.
-            self.core.know_metadata(inode).await?;
-        }
         self.core.open(inode, options).await
     }
 

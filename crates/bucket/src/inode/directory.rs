@@ -19,7 +19,7 @@ use penstock_vfs::Inode;
 use crate::inode::Known;
 
 /// Changes of one directory that are noted while somebody keeps an old listing of it. Beyond it
-/// all are dropped, and that listing may show a file for a while that was removed here since.
+/// all are dropped, and no answer to a question from before is believed.
 const CHANGES_MAX: usize = 65_536;
 
 /// Entries for which a table may always keep its room.
@@ -57,7 +57,8 @@ pub(crate) struct Directory {
     pub(crate) idle_below: u64,
     /// This directory's place in the cache's order of eviction, if it has one.
     pub(crate) filled_at: Option<u64>,
-    /// When all that was known or asked of this directory became worthless, because it was moved.
+    /// When all that was asked of this directory became worthless, because it was moved or more was changed in
+    /// it than is noted.
     pub(crate) moved_at: u64,
     /// When a name in or below this directory was last changed in the store.
     pub(super) changed_at: u64,
@@ -102,6 +103,7 @@ impl Directory {
         }
         if self.changes.len() >= CHANGES_MAX {
             self.changes.clear();
+            self.moved_at = epoch;
         }
         self.changes.insert(name.clone(), epoch);
     }
@@ -192,6 +194,20 @@ mod tests {
         assert!(!directory.is_unchanged_since(&name("a"), 1));
         assert!(directory.is_unchanged_since(&name("a"), 2));
         assert!(directory.is_unchanged_since(&name("b"), 1));
+    }
+
+    #[test]
+    fn an_answer_older_than_more_changes_than_are_noted_does_not_hold() {
+        let mut directory = Directory::default();
+        directory.begin_observation(1);
+        directory.note_change(&name("a"), 2);
+        for (count, epoch) in (0..CHANGES_MAX).zip(3..) {
+            directory.note_change(&name(&format!("b{count}")), epoch);
+        }
+        let last = 2 + CHANGES_MAX as u64;
+        assert!(!directory.is_unchanged_since(&name("a"), 1));
+        assert!(!directory.is_unchanged_since(&name("c"), last - 1));
+        assert!(directory.is_unchanged_since(&name("a"), last));
     }
 
     #[test]

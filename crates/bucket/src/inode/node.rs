@@ -1,6 +1,9 @@
 //! One file or directory that somebody holds, and what is known about it.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use penstock_base::{FileName, clock::Instant};
 use penstock_object::{ETag, ObjectInfo, ObjectKind};
@@ -12,6 +15,9 @@ use crate::{inode::Directory, open_file::OpenFile, posix::KeptMetadata};
 const NODE_COST: u64 = 384;
 /// Bytes that a directory occupies beyond that, but for its entries.
 const DIRECTORY_COST: u64 = 512;
+/// How long after what is known is not believed any more a use may follow the look that asked for it. A door
+/// looks and uses at once; a distant or slow store answers the look within this.
+const LOOK_LASTS: Duration = Duration::from_secs(1);
 
 /// What the store said about a name, and until when that is believed.
 #[derive(Debug, Clone)]
@@ -94,6 +100,18 @@ pub(crate) struct LastOpen {
     pub(crate) at: Instant,
 }
 
+/// Looks at a name that asked the store and whose answers were worth nothing a moment later, such as where
+/// nothing is believed. The kernel begins each `stat` and `open` with such a look and asks for attributes and
+/// opens right after it: to ask the store once more would find one more version of a file that others replace
+/// again and again. So each look answers for one question for attributes and one open.
+#[derive(Debug, Clone, Copy, Default)]
+struct Looks {
+    /// Those that no question for attributes has followed yet, and no open.
+    of_attributes: u8,
+    /// Those that no open has followed yet.
+    of_opens: u8,
+}
+
 /// A file that a door holds, that is open, or that has such files below it.
 #[derive(Debug)]
 pub(crate) struct Node {
@@ -109,6 +127,7 @@ pub(crate) struct Node {
     pub(crate) pins: u64,
     /// Whether it was looked up again since a door was last asked for such files.
     pub(crate) used: bool,
+    looks: Looks,
     pub(crate) known: Option<Known>,
     times: Option<Box<LocalTimes>>,
     /// Metadata that goes to the store with the next save, or whenever it can.
@@ -135,6 +154,7 @@ impl Node {
             known,
             times: None,
             used: false,
+            looks: Looks::default(),
             unsaved: None,
             sent: None,
             last_open: None,
@@ -215,8 +235,41 @@ impl Node {
         self.is_dirty() || self.known.as_ref().is_some_and(|known| known.until > now)
     }
 
+    /// Notes that the store was just asked for the name, if its answer is believed no longer: what a door does
+    /// with the file right after that look needs it.
+    pub(crate) fn note_look(&mut self, now: Instant) {
+        if !self.is_current(now) {
+            self.looks.of_attributes = self.looks.of_attributes.saturating_add(1);
+            self.looks.of_opens = self.looks.of_opens.saturating_add(1);
+        }
+    }
+
+    /// Whether the question for attributes that comes now follows a look at the name that asked the store.
+    pub(crate) fn shows_what_was_looked_up(&mut self, now: Instant) -> bool {
+        let looks = &mut self.looks;
+        let follows = looks.of_attributes > 0;
+        looks.of_attributes -= u8::from(follows);
+        follows && self.was_known(now)
+    }
+
+    /// The same of an open.
+    pub(crate) fn opens_what_was_looked_up(&mut self, now: Instant) -> bool {
+        let looks = &mut self.looks;
+        let follows = looks.of_opens > 0;
+        looks.of_opens -= u8::from(follows);
+        looks.of_attributes = looks.of_attributes.min(looks.of_opens);
+        follows && self.was_known(now)
+    }
+
+    /// Whether what is known was believed a moment ago.
+    fn was_known(&self, now: Instant) -> bool {
+        let known = self.known.as_ref();
+        known.is_some_and(|known| known.until + LOOK_LASTS > now)
+    }
+
     /// Makes the next use ask the store.
     pub(crate) fn distrust(&mut self, now: Instant) {
+        self.looks = Looks::default();
         if let Some(known) = &mut self.known {
             known.until = now;
         }

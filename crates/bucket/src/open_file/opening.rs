@@ -172,7 +172,9 @@ impl Core {
     /// Whether the version of a file must be asked for before it is opened: also when memory knows it, but
     /// the door may keep pages of it. Who has seen pages of an old version could not change the file.
     fn must_ask_before_open(&self, inode: Inode, options: OpenOptions) -> FsResult<bool> {
-        let tree = self.namespace.lock();
+        let mut tree = self.namespace.lock();
+        let now = clock::now();
+        let was_looked_up = tree.node_mut(inode)?.opens_what_was_looked_up(now);
         let node = tree.node(inode)?;
         match node.kind {
             FileKind::Directory => return Err(FsError::IsADirectory),
@@ -198,8 +200,11 @@ impl Core {
             || node.is_seen() || options.access == Access::ReadWrite && node.last_open.is_some();
         let changes = options.access.writes() && !options.truncate;
         let changes_pages = changes && shows_pages() && !self.goes_on(&tree, inode);
-        let is_current = node.is_current(clock::now());
-        Ok(self.settings.close_to_open || changes_pages || !is_current)
+        // What is written replaces the object: its metadata must be known to go along.
+        let keeps_metadata = self.keeps_metadata() && options.access.writes();
+        let lacks_metadata = keeps_metadata && node.kept().is_none();
+        let is_outdated = changes_pages || !node.is_current(now);
+        Ok(self.settings.close_to_open || lacks_metadata || is_outdated && !was_looked_up)
     }
 
     /// Whether a file that nobody has open goes on with what it left when it was closed.

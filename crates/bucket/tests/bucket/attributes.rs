@@ -8,7 +8,7 @@ use penstock_object::{Key, Store};
 use penstock_vfs::{AttributeChanges, FileKind, Inode, TimeChange, Volume};
 use tokio::time::advance;
 
-use crate::support::Bed;
+use crate::support::{Bed, CALLER, READ, READ_WRITE};
 
 #[tokio::test(start_paused = true)]
 async fn attributes_come_from_the_object_and_the_settings() {
@@ -86,6 +86,41 @@ async fn attributes_are_asked_for_again_after_the_timeout() {
         .await
         .unwrap();
     assert_eq!(bed.requests(), "list 1");
+}
+
+/// Where nothing is believed: the look that the kernel begins with has asked already.
+#[tokio::test(start_paused = true)]
+async fn a_look_that_asked_the_store_answers_for_the_question_and_the_open_that_follow() {
+    let settings = BucketSettings {
+        attr_timeout: Duration::ZERO,
+        ..BucketSettings::default()
+    };
+    for bed in [Bed::with(settings.clone()), Bed::staged_with(settings)] {
+        bed.put("a", "old").await;
+        for access in [READ, READ_WRITE] {
+            let file = bed.inode("a").await.unwrap();
+            bed.requests();
+            let show = || bed.volume.attributes(Default::default(), file);
+            show().await.unwrap();
+            let opened = bed.volume.open(CALLER, file, access).await.unwrap();
+            bed.close(opened.handle).await.unwrap();
+            assert_eq!(bed.requests(), "");
+            show().await.unwrap();
+            assert_eq!(bed.requests(), "head 1");
+        }
+        let file = bed.inode("a").await.unwrap();
+        bed.requests();
+        let opened = bed.volume.open(CALLER, file, READ).await.unwrap();
+        bed.close(opened.handle).await.unwrap();
+        bed.put("a", "newer").await;
+        let shown = bed.volume.attributes(Default::default(), file).await;
+        assert_eq!(shown.map(|_| ()), Err(FsError::Stale));
+        let file = bed.inode("a").await.unwrap();
+        advance(Duration::from_secs(2)).await;
+        bed.put("a", "the newest").await;
+        let opened = bed.volume.open(CALLER, file, READ).await;
+        assert_eq!(opened.map(|_| ()), Err(FsError::Stale));
+    }
 }
 
 #[tokio::test(start_paused = true)]
