@@ -15,7 +15,7 @@ use std::{
     thread,
 };
 
-use penstock_tests::{Bucket, Kind, Mount, Scratch, data::noise};
+use penstock_tests::{BUCKET, Bucket, Kind, Mount, Scratch, data::noise};
 
 const MIB: usize = 1 << 20;
 const SIZE: usize = 8 * MIB;
@@ -324,6 +324,84 @@ fn who_looks_at_and_opens_what_others_replace_again_and_again_hears_no_error() {
             done.store(true, Relaxed);
             used.expect("no error");
         });
+        mount.unmount();
+    }
+}
+
+/// Whoever keeps a log open and writes nothing keeps an inode whose size the kernel knows.
+#[test]
+fn an_append_beside_an_idle_writer_of_the_version_before_stands_at_its_end() {
+    let scratch = Scratch::new();
+    for option in [
+        ("attr-timeout", "60s"),
+        ("close-to-open", "on"),
+        BELIEVE_NOTHING,
+    ] {
+        for (bucket, mount) in mounts(&scratch, option) {
+            let rounds = [false, true].map(|reads| [5000, -5000].map(|more| (reads, more)));
+            for (round, (reads, more)) in rounds.into_iter().flatten().enumerate() {
+                let path = mount.join(format!("log{round}"));
+                let [first, later] = versions(8000, more);
+                bucket.put_outside(&format!("log{round}"), &first);
+                for _ in 0..2 {
+                    assert!(fs::read(&path).expect("a read") == first);
+                }
+                let idle = OpenOptions::new().append(true).open(&path);
+                let idle = idle.expect("an open");
+                bucket.put_outside(&format!("log{round}"), &later);
+                let opened = OpenOptions::new().read(reads).append(true).open(&path);
+                let mut appender = opened.expect("an open");
+                let added = vec![b'w'; 40_960];
+                appender.write_all(&added).expect("a write");
+                appender.sync_all().expect("a save");
+                drop((appender, idle));
+                let expected = [later, added].concat();
+                let stored = bucket.data().get(BUCKET, &format!("log{round}"));
+                assert!(
+                    stored.is_some_and(|stored| stored == expected),
+                    "{option:?} {round}"
+                );
+                for _ in 0..3 {
+                    let read = fs::read(&path).expect("a read");
+                    assert!(read == expected, "{option:?} {round}: {} bytes", read.len());
+                }
+            }
+            mount.unmount();
+        }
+    }
+}
+
+/// A look at what is open shows that; a change by the path is of what is there.
+#[test]
+fn a_mode_is_changed_of_the_version_that_is_there_while_somebody_reads_the_one_before() {
+    let scratch = Scratch::new();
+    for (bucket, mount) in mounts(&scratch, ("posix-metadata", "on")) {
+        let path = mount.join("file");
+        let [first, later] = [(1, SIZE), (2, SIZE + MIB)].map(|(seed, size)| noise(seed, size));
+        bucket.put_outside("file", &first);
+        let reader = File::open(&path).expect("an open");
+        let mut begun = vec![0; MIB];
+        reader.read_exact_at(&mut begun, 0).expect("a read");
+        bucket.put_outside("file", &later);
+        let mut left = vec![0; SIZE - MIB];
+        let gone = reader.read_exact_at(&mut left, MIB as u64);
+        assert_eq!(
+            gone.map_err(|error| error.raw_os_error()),
+            Err(Some(libc::ESTALE))
+        );
+        fs::metadata(&path).expect("a look");
+        reader.metadata().expect("another");
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("a change");
+        let changed = reader.set_permissions(Permissions::from_mode(0o640));
+        let error = changed.expect_err("of another version").raw_os_error();
+        assert_eq!(error, Some(libc::ESTALE));
+        drop(reader);
+        let shown = fs::metadata(&path).expect("a look");
+        assert_eq!(
+            (shown.mode() & 0o777, shown.size()),
+            (0o600, later.len() as u64)
+        );
+        assert!(fs::read(&path).expect("their version") == later);
         mount.unmount();
     }
 }

@@ -65,6 +65,21 @@ pub enum FsError {
     /// There is no such extended attribute.
     #[error("no such extended attribute")]
     NoAttribute,
+    /// Another owner holds a lock on it.
+    #[error("locked by somebody else")]
+    WouldBlock,
+    /// Waiting for a lock would never end, since its holder waits for the caller.
+    #[error("two owners of locks would wait for each other")]
+    Deadlock,
+    /// The file was changed since the caller looked at it.
+    #[error("the file changed since it was looked at")]
+    NotSynchronized,
+    /// The file has as many names as it may have.
+    #[error("too many names for one file")]
+    TooManyLinks,
+    /// There is nothing of that kind behind this place in the file.
+    #[error("nothing follows in the file")]
+    NoSuchPlace,
     /// Source and target are not on the same volume.
     #[error("not on the same volume")]
     CrossDevice,

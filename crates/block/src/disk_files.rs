@@ -1,7 +1,7 @@
 //! The volume beneath loop devices: one read-only file for each disk, and nothing else.
 
 use std::{
-    ops::ControlFlow,
+    ops::{ControlFlow, Range},
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use penstock_base::{Contents, FileName, FsError, FsResult};
 use penstock_vfs::{
-    Attributes, Caller, DirectorySink, Disk, Entry, FileKind, HandleId, Inode, Lookup, OpenOptions,
-    Opened, Statistics, Volume,
+    Attributes, Dentry, DirectorySink, Disk, Entry, Features, FileKind, HandleId, Identity, Inode,
+    ListFrom, Lookup, OpenOptions, Opened, Position, Statistics, Volume,
 };
 
 /// Nothing here ever changes.
@@ -43,16 +43,9 @@ impl DiskFiles {
         };
         Ok(Entry {
             attributes: Attributes {
-                inode,
-                kind,
                 permissions,
-                links: 1,
-                uid: 0,
-                gid: 0,
                 size,
-                accessed: SystemTime::UNIX_EPOCH,
-                modified: SystemTime::UNIX_EPOCH,
-                changed: SystemTime::UNIX_EPOCH,
+                ..Attributes::new(inode, kind, SystemTime::UNIX_EPOCH)
             },
             entry_ttl: TTL,
             attributes_ttl: TTL,
@@ -62,24 +55,36 @@ impl DiskFiles {
 
 #[async_trait]
 impl Volume for DiskFiles {
-    async fn lookup(&self, _: Caller, _: Inode, name: &FileName) -> FsResult<Lookup> {
-        let index = name.as_str().parse::<u64>().ok();
+    fn features(&self) -> Features {
+        Features::READ_ONLY
+    }
+
+    async fn lookup(&self, _: &Identity, dentry: Dentry<'_>) -> FsResult<Lookup> {
+        let index = dentry.name.as_str().parse::<u64>().ok();
         let inode = index.and_then(|index| index.checked_add(FIRST));
         let entry = inode.and_then(|inode| self.entry(Inode(inode)).ok());
         Ok(entry.map_or(Lookup::Absent(TTL), Lookup::Found))
     }
 
-    fn forget(&self, _: Inode, _: u64) {}
+    async fn parent(&self, _: &Identity, directory: Inode) -> FsResult<Entry> {
+        self.entry(directory)
+    }
 
-    async fn attributes(&self, _: Caller, inode: Inode) -> FsResult<Entry> {
+    async fn hold(&self, _: &Identity, inode: Inode) -> FsResult<Entry> {
         self.entry(inode)
     }
 
-    async fn read_symlink(&self, _: Caller, _: Inode) -> FsResult<Bytes> {
+    fn forget(&self, _: Inode, _: u64) {}
+
+    async fn attributes(&self, _: &Identity, inode: Inode) -> FsResult<Entry> {
+        self.entry(inode)
+    }
+
+    async fn read_symlink(&self, _: &Identity, _: Inode) -> FsResult<Bytes> {
         Err(FsError::InvalidArgument("it is not a link"))
     }
 
-    async fn open(&self, _: Caller, inode: Inode, options: OpenOptions) -> FsResult<Opened> {
+    async fn open(&self, _: &Identity, inode: Inode, options: OpenOptions) -> FsResult<Opened> {
         self.disk(inode.0)?;
         if options.access.writes() {
             return Err(FsError::ReadOnly);
@@ -93,7 +98,8 @@ impl Volume for DiskFiles {
         })
     }
 
-    async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Contents> {
+    async fn read(&self, _: &Identity, at: Position, length: u32) -> FsResult<Contents> {
+        let Position { handle, offset } = at;
         let disk = self.disk(handle.0)?;
         let left = disk.size().saturating_sub(offset);
         let length = length.min(u32::try_from(left).unwrap_or(u32::MAX));
@@ -113,22 +119,27 @@ impl Volume for DiskFiles {
         Ok(())
     }
 
-    async fn sync(&self, _: HandleId, _: bool) -> FsResult<()> {
+    async fn sync(&self, _: HandleId, _: Range<u64>, _: bool) -> FsResult<()> {
         Ok(())
     }
 
     async fn release(&self, _: HandleId) {}
 
-    async fn open_directory(&self, _: Caller, _: Inode) -> FsResult<HandleId> {
+    async fn open_directory(&self, _: &Identity, _: Inode) -> FsResult<HandleId> {
         Ok(HandleId(Inode::ROOT.0))
     }
 
     async fn read_directory(
         &self,
         _: HandleId,
-        position: u64,
+        from: ListFrom<'_>,
         sink: &mut dyn DirectorySink,
     ) -> FsResult<()> {
+        let position = match from {
+            ListFrom::Position(position) => position,
+            // The disks are called by their number.
+            ListFrom::After(name) => name.as_str().parse::<u64>().map_or(0, |last| last + 1),
+        };
         for index in position..self.disks.len() as u64 {
             let name = FileName::new(&index.to_string()).expect("a number is a name");
             let entry = self.entry(Inode(FIRST + index))?;
@@ -141,11 +152,12 @@ impl Volume for DiskFiles {
 
     async fn release_directory(&self, _: HandleId) {}
 
-    async fn statistics(&self) -> FsResult<Statistics> {
+    async fn statistics(&self, _: &Identity, _: Inode) -> FsResult<Statistics> {
         Ok(Statistics {
             block_size: 4096,
             blocks: self.disks.iter().map(|disk| disk.size() / 4096).sum(),
             blocks_free: 0,
+            blocks_available: 0,
             files: self.disks.len() as u64,
             files_free: 0,
             name_length_max: 255,

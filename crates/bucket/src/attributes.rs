@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 
 use penstock_base::{FsError, FsResult, clock};
 use penstock_vfs::{
-    Access, AttributeChanges, Attributes, Entry, FileKind, HandleId, Inode, OpenOptions, TimeChange,
+    AttributeChanges, Attributes, Entry, FileKind, HandleId, Inode, OpenOptions, TimeChange,
 };
 
 use crate::{
@@ -77,6 +77,11 @@ impl Core {
         let uid = shown.uid.or(posix.and_then(|posix| posix.uid));
         let gid = shown.gid.or(posix.and_then(|posix| posix.gid));
         let linked = node.place.is_some() || inode == Inode::ROOT;
+        let size = if node.kind == FileKind::Directory {
+            DIRECTORY_SIZE
+        } else {
+            size
+        };
         Attributes {
             inode,
             kind: node.kind,
@@ -85,11 +90,8 @@ impl Core {
             links: u32::from(linked),
             uid: uid.unwrap_or(self.settings.uid),
             gid: gid.unwrap_or(self.settings.gid),
-            size: if node.kind == FileKind::Directory {
-                DIRECTORY_SIZE
-            } else {
-                size
-            },
+            size,
+            allocated: size,
             accessed: times.accessed.or(accessed).unwrap_or(modified),
             modified,
             // What was changed in a directory here is newer than what its marker says.
@@ -155,6 +157,12 @@ impl Core {
         changes: AttributeChanges,
     ) -> FsResult<Entry> {
         self.check_writable()?;
+        if let Some(time) = changes.only_if_changed_at
+            && self.attributes(inode).await?.attributes.changed != time
+        {
+            return Err(FsError::NotSynchronized);
+        }
+        self.check_not_replaced(inode)?;
         if let Some(size) = changes.size {
             if self.keeps_metadata() {
                 self.know_metadata(inode).await?;
@@ -168,6 +176,7 @@ impl Core {
             self.note_ignored_change();
         }
         let entry = self.attributes(inode).await?;
+        self.check_not_replaced(inode)?;
         if changes.accessed.is_none() && changes.modified.is_none() {
             return Ok(entry);
         }
@@ -184,6 +193,7 @@ impl Core {
         let other = AttributeChanges {
             size: None,
             handle: None,
+            only_if_changed_at: None,
             ..changes
         };
         if other != AttributeChanges::default() {
@@ -191,6 +201,15 @@ impl Core {
             self.change_metadata(inode, change).await?;
         }
         self.attributes(inode).await
+    }
+
+    /// Fails if the file lost its name to another client: a change would be seen by nobody, or be another file's.
+    pub(crate) fn check_not_replaced(&self, inode: Inode) -> FsResult<()> {
+        let tree = self.namespace.lock();
+        if inode != Inode::ROOT && tree.node(inode)?.lost_its_name() {
+            return Err(FsError::Stale);
+        }
+        Ok(())
     }
 
     fn set_times(&self, inode: Inode, changes: AttributeChanges) -> FsResult<()> {
@@ -239,7 +258,9 @@ impl Core {
     }
 
     async fn check_size_unchanged(self: &Arc<Self>, inode: Inode, size: u64) -> FsResult<()> {
-        if self.attributes(inode).await?.attributes.size == size {
+        let shown = self.attributes(inode).await?;
+        self.check_not_replaced(inode)?;
+        if shown.attributes.size == size {
             return Ok(());
         }
         Err(FsError::Unsupported(
@@ -250,10 +271,8 @@ impl Core {
     /// Truncates a file that the caller has not opened, at once and durably.
     async fn truncate_path(self: Arc<Self>, inode: Inode) -> FsResult<()> {
         let options = OpenOptions {
-            access: Access::Write,
-            append: false,
             truncate: true,
-            exclusive: false,
+            ..OpenOptions::WRITE
         };
         let opened = self.open_as_it_is(inode, options).await?;
         self.save_and_close(opened.handle).await

@@ -11,7 +11,7 @@ use std::{
 use penstock_base::{FsError, FsResult, clock, clock::Instant, metrics::Registry};
 use penstock_object::{ObjectInfo, ObjectKind, Store};
 use penstock_transfer::{ObjectVersion, Transfer};
-use penstock_vfs::FileKind;
+use penstock_vfs::{Entry, FileKind, Inode, Unsaved};
 
 use crate::{
     BucketSettings,
@@ -118,12 +118,12 @@ impl Core {
         gauge(
             "bucket_unsaved_files",
             "Open files whose content is not in the store yet.",
-            |core| core.unsaved().0,
+            |core| core.unsaved().files as usize,
         );
         gauge(
             "bucket_unsaved_bytes",
             "Bytes of open files whose content is not in the store yet.",
-            |core| core.unsaved().1,
+            |core| core.unsaved().bytes as usize,
         );
         gauge(
             "bucket_open_handles",
@@ -161,7 +161,7 @@ impl Core {
     }
 
     /// Files that are not saved, and their bytes. Those that nobody has open any more are among them.
-    fn unsaved(&self) -> (usize, usize) {
+    pub(crate) fn unsaved(&self) -> Unsaved {
         let Some(staging) = &self.staging else {
             return self.handles.unsaved();
         };
@@ -171,8 +171,17 @@ impl Core {
             .filter(|view| view.dirty && !view.removed)
             .map(|view| view.size)
             .collect();
-        let bytes: u64 = sizes.iter().sum();
-        (sizes.len(), usize::try_from(bytes).unwrap_or(usize::MAX))
+        Unsaved {
+            files: sizes.len() as u64,
+            bytes: sizes.iter().sum(),
+        }
+    }
+
+    /// Takes one more reference to a node.
+    pub(crate) fn hold(&self, inode: Inode) -> FsResult<Entry> {
+        let mut tree = self.namespace.lock();
+        tree.hold_again(inode)?;
+        Ok(self.entry_of(inode, tree.node(inode)?))
     }
 
     /// Files that an earlier mount left and that are not saved yet, and bytes of them to send.

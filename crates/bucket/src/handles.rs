@@ -9,7 +9,7 @@ use std::{
 };
 
 use penstock_base::{FsError, FsResult};
-use penstock_vfs::HandleId;
+use penstock_vfs::{HandleId, Unsaved};
 
 use crate::{listing::DirectoryHandle, open_file::FileHandle};
 
@@ -68,7 +68,7 @@ impl Handles {
     }
 
     /// How many open files are not saved, and how many bytes they have.
-    pub(crate) fn unsaved(&self) -> (usize, usize) {
+    pub(crate) fn unsaved(&self) -> Unsaved {
         let mut sizes = HashMap::new();
         for handle in self.lock().values() {
             if let Handle::File(handle) = handle {
@@ -78,8 +78,10 @@ impl Handles {
                 }
             }
         }
-        let bytes: u64 = sizes.values().sum();
-        (sizes.len(), usize::try_from(bytes).unwrap_or(usize::MAX))
+        Unsaved {
+            files: sizes.len() as u64,
+            bytes: sizes.values().sum(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<HandleId, Handle>> {

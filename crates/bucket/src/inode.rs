@@ -176,6 +176,16 @@ impl Tree {
         key::file_key(&self.prefix(place.parent)?, &place.name)
     }
 
+    /// The directory that a directory is in; that of the root is itself. Fails with `Stale` if it is out of the
+    /// tree.
+    pub(crate) fn directory_above(&self, directory: Inode) -> FsResult<Inode> {
+        if directory == Inode::ROOT {
+            return Ok(Inode::ROOT);
+        }
+        self.directory(directory)?;
+        self.parent(directory).ok_or(FsError::Stale)
+    }
+
     /// The version of a file that the store is known to have.
     pub(crate) fn version(&self, inode: Inode) -> Option<ObjectVersion> {
         let known = self.node(inode).ok()?.known.as_ref()?;

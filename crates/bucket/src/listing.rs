@@ -26,7 +26,7 @@ use penstock_base::{
     FileName, FsError, FsResult,
     clock::{self, Instant},
 };
-use penstock_vfs::{DirectorySink, HandleId, Inode};
+use penstock_vfs::{Detail, DirectorySink, HandleId, Inode};
 use tokio::sync::Mutex;
 
 use crate::{
@@ -45,6 +45,12 @@ pub(crate) struct DirectoryHandle {
     inode: Inode,
     reading: Mutex<Reading>,
     namespace: Arc<Namespace>,
+}
+
+impl DirectoryHandle {
+    pub(crate) fn inode(&self) -> Inode {
+        self.inode
+    }
 }
 
 impl Drop for DirectoryHandle {
@@ -149,6 +155,78 @@ impl Core {
         if at == position { shown } else { Ok(()) }
     }
 
+    /// Lists the entries after the one that is called `name`, or would be; all of them without a name. They come
+    /// in the order of their keys, files that are not in the store yet among them, so that each comes once however
+    /// often such a listing is begun anew.
+    pub(crate) async fn list_after(
+        self: &Arc<Self>,
+        directory: Inode,
+        name: Option<&FileName>,
+        sink: &mut dyn DirectorySink,
+    ) -> FsResult<()> {
+        let mut listing = self.begin_listing(directory)?;
+        if let Some(name) = name {
+            let found = self.find(directory, name, self.change_patience()).await?;
+            let is_directory = found.is_some_and(|found| {
+                let tree = self.namespace.lock();
+                tree.directory(found.inode()).is_ok()
+            });
+            let prefix = self.namespace.lock().prefix(directory)?;
+            // A directory stands where the keys below it do.
+            let last = if is_directory {
+                format!("{name}/")
+            } else {
+                name.to_string()
+            };
+            listing.unsaved.retain(|unsaved| *unsaved.as_str() > *last);
+            let after = if is_directory {
+                format!("{prefix}{last}{}", char::MAX)
+            } else {
+                format!("{prefix}{last}")
+            };
+            listing.pages = Pages::new(self, directory, prefix, 0).after(&after);
+        } else {
+            let prefix = self.namespace.lock().prefix(directory)?;
+            listing.pages = Pages::new(self, directory, prefix, 0);
+        }
+        listing.whole = None;
+        let unsaved = std::mem::take(&mut listing.unsaved);
+        self.show_merged(directory, &mut listing, unsaved, sink)
+            .await
+    }
+
+    async fn show_merged(
+        self: &Arc<Self>,
+        directory: Inode,
+        listing: &mut Listing,
+        unsaved: Vec<FileName>,
+        sink: &mut dyn DirectorySink,
+    ) -> FsResult<()> {
+        let mut unsaved = unsaved.into_iter().peekable();
+        for position in 0.. {
+            let found = listing.pages.seek(position).await?;
+            let bound = found.map(|(number, index)| listing.pages.page(number).sorted_by(index));
+            while let Some(name) =
+                unsaved.next_if(|name| bound.as_deref().is_none_or(|bound| name.as_str() < bound))
+            {
+                let shown = self.show_unsaved(directory, &name, position, sink);
+                if shown.is_break() {
+                    return Ok(());
+                }
+            }
+            let Some(at) = found else { break };
+            // What was saved meanwhile came just now.
+            if self
+                .show_entry(listing, at, position + 1, sink)
+                .await?
+                .is_break()
+            {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     async fn show(
         self: &Arc<Self>,
         directory: Inode,
@@ -207,15 +285,8 @@ impl Core {
         sink: &mut dyn DirectorySink,
     ) -> FsResult<()> {
         while let Some((number, index)) = listing.pages.seek(*position).await? {
-            let hidden = listing.pages.is_hidden(number, index).await?;
-            let page = listing.pages.page(number);
-            let name = page.name(index);
-            // Entries that changed here since the page was asked for are shown as they are now.
-            if !hidden
-                && listing.unsaved.binary_search(name).is_err()
-                && let Some(found) = page.resolve(index)
-                && self.push(found, name, *position + 1, sink).is_break()
-            {
+            let shown = self.show_entry(listing, (number, index), *position + 1, sink);
+            if shown.await?.is_break() {
                 return Ok(());
             }
             listing.whole = listing.whole.filter(|until| *until >= *position);
@@ -226,6 +297,27 @@ impl Core {
             self.note_whole(directory, listing);
         }
         Ok(())
+    }
+
+    /// Offers an entry of a page.
+    async fn show_entry(
+        &self,
+        listing: &mut Listing,
+        (number, index): (usize, usize),
+        next: u64,
+        sink: &mut dyn DirectorySink,
+    ) -> FsResult<ControlFlow<()>> {
+        let hidden = listing.pages.is_hidden(number, index).await?;
+        let page = listing.pages.page(number);
+        let name = page.name(index);
+        // Entries that changed here since the page was asked for are shown as they are now.
+        if !hidden
+            && listing.unsaved.binary_search(name).is_err()
+            && let Some(found) = page.resolve(index)
+        {
+            return Ok(self.push(found, name, next, sink));
+        }
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Offers an entry. A receiver that takes it holds the reference from then on.
@@ -240,7 +332,7 @@ impl Core {
             return ControlFlow::Continue(());
         };
         let flow = sink.push(next, name, &entry);
-        if flow.is_continue() {
+        if flow.is_continue() && sink.detail() == Detail::Attributes {
             found.give_away();
         }
         flow

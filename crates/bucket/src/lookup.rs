@@ -19,6 +19,7 @@ use crate::{
     errors::{Purpose, for_reading, object_failure},
     inode::{Known, Patience, Place, Recall, Reference, Resolved},
     key,
+    open_file::OpenFile,
 };
 
 /// How often a question is asked whose answer is outdated by a change made here meanwhile.
@@ -179,6 +180,12 @@ impl Core {
         } else {
             Ok(())
         }
+    }
+
+    /// The same on behalf of a handle, which goes on with what the store has now if nobody has seen what it had.
+    pub(crate) async fn refresh_open(self: &Arc<Self>, file: &OpenFile) -> FsResult<()> {
+        let _follows = file.follow_store();
+        self.refresh(file.inode).await
     }
 
     /// What the store has under a name that led to this kind of file.

@@ -29,7 +29,7 @@ mod xattrs;
 use std::sync::Arc;
 
 use penstock_base::clock;
-use penstock_vfs::{Caller, FileKind};
+use penstock_vfs::{FileKind, Owner};
 
 use crate::{
     ContentTypes,
@@ -61,7 +61,7 @@ impl Core {
     fn new_attributes(
         &self,
         kind: FileKind,
-        (caller, permissions): (Caller, u16),
+        (owner, permissions): (Owner, u16),
         parent: &Node,
     ) -> PosixAttributes {
         let group = parent
@@ -70,8 +70,8 @@ impl Core {
         let inherited = group.and_then(|kept| kept.posix.gid);
         let keeps_group = group.is_some() && kind == FileKind::Directory;
         let mut attributes = PosixAttributes {
-            uid: Some(caller.uid),
-            gid: Some(inherited.unwrap_or(caller.gid)),
+            uid: Some(owner.uid),
+            gid: Some(inherited.unwrap_or(owner.gid)),
             ..PosixAttributes::default()
         };
         let extra = if keeps_group { SET_GID } else { 0 };

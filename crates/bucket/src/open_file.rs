@@ -82,6 +82,10 @@ pub(crate) struct View {
     pub(crate) ours: bool,
     /// Bytes of what the file holds were given out or taken, or a door may keep pages of it.
     pub(crate) seen: bool,
+    /// A handle is asking the store, to go on with what it has now. Only then may another client's version take
+    /// the place of one that nobody has seen: whoever looks for the name finds another inode, since the door
+    /// keeps the size of this one.
+    follows_store: bool,
     /// Whether the pages that the door may keep are of this content. If not, the next open drops them.
     pub(crate) is_shown: bool,
     /// Open handles. When the last is closed, this open file goes.
@@ -139,6 +143,7 @@ impl OpenFile {
                 version,
                 ours: false,
                 seen: false,
+                follows_store: false,
                 is_shown: true,
                 handles: 0,
                 readers: 0,
@@ -246,9 +251,25 @@ impl OpenFile {
         self.announce(size);
     }
 
+    /// Lets what the store says while the guard lives take the place of what the file holds.
+    pub(crate) fn follow_store(&self) -> FollowsStore<'_> {
+        self.view().follows_store = true;
+        FollowsStore(self)
+    }
+
     /// Wakes the writes that wait for their turn.
     fn announce(&self, end: u64) {
         self.progress.send_replace(end);
+    }
+}
+
+/// A handle is asking the store while this lives.
+#[derive(Debug)]
+pub(crate) struct FollowsStore<'a>(&'a OpenFile);
+
+impl Drop for FollowsStore<'_> {
+    fn drop(&mut self) {
+        self.0.view().follows_store = false;
     }
 }
 
@@ -271,6 +292,11 @@ impl View {
     /// Whether a handle that is open may have seen something of what the file holds.
     pub(crate) fn is_seen(&self) -> bool {
         self.seen && self.readers > 0
+    }
+
+    /// Whether another client's version may take the place of what the file holds.
+    pub(crate) fn may_take(&self) -> bool {
+        self.follows_store && !self.is_seen()
     }
 
     /// Takes a `version` of another client, unless this mount has a newer content, and returns whether

@@ -4,12 +4,12 @@ use std::{ops::Range, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use penstock_base::{Contents, FileName, FsError, FsResult, NAME_LENGTH_MAX, metrics::Registry};
+use penstock_base::{Contents, FsError, FsResult, NAME_LENGTH_MAX, metrics::Registry, random};
 use penstock_transfer::Transfer;
 use penstock_vfs::{
-    Allocation, AttributeChanges, Caller, Created, DirectorySink, Door, Entry, HandleId, Inode,
-    Lookup, OpenOptions, Opened, RemoveKind, RenameMode, SpecialFile, Statistics, Volume,
-    WritePlace, XattrMode,
+    Allocation, AttributeChanges, Change, Dentry, DirectorySink, Entry, Features, HandleId,
+    Identity, Inode, ListFrom, Lookup, Made, New, OpenOptions, Opened, Position, RemoveKind,
+    RenameMode, Renamed, Statistics, Unsaved, Volume, Watcher, WritePlace, Written, XattrMode,
 };
 
 use crate::{BucketSettings, Staging, core::Core};
@@ -28,6 +28,8 @@ const STATISTICS_FILES: u64 = 1 << 40;
 #[derive(Debug)]
 pub struct BucketVolume {
     core: Arc<Core>,
+    /// What was written and not saved goes with the process.
+    epoch: u64,
 }
 
 impl BucketVolume {
@@ -41,9 +43,7 @@ impl BucketVolume {
         settings: BucketSettings,
         metrics: Arc<Registry>,
     ) -> Arc<Self> {
-        Arc::new(Self {
-            core: Core::new(transfer, settings, None, &metrics),
-        })
+        Self::over(Core::new(transfer, settings, None, &metrics))
     }
 
     /// A volume whose files can be written anywhere, into `staging`. Call
@@ -58,8 +58,13 @@ impl BucketVolume {
         staging: Arc<Staging>,
         metrics: Arc<Registry>,
     ) -> Arc<Self> {
+        Self::over(Core::new(transfer, settings, Some(staging), &metrics))
+    }
+
+    fn over(core: Arc<Core>) -> Arc<Self> {
         Arc::new(Self {
-            core: Core::new(transfer, settings, Some(staging), &metrics),
+            core,
+            epoch: random::number(),
         })
     }
 
@@ -72,12 +77,38 @@ impl BucketVolume {
 
 #[async_trait]
 impl Volume for BucketVolume {
-    async fn lookup(&self, _caller: Caller, parent: Inode, name: &FileName) -> FsResult<Lookup> {
-        self.core.lookup(parent, name).await
+    fn features(&self) -> Features {
+        Features {
+            xattrs: self.core.keeps_xattrs(),
+            random_writes: self.core.staging.is_some(),
+            saves_on_close: true,
+            ..Features::READ_ONLY
+        }
     }
 
-    fn attach(&self, door: Arc<dyn Door>) {
-        self.core.namespace.lock().attach(door);
+    fn watch(&self, door: Arc<dyn Watcher>) {
+        self.core.namespace.lock().watch(door);
+    }
+
+    fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    fn unsaved(&self) -> Unsaved {
+        self.core.unsaved()
+    }
+
+    async fn lookup(&self, _by: &Identity, dentry: Dentry<'_>) -> FsResult<Lookup> {
+        self.core.lookup(dentry.parent, dentry.name).await
+    }
+
+    async fn parent(&self, _by: &Identity, directory: Inode) -> FsResult<Entry> {
+        let parent = self.core.namespace.lock().directory_above(directory)?;
+        self.core.hold(parent)
+    }
+
+    async fn hold(&self, _by: &Identity, inode: Inode) -> FsResult<Entry> {
+        self.core.hold(inode)
     }
 
     fn forget(&self, inode: Inode, count: u64) {
@@ -95,109 +126,80 @@ impl Volume for BucketVolume {
         }
     }
 
-    async fn attributes(&self, _caller: Caller, inode: Inode) -> FsResult<Entry> {
+    async fn attributes(&self, _by: &Identity, inode: Inode) -> FsResult<Entry> {
         self.core.attributes(inode).await
     }
 
     async fn set_attributes(
         &self,
-        _caller: Caller,
+        _by: &Identity,
         inode: Inode,
         changes: AttributeChanges,
     ) -> FsResult<Entry> {
         self.core.set_attributes(inode, changes).await
     }
 
-    async fn read_symlink(&self, _caller: Caller, inode: Inode) -> FsResult<Bytes> {
+    async fn read_symlink(&self, _by: &Identity, inode: Inode) -> FsResult<Bytes> {
         self.core.read_symlink(inode).await
     }
 
-    async fn make_symlink(
+    async fn make(
         &self,
-        caller: Caller,
-        parent: Inode,
-        name: &FileName,
-        target: &[u8],
-    ) -> FsResult<Entry> {
-        let link = (target, caller);
-        self.core.make_symlink((parent, name), link).await
-    }
-
-    async fn make_special(
-        &self,
-        caller: Caller,
-        parent: Inode,
-        name: &FileName,
-        special: (SpecialFile, u16),
-    ) -> FsResult<Entry> {
-        let made = self.core.make_special((parent, name), caller, special);
-        made.await
-    }
-
-    async fn make_directory(
-        &self,
-        caller: Caller,
-        parent: Inode,
-        name: &FileName,
-        permissions: u16,
-    ) -> FsResult<Entry> {
-        let kept = self.core.new_directory(parent, caller, permissions);
-        self.core.make_directory(parent, name, kept).await
+        by: &Identity,
+        dentry: Dentry<'_>,
+        new: New<'_>,
+        open: Option<OpenOptions>,
+    ) -> FsResult<Made> {
+        self.core.make(by, dentry, new, open).await
     }
 
     async fn remove(
         &self,
-        _caller: Caller,
-        parent: Inode,
-        name: &FileName,
+        _by: &Identity,
+        dentry: Dentry<'_>,
         kind: RemoveKind,
-    ) -> FsResult<()> {
-        self.core.remove(parent, name, kind).await
+    ) -> FsResult<Change> {
+        self.core.remove(dentry.parent, dentry.name, kind).await?;
+        Ok(Change::UNTOLD)
     }
 
     async fn rename(
         &self,
-        _caller: Caller,
-        source: (Inode, &FileName),
-        target: (Inode, &FileName),
+        _by: &Identity,
+        source: Dentry<'_>,
+        target: Dentry<'_>,
         mode: RenameMode,
-    ) -> FsResult<()> {
-        self.core.rename(source, target, mode).await
+    ) -> FsResult<Renamed> {
+        let source = (source.parent, source.name);
+        let target = (target.parent, target.name);
+        self.core.rename(source, target, mode).await?;
+        Ok(Renamed::default())
     }
 
-    async fn open(&self, _caller: Caller, inode: Inode, options: OpenOptions) -> FsResult<Opened> {
+    async fn open(&self, _by: &Identity, inode: Inode, options: OpenOptions) -> FsResult<Opened> {
         self.core.open(inode, options).await
     }
 
-    async fn create(
+    async fn read(&self, _by: &Identity, at: Position, length: u32) -> FsResult<Contents> {
+        let handle = self.core.handles.file(at.handle)?;
+        self.core.read(&handle, at.offset, length).await
+    }
+
+    async fn write(
         &self,
-        caller: Caller,
-        parent: Inode,
-        name: &FileName,
-        permissions: u16,
-        options: OpenOptions,
-    ) -> FsResult<Created> {
-        let mut created = self.core.create((parent, name), options).await?;
-        let inode = created.entry.attributes.inode;
-        if self.core.keeps_metadata() {
-            self.core.own_new_file(inode, caller, permissions);
-            created.entry = self.core.entry(inode)?;
-        }
-        Ok(created)
-    }
-
-    async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Contents> {
+        _by: &Identity,
+        handle: HandleId,
+        place: WritePlace,
+        data: Bytes,
+    ) -> FsResult<Written> {
         let handle = self.core.handles.file(handle)?;
-        self.core.read(&handle, offset, length).await
-    }
-
-    async fn write(&self, handle: HandleId, place: WritePlace, data: Bytes) -> FsResult<()> {
-        let handle = self.core.handles.file(handle)?;
-        self.core.write(&handle, place, data).await
+        self.core.write(&handle, place, data).await?;
+        Ok(Written::ACCEPTED)
     }
 
     async fn allocate(
         &self,
+        _by: &Identity,
         handle: HandleId,
         range: Range<u64>,
         allocation: Allocation,
@@ -211,7 +213,7 @@ impl Volume for BucketVolume {
         self.core.flush(&handle).await
     }
 
-    async fn sync(&self, handle: HandleId, _data_only: bool) -> FsResult<()> {
+    async fn sync(&self, handle: HandleId, _range: Range<u64>, _data_only: bool) -> FsResult<()> {
         let handle = self.core.handles.file(handle)?;
         self.core.sync(&handle).await
     }
@@ -224,55 +226,75 @@ impl Volume for BucketVolume {
         self.core.undo_open(handle).await;
     }
 
-    async fn open_directory(&self, _caller: Caller, inode: Inode) -> FsResult<HandleId> {
+    async fn open_directory(&self, _by: &Identity, inode: Inode) -> FsResult<HandleId> {
         self.core.open_directory(inode)
     }
 
     async fn read_directory(
         &self,
         handle: HandleId,
-        position: u64,
+        from: ListFrom<'_>,
         sink: &mut dyn DirectorySink,
     ) -> FsResult<()> {
         let handle = self.core.handles.directory(handle)?;
-        self.core.read_directory(&handle, position, sink).await
+        match from {
+            ListFrom::Position(position) => self.core.read_directory(&handle, position, sink).await,
+            ListFrom::After(name) => {
+                let directory = handle.inode();
+                self.core.list_after(directory, Some(name), sink).await
+            }
+        }
+    }
+
+    async fn list(
+        &self,
+        _by: &Identity,
+        directory: Inode,
+        from: ListFrom<'_>,
+        sink: &mut dyn DirectorySink,
+    ) -> FsResult<()> {
+        match from {
+            ListFrom::START => self.core.list_after(directory, None, sink).await,
+            ListFrom::After(name) => self.core.list_after(directory, Some(name), sink).await,
+            ListFrom::Position(_) => Err(FsError::Unsupported(
+                "positions in a bucket need an open directory",
+            )),
+        }
     }
 
     async fn release_directory(&self, handle: HandleId) {
         self.core.handles.remove(handle);
     }
 
-    fn keeps_xattrs(&self) -> bool {
-        self.core.keeps_xattrs()
-    }
-
-    async fn xattr(&self, _caller: Caller, inode: Inode, name: &[u8]) -> FsResult<Bytes> {
+    async fn xattr(&self, _by: &Identity, inode: Inode, name: &[u8]) -> FsResult<Bytes> {
         self.core.xattr(inode, name).await
     }
 
-    async fn xattrs(&self, _caller: Caller, inode: Inode) -> FsResult<Vec<Bytes>> {
+    async fn xattrs(&self, _by: &Identity, inode: Inode) -> FsResult<Vec<Bytes>> {
         self.core.xattrs(inode).await
     }
 
     async fn set_xattr(
         &self,
-        _caller: Caller,
+        _by: &Identity,
         inode: Inode,
-        attribute: (&[u8], &[u8]),
+        name: &[u8],
+        value: &[u8],
         mode: XattrMode,
     ) -> FsResult<()> {
-        self.core.set_xattr(inode, attribute, mode).await
+        self.core.set_xattr(inode, (name, value), mode).await
     }
 
-    async fn remove_xattr(&self, _caller: Caller, inode: Inode, name: &[u8]) -> FsResult<()> {
+    async fn remove_xattr(&self, _by: &Identity, inode: Inode, name: &[u8]) -> FsResult<()> {
         self.core.remove_xattr(inode, name).await
     }
 
-    async fn statistics(&self) -> FsResult<Statistics> {
+    async fn statistics(&self, _by: &Identity, _inode: Inode) -> FsResult<Statistics> {
         Ok(Statistics {
             block_size: STATISTICS_BLOCK_SIZE,
             blocks: STATISTICS_BLOCKS,
             blocks_free: STATISTICS_BLOCKS,
+            blocks_available: STATISTICS_BLOCKS,
             files: STATISTICS_FILES,
             files_free: STATISTICS_FILES,
             name_length_max: NAME_LENGTH_MAX as u32,

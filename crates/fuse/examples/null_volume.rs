@@ -12,7 +12,11 @@
 
 #![allow(clippy::disallowed_methods)]
 
-use std::{ops::ControlFlow, sync::Arc, time::Duration};
+use std::{
+    ops::{ControlFlow, Range},
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -22,8 +26,9 @@ use penstock_base::{
 };
 use penstock_fuse::{FuseSettings, Session};
 use penstock_vfs::{
-    AttributeChanges, Attributes, Caller, DirectorySink, Entry, FileKind, HandleId, Inode, Lookup,
-    OpenOptions, Opened, Statistics, Volume, WritePlace,
+    AttributeChanges, Attributes, Dentry, DirectorySink, Entry, Features, FileKind, HandleId,
+    Identity, Inode, ListFrom, Lookup, OpenOptions, Opened, Position, Statistics, Volume,
+    WritePlace, Written,
 };
 
 const READ: Inode = Inode(2);
@@ -39,24 +44,17 @@ struct NullVolume {
 }
 
 fn entry(inode: Inode) -> Entry {
-    let now = clock::wall_time();
     let is_root = inode == Inode::ROOT;
+    let kind = if is_root {
+        FileKind::Directory
+    } else {
+        FileKind::Regular
+    };
     Entry {
         attributes: Attributes {
-            inode,
-            kind: if is_root {
-                FileKind::Directory
-            } else {
-                FileKind::Regular
-            },
             permissions: if is_root { 0o755 } else { 0o666 },
-            links: 1,
-            uid: 0,
-            gid: 0,
             size: if inode == READ { SIZE } else { 0 },
-            accessed: now,
-            modified: now,
-            changed: now,
+            ..Attributes::new(inode, kind, clock::wall_time())
         },
         entry_ttl: TTL,
         attributes_ttl: TTL,
@@ -65,8 +63,23 @@ fn entry(inode: Inode) -> Entry {
 
 #[async_trait]
 impl Volume for NullVolume {
-    async fn lookup(&self, _: Caller, _: Inode, name: &FileName) -> FsResult<Lookup> {
-        Ok(match name.as_str() {
+    fn features(&self) -> Features {
+        Features {
+            random_writes: true,
+            ..Features::READ_ONLY
+        }
+    }
+
+    async fn parent(&self, _: &Identity, directory: Inode) -> FsResult<Entry> {
+        Ok(entry(directory))
+    }
+
+    async fn hold(&self, _: &Identity, inode: Inode) -> FsResult<Entry> {
+        Ok(entry(inode))
+    }
+
+    async fn lookup(&self, _: &Identity, dentry: Dentry<'_>) -> FsResult<Lookup> {
+        Ok(match dentry.name.as_str() {
             "read" => Lookup::Found(entry(READ)),
             "sink" => Lookup::Found(entry(SINK)),
             _ => Lookup::Absent(TTL),
@@ -75,24 +88,24 @@ impl Volume for NullVolume {
 
     fn forget(&self, _: Inode, _: u64) {}
 
-    async fn attributes(&self, _: Caller, inode: Inode) -> FsResult<Entry> {
+    async fn attributes(&self, _: &Identity, inode: Inode) -> FsResult<Entry> {
         Ok(entry(inode))
     }
 
     async fn set_attributes(
         &self,
-        _: Caller,
+        _: &Identity,
         inode: Inode,
         _: AttributeChanges,
     ) -> FsResult<Entry> {
         Ok(entry(inode))
     }
 
-    async fn read_symlink(&self, _: Caller, _: Inode) -> FsResult<Bytes> {
+    async fn read_symlink(&self, _: &Identity, _: Inode) -> FsResult<Bytes> {
         Err(FsError::NotFound)
     }
 
-    async fn open(&self, _: Caller, inode: Inode, _: OpenOptions) -> FsResult<Opened> {
+    async fn open(&self, _: &Identity, inode: Inode, _: OpenOptions) -> FsResult<Opened> {
         Ok(Opened {
             local: None,
             handle: HandleId(inode.0),
@@ -102,36 +115,39 @@ impl Volume for NullVolume {
         })
     }
 
-    async fn read(&self, _: HandleId, offset: u64, length: u32) -> FsResult<Contents> {
+    async fn read(&self, _: &Identity, at: Position, length: u32) -> FsResult<Contents> {
         let room = SOURCE_BYTES - length as usize;
-        let start = usize::try_from(offset).unwrap_or(0) % room;
+        let start = usize::try_from(at.offset).unwrap_or(0) % room;
         Ok(self.source.slice(start..start + length as usize).into())
     }
 
-    async fn write(&self, _: HandleId, _: WritePlace, _: Bytes) -> FsResult<()> {
-        Ok(())
+    async fn write(&self, _: &Identity, _: HandleId, _: WritePlace, _: Bytes) -> FsResult<Written> {
+        Ok(Written::ACCEPTED)
     }
 
     async fn flush(&self, _: HandleId) -> FsResult<()> {
         Ok(())
     }
 
-    async fn sync(&self, _: HandleId, _: bool) -> FsResult<()> {
+    async fn sync(&self, _: HandleId, _: Range<u64>, _: bool) -> FsResult<()> {
         Ok(())
     }
 
     async fn release(&self, _: HandleId) {}
 
-    async fn open_directory(&self, _: Caller, _: Inode) -> FsResult<HandleId> {
+    async fn open_directory(&self, _: &Identity, _: Inode) -> FsResult<HandleId> {
         Ok(HandleId(Inode::ROOT.0))
     }
 
     async fn read_directory(
         &self,
         _: HandleId,
-        position: u64,
+        from: ListFrom<'_>,
         sink: &mut dyn DirectorySink,
     ) -> FsResult<()> {
+        let ListFrom::Position(position) = from else {
+            return Err(FsError::Unsupported("the door counts"));
+        };
         for (place, name, inode) in [(1, "read", READ), (2, "sink", SINK)] {
             let name = FileName::from_bytes(name.as_bytes()).expect("a plain name");
             if place > position
@@ -145,11 +161,12 @@ impl Volume for NullVolume {
 
     async fn release_directory(&self, _: HandleId) {}
 
-    async fn statistics(&self) -> FsResult<Statistics> {
+    async fn statistics(&self, _: &Identity, _: Inode) -> FsResult<Statistics> {
         Ok(Statistics {
             block_size: 4096,
             blocks: SIZE / 4096,
             blocks_free: 0,
+            blocks_available: 0,
             files: 2,
             files_free: 0,
             name_length_max: 255,

@@ -10,8 +10,10 @@ mod data;
 mod descriptors;
 mod directory;
 mod local;
+mod locks;
 mod names;
 mod overlaps;
+mod ranges;
 mod refused;
 mod writers;
 mod xattrs;
@@ -19,15 +21,16 @@ mod xattrs;
 use std::{pin::Pin, sync::Arc};
 
 use bytes::Bytes;
-use penstock_base::FileName;
+use penstock_base::{FileName, random};
 use penstock_vfs::{
-    Access, Caller, HandleId, Inode, OpenOptions, Opened, RemoveKind, Volume, WritePlace,
+    Access, Detail, Features, HandleId, Identity, Inode, NewKind, OpenOptions, Opened, RemoveKind,
+    Volume, WritePlace,
 };
 
 use crate::{
     Notifier,
     errno::{Errno, errno_of_name},
-    protocol::{Message, Opcode, Request, encode::OpenReply},
+    protocol::{Caller, DescriptorTable, Message, Opcode, Request, Transfer, encode::OpenReply},
     transport::WriteData,
 };
 
@@ -42,15 +45,29 @@ pub(crate) use overlaps::WriteUnderWay;
 /// An operation under way.
 pub(crate) type Operation = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
-/// FUSE requests as calls of a volume.
+/// FUSE requests as calls of a volume. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Adapter {
+pub(crate) struct Adapter(Arc<Serving>);
+
+/// What the operations of a mount share.
+pub(crate) struct Serving {
     volume: Arc<dyn Volume>,
-    writers: Arc<Writers>,
+    features: Features,
+    writers: Writers,
     overlaps: Arc<Overlaps>,
-    local_files: Option<Arc<LocalFiles>>,
+    local_files: Option<LocalFiles>,
     gathers_writes: bool,
     notifier: Notifier,
+    /// Who this mount is among the owners of locks.
+    client: u64,
+}
+
+impl std::ops::Deref for Adapter {
+    type Target = Serving;
+
+    fn deref(&self) -> &Serving {
+        &self.0
+    }
 }
 
 /// What the kernel does by itself on a connection.
@@ -63,10 +80,23 @@ pub(crate) struct KernelDoes {
 }
 
 /// Who asks, and about which inode.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Subject {
-    caller: Caller,
+    by: Identity,
+    /// The thread that waits; 0 if it cannot be seen from here.
+    thread: u32,
     node: Inode,
+}
+
+impl Subject {
+    /// The kernel has checked what `caller` may do, or lets nobody in whose business it is not.
+    fn new(caller: Caller, node: Inode) -> Self {
+        Self {
+            by: Identity::trusted(caller.uid, caller.gid),
+            thread: caller.pid,
+            node,
+        }
+    }
 }
 
 impl Adapter {
@@ -76,59 +106,20 @@ impl Adapter {
         mount: MountId,
         (kernel, notifier): (KernelDoes, Notifier),
     ) -> Self {
-        Self {
+        Self(Arc::new(Serving {
             notifier,
+            features: volume.features(),
             volume,
-            writers: Arc::new(Writers::new(mount)),
+            writers: Writers::new(mount),
             overlaps: Arc::default(),
-            local_files: kernel.local_files.map(Arc::new),
+            local_files: kernel.local_files,
             gathers_writes: kernel.gathers_writes,
-        }
-    }
-
-    /// The flags of `open(2)` as a volume is to see them. A kernel that gathers writes reads what
-    /// surrounds them in a page, and finds the end of the file itself.
-    fn open_options(&self, flags: u32) -> OpenOptions {
-        let mut options = open_options(flags);
-        if self.gathers_writes {
-            options.append = false;
-            if options.access == Access::Write {
-                options.access = Access::ReadWrite;
-            }
-        }
-        options
+            client: random::number(),
+        }))
     }
 
     pub(crate) fn volume(&self) -> &Arc<dyn Volume> {
         &self.volume
-    }
-
-    /// Remembers a handle that was opened with these `flags`, and says how it shall be read and written.
-    fn note_open(&self, subject: Subject, opened: &Opened, flags: u32) -> OpenReply {
-        let writes = open_options(flags).access.writes();
-        if writes {
-            self.writers.opened(opened.handle, subject.caller.pid);
-        }
-        let mut reply = match &self.local_files {
-            Some(local_files) => local_files.opened(subject.node, opened),
-            None => OpenReply::of(opened),
-        };
-        // Else the kernel sends all pieces of a call at once, which then arrive in any order, and only it
-        // knows where the first one begins.
-        let both = libc::O_APPEND | libc::O_DIRECT;
-        reply.direct |= flags.cast_signed() & both == both;
-        if writes && !reply.direct {
-            self.overlaps.keep_written();
-        }
-        reply
-    }
-
-    /// Forgets a handle that the kernel is done with.
-    fn note_closed(&self, handle: HandleId) {
-        self.writers.closed(handle);
-        if let Some(local_files) = &self.local_files {
-            local_files.closed(handle);
-        }
     }
 
     /// Gives back what the kernel never heard of.
@@ -139,9 +130,28 @@ impl Adapter {
         undo.run(self.volume.as_ref()).await;
     }
 
+    /// Gives back the locks of the mount, which has ended.
+    pub(crate) async fn unlock_all(&self) {
+        if let Some(locks) = self.volume.locks() {
+            locks.release_client(self.client).await;
+        }
+    }
+
     /// Whether the volume has a say in `request`.
-    pub(crate) fn serves(request: &Request<'_>) -> bool {
-        !matches!(request, Request::Other | Request::Link | Request::Init(_))
+    pub(crate) fn serves(&self, request: &Request<'_>) -> bool {
+        let features = &self.features;
+        match request {
+            Request::Other | Request::Init(_) => false,
+            Request::Link { .. } => features.links_max > 1,
+            Request::Seek { .. } => features.finds_holes,
+            Request::CopyRange(_) => features.copies_ranges,
+            Request::GetLock(_) | Request::SetLock { .. } => self.volume.locks().is_some(),
+            Request::GetXattr { .. }
+            | Request::ListXattr { .. }
+            | Request::SetXattr { .. }
+            | Request::RemoveXattr { .. } => features.xattrs,
+            _ => true,
+        }
     }
 
     /// Notes that `message` came, which may be begun much later.
@@ -159,174 +169,210 @@ impl Adapter {
         arrived: Option<WriteUnderWay>,
         data: WriteData,
     ) -> Result<Operation, Errno> {
-        let subject = Subject {
-            caller: message.header.caller,
-            node: message.header.node,
-        };
-        match &message.request {
-            request if !Self::serves(request) => {
-                Err(refused::errno(Opcode::from_number(message.header.opcode)))
-            }
+        if !self.serves(&message.request) {
+            let opcode = Opcode::from_number(message.header.opcode);
+            return Err(refused::errno(opcode));
+        }
+        let subject = Subject::new(message.header.caller, message.header.node);
+        self.clone()
+            .operation(subject, &message.request, (data, arrived))
+    }
+
+    /// The table of all requests. What cannot be asked for is told at once.
+    fn operation(
+        self,
+        of: Subject,
+        request: &Request<'_>,
+        written: (WriteData, Option<WriteUnderWay>),
+    ) -> Result<Operation, Errno> {
+        match *request {
+            Request::Read(transfer) => begin(data::read(self, of, transfer)),
             Request::Write {
                 transfer,
                 appends,
                 in_pieces,
                 table,
                 ..
-            } => {
-                self.writers.wrote(transfer.handle, *table);
-                // A kernel that gathers writes finds the end of the file itself.
-                let place = match (*appends && !self.gathers_writes, *in_pieces) {
-                    (false, _) => WritePlace::At,
-                    (true, false) => WritePlace::End,
-                    (true, true) => WritePlace::EndInPieces,
-                };
-                let target = (subject.node, transfer.handle, place(transfer.offset));
-                Ok(Box::pin(data::write(self.clone(), target, (data, arrived))))
-            }
-            request => self.start_named(subject, request),
-        }
-    }
-
-    /// Operations on names; the rest is for [`Self::start_open`].
-    fn start_named(&self, subject: Subject, request: &Request<'_>) -> Result<Operation, Errno> {
-        let adapter = self.clone();
-        Ok(match *request {
-            Request::Lookup { name } => {
-                Box::pin(names::lookup(adapter, subject, name_to_find(name)?))
-            }
-            Request::MakeSymlink { name, target } => {
-                let target = Bytes::copy_from_slice(target);
-                Box::pin(names::make_symlink(
-                    adapter,
-                    subject,
-                    name_to_make(name)?,
-                    target,
-                ))
-            }
-            Request::MakeNode { name, mode, device } => {
-                let name = name_to_make(name)?;
-                match names::special_file(mode, device)? {
-                    None => Box::pin(names::make_file(adapter, subject, name, permissions(mode))),
-                    Some(special) => {
-                        let special = (special, permissions(mode));
-                        Box::pin(names::make_special(adapter, subject, name, special))
-                    }
-                }
-            }
-            Request::MakeDirectory { name, mode } => Box::pin(names::make_directory(
-                adapter,
-                subject,
-                name_to_make(name)?,
-                permissions(mode),
+            } => begin(data::write(
+                self.note_write(&transfer, table),
+                of,
+                (transfer, appends, in_pieces),
+                written,
             )),
-            Request::Unlink { name } => {
-                let name = name_to_find(name)?;
-                Box::pin(names::remove(adapter, subject, name, RemoveKind::File))
-            }
-            Request::RemoveDirectory { name } => {
-                let name = name_to_find(name)?;
-                Box::pin(names::remove(adapter, subject, name, RemoveKind::Directory))
-            }
+            Request::Lookup { name: b"." } => begin(names::hold(self, of)),
+            Request::Lookup { name: b".." } => begin(names::parent(self, of)),
+            Request::Lookup { name } => begin(names::lookup(self, of, name_to_find(name)?)),
+            Request::GetAttributes => begin(attributes::get(self, of)),
+            Request::SetAttributes(changes) => begin(attributes::set(self, of, changes)),
+            Request::ReadSymlink => begin(attributes::read_symlink(self, of)),
+            Request::Statistics => begin(attributes::statistics(self, of)),
+            Request::Open { flags } => begin(data::open(self, of, flags)),
+            Request::Create { name, flags, mode } => begin(names::create(
+                self,
+                of,
+                name_to_make(name)?,
+                (permissions(mode), flags),
+            )),
+            Request::MakeNode { name, mode, device } => begin(names::make(
+                self,
+                of,
+                name_to_make(name)?,
+                (names::node_kind(mode, device)?, permissions(mode)),
+            )),
+            Request::MakeDirectory { name, mode } => begin(names::make(
+                self,
+                of,
+                name_to_make(name)?,
+                (NewKind::Directory, permissions(mode)),
+            )),
+            Request::MakeSymlink { name, target } => begin(names::make_symlink(
+                self,
+                of,
+                name_to_make(name)?,
+                owned(target),
+            )),
+            Request::Link { node, name } => begin(names::link(self, of, node, name_to_make(name)?)),
+            Request::Unlink { name } => begin(names::remove(
+                self,
+                of,
+                name_to_find(name)?,
+                RemoveKind::File,
+            )),
+            Request::RemoveDirectory { name } => begin(names::remove(
+                self,
+                of,
+                name_to_find(name)?,
+                RemoveKind::Directory,
+            )),
             Request::Rename {
                 name,
                 new_parent,
                 new_name,
                 flags,
-            } => {
-                let source = (subject.node, name_to_find(name)?);
-                let target = (new_parent, name_to_make(new_name)?);
-                let mode = names::rename_mode(flags)?;
-                Box::pin(names::rename(
-                    adapter,
-                    subject.caller,
-                    (source, target),
-                    mode,
-                ))
-            }
-            Request::Create { name, flags, mode } => Box::pin(names::create(
-                adapter,
-                subject,
-                name_to_make(name)?,
-                (permissions(mode), flags),
+            } => begin(names::rename(
+                self,
+                of,
+                (name_to_find(name)?, (new_parent, name_to_make(new_name)?)),
+                names::rename_mode(flags)?,
             )),
-            _ => return self.start_open(subject, request),
-        })
-    }
-
-    /// Operations on inodes and handles.
-    fn start_open(&self, subject: Subject, request: &Request<'_>) -> Result<Operation, Errno> {
-        let adapter = self.clone();
-        Ok(match *request {
-            Request::GetAttributes => Box::pin(attributes::get(adapter, subject)),
-            Request::SetAttributes(changes) => Box::pin(attributes::set(adapter, subject, changes)),
-            Request::ReadSymlink => Box::pin(attributes::read_symlink(adapter, subject)),
-            Request::Statistics => Box::pin(attributes::statistics(adapter)),
-            Request::Open { flags } => Box::pin(data::open(adapter, subject, flags)),
-            Request::Read(transfer) => Box::pin(data::read(adapter, subject.node, transfer)),
-            Request::Flush { handle, table } => {
-                let closed = Closed {
-                    handle,
-                    inode: subject.node,
-                    table,
-                    thread: subject.caller.pid,
-                };
-                Box::pin(data::flush(adapter, closed))
-            }
-            Request::Sync { handle, data_only } => Box::pin(data::sync(adapter, handle, data_only)),
-            Request::Release { handle } => Box::pin(data::release(adapter, handle)),
+            Request::Flush { handle, table } => begin(data::flush(self, of, handle, table)),
+            Request::Sync { handle, data_only } => begin(data::sync(self, handle, data_only)),
+            Request::Release { handle, unlocks } => begin(data::release(self, of, handle, unlocks)),
             Request::Allocate {
                 handle,
                 offset,
                 length,
                 mode,
-            } => {
-                let range = data::range(offset, length)?;
-                let allocation = data::allocation(mode)?;
-                Box::pin(data::allocate(adapter, handle, range, allocation))
+            } => begin(ranges::allocate(
+                self,
+                of,
+                handle,
+                (ranges::range(offset, length)?, ranges::allocation(mode)?),
+            )),
+            Request::Seek {
+                handle,
+                offset,
+                whence,
+            } => begin(ranges::seek(
+                self,
+                (handle, offset),
+                ranges::wanted(whence)?,
+            )),
+            Request::CopyRange(copy) => begin(ranges::copy(self, of, copy)),
+            Request::GetLock(lock) => begin(locks::get(self, of.node, lock)),
+            Request::SetLock { lock, waits } => begin(locks::set(self, of.node, lock, waits)),
+            Request::OpenDirectory => begin(directory::open(self, of)),
+            Request::ReadDirectory(transfer) => {
+                begin(directory::read(self, of, transfer, Detail::Names))
             }
-            Request::OpenDirectory => Box::pin(directory::open(adapter, subject)),
-            Request::ReadDirectory(transfer) => Box::pin(directory::read(
-                adapter,
-                subject.node,
-                transfer,
-                directory::Detail::Names,
+            Request::ReadDirectoryPlus(transfer) => {
+                begin(directory::read(self, of, transfer, Detail::Attributes))
+            }
+            Request::ReleaseDirectory { handle } => begin(directory::release(self, handle)),
+            Request::GetXattr { name, size } => begin(xattrs::get(self, of, owned(name), size)),
+            Request::ListXattr { size } => begin(xattrs::list(self, of, size)),
+            Request::SetXattr { name, value, flags } => begin(xattrs::set(
+                self,
+                of,
+                (owned(name), owned(value)),
+                xattrs::mode(flags)?,
             )),
-            Request::ReadDirectoryPlus(transfer) => Box::pin(directory::read(
-                adapter,
-                subject.node,
-                transfer,
-                directory::Detail::Attributes,
-            )),
-            Request::ReleaseDirectory { handle } => Box::pin(directory::release(adapter, handle)),
-            _ => return self.start_xattr(subject, request),
-        })
+            Request::RemoveXattr { name } => begin(xattrs::remove(self, of, owned(name))),
+            // The session answers these itself, or the kernel wants to hear nothing but that all is well.
+            Request::Init(_)
+            | Request::Forget { .. }
+            | Request::BatchForget(_)
+            | Request::Interrupt { .. }
+            | Request::Destroy
+            | Request::Other => begin(std::future::ready(Ok(Answer::done()))),
+        }
     }
 
-    /// Operations on extended attributes. A volume without them is not asked, nor by the kernel
-    /// any more.
-    fn start_xattr(&self, subject: Subject, request: &Request<'_>) -> Result<Operation, Errno> {
-        let adapter = self.clone();
-        let owned = Bytes::copy_from_slice;
-        let operation: Operation = match *request {
-            Request::GetXattr { name, size } => {
-                Box::pin(xattrs::get(adapter, subject, owned(name), size))
+    /// Notes which table of descriptors wrote, before it does.
+    fn note_write(self, transfer: &Transfer, table: Option<DescriptorTable>) -> Self {
+        self.writers.wrote(transfer.handle, table);
+        self
+    }
+}
+
+fn begin(operation: impl Future<Output = Outcome> + Send + 'static) -> Result<Operation, Errno> {
+    Ok(Box::pin(operation))
+}
+
+fn owned(bytes: &[u8]) -> Bytes {
+    Bytes::copy_from_slice(bytes)
+}
+
+impl Serving {
+    /// The flags of `open(2)` as a volume is to see them. A kernel that gathers writes reads what
+    /// surrounds them in a page, and finds the end of the file itself.
+    fn open_options(&self, flags: u32) -> OpenOptions {
+        let mut options = open_options(flags);
+        if self.gathers_writes {
+            options.append = false;
+            if options.access == Access::Write {
+                options.access = Access::ReadWrite;
             }
-            Request::ListXattr { size } => Box::pin(xattrs::list(adapter, subject, size)),
-            Request::SetXattr { name, value, flags } => {
-                let mode = xattrs::mode(flags)?;
-                let attribute = (owned(name), owned(value));
-                Box::pin(xattrs::set(adapter, subject, attribute, mode))
-            }
-            Request::RemoveXattr { name } => {
-                Box::pin(xattrs::remove(adapter, subject, owned(name)))
-            }
-            _ => return Ok(Box::pin(std::future::ready(Ok(Answer::done())))),
+        }
+        options
+    }
+
+    /// Where the bytes of a WRITE go. A kernel that gathers writes finds the end of the file itself.
+    fn write_place(&self, offset: u64, appends: bool, in_pieces: bool) -> WritePlace {
+        match (appends && !self.gathers_writes, in_pieces) {
+            (false, _) => WritePlace::At(offset),
+            (true, false) => WritePlace::End(offset),
+            (true, true) => WritePlace::EndInPieces(offset),
+        }
+    }
+
+    /// Remembers a handle that was opened with these `flags`, and says how it shall be read and written.
+    fn note_open(&self, subject: &Subject, opened: &Opened, flags: u32) -> OpenReply {
+        let writes = open_options(flags).access.writes();
+        if writes && self.features.saves_on_close {
+            self.writers.opened(opened.handle, subject.thread);
+        }
+        let mut reply = match &self.local_files {
+            Some(local_files) => local_files.opened(subject.node, opened),
+            None => OpenReply::of(opened),
         };
-        if self.volume.keeps_xattrs() {
-            Ok(operation)
-        } else {
-            Err(Errno(libc::ENOSYS))
+        // Else the kernel sends all pieces of a call at once, which then arrive in any order, and only it
+        // knows where the first one begins.
+        let both = libc::O_APPEND | libc::O_DIRECT;
+        reply.direct |= flags.cast_signed() & both == both;
+        // The kernel tells with it that locks are given back.
+        reply.skip_flush &= self.volume.locks().is_none();
+        if writes && !reply.direct {
+            self.overlaps.keep_written();
+        }
+        reply
+    }
+
+    /// Forgets a handle that the kernel is done with.
+    fn note_closed(&self, handle: HandleId) {
+        self.writers.closed(handle);
+        if let Some(local_files) = &self.local_files {
+            local_files.closed(handle);
         }
     }
 }
@@ -359,6 +405,5 @@ fn open_options(flags: u32) -> OpenOptions {
         access,
         append: flags & libc::O_APPEND != 0,
         truncate: flags & libc::O_TRUNC != 0,
-        exclusive: flags & libc::O_EXCL != 0,
     }
 }

@@ -36,6 +36,10 @@ pub fn errno_of(error: &FsError) -> Errno {
         // Never ENOSYS: the kernel would stop asking for the whole mount.
         FsError::Unsupported(_) => libc::EOPNOTSUPP,
         FsError::NoAttribute => libc::ENODATA,
+        FsError::WouldBlock | FsError::NotSynchronized => libc::EAGAIN,
+        FsError::Deadlock => libc::EDEADLK,
+        FsError::TooManyLinks => libc::EMLINK,
+        FsError::NoSuchPlace => libc::ENXIO,
         FsError::CrossDevice => libc::EXDEV,
         FsError::BadHandle => libc::EBADF,
         FsError::Interrupted => libc::EINTR,

@@ -18,10 +18,12 @@ pub(crate) const MAX_WRITE: u32 = BLOCK_SIZE as u32;
 /// What every mount asks for.
 ///
 /// Not among it: `READDIRPLUS_AUTO`, because a listing brings the attributes along anyway and
-/// "auto" then asks for them one by one; `WRITEBACK_CACHE`, unless the volume stands it; locks,
-/// which the kernel keeps itself; `HAS_RESEND`, unless another process may take the mount over.
+/// "auto" then asks for them one by one; `WRITEBACK_CACHE`, unless the volume stands it; locks, unless the
+/// volume has some, since the kernel keeps those of its programs itself; `HAS_RESEND`, unless another process
+/// may take the mount over.
 const WANTED: Capabilities = Capabilities::ASYNC_READ
     .union(Capabilities::ATOMIC_O_TRUNC)
+    .union(Capabilities::EXPORT_SUPPORT)
     .union(Capabilities::BIG_WRITES)
     .union(Capabilities::DO_READDIRPLUS)
     .union(Capabilities::ASYNC_DIO)
@@ -31,6 +33,17 @@ const WANTED: Capabilities = Capabilities::ASYNC_READ
     .union(Capabilities::HANDLE_KILLPRIV_V2)
     .union(Capabilities::INIT_EXT)
     .union(Capabilities::DIRECT_IO_ALLOW_MMAP);
+
+/// What a mount has of its own that decides what it asks the kernel for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ready {
+    /// Threads that receive.
+    pub(crate) threads: usize,
+    /// An io_uring is set up and may be granted.
+    pub(crate) ring: bool,
+    /// The volume has locks.
+    pub(crate) locks: bool,
+}
 
 /// What kernel and mount agreed on, for whoever shows it to people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,14 +69,10 @@ pub struct Negotiated {
 }
 
 impl Negotiated {
-    /// What to answer to `offer`. `ring_ready`: an io_uring is set up and may be granted.
-    pub(crate) fn new(
-        offer: &InitRequest,
-        settings: &FuseSettings,
-        (threads, ring_ready): (usize, bool),
-    ) -> Self {
+    /// What to answer to `offer`.
+    pub(crate) fn new(offer: &InitRequest, settings: &FuseSettings, ready: Ready) -> Self {
         let mut wanted = WANTED;
-        if ring_ready {
+        if ready.ring {
             wanted = wanted.union(Capabilities::OVER_IO_URING);
         }
         if settings.writeback_cache {
@@ -71,6 +80,10 @@ impl Negotiated {
         } else if settings.local_files {
             // The kernel does one or the other.
             wanted = wanted.union(Capabilities::PASSTHROUGH);
+        }
+        if ready.locks {
+            wanted = wanted.union(Capabilities::POSIX_LOCKS);
+            wanted = wanted.union(Capabilities::FLOCK_LOCKS);
         }
         if settings.survivable {
             wanted = wanted.union(Capabilities::HAS_RESEND);
@@ -83,7 +96,7 @@ impl Negotiated {
             max_write: MAX_WRITE,
             max_background: settings.max_background,
             congestion_threshold: settings.congestion_threshold,
-            threads,
+            threads: ready.threads,
             read_ahead_kib: None,
             io_uring: granted.contains(Capabilities::OVER_IO_URING),
         };
@@ -152,13 +165,21 @@ mod tests {
         }
     }
 
+    fn ready(ring: bool) -> Ready {
+        Ready {
+            threads: 4,
+            ring,
+            locks: false,
+        }
+    }
+
     #[test]
     fn grants_only_what_is_wanted_and_offered() {
         let offered = Capabilities::ASYNC_READ
             .union(Capabilities::WRITEBACK_CACHE)
             .union(Capabilities::READDIRPLUS_AUTO);
         let settings = FuseSettings::new("/mnt", "test");
-        let negotiated = Negotiated::new(&offer(offered), &settings, (4, false));
+        let negotiated = Negotiated::new(&offer(offered), &settings, ready(false));
         assert_eq!(negotiated.granted, Capabilities::ASYNC_READ);
         assert!(negotiated.missing.contains(Capabilities::MAX_PAGES));
         assert_eq!(negotiated.minor, MINOR);
@@ -168,7 +189,7 @@ mod tests {
     fn what_nobody_uses_is_not_asked_for() {
         let offer = offer(Capabilities(u64::MAX));
         let settings = FuseSettings::new("/mnt", "test");
-        let granted = Negotiated::new(&offer, &settings, (4, true)).granted;
+        let granted = Negotiated::new(&offer, &settings, ready(true)).granted;
         for unused in [
             Capabilities::PASSTHROUGH,
             Capabilities::HAS_RESEND,
@@ -184,7 +205,7 @@ mod tests {
         let offer = offer(Capabilities(u64::MAX));
         let mut settings = FuseSettings::new("/mnt", "test");
         let stacked = |settings: &FuseSettings| {
-            let negotiated = Negotiated::new(&offer, settings, (4, false));
+            let negotiated = Negotiated::new(&offer, settings, ready(false));
             negotiated.reply(&offer).max_stack_depth
         };
         assert_eq!(stacked(&settings), 0);
@@ -193,10 +214,26 @@ mod tests {
     }
 
     #[test]
+    fn locks_are_asked_for_where_the_volume_has_some() {
+        let offer = offer(Capabilities(u64::MAX));
+        let settings = FuseSettings::new("/mnt", "test");
+        let both = Capabilities::POSIX_LOCKS.union(Capabilities::FLOCK_LOCKS);
+        let granted = |locks| {
+            let ready = Ready {
+                locks,
+                ..ready(false)
+            };
+            Negotiated::new(&offer, &settings, ready).granted
+        };
+        assert_eq!(granted(false).intersection(both), Capabilities::NONE);
+        assert!(granted(true).contains(both));
+    }
+
+    #[test]
     fn io_uring_is_granted_only_when_a_ring_is_ready() {
         let offer = offer(Capabilities(u64::MAX));
         let settings = FuseSettings::new("/mnt", "test");
-        assert!(!Negotiated::new(&offer, &settings, (4, false)).io_uring);
-        assert!(Negotiated::new(&offer, &settings, (4, true)).io_uring);
+        assert!(!Negotiated::new(&offer, &settings, ready(false)).io_uring);
+        assert!(Negotiated::new(&offer, &settings, ready(true)).io_uring);
     }
 }

@@ -4,7 +4,7 @@
 //! never be sent while that request waits for the sender. Therefore a [`Notifier`] only queues;
 //! a thread of its own sends.
 //!
-//! What a volume would like back ([`Door::ask_back`]) newer kernels are asked to prune (Linux 6.18):
+//! What a volume would like back ([`Watcher::references_wanted`]) newer kernels are asked to prune (Linux 6.18):
 //! they give back what nobody uses. Older ones are told of each name that it may have changed, which
 //! has the same effect on files. Of directories it has more: it would take a working directory out
 //! of the tree and unmount what is mounted there, so they are left alone.
@@ -17,7 +17,7 @@ use std::{
 };
 
 use penstock_base::{FileName, clock};
-use penstock_vfs::{Door, HeldFile, Inode};
+use penstock_vfs::{HeldFile, Inode, Watcher};
 use thiserror::Error;
 use tokio::sync::oneshot;
 use tracing::debug;
@@ -126,8 +126,8 @@ impl Notifier {
     }
 }
 
-impl Door for Notifier {
-    fn ask_back(&self, held: Vec<HeldFile>) {
+impl Watcher for Notifier {
+    fn references_wanted(&self, held: Vec<HeldFile>) {
         // What cannot be asked for now is asked for again.
         let _ = self.queue(Queued::Held(held));
     }
@@ -135,6 +135,11 @@ impl Door for Notifier {
     fn content_changed(&self, inode: Inode) {
         // What cannot be told goes at the next open.
         let _ = Self::content_changed(self, inode);
+    }
+
+    fn name_changed(&self, parent: Inode, name: &FileName) {
+        // What cannot be told is believed no longer than the kernel was told.
+        let _ = Self::name_changed(self, parent, name);
     }
 }
 

@@ -22,11 +22,13 @@ mod request;
 
 pub use capabilities::Capabilities;
 pub use error::ParseError;
-pub use header::{REQUEST_HEADER_SIZE, RequestHeader};
+pub use header::{Caller, REQUEST_HEADER_SIZE, RequestHeader};
 pub use init::{InitReply, InitRequest};
 pub use opcode::Opcode;
 pub use parse::{WRITE_HEAD_SIZE, parse, parse_detached, write_origin};
-pub use request::{DescriptorTable, Forgotten, Message, Request, Transfer, WriteOrigin};
+pub use request::{
+    CopyRange, DescriptorTable, Forgotten, LockRequest, Message, Request, Transfer, WriteOrigin,
+};
 
 /// The protocol's major version.
 pub(crate) const MAJOR: u32 = 7;

@@ -198,6 +198,7 @@ impl Session {
     async fn shut_down(&self) -> Unsaved {
         let shut_down = async {
             self.shared.pending.drain(DRAIN_MAX).await;
+            self.shared.adapter.unlock_all().await;
             self.shared.adapter.volume().shut_down().await
         };
         self.unsaved.get_or_init(|| shut_down).await.clone()
@@ -208,6 +209,6 @@ impl Session {
 fn attached(started: Result<Session, MountError>) -> Result<Session, MountError> {
     let session = started?;
     let volume = session.shared.adapter.volume();
-    volume.attach(Arc::new(session.notifier()));
+    volume.watch(Arc::new(session.notifier()));
     Ok(session)
 }

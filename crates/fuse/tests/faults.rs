@@ -5,7 +5,6 @@
 mod support;
 
 use std::{
-    ffi::CString,
     fs::{self, File},
     io::{Read, Write},
     os::{
@@ -41,6 +40,11 @@ fn every_error() -> Vec<FsError> {
         FsError::ReadOnly,
         FsError::Unsupported("x"),
         FsError::CrossDevice,
+        FsError::WouldBlock,
+        FsError::Deadlock,
+        FsError::NotSynchronized,
+        FsError::TooManyLinks,
+        FsError::NoSuchPlace,
         FsError::BadHandle,
         FsError::Interrupted,
         FsError::TimedOut("x".into()),
@@ -197,34 +201,6 @@ fn every_signal_ends_a_wait_if_so_wished() {
         let error = read_under_signal(InterruptPolicy::Always).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EINTR));
     }
-}
-
-/// `mknod` opens and closes a file that the program never sees.
-#[test]
-fn an_interrupted_mknod_leaves_nothing_open() {
-    if !can_mount() {
-        return;
-    }
-    handle_user_signal();
-    let volume = MemoryVolume::new();
-    volume.hooks.stop("slow-to-close", Stop::Gate);
-    let mount = TestMount::with(volume.clone(), |settings| {
-        settings.interrupts = InterruptPolicy::Always;
-    });
-    let path = CString::new(mount.path("slow-to-close").as_os_str().as_bytes()).unwrap();
-    let maker = thread::spawn(move || {
-        // SAFETY: a NUL-terminated path that lives through the call.
-        let made = unsafe { libc::mknod(path.as_ptr(), libc::S_IFREG | 0o640, 0) };
-        (made, std::io::Error::last_os_error().raw_os_error())
-    });
-    let reached = || volume.hooks.waited_at_gate.load(Ordering::SeqCst) == 1;
-    eventually("the file is being closed", reached);
-    // SAFETY: the thread has not been joined, so its number is its own.
-    unsafe { libc::pthread_kill(maker.as_pthread_t(), libc::SIGUSR1) };
-    assert_eq!(maker.join().unwrap(), (-1, Some(libc::EINTR)));
-    assert_eq!(volume.hooks.dropped_at_gate.load(Ordering::SeqCst), 0);
-    volume.hooks.open_gate();
-    mount.finish(&volume);
 }
 
 #[test]

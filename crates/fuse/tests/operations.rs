@@ -18,7 +18,7 @@ use std::{
 };
 
 use penstock_base::FileName;
-use penstock_vfs::{Door, HeldFile, Inode};
+use penstock_vfs::{HeldFile, Inode, Watcher};
 use support::{MemoryVolume, Stop, TestMount, can_mount, eventually, pattern, pause, writes_of};
 
 const PAGE: usize = 4096;
@@ -487,7 +487,7 @@ fn the_kernel_gives_back_what_a_volume_asks_for() {
         std::fs::metadata(mount.path(name)).unwrap();
     }
     assert_eq!(volume.references(), before + 2);
-    mount.session().notifier().ask_back(held);
+    mount.session().notifier().references_wanted(held);
     let given_back = (0..100).any(|_| {
         pause();
         volume.references() == before

@@ -18,14 +18,14 @@ mod node;
 mod tests;
 mod writer;
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use penstock_base::{Contents, FileName, FsError, FsResult, NAME_LENGTH_MAX};
 use penstock_vfs::{
-    Caller, DirectorySink, Entry, FileKind, HandleId, Inode, Lookup, OpenOptions, Opened,
-    Statistics, Volume, WritePlace,
+    Dentry, DirectorySink, Entry, Features, FileKind, HandleId, Identity, Inode, ListFrom, Lookup,
+    OpenOptions, Opened, Position, Statistics, Volume,
 };
 
 use self::answers::Answers;
@@ -87,9 +87,15 @@ impl StreamVolume {
 
 #[async_trait]
 impl Volume for StreamVolume {
-    async fn lookup(&self, _caller: Caller, parent: Inode, name: &FileName) -> FsResult<Lookup> {
-        let directory = self.directory(parent)?;
-        let found = self.index.lookup(&directory, name.as_str().as_bytes());
+    fn features(&self) -> Features {
+        Features::READ_ONLY
+    }
+
+    async fn lookup(&self, _by: &Identity, dentry: Dentry<'_>) -> FsResult<Lookup> {
+        let directory = self.directory(dentry.parent)?;
+        let found = self
+            .index
+            .lookup(&directory, dentry.name.as_str().as_bytes());
         let found = found.map_err(|error| damaged_map(&error))?;
         Ok(match found {
             Some((slot, node)) => Lookup::Found(self.answers.entry(Answers::inode(slot), &node)),
@@ -97,13 +103,34 @@ impl Volume for StreamVolume {
         })
     }
 
+    /// No node says where it hangs: the directories are searched for it, which takes a second for millions of names.
+    async fn parent(&self, by: &Identity, directory: Inode) -> FsResult<Entry> {
+        self.directory(directory)?;
+        let parent = match Answers::slot_of(directory.0) {
+            Some(slot) if directory != Inode::ROOT => self.index.parent_of(slot),
+            _ => Ok(Some(self.index.root())),
+        };
+        let slot = parent.map_err(|error| damaged_map(&error))?;
+        let slot = slot.ok_or(FsError::Stale)?;
+        let inode = if slot == self.index.root() {
+            Inode::ROOT
+        } else {
+            Answers::inode(slot)
+        };
+        self.attributes(by, inode).await
+    }
+
+    async fn hold(&self, by: &Identity, inode: Inode) -> FsResult<Entry> {
+        self.attributes(by, inode).await
+    }
+
     fn forget(&self, _inode: Inode, _count: u64) {}
 
-    async fn attributes(&self, _caller: Caller, inode: Inode) -> FsResult<Entry> {
+    async fn attributes(&self, _by: &Identity, inode: Inode) -> FsResult<Entry> {
         Ok(self.answers.entry(inode, &self.node(inode)?))
     }
 
-    async fn read_symlink(&self, _caller: Caller, inode: Inode) -> FsResult<Bytes> {
+    async fn read_symlink(&self, _by: &Identity, inode: Inode) -> FsResult<Bytes> {
         let node = self.node(inode)?;
         let target = self.index.target(&node);
         let target = target.map_err(|error| damaged_map(&error))?;
@@ -112,7 +139,7 @@ impl Volume for StreamVolume {
             .ok_or(FsError::InvalidArgument("only symbolic links have targets"))
     }
 
-    async fn open(&self, _caller: Caller, inode: Inode, options: OpenOptions) -> FsResult<Opened> {
+    async fn open(&self, _by: &Identity, inode: Inode, options: OpenOptions) -> FsResult<Opened> {
         if options.access.writes() || options.truncate {
             return Err(FsError::ReadOnly);
         }
@@ -131,7 +158,8 @@ impl Volume for StreamVolume {
         }
     }
 
-    async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Contents> {
+    async fn read(&self, _by: &Identity, at: Position, length: u32) -> FsResult<Contents> {
+        let Position { handle, offset } = at;
         let size = self.node(Inode(handle.0))?.size;
         let end = size.min(offset.saturating_add(length.into()));
         if offset >= end {
@@ -142,21 +170,17 @@ impl Volume for StreamVolume {
         Ok(payload.into())
     }
 
-    async fn write(&self, _handle: HandleId, _place: WritePlace, _data: Bytes) -> FsResult<()> {
-        Err(FsError::BadHandle)
-    }
-
     async fn flush(&self, _handle: HandleId) -> FsResult<()> {
         Ok(())
     }
 
-    async fn sync(&self, _handle: HandleId, _data_only: bool) -> FsResult<()> {
+    async fn sync(&self, _handle: HandleId, _range: Range<u64>, _data_only: bool) -> FsResult<()> {
         Ok(())
     }
 
     async fn release(&self, _handle: HandleId) {}
 
-    async fn open_directory(&self, _caller: Caller, inode: Inode) -> FsResult<HandleId> {
+    async fn open_directory(&self, _by: &Identity, inode: Inode) -> FsResult<HandleId> {
         self.directory(inode)?;
         Ok(HandleId(inode.0))
     }
@@ -164,10 +188,17 @@ impl Volume for StreamVolume {
     async fn read_directory(
         &self,
         handle: HandleId,
-        position: u64,
+        from: ListFrom<'_>,
         sink: &mut dyn DirectorySink,
     ) -> FsResult<()> {
         let directory = self.directory(Inode(handle.0))?;
+        let position = match from {
+            ListFrom::Position(position) => position,
+            ListFrom::After(name) => {
+                let after = self.index.after(&directory, name.as_str().as_bytes());
+                after.map_err(|error| damaged_map(&error))?
+            }
+        };
         for position in position..directory.size {
             let entry = self.index.entry(&directory, position);
             let (name, slot) = entry.map_err(|error| damaged_map(&error))?;
@@ -187,13 +218,14 @@ impl Volume for StreamVolume {
 
     async fn release_directory(&self, _handle: HandleId) {}
 
-    async fn statistics(&self) -> FsResult<Statistics> {
+    async fn statistics(&self, _by: &Identity, _inode: Inode) -> FsResult<Statistics> {
         let map = self.data.map();
         let blocks = (0..map.disks()).map(|disk| map.disk_blocks(disk)).sum();
         Ok(Statistics {
             block_size: BLOCK_SIZE as u32,
             blocks,
             blocks_free: 0,
+            blocks_available: 0,
             files: self.index.nodes(),
             files_free: 0,
             name_length_max: NAME_LENGTH_MAX as u32,

@@ -2,18 +2,33 @@
 //!
 //! [`Volume`] is the seam between volumes (how files map to objects) and doors (how programs
 //! reach files). Neither side knows the other: both speak inodes, handles and
-//! [`penstock_base::FsError`]. [`Disk`] is the same seam for volumes that are disks.
+//! [`penstock_base::FsError`]. A stateful door holds references and handles; a stateless one names files by
+//! [`NodeId`] and lists after a name. [`Disk`] is the same seam for volumes that are disks.
+//!
+//! Beside the seam stands what every volume and door would write again: [`permission`] says who may do what,
+//! and [`LockTable`] keeps the locks of a volume that one process serves.
 
 mod disk;
-mod door;
+mod features;
+mod identity;
+mod locks;
+mod node_id;
+pub mod permission;
 mod types;
 mod volume;
+mod watcher;
 
 pub use disk::Disk;
-pub use door::{Door, HeldFile};
+pub use features::Features;
+pub use identity::{Identity, Owner};
+pub use locks::{Lock, LockFamily, LockMode, LockOwner, LockTable, Locks, Waiting};
+pub use node_id::NodeId;
+pub use permission::AccessMask;
 pub use types::{
-    Access, Allocation, AttributeChanges, Attributes, Caller, Created, Device, DirectorySink,
-    Entry, FileKind, HandleId, Inode, Lookup, OpenOptions, Opened, RemoveKind, RenameMode,
-    SpecialFile, Statistics, TimeChange, WritePlace, XattrMode,
+    Access, Allocation, AttributeChanges, Attributes, BriefAttributes, Change, Dentry, Detail,
+    Device, DirectorySink, Durability, Entry, Exclusivity, FileKind, HandleId, Inode, ListFrom,
+    Lookup, Made, New, NewKind, OpenOptions, Opened, Position, RemoveKind, RenameMode, Renamed,
+    Seek, SpecialFile, Statistics, TimeChange, Unsaved, WritePlace, Written, XattrMode,
 };
 pub use volume::Volume;
+pub use watcher::{HeldFile, Watcher};

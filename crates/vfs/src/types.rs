@@ -8,6 +8,8 @@ use std::{
 
 use penstock_base::{FileName, LocalFile};
 
+use crate::Owner;
+
 /// The number of a file within its volume, never reused while the volume is mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Inode(pub u64);
@@ -20,6 +22,22 @@ impl Inode {
 /// An open file or directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HandleId(pub u64);
+
+/// A name in a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dentry<'a> {
+    /// The directory.
+    pub parent: Inode,
+    /// The name in it.
+    pub name: &'a FileName,
+}
+
+impl<'a> Dentry<'a> {
+    /// The name `name` in the directory `parent`.
+    pub fn new(parent: Inode, name: &'a FileName) -> Self {
+        Self { parent, name }
+    }
+}
 
 /// Where the bytes of a write go.
 ///
@@ -42,15 +60,6 @@ impl WritePlace {
         let (Self::At(offset) | Self::End(offset) | Self::EndInPieces(offset)) = self;
         offset
     }
-}
-
-/// On whose behalf an operation runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[allow(missing_docs)]
-pub struct Caller {
-    pub uid: u32,
-    pub gid: u32,
-    pub pid: u32,
 }
 
 /// What kind of file an inode is.
@@ -94,14 +103,90 @@ pub struct Attributes {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Bytes.
+    /// Bytes that can be read.
     pub size: u64,
+    /// Bytes that it occupies.
+    pub allocated: u64,
     /// Last read.
     pub accessed: SystemTime,
     /// Last change of the content.
     pub modified: SystemTime,
     /// Last change of anything.
     pub changed: SystemTime,
+}
+
+impl Attributes {
+    /// An empty file of root's that nobody may use, all of whose times are `time`.
+    pub fn new(inode: Inode, kind: FileKind, time: SystemTime) -> Self {
+        Self {
+            inode,
+            kind,
+            permissions: 0,
+            links: 1,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            allocated: 0,
+            accessed: time,
+            modified: time,
+            changed: time,
+        }
+    }
+
+    /// Whose it is.
+    pub fn owner(&self) -> Owner {
+        Owner {
+            uid: self.uid,
+            gid: self.gid,
+        }
+    }
+
+    /// What a client compares to see whether somebody else changed the file meanwhile.
+    pub fn brief(&self) -> BriefAttributes {
+        BriefAttributes {
+            size: self.size,
+            modified: self.modified,
+            changed: self.changed,
+        }
+    }
+}
+
+/// What NFS calls weak cache consistency data: enough of a file to notice a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BriefAttributes {
+    /// Bytes that can be read.
+    pub size: u64,
+    /// Last change of the content.
+    pub modified: SystemTime,
+    /// Last change of anything.
+    pub changed: SystemTime,
+}
+
+/// What a change did to a file or directory. A volume that cannot tell both from the very moment of the change
+/// tells neither.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Right before it.
+    pub before: Option<BriefAttributes>,
+    /// Right after it.
+    pub after: Option<Attributes>,
+}
+
+impl Change {
+    /// A change of which the volume cannot tell.
+    pub const UNTOLD: Self = Self {
+        before: None,
+        after: None,
+    };
+}
+
+/// What a rename did to its two directories.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Renamed {
+    /// Where the name was.
+    pub source: Change,
+    /// Where it is.
+    pub target: Change,
 }
 
 /// An inode with how long it may be believed.
@@ -154,8 +239,24 @@ pub struct OpenOptions {
     pub append: bool,
     /// The file becomes empty.
     pub truncate: bool,
-    /// Creation fails when the name is taken.
-    pub exclusive: bool,
+}
+
+impl OpenOptions {
+    /// To read.
+    pub const READ: Self = Self::to(Access::Read);
+    /// To write.
+    pub const WRITE: Self = Self::to(Access::Write);
+    /// To read and write.
+    pub const READ_WRITE: Self = Self::to(Access::ReadWrite);
+
+    /// For this, and nothing else.
+    pub const fn to(access: Access) -> Self {
+        Self {
+            access,
+            append: false,
+            truncate: false,
+        }
+    }
 }
 
 /// An open handle and what the door may do with it.
@@ -175,13 +276,119 @@ pub struct Opened {
     pub local: Option<Arc<dyn LocalFile>>,
 }
 
-/// A file that was created, with a handle to it.
+/// What [`crate::Volume::make`] makes.
+#[derive(Debug, Clone, Copy)]
+pub struct New<'a> {
+    /// What kind of file, with what only that kind has.
+    pub kind: NewKind<'a>,
+    /// Permission bits, the low twelve bits of a mode.
+    pub permissions: u16,
+    /// What to do when the name is taken.
+    pub exclusivity: Exclusivity,
+}
+
+/// What kind of file is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NewKind<'a> {
+    /// An empty file.
+    Regular,
+    /// An empty directory.
+    Directory,
+    /// A symbolic link to this path.
+    Symlink(&'a [u8]),
+    /// A pipe, a socket or a device.
+    Special(SpecialFile),
+}
+
+/// What happens when the name of a new file is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exclusivity {
+    /// A regular file that is there is taken as it is; anything else fails as with `New`.
+    TakeExisting,
+    /// Fails with `AlreadyExists`.
+    New,
+    /// The same, unless the file that is there was made with this very number: a client repeats a request
+    /// whose answer it did not get. Only a volume that says so can keep the number.
+    Verified(u64),
+}
+
+/// A file that [`crate::Volume::make`] made or found.
 #[derive(Debug, Clone)]
-pub struct Created {
-    /// The new file; the caller holds one reference until it forgets it.
+pub struct Made {
+    /// The file; the caller holds one reference until it forgets it.
     pub entry: Entry,
-    /// The handle.
-    pub opened: Opened,
+    /// The handle, if one was asked for.
+    pub opened: Option<Opened>,
+    /// Whether it was there before.
+    pub existed: bool,
+    /// What that did to the directory.
+    pub directory: Change,
+}
+
+impl Made {
+    /// A new file without a handle, in a directory of which the volume cannot tell.
+    pub fn new(entry: Entry) -> Self {
+        Self {
+            entry,
+            opened: None,
+            existed: false,
+            directory: Change::UNTOLD,
+        }
+    }
+}
+
+/// How durable something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Durability {
+    /// The volume has it. It is lost if the volume is before the next [`crate::Volume::sync`], which its
+    /// [`crate::Volume::epoch`] then tells.
+    Accepted,
+    /// It outlives the volume.
+    Durable,
+}
+
+/// What a write did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// How durable the bytes are by now.
+    pub durability: Durability,
+    /// What that did to the file.
+    pub file: Change,
+}
+
+impl Written {
+    /// The volume has the bytes, and cannot tell of the file.
+    pub const ACCEPTED: Self = Self {
+        durability: Durability::Accepted,
+        file: Change::UNTOLD,
+    };
+}
+
+/// What [`crate::Volume::seek`] looks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seek {
+    /// The next byte that was written, as `SEEK_DATA`.
+    Data,
+    /// The next byte that was not, or the end, as `SEEK_HOLE`.
+    Hole,
+}
+
+/// A place in an open file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// The open file.
+    pub handle: HandleId,
+    /// Bytes from its beginning.
+    pub offset: u64,
+}
+
+/// What waits to be made durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Unsaved {
+    /// Files of which something is not durable.
+    pub files: u64,
+    /// Bytes in them.
+    pub bytes: u64,
 }
 
 /// A new value for a time stamp.
@@ -205,6 +412,8 @@ pub struct AttributeChanges {
     pub modified: Option<TimeChange>,
     /// The handle through which the change is made, if one is open.
     pub handle: Option<HandleId>,
+    /// Nothing is changed, and `NotSynchronized` said, unless the file was changed last at this time.
+    pub only_if_changed_at: Option<SystemTime>,
 }
 
 /// What [`crate::Volume::allocate`] does to a range of a file.
@@ -266,6 +475,8 @@ pub struct Statistics {
     pub blocks: u64,
     /// Blocks free.
     pub blocks_free: u64,
+    /// Blocks that the caller may still use.
+    pub blocks_available: u64,
     /// Inodes in all.
     pub files: u64,
     /// Inodes free.
@@ -274,11 +485,40 @@ pub struct Statistics {
     pub name_length_max: u32,
 }
 
+/// From where a directory is listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListFrom<'a> {
+    /// A position: 0 is the beginning, others were given out with the entry before.
+    Position(u64),
+    /// The first name after this one in the volume's own order, whether it is there or not. Needs no
+    /// position, which a handle may be needed to remember.
+    After(&'a FileName),
+}
+
+impl ListFrom<'_> {
+    /// The beginning.
+    pub const START: Self = Self::Position(0);
+}
+
+/// What a listing tells of each entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// Its name, kind and number. The receiver gets no reference.
+    Names,
+    /// Its attributes, and a reference.
+    Attributes,
+}
+
 /// Where a directory listing goes.
 pub trait DirectorySink: Send {
+    /// What it wants to know of each entry.
+    fn detail(&self) -> Detail {
+        Detail::Attributes
+    }
+
     /// Offers one entry. `next` is the position from which a later listing goes on after it.
     ///
-    /// `Continue` means that it was taken and, if `entry` was given, that the receiver now holds
+    /// `Continue` means that it was taken and, with [`Detail::Attributes`], that the receiver now holds
     /// one reference to the inode, as after a lookup. `Break` means that it did not fit: no
     /// reference is held and the listing ends before it.
     fn push(&mut self, next: u64, name: &FileName, entry: &Entry) -> ControlFlow<()>;

@@ -4,22 +4,26 @@ use std::{ops::Range, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use penstock_base::{Contents, FileName, FsError, FsResult};
+use penstock_base::{Contents, FsError, FsResult};
 
 use crate::{
-    Allocation, AttributeChanges, Caller, Created, DirectorySink, Door, Entry, HandleId, Inode,
-    Lookup, OpenOptions, Opened, RemoveKind, RenameMode, SpecialFile, Statistics, WritePlace,
-    XattrMode,
+    AccessMask, Allocation, AttributeChanges, Change, Dentry, DirectorySink, Entry, Features,
+    HandleId, Identity, Inode, ListFrom, Locks, Lookup, Made, New, NodeId, OpenOptions, Opened,
+    Position, RemoveKind, RenameMode, Renamed, Seek, Statistics, Unsaved, Watcher, WritePlace,
+    Written, XattrMode, permission,
 };
 
 const NO_XATTRS: FsError = FsError::Unsupported("this volume keeps no extended attributes");
+const NO_LINKS: FsError = FsError::NotPermitted("this volume has no hard links");
 
 /// A file system that a door can serve.
 ///
 /// Rules that hold for every method:
-/// - **References.** [`Volume::lookup`], [`Volume::create`], [`Volume::make_directory`],
-///   [`Volume::make_symlink`], [`Volume::make_special`] and each entry that a [`DirectorySink`] takes give the caller one
-///   reference to an inode; it stays valid until as many are given back by [`Volume::forget`].
+/// - **References.** [`Volume::lookup`], [`Volume::parent`], [`Volume::hold`], [`Volume::resolve`],
+///   [`Volume::make`], [`Volume::link`] and each entry that a [`DirectorySink`] takes with its attributes give the
+///   caller one reference to an inode; it stays valid until as many are given back by [`Volume::forget`].
+/// - **Identity.** `by` is on whose behalf the operation runs. A volume that keeps owners and modes checks an
+///   identity that is not trusted, with [`crate::permission`].
 /// - **Cancellation.** A door drops the future of a call whose caller was interrupted. Work that
 ///   must not stop half way (a rename, the completion of an upload) goes on in a task of its own.
 /// - **Changes.** What is not implemented of them fails with `ReadOnly`; a volume that nothing can
@@ -28,12 +32,48 @@ const NO_XATTRS: FsError = FsError::Unsupported("this volume keeps no extended a
 ///   `TimedOut`, `OutOfMemory` or `Io`.
 #[async_trait]
 pub trait Volume: Send + Sync + 'static {
-    /// Finds `name` in a directory.
-    async fn lookup(&self, caller: Caller, parent: Inode, name: &FileName) -> FsResult<Lookup>;
+    /// What it can do. The same at each call.
+    fn features(&self) -> Features;
 
-    /// Makes the door known that serves this volume, as soon as there is one. A volume that
-    /// never wants references back need not know.
-    fn attach(&self, _door: Arc<dyn Door>) {}
+    /// Makes a door known that serves this volume. A volume that has nothing to tell need not know.
+    fn watch(&self, _door: Arc<dyn Watcher>) {}
+
+    /// A number that is another one whenever bytes that were [`Accepted`](crate::Durability::Accepted) may have been
+    /// lost since: the write verifier of NFS. A volume that never accepts any has one for ever.
+    fn epoch(&self) -> u64 {
+        0
+    }
+
+    /// Its locks, if it has any that a door should use: see [`Locks`].
+    fn locks(&self) -> Option<&dyn Locks> {
+        None
+    }
+
+    /// What waits to be made durable.
+    fn unsaved(&self) -> Unsaved {
+        Unsaved::default()
+    }
+
+    /// Finds a name.
+    async fn lookup(&self, by: &Identity, dentry: Dentry<'_>) -> FsResult<Lookup>;
+
+    /// The directory that a directory is in; that of the root is itself.
+    async fn parent(&self, by: &Identity, directory: Inode) -> FsResult<Entry>;
+
+    /// Takes one more reference to an inode that a door knew once. Fails with `Stale` if the volume does not
+    /// know it any more.
+    async fn hold(&self, by: &Identity, inode: Inode) -> FsResult<Entry>;
+
+    /// The number of a file that outlives the mount, where [`Features::persistent_ids`] says that there are such.
+    fn node_id(&self, _inode: Inode) -> Option<NodeId> {
+        None
+    }
+
+    /// Finds the file that [`Volume::node_id`] numbered, in this process or another. Fails with `Stale` if it is
+    /// gone, or if the bytes are none of this volume's.
+    async fn resolve(&self, _by: &Identity, _id: &NodeId) -> FsResult<Entry> {
+        Err(FsError::Stale)
+    }
 
     /// Gives back `count` references to an inode. Never blocks, never fails.
     fn forget(&self, inode: Inode, count: u64);
@@ -44,12 +84,20 @@ pub trait Volume: Send + Sync + 'static {
     }
 
     /// What `stat` shows.
-    async fn attributes(&self, caller: Caller, inode: Inode) -> FsResult<Entry>;
+    async fn attributes(&self, by: &Identity, inode: Inode) -> FsResult<Entry>;
 
-    /// Changes mode, owner, size or times, all or none. Changing the size is truncation.
+    /// What `by` may do with a file.
+    async fn access(&self, by: &Identity, inode: Inode) -> FsResult<AccessMask> {
+        let entry = self.attributes(by, inode).await?;
+        Ok(permission::allowed(&entry.attributes, by))
+    }
+
+    /// Changes mode, owner, size or times. Changing the size is truncation, which comes first: if it fails nothing
+    /// is changed, and if what follows fails the file has its new size. Fails with `NotSynchronized` where
+    /// [`AttributeChanges::only_if_changed_at`] says so.
     async fn set_attributes(
         &self,
-        _caller: Caller,
+        _by: &Identity,
         _inode: Inode,
         _changes: AttributeChanges,
     ) -> FsResult<Entry> {
@@ -57,97 +105,74 @@ pub trait Volume: Send + Sync + 'static {
     }
 
     /// The target of a symbolic link.
-    async fn read_symlink(&self, caller: Caller, inode: Inode) -> FsResult<Bytes>;
+    async fn read_symlink(&self, by: &Identity, inode: Inode) -> FsResult<Bytes>;
 
-    /// Makes a symbolic link. Fails with `AlreadyExists` or `Unsupported`.
-    async fn make_symlink(
+    /// Makes a file, a directory, a link, or a pipe, socket or device, and opens it if `open` says how; only files
+    /// are opened. Without `open` a new file is durable when this returns. Fails with `AlreadyExists`, with
+    /// `Unsupported` where there are no symbolic links, and with `NotPermitted` where there are no pipes.
+    async fn make(
         &self,
-        _caller: Caller,
-        _parent: Inode,
-        _name: &FileName,
-        _target: &[u8],
-    ) -> FsResult<Entry> {
+        _by: &Identity,
+        _dentry: Dentry<'_>,
+        _new: New<'_>,
+        _open: Option<OpenOptions>,
+    ) -> FsResult<Made> {
         Err(FsError::ReadOnly)
     }
 
-    /// Makes a pipe, a socket or a device. Fails with `AlreadyExists`, and with `NotPermitted`
-    /// where there are none.
-    async fn make_special(
-        &self,
-        _caller: Caller,
-        _parent: Inode,
-        _name: &FileName,
-        _special: (SpecialFile, u16),
-    ) -> FsResult<Entry> {
-        Err(FsError::NotPermitted(
-            "this volume has no pipes, sockets and devices",
-        ))
-    }
-
-    /// Makes a directory. Fails with `AlreadyExists`.
-    async fn make_directory(
-        &self,
-        _caller: Caller,
-        _parent: Inode,
-        _name: &FileName,
-        _permissions: u16,
-    ) -> FsResult<Entry> {
-        Err(FsError::ReadOnly)
+    /// Gives a file, which is no directory, one more name. Fails with `AlreadyExists`, `TooManyLinks` and, where there
+    /// are no hard links, `NotPermitted`.
+    async fn link(&self, _by: &Identity, _inode: Inode, _dentry: Dentry<'_>) -> FsResult<Made> {
+        Err(NO_LINKS)
     }
 
     /// Removes a file or an empty directory. Fails with `NotFound`, `IsADirectory`,
     /// `NotADirectory` or `DirectoryNotEmpty`.
     async fn remove(
         &self,
-        _caller: Caller,
-        _parent: Inode,
-        _name: &FileName,
+        _by: &Identity,
+        _dentry: Dentry<'_>,
         _kind: RemoveKind,
-    ) -> FsResult<()> {
+    ) -> FsResult<Change> {
         Err(FsError::ReadOnly)
     }
 
     /// Moves a name. The volume documents how atomic that is.
     async fn rename(
         &self,
-        _caller: Caller,
-        _source: (Inode, &FileName),
-        _target: (Inode, &FileName),
+        _by: &Identity,
+        _source: Dentry<'_>,
+        _target: Dentry<'_>,
         _mode: RenameMode,
-    ) -> FsResult<()> {
+    ) -> FsResult<Renamed> {
         Err(FsError::ReadOnly)
     }
 
     /// Opens a file. Fails with `IsADirectory`, `Busy` or `ReadOnly`.
-    async fn open(&self, caller: Caller, inode: Inode, options: OpenOptions) -> FsResult<Opened>;
+    async fn open(&self, by: &Identity, inode: Inode, options: OpenOptions) -> FsResult<Opened>;
 
-    /// Creates a file and opens it; opens what is there unless `exclusive`.
-    async fn create(
-        &self,
-        _caller: Caller,
-        _parent: Inode,
-        _name: &FileName,
-        _permissions: u16,
-        _options: OpenOptions,
-    ) -> FsResult<Created> {
-        Err(FsError::ReadOnly)
-    }
-
-    /// Reads up to `length` bytes at `offset`; fewer only at the end of the file.
-    async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Contents>;
+    /// Reads up to `length` bytes; fewer only at the end of the file.
+    async fn read(&self, by: &Identity, at: Position, length: u32) -> FsResult<Contents>;
 
     /// Writes all of `data` where `place` says, or fails and writes nothing. Returns when the volume has
     /// accepted the bytes, which may wait for memory. The bytes may be kept without a copy: the
     /// door pays the budget for them until the call returns, and the volume, if it keeps them,
     /// from before it returns.
-    async fn write(&self, _handle: HandleId, _place: WritePlace, _data: Bytes) -> FsResult<()> {
-        Err(FsError::ReadOnly)
+    async fn write(
+        &self,
+        _by: &Identity,
+        _handle: HandleId,
+        _place: WritePlace,
+        _data: Bytes,
+    ) -> FsResult<Written> {
+        Err(FsError::BadHandle)
     }
 
     /// Changes what is allocated of a file, in the range `range`, which is not empty. Fails with
     /// `Unsupported` where a volume has no such thing, and with `NoSpace`.
     async fn allocate(
         &self,
+        _by: &Identity,
         _handle: HandleId,
         _range: Range<u64>,
         _allocation: Allocation,
@@ -155,12 +180,31 @@ pub trait Volume: Send + Sync + 'static {
         Err(FsError::Unsupported("nothing is allocated here"))
     }
 
+    /// The first place at or behind `from` that is what `wanted` says. Fails with `NoSuchPlace` behind the end of the
+    /// file, and for data if none follows. Where [`Features::finds_holes`] is not set a door need not ask.
+    async fn seek(&self, _from: Position, _wanted: Seek) -> FsResult<u64> {
+        Err(FsError::Unsupported("this volume knows of no holes"))
+    }
+
+    /// Copies up to `length` bytes from one open file to another, or within one whose ranges do not overlap, and
+    /// returns how many were copied; fewer at the end of the source, or where the volume ends a long copy. Where
+    /// [`Features::copies_ranges`] is not set a door need not ask.
+    async fn copy_range(
+        &self,
+        _by: &Identity,
+        _source: Position,
+        _target: Position,
+        _length: u64,
+    ) -> FsResult<u64> {
+        Err(FsError::Unsupported("this volume copies nothing by itself"))
+    }
+
     /// A descriptor of the handle was closed: reports what went wrong with earlier writes, and
     /// makes them durable where closing does that.
     async fn flush(&self, handle: HandleId) -> FsResult<()>;
 
-    /// Returns when everything written through the handle is durable.
-    async fn sync(&self, handle: HandleId, data_only: bool) -> FsResult<()>;
+    /// Returns when what was written to `range`, whoever wrote it, is durable; the volume may make more so.
+    async fn sync(&self, handle: HandleId, range: Range<u64>, data_only: bool) -> FsResult<()>;
 
     /// The last descriptor was closed; the handle is gone.
     async fn release(&self, handle: HandleId);
@@ -172,54 +216,64 @@ pub trait Volume: Send + Sync + 'static {
     }
 
     /// Opens a directory for listing.
-    async fn open_directory(&self, caller: Caller, inode: Inode) -> FsResult<HandleId>;
+    async fn open_directory(&self, by: &Identity, inode: Inode) -> FsResult<HandleId>;
 
-    /// Lists entries from `position` (0 or one that an earlier call gave out) into `sink` until
-    /// it is full or the directory ends. `.` and `..` are the door's business.
+    /// Lists entries into `sink` until it is full or the directory ends. `.` and `..` are the door's business.
     async fn read_directory(
         &self,
         handle: HandleId,
-        position: u64,
+        from: ListFrom<'_>,
         sink: &mut dyn DirectorySink,
     ) -> FsResult<()>;
 
     /// Closes a directory.
     async fn release_directory(&self, handle: HandleId);
 
-    /// Whether files have extended attributes here. Where they have none a door need not ask.
-    fn keeps_xattrs(&self) -> bool {
-        false
+    /// Lists entries as [`Volume::read_directory`] does, without a handle: for a door that keeps none. Goes on after a
+    /// name; positions but the beginning may need a handle and be `Unsupported`.
+    async fn list(
+        &self,
+        by: &Identity,
+        directory: Inode,
+        from: ListFrom<'_>,
+        sink: &mut dyn DirectorySink,
+    ) -> FsResult<()> {
+        let handle = self.open_directory(by, directory).await?;
+        let listed = self.read_directory(handle, from, sink).await;
+        self.release_directory(handle).await;
+        listed
     }
 
     /// The value of an extended attribute. Fails with `NoAttribute` or `Unsupported`.
-    async fn xattr(&self, _caller: Caller, _inode: Inode, _name: &[u8]) -> FsResult<Bytes> {
+    async fn xattr(&self, _by: &Identity, _inode: Inode, _name: &[u8]) -> FsResult<Bytes> {
         Err(NO_XATTRS)
     }
 
     /// The names of all extended attributes.
-    async fn xattrs(&self, _caller: Caller, _inode: Inode) -> FsResult<Vec<Bytes>> {
+    async fn xattrs(&self, _by: &Identity, _inode: Inode) -> FsResult<Vec<Bytes>> {
         Err(NO_XATTRS)
     }
 
-    /// Sets an extended attribute, name and value. Fails with `AlreadyExists` or `NoAttribute` as
+    /// Sets an extended attribute. Fails with `AlreadyExists` or `NoAttribute` as
     /// `mode` says, and with `NoSpace` when it does not fit beside the others.
     async fn set_xattr(
         &self,
-        _caller: Caller,
+        _by: &Identity,
         _inode: Inode,
-        _attribute: (&[u8], &[u8]),
+        _name: &[u8],
+        _value: &[u8],
         _mode: XattrMode,
     ) -> FsResult<()> {
         Err(NO_XATTRS)
     }
 
     /// Removes an extended attribute. Fails with `NoAttribute`.
-    async fn remove_xattr(&self, _caller: Caller, _inode: Inode, _name: &[u8]) -> FsResult<()> {
+    async fn remove_xattr(&self, _by: &Identity, _inode: Inode, _name: &[u8]) -> FsResult<()> {
         Err(NO_XATTRS)
     }
 
-    /// What `statfs` shows.
-    async fn statistics(&self) -> FsResult<Statistics>;
+    /// What `statfs` shows of the part of the volume that `inode` is in.
+    async fn statistics(&self, by: &Identity, inode: Inode) -> FsResult<Statistics>;
 
     /// Makes everything durable before the mount goes away; returns the paths of files that
     /// could not be saved with the reason for each. Handles that are still open are closed here:

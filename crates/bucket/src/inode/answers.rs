@@ -144,8 +144,8 @@ impl Tree {
     }
 
     /// Applies an answer to a node. Returns whether the name still leads to it: another version of another
-    /// client is another node, unless the file is open and nothing of it was seen. The size and the pages that
-    /// a door keeps, also of a file that nobody has open, are of one version so.
+    /// client is another node, unless a handle asks that has the file open and nothing of it was seen. The size
+    /// and the pages that a door keeps, also of a file that nobody has open, are of one version so.
     pub(super) fn settle_held(&mut self, inode: Inode, answer: Option<&Known>) -> bool {
         let Some(node) = self.nodes.get_mut(&inode) else {
             return false;
@@ -155,8 +155,7 @@ impl Tree {
         }
         let etag = node.known.as_ref().map(|known| known.etag.clone());
         let is_other = |known: &Known| etag.as_ref().is_some_and(|etag| *etag != known.etag);
-        let is_shown = self.replaces || node.file.is_none() || node.is_seen();
-        let replaces = node.kind == FileKind::Regular && is_shown;
+        let replaces = node.kind == FileKind::Regular && (self.replaces || !node.may_take());
         match answer {
             Some(known) if known.kind == node.kind && !(is_other(known) && replaces) => {
                 if is_other(known) {

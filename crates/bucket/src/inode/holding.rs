@@ -11,10 +11,10 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use penstock_base::MemoryBudget;
-use penstock_vfs::{Door, HeldFile, Inode};
+use penstock_vfs::{HeldFile, Inode, Watcher};
 use tokio::sync::Notify;
 
-use crate::inode::{Charge, Node, Tree, directory::SMALL_TABLE};
+use crate::inode::{Charge, Node, Place, Tree, directory::SMALL_TABLE};
 
 /// The share of the memory budget that nodes may take before a door is asked to hold fewer.
 const BUDGET_SHARE: u64 = 4;
@@ -35,7 +35,7 @@ pub(super) struct Holding {
     bytes: u64,
     /// Bytes beyond which the door is asked to hold fewer.
     limit: u64,
-    door: Option<Arc<dyn Door>>,
+    door: Option<Arc<dyn Watcher>>,
     /// In the order in which they were looked up; some have gone since.
     order: VecDeque<Inode>,
     /// Nodes that the door was asked for last, and nodes that were added since.
@@ -80,7 +80,7 @@ impl Drop for Holding {
 
 impl Tree {
     /// Makes the door known that holds nodes.
-    pub(crate) fn attach(&mut self, door: Arc<dyn Door>) {
+    pub(crate) fn watch(&mut self, door: Arc<dyn Watcher>) {
         self.holding.door = Some(door);
     }
 
@@ -88,6 +88,13 @@ impl Tree {
     pub(crate) fn tell_content_changed(&self, inode: Inode) {
         if let Some(door) = &self.holding.door {
             door.content_changed(inode);
+        }
+    }
+
+    /// Tells the door that a name leads elsewhere, or nowhere.
+    pub(crate) fn tell_name_changed(&self, place: &Place) {
+        if let Some(door) = &self.holding.door {
+            door.name_changed(place.parent, &place.name);
         }
     }
 
@@ -139,7 +146,7 @@ impl Tree {
         if let Some(door) = &self.holding.door
             && !chosen.is_empty()
         {
-            door.ask_back(chosen);
+            door.references_wanted(chosen);
         }
     }
 

@@ -1,7 +1,7 @@
 //! How long nodes live: as long as somebody needs them, and directories as long as they are
 //! remembered; see [`super::idle`].
 
-use penstock_base::{FileName, clock};
+use penstock_base::{FileName, FsResult, clock};
 use penstock_vfs::{FileKind, Inode};
 
 use crate::inode::{Dentry, Known, Node, Place, Tree};
@@ -23,6 +23,14 @@ impl Tree {
         node.lookups += 1;
         self.end_idleness(inode);
         Some(inode)
+    }
+
+    /// Takes one more reference to a node. Fails with `Stale` if there is none.
+    pub(crate) fn hold_again(&mut self, inode: Inode) -> FsResult<()> {
+        let node = self.node_mut(inode)?;
+        node.lookups += 1;
+        self.end_idleness(inode);
+        Ok(())
     }
 
     /// Gives back `count` references.
@@ -109,8 +117,13 @@ impl Tree {
             return self.forget_entry(place.parent, &place.name);
         };
         node.place = None;
+        // A door believes the name for a while, and does not look again for who asks for an open file.
+        let is_open = node.file.is_some() && node.lost_its_name();
         if let Ok(directory) = self.directory_mut(place.parent) {
             directory.remove(&place.name);
+        }
+        if is_open {
+            self.tell_name_changed(&place);
         }
         self.unpin(place.parent);
     }

@@ -223,6 +223,14 @@ impl Node {
         self.file.as_ref().is_some_and(|file| file.view().is_seen())
     }
 
+    /// Whether another client's version may take the place of what an open file holds. Never that of what a door
+    /// was told of a file: it keeps the size.
+    pub(crate) fn may_take(&self) -> bool {
+        self.file
+            .as_ref()
+            .is_some_and(|file| file.view().may_take())
+    }
+
     /// Whether the file lost its name though nobody removed it here: the name leads to something of another
     /// client, or to nothing. What is written to it could be saved nowhere.
     pub(crate) fn lost_its_name(&self) -> bool {

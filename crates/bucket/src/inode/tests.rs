@@ -318,13 +318,15 @@ fn inodes_are_paid_for_as_far_as_memory_is_to_spare() {
 #[derive(Debug, Default)]
 struct Asked(std::sync::Mutex<Vec<Inode>>);
 
-impl penstock_vfs::Door for Asked {
-    fn ask_back(&self, held: Vec<penstock_vfs::HeldFile>) {
+impl penstock_vfs::Watcher for Asked {
+    fn references_wanted(&self, held: Vec<penstock_vfs::HeldFile>) {
         let inodes = held.into_iter().map(|held| held.inode);
         self.0.lock().expect("no panic").extend(inodes);
     }
 
     fn content_changed(&self, _: Inode) {}
+
+    fn name_changed(&self, _: Inode, _: &FileName) {}
 }
 
 impl Asked {
@@ -345,7 +347,7 @@ fn look_up(tree: &mut Tree, numbers: std::ops::Range<usize>) -> Vec<Inode> {
 fn a_door_is_asked_for_what_was_looked_up_longest_ago() {
     let mut tree = Tree::new(&MemoryBudget::new(8 * MIB), TreeSettings::default());
     let door = Arc::new(Asked::default());
-    tree.attach(Arc::clone(&door) as _);
+    tree.watch(Arc::clone(&door) as _);
     let first = look_up(&mut tree, 0..5000);
     assert_eq!(door.take(), [], "a quarter of the memory is theirs");
     let (pinned, again) = (first[0], first[2]);
@@ -361,7 +363,7 @@ fn a_door_is_asked_for_what_was_looked_up_longest_ago() {
 fn what_a_door_keeps_is_asked_for_again_in_its_turn() {
     let mut tree = Tree::new(&MemoryBudget::new(8 * MIB), TreeSettings::default());
     let door = Arc::new(Asked::default());
-    tree.attach(Arc::clone(&door) as _);
+    tree.watch(Arc::clone(&door) as _);
     let all = look_up(&mut tree, 0..20_000);
     let asked = door.take();
     let times = asked.iter().filter(|inode| **inode == all[0]).count();

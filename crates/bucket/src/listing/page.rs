@@ -161,6 +161,13 @@ impl Page {
         &self.entries[index].name
     }
 
+    /// What the entry is sorted by: a directory stands where the keys below it do.
+    pub(super) fn sorted_by(&self, index: usize) -> String {
+        let entry = &self.entries[index];
+        let slash = if entry.is_object { "" } else { "/" };
+        format!("{}{slash}", entry.name)
+    }
+
     /// Whether the entry is an object, which a directory of its name hides.
     pub(super) fn is_object(&self, index: usize) -> bool {
         self.entries[index].is_object

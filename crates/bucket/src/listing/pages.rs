@@ -113,6 +113,18 @@ impl Pages {
         }
     }
 
+    /// The same of what comes after `key`.
+    pub(super) fn after(mut self, key: &str) -> Self {
+        let start = Start {
+            position: self.starts[0].position,
+            ..Start::guess(key)
+        };
+        // Where the store does not begin in the middle, its listing is read from the beginning.
+        self.starts.push(start.clone());
+        self.next = Some(start);
+        self
+    }
+
     /// Whether a page so far had the object that marks the directory.
     pub(super) fn marker(&self) -> bool {
         self.marker
@@ -207,8 +219,17 @@ impl Pages {
         };
         let arrived = (&mut coming.0).await;
         self.coming = None;
-        let page =
-            arrived.map_err(|error| FsError::Io(format!("a listing broke off: {error}")))??;
+        let arrived =
+            arrived.map_err(|error| FsError::Io(format!("a listing broke off: {error}")))?;
+        let is_guess = self.next.as_ref().is_some_and(Start::is_guess);
+        let page = match arrived {
+            Err(FsError::Unsupported(_)) if is_guess && self.may_guess => {
+                self.may_guess = false;
+                self.request_next();
+                return Box::pin(self.load_next()).await;
+            }
+            page => page?,
+        };
         self.keep(page);
         Ok(true)
     }

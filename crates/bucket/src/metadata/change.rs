@@ -71,6 +71,7 @@ impl Core {
         change: MetadataChange,
     ) -> FsResult<()> {
         self.check_writable()?;
+        self.check_not_replaced(inode)?;
         if self.take_along(inode, &change).await? {
             return Ok(());
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use penstock_base::{FsError, FsResult, Payload, clock};
 use penstock_object::{Key, PutOptions};
-use penstock_vfs::{Caller, FileKind, Inode};
+use penstock_vfs::{FileKind, Inode, Owner};
 
 use crate::{
     core::Core,
@@ -20,7 +20,7 @@ impl Core {
     pub(crate) fn new_directory(
         &self,
         parent: Inode,
-        caller: Caller,
+        owner: Owner,
         permissions: u16,
     ) -> Option<KeptMetadata> {
         if !self.keeps_metadata() {
@@ -28,7 +28,7 @@ impl Core {
         }
         let tree = self.namespace.lock();
         let parent = tree.node(parent).ok()?;
-        let mut posix = self.new_attributes(FileKind::Directory, (caller, permissions), parent);
+        let mut posix = self.new_attributes(FileKind::Directory, (owner, permissions), parent);
         let now = Some(clock::wall_time());
         (posix.modified, posix.accessed, posix.changed) = (now, now, now);
         Some(KeptMetadata {

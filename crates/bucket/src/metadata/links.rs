@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use penstock_base::{FileName, FsError, FsResult, Payload};
 use penstock_object::{GetOptions, ObjectKind};
-use penstock_vfs::{Caller, FileKind, Inode};
+use penstock_vfs::{FileKind, Inode, Owner};
 
 use crate::{
     core::Core,
@@ -25,12 +25,12 @@ impl Core {
     pub(crate) async fn make_kept_link(
         self: &Arc<Self>,
         (parent, name): (Inode, &FileName),
-        (target, caller): (&str, Caller),
+        (target, owner): (&str, Owner),
     ) -> FsResult<Reference> {
         if target.len() > TARGET_MAX {
             return Err(FsError::NameTooLong);
         }
-        let kept = self.new_link(parent, target, caller)?;
+        let kept = self.new_link(parent, target, owner)?;
         let body = match kept.posix.link {
             Some(LinkTarget::Header(_)) => Payload::new(),
             Some(LinkTarget::Body) | None => Payload::from(target.as_bytes().to_vec()),
@@ -39,8 +39,8 @@ impl Core {
         self.store_new((parent, name), link).await
     }
 
-    fn new_link(&self, parent: Inode, target: &str, caller: Caller) -> FsResult<KeptMetadata> {
-        let new = (caller, LINK_PERMISSIONS);
+    fn new_link(&self, parent: Inode, target: &str, owner: Owner) -> FsResult<KeptMetadata> {
+        let new = (owner, LINK_PERMISSIONS);
         let mut posix = self.new_object(FileKind::Symlink, new, parent)?;
         if self.settings.metadata.symlink_in_meta {
             posix.link = Some(LinkTarget::new(target));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use penstock_base::{FileName, FsResult, Payload, clock};
 use penstock_object::{ObjectKind, PutOptions, WriteCondition};
-use penstock_vfs::{Caller, FileKind, Inode};
+use penstock_vfs::{FileKind, Inode, Owner};
 
 use crate::{
     core::Core,
@@ -19,7 +19,7 @@ impl Core {
     pub(crate) fn new_object(
         &self,
         kind: FileKind,
-        new: (Caller, u16),
+        new: (Owner, u16),
         parent: Inode,
     ) -> FsResult<PosixAttributes> {
         let tree = self.namespace.lock();

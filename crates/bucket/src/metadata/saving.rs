@@ -12,7 +12,7 @@ use std::{sync::Arc, time::SystemTime};
 
 use penstock_base::{FsResult, clock};
 use penstock_object::{Key, PutOptions};
-use penstock_vfs::{Caller, FileKind, Inode};
+use penstock_vfs::{FileKind, Inode, Owner};
 
 use crate::{
     core::Core,
@@ -22,7 +22,7 @@ use crate::{
 
 impl Core {
     /// Gives a file that was just created here its owner and mode.
-    pub(crate) fn own_new_file(&self, inode: Inode, caller: Caller, permissions: u16) {
+    pub(crate) fn own_new_file(&self, inode: Inode, owner: Owner, permissions: u16) {
         let mut tree = self.namespace.lock();
         let Ok(node) = tree.node(inode) else { return };
         let is_new = node.file.as_ref().is_some_and(|file| file.view().new);
@@ -33,7 +33,7 @@ impl Core {
         let Some(parent) = parent.and_then(|parent| tree.node(parent).ok()) else {
             return;
         };
-        let posix = self.new_attributes(FileKind::Regular, (caller, permissions), parent);
+        let posix = self.new_attributes(FileKind::Regular, (owner, permissions), parent);
         if let Ok(node) = tree.node_mut(inode) {
             let kept = KeptMetadata {
                 posix,

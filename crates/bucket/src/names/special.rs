@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use penstock_base::{FileName, FsError, FsResult, Payload};
-use penstock_vfs::{Caller, Entry, FileKind, Inode, SpecialFile};
+use penstock_vfs::{Entry, FileKind, Inode, Owner, SpecialFile};
 
 use crate::{
     core::{Core, run_to_end},
@@ -17,7 +17,7 @@ impl Core {
     pub(crate) async fn make_special(
         self: &Arc<Self>,
         (parent, name): (Inode, &FileName),
-        caller: Caller,
+        owner: Owner,
         (special, permissions): (SpecialFile, u16),
     ) -> FsResult<Entry> {
         self.check_writable()?;
@@ -27,7 +27,7 @@ impl Core {
             ));
         }
         let kind = FileKind::Special(special);
-        let mut posix = self.new_object(kind, (caller, permissions), parent)?;
+        let mut posix = self.new_object(kind, (owner, permissions), parent)?;
         posix.device = match special {
             SpecialFile::CharacterDevice(device) | SpecialFile::BlockDevice(device) => Some(device),
             SpecialFile::Pipe | SpecialFile::Socket => None,

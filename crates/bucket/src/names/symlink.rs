@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use penstock_base::{FileName, FsError, FsResult, clock};
 use penstock_object::{ObjectKind, PutOptions, WriteCondition};
-use penstock_vfs::{Caller, Entry, FileKind, Inode};
+use penstock_vfs::{Entry, FileKind, Inode, Owner};
 
 use crate::{
     core::{Core, run_to_end},
@@ -41,7 +41,7 @@ impl Core {
     pub(crate) async fn make_symlink(
         self: &Arc<Self>,
         (parent, name): (Inode, &FileName),
-        (target, caller): (&[u8], Caller),
+        (target, owner): (&[u8], Owner),
     ) -> FsResult<Entry> {
         self.check_writable()?;
         let target = std::str::from_utf8(target)
@@ -49,7 +49,7 @@ impl Core {
         let (core, name, target) = (Arc::clone(self), name.clone(), target.to_owned());
         if self.keeps_metadata() {
             let made = run_to_end(async move {
-                let link = (target.as_str(), caller);
+                let link = (target.as_str(), owner);
                 core.make_kept_link((parent, &name), link).await
             });
             return self.given_away(made.await?);

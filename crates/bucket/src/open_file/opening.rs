@@ -7,7 +7,7 @@ use penstock_base::{
     clock::{self, Instant},
 };
 use penstock_transfer::ObjectVersion;
-use penstock_vfs::{Access, Created, FileKind, HandleId, Inode, OpenOptions, Opened};
+use penstock_vfs::{Access, FileKind, HandleId, Inode, OpenOptions, Opened};
 
 use crate::{
     core::Core,
@@ -96,38 +96,29 @@ impl Core {
         Ok(opened)
     }
 
-    /// Creates a file and opens it, or opens what is there.
+    /// Creates a file and opens it, or opens what is there unless it `must_be_new`.
     pub(crate) async fn create(
         self: &Arc<Self>,
         (parent, name): (Inode, &FileName),
         options: OpenOptions,
+        must_be_new: bool,
     ) -> FsResult<Created> {
         self.check_writable()?;
         loop {
             if let Some(found) = self.find(parent, name, self.change_patience()).await? {
-                return self.open_found(found, options).await;
+                if must_be_new {
+                    return Err(FsError::AlreadyExists);
+                }
+                let opened = self.open(found.inode(), options).await?;
+                return Ok(Created {
+                    file: found,
+                    opened,
+                    existed: true,
+                });
             }
             let _entered = self.namespace.enter(&[parent]).await?;
             if let Some(created) = self.try_create((parent, name), options)? {
                 return Ok(created);
-            }
-        }
-    }
-
-    async fn open_found(
-        self: &Arc<Self>,
-        found: Reference,
-        options: OpenOptions,
-    ) -> FsResult<Created> {
-        if options.exclusive {
-            return Err(FsError::AlreadyExists);
-        }
-        let opened = self.open(found.inode(), options).await?;
-        match self.given_away(found) {
-            Ok(entry) => Ok(Created { entry, opened }),
-            Err(error) => {
-                self.undo_open(opened.handle).await;
-                Err(error)
             }
         }
     }
@@ -155,18 +146,19 @@ impl Core {
             // The view of a new file says so from the beginning.
             staged.engage_file(&file, (Content::default(), key.clone()), |_| ());
         }
-        let entry = self.entry_of(inode, tree.node(inode)?);
         drop(tree);
-        if file.staged.is_some() {
-            self.handles.insert(id, Handle::File(handle));
-            return Ok(Some(Created { entry, opened }));
+        if file.staged.is_none() {
+            file.stream
+                .try_lock()
+                .expect("nobody else knows the file yet")
+                .begin(id, self.new_sink(key, false));
         }
-        file.stream
-            .try_lock()
-            .expect("nobody else knows the file yet")
-            .begin(id, self.new_sink(key, false));
         self.handles.insert(id, Handle::File(handle));
-        Ok(Some(Created { entry, opened }))
+        Ok(Some(Created {
+            file: Reference::adopt(&self.namespace, inode),
+            opened,
+            existed: false,
+        }))
     }
 
     /// Whether the version of a file must be asked for before it is opened: also when memory knows it, but
@@ -334,6 +326,15 @@ fn for_writing(handle: HandleId, file: &OpenFile) -> Opened {
         skip_flush: false,
         local: None,
     }
+}
+
+/// A file that was created, or found instead, and is open.
+#[derive(Debug)]
+pub(crate) struct Created {
+    pub(crate) file: Reference,
+    pub(crate) opened: Opened,
+    /// Whether it was there before.
+    pub(crate) existed: bool,
 }
 
 /// What was found of a file before it is opened.

@@ -111,7 +111,7 @@ impl Core {
             }
         }
         self.distrust(handle);
-        if self.refresh(file.inode).await.is_err() {
+        if self.refresh_open(file).await.is_err() {
             return false;
         }
         let tree = self.namespace.lock();

@@ -116,7 +116,7 @@ impl Core {
         }
         let believed = self.known_size(file);
         if !file.view().ours {
-            self.refresh(file.inode).await?;
+            self.refresh_open(file).await?;
         }
         {
             let tree = self.namespace.lock();
@@ -290,7 +290,7 @@ impl Core {
             node.place.is_some()
         };
         if self.known_size(file) == 0 && !file.view().ours && has_name {
-            self.refresh(file.inode).await?;
+            self.refresh_open(file).await?;
         }
         Ok(self.known_size(file) == 0)
     }

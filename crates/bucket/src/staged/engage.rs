@@ -45,7 +45,7 @@ impl Core {
             return Err(FsError::Stale);
         }
         if !file.view().ours {
-            self.refresh(file.inode).await?;
+            self.refresh_open(file).await?;
         }
         let small = {
             // To the end, or an open takes another version in between.

@@ -23,7 +23,7 @@ use std::{
 use penstock_base::{FsError, FsResult, MIB, clock, run_blocking};
 use penstock_object::{Description, ErrorKind, Key};
 use penstock_transfer::{ObjectVersion, TransferError};
-use penstock_vfs::{Access, FileKind, OpenOptions, Opened};
+use penstock_vfs::{FileKind, OpenOptions, Opened};
 
 use crate::{
     core::Core,
@@ -49,12 +49,7 @@ const COMPARED: u64 = MIB;
 const PROGRESS: Duration = Duration::from_secs(30);
 
 /// How the files are held that an earlier mount left.
-const HELD: OpenOptions = OpenOptions {
-    access: Access::ReadWrite,
-    append: false,
-    truncate: false,
-    exclusive: false,
-};
+const HELD: OpenOptions = OpenOptions::READ_WRITE;
 
 impl StagedFile {
     /// A file as its journal tells.

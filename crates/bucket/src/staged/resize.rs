@@ -4,7 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use penstock_base::{FsError, FsResult};
 use penstock_object::Key;
-use penstock_vfs::{Access, Allocation, HandleId, Inode, OpenOptions};
+use penstock_vfs::{Allocation, HandleId, Inode, OpenOptions};
 
 use crate::{
     core::{Core, run_to_end},
@@ -198,13 +198,7 @@ impl Core {
         }
         let core = Arc::clone(self);
         run_to_end(async move {
-            let options = OpenOptions {
-                access: Access::Write,
-                append: false,
-                truncate: false,
-                exclusive: false,
-            };
-            let opened = core.open_as_it_is(inode, options).await?;
+            let opened = core.open_as_it_is(inode, OpenOptions::WRITE).await?;
             let handle = core.handles.file(opened.handle)?;
             let resized = core.resize(&handle, size).await;
             drop(handle);

@@ -7,7 +7,7 @@ use penstock_bucket::BucketSettings;
 use penstock_object::{ErrorKind, Key, MemoryStore, ObjectKind, Operation, PutOptions, Store};
 use penstock_vfs::{AttributeChanges, OpenOptions, Volume};
 
-use crate::support::{Bed, READ, WRITE};
+use crate::support::{Bed, CALLER, READ, WRITE};
 
 const APPEND: OpenOptions = OpenOptions {
     append: true,
@@ -129,7 +129,7 @@ async fn appendable_files_are_continued_by_appending() {
         let handle = bed.open("log", APPEND).await.unwrap();
         bed.requests();
         bed.write(handle, 4, "two ").await.unwrap();
-        bed.volume.sync(handle, false).await.unwrap();
+        bed.sync(handle).await.unwrap();
         assert_eq!(bed.object("log").await.unwrap(), b"one two ");
         bed.write(handle, 8, "three").await.unwrap();
         bed.close(handle).await.unwrap();
@@ -289,7 +289,7 @@ async fn truncating_a_new_file_of_which_pieces_were_appended_begins_anew() {
         ..AttributeChanges::default()
     };
     let inode = bed.inode("log").await.unwrap();
-    let caller = Default::default();
+    let caller = &CALLER;
     bed.volume
         .set_attributes(caller, inode, changes)
         .await

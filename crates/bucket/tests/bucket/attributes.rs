@@ -43,11 +43,7 @@ async fn attributes_come_from_the_object_and_the_settings() {
 #[tokio::test(start_paused = true)]
 async fn the_root_is_always_there() {
     let bed = Bed::new();
-    let root = bed
-        .volume
-        .attributes(Default::default(), Inode::ROOT)
-        .await
-        .unwrap();
+    let root = bed.volume.attributes(&CALLER, Inode::ROOT).await.unwrap();
     assert_eq!(root.attributes.kind, FileKind::Directory);
     assert_eq!(
         (root.attributes.links, root.attributes_ttl),
@@ -66,25 +62,14 @@ async fn attributes_are_asked_for_again_after_the_timeout() {
     );
     advance(Duration::from_secs(50)).await;
     bed.requests();
-    let entry = bed
-        .volume
-        .attributes(Default::default(), file)
-        .await
-        .unwrap();
+    let entry = bed.volume.attributes(&CALLER, file).await.unwrap();
     assert_eq!(entry.attributes_ttl, Duration::from_secs(10));
     assert_eq!(bed.requests(), "");
     advance(Duration::from_secs(11)).await;
-    let entry = bed
-        .volume
-        .attributes(Default::default(), file)
-        .await
-        .unwrap();
+    let entry = bed.volume.attributes(&CALLER, file).await.unwrap();
     assert_eq!(entry.attributes.size, 1);
     assert_eq!(bed.requests(), "head 1");
-    bed.volume
-        .attributes(Default::default(), directory)
-        .await
-        .unwrap();
+    bed.volume.attributes(&CALLER, directory).await.unwrap();
     assert_eq!(bed.requests(), "list 1");
 }
 
@@ -100,9 +85,9 @@ async fn a_look_that_asked_the_store_answers_for_the_question_and_the_open_that_
         for access in [READ, READ_WRITE] {
             let file = bed.inode("a").await.unwrap();
             bed.requests();
-            let show = || bed.volume.attributes(Default::default(), file);
+            let show = || bed.volume.attributes(&CALLER, file);
             show().await.unwrap();
-            let opened = bed.volume.open(CALLER, file, access).await.unwrap();
+            let opened = bed.volume.open(&CALLER, file, access).await.unwrap();
             bed.close(opened.handle).await.unwrap();
             assert_eq!(bed.requests(), "");
             show().await.unwrap();
@@ -110,15 +95,15 @@ async fn a_look_that_asked_the_store_answers_for_the_question_and_the_open_that_
         }
         let file = bed.inode("a").await.unwrap();
         bed.requests();
-        let opened = bed.volume.open(CALLER, file, READ).await.unwrap();
+        let opened = bed.volume.open(&CALLER, file, READ).await.unwrap();
         bed.close(opened.handle).await.unwrap();
         bed.put("a", "newer").await;
-        let shown = bed.volume.attributes(Default::default(), file).await;
+        let shown = bed.volume.attributes(&CALLER, file).await;
         assert_eq!(shown.map(|_| ()), Err(FsError::Stale));
         let file = bed.inode("a").await.unwrap();
         advance(Duration::from_secs(2)).await;
         bed.put("a", "the newest").await;
-        let opened = bed.volume.open(CALLER, file, READ).await;
+        let opened = bed.volume.open(&CALLER, file, READ).await;
         assert_eq!(opened.map(|_| ()), Err(FsError::Stale));
     }
 }
@@ -133,7 +118,7 @@ async fn attributes_of_what_is_gone_are_stale() {
     );
     bed.delete("d/a").await;
     advance(Duration::from_secs(61)).await;
-    let caller = Default::default();
+    let caller = &CALLER;
     assert_eq!(
         bed.volume.attributes(caller, file).await,
         Err(FsError::Stale)
@@ -162,7 +147,7 @@ async fn chmod_and_chown_succeed_without_effect() {
     };
     let entry = bed
         .volume
-        .set_attributes(Default::default(), inode, changes)
+        .set_attributes(&CALLER, inode, changes)
         .await
         .unwrap();
     let attributes = entry.attributes;
@@ -196,7 +181,7 @@ async fn time_stamps_are_kept_in_memory() {
     let inode = bed.inode("a").await.unwrap();
     bed.requests();
     bed.volume
-        .set_attributes(Default::default(), inode, times(11, 22))
+        .set_attributes(&CALLER, inode, times(11, 22))
         .await
         .unwrap();
     let attributes = bed.stat("a").await.unwrap();
@@ -220,7 +205,7 @@ async fn time_stamps_set_before_closing_survive_it() {
     bed.write(handle, 0, "x").await.unwrap();
     let inode = bed.inode("a").await.unwrap();
     bed.volume
-        .set_attributes(Default::default(), inode, times(11, 22))
+        .set_attributes(&CALLER, inode, times(11, 22))
         .await
         .unwrap();
     bed.close(handle).await.unwrap();

@@ -3,9 +3,9 @@
 use penstock_base::{FsError, MIB, random};
 use penstock_bucket::BucketSettings;
 use penstock_object::{ErrorKind, MemoryStore, Operation};
-use penstock_vfs::{Inode, RemoveKind, Volume};
+use penstock_vfs::{Dentry, Inode, RemoveKind, Volume};
 
-use crate::support::{Bed, Listed, name};
+use crate::support::{Bed, CALLER, Listed, name};
 
 /// Names in a directory that is large enough.
 const MANY: usize = 40_000;
@@ -20,10 +20,10 @@ async fn numbered(bed: &Bed) {
 /// Removes what was listed of the directory `parent`, and returns how much that was.
 async fn remove_all(bed: &Bed, parent: Inode, listed: &[Listed]) -> usize {
     for file in listed {
-        let (caller, kind) = (Default::default(), RemoveKind::File);
+        let kind = RemoveKind::File;
         let name = name(&file.name);
         bed.volume
-            .remove(caller, parent, &name, kind)
+            .remove(&CALLER, Dentry::new(parent, &name), kind)
             .await
             .unwrap();
     }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use penstock_base::{FsError, KIB, MIB};
 use penstock_bucket::BucketSettings;
 use penstock_object::{ErrorKind, MemoryStore, Operation};
-use penstock_vfs::{FileKind, Inode, Volume};
+use penstock_vfs::{Dentry, FileKind, Inode, Volume};
 use tokio::time::advance;
 
-use crate::support::{Bed, READ, name};
+use crate::support::{Bed, CALLER, READ, name};
 
 #[tokio::test(start_paused = true)]
 async fn lookup_of_a_file_asks_head_and_list_at_once() {
@@ -150,14 +150,10 @@ async fn a_name_that_changed_its_kind_is_another_inode() {
     assert_eq!(directory.kind, FileKind::Directory);
     assert_ne!(directory.inode, file);
     assert_eq!(bed.read(handle, 0, 9).await, Err(FsError::Stale));
-    let attributes = bed
-        .volume
-        .attributes(Default::default(), file)
-        .await
-        .unwrap();
+    let attributes = bed.volume.attributes(&CALLER, file).await.unwrap();
     assert_eq!(attributes.attributes.links, 0);
     bed.close(handle).await.unwrap();
-    let attributes = bed.volume.attributes(Default::default(), file).await;
+    let attributes = bed.volume.attributes(&CALLER, file).await;
     assert_eq!(attributes, Err(FsError::Stale));
 }
 
@@ -342,7 +338,7 @@ async fn an_answer_older_than_a_change_made_here_is_not_believed() {
         let parent = Inode::ROOT;
         let kind = penstock_vfs::RemoveKind::File;
         bed.volume
-            .remove(Default::default(), parent, &name("a"), kind)
+            .remove(&CALLER, Dentry::new(parent, &name("a")), kind)
             .await
             .unwrap();
         late.add_permits(9);

@@ -34,7 +34,7 @@ async fn change_later(bed: &Bed, handle: HandleId, inode: Inode, (writes, size, 
             ..AttributeChanges::default()
         };
         bed.volume
-            .set_attributes(CALLER, inode, changes)
+            .set_attributes(&CALLER, inode, changes)
             .await
             .unwrap();
     }
@@ -54,11 +54,11 @@ async fn with_a_lost_answer(existing: bool, later: Later) -> (Bed, HandleId) {
     if existing {
         // So that the changes are relative to a version.
         bed.write(handle, 0, "the base").await.unwrap();
-        bed.volume.sync(handle, false).await.unwrap();
+        bed.sync(handle).await.unwrap();
     }
     bed.write(handle, 0, "snapshot").await.unwrap();
     bed.probe.fail_late(Operation::Put, ErrorKind::Unavailable);
-    assert!(bed.volume.sync(handle, false).await.is_err());
+    assert!(bed.sync(handle).await.is_err());
     assert_eq!(bed.object("file").await.unwrap(), b"snapshot");
     change_later(&bed, handle, inode, later).await;
     (bed, handle)
@@ -83,7 +83,7 @@ async fn what_is_written_after_a_save_whose_answer_was_lost_is_saved_by_the_next
     for existing in [false, true] {
         for later in LATER {
             let (bed, handle) = with_a_lost_answer(existing, later).await;
-            bed.volume.sync(handle, false).await.unwrap();
+            bed.sync(handle).await.unwrap();
             let stored = bed.object("file").await.unwrap();
             assert_eq!(String::from_utf8_lossy(&stored), later.2, "{existing}");
             assert_eq!(bed.staging_files("files").len(), 1, "no journal");
@@ -98,7 +98,7 @@ async fn several_saves_without_an_answer_are_known_again() {
     for text in ["one", "two", "three", "four", "five", "six"] {
         bed.probe.fail(Operation::Put, ErrorKind::Unavailable, 1);
         bed.write(handle, 17, text).await.unwrap();
-        assert!(bed.volume.sync(handle, false).await.is_err());
+        assert!(bed.sync(handle).await.is_err());
     }
     let bed = bed.killed(BucketSettings::default(), nothing).await;
     assert_eq!(bed.object("file").await.unwrap(), b"snapshot and moresixee");
@@ -125,7 +125,7 @@ async fn a_large_save_whose_answer_was_lost_is_known_again() {
     bed.write(handle, 20 << 20, "changed").await.unwrap();
     let operation = Operation::CompleteUpload;
     bed.probe.fail_late(operation, ErrorKind::Unavailable);
-    assert!(bed.volume.sync(handle, false).await.is_err());
+    assert!(bed.sync(handle).await.is_err());
     bed.write(handle, 20 << 20, "CHANGED").await.unwrap();
     bed.write(handle, 30 << 20, "and this").await.unwrap();
     let bed = bed.killed(BucketSettings::default(), nothing).await;
@@ -144,12 +144,12 @@ async fn what_is_taken_back_after_a_save_whose_answer_was_lost_is_taken_back_in_
         let inode = bed.stat("file").await.unwrap().inode;
         bed.write(handle, 4, "more").await.unwrap();
         bed.probe.fail_late(Operation::Put, ErrorKind::Unavailable);
-        assert!(bed.volume.sync(handle, false).await.is_err());
+        assert!(bed.sync(handle).await.is_err());
         change_later(&bed, handle, inode, (&[], Some(4), "")).await;
         let bed = if killed {
             bed.killed(BucketSettings::default(), nothing).await
         } else {
-            bed.volume.sync(handle, false).await.unwrap();
+            bed.sync(handle).await.unwrap();
             bed
         };
         assert_eq!(bed.object("file").await.unwrap(), b"base", "{killed}");
@@ -169,11 +169,11 @@ async fn a_save_that_meets_its_own_version_is_no_conflict() {
         bed.write(handle, 50, "changed").await.unwrap();
         bed.probe
             .fail_late(operation, ErrorKind::PreconditionFailed);
-        bed.volume.sync(handle, false).await.unwrap();
+        bed.sync(handle).await.unwrap();
         content[50..57].copy_from_slice(b"changed");
         assert!(bed.object("file").await.unwrap() == content);
         bed.write(handle, 60, "again").await.unwrap();
-        bed.volume.sync(handle, false).await.unwrap();
+        bed.sync(handle).await.unwrap();
         content[60..65].copy_from_slice(b"again");
         assert!(bed.object("file").await.unwrap() == content);
     }
@@ -193,7 +193,7 @@ async fn a_truncation_whose_answer_was_lost_is_known_again_and_no_other_object_i
         if lost {
             let operation = Operation::CompleteUpload;
             bed.probe.fail_late(operation, ErrorKind::Unavailable);
-            assert!(bed.volume.sync(handle, false).await.is_err());
+            assert!(bed.sync(handle).await.is_err());
         }
         (bed, handle)
     };
@@ -204,7 +204,7 @@ async fn a_truncation_whose_answer_was_lost_is_known_again_and_no_other_object_i
     let theirs = vec![0; SHORTER as usize];
     let (bed, handle) = cut(false).await;
     bed.put("file", &theirs).await;
-    assert!(bed.volume.sync(handle, false).await.is_err(), "no conflict");
+    assert!(bed.sync(handle).await.is_err(), "no conflict");
     assert!(bed.object("file").await.unwrap() == theirs);
 }
 
@@ -217,17 +217,17 @@ async fn whichever_of_many_saves_without_an_answer_was_stored_is_known_again() {
         for number in 0..refused {
             bed.write(handle, 0, format!("{number:03}")).await.unwrap();
             bed.probe.fail(Operation::Put, ErrorKind::Unavailable, 1);
-            assert!(bed.volume.sync(handle, false).await.is_err());
+            assert!(bed.sync(handle).await.is_err());
         }
         bed.write(handle, 0, "THE").await.unwrap();
         bed.probe.fail_late(Operation::Put, ErrorKind::Unavailable);
-        assert!(bed.volume.sync(handle, false).await.is_err());
+        assert!(bed.sync(handle).await.is_err());
         assert_eq!(bed.object("file").await.unwrap(), b"THE base", "{refused}");
         bed.write(handle, 4, "BASE").await.unwrap();
         let bed = if killed {
             bed.killed(BucketSettings::default(), nothing).await
         } else {
-            bed.volume.sync(handle, false).await.unwrap();
+            bed.sync(handle).await.unwrap();
             bed
         };
         assert_eq!(bed.object("file").await.unwrap(), b"THE BASE", "{refused}");
@@ -243,9 +243,9 @@ async fn who_asks_what_became_of_many_saves_finds_another_clients_version() {
     for number in 0..9 {
         bed.write(handle, 0, format!("{number:03}")).await.unwrap();
         bed.probe.fail(Operation::Put, ErrorKind::Unavailable, 1);
-        assert!(bed.volume.sync(handle, false).await.is_err());
+        assert!(bed.sync(handle).await.is_err());
     }
     bed.put("file", "of other").await;
-    assert!(bed.volume.sync(handle, false).await.is_err(), "no conflict");
+    assert!(bed.sync(handle).await.is_err(), "no conflict");
     assert_eq!(bed.object("file").await.unwrap(), b"of other");
 }

@@ -4,6 +4,7 @@ mod directories;
 mod kept;
 mod special;
 
+use std::sync::LazyLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use penstock_base::{FsError, FsResult, clock};
@@ -12,16 +13,12 @@ use penstock_object::{
     HeadOptions, Key, MemoryStore, ObjectInfo, PutOptions, Store, UserMetadata, WriteCondition,
 };
 use penstock_vfs::{
-    AttributeChanges, Attributes, Caller, FileKind, Inode, TimeChange, Volume, XattrMode,
+    AttributeChanges, Attributes, Dentry, FileKind, Identity, Inode, TimeChange, Volume, XattrMode,
 };
 
-use crate::support::{Bed, READ, WRITE, name};
+use crate::support::{Bed, READ, WRITE, name, new_file};
 
-const CALLER: Caller = Caller {
-    uid: 7,
-    gid: 8,
-    pid: 0,
-};
+static CALLER: LazyLock<Identity> = LazyLock::new(|| Identity::trusted(7, 8));
 
 fn keeping(mut metadata: MetadataSettings) -> BucketSettings {
     metadata.keep = true;
@@ -93,7 +90,7 @@ async fn stored(bed: &Bed, key: &str) -> UserMetadata {
 
 async fn change(bed: &Bed, path: &str, changes: AttributeChanges) -> FsResult<Attributes> {
     let inode = bed.inode(path).await?;
-    let entry = bed.volume.set_attributes(CALLER, inode, changes).await?;
+    let entry = bed.volume.set_attributes(&CALLER, inode, changes).await?;
     Ok(entry.attributes)
 }
 
@@ -123,9 +120,14 @@ fn modified(time: SystemTime) -> AttributeChanges {
 async fn create_as_caller(bed: &Bed, path: &str, permissions: u16) -> penstock_vfs::HandleId {
     let created = bed
         .volume
-        .create(CALLER, Inode::ROOT, &name(path), permissions, WRITE)
+        .make(
+            &CALLER,
+            Dentry::new(Inode::ROOT, &name(path)),
+            new_file(permissions),
+            Some(WRITE),
+        )
         .await;
-    created.unwrap().opened.handle
+    created.unwrap().opened.unwrap().handle
 }
 
 #[tokio::test(start_paused = true)]
@@ -221,7 +223,7 @@ async fn changes_of_a_file_that_is_written_go_with_the_save() {
     let inode = bed.inode("file").await.unwrap();
     let set = bed
         .volume
-        .set_xattr(CALLER, inode, (b"user.a", b"b"), XattrMode::Set);
+        .set_xattr(&CALLER, inode, b"user.a", b"b", XattrMode::Set);
     set.await.unwrap();
     assert_eq!(bed.requests(), "");
     bed.close(handle).await.unwrap();
@@ -400,7 +402,7 @@ async fn readdir_optimize_asks_for_nothing_but_the_listing() {
     assert_eq!(attributes(1).size, 16);
     let inode = fresh.inode("file").await.unwrap();
     let volume = &fresh.volume;
-    let capability = volume.xattr(CALLER, inode, b"security.capability").await;
+    let capability = volume.xattr(&CALLER, inode, b"security.capability").await;
     assert_eq!(capability, Err(FsError::NoAttribute));
     assert_eq!(fresh.requests(), "");
     // A change all the same keeps what the object says of itself.
@@ -429,7 +431,7 @@ async fn links_lead_anywhere_and_are_objects() {
                     (FileKind::Symlink, target.len() as u64)
                 );
                 let inode = bed.inode(path).await.unwrap();
-                let read = bed.volume.read_symlink(CALLER, inode).await.unwrap();
+                let read = bed.volume.read_symlink(&CALLER, inode).await.unwrap();
                 assert_eq!(read, target.as_bytes());
             }
         }
@@ -455,8 +457,9 @@ async fn extended_attributes_are_kept() {
         let inode = bed.inode(path).await.unwrap();
         let volume = &bed.volume;
         let set = async |name: &str, value: &[u8], mode| {
-            let attribute = (name.as_bytes(), value);
-            volume.set_xattr(CALLER, inode, attribute, mode).await
+            volume
+                .set_xattr(&CALLER, inode, name.as_bytes(), value, mode)
+                .await
         };
         assert_eq!(set("user.a", b"\0\xff", XattrMode::Create).await, Ok(()));
         assert_eq!(set("user.b", b"", XattrMode::Set).await, Ok(()));
@@ -472,20 +475,23 @@ async fn extended_attributes_are_kept() {
         assert_eq!(large, Err(FsError::NoSpace));
         let fresh = bed.fresh_with(settings());
         let there = fresh.inode(path).await.unwrap();
-        let read = fresh.volume.xattr(CALLER, there, b"user.a").await;
+        let read = fresh.volume.xattr(&CALLER, there, b"user.a").await;
         assert_eq!(read.unwrap(), b"\0\xff".as_slice());
-        let names = fresh.volume.xattrs(CALLER, there).await.unwrap();
+        let names = fresh.volume.xattrs(&CALLER, there).await.unwrap();
         assert_eq!(names, [b"user.a".as_slice(), b"user.b"]);
-        volume.remove_xattr(CALLER, inode, b"user.a").await.unwrap();
-        let gone = volume.xattr(CALLER, inode, b"user.a").await;
+        volume
+            .remove_xattr(&CALLER, inode, b"user.a")
+            .await
+            .unwrap();
+        let gone = volume.xattr(&CALLER, inode, b"user.a").await;
         assert_eq!(gone, Err(FsError::NoAttribute));
-        let again = volume.remove_xattr(CALLER, inode, b"user.a").await;
+        let again = volume.remove_xattr(&CALLER, inode, b"user.a").await;
         assert_eq!(again, Err(FsError::NoAttribute));
     }
     let off = bed.fresh();
-    assert!(!off.volume.keeps_xattrs());
+    assert!(!off.volume.features().xattrs);
     let inode = off.inode("file").await.unwrap();
-    let read = off.volume.xattr(CALLER, inode, b"user.b").await;
+    let read = off.volume.xattr(&CALLER, inode, b"user.b").await;
     assert!(matches!(read, Err(FsError::Unsupported(_))));
 }
 
@@ -496,16 +502,15 @@ async fn concurrent_changes_of_one_file_are_all_kept() {
     let inode = bed.inode("file").await.unwrap();
     let names: Vec<String> = (0..8).map(|index| format!("user.{index}")).collect();
     let sets = names.iter().map(|name| {
-        let attribute = (name.as_bytes(), b"x".as_slice());
         bed.volume
-            .set_xattr(CALLER, inode, attribute, XattrMode::Set)
+            .set_xattr(&CALLER, inode, name.as_bytes(), b"x", XattrMode::Set)
     });
     for set in futures_util::future::join_all(sets).await {
         set.unwrap();
     }
     let listed = bed.fresh_with(settings());
     let inode = listed.inode("file").await.unwrap();
-    assert_eq!(listed.volume.xattrs(CALLER, inode).await.unwrap().len(), 8);
+    assert_eq!(listed.volume.xattrs(&CALLER, inode).await.unwrap().len(), 8);
 }
 
 #[tokio::test(start_paused = true)]
@@ -513,7 +518,7 @@ async fn a_removed_file_is_not_brought_back_by_a_change() {
     let bed = bed();
     bed.put("file", "x").await;
     let inode = bed.inode("file").await.unwrap();
-    let change = bed.volume.set_attributes(CALLER, inode, mode(0o600));
+    let change = bed.volume.set_attributes(&CALLER, inode, mode(0o600));
     let (changed, removed) = tokio::join!(change, bed.unlink("file"));
     removed.unwrap();
     assert!(matches!(changed, Ok(_) | Err(FsError::Stale)));
@@ -522,7 +527,7 @@ async fn a_removed_file_is_not_brought_back_by_a_change() {
     let handle = create_as_caller(&bed, "open", 0o600).await;
     let inode = bed.inode("open").await.unwrap();
     bed.unlink("open").await.unwrap();
-    let entry = bed.volume.set_attributes(CALLER, inode, mode(0o644)).await;
+    let entry = bed.volume.set_attributes(&CALLER, inode, mode(0o644)).await;
     assert_eq!(entry.unwrap().attributes.permissions, 0o644);
     bed.close(handle).await.unwrap();
     assert_eq!(bed.keys().await, Vec::<String>::new());
@@ -579,4 +584,46 @@ async fn the_stat_cache_has_a_size() {
     bed.list("", 99).await.unwrap();
     bed.forget_all();
     assert_eq!(bed.metric("bucket_remembered_names"), 5);
+}
+
+/// A program goes on with the old version; whoever changes the file by its name means the one that is there.
+#[tokio::test(start_paused = true)]
+async fn what_another_client_replaced_is_not_described_in_its_place() {
+    let bed = bed();
+    bed.put("file", "first").await;
+    let handle = bed.open("file", READ).await.unwrap();
+    bed.read(handle, 0, 99).await.unwrap();
+    let inode = bed.inode("file").await.unwrap();
+    bed.put("file", "second").await;
+    advance(61).await;
+    let shown = bed.volume.attributes(&CALLER, inode).await.unwrap();
+    assert_eq!(shown.attributes.size, 5, "who has it open goes on with it");
+    let set = |changes| bed.volume.set_attributes(&CALLER, inode, changes);
+    assert_eq!(set(mode(0o600)).await.err(), Some(FsError::Stale));
+    assert_eq!(set(modified(at(7, 0))).await.err(), Some(FsError::Stale));
+    assert_eq!(set(owner(1, 2)).await.err(), Some(FsError::Stale));
+    let volume = &bed.volume;
+    let set = volume.set_xattr(&CALLER, inode, b"user.a", b"b", XattrMode::Set);
+    assert_eq!(set.await, Err(FsError::Stale));
+    change(&bed, "file", mode(0o600)).await.unwrap();
+    let shown = bed.fresh_with(settings()).stat("file").await.unwrap();
+    assert_eq!((shown.permissions, shown.size), (0o600, 6));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_was_seen_too_late_changes_nothing() {
+    let bed = bed();
+    bed.put("file", "x").await;
+    let inode = bed.inode("file").await.unwrap();
+    let seen = bed.stat("file").await.unwrap().changed;
+    let guarded = |permissions, seen| AttributeChanges {
+        only_if_changed_at: Some(seen),
+        ..mode(permissions)
+    };
+    let set = |changes| bed.volume.set_attributes(&CALLER, inode, changes);
+    set(guarded(0o600, seen)).await.unwrap();
+    advance(1).await;
+    let again = set(guarded(0o644, seen)).await;
+    assert_eq!(again.err(), Some(FsError::NotSynchronized));
+    assert_eq!(bed.stat("file").await.unwrap().permissions, 0o600);
 }

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use penstock_base::FsError;
 use penstock_object::{ErrorKind, Operation as Request};
-use penstock_vfs::{FileKind, HandleId, OpenOptions, RenameMode, Volume};
+use penstock_vfs::{FileKind, HandleId, OpenOptions, RenameMode};
 use proptest::prelude::*;
 
 use crate::support::{Bed, WRITE};
@@ -427,7 +427,7 @@ impl Real {
             Operation::Write { slot, byte } => {
                 outcome(bed.write(handle(slot)?, 0, [*byte]).await, nothing)
             }
-            Operation::Sync(slot) => outcome(bed.volume.sync(handle(slot)?, false).await, nothing),
+            Operation::Sync(slot) => outcome(bed.sync(handle(slot)?).await, nothing),
             Operation::Close(slot) => {
                 let closed = outcome(bed.close(handle(slot)?).await, nothing);
                 self.slots[*slot] = None;

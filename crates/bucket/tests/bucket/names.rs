@@ -5,9 +5,9 @@ use std::time::Duration;
 use penstock_base::{FsError, MIB, clock};
 use penstock_bucket::BucketSettings;
 use penstock_object::{ErrorKind, Key, MemoryStore, Operation, Store};
-use penstock_vfs::{FileKind, RemoveKind, Volume};
+use penstock_vfs::{Dentry, FileKind, Inode, RemoveKind, Volume};
 
-use crate::support::{Bed, READ, WRITE, name};
+use crate::support::{Bed, CALLER, READ, WRITE, name, new_file};
 
 #[tokio::test(start_paused = true)]
 async fn mkdir_writes_the_object_that_marks_a_directory() {
@@ -97,7 +97,7 @@ async fn unlink_of_a_file_that_is_read_makes_it_stale() {
     bed.unlink("a").await.unwrap();
     let attributes = bed
         .volume
-        .attributes(Default::default(), inode)
+        .attributes(&CALLER, inode)
         .await
         .unwrap()
         .attributes;
@@ -231,9 +231,8 @@ async fn removing_a_listed_tree_costs_one_request_for_each_file() {
         let removed = bed
             .volume
             .remove(
-                Default::default(),
-                directory,
-                &name(&entry),
+                &CALLER,
+                Dentry::new(directory, &name(&entry)),
                 RemoveKind::File,
             )
             .await;
@@ -272,6 +271,26 @@ async fn an_interrupted_mkdir_goes_on() {
     let inode = bed.inode("d").await.unwrap();
     bed.volume.forget(inode, 2);
     assert_eq!(bed.metric("bucket_inodes"), 1);
+}
+
+/// A file that is made without a handle is stored, and closed behind who made it.
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_mknod_leaves_nothing_open() {
+    let bed = Bed::new();
+    let held = bed.probe.hold(Operation::Put);
+    let name = name("file");
+    let dentry = Dentry::new(Inode::ROOT, &name);
+    let made = bed.volume.make(&CALLER, dentry, new_file(0o640), None);
+    assert!(clock::deadline(Duration::from_secs(1), made).await.is_err());
+    assert_eq!(bed.metric("bucket_open_handles"), 1);
+    held.add_permits(1);
+    clock::sleep(Duration::from_secs(1)).await;
+    assert_eq!(bed.keys().await, ["file"]);
+    assert_eq!(bed.metric("bucket_open_handles"), 0);
+    assert_eq!(bed.metric("bucket_inodes"), 1, "nobody took it");
+    let made = bed.volume.make(&CALLER, dentry, new_file(0o640), None);
+    let made = made.await.unwrap();
+    assert!(made.existed && made.opened.is_none());
 }
 
 /// An interrupted rename goes on; who removes the old name meanwhile must not remove the new one.
@@ -316,7 +335,7 @@ async fn unlink_removes_what_may_be_in_the_store_of_an_unsaved_file() {
     let handle = bed.create("file").await.unwrap();
     bed.write(handle, 0, "x").await.unwrap();
     bed.probe.fail_late(Operation::Put, ErrorKind::Timeout);
-    assert!(bed.volume.sync(handle, false).await.is_err());
+    assert!(bed.sync(handle).await.is_err());
     bed.unlink("file").await.unwrap();
     assert!(bed.keys().await.is_empty());
 }

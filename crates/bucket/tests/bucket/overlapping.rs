@@ -6,9 +6,9 @@ use std::time::Duration;
 use penstock_base::{FsError, MIB, clock};
 use penstock_bucket::{BucketSettings, MetadataSettings};
 use penstock_object::{Capabilities, ErrorKind, MemoryStore, Operation, Store};
-use penstock_vfs::{AttributeChanges, Inode, Volume};
+use penstock_vfs::{AttributeChanges, Dentry, Inode, Volume};
 
-use crate::support::{Bed, CALLER, READ_WRITE, WRITE, name};
+use crate::support::{Bed, CALLER, READ_WRITE, WRITE, name, new_file};
 
 /// Nothing is believed, so that whoever looks asks the store.
 fn doubting() -> BucketSettings {
@@ -61,7 +61,7 @@ async fn looked_up<T>(
 }
 
 async fn is_there(bed: &Bed, inode: Inode) -> bool {
-    bed.volume.attributes(CALLER, inode).await.is_ok()
+    bed.volume.attributes(&CALLER, inode).await.is_ok()
 }
 
 #[tokio::test(start_paused = true)]
@@ -192,8 +192,13 @@ async fn creating_what_moves_along_with_its_directory_opens_it() {
     let answer = bed.probe.hold_late(Operation::DeleteMany);
     let created = async {
         clock::sleep(Duration::from_secs(1)).await;
-        let (caller, x) = (CALLER, name("x"));
-        let created = bed.volume.create(caller, directory, &x, 0o644, WRITE);
+        let (caller, x) = (&*CALLER, name("x"));
+        let created = bed.volume.make(
+            caller,
+            Dentry::new(directory, &x),
+            new_file(0o644),
+            Some(WRITE),
+        );
         let later = async {
             clock::sleep(Duration::from_secs(1)).await;
             answer.add_permits(9);
@@ -202,7 +207,9 @@ async fn creating_what_moves_along_with_its_directory_opens_it() {
     };
     let (renamed, created) = tokio::join!(bed.rename("a", "b"), created);
     renamed.unwrap();
-    bed.close(created.unwrap().opened.handle).await.unwrap();
+    bed.close(created.unwrap().opened.unwrap().handle)
+        .await
+        .unwrap();
     assert_eq!(bed.object("b/x").await.unwrap(), b"hello");
 }
 
@@ -306,7 +313,7 @@ async fn a_file_that_others_look_at_while_its_mode_is_changed_stays_the_same() {
         permissions: Some(0o600),
         ..AttributeChanges::default()
     };
-    let changed = bed.volume.set_attributes(CALLER, inode, changes);
+    let changed = bed.volume.set_attributes(&CALLER, inode, changes);
     let changed = overlapped(&bed, Operation::CompleteUpload, changed, async || {
         assert_eq!(bed.inode("file").await, Ok(inode));
     });

@@ -6,9 +6,9 @@ use std::time::Duration;
 use penstock_base::{FsError, MIB, clock};
 use penstock_bucket::BucketSettings;
 use penstock_object::{ErrorKind, Operation};
-use penstock_vfs::{HandleId, Inode, OpenOptions, Volume};
+use penstock_vfs::{Dentry, HandleId, Inode, OpenOptions, Volume};
 
-use crate::support::{Bed, CALLER, READ, READ_WRITE, name};
+use crate::support::{Bed, CALLER, READ, READ_WRITE, name, new_file};
 
 fn content(size: u64, seed: u64) -> Vec<u8> {
     (0..size).map(|at| ((at + seed) % 251) as u8).collect()
@@ -17,10 +17,15 @@ fn content(size: u64, seed: u64) -> Vec<u8> {
 async fn written(bed: &Bed, path: &str, content: &[u8]) -> HandleId {
     let created = bed
         .volume
-        .create(CALLER, Inode::ROOT, &name(path), 0o644, READ_WRITE)
+        .make(
+            &CALLER,
+            Dentry::new(Inode::ROOT, &name(path)),
+            new_file(0o644),
+            Some(READ_WRITE),
+        )
         .await
         .unwrap();
-    let handle = created.opened.handle;
+    let handle = created.opened.unwrap().handle;
     for (number, piece) in content.chunks(MIB as usize).enumerate() {
         bed.write(handle, number as u64 * MIB, piece).await.unwrap();
     }
@@ -34,7 +39,7 @@ async fn saves_that_failed_are_counted_and_lose_nothing() {
     let handle = written(&bed, "file", &content).await;
     for failures in 1..=3 {
         bed.probe.fail(Operation::Put, ErrorKind::Unavailable, 1);
-        assert!(bed.volume.sync(handle, false).await.is_err());
+        assert!(bed.sync(handle).await.is_err());
         assert_eq!(bed.metric("bucket_failed_uploads_total"), failures);
         assert_eq!(bed.metric("bucket_unsaved_bytes"), 3 * MIB);
     }
@@ -67,11 +72,11 @@ async fn a_save_and_a_read_that_find_no_memory_fail_and_lose_nothing() {
     assert!(everything.is_some());
     // The store takes its time, and the first save has most of what is kept for saves.
     let puts = bed.probe.hold(Operation::Put);
-    let (first, ()) = tokio::join!(bed.volume.sync(one, false), async {
+    let (first, ()) = tokio::join!(bed.sync(one), async {
         while bed.probe.waiting() == 0 {
             tokio::task::yield_now().await;
         }
-        let second = bed.volume.sync(two, false).await;
+        let second = bed.sync(two).await;
         assert_eq!(second, Err(FsError::OutOfMemory));
         assert_eq!(bed.metric("bucket_failed_uploads_total"), 1);
         let read = bed.read(two, 5 * MIB, 4096).await;
@@ -101,7 +106,7 @@ async fn what_is_given_up_for_a_write_is_read_from_the_store() {
     let closed = written(&bed, "closed", &contents[0]).await;
     bed.close(closed).await.unwrap();
     let saved = written(&bed, "saved", &contents[1]).await;
-    bed.volume.sync(saved, false).await.unwrap();
+    bed.sync(saved).await.unwrap();
     assert!(bed.metric("bucket_staged_bytes") >= 11 * MIB);
     let last = written(&bed, "last", &contents[2]).await;
     assert!(bed.metric("bucket_staged_bytes") <= 16 * MIB);

@@ -8,7 +8,7 @@ use penstock_object::{ErrorKind, Operation};
 use penstock_vfs::{Access, HandleId, Inode, OpenOptions, Volume};
 use tokio::time::advance;
 
-use crate::support::{Bed, READ, READ_WRITE, WRITE};
+use crate::support::{Bed, CALLER, READ, READ_WRITE, WRITE};
 
 #[tokio::test(start_paused = true)]
 async fn reading_a_small_file_after_listing_costs_one_get() {
@@ -76,7 +76,7 @@ async fn opening_costs_nothing_within_the_attribute_timeout() {
 
 async fn open(bed: &Bed, inode: Inode, options: OpenOptions) -> HandleId {
     bed.volume
-        .open(Default::default(), inode, options)
+        .open(&CALLER, inode, options)
         .await
         .unwrap()
         .handle
@@ -143,7 +143,7 @@ async fn opening_a_removed_object_after_the_timeout_is_stale() {
     let inode = bed.inode("a").await.unwrap();
     bed.delete("a").await;
     advance(Duration::from_secs(61)).await;
-    let opened = bed.volume.open(Default::default(), inode, READ).await;
+    let opened = bed.volume.open(&CALLER, inode, READ).await;
     assert_eq!(opened.err(), Some(FsError::Stale));
 }
 
@@ -287,7 +287,7 @@ async fn readers_follow_versions_written_by_this_mount() {
     assert_eq!(bed.read(reader, 0, 9).await.unwrap(), b"newer");
     let writer = bed.open("a", READ_WRITE).await.unwrap();
     bed.write(writer, 5, " still").await.unwrap();
-    bed.volume.sync(writer, false).await.unwrap();
+    bed.sync(writer).await.unwrap();
     assert_eq!(bed.read(writer, 0, 99).await.unwrap(), b"newer still");
     assert_eq!(bed.read(reader, 0, 99).await.unwrap(), b"newer still");
 }

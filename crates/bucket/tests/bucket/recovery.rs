@@ -1,5 +1,6 @@
 //! Staged mode: what the next mount makes of what one left that broke off.
 
+use std::sync::LazyLock;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -10,17 +11,13 @@ use penstock_base::{ChecksumKind, Summing, clock};
 use penstock_bucket::{BucketSettings, MetadataSettings};
 use penstock_object::{ErrorKind, HeadOptions, Key, Operation, PutOptions, Store, UserMetadata};
 use penstock_vfs::{
-    Allocation, AttributeChanges, Caller, HandleId, Inode, OpenOptions, TimeChange, Volume,
-    XattrMode,
+    Allocation, AttributeChanges, Dentry, HandleId, Identity, Inode, OpenOptions, TimeChange,
+    Volume, XattrMode,
 };
 
-use crate::support::{Bed, READ_WRITE, name};
+use crate::support::{Bed, READ_WRITE, name, new_file};
 
-const CALLER: Caller = Caller {
-    uid: 7,
-    gid: 8,
-    pid: 9,
-};
+static CALLER: LazyLock<Identity> = LazyLock::new(|| Identity::trusted(7, 8));
 
 const TRUNCATE: OpenOptions = OpenOptions {
     truncate: true,
@@ -40,10 +37,18 @@ fn keeping() -> BucketSettings {
 async fn create(bed: &Bed, path: &str, permissions: u16) -> (HandleId, Inode) {
     let created = bed
         .volume
-        .create(CALLER, Inode::ROOT, &name(path), permissions, READ_WRITE)
+        .make(
+            &CALLER,
+            Dentry::new(Inode::ROOT, &name(path)),
+            new_file(permissions),
+            Some(READ_WRITE),
+        )
         .await
         .unwrap();
-    (created.opened.handle, created.entry.attributes.inode)
+    (
+        created.opened.unwrap().handle,
+        created.entry.attributes.inode,
+    )
 }
 
 async fn stored(bed: &Bed, key: &str) -> UserMetadata {
@@ -64,7 +69,7 @@ async fn a_file_that_was_never_stored_is_recovered_with_its_owner_and_mode() {
     let (handle, inode) = create(&bed, "new", 0o640).await;
     bed.write(handle, 0, "content").await.unwrap();
     bed.probe.fail(Operation::Put, ErrorKind::Unavailable, 9);
-    assert!(bed.volume.sync(handle, false).await.is_err());
+    assert!(bed.sync(handle).await.is_err());
     let time = TimeChange::To(UNIX_EPOCH + Duration::from_secs(1000));
     let changes = AttributeChanges {
         permissions: Some(0o4711),
@@ -73,12 +78,11 @@ async fn a_file_that_was_never_stored_is_recovered_with_its_owner_and_mode() {
         ..AttributeChanges::default()
     };
     bed.volume
-        .set_attributes(CALLER, inode, changes)
+        .set_attributes(&CALLER, inode, changes)
         .await
         .unwrap();
-    let attribute = (&b"user.color"[..], &b"red"[..]);
     bed.volume
-        .set_xattr(CALLER, inode, attribute, XattrMode::Set)
+        .set_xattr(&CALLER, inode, b"user.color", b"red", XattrMode::Set)
         .await
         .unwrap();
     let bed = bed.killed(keeping(), nothing).await;
@@ -102,7 +106,7 @@ async fn a_recovered_file_shows_when_it_was_written() {
         ..AttributeChanges::default()
     };
     bed.volume
-        .set_attributes(CALLER, inode, changes)
+        .set_attributes(&CALLER, inode, changes)
         .await
         .unwrap();
     // The time of the write counts, and not one that was set before it.
@@ -145,7 +149,10 @@ async fn a_change_of_size_before_a_kill_is_recovered() {
     let handle = bed.create("new").await.unwrap();
     let grow = Allocation::Reserve { keep_size: false };
     // Nothing of it lies in a staging file.
-    bed.volume.allocate(handle, 0..100, grow).await.unwrap();
+    bed.volume
+        .allocate(&CALLER, handle, 0..100, grow)
+        .await
+        .unwrap();
     let bed = bed.killed(BucketSettings::default(), nothing).await;
     assert_eq!(bed.object("new").await, Some(vec![0; 100]));
     assert_eq!(bed.staging_files("files"), [""; 0]);
@@ -168,7 +175,7 @@ async fn a_file_that_was_emptied_is_stored_when_it_is_synced_or_closed() {
         bed.put("file", "old content").await;
         let handle = bed.open("file", TRUNCATE).await.unwrap();
         if synced {
-            bed.volume.sync(handle, false).await.unwrap();
+            bed.sync(handle).await.unwrap();
         } else {
             bed.volume.flush(handle).await.unwrap();
         }
@@ -202,13 +209,13 @@ async fn what_is_written_during_a_change_of_mode_is_recovered() {
     let bed = Bed::staged_with(keeping());
     let (handle, inode) = create(&bed, "file", 0o644).await;
     bed.write(handle, 0, "content").await.unwrap();
-    bed.volume.sync(handle, false).await.unwrap();
+    bed.sync(handle).await.unwrap();
     let copies = bed.probe.hold(Operation::Copy);
     let changes = AttributeChanges {
         permissions: Some(0o600),
         ..AttributeChanges::default()
     };
-    let (changed, ()) = tokio::join!(bed.volume.set_attributes(CALLER, inode, changes), async {
+    let (changed, ()) = tokio::join!(bed.volume.set_attributes(&CALLER, inode, changes), async {
         while bed.probe.waiting() == 0 {
             tokio::task::yield_now().await;
         }
@@ -241,10 +248,10 @@ async fn a_sync_waits_for_a_change_of_mode_that_came_during_a_save() {
         permissions: Some(0o600),
         ..AttributeChanges::default()
     };
-    let (saved, ()) = tokio::join!(bed.volume.sync(handle, false), async {
+    let (saved, ()) = tokio::join!(bed.sync(handle), async {
         is_held().await;
         bed.volume
-            .set_attributes(CALLER, inode, changes)
+            .set_attributes(&CALLER, inode, changes)
             .await
             .unwrap();
         puts.add_permits(1);
@@ -253,13 +260,13 @@ async fn a_sync_waits_for_a_change_of_mode_that_came_during_a_save() {
         }
         is_held().await;
         // The content is stored, and the mode is not.
-        let again = bed.volume.sync(handle, false);
+        let again = bed.sync(handle);
         let early = penstock_base::clock::deadline(Duration::from_millis(100), again).await;
         assert!(early.is_err(), "{early:?}");
         copies.add_permits(1);
     });
     saved.unwrap();
-    bed.volume.sync(handle, false).await.unwrap();
+    bed.sync(handle).await.unwrap();
     assert_eq!(value(&stored(&bed, "file").await, "mode"), "33152");
 }
 
@@ -274,18 +281,18 @@ async fn a_change_of_mode_that_could_not_be_stored_is_tried_by_the_next_sync() {
         permissions: Some(0o600),
         ..AttributeChanges::default()
     };
-    let (saved, ()) = tokio::join!(bed.volume.sync(handle, false), async {
+    let (saved, ()) = tokio::join!(bed.sync(handle), async {
         while bed.probe.waiting() == 0 {
             tokio::task::yield_now().await;
         }
         bed.volume
-            .set_attributes(CALLER, inode, changes)
+            .set_attributes(&CALLER, inode, changes)
             .await
             .unwrap();
         puts.add_permits(1);
     });
     assert!(saved.is_err());
-    bed.volume.sync(handle, false).await.unwrap();
+    bed.sync(handle).await.unwrap();
     assert_eq!(value(&stored(&bed, "file").await, "mode"), "33152");
 }
 
@@ -447,7 +454,9 @@ async fn a_file_with_very_many_holes_is_saved_while_they_are_punched() {
     bed.write(handle, 0, vec![1; 1 << 20]).await.unwrap();
     for hole in 0..40_000 {
         let hole = hole * 16..hole * 16 + 8;
-        let punched = bed.volume.allocate(handle, hole, Allocation::PunchHole);
+        let punched = bed
+            .volume
+            .allocate(&CALLER, handle, hole, Allocation::PunchHole);
         punched.await.unwrap();
     }
     let requests = bed.probe.requests();
@@ -755,7 +764,7 @@ async fn another_clients_object_is_not_taken_for_a_recovered_file_by_a_part_of_i
             ..AttributeChanges::default()
         };
         bed.volume
-            .set_attributes(CALLER, inode, changes)
+            .set_attributes(&CALLER, inode, changes)
             .await
             .unwrap();
         bed.put("file", theirs).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use penstock_base::{FsError, MIB, clock};
 use penstock_bucket::BucketSettings;
 use penstock_object::{ErrorKind, MemoryStore, Operation};
-use penstock_vfs::{FileKind, RenameMode, Volume};
+use penstock_vfs::{FileKind, RenameMode};
 
 use crate::support::{Bed, READ, WRITE, name};
 
@@ -346,11 +346,10 @@ async fn changes_below_wait_while_a_directory_is_renamed() {
     );
     bed.write(unsaved, 0, "x").await.unwrap();
     let held = bed.probe.hold(Operation::DeleteMany);
-    let caller = Default::default();
     let name = name("late");
     let late = async {
         clock::sleep(Duration::from_secs(1)).await;
-        let made = bed.volume.make_directory(caller, directory, &name, 0).await;
+        let made = bed.make_directory(directory, &name, 0).await;
         made.map(|_| clock::now())
     };
     let written = async {
@@ -382,8 +381,7 @@ async fn changes_below_a_long_rename_are_busy_in_the_end() {
         clock::sleep(Duration::from_secs(1)).await;
         let begun = clock::now();
         let made = names.iter().map(async |name| {
-            let caller = Default::default();
-            let made = bed.volume.make_directory(caller, directory, name, 0).await;
+            let made = bed.make_directory(directory, name, 0).await;
             (made.map(drop), begun.elapsed())
         });
         let refused = futures_util::future::join_all(made).await;

@@ -7,7 +7,7 @@ use penstock_bucket::BucketSettings;
 use penstock_object::{ErrorKind, MemoryStore, Operation};
 use penstock_vfs::{AttributeChanges, OpenOptions, Volume};
 
-use crate::support::{Bed, READ, READ_WRITE, WRITE};
+use crate::support::{Bed, CALLER, READ, READ_WRITE, WRITE};
 
 const TRUNCATE: OpenOptions = OpenOptions {
     truncate: true,
@@ -19,11 +19,11 @@ async fn fsync_makes_what_was_written_durable_and_visible() {
     let bed = Bed::new();
     let handle = bed.create("file").await.unwrap();
     bed.write(handle, 0, "one ").await.unwrap();
-    bed.volume.sync(handle, false).await.unwrap();
+    bed.sync(handle).await.unwrap();
     assert_eq!(bed.object("file").await.unwrap(), b"one ");
     assert_eq!(bed.read_file("file").await.unwrap(), b"one ");
     bed.write(handle, 4, "two").await.unwrap();
-    bed.volume.sync(handle, true).await.unwrap();
+    bed.sync(handle).await.unwrap();
     assert_eq!(bed.object("file").await.unwrap(), b"one two");
     bed.close(handle).await.unwrap();
     assert_eq!(bed.object("file").await.unwrap(), b"one two");
@@ -36,9 +36,9 @@ async fn fsync_of_a_small_file_costs_one_put() {
     bed.requests();
     for number in 0..5 {
         bed.write(handle, number, "x").await.unwrap();
-        bed.volume.sync(handle, false).await.unwrap();
+        bed.sync(handle).await.unwrap();
         // Nothing changed since.
-        bed.volume.sync(handle, false).await.unwrap();
+        bed.sync(handle).await.unwrap();
         assert_eq!(bed.requests(), "put 1");
     }
     bed.close(handle).await.unwrap();
@@ -53,7 +53,7 @@ async fn fsync_of_a_large_file_goes_on_inside_the_store() {
     bed.write(handle, 0, vec![1; 6 * MIB as usize])
         .await
         .unwrap();
-    bed.volume.sync(handle, false).await.unwrap();
+    bed.sync(handle).await.unwrap();
     bed.requests();
     bed.write(handle, 6 * MIB, "tail").await.unwrap();
     bed.close(handle).await.unwrap();
@@ -69,7 +69,7 @@ async fn after_fsync_another_handle_may_write() {
     let bed = Bed::new();
     let first = bed.create("file").await.unwrap();
     bed.write(first, 0, "one ").await.unwrap();
-    bed.volume.sync(first, false).await.unwrap();
+    bed.sync(first).await.unwrap();
     let second = bed.open("file", WRITE).await.unwrap();
     bed.write(second, 4, "two").await.unwrap();
     assert!(matches!(
@@ -93,7 +93,7 @@ async fn going_on_after_fsync_does_not_overwrite_another_clients_version() {
             if saved_by_close {
                 bed.volume.flush(handle).await.unwrap();
             } else {
-                bed.volume.sync(handle, false).await.unwrap();
+                bed.sync(handle).await.unwrap();
             }
             bed.put(&path, "theirs").await;
             let written = bed.write(handle, size, "more").await;
@@ -113,7 +113,7 @@ async fn fsync_can_be_turned_off() {
     });
     let handle = bed.create("file").await.unwrap();
     bed.write(handle, 0, "x").await.unwrap();
-    bed.volume.sync(handle, false).await.unwrap();
+    bed.sync(handle).await.unwrap();
     assert!(bed.keys().await.is_empty());
     bed.close(handle).await.unwrap();
     assert_eq!(bed.object("file").await.unwrap(), b"x");
@@ -150,9 +150,9 @@ async fn a_failed_upload_is_reported_by_every_later_call() {
     let handle = bed.create("file").await.unwrap();
     bed.write(handle, 0, "x").await.unwrap();
     bed.probe.fail(Operation::Put, ErrorKind::NoSpace, 1);
-    assert_eq!(bed.volume.sync(handle, false).await, Err(FsError::NoSpace));
+    assert_eq!(bed.sync(handle).await, Err(FsError::NoSpace));
     assert_eq!(bed.write(handle, 1, "y").await, Err(FsError::NoSpace));
-    assert_eq!(bed.volume.sync(handle, false).await, Err(FsError::NoSpace));
+    assert_eq!(bed.sync(handle).await, Err(FsError::NoSpace));
     assert_eq!(bed.volume.flush(handle).await, Err(FsError::NoSpace));
     assert_eq!(bed.volume.flush(handle).await, Err(FsError::NoSpace));
     assert_eq!(bed.metric("bucket_failed_uploads_total"), 1);
@@ -190,10 +190,7 @@ async fn a_new_file_that_could_not_be_saved_is_not_emptied_through_a_later_handl
         handle: Some(second),
         ..AttributeChanges::default()
     };
-    let emptied = bed
-        .volume
-        .set_attributes(Default::default(), inode, empty)
-        .await;
+    let emptied = bed.volume.set_attributes(&CALLER, inode, empty).await;
     assert_eq!(emptied.err(), Some(FsError::Stale));
     let again = bed.created("file", TRUNCATE).await.unwrap().opened.handle;
     bed.write(again, 0, "again").await.unwrap();
@@ -287,7 +284,7 @@ async fn shutting_down_lists_what_could_not_be_saved() {
         bed.write(handle, 0, "x").await.unwrap();
         if path == "b" {
             bed.probe.fail(Operation::Put, ErrorKind::NoSpace, 1);
-            assert!(bed.volume.sync(handle, false).await.is_err());
+            assert!(bed.sync(handle).await.is_err());
         }
     }
     assert_eq!(

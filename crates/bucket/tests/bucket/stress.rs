@@ -71,7 +71,7 @@ async fn append(bed: &Bed, path: &str) -> Result<(), penstock_base::FsError> {
         )
         .await?;
     let written = bed.write(handle, 0, "+").await;
-    let synced = bed.volume.sync(handle, false).await;
+    let synced = bed.sync(handle).await;
     bed.close(handle).await.and(written).and(synced)
 }
 
@@ -141,7 +141,7 @@ async fn disturb(bed: Arc<Bed>, how: Disturbance, ended: Arc<AtomicU64>) {
                     modified: Some(TimeChange::Now),
                     ..AttributeChanges::default()
                 };
-                let changed = bed.volume.set_attributes(CALLER, inode, changes).await;
+                let changed = bed.volume.set_attributes(&CALLER, inode, changes).await;
                 changed.unwrap();
             }
             Disturbance::Renames => {
@@ -157,7 +157,7 @@ async fn disturb(bed: Arc<Bed>, how: Disturbance, ended: Arc<AtomicU64>) {
 async fn write_and_look(bed: &Bed, handle: HandleId, rounds: u8) {
     for round in 1..=rounds {
         bed.write(handle, 0, [round]).await.unwrap();
-        bed.volume.sync(handle, false).await.unwrap();
+        bed.sync(handle).await.unwrap();
         let body = object_under_either_name(bed, round).await;
         assert_eq!(body, Some(vec![round]));
     }
@@ -222,7 +222,10 @@ async fn written_beside(bed: &Arc<Bed>, allocation: Allocation) -> (u64, Vec<u8>
     });
     let allocating = tokio::spawn(async move {
         let range = 0..ALLOCATED;
-        allocator.volume.allocate(handle, range, allocation).await
+        allocator
+            .volume
+            .allocate(&CALLER, handle, range, allocation)
+            .await
     });
     writing.await.unwrap().unwrap();
     allocating.await.unwrap().unwrap();

@@ -3,5 +3,5 @@
 mod bed;
 mod probe;
 
-pub(crate) use bed::{Bed, CALLER, Listed, READ, READ_WRITE, WRITE, name};
+pub(crate) use bed::{Bed, CALLER, Listed, READ, READ_WRITE, WRITE, name, new_directory, new_file};
 pub(crate) use probe::Probe;

@@ -7,7 +7,7 @@ use penstock_bucket::BucketSettings;
 use penstock_object::{Key, MemoryStore, Operation, PutOptions, Store};
 use penstock_vfs::{FileKind, Volume};
 
-use crate::support::{Bed, READ};
+use crate::support::{Bed, CALLER, READ};
 
 fn oss() -> Bed {
     Bed::over(MemoryStore::like_oss(), BucketSettings::default())
@@ -15,7 +15,7 @@ fn oss() -> Bed {
 
 async fn readlink(bed: &Bed, path: &str) -> Result<String, FsError> {
     let inode = bed.inode(path).await?;
-    let target = bed.volume.read_symlink(Default::default(), inode).await?;
+    let target = bed.volume.read_symlink(&CALLER, inode).await?;
     Ok(String::from_utf8(target.to_vec()).unwrap())
 }
 

@@ -1,13 +1,13 @@
 //! The volume as a whole.
 
-use penstock_vfs::Volume;
+use penstock_vfs::{Inode, Volume};
 
-use crate::support::Bed;
+use crate::support::{Bed, CALLER};
 
 #[tokio::test(start_paused = true)]
 async fn statistics_are_large_and_cost_nothing() {
     let bed = Bed::new();
-    let statistics = bed.volume.statistics().await.unwrap();
+    let statistics = bed.volume.statistics(&CALLER, Inode::ROOT).await.unwrap();
     let bytes = statistics
         .blocks
         .checked_mul(u64::from(statistics.block_size))

@@ -9,7 +9,7 @@ use penstock_object::{MemoryStore, Operation};
 use penstock_vfs::{Access, AttributeChanges, OpenOptions, Volume, WritePlace};
 use tokio::time::advance;
 
-use crate::support::{Bed, READ, READ_WRITE, WRITE};
+use crate::support::{Bed, CALLER, READ, READ_WRITE, WRITE};
 
 const TRUNCATE: OpenOptions = OpenOptions {
     truncate: true,
@@ -70,16 +70,12 @@ async fn exclusive_creation_of_an_existing_file_fails() {
     let bed = Bed::new();
     bed.put("file", "there").await;
     bed.put("d/x", "").await;
-    let exclusive = OpenOptions {
-        exclusive: true,
-        ..WRITE
-    };
     assert_eq!(
-        bed.created("file", exclusive).await.err(),
+        bed.created_new("file", WRITE).await.err(),
         Some(FsError::AlreadyExists)
     );
     assert_eq!(
-        bed.created("d", exclusive).await.err(),
+        bed.created_new("d", WRITE).await.err(),
         Some(FsError::AlreadyExists)
     );
     assert_eq!(
@@ -89,7 +85,7 @@ async fn exclusive_creation_of_an_existing_file_fails() {
     // A file that is only being written counts as well.
     bed.create("unsaved").await.unwrap();
     assert_eq!(
-        bed.created("unsaved", exclusive).await.err(),
+        bed.created_new("unsaved", WRITE).await.err(),
         Some(FsError::AlreadyExists)
     );
 }
@@ -220,7 +216,9 @@ async fn writes_behind_a_gap_are_bounded_in_number() {
             let data = Bytes::from_static(b"x");
             tokio::spawn(async move {
                 let begun = clock::now();
-                let written = volume.write(handle, WritePlace::At(number), data).await;
+                let written = volume
+                    .write(&CALLER, handle, WritePlace::At(number), data)
+                    .await;
                 (written.is_err(), begun.elapsed())
             })
         })
@@ -268,7 +266,7 @@ async fn many_pieces_in_any_order_become_one_file() {
             let data = Bytes::from(vec![number as u8; 1000]);
             tokio::spawn(async move {
                 let place = WritePlace::At(number * 1000);
-                volume.write(handle, place, data).await
+                volume.write(&CALLER, handle, place, data).await
             })
         })
         .collect();
@@ -360,7 +358,7 @@ async fn truncation_by_path_reaches_the_store_at_once() {
     bed.requests();
     let entry = bed
         .volume
-        .set_attributes(Default::default(), inode, size(0))
+        .set_attributes(&CALLER, inode, size(0))
         .await
         .unwrap();
     assert_eq!(entry.attributes.size, 0);
@@ -380,7 +378,7 @@ async fn truncation_through_a_handle_begins_anew() {
         ..size(0)
     };
     bed.volume
-        .set_attributes(Default::default(), inode, changes)
+        .set_attributes(&CALLER, inode, changes)
         .await
         .unwrap();
     assert_eq!(bed.stat("file").await.unwrap().size, 0);
@@ -395,25 +393,19 @@ async fn truncation_to_another_size_is_unsupported() {
     bed.put("file", "there").await;
     let inode = bed.inode("file").await.unwrap();
     for other in [1, 4, 6] {
-        let refused = bed
-            .volume
-            .set_attributes(Default::default(), inode, size(other))
-            .await;
+        let refused = bed.volume.set_attributes(&CALLER, inode, size(other)).await;
         assert!(matches!(refused, Err(FsError::Unsupported(_))));
     }
     bed.requests();
     bed.volume
-        .set_attributes(Default::default(), inode, size(5))
+        .set_attributes(&CALLER, inode, size(5))
         .await
         .unwrap();
     assert_eq!(bed.requests(), "");
     assert_eq!(bed.object("file").await.unwrap(), b"there");
     bed.put("d/x", "").await;
     let directory = bed.inode("d").await.unwrap();
-    let refused = bed
-        .volume
-        .set_attributes(Default::default(), directory, size(0))
-        .await;
+    let refused = bed.volume.set_attributes(&CALLER, directory, size(0)).await;
     assert_eq!(refused, Err(FsError::IsADirectory));
 }
 
@@ -423,10 +415,7 @@ async fn truncation_of_a_file_that_another_handle_writes_is_busy() {
     let handle = bed.create("file").await.unwrap();
     bed.write(handle, 0, "abc").await.unwrap();
     let inode = bed.inode("file").await.unwrap();
-    let refused = bed
-        .volume
-        .set_attributes(Default::default(), inode, size(0))
-        .await;
+    let refused = bed.volume.set_attributes(&CALLER, inode, size(0)).await;
     assert!(matches!(refused, Err(FsError::Busy(_))));
     bed.close(handle).await.unwrap();
     assert_eq!(bed.object("file").await.unwrap(), b"abc");
@@ -449,10 +438,7 @@ async fn a_read_only_mount_refuses_every_change() {
     assert_eq!(bed.rename("file", "other").await.err(), read_only);
     assert_eq!(bed.symlink("file", "link").await.err(), read_only);
     let inode = bed.inode("file").await.unwrap();
-    let refused = bed
-        .volume
-        .set_attributes(Default::default(), inode, size(0))
-        .await;
+    let refused = bed.volume.set_attributes(&CALLER, inode, size(0)).await;
     assert_eq!(refused.err(), read_only);
     let handle = bed.open("file", READ).await.unwrap();
     assert_eq!(bed.read(handle, 0, 1).await.unwrap(), b"x");
@@ -484,7 +470,7 @@ async fn a_file_created_for_reading_is_stored_when_closed() {
         let handle = created.opened.handle;
         assert!(!created.opened.skip_flush);
         if synced {
-            bed.volume.sync(handle, false).await.unwrap();
+            bed.sync(handle).await.unwrap();
             assert_eq!(bed.object("file").await.unwrap(), b"");
         }
         bed.close(handle).await.unwrap();
@@ -547,9 +533,11 @@ async fn pieces_of_an_append_go_to_the_end_in_order_or_one_fails() {
             for piece in order {
                 let data = vec![b'a' + piece as u8; PIECE as usize];
                 let place = WritePlace::EndInPieces(believed + piece * PIECE);
-                let written = bed.volume.write(handle, place, data.clone().into());
+                let written = bed
+                    .volume
+                    .write(&CALLER, handle, place, data.clone().into());
                 match written.await {
-                    Ok(()) => expected.extend(data),
+                    Ok(_) => expected.extend(data),
                     Err(_) => fails = true,
                 }
             }

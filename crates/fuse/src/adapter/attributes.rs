@@ -6,7 +6,7 @@ use super::{Adapter, Answer, Outcome, Reply, Subject};
 use crate::protocol::encode;
 
 pub(super) async fn get(adapter: Adapter, subject: Subject) -> Outcome {
-    let entry = adapter.volume.attributes(subject.caller, subject.node);
+    let entry = adapter.volume.attributes(&subject.by, subject.node);
     let entry = entry.await?;
     Ok(Answer::body(|body| {
         encode::attributes_with_lifetime(body, &entry);
@@ -16,7 +16,7 @@ pub(super) async fn get(adapter: Adapter, subject: Subject) -> Outcome {
 pub(super) async fn set(adapter: Adapter, subject: Subject, changes: AttributeChanges) -> Outcome {
     let entry = adapter
         .volume
-        .set_attributes(subject.caller, subject.node, changes)
+        .set_attributes(&subject.by, subject.node, changes)
         .await?;
     Ok(Answer::body(|body| {
         encode::attributes_with_lifetime(body, &entry);
@@ -24,11 +24,12 @@ pub(super) async fn set(adapter: Adapter, subject: Subject, changes: AttributeCh
 }
 
 pub(super) async fn read_symlink(adapter: Adapter, subject: Subject) -> Outcome {
-    let target = adapter.volume.read_symlink(subject.caller, subject.node);
+    let target = adapter.volume.read_symlink(&subject.by, subject.node);
     Ok(Reply::Bytes(target.await?.to_vec()).into())
 }
 
-pub(super) async fn statistics(adapter: Adapter) -> Outcome {
-    let statistics = adapter.volume.statistics().await?;
+pub(super) async fn statistics(adapter: Adapter, subject: Subject) -> Outcome {
+    let statistics = adapter.volume.statistics(&subject.by, subject.node);
+    let statistics = statistics.await?;
     Ok(Answer::body(|body| encode::statistics(body, &statistics)))
 }

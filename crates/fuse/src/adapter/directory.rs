@@ -4,14 +4,13 @@
 //! are the door's business: 0 is before `.`, 1 before `..`, and 2 is the volume's 0.
 //!
 //! Entries are encoded straight into the reply. With attributes each of them but the dots is a
-//! reference that the kernel will give back; without, the reference goes back to the volume at
-//! once. If the listing is cut short by an error behind its first entry, what there is is
+//! reference that the kernel will give back. If the listing is cut short by an error behind its first entry, what there is is
 //! answered, and the error comes with the next request.
 
 use std::{ops::ControlFlow, sync::Arc};
 
 use penstock_base::FileName;
-use penstock_vfs::{DirectorySink, Entry, HandleId, Inode, Volume};
+use penstock_vfs::{Detail, DirectorySink, Entry, HandleId, Inode, ListFrom, Volume};
 use smallvec::SmallVec;
 
 use super::{Adapter, Answer, Outcome, Reply, Subject, Undo};
@@ -27,15 +26,8 @@ const UNKNOWN_INODE: u64 = 0xffff_ffff;
 /// Bytes that a listing may have at most, whatever the kernel asks for.
 const LISTING_MAX: usize = 1 << 20;
 
-/// What a listing tells of each entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Detail {
-    Names,
-    Attributes,
-}
-
 pub(super) async fn open(adapter: Adapter, subject: Subject) -> Outcome {
-    let opened = adapter.volume.open_directory(subject.caller, subject.node);
+    let opened = adapter.volume.open_directory(&subject.by, subject.node);
     let handle = opened.await?;
     let answer = Answer::body(|body| encode::opened_directory(body, handle));
     Ok(answer.or_undo(Undo::ReleaseDirectory(handle)))
@@ -48,21 +40,21 @@ pub(super) async fn release(adapter: Adapter, handle: HandleId) -> Outcome {
 
 pub(super) async fn read(
     adapter: Adapter,
-    node: Inode,
+    subject: Subject,
     transfer: Transfer,
     detail: Detail,
 ) -> Outcome {
     let limit = (transfer.size as usize).min(LISTING_MAX);
     let mut listing = Listing::new(Arc::clone(&adapter.volume), limit, detail);
     for position in transfer.offset..DOTS {
-        if listing.push_dot(node, position).is_break() {
+        if listing.push_dot(subject.node, position).is_break() {
             return Ok(listing.finish());
         }
     }
-    let position = transfer.offset.saturating_sub(DOTS);
+    let from = ListFrom::Position(transfer.offset.saturating_sub(DOTS));
     let listed = adapter
         .volume
-        .read_directory(transfer.handle, position, &mut listing)
+        .read_directory(transfer.handle, from, &mut listing)
         .await;
     match listed {
         Err(error) if listing.is_empty() => Err(error.into()),
@@ -124,20 +116,23 @@ impl Listing {
 
     fn finish(mut self) -> Answer {
         let bytes = std::mem::take(&mut self.bytes);
-        let undo = match self.detail {
-            Detail::Names => Undo::Nothing,
-            Detail::Attributes => Undo::Forget(SmallVec::from_vec(std::mem::take(&mut self.taken))),
-        };
-        Answer::from(Reply::Bytes(bytes)).or_undo(undo)
+        let taken = SmallVec::from_vec(std::mem::take(&mut self.taken));
+        Answer::from(Reply::Bytes(bytes)).or_undo(Undo::Forget(taken))
     }
 }
 
 impl DirectorySink for Listing {
+    fn detail(&self) -> Detail {
+        self.detail
+    }
+
     fn push(&mut self, next: u64, name: &FileName, entry: &Entry) -> ControlFlow<()> {
         let next = next.saturating_add(DOTS);
         let item = DirectoryEntry::new(entry, next, name.as_str());
         self.append(item, Some(entry))?;
-        self.taken.push(entry.attributes.inode);
+        if self.detail == Detail::Attributes {
+            self.taken.push(entry.attributes.inode);
+        }
         ControlFlow::Continue(())
     }
 }

@@ -1,12 +1,10 @@
 //! Names: finding, making, moving and removing them.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
-use penstock_base::{FileName, FsError, FsResult};
+use penstock_base::{FileName, FsError};
 use penstock_vfs::{
-    Access, Caller, Device, Entry, HandleId, Inode, Lookup, OpenOptions, RemoveKind, RenameMode,
-    SpecialFile, Volume,
+    Dentry, Device, Entry, Exclusivity, Inode, Lookup, New, NewKind, RemoveKind, RenameMode,
+    SpecialFile,
 };
 use smallvec::smallvec;
 
@@ -14,7 +12,8 @@ use super::{Adapter, Answer, Outcome, Subject, Undo};
 use crate::{errno::Errno, protocol::encode};
 
 pub(super) async fn lookup(adapter: Adapter, subject: Subject, name: FileName) -> Outcome {
-    let found = adapter.volume.lookup(subject.caller, subject.node, &name);
+    let dentry = Dentry::new(subject.node, &name);
+    let found = adapter.volume.lookup(&subject.by, dentry);
     match found.await? {
         Lookup::Found(entry) => Ok(found_entry(&entry)),
         Lookup::Absent(ttl) if ttl.is_zero() => Err(FsError::NotFound.into()),
@@ -22,9 +21,37 @@ pub(super) async fn lookup(adapter: Adapter, subject: Subject, name: FileName) -
     }
 }
 
+/// LOOKUP of `.`: a server of this mount to other machines has a handle of an inode that the kernel forgot.
+pub(super) async fn hold(adapter: Adapter, subject: Subject) -> Outcome {
+    let held = adapter.volume.hold(&subject.by, subject.node).await?;
+    Ok(found_entry(&held))
+}
+
+/// LOOKUP of `..`, for the same.
+pub(super) async fn parent(adapter: Adapter, subject: Subject) -> Outcome {
+    let parent = adapter.volume.parent(&subject.by, subject.node).await?;
+    Ok(found_entry(&parent))
+}
+
 fn found_entry(entry: &Entry) -> Answer {
     let undo = Undo::Forget(smallvec![entry.attributes.inode]);
     Answer::body(|body| encode::entry(body, entry)).or_undo(undo)
+}
+
+pub(super) async fn make(
+    adapter: Adapter,
+    subject: Subject,
+    name: FileName,
+    (kind, permissions): (NewKind<'static>, u16),
+) -> Outcome {
+    let new = New {
+        kind,
+        permissions,
+        exclusivity: Exclusivity::New,
+    };
+    let dentry = Dentry::new(subject.node, &name);
+    let made = adapter.volume.make(&subject.by, dentry, new, None);
+    Ok(found_entry(&made.await?.entry))
 }
 
 pub(super) async fn make_symlink(
@@ -33,107 +60,28 @@ pub(super) async fn make_symlink(
     name: FileName,
     target: Bytes,
 ) -> Outcome {
-    let (caller, parent) = (subject.caller, subject.node);
-    let made = adapter.volume.make_symlink(caller, parent, &name, &target);
-    Ok(found_entry(&made.await?))
+    let new = New {
+        kind: NewKind::Symlink(&target),
+        permissions: 0o777,
+        exclusivity: Exclusivity::New,
+    };
+    let dentry = Dentry::new(subject.node, &name);
+    let made = adapter.volume.make(&subject.by, dentry, new, None);
+    Ok(found_entry(&made.await?.entry))
 }
 
-pub(super) async fn make_directory(
-    adapter: Adapter,
-    subject: Subject,
-    name: FileName,
-    permissions: u16,
-) -> Outcome {
-    let (caller, parent) = (subject.caller, subject.node);
-    let made = adapter
-        .volume
-        .make_directory(caller, parent, &name, permissions);
-    Ok(found_entry(&made.await?))
-}
-
-/// What `mknod` is to make; `None` for a regular file.
-pub(super) fn special_file(mode: u32, device: u32) -> Result<Option<SpecialFile>, Errno> {
+/// What `mknod` is to make.
+pub(super) fn node_kind(mode: u32, device: u32) -> Result<NewKind<'static>, Errno> {
     let device = Device(device);
-    Ok(Some(match mode & libc::S_IFMT {
-        libc::S_IFREG => return Ok(None),
+    let special = match mode & libc::S_IFMT {
+        libc::S_IFREG => return Ok(NewKind::Regular),
         libc::S_IFIFO => SpecialFile::Pipe,
         libc::S_IFSOCK => SpecialFile::Socket,
         libc::S_IFCHR => SpecialFile::CharacterDevice(device),
         libc::S_IFBLK => SpecialFile::BlockDevice(device),
         _ => return Err(Errno(libc::EINVAL)),
-    }))
-}
-
-/// `mknod` of a pipe, a socket or a device.
-pub(super) async fn make_special(
-    adapter: Adapter,
-    subject: Subject,
-    name: FileName,
-    special: (SpecialFile, u16),
-) -> Outcome {
-    let (caller, parent) = (subject.caller, subject.node);
-    let made = adapter.volume.make_special(caller, parent, &name, special);
-    Ok(found_entry(&made.await?))
-}
-
-/// `mknod` of a regular file, which is created and closed.
-pub(super) async fn make_file(
-    adapter: Adapter,
-    subject: Subject,
-    name: FileName,
-    permissions: u16,
-) -> Outcome {
-    let options = OpenOptions {
-        access: Access::Write,
-        append: false,
-        truncate: false,
-        exclusive: true,
     };
-    let volume = &adapter.volume;
-    let (caller, parent) = (subject.caller, subject.node);
-    let created = volume
-        .create(caller, parent, &name, permissions, options)
-        .await?;
-    let reference = TakenBack {
-        volume: Arc::clone(volume),
-        inode: Some(created.entry.attributes.inode),
-    };
-    close(volume, created.opened.handle).await?;
-    reference.pass_on();
-    Ok(found_entry(&created.entry))
-}
-
-/// Closes a file that only we know of, in a task of its own: if the caller is interrupted nobody
-/// else would do it.
-async fn close(volume: &Arc<dyn Volume>, handle: HandleId) -> FsResult<()> {
-    let volume = Arc::clone(volume);
-    let closed = tokio::spawn(async move {
-        let flushed = volume.flush(handle).await;
-        volume.release(handle).await;
-        flushed
-    });
-    let broken = |error| FsError::Io(format!("closing a new file broke off: {error}"));
-    closed.await.unwrap_or_else(|error| Err(broken(error)))
-}
-
-/// A reference that goes back to the volume unless it is passed on.
-struct TakenBack {
-    volume: Arc<dyn Volume>,
-    inode: Option<Inode>,
-}
-
-impl TakenBack {
-    fn pass_on(mut self) {
-        self.inode = None;
-    }
-}
-
-impl Drop for TakenBack {
-    fn drop(&mut self) {
-        if let Some(inode) = self.inode {
-            self.volume.forget(inode, 1);
-        }
-    }
+    Ok(NewKind::Special(special))
 }
 
 pub(super) async fn create(
@@ -143,22 +91,45 @@ pub(super) async fn create(
     (permissions, flags): (u16, u32),
 ) -> Outcome {
     let options = adapter.open_options(flags);
-    let (caller, parent) = (subject.caller, subject.node);
-    let created = adapter
-        .volume
-        .create(caller, parent, &name, permissions, options)
-        .await?;
-    let inode = created.entry.attributes.inode;
-    let file = Subject {
-        caller,
-        node: inode,
+    let exclusivity = if flags.cast_signed() & libc::O_EXCL != 0 {
+        Exclusivity::New
+    } else {
+        Exclusivity::TakeExisting
     };
-    let reply = adapter.note_open(file, &created.opened, flags);
+    let new = New {
+        kind: NewKind::Regular,
+        permissions,
+        exclusivity,
+    };
+    let dentry = Dentry::new(subject.node, &name);
+    let made = adapter.volume.make(&subject.by, dentry, new, Some(options));
+    let made = made.await?;
+    let opened = made.opened.ok_or_else(|| {
+        FsError::Io("a file was created and not opened, against the rules of volumes".to_owned())
+    })?;
+    let inode = made.entry.attributes.inode;
+    let file = Subject {
+        node: inode,
+        ..subject
+    };
+    let reply = adapter.note_open(&file, &opened, flags);
     let answer = Answer::body(|body| {
-        encode::entry(body, &created.entry);
+        encode::entry(body, &made.entry);
         encode::opened(body, &reply);
     });
-    Ok(answer.or_undo(Undo::ForgetAndRelease(inode, created.opened.handle)))
+    Ok(answer.or_undo(Undo::ForgetAndRelease(inode, opened.handle)))
+}
+
+/// LINK: the head of the request names the directory.
+pub(super) async fn link(
+    adapter: Adapter,
+    subject: Subject,
+    node: Inode,
+    name: FileName,
+) -> Outcome {
+    let dentry = Dentry::new(subject.node, &name);
+    let linked = adapter.volume.link(&subject.by, node, dentry).await?;
+    Ok(found_entry(&linked.entry))
 }
 
 pub(super) async fn remove(
@@ -167,8 +138,8 @@ pub(super) async fn remove(
     name: FileName,
     kind: RemoveKind,
 ) -> Outcome {
-    let (caller, parent) = (subject.caller, subject.node);
-    adapter.volume.remove(caller, parent, &name, kind).await?;
+    let dentry = Dentry::new(subject.node, &name);
+    adapter.volume.remove(&subject.by, dentry, kind).await?;
     Ok(Answer::done())
 }
 
@@ -182,15 +153,15 @@ pub(super) fn rename_mode(flags: u32) -> Result<RenameMode, Errno> {
     }
 }
 
-type Place = (Inode, FileName);
-
 pub(super) async fn rename(
     adapter: Adapter,
-    caller: Caller,
-    (source, target): (Place, Place),
+    subject: Subject,
+    (name, (new_parent, new_name)): (FileName, (Inode, FileName)),
     mode: RenameMode,
 ) -> Outcome {
-    let (source, target) = ((source.0, &source.1), (target.0, &target.1));
-    adapter.volume.rename(caller, source, target, mode).await?;
+    let source = Dentry::new(subject.node, &name);
+    let target = Dentry::new(new_parent, &new_name);
+    let renamed = adapter.volume.rename(&subject.by, source, target, mode);
+    renamed.await?;
     Ok(Answer::done())
 }

@@ -8,16 +8,16 @@
 //! | extended attributes, if the volume has none | `EOPNOTSUPP`, which programs expect then |
 //! | ACCESS | allows it; with `default_permissions` it has checked already |
 //! | FSYNCDIR | success; names are in the store when the call that made them returns |
-//! | LSEEK | seeks by itself; `SEEK_HOLE` finds only the end |
-//! | COPY_FILE_RANGE | copies through the page cache |
+//! | LSEEK, if the volume knows of no holes | seeks by itself; `SEEK_HOLE` finds only the end |
+//! | COPY_FILE_RANGE, if the volume copies nothing | copies through the page cache |
 //! | IOCTL, POLL, BMAP | `ENOTTY`; always ready; `EINVAL` |
 //! | STATX, TMPFILE, SYNCFS | asks with GETATTR; `EOPNOTSUPP`; success |
 //!
-//! Locks are not negotiated, so the kernel keeps them itself and never asks.
+//! Locks are negotiated only where the volume has some. Else the kernel keeps them itself and never asks.
 
 use crate::{errno::Errno, protocol::Opcode};
 
-/// What an opcode that no volume sees is answered with.
+/// What a request that the volume does not see is answered with.
 pub(super) fn errno(opcode: Option<Opcode>) -> Errno {
     Errno(match opcode {
         // As link(2) says of a file system without hard links.

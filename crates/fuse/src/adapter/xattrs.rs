@@ -17,12 +17,12 @@ pub(super) fn mode(flags: u32) -> Result<XattrMode, Errno> {
 }
 
 pub(super) async fn get(adapter: Adapter, subject: Subject, name: Bytes, room: u32) -> Outcome {
-    let value = adapter.volume.xattr(subject.caller, subject.node, &name);
+    let value = adapter.volume.xattr(&subject.by, subject.node, &name);
     fitting(&value.await?, room)
 }
 
 pub(super) async fn list(adapter: Adapter, subject: Subject, room: u32) -> Outcome {
-    let names = adapter.volume.xattrs(subject.caller, subject.node).await?;
+    let names = adapter.volume.xattrs(&subject.by, subject.node).await?;
     let mut list = Vec::new();
     for name in names {
         list.extend_from_slice(&name);
@@ -37,10 +37,9 @@ pub(super) async fn set(
     (name, value): (Bytes, Bytes),
     mode: XattrMode,
 ) -> Outcome {
-    let attribute = (name.as_ref(), value.as_ref());
     adapter
         .volume
-        .set_xattr(subject.caller, subject.node, attribute, mode)
+        .set_xattr(&subject.by, subject.node, &name, &value, mode)
         .await?;
     Ok(Answer::done())
 }
@@ -48,7 +47,7 @@ pub(super) async fn set(
 pub(super) async fn remove(adapter: Adapter, subject: Subject, name: Bytes) -> Outcome {
     adapter
         .volume
-        .remove_xattr(subject.caller, subject.node, &name)
+        .remove_xattr(&subject.by, subject.node, &name)
         .await?;
     Ok(Answer::done())
 }

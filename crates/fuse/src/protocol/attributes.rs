@@ -60,6 +60,7 @@ pub(super) fn set_attributes(mut fields: Fields<'_>) -> Result<AttributeChanges,
             modified_nanos,
         ),
         handle: has(valid::HANDLE).then_some(handle),
+        only_if_changed_at: None,
     })
 }
 

@@ -19,10 +19,16 @@ pub struct Capabilities(pub u64);
 capabilities! {
     /// Several READs of one file in flight.
     ASYNC_READ = 0;
+    /// Locks of fcntl(2) come here.
+    POSIX_LOCKS = 1;
     /// `O_TRUNC` comes with OPEN instead of as a SETATTR.
     ATOMIC_O_TRUNC = 3;
+    /// An inode that the kernel forgot, and the directory above one, can be asked for: LOOKUP of `.` and `..`.
+    EXPORT_SUPPORT = 4;
     /// WRITEs of more than a page.
     BIG_WRITES = 5;
+    /// Locks of flock(2) come here.
+    FLOCK_LOCKS = 10;
     /// READDIRPLUS is understood.
     DO_READDIRPLUS = 13;
     /// The kernel chooses between READDIR and READDIRPLUS.

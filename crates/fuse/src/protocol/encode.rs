@@ -5,7 +5,9 @@ mod directory;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use penstock_vfs::{Attributes, Entry, FileKind, HandleId, Opened, SpecialFile, Statistics};
+use penstock_vfs::{
+    Attributes, Entry, FileKind, HandleId, Lock, LockMode, Opened, SpecialFile, Statistics,
+};
 
 pub(crate) use body::Body;
 pub(crate) use directory::{DirectoryEntry, directory_entry, directory_entry_plus};
@@ -15,6 +17,9 @@ pub(crate) use directory::{DirectoryEntry, directory_entry, directory_entry_plus
 const BLOCK_SIZE: u32 = 4096;
 /// `st_blocks` counts these, whatever the block size (stat(2)).
 const STAT_BLOCK: u64 = 512;
+
+/// The last byte of a lock that reaches to the end of the file (`OFFSET_MAX`).
+pub(crate) const LOCK_END: u64 = i64::MAX as u64;
 
 /// Bits of the flags in the reply to OPEN.
 mod open_flags {
@@ -108,10 +113,26 @@ pub(crate) fn written(body: &mut Body, size: u32) {
     body.u32(size).u32(0);
 }
 
+/// The reply to GETLK: the lock that keeps the caller out, or that there is none.
+pub(crate) fn lock(body: &mut Body, lock: Option<&Lock>) {
+    let Some(lock) = lock else {
+        body.u64(0).u64(0).u32(libc::F_UNLCK as u32).u32(0);
+        return;
+    };
+    let kind = match lock.mode {
+        LockMode::Shared => libc::F_RDLCK,
+        LockMode::Exclusive => libc::F_WRLCK,
+    };
+    let last = (lock.range.end - 1).min(LOCK_END);
+    body.u64(lock.range.start).u64(last);
+    body.u32(kind as u32).u32(lock.process);
+}
+
 /// The reply to STATFS.
 pub(crate) fn statistics(body: &mut Body, statistics: &Statistics) {
-    let free = statistics.blocks_free;
-    body.u64(statistics.blocks).u64(free).u64(free);
+    body.u64(statistics.blocks);
+    body.u64(statistics.blocks_free)
+        .u64(statistics.blocks_available);
     body.u64(statistics.files).u64(statistics.files_free);
     body.u32(statistics.block_size)
         .u32(statistics.name_length_max)
@@ -127,7 +148,7 @@ fn lifetimes(body: &mut Body, name: Duration, attributes: Duration) {
 fn attributes(body: &mut Body, attributes: &Attributes) {
     let times = [attributes.accessed, attributes.modified, attributes.changed].map(wire_time);
     body.u64(attributes.inode.0).u64(attributes.size);
-    body.u64(attributes.size.div_ceil(STAT_BLOCK));
+    body.u64(attributes.allocated.div_ceil(STAT_BLOCK));
     for (seconds, _) in times {
         body.u64(seconds);
     }

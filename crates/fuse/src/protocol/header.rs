@@ -1,11 +1,21 @@
 //! The head of every request.
 
-use penstock_vfs::{Caller, Inode};
+use penstock_vfs::Inode;
 
 use super::{ParseError, fields::Fields};
 
 /// Bytes in a request's header.
 pub const REQUEST_HEADER_SIZE: usize = 40;
+
+/// Which thread asks, and as whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[allow(missing_docs)]
+pub struct Caller {
+    pub uid: u32,
+    pub gid: u32,
+    /// 0 if it cannot be seen from here.
+    pub pid: u32,
+}
 
 /// The head of every request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

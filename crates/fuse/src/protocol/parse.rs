@@ -3,8 +3,9 @@
 use penstock_vfs::{HandleId, Inode};
 
 use super::{
-    DescriptorTable, Forgotten, InitRequest, Message, Opcode, ParseError, REQUEST_HEADER_SIZE,
-    Request, RequestHeader, Transfer, WriteOrigin, attributes::set_attributes, fields::Fields,
+    CopyRange, DescriptorTable, Forgotten, InitRequest, LockRequest, Message, Opcode, ParseError,
+    REQUEST_HEADER_SIZE, Request, RequestHeader, Transfer, WriteOrigin, attributes::set_attributes,
+    fields::Fields,
 };
 
 /// Bytes of a `WRITE` before its data.
@@ -12,6 +13,11 @@ pub const WRITE_HEAD_SIZE: usize = REQUEST_HEADER_SIZE + 40;
 
 /// Bit of an `FSYNC` that asks for data without metadata.
 const SYNC_DATA_ONLY: u32 = 1;
+
+/// Bit of a `RELEASE` that gives back a lock of flock(2) (`FUSE_RELEASE_FLOCK_UNLOCK`).
+const RELEASE_UNLOCKS: u32 = 1 << 1;
+/// Bit of a lock that is one of flock(2) (`FUSE_LK_FLOCK`).
+const LOCK_IS_WHOLE: u32 = 1;
 
 /// Where a `WRITE` has its flags: behind handle, offset and size.
 const WRITE_FLAGS_AT: usize = REQUEST_HEADER_SIZE + 20;
@@ -103,7 +109,10 @@ fn handles(opcode: Opcode, mut fields: Fields<'_>) -> Result<Request<'_>, ParseE
         Opcode::GetAttributes => Request::GetAttributes,
         Opcode::SetAttributes => Request::SetAttributes(set_attributes(fields)?),
         Opcode::ReadSymlink => Request::ReadSymlink,
-        Opcode::Link => Request::Link,
+        Opcode::Link => Request::Link {
+            node: Inode(fields.u64()?),
+            name: fields.name()?,
+        },
         Opcode::Open => Request::Open {
             flags: fields.u32()?,
         },
@@ -116,9 +125,7 @@ fn handles(opcode: Opcode, mut fields: Fields<'_>) -> Result<Request<'_>, ParseE
             handle: handle(&mut fields)?,
             data_only: fields.u32()? & SYNC_DATA_ONLY != 0,
         },
-        Opcode::Release => Request::Release {
-            handle: handle(&mut fields)?,
-        },
+        Opcode::Release => release(fields)?,
         Opcode::Allocate => Request::Allocate {
             handle: handle(&mut fields)?,
             offset: fields.u64()?,
@@ -128,6 +135,27 @@ fn handles(opcode: Opcode, mut fields: Fields<'_>) -> Result<Request<'_>, ParseE
         Opcode::ReleaseDirectory => Request::ReleaseDirectory {
             handle: handle(&mut fields)?,
         },
+        other => return locks(other, fields),
+    })
+}
+
+/// Requests about locks and ranges of open files; the rest is for [`xattrs`].
+fn locks(opcode: Opcode, mut fields: Fields<'_>) -> Result<Request<'_>, ParseError> {
+    Ok(match opcode {
+        Opcode::GetLock => Request::GetLock(lock(fields)?),
+        Opcode::SetLock | Opcode::SetLockWait => Request::SetLock {
+            lock: lock(fields)?,
+            waits: opcode == Opcode::SetLockWait,
+        },
+        Opcode::Seek => Request::Seek {
+            handle: handle(&mut fields)?,
+            offset: fields.u64()?,
+            whence: fields.u32()?,
+        },
+        Opcode::CopyRange | Opcode::CopyRange64 => {
+            let is_wide = opcode == Opcode::CopyRange64;
+            Request::CopyRange(copy_range(fields, is_wide)?)
+        }
         other => return xattrs(other, fields),
     })
 }
@@ -209,6 +237,42 @@ fn write(mut fields: Fields<'_>, detached: usize) -> Result<Request<'_>, ParseEr
         in_pieces: file_flags & libc::O_DIRECT != 0,
         table,
         data,
+    })
+}
+
+fn release(mut fields: Fields<'_>) -> Result<Request<'_>, ParseError> {
+    let handle = handle(&mut fields)?;
+    fields.skip(4)?;
+    let (flags, owner) = (fields.u32()?, DescriptorTable(fields.u64()?));
+    let unlocks = (flags & RELEASE_UNLOCKS != 0).then_some(owner);
+    Ok(Request::Release { handle, unlocks })
+}
+
+fn lock(mut fields: Fields<'_>) -> Result<LockRequest, ParseError> {
+    let (handle, owner) = (handle(&mut fields)?, DescriptorTable(fields.u64()?));
+    let (start, last) = (fields.u64()?, fields.u64()?);
+    let (kind, process) = (fields.u32()?.cast_signed(), fields.u32()?);
+    Ok(LockRequest {
+        handle,
+        owner,
+        start,
+        last,
+        kind,
+        process,
+        whole: fields.u32()? & LOCK_IS_WHOLE != 0,
+    })
+}
+
+fn copy_range(mut fields: Fields<'_>, is_wide: bool) -> Result<CopyRange, ParseError> {
+    let (source, source_offset) = (handle(&mut fields)?, fields.u64()?);
+    fields.skip(8)?; // the inode of the target, which its handle tells
+    Ok(CopyRange {
+        source,
+        source_offset,
+        target: handle(&mut fields)?,
+        target_offset: fields.u64()?,
+        length: fields.u64()?,
+        is_wide,
     })
 }
 

@@ -57,7 +57,11 @@ pub enum Request<'a> {
         /// `RENAME_NOREPLACE` and so on.
         flags: u32,
     },
-    Link,
+    /// The node gets this name in the directory of the head.
+    Link {
+        node: Inode,
+        name: &'a [u8],
+    },
     /// `flags` as given to `open`.
     Open {
         flags: u32,
@@ -91,7 +95,22 @@ pub enum Request<'a> {
     },
     Release {
         handle: HandleId,
+        /// Whose lock of the whole file goes with it.
+        unlocks: Option<DescriptorTable>,
     },
+    /// Which lock keeps the caller out.
+    GetLock(LockRequest),
+    SetLock {
+        lock: LockRequest,
+        waits: bool,
+    },
+    /// `whence` as given to `lseek`.
+    Seek {
+        handle: HandleId,
+        offset: u64,
+        whence: u32,
+    },
+    CopyRange(CopyRange),
     /// `mode` as given to `fallocate`.
     Allocate {
         handle: HandleId,
@@ -147,6 +166,35 @@ pub enum WriteOrigin {
 /// the table of a process, and a fork copies it. The protocol calls it lock owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DescriptorTable(pub u64);
+
+/// A lock that is asked for, or given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct LockRequest {
+    pub handle: HandleId,
+    pub owner: DescriptorTable,
+    pub start: u64,
+    /// The last byte.
+    pub last: u64,
+    /// `F_RDLCK`, `F_WRLCK` or `F_UNLCK`.
+    pub kind: i32,
+    pub process: u32,
+    /// It is one of flock(2).
+    pub whole: bool,
+}
+
+/// What a `COPY_FILE_RANGE` copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct CopyRange {
+    pub source: HandleId,
+    pub source_offset: u64,
+    pub target: HandleId,
+    pub target_offset: u64,
+    pub length: u64,
+    /// The answer has room for more than 4 GiB.
+    pub is_wide: bool,
+}
 
 /// Where bytes or entries are read or written, and how many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -56,6 +56,10 @@ impl Call {
         self.process
     }
 
+    pub(super) fn operation(&self) -> Option<Opcode> {
+        self.operation
+    }
+
     /// Sends the reply. What nobody hears of is undone.
     pub(super) fn finish(&self, outcome: Outcome) {
         self.metrics().count(&outcome, self.begun);

@@ -83,7 +83,7 @@ impl Dispatcher {
         let call = Call::new(&self.shared, &self.transport, ticket, header);
         let purpose = Purpose::of(&incoming.message.request);
         let adapter = &self.shared.adapter;
-        if !self.shared.pending.has_place(purpose) && Adapter::serves(&incoming.message.request) {
+        if !self.shared.pending.has_place(purpose) && adapter.serves(&incoming.message.request) {
             return self.queue(call, incoming, purpose);
         }
         let (message, data) = (incoming.message, incoming.data);
@@ -193,7 +193,9 @@ fn send_errno(transport: &dyn Transport, ticket: Ticket, errno: i32) -> Result<(
 /// Ends the task of `victim` if its process is to stop waiting. The kernel tells of a request's
 /// first signal only, so if that one does not count, later ones are looked out for.
 fn interrupt_task(shared: &Arc<Shared>, victim: u64, process: u32) {
-    if shared.interrupts == InterruptPolicy::Always || signals::wants_out(process) {
+    let always =
+        shared.interrupts == InterruptPolicy::Always || shared.pending.waits_for_lock(victim);
+    if always || signals::wants_out(process) {
         return cut(shared, victim);
     }
     let shared = Arc::clone(shared);

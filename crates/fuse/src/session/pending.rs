@@ -27,12 +27,14 @@ use tokio::{
 use tracing::warn;
 
 use super::call::Call;
-use crate::protocol::Request;
+use crate::protocol::{Opcode, Request};
 
 /// Requests that may be under way, but for those that write or end something.
 const UNDER_WAY_MAX: usize = 4096;
 /// WRITEs that may be under way.
 const WRITING_MAX: usize = 1024;
+/// Requests that may wait for locks.
+const LOCKING_MAX: usize = 16_384;
 /// Requests that end something and may be under way.
 const ENDING_MAX: usize = 1024;
 /// Requests that may be in the table, most of them in line. Further ones fail with `ENOMEM`.
@@ -48,6 +50,7 @@ pub(super) struct Pending {
     emptied: Notify,
     places: Arc<Semaphore>,
     places_to_write: Arc<Semaphore>,
+    places_to_lock: Arc<Semaphore>,
     places_to_end: Arc<Semaphore>,
     gauge: Arc<Gauge>,
     deferred: Arc<Counter>,
@@ -70,7 +73,9 @@ pub(super) enum Purpose {
     Work,
     /// It writes to a file.
     Write,
-    /// It saves or closes, and so gives back what others may wait for.
+    /// It waits for a lock, as long as its holder likes.
+    Lock,
+    /// It saves, closes or unlocks, and so gives back what others may wait for.
     End,
 }
 
@@ -82,6 +87,8 @@ impl Purpose {
             | Request::Release { .. }
             | Request::ReleaseDirectory { .. } => Self::End,
             Request::Write { .. } => Self::Write,
+            Request::SetLock { lock, .. } if lock.kind == libc::F_UNLCK => Self::End,
+            Request::SetLock { .. } => Self::Lock,
             _ => Self::Work,
         }
     }
@@ -94,6 +101,7 @@ impl Pending {
             emptied: Notify::new(),
             places: Arc::new(Semaphore::new(UNDER_WAY_MAX)),
             places_to_write: Arc::new(Semaphore::new(WRITING_MAX)),
+            places_to_lock: Arc::new(Semaphore::new(LOCKING_MAX)),
             places_to_end: Arc::new(Semaphore::new(ENDING_MAX)),
             gauge: metrics.gauge(
                 "fuse_requests_waiting",
@@ -143,6 +151,7 @@ impl Pending {
         match purpose {
             Purpose::Work => &self.places,
             Purpose::Write => &self.places_to_write,
+            Purpose::Lock => &self.places_to_lock,
             Purpose::End => &self.places_to_end,
         }
     }
@@ -175,6 +184,13 @@ impl Pending {
     /// The process that waits for a request in the table.
     pub(super) fn process_of(&self, unique: u64) -> Option<u32> {
         self.lock().get(&unique).map(|entry| entry.call.process())
+    }
+
+    /// Whether a request in the table waits for a lock: every signal ends that, as programs expect.
+    pub(super) fn waits_for_lock(&self, unique: u64) -> bool {
+        let entries = self.lock();
+        let entry = entries.get(&unique);
+        entry.is_some_and(|entry| entry.call.operation() == Some(Opcode::SetLockWait))
     }
 
     /// Returns some time after a request has left the table.

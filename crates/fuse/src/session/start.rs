@@ -21,6 +21,7 @@ use crate::{
     FuseSettings, MountError, Negotiated, Notifier,
     adapter::{Adapter, KernelDoes, LocalFiles},
     mount::Mount,
+    negotiate::Ready,
     notify,
     transport::{DevFuse, ReceiveReserve, RingTransport, Transport},
 };
@@ -115,7 +116,12 @@ impl Start {
         let reserve = Arc::new(reserve);
         let device = Arc::new(DevFuse::new(connection, threads, Arc::clone(&reserve)));
         let ring = self.ring(&device, &reserve);
-        let mut negotiated = self.negotiate(&device, (threads, ring.is_some()))?;
+        let ready = Ready {
+            threads,
+            ring: ring.is_some(),
+            locks: self.volume.locks().is_some(),
+        };
+        let mut negotiated = self.negotiate(&device, ready)?;
         let mut transports: Vec<Arc<dyn Transport>> = vec![Arc::clone(&device) as _];
         transports.extend(ring.filter(|_| negotiated.io_uring));
         let kernel = KernelDoes {
@@ -179,7 +185,7 @@ impl Start {
         }
     }
 
-    fn negotiate(&self, device: &DevFuse, ready: (usize, bool)) -> Result<Negotiated, MountError> {
+    fn negotiate(&self, device: &DevFuse, ready: Ready) -> Result<Negotiated, MountError> {
         let mut agreed = None;
         let answered = device.negotiate(|offer| {
             let negotiated = Negotiated::new(offer, &self.settings, ready);

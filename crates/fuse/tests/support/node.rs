@@ -56,16 +56,8 @@ impl Tree {
         };
         let now = clock::wall_time();
         let attributes = Attributes {
-            inode,
-            kind,
             permissions,
-            links: 1,
-            uid: 0,
-            gid: 0,
-            size: 0,
-            accessed: now,
-            modified: now,
-            changed: now,
+            ..Attributes::new(inode, kind, now)
         };
         let node = Node {
             attributes,
@@ -115,11 +107,27 @@ impl Tree {
         Ok(self.children(parent)?.get(name.as_str()).copied())
     }
 
+    /// The directory that has an entry for a directory; the root for itself.
+    pub fn parent(&self, directory: Inode) -> FsResult<Inode> {
+        let has_it = |node: &Node| match &node.content {
+            Content::Directory(children) => children.values().any(|child| *child == directory),
+            _ => false,
+        };
+        let mut nodes = self.nodes.iter();
+        let found = nodes
+            .find(|(_, node)| has_it(node))
+            .map(|(inode, _)| *inode);
+        found
+            .or((directory == Inode::ROOT).then_some(directory))
+            .ok_or(FsError::Stale)
+    }
+
     /// An entry without a reference.
     pub fn entry(&mut self, inode: Inode) -> FsResult<Entry> {
         let node = self.node(inode)?;
         if let Content::File(bytes) = &node.content {
             node.attributes.size = bytes.len() as u64;
+            node.attributes.allocated = node.attributes.size;
         }
         Ok(Entry {
             attributes: node.attributes.clone(),

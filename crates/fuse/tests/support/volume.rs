@@ -1,6 +1,7 @@
 //! A small file system in memory.
 
 use std::{
+    ops::Range,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -9,8 +10,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use penstock_base::{Contents, FileName, FsError, FsResult, Payload, clock};
 use penstock_vfs::{
-    AttributeChanges, Caller, Created, DirectorySink, Entry, FileKind, HandleId, Inode, Lookup,
-    OpenOptions, Opened, RemoveKind, RenameMode, Statistics, TimeChange, Volume, WritePlace,
+    AttributeChanges, Change, Dentry, Detail, DirectorySink, Entry, Exclusivity, Features,
+    FileKind, HandleId, Identity, Inode, ListFrom, LockTable, Locks, Lookup, Made, New, NewKind,
+    OpenOptions, Opened, Position, RemoveKind, RenameMode, Renamed, Statistics, TimeChange, Volume,
+    WritePlace, Written,
 };
 
 use super::{
@@ -27,6 +30,7 @@ pub struct MemoryVolume {
     /// Whether handles are opened with `direct`.
     pub direct: bool,
     pub writes: Mutex<Vec<WriteSeen>>,
+    locks: Option<LockTable>,
 }
 
 /// Where the data of a write lay.
@@ -47,12 +51,22 @@ impl MemoryVolume {
     }
 
     pub fn with_direct(direct: bool) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::of(direct, None))
+    }
+
+    /// With locks of its own.
+    pub fn with_locks() -> Arc<Self> {
+        Arc::new(Self::of(false, Some(LockTable::default())))
+    }
+
+    fn of(direct: bool, locks: Option<LockTable>) -> Self {
+        Self {
             tree: Mutex::new(Tree::new()),
             hooks: Hooks::default(),
             direct,
             writes: Mutex::default(),
-        })
+            locks,
+        }
     }
 
     /// With a file `gated` of 100 bytes, whose reads and writes wait at the gate.
@@ -104,7 +118,13 @@ impl MemoryVolume {
         }
     }
 
-    fn make(&self, parent: Inode, name: &FileName, content: Content, bits: u16) -> FsResult<Inode> {
+    fn make_node(
+        &self,
+        parent: Inode,
+        name: &FileName,
+        content: Content,
+        bits: u16,
+    ) -> FsResult<Inode> {
         let mut tree = self.tree();
         if tree.child(parent, name)?.is_some() {
             return Err(FsError::AlreadyExists);
@@ -117,7 +137,30 @@ impl MemoryVolume {
 
 #[async_trait]
 impl Volume for MemoryVolume {
-    async fn lookup(&self, _: Caller, parent: Inode, name: &FileName) -> FsResult<Lookup> {
+    fn features(&self) -> Features {
+        Features {
+            random_writes: true,
+            saves_on_close: true,
+            ..Features::READ_ONLY
+        }
+    }
+
+    fn locks(&self) -> Option<&dyn Locks> {
+        self.locks.as_ref().map(|locks| locks as &dyn Locks)
+    }
+
+    async fn parent(&self, _: &Identity, directory: Inode) -> FsResult<Entry> {
+        let mut tree = self.tree();
+        let parent = tree.parent(directory)?;
+        tree.refer(parent)
+    }
+
+    async fn hold(&self, _: &Identity, inode: Inode) -> FsResult<Entry> {
+        self.tree().refer(inode)
+    }
+
+    async fn lookup(&self, _: &Identity, dentry: Dentry<'_>) -> FsResult<Lookup> {
+        let Dentry { parent, name } = dentry;
         self.hooks.delay().await;
         self.hooks.at_lookup(name.as_str()).await?;
         let mut tree = self.tree();
@@ -131,14 +174,14 @@ impl Volume for MemoryVolume {
         self.tree().forget(inode, count);
     }
 
-    async fn attributes(&self, _: Caller, inode: Inode) -> FsResult<Entry> {
+    async fn attributes(&self, _: &Identity, inode: Inode) -> FsResult<Entry> {
         self.hooks.delay().await;
         self.tree().entry(inode)
     }
 
     async fn set_attributes(
         &self,
-        _: Caller,
+        _: &Identity,
         inode: Inode,
         changes: AttributeChanges,
     ) -> FsResult<Entry> {
@@ -159,44 +202,52 @@ impl Volume for MemoryVolume {
         tree.entry(inode)
     }
 
-    async fn read_symlink(&self, _: Caller, inode: Inode) -> FsResult<Bytes> {
+    async fn read_symlink(&self, _: &Identity, inode: Inode) -> FsResult<Bytes> {
         match &self.tree().node(inode)?.content {
             Content::Symlink(target) => Ok(target.clone()),
             _ => Err(FsError::InvalidArgument("not a link")),
         }
     }
 
-    async fn make_symlink(
+    async fn make(
         &self,
-        _: Caller,
-        parent: Inode,
-        name: &FileName,
-        target: &[u8],
-    ) -> FsResult<Entry> {
-        let content = Content::Symlink(Bytes::copy_from_slice(target));
-        let inode = self.make(parent, name, content, 0o777)?;
-        self.tree().refer(inode)
-    }
-
-    async fn make_directory(
-        &self,
-        _: Caller,
-        parent: Inode,
-        name: &FileName,
-        permissions: u16,
-    ) -> FsResult<Entry> {
-        let content = Content::Directory(Default::default());
-        let inode = self.make(parent, name, content, permissions)?;
-        self.tree().refer(inode)
+        _: &Identity,
+        Dentry { parent, name }: Dentry<'_>,
+        new: New<'_>,
+        open: Option<OpenOptions>,
+    ) -> FsResult<Made> {
+        let content = match new.kind {
+            NewKind::Regular => {
+                self.hooks.delay().await;
+                Content::File(Vec::new())
+            }
+            NewKind::Directory => Content::Directory(Default::default()),
+            NewKind::Symlink(target) => Content::Symlink(Bytes::copy_from_slice(target)),
+            NewKind::Special(_) => return Err(FsError::NotPermitted("no pipes here")),
+        };
+        let there = self.tree().child(parent, name)?;
+        let inode = match there {
+            Some(inode) if new.exclusivity == Exclusivity::TakeExisting => inode,
+            _ => self.make_node(parent, name, content, new.permissions)?,
+        };
+        let mut tree = self.tree();
+        let opened = open.map(|options| {
+            let handle = tree.open(inode, options.append);
+            self.opened(handle)
+        });
+        Ok(Made {
+            opened,
+            existed: there.is_some(),
+            ..Made::new(tree.refer(inode)?)
+        })
     }
 
     async fn remove(
         &self,
-        _: Caller,
-        parent: Inode,
-        name: &FileName,
+        _: &Identity,
+        Dentry { parent, name }: Dentry<'_>,
         kind: RemoveKind,
-    ) -> FsResult<()> {
+    ) -> FsResult<Change> {
         self.hooks.delay().await;
         let mut tree = self.tree();
         let inode = tree.child(parent, name)?.ok_or(FsError::NotFound)?;
@@ -210,16 +261,17 @@ impl Volume for MemoryVolume {
             _ => {}
         }
         tree.children(parent)?.remove(name.as_str());
-        Ok(())
+        Ok(Change::UNTOLD)
     }
 
     async fn rename(
         &self,
-        _: Caller,
-        source: (Inode, &FileName),
-        target: (Inode, &FileName),
+        _: &Identity,
+        source: Dentry<'_>,
+        target: Dentry<'_>,
         mode: RenameMode,
-    ) -> FsResult<()> {
+    ) -> FsResult<Renamed> {
+        let (source, target) = ((source.parent, source.name), (target.parent, target.name));
         let mut tree = self.tree();
         let moved = tree.child(source.0, source.1)?.ok_or(FsError::NotFound)?;
         let there = tree.child(target.0, target.1)?;
@@ -234,10 +286,10 @@ impl Volume for MemoryVolume {
         }
         tree.children(target.0)?
             .insert(target.1.as_str().into(), moved);
-        Ok(())
+        Ok(Renamed::default())
     }
 
-    async fn open(&self, _: Caller, inode: Inode, options: OpenOptions) -> FsResult<Opened> {
+    async fn open(&self, _: &Identity, inode: Inode, options: OpenOptions) -> FsResult<Opened> {
         self.hooks.delay().await;
         let mut tree = self.tree();
         if options.truncate {
@@ -247,30 +299,8 @@ impl Volume for MemoryVolume {
         Ok(self.opened(handle))
     }
 
-    async fn create(
-        &self,
-        _: Caller,
-        parent: Inode,
-        name: &FileName,
-        permissions: u16,
-        options: OpenOptions,
-    ) -> FsResult<Created> {
-        self.hooks.delay().await;
-        let there = self.tree().child(parent, name)?;
-        let inode = match there {
-            Some(_) if options.exclusive => return Err(FsError::AlreadyExists),
-            Some(inode) => inode,
-            None => self.make(parent, name, Content::File(Vec::new()), permissions)?,
-        };
-        let mut tree = self.tree();
-        let handle = tree.open(inode, options.append);
-        Ok(Created {
-            entry: tree.refer(inode)?,
-            opened: self.opened(handle),
-        })
-    }
-
-    async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Contents> {
+    async fn read(&self, _: &Identity, at: Position, length: u32) -> FsResult<Contents> {
+        let Position { handle, offset } = at;
         self.hooks.delay().await;
         let inode = self.tree().handle(handle)?.inode;
         let name = self.tree().node(inode)?.name.clone();
@@ -288,7 +318,13 @@ impl Volume for MemoryVolume {
         Ok(payload.into())
     }
 
-    async fn write(&self, handle: HandleId, place: WritePlace, data: Bytes) -> FsResult<()> {
+    async fn write(
+        &self,
+        _: &Identity,
+        handle: HandleId,
+        place: WritePlace,
+        data: Bytes,
+    ) -> FsResult<Written> {
         self.hooks.delay().await;
         let inode = self.tree().handle(handle)?.inode;
         let name = self.tree().node(inode)?.name.clone();
@@ -308,7 +344,7 @@ impl Volume for MemoryVolume {
         let end = start + data.len();
         content.resize(content.len().max(end), 0);
         content[start..end].copy_from_slice(&data);
-        Ok(())
+        Ok(Written::ACCEPTED)
     }
 
     async fn flush(&self, handle: HandleId) -> FsResult<()> {
@@ -325,7 +361,7 @@ impl Volume for MemoryVolume {
         }
     }
 
-    async fn sync(&self, handle: HandleId, _data_only: bool) -> FsResult<()> {
+    async fn sync(&self, handle: HandleId, _: Range<u64>, _: bool) -> FsResult<()> {
         self.tree().handle(handle).map(drop)
     }
 
@@ -333,7 +369,7 @@ impl Volume for MemoryVolume {
         self.tree().close(handle);
     }
 
-    async fn open_directory(&self, _: Caller, inode: Inode) -> FsResult<HandleId> {
+    async fn open_directory(&self, _: &Identity, inode: Inode) -> FsResult<HandleId> {
         let mut tree = self.tree();
         tree.children(inode)?;
         Ok(tree.open(inode, false))
@@ -342,9 +378,12 @@ impl Volume for MemoryVolume {
     async fn read_directory(
         &self,
         handle: HandleId,
-        position: u64,
+        from: ListFrom<'_>,
         sink: &mut dyn DirectorySink,
     ) -> FsResult<()> {
+        let ListFrom::Position(position) = from else {
+            return Err(FsError::Unsupported("the door counts"));
+        };
         self.hooks.delay().await;
         let mut tree = self.tree();
         let inode = tree.handle(handle)?.inode;
@@ -355,7 +394,9 @@ impl Volume for MemoryVolume {
             if sink.push(index as u64 + 1, &name, &entry).is_break() {
                 break;
             }
-            tree.node(*child)?.references += 1;
+            if sink.detail() == Detail::Attributes {
+                tree.node(*child)?.references += 1;
+            }
         }
         Ok(())
     }
@@ -364,11 +405,12 @@ impl Volume for MemoryVolume {
         self.tree().close(handle);
     }
 
-    async fn statistics(&self) -> FsResult<Statistics> {
+    async fn statistics(&self, _: &Identity, _: Inode) -> FsResult<Statistics> {
         Ok(Statistics {
             block_size: 4096,
             blocks: 1000,
             blocks_free: 600,
+            blocks_available: 500,
             files: 500,
             files_free: 400,
             name_length_max: 255,

@@ -39,16 +39,12 @@ impl Answers {
         };
         Entry {
             attributes: Attributes {
-                inode,
-                kind: node.kind,
                 permissions,
-                links: 1,
                 uid: self.permissions.uid,
                 gid: self.permissions.gid,
                 size,
-                accessed: time,
-                modified: time,
-                changed: time,
+                allocated: size,
+                ..Attributes::new(inode, node.kind, time)
             },
             entry_ttl: TTL,
             attributes_ttl: TTL,

@@ -9,7 +9,7 @@
 //! has four bytes for each entry, which say how far before the table the entry lies; finding a
 //! name is a binary search in it. A slot is a place divided by 32.
 
-use std::{cmp::Ordering, path::Path};
+use std::path::Path;
 
 use penstock_vfs::FileKind;
 
@@ -66,14 +66,44 @@ impl DirectoryIndex {
         directory: &Node,
         name: &[u8],
     ) -> Result<Option<(u64, Node)>, SnapshotError> {
+        let behind = self.after(directory, name)?;
+        let Some(position) = behind.checked_sub(1) else {
+            return Ok(None);
+        };
+        let (found, slot) = self.entry(directory, position)?;
+        if found != name {
+            return Ok(None);
+        }
+        Ok(Some((slot, self.node(slot)?)))
+    }
+
+    /// The position of the first entry of a directory that comes after `name`.
+    pub(super) fn after(&self, directory: &Node, name: &[u8]) -> Result<u64, SnapshotError> {
         let (mut low, mut high) = (0, directory.size);
         while low < high {
             let middle = low + (high - low) / 2;
-            let (found, slot) = self.entry(directory, middle)?;
-            match found.cmp(name) {
-                Ordering::Less => low = middle + 1,
-                Ordering::Greater => high = middle,
-                Ordering::Equal => return Ok(Some((slot, self.node(slot)?))),
+            if self.entry(directory, middle)?.0 <= name {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// The directory that has an entry for the node at `slot`.
+    pub(super) fn parent_of(&self, slot: u64) -> Result<Option<u64>, SnapshotError> {
+        let mut open = vec![self.root];
+        while let Some(directory) = open.pop() {
+            let node = self.node(directory)?;
+            for position in 0..node.size {
+                let (_, found) = self.entry(&node, position)?;
+                if found == slot {
+                    return Ok(Some(directory));
+                }
+                if self.node(found)?.kind == FileKind::Directory {
+                    open.push(found);
+                }
             }
         }
         Ok(None)

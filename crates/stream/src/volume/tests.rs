@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, fs, path::PathBuf, sync::Mutex};
 use penstock_base::{BufferPool, MIB, MemoryBudget, metrics::Registry};
 use penstock_object::{Key, MemoryStore, PutOptions, Store};
 use penstock_transfer::Transfer;
-use penstock_vfs::Access;
+use penstock_vfs::{Exclusivity, New, NewKind};
 use proptest::prelude::*;
 
 use super::*;
@@ -103,21 +103,24 @@ async fn volume(objects: &Objects, direct: bool) -> (Built, StreamVolume) {
     (built, StreamVolume::new(index, data, permissions))
 }
 
-const CALLER: Caller = Caller {
-    uid: 0,
-    gid: 0,
-    pid: 0,
-};
+const READ: OpenOptions = OpenOptions::READ;
 
-const READ: OpenOptions = OpenOptions {
-    access: Access::Read,
-    append: false,
-    truncate: false,
-    exclusive: false,
-};
+/// Whoever asks.
+fn anybody() -> Identity {
+    Identity::new(1, 1, [])
+}
 
 fn name(text: &str) -> FileName {
     FileName::new(text).expect("valid")
+}
+
+fn at(handle: HandleId, offset: u64) -> Position {
+    Position { handle, offset }
+}
+
+async fn look_up(volume: &StreamVolume, parent: Inode, text: &str) -> FsResult<Lookup> {
+    let name = name(text);
+    volume.lookup(&anybody(), Dentry::new(parent, &name)).await
 }
 
 /// Takes so many entries at a time.
@@ -140,7 +143,7 @@ impl DirectorySink for Page {
 
 async fn list(volume: &StreamVolume, directory: Inode, page: usize) -> Vec<(String, Entry)> {
     let handle = volume
-        .open_directory(CALLER, directory)
+        .open_directory(&anybody(), directory)
         .await
         .expect("open");
     let (mut position, mut found) = (0, Vec::new());
@@ -149,7 +152,8 @@ async fn list(volume: &StreamVolume, directory: Inode, page: usize) -> Vec<(Stri
             left: page,
             taken: Mutex::default(),
         };
-        let listed = volume.read_directory(handle, position, &mut sink).await;
+        let from = ListFrom::Position(position);
+        let listed = volume.read_directory(handle, from, &mut sink).await;
         listed.expect("listed");
         let taken = sink.taken.into_inner().expect("free");
         let Some(last) = taken.last() else {
@@ -169,9 +173,9 @@ async fn walk(volume: &StreamVolume, page: usize) -> Objects {
         assert!(entries.is_sorted_by_key(|(name, _)| name.clone()));
         for (text, entry) in entries {
             let attributes = &entry.attributes;
-            let looked_up = volume.lookup(CALLER, inode, &name(&text)).await;
+            let looked_up = look_up(volume, inode, &text).await;
             assert_eq!(looked_up, Ok(Lookup::Found(entry.clone())));
-            let again = volume.attributes(CALLER, attributes.inode).await;
+            let again = volume.attributes(&anybody(), attributes.inode).await;
             assert_eq!(again.as_ref(), Ok(&entry));
             let path = format!("{path}{text}");
             match attributes.kind {
@@ -184,12 +188,12 @@ async fn walk(volume: &StreamVolume, page: usize) -> Objects {
 }
 
 async fn read(volume: &StreamVolume, inode: Inode) -> Vec<u8> {
-    let opened = volume.open(CALLER, inode, READ).await.expect("opened");
+    let opened = volume.open(&anybody(), inode, READ).await.expect("opened");
     let mut content = Vec::new();
     loop {
         let offset = content.len() as u64;
         let part = volume
-            .read(opened.handle, offset, 3000)
+            .read(&anybody(), at(opened.handle, offset), 3000)
             .await
             .expect("read");
         if part.is_empty() {
@@ -226,13 +230,11 @@ async fn keys_without_a_place_are_hidden_as_in_an_image() {
 #[tokio::test]
 async fn attributes_are_those_of_the_snapshot() {
     let (_built, volume) = volume(&objects(&["dir/file"]), false).await;
-    let Ok(Lookup::Found(directory)) = volume.lookup(CALLER, Inode::ROOT, &name("dir")).await
-    else {
+    let Ok(Lookup::Found(directory)) = look_up(&volume, Inode::ROOT, "dir").await else {
         panic!("there is a directory");
     };
     let directory = directory.attributes;
-    let Ok(Lookup::Found(file)) = volume.lookup(CALLER, directory.inode, &name("file")).await
-    else {
+    let Ok(Lookup::Found(file)) = look_up(&volume, directory.inode, "file").await else {
         panic!("there is a file");
     };
     let time = std::time::UNIX_EPOCH + Duration::from_millis(1_600_000_008_005);
@@ -243,7 +245,7 @@ async fn attributes_are_those_of_the_snapshot() {
     );
     assert_eq!((directory.permissions, directory.modified), (0o755, time));
     assert_eq!((file.uid, directory.gid), (7, 8));
-    let absent = volume.lookup(CALLER, Inode::ROOT, &name("file")).await;
+    let absent = look_up(&volume, Inode::ROOT, "file").await;
     assert_eq!(absent, Ok(Lookup::Absent(TTL)));
 }
 
@@ -251,33 +253,37 @@ async fn attributes_are_those_of_the_snapshot() {
 async fn nothing_can_be_changed_or_mistaken() {
     let (_built, volume) = volume(&objects(&["dir/file"]), true).await;
     let file = name("dir");
-    let opened = volume.open(CALLER, Inode::ROOT, READ).await;
+    let opened = volume.open(&anybody(), Inode::ROOT, READ).await;
     assert_eq!(opened.err(), Some(FsError::IsADirectory));
     let entries = list(&volume, Inode::ROOT, 1).await;
     let directory = entries[0].1.attributes.inode;
     let inode = list(&volume, directory, 1).await[0].1.attributes.inode;
-    let write = OpenOptions {
-        access: Access::ReadWrite,
-        ..READ
-    };
-    let refused = volume.open(CALLER, inode, write).await;
+    let write = OpenOptions::READ_WRITE;
+    let refused = volume.open(&anybody(), inode, write).await;
     assert_eq!(refused.err(), Some(FsError::ReadOnly));
     assert!(
         volume
-            .open(CALLER, inode, READ)
+            .open(&anybody(), inode, READ)
             .await
             .expect("opened")
             .direct
     );
-    let listed = volume.open_directory(CALLER, inode).await;
+    let listed = volume.open_directory(&anybody(), inode).await;
     assert_eq!(listed, Err(FsError::NotADirectory));
+    let new = New {
+        kind: NewKind::Directory,
+        permissions: 0o755,
+        exclusivity: Exclusivity::New,
+    };
     let made = volume
-        .make_directory(CALLER, Inode::ROOT, &file, 0o755)
+        .make(&anybody(), Dentry::new(Inode::ROOT, &file), new, None)
         .await;
-    assert_eq!(made, Err(FsError::ReadOnly));
-    let read = volume.read(HandleId(directory.0), 0, 10).await;
+    assert_eq!(made.err(), Some(FsError::ReadOnly));
+    let read = volume
+        .read(&anybody(), at(HandleId(directory.0), 0), 10)
+        .await;
     assert_eq!(read.err(), Some(FsError::BadHandle));
-    let read = volume.read(HandleId(u64::MAX), 0, 10).await;
+    let read = volume.read(&anybody(), at(HandleId(u64::MAX), 0), 10).await;
     assert!(read.is_err());
 }
 

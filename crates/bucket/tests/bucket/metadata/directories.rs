@@ -2,13 +2,13 @@
 
 use penstock_base::FsError;
 use penstock_bucket::MetadataSettings;
-use penstock_vfs::{FileKind, Inode, Volume};
+use penstock_vfs::{Dentry, FileKind, Inode, Volume};
 
 use super::{
     CALLER, advance, at, bed, change, head, keeping, mode, modified, owner, put, put_as, settings,
     stored,
 };
-use crate::support::{Bed, name};
+use crate::support::{Bed, name, new_directory};
 
 #[tokio::test(start_paused = true)]
 async fn a_renamed_directory_keeps_its_metadata() {
@@ -26,10 +26,13 @@ async fn a_renamed_directory_keeps_its_metadata() {
 async fn a_new_directory_keeps_its_owner_and_mode() {
     let bed = bed();
     let (outer, inner) = (name("d"), name("below"));
-    let made = bed
-        .volume
-        .make_directory(CALLER, Inode::ROOT, &outer, 0o2750);
-    let entry = made.await.unwrap();
+    let made = bed.volume.make(
+        &CALLER,
+        Dentry::new(Inode::ROOT, &outer),
+        new_directory(0o2750),
+        None,
+    );
+    let entry = made.await.unwrap().entry;
     assert_eq!(entry.attributes.permissions, 0o2750);
     let shown = bed.fresh_with(settings()).stat("d").await.unwrap();
     assert_eq!((shown.uid, shown.gid, shown.permissions), (7, 8, 0o2750));
@@ -38,10 +41,9 @@ async fn a_new_directory_keeps_its_owner_and_mode() {
     assert_eq!(info.metadata.get("mode").map(String::as_str), Some("17896"));
     // Set-group-ID hands the group down, and itself to directories.
     change(&bed, "d", owner(1, 99)).await.unwrap();
-    let below = bed
-        .volume
-        .make_directory(CALLER, entry.attributes.inode, &inner, 0o700);
-    let below = below.await.unwrap().attributes;
+    let inner = Dentry::new(entry.attributes.inode, &inner);
+    let below = bed.volume.make(&CALLER, inner, new_directory(0o700), None);
+    let below = below.await.unwrap().entry.attributes;
     assert_eq!((below.gid, below.permissions), (99, 0o2700));
 }
 

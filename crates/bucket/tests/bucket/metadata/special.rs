@@ -1,15 +1,24 @@
 //! Pipes, sockets and devices.
 
 use penstock_base::FsError;
-use penstock_vfs::{Access, Device, FileKind, Inode, OpenOptions, SpecialFile, Volume};
+use penstock_vfs::{
+    Access, Dentry, Device, Exclusivity, FileKind, Inode, New, NewKind, OpenOptions, SpecialFile,
+    Volume,
+};
 
 use super::{CALLER, bed, change, put, settings, stored};
 use crate::support::{Bed, READ, name};
 
 async fn make(bed: &Bed, path: &str, special: SpecialFile) -> Result<FileKind, FsError> {
-    let (volume, name, special) = (&bed.volume, name(path), (special, 0o640));
-    let made = volume.make_special(CALLER, Inode::ROOT, &name, special);
-    let kind = made.await?.attributes.kind;
+    let new = New {
+        kind: NewKind::Special(special),
+        permissions: 0o640,
+        exclusivity: Exclusivity::New,
+    };
+    let name = name(path);
+    let dentry = Dentry::new(Inode::ROOT, &name);
+    let made = bed.volume.make(&CALLER, dentry, new, None);
+    let kind = made.await?.entry.attributes.kind;
     Ok(kind)
 }
 
@@ -54,7 +63,7 @@ async fn special_files_are_empty_objects_that_say_what_they_are() {
             let listed = bed.list("", 9).await.unwrap();
             assert_eq!(listed[0].entry.attributes.kind, kind);
             let inode = bed.inode("moved").await.unwrap();
-            let opened = bed.volume.open(CALLER, inode, READ).await;
+            let opened = bed.volume.open(&CALLER, inode, READ).await;
             assert!(matches!(opened, Err(FsError::InvalidArgument(_))));
         }
         bed.unlink("moved").await.unwrap();
@@ -80,5 +89,5 @@ async fn what_has_content_is_a_file_whatever_its_mode_says() {
         ..READ
     };
     let inode = bed.inode("file").await.unwrap();
-    assert!(bed.volume.open(CALLER, inode, options).await.is_ok());
+    assert!(bed.volume.open(&CALLER, inode, options).await.is_ok());
 }

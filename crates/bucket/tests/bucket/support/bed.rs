@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     ops::ControlFlow,
-    sync::{Arc, Mutex},
+    sync::{Arc, LazyLock, Mutex},
 };
 
 use bytes::Bytes;
@@ -14,29 +14,41 @@ use penstock_bucket::{BucketSettings, BucketVolume, Staging, StagingSettings};
 use penstock_object::{GetOptions, Key, ListOptions, MemoryStore, PutOptions, Store};
 use penstock_transfer::Transfer;
 use penstock_vfs::{
-    Access, Attributes, Caller, Created, DirectorySink, Entry, FileKind, HandleId, Inode, Lookup,
-    OpenOptions, Opened, RemoveKind, RenameMode, Volume, WritePlace,
+    Attributes, Dentry, DirectorySink, Entry, Exclusivity, FileKind, HandleId, Identity, Inode,
+    ListFrom, Lookup, New, NewKind, OpenOptions, Opened, Position, RemoveKind, RenameMode, Volume,
+    WritePlace,
 };
 
 use crate::support::Probe;
 
-pub(crate) const READ: OpenOptions = options(Access::Read);
-pub(crate) const WRITE: OpenOptions = options(Access::Write);
-pub(crate) const READ_WRITE: OpenOptions = options(Access::ReadWrite);
+pub(crate) const READ: OpenOptions = OpenOptions::READ;
+pub(crate) const WRITE: OpenOptions = OpenOptions::WRITE;
+pub(crate) const READ_WRITE: OpenOptions = OpenOptions::READ_WRITE;
 
-pub(crate) const CALLER: Caller = Caller {
-    uid: 0,
-    gid: 0,
-    pid: 0,
-};
+pub(crate) static CALLER: LazyLock<Identity> = LazyLock::new(Identity::root);
 
-const fn options(access: Access) -> OpenOptions {
-    OpenOptions {
-        access,
-        append: false,
-        truncate: false,
-        exclusive: false,
+/// A file that is made, or taken if it is there.
+pub(crate) fn new_file(permissions: u16) -> New<'static> {
+    New {
+        kind: NewKind::Regular,
+        permissions,
+        exclusivity: Exclusivity::TakeExisting,
     }
+}
+
+pub(crate) fn new_directory(permissions: u16) -> New<'static> {
+    New {
+        kind: NewKind::Directory,
+        permissions,
+        exclusivity: Exclusivity::New,
+    }
+}
+
+/// A file that was made or found and is open.
+#[derive(Debug)]
+pub(crate) struct Created {
+    pub(crate) entry: Entry,
+    pub(crate) opened: Opened,
 }
 
 pub(crate) fn name(text: &str) -> FileName {
@@ -329,7 +341,11 @@ impl Bed {
     }
 
     pub(crate) async fn lookup(&self, parent: Inode, text: &str) -> FsResult<Entry> {
-        match self.volume.lookup(CALLER, parent, &name(text)).await? {
+        match self
+            .volume
+            .lookup(&CALLER, Dentry::new(parent, &name(text)))
+            .await?
+        {
             Lookup::Found(entry) => {
                 self.hold(entry.attributes.inode);
                 Ok(entry)
@@ -342,7 +358,7 @@ impl Bed {
     async fn place(&self, path: &str) -> FsResult<(Inode, FileName)> {
         let (parent, last) = path.rsplit_once('/').unwrap_or(("", path));
         let parent = self.inode(parent).await?;
-        let attributes = self.volume.attributes(CALLER, parent).await?.attributes;
+        let attributes = self.volume.attributes(&CALLER, parent).await?.attributes;
         match attributes.kind {
             FileKind::Directory => Ok((parent, name(last))),
             _ => Err(FsError::NotADirectory),
@@ -351,7 +367,7 @@ impl Bed {
 
     pub(crate) async fn stat(&self, path: &str) -> FsResult<Attributes> {
         let inode = self.inode(path).await?;
-        Ok(self.volume.attributes(CALLER, inode).await?.attributes)
+        Ok(self.volume.attributes(&CALLER, inode).await?.attributes)
     }
 
     pub(crate) async fn open(&self, path: &str, options: OpenOptions) -> FsResult<HandleId> {
@@ -361,10 +377,10 @@ impl Bed {
     /// Looks again if the file is stale, as a kernel does.
     pub(crate) async fn opened(&self, path: &str, options: OpenOptions) -> FsResult<Opened> {
         let inode = self.inode(path).await?;
-        let opened = match self.volume.open(CALLER, inode, options).await {
+        let opened = match self.volume.open(&CALLER, inode, options).await {
             Err(FsError::Stale) => {
                 let inode = self.inode(path).await?;
-                self.volume.open(CALLER, inode, options).await?
+                self.volume.open(&CALLER, inode, options).await?
             }
             opened => opened?,
         };
@@ -383,14 +399,51 @@ impl Bed {
     }
 
     pub(crate) async fn created(&self, path: &str, options: OpenOptions) -> FsResult<Created> {
+        self.created_as(path, new_file(0o644), options).await
+    }
+
+    /// Fails if it is there.
+    pub(crate) async fn created_new(&self, path: &str, options: OpenOptions) -> FsResult<Created> {
+        let new = New {
+            exclusivity: Exclusivity::New,
+            ..new_file(0o644)
+        };
+        self.created_as(path, new, options).await
+    }
+
+    async fn created_as(
+        &self,
+        path: &str,
+        new: New<'_>,
+        options: OpenOptions,
+    ) -> FsResult<Created> {
         let (parent, name) = self.place(path).await?;
-        let created = self
+        let made = self
             .volume
-            .create(CALLER, parent, &name, 0o644, options)
+            .make(&CALLER, Dentry::new(parent, &name), new, Some(options))
             .await?;
-        self.hold(created.entry.attributes.inode);
-        self.note_opened(&created.opened, options);
-        Ok(created)
+        self.hold(made.entry.attributes.inode);
+        let opened = made.opened.expect("it was asked for");
+        self.note_opened(&opened, options);
+        Ok(Created {
+            entry: made.entry,
+            opened,
+        })
+    }
+
+    pub(crate) async fn make_directory(
+        &self,
+        parent: Inode,
+        name: &FileName,
+        permissions: u16,
+    ) -> FsResult<Entry> {
+        let (dentry, new) = (Dentry::new(parent, name), new_directory(permissions));
+        let made = self.volume.make(&CALLER, dentry, new, None).await?;
+        Ok(made.entry)
+    }
+
+    pub(crate) async fn sync(&self, handle: HandleId) -> FsResult<()> {
+        self.volume.sync(handle, 0..u64::MAX, false).await
     }
 
     pub(crate) async fn write(
@@ -404,8 +457,14 @@ impl Bed {
             false => WritePlace::At(offset),
         };
         self.volume
-            .write(handle, place, Bytes::copy_from_slice(data.as_ref()))
+            .write(
+                &CALLER,
+                handle,
+                place,
+                Bytes::copy_from_slice(data.as_ref()),
+            )
             .await
+            .map(drop)
     }
 
     /// Closes a descriptor and the handle, as close(2) of the only descriptor does.
@@ -431,7 +490,10 @@ impl Bed {
         offset: u64,
         length: u32,
     ) -> FsResult<Vec<u8>> {
-        let contents = self.volume.read(handle, offset, length).await?;
+        let contents = self
+            .volume
+            .read(&CALLER, Position { handle, offset }, length)
+            .await?;
         let payload = contents.into_memory().expect("nothing is in a pipe");
         Ok(payload.to_vec())
     }
@@ -445,10 +507,7 @@ impl Bed {
 
     pub(crate) async fn mkdir(&self, path: &str) -> FsResult<Entry> {
         let (parent, name) = self.place(path).await?;
-        let entry = self
-            .volume
-            .make_directory(CALLER, parent, &name, 0o755)
-            .await?;
+        let entry = self.make_directory(parent, &name, 0o755).await?;
         self.hold(entry.attributes.inode);
         Ok(entry)
     }
@@ -456,15 +515,17 @@ impl Bed {
     pub(crate) async fn unlink(&self, path: &str) -> FsResult<()> {
         let (parent, name) = self.place(path).await?;
         self.volume
-            .remove(CALLER, parent, &name, RemoveKind::File)
+            .remove(&CALLER, Dentry::new(parent, &name), RemoveKind::File)
             .await
+            .map(drop)
     }
 
     pub(crate) async fn rmdir(&self, path: &str) -> FsResult<()> {
         let (parent, name) = self.place(path).await?;
         self.volume
-            .remove(CALLER, parent, &name, RemoveKind::Directory)
+            .remove(&CALLER, Dentry::new(parent, &name), RemoveKind::Directory)
             .await
+            .map(drop)
     }
 
     pub(crate) async fn rename(&self, source: &str, target: &str) -> FsResult<()> {
@@ -478,16 +539,21 @@ impl Bed {
         mode: RenameMode,
     ) -> FsResult<()> {
         let (source, target) = (self.place(source).await?, self.place(target).await?);
-        let (source, target) = ((source.0, &source.1), (target.0, &target.1));
-        self.volume.rename(CALLER, source, target, mode).await
+        let source = Dentry::new(source.0, &source.1);
+        let target = Dentry::new(target.0, &target.1);
+        let renamed = self.volume.rename(&CALLER, source, target, mode);
+        renamed.await.map(drop)
     }
 
     pub(crate) async fn symlink(&self, target: &str, path: &str) -> FsResult<Entry> {
         let (parent, name) = self.place(path).await?;
-        let entry = self
-            .volume
-            .make_symlink(CALLER, parent, &name, target.as_bytes())
-            .await?;
+        let new = New {
+            kind: NewKind::Symlink(target.as_bytes()),
+            permissions: 0o777,
+            exclusivity: Exclusivity::New,
+        };
+        let dentry = Dentry::new(parent, &name);
+        let entry = self.volume.make(&CALLER, dentry, new, None).await?.entry;
         self.hold(entry.attributes.inode);
         Ok(entry)
     }
@@ -520,7 +586,29 @@ impl Bed {
 
     pub(crate) async fn open_dir(&self, path: &str) -> FsResult<HandleId> {
         let inode = self.inode(path).await?;
-        self.volume.open_directory(CALLER, inode).await
+        self.volume.open_directory(&CALLER, inode).await
+    }
+
+    /// Names that a door without handles lists.
+    pub(crate) async fn list_stateless(
+        &self,
+        directory: Inode,
+        from: ListFrom<'_>,
+        room: usize,
+    ) -> FsResult<Vec<String>> {
+        let mut receiver = Receiver {
+            entries: Vec::new(),
+            room,
+        };
+        let listed = self.volume.list(&CALLER, directory, from, &mut receiver);
+        listed.await?;
+        let entries = receiver.entries.into_iter();
+        Ok(entries
+            .map(|listed| {
+                self.hold(listed.entry.attributes.inode);
+                listed.name
+            })
+            .collect())
     }
 
     pub(crate) async fn list_from(
@@ -534,7 +622,7 @@ impl Bed {
             room,
         };
         self.volume
-            .read_directory(handle, position, &mut receiver)
+            .read_directory(handle, ListFrom::Position(position), &mut receiver)
             .await?;
         for listed in &receiver.entries {
             self.hold(listed.entry.attributes.inode);

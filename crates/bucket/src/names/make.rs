@@ -1,0 +1,69 @@
+//! Making whatever can have a name.
+
+use std::sync::Arc;
+
+use penstock_base::{FsError, FsResult};
+use penstock_vfs::{Change, Dentry, Exclusivity, Identity, Made, New, NewKind, OpenOptions};
+
+use crate::core::{Core, run_to_end};
+
+impl Core {
+    /// Makes a file, a directory, a link, or a pipe, socket or device.
+    pub(crate) async fn make(
+        self: &Arc<Self>,
+        by: &Identity,
+        dentry: Dentry<'_>,
+        new: New<'_>,
+        open: Option<OpenOptions>,
+    ) -> FsResult<Made> {
+        if matches!(new.exclusivity, Exclusivity::Verified(_)) {
+            return Err(FsError::Unsupported(
+                "a bucket keeps no number of who created a file",
+            ));
+        }
+        let (place, owner, permissions) =
+            ((dentry.parent, dentry.name), by.owner(), new.permissions);
+        let entry = match new.kind {
+            NewKind::Regular => return Box::pin(self.make_file(by, dentry, new, open)).await,
+            _ if open.is_some() => Err(FsError::InvalidArgument("only files are opened")),
+            NewKind::Directory => {
+                let kept = self.new_directory(dentry.parent, owner, permissions);
+                self.make_directory(dentry.parent, dentry.name, kept).await
+            }
+            NewKind::Symlink(target) => self.make_symlink(place, (target, owner)).await,
+            NewKind::Special(special) => {
+                let special = (special, permissions);
+                self.make_special(place, owner, special).await
+            }
+        };
+        entry.map(Made::new)
+    }
+
+    async fn make_file(
+        self: &Arc<Self>,
+        by: &Identity,
+        dentry: Dentry<'_>,
+        new: New<'_>,
+        open: Option<OpenOptions>,
+    ) -> FsResult<Made> {
+        let options = open.unwrap_or(OpenOptions::WRITE);
+        let must_be_new = new.exclusivity == Exclusivity::New;
+        let place = (dentry.parent, dentry.name);
+        let created = self.create(place, options, must_be_new).await?;
+        let inode = created.file.inode();
+        if self.keeps_metadata() && !created.existed {
+            self.own_new_file(inode, by.owner(), new.permissions);
+        }
+        if open.is_none() {
+            let (core, handle) = (Arc::clone(self), created.opened.handle);
+            run_to_end(async move { core.save_and_close(handle).await }).await?;
+        }
+        let (existed, opened) = (created.existed, open.map(|_| created.opened));
+        Ok(Made {
+            entry: self.given_away(created.file)?,
+            opened,
+            existed,
+            directory: Change::UNTOLD,
+        })
+    }
+}

@@ -1,0 +1,92 @@
+//! Locks of volumes that have some. Of all others the kernel keeps them itself.
+
+use penstock_base::FsError;
+use penstock_vfs::{Inode, Lock, LockFamily, LockMode, LockOwner, Locks, Waiting};
+
+use super::{Adapter, Answer, Outcome, Serving};
+use crate::{
+    errno::Errno,
+    protocol::{DescriptorTable, LockRequest, encode},
+};
+
+/// F_GETLK.
+pub(super) async fn get(adapter: Adapter, inode: Inode, request: LockRequest) -> Outcome {
+    let wanted = adapter.lock(&request)?;
+    let locks = adapter.locks()?;
+    let conflict = locks.conflict(inode, family(&request), &wanted).await?;
+    Ok(Answer::body(|body| encode::lock(body, conflict.as_ref())))
+}
+
+/// F_SETLK, F_SETLKW and flock(2).
+pub(super) async fn set(
+    adapter: Adapter,
+    inode: Inode,
+    request: LockRequest,
+    waits: bool,
+) -> Outcome {
+    let locks = adapter.locks()?;
+    let family = family(&request);
+    if request.kind == libc::F_UNLCK {
+        let held = (adapter.owner(request.owner), request.start..end(&request));
+        locks.release(inode, family, held).await;
+    } else {
+        let waiting = if waits { Waiting::Yes } else { Waiting::No };
+        let wanted = adapter.lock(&request)?;
+        locks.acquire(inode, family, wanted, waiting).await?;
+    }
+    Ok(Answer::done())
+}
+
+impl Serving {
+    fn locks(&self) -> Result<&dyn Locks, FsError> {
+        self.volume
+            .locks()
+            .ok_or(FsError::Unsupported("this volume has no locks"))
+    }
+
+    fn owner(&self, table: DescriptorTable) -> LockOwner {
+        LockOwner {
+            client: self.client,
+            owner: table.0,
+        }
+    }
+
+    fn lock(&self, request: &LockRequest) -> Result<Lock, Errno> {
+        let mode = match request.kind {
+            libc::F_RDLCK => LockMode::Shared,
+            libc::F_WRLCK => LockMode::Exclusive,
+            _ => return Err(Errno(libc::EINVAL)),
+        };
+        Ok(Lock {
+            mode,
+            range: request.start..end(request),
+            owner: self.owner(request.owner),
+            process: request.process,
+        })
+    }
+
+    /// Gives back what a process that closed a file, or an open file that is gone, has locked of it.
+    pub(super) async fn unlock(&self, inode: Inode, family: LockFamily, table: DescriptorTable) {
+        if let Some(locks) = self.volume.locks() {
+            let held = (self.owner(table), 0..u64::MAX);
+            locks.release(inode, family, held).await;
+        }
+    }
+}
+
+fn family(request: &LockRequest) -> LockFamily {
+    if request.whole {
+        LockFamily::Whole
+    } else {
+        LockFamily::Record
+    }
+}
+
+/// One behind the last byte; the last one that there can be stands for the end of the file.
+fn end(request: &LockRequest) -> u64 {
+    if request.last >= encode::LOCK_END {
+        u64::MAX
+    } else {
+        request.last + 1
+    }
+}

@@ -1,0 +1,180 @@
+//! Locks of a volume that has some, through the kernel: two mounts of it see each other's.
+
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+mod support;
+
+use std::{
+    fs::{File, OpenOptions, TryLockError},
+    io::{BufRead, BufReader, Write},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, Stdio},
+    sync::Arc,
+    thread,
+};
+
+use support::{MemoryVolume, TestMount, can_mount, pause};
+
+/// A program that locks ranges of a file as it is told: `lock KIND START LENGTH`, `try ...`, `close`.
+struct Locker {
+    process: Child,
+    said: BufReader<ChildStdout>,
+}
+
+const SCRIPT: &str = "import errno, fcntl, sys\n\
+    kinds = {'shared': fcntl.LOCK_SH, 'exclusive': fcntl.LOCK_EX, 'none': fcntl.LOCK_UN}\n\
+    file = open(sys.argv[1], 'r+b')\n\
+    for line in sys.stdin:\n    \
+        word, *rest = line.split()\n    \
+        try:\n        \
+            if word == 'close':\n            \
+                file.close()\n        \
+            else:\n            \
+                flags = kinds[rest[0]] | (fcntl.LOCK_NB if word == 'try' else 0)\n            \
+                fcntl.lockf(file, flags, int(rest[2]), int(rest[1]))\n        \
+            print('ok', flush=True)\n    \
+        except OSError as error:\n        \
+            print(errno.errorcode[error.errno], flush=True)\n";
+
+impl Locker {
+    fn of(path: &Path) -> Self {
+        let mut command = Command::new("python3");
+        command.args(["-c", SCRIPT]).arg(path);
+        let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut process = started.unwrap();
+        let said = BufReader::new(process.stdout.take().unwrap());
+        Self { process, said }
+    }
+
+    fn ask(&mut self, what: &str) {
+        writeln!(self.process.stdin.as_mut().unwrap(), "{what}").unwrap();
+    }
+
+    fn answer(&mut self) -> String {
+        let mut line = String::new();
+        self.said.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+
+    fn tell(&mut self, what: &str) -> String {
+        self.ask(what);
+        self.answer()
+    }
+}
+
+impl Drop for Locker {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn has_python() -> bool {
+    let found = Command::new("python3").arg("-V").output().is_ok();
+    if !found {
+        penstock_skips::skipped("there is no python3");
+    }
+    found
+}
+
+/// Two mounts of a volume with locks, and one file in each.
+fn mounts() -> ([TestMount; 2], [PathBuf; 2]) {
+    let volume = MemoryVolume::with_locks();
+    volume.add_file("file", vec![0; 100]);
+    let mounts = [(); 2].map(|()| TestMount::new(Arc::clone(&volume) as _));
+    let paths = [&mounts[0], &mounts[1]].map(|mount| mount.path("file"));
+    (mounts, paths)
+}
+
+#[test]
+fn a_range_that_is_locked_through_one_mount_is_locked_through_the_other() {
+    if !can_mount() || !has_python() {
+        return;
+    }
+    let (_mounts, paths) = mounts();
+    let [mut one, mut other] = [&paths[0], &paths[1]].map(|path| Locker::of(path));
+    assert_eq!(one.tell("try exclusive 0 10"), "ok");
+    assert_eq!(other.tell("try exclusive 5 10"), "EAGAIN");
+    assert_eq!(other.tell("try exclusive 10 0"), "ok", "to the end");
+    assert_eq!(one.tell("try shared 90 1"), "EAGAIN");
+    assert_eq!(one.tell("lock none 0 5"), "ok");
+    assert_eq!(other.tell("try shared 0 5"), "ok");
+    assert_eq!(other.tell("try shared 5 1"), "EAGAIN");
+    assert_eq!(one.tell("close"), "ok");
+    assert_eq!(other.tell("try exclusive 0 10"), "ok", "a close unlocks");
+    drop(other);
+    let mut one = Locker::of(&paths[0]);
+    assert_eq!(
+        one.tell("lock exclusive 0 0"),
+        "ok",
+        "so does the end of a process"
+    );
+}
+
+#[test]
+fn who_waits_for_a_range_gets_it_or_hears_of_a_deadlock() {
+    if !can_mount() || !has_python() {
+        return;
+    }
+    let (_mounts, paths) = mounts();
+    let [mut one, mut other] = [&paths[0], &paths[1]].map(|path| Locker::of(path));
+    assert_eq!(one.tell("lock exclusive 0 10"), "ok");
+    assert_eq!(other.tell("lock exclusive 10 10"), "ok");
+    other.ask("lock exclusive 0 10");
+    pause();
+    assert_eq!(
+        one.tell("lock exclusive 10 10"),
+        "EDEADLOCK",
+        "as Python calls it"
+    );
+    assert_eq!(one.tell("lock none 0 10"), "ok");
+    assert_eq!(other.answer(), "ok");
+    // A program that is killed while it waits leaves nothing behind.
+    one.ask("lock exclusive 0 1");
+    pause();
+    drop(one);
+    drop(other);
+    let mut one = Locker::of(&paths[0]);
+    assert_eq!(one.tell("lock exclusive 0 0"), "ok");
+}
+
+#[test]
+fn locks_of_whole_files_belong_to_what_is_open() {
+    if !can_mount() {
+        return;
+    }
+    let (_mounts, paths) = mounts();
+    let open = |path: &Path| -> File {
+        let opened = OpenOptions::new().read(true).write(true).open(path);
+        opened.unwrap()
+    };
+    let (one, other) = (open(&paths[0]), open(&paths[1]));
+    one.lock_shared().unwrap();
+    other.try_lock_shared().unwrap();
+    other.unlock().unwrap();
+    assert!(matches!(other.try_lock(), Err(TryLockError::WouldBlock)));
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| other.lock());
+        pause();
+        assert!(!waiter.is_finished());
+        drop(one);
+        waiter.join().unwrap().unwrap();
+    });
+    let again = open(&paths[0]);
+    assert!(matches!(again.try_lock(), Err(TryLockError::WouldBlock)));
+}
+
+#[test]
+fn a_mount_that_ends_holds_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let (mounts, paths) = mounts();
+    let held = File::open(&paths[0]).unwrap();
+    held.lock().unwrap();
+    let [one, _other] = mounts;
+    let other = File::open(&paths[1]).unwrap();
+    assert!(other.try_lock().is_err());
+    drop((held, one));
+    other.lock().unwrap();
+}
