@@ -266,6 +266,25 @@ fn an_append_whose_answer_is_lost_is_known_again_where_no_tag_tells_of_it() {
 }
 
 #[test]
+fn a_file_that_was_only_cut_is_saved_though_the_answer_is_lost_and_no_tag_tells_of_it() {
+    let bed = Bed::lacking(Faults::default());
+    let content = noise(12, 40 * MIB);
+    bed.bucket.put_outside("file", &content);
+    let mount = bed.bucket.mount_with(&bed.staged_options());
+    let file = OpenOptions::new().write(true).open(mount.join("file"));
+    let file = file.expect("an open");
+    let lost = FaultRule::new(Fault::LoseAnswer).on(&[Operation::CompleteUpload]);
+    for size in [35, 33] {
+        bed.bucket.fail(Faults::rule(lost.clone().next(1)));
+        file.set_len(size << 20).expect("it is cut");
+        file.sync_all().expect("the store has it");
+        assert!(bed.stored("file").as_deref() == Some(&content[..(size << 20) as usize]));
+    }
+    drop(file);
+    mount.unmount();
+}
+
+#[test]
 fn part_copies_that_are_missing_are_made_up_for_in_little_memory() {
     let bed = without_part_copies(501, "NotImplemented");
     let mut content = noise(8, 300 * MIB);
