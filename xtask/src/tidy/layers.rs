@@ -20,11 +20,12 @@ use serde_json::Value;
 use super::Finding;
 
 /// A crate of ours with the crates of ours that it may use.
-const LAYERS: [(&str, &[&str]); 14] = [
+const LAYERS: [(&str, &[&str]); 15] = [
     ("penstock-base", &[]),
     ("penstock-object", &["penstock-base"]),
     ("penstock-transfer", &["penstock-base", "penstock-object"]),
     ("penstock-vfs", &["penstock-base"]),
+    (CONFORMANCE, &["penstock-base", "penstock-vfs"]),
     (
         "penstock-bucket",
         &[
@@ -79,8 +80,9 @@ const LAYERS: [(&str, &[&str]); 14] = [
 
 const DEVELOPMENT_SERVER: &str = "penstock-devserver";
 const SKIPS: &str = "penstock-skips";
+const CONFORMANCE: &str = "penstock-vfs-conformance";
 /// Crates of ours that the tests of every crate may use.
-const FOR_TESTS: [&str; 2] = [DEVELOPMENT_SERVER, SKIPS];
+const FOR_TESTS: [&str; 3] = [DEVELOPMENT_SERVER, SKIPS, CONFORMANCE];
 
 /// Libraries that speak a protocol, with the crates that may use them.
 const CONFINED: [(&str, &[&str]); 6] = [

@@ -86,7 +86,7 @@ impl File {
         parts.iter().any(|part| {
             matches!(
                 *part,
-                "tests" | "tests.rs" | "benches" | "examples" | "fuzz"
+                "tests" | "tests.rs" | "benches" | "examples" | "fuzz" | "vfs-conformance"
             )
         })
     }

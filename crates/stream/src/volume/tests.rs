@@ -352,3 +352,20 @@ fn look(index: &DirectoryIndex, slot: u64) -> Result<(), SnapshotError> {
     }
     Ok(())
 }
+
+mod conformance {
+    use penstock_vfs_conformance::{FILES, Ground, conformance_tests};
+
+    use super::*;
+
+    async fn open() -> Ground {
+        let files = FILES.iter();
+        let objects: Objects = files
+            .map(|(path, content)| ((*path).to_owned(), content.to_vec()))
+            .collect();
+        let (built, volume) = volume(&objects, false).await;
+        Ground::filled(Arc::new(volume)).keeping(built)
+    }
+
+    conformance_tests!(open);
+}
