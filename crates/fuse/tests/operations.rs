@@ -8,9 +8,12 @@ use std::{
     ffi::OsStr,
     fs::{self, File, OpenOptions},
     io::{Read, Seek, SeekFrom, Write},
-    os::unix::{
-        ffi::OsStrExt,
-        fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink},
+    os::{
+        fd::{AsRawFd, FromRawFd},
+        unix::{
+            ffi::OsStrExt,
+            fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink},
+        },
     },
     sync::{Arc, atomic::Ordering},
     thread,
@@ -496,6 +499,90 @@ fn the_kernel_gives_back_what_a_volume_asks_for() {
     let mut bytes = [0; 7];
     open.read_exact_at(&mut bytes, 0).unwrap();
     assert_eq!(volume.violations(), [""; 0]);
+}
+
+/// A handle of a file as the kernel makes it for a server that exports the mount, `name_to_handle_at(2)`.
+#[repr(C)]
+struct KernelHandle {
+    bytes: libc::c_uint,
+    kind: libc::c_int,
+    handle: [u8; 128],
+}
+
+impl KernelHandle {
+    fn of(path: &std::path::Path) -> Self {
+        let mut handle = Self {
+            bytes: 128,
+            kind: 0,
+            handle: [0; 128],
+        };
+        let path = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
+        let mut mount = 0;
+        // SAFETY: the structure is laid out as the kernel's and has the room that it says.
+        let made = unsafe {
+            let place = std::ptr::from_mut(&mut handle).cast();
+            libc::name_to_handle_at(libc::AT_FDCWD, path.as_ptr(), place, &raw mut mount, 0)
+        };
+        assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
+        handle
+    }
+
+    fn open(&mut self, mount: &File) -> std::io::Result<File> {
+        // SAFETY: the handle is one that the kernel filled; the descriptor that it returns is new.
+        unsafe {
+            let place = std::ptr::from_mut(self).cast();
+            match libc::open_by_handle_at(mount.as_raw_fd(), place, libc::O_RDONLY) {
+                -1 => Err(std::io::Error::last_os_error()),
+                opened => Ok(File::from_raw_fd(opened)),
+            }
+        }
+    }
+}
+
+#[test]
+fn an_inode_that_the_kernel_forgot_is_found_again_by_its_handle() {
+    if !can_mount() {
+        return;
+    }
+    let volume = MemoryVolume::new();
+    let mount = TestMount::new(volume.clone());
+    fs::create_dir(mount.path("directory")).unwrap();
+    fs::write(mount.path("directory/file"), b"content").unwrap();
+    let inode = |name: &str| Inode(fs::metadata(mount.path(name)).unwrap().ino());
+    let held = |parent, name: &str, path: &str| HeldFile {
+        inode: inode(path),
+        parent,
+        name: FileName::new(name).unwrap(),
+        is_directory: path == "directory",
+    };
+    let directory = held(Inode::ROOT, "directory", "directory");
+    let file = held(directory.inode, "file", "directory/file");
+    let mut handles =
+        ["directory/file", "directory"].map(|name| KernelHandle::of(&mount.path(name)));
+    let before = volume.references();
+    mount
+        .session()
+        .notifier()
+        .references_wanted(vec![file, directory]);
+    let is_forgotten = || volume.references() + 2 <= before;
+    let forgot = (0..100).any(|_| {
+        pause();
+        is_forgotten()
+    });
+    let root = File::open(mount.root()).unwrap();
+    let [file, directory] = &mut handles;
+    let mut content = String::new();
+    let mut opened = file.open(&root).unwrap();
+    opened.read_to_string(&mut content).unwrap();
+    assert_eq!(content, "content");
+    let found = directory.open(&root).unwrap().metadata().unwrap();
+    assert!(found.is_dir());
+    // Kernels before Linux 6.18 keep directories.
+    if forgot {
+        assert!(mount.counted("fuse_requests_total", Some("lookup")) > 0);
+    }
+    drop((opened, root));
+    mount.finish(&volume);
 }
 
 #[test]
