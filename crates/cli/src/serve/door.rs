@@ -42,6 +42,14 @@ impl Door {
         }
     }
 
+    /// What waits to be saved. Disks are never written.
+    pub(super) fn waits_to_be_saved(&self) -> penstock_vfs::Unsaved {
+        match self {
+            Self::Fuse(session) => session.waits_to_be_saved(),
+            Self::Block(_) => penstock_vfs::Unsaved::default(),
+        }
+    }
+
     /// Unmounts, lazily if files are open, and gives those who use them `grace` to finish.
     pub(super) async fn leave(&self, grace: Duration) -> Unsaved {
         match self {

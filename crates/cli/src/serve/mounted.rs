@@ -210,13 +210,13 @@ impl Core {
     }
 
     fn progress(&self, sight: Sight) -> Progress {
-        let count = |name| assemble::metric(&self.registry, name);
+        let unsaved = self.door.waits_to_be_saved();
         // What is not sent yet is in memory, however large the files are by now.
         let held = self.pool.budget().used().saturating_sub(self.held_at_rest);
         Progress {
-            files: count("bucket_unsaved_files"),
-            left: count("bucket_unsaved_bytes").min(held),
-            sent: count("object_sent_bytes_total"),
+            files: unsaved.files,
+            left: unsaved.bytes.min(held),
+            sent: assemble::metric(&self.registry, "object_sent_bytes_total"),
             used: sight == Sight::Out && self.door.is_used(),
         }
     }
