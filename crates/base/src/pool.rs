@@ -7,7 +7,7 @@
 //! to the pool and its [`Reservation`] to the budget.
 //!
 //! Large buffers are blocks of one mebibyte, carved from 2 MiB aligned regions that ask for huge
-//! pages (a quarter to a third less CPU per byte, see `docs/performance.md`) and reused last in,
+//! pages (a quarter to a third less CPU per byte, see `docs/measurements/`) and reused last in,
 //! first out, so that a block is still in the CPU's cache. Up to [`HEAP_BUFFER_MAX`] bytes come
 //! from the heap in the exact size, so that many small requests do not hold a block each.
 //!
