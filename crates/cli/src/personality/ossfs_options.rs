@@ -18,8 +18,7 @@ const LISTING: &str = "listings carry attributes and ask for no single object";
 const NETWORK: &str = "names and sessions are cached by the system and per connection";
 const PAGES: &str = "cached pages live as long as the object's version";
 const STAGING: &str = "nothing is staged on disk";
-const XATTR: &str =
-    "becomes effective with option `use-xattr` or `noxattr`: there are no extended attributes";
+const XATTR: &str = "`use-xattr`, which is off unless this asks for it";
 
 /// The table.
 pub(super) static OPTIONS: &[ForeignOption] = &[
@@ -172,11 +171,7 @@ pub(super) static OPTIONS: &[ForeignOption] = &[
         Awaits("download-traffic-limit", traffic_limit, Lacks(BANDWIDTH)),
     ),
     switch("use_xattr", "0", Own(XATTR)),
-    switch(
-        "noxattr",
-        "false",
-        Awaits("noxattr", same, Holds("there are no extended attributes")),
-    ),
+    switch("noxattr", "false", Is(&table::USE_XATTR, inverted)),
     // Ownership and permissions
     value("uid", "", Is(&table::UID, same)),
     value("gid", "", Is(&table::GID, same)),

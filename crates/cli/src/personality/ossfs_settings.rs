@@ -131,15 +131,12 @@ fn place_modes(collector: &mut Collector) -> Outcome {
     Ok(())
 }
 
-/// One of ours may ask for extended attributes, another may refuse them.
+/// The program keeps extended attributes only for who asks.
 fn place_xattr(collector: &mut Collector) {
-    if !collector.own_switch("use_xattr") {
-        return;
-    }
-    let is_known = collector.set_if_there("use-xattr", "use_xattr", "on")
-        || collector.set_if_there("noxattr", "use_xattr", "off");
-    if !is_known {
-        collector.pass_over("use_xattr", "there are no extended attributes");
+    if collector.own_switch("use_xattr") {
+        collector.set(&table::USE_XATTR, "use_xattr", "on");
+    } else {
+        collector.default(&table::USE_XATTR, "off");
     }
 }
 

@@ -206,7 +206,7 @@ const EVERY: &[(&str, Comes)] = &[
     ("profile=ack", To("part-size", "30MiB")),
     ("profile=ack", To("upload-concurrency", "20")),
     ("profile=other", Refused),
-    ("noxattr", Anyway("noxattr", "true")),
+    ("noxattr", To("use-xattr", "off")),
 ];
 
 /// What `ossfs b /mnt -o LIST` comes to, and the warnings.
@@ -252,7 +252,6 @@ fn every_option_has_an_effect_or_is_named() {
             To(ours, text) => is(ours, text),
             ToIfThere(ours, text) if awaited(ours).is_some() => is(ours, text) && !named,
             Anyway(ours, text) if awaited(ours).is_some() => is(ours, text) && !named,
-            ToIfThere("use-xattr", _) if awaited("noxattr").is_some() => is("noxattr", "off"),
             ToIfThere(..) | Warned => named,
             Anyway(..) | Held => warnings.is_empty(),
             Refused => false,
