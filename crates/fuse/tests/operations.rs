@@ -426,8 +426,13 @@ fn what_has_no_meaning_here_is_answered_as_programs_expect() {
         shown
     };
     assert_eq!(
-        (shown.f_blocks, shown.f_bavail, shown.f_namemax),
-        (1000, 600, 255)
+        (
+            shown.f_blocks,
+            shown.f_bfree,
+            shown.f_bavail,
+            shown.f_namemax
+        ),
+        (1000, 600, 500, 255)
     );
 }
 
