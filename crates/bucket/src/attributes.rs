@@ -206,7 +206,9 @@ impl Core {
     /// Fails if the file lost its name to another client: a change would be seen by nobody, or be another file's.
     pub(crate) fn check_not_replaced(&self, inode: Inode) -> FsResult<()> {
         let tree = self.namespace.lock();
-        if inode != Inode::ROOT && tree.node(inode)?.lost_its_name() {
+        let node = tree.node(inode)?;
+        // What was removed here can be changed as long as it is open; of other kinds nobody notes that.
+        if node.kind == FileKind::Regular && node.lost_its_name() {
             return Err(FsError::Stale);
         }
         Ok(())

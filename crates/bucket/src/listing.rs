@@ -215,6 +215,11 @@ impl Core {
                 }
             }
             let Some(at) = found else { break };
+            let name = listing.pages.page(at.0).name(at.1);
+            if unsaved.peek() == Some(name) {
+                // It is in the store, too: shown as it is here, in the next round.
+                continue;
+            }
             // What was saved meanwhile came just now.
             if self
                 .show_entry(listing, at, position + 1, sink)

@@ -82,10 +82,10 @@ pub(crate) struct View {
     pub(crate) ours: bool,
     /// Bytes of what the file holds were given out or taken, or a door may keep pages of it.
     pub(crate) seen: bool,
-    /// A handle is asking the store, to go on with what it has now. Only then may another client's version take
+    /// Handles that are asking the store, to go on with what it has now. Only then may another client's version take
     /// the place of one that nobody has seen: whoever looks for the name finds another inode, since the door
     /// keeps the size of this one.
-    follows_store: bool,
+    follow_store: usize,
     /// Whether the pages that the door may keep are of this content. If not, the next open drops them.
     pub(crate) is_shown: bool,
     /// Open handles. When the last is closed, this open file goes.
@@ -143,7 +143,7 @@ impl OpenFile {
                 version,
                 ours: false,
                 seen: false,
-                follows_store: false,
+                follow_store: 0,
                 is_shown: true,
                 handles: 0,
                 readers: 0,
@@ -253,7 +253,7 @@ impl OpenFile {
 
     /// Lets what the store says while the guard lives take the place of what the file holds.
     pub(crate) fn follow_store(&self) -> FollowsStore<'_> {
-        self.view().follows_store = true;
+        self.view().follow_store += 1;
         FollowsStore(self)
     }
 
@@ -269,7 +269,7 @@ pub(crate) struct FollowsStore<'a>(&'a OpenFile);
 
 impl Drop for FollowsStore<'_> {
     fn drop(&mut self) {
-        self.0.view().follows_store = false;
+        self.0.view().follow_store -= 1;
     }
 }
 
@@ -296,7 +296,7 @@ impl View {
 
     /// Whether another client's version may take the place of what the file holds.
     pub(crate) fn may_take(&self) -> bool {
-        self.follows_store && !self.is_seen()
+        self.follow_store > 0 && !self.is_seen()
     }
 
     /// Takes a `version` of another client, unless this mount has a newer content, and returns whether

@@ -34,6 +34,7 @@ use crate::{
     transport::WriteData,
 };
 
+use locks::RecordOwners;
 use overlaps::Overlaps;
 use writers::{Closed, Writers};
 
@@ -58,6 +59,7 @@ pub(crate) struct Serving {
     local_files: Option<LocalFiles>,
     gathers_writes: bool,
     notifier: Notifier,
+    record_owners: RecordOwners,
     /// Who this mount is among the owners of locks.
     client: u64,
 }
@@ -114,6 +116,7 @@ impl Adapter {
             overlaps: Arc::default(),
             local_files: kernel.local_files,
             gathers_writes: kernel.gathers_writes,
+            record_owners: RecordOwners::default(),
             client: random::number(),
         }))
     }

@@ -202,6 +202,8 @@ impl Session {
 
     async fn shut_down(&self) -> Unsaved {
         let shut_down = async {
+            // Who waits for one of its locks is among those who are waited for.
+            self.shared.adapter.unlock_all().await;
             self.shared.pending.drain(DRAIN_MAX).await;
             self.shared.adapter.unlock_all().await;
             self.shared.adapter.volume().shut_down().await

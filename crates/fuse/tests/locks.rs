@@ -178,3 +178,73 @@ fn a_mount_that_ends_holds_nothing() {
     drop((held, one));
     other.lock().unwrap();
 }
+
+/// Four of them would keep every thread that hears the kernel busy.
+#[test]
+fn many_who_wait_for_a_whole_file_hold_up_nobody() {
+    if !can_mount() {
+        return;
+    }
+    let (_mounts, paths) = mounts();
+    let open = || {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&paths[0])
+            .unwrap()
+    };
+    let held = open();
+    held.lock().unwrap();
+    thread::scope(|scope| {
+        let waiters: Vec<_> = (0..16).map(|_| scope.spawn(|| open().lock())).collect();
+        pause();
+        let spent = || std::fs::read_to_string("/proc/self/stat").unwrap();
+        let ticks = |stat: String| -> u64 {
+            let fields = stat.rsplit(')').next().unwrap().split_whitespace();
+            fields
+                .skip(11)
+                .take(2)
+                .map(|field| field.parse::<u64>().unwrap())
+                .sum()
+        };
+        let before = ticks(spent());
+        (0..50).for_each(|_| pause());
+        let busy = ticks(spent()) - before;
+        assert!(busy < 25, "{busy} ticks while everybody waits");
+        std::fs::write(paths[0].with_file_name("another"), "served").unwrap();
+        held.unlock().unwrap();
+        for waiter in waiters {
+            waiter.join().unwrap().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_lock_that_belongs_to_what_is_open_ends_with_it() {
+    if !can_mount() || !has_python() {
+        return;
+    }
+    let (_mounts, paths) = mounts();
+    const SCRIPT: &str = "import fcntl, struct, sys, time\n\
+        F_OFD_SETLK = 37\n\
+        wanted = struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, 0, 0, 0)\n\
+        one, other = open(sys.argv[1], 'r+b'), open(sys.argv[1], 'r+b')\n\
+        fcntl.fcntl(one, F_OFD_SETLK, wanted)\n\
+        try:\n    \
+            fcntl.fcntl(other, F_OFD_SETLK, wanted)\n    \
+            sys.exit('it was not locked')\n\
+        except BlockingIOError:\n    \
+            pass\n\
+        one.close()\n\
+        for attempt in range(50):\n    \
+            try:\n        \
+                fcntl.fcntl(other, F_OFD_SETLK, wanted)\n        \
+                sys.exit(0)\n    \
+            except BlockingIOError:\n        \
+                time.sleep(0.1)\n\
+        sys.exit('it is locked for ever')\n";
+    let mut python = Command::new("python3");
+    let ended = python.args(["-c", SCRIPT]).arg(&paths[0]).output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "{said}");
+}

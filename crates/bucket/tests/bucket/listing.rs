@@ -8,7 +8,7 @@ use penstock_object::{ErrorKind, MemoryStore, Operation};
 use penstock_vfs::{Dentry, FileKind, Inode, ListFrom, RemoveKind, Volume};
 use tokio::time::advance;
 
-use crate::support::{Bed, CALLER, Listed, Probe, READ, name};
+use crate::support::{Bed, CALLER, Listed, Probe, READ, WRITE, name};
 
 /// A bucket with `count` files of one byte.
 async fn files(count: usize) -> Bed {
@@ -374,6 +374,10 @@ async fn a_directory_is_listed_after_a_name() {
         bed.put(key, "").await;
     }
     bed.create("d/m").await.unwrap();
+    let changed = bed.open("d/b", WRITE).await.unwrap();
+    bed.write(changed, 0, "it is in the store, too")
+        .await
+        .unwrap();
     let all = bed.ls("d").await.unwrap();
     let directory = bed.inode("d").await.unwrap();
     let mut found = Vec::new();

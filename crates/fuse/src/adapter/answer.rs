@@ -1,7 +1,9 @@
 //! What an operation answers, and what must be undone if nobody hears the answer.
 
+use std::ops::Range;
+
 use penstock_base::{Contents, FsError};
-use penstock_vfs::{HandleId, Inode, Volume};
+use penstock_vfs::{HandleId, Inode, LockFamily, LockOwner, Volume};
 use smallvec::SmallVec;
 use tracing::{debug, error, warn};
 
@@ -36,6 +38,17 @@ pub(crate) enum Undo {
     ForgetAndRelease(Inode, HandleId),
     /// An open directory.
     ReleaseDirectory(HandleId),
+    /// A lock.
+    Unlock(Unlock),
+}
+
+/// A lock that is given back.
+#[derive(Debug)]
+pub(crate) struct Unlock {
+    pub(crate) inode: Inode,
+    pub(crate) family: LockFamily,
+    pub(crate) owner: LockOwner,
+    pub(crate) range: Range<u64>,
 }
 
 impl Undo {
@@ -50,6 +63,12 @@ impl Undo {
                 volume.forget(inode, 1);
             }
             Self::ReleaseDirectory(handle) => volume.release_directory(handle).await,
+            Self::Unlock(lock) => {
+                if let Some(locks) = volume.locks() {
+                    let held = (lock.owner, lock.range);
+                    locks.release(lock.inode, lock.family, held).await;
+                }
+            }
         }
     }
 }

@@ -84,6 +84,7 @@ pub(super) async fn flush(
     };
     let family = LockFamily::Record;
     adapter.unlock(closed.inode, family, closed.table).await;
+    adapter.record_owners.closed(handle, table);
     if !adapter.features.saves_on_close {
         adapter.volume.flush(closed.handle).await?;
         return Ok(Answer::done());
@@ -125,6 +126,10 @@ pub(super) async fn release(
     unlocks: Option<DescriptorTable>,
 ) -> Outcome {
     adapter.note_closed(handle);
+    for table in adapter.record_owners.released(handle) {
+        let family = LockFamily::Record;
+        adapter.unlock(subject.node, family, table).await;
+    }
     if let Some(table) = unlocks {
         let family = LockFamily::Whole;
         adapter.unlock(subject.node, family, table).await;

@@ -1,9 +1,14 @@
 //! Locks of volumes that have some. Of all others the kernel keeps them itself.
 
-use penstock_base::FsError;
-use penstock_vfs::{Inode, Lock, LockFamily, LockMode, LockOwner, Locks, Waiting};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
-use super::{Adapter, Answer, Outcome, Serving};
+use penstock_base::FsError;
+use penstock_vfs::{HandleId, Inode, Lock, LockFamily, LockMode, LockOwner, Locks, Waiting};
+
+use super::{Adapter, Answer, Outcome, Serving, Undo, answer::Unlock};
 use crate::{
     errno::Errno,
     protocol::{DescriptorTable, LockRequest, encode},
@@ -32,9 +37,46 @@ pub(super) async fn set(
     } else {
         let waiting = if waits { Waiting::Yes } else { Waiting::No };
         let wanted = adapter.lock(&request)?;
+        let (owner, range) = (wanted.owner, wanted.range.clone());
+        if family == LockFamily::Record {
+            adapter.record_owners.note(request.handle, request.owner);
+        }
         locks.acquire(inode, family, wanted, waiting).await?;
+        return Ok(Answer::done().or_undo(Undo::Unlock(Unlock {
+            inode,
+            family,
+            owner,
+            range,
+        })));
     }
     Ok(Answer::done())
+}
+
+/// Who locked records through each handle and has not closed it. A process that closes its descriptor says so; a
+/// lock that belongs to what is open (`F_OFD_SETLK`) has an owner of its own, whose end is that of the handle.
+#[derive(Debug, Default)]
+pub(super) struct RecordOwners(Mutex<HashMap<HandleId, HashSet<DescriptorTable>>>);
+
+impl RecordOwners {
+    fn note(&self, handle: HandleId, owner: DescriptorTable) {
+        self.lock().entry(handle).or_default().insert(owner);
+    }
+
+    /// A process closed a descriptor of the handle.
+    pub(super) fn closed(&self, handle: HandleId, owner: DescriptorTable) {
+        if let Some(owners) = self.lock().get_mut(&handle) {
+            owners.remove(&owner);
+        }
+    }
+
+    /// The handle is gone: those who are left have gone with it.
+    pub(super) fn released(&self, handle: HandleId) -> HashSet<DescriptorTable> {
+        self.lock().remove(&handle).unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<HandleId, HashSet<DescriptorTable>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Serving {

@@ -164,7 +164,7 @@ pub enum WriteOrigin {
 
 /// A table of file descriptors, by a number that the kernel makes up for it: its threads share
 /// the table of a process, and a fork copies it. The protocol calls it lock owner.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DescriptorTable(pub u64);
 
 /// A lock that is asked for, or given back.

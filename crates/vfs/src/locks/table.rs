@@ -27,8 +27,9 @@ type Locked = (Inode, LockFamily);
 #[derive(Debug, Default)]
 struct Held {
     files: HashMap<Locked, FileLocks>,
-    /// Whom owners of record locks wait for.
-    waits: HashMap<LockOwner, HashSet<LockOwner>>,
+    /// Whom owners of record locks wait for, by wait: the threads of a process are one owner.
+    waits: HashMap<LockOwner, HashMap<u64, HashSet<LockOwner>>>,
+    last_wait: u64,
     /// Locks in `files`.
     count: usize,
 }
@@ -49,19 +50,14 @@ impl LockTable {
     /// Gives the lock, or says what rings when another try is worth while.
     fn try_acquire(
         &self,
-        at: Locked,
+        (at, wait): (Locked, u64),
         wanted: &Lock,
         waiting: Waiting,
     ) -> FsResult<Option<Arc<Notify>>> {
         let mut held = self.lock();
-        if at.1 == LockFamily::Whole {
-            // As flock(2) says: who changes the mode of a lock gives it back first.
-            held.release(at, wanted.owner, &(0..u64::MAX));
-        }
         let locks = held.files.entry(at).or_default();
         let blockers: HashSet<_> = locks.blocking(wanted).map(|lock| lock.owner).collect();
         if blockers.is_empty() {
-            held.waits.remove(&wanted.owner);
             return held.give(at, wanted).map(|()| None);
         }
         let gone = Arc::clone(&locks.gone);
@@ -70,12 +66,29 @@ impl LockTable {
         }
         if at.1 == LockFamily::Record {
             if held.leads_to(&blockers, wanted.owner) {
-                held.waits.remove(&wanted.owner);
                 return Err(FsError::Deadlock);
             }
-            held.waits.insert(wanted.owner, blockers);
+            let waits = held.waits.entry(wanted.owner).or_default();
+            waits.insert(wait, blockers);
         }
         Ok(Some(gone))
+    }
+
+    /// Whether an owner has a lock of a whole file as it is wanted. As flock(2) says, who has it in another mode gives
+    /// it back first, and may lose it so.
+    fn has_whole(&self, at: Locked, wanted: &Lock) -> bool {
+        let mut held = self.lock();
+        let locks = held
+            .files
+            .get(&at)
+            .into_iter()
+            .flat_map(|locks| &locks.held);
+        let mut own = locks.filter(|lock| lock.owner == wanted.owner);
+        if own.any(|lock| lock.mode == wanted.mode) {
+            return true;
+        }
+        held.release(at, wanted.owner, &(0..u64::MAX));
+        false
     }
 }
 
@@ -102,23 +115,21 @@ impl Locks for LockTable {
         if wanted.range.is_empty() {
             return Err(FsError::InvalidArgument("an empty range cannot be locked"));
         }
-        let _wait = Wait {
-            table: self,
-            at: (inode, family),
-            owner: wanted.owner,
-        };
+        let at = (inode, family);
+        if family == LockFamily::Whole && self.has_whole(at, &wanted) {
+            return Ok(());
+        }
+        let wait = Wait::begin(self, at, wanted.owner);
+        let try_acquire = || self.try_acquire((at, wait.number), &wanted, waiting);
         loop {
-            let Some(gone) = self.try_acquire((inode, family), &wanted, waiting)? else {
+            let Some(gone) = try_acquire()? else {
                 return Ok(());
             };
             let rings = gone.notified();
             tokio::pin!(rings);
             rings.as_mut().enable();
             // What went before the bell was listened to is seen by this try.
-            if self
-                .try_acquire((inode, family), &wanted, waiting)?
-                .is_none()
-            {
+            if try_acquire()?.is_none() {
                 return Ok(());
             }
             rings.await;
@@ -139,7 +150,9 @@ impl Locks for LockTable {
         let files: Vec<Locked> = held.files.keys().copied().collect();
         for at in files {
             held.change(at, |locks| {
+                let before = locks.held.len();
                 locks.held.retain(|lock| lock.owner.client != client);
+                locks.held.len() < before
             });
         }
     }
@@ -150,12 +163,32 @@ struct Wait<'a> {
     table: &'a LockTable,
     at: Locked,
     owner: LockOwner,
+    number: u64,
+}
+
+impl<'a> Wait<'a> {
+    fn begin(table: &'a LockTable, at: Locked, owner: LockOwner) -> Self {
+        let mut held = table.lock();
+        held.last_wait += 1;
+        let number = held.last_wait;
+        Self {
+            table,
+            at,
+            owner,
+            number,
+        }
+    }
 }
 
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
         let mut held = self.table.lock();
-        held.waits.remove(&self.owner);
+        if let Some(waits) = held.waits.get_mut(&self.owner) {
+            waits.remove(&self.number);
+            if waits.is_empty() {
+                held.waits.remove(&self.owner);
+            }
+        }
         held.prune(self.at);
     }
 }
@@ -166,8 +199,9 @@ impl Held {
             return Err(FsError::LimitReached("too many locks are held"));
         }
         self.change(at, |locks| {
-            locks.cut(wanted.owner, &wanted.range);
+            let cut = locks.cut(wanted.owner, &wanted.range);
             locks.add(wanted.clone());
+            cut
         });
         Ok(())
     }
@@ -176,16 +210,19 @@ impl Held {
         self.change(at, |locks| locks.cut(owner, range));
     }
 
-    /// Changes the locks of a file, counts them, and tells those who wait for one of them.
-    fn change(&mut self, at: Locked, change: impl FnOnce(&mut FileLocks)) {
+    /// Changes the locks of a file and counts them. If `change` says that some went or shrank, those who wait hear of it;
+    /// never otherwise, for who tries again may be the one who rings.
+    fn change(&mut self, at: Locked, change: impl FnOnce(&mut FileLocks) -> bool) {
         // Who acquires made an entry before; there is nothing to release of a file without one.
         let Some(locks) = self.files.get_mut(&at) else {
             return;
         };
         let before = locks.held.len();
-        change(locks);
+        let rings = change(locks);
         self.count = self.count + locks.held.len() - before;
-        locks.gone.notify_waiters();
+        if rings {
+            locks.gone.notify_waiters();
+        }
         self.prune(at);
     }
 
@@ -207,7 +244,8 @@ impl Held {
                 return true;
             }
             if seen.insert(next) {
-                open.extend(self.waits.get(&next).into_iter().flatten());
+                let waits = self.waits.get(&next).into_iter();
+                open.extend(waits.flat_map(|waits| waits.values().flatten()));
             }
         }
         false
@@ -223,13 +261,15 @@ impl FileLocks {
         })
     }
 
-    /// Takes a range out of what an owner holds.
-    fn cut(&mut self, owner: LockOwner, range: &Range<u64>) {
+    /// Takes a range out of what an owner holds, and says whether any was.
+    fn cut(&mut self, owner: LockOwner, range: &Range<u64>) -> bool {
         let mut left = Vec::new();
+        let mut any = false;
         self.held.retain_mut(|lock| {
             if lock.owner != owner || !overlap(&lock.range, range) {
                 return true;
             }
+            any = true;
             let before = lock.range.start..range.start;
             let after = range.end..lock.range.end;
             for range in [before, after]
@@ -244,6 +284,7 @@ impl FileLocks {
             false
         });
         self.held.append(&mut left);
+        any
     }
 
     /// Adds a lock and joins it with its neighbours of the same owner and mode.
@@ -420,6 +461,33 @@ mod tests {
         assert_eq!(second.await.unwrap(), Ok(()));
         release(&table, 2, 0..END).await;
         assert_eq!(first.await.unwrap(), Ok(()));
+    }
+
+    /// Who waits must not ring its own bell, or it would try again for ever.
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_a_whole_file_sleeps_until_it_is_free() {
+        let table = Arc::new(LockTable::default());
+        let whole = |of: u64, waiting| {
+            let (table, wanted) = (Arc::clone(&table), exclusive(of, 0..END));
+            async move {
+                table
+                    .acquire(FILE, LockFamily::Whole, wanted, waiting)
+                    .await
+            }
+        };
+        whole(1, Waiting::No).await.unwrap();
+        let waiters = [2, 3].map(|of| tokio::spawn(whole(of, Waiting::Yes)));
+        clock::sleep(Duration::from_secs(1)).await;
+        assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
+        for of in [1, 2, 3] {
+            let held = (owner(of), 0..END);
+            table.release(FILE, LockFamily::Whole, held).await;
+            clock::sleep(Duration::from_secs(1)).await;
+        }
+        for waiter in waiters {
+            assert_eq!(waiter.await.unwrap(), Ok(()));
+        }
+        assert!(table.lock().files.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
