@@ -88,7 +88,7 @@ impl Purpose {
             | Request::ReleaseDirectory { .. } => Self::End,
             Request::Write { .. } => Self::Write,
             Request::SetLock { lock, .. } if lock.kind == libc::F_UNLCK => Self::End,
-            Request::SetLock { .. } => Self::Lock,
+            Request::SetLock { waits: true, .. } => Self::Lock,
             _ => Self::Work,
         }
     }
