@@ -165,30 +165,24 @@ impl Core {
         sink: &mut dyn DirectorySink,
     ) -> FsResult<()> {
         let mut listing = self.begin_listing(directory)?;
+        let prefix = self.namespace.lock().prefix(directory)?;
+        let mut pages = Pages::new(self, directory, prefix.clone(), 0);
         if let Some(name) = name {
             let found = self.find(directory, name, self.change_patience()).await?;
             let is_directory = found.is_some_and(|found| {
                 let tree = self.namespace.lock();
                 tree.directory(found.inode()).is_ok()
             });
-            let prefix = self.namespace.lock().prefix(directory)?;
             // A directory stands where the keys below it do.
-            let last = if is_directory {
-                format!("{name}/")
+            let (last, below) = if is_directory {
+                (format!("{name}/"), char::MAX.to_string())
             } else {
-                name.to_string()
+                (name.to_string(), String::new())
             };
             listing.unsaved.retain(|unsaved| *unsaved.as_str() > *last);
-            let after = if is_directory {
-                format!("{prefix}{last}{}", char::MAX)
-            } else {
-                format!("{prefix}{last}")
-            };
-            listing.pages = Pages::new(self, directory, prefix, 0).after(&after);
-        } else {
-            let prefix = self.namespace.lock().prefix(directory)?;
-            listing.pages = Pages::new(self, directory, prefix, 0);
+            pages = pages.after(&format!("{prefix}{last}{below}"));
         }
+        listing.pages = pages;
         listing.whole = None;
         let unsaved = std::mem::take(&mut listing.unsaved);
         self.show_merged(directory, &mut listing, unsaved, sink)
