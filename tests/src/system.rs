@@ -271,3 +271,43 @@ pub fn write_mapped(file: &OwnedFd, length: usize, offset: usize, data: &[u8]) -
         check(libc::munmap(start, length))
     }
 }
+
+/// What the kernel gives out for a file so that it can be opened without its name: NFS handles are made of it.
+#[repr(C)]
+pub struct FileHandle {
+    bytes: libc::c_uint,
+    kind: libc::c_int,
+    handle: [u8; 128],
+}
+
+impl FileHandle {
+    /// `name_to_handle_at`.
+    pub fn of(path: &Path) -> SystemResult<Self> {
+        let path = c_path(path);
+        let mut handle = Self {
+            bytes: 128,
+            kind: 0,
+            handle: [0; 128],
+        };
+        let mut mount = 0;
+        // SAFETY: the structure is laid out as the kernel's and has the room that it says.
+        check(unsafe {
+            let place = std::ptr::from_mut(&mut handle).cast();
+            libc::name_to_handle_at(libc::AT_FDCWD, path.as_ptr(), place, &raw mut mount, 0)
+        })?;
+        Ok(handle)
+    }
+
+    /// `open_by_handle_at`, for reading, on what is mounted at `mount`.
+    pub fn open(&mut self, mount: &Path) -> SystemResult<OwnedFd> {
+        let mount = open(mount, libc::O_RDONLY | libc::O_DIRECTORY)?;
+        // SAFETY: the handle is one that the kernel filled; the descriptor that it returns is new.
+        unsafe {
+            let place = std::ptr::from_mut(self).cast();
+            match libc::open_by_handle_at(mount.as_raw_fd(), place, libc::O_RDONLY) {
+                -1 => Err(last_error()),
+                opened => Ok(OwnedFd::from_raw_fd(opened)),
+            }
+        }
+    }
+}

@@ -4,10 +4,14 @@
 
 use std::{
     fs::{self, File},
-    io::Write,
+    io::{Read, Write},
     path::Path,
+    process::Command,
+    thread,
+    time::Duration,
 };
 
+use penstock_devserver::{Fault, FaultRule, Faults, Operation};
 use penstock_tests::{Bucket, Kind, Patience, data::noise, run_within, system};
 
 const MIB: usize = 1 << 20;
@@ -103,6 +107,52 @@ fn a_terminated_mount_saves_what_is_open_and_leaves_cleanly() {
         drop(mount);
         let mount = bucket.mount();
         assert!(fs::read(mount.join("open")).expect("a read") == noise(7, 12 * MIB));
+        mount.unmount();
+    }
+}
+
+/// A notification of the kernel that waited for the lock of the directory would keep the connection of the
+/// dead mount.
+#[test]
+fn who_removes_an_open_file_is_let_go_when_the_mount_is_killed() {
+    let bucket = Bucket::new(Kind::S3);
+    bucket.put_outside("folder/file", &noise(1, 6000));
+    let mount = bucket.mount();
+    let path = mount.join("folder/file");
+    let mut reader = File::open(&path).expect("an open");
+    reader.read_exact(&mut [0; 10]).expect("a read");
+    let hang = FaultRule::new(Fault::Hang { duration_ms: 8000 });
+    let slow = [Operation::PutObject, Operation::ListObjectsV2];
+    bucket.fail(Faults::rule(hang.on(&slow)));
+    let mut remover = Command::new("rm").arg(&path).spawn().expect("a start");
+    thread::sleep(Duration::from_secs(1));
+    let ended = remover.try_wait().expect("our own child");
+    assert_eq!(ended, None, "it waits for the store");
+    mount.kill();
+    PATIENCE.until("the remover to be let go", || {
+        remover.try_wait().expect("our own child").is_some()
+    });
+    drop(reader);
+    mount.kill_and_unmount();
+}
+
+#[test]
+fn a_handle_of_an_earlier_mount_leads_to_no_other_file() {
+    for kind in Kind::ALL {
+        let bucket = Bucket::new(kind);
+        bucket.put_outside("first", b"first");
+        bucket.put_outside("second", b"second");
+        let mount = bucket.mount();
+        let mut first = system::FileHandle::of(&mount.join("first")).expect("a handle");
+        let file = first.open(mount.path()).expect("an open by the handle");
+        assert_eq!(system::read_at(&file, 10, 0), Ok(b"first".to_vec()));
+        drop(file);
+        mount.unmount();
+        let mount = bucket.mount();
+        let mut second = system::FileHandle::of(&mount.join("second")).expect("a handle");
+        let opened = first.open(mount.path()).map(drop);
+        assert_eq!(opened, Err(system::Errno(libc::ESTALE)));
+        second.open(mount.path()).expect("an open by the handle");
         mount.unmount();
     }
 }

@@ -6,13 +6,17 @@
 use std::{
     fs::{self, File, OpenOptions, Permissions},
     io::{self, Write},
-    os::unix::fs::{FileExt, MetadataExt, PermissionsExt},
+    os::{
+        fd::AsRawFd,
+        unix::fs::{FileExt, MetadataExt, PermissionsExt},
+    },
     path::Path,
     sync::{
         Barrier,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread,
+    time::Duration,
 };
 
 use penstock_tests::{BUCKET, Bucket, Kind, Mount, Scratch, data::noise};
@@ -404,4 +408,22 @@ fn a_mode_is_changed_of_the_version_that_is_there_while_somebody_reads_the_one_b
         assert!(fs::read(&path).expect("their version") == later);
         mount.unmount();
     }
+}
+
+#[test]
+fn a_file_that_is_made_where_an_open_one_was_removed_is_not_shown_as_removed() {
+    let bucket = Bucket::new(Kind::S3);
+    let mount = bucket.mount();
+    let path = mount.join("file");
+    for round in 0..50 {
+        fs::write(&path, "one").unwrap();
+        let removed = File::open(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let made = File::create(&path).unwrap();
+        thread::sleep(Duration::from_millis(2));
+        let link = format!("/proc/self/fd/{}", made.as_raw_fd());
+        assert_eq!(fs::read_link(link).unwrap(), path, "round {round}");
+        drop((made, removed));
+    }
+    mount.unmount();
 }

@@ -84,6 +84,7 @@ impl Core {
         };
         Attributes {
             inode,
+            generation: self.generation,
             kind: node.kind,
             permissions: self.permissions_of(inode, node),
             // One link also for directories: it tells programs that links do not count children.

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use penstock_base::{FsError, FsResult, clock, clock::Instant, metrics::Registry};
+use penstock_base::{FsError, FsResult, clock, clock::Instant, metrics::Registry, random};
 use penstock_object::{ObjectInfo, ObjectKind, Store};
 use penstock_transfer::{ObjectVersion, Transfer};
 use penstock_vfs::{Entry, FileKind, Inode, Unsaved};
@@ -53,6 +53,8 @@ pub(crate) struct Core {
     shut: AtomicBool,
     /// The time that directories show, since the store keeps none.
     pub(crate) mounted: SystemTime,
+    /// Tells inodes from those of other mounts, which begin to number them anew.
+    pub(crate) generation: u32,
     pub(crate) metadata_locks: MetadataLocks,
     pub(crate) metadata_pace: Pace,
 }
@@ -84,6 +86,7 @@ impl Core {
             unheard: Unheard::default(),
             shut: AtomicBool::new(false),
             mounted: clock::wall_time(),
+            generation: random::number() as u32 | 1,
             metadata_locks: MetadataLocks::default(),
             metadata_pace,
         });

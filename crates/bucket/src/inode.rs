@@ -55,7 +55,7 @@ use penstock_vfs::{FileKind, Inode};
 
 use crate::key;
 
-pub(crate) use answers::Recall;
+pub(crate) use answers::{Question, Recall};
 use cache::Cache;
 pub(crate) use changing::Change;
 use charge::Charge;

@@ -17,7 +17,7 @@ use penstock_vfs::{Entry, FileKind, Inode, Lookup};
 use crate::{
     core::Core,
     errors::{Purpose, for_reading, object_failure},
-    inode::{Known, Patience, Place, Recall, Reference, Resolved},
+    inode::{Known, Observation, Patience, Place, Recall, Reference, Resolved},
     key,
     open_file::OpenFile,
 };
@@ -159,6 +159,20 @@ impl Core {
     /// Asks the store again about a file or directory that memory holds. Fails with `Stale` if
     /// it was removed or replaced by another kind of file.
     pub(crate) async fn refresh(self: &Arc<Self>, inode: Inode) -> FsResult<()> {
+        self.refresh_with(inode, Observation::settle).await
+    }
+
+    /// The same on behalf of a handle, which goes on with what the store has now if nobody has seen what it had.
+    pub(crate) async fn refresh_open(self: &Arc<Self>, file: &OpenFile) -> FsResult<()> {
+        self.refresh_with(file.inode, Observation::settle_for_handle)
+            .await
+    }
+
+    async fn refresh_with(
+        self: &Arc<Self>,
+        inode: Inode,
+        settle: impl Fn(&Observation, &FileName, Option<Known>) -> bool,
+    ) -> FsResult<()> {
         for _ in 0..ATTEMPTS_MAX {
             let (place, kind) = {
                 let tree = self.namespace.lock();
@@ -167,7 +181,7 @@ impl Core {
             };
             let observation = self.namespace.observe(place.parent)?;
             let answer = self.describe(&place, kind, observation.begun()).await?;
-            let settled = observation.settle(&place.name, answer);
+            let settled = settle(&observation, &place.name, answer);
             let tree = self.namespace.lock();
             // Until its change ends, it is what memory has.
             if settled || tree.is_changing(place.parent, &place.name) {
@@ -180,12 +194,6 @@ impl Core {
         } else {
             Ok(())
         }
-    }
-
-    /// The same on behalf of a handle, which goes on with what the store has now if nobody has seen what it had.
-    pub(crate) async fn refresh_open(self: &Arc<Self>, file: &OpenFile) -> FsResult<()> {
-        let _follows = file.follow_store();
-        self.refresh(file.inode).await
     }
 
     /// What the store has under a name that led to this kind of file.

@@ -32,7 +32,7 @@ use penstock_base::{FsError, FsResult, clock, run_blocking};
 use penstock_object::{ETag, Key};
 use penstock_transfer::{ObjectVersion, Reader};
 use penstock_vfs::{Access, HandleId, Inode, OpenOptions, Opened};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::{
     in_memory::InMemory,
@@ -58,6 +58,8 @@ pub(crate) struct OpenFile {
     /// Announces that the write stream moved on, to writes that wait for their turn.
     progress: watch::Sender<u64>,
     ahead: Mutex<Ahead>,
+    /// Rings when one handle is left.
+    alone: Notify,
     /// What makes the file writable anywhere, in staged mode. The stream stays empty then, and its
     /// lock is what orders saves, renames and removals.
     pub(crate) staged: Option<StagedFile>,
@@ -82,10 +84,6 @@ pub(crate) struct View {
     pub(crate) ours: bool,
     /// Bytes of what the file holds were given out or taken, or a door may keep pages of it.
     pub(crate) seen: bool,
-    /// Handles that are asking the store, to go on with what it has now. Only then may another client's version take
-    /// the place of one that nobody has seen: whoever looks for the name finds another inode, since the door
-    /// keeps the size of this one.
-    follow_store: usize,
     /// Whether the pages that the door may keep are of this content. If not, the next open drops them.
     pub(crate) is_shown: bool,
     /// Open handles. When the last is closed, this open file goes.
@@ -143,7 +141,6 @@ impl OpenFile {
                 version,
                 ours: false,
                 seen: false,
-                follow_store: 0,
                 is_shown: true,
                 handles: 0,
                 readers: 0,
@@ -151,6 +148,7 @@ impl OpenFile {
             stream: tokio::sync::Mutex::default(),
             progress: watch::Sender::new(0),
             ahead: Mutex::default(),
+            alone: Notify::new(),
             staged,
         })
     }
@@ -251,25 +249,14 @@ impl OpenFile {
         self.announce(size);
     }
 
-    /// Lets what the store says while the guard lives take the place of what the file holds.
-    pub(crate) fn follow_store(&self) -> FollowsStore<'_> {
-        self.view().follow_store += 1;
-        FollowsStore(self)
+    /// Returns when one handle is left, or was at some time since this returned last.
+    pub(crate) async fn left_alone(&self) {
+        self.alone.notified().await;
     }
 
     /// Wakes the writes that wait for their turn.
     fn announce(&self, end: u64) {
         self.progress.send_replace(end);
-    }
-}
-
-/// A handle is asking the store while this lives.
-#[derive(Debug)]
-pub(crate) struct FollowsStore<'a>(&'a OpenFile);
-
-impl Drop for FollowsStore<'_> {
-    fn drop(&mut self) {
-        self.0.view().follow_store -= 1;
     }
 }
 
@@ -292,11 +279,6 @@ impl View {
     /// Whether a handle that is open may have seen something of what the file holds.
     pub(crate) fn is_seen(&self) -> bool {
         self.seen && self.readers > 0
-    }
-
-    /// Whether another client's version may take the place of what the file holds.
-    pub(crate) fn may_take(&self) -> bool {
-        self.follow_store > 0 && !self.is_seen()
     }
 
     /// Takes a `version` of another client, unless this mount has a newer content, and returns whether
@@ -387,6 +369,9 @@ impl Drop for FileHandle {
             view.readers -= usize::from(self.access.reads());
             view.clone()
         };
+        if view.handles == 1 {
+            self.file.alone.notify_one();
+        }
         if view.handles == 0
             && let Ok(node) = tree.node_mut(self.file.inode)
         {

@@ -193,8 +193,7 @@ impl Volume for BucketVolume {
         data: Bytes,
     ) -> FsResult<Written> {
         let handle = self.core.handles.file(handle)?;
-        self.core.write(&handle, place, data).await?;
-        Ok(Written::ACCEPTED)
+        self.core.write(&handle, place, data).await
     }
 
     async fn allocate(

@@ -30,12 +30,14 @@ use penstock_vfs::{
 use crate::{
     Notifier,
     errno::{Errno, errno_of_name},
-    protocol::{Caller, DescriptorTable, Message, Opcode, Request, Transfer, encode::OpenReply},
+    protocol::{
+        DescriptorTable, Message, Opcode, Request, RequestHeader, Transfer, encode::OpenReply,
+    },
     transport::WriteData,
 };
 
 use locks::RecordOwners;
-use overlaps::Overlaps;
+use overlaps::{Overlaps, Sent};
 use writers::{Closed, Writers};
 
 pub(crate) use answer::{Answer, Failure, Outcome, Reply, Undo};
@@ -88,15 +90,18 @@ struct Subject {
     /// The thread that waits; 0 if it cannot be seen from here.
     thread: u32,
     node: Inode,
+    sent: Sent,
 }
 
 impl Subject {
     /// The kernel has checked what `caller` may do, or lets nobody in whose business it is not.
-    fn new(caller: Caller, node: Inode) -> Self {
+    fn of(header: &RequestHeader) -> Self {
+        let caller = header.caller;
         Self {
             by: Identity::trusted(caller.uid, caller.gid),
             thread: caller.pid,
-            node,
+            node: header.node,
+            sent: sent(header),
         }
     }
 }
@@ -162,7 +167,8 @@ impl Adapter {
         let Request::Write { transfer, .. } = &message.request else {
             return None;
         };
-        self.overlaps.write(message.header.node, transfer.range())
+        let place = (message.header.node, transfer.range());
+        self.overlaps.write(place, sent(&message.header))
     }
 
     /// Begins what `message` asks for; `data` and what was noted when it arrived belong to a WRITE.
@@ -176,7 +182,7 @@ impl Adapter {
             let opcode = Opcode::from_number(message.header.opcode);
             return Err(refused::errno(opcode));
         }
-        let subject = Subject::new(message.header.caller, message.header.node);
+        let subject = Subject::of(&message.header);
         self.clone()
             .operation(subject, &message.request, (data, arrived))
     }
@@ -391,6 +397,12 @@ fn name_to_find(name: &[u8]) -> Result<FileName, Errno> {
 /// A name under which something is made.
 fn name_to_make(name: &[u8]) -> Result<FileName, Errno> {
     FileName::from_bytes(name).map_err(errno_of_name)
+}
+
+/// Numbers grow in the order of sending; a request that is sent again has a mark beside its own.
+fn sent(header: &RequestHeader) -> Sent {
+    const SENT_AGAIN: u64 = 1 << 63;
+    header.unique & !SENT_AGAIN
 }
 
 fn permissions(mode: u32) -> u16 {

@@ -30,8 +30,12 @@ use crate::{
 /// Notifications that may wait to be sent.
 const QUEUE_MAX: usize = 4096;
 
-/// How long somebody waits for the kernel to act on a notification: it may wait for other requests.
-const DROP_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long a write past the page cache waits until the kernel has dropped the pages of its place: the kernel may
+/// wait for other requests.
+pub(crate) const DROP_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// The same of a write through the page cache, whose own page the kernel may hold until it is answered.
+pub(crate) const PAGE_DROP_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// Files that the kernel is asked to prune with one notification.
 const PRUNED_AT_ONCE: usize = 4096;
@@ -41,6 +45,7 @@ mod code {
     pub(super) const INVALIDATE_INODE: i32 = 2;
     pub(super) const INVALIDATE_ENTRY: i32 = 3;
     pub(super) const RESEND: i32 = 7;
+    pub(super) const NAMES_CHANGED: i32 = 8;
     pub(super) const PRUNE: i32 = 9;
 }
 
@@ -72,6 +77,7 @@ pub(crate) fn ask_again(device: &SharedDevFuse) -> std::io::Result<()> {
 #[derive(Debug)]
 enum Notification {
     Inode(Inode),
+    Names,
     Entry(Inode, FileName),
     Prune(Vec<Inode>),
 }
@@ -101,21 +107,25 @@ impl Notifier {
         self.queue(Queued::One(Notification::Inode(inode)))
     }
 
-    /// The same, and waits until the kernel keeps nothing of it, at most [`DROP_WAIT_MAX`]. Not for who
-    /// holds up a READ or WRITE of the file meanwhile: the kernel waits for those.
-    pub(crate) async fn drop_content(&self, inode: Inode) {
+    /// The same, and waits until the kernel keeps nothing of it, at most for `patience`. The kernel waits for READs
+    /// and WRITEs of the file whose pages it holds.
+    pub(crate) async fn drop_content(&self, inode: Inode, patience: Duration) {
         let (dropped, done) = oneshot::channel();
         let queued = Queued::Awaited(Notification::Inode(inode), dropped);
         if self.queue(queued).is_ok() {
             // The notification goes on, and whoever reads meanwhile may see what was there before.
-            let _ = clock::deadline(DROP_WAIT_MAX, done).await;
+            let _ = clock::deadline(patience, done).await;
         }
     }
 
-    /// A name may lead elsewhere, or nowhere, or to something where nothing was.
-    pub fn name_changed(&self, parent: Inode, name: &FileName) -> Result<(), NotifyError> {
-        let notification = Notification::Entry(parent, name.clone());
-        self.queue(Queued::One(notification))
+    /// A name may lead elsewhere, or nowhere, or to something where nothing was. The kernel looks for all names once
+    /// more, from Linux 6.16 on; older ones believe a name as long as they were told.
+    ///
+    /// To make it forget the one name would take the lock of its directory, which a request may hold that waits for
+    /// the store. Were this process killed then, the thread that sends could not end, the connection would stay,
+    /// and that request with it.
+    pub fn names_changed(&self) -> Result<(), NotifyError> {
+        self.queue(Queued::One(Notification::Names))
     }
 
     fn queue(&self, queued: Queued) -> Result<(), NotifyError> {
@@ -137,9 +147,9 @@ impl Watcher for Notifier {
         let _ = Self::content_changed(self, inode);
     }
 
-    fn name_changed(&self, parent: Inode, name: &FileName) {
+    fn name_changed(&self, _parent: Inode, _name: &FileName) {
         // What cannot be told is believed no longer than the kernel was told.
-        let _ = Self::name_changed(self, parent, name);
+        let _ = self.names_changed();
     }
 }
 
@@ -202,6 +212,7 @@ impl Notification {
                 body.u64(inode.0).u64(0).u64(0);
                 (code::INVALIDATE_INODE, body.as_slice().to_vec())
             }
+            Self::Names => (code::NAMES_CHANGED, Vec::new()),
             Self::Entry(parent, name) => {
                 let name = name.as_str().as_bytes();
                 let length = u32::try_from(name.len()).expect("names are short");

@@ -71,6 +71,12 @@ impl CheckedFile {
         self.length
     }
 
+    /// A checksum over those of all pages: another one for another body, but for one in four thousand millions.
+    pub(crate) fn checksum(&self) -> u32 {
+        let stored = self.mapping.last_chunk().expect("the tail was proven");
+        u32::from_le_bytes(*stored)
+    }
+
     /// Bytes of the body, which are what was written.
     pub(crate) fn bytes(&self, range: Range<u64>) -> Result<&[u8], SnapshotError> {
         if range.start > range.end || range.end > self.length {

@@ -48,10 +48,12 @@ pub struct StreamVolume {
 impl StreamVolume {
     /// Shows the tree of `index`, whose files lie where the map of `data` says.
     pub fn new(index: DirectoryIndex, data: Arc<DataPath>, permissions: Permissions) -> Self {
+        // Another index has other files in the same slots.
+        let generation = index.checksum();
         Self {
             index,
             data,
-            answers: Answers::new(permissions),
+            answers: Answers::new(permissions, generation),
         }
     }
 

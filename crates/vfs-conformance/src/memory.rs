@@ -405,6 +405,7 @@ impl Volume for MemoryVolume {
         }
         Ok(Written {
             durability: Durability::Durable,
+            moved_to: (offset != place.offset()).then_some(offset),
             file: Change {
                 before: Some(before),
                 after: Some(tree.attributes(inode)?),

@@ -119,7 +119,8 @@ pub fn permissions_after(file: &Attributes, by: &Identity, changes: &AttributeCh
         permissions &= !SET_GROUP_ID;
     }
     let changes_owner = changes.uid.is_some() || changes.gid.is_some();
-    if changes_owner && !is_privileged && file.kind != FileKind::Directory {
+    // As Linux does it, also for root.
+    if changes_owner && file.kind != FileKind::Directory {
         permissions = without_set_id(permissions);
     }
     permissions
@@ -279,7 +280,7 @@ mod tests {
         };
         let group = changes(|changes| changes.gid = Some(77));
         assert_eq!(after(&user(10, 20), &group), 0o775);
-        assert_eq!(after(&user(0, 0), &group), 0o6775);
+        assert_eq!(after(&user(0, 0), &group), 0o775, "Linux does so");
         let mode = changes(|changes| changes.permissions = Some(0o2755));
         assert_eq!(after(&user(10, 20), &mode), 0o2755);
         assert_eq!(after(&user(10, 21), &mode), 0o755);

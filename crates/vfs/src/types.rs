@@ -93,6 +93,9 @@ pub struct Device(pub u32);
 pub struct Attributes {
     /// Which file.
     pub inode: Inode,
+    /// Tells the file from those that had the number of its inode before it, also in another mount: a door that
+    /// gives out handles which outlive the mount puts it into them. 0 where a number means one file for ever.
+    pub generation: u32,
     /// What kind of file.
     pub kind: FileKind,
     /// Permission bits, the low twelve bits of a mode.
@@ -120,6 +123,7 @@ impl Attributes {
     pub fn new(inode: Inode, kind: FileKind, time: SystemTime) -> Self {
         Self {
             inode,
+            generation: 0,
             kind,
             permissions: 0,
             links: 1,
@@ -352,6 +356,9 @@ pub enum Durability {
 pub struct Written {
     /// How durable the bytes are by now.
     pub durability: Durability,
+    /// Where they stand, if that is not where the writer believed ([`WritePlace::offset`]): what a door keeps of
+    /// either place is not true any more.
+    pub moved_to: Option<u64>,
     /// What that did to the file.
     pub file: Change,
 }
@@ -360,6 +367,7 @@ impl Written {
     /// The volume has the bytes, and cannot tell of the file.
     pub const ACCEPTED: Self = Self {
         durability: Durability::Accepted,
+        moved_to: None,
         file: Change::UNTOLD,
     };
 }

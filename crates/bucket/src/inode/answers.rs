@@ -20,6 +20,27 @@ pub(crate) enum Recall {
     Unknown,
 }
 
+/// A question to the store about a name.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Question {
+    /// When it was asked.
+    pub(crate) epoch: u64,
+    /// Whether a handle of the file asks, to go on with what the store has now. Only then may another client's
+    /// version take the place of one that nobody has seen: whoever looks for the name finds another inode,
+    /// since a door keeps the size of this one.
+    pub(crate) for_handle: bool,
+}
+
+impl Question {
+    /// One of somebody who looks for the name.
+    pub(crate) fn of_the_name(epoch: u64) -> Self {
+        Self {
+            epoch,
+            for_handle: false,
+        }
+    }
+}
+
 impl Tree {
     /// What memory says about a name.
     pub(crate) fn recall(
@@ -66,15 +87,15 @@ impl Tree {
         directory.is_ok_and(|directory| directory.is_unchanged_since(name, epoch))
     }
 
-    /// Applies what the store said about a name in answer to a question asked at `epoch`, unless
-    /// the name was changed here since.
+    /// Applies what the store said about a name in answer to a question, unless the name was changed here since it
+    /// was asked.
     pub(crate) fn settle(
         &mut self,
         (parent, name): (Inode, &FileName),
-        epoch: u64,
+        question: Question,
         answer: Option<Known>,
     ) {
-        match self.unsettled((parent, name), epoch, answer) {
+        match self.unsettled((parent, name), question, answer) {
             Some(Some(known)) => drop(self.remember(parent, name, known)),
             Some(None) => self.note_absence(parent, name),
             None => {}
@@ -89,7 +110,7 @@ impl Tree {
         epoch: u64,
         answer: Option<Known>,
     ) -> Option<Inode> {
-        match self.unsettled((parent, name), epoch, answer) {
+        match self.unsettled((parent, name), Question::of_the_name(epoch), answer) {
             Some(Some(known)) => {
                 self.forget_entry(parent, name);
                 let inode = self.insert(parent, name, known.kind, Some(known));
@@ -107,10 +128,10 @@ impl Tree {
     pub(super) fn unsettled(
         &mut self,
         (parent, name): (Inode, &FileName),
-        epoch: u64,
+        question: Question,
         answer: Option<Known>,
     ) -> Option<Option<Known>> {
-        if !self.is_believable((parent, name), epoch, answer.as_ref()) {
+        if !self.is_believable((parent, name), question.epoch, answer.as_ref()) {
             return None;
         }
         let directory = self.directory(parent).ok()?;
@@ -122,7 +143,7 @@ impl Tree {
         };
         let answer = answer.map(|answer| answer.completed_by(known));
         match held {
-            Some(inode) if self.settle_held(inode, answer.as_ref()) => {
+            Some(inode) if self.settle_held(inode, question, answer.as_ref()) => {
                 self.show_to_handles(inode);
                 None
             }
@@ -146,7 +167,7 @@ impl Tree {
     /// Applies an answer to a node. Returns whether the name still leads to it: another version of another
     /// client is another node, unless a handle asks that has the file open and nothing of it was seen. The size
     /// and the pages that a door keeps, also of a file that nobody has open, are of one version so.
-    pub(super) fn settle_held(&mut self, inode: Inode, answer: Option<&Known>) -> bool {
+    fn settle_held(&mut self, inode: Inode, question: Question, answer: Option<&Known>) -> bool {
         let Some(node) = self.nodes.get_mut(&inode) else {
             return false;
         };
@@ -155,7 +176,8 @@ impl Tree {
         }
         let etag = node.known.as_ref().map(|known| known.etag.clone());
         let is_other = |known: &Known| etag.as_ref().is_some_and(|etag| *etag != known.etag);
-        let replaces = node.kind == FileKind::Regular && (self.replaces || !node.may_take());
+        let may_take = question.for_handle && node.may_take();
+        let replaces = node.kind == FileKind::Regular && (self.replaces || !may_take);
         match answer {
             Some(known) if known.kind == node.kind && !(is_other(known) && replaces) => {
                 if is_other(known) {

@@ -50,7 +50,13 @@ impl Tree {
         }
     }
 
-    /// Notes that a name was removed, here and in the store.
+    /// Notes that a file or directory was removed, here and in the store.
+    pub(crate) fn remove(&mut self, parent: Inode, name: &FileName) {
+        self.show_removed(parent, name);
+        self.unlink(parent, name);
+    }
+
+    /// Notes that a name leads nowhere any more.
     pub(crate) fn unlink(&mut self, parent: Inode, name: &FileName) {
         self.change(parent, name);
         self.clear_entry(parent, name);

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use crate::{
     in_memory::InMemory,
-    inode::{Known, Tree, TreeSettings},
+    inode::{Known, Question, Tree, TreeSettings},
 };
 
 /// The tree of a volume, shared by everything that works on it.
@@ -108,10 +108,24 @@ impl Observation {
 
     /// Applies the answer about one name. Returns `false` if it was outdated and is of no use.
     pub(crate) fn settle(&self, name: &FileName, answer: Option<Known>) -> bool {
+        self.apply(name, Question::of_the_name(self.epoch), answer)
+    }
+
+    /// The same of a file that a handle asks about, which goes on with what the store has now if nobody has seen
+    /// what it had.
+    pub(crate) fn settle_for_handle(&self, name: &FileName, answer: Option<Known>) -> bool {
+        let question = Question {
+            for_handle: true,
+            ..Question::of_the_name(self.epoch)
+        };
+        self.apply(name, question, answer)
+    }
+
+    fn apply(&self, name: &FileName, question: Question, answer: Option<Known>) -> bool {
         let place = (self.directory, name);
         let mut tree = self.namespace.lock();
         let holds = tree.is_believable(place, self.epoch, answer.as_ref());
-        tree.settle(place, self.epoch, answer);
+        tree.settle(place, question, answer);
         holds
     }
 

@@ -14,7 +14,7 @@ use penstock_base::MemoryBudget;
 use penstock_vfs::{HeldFile, Inode, Watcher};
 use tokio::sync::Notify;
 
-use crate::inode::{Charge, Node, Place, Tree, directory::SMALL_TABLE};
+use crate::inode::{Charge, Node, Tree, directory::SMALL_TABLE};
 
 /// The share of the memory budget that nodes may take before a door is asked to hold fewer.
 const BUDGET_SHARE: u64 = 4;
@@ -88,13 +88,6 @@ impl Tree {
     pub(crate) fn tell_content_changed(&self, inode: Inode) {
         if let Some(door) = &self.holding.door {
             door.content_changed(inode);
-        }
-    }
-
-    /// Tells the door that a name leads elsewhere, or nowhere.
-    pub(crate) fn tell_name_changed(&self, place: &Place) {
-        if let Some(door) = &self.holding.door {
-            door.name_changed(place.parent, &place.name);
         }
     }
 

@@ -117,13 +117,8 @@ impl Tree {
             return self.forget_entry(place.parent, &place.name);
         };
         node.place = None;
-        // A door believes the name for a while, and does not look again for who asks for an open file.
-        let is_open = node.file.is_some() && node.lost_its_name();
         if let Ok(directory) = self.directory_mut(place.parent) {
             directory.remove(&place.name);
-        }
-        if is_open {
-            self.tell_name_changed(&place);
         }
         self.unpin(place.parent);
     }

@@ -228,7 +228,7 @@ impl Node {
     pub(crate) fn may_take(&self) -> bool {
         self.file
             .as_ref()
-            .is_some_and(|file| file.view().may_take())
+            .is_some_and(|file| !file.view().is_seen())
     }
 
     /// Whether the file lost its name though nobody removed it here: the name leads to something of another

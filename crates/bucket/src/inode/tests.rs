@@ -165,7 +165,8 @@ impl Bench {
                     self.held
                         .extend(self.tree.settle_and_hold(place, epoch, answer));
                 } else {
-                    self.tree.settle(place, epoch, answer);
+                    self.tree
+                        .settle(place, Question::of_the_name(epoch), answer);
                 }
                 self.tree.end_observation(parent, epoch);
             }
@@ -270,11 +271,19 @@ fn an_older_answer_does_not_undo_a_change() {
     let (root, a) = (Inode::ROOT, name("a"));
     let epoch = tree.begin_observation(root).expect("a directory");
     tree.unlink(root, &a);
-    tree.settle((root, &a), epoch, Some(known(FileKind::Regular, 60)));
+    tree.settle(
+        (root, &a),
+        Question::of_the_name(epoch),
+        Some(known(FileKind::Regular, 60)),
+    );
     assert_eq!(tree.hold(root, &a), None);
     // A question asked after the change is answered.
     let epoch = tree.begin_observation(root).expect("a directory");
-    tree.settle((root, &a), epoch, Some(known(FileKind::Regular, 60)));
+    tree.settle(
+        (root, &a),
+        Question::of_the_name(epoch),
+        Some(known(FileKind::Regular, 60)),
+    );
     assert!(tree.hold(root, &a).is_some());
 }
 
@@ -289,7 +298,7 @@ fn what_was_taken_off_the_tree_is_placed_where_it_was_moved_to() {
     tree.orphan(inode);
     let (parent, name) = (root, b.clone());
     tree.relocate(inode, &Place { parent, name });
-    tree.settle((root, &b), epoch, None);
+    tree.settle((root, &b), Question::of_the_name(epoch), None);
     assert_eq!(tree.hold(root, &b), Some(inode));
     assert_eq!(
         tree.file_key(inode).map(|key| key.to_string()),

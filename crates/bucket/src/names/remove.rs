@@ -76,7 +76,7 @@ impl Core {
                 staging.closed().forget(&key);
             }
         }
-        self.namespace.lock().unlink(parent, name);
+        self.namespace.lock().remove(parent, name);
         if let (Some(file), Some(mut stream)) = (&file, stream) {
             file.discard(&mut stream).await;
         }
@@ -120,7 +120,7 @@ impl Core {
             let marker = key::marker_key(&prefix)?;
             for_writing(self.store().delete(&marker).await)?;
         }
-        self.namespace.lock().unlink(parent, name);
+        self.namespace.lock().remove(parent, name);
         Ok(change)
     }
 

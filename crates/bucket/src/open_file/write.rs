@@ -6,7 +6,7 @@ use bytes::Bytes;
 use penstock_base::{FsError, FsResult};
 use penstock_object::{Key, ObjectKind, PutOptions};
 use penstock_transfer::{Appender, WriteStart};
-use penstock_vfs::{Allocation, WritePlace};
+use penstock_vfs::{Allocation, WritePlace, Written};
 use tokio::sync::MutexGuard;
 
 use crate::{
@@ -35,7 +35,7 @@ impl Core {
         handle: &FileHandle,
         place: WritePlace,
         data: Bytes,
-    ) -> FsResult<()> {
+    ) -> FsResult<Written> {
         if let Some(staged) = &handle.file.staged {
             let written = self.write_staged(handle, staged, (place, data)).await;
             if written.is_err() {
@@ -49,7 +49,7 @@ impl Core {
         {
             node.doubt_pages();
         }
-        written
+        written.map(|()| Written::ACCEPTED)
     }
 
     async fn write_at(

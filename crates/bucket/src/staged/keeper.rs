@@ -107,7 +107,13 @@ impl Core {
                 if is_conflict && self.put_aside(file, staged, attempt.written).await {
                     return Kept::Aside;
                 }
-                clock::sleep(pause).await;
+                clock::sleep(PAUSES[0]).await;
+                // What is in conflict is put aside as soon as nobody else has it open.
+                let rest = pause.saturating_sub(PAUSES[0]);
+                match is_conflict {
+                    true => drop(clock::deadline(rest, file.left_alone()).await),
+                    false => clock::sleep(rest).await,
+                }
                 pause = (pause * 2).min(PAUSES[1]);
             }
             let _turn = staged.staging().keeping.acquire().await;

@@ -163,7 +163,8 @@ impl Core {
         let key = self.namespace.lock().file_key(file.inode);
         let saved = match key {
             Ok(key) => self.store_or_find(file, staged, key, snapshot).await,
-            Err(error) => Err(error.into()),
+            // Another client's file has the name by now, and nothing else will lead here again.
+            Err(error) => Err(SaveError::Conflict(error)),
         };
         staged.note_outcome(saved.is_err());
         match saved {

@@ -4,7 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use bytes::Bytes;
 use penstock_base::{FsError, FsResult};
-use penstock_vfs::WritePlace;
+use penstock_vfs::{WritePlace, Written};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
 
 use crate::{
@@ -110,12 +110,12 @@ impl Core {
         handle: &FileHandle,
         staged: &StagedFile,
         (place, data): (WritePlace, Bytes),
-    ) -> FsResult<()> {
+    ) -> FsResult<Written> {
         if !handle.access.writes() {
             return Err(FsError::BadHandle);
         }
         if data.is_empty() {
-            return Ok(());
+            return Ok(Written::ACCEPTED);
         }
         let end = place
             .offset()
@@ -147,10 +147,18 @@ impl Core {
         staged: &StagedFile,
         (place, data): (WritePlace, Bytes),
         payment: Payment,
-    ) -> FsResult<()> {
+    ) -> FsResult<Written> {
         let held = Held::of(staged, place).await;
         // Under the lock that the last save of the file takes.
         self.check_not_shut()?;
+        if self
+            .namespace
+            .lock()
+            .node(handle.file.inode)?
+            .lost_its_name()
+        {
+            return Err(FsError::Stale);
+        }
         let (engagement, size) = staged.engaged_now()?;
         let offset = match place {
             WritePlace::At(offset) => offset,
@@ -184,7 +192,10 @@ impl Core {
         if dirty > staged.staging().settings().max_dirty {
             self.save_in_background(&handle.file, staged);
         }
-        Ok(())
+        Ok(Written {
+            moved_to: (offset != place.offset()).then_some(offset),
+            ..Written::ACCEPTED
+        })
     }
 
     /// Forgets times that were set. Blocks.

@@ -599,6 +599,20 @@ async fn a_recovered_file_that_another_client_changed_stays_while_it_is_open() {
     assert_eq!(bed.staging_files("kept").len(), 2);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_file_in_conflict_is_put_aside_as_soon_as_nobody_has_it_open() {
+    let bed = unsaved_file().await;
+    let bed = bed.broken_off(BucketSettings::default(), |_| {});
+    let handle = bed.open("file", READ_WRITE).await.unwrap();
+    bed.put("file", "theirs").await;
+    clock::sleep(Duration::from_secs(200)).await;
+    assert_eq!(bed.read(handle, 0, 11).await.unwrap(), b"never saved");
+    bed.volume.release(handle).await;
+    clock::sleep(Duration::from_secs(2)).await;
+    assert_eq!(bed.read_file("file").await.unwrap(), b"theirs");
+    assert_eq!(bed.staging_files("kept").len(), 2);
+}
+
 /// A listing before that left out what the store has under the name.
 #[tokio::test(start_paused = true)]
 async fn a_name_shows_another_clients_object_as_soon_as_a_new_file_is_put_aside() {

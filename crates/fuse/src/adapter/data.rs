@@ -8,6 +8,7 @@ use tracing::warn;
 
 use super::{Adapter, Answer, Closed, Outcome, Reply, Subject, Undo, WriteUnderWay};
 use crate::{
+    notify::{DROP_WAIT_MAX, PAGE_DROP_WAIT_MAX},
     protocol::{DescriptorTable, Transfer, encode},
     signals,
     transport::WriteData,
@@ -33,7 +34,7 @@ pub(super) async fn read(adapter: Adapter, subject: Subject, transfer: Transfer)
     };
     let read = || adapter.volume.read(&subject.by, at, size);
     let range = (subject.node, transfer.range());
-    let contents = adapter.overlaps.read(range, read).await?;
+    let contents = adapter.overlaps.read(range, subject.sent, read).await?;
     if contents.len() > size as usize {
         let text = format!(
             "{} bytes were read where {size} were asked for",
@@ -56,12 +57,21 @@ pub(super) async fn write(
     let (bytes, memory) = data.paid().await?;
     let length = u32::try_from(bytes.len()).expect("at most one block");
     let written = adapter.volume.write(&subject.by, handle, place, bytes);
-    written.await?;
+    let moved = written.await?.moved_to.is_some();
+    let is_late = under_way.as_ref().is_some_and(WriteUnderWay::is_late);
     drop((memory, under_way));
     if matches!(place, WritePlace::EndInPieces(_)) {
         // The kernel drops what it keeps of the place before such a write and not after it; what was read
         // in between ends with zeros where these bytes are now.
-        adapter.notifier.drop_content(subject.node).await;
+        adapter
+            .notifier
+            .drop_content(subject.node, DROP_WAIT_MAX)
+            .await;
+    } else if moved || is_late {
+        adapter
+            .notifier
+            .drop_content(subject.node, PAGE_DROP_WAIT_MAX)
+            .await;
     }
     Ok(Answer::body(|body| encode::written(body, length)))
 }
@@ -82,9 +92,15 @@ pub(super) async fn flush(
         table,
         thread: subject.thread,
     };
+    let flushed = save_closed(&adapter, closed).await;
+    // Who takes the lock next reads what was saved.
     let family = LockFamily::Record;
-    adapter.unlock(closed.inode, family, closed.table).await;
+    adapter.unlock(subject.node, family, table).await;
     adapter.record_owners.closed(handle, table);
+    flushed
+}
+
+async fn save_closed(adapter: &Adapter, closed: Closed) -> Outcome {
     if !adapter.features.saves_on_close {
         adapter.volume.flush(closed.handle).await?;
         return Ok(Answer::done());
@@ -93,10 +109,13 @@ pub(super) async fn flush(
         return Ok(Answer::done());
     };
     let (handle, process) = (closed.handle, closed.thread);
-    let mut saved = Box::pin(async move {
-        let saved = adapter.volume.flush(handle).await;
-        adapter.writers.settled(save);
-        saved
+    let mut saved = Box::pin({
+        let adapter = adapter.clone();
+        async move {
+            let saved = adapter.volume.flush(handle).await;
+            adapter.writers.settled(save);
+            saved
+        }
     });
     if let Ok(saved) = clock::deadline(QUICK_SAVE, saved.as_mut()).await {
         saved?;

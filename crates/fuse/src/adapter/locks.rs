@@ -10,7 +10,7 @@ use penstock_vfs::{HandleId, Inode, Lock, LockFamily, LockMode, LockOwner, Locks
 
 use super::{Adapter, Answer, Outcome, Serving, Undo, answer::Unlock};
 use crate::{
-    errno::Errno,
+    errno::{Errno, errno_of},
     protocol::{DescriptorTable, LockRequest, encode},
 };
 
@@ -41,7 +41,11 @@ pub(super) async fn set(
         if family == LockFamily::Record {
             adapter.record_owners.note(request.handle, request.owner);
         }
-        locks.acquire(inode, family, wanted, waiting).await?;
+        let acquired = locks.acquire(inode, family, wanted, waiting).await;
+        acquired.map_err(|error| match error {
+            FsError::LimitReached(_) => Errno(libc::ENOLCK),
+            error => errno_of(&error),
+        })?;
         return Ok(Answer::done().or_undo(Undo::Unlock(Unlock {
             inode,
             family,

@@ -7,11 +7,12 @@
 //! save them with it.
 //!
 //! So a READ waits for the WRITEs of its bytes that came before it, and is repeated when one came
-//! meanwhile. Two threads may take a WRITE and the READ behind it from the kernel; the READ is too early
-//! only if it is answered before the WRITE is noted here.
+//! meanwhile. Two threads may take a WRITE and the READ behind it from the kernel, and the READ may be answered
+//! before the WRITE is noted here. The numbers that the kernel gives its requests tell of that: the WRITE drops
+//! the page then before it is answered.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     ops::Range,
     pin::pin,
     sync::{
@@ -26,14 +27,27 @@ use tokio::sync::Notify;
 /// How often a READ is answered anew. Only writes past the page cache can overtake one again and again.
 const REPEATS_MAX: usize = 8;
 
+/// The last READs that are remembered for WRITEs which come late. A thread would have to sleep between two
+/// instructions while the others answer more.
+const ANSWERED_MAX: usize = 256;
+
+/// The place of a request in the order in which the kernel sent them.
+pub(super) type Sent = u64;
+
 /// Reads and writes under way of files that the kernel keeps pages of.
 #[derive(Debug, Default)]
 pub(super) struct Overlaps {
     /// Whether the kernel keeps pages of any file that can be written. It never does in a volume that
     /// opens such files `direct`, whose reads cost nothing here.
     keeps_written: AtomicBool,
-    files: Mutex<HashMap<Inode, File>>,
+    table: Mutex<Table>,
     ended: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    files: HashMap<Inode, File>,
+    answered: VecDeque<(Inode, Sent, Range<u64>)>,
 }
 
 #[derive(Debug, Default)]
@@ -57,6 +71,8 @@ pub(crate) struct WriteUnderWay {
     overlaps: Arc<Overlaps>,
     inode: Inode,
     number: u64,
+    /// A READ of some of its bytes, sent later, was answered before this was noted.
+    is_late: bool,
 }
 
 /// A READ under way, until this is dropped.
@@ -64,6 +80,14 @@ struct ReadUnderWay<'a> {
     overlaps: &'a Overlaps,
     inode: Inode,
     number: u64,
+    sent: Sent,
+}
+
+impl WriteUnderWay {
+    /// Whether the kernel may keep what the file held before.
+    pub(super) fn is_late(&self) -> bool {
+        self.is_late
+    }
 }
 
 impl Overlaps {
@@ -75,17 +99,22 @@ impl Overlaps {
     /// A WRITE came.
     pub(super) fn write(
         self: &Arc<Self>,
-        inode: Inode,
-        range: Range<u64>,
+        (inode, range): (Inode, Range<u64>),
+        sent: Sent,
     ) -> Option<WriteUnderWay> {
         if !self.keeps_written.load(Ordering::Relaxed) {
             return None;
         }
-        let number = self.files().entry(inode).or_default().write(range);
+        let mut table = self.table();
+        let is_late = table.answered.iter().any(|(of, read, bytes)| {
+            (*of, *read > sent) == (inode, true) && overlap(bytes, &range)
+        });
+        let number = table.files.entry(inode).or_default().write(range);
         Some(WriteUnderWay {
             overlaps: Arc::clone(self),
             inode,
             number,
+            is_late,
         })
     }
 
@@ -93,6 +122,7 @@ impl Overlaps {
     pub(super) async fn read<T, F>(
         &self,
         (inode, range): (Inode, Range<u64>),
+        sent: Sent,
         read: impl Fn() -> F,
     ) -> T
     where
@@ -102,7 +132,7 @@ impl Overlaps {
             return read().await;
         }
         for _ in 0..REPEATS_MAX {
-            let under_way = self.begin(inode, &range).await;
+            let under_way = self.begin((inode, &range), sent).await;
             let contents = read().await;
             if !under_way.is_overtaken() {
                 return contents;
@@ -111,34 +141,51 @@ impl Overlaps {
         read().await
     }
 
-    async fn begin(&self, inode: Inode, range: &Range<u64>) -> ReadUnderWay<'_> {
+    async fn begin(&self, (inode, range): (Inode, &Range<u64>), sent: Sent) -> ReadUnderWay<'_> {
         loop {
             let mut ended = pin!(self.ended.notified());
             ended.as_mut().enable();
-            if let Some(number) = self.files().entry(inode).or_default().read(range) {
+            if let Some(number) = self.table().files.entry(inode).or_default().read(range) {
                 return ReadUnderWay {
                     overlaps: self,
                     inode,
                     number,
+                    sent,
                 };
             }
             ended.await;
         }
     }
 
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
     /// Forgets what `forget` removes of a file.
-    fn forget(&self, inode: Inode, forget: impl FnOnce(&mut File)) {
-        let mut files = self.files();
-        if let Some(file) = files.get_mut(&inode) {
+    fn forget(&mut self, inode: Inode, forget: impl FnOnce(&mut File)) {
+        if let Some(file) = self.files.get_mut(&inode) {
             forget(file);
             if file.writes.is_empty() && file.reads.is_empty() {
-                files.remove(&inode);
+                self.files.remove(&inode);
             }
         }
     }
 
-    fn files(&self) -> MutexGuard<'_, HashMap<Inode, File>> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Forgets a READ, and remembers that it was answered.
+    fn end_read(&mut self, inode: Inode, (number, sent): (u64, Sent)) {
+        let mut ended = None;
+        self.forget(inode, |file| {
+            let index = file.reads.iter().position(|read| read.number == number);
+            ended = index.map(|index| file.reads.swap_remove(index));
+        });
+        if let Some(read) = ended {
+            if self.answered.len() == ANSWERED_MAX {
+                self.answered.pop_front();
+            }
+            self.answered.push_back((inode, sent, read.range));
+        }
     }
 }
 
@@ -180,7 +227,7 @@ fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
 impl Drop for WriteUnderWay {
     fn drop(&mut self) {
         let number = self.number;
-        self.overlaps.forget(self.inode, |file| {
+        self.overlaps.table().forget(self.inode, |file| {
             file.writes.retain(|(other, _)| *other != number);
         });
         self.overlaps.ended.notify_waiters();
@@ -189,8 +236,9 @@ impl Drop for WriteUnderWay {
 
 impl ReadUnderWay<'_> {
     fn is_overtaken(&self) -> bool {
-        let files = self.overlaps.files();
-        let mut reads = files
+        let table = self.overlaps.table();
+        let mut reads = table
+            .files
             .get(&self.inode)
             .into_iter()
             .flat_map(|file| &file.reads);
@@ -200,9 +248,8 @@ impl ReadUnderWay<'_> {
 
 impl Drop for ReadUnderWay<'_> {
     fn drop(&mut self) {
-        self.overlaps.forget(self.inode, |file| {
-            file.reads.retain(|read| read.number != self.number);
-        });
+        let read = (self.number, self.sent);
+        self.overlaps.table().end_read(self.inode, read);
     }
 }
 
@@ -225,12 +272,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_read_waits_for_the_writes_of_its_bytes_and_for_no_others() {
         let overlaps = overlaps();
-        let _elsewhere = overlaps.write(FILE, 10..20);
-        let _other = overlaps.write(Inode(8), 0..10);
-        overlaps.read((FILE, 0..10), || async {}).await;
-        let write = overlaps.write(FILE, 9..12);
+        let _elsewhere = overlaps.write((FILE, 10..20), 1);
+        let _other = overlaps.write((Inode(8), 0..10), 1);
+        overlaps.read((FILE, 0..10), 2, || async {}).await;
+        let write = overlaps.write((FILE, 9..12), 3);
         let waited = clock::now();
-        tokio::join!(overlaps.read((FILE, 0..10), || async {}), async {
+        tokio::join!(overlaps.read((FILE, 0..10), 2, || async {}), async {
             clock::sleep(Duration::from_secs(5)).await;
             drop(write);
         });
@@ -245,12 +292,15 @@ mod tests {
             reads.set(reads.get() + 1);
             clock::sleep(Duration::from_secs(2)).await;
         };
-        tokio::join!(overlaps.read((FILE, 0..10), read), async {
+        tokio::join!(overlaps.read((FILE, 0..10), 2, read), async {
             clock::sleep(Duration::from_secs(1)).await;
-            drop(overlaps.write(FILE, 5..6));
+            drop(overlaps.write((FILE, 5..6), 3));
         });
         assert_eq!(reads.get(), 2);
-        assert!(overlaps.files().is_empty(), "nothing is kept of what ended");
+        assert!(
+            overlaps.table().files.is_empty(),
+            "nothing is kept of what ended"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -259,9 +309,26 @@ mod tests {
         let reads = Cell::new(0);
         let read = || async {
             reads.set(reads.get() + 1);
-            drop(overlaps.write(FILE, 0..1));
+            drop(overlaps.write((FILE, 0..1), 3));
         };
-        overlaps.read((FILE, 0..10), read).await;
+        overlaps.read((FILE, 0..10), 2, read).await;
         assert_eq!(reads.get(), REPEATS_MAX + 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_is_late_when_a_read_that_was_sent_behind_it_was_answered() {
+        let overlaps = overlaps();
+        overlaps.read((FILE, 0..10), 7, || async {}).await;
+        let is_late = |place, sent| overlaps.write(place, sent).unwrap().is_late();
+        assert!(is_late((FILE, 9..12), 6));
+        assert!(!is_late((FILE, 9..12), 8), "the read came first");
+        assert!(!is_late((FILE, 10..12), 6), "other bytes");
+        assert!(!is_late((Inode(8), 9..12), 6), "another file");
+        for sent in 0..ANSWERED_MAX as u64 {
+            overlaps
+                .read((Inode(8), 0..1), 100 + sent, || async {})
+                .await;
+        }
+        assert_eq!(overlaps.table().answered.len(), ANSWERED_MAX);
     }
 }

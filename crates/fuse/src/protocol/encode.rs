@@ -6,7 +6,7 @@ mod directory;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use penstock_vfs::{
-    Attributes, Entry, FileKind, HandleId, Lock, LockMode, Opened, SpecialFile, Statistics,
+    Attributes, Entry, FileKind, HandleId, Inode, Lock, LockMode, Opened, SpecialFile, Statistics,
 };
 
 pub(crate) use body::Body;
@@ -43,7 +43,13 @@ pub(crate) fn reply_header(unique: u64, error: i32, body_length: usize) -> [u8; 
 /// A name that leads to a file.
 pub(crate) fn entry(body: &mut Body, entry: &Entry) {
     body.u64(entry.attributes.inode.0);
-    body.u64(0); // generation: inodes are never used again
+    // The kernel insists on 0 for the root.
+    let is_root = entry.attributes.inode == Inode::ROOT;
+    body.u64(if is_root {
+        0
+    } else {
+        entry.attributes.generation.into()
+    });
     lifetimes(body, entry.entry_ttl, entry.attributes_ttl);
     attributes(body, &entry.attributes);
 }

@@ -14,11 +14,15 @@ const FIRST_INODE: u64 = 2;
 #[derive(Debug)]
 pub(super) struct Answers {
     permissions: Permissions,
+    generation: u32,
 }
 
 impl Answers {
-    pub(super) fn new(permissions: Permissions) -> Self {
-        Self { permissions }
+    pub(super) fn new(permissions: Permissions, generation: u32) -> Self {
+        Self {
+            permissions,
+            generation,
+        }
     }
 
     pub(super) fn inode(slot: u64) -> Inode {
@@ -39,6 +43,7 @@ impl Answers {
         };
         Entry {
             attributes: Attributes {
+                generation: self.generation,
                 permissions,
                 uid: self.permissions.uid,
                 gid: self.permissions.gid,

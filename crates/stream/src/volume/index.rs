@@ -45,6 +45,11 @@ impl DirectoryIndex {
         Ok(Self { file, nodes, root })
     }
 
+    /// Tells this tree from others.
+    pub(super) fn checksum(&self) -> u32 {
+        self.file.checksum()
+    }
+
     /// Files, directories and links.
     pub fn nodes(&self) -> u64 {
         self.nodes
