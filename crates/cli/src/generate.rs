@@ -8,7 +8,7 @@ use clap_complete::Shell;
 
 use crate::failure::{Failure, Outcome};
 
-pub(crate) use markdown::markdown;
+pub(crate) use markdown::Page;
 
 /// A completion script.
 pub(crate) fn completions(mut program: Command, shell: Shell) -> String {

@@ -1,12 +1,12 @@
-//! `penstock help [COMMAND]`: help, or with `--markdown` the reference page of all options.
+//! `penstock help [COMMAND]`: help, or with `--markdown` a reference page.
 
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command, builder::EnumValueParser};
 
 use crate::{
-    command_line,
     environment::Environment,
     failure::{Failure, Outcome},
-    generate, output, personality,
+    generate::Page,
+    output, personality,
 };
 
 pub(crate) fn command() -> Command {
@@ -17,15 +17,21 @@ pub(crate) fn command() -> Command {
                 .value_name("COMMAND")
                 .help("The command, or ossfs, ossfs2 or goofys; without it, the list of commands"),
         )
-        .arg(command_line::flag(
-            "markdown",
-            "Print the reference page of all options instead",
-        ))
+        .arg(
+            Arg::new("markdown")
+                .long("markdown")
+                .value_name("PAGE")
+                .value_parser(EnumValueParser::<Page>::new())
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value("options")
+                .help("Print a reference page instead: of all options, or of those of other programs"),
+        )
 }
 
 pub(crate) fn run(matches: &ArgMatches, _: &Environment) -> Outcome {
-    if matches.get_flag("markdown") {
-        return output::print(&generate::markdown());
+    if let Some(page) = matches.get_one::<Page>("markdown") {
+        return output::print(&page.markdown());
     }
     let text = match matches.get_one::<String>("command") {
         Some(name) => match personality::find(name) {

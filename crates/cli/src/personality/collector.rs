@@ -61,7 +61,7 @@ impl Collector {
         let Some(option) = self.program.option(&setting.name) else {
             return Err(Failure::usage(
                 format!("{} has no option `{}`", self.program.name, setting.name),
-                "docs/options.md lists the options that are understood",
+                "docs/compatibility.md lists the options that are understood",
             ));
         };
         self.settings.insert(option.name, setting.text.clone());

@@ -131,7 +131,7 @@ impl<'a> Flag<'a> {
 fn unknown(program: &Program, name: &str) -> Failure {
     Failure::usage(
         format!("{} has no option `--{name}`", program.name),
-        "docs/options.md lists the options that are understood",
+        "docs/compatibility.md lists the options that are understood",
     )
 }
 

@@ -33,7 +33,7 @@ const USAGE: &str = "\
 Usage: goofys [--OPTION VALUE ...] BUCKET[:PREFIX] MOUNTPOINT
 
 This is Penstock, which takes the command line of goofys 0.24.
-docs/options.md lists the options and what each of them means here.
+docs/compatibility.md lists the options and what each of them means here.
 ";
 
 fn run(arguments: &[String], environment: &Environment) -> Outcome {

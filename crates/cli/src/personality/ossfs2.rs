@@ -42,7 +42,7 @@ Usage: ossfs2 mount MOUNTPOINT -c FILE [--OPTION=VALUE ...]
        ossfs2 stats show|set [-p PID] [-l] [-i SECONDS] [-f FILTER]
 
 This is Penstock, which takes the command line of ossfs 2.0.
-docs/options.md lists the options and what each of them means here.
+docs/compatibility.md lists the options and what each of them means here.
 ";
 
 fn run(arguments: &[String], environment: &Environment) -> Outcome {
