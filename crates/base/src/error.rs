@@ -38,6 +38,9 @@ pub enum FsError {
     /// A name or the key made from it is too long.
     #[error("the name is too long")]
     NameTooLong,
+    /// A name that is to be made is not UTF-8, and must be here.
+    #[error("the name is not UTF-8")]
+    NameNotUtf8,
     /// The file would exceed what the store can hold.
     #[error("the file is too large")]
     FileTooLarge,

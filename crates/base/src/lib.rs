@@ -58,7 +58,7 @@ pub use heap::give_back_freed;
 pub use kept_free::kept_free;
 pub use local_file::LocalFile;
 pub use mailbox::Mailbox;
-pub use name::{FileName, NAME_LENGTH_MAX, NameError};
+pub use name::{FileName, NAME_LENGTH_MAX, NameError, Utf8Name};
 pub use payload::Payload;
 pub use pipe::{PIPED_MAX, Pipe, Pipes};
 pub use pool::{BLOCK_SIZE, Buffer, BufferPool, BufferView, BufferWriter, HEAP_BUFFER_MAX};

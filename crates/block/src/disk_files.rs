@@ -53,6 +53,11 @@ impl DiskFiles {
     }
 }
 
+/// The disk that a file is called after.
+fn index_of(name: &FileName) -> Option<u64> {
+    std::str::from_utf8(name.as_bytes()).ok()?.parse().ok()
+}
+
 #[async_trait]
 impl Volume for DiskFiles {
     fn features(&self) -> Features {
@@ -60,7 +65,7 @@ impl Volume for DiskFiles {
     }
 
     async fn lookup(&self, _: &Identity, dentry: Dentry<'_>) -> FsResult<Lookup> {
-        let index = dentry.name.as_str().parse::<u64>().ok();
+        let index = index_of(dentry.name);
         let inode = index.and_then(|index| index.checked_add(FIRST));
         let entry = inode.and_then(|inode| self.entry(Inode(inode)).ok());
         Ok(entry.map_or(Lookup::Absent(TTL), Lookup::Found))
@@ -138,10 +143,10 @@ impl Volume for DiskFiles {
         let position = match from {
             ListFrom::Position(position) => position,
             // The disks are called by their number.
-            ListFrom::After(name) => name.as_str().parse::<u64>().map_or(0, |last| last + 1),
+            ListFrom::After(name) => index_of(name).map_or(0, |last| last + 1),
         };
         for index in position..self.disks.len() as u64 {
-            let name = FileName::new(&index.to_string()).expect("a number is a name");
+            let name = FileName::new(index.to_string().as_bytes()).expect("a number is a name");
             let entry = self.entry(Inode(FIRST + index))?;
             if sink.push(index + 1, &name, &entry) == ControlFlow::Break(()) {
                 break;

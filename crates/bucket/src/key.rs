@@ -3,19 +3,19 @@
 //! A file `c` in the directory `a/b` is the object `a/b/c`. A directory is the prefix `a/b/`,
 //! whether or not an object of that very name marks it; the root is the empty prefix.
 
-use penstock_base::{FileName, FsError, FsResult};
+use penstock_base::{FsError, FsResult, Utf8Name};
 use penstock_object::Key;
 
 /// What follows the name of a directory in the keys of objects by which some programs mark it.
 pub(crate) const OLD_FOLDER: &str = "_$folder$";
 
 /// The key of the file `name` below a directory's prefix.
-pub(crate) fn file_key(prefix: &str, name: &FileName) -> FsResult<Key> {
+pub(crate) fn file_key(prefix: &str, name: &Utf8Name) -> FsResult<Key> {
     checked_key(format!("{prefix}{name}"))
 }
 
 /// The prefix of the directory `name` below a directory's prefix.
-pub(crate) fn directory_prefix(prefix: &str, name: &FileName) -> String {
+pub(crate) fn directory_prefix(prefix: &str, name: &Utf8Name) -> String {
     format!("{prefix}{name}/")
 }
 
@@ -31,9 +31,9 @@ pub(crate) fn checked_key(text: impl AsRef<str>) -> FsResult<Key> {
 
 /// The name in its directory of a key that a delimited listing of `prefix` shows, or `None` if
 /// no file can have that name.
-pub(crate) fn listed_name(prefix: &str, key: &str) -> Option<FileName> {
+pub(crate) fn listed_name(prefix: &str, key: &str) -> Option<Utf8Name> {
     let name = key.strip_prefix(prefix)?;
-    FileName::new(name.strip_suffix('/').unwrap_or(name)).ok()
+    Utf8Name::new(name.strip_suffix('/').unwrap_or(name)).ok()
 }
 
 /// The relative path from the directory `prefix` to `target`.
@@ -70,8 +70,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn name(text: &str) -> FileName {
-        FileName::new(text).expect("a valid name")
+    fn name(text: &str) -> Utf8Name {
+        Utf8Name::new(text).expect("a valid name")
     }
 
     #[test]

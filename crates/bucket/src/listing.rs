@@ -23,7 +23,7 @@ mod pages;
 use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
 use penstock_base::{
-    FileName, FsError, FsResult,
+    FsError, FsResult, Utf8Name,
     clock::{self, Instant},
 };
 use penstock_vfs::{Detail, DirectorySink, HandleId, Inode};
@@ -100,7 +100,7 @@ impl Reading {
 #[derive(Debug)]
 struct Listing {
     /// Names of files that are not in the store yet, in order; positions begin with them.
-    unsaved: Vec<FileName>,
+    unsaved: Vec<Utf8Name>,
     pages: Pages,
     /// Set as long as everything before this position was shown in order.
     whole: Option<u64>,
@@ -161,7 +161,7 @@ impl Core {
     pub(crate) async fn list_after(
         self: &Arc<Self>,
         directory: Inode,
-        name: Option<&FileName>,
+        name: Option<&Utf8Name>,
         sink: &mut dyn DirectorySink,
     ) -> FsResult<()> {
         let mut listing = self.begin_listing(directory)?;
@@ -193,7 +193,7 @@ impl Core {
         self: &Arc<Self>,
         directory: Inode,
         listing: &mut Listing,
-        unsaved: Vec<FileName>,
+        unsaved: Vec<Utf8Name>,
         sink: &mut dyn DirectorySink,
     ) -> FsResult<()> {
         let mut unsaved = unsaved.into_iter().peekable();
@@ -265,7 +265,7 @@ impl Core {
     fn show_unsaved(
         &self,
         parent: Inode,
-        name: &FileName,
+        name: &Utf8Name,
         next: u64,
         sink: &mut dyn DirectorySink,
     ) -> ControlFlow<()> {
@@ -323,14 +323,14 @@ impl Core {
     fn push(
         &self,
         found: Reference,
-        name: &FileName,
+        name: &Utf8Name,
         next: u64,
         sink: &mut dyn DirectorySink,
     ) -> ControlFlow<()> {
         let Ok(entry) = self.entry(found.inode()) else {
             return ControlFlow::Continue(());
         };
-        let flow = sink.push(next, name, &entry);
+        let flow = sink.push(next, name.as_file_name(), &entry);
         if flow.is_continue() && sink.detail() == Detail::Attributes {
             found.give_away();
         }
@@ -350,15 +350,15 @@ impl Core {
 }
 
 impl Listing {
-    fn unsaved_at(&self, position: u64) -> Option<&FileName> {
+    fn unsaved_at(&self, position: u64) -> Option<&Utf8Name> {
         self.unsaved.get(usize::try_from(position).ok()?)
     }
 }
 
 /// The names of files in a directory that are not in the store yet, in order.
-fn unsaved_in(tree: &Tree, directory: Inode) -> FsResult<Vec<FileName>> {
+fn unsaved_in(tree: &Tree, directory: Inode) -> FsResult<Vec<Utf8Name>> {
     let entries = tree.directory(directory)?.entries.iter();
-    let mut names: Vec<FileName> = entries
+    let mut names: Vec<Utf8Name> = entries
         .filter(|(_, entry)| tree.is_unsaved(entry))
         .map(|(name, _)| name.clone())
         .collect();

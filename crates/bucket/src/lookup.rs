@@ -10,7 +10,7 @@
 
 use std::{iter, sync::Arc};
 
-use penstock_base::{FileName, FsError, FsResult, clock, clock::Instant};
+use penstock_base::{FsError, FsResult, Utf8Name, clock, clock::Instant};
 use penstock_object::{ErrorKind, HeadOptions, Key, ListOptions, ObjectError, ObjectInfo};
 use penstock_vfs::{Entry, FileKind, Inode, Lookup};
 
@@ -41,7 +41,7 @@ impl Core {
     pub(crate) async fn lookup(
         self: &Arc<Self>,
         parent: Inode,
-        name: &FileName,
+        name: &Utf8Name,
     ) -> FsResult<Lookup> {
         let Some(found) = self.find(parent, name, self.lookup_patience()).await? else {
             return Ok(Lookup::Absent(self.settings.negative_timeout));
@@ -60,7 +60,7 @@ impl Core {
     pub(crate) async fn find(
         self: &Arc<Self>,
         parent: Inode,
-        name: &FileName,
+        name: &Utf8Name,
         patience: Patience,
     ) -> FsResult<Option<Reference>> {
         let recall = self.namespace.lock().recall(parent, name, patience)?;
@@ -80,7 +80,7 @@ impl Core {
     pub(crate) async fn find_in_store(
         self: &Arc<Self>,
         parent: Inode,
-        name: &FileName,
+        name: &Utf8Name,
     ) -> FsResult<Option<Reference>> {
         self.metrics.lookups_asked.increment();
         for _ in 0..ATTEMPTS_MAX {
@@ -109,7 +109,7 @@ impl Core {
         }
     }
 
-    async fn ask(self: &Arc<Self>, parent: Inode, name: &FileName) -> FsResult<Resolved> {
+    async fn ask(self: &Arc<Self>, parent: Inode, name: &Utf8Name) -> FsResult<Resolved> {
         let observation = self.namespace.observe(parent)?;
         let prefix = self.namespace.lock().prefix(parent)?;
         let key = key::file_key(&prefix, name)?;
@@ -171,7 +171,7 @@ impl Core {
     async fn refresh_with(
         self: &Arc<Self>,
         inode: Inode,
-        settle: impl Fn(&Observation, &FileName, Option<Known>) -> bool,
+        settle: impl Fn(&Observation, &Utf8Name, Option<Known>) -> bool,
     ) -> FsResult<()> {
         for _ in 0..ATTEMPTS_MAX {
             let (place, kind) = {
@@ -214,7 +214,7 @@ impl Core {
     async fn describe_directory(
         &self,
         prefix: &str,
-        name: &FileName,
+        name: &Utf8Name,
         begun: Instant,
     ) -> FsResult<Option<Known>> {
         let below = key::directory_prefix(prefix, name);

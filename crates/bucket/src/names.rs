@@ -11,7 +11,7 @@ mod symlink;
 
 use std::sync::Arc;
 
-use penstock_base::{FileName, FsError, FsResult};
+use penstock_base::{FsError, FsResult, Utf8Name};
 use penstock_vfs::Inode;
 
 use crate::core::Core;
@@ -22,7 +22,7 @@ impl Core {
     pub(crate) async fn check_free(
         self: &Arc<Self>,
         parent: Inode,
-        name: &FileName,
+        name: &Utf8Name,
     ) -> FsResult<()> {
         match self.find(parent, name, self.change_patience()).await? {
             Some(_) => Err(FsError::AlreadyExists),

@@ -15,7 +15,7 @@ mod journal;
 
 use std::sync::Arc;
 
-use penstock_base::{FileName, FsError, FsResult};
+use penstock_base::{FsError, FsResult, Utf8Name};
 use penstock_vfs::{FileKind, Inode, RenameMode};
 
 use crate::{
@@ -41,8 +41,8 @@ impl Core {
     /// Moves a name.
     pub(crate) async fn rename(
         self: &Arc<Self>,
-        (source_parent, source_name): (Inode, &FileName),
-        (target_parent, target_name): (Inode, &FileName),
+        (source_parent, source_name): (Inode, &Utf8Name),
+        (target_parent, target_name): (Inode, &Utf8Name),
         mode: RenameMode,
     ) -> FsResult<()> {
         self.check_writable()?;

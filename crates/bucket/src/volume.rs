@@ -4,7 +4,9 @@ use std::{ops::Range, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use penstock_base::{Contents, FsError, FsResult, NAME_LENGTH_MAX, metrics::Registry, random};
+use penstock_base::{
+    Contents, FileName, FsError, FsResult, NAME_LENGTH_MAX, Utf8Name, metrics::Registry, random,
+};
 use penstock_transfer::Transfer;
 use penstock_vfs::{
     Allocation, AttributeChanges, Change, Dentry, DirectorySink, Entry, Features, HandleId,
@@ -99,7 +101,8 @@ impl Volume for BucketVolume {
     }
 
     async fn lookup(&self, _by: &Identity, dentry: Dentry<'_>) -> FsResult<Lookup> {
-        self.core.lookup(dentry.parent, dentry.name).await
+        let name = name_to_find(dentry.name)?;
+        self.core.lookup(dentry.parent, &name).await
     }
 
     async fn parent(&self, _by: &Identity, directory: Inode) -> FsResult<Entry> {
@@ -150,7 +153,8 @@ impl Volume for BucketVolume {
         new: New<'_>,
         open: Option<OpenOptions>,
     ) -> FsResult<Made> {
-        self.core.make(by, dentry, new, open).await
+        let name = name_to_make(dentry.name)?;
+        self.core.make(by, (dentry.parent, &name), new, open).await
     }
 
     async fn remove(
@@ -159,7 +163,8 @@ impl Volume for BucketVolume {
         dentry: Dentry<'_>,
         kind: RemoveKind,
     ) -> FsResult<Change> {
-        self.core.remove(dentry.parent, dentry.name, kind).await?;
+        let name = name_to_find(dentry.name)?;
+        self.core.remove(dentry.parent, &name, kind).await?;
         Ok(Change::UNTOLD)
     }
 
@@ -170,8 +175,8 @@ impl Volume for BucketVolume {
         target: Dentry<'_>,
         mode: RenameMode,
     ) -> FsResult<Renamed> {
-        let source = (source.parent, source.name);
-        let target = (target.parent, target.name);
+        let (from, to) = (name_to_find(source.name)?, name_to_make(target.name)?);
+        let (source, target) = ((source.parent, &from), (target.parent, &to));
         self.core.rename(source, target, mode).await?;
         Ok(Renamed::default())
     }
@@ -239,8 +244,9 @@ impl Volume for BucketVolume {
         match from {
             ListFrom::Position(position) => self.core.read_directory(&handle, position, sink).await,
             ListFrom::After(name) => {
+                let name = name_to_find(name)?;
                 let directory = handle.inode();
-                self.core.list_after(directory, Some(name), sink).await
+                self.core.list_after(directory, Some(&name), sink).await
             }
         }
     }
@@ -254,7 +260,10 @@ impl Volume for BucketVolume {
     ) -> FsResult<()> {
         match from {
             ListFrom::START => self.core.list_after(directory, None, sink).await,
-            ListFrom::After(name) => self.core.list_after(directory, Some(name), sink).await,
+            ListFrom::After(name) => {
+                let name = name_to_find(name)?;
+                self.core.list_after(directory, Some(&name), sink).await
+            }
             ListFrom::Position(_) => Err(FsError::Unsupported(
                 "positions in a bucket need an open directory",
             )),
@@ -303,4 +312,14 @@ impl Volume for BucketVolume {
     async fn shut_down(&self) -> Vec<(String, FsError)> {
         self.core.shut_down().await
     }
+}
+
+/// A name under which something is looked for. Keys are UTF-8, so a name that is not leads nowhere.
+fn name_to_find(name: &FileName) -> FsResult<Utf8Name> {
+    Utf8Name::try_from(name).map_err(|_| FsError::NotFound)
+}
+
+/// A name under which something is made.
+fn name_to_make(name: &FileName) -> FsResult<Utf8Name> {
+    Utf8Name::try_from(name).map_err(|_| FsError::NameNotUtf8)
 }

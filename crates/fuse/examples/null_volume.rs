@@ -149,7 +149,7 @@ impl Volume for NullVolume {
             return Err(FsError::Unsupported("the door counts"));
         };
         for (place, name, inode) in [(1, "read", READ), (2, "sink", SINK)] {
-            let name = FileName::from_bytes(name.as_bytes()).expect("a plain name");
+            let name = FileName::new(name.as_bytes()).expect("a plain name");
             if place > position
                 && let ControlFlow::Break(()) = sink.push(place, &name, &entry(inode))
             {

@@ -388,15 +388,12 @@ impl Serving {
 
 /// A name under which something is looked for. What cannot be a name leads nowhere.
 fn name_to_find(name: &[u8]) -> Result<FileName, Errno> {
-    FileName::from_bytes(name).map_err(|error| match errno_of_name(error) {
-        Errno(libc::EILSEQ) => Errno(libc::ENOENT),
-        errno => errno,
-    })
+    FileName::new(name).map_err(errno_of_name)
 }
 
 /// A name under which something is made.
 fn name_to_make(name: &[u8]) -> Result<FileName, Errno> {
-    FileName::from_bytes(name).map_err(errno_of_name)
+    FileName::new(name).map_err(errno_of_name)
 }
 
 /// Numbers grow in the order of sending; a request that is sent again has a mark beside its own.

@@ -26,6 +26,8 @@ pub fn errno_of(error: &FsError) -> Errno {
         FsError::NotPermitted(_) => libc::EPERM,
         FsError::InvalidArgument(_) => libc::EINVAL,
         FsError::NameTooLong => libc::ENAMETOOLONG,
+        // Other file systems that insist on UTF-8 answer the same.
+        FsError::NameNotUtf8 => libc::EILSEQ,
         FsError::FileTooLarge => libc::EFBIG,
         FsError::NoSpace => libc::ENOSPC,
         FsError::OutOfMemory => libc::ENOMEM,
@@ -53,7 +55,6 @@ pub(crate) fn errno_of_name(error: NameError) -> Errno {
     Errno(match error {
         NameError::Empty | NameError::Dots | NameError::ForbiddenByte => libc::EINVAL,
         NameError::TooLong => libc::ENAMETOOLONG,
-        // Other file systems that insist on UTF-8 answer the same.
         NameError::NotUtf8 => libc::EILSEQ,
     })
 }

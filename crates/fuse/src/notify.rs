@@ -214,7 +214,7 @@ impl Notification {
             }
             Self::Names => (code::NAMES_CHANGED, Vec::new()),
             Self::Entry(parent, name) => {
-                let name = name.as_str().as_bytes();
+                let name = name.as_bytes();
                 let length = u32::try_from(name.len()).expect("names are short");
                 body.u64(parent.0).u32(length).u32(0);
                 body.bytes(name).zeros(1);

@@ -32,6 +32,7 @@ fn every_error() -> Vec<FsError> {
         FsError::NotPermitted("x"),
         FsError::InvalidArgument("x"),
         FsError::NameTooLong,
+        FsError::NameNotUtf8,
         FsError::FileTooLarge,
         FsError::NoSpace,
         FsError::OutOfMemory,

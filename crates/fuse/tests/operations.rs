@@ -513,7 +513,7 @@ fn the_kernel_gives_back_what_a_volume_asks_for() {
         .map(|name| HeldFile {
             inode: volume.add_file(name, b"content".to_vec()),
             parent: Inode::ROOT,
-            name: FileName::new(name).unwrap(),
+            name: FileName::new(name.as_bytes()).unwrap(),
             is_directory: false,
         })
         .collect();
@@ -586,7 +586,7 @@ fn an_inode_that_the_kernel_forgot_is_found_again_by_its_handle() {
     let held = |parent, name: &str, path: &str| HeldFile {
         inode: inode(path),
         parent,
-        name: FileName::new(name).unwrap(),
+        name: FileName::new(name.as_bytes()).unwrap(),
         is_directory: path == "directory",
     };
     let directory = held(Inode::ROOT, "directory", "directory");

@@ -95,9 +95,7 @@ impl Volume for StreamVolume {
 
     async fn lookup(&self, _by: &Identity, dentry: Dentry<'_>) -> FsResult<Lookup> {
         let directory = self.directory(dentry.parent)?;
-        let found = self
-            .index
-            .lookup(&directory, dentry.name.as_str().as_bytes());
+        let found = self.index.lookup(&directory, dentry.name.as_bytes());
         let found = found.map_err(|error| damaged_map(&error))?;
         Ok(match found {
             Some((slot, node)) => Lookup::Found(self.answers.entry(Answers::inode(slot), &node)),
@@ -197,15 +195,14 @@ impl Volume for StreamVolume {
         let position = match from {
             ListFrom::Position(position) => position,
             ListFrom::After(name) => {
-                let after = self.index.after(&directory, name.as_str().as_bytes());
+                let after = self.index.after(&directory, name.as_bytes());
                 after.map_err(|error| damaged_map(&error))?
             }
         };
         for position in position..directory.size {
             let entry = self.index.entry(&directory, position);
             let (name, slot) = entry.map_err(|error| damaged_map(&error))?;
-            // Keys are text, so names are.
-            let Ok(name) = FileName::from_bytes(name) else {
+            let Ok(name) = FileName::new(name) else {
                 continue;
             };
             let node = self.index.node(slot);

@@ -101,7 +101,7 @@ impl DirectorySink for Receiver {
 
 /// A name.
 pub(crate) fn name(text: &str) -> FileName {
-    FileName::new(text).unwrap()
+    FileName::new(text.as_bytes()).unwrap()
 }
 
 /// A file, a directory or a link that must not be there yet.

@@ -46,6 +46,7 @@ macro_rules! __for_each_volume_contract {
         }
         $crate::$callback! { $open, writing =>
             what_is_written_is_read,
+            names_of_any_bytes_are_kept_or_refused,
             a_new_file_is_new_once,
             a_file_that_is_there_is_taken,
             files_are_written_where_the_features_say,

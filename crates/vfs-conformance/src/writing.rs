@@ -2,10 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
-use penstock_base::FsError;
+use penstock_base::{FileName, FsError};
 use penstock_vfs::{
-    AttributeChanges, Dentry, Exclusivity, FileKind, Inode, New, NewKind, OpenOptions, Position,
-    RemoveKind, RenameMode, Seek, TimeChange, WritePlace, XattrMode,
+    AttributeChanges, Dentry, Exclusivity, FileKind, Inode, Lookup, New, NewKind, OpenOptions,
+    Position, RemoveKind, RenameMode, Seek, TimeChange, WritePlace, XattrMode,
 };
 
 use crate::{
@@ -50,6 +50,36 @@ pub async fn what_is_written_is_read(bed: &Bed) {
     assert_eq!(bed.at("new").await.unwrap().size, 10);
     let listed = bed.list(ROOT, 100).await;
     assert_eq!(listed["new"].attributes.size, 10);
+}
+
+/// A name that is not UTF-8 is kept as it is, or refused.
+pub async fn names_of_any_bytes_are_kept_or_refused(bed: &Bed) {
+    if !bed.is_writable() {
+        return;
+    }
+    let odd = FileName::new(b"odd\xff").unwrap();
+    let dentry = Dentry::new(ROOT, &odd);
+    let directory = new(NewKind::Directory);
+    let made = bed.volume().make(&bed.by, dentry, directory, None).await;
+    let found = bed.volume().lookup(&bed.by, dentry).await;
+    match made {
+        Ok(made) => {
+            let inode = made.entry.attributes.inode;
+            assert!(matches!(found, Ok(Lookup::Found(entry)) if entry.attributes.inode == inode));
+        }
+        Err(error) => {
+            assert_eq!(error, FsError::NameNotUtf8);
+            assert!(matches!(
+                found,
+                Ok(Lookup::Absent(_)) | Err(FsError::NotFound)
+            ));
+            let removed = bed
+                .volume()
+                .remove(&bed.by, dentry, RemoveKind::Directory)
+                .await;
+            assert_eq!(removed.err(), Some(FsError::NotFound));
+        }
+    }
 }
 
 /// A name is made once.

@@ -1,6 +1,6 @@
 //! How the store's answers enter the tree, and what memory answers in their place.
 
-use penstock_base::{FileName, FsResult, clock};
+use penstock_base::{FsResult, Utf8Name, clock};
 use penstock_vfs::{FileKind, Inode};
 
 use crate::{
@@ -46,7 +46,7 @@ impl Tree {
     pub(crate) fn recall(
         &self,
         parent: Inode,
-        name: &FileName,
+        name: &Utf8Name,
         patience: Patience,
     ) -> FsResult<Recall> {
         let directory = self.directory(parent)?;
@@ -80,7 +80,7 @@ impl Tree {
     /// Whether an answer about a name to a question asked at `epoch` still holds.
     pub(super) fn is_unchanged_since(
         &self,
-        (parent, name): (Inode, &FileName),
+        (parent, name): (Inode, &Utf8Name),
         epoch: u64,
     ) -> bool {
         let directory = self.directory(parent);
@@ -91,7 +91,7 @@ impl Tree {
     /// was asked.
     pub(crate) fn settle(
         &mut self,
-        (parent, name): (Inode, &FileName),
+        (parent, name): (Inode, &Utf8Name),
         question: Question,
         answer: Option<Known>,
     ) {
@@ -106,7 +106,7 @@ impl Tree {
     /// with one more reference.
     pub(crate) fn settle_and_hold(
         &mut self,
-        (parent, name): (Inode, &FileName),
+        (parent, name): (Inode, &Utf8Name),
         epoch: u64,
         answer: Option<Known>,
     ) -> Option<Inode> {
@@ -127,7 +127,7 @@ impl Tree {
     /// none or it was replaced.
     pub(super) fn unsettled(
         &mut self,
-        (parent, name): (Inode, &FileName),
+        (parent, name): (Inode, &Utf8Name),
         question: Question,
         answer: Option<Known>,
     ) -> Option<Option<Known>> {

@@ -11,7 +11,7 @@ use std::{
     sync::Arc,
 };
 
-use penstock_base::{FileName, MemoryBudget};
+use penstock_base::{MemoryBudget, Utf8Name};
 use penstock_vfs::Inode;
 
 use crate::inode::charge::Charge;
@@ -37,7 +37,7 @@ pub(crate) struct Cache {
     filled: BTreeMap<u64, Inode>,
     next_filled: u64,
     /// Names that are known to be free in the order in which they were found so.
-    absent: VecDeque<(Inode, FileName)>,
+    absent: VecDeque<(Inode, Utf8Name)>,
 }
 
 impl Cache {
@@ -126,8 +126,8 @@ impl Cache {
     pub(crate) fn note_absence(
         &mut self,
         directory: Inode,
-        name: &FileName,
-    ) -> Option<(Inode, FileName)> {
+        name: &Utf8Name,
+    ) -> Option<(Inode, Utf8Name)> {
         self.absent.push_back((directory, name.clone()));
         (self.absent.len() > ABSENT_NAMES_MAX)
             .then(|| self.absent.pop_front())

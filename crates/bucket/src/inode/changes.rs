@@ -1,7 +1,7 @@
 //! How changes made by this mount enter the tree.
 
 use penstock_base::{
-    FileName, FsError, FsResult,
+    FsError, FsResult, Utf8Name,
     clock::{self, Instant},
 };
 use penstock_object::Key;
@@ -14,7 +14,7 @@ impl Tree {
     /// holds one reference.
     pub(crate) fn link(
         &mut self,
-        (parent, name): (Inode, &FileName),
+        (parent, name): (Inode, &Utf8Name),
         kind: FileKind,
         known: Option<Known>,
     ) -> Inode {
@@ -31,8 +31,8 @@ impl Tree {
     /// asked about them when they are used.
     pub(crate) fn place_of(&mut self, key: &Key) -> FsResult<Place> {
         let no_name = |_| FsError::InvalidArgument("no file can have such a name");
-        let names = key.as_str().split('/').map(FileName::new);
-        let mut names: Vec<FileName> = names.collect::<Result<_, _>>().map_err(no_name)?;
+        let names = key.as_str().split('/').map(Utf8Name::new);
+        let mut names: Vec<Utf8Name> = names.collect::<Result<_, _>>().map_err(no_name)?;
         let name = names.pop().ok_or(FsError::Stale)?;
         let mut parent = Inode::ROOT;
         for folder in names {
@@ -51,13 +51,13 @@ impl Tree {
     }
 
     /// Notes that a file or directory was removed, here and in the store.
-    pub(crate) fn remove(&mut self, parent: Inode, name: &FileName) {
+    pub(crate) fn remove(&mut self, parent: Inode, name: &Utf8Name) {
         self.show_removed(parent, name);
         self.unlink(parent, name);
     }
 
     /// Notes that a name leads nowhere any more.
-    pub(crate) fn unlink(&mut self, parent: Inode, name: &FileName) {
+    pub(crate) fn unlink(&mut self, parent: Inode, name: &Utf8Name) {
         self.change(parent, name);
         self.clear_entry(parent, name);
         self.note_absence(parent, name);
@@ -89,7 +89,7 @@ impl Tree {
     }
 
     /// Tells whoever has the file of a name open that it is gone.
-    fn show_removed(&self, parent: Inode, name: &FileName) {
+    fn show_removed(&self, parent: Inode, name: &Utf8Name) {
         let inode = self.entry(parent, name).and_then(Dentry::held);
         let node = inode.and_then(|inode| self.nodes.get(&inode));
         if let Some(file) = node.and_then(|node| node.file.as_ref()) {
@@ -98,7 +98,7 @@ impl Tree {
     }
 
     /// Forgets what is known of a name, so that the next use asks the store.
-    pub(crate) fn doubt(&mut self, parent: Inode, name: &FileName) {
+    pub(crate) fn doubt(&mut self, parent: Inode, name: &Utf8Name) {
         self.note_change(parent, name);
         let Ok(directory) = self.directory_mut(parent) else {
             return;
@@ -153,14 +153,14 @@ impl Tree {
     }
 
     /// Notes a change of a name, which also changes its directory's time.
-    pub(super) fn change(&mut self, parent: Inode, name: &FileName) {
+    pub(super) fn change(&mut self, parent: Inode, name: &Utf8Name) {
         self.note_change(parent, name);
         if let Some(node) = self.nodes.get_mut(&parent) {
             node.times_mut().modified = Some(clock::wall_time());
         }
     }
 
-    pub(super) fn note_change(&mut self, parent: Inode, name: &FileName) {
+    pub(super) fn note_change(&mut self, parent: Inode, name: &Utf8Name) {
         self.epoch += 1;
         let epoch = self.epoch;
         if let Ok(directory) = self.directory_mut(parent) {

@@ -17,7 +17,7 @@
 
 use std::sync::Arc;
 
-use penstock_base::{FileName, FsError, FsResult, clock};
+use penstock_base::{FsError, FsResult, Utf8Name, clock};
 use penstock_vfs::Inode;
 
 use crate::inode::{
@@ -30,11 +30,11 @@ const BEING_CHANGED: FsError =
 
 impl Tree {
     /// Whether this mount is changing a name, or removing the originals of all that lies around it.
-    pub(crate) fn is_changing(&self, parent: Inode, name: &FileName) -> bool {
+    pub(crate) fn is_changing(&self, parent: Inode, name: &Utf8Name) -> bool {
         self.is_marked(parent, name) || self.is_removing(parent)
     }
 
-    fn is_marked(&self, parent: Inode, name: &FileName) -> bool {
+    fn is_marked(&self, parent: Inode, name: &Utf8Name) -> bool {
         let marked = self.moves.changing.get(&parent);
         marked.is_some_and(|names| names.contains(name))
     }
@@ -42,7 +42,7 @@ impl Tree {
     /// Whether an answer about a name to a question asked at `epoch` is to be believed.
     pub(super) fn is_believable(
         &self,
-        (parent, name): (Inode, &FileName),
+        (parent, name): (Inode, &Utf8Name),
         epoch: u64,
         answer: Option<&Known>,
     ) -> bool {
@@ -52,7 +52,7 @@ impl Tree {
     }
 
     /// Whether the store may have lacked a name since `epoch` only because of what is done here.
-    fn may_seem_gone(&self, (parent, name): (Inode, &FileName), epoch: u64) -> bool {
+    fn may_seem_gone(&self, (parent, name): (Inode, &Utf8Name), epoch: u64) -> bool {
         let entry = self.entry(parent, name).and_then(Dentry::held);
         self.is_removing(parent) || entry.is_some_and(|inode| self.was_in_motion(inode, epoch))
     }
@@ -123,7 +123,7 @@ impl Namespace {
     pub(crate) async fn wait_for_change(
         self: &Arc<Self>,
         parent: Inode,
-        name: &FileName,
+        name: &Utf8Name,
     ) -> FsResult<()> {
         if !self.lock().is_changing(parent, name) {
             return Ok(());
@@ -134,7 +134,7 @@ impl Namespace {
             .map_err(|_| BEING_CHANGED)
     }
 
-    async fn change_ended(&self, parent: Inode, name: &FileName) {
+    async fn change_ended(&self, parent: Inode, name: &Utf8Name) {
         loop {
             let moved = self.moved.notified();
             tokio::pin!(moved);

@@ -11,7 +11,7 @@ use std::{
 };
 
 use penstock_base::{
-    FileName,
+    Utf8Name,
     clock::{self, Instant},
 };
 use penstock_vfs::Inode;
@@ -37,9 +37,9 @@ pub(crate) enum Dentry {
 /// The names in one directory.
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
-    pub(crate) entries: HashMap<FileName, Dentry>,
+    pub(crate) entries: HashMap<Utf8Name, Dentry>,
     /// Names that are known to be free, and since when.
-    pub(crate) absent: HashMap<FileName, Instant>,
+    pub(crate) absent: HashMap<Utf8Name, Instant>,
     /// Until when every name that is not in `entries` is known to be free, after a complete
     /// listing.
     pub(crate) complete_until: Option<Instant>,
@@ -65,7 +65,7 @@ pub(crate) struct Directory {
     /// Epochs at which observations under way began, and how many at each.
     observations: BTreeMap<u64, u32>,
     /// The last change of names that changed while observations were under way.
-    changes: HashMap<FileName, u64>,
+    changes: HashMap<Utf8Name, u64>,
 }
 
 impl Directory {
@@ -91,13 +91,13 @@ impl Directory {
     }
 
     /// Notes that `name` changed here at `epoch`, if somebody may hold an older answer.
-    pub(crate) fn note_change(&mut self, name: &FileName, epoch: u64) {
+    pub(crate) fn note_change(&mut self, name: &Utf8Name, epoch: u64) {
         self.absent.remove(name);
         self.outdate(name, epoch);
     }
 
     /// Makes answers about `name` to questions from before `epoch` worthless.
-    pub(super) fn outdate(&mut self, name: &FileName, epoch: u64) {
+    pub(super) fn outdate(&mut self, name: &Utf8Name, epoch: u64) {
         if self.observations.is_empty() {
             return;
         }
@@ -109,7 +109,7 @@ impl Directory {
     }
 
     /// Whether an answer to a question asked at `epoch` still holds for `name`.
-    pub(crate) fn is_unchanged_since(&self, name: &FileName, epoch: u64) -> bool {
+    pub(crate) fn is_unchanged_since(&self, name: &Utf8Name, epoch: u64) -> bool {
         let changed = self.changes.get(name);
         epoch >= self.moved_at && changed.is_none_or(|changed| *changed <= epoch)
     }
@@ -122,7 +122,7 @@ impl Directory {
     }
 
     /// Whether `name` is known to be free.
-    pub(crate) fn is_absent(&self, name: &FileName, patience: Patience) -> bool {
+    pub(crate) fn is_absent(&self, name: &Utf8Name, patience: Patience) -> bool {
         let now = clock::now();
         let since = self.absent.get(name);
         let listed = self.complete_until.is_some_and(|until| until > now);
@@ -147,7 +147,7 @@ impl Directory {
     }
 
     /// Takes a name out. Of a table that was large once only a part is kept.
-    pub(crate) fn remove(&mut self, name: &FileName) -> Option<Dentry> {
+    pub(crate) fn remove(&mut self, name: &Utf8Name) -> Option<Dentry> {
         let removed = self.entries.remove(name);
         self.shrink();
         removed
@@ -182,8 +182,8 @@ pub(crate) struct Patience {
 mod tests {
     use super::*;
 
-    fn name(text: &str) -> FileName {
-        FileName::new(text).expect("a valid name")
+    fn name(text: &str) -> Utf8Name {
+        Utf8Name::new(text).expect("a valid name")
     }
 
     #[test]

@@ -11,7 +11,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use penstock_base::{FileName, FsError, FsResult, clock};
+use penstock_base::{FsError, FsResult, Utf8Name, clock};
 use penstock_vfs::Inode;
 use smallvec::SmallVec;
 
@@ -41,7 +41,7 @@ pub(crate) struct Moves {
     /// Those among them whose originals are being deleted.
     removing: Vec<Inode>,
     /// Names that are being changed; see [`super::changing`].
-    pub(super) changing: HashMap<Inode, Vec<FileName>>,
+    pub(super) changing: HashMap<Inode, Vec<Utf8Name>>,
     entered: HashMap<u64, Touched>,
     last_id: u64,
     /// Changes that wait to enter.
@@ -209,7 +209,7 @@ impl Drop for Moving {
 mod tests {
     use std::time::Duration;
 
-    use penstock_base::{FileName, MIB, MemoryBudget};
+    use penstock_base::{MIB, MemoryBudget, Utf8Name};
     use penstock_vfs::FileKind;
 
     use super::*;
@@ -220,7 +220,7 @@ mod tests {
     async fn two_renames_into_each_other_do_not_wait_for_ever() {
         let namespace = Namespace::new(&MemoryBudget::new(MIB), TreeSettings::default());
         let [a, b] = ["a", "b"].map(|name| {
-            let name = FileName::new(name).expect("valid");
+            let name = Utf8Name::new(name).expect("valid");
             let mut tree = namespace.lock();
             tree.link((Inode::ROOT, &name), FileKind::Directory, None)
         });
@@ -245,7 +245,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_rename_does_not_wait_for_ever_for_changes_below() {
         let namespace = Namespace::new(&MemoryBudget::new(MIB), TreeSettings::default());
-        let name = FileName::new("a").expect("valid");
+        let name = Utf8Name::new("a").expect("valid");
         let top = {
             let mut tree = namespace.lock();
             tree.link((Inode::ROOT, &name), FileKind::Directory, None)

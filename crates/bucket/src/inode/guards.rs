@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use penstock_base::{
-    FileName, FsResult, MemoryBudget,
+    FsResult, MemoryBudget, Utf8Name,
     clock::{self, Instant},
 };
 use penstock_vfs::Inode;
@@ -36,7 +36,7 @@ impl Namespace {
     }
 
     /// The node that a name leads to, if it is in memory.
-    pub(crate) fn hold(self: &Arc<Self>, parent: Inode, name: &FileName) -> Option<Reference> {
+    pub(crate) fn hold(self: &Arc<Self>, parent: Inode, name: &Utf8Name) -> Option<Reference> {
         let inode = self.lock().hold(parent, name)?;
         Some(Reference::adopt(self, inode))
     }
@@ -107,13 +107,13 @@ impl Observation {
     }
 
     /// Applies the answer about one name. Returns `false` if it was outdated and is of no use.
-    pub(crate) fn settle(&self, name: &FileName, answer: Option<Known>) -> bool {
+    pub(crate) fn settle(&self, name: &Utf8Name, answer: Option<Known>) -> bool {
         self.apply(name, Question::of_the_name(self.epoch), answer)
     }
 
     /// The same of a file that a handle asks about, which goes on with what the store has now if nobody has seen
     /// what it had.
-    pub(crate) fn settle_for_handle(&self, name: &FileName, answer: Option<Known>) -> bool {
+    pub(crate) fn settle_for_handle(&self, name: &Utf8Name, answer: Option<Known>) -> bool {
         let question = Question {
             for_handle: true,
             ..Question::of_the_name(self.epoch)
@@ -121,7 +121,7 @@ impl Observation {
         self.apply(name, question, answer)
     }
 
-    fn apply(&self, name: &FileName, question: Question, answer: Option<Known>) -> bool {
+    fn apply(&self, name: &Utf8Name, question: Question, answer: Option<Known>) -> bool {
         let place = (self.directory, name);
         let mut tree = self.namespace.lock();
         let holds = tree.is_believable(place, self.epoch, answer.as_ref());
@@ -130,7 +130,7 @@ impl Observation {
     }
 
     /// Applies the answer about one name and returns what it then leads to.
-    pub(crate) fn resolve(&self, name: &FileName, answer: Option<Known>) -> Resolved {
+    pub(crate) fn resolve(&self, name: &Utf8Name, answer: Option<Known>) -> Resolved {
         let place = (self.directory, name);
         let mut tree = self.namespace.lock();
         let outdated = !tree.is_believable(place, self.epoch, answer.as_ref());

@@ -174,7 +174,7 @@ impl Node {
         is_held_only.then(|| HeldFile {
             inode,
             parent: place.parent,
-            name: place.name.clone(),
+            name: place.name.as_file_name().clone(),
             is_directory: self.directory.is_some(),
         })
     }

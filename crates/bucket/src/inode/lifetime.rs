@@ -1,14 +1,14 @@
 //! How long nodes live: as long as somebody needs them, and directories as long as they are
 //! remembered; see [`super::idle`].
 
-use penstock_base::{FileName, FsResult, clock};
+use penstock_base::{FsResult, Utf8Name, clock};
 use penstock_vfs::{FileKind, Inode};
 
 use crate::inode::{Dentry, Known, Node, Place, Tree};
 
 impl Tree {
     /// The node that a name leads to, with one more reference to it.
-    pub(crate) fn hold(&mut self, parent: Inode, name: &FileName) -> Option<Inode> {
+    pub(crate) fn hold(&mut self, parent: Inode, name: &Utf8Name) -> Option<Inode> {
         let directory = self.directory_mut(parent).ok()?;
         let inode = match directory.entries.get(name)? {
             Dentry::Held(inode) => *inode,
@@ -59,7 +59,7 @@ impl Tree {
     pub(super) fn insert(
         &mut self,
         parent: Inode,
-        name: &FileName,
+        name: &Utf8Name,
         kind: FileKind,
         known: Option<Known>,
     ) -> Inode {
@@ -84,12 +84,12 @@ impl Tree {
     }
 
     /// What a name leads to, if that is known.
-    pub(super) fn entry(&self, parent: Inode, name: &FileName) -> Option<&Dentry> {
+    pub(super) fn entry(&self, parent: Inode, name: &Utf8Name) -> Option<&Dentry> {
         self.directory(parent).ok()?.entries.get(name)
     }
 
     /// Takes away whatever a name leads to.
-    pub(super) fn clear_entry(&mut self, parent: Inode, name: &FileName) {
+    pub(super) fn clear_entry(&mut self, parent: Inode, name: &Utf8Name) {
         match self.entry(parent, name).map(Dentry::held) {
             Some(Some(inode)) => self.orphan(inode),
             Some(None) => self.forget_entry(parent, name),

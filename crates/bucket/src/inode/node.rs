@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use penstock_base::{FileName, clock::Instant};
+use penstock_base::{Utf8Name, clock::Instant};
 use penstock_object::{ETag, ObjectInfo, ObjectKind};
 use penstock_vfs::{FileKind, Inode};
 
@@ -81,7 +81,7 @@ impl Known {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) parent: Inode,
-    pub(crate) name: FileName,
+    pub(crate) name: Utf8Name,
 }
 
 /// Time stamps of what was done here and that the store does not keep.

@@ -1,13 +1,13 @@
 //! What directories remember about names that nobody holds.
 
-use penstock_base::{FileName, clock};
+use penstock_base::{Utf8Name, clock};
 use penstock_vfs::Inode;
 
 use crate::inode::{Cache, Dentry, Known, Tree};
 
 impl Tree {
     /// Remembers a name that nobody holds. Returns `false` when there is no room for it.
-    pub(super) fn remember(&mut self, parent: Inode, name: &FileName, known: Known) -> bool {
+    pub(super) fn remember(&mut self, parent: Inode, name: &Utf8Name, known: Known) -> bool {
         let Ok(directory) = self.directory_mut(parent) else {
             return false;
         };
@@ -30,7 +30,7 @@ impl Tree {
     }
 
     /// Remembers a name that is accounted for already.
-    pub(super) fn insert_remembered(&mut self, parent: Inode, name: &FileName, known: Known) {
+    pub(super) fn insert_remembered(&mut self, parent: Inode, name: &Utf8Name, known: Known) {
         self.enqueue(parent);
         let Ok(directory) = self.directory_mut(parent) else {
             self.cache.give_back(1);
@@ -97,7 +97,7 @@ impl Tree {
     }
 
     /// Forgets one name that nobody holds.
-    pub(super) fn forget_entry(&mut self, parent: Inode, name: &FileName) {
+    pub(super) fn forget_entry(&mut self, parent: Inode, name: &Utf8Name) {
         let Ok(directory) = self.directory_mut(parent) else {
             return;
         };
@@ -109,7 +109,7 @@ impl Tree {
     }
 
     /// Notes that a name is free.
-    pub(super) fn note_absence(&mut self, parent: Inode, name: &FileName) {
+    pub(super) fn note_absence(&mut self, parent: Inode, name: &Utf8Name) {
         self.forget_entry(parent, name);
         let Ok(directory) = self.directory_mut(parent) else {
             return;

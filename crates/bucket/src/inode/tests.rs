@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use penstock_base::{FileName, MIB};
+use penstock_base::{MIB, Utf8Name};
 use penstock_object::ObjectKind;
 use proptest::prelude::*;
 
 use super::*;
 
-fn name(text: &str) -> FileName {
-    FileName::new(text).expect("a valid name")
+fn name(text: &str) -> Utf8Name {
+    Utf8Name::new(text).expect("a valid name")
 }
 
 fn known(kind: FileKind, lifetime: u64) -> Known {
@@ -186,7 +186,7 @@ impl Bench {
         }
     }
 
-    fn apply_held(&mut self, step: &Step, names: &[FileName]) {
+    fn apply_held(&mut self, step: &Step, names: &[Utf8Name]) {
         match *step {
             Step::Forget(index) if index < self.held.len() => {
                 let inode = self.held.swap_remove(index);
@@ -335,7 +335,7 @@ impl penstock_vfs::Watcher for Asked {
 
     fn content_changed(&self, _: Inode) {}
 
-    fn name_changed(&self, _: Inode, _: &FileName) {}
+    fn name_changed(&self, _: Inode, _: &penstock_base::FileName) {}
 }
 
 impl Asked {

@@ -2,7 +2,7 @@
 
 use std::{iter::Peekable, vec};
 
-use penstock_base::{FileName, FsResult, MemoryBudget, Reservation, clock::Instant};
+use penstock_base::{FsResult, MemoryBudget, Reservation, Utf8Name, clock::Instant};
 use penstock_object::{ListPage, ListedObject};
 use penstock_vfs::{FileKind, Inode};
 
@@ -38,7 +38,7 @@ const ENTRY_COST: u64 = 256;
 
 #[derive(Debug)]
 struct Entry {
-    name: FileName,
+    name: Utf8Name,
     /// What is known of it; `None` if it was removed since it was listed.
     known: Option<Known>,
     /// Whether it is an object, and not what several keys begin with.
@@ -157,7 +157,7 @@ impl Page {
         true
     }
 
-    pub(super) fn name(&self, index: usize) -> &FileName {
+    pub(super) fn name(&self, index: usize) -> &Utf8Name {
         &self.entries[index].name
     }
 

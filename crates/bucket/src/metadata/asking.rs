@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use penstock_base::{FileName, FsResult, clock, clock::Instant};
+use penstock_base::{FsResult, Utf8Name, clock, clock::Instant};
 use penstock_object::{ErrorKind, ObjectError, ObjectInfo};
 use penstock_vfs::{FileKind, Inode};
 
@@ -23,7 +23,7 @@ const SETTLED_AFTER: Duration = Duration::from_secs(2);
 /// An entry of a listing whose metadata may have to be asked for.
 #[derive(Debug)]
 pub(crate) struct Wanted<'page> {
-    pub(crate) name: &'page FileName,
+    pub(crate) name: &'page Utf8Name,
     /// What the listing tells.
     pub(crate) listed: Known,
 }
@@ -61,7 +61,7 @@ impl Core {
         &self,
         answer: Option<Known>,
         below: Option<Below>,
-        (prefix, name, begun): (&str, &FileName, Instant),
+        (prefix, name, begun): (&str, &Utf8Name, Instant),
     ) -> FsResult<Option<Known>> {
         match answer {
             Some(known) if known.kind == FileKind::Directory => {
@@ -231,7 +231,7 @@ fn marked_by(info: &ObjectInfo, until: Instant) -> Known {
 }
 
 /// The name of the object by which some programs mark the directory `name`.
-pub(super) fn old_folder(name: &FileName) -> FsResult<FileName> {
-    FileName::new(&format!("{name}{}", key::OLD_FOLDER))
+pub(super) fn old_folder(name: &Utf8Name) -> FsResult<Utf8Name> {
+    Utf8Name::new(&format!("{name}{}", key::OLD_FOLDER))
         .map_err(|_| penstock_base::FsError::NameTooLong)
 }

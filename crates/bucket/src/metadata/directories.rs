@@ -127,7 +127,7 @@ fn old_key(prefix: &str, old: Option<OldMarker>) -> FsResult<Option<Key>> {
         Some(OldMarker::Plain) => key::checked_key(plain).map(Some),
         Some(OldMarker::Folder) => {
             let name = plain.rsplit('/').next().unwrap_or(plain);
-            let name = penstock_base::FileName::new(name).map_err(|_| FsError::NameTooLong)?;
+            let name = penstock_base::Utf8Name::new(name).map_err(|_| FsError::NameTooLong)?;
             let parent = &plain[..plain.len() - name.as_str().len()];
             key::file_key(parent, &old_folder(&name)?).map(Some)
         }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use penstock_base::{FileName, FsError, FsResult, Payload};
+use penstock_base::{FsError, FsResult, Payload, Utf8Name};
 use penstock_object::{GetOptions, ObjectKind};
 use penstock_vfs::{FileKind, Inode, Owner};
 
@@ -24,7 +24,7 @@ impl Core {
     /// Makes a link whose target is kept as it is.
     pub(crate) async fn make_kept_link(
         self: &Arc<Self>,
-        (parent, name): (Inode, &FileName),
+        (parent, name): (Inode, &Utf8Name),
         (target, owner): (&str, Owner),
     ) -> FsResult<Reference> {
         if target.len() > TARGET_MAX {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use penstock_base::{FileName, FsResult, Payload, clock};
+use penstock_base::{FsResult, Payload, Utf8Name, clock};
 use penstock_object::{ObjectKind, PutOptions, WriteCondition};
 use penstock_vfs::{FileKind, Inode, Owner};
 
@@ -35,7 +35,7 @@ impl Core {
     /// Writes the object of a file that must not exist yet.
     pub(crate) async fn store_new(
         self: &Arc<Self>,
-        (parent, name): (Inode, &FileName),
+        (parent, name): (Inode, &Utf8Name),
         (kind, kept, body): (FileKind, KeptMetadata, Payload),
     ) -> FsResult<Reference> {
         let _entered = self.namespace.enter(&[parent]).await?;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use penstock_base::{FsError, FsResult};
-use penstock_vfs::{Change, Dentry, Exclusivity, Identity, Made, New, NewKind, OpenOptions};
+use penstock_base::{FsError, FsResult, Utf8Name};
+use penstock_vfs::{Change, Exclusivity, Identity, Inode, Made, New, NewKind, OpenOptions};
 
 use crate::core::{Core, run_to_end};
 
@@ -12,7 +12,7 @@ impl Core {
     pub(crate) async fn make(
         self: &Arc<Self>,
         by: &Identity,
-        dentry: Dentry<'_>,
+        place: (Inode, &Utf8Name),
         new: New<'_>,
         open: Option<OpenOptions>,
     ) -> FsResult<Made> {
@@ -21,14 +21,13 @@ impl Core {
                 "a bucket keeps no number of who created a file",
             ));
         }
-        let (place, owner, permissions) =
-            ((dentry.parent, dentry.name), by.owner(), new.permissions);
+        let (owner, permissions) = (by.owner(), new.permissions);
         let entry = match new.kind {
-            NewKind::Regular => return Box::pin(self.make_file(by, dentry, new, open)).await,
+            NewKind::Regular => return Box::pin(self.make_file(by, place, new, open)).await,
             _ if open.is_some() => Err(FsError::InvalidArgument("only files are opened")),
             NewKind::Directory => {
-                let kept = self.new_directory(dentry.parent, owner, permissions);
-                self.make_directory(dentry.parent, dentry.name, kept).await
+                let kept = self.new_directory(place.0, owner, permissions);
+                self.make_directory(place.0, place.1, kept).await
             }
             NewKind::Symlink(target) => self.make_symlink(place, (target, owner)).await,
             NewKind::Special(special) => {
@@ -42,13 +41,12 @@ impl Core {
     async fn make_file(
         self: &Arc<Self>,
         by: &Identity,
-        dentry: Dentry<'_>,
+        place: (Inode, &Utf8Name),
         new: New<'_>,
         open: Option<OpenOptions>,
     ) -> FsResult<Made> {
         let options = open.unwrap_or(OpenOptions::WRITE);
         let must_be_new = new.exclusivity == Exclusivity::New;
-        let place = (dentry.parent, dentry.name);
         let created = self.create(place, options, must_be_new).await?;
         let inode = created.file.inode();
         if self.keeps_metadata() && !created.existed {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use penstock_base::{FileName, FsError, FsResult, Payload, clock};
+use penstock_base::{FsError, FsResult, Payload, Utf8Name, clock};
 use penstock_object::{ObjectError, PutOptions};
 use penstock_vfs::{Entry, FileKind, Inode};
 
@@ -19,7 +19,7 @@ impl Core {
     pub(crate) async fn make_directory(
         self: &Arc<Self>,
         parent: Inode,
-        name: &FileName,
+        name: &Utf8Name,
         kept: Option<KeptMetadata>,
     ) -> FsResult<Entry> {
         self.check_writable()?;
@@ -31,7 +31,7 @@ impl Core {
     async fn make_directory_now(
         self: &Arc<Self>,
         parent: Inode,
-        name: &FileName,
+        name: &Utf8Name,
         kept: Option<KeptMetadata>,
     ) -> FsResult<Reference> {
         let _entered = self.namespace.enter(&[parent]).await?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use penstock_base::{FileName, FsError, FsResult};
+use penstock_base::{FsError, FsResult, Utf8Name};
 use penstock_vfs::{FileKind, Inode, RemoveKind};
 
 use crate::{
@@ -19,7 +19,7 @@ impl Core {
     pub(crate) async fn remove(
         self: &Arc<Self>,
         parent: Inode,
-        name: &FileName,
+        name: &Utf8Name,
         kind: RemoveKind,
     ) -> FsResult<()> {
         self.check_writable()?;
@@ -47,7 +47,7 @@ impl Core {
     /// Deletes a file's object and drops what was written to it.
     async fn remove_file(
         &self,
-        (parent, name): (Inode, &FileName),
+        (parent, name): (Inode, &Utf8Name),
         found: &Reference,
     ) -> FsResult<Change> {
         let _alone = self.metadata_locks.lock(&[found.inode()]).await;
@@ -84,7 +84,7 @@ impl Core {
     }
 
     /// Fails when a file was renamed meanwhile: its object has another name now, and stays.
-    fn check_place(&self, (parent, name): (Inode, &FileName), found: &Reference) -> FsResult<()> {
+    fn check_place(&self, (parent, name): (Inode, &Utf8Name), found: &Reference) -> FsResult<()> {
         let tree = self.namespace.lock();
         let place = tree.node(found.inode())?.place.as_ref();
         if place.is_some_and(|place| place.parent == parent && place.name == *name) {
@@ -97,7 +97,7 @@ impl Core {
     /// Deletes the object that marks a directory, if the store has nothing else there.
     async fn remove_directory(
         &self,
-        (parent, name): (Inode, &FileName),
+        (parent, name): (Inode, &Utf8Name),
         found: &Reference,
     ) -> FsResult<Change> {
         let prefix = {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use penstock_base::{FileName, FsError, FsResult, Payload};
+use penstock_base::{FsError, FsResult, Payload, Utf8Name};
 use penstock_vfs::{Entry, FileKind, Inode, Owner, SpecialFile};
 
 use crate::{
@@ -16,7 +16,7 @@ impl Core {
     /// Makes a pipe, a socket or a device, if metadata is kept.
     pub(crate) async fn make_special(
         self: &Arc<Self>,
-        (parent, name): (Inode, &FileName),
+        (parent, name): (Inode, &Utf8Name),
         owner: Owner,
         (special, permissions): (SpecialFile, u16),
     ) -> FsResult<Entry> {

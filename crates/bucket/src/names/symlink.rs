@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use penstock_base::{FileName, FsError, FsResult, clock};
+use penstock_base::{FsError, FsResult, Utf8Name, clock};
 use penstock_object::{ObjectKind, PutOptions, WriteCondition};
 use penstock_vfs::{Entry, FileKind, Inode, Owner};
 
@@ -40,7 +40,7 @@ impl Core {
     /// Makes a link to another object of the volume.
     pub(crate) async fn make_symlink(
         self: &Arc<Self>,
-        (parent, name): (Inode, &FileName),
+        (parent, name): (Inode, &Utf8Name),
         (target, owner): (&[u8], Owner),
     ) -> FsResult<Entry> {
         self.check_writable()?;
@@ -65,7 +65,7 @@ impl Core {
 
     async fn make_symlink_now(
         self: &Arc<Self>,
-        (parent, name): (Inode, &FileName),
+        (parent, name): (Inode, &Utf8Name),
         target: &str,
     ) -> FsResult<Reference> {
         let _entered = self.namespace.enter(&[parent]).await?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use penstock_base::{
-    FileName, FsError, FsResult, LocalFile, MIB,
+    FsError, FsResult, LocalFile, MIB, Utf8Name,
     clock::{self, Instant},
 };
 use penstock_transfer::ObjectVersion;
@@ -99,7 +99,7 @@ impl Core {
     /// Creates a file and opens it, or opens what is there unless it `must_be_new`.
     pub(crate) async fn create(
         self: &Arc<Self>,
-        (parent, name): (Inode, &FileName),
+        (parent, name): (Inode, &Utf8Name),
         options: OpenOptions,
         must_be_new: bool,
     ) -> FsResult<Created> {
@@ -126,7 +126,7 @@ impl Core {
     /// Makes a file that does not exist, unless somebody else just did. Asks the store nothing.
     fn try_create(
         self: &Arc<Self>,
-        (parent, name): (Inode, &FileName),
+        (parent, name): (Inode, &Utf8Name),
         options: OpenOptions,
     ) -> FsResult<Option<Created>> {
         let mut tree = self.namespace.lock();

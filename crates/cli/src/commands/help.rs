@@ -25,7 +25,9 @@ pub(crate) fn command() -> Command {
                 .num_args(0..=1)
                 .require_equals(true)
                 .default_missing_value("options")
-                .help("Print a reference page instead: of all options, or of those of other programs"),
+                .help(
+                    "Print a reference page instead: of all options, or of those of other programs",
+                ),
         )
 }
 

@@ -156,7 +156,10 @@ mod tests {
 
     #[test]
     fn the_pages_in_the_repository_are_fresh() {
-        for (page, name) in [(Page::Options, "options"), (Page::Compatibility, "compatibility")] {
+        for (page, name) in [
+            (Page::Options, "options"),
+            (Page::Compatibility, "compatibility"),
+        ] {
             let path = format!("{}/../../docs/{name}.md", env!("CARGO_MANIFEST_DIR"));
             let found = std::fs::read_to_string(path).unwrap_or_default();
             assert!(

@@ -128,7 +128,7 @@ impl DirectorySink for Listing {
 
     fn push(&mut self, next: u64, name: &FileName, entry: &Entry) -> ControlFlow<()> {
         let next = next.saturating_add(DOTS);
-        let item = DirectoryEntry::new(entry, next, name.as_str());
+        let item = DirectoryEntry::new(entry, next, name.as_bytes());
         self.append(item, Some(entry))?;
         if self.detail == Detail::Attributes {
             self.taken.push(entry.attributes.inode);

@@ -104,7 +104,10 @@ impl Tree {
     }
 
     pub fn child(&mut self, parent: Inode, name: &FileName) -> FsResult<Option<Inode>> {
-        Ok(self.children(parent)?.get(name.as_str()).copied())
+        Ok(self
+            .children(parent)?
+            .get(super::volume::text(name))
+            .copied())
     }
 
     /// The directory that has an entry for a directory; the root for itself.

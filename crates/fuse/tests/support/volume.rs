@@ -129,8 +129,8 @@ impl MemoryVolume {
         if tree.child(parent, name)?.is_some() {
             return Err(FsError::AlreadyExists);
         }
-        let inode = tree.add(name.as_str(), content, bits);
-        tree.children(parent)?.insert(name.as_str().into(), inode);
+        let inode = tree.add(text(name), content, bits);
+        tree.children(parent)?.insert(text(name).into(), inode);
         Ok(inode)
     }
 }
@@ -162,7 +162,7 @@ impl Volume for MemoryVolume {
     async fn lookup(&self, _: &Identity, dentry: Dentry<'_>) -> FsResult<Lookup> {
         let Dentry { parent, name } = dentry;
         self.hooks.delay().await;
-        self.hooks.at_lookup(name.as_str()).await?;
+        self.hooks.at_lookup(text(name)).await?;
         let mut tree = self.tree();
         match tree.child(parent, name)? {
             Some(inode) => Ok(Lookup::Found(tree.refer(inode)?)),
@@ -260,7 +260,7 @@ impl Volume for MemoryVolume {
             }
             _ => {}
         }
-        tree.children(parent)?.remove(name.as_str());
+        tree.children(parent)?.remove(text(name));
         Ok(Change::UNTOLD)
     }
 
@@ -278,14 +278,14 @@ impl Volume for MemoryVolume {
         if mode == RenameMode::NoReplace && there.is_some() {
             return Err(FsError::AlreadyExists);
         }
-        tree.children(source.0)?.remove(source.1.as_str());
+        tree.children(source.0)?.remove(text(source.1));
         if mode == RenameMode::Exchange {
             let there = there.ok_or(FsError::NotFound)?;
             tree.children(source.0)?
-                .insert(source.1.as_str().into(), there);
+                .insert(text(source.1).into(), there);
         }
         tree.children(target.0)?
-            .insert(target.1.as_str().into(), moved);
+            .insert(text(target.1).into(), moved);
         Ok(Renamed::default())
     }
 
@@ -390,7 +390,7 @@ impl Volume for MemoryVolume {
         let children: Vec<_> = tree.children(inode)?.clone().into_iter().collect();
         for (index, (name, child)) in children.iter().enumerate().skip(position as usize) {
             let entry = tree.entry(*child)?;
-            let name = FileName::new(name).expect("a name that was made");
+            let name = FileName::new(name.as_bytes()).expect("a name that was made");
             if sink.push(index as u64 + 1, &name, &entry).is_break() {
                 break;
             }
@@ -420,4 +420,9 @@ impl Volume for MemoryVolume {
     async fn shut_down(&self) -> Vec<(String, FsError)> {
         Vec::new()
     }
+}
+
+/// Tests make no other names.
+pub fn text(name: &FileName) -> &str {
+    std::str::from_utf8(name.as_bytes()).expect("text")
 }

@@ -111,7 +111,7 @@ fn anybody() -> Identity {
 }
 
 fn name(text: &str) -> FileName {
-    FileName::new(text).expect("valid")
+    FileName::new(text.as_bytes()).expect("valid")
 }
 
 fn at(handle: HandleId, offset: u64) -> Position {
@@ -135,7 +135,7 @@ impl DirectorySink for Page {
             return std::ops::ControlFlow::Break(());
         }
         self.left -= 1;
-        let taken = (next, name.as_str().to_owned(), entry.clone());
+        let taken = (next, name.to_string(), entry.clone());
         self.taken.lock().expect("free").push(taken);
         std::ops::ControlFlow::Continue(())
     }

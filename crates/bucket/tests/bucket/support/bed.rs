@@ -52,7 +52,7 @@ pub(crate) struct Created {
 }
 
 pub(crate) fn name(text: &str) -> FileName {
-    FileName::new(text).unwrap()
+    FileName::new(text.as_bytes()).unwrap()
 }
 
 /// A volume to test.

@@ -16,12 +16,12 @@ pub(crate) struct DirectoryEntry<'a> {
 }
 
 impl<'a> DirectoryEntry<'a> {
-    pub(crate) fn new(entry: &Entry, next: u64, name: &'a str) -> Self {
+    pub(crate) fn new(entry: &Entry, next: u64, name: &'a [u8]) -> Self {
         Self {
             inode: entry.attributes.inode.0,
             next,
             file_type: file_type(entry.attributes.kind),
-            name: name.as_bytes(),
+            name,
         }
     }
 }
