@@ -1,33 +1,33 @@
-//! What changed between two reports, beyond the noise.
+//! What changed between two reports, beyond the noise, and whether they agree row by row.
 //!
 //! Rows are matched by suite, workload and profile, clients by name. Of each client in each row every figure is compared by
 //! the one rule of [`crate::report::statistics`]: with at least two runs on both sides the ranges of the runs must not
 //! overlap, and the medians be further apart than both printed spreads together and than 5 %; where one side ran once the
-//! noise is unknown and only more than 20 % is shown, marked so. What of a row does not differ so agrees ([`Verdict`]). Changes too small to speak of (less than 1 MiB of memory or disk) are left out.
+//! noise is unknown and only more than 20 % is shown, marked so. Changes too small to speak of (less than 1 MiB of memory or
+//! disk) are left out.
+//!
+//! A row *agrees* when no figure of any of its clients differs, and nobody began or stopped to work. Where all that was
+//! compared had run only once on a side, nothing is known but large differences: the row is *unknown* unless there is one.
 //!
 //! Conditions come first: when machine, endpoint, scale, versions or commands differ, each difference is a warning, for then
-//! a change may be theirs. Then what stopped or began to work, then figures, the greatest change first, then rows and clients
-//! that only one of the two has.
+//! a change may be theirs ([`conditions`]). Then what stopped or began to work, then figures, the greatest change first,
+//! then rows and clients that only one of the two has.
 
 mod conditions;
 mod text;
-mod verdict;
 
 use std::collections::BTreeSet;
 
 use serde::Serialize;
 
 use crate::{
-    record::{Report, Row},
+    record::Report,
     report::{
-        figure::{Counts, Figure},
+        figure::Figure,
         statistics::Summary,
-        view::{self, ClientView, Outcome, RowView},
+        summary::{self, ClientView, Outcome, RowView},
     },
 };
-
-use verdict::Findings;
-pub use verdict::{Differing, RowVerdict, Verdict};
 
 /// What is different in the second of two reports.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -48,9 +48,6 @@ pub struct Comparison {
     pub vanished: Vec<String>,
     /// Figures that were compared.
     pub compared: usize,
-    /// How many of them were measured more than once on both sides.
-    #[serde(skip)]
-    knowing: usize,
 }
 
 /// A client in a row.
@@ -94,9 +91,64 @@ pub struct Change {
     pub knows_noise: bool,
 }
 
+/// Whether a row came out the same twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Nothing differs beyond the spreads.
+    Agrees,
+    /// Something does.
+    Differs,
+    /// Nothing differs by much, and the spreads are unknown.
+    Unknown,
+}
+
+impl Verdict {
+    /// As a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Agrees => "agrees",
+            Self::Differs => "DIFFERS",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// A row that both reports have.
+#[derive(Clone, Debug, Serialize)]
+pub struct RowVerdict {
+    /// The suite.
+    pub suite: String,
+    /// The workload.
+    pub workload: String,
+    /// The latency profile.
+    pub profile: String,
+    /// Whether it agrees.
+    pub verdict: Verdict,
+    /// Figures that were compared, of all clients.
+    pub figures: usize,
+    /// Who differs in what.
+    pub differing: Vec<Differing>,
+}
+
+/// A client that differs in a row.
+#[derive(Clone, Debug, Serialize)]
+pub struct Differing {
+    /// The client.
+    pub client: String,
+    /// Figures, and "fails" or "works".
+    pub what: Vec<String>,
+}
+
+impl Differing {
+    /// "s3fs: Bandwidth, Client CPU".
+    pub fn sentence(&self) -> String {
+        format!("{}: {}", self.client, self.what.join(", "))
+    }
+}
+
 impl Change {
     /// By what the first was multiplied; infinite when it was zero.
-    #[must_use]
     pub fn factor(&self) -> f64 {
         self.after.median / self.before.median
     }
@@ -107,10 +159,12 @@ impl Change {
     }
 }
 
+/// A client in its row, in one of the reports.
+type Client<'v, 'a> = (&'v RowView<'a>, &'v ClientView<'a>);
+
 /// What changed from `a` to `b`.
-#[must_use]
 pub fn compare(a: &Report, b: &Report) -> Comparison {
-    let (before, after) = (view::rows(a), view::rows(b));
+    let (before, after) = (summary::rows(a), summary::rows(b));
     let mut comparison = Comparison {
         warnings: conditions::differences(a, b),
         disturbed: conditions::disturbed(a, b),
@@ -122,21 +176,18 @@ pub fn compare(a: &Report, b: &Report) -> Comparison {
             None => comparison.vanished.push(name(row)),
         }
     }
-    let new = after
-        .iter()
-        .filter(|row| !before.iter().any(|other| is_same_row(row, other)));
+    let is_new = |row: &&RowView<'_>| !before.iter().any(|other| is_same_row(row, other));
+    let new = after.iter().filter(is_new);
     comparison.appeared.extend(new.map(name));
     comparison.changes.sort_by(|x, y| {
-        y.size()
-            .total_cmp(&x.size())
-            .then_with(|| x.place.cmp(&y.place))
+        let by_size = y.size().total_cmp(&x.size());
+        by_size.then_with(|| x.place.cmp(&y.place))
     });
     comparison
 }
 
 impl Comparison {
     /// Whether nothing is different, the conditions apart.
-    #[must_use]
     pub fn is_unchanged(&self) -> bool {
         self.outcomes.is_empty()
             && self.changes.is_empty()
@@ -153,98 +204,109 @@ impl Comparison {
     }
 
     fn add_row(&mut self, before: &RowView<'_>, after: &RowView<'_>) {
-        let (compared, knowing) = (self.compared, self.knowing);
-        let (changes, outcomes) = (self.changes.len(), self.outcomes.len());
-        self.add_clients(before, after);
-        let found = Findings {
-            figures: self.compared - compared,
-            knowing: self.knowing - knowing,
-            changes: &self.changes[changes..],
-            outcomes: &self.outcomes[outcomes..],
+        let mut verdict = RowVerdict {
+            suite: before.table.suite.clone(),
+            workload: before.row.workload.clone(),
+            profile: before.row.profile.clone(),
+            verdict: Verdict::Unknown,
+            figures: 0,
+            differing: Vec::new(),
         };
-        self.rows.extend(verdict::of_row(before, &found));
-    }
-
-    fn add_clients(&mut self, before: &RowView<'_>, after: &RowView<'_>) {
         for client in &before.clients {
-            match after.clients.iter().find(|other| other.name == client.name) {
-                Some(other) => self.add_client((before, client), (after, other)),
-                None => self
-                    .vanished
-                    .push(format!("{} in {}", client.name, name(before))),
+            match after.client(client.name) {
+                Some(other) => self.add_client((before, client), (after, other), &mut verdict),
+                None => {
+                    let lost = format!("{} in {}", client.name, name(before));
+                    self.vanished.push(lost);
+                }
             }
         }
-        let known = |name: &str| before.clients.iter().any(|client| client.name == name);
-        let new = after.clients.iter().filter(|client| !known(client.name));
-        self.appeared
-            .extend(new.map(|client| format!("{} in {}", client.name, name(after))));
+        let new = after.clients.iter();
+        let new = new.filter(|client| before.client(client.name).is_none());
+        let new = new.map(|client| format!("{} in {}", client.name, name(after)));
+        self.appeared.extend(new);
+        if !verdict.differing.is_empty() {
+            verdict.verdict = Verdict::Differs;
+        }
+        self.compared += verdict.figures;
+        if verdict.figures > 0 || !verdict.differing.is_empty() {
+            self.rows.push(verdict);
+        }
     }
 
-    fn add_client(
-        &mut self,
-        before: (&RowView<'_>, &ClientView<'_>),
-        after: (&RowView<'_>, &ClientView<'_>),
-    ) {
-        let place = place(before.0.row, &before.0.table.suite, before.1.name);
-        match (before.1.outcome(), after.1.outcome()) {
-            (Outcome::Measured, Outcome::Measured) => self.add_figures(&place, before, after),
-            (Outcome::Measured, Outcome::Failed(reason)) => self.add_outcome(place, reason, false),
-            (Outcome::Failed(reason), Outcome::Measured) => self.add_outcome(place, reason, true),
+    fn add_client(&mut self, before: Client<'_, '_>, after: Client<'_, '_>, row: &mut RowVerdict) {
+        let place = Place {
+            suite: row.suite.clone(),
+            workload: row.workload.clone(),
+            profile: row.profile.clone(),
+            client: before.1.name.to_owned(),
+        };
+        let what = match (before.1.outcome(), after.1.outcome()) {
+            (Outcome::Measured, Outcome::Measured) => self.add_figures(&place, before, after, row),
+            (Outcome::Measured, Outcome::Failed(reason)) => self.add_outcome(&place, reason, false),
+            (Outcome::Failed(reason), Outcome::Measured) => self.add_outcome(&place, reason, true),
             (Outcome::NotRun, Outcome::Measured | Outcome::Failed(_)) => {
                 self.appeared.push(place.title());
+                Vec::new()
             }
             (Outcome::Measured | Outcome::Failed(_), Outcome::NotRun) => {
                 self.vanished.push(place.title());
+                Vec::new()
             }
-            (Outcome::Failed(_), Outcome::Failed(_)) | (Outcome::NotRun, Outcome::NotRun) => {}
+            (Outcome::Failed(_), Outcome::Failed(_)) | (Outcome::NotRun, Outcome::NotRun) => {
+                Vec::new()
+            }
+        };
+        if !what.is_empty() {
+            let client = place.client;
+            row.differing.push(Differing { client, what });
         }
     }
 
-    fn add_outcome(&mut self, place: Place, reason: &str, mended: bool) {
-        let reason = reason.trim().to_owned();
+    fn add_outcome(&mut self, place: &Place, reason: &str, mended: bool) -> Vec<String> {
         self.outcomes.push(OutcomeChange {
-            place,
-            reason,
+            place: place.clone(),
+            reason: reason.trim().to_owned(),
             mended,
         });
+        vec![if mended { "works" } else { "fails" }.to_owned()]
     }
 
     fn add_figures(
         &mut self,
         place: &Place,
-        before: (&RowView<'_>, &ClientView<'_>),
-        after: (&RowView<'_>, &ClientView<'_>),
-    ) {
-        for figure in figures(before.0, after.0) {
+        before: Client<'_, '_>,
+        after: Client<'_, '_>,
+        row: &mut RowVerdict,
+    ) -> Vec<String> {
+        let mut what = Vec::new();
+        // Costs and speeds only in what the row counts, so that one cause is not told twice.
+        let figures = before.0.figures().into_iter().chain(after.0.figures());
+        let figures: BTreeSet<Figure> = figures.filter(|it| !before.0.says_again(*it)).collect();
+        for figure in figures {
             let pair = before.1.summary(figure).zip(after.1.summary(figure));
             let Some((old, new)) = pair else {
                 continue;
             };
-            self.compared += 1;
-            self.knowing += usize::from(old.knows_noise_with(&new));
+            let knows_noise = old.knows_noise_with(&new);
+            row.figures += 1;
+            if knows_noise {
+                row.verdict = Verdict::Agrees;
+            }
             if old.differs_from(&new) && (old.median - new.median).abs() > figure.negligible() {
+                what.push(figure.name());
                 self.changes.push(Change {
                     place: place.clone(),
                     figure,
                     before: old,
                     after: new,
                     better: figure.is_better(new.median, old.median),
-                    knows_noise: old.knows_noise_with(&new),
+                    knows_noise,
                 });
             }
         }
+        what
     }
-}
-
-/// What is compared: each figure that either row has, costs and speeds only in what the row counts, so that one cause is not
-/// told twice.
-fn figures(before: &RowView<'_>, after: &RowView<'_>) -> BTreeSet<Figure> {
-    let all = before.figures().into_iter().chain(after.figures());
-    let repeats_speed = |figure: &Figure| {
-        before.counts == Counts::Operations
-            && matches!(figure, Figure::Bandwidth | Figure::CpuPerGib)
-    };
-    all.filter(|figure| !repeats_speed(figure)).collect()
 }
 
 fn is_same_row(a: &RowView<'_>, b: &RowView<'_>) -> bool {
@@ -257,18 +319,8 @@ fn name(view: &RowView<'_>) -> String {
     format!("{} ({})", view.title(), view.table.suite)
 }
 
-fn place(row: &Row, suite: &str, client: &str) -> Place {
-    Place {
-        suite: suite.to_owned(),
-        workload: row.workload.clone(),
-        profile: row.profile.clone(),
-        client: client.to_owned(),
-    }
-}
-
 impl Place {
     /// "s3fs in read-1 · lan (ossfs2)".
-    #[must_use]
     pub fn title(&self) -> String {
         format!(
             "{} in {} · {} ({})",

@@ -44,7 +44,6 @@ mod template;
 mod tool;
 
 pub mod compare;
-pub mod derived;
 pub mod record;
 pub mod report;
 pub mod rw_bench;

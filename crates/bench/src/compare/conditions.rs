@@ -46,56 +46,30 @@ fn pairs<'x, T>(
 }
 
 fn machine(a: &Report, b: &Report) -> Vec<String> {
-    let (x, y) = (&a.machine, &b.machine);
-    let facts = [
-        ("processor", x.processor.clone(), y.processor.clone()),
-        (
-            "number of processors",
-            x.processors.to_string(),
-            y.processors.to_string(),
-        ),
-        ("kernel", x.kernel.clone(), y.kernel.clone()),
-        ("system", x.system.clone(), y.system.clone()),
-        (
-            "endpoint",
-            a.endpoint.description.clone(),
-            b.endpoint.description.clone(),
-        ),
-        (
-            "place of the server",
-            place(a).to_owned(),
-            place(b).to_owned(),
-        ),
-    ];
-    let mut found: Vec<String> = facts
-        .into_iter()
-        .filter_map(|(name, x, y)| difference(name, &x, &y))
-        .collect();
-    let (least, most) = (
-        x.memory_bytes.min(y.memory_bytes),
-        x.memory_bytes.max(y.memory_bytes),
-    );
+    let facts = |report: &Report| {
+        let (machine, endpoint) = (&report.machine, &report.endpoint);
+        let place = match endpoint.same_machine {
+            true => "this machine",
+            false => "another machine",
+        };
+        [
+            ("processor", machine.processor.clone()),
+            ("number of processors", machine.processors.to_string()),
+            ("kernel", machine.kernel.clone()),
+            ("system", machine.system.clone()),
+            ("endpoint", endpoint.description.clone()),
+            ("place of the server", place.to_owned()),
+            ("memory", format!("{} MiB", machine.memory_bytes >> 20)),
+        ]
+    };
+    let (x, y) = (a.machine.memory_bytes, b.machine.memory_bytes);
     // Reboots and kernels move what the kernel reports by a little.
-    if most - least > most / 50 {
-        found.extend(difference(
-            "memory",
-            &mebibytes(x.memory_bytes),
-            &mebibytes(y.memory_bytes),
-        ));
-    }
-    found
-}
-
-fn place(report: &Report) -> &'static str {
-    if report.endpoint.same_machine {
-        "this machine"
-    } else {
-        "another machine"
-    }
-}
-
-fn mebibytes(bytes: u64) -> String {
-    format!("{} MiB", bytes >> 20)
+    let is_same_memory = x.abs_diff(y) <= x.max(y) / 50;
+    let pairs = facts(a).into_iter().zip(facts(b));
+    let pairs = pairs.filter(|((name, _), _)| *name != "memory" || !is_same_memory);
+    pairs
+        .filter_map(|((name, x), (_, y))| difference(name, &x, &y))
+        .collect()
 }
 
 fn client(a: &Client, b: &Client) -> Vec<String> {

@@ -141,7 +141,7 @@ fn every_form_of_output_is_whole() {
         });
         assert!(
             text.lines()
-                .all(|line| crate::report::terminal::text::width(line) <= width),
+                .all(|line| penstock_base::text::width(line) <= width),
             "{text}"
         );
         assert!(text.contains("-67 %"), "{text}");

@@ -1,284 +1,103 @@
-//! A report as Markdown: what was found, the tables, the conditions.
+//! Text from outside in Markdown: nothing in it may end a cell, open a tag or become emphasis.
 //!
-//! One table for each row of the benchmark, clients down, best first; numbers are medians with their spread, the best of each
-//! column is bold. Failed and disturbed runs carry footnotes ([`footnotes`]), missing clients are named above all tables, and
-//! what others published stands in a table of its own that says it was measured elsewhere.
+//! The filters of the templates, and their footnotes, which are numbered in the order in which they are first used.
 
-pub mod escape;
-mod footnotes;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use std::fmt::Write as _;
+use minijinja::{Environment, Value};
+use penstock_base::text::clean;
 
-use self::{
-    escape::{code, code_block, plain},
-    footnotes::Footnotes,
-};
-use crate::{
-    record::{Published, Report, Table},
-    report::{
-        figure::{Aspect, Figure},
-        ranking, units,
-        view::{ClientView, RowView},
-    },
-};
-
-/// All of `report` as one document.
-#[must_use]
-pub fn write(report: &Report) -> String {
-    let mut out = String::from("# File clients side by side\n");
-    out.push_str(&summary(report));
-    out.push_str(&missing(report));
-    let mut footnotes = Footnotes::default();
-    for table in &report.tables {
-        out.push_str(&suite(report, table, &mut footnotes));
-    }
-    out.push_str(&conditions(report));
-    out.push_str(&footnotes.definitions());
-    out
-}
-
-fn summary(report: &Report) -> String {
-    let Some(ranking) = ranking::rank(report) else {
-        return "\n**Nothing could be measured.**\n".to_owned();
-    };
-    let mut out = format!("\n**{}.**\n", plain(&ranking.headline()));
-    let sentences: Vec<String> = ranking.sentences().iter().map(|it| plain(it)).collect();
-    out.push_str(&list("", &sentences));
-    let behind = ranking.loss_lines().into_iter().chain(ranking.absences());
-    let behind: Vec<String> = behind.map(|line| plain(&line)).collect();
-    let title = format!("Where {} is behind:\n", plain(ranking.subject));
-    out.push_str(&list(&title, &behind));
-    out
-}
-
-/// `title` and `items`; nothing when there are none.
-fn list(title: &str, items: &[String]) -> String {
-    if items.is_empty() {
-        return String::new();
-    }
-    let items: String = items.iter().map(|item| format!("- {item}\n")).collect();
-    if title.is_empty() {
-        format!("\n{items}")
-    } else {
-        format!("\n{title}\n{items}")
-    }
-}
-
-fn missing(report: &Report) -> String {
-    let clients = report.clients.iter();
-    let lines = clients.filter_map(|client| {
-        let reason = client.missing.as_ref()?;
-        Some(format!("**{}**: {}", plain(&client.name), plain(reason)))
+/// Gives the templates of `environment` their filters and footnotes.
+pub(super) fn add_to(environment: &mut Environment<'_>) {
+    environment.add_filter("plain", |text: &str| plain(text));
+    environment.add_filter("sentence", |text: &str| {
+        format!("{}.", text.trim_end_matches('.'))
     });
-    list("Not measured:\n", &lines.collect::<Vec<_>>())
-}
-
-fn suite(report: &Report, table: &Table, footnotes: &mut Footnotes) -> String {
-    let mut out = format!("\n## Suite {}\n", plain(&table.suite));
-    if table.scale != 1.0 {
-        let _ = write!(
-            out,
-            "\nSizes are {} of those of the source.\n",
-            units::scale(table.scale)
-        );
-    }
-    for row in &table.rows {
-        let view = RowView::new(report, table, row);
-        let _ = write!(out, "\n### {}\n\n{}", plain(&view.title()), sentence(&view));
-        out.push_str(&match &row.unavailable {
-            Some(reason) => format!(
-                "\n*Not available: {}.*\n",
-                plain(reason).trim_end_matches('.')
-            ),
-            None => measured(&view, footnotes) + &published(row.published.as_slice()),
-        });
-    }
-    out
-}
-
-fn sentence(view: &RowView<'_>) -> String {
-    let repeats = view.repeats().map_or(String::new(), |count| {
-        format!(" Runs of each client: {count}.")
+    environment.add_filter("code", |text: &str| code(text));
+    environment.add_filter("code_block", |lines: Vec<String>| {
+        Value::from_safe_string(code_block(&lines))
     });
-    format!(
-        "{}.{repeats}\n",
-        plain(&view.row.description).trim_end_matches('.')
-    )
+    let notes: Arc<Mutex<Vec<String>>> = Arc::default();
+    let known = Arc::clone(&notes);
+    environment.add_function("footnote", move |note: String| footnote(&known, note));
+    environment.add_function("footnotes", move || {
+        notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    });
 }
 
-/// The table of what was measured here.
-fn measured(view: &RowView<'_>, footnotes: &mut Footnotes) -> String {
-    let figures = view.figures();
-    let mut head = vec!["client".to_owned()];
-    head.extend(figures.iter().map(|figure| heading(view, *figure)));
-    let mut lines = vec![head, alignment(figures.len())];
-    for client in view.sorted_by(view.figure(Aspect::Speed)) {
-        lines.push(line(view, client, &figures, footnotes));
-    }
-    format!("\n{}", rows(&lines))
+/// The mark of `note` in the text; the same text has one number.
+fn footnote(notes: &Mutex<Vec<String>>, note: String) -> String {
+    let mut notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
+    let index = notes.iter().position(|known| *known == note);
+    let index = index.unwrap_or_else(|| {
+        notes.push(note);
+        notes.len() - 1
+    });
+    format!("[^{}]", index + 1)
 }
 
-fn line(
-    view: &RowView<'_>,
-    client: &ClientView<'_>,
-    figures: &[Figure],
-    notes: &mut Footnotes,
-) -> Vec<String> {
-    let marks: String = client.notes().iter().map(|note| notes.mark(note)).collect();
-    let mut cells = vec![format!("{}{marks}", plain(client.name))];
-    match client.absence() {
-        Some(absence) => {
-            let (word, reason) = absence.split_once(": ").unwrap_or((&absence, ""));
-            let mark = if reason.is_empty() {
-                String::new()
-            } else {
-                notes.mark(reason)
-            };
-            cells.push(format!("*{}*{mark}", plain(word)));
-            cells.resize(figures.len() + 1, String::new());
-        }
-        None => cells.extend(figures.iter().map(|figure| cell(view, client, *figure))),
-    }
-    cells
-}
-
-fn cell(view: &RowView<'_>, client: &ClientView<'_>, figure: Figure) -> String {
-    let Some(summary) = client.summary(figure) else {
-        return "–".to_owned();
-    };
-    let unit = figure.unit_for(view.greatest(figure).unwrap_or(summary.median));
-    let number = unit.number(summary.median);
-    let number = if view.is_best(client, figure) {
-        format!("**{number}**")
-    } else {
-        number
-    };
-    format!("{number} {}", units::spread(&summary))
-        .trim_end()
-        .to_owned()
-}
-
-fn heading(view: &RowView<'_>, figure: Figure) -> String {
-    let unit = figure.unit_for(view.greatest(figure).unwrap_or(0.0));
-    format!("{}, {}", figure.name(), unit.name)
-}
-
-fn alignment(figures: usize) -> Vec<String> {
-    let mut cells = vec!["---".to_owned()];
-    cells.resize(figures + 1, "---:".to_owned());
-    cells
-}
-
-fn rows(lines: &[Vec<String>]) -> String {
-    lines
-        .iter()
-        .map(|cells| format!("| {} |\n", cells.join(" | ")))
-        .collect()
-}
-
-/// The table of what others published, as it is printed there.
-fn published(published: &[Published]) -> String {
-    let mut columns: Vec<&str> = Vec::new();
-    for column in published.iter().flat_map(|it| it.figures.keys()) {
-        if !columns.contains(&column.as_str()) {
-            columns.push(column);
-        }
-    }
-    if columns.is_empty() {
-        return String::new();
-    }
-    let mut head = vec!["measured elsewhere".to_owned()];
-    head.extend(columns.iter().map(|column| plain(column)));
-    head.push("source".to_owned());
-    let mut marks = alignment(columns.len());
-    marks.push("---".to_owned());
-    let mut lines = vec![head, marks];
-    for entry in published {
-        let figure = |column: &&str| {
-            entry
-                .figures
-                .get(*column)
-                .map_or("–".to_owned(), |text| plain(text))
-        };
-        let cells = std::iter::once(plain(&entry.client)).chain(columns.iter().map(figure));
-        lines.push(cells.chain([plain(&entry.source)]).collect());
-    }
-    format!("\n{}", rows(&lines))
-}
-
-fn conditions(report: &Report) -> String {
-    let machine = &report.machine;
-    let memory = Figure::PeakMemory
-        .unit_for(machine.memory_bytes as f64)
-        .quantity(machine.memory_bytes as f64);
-    let shared = if report.endpoint.same_machine {
-        " (shares the machine's processors)"
-    } else {
-        ""
-    };
-    let facts = [
-        ("begun", plain(&report.started)),
-        (
-            "processors",
-            format!("{} × {}", machine.processors, plain(&machine.processor)),
-        ),
-        ("memory", memory),
-        (
-            "system",
-            format!(
-                "{}, Linux {}",
-                plain(&machine.system),
-                plain(&machine.kernel)
-            ),
-        ),
-        (
-            "endpoint",
-            format!("{}{shared}", plain(&report.endpoint.description)),
-        ),
-    ];
-    let mut out = String::from("\n## Conditions\n\n|  |  |\n| --- | --- |\n");
-    out.extend(facts.map(|(name, fact)| format!("| {name} | {fact} |\n")));
-    out.push_str(METHOD);
-    out.push_str(&clients(report));
-    out.push_str(&commands(report));
-    out
-}
-
-const METHOD: &str = "\nEach figure is the median of the runs without failure, ± how far off the median of another such series \
-    may be: half of their range, and more where there were fewer than five. The best of each column is bold. A client is \
-    first where it differs from every other beyond the noise: ranges that do not overlap and medians further apart than both \
-    ± together and than 5 %, or 20 % where one of them ran only once. Amplification is what crossed the network for each byte \
-    of payload.\n";
-
-fn clients(report: &Report) -> String {
-    let mut out = String::from("\n| client | version | mounted by |\n| --- | --- | --- |\n");
-    for client in &report.clients {
-        let version = client.version.as_deref().map_or("–".to_owned(), plain);
-        let command = if client.missing.is_some() {
-            "missing".to_owned()
-        } else {
-            code(&client.command)
-        };
-        let _ = writeln!(out, "| {} | {version} | {command} |", plain(&client.name));
-    }
-    out
-}
-
-fn commands(report: &Report) -> String {
+/// `text` on one line with every character escaped that Markdown, its tables or HTML in it would take for markup.
+pub fn plain(text: &str) -> String {
     let mut out = String::new();
-    for table in &report.tables {
-        for row in table.rows.iter().filter(|row| !row.commands.is_empty()) {
-            let title = format!("{}, {} · {}", table.suite, row.workload, row.profile);
-            let _ = write!(
-                out,
-                "\n{}:\n\n{}",
-                plain(&title),
-                code_block(&row.commands.join("\n"))
-            );
+    for c in clean(text).chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' | '!' => {
+                out.push('\\');
+                out.push(c);
+            }
+            _ => out.push(c),
         }
     }
     out
+}
+
+/// `text` as code within a line: fenced by more backticks than it holds, pipes escaped for tables.
+fn code(text: &str) -> String {
+    let text = clean(text).replace('|', "\\|");
+    let fence = fence(&text, 1);
+    format!("{fence} {text} {fence}")
+}
+
+/// `lines` as a block of code.
+fn code_block(lines: &[String]) -> String {
+    let lines: Vec<String> = lines.iter().map(|line| clean(line)).collect();
+    let text = lines.join("\n");
+    let fence = fence(&text, 3);
+    format!("{fence}sh\n{text}\n{fence}")
+}
+
+/// One backtick more than the longest run of them in `text`, and at least `least`.
+fn fence(text: &str, least: usize) -> String {
+    let runs = text.split(|c| c != '`').map(str::len);
+    "`".repeat(runs.max().map_or(least, |longest| least.max(longest + 1)))
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markup_is_only_text() {
+        assert_eq!(plain("<b>|a`*_[x]\n#"), r"&lt;b&gt;\|a\`\*\_\[x\] \#");
+    }
+
+    #[test]
+    fn code_is_fenced_by_more_than_it_holds() {
+        assert_eq!(code("a ``b`` | c"), "``` a ``b`` \\| c ```");
+        let block =
+            |lines: &[&str]| code_block(&lines.iter().map(|&it| it.to_owned()).collect::<Vec<_>>());
+        assert_eq!(block(&["a", "b"]), "```sh\na\nb\n```");
+        assert!(block(&["````"]).starts_with("`````sh\n"));
+    }
+
+    #[test]
+    fn the_same_note_has_one_number() {
+        let notes = Mutex::default();
+        let marks = ["a", "b", "a"].map(|note| footnote(&notes, note.to_owned()));
+        assert_eq!(marks, ["[^1]", "[^2]", "[^1]"]);
+        assert_eq!(notes.into_inner().expect("whole"), ["a", "b"]);
+    }
+}

@@ -43,7 +43,6 @@ pub struct Summary {
 
 impl Summary {
     /// Summarises `values`; those that are not finite are left out. `None` when nothing is left.
-    #[must_use]
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values
             .into_iter()
@@ -59,7 +58,6 @@ impl Summary {
     }
 
     /// How far off another median may be, in the figure's unit; `None` after a single run, when that is unknown.
-    #[must_use]
     pub fn spread(&self) -> Option<f64> {
         let factor = match self.count {
             0 | 1 => return None,
@@ -69,26 +67,22 @@ impl Summary {
     }
 
     /// [`Self::spread`] as a fraction of the median.
-    #[must_use]
     pub fn relative_spread(&self) -> Option<f64> {
         let fraction = self.spread()? / self.median.abs();
         fraction.is_finite().then_some(fraction)
     }
 
     /// Whether some run of the one lies within the range of the other.
-    #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         self.low <= other.high && other.low <= self.high
     }
 
     /// Whether both sides ran often enough to know their noise.
-    #[must_use]
     pub fn knows_noise_with(&self, other: &Self) -> bool {
         self.count > 1 && other.count > 1
     }
 
     /// Whether the two differ beyond the noise: see the module's head for the rule.
-    #[must_use]
     pub fn differs_from(&self, other: &Self) -> bool {
         let (noise, needed) = match self.spread().zip(other.spread()) {
             Some((one, another)) => (one + another, CLEAR),

@@ -22,24 +22,15 @@ const KIB: f64 = 1024.0;
 const MIB: f64 = KIB * KIB;
 const GIB: f64 = KIB * MIB;
 const TIB: f64 = KIB * GIB;
-/// How many of the next larger unit there must be before it is used for bytes.
-const LARGE_UNIT_FROM: f64 = 10.0;
 
-/// Sizes, smallest first; each with the least value that it is used for.
-const BYTES: [(f64, Unit); 5] = [
-    (0.0, unit("B", 1.0)),
-    (KIB, unit("KiB", KIB)),
-    (MIB, unit("MiB", MIB)),
-    (LARGE_UNIT_FROM * GIB, unit("GiB", GIB)),
-    (LARGE_UNIT_FROM * TIB, unit("TiB", TIB)),
-];
-
-const BYTE_RATES: [(f64, Unit); 5] = [
-    (0.0, unit("B/s", 1.0)),
-    (KIB, unit("KiB/s", KIB)),
-    (MIB, unit("MiB/s", MIB)),
-    (LARGE_UNIT_FROM * GIB, unit("GiB/s", GIB)),
-    (LARGE_UNIT_FROM * TIB, unit("TiB/s", TIB)),
+/// Sizes of bytes, smallest first: the least value that each is used for, and its name as an amount and as a rate. Of
+/// the larger ones there must be ten.
+const BYTES: [(f64, f64, [&str; 2]); 5] = [
+    (0.0, 1.0, ["B", "B/s"]),
+    (KIB, KIB, ["KiB", "KiB/s"]),
+    (MIB, MIB, ["MiB", "MiB/s"]),
+    (10.0 * GIB, GIB, ["GiB", "GiB/s"]),
+    (10.0 * TIB, TIB, ["TiB", "TiB/s"]),
 ];
 
 const SECONDS: [(f64, Unit); 3] = [
@@ -71,16 +62,20 @@ pub enum Dimension {
 
 impl Dimension {
     /// The unit for numbers of which `greatest` is the greatest.
-    #[must_use]
     pub fn unit_for(self, greatest: f64) -> Unit {
         match self {
-            Self::Bytes => choose(&BYTES, greatest),
-            Self::ByteRate => choose(&BYTE_RATES, greatest),
+            Self::Bytes => choose(&bytes(0), greatest),
+            Self::ByteRate => choose(&bytes(1), greatest),
             Self::Seconds => choose(&SECONDS, greatest),
             Self::SecondsPerOperation => choose(&SECONDS_PER_OPERATION, greatest),
             Self::Plain(name) => unit(name, 1.0),
         }
     }
+}
+
+/// [`BYTES`] under their first or second names.
+fn bytes(name: usize) -> [(f64, Unit); 5] {
+    BYTES.map(|(from, size, names)| (from, unit(names[name], size)))
 }
 
 fn choose(units: &[(f64, Unit)], greatest: f64) -> Unit {
@@ -92,19 +87,16 @@ fn choose(units: &[(f64, Unit)], greatest: f64) -> Unit {
 
 impl Unit {
     /// `value`, given in the base unit, as a number of this unit.
-    #[must_use]
     pub fn number(&self, value: f64) -> String {
         number(value / self.size)
     }
 
     /// A round value with the unit behind it, for a tick.
-    #[must_use]
     pub fn round_quantity(&self, value: f64) -> String {
         format!("{} {}", round(value / self.size), self.name)
     }
 
     /// The number with the unit behind it.
-    #[must_use]
     pub fn quantity(&self, value: f64) -> String {
         let number = self.number(value);
         if self.name.is_empty() {
@@ -119,7 +111,6 @@ impl Unit {
 const EXPONENT_FROM: f64 = 1e9;
 
 /// Three digits of a measurement, more only before the decimal point: `0.051`, `0.51`, `5.12`, `51.2`, `512`, `5,120`.
-#[must_use]
 pub fn number(value: f64) -> String {
     let size = value.abs();
     if !value.is_finite() {
@@ -136,7 +127,6 @@ pub fn number(value: f64) -> String {
 }
 
 /// A round number, for a tick: no zeros behind the decimal point.
-#[must_use]
 pub fn round(value: f64) -> String {
     let text = number(value);
     if !text.contains('.') || text.contains('e') {
@@ -152,7 +142,6 @@ fn small(value: f64) -> String {
 }
 
 /// Rounded to a whole, with a comma before each three digits.
-#[must_use]
 pub fn thousands(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut grouped = String::from(if value < 0.0 { "-" } else { "" });
@@ -166,7 +155,6 @@ pub fn thousands(value: f64) -> String {
 }
 
 /// A fraction as percent, `±3 %` without the sign.
-#[must_use]
 pub fn percent(fraction: f64) -> String {
     let percent = fraction * 100.0;
     if percent > 0.0 && percent < 0.95 {
@@ -176,14 +164,12 @@ pub fn percent(fraction: f64) -> String {
 }
 
 /// The spread of repeats behind their median: "±3 %". Empty when there is none: one run, or all alike.
-#[must_use]
 pub fn spread(summary: &Summary) -> String {
     let relative = summary.relative_spread().filter(|spread| *spread > 0.0);
     relative.map_or(String::new(), |spread| format!("±{}", percent(spread)))
 }
 
 /// A scale below one as people say it: `1/50`; any other as a number.
-#[must_use]
 pub fn scale(scale: f64) -> String {
     let parts = (1.0 / scale).round();
     let is_part = scale > 0.0 && scale < 1.0 && (parts * scale - 1.0).abs() < 1e-6;
@@ -195,7 +181,6 @@ pub fn scale(scale: f64) -> String {
 }
 
 /// How often one number goes into another: `1.33×`, `12×`, `1,200×`.
-#[must_use]
 pub fn factor(value: f64) -> String {
     let text = match value {
         _ if !value.is_finite() => "∞".to_owned(),

@@ -1,5 +1,4 @@
-use super::*;
-use crate::report::specimen;
+use super::super::{markdown, specimen};
 
 #[test]
 fn a_small_report_is_written_as_the_golden_file() {
@@ -11,12 +10,12 @@ fn a_small_report_is_written_as_the_golden_file() {
     report
         .clients
         .retain(|client| client.name != "mount-s3" && client.name != "geesefs");
-    assert_eq!(write(&report), include_str!("golden.md"));
+    assert_eq!(markdown(&report), include_str!("golden.md"));
 }
 
 #[test]
 fn everything_that_a_reader_must_know_is_in_it() {
-    let text = write(&specimen::report());
+    let text = markdown(&specimen::report());
     for part in [
         "**juicefs**: \\`juicefs\\` is not on PATH",
         "*Not available: there is no stream volume yet.*",
@@ -36,7 +35,7 @@ fn everything_that_a_reader_must_know_is_in_it() {
 fn every_line_of_a_table_has_as_many_cells_as_its_head() {
     for report in [specimen::report(), specimen::extremes()] {
         let mut expected = None;
-        for line in write(&report).lines() {
+        for line in markdown(&report).lines() {
             let cells = line
                 .starts_with('|')
                 .then(|| line.replace("\\|", "").matches('|').count());
@@ -51,13 +50,13 @@ fn every_line_of_a_table_has_as_many_cells_as_its_head() {
 
 #[test]
 fn markup_in_names_is_only_text_and_every_footnote_is_defined() {
-    let text = write(&specimen::extremes());
+    let text = markdown(&specimen::extremes());
     let outside: String = text.split("```").step_by(2).collect();
     assert!(
         !outside.contains("<script") && !outside.contains("<b>") && !outside.contains("</td>"),
         "{text}"
     );
-    let whole = write(&specimen::report());
+    let whole = markdown(&specimen::report());
     for number in 1..4 {
         assert!(whole.contains(&format!("\n[^{number}]: ")), "{number}");
     }
