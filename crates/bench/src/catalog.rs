@@ -1,16 +1,22 @@
 //! The table of clients: built in, with a user's own merged over it.
+//!
+//! A client is found when its program is, and when that says that it can do what the client needs: its `probe` is a
+//! command that says yes by succeeding. The first word of its complaint is the reason why the client is not available.
 
 use std::{
     collections::BTreeMap,
     fs,
+    io::Read,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
 };
 
 use serde::Deserialize;
 
 use crate::{
-    BenchError, BenchResult, probe,
+    BenchError, BenchResult, system,
     template::{self, variables},
 };
 
@@ -20,6 +26,10 @@ const BUILT_IN: &str = include_str!("clients.toml");
 const OURSELVES: &str = "{penstock}";
 /// How long a client may take to mount if its table does not say, in seconds.
 const READY_SECONDS: u64 = 30;
+/// How long a program may take to answer whether it can be a client.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// Bytes of its complaint that are read.
+const COMPLAINT_MAX: u64 = 4 << 10;
 
 /// How a client is mounted, as the table says it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -173,7 +183,7 @@ impl ClientSpec {
         ]);
         let probe =
             template::expand_all(&self.probe, &places).map_err(|error| error.to_string())?;
-        match probe::ask(&probe, path) {
+        match ask(&probe, path) {
             Ok(()) => Ok(program),
             Err(_) if !self.lacking.is_empty() => Err(format!("not available: {}", self.lacking)),
             Err(why) => Err(format!("not available: {why}")),
@@ -208,6 +218,41 @@ pub(crate) fn find_program(name: &str, path: &str) -> Option<PathBuf> {
         .iter()
         .map(|directory| Path::new(directory).join(name))
         .find(is_program)
+}
+
+/// Runs `command` and returns why it did not succeed, if so.
+fn ask(command: &[String], path: &str) -> Result<(), String> {
+    let Some((program, arguments)) = command.split_first() else {
+        return Ok(());
+    };
+    let child = Command::new(program)
+        .args(arguments)
+        .env_clear()
+        .env("PATH", path)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = child.map_err(|error| format!("{program}: {error}"))?;
+    match system::ends_within(&mut child, ANSWER_LIMIT) {
+        Some(Ok(status)) if status.success() => return Ok(()),
+        Some(Ok(_)) => {}
+        Some(Err(error)) => return Err(error.to_string()),
+        None => {
+            // It may have ended in this moment.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(format!("it does not answer within {ANSWER_LIMIT:.0?}"));
+        }
+    }
+    let mut complaint = Vec::new();
+    if let Some(errors) = child.stderr.take() {
+        // What was not said is not missed.
+        let _ = errors.take(COMPLAINT_MAX).read_to_end(&mut complaint);
+    }
+    let text = String::from_utf8_lossy(&complaint);
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty());
+    Err(line.unwrap_or("it refuses and does not say why").to_owned())
 }
 
 #[cfg(test)]
@@ -303,5 +348,20 @@ mount = []
         assert_eq!(found, Err("not available: /bin/sh has no mode".to_owned()));
         fs::write(&file, "[a]\nprogram = \"a\"\nmount = []\nspeed = 1\n").expect("written");
         assert!(Catalog::read(Some(&file)).is_err());
+    }
+
+    fn ask_shell(script: &str) -> Result<(), String> {
+        ask(&["/bin/sh", "-c", script].map(str::to_owned), "/bin")
+    }
+
+    #[test]
+    fn success_is_yes_and_the_first_line_of_a_complaint_is_the_reason() {
+        assert_eq!(ask_shell("echo noise; exit 0"), Ok(()));
+        let refused = ask_shell("echo >&2; echo 'no such mode' >&2; echo more >&2; exit 2");
+        assert_eq!(refused, Err("no such mode".to_owned()));
+        let silent = ask_shell("exit 1");
+        assert_eq!(silent, Err("it refuses and does not say why".to_owned()));
+        assert!(ask(&["/no/such/program".to_owned()], "/bin").is_err());
+        assert_eq!(ask(&[], "/bin"), Ok(()));
     }
 }

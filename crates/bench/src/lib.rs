@@ -18,17 +18,12 @@
 mod catalog;
 mod client;
 mod content;
-mod error;
 mod http;
 mod list;
-mod machine;
 mod measure;
 mod mount;
-mod mount_table;
 mod own_command;
-mod percentile;
 mod plan;
-mod probe;
 mod proc_fs;
 mod process;
 mod runner;
@@ -51,7 +46,8 @@ pub mod server;
 pub mod watchdog;
 pub mod worker;
 
-pub use error::{BenchError, BenchResult};
 pub use list::{ClientListing, RowListing, SuiteListing, clients, suites};
 pub use runner::{Event, Observer, Progress, run};
-pub use settings::{Credentials, PROFILES, RunSettings, Surroundings, Target};
+pub use settings::{
+    BenchError, BenchResult, Credentials, PROFILES, RunSettings, Surroundings, Target,
+};

@@ -266,9 +266,8 @@ impl Seen {
                 ended.push(*pid);
                 continue;
             };
-            let ticks = stat.children_ticks as f64 / system::ticks_per_second();
             let own = system::processor_time(*pid).unwrap_or_default();
-            member.time = member.time.max(own + Duration::from_secs_f64(ticks));
+            member.time = member.time.max(own + stat.children);
             member.parent = stat.parent;
             let (now, most) = proc_fs::resident(*pid).unwrap_or_default();
             resident += now;

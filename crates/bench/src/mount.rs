@@ -9,13 +9,11 @@ use std::{
     time::Duration,
 };
 
-use penstock_base::clock;
-
 use crate::{
     BenchResult,
     catalog::ClientSpec,
     client::{Client, Kind},
-    mount_table,
+    proc_fs,
     process::{self, Mark, Running, Task},
     session::{CLIENT, Session, make_private},
     store::Store,
@@ -75,7 +73,7 @@ impl Area {
 
     /// Removes everything; what is still mounted is left to the watchdog.
     pub(crate) fn remove(&self) {
-        if mount_table::mounts(&self.root, true).is_empty() {
+        if proc_fs::mounts(&self.root, true).is_empty() {
             // What cannot be removed now is removed at the end.
             let _ = fs::remove_dir_all(&self.root);
         }
@@ -318,27 +316,23 @@ fn write_private(path: &Path, content: &str) -> std::io::Result<()> {
 impl Mount {
     /// Waits until the kernel has the mount. A command that ends well may have left a daemon.
     fn wait(&mut self, limit: Duration) -> Result<(), String> {
-        let deadline = clock::now() + limit;
-        loop {
-            if mount_table::mount_at(&self.area.mountpoint).is_some() {
-                return Ok(());
+        let outcome = system::until(limit, LOOK, || {
+            if proc_fs::mount_at(&self.area.mountpoint).is_some() {
+                return Some(Ok(()));
             }
-            if let Some(status) = self.running.ending()
-                && !status.success()
-            {
-                return Err(format!("did not mount, {status}: {}", self.complaint()));
+            let status = self.running.ending().filter(|status| !status.success());
+            match status {
+                Some(status) => Some(Err(format!(
+                    "did not mount, {status}: {}",
+                    self.complaint()
+                ))),
+                None => system::interrupted().then(|| Err("interrupted".to_owned())),
             }
-            if system::interrupted() {
-                return Err("interrupted".to_owned());
-            }
-            if clock::now() > deadline {
-                let why = self.complaint();
-                return Err(format!("was not mounted within {limit:.0?} {why}")
-                    .trim_end()
-                    .to_owned());
-            }
-            system::pause(LOOK);
-        }
+        });
+        outcome.unwrap_or_else(|| {
+            let why = format!("was not mounted within {limit:.0?} {}", self.complaint());
+            Err(why.trim_end().to_owned())
+        })
     }
 
     fn end(mut self, session: &Session) -> Result<(), String> {
@@ -351,34 +345,24 @@ impl Mount {
     }
 
     fn unmount(&self, session: &Session) -> Result<(), String> {
-        let command = if self.ending.unmount.is_empty() {
-            let program = if system::is_root() {
-                "umount"
-            } else {
-                "fusermount3"
-            };
-            let flag = (!system::is_root()).then(|| "-u".to_owned());
-            let mut command = vec![program.to_owned()];
-            command.extend(flag);
-            command.push(self.area.mountpoint.display().to_string());
-            command
-        } else {
-            self.ending.unmount.clone()
+        let mountpoint = self.area.mountpoint.display().to_string();
+        let command = match (self.ending.unmount.as_slice(), system::is_root()) {
+            ([], true) => vec!["umount".to_owned(), mountpoint],
+            ([], false) => vec!["fusermount3".to_owned(), "-u".to_owned(), mountpoint],
+            (command, _) => command.to_vec(),
         };
-        let deadline = clock::now() + BUSY_LIMIT;
-        loop {
+        let mut why = "it is still mounted".to_owned();
+        let outcome = system::until(BUSY_LIMIT, BUSY_PAUSE, || {
             let task = session.task("unmount", command.clone());
-            let outcome = session.run(&task, UNMOUNT_LIMIT);
-            if mount_table::mount_at(&self.area.mountpoint).is_none() {
-                return Ok(());
+            if let Err(complaint) = session.run(&task, UNMOUNT_LIMIT) {
+                why = complaint;
             }
-            if clock::now() > deadline || system::interrupted() {
-                let why = outcome
-                    .err()
-                    .unwrap_or_else(|| "it is still mounted".to_owned());
-                return Err(format!("could not be unmounted: {why}"));
-            }
-            system::pause(BUSY_PAUSE);
+            let is_gone = proc_fs::mount_at(&self.area.mountpoint).is_none();
+            (is_gone || system::interrupted()).then_some(is_gone)
+        });
+        match outcome {
+            Some(true) => Ok(()),
+            _ => Err(format!("could not be unmounted: {why}")),
         }
     }
 
@@ -395,12 +379,12 @@ impl Mount {
     /// Takes the mount out of the tree, then ends the processes: asked, then killed, then by
     /// ending the connection that they hang in.
     fn force(&mut self, session: &Session) {
-        let mounts = mount_table::mounts(&self.area.mountpoint, false);
+        let mounts = proc_fs::mounts(&self.area.mountpoint, false);
         for mount in &mounts {
             watchdog::detach(&mount.mountpoint);
         }
         if !self.task.mark.end_all(true) {
-            mounts.iter().for_each(mount_table::abort);
+            mounts.iter().for_each(proc_fs::abort);
             self.task.mark.end_all(false);
         }
         // Killed above; the kernel keeps its number until it is waited for.

@@ -1,7 +1,7 @@
 //! Programs that the benchmark runs: started with a mark, waited for with a deadline, and ended
 //! with everything that they started.
 //!
-//! The mark is a variable in the environment, `PENSTOCK_BENCH=TOKEN.ROLE`. It is inherited by
+//! The mark is a variable in the environment, `PENSTOCK_BENCH=TOKEN.ROLE.`. It is inherited by
 //! whatever a program starts, whether that stays a child or becomes a daemon, so the kernel knows
 //! at any time which processes are ours and which part they play; nothing has to be written down
 //! that could be lost.
@@ -10,7 +10,7 @@ use std::{
     collections::BTreeMap,
     fs::File,
     io,
-    os::unix::process::CommandExt,
+    os::{fd::OwnedFd, unix::process::CommandExt},
     path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
     time::Duration,
@@ -18,7 +18,10 @@ use std::{
 
 use penstock_base::clock::{self, Instant};
 
-use crate::{proc_fs, system};
+use crate::{
+    proc_fs,
+    system::{self, LOOK},
+};
 
 /// The variable that marks our processes.
 const VARIABLE: &str = "PENSTOCK_BENCH";
@@ -28,44 +31,30 @@ const SLICE: Duration = Duration::from_millis(100);
 const TERMINATION: Duration = Duration::from_secs(5);
 /// How long processes may take to end after SIGKILL.
 const KILLING: Duration = Duration::from_secs(5);
-/// Between looks whether processes have ended.
-const LOOK: Duration = Duration::from_millis(20);
 
-/// Which of our processes are meant.
+/// Which of our processes are meant: those whose mark begins like this.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mark {
-    entry: String,
-    is_exact: bool,
-}
+pub(crate) struct Mark(String);
 
 impl Mark {
     /// Everything of one invocation.
     pub(crate) fn of_run(token: &str) -> Self {
-        Self {
-            entry: format!("{VARIABLE}={token}."),
-            is_exact: false,
-        }
+        Self(format!("{VARIABLE}={token}."))
     }
 
     /// Everything that plays one part in it.
     pub(crate) fn of_role(token: &str, role: &str) -> Self {
-        Self {
-            entry: format!("{VARIABLE}={token}.{role}"),
-            is_exact: true,
-        }
+        Self(format!("{VARIABLE}={token}.{role}."))
     }
 
     /// Everything of one invocation whose part begins like this.
     pub(crate) fn of_roles(token: &str, beginning: &str) -> Self {
-        Self {
-            entry: format!("{VARIABLE}={token}.{beginning}"),
-            is_exact: false,
-        }
+        Self(format!("{VARIABLE}={token}.{beginning}"))
     }
 
     /// Whether this process is meant.
     pub(crate) fn is_on(&self, pid: u32) -> bool {
-        proc_fs::environment_has(pid, &self.entry, self.is_exact)
+        proc_fs::environment_has(pid, &self.0)
     }
 
     /// All that run now.
@@ -88,34 +77,23 @@ impl Mark {
                 return true;
             }
         }
-        let deadline = clock::now() + KILLING;
-        loop {
+        let kill = || {
             let left = self.processes();
-            if left.is_empty() {
-                return true;
-            }
-            if clock::now() > deadline {
-                return false;
-            }
-            left.into_iter().for_each(system::kill);
-            system::pause(LOOK);
-        }
+            left.iter().copied().for_each(system::kill);
+            left.is_empty().then_some(())
+        };
+        system::until(KILLING, LOOK, kill).is_some()
     }
 
     /// Waits until there are none.
     pub(crate) fn gone_within(&self, limit: Duration) -> bool {
-        let deadline = clock::now() + limit;
-        while !self.processes().is_empty() {
-            if clock::now() > deadline {
-                return false;
-            }
-            system::pause(LOOK);
-        }
-        true
+        let are_gone = || self.processes().is_empty().then_some(());
+        system::until(limit, LOOK, are_gone).is_some()
     }
 
-    fn value(&self) -> (&str, &str) {
-        self.entry.split_once('=').unwrap_or((VARIABLE, ""))
+    /// What a process carries in its environment.
+    fn value(&self) -> &str {
+        self.0.split_once('=').map_or("", |(_, value)| value)
     }
 }
 
@@ -153,13 +131,12 @@ impl Task {
 
     /// Starts it, in a process group of its own: Ctrl-C is for us.
     pub(crate) fn start(&self) -> io::Result<Running> {
-        let (name, value) = self.mark.value();
         let program = self.arguments.first().map_or("", String::as_str);
         let child = Command::new(program)
             .args(self.arguments.iter().skip(1))
             .env_clear()
             .envs(&self.environment)
-            .env(name, value)
+            .env(VARIABLE, self.mark.value())
             .current_dir(&self.directory)
             .stdin(Stdio::null())
             .stdout(File::create(&self.output)?)
@@ -200,7 +177,7 @@ pub(crate) fn last_words(text: &str) -> String {
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
-    ended: File,
+    ended: OwnedFd,
 }
 
 impl Running {

@@ -3,13 +3,16 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use penstock_base::clock::{self, Instant};
+use penstock_base::{
+    calendar::timestamp,
+    clock::{self, Instant},
+};
 
 use crate::{
     BenchResult,
     client::Client,
-    machine,
     plan::{Plan, Planned},
+    proc_fs,
     process::Task,
     record::{Endpoint, FORMAT, Report, Row, Sample, Table},
     sample::Run,
@@ -88,8 +91,8 @@ pub fn run(settings: &RunSettings, observer: &mut Observer<'_>) -> BenchResult<R
     };
     let report = Report {
         format: FORMAT,
-        started: machine::rfc3339(clock::wall_time()),
-        machine: machine::facts(),
+        started: timestamp(clock::wall_time()),
+        machine: proc_fs::machine(),
         endpoint: endpoint(settings, store.as_ref()),
         clients: clients.iter().map(Client::record).collect(),
         tables: plan.tables,

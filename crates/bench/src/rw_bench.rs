@@ -23,7 +23,7 @@ use std::{
 use penstock_base::{clock, random};
 use serde::{Deserialize, Serialize};
 
-use crate::{BenchError, BenchResult, content::RwBenchContent, percentile};
+use crate::{BenchError, BenchResult, content::RwBenchContent, system, tool};
 
 /// Bytes of one read or write.
 const BLOCK: usize = 1 << 20;
@@ -216,7 +216,8 @@ fn write(file: &FileOfRun, content: &RwBenchContent) -> io::Result<u64> {
         target.write_all_at(piece, offset)?;
         offset += piece.len() as u64;
     }
-    close(target)?;
+    // Closing is when some clients store a file; `drop` would hide that they could not.
+    system::close(target)?;
     Ok(offset)
 }
 
@@ -237,11 +238,6 @@ fn read(file: &FileOfRun, buffer: &mut [u8]) -> io::Result<u64> {
     Ok(offset)
 }
 
-/// Closing is when some clients store a file; `drop` would hide that they could not.
-fn close(file: File) -> io::Result<()> {
-    crate::system::close(file)
-}
-
 fn figures(took: Duration, outcomes: &[Outcome]) -> Figures {
     let done: Vec<_> = outcomes
         .iter()
@@ -253,7 +249,7 @@ fn figures(took: Duration, outcomes: &[Outcome]) -> Figures {
         bytes: done.iter().map(|(bytes, _)| bytes).sum(),
         files: done.len() as u64,
         failed: (outcomes.len() - done.len()) as u64,
-        latency_seconds: percentile::table(&mut latencies),
+        latency_seconds: tool::percentiles(&mut latencies),
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use penstock_base::{ByteSize, Secret, clock};
+use penstock_base::{ByteSize, Secret};
 use penstock_devserver::{Counters, Crowd, Faults, Fill};
 
 use crate::{
@@ -15,14 +15,12 @@ use crate::{
     http::Request,
     process::{Running, Task},
     settings::{Credentials, RunSettings, Target},
-    system,
+    system::{self, LOOK},
     template::{Variables, variables},
 };
 
 /// How long a server may take to start: making memory ready takes about a second per GiB.
 const START: Duration = Duration::from_secs(120);
-/// Between looks whether it has.
-const LOOK: Duration = Duration::from_millis(20);
 /// The bucket on servers that are started here.
 const BUCKET: &str = "bench";
 /// The region that requests are signed for if nobody says.
@@ -320,12 +318,12 @@ fn wait_for(
     running: &mut Running,
     mut answer: impl FnMut() -> Option<String>,
 ) -> BenchResult<String> {
-    let deadline = clock::now() + START;
-    while clock::now() < deadline && running.ending().is_none() && !system::interrupted() {
-        if let Some(url) = answer() {
-            return Ok(url);
-        }
-        system::pause(LOOK);
+    let answered = system::until(START, LOOK, || {
+        let has_ended = running.ending().is_some() || system::interrupted();
+        answer().map(Some).or(has_ended.then_some(None))
+    });
+    if let Some(url) = answered.flatten() {
+        return Ok(url);
     }
     if system::interrupted() {
         return Err(BenchError::new("interrupted", "nothing was measured yet"));

@@ -19,19 +19,21 @@ use std::{
     time::Duration,
 };
 
-use penstock_base::clock;
 use serde::{Deserialize, Serialize};
 
-use crate::{BenchError, BenchResult, mount_table, process::Mark, session::CLIENT, system};
+use crate::{
+    BenchError, BenchResult, proc_fs,
+    process::Mark,
+    session::CLIENT,
+    system::{self, LOOK},
+};
 
 /// How long the benchmark waits for the watchdog to finish.
 const FAREWELL: Duration = Duration::from_secs(60);
-/// Between looks whether it has.
-const LOOK: Duration = Duration::from_millis(20);
 /// The parts that use a client's mount.
 const USERS: [&str; 4] = ["workload-", "worker-", "before-", "load-"];
-/// How often unmounting is tried.
-const UNMOUNT_TRIES: usize = 50;
+/// How long unmounting is tried.
+const UNMOUNTING: Duration = Duration::from_secs(1);
 /// How often everything is ended: a program that was just being started shows its mark late.
 const ROUNDS: usize = 2;
 /// Between the rounds.
@@ -119,13 +121,7 @@ impl Watchdog {
 impl Drop for Watchdog {
     fn drop(&mut self) {
         drop(self.life_line.take());
-        let deadline = clock::now() + FAREWELL;
-        while clock::now() < deadline {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                break;
-            }
-            system::pause(LOOK);
-        }
+        system::ends_within(&mut self.child, FAREWELL);
         // Somebody killed it, or something in our directory resisted: one more try.
         if self.estate.directory.exists() {
             // There is nobody left to tell.
@@ -160,8 +156,8 @@ fn clean_up(estate: &Estate) -> BenchResult<()> {
         }
         if !mark.end_all(false) {
             // Who hangs in the kernel hangs in a mount.
-            for mount in mount_table::mounts(&estate.directory, true) {
-                mount_table::abort(&mount);
+            for mount in proc_fs::mounts(&estate.directory, true) {
+                proc_fs::abort(&mount);
             }
             mark.end_all(false);
         }
@@ -201,42 +197,29 @@ fn take_leave(directory: &Path) {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
-        if let Ok(child) = child {
-            wait_or_kill(child);
+        if let Ok(mut child) = child
+            && system::ends_within(&mut child, FAREWELL_LIMIT).is_none()
+        {
+            // It hangs in the kernel, or ends now.
+            let _ = child.kill();
+            let _ = child.try_wait();
         }
     }
-}
-
-fn wait_or_kill(mut child: Child) {
-    let deadline = clock::now() + FAREWELL_LIMIT;
-    while clock::now() < deadline {
-        if !matches!(child.try_wait(), Ok(None)) {
-            return;
-        }
-        system::pause(LOOK);
-    }
-    // It hangs in the kernel, or ends now.
-    let _ = child.kill();
-    let _ = child.try_wait();
 }
 
 /// Takes every mount below `directory` out of the tree.
 pub(crate) fn unmount_below(directory: &Path) {
-    for _ in 0..UNMOUNT_TRIES {
-        let mounts = mount_table::mounts(directory, true);
-        if mounts.is_empty() {
-            return;
-        }
-        for mount in mounts {
-            detach(&mount.mountpoint);
-        }
-        system::pause(LOOK);
-    }
+    let detach_all = || {
+        let mounts = proc_fs::mounts(directory, true);
+        mounts.iter().for_each(|mount| detach(&mount.mountpoint));
+        mounts.is_empty().then_some(())
+    };
+    system::until(UNMOUNTING, LOOK, detach_all);
 }
 
 /// Unmounts even while it is in use, with the helper of FUSE where we may not ourselves.
 pub(crate) fn detach(path: &Path) {
-    if system::unmount(path, true).is_ok() {
+    if system::detach(path).is_ok() {
         return;
     }
     for helper in ["fusermount3", "fusermount"] {
@@ -254,7 +237,7 @@ pub(crate) fn detach(path: &Path) {
 /// Removes a directory, unless something is mounted in it: then files would be removed that are
 /// not ours.
 fn remove(directory: &Path) -> BenchResult<()> {
-    if !mount_table::mounts(directory, true).is_empty() {
+    if !proc_fs::mounts(directory, true).is_empty() {
         return Err(BenchError::new(
             format!("{} is still a mount", directory.display()),
             "unmount it and remove it",
