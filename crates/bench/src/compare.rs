@@ -10,10 +10,9 @@
 //! compared had run only once on a side, nothing is known but large differences: the row is *unknown* unless there is one.
 //!
 //! Conditions come first: when machine, endpoint, scale, versions or commands differ, each difference is a warning, for then
-//! a change may be theirs ([`conditions`]). Then what stopped or began to work, then figures, the greatest change first,
+//! a change may be theirs. Then what stopped or began to work, then figures, the greatest change first,
 //! then rows and clients that only one of the two has.
 
-mod conditions;
 mod text;
 
 use std::collections::BTreeSet;
@@ -33,79 +32,60 @@ use crate::{
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Comparison {
     /// Conditions that differ, one sentence each.
-    pub warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
     /// How many runs foreign load disturbed, in a sentence, if any.
-    pub disturbed: Option<String>,
+    pub(crate) disturbed: Option<String>,
     /// Whether each row that both have agrees.
-    pub rows: Vec<RowVerdict>,
+    pub(crate) rows: Vec<RowVerdict>,
     /// Clients that stopped or began to fail, one for each row.
-    pub outcomes: Vec<OutcomeChange>,
+    pub(crate) outcomes: Vec<OutcomeChange>,
     /// Figures that changed, the greatest change first.
-    pub changes: Vec<Change>,
+    pub(crate) changes: Vec<Change>,
     /// What only the second report has: rows, and clients in rows.
-    pub appeared: Vec<String>,
-    /// What only the first report has.
-    pub vanished: Vec<String>,
-    /// Figures that were compared.
-    pub compared: usize,
+    pub(crate) appeared: Vec<String>,
+    pub(crate) vanished: Vec<String>,
+    pub(crate) compared: usize,
 }
 
-/// A client in a row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Place {
-    /// The suite.
-    pub suite: String,
-    /// The workload.
-    pub workload: String,
-    /// The latency profile.
-    pub profile: String,
-    /// The client.
-    pub client: String,
+pub(crate) struct Place {
+    pub(crate) suite: String,
+    pub(crate) workload: String,
+    pub(crate) profile: String,
+    pub(crate) client: String,
 }
 
-/// A client that began or stopped to work.
 #[derive(Clone, Debug, Serialize)]
-pub struct OutcomeChange {
-    /// Where.
-    pub place: Place,
-    /// The reason of the failure.
-    pub reason: String,
+pub(crate) struct OutcomeChange {
+    pub(crate) place: Place,
+    pub(crate) reason: String,
     /// Whether it works now and failed before.
-    pub mended: bool,
+    pub(crate) mended: bool,
 }
 
-/// A figure that changed.
 #[derive(Clone, Debug, Serialize)]
-pub struct Change {
-    /// Where.
-    pub place: Place,
-    /// What.
-    pub figure: Figure,
-    /// In the first report.
-    pub before: Summary,
-    /// In the second report.
-    pub after: Summary,
-    /// Whether the second is the better.
-    pub better: bool,
-    /// Whether both sides were run more than once.
-    pub knows_noise: bool,
+pub(crate) struct Change {
+    pub(crate) place: Place,
+    pub(crate) figure: Figure,
+    pub(crate) before: Summary,
+    pub(crate) after: Summary,
+    pub(crate) better: bool,
+    pub(crate) knows_noise: bool,
 }
 
 /// Whether a row came out the same twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// Nothing differs beyond the spreads.
     Agrees,
-    /// Something does.
     Differs,
     /// Nothing differs by much, and the spreads are unknown.
     Unknown,
 }
 
 impl Verdict {
-    /// As a word.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Agrees => "agrees",
             Self::Differs => "DIFFERS",
@@ -114,42 +94,32 @@ impl Verdict {
     }
 }
 
-/// A row that both reports have.
 #[derive(Clone, Debug, Serialize)]
-pub struct RowVerdict {
-    /// The suite.
-    pub suite: String,
-    /// The workload.
-    pub workload: String,
-    /// The latency profile.
-    pub profile: String,
-    /// Whether it agrees.
-    pub verdict: Verdict,
-    /// Figures that were compared, of all clients.
-    pub figures: usize,
-    /// Who differs in what.
-    pub differing: Vec<Differing>,
+pub(crate) struct RowVerdict {
+    pub(crate) suite: String,
+    pub(crate) workload: String,
+    pub(crate) profile: String,
+    pub(crate) verdict: Verdict,
+    pub(crate) figures: usize,
+    pub(crate) differing: Vec<Differing>,
 }
 
-/// A client that differs in a row.
 #[derive(Clone, Debug, Serialize)]
-pub struct Differing {
-    /// The client.
-    pub client: String,
+pub(crate) struct Differing {
+    pub(crate) client: String,
     /// Figures, and "fails" or "works".
-    pub what: Vec<String>,
+    pub(crate) what: Vec<String>,
 }
 
 impl Differing {
-    /// "s3fs: Bandwidth, Client CPU".
-    pub fn sentence(&self) -> String {
+    pub(crate) fn sentence(&self) -> String {
         format!("{}: {}", self.client, self.what.join(", "))
     }
 }
 
 impl Change {
     /// By what the first was multiplied; infinite when it was zero.
-    pub fn factor(&self) -> f64 {
+    pub(crate) fn factor(&self) -> f64 {
         self.after.median / self.before.median
     }
 
@@ -166,8 +136,8 @@ type Client<'v, 'a> = (&'v RowView<'a>, &'v ClientView<'a>);
 pub fn compare(a: &Report, b: &Report) -> Comparison {
     let (before, after) = (summary::rows(a), summary::rows(b));
     let mut comparison = Comparison {
-        warnings: conditions::differences(a, b),
-        disturbed: conditions::disturbed(a, b),
+        warnings: differences(a, b),
+        disturbed: disturbed(a, b),
         ..Comparison::default()
     };
     for row in &before {
@@ -187,14 +157,6 @@ pub fn compare(a: &Report, b: &Report) -> Comparison {
 }
 
 impl Comparison {
-    /// Whether nothing is different, the conditions apart.
-    pub fn is_unchanged(&self) -> bool {
-        self.outcomes.is_empty()
-            && self.changes.is_empty()
-            && self.appeared.is_empty()
-            && self.vanished.is_empty()
-    }
-
     /// As indented JSON.
     ///
     /// # Errors
@@ -215,10 +177,9 @@ impl Comparison {
         for client in &before.clients {
             match after.client(client.name) {
                 Some(other) => self.add_client((before, client), (after, other), &mut verdict),
-                None => {
-                    let lost = format!("{} in {}", client.name, name(before));
-                    self.vanished.push(lost);
-                }
+                None => self
+                    .vanished
+                    .push(format!("{} in {}", client.name, name(before))),
             }
         }
         let new = after.clients.iter();
@@ -245,15 +206,12 @@ impl Comparison {
             (Outcome::Measured, Outcome::Measured) => self.add_figures(&place, before, after, row),
             (Outcome::Measured, Outcome::Failed(reason)) => self.add_outcome(&place, reason, false),
             (Outcome::Failed(reason), Outcome::Measured) => self.add_outcome(&place, reason, true),
-            (Outcome::NotRun, Outcome::Measured | Outcome::Failed(_)) => {
-                self.appeared.push(place.title());
-                Vec::new()
-            }
-            (Outcome::Measured | Outcome::Failed(_), Outcome::NotRun) => {
-                self.vanished.push(place.title());
-                Vec::new()
-            }
-            (Outcome::Failed(_), Outcome::Failed(_)) | (Outcome::NotRun, Outcome::NotRun) => {
+            (old, new) => {
+                match (old == Outcome::NotRun, new == Outcome::NotRun) {
+                    (true, false) => self.appeared.push(place.title()),
+                    (false, true) => self.vanished.push(place.title()),
+                    _ => {}
+                }
                 Vec::new()
             }
         };
@@ -309,6 +267,71 @@ impl Comparison {
     }
 }
 
+/// Every difference of machine, endpoint, clients, scale and commands: a change of figures may be theirs.
+fn differences(a: &Report, b: &Report) -> Vec<String> {
+    let (x, y) = (a.machine.memory_bytes, b.machine.memory_bytes);
+    // Reboots and kernels move what the kernel reports by a little.
+    let is_same_memory = x.abs_diff(y) <= x.max(y) / 50;
+    let after = facts(b);
+    let differences = facts(a).into_iter().filter_map(|(name, before)| {
+        let (_, now) = after.iter().find(|(other, _)| *other == name)?;
+        let is_same = before == *now || name == "memory" && is_same_memory;
+        (!is_same).then(|| format!("{name}: {before} before, {now} now"))
+    });
+    differences.collect()
+}
+
+/// All conditions of `report`, by names that another report has too.
+fn facts(report: &Report) -> Vec<(String, String)> {
+    let (machine, endpoint) = (&report.machine, &report.endpoint);
+    let place = match endpoint.same_machine {
+        true => "this machine",
+        false => "another machine",
+    };
+    let facts = [
+        ("processor", machine.processor.clone()),
+        ("number of processors", machine.processors.to_string()),
+        ("kernel", machine.kernel.clone()),
+        ("system", machine.system.clone()),
+        ("endpoint", endpoint.description.clone()),
+        ("place of the server", place.to_owned()),
+        ("memory", format!("{} MiB", machine.memory_bytes >> 20)),
+    ];
+    let mut facts = facts.map(|(name, fact)| (name.to_owned(), fact)).to_vec();
+    for client in &report.clients {
+        let name = &client.name;
+        let version = client.version.iter().cloned();
+        facts.extend(version.map(|version| (format!("version of {name}"), version)));
+        if client.missing.is_none() {
+            facts.push((format!("mount command of {name}"), client.command.clone()));
+        }
+    }
+    for table in &report.tables {
+        let suite = &table.suite;
+        facts.push((format!("scale of {suite}"), table.scale.to_string()));
+        for row in &table.rows {
+            let name = format!("command of {} · {} ({suite})", row.workload, row.profile);
+            facts.push((name, row.commands.join("; ")));
+        }
+    }
+    facts
+}
+
+/// How many runs of either were disturbed, if any were: that is as good a reason for a change.
+fn disturbed(a: &Report, b: &Report) -> Option<String> {
+    let count = |report: &Report| {
+        let rows = report.tables.iter().flat_map(|table| &table.rows);
+        let samples = rows
+            .flat_map(|row| &row.cells)
+            .flat_map(|cell| &cell.samples);
+        let disturbed = samples.clone().filter(|sample| sample.disturbed.is_some());
+        (disturbed.count(), samples.count())
+    };
+    let ((x, of_x), (y, of_y)) = (count(a), count(b));
+    let text = format!("Runs disturbed by foreign load: {x} of {of_x} before, {y} of {of_y} now.");
+    (x + y > 0).then_some(text)
+}
+
 fn is_same_row(a: &RowView<'_>, b: &RowView<'_>) -> bool {
     a.table.suite == b.table.suite
         && a.row.workload == b.row.workload
@@ -321,11 +344,9 @@ fn name(view: &RowView<'_>) -> String {
 
 impl Place {
     /// "s3fs in read-1 · lan (ossfs2)".
-    pub fn title(&self) -> String {
-        format!(
-            "{} in {} · {} ({})",
-            self.client, self.workload, self.profile, self.suite
-        )
+    pub(crate) fn title(&self) -> String {
+        let (client, workload, profile) = (&self.client, &self.workload, &self.profile);
+        format!("{client} in {workload} · {profile} ({})", self.suite)
     }
 }
 

@@ -6,8 +6,8 @@
 //! shown or compared again without the machine that it was measured on.
 //!
 //! The way to a sample: [`suite`] has the tables as data, [`plan`] makes rows of them, [`runner`]
-//! lets the clients of the [`catalog`] take turns, [`sample`] prepares, mounts ([`mount`]), measures
-//! ([`measure`]) and checks ([`worker`], [`content`]) one run. The [`watchdog`] outlives all of it and
+//! lets the clients of the [`client`] take turns, [`sample`] prepares, mounts ([`mount`]), measures
+//! ([`measure`]) and checks ([`worker`]) one run. The [`watchdog`] outlives all of it and
 //! cleans up.
 //!
 //! [`suite`]: crate::suite
@@ -15,14 +15,9 @@
 
 #![allow(rustdoc::private_intra_doc_links)]
 
-mod catalog;
 mod client;
-mod content;
-mod http;
-mod list;
 mod measure;
 mod mount;
-mod own_command;
 mod plan;
 mod proc_fs;
 mod process;
@@ -42,12 +37,12 @@ pub mod compare;
 pub mod record;
 pub mod report;
 pub mod rw_bench;
-pub mod server;
 pub mod watchdog;
 pub mod worker;
 
-pub use list::{ClientListing, RowListing, SuiteListing, clients, suites};
+pub use plan::{ClientListing, RowListing, SuiteListing, clients, suites};
 pub use runner::{Event, Observer, Progress, run};
 pub use settings::{
     BenchError, BenchResult, Credentials, PROFILES, RunSettings, Surroundings, Target,
 };
+pub use store::{ServeSettings, serve};

@@ -16,7 +16,6 @@ const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 /// Bytes in a block of `st_blocks`.
 pub(crate) const BLOCK: u64 = 512;
 
-/// What `/proc/PID/stat` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stat {
     pub(crate) parent: u32,
@@ -27,7 +26,6 @@ pub(crate) struct Stat {
     pub(crate) start: u64,
 }
 
-/// Every process that can be seen.
 pub(crate) fn process_ids() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries
@@ -35,7 +33,6 @@ pub(crate) fn process_ids() -> Vec<u32> {
         .collect()
 }
 
-/// Reads `/proc/PID/stat`.
 pub(crate) fn stat(pid: u32) -> Option<Stat> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
@@ -154,12 +151,10 @@ pub(crate) fn mounts(path: &Path, below: bool) -> Vec<MountEntry> {
     mount_table::parse(&table).rev().filter(is_wanted).collect()
 }
 
-/// The mount that is seen at `path`.
 pub(crate) fn mount_at(path: &Path) -> Option<MountEntry> {
     mounts(path, false).into_iter().next()
 }
 
-/// What the kernel says about this machine.
 pub(crate) fn machine() -> Machine {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let read = |path| fs::read_to_string(path).unwrap_or_default();

@@ -10,7 +10,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
+
+use crate::{BenchError, BenchResult};
 
 /// The version of this structure; a reader refuses a report with another one.
 pub const FORMAT: u32 = 1;
@@ -186,54 +187,46 @@ impl Sample {
     }
 }
 
-/// Why a report could not be saved or loaded.
-#[derive(Debug, Error)]
-pub enum JsonError {
-    /// It could not be written as JSON.
-    #[error("the report cannot be written as JSON: {0}")]
-    Save(#[source] serde_json::Error),
-    /// The text is not JSON, or not that of a report.
-    #[error("this is not a benchmark report: {0}; give a file that `penstock bench run` wrote")]
-    NotReport(#[source] serde_json::Error),
-    /// It was written by another version.
-    #[error(
-        "the report has format {found}, this version reads format {FORMAT}: \
-         show it with the version that wrote it, or measure again"
-    )]
-    OtherFormat {
-        /// The number in the file.
-        found: u32,
-    },
-}
-
 /// `report` as JSON, indented, with a newline at its end.
 ///
 /// # Errors
-/// [`JsonError::Save`]; not for any report that the runner makes.
-pub fn save(report: &Report) -> Result<String, JsonError> {
+/// Not for any report that the runner makes.
+pub fn save(report: &Report) -> BenchResult<String> {
     let mut report = report.clone();
     let rows = report.tables.iter_mut().flat_map(|table| &mut table.rows);
     let cells = rows.flat_map(|row| &mut row.cells);
     let samples = cells.flat_map(|cell| &mut cell.samples);
     samples.for_each(Sample::keep_numbers);
-    let text = serde_json::to_string_pretty(&report).map_err(JsonError::Save)?;
+    let text = serde_json::to_string_pretty(&report);
+    let text = text.map_err(|error| {
+        BenchError::new(
+            format!("the report cannot be written as JSON: {error}"),
+            "report this",
+        )
+    })?;
     Ok(text + "\n")
 }
 
 /// The report that `text` is.
 ///
 /// # Errors
-/// [`JsonError::OtherFormat`] before all else, [`JsonError::NotReport`] for what is no report.
-pub fn load(text: &str) -> Result<Report, JsonError> {
+/// Another version wrote it, or it is no report.
+pub fn load(text: &str) -> BenchResult<Report> {
     #[derive(Deserialize)]
     struct Head {
         format: u32,
     }
-    let head: Head = serde_json::from_str(text).map_err(JsonError::NotReport)?;
-    if head.format != FORMAT {
-        return Err(JsonError::OtherFormat { found: head.format });
+    let no_report = |error: serde_json::Error| {
+        let cause = format!("this is not a benchmark report: {error}");
+        BenchError::new(cause, "give a file that `penstock bench run` wrote")
+    };
+    let Head { format } = serde_json::from_str(text).map_err(no_report)?;
+    if format != FORMAT {
+        let cause = format!("the report has format {format}, this version reads format {FORMAT}");
+        let remedy = "show it with the version that wrote it, or measure again";
+        return Err(BenchError::new(cause, remedy));
     }
-    serde_json::from_str(text).map_err(JsonError::NotReport)
+    serde_json::from_str(text).map_err(no_report)
 }
 
 #[cfg(test)]
@@ -253,7 +246,6 @@ mod tests {
     #[test]
     fn another_format_is_refused_with_one_sentence() {
         let error = load(r#"{"format": 7, "anything": true}"#).expect_err("refused");
-        assert!(matches!(error, JsonError::OtherFormat { found: 7 }));
         assert!(error.to_string().contains("format 7"), "{error}");
         assert!(!error.to_string().contains('\n'));
     }
@@ -261,7 +253,11 @@ mod tests {
     #[test]
     fn what_is_no_report_is_refused() {
         for text in ["", "[]", "{", r#"{"format": 1}"#, r#"{"format": "1"}"#] {
-            assert!(matches!(load(text), Err(JsonError::NotReport(_))), "{text}");
+            let error = load(text).expect_err("refused").to_string();
+            assert!(
+                error.starts_with("this is not a benchmark report: "),
+                "{text}: {error}"
+            );
         }
     }
 

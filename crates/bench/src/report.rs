@@ -15,17 +15,16 @@
 //!
 //! Page, pictures and Markdown are templates (`templates/`) over the record and its sections. Names and errors in a report
 //! come from other programs: whatever a template prints loses its control characters, and is escaped, on the page by the
-//! template engine, in Markdown by the filters of [`markdown`].
+//! template engine, in Markdown by three filters.
 
 mod chart;
-pub mod figure;
-pub mod markdown;
+pub(crate) mod figure;
 mod published;
 mod sections;
-pub mod statistics;
-pub mod summary;
+pub(crate) mod statistics;
+pub(crate) mod summary;
 pub mod terminal;
-pub mod units;
+pub(crate) mod units;
 
 mod pictures;
 #[cfg(test)]
@@ -33,10 +32,16 @@ pub(crate) mod specimen;
 #[cfg(test)]
 mod tests;
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use minijinja::{Environment, State, Value, context, escape_formatter};
 use penstock_base::text::{clean, wrap};
 
-use self::{figure::Aspect, sections::RowText, summary::RowView};
+use self::{
+    figure::{Aspect, Figure},
+    sections::RowText,
+    summary::RowView,
+};
 use crate::record::{Client, Report};
 
 pub use self::pictures::{Picture, pictures};
@@ -58,10 +63,8 @@ const VERSION_LETTERS: usize = 24;
 
 /// All of `report` as one HTML page.
 pub fn html(report: &Report) -> String {
-    render(
-        "page.html",
-        context! { page_style => PAGE_STYLE, ..context_of(report) },
-    )
+    let values = context! { page_style => PAGE_STYLE, ..context_of(report) };
+    render("page.html", values)
 }
 
 /// All of `report` as one Markdown document.
@@ -85,11 +88,10 @@ pub(crate) fn render(name: &str, values: Value) -> String {
     });
     let lines = |text: &str, letters: f64| wrap(text, letters.max(1.0) as usize);
     environment.add_filter("wrapped", lines);
-    markdown::add_to(&mut environment);
+    add_markdown(&mut environment);
     for (name, text) in TEMPLATES {
-        environment
-            .add_template(name, text)
-            .expect("it is well formed");
+        let added = environment.add_template(name, text);
+        added.expect("it is well formed");
     }
     let template = environment.get_template(name).expect("it is there");
     template.render(values).expect("it asks for what is there")
@@ -106,7 +108,7 @@ fn context_of(report: &Report) -> Value {
             name => table.suite,
             scale => (table.scale != 1.0).then(|| units::scale(table.scale)),
             rows => rows.collect::<Vec<_>>(),
-            sections => sections::of(table, &views, ranking.as_ref()),
+            sections => sections::of(table, &views),
         }
     });
     let suites: Vec<Value> = suites.collect();
@@ -118,10 +120,8 @@ fn context_of(report: &Report) -> Value {
         context! { class, name => client.name, missing => client.missing, version => version_of(client) }
     });
     let clients: Vec<Value> = clients.collect();
-    let missing = report
-        .clients
-        .iter()
-        .filter(|client| client.missing.is_some());
+    let missing = report.clients.iter();
+    let missing = missing.filter(|client| client.missing.is_some());
     context! {
         report, headline, suites, clients,
         missing => missing.collect::<Vec<_>>(),
@@ -153,8 +153,6 @@ fn found(report: &Report, ranking: &summary::Ranking<'_>) -> Value {
         subject => ranking.subject,
         index => index_of(report, ranking.subject),
         sentences => ranking.sentences(),
-        tallies => ranking.tallies(),
-        caution => ranking.caution(),
         behind => ranking.behind(),
         scoreboard => ranking.scoreboard(),
         compared => compared.collect::<Vec<Value>>(),
@@ -165,33 +163,17 @@ fn index_of(report: &Report, client: &str) -> Option<usize> {
     report.clients.iter().position(|known| known.name == client)
 }
 
-/// The memory of the machine of `report`, as the measurements are given.
-fn memory(report: &Report) -> String {
-    let bytes = report.machine.memory_bytes as f64;
-    figure::Figure::PeakMemory.unit_for(bytes).quantity(bytes)
-}
-
 /// Where it was measured, in a sentence.
 fn place(report: &Report) -> String {
-    let machine = &report.machine;
-    let shared = match report.endpoint.same_machine {
-        true => ", which shares the processors",
-        false => "",
-    };
+    let [begun, processors, memory, system, endpoint] = conditions(report).map(|(_, fact)| fact);
     format!(
-        "Measured {} with {} × {} and {} of memory, {}, Linux {}, against {}{shared}.",
-        report.started,
-        machine.processors,
-        machine.processor,
-        memory(report),
-        machine.system,
-        machine.kernel,
-        report.endpoint.description,
+        "Measured {begun} with {processors} and {memory} of memory, {system}, against {endpoint}."
     )
 }
 
 fn conditions(report: &Report) -> [(&'static str, String); 5] {
     let (machine, endpoint) = (&report.machine, &report.endpoint);
+    let bytes = machine.memory_bytes as f64;
     let shared = match endpoint.same_machine {
         true => " (shares the machine's processors)",
         false => "",
@@ -202,7 +184,7 @@ fn conditions(report: &Report) -> [(&'static str, String); 5] {
             "Processors",
             format!("{} × {}", machine.processors, machine.processor),
         ),
-        ("Memory", memory(report)),
+        ("Memory", Figure::PeakMemory.unit_for(bytes).quantity(bytes)),
         (
             "System",
             format!("{}, Linux {}", machine.system, machine.kernel),
@@ -224,4 +206,72 @@ fn version_of(client: &Client) -> String {
         .find(is_version)
         .and_then(|word| word.split('+').next());
     penstock_base::text::truncate(version.unwrap_or(text), VERSION_LETTERS)
+}
+
+/// Gives the templates of `environment` their filters and footnotes.
+fn add_markdown(environment: &mut Environment<'_>) {
+    environment.add_filter("plain", |text: &str| plain(text));
+    environment.add_filter("sentence", |text: &str| {
+        format!("{}.", text.trim_end_matches('.'))
+    });
+    environment.add_filter("code", |text: &str| code(text));
+    environment.add_filter("code_block", |lines: Vec<String>| {
+        Value::from_safe_string(code_block(&lines))
+    });
+    let notes: Arc<Mutex<Vec<String>>> = Arc::default();
+    let known = Arc::clone(&notes);
+    environment.add_function("footnote", move |note: String| footnote(&known, note));
+    environment.add_function("footnotes", move || {
+        notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    });
+}
+
+/// The mark of `note` in the text; the same text has one number.
+fn footnote(notes: &Mutex<Vec<String>>, note: String) -> String {
+    let mut notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
+    let index = notes.iter().position(|known| *known == note);
+    let index = index.unwrap_or_else(|| {
+        notes.push(note);
+        notes.len() - 1
+    });
+    format!("[^{}]", index + 1)
+}
+
+/// `text` on one line with every character escaped that Markdown, its tables or HTML in it would take for markup.
+fn plain(text: &str) -> String {
+    let mut out = String::new();
+    for c in clean(text).chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' | '!' => {
+                out.push('\\');
+                out.push(c);
+            }
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+/// `text` as code within a line: fenced by more backticks than it holds, pipes escaped for tables.
+fn code(text: &str) -> String {
+    let text = clean(text).replace('|', "\\|");
+    let fence = fence(&text, 1);
+    format!("{fence} {text} {fence}")
+}
+
+/// `lines` as a block of code.
+fn code_block(lines: &[String]) -> String {
+    let lines: Vec<String> = lines.iter().map(|line| clean(line)).collect();
+    let text = lines.join("\n");
+    let fence = fence(&text, 3);
+    format!("{fence}sh\n{text}\n{fence}")
+}
+
+/// One backtick more than the longest run of them in `text`, and at least `least`.
+fn fence(text: &str, least: usize) -> String {
+    let runs = text.split(|c| c != '`').map(str::len);
+    "`".repeat(runs.max().map_or(least, |longest| least.max(longest + 1)))
 }

@@ -69,12 +69,10 @@ pub(crate) fn ignore_interrupts() {
     }
 }
 
-/// Whether the user asked us to stop.
 pub(crate) fn interrupted() -> bool {
     INTERRUPTED_AT.load(Ordering::Relaxed) > 0
 }
 
-/// Waits.
 pub(crate) fn pause(duration: Duration) {
     // An interruption ends the wait.
     let _ = poll(&mut [], Timespec::try_from(duration).ok().as_ref());
@@ -120,12 +118,10 @@ pub(crate) fn wait_readable(source: &impl AsFd, limit: Duration) {
     let _ = poll(&mut sources, Timespec::try_from(limit).ok().as_ref());
 }
 
-/// Asks a process to end.
 pub(crate) fn terminate(pid: u32) {
     signal(pid, Signal::TERM);
 }
 
-/// Ends a process.
 pub(crate) fn kill(pid: u32) {
     signal(pid, Signal::KILL);
 }
@@ -158,7 +154,6 @@ pub(crate) fn processor_time(pid: u32) -> Option<Duration> {
     Some(Duration::new(seconds, u32::try_from(time.tv_nsec).ok()?))
 }
 
-/// Processor time of this process.
 pub(crate) fn own_time() -> Duration {
     clock_gettime(ClockId::ProcessCPUTime)
         .try_into()

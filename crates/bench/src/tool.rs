@@ -22,10 +22,7 @@ pub(crate) struct Said {
     pub(crate) latency_seconds: BTreeMap<String, f64>,
 }
 
-/// Reads a tool's output.
-///
-/// # Errors
-/// The output is not that tool's, or says that something failed.
+/// Reads a tool's output, which may say that something failed.
 pub(crate) fn understand(tool: Tool, output: &str) -> Result<Said, String> {
     match tool {
         Tool::Fio => parse_fio(output),
@@ -55,9 +52,8 @@ pub(crate) fn arguments(tool: Tool) -> &'static [&'static str] {
 
 fn parse_rw_bench(output: &str) -> Result<Said, String> {
     let line = output.lines().rev().find(|line| line.starts_with('{'));
-    let figures: rw_bench::Figures = line
-        .and_then(|line| serde_json::from_str(line).ok())
-        .ok_or("rw-bench printed no figures")?;
+    let figures = line.and_then(|line| serde_json::from_str(line).ok());
+    let figures: rw_bench::Figures = figures.ok_or("rw-bench printed no figures")?;
     if figures.failed > 0 {
         return Err(format!("{} files failed", figures.failed));
     }
@@ -88,73 +84,50 @@ fn objects(output: &str) -> Option<u64> {
 fn parse_fio(output: &str) -> Result<Said, String> {
     let start = output.find('{').ok_or("fio printed no figures")?;
     let mut values = serde_json::Deserializer::from_str(&output[start..]).into_iter::<Value>();
-    let report = values
-        .next()
-        .and_then(Result::ok)
-        .ok_or("fio's figures cannot be read")?;
+    let report = values.next().and_then(Result::ok);
+    let report = report.ok_or("fio's figures cannot be read")?;
     let jobs = report["jobs"].as_array().ok_or("fio ran no jobs")?;
     let mut said = Said::default();
     let mut milliseconds = 0;
     for job in jobs {
         if let Some(error) = job["error"].as_i64().filter(|error| *error != 0) {
-            return Err(format!(
-                "fio: {}",
-                std::io::Error::from_raw_os_error(error as i32)
-            ));
+            let error = std::io::Error::from_raw_os_error(error as i32);
+            return Err(format!("fio: {error}"));
         }
-        for direction in ["read", "write"] {
-            let part = &job[direction];
+        for part in [&job["read"], &job["write"]] {
             said.bytes += part["io_bytes"].as_u64().unwrap_or(0);
             said.operations += part["total_ios"].as_u64().unwrap_or(0);
             milliseconds = milliseconds.max(part["runtime"].as_u64().unwrap_or(0));
             let whole = &part["lat_ns"]["percentile"];
             let completion = &part["clat_ns"]["percentile"];
             let percentiles = if whole.is_object() { whole } else { completion };
-            merge(&mut said.latency_seconds, percentiles);
+            for (name, fraction) in KEPT {
+                let value = percentiles[format!("{:.6}", fraction * 100.0)].as_f64();
+                // The slower of reads and writes stands for both.
+                let known = said.latency_seconds.get(name).copied().unwrap_or(0.0);
+                let slower = value.map(|value| known.max(value / NANOSECONDS));
+                said.latency_seconds
+                    .extend(slower.map(|slower| (name.to_owned(), slower)));
+            }
         }
     }
     said.seconds = Some(milliseconds as f64 / 1e3);
     Ok(said)
 }
 
-/// The slower of reads and writes stands for both.
-fn merge(latencies: &mut BTreeMap<String, f64>, percentiles: &Value) {
-    let Some(percentiles) = percentiles.as_object() else {
-        return;
-    };
-    for (name, value) in percentiles {
-        let (Ok(name), Some(value)) = (name.parse::<f64>(), value.as_f64()) else {
-            continue;
-        };
-        let kept = KEPT
-            .iter()
-            .find(|(_, fraction)| (fraction * 100.0 - name).abs() < 1e-6);
-        if let Some((kept, _)) = kept {
-            let seconds = latencies.entry((*kept).to_owned()).or_insert(0.0);
-            *seconds = seconds.max(value / NANOSECONDS);
-        }
-    }
-}
-
 /// Reads what `prepare` or `run` printed.
 fn parse_sysbench(output: &str) -> Result<Said, String> {
-    if let Some(line) = output.lines().find(|line| line.starts_with("FATAL:")) {
-        return Err(format!(
-            "sysbench: {}",
-            line.trim_start_matches("FATAL:").trim()
-        ));
+    if let Some(why) = output.lines().find_map(|line| line.strip_prefix("FATAL:")) {
+        return Err(format!("sysbench: {}", why.trim()));
     }
-    prepared(output)
-        .or_else(|| ran(output))
-        .ok_or_else(|| "sysbench printed no figures".to_owned())
+    let said = prepared(output).or_else(|| ran(output));
+    said.ok_or_else(|| "sysbench printed no figures".to_owned())
 }
 
 /// `16777216 bytes written in 0.21 seconds (74.65 MiB/sec).`
 fn prepared(output: &str) -> Option<Said> {
-    let line = output
-        .lines()
-        .find(|line| line.contains(" bytes written in "))?;
-    let (bytes, rest) = line.split_once(" bytes written in ")?;
+    let mut lines = output.lines();
+    let (bytes, rest) = lines.find_map(|line| line.split_once(" bytes written in "))?;
     Some(Said {
         seconds: rest.split(' ').next()?.parse().ok(),
         bytes: bytes.trim().parse().ok()?,
@@ -178,18 +151,17 @@ fn ran(output: &str) -> Option<Said> {
 
 /// The number behind a name; its unit may follow at once.
 fn number(output: &str, name: &str) -> Option<f64> {
-    let line = output
-        .lines()
-        .find_map(|line| line.trim().strip_prefix(name))?;
-    line.trim().trim_end_matches('s').parse().ok()
+    let mut lines = output.lines();
+    let value = lines.find_map(|line| line.trim().strip_prefix(name))?;
+    value.trim().trim_end_matches('s').parse().ok()
 }
 
 /// The kept percentiles of `values`, which get sorted; nothing of nothing.
 pub(crate) fn percentiles(values: &mut [f64]) -> BTreeMap<String, f64> {
     values.sort_by(f64::total_cmp);
     let at = |fraction| nearest_rank(values, fraction);
-    KEPT.iter()
-        .filter_map(|(name, fraction)| Some(((*name).to_owned(), at(*fraction)?)))
+    let kept = KEPT.into_iter();
+    kept.filter_map(|(name, fraction)| Some((name.to_owned(), at(fraction)?)))
         .collect()
 }
 

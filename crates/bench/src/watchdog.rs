@@ -19,11 +19,9 @@ use std::{
     time::Duration,
 };
 
-use serde::{Deserialize, Serialize};
-
 use crate::{
     BenchError, BenchResult, proc_fs,
-    process::Mark,
+    process::{self, Mark},
     session::CLIENT,
     system::{self, LOOK},
 };
@@ -58,12 +56,8 @@ pub struct Estate {
     pub elsewhere: Option<PathBuf>,
 }
 
-/// A command for the end: it removes what a client leaves elsewhere when it is killed.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct Farewell {
-    pub(crate) arguments: Vec<String>,
-    pub(crate) environment: BTreeMap<String, String>,
-}
+/// A command for the end and its environment: it removes what a client leaves elsewhere when it is killed.
+pub(crate) type Farewell = (Vec<String>, BTreeMap<String, String>);
 
 /// Writes the commands down where the watchdog finds them, all or none.
 pub(crate) fn write_farewells(directory: &Path, farewells: &BTreeSet<Farewell>) -> io::Result<()> {
@@ -85,26 +79,19 @@ impl Watchdog {
     /// Starts it and waits for the directory.
     pub(crate) fn start(program: &Path, estate: &Estate) -> BenchResult<Self> {
         let failure = |error: io::Error| {
-            BenchError::new(
-                format!("cannot start the watchdog: {error}"),
-                "check that there is space for temporary files",
-            )
+            let cause = format!("cannot start the watchdog: {error}");
+            BenchError::new(cause, "check that there is space for temporary files")
         };
         let mut command = Command::new(program);
         command.args(["bench", "watchdog", &estate.token]);
         command.arg(&estate.directory).args(&estate.elsewhere);
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .process_group(0)
-            .spawn()
-            .map_err(failure)?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.process_group(0).spawn().map_err(failure)?;
         let life_line = child.stdin.take();
         let mut answer = String::new();
         if let Some(stdout) = child.stdout.take() {
-            BufReader::new(stdout)
-                .read_line(&mut answer)
-                .map_err(failure)?;
+            let read = BufReader::new(stdout).read_line(&mut answer);
+            read.map_err(failure)?;
         }
         if answer.trim() != READY {
             let why = format!("{} cannot be made", estate.directory.display());
@@ -136,11 +123,8 @@ impl Drop for Watchdog {
 /// The directory cannot be made, or something could not be removed.
 pub fn guard(estate: &Estate, stdin: &mut dyn Read, stdout: &mut dyn Write) -> BenchResult<()> {
     system::ignore_interrupts();
-    let mut builder = fs::DirBuilder::new();
-    builder
-        .mode(0o700)
-        .create(&estate.directory)
-        .map_err(|error| BenchError::unusable(&estate.directory, &error))?;
+    let made = fs::DirBuilder::new().mode(0o700).create(&estate.directory);
+    made.map_err(|error| BenchError::unusable(&estate.directory, &error))?;
     // If nobody listens any more, there is as little to wait for as when somebody hangs up.
     let _ = writeln!(stdout, "{READY}").and_then(|()| stdout.flush());
     let _ = io::copy(stdin, &mut io::sink());
@@ -185,19 +169,10 @@ fn end_clients(token: &str) {
 fn take_leave(directory: &Path) {
     let text = fs::read(directory.join(FAREWELLS)).unwrap_or_default();
     let farewells: BTreeSet<Farewell> = serde_json::from_slice(&text).unwrap_or_default();
-    for farewell in &farewells {
-        let Some((program, arguments)) = farewell.arguments.split_first() else {
-            continue;
-        };
-        let child = Command::new(program)
-            .args(arguments)
-            .env_clear()
-            .envs(&farewell.environment)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        if let Ok(mut child) = child
+    for (arguments, environment) in &farewells {
+        let command = process::quiet(arguments, environment);
+        let child = command.and_then(|mut command| command.spawn().ok());
+        if let Some(mut child) = child
             && system::ends_within(&mut child, FAREWELL_LIMIT).is_none()
         {
             // It hangs in the kernel, or ends now.
@@ -223,11 +198,9 @@ pub(crate) fn detach(path: &Path) {
         return;
     }
     for helper in ["fusermount3", "fusermount"] {
-        let status = Command::new(helper)
-            .args(["-u", "-z", "-q"])
-            .arg(path)
-            .stderr(Stdio::null())
-            .status();
+        let mut command = Command::new(helper);
+        command.args(["-u", "-z", "-q"]).arg(path);
+        let status = command.stderr(Stdio::null()).status();
         if status.is_ok_and(|status| status.success()) {
             return;
         }
@@ -238,10 +211,8 @@ pub(crate) fn detach(path: &Path) {
 /// not ours.
 fn remove(directory: &Path) -> BenchResult<()> {
     if !proc_fs::mounts(directory, true).is_empty() {
-        return Err(BenchError::new(
-            format!("{} is still a mount", directory.display()),
-            "unmount it and remove it",
-        ));
+        let cause = format!("{} is still a mount", directory.display());
+        return Err(BenchError::new(cause, "unmount it and remove it"));
     }
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -277,10 +248,9 @@ mod tests {
         fs::create_dir(&directory).expect("made");
         let script = "echo \"$WORD\" > \"$0\"";
         let said = parent.path().join("said").display().to_string();
-        let farewell = Farewell {
-            arguments: ["/bin/sh", "-c", script, &said].map(str::to_owned).into(),
-            environment: BTreeMap::from([("WORD".to_owned(), "gone".to_owned())]),
-        };
+        let arguments = ["/bin/sh", "-c", script, &said].map(str::to_owned).to_vec();
+        let environment = BTreeMap::from([("WORD".to_owned(), "gone".to_owned())]);
+        let farewell = (arguments, environment);
         write_farewells(&directory, &BTreeSet::from([farewell])).expect("written");
         let estate = Estate {
             token: penstock_base::random::token(),

@@ -39,33 +39,18 @@ impl Comparison {
 
     /// As Markdown.
     pub fn markdown(&self) -> String {
-        let rows = self.rows.iter().map(|row| {
-            let differing: Vec<_> = row.differing.iter().map(Differing::sentence).collect();
-            let verdict = match row.verdict {
-                Verdict::Differs => "**differs**",
-                other => other.name(),
-            };
-            context! { row, verdict, differing => differing.join("; ") }
-        });
         let changes = self.changes.iter().map(|change| {
             let (before, after) = values(change);
-            context! {
-                before, after,
-                place => change.place.title(),
-                figure => change.figure.name(),
-                difference => difference(change),
-                better => change.better,
-                knows_noise => change.knows_noise,
-            }
+            let (place, figure) = (change.place.title(), change.figure.name());
+            context! { change, place, figure, before, after, difference => difference(change) }
         });
         let values = context! {
-            method => METHOD,
+            comparison => self,
             sentence => self.sentence(),
-            disturbed => self.disturbed,
-            rows => rows.collect::<Vec<_>>(),
             changes => changes.collect::<Vec<_>>(),
             before => [(CONDITIONS, &self.warnings), (OUTCOMES, &self.outcome_lines())],
             after => [("Only in the second:", &self.appeared), ("Only in the first:", &self.vanished)],
+            method => METHOD,
         };
         report::render("comparison.md", values)
     }
@@ -99,21 +84,20 @@ impl Comparison {
             let rows = self.rows.iter();
             rows.filter(|row| row.verdict == verdict).count()
         };
-        let mut text = format!(
-            "{} of {} rows agree",
-            count(Verdict::Agrees),
+        let agree = count(Verdict::Agrees);
+        let differ = match count(Verdict::Differs) {
+            0 => String::new(),
+            1 => ", 1 differs".to_owned(),
+            differ => format!(", {differ} differ"),
+        };
+        let unknown = match count(Verdict::Unknown) {
+            0 => String::new(),
+            unknown => format!(", {unknown} ran too seldom to tell"),
+        };
+        format!(
+            "{agree} of {} rows agree{differ}{unknown}. ",
             self.rows.len()
-        );
-        match count(Verdict::Differs) {
-            0 => {}
-            1 => text.push_str(", 1 differs"),
-            differ => text.push_str(&format!(", {differ} differ")),
-        }
-        match count(Verdict::Unknown) {
-            0 => {}
-            unknown => text.push_str(&format!(", {unknown} ran too seldom to tell")),
-        }
-        text + ". "
+        )
     }
 
     fn outcome_lines(&self) -> Vec<String> {

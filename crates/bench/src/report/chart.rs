@@ -5,12 +5,14 @@
 //! for each client. Axes begin at zero. What others published is a hollow bar or a broken line on the same axis; what lies
 //! far beyond our values ends at an arrow, so that a foreign machine never shrinks our bars.
 
+use penstock_base::text::truncate;
 use serde::Serialize;
 
 use crate::{
     record::Published,
     report::{
         figure::Figure,
+        pictures::without_paths,
         published,
         statistics::Summary,
         summary::{ClientView, Outcome, RowView},
@@ -24,6 +26,8 @@ const COLOURS: usize = 8;
 pub(super) const ELSEWHERE: &str = "elsewhere";
 /// Letters of a name that have place beside bars and behind curves.
 const NAME_LETTERS: usize = 14;
+/// Letters that have place where a bar would be.
+const VALUE_LETTERS: usize = 25;
 /// Published figures may stretch the axis of bars by as much.
 const STRETCH_MAX: f64 = 1.4;
 /// Units from bar to bar, and below the last one.
@@ -36,7 +40,6 @@ const NAME_STEP: f64 = 14.0;
 /// A chart that is laid out: it has bars or curves.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Chart {
-    /// What is shown: "Bandwidth".
     pub(super) title: String,
     /// Unit and direction: "MiB/s, more is better".
     pub(super) note: String,
@@ -53,15 +56,11 @@ pub(super) struct Chart {
 /// A client that was measured, or not, or what somebody published.
 #[derive(Debug, Serialize)]
 pub(super) struct Bar {
-    /// That of the client's colour, or [`ELSEWHERE`].
     pub(super) class: String,
     pub(super) name: String,
-    /// Everything in words.
     pub(super) said: String,
-    /// What stands behind the bar, or in its place.
     pub(super) value: String,
     pub(super) best: bool,
-    /// The least run, the median, the greatest run.
     pub(super) at: Option<[f64; 3]>,
 }
 
@@ -120,14 +119,14 @@ impl Bar {
         let summary = client.summary(figure);
         let value = match summary {
             Some(own) => format!("{} {}", axis.unit.number(own.median), units::spread(&own)),
-            None => client.absence().unwrap_or("not counted".to_owned()),
+            None => without_paths(&client.absence().unwrap_or("not counted".to_owned())),
         };
         let mark = client.notes().first().map_or("", |_| " †");
         Self {
             class: class(client.index),
             name: short_name(client.name, NAME_LETTERS) + mark,
             said: format!("{}: {}", client.name, value.trim_end()),
-            value,
+            value: truncate(&value, VALUE_LETTERS),
             best: view.is_best(client, figure),
             at: summary.map(|own| [own.low, own.median, own.high].map(|value| axis.at(value))),
         }
@@ -149,19 +148,11 @@ impl Bar {
     }
 }
 
-/// What becomes a curve.
 pub(super) struct Series<'a> {
     pub(super) name: &'a str,
-    /// That of the client's colour, or [`ELSEWHERE`].
     pub(super) class: String,
     /// Values, each with the number of its place.
     pub(super) points: Vec<(usize, Summary)>,
-}
-
-impl Series<'_> {
-    fn is_elsewhere(&self) -> bool {
-        self.class == ELSEWHERE
-    }
 }
 
 /// `figure` at evenly spaced `places` of what `of` names; none when no client has two points. What others published leaves
@@ -173,15 +164,15 @@ pub(super) fn curves(
     mut series: Vec<Series<'_>>,
 ) -> Option<Chart> {
     series.retain(|it| it.points.len() > 1);
-    let ours = series.iter().filter(|it| !it.is_elsewhere());
+    let ours = series.iter().filter(|it| it.class != ELSEWHERE);
     let highs = ours.flat_map(|it| &it.points).map(|(_, it)| it.high);
     let high = highs.max_by(f64::total_cmp)?;
-    for elsewhere in series.iter_mut().filter(|it| it.is_elsewhere()) {
+    for elsewhere in series.iter_mut().filter(|it| it.class == ELSEWHERE) {
         elsewhere.points.retain(|(_, it)| it.median <= high);
     }
     series.retain(|it| it.points.len() > 1);
     let axis = Axis::to(high, figure.unit_for(high), 4.0);
-    let elsewhere = series.iter().filter(|it| it.is_elsewhere());
+    let elsewhere = series.iter().filter(|it| it.class == ELSEWHERE);
     let legend = elsewhere.map(|it| format!("; broken line: {}, measured elsewhere", it.name));
     let legend: String = legend.collect();
     let curves = series.iter().map(|it| Curve::of(it, &axis, &places));
@@ -257,7 +248,6 @@ struct Axis {
 }
 
 impl Axis {
-    /// An axis to `end` with at most about `ticks` ticks.
     fn to(end: f64, unit: Unit, ticks: f64) -> Self {
         let end = if end > 0.0 { end } else { unit.size };
         let least = end / unit.size / ticks;
@@ -273,7 +263,6 @@ impl Axis {
         Self { unit, end, ticks }
     }
 
-    /// Where `value` is, as a fraction of the axis.
     fn at(&self, value: f64) -> f64 {
         (value / self.end).clamp(0.0, 1.0)
     }

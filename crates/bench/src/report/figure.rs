@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::{
     record::{Row, Sample},
-    report::units::{Dimension, Unit},
+    report::units::{self, Unit, Units},
 };
 
 /// Bytes in a GiB, the unit that costs are given for.
@@ -18,7 +18,7 @@ pub(super) const GIB: f64 = (1_u64 << 30) as f64;
 
 /// What a workload counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counts {
+pub(crate) enum Counts {
     /// Payload alone.
     Bytes,
     /// Files, I/Os or entries.
@@ -29,7 +29,7 @@ pub enum Counts {
 
 impl Counts {
     /// What `row` counts, by its samples.
-    pub fn of(row: &Row) -> Self {
+    pub(crate) fn of(row: &Row) -> Self {
         let any =
             |test: fn(&Sample) -> bool| row.cells.iter().flat_map(|cell| &cell.samples).any(test);
         if any(|sample| sample.operations > 0) {
@@ -45,23 +45,18 @@ impl Counts {
 /// What users compare clients by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Aspect {
-    /// How fast.
+pub(crate) enum Aspect {
     Speed,
     /// Processor time of the client for a unit of work.
     Processor,
-    /// Peak resident memory.
     Memory,
-    /// Requests for a unit of work.
     Requests,
 }
 
 impl Aspect {
-    /// In the order of importance.
-    pub const ALL: [Self; 4] = [Self::Speed, Self::Processor, Self::Memory, Self::Requests];
+    pub(crate) const ALL: [Self; 4] = [Self::Speed, Self::Processor, Self::Memory, Self::Requests];
 
-    /// One word or two for headings.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Speed => "Speed",
             Self::Processor => "CPU",
@@ -71,7 +66,7 @@ impl Aspect {
     }
 
     /// The figure that answers in a row that counts `counts`.
-    pub fn figure(self, counts: Counts) -> Figure {
+    pub(crate) fn figure(self, counts: Counts) -> Figure {
         match (self, counts) {
             (Self::Speed, Counts::Bytes) => Figure::Bandwidth,
             (Self::Speed, Counts::Operations) => Figure::OperationRate,
@@ -89,18 +84,18 @@ impl Aspect {
 
 /// A percentile, in thousandths of a percent, so that it can be compared and sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Percentile(u32);
+pub(crate) struct Percentile(u32);
 
 impl Percentile {
     /// Reads "50", "99.9".
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let percent: f64 = text.trim().parse().ok()?;
         let valid = (0.0..=100.0).contains(&percent);
         valid.then(|| Self((percent * 1000.0).round() as u32))
     }
 
     /// "99.9".
-    pub fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         format!("{}", f64::from(self.0) / 1000.0)
     }
 }
@@ -108,38 +103,27 @@ impl Percentile {
 /// A number that follows from a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Figure {
-    /// Payload per second.
+pub(crate) enum Figure {
     Bandwidth,
-    /// Operations per second.
     OperationRate,
-    /// Wall time of the workload.
     Duration,
-    /// Processor seconds of the client for a GiB.
     CpuPerGib,
-    /// Processor seconds of the client for an operation.
     CpuPerOperation,
-    /// Processor seconds of the client.
     CpuTime,
-    /// Greatest resident memory of the client.
     PeakMemory,
     /// Greatest use of temporary and cache directories.
     PeakDisk,
-    /// Requests for a GiB.
     RequestsPerGib,
-    /// Requests for an operation.
     RequestsPerOperation,
-    /// Requests in all.
     Requests,
     /// Body bytes on the network for a byte of payload.
     Amplification,
-    /// Latency of one operation.
     Latency(Percentile),
 }
 
 impl Figure {
     /// Its value in `sample`, in base units (bytes, seconds); `None` when the sample does not have it.
-    pub fn of(self, sample: &Sample) -> Option<f64> {
+    pub(crate) fn of(self, sample: &Sample) -> Option<f64> {
         let (bytes, operations) = (sample.bytes as f64, sample.operations as f64);
         let processor = sample.client_cpu_seconds;
         // The server counts some request of every run, or it does not count.
@@ -168,27 +152,26 @@ impl Figure {
         }
     }
 
-    /// Its name for headings, and what it counts.
-    fn facts(self) -> (&'static str, Dimension) {
+    /// Its name for headings, and its units.
+    fn facts(self) -> (&'static str, Units) {
         match self {
-            Self::Bandwidth => ("Bandwidth", Dimension::ByteRate),
-            Self::OperationRate => ("Operations", Dimension::Plain("op/s")),
-            Self::Duration => ("Time", Dimension::Seconds),
-            Self::CpuPerGib => ("Client CPU", Dimension::Plain("s/GiB")),
-            Self::CpuPerOperation => ("Client CPU", Dimension::SecondsPerOperation),
-            Self::CpuTime => ("Client CPU", Dimension::Seconds),
-            Self::PeakMemory => ("Peak memory", Dimension::Bytes),
-            Self::PeakDisk => ("Peak disk", Dimension::Bytes),
-            Self::RequestsPerGib => ("Requests", Dimension::Plain("per GiB")),
-            Self::RequestsPerOperation => ("Requests", Dimension::Plain("per op")),
-            Self::Requests => ("Requests", Dimension::Plain("in all")),
-            Self::Amplification => ("Amplification", Dimension::Plain("×")),
-            Self::Latency(_) => ("Latency", Dimension::Seconds),
+            Self::Bandwidth => ("Bandwidth", units::BYTE_RATES),
+            Self::OperationRate => ("Operations", &[(0.0, 1.0, "op/s")]),
+            Self::Duration => ("Time", units::SECONDS),
+            Self::CpuPerGib => ("Client CPU", &[(0.0, 1.0, "s/GiB")]),
+            Self::CpuPerOperation => ("Client CPU", units::SECONDS_PER_OPERATION),
+            Self::CpuTime => ("Client CPU", units::SECONDS),
+            Self::PeakMemory => ("Peak memory", units::BYTES),
+            Self::PeakDisk => ("Peak disk", units::BYTES),
+            Self::RequestsPerGib => ("Requests", &[(0.0, 1.0, "per GiB")]),
+            Self::RequestsPerOperation => ("Requests", &[(0.0, 1.0, "per op")]),
+            Self::Requests => ("Requests", &[(0.0, 1.0, "in all")]),
+            Self::Amplification => ("Amplification", &[(0.0, 1.0, "×")]),
+            Self::Latency(_) => ("Latency", units::SECONDS),
         }
     }
 
-    /// Its name for headings.
-    pub fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         match self {
             Self::Latency(percentile) => format!("Latency {} %", percentile.name()),
             other => other.facts().0.to_owned(),
@@ -196,7 +179,7 @@ impl Figure {
     }
 
     /// A name that fits above numbers.
-    pub fn short_name(self) -> String {
+    pub(crate) fn short_name(self) -> String {
         match self {
             Self::PeakMemory => "memory".to_owned(),
             Self::PeakDisk => "disk".to_owned(),
@@ -207,17 +190,14 @@ impl Figure {
         }
     }
 
-    /// The unit for a column of which `greatest` is the greatest value.
-    pub fn unit_for(self, greatest: f64) -> Unit {
-        self.facts().1.unit_for(greatest)
+    pub(crate) fn unit_for(self, greatest: f64) -> Unit {
+        units::unit_for(self.facts().1, greatest)
     }
 
-    /// Whether more of it is better; of all else less is.
-    pub fn more_is_better(self) -> bool {
+    pub(crate) fn more_is_better(self) -> bool {
         matches!(self, Self::Bandwidth | Self::OperationRate)
     }
 
-    /// The same in words.
     pub(super) fn direction(self) -> &'static str {
         match self.more_is_better() {
             true => "more is better",
@@ -225,13 +205,12 @@ impl Figure {
         }
     }
 
-    /// Whether `a` is better than `b`.
-    pub fn is_better(self, a: f64, b: f64) -> bool {
+    pub(crate) fn is_better(self, a: f64, b: f64) -> bool {
         if self.more_is_better() { a > b } else { a < b }
     }
 
     /// How many times better `a` is than `b`: above 1 when it is better. Two zeros are equal.
-    pub fn advantage(self, a: f64, b: f64) -> f64 {
+    pub(crate) fn advantage(self, a: f64, b: f64) -> f64 {
         match self.more_is_better() {
             _ if a == b => 1.0,
             true => a / b,
@@ -240,7 +219,7 @@ impl Figure {
     }
 
     /// What is too little to speak of, in base units: below it two values are the same.
-    pub fn negligible(self) -> f64 {
+    pub(crate) fn negligible(self) -> f64 {
         match self {
             Self::PeakMemory | Self::PeakDisk => (1_u64 << 20) as f64,
             // The kernel counts processor time in ticks of up to 10 ms.

@@ -49,24 +49,19 @@ pub fn pictures(report: &Report) -> Vec<Picture> {
     };
     for table in &report.tables {
         let suite = table.suite.as_str();
-        let sections = sections::of(table, &views, Some(&ranking));
-        let mut profiles: Vec<&str> = sections.iter().map(|section| section.tag).collect();
-        profiles.sort_unstable();
-        profiles.dedup();
+        let sections = sections::of(table, &views);
+        let drawn: Vec<_> = sections.iter().filter(|it| !it.charts.is_empty()).collect();
+        let profiles: BTreeSet<&str> = drawn.iter().map(|section| section.tag).collect();
         for profile in profiles {
-            let rows = sections
-                .iter()
-                .filter(|it| it.tag == profile && it.rows.len() == 1);
-            let rows: Vec<_> = rows.filter(|section| !section.charts.is_empty()).collect();
+            let rows = drawn.iter().copied();
+            let rows = rows.filter(|it| it.tag == profile && it.rows.len() == 1);
+            let rows: Vec<_> = rows.collect();
             if rows.len() > 1 {
-                add(
-                    [suite, profile, ""],
-                    format!("Suite {suite} · {profile}"),
-                    &rows,
-                );
+                let title = format!("Suite {suite} · {profile}");
+                add([suite, profile, ""], title, &rows);
             }
         }
-        for section in sections.iter().filter(|section| !section.charts.is_empty()) {
+        for section in drawn {
             let name = [suite, section.name, section.tag];
             add(name, section.title.clone(), &[section]);
         }
@@ -84,19 +79,10 @@ fn draw(
     let alone = sections.first().filter(|_| sections.len() == 1);
     let mut head = vec![("title", 22, title)];
     head.extend(alone.map(|section| {
-        let parts = [
-            section.name,
-            section.tag,
-            section.runs.as_deref().unwrap_or_default(),
-        ];
-        (
-            "soft",
-            13,
-            format!("{} {}", parts.join(" · "), section.rest),
-        )
+        let runs = section.runs.as_deref().unwrap_or_default();
+        let parts = [section.name, section.tag, runs].join(" · ");
+        ("soft", 13, format!("{parts} {}", section.rest))
     }));
-    let verdict = alone.and_then(|section| section.verdict.clone());
-    head.extend(verdict.map(|verdict| ("soft", 13, verdict)));
     let bands = sections.iter().map(|section| match alone {
         Some(_) => context! { charts => section.charts },
         None => context! {
@@ -104,10 +90,8 @@ fn draw(
             charts => section.charts.iter().take(SUITE_CHARTS).collect::<Vec<_>>(),
         },
     });
-    let clients = report
-        .clients
-        .iter()
-        .filter(|client| client.missing.is_none());
+    let clients = report.clients.iter();
+    let clients = clients.filter(|client| client.missing.is_none());
     let clients = clients.map(|client| format!("{} {}", client.name, version_of(client)));
     let clients: Vec<String> = clients.collect();
     let notes = sections
@@ -138,7 +122,7 @@ fn file_stem(parts: &[&str]) -> String {
 }
 
 /// `text` with `…` for each word, or the end of one, that is a path of this machine.
-fn without_paths(text: &str) -> String {
+pub(super) fn without_paths(text: &str) -> String {
     let words = text.split_inclusive(char::is_whitespace);
     let shorten = |word: &str| match path_in(word) {
         Some(at) => {

@@ -19,11 +19,11 @@ pub(super) fn value(published: &Published, figure: Figure) -> Option<f64> {
         .iter()
         .map(|(column, text)| (column.as_str(), text));
     match figure {
-        Figure::Bandwidth => columns.find_map(|(_, text)| positive_in(text, BYTE_RATES)),
+        Figure::Bandwidth => columns.find_map(|(_, text)| byte_rate(text)),
         Figure::OperationRate => {
             columns.find_map(|(column, text)| operations_per_second(column, text))
         }
-        Figure::Duration => columns.find_map(|(_, text)| positive_in(text, SECONDS)),
+        Figure::Duration => columns.find_map(|(_, text)| positive(quantity_in(text, SECONDS))),
         Figure::PeakMemory => column_of_bytes(columns, "memory"),
         Figure::PeakDisk => column_of_bytes(columns, "disk"),
         Figure::CpuPerGib => {
@@ -49,18 +49,6 @@ const BYTES: Units = &[
     ("mib", 1_048_576.0),
     ("gib", GIB),
     ("tib", 1024.0 * GIB),
-];
-
-const BYTE_RATES: Units = &[
-    ("b/s", 1.0),
-    ("kb/s", 1e3),
-    ("mb/s", 1e6),
-    ("gb/s", 1e9),
-    ("kib/s", 1024.0),
-    ("mib/s", 1_048_576.0),
-    ("gib/s", GIB),
-    ("gbps", 1e9 / 8.0),
-    ("mbps", 1e6 / 8.0),
 ];
 
 const SECONDS: Units = &[
@@ -93,9 +81,19 @@ fn quantity_in(text: &str, units: Units) -> Option<f64> {
     unit.map(|(_, size)| number * size)
 }
 
-/// The same above zero: a bare 0 may be of any unit, and no speed and no time is 0.
-fn positive_in(text: &str, units: Units) -> Option<f64> {
-    quantity_in(text, units).filter(|value| *value > 0.0)
+/// A bare 0 may be of any unit, and no speed and no time is 0.
+fn positive(value: Option<f64>) -> Option<f64> {
+    value.filter(|value| *value > 0.0)
+}
+
+/// "2,2 GB/s", "10 Gbps".
+fn byte_rate(text: &str) -> Option<f64> {
+    let bits = &[("gbps", 1e9 / 8.0), ("mbps", 1e6 / 8.0)];
+    let text = text.trim().to_lowercase();
+    let bytes = text
+        .strip_suffix("/s")
+        .and_then(|text| quantity_in(text, BYTES));
+    positive(bytes.or_else(|| quantity_in(&text, bits)))
 }
 
 /// "1,577 img/s", "391K IOPS", or "391K" in a column of IOPS: anything per second that is not bytes.
@@ -106,7 +104,7 @@ fn operations_per_second(column: &str, text: &str) -> Option<f64> {
         _ => (1.0, unit.as_str()),
     };
     let in_column = unit.is_empty() && column.to_lowercase().contains("iops");
-    let in_text = unit == "iops" || unit.ends_with("/s") && quantity_in(text, BYTE_RATES).is_none();
+    let in_text = unit == "iops" || unit.ends_with("/s") && byte_rate(text).is_none();
     (in_column || in_text).then_some(number * factor)
 }
 

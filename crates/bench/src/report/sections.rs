@@ -9,7 +9,7 @@
 //! All three are a [`Section`]: charts under a heading with their notes, and the numbers of the rows that they show as
 //! [`RowText`]. Each writer turns the same sections into its own form.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use serde::Serialize;
 
@@ -17,10 +17,10 @@ use crate::{
     record::{Published, Row, Table},
     report::{
         chart::{self, Chart, ELSEWHERE, Series},
-        figure::{Aspect, Counts, Figure, Percentile},
+        figure::{Aspect, Figure, Percentile},
         published,
         statistics::Summary,
-        summary::{ClientView, Outcome, Ranking, RowView},
+        summary::{ClientView, Outcome, RowView},
         units,
     },
     settings,
@@ -31,28 +31,22 @@ const FAMILY_MIN: usize = 3;
 /// Two profiles are a difference worth a line.
 const DISTANCE_MIN: usize = 2;
 
-/// Something that is shown as one.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Section<'a> {
     /// What is done: the first sentence of a description, or "Random read: 4 to 1,024 threads".
     pub(super) title: String,
-    /// What else the description says.
     pub(super) rest: &'a str,
     /// The workload, or what the names of a family have in common.
     pub(super) name: &'a str,
     /// The latency profile, or "by distance".
     pub(super) tag: &'a str,
-    /// How often each client ran.
     pub(super) runs: Option<String>,
-    /// How the subject stands.
-    pub(super) verdict: Option<String>,
     pub(super) charts: Vec<Chart>,
     /// What failed, what was disturbed, who did not run.
     pub(super) notes: Vec<String>,
     pub(super) rows: Vec<RowText<'a>>,
 }
 
-/// A row in numbers and words.
 #[derive(Debug, Serialize)]
 pub(super) struct RowText<'a> {
     pub(super) title: String,
@@ -61,10 +55,9 @@ pub(super) struct RowText<'a> {
     pub(super) columns: Vec<Column>,
     pub(super) lines: Vec<Line<'a>>,
     /// The columns of what others published.
-    pub(super) elsewhere: Vec<&'a str>,
+    pub(super) elsewhere: BTreeSet<&'a str>,
 }
 
-/// A figure at the head of its column.
 #[derive(Debug, Serialize)]
 pub(super) struct Column {
     pub(super) name: String,
@@ -72,20 +65,17 @@ pub(super) struct Column {
     pub(super) unit: &'static str,
 }
 
-/// A client in a row.
 #[derive(Debug, Serialize)]
 pub(super) struct Line<'a> {
     pub(super) client: &'a str,
-    /// The class of its colour.
     pub(super) class: String,
     pub(super) notes: Vec<String>,
-    /// Why there are no figures: "failed", and the reason.
-    pub(super) absence: Option<(String, String)>,
+    /// Why there are no figures.
+    pub(super) absence: Option<String>,
     /// One for each column, where the client has the figure.
     pub(super) cells: Vec<Option<Number>>,
 }
 
-/// A median with its spread.
 #[derive(Debug, Serialize)]
 pub(super) struct Number {
     pub(super) number: String,
@@ -94,7 +84,6 @@ pub(super) struct Number {
 }
 
 impl<'a> RowText<'a> {
-    /// `view` with all that it has.
     pub(super) fn of(view: &RowView<'a>) -> Self {
         Self::with(view, &view.figures())
     }
@@ -102,12 +91,8 @@ impl<'a> RowText<'a> {
     /// `view` with these figures; the clients are in the order of their speed.
     pub(super) fn with(view: &RowView<'a>, figures: &[Figure]) -> Self {
         let clients = view.sorted_by(view.figure(Aspect::Speed)).into_iter();
-        let mut elsewhere: Vec<&str> = Vec::new();
-        for column in view.row.published.iter().flat_map(|it| it.figures.keys()) {
-            if !elsewhere.contains(&column.as_str()) {
-                elsewhere.push(column);
-            }
-        }
+        let elsewhere = view.row.published.iter().flat_map(|it| it.figures.keys());
+        let lines = clients.map(|client| Line::of(view, client, figures));
         let column = |figure: &Figure| Column {
             name: figure.name(),
             short_name: figure.short_name(),
@@ -118,20 +103,14 @@ impl<'a> RowText<'a> {
             repeats: view.repeats(),
             row: view.row,
             columns: figures.iter().map(column).collect(),
-            lines: clients
-                .map(|client| Line::of(view, client, figures))
-                .collect(),
-            elsewhere,
+            lines: lines.collect(),
+            elsewhere: elsewhere.map(String::as_str).collect(),
         }
     }
 }
 
 impl<'a> Line<'a> {
     fn of(view: &RowView<'a>, client: &ClientView<'a>, figures: &[Figure]) -> Self {
-        let absence = client.absence().map(|absence| {
-            let (word, reason) = absence.split_once(": ").unwrap_or((&absence, ""));
-            (word.to_owned(), reason.to_owned())
-        });
         let number = |figure: &Figure| {
             let summary = client.summary(*figure)?;
             let unit = figure.unit_for(view.greatest(*figure)?);
@@ -145,62 +124,49 @@ impl<'a> Line<'a> {
             client: client.name,
             class: chart::class(client.index),
             notes: client.notes(),
-            absence,
+            absence: client.absence(),
             cells: figures.iter().map(number).collect(),
         }
     }
 }
 
 /// The sections of `table`, whose rows that can be run are among `views`.
-pub(super) fn of<'a>(
-    table: &Table,
-    views: &[RowView<'a>],
-    ranking: Option<&Ranking<'_>>,
-) -> Vec<Section<'a>> {
-    let rows = by_workload(views.iter().filter(|view| std::ptr::eq(view.table, table)));
-    let (families, distances) = (families(&rows), distances(&rows));
+pub(super) fn of<'a>(table: &Table, views: &[RowView<'a>]) -> Vec<Section<'a>> {
+    let rows = views.iter().filter(|view| std::ptr::eq(view.table, table));
+    let rows: Vec<&RowView<'a>> = rows.collect();
+    let families = families(&rows);
+    let mut shown = BTreeSet::new();
     let mut sections = Vec::new();
-    for view in &rows {
-        if let Some(family) = families.iter().find(|family| family.contains(view)) {
-            if family
-                .rows()
-                .all(|member| place(&rows, view) <= place(&rows, member))
-            {
-                sections.push(family.section());
+    for (workload, members) in grouped(&rows, 1, distance) {
+        let mut alone = Vec::new();
+        for (at, view) in members {
+            match families.iter().find(|family| family.contains(view)) {
+                Some(family) if shown.insert((family.name, &view.row.profile)) => {
+                    sections.push(family.section());
+                }
+                Some(_) => {}
+                None => {
+                    sections.push(of_row(view));
+                    alone.extend(view.has_begun().then_some((at, view)));
+                }
             }
-            continue;
         }
-        sections.push(of_row(view, ranking));
-        let is_last = |family: &&Family<'_, '_>| {
-            family.contains(view)
-                && family
-                    .rows()
-                    .all(|member| place(&rows, view) >= place(&rows, member))
-        };
-        sections.extend(distances.iter().find(is_last).map(Family::section));
+        if alone.len() >= DISTANCE_MIN {
+            let label = |_, row: &RowView<'_>| row.row.profile.clone();
+            let of = "latency profile".to_owned();
+            sections.push(Family::new(workload, of, alone, label).distance());
+        }
     }
     sections
 }
 
-fn place(rows: &[RowView<'_>], wanted: &RowView<'_>) -> Option<usize> {
-    rows.iter()
-        .position(|row| std::ptr::eq(row.row, wanted.row))
+/// A workload, and how far away the store is; a profile that is not known is the farthest.
+fn distance<'a>(view: &RowView<'a>) -> Option<(&'a str, f64)> {
+    let latency = settings::latency(&view.row.profile).unwrap_or(Duration::MAX);
+    Some((&view.row.workload, latency.as_secs_f64()))
 }
 
-/// The rows with those of one workload together, in the order in which workloads first appear.
-fn by_workload<'v, 'a: 'v>(rows: impl Iterator<Item = &'v RowView<'a>>) -> Vec<RowView<'a>> {
-    let mut groups: Vec<Vec<RowView<'a>>> = Vec::new();
-    for row in rows {
-        let is_same = |group: &&mut Vec<RowView<'a>>| group[0].row.workload == row.row.workload;
-        match groups.iter_mut().find(is_same) {
-            Some(group) => group.push(row.clone()),
-            None => groups.push(vec![row.clone()]),
-        }
-    }
-    groups.concat()
-}
-
-fn of_row<'a>(view: &RowView<'a>, ranking: Option<&Ranking<'_>>) -> Section<'a> {
+fn of_row<'a>(view: &RowView<'a>) -> Section<'a> {
     let (title, rest) = title(&view.row.description);
     Section {
         title: title.to_owned(),
@@ -208,7 +174,6 @@ fn of_row<'a>(view: &RowView<'a>, ranking: Option<&Ranking<'_>>) -> Section<'a> 
         name: &view.row.workload,
         tag: &view.row.profile,
         runs: view.runs(),
-        verdict: ranking.and_then(|ranking| verdict(ranking, view)),
         charts: charts_of(view),
         notes: notes(&[view]),
         rows: vec![RowText::of(view)],
@@ -219,23 +184,6 @@ fn of_row<'a>(view: &RowView<'a>, ranking: Option<&Ranking<'_>>) -> Section<'a> 
 fn title(description: &str) -> (&str, &str) {
     let (title, rest) = description.split_once(". ").unwrap_or((description, ""));
     (title.trim_end_matches('.'), rest)
-}
-
-/// "penstock: Speed 1.33× better (ossfs2), CPU level (s3fs)".
-fn verdict(ranking: &Ranking<'_>, view: &RowView<'_>) -> Option<String> {
-    let mut rows = ranking.rows.iter();
-    let row = rows.find(|row| std::ptr::eq(row.view.row, view.row))?;
-    let places = row.places.iter();
-    let places = places.map(|place| {
-        format!(
-            "{} {} ({})",
-            place.aspect.name(),
-            place.verdict(),
-            place.rival
-        )
-    });
-    let places: Vec<String> = row.absence.clone().into_iter().chain(places).collect();
-    (!places.is_empty()).then(|| format!("{}: {}", ranking.subject, places.join(", ")))
 }
 
 /// All charts of a row: its four aspects, what else others published, disk, latency.
@@ -250,10 +198,8 @@ fn charts_of(view: &RowView<'_>) -> Vec<Chart> {
     }
     figures.extend(view.has(Figure::PeakDisk).then_some(Figure::PeakDisk));
     figures.extend(view.percentiles().into_iter().map(Figure::Latency));
-    let charts = figures.into_iter();
-    charts
-        .filter_map(|figure| chart::bars(view, figure))
-        .collect()
+    let charts = figures.iter().filter_map(|it| chart::bars(view, *it));
+    charts.collect()
 }
 
 /// Each note of `rows` once, with the names of the rows that it is about unless it is about all.
@@ -278,12 +224,8 @@ fn notes_of(row: &RowView<'_>) -> Vec<String> {
     let (mut notes, mut failed, mut idle) = (Vec::new(), Vec::new(), Vec::new());
     for client in &row.clients {
         let name = client.name;
-        notes.extend(
-            client
-                .notes()
-                .iter()
-                .map(|note| format!("† {name}: {note}")),
-        );
+        let marked = client.notes().into_iter();
+        notes.extend(marked.map(|note| format!("† {name}: {note}")));
         match (client.outcome(), client.absence()) {
             (Outcome::Failed(_), Some(why)) => failed.push(format!("{name} {why}")),
             (Outcome::NotRun, _) => idle.push(name),
@@ -295,61 +237,14 @@ fn notes_of(row: &RowView<'_>) -> Vec<String> {
     notes
 }
 
-/// Rows that differ in one thing, in its order.
-#[derive(Debug)]
-struct Family<'v, 'a> {
-    /// The name of a workload, or what the members' names have in common: `random-read`.
-    name: &'a str,
-    /// What the members differ in: "threads".
-    of: String,
-    /// Each with what the axis calls it: "1,024", "far".
-    members: Vec<(String, &'v RowView<'a>)>,
-    /// The members are one workload at several latency profiles.
-    is_distance: bool,
-}
-
-/// The families among `rows`, in the order of their first members.
-fn families<'v, 'a>(rows: &'v [RowView<'a>]) -> Vec<Family<'v, 'a>> {
-    let place = |row: &'v RowView<'a>| {
-        let (name, number) = split(&row.row.workload)?;
-        Some(((name, row.row.profile.as_str()), number))
-    };
-    let family = |((name, _), members): Group<'v, 'a, (&'a str, &str)>| Family {
-        name,
-        of: counted_thing(&members).unwrap_or_else(|| format!("N of {name}-N")),
-        members: labelled(members, |number, _| units::thousands(number)),
-        is_distance: false,
-    };
-    let groups = grouped(rows, FAMILY_MIN, place).into_iter();
-    groups.map(family).collect()
-}
-
-/// The workloads among `rows` that ran at several latency profiles, the nearest first.
-fn distances<'v, 'a>(rows: &'v [RowView<'a>]) -> Vec<Family<'v, 'a>> {
-    let place = |row: &'v RowView<'a>| {
-        // A profile that is not known is the farthest.
-        let latency = settings::latency(&row.row.profile).unwrap_or(Duration::MAX);
-        let place = (row.row.workload.as_str(), latency.as_secs_f64());
-        row.has_begun().then_some(place)
-    };
-    let family = |(name, members): Group<'v, 'a, &'a str>| Family {
-        name,
-        of: "latency profile".to_owned(),
-        members: labelled(members, |_, row| row.row.profile.clone()),
-        is_distance: true,
-    };
-    let groups = grouped(rows, DISTANCE_MIN, place).into_iter();
-    groups.map(family).collect()
-}
-
-/// A group's key with its members, each at its place.
+/// Rows that have a key in common, each at its place among them.
 type Group<'v, 'a, K> = (K, Vec<(f64, &'v RowView<'a>)>);
 
 /// At least `least` rows that have the same key, each group in the order of its members' places.
 fn grouped<'v, 'a, K: PartialEq>(
-    rows: &'v [RowView<'a>],
+    rows: &[&'v RowView<'a>],
     least: usize,
-    place: impl Fn(&'v RowView<'a>) -> Option<(K, f64)>,
+    place: impl Fn(&RowView<'a>) -> Option<(K, f64)>,
 ) -> Vec<Group<'v, 'a, K>> {
     let mut groups: Vec<Group<'v, 'a, K>> = Vec::new();
     for row in rows {
@@ -368,15 +263,43 @@ fn grouped<'v, 'a, K: PartialEq>(
     groups
 }
 
-fn labelled<'v, 'a>(
-    members: Vec<(f64, &'v RowView<'a>)>,
-    label: fn(f64, &RowView<'_>) -> String,
-) -> Vec<(String, &'v RowView<'a>)> {
-    let members = members.into_iter();
-    members.map(|(at, row)| (label(at, row), row)).collect()
+/// Rows that differ in one thing, in its order.
+#[derive(Debug)]
+struct Family<'v, 'a> {
+    /// The name of a workload, or what the members' names have in common: `random-read`.
+    name: &'a str,
+    /// What the members differ in: "threads".
+    of: String,
+    /// Each with what the axis calls it: "1,024", "far".
+    members: Vec<(String, &'v RowView<'a>)>,
+}
+
+/// The families among `rows`, in the order of their first members.
+fn families<'v, 'a>(rows: &[&'v RowView<'a>]) -> Vec<Family<'v, 'a>> {
+    let place = |row: &RowView<'a>| {
+        let (name, number) = split(&row.row.workload)?;
+        Some(((name, row.row.profile.as_str()), number))
+    };
+    let groups = grouped(rows, FAMILY_MIN, place).into_iter();
+    let families = groups.map(|((name, _), members)| {
+        let of = counted_thing(&members).unwrap_or_else(|| format!("N of {name}-N"));
+        Family::new(name, of, members, |number, _| units::thousands(number))
+    });
+    families.collect()
 }
 
 impl<'v, 'a> Family<'v, 'a> {
+    fn new(
+        name: &'a str,
+        of: String,
+        members: Vec<(f64, &'v RowView<'a>)>,
+        label: fn(f64, &RowView<'_>) -> String,
+    ) -> Self {
+        let members = members.into_iter();
+        let members = members.map(|(at, row)| (label(at, row), row)).collect();
+        Self { name, of, members }
+    }
+
     fn rows(&self) -> impl Iterator<Item = &'v RowView<'a>> {
         self.members.iter().map(|(_, row)| *row)
     }
@@ -387,29 +310,37 @@ impl<'v, 'a> Family<'v, 'a> {
 
     fn section(&self) -> Section<'a> {
         let rows: Vec<_> = self.rows().collect();
-        let first = rows[0];
-        let section = Section {
+        let counts = Aspect::ALL.map(|aspect| rows[0].figure(aspect)).into_iter();
+        let latencies = ["50", "99"].into_iter().filter_map(Percentile::parse);
+        let figures = counts.chain(latencies.map(Figure::Latency));
+        let charts = figures.filter_map(|figure| self.chart(figure, self.elsewhere(figure)));
+        Section {
             title: self.title(),
             name: self.name,
-            tag: &first.row.profile,
-            runs: first.runs(),
-            charts: self.charts(first.counts),
-            ..Section::default()
-        };
-        if self.is_distance {
-            // Its rows are sections of their own.
-            let (title, rest) = title(&first.row.description);
-            return Section {
-                title: title.to_owned(),
-                rest,
-                tag: "by distance",
-                ..section
-            };
-        }
-        Section {
+            tag: &rows[0].row.profile,
+            runs: rows[0].runs(),
+            charts: charts.collect(),
             notes: notes(&rows),
             rows: rows.into_iter().map(RowText::of).collect(),
-            ..section
+            ..Section::default()
+        }
+    }
+
+    /// How the clients keep up as the store gets farther away. Its rows are sections of their own, and what others published
+    /// is the same at each latency profile of ours.
+    fn distance(&self) -> Section<'a> {
+        let first = self.members[0].1;
+        let (title, rest) = title(&first.row.description);
+        let figures = [Aspect::Speed, Aspect::Processor, Aspect::Memory].into_iter();
+        let charts = figures.filter_map(|aspect| self.chart(first.figure(aspect), Vec::new()));
+        Section {
+            title: title.to_owned(),
+            rest,
+            name: self.name,
+            tag: "by distance",
+            runs: first.runs(),
+            charts: charts.collect(),
+            ..Section::default()
         }
     }
 
@@ -428,19 +359,7 @@ impl<'v, 'a> Family<'v, 'a> {
         }
     }
 
-    fn charts(&self, counts: Counts) -> Vec<Chart> {
-        let mut figures = Aspect::ALL.map(|aspect| aspect.figure(counts)).to_vec();
-        if self.is_distance {
-            figures.truncate(3);
-        } else {
-            let percentiles = ["50", "99"].into_iter().filter_map(Percentile::parse);
-            figures.extend(percentiles.map(Figure::Latency));
-        }
-        let charts = figures.into_iter();
-        charts.filter_map(|figure| self.chart(figure)).collect()
-    }
-
-    fn chart(&self, figure: Figure) -> Option<Chart> {
+    fn chart(&self, figure: Figure, elsewhere: Vec<Series<'_>>) -> Option<Chart> {
         let places = self.members.iter().map(|(label, _)| label.clone());
         let clients = self.rows().next()?.clients.iter();
         let series = clients.map(|client| {
@@ -454,26 +373,24 @@ impl<'v, 'a> Family<'v, 'a> {
                 points: points.collect(),
             }
         });
-        let series = series.chain(self.elsewhere(figure));
+        let series = series.chain(elsewhere);
         chart::curves(figure, &self.of, places.collect(), series.collect())
     }
 
-    /// What others published about `figure`, by client. At each latency profile of ours that is the same.
     fn elsewhere(&self, figure: Figure) -> Vec<Series<'a>> {
         let mut elsewhere: Vec<Series<'a>> = Vec::new();
-        let rows = self.rows().enumerate().filter(|_| !self.is_distance);
-        let entries =
-            rows.flat_map(|(place, row)| row.row.published.iter().map(move |it| (place, it)));
-        for (place, entry) in entries {
-            let summary = published::value(entry, figure).map(|value| Summary::of([value]));
-            let point = summary.flatten().map(|summary| (place, summary));
-            match elsewhere.iter_mut().find(|it| it.name == entry.client) {
-                Some(known) => known.points.extend(point),
-                None => elsewhere.push(Series {
-                    name: &entry.client,
-                    class: ELSEWHERE.to_owned(),
-                    points: point.into_iter().collect(),
-                }),
+        for (place, row) in self.rows().enumerate() {
+            for entry in &row.row.published {
+                let summary = published::value(entry, figure).map(|value| Summary::of([value]));
+                let point = summary.flatten().map(|summary| (place, summary));
+                match elsewhere.iter_mut().find(|it| it.name == entry.client) {
+                    Some(known) => known.points.extend(point),
+                    None => elsewhere.push(Series {
+                        name: &entry.client,
+                        class: ELSEWHERE.to_owned(),
+                        points: point.into_iter().collect(),
+                    }),
+                }
             }
         }
         elsewhere

@@ -28,24 +28,19 @@ const NOT_AVAILABLE: &str = "not available: ";
 
 /// One row, ready to be shown.
 #[derive(Clone, Debug)]
-pub struct RowView<'a> {
-    /// The table that it stands in.
-    pub table: &'a Table,
-    /// The row itself.
-    pub row: &'a Row,
-    /// What its workload counts.
-    pub counts: Counts,
+pub(crate) struct RowView<'a> {
+    pub(crate) table: &'a Table,
+    pub(crate) row: &'a Row,
+    pub(crate) counts: Counts,
     /// Each client that was to run it, in the report's order.
-    pub clients: Vec<ClientView<'a>>,
+    pub(crate) clients: Vec<ClientView<'a>>,
 }
 
-/// One client in one row.
 #[derive(Clone, Debug)]
-pub struct ClientView<'a> {
-    /// Its name.
-    pub name: &'a str,
+pub(crate) struct ClientView<'a> {
+    pub(crate) name: &'a str,
     /// Its place among [`Report::clients`], which decides its colour.
-    pub index: usize,
+    pub(crate) index: usize,
     /// What its program says of itself. Two modes of one program say the same.
     program: Option<&'a str>,
     samples: &'a [Sample],
@@ -53,17 +48,15 @@ pub struct ClientView<'a> {
 
 /// What became of a client in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome<'a> {
-    /// At least one run counts.
+pub(crate) enum Outcome<'a> {
     Measured,
     /// All runs failed; the reason of the first.
     Failed(&'a str),
-    /// It has not been run.
     NotRun,
 }
 
 /// Every row of `report` that can be run, in its order.
-pub fn rows(report: &Report) -> Vec<RowView<'_>> {
+pub(crate) fn rows(report: &Report) -> Vec<RowView<'_>> {
     let tables = report.tables.iter();
     let rows = tables.flat_map(|table| table.rows.iter().map(move |row| (table, row)));
     rows.filter(|(_, row)| row.unavailable.is_none())
@@ -72,8 +65,7 @@ pub fn rows(report: &Report) -> Vec<RowView<'_>> {
 }
 
 impl<'a> RowView<'a> {
-    /// Joins `row` of `table` with the clients of `report`.
-    pub fn new(report: &'a Report, table: &'a Table, row: &'a Row) -> Self {
+    pub(crate) fn new(report: &'a Report, table: &'a Table, row: &'a Row) -> Self {
         let clients = report.clients.iter().enumerate();
         let clients = clients.filter_map(|(index, client)| {
             let cell = row.cells.iter().find(|cell| cell.client == client.name);
@@ -94,13 +86,11 @@ impl<'a> RowView<'a> {
         }
     }
 
-    /// "read-1 · lan".
-    pub fn title(&self) -> String {
+    pub(crate) fn title(&self) -> String {
         format!("{} · {}", self.row.workload, self.row.profile)
     }
 
-    /// The client of this name.
-    pub fn client(&self, name: &str) -> Option<&ClientView<'a>> {
+    pub(crate) fn client(&self, name: &str) -> Option<&ClientView<'a>> {
         self.clients.iter().find(|client| client.name == name)
     }
 
@@ -121,12 +111,10 @@ impl<'a> RowView<'a> {
         clients.filter(|other| other.name != client.name).collect()
     }
 
-    /// The figure that answers `aspect` here.
-    pub fn figure(&self, aspect: Aspect) -> Figure {
+    pub(crate) fn figure(&self, aspect: Aspect) -> Figure {
         aspect.figure(self.counts)
     }
 
-    /// The percentiles that any run has, in order.
     pub(super) fn percentiles(&self) -> BTreeSet<Percentile> {
         let samples = self.clients.iter().flat_map(ClientView::counted);
         let names = samples.flat_map(|sample| sample.latency_seconds.keys());
@@ -134,7 +122,7 @@ impl<'a> RowView<'a> {
     }
 
     /// The figures that say something here, the row's own speed and cost first.
-    pub fn figures(&self) -> Vec<Figure> {
+    pub(crate) fn figures(&self) -> Vec<Figure> {
         let mut figures = Aspect::ALL.map(|aspect| self.figure(aspect)).to_vec();
         if self.counts == Counts::Operations {
             figures.splice(1..1, [Figure::Bandwidth]);
@@ -147,7 +135,7 @@ impl<'a> RowView<'a> {
     }
 
     /// Whether `figure` says in bytes what the row says in operations.
-    pub fn says_again(&self, figure: Figure) -> bool {
+    pub(crate) fn says_again(&self, figure: Figure) -> bool {
         self.counts == Counts::Operations && matches!(figure, Figure::Bandwidth | Figure::CpuPerGib)
     }
 
@@ -157,20 +145,19 @@ impl<'a> RowView<'a> {
         greatest.is_some_and(|value| figure != Figure::PeakDisk || value > figure.negligible())
     }
 
-    /// What the clients that have `figure` came to.
     fn summaries(&self, figure: Figure) -> impl Iterator<Item = Summary> {
         let clients = self.clients.iter();
         clients.filter_map(move |client| client.summary(figure))
     }
 
     /// The greatest value that any run has, which decides the unit of the column.
-    pub fn greatest(&self, figure: Figure) -> Option<f64> {
+    pub(crate) fn greatest(&self, figure: Figure) -> Option<f64> {
         let highs = self.summaries(figure).map(|summary| summary.high);
         highs.max_by(f64::total_cmp)
     }
 
     /// Whether `client` has the best median of `figure`, and somebody has a worse one.
-    pub fn is_best(&self, client: &ClientView<'_>, figure: Figure) -> bool {
+    pub(crate) fn is_best(&self, client: &ClientView<'_>, figure: Figure) -> bool {
         let medians = || self.summaries(figure).map(|summary| summary.median);
         let best = medians().reduce(|a, b| if figure.is_better(b, a) { b } else { a });
         let own = client.summary(figure).map(|own| own.median);
@@ -178,7 +165,7 @@ impl<'a> RowView<'a> {
     }
 
     /// The clients, best first by `figure`; those without it last, in the report's order.
-    pub fn sorted_by(&self, figure: Figure) -> Vec<&ClientView<'a>> {
+    pub(crate) fn sorted_by(&self, figure: Figure) -> Vec<&ClientView<'a>> {
         let sign = if figure.more_is_better() { -1.0 } else { 1.0 };
         let key = |client: &ClientView<'_>| {
             let own = client.summary(figure);
@@ -190,7 +177,7 @@ impl<'a> RowView<'a> {
     }
 
     /// How many runs each client has, as "3" or "2–3"; `None` before the first.
-    pub fn repeats(&self) -> Option<String> {
+    pub(crate) fn repeats(&self) -> Option<String> {
         let counts = self.clients.iter().map(|client| client.samples.len());
         let counts: BTreeSet<usize> = counts.filter(|count| *count > 0).collect();
         let (least, most) = (counts.first()?, counts.last()?);
@@ -208,21 +195,19 @@ impl<'a> RowView<'a> {
         })
     }
 
-    /// Whether some client has results or failures.
-    pub fn has_begun(&self) -> bool {
+    pub(crate) fn has_begun(&self) -> bool {
         self.clients.iter().any(|client| !client.samples.is_empty())
     }
 }
 
 impl<'a> ClientView<'a> {
     /// The runs that count.
-    pub fn counted(&self) -> impl Iterator<Item = &'a Sample> + use<'a> {
+    pub(crate) fn counted(&self) -> impl Iterator<Item = &'a Sample> + use<'a> {
         let samples = self.samples.iter();
         samples.filter(|sample| sample.fault().is_none())
     }
 
-    /// What became of it.
-    pub fn outcome(&self) -> Outcome<'a> {
+    pub(crate) fn outcome(&self) -> Outcome<'a> {
         if self.counted().next().is_some() {
             return Outcome::Measured;
         }
@@ -231,7 +216,7 @@ impl<'a> ClientView<'a> {
     }
 
     /// Why there are no figures: `failed: ...`, `not available: ...` or `not run`. `None` when there are some.
-    pub fn absence(&self) -> Option<String> {
+    pub(crate) fn absence(&self) -> Option<String> {
         match self.outcome() {
             Outcome::Measured => None,
             Outcome::Failed(reason) if reason.starts_with(NOT_AVAILABLE) => Some(reason.to_owned()),
@@ -240,13 +225,12 @@ impl<'a> ClientView<'a> {
         }
     }
 
-    /// `figure` over the runs that count.
-    pub fn summary(&self, figure: Figure) -> Option<Summary> {
+    pub(crate) fn summary(&self, figure: Figure) -> Option<Summary> {
         Summary::of(self.counted().filter_map(|sample| figure.of(sample)))
     }
 
     /// What a reader must know about figures that are shown: some runs failed, some were disturbed.
-    pub fn notes(&self) -> Vec<String> {
+    pub(crate) fn notes(&self) -> Vec<String> {
         if self.outcome() != Outcome::Measured {
             return Vec::new();
         }
@@ -266,7 +250,7 @@ impl<'a> ClientView<'a> {
 /// Where a client stands against the best of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub(crate) enum Standing {
     /// Better than every other, beyond the noise.
     First,
     /// As good as the best, within the noise.
@@ -275,19 +259,14 @@ pub enum Standing {
     Behind,
 }
 
-/// The answer to one question in one row.
 #[derive(Clone, Debug)]
-pub struct Place<'a> {
-    /// The question.
-    pub aspect: Aspect,
-    /// How the subject stands.
-    pub standing: Standing,
+pub(crate) struct Place<'a> {
+    pub(crate) aspect: Aspect,
+    pub(crate) standing: Standing,
     /// How many times better than the best of the others; below 1 when worse.
-    pub advantage: f64,
-    /// The best of the others.
-    pub rival: &'a str,
-    /// Whether both were run more than once.
-    pub knows_noise: bool,
+    pub(crate) advantage: f64,
+    pub(crate) rival: &'a str,
+    pub(crate) knows_noise: bool,
 }
 
 impl<'a> Place<'a> {
@@ -345,13 +324,12 @@ impl<'a> Place<'a> {
 
 /// A row and the subject's places in it.
 #[derive(Clone, Debug)]
-pub struct RankedRow<'a> {
-    /// The row.
-    pub view: RowView<'a>,
+pub(crate) struct RankedRow<'a> {
+    pub(crate) view: RowView<'a>,
     /// Answers, where the subject and at least one other have the figure.
-    pub places: Vec<Place<'a>>,
+    pub(crate) places: Vec<Place<'a>>,
     /// Why the subject has no figures here, when it has none.
-    pub absence: Option<String>,
+    pub(crate) absence: Option<String>,
 }
 
 impl<'a> RankedRow<'a> {
@@ -367,8 +345,7 @@ impl<'a> RankedRow<'a> {
         })
     }
 
-    /// The subject's place for `aspect`.
-    pub fn place(&self, aspect: Aspect) -> Option<&Place<'a>> {
+    pub(crate) fn place(&self, aspect: Aspect) -> Option<&Place<'a>> {
         self.places.iter().find(|place| place.aspect == aspect)
     }
 
@@ -381,50 +358,16 @@ impl<'a> RankedRow<'a> {
     }
 }
 
-/// How often the subject stands where, for one question.
-#[derive(Clone, Debug, Serialize)]
-pub struct Tally {
-    /// The question.
-    pub aspect: &'static str,
-    /// Rows that were compared.
-    pub rows: usize,
-    /// Rows where it is first.
-    pub first: usize,
-    /// Rows where it is level.
-    pub level: usize,
-    /// Rows where it is behind.
-    pub behind: usize,
-    /// "typically 1.5× better than the best of the others".
-    pub typically: String,
-}
-
-impl Tally {
-    /// "Speed: first in 9 of 11 rows, level in 1, behind in 1; typically 1.5× better than the best of the others."
-    fn sentence(&self) -> String {
-        let mut text = format!(
-            "{}: first in {} of {} rows",
-            self.aspect, self.first, self.rows
-        );
-        for (word, count) in [("level", self.level), ("behind", self.behind)] {
-            if count > 0 {
-                text.push_str(&format!(", {word} in {count}"));
-            }
-        }
-        format!("{text}; {}.", self.typically)
-    }
-}
-
 /// What the whole report says about its subject.
 #[derive(Clone, Debug)]
-pub struct Ranking<'a> {
-    /// The client that the summary is about.
-    pub subject: &'a str,
+pub(crate) struct Ranking<'a> {
+    pub(crate) subject: &'a str,
     /// Every row that has begun, in the report's order.
-    pub rows: Vec<RankedRow<'a>>,
+    pub(crate) rows: Vec<RankedRow<'a>>,
 }
 
 /// Ranks `report`; `None` when no client could be measured.
-pub fn rank(report: &Report) -> Option<Ranking<'_>> {
+pub(crate) fn rank(report: &Report) -> Option<Ranking<'_>> {
     let mut views = rows(report);
     views.retain(RowView::has_begun);
     let is_measured = |name: &str| {
@@ -442,27 +385,16 @@ pub fn rank(report: &Report) -> Option<Ranking<'_>> {
 }
 
 impl<'a> Ranking<'a> {
-    /// How often the subject stands where in `aspect`; `None` when it could be compared nowhere.
-    pub fn tally(&self, aspect: Aspect) -> Option<Tally> {
-        let places = || self.rows.iter().filter_map(|row| row.place(aspect));
-        let count = |standing| places().filter(|place| place.standing == standing).count();
-        let middle = Summary::of(places().map(|place| place.advantage));
-        let typically = middle.map_or(String::new(), |middle| typically(middle.median));
-        let tally = Tally {
-            aspect: aspect.name(),
-            rows: places().count(),
-            first: count(Standing::First),
-            level: count(Standing::Level),
-            behind: count(Standing::Behind),
-            typically,
-        };
-        (tally.rows > 0).then_some(tally)
+    fn places(&self, aspect: Aspect) -> impl Iterator<Item = &Place<'a>> {
+        self.rows.iter().filter_map(move |row| row.place(aspect))
     }
 
-    /// The tallies of all questions that have one.
-    pub(super) fn tallies(&self) -> Vec<Tally> {
-        let aspects = Aspect::ALL.into_iter();
-        aspects.filter_map(|aspect| self.tally(aspect)).collect()
+    /// In how many rows the subject is first, level and behind in `aspect`.
+    pub(crate) fn tally(&self, aspect: Aspect) -> [usize; 3] {
+        [Standing::First, Standing::Level, Standing::Behind].map(|standing| {
+            let places = self.places(aspect);
+            places.filter(|place| place.standing == standing).count()
+        })
     }
 
     /// The rows in which the subject can be compared or is missing; none when it can be compared nowhere.
@@ -476,7 +408,7 @@ impl<'a> Ranking<'a> {
     }
 
     /// Every place that is behind: speed before all else, and in each aspect the worst first.
-    pub fn losses(&self) -> Vec<(&RankedRow<'a>, &Place<'a>)> {
+    pub(crate) fn losses(&self) -> Vec<(&RankedRow<'a>, &Place<'a>)> {
         let rows = self.rows.iter();
         let places = rows.flat_map(|row| row.places.iter().map(move |place| (row, place)));
         let is_loss = |(_, place): &(_, &Place<'_>)| place.standing == Standing::Behind;
@@ -490,7 +422,7 @@ impl<'a> Ranking<'a> {
 
     /// One line for each loss (the row, the figure, who is better and how many times), then one for each row that the
     /// subject could not do.
-    pub fn behind(&self) -> Vec<String> {
+    pub(crate) fn behind(&self) -> Vec<String> {
         let is_told = self.caution().is_some();
         let losses = self.losses().into_iter().map(|(row, place)| {
             // Said once for all by `caution` when no row was repeated.
@@ -503,13 +435,12 @@ impl<'a> Ranking<'a> {
     }
 
     /// The finding in one sentence, for a heading.
-    pub fn headline(&self) -> String {
+    pub(crate) fn headline(&self) -> String {
         let subject = self.subject;
-        let Some(tally) = self.tally(Aspect::Speed) else {
-            return format!("{subject} ran alone: there is nobody to compare it with");
-        };
-        let rows = tally.rows;
-        match (tally.first, tally.behind) {
+        let [first, level, behind] = self.tally(Aspect::Speed);
+        let rows = first + level + behind;
+        match (first, behind) {
+            _ if rows == 0 => format!("{subject} ran alone: there is nobody to compare it with"),
             (1, _) if rows == 1 => format!("{subject} is the fastest"),
             (0, 0) if rows == 1 => format!("{subject} is as fast as the best"),
             (0, _) if rows == 1 => format!("{subject} is not the fastest"),
@@ -521,13 +452,28 @@ impl<'a> Ranking<'a> {
     }
 
     /// One sentence for each aspect: how often first, level, behind, and by how much in the middle.
-    pub fn sentences(&self) -> Vec<String> {
-        let told = self.tallies().into_iter().map(|tally| tally.sentence());
+    pub(crate) fn sentences(&self) -> Vec<String> {
+        let aspects = Aspect::ALL.into_iter();
+        let told = aspects.filter_map(|aspect| self.sentence(aspect));
         told.chain(self.caution().map(str::to_owned)).collect()
     }
 
+    /// "Speed: first in 9 of 11 rows, level in 1, behind in 1; typically 1.5× better than the best of the others."
+    fn sentence(&self, aspect: Aspect) -> Option<String> {
+        let middle = Summary::of(self.places(aspect).map(|place| place.advantage))?;
+        let [first, level, behind] = self.tally(aspect);
+        let rows = first + level + behind;
+        let mut text = format!("{}: first in {first} of {rows} rows", aspect.name());
+        for (word, count) in [("level", level), ("behind", behind)] {
+            if count > 0 {
+                text += &format!(", {word} in {count}");
+            }
+        }
+        Some(format!("{text}; {}.", typically(middle.median)))
+    }
+
     /// What must be said before all numbers: nothing was repeated, when that is so.
-    pub fn caution(&self) -> Option<&'static str> {
+    pub(crate) fn caution(&self) -> Option<&'static str> {
         let mut places = self.rows.iter().flat_map(|row| &row.places).peekable();
         places.peek()?;
         let text = "Every client ran once, so the noise is unknown: what differs by less than 20 % counts as level.";
@@ -535,7 +481,7 @@ impl<'a> Ranking<'a> {
     }
 
     /// How often each client is the best, or as good as it, in each aspect: the table that does not take sides.
-    pub fn scoreboard(&self) -> Vec<(&'a str, [usize; Aspect::ALL.len()])> {
+    pub(crate) fn scoreboard(&self) -> Vec<(&'a str, [usize; Aspect::ALL.len()])> {
         let mut board: Vec<(&str, [usize; Aspect::ALL.len()])> = Vec::new();
         for view in self.rows.iter().map(|row| &row.view) {
             for client in &view.clients {

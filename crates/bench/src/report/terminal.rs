@@ -16,7 +16,10 @@ use super::{
     summary::{self, RowView},
     units,
 };
-use crate::record::{Report, Row, Table};
+use crate::{
+    Progress,
+    record::{Report, Row, Table},
+};
 
 /// How to write on a terminal.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +36,6 @@ pub struct Options {
 pub const LEAST_WIDTH: usize = 40;
 /// Text is not set wider than this, however wide the terminal.
 const TEXT_WIDTH: usize = 110;
-/// Longer names are cut.
 const NAME_WIDTH: usize = 18;
 
 /// ANSI styles: the best of its column, a failure, what has less weight, a heading.
@@ -65,7 +67,6 @@ impl Options {
         lines.collect()
     }
 
-    /// `text` as a heading.
     pub(crate) fn title(&self, text: &str) -> String {
         let lines = self.paragraph(text, "");
         let lines = lines.lines();
@@ -73,7 +74,6 @@ impl Options {
         lines.collect()
     }
 
-    /// `title` and `items`; nothing when there are none.
     pub(crate) fn list(&self, title: &str, items: &[String]) -> String {
         if items.is_empty() {
             return String::new();
@@ -109,7 +109,6 @@ impl Options {
     }
 }
 
-/// A piece of text in a style.
 pub(crate) fn cell(text: &str, style: &'static str) -> Cell {
     Cell {
         style,
@@ -209,12 +208,10 @@ fn table_of(text: &RowText<'_>, options: &Options, spreads: impl Fn(usize) -> bo
 fn row_of(line: &Line<'_>, widths: &[usize]) -> Vec<Cell> {
     let mark = line.notes.first().map_or("", |_| " !");
     let name = Cell::from(truncate(&clean(line.client), NAME_WIDTH) + mark);
-    if let Some((word, reason)) = &line.absence {
-        let reason = Some(reason).filter(|reason| !reason.is_empty());
-        let text = reason.map_or(word.clone(), |reason| format!("{word}: {reason}"));
+    if let Some(absence) = &line.absence {
         let text = Cell {
             reaches_over: true,
-            ..cell(&clean(&text), BAD)
+            ..cell(&clean(absence), BAD)
         };
         return vec![name, text];
     }
@@ -253,19 +250,6 @@ pub fn summary(report: &Report, options: &Options) -> String {
         sentences.collect::<String>(),
         options.list(&behind, &ranking.behind())
     )
-}
-
-/// How far a benchmark is.
-#[derive(Clone, Copy, Debug)]
-pub struct Progress<'a> {
-    /// Runs that are over.
-    pub done: usize,
-    /// Runs in all.
-    pub total: usize,
-    /// Since the first began.
-    pub seconds: f64,
-    /// What runs now: "read-4 · far, s3fs, run 2 of 3".
-    pub current: &'a str,
 }
 
 /// One line of at most `columns`: a bar, the count, the time left, what runs now. The time left assumes that the runs to

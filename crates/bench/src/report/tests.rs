@@ -30,3 +30,25 @@ fn a_legend_shows_the_version_alone() {
     }
     assert_eq!(version(None, "x"), "");
 }
+
+#[test]
+fn markup_is_only_text() {
+    assert_eq!(plain("<b>|a`*_[x]\n#"), r"&lt;b&gt;\|a\`\*\_\[x\] \#");
+}
+
+#[test]
+fn code_is_fenced_by_more_than_it_holds() {
+    assert_eq!(code("a ``b`` | c"), "``` a ``b`` \\| c ```");
+    let block =
+        |lines: &[&str]| code_block(&lines.iter().map(|&it| it.to_owned()).collect::<Vec<_>>());
+    assert_eq!(block(&["a", "b"]), "```sh\na\nb\n```");
+    assert!(block(&["````"]).starts_with("`````sh\n"));
+}
+
+#[test]
+fn the_same_note_has_one_number() {
+    let notes = Mutex::default();
+    let marks = ["a", "b", "a"].map(|note| footnote(&notes, note.to_owned()));
+    assert_eq!(marks, ["[^1]", "[^2]", "[^1]"]);
+    assert_eq!(notes.into_inner().expect("whole"), ["a", "b"]);
+}

@@ -91,16 +91,14 @@ fn failures_missing_clients_and_unavailable_rows_are_said() {
 }
 
 fn line_at(done: usize, seconds: f64, columns: usize) -> String {
-    let current = "read-4 · far, s3fs, run 2 of 3";
-    progress(
-        &Progress {
-            done,
-            total: 12,
-            seconds,
-            current,
-        },
-        columns,
-    )
+    let now = Progress {
+        done,
+        total: 12,
+        seconds,
+        current: "read-4 · far, s3fs, run 2 of 3",
+        run: 2,
+    };
+    progress(&now, columns)
 }
 
 #[test]

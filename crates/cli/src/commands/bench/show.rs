@@ -146,8 +146,8 @@ pub(super) fn keep_json(matches: &ArgMatches, report: &Report) -> Outcome {
 }
 
 fn write_json(path: &Path, report: &Report) -> Outcome {
-    let text = record::save(report)
-        .map_err(|error| Failure::new(error.to_string(), "leave --json out"))?;
+    let text =
+        record::save(report).map_err(|error| Failure::new(error.cause, "leave --json out"))?;
     write(path, &text)
 }
 
