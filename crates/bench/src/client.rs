@@ -1,7 +1,7 @@
 //! The clients: the table, built in, with a user's own merged over it, and those of one invocation, found or not.
 //!
 //! A client is found when its program is, and when that says that it can do what the client needs: its `probe` is a
-//! command that says yes by succeeding. The first word of its complaint is the reason why the client is not available.
+//! command that says yes by succeeding, and the first line of its complaint is the reason why the client is not available.
 
 use std::{
     collections::BTreeMap,

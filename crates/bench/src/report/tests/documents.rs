@@ -1,3 +1,5 @@
+//! The Markdown document: what it holds, and that markup in names is only text.
+
 use super::super::{markdown, specimen};
 
 #[test]

@@ -1,3 +1,5 @@
+//! The page: well-formed, without anything that is fetched or run, and what it says.
+
 use std::collections::BTreeSet;
 
 use quick_xml::{Reader, events::Event};

@@ -1,3 +1,5 @@
+//! The pictures: which there are, that each stands alone, and that none shows a path of this machine.
+
 use std::collections::BTreeSet;
 
 use quick_xml::{Reader, events::Event};
