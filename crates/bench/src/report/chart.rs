@@ -94,7 +94,7 @@ pub(super) fn bars(view: &RowView<'_>, figure: Figure) -> Option<Chart> {
     let near = elsewhere.iter().map(|(_, value)| *value);
     let near = near.filter(|value| *value <= greatest * STRETCH_MAX);
     let end = near.fold(greatest, f64::max);
-    let axis = Axis::to(end, figure.unit_for(greatest), 3.0);
+    let axis = Axis::to(end, figure.unit_for(greatest), 2.0);
     let mut clients = view.sorted_by(figure);
     clients.retain(|client| client.outcome() != Outcome::NotRun);
     let clients = clients.into_iter();

@@ -94,9 +94,13 @@ fn draw(
     let clients = clients.filter(|client| client.missing.is_none());
     let clients = clients.map(|client| format!("{} {}", client.name, version_of(client)));
     let clients: Vec<String> = clients.collect();
-    let notes = sections
-        .iter()
-        .flat_map(|section| section.notes.iter().cloned());
+    let notes = sections.iter().flat_map(|section| {
+        let notes = section.notes.iter();
+        notes.map(|note| match alone {
+            Some(_) => note.clone(),
+            None => format!("{note} ({})", section.name),
+        })
+    });
     let notes = notes.chain([clients.join(" · "), place(report)]);
     let values = context! {
         subject,
