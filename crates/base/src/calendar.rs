@@ -3,6 +3,8 @@
 //! Years begin in March here, so that the leap day is the last of its year, and are counted in eras
 //! of 400, after which the calendar repeats.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 const DAYS_FROM_YEAR_0: u64 = 719_468;
 const DAYS_PER_ERA: u64 = 146_097;
 
@@ -33,8 +35,21 @@ pub fn days_until(year: i64, month: i64, day: i64) -> i64 {
     era * DAYS_PER_ERA.cast_signed() + day_of_era - DAYS_FROM_YEAR_0.cast_signed()
 }
 
+/// A time in UTC as RFC 3339 has it, `2026-11-22T10:15:30Z`; nothing is before 1970.
+#[must_use]
+pub fn timestamp(time: SystemTime) -> String {
+    let seconds = time
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    let (year, month, day) = date_of(seconds / 86_400);
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -52,6 +67,22 @@ mod tests {
             assert_eq!(date_of(days), date);
         }
         assert_eq!(days_until(1969, 12, 31), -1);
+    }
+
+    #[test]
+    fn timestamps_are_those_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_700_000_000, "2023-11-14T22:13:20Z"),
+            (1_702_743_657, "2023-12-16T16:20:57Z"),
+            (1_735_689_599, "2024-12-31T23:59:59Z"),
+            (4_107_542_399, "2100-02-28T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(timestamp(UNIX_EPOCH + Duration::from_secs(seconds)), text);
+        }
     }
 
     proptest! {

@@ -14,6 +14,7 @@
 //! - [`Mailbox`]: what many threads have ready for one that sleeps in the kernel.
 //! - [`mount_table`]: what is mounted where, from the kernel's text.
 //! - [`calendar`]: which date a day is.
+//! - [`text`]: text and tables for a terminal.
 //! - [`processors`]: how many there are, or a test says that there are.
 //! - [`clock`], [`random`]: time and chance. Nothing else may ask the system for them
 //!   (clippy.toml enforces it), which keeps tests able to stop the clock.
@@ -47,6 +48,7 @@ pub mod metrics;
 pub mod mount_table;
 pub mod processors;
 pub mod random;
+pub mod text;
 
 pub use blocking::run_blocking;
 pub use budget::{MemoryBudget, Reclaim, Reservation};

@@ -1,103 +1,125 @@
-//! What changed between two reports, beyond the noise.
+//! What changed between two reports, beyond the noise, and whether they agree row by row.
 //!
 //! Rows are matched by suite, workload and profile, clients by name. Of each client in each row every figure is compared by
 //! the one rule of [`crate::report::statistics`]: with at least two runs on both sides the ranges of the runs must not
 //! overlap, and the medians be further apart than both printed spreads together and than 5 %; where one side ran once the
-//! noise is unknown and only more than 20 % is shown, marked so. What of a row does not differ so agrees ([`Verdict`]). Changes too small to speak of (less than 1 MiB of memory or disk) are left out.
+//! noise is unknown and only more than 20 % is shown, marked so. Changes too small to speak of (less than 1 MiB of memory or
+//! disk) are left out.
+//!
+//! A row *agrees* when no figure of any of its clients differs, and nobody began or stopped to work. Where all that was
+//! compared had run only once on a side, nothing is known but large differences: the row is *unknown* unless there is one.
 //!
 //! Conditions come first: when machine, endpoint, scale, versions or commands differ, each difference is a warning, for then
-//! a change may be theirs. Then what stopped or began to work, then figures, the greatest change first, then rows and clients
-//! that only one of the two has.
+//! a change may be theirs. Then what stopped or began to work, then figures, the greatest change first,
+//! then rows and clients that only one of the two has.
 
-mod conditions;
 mod text;
-mod verdict;
 
 use std::collections::BTreeSet;
 
 use serde::Serialize;
 
 use crate::{
-    record::{Report, Row},
+    record::Report,
     report::{
-        figure::{Counts, Figure},
+        figure::Figure,
         statistics::Summary,
-        view::{self, ClientView, Outcome, RowView},
+        summary::{self, ClientView, Outcome, RowView},
     },
 };
-
-use verdict::Findings;
-pub use verdict::{Differing, RowVerdict, Verdict};
 
 /// What is different in the second of two reports.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Comparison {
     /// Conditions that differ, one sentence each.
-    pub warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
     /// How many runs foreign load disturbed, in a sentence, if any.
-    pub disturbed: Option<String>,
+    pub(crate) disturbed: Option<String>,
     /// Whether each row that both have agrees.
-    pub rows: Vec<RowVerdict>,
+    pub(crate) rows: Vec<RowVerdict>,
     /// Clients that stopped or began to fail, one for each row.
-    pub outcomes: Vec<OutcomeChange>,
+    pub(crate) outcomes: Vec<OutcomeChange>,
     /// Figures that changed, the greatest change first.
-    pub changes: Vec<Change>,
+    pub(crate) changes: Vec<Change>,
     /// What only the second report has: rows, and clients in rows.
-    pub appeared: Vec<String>,
-    /// What only the first report has.
-    pub vanished: Vec<String>,
-    /// Figures that were compared.
-    pub compared: usize,
-    /// How many of them were measured more than once on both sides.
-    #[serde(skip)]
-    knowing: usize,
+    pub(crate) appeared: Vec<String>,
+    pub(crate) vanished: Vec<String>,
+    pub(crate) compared: usize,
 }
 
-/// A client in a row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Place {
-    /// The suite.
-    pub suite: String,
-    /// The workload.
-    pub workload: String,
-    /// The latency profile.
-    pub profile: String,
-    /// The client.
-    pub client: String,
+pub(crate) struct Place {
+    pub(crate) suite: String,
+    pub(crate) workload: String,
+    pub(crate) profile: String,
+    pub(crate) client: String,
 }
 
-/// A client that began or stopped to work.
 #[derive(Clone, Debug, Serialize)]
-pub struct OutcomeChange {
-    /// Where.
-    pub place: Place,
-    /// The reason of the failure.
-    pub reason: String,
+pub(crate) struct OutcomeChange {
+    pub(crate) place: Place,
+    pub(crate) reason: String,
     /// Whether it works now and failed before.
-    pub mended: bool,
+    pub(crate) mended: bool,
 }
 
-/// A figure that changed.
 #[derive(Clone, Debug, Serialize)]
-pub struct Change {
-    /// Where.
-    pub place: Place,
-    /// What.
-    pub figure: Figure,
-    /// In the first report.
-    pub before: Summary,
-    /// In the second report.
-    pub after: Summary,
-    /// Whether the second is the better.
-    pub better: bool,
-    /// Whether both sides were run more than once.
-    pub knows_noise: bool,
+pub(crate) struct Change {
+    pub(crate) place: Place,
+    pub(crate) figure: Figure,
+    pub(crate) before: Summary,
+    pub(crate) after: Summary,
+    pub(crate) better: bool,
+    pub(crate) knows_noise: bool,
+}
+
+/// Whether a row came out the same twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Verdict {
+    /// Nothing differs beyond the spreads.
+    Agrees,
+    Differs,
+    /// Nothing differs by much, and the spreads are unknown.
+    Unknown,
+}
+
+impl Verdict {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Agrees => "agrees",
+            Self::Differs => "DIFFERS",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct RowVerdict {
+    pub(crate) suite: String,
+    pub(crate) workload: String,
+    pub(crate) profile: String,
+    pub(crate) verdict: Verdict,
+    pub(crate) figures: usize,
+    pub(crate) differing: Vec<Differing>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Differing {
+    pub(crate) client: String,
+    /// Figures, and "fails" or "works".
+    pub(crate) what: Vec<String>,
+}
+
+impl Differing {
+    pub(crate) fn sentence(&self) -> String {
+        format!("{}: {}", self.client, self.what.join(", "))
+    }
 }
 
 impl Change {
     /// By what the first was multiplied; infinite when it was zero.
-    #[must_use]
-    pub fn factor(&self) -> f64 {
+    pub(crate) fn factor(&self) -> f64 {
         self.after.median / self.before.median
     }
 
@@ -107,13 +129,15 @@ impl Change {
     }
 }
 
+/// A client in its row, in one of the reports.
+type Client<'v, 'a> = (&'v RowView<'a>, &'v ClientView<'a>);
+
 /// What changed from `a` to `b`.
-#[must_use]
 pub fn compare(a: &Report, b: &Report) -> Comparison {
-    let (before, after) = (view::rows(a), view::rows(b));
+    let (before, after) = (summary::rows(a), summary::rows(b));
     let mut comparison = Comparison {
-        warnings: conditions::differences(a, b),
-        disturbed: conditions::disturbed(a, b),
+        warnings: differences(a, b),
+        disturbed: disturbed(a, b),
         ..Comparison::default()
     };
     for row in &before {
@@ -122,28 +146,17 @@ pub fn compare(a: &Report, b: &Report) -> Comparison {
             None => comparison.vanished.push(name(row)),
         }
     }
-    let new = after
-        .iter()
-        .filter(|row| !before.iter().any(|other| is_same_row(row, other)));
+    let is_new = |row: &&RowView<'_>| !before.iter().any(|other| is_same_row(row, other));
+    let new = after.iter().filter(is_new);
     comparison.appeared.extend(new.map(name));
     comparison.changes.sort_by(|x, y| {
-        y.size()
-            .total_cmp(&x.size())
-            .then_with(|| x.place.cmp(&y.place))
+        let by_size = y.size().total_cmp(&x.size());
+        by_size.then_with(|| x.place.cmp(&y.place))
     });
     comparison
 }
 
 impl Comparison {
-    /// Whether nothing is different, the conditions apart.
-    #[must_use]
-    pub fn is_unchanged(&self) -> bool {
-        self.outcomes.is_empty()
-            && self.changes.is_empty()
-            && self.appeared.is_empty()
-            && self.vanished.is_empty()
-    }
-
     /// As indented JSON.
     ///
     /// # Errors
@@ -153,98 +166,170 @@ impl Comparison {
     }
 
     fn add_row(&mut self, before: &RowView<'_>, after: &RowView<'_>) {
-        let (compared, knowing) = (self.compared, self.knowing);
-        let (changes, outcomes) = (self.changes.len(), self.outcomes.len());
-        self.add_clients(before, after);
-        let found = Findings {
-            figures: self.compared - compared,
-            knowing: self.knowing - knowing,
-            changes: &self.changes[changes..],
-            outcomes: &self.outcomes[outcomes..],
+        let mut verdict = RowVerdict {
+            suite: before.table.suite.clone(),
+            workload: before.row.workload.clone(),
+            profile: before.row.profile.clone(),
+            verdict: Verdict::Unknown,
+            figures: 0,
+            differing: Vec::new(),
         };
-        self.rows.extend(verdict::of_row(before, &found));
-    }
-
-    fn add_clients(&mut self, before: &RowView<'_>, after: &RowView<'_>) {
         for client in &before.clients {
-            match after.clients.iter().find(|other| other.name == client.name) {
-                Some(other) => self.add_client((before, client), (after, other)),
+            match after.client(client.name) {
+                Some(other) => self.add_client((before, client), (after, other), &mut verdict),
                 None => self
                     .vanished
                     .push(format!("{} in {}", client.name, name(before))),
             }
         }
-        let known = |name: &str| before.clients.iter().any(|client| client.name == name);
-        let new = after.clients.iter().filter(|client| !known(client.name));
-        self.appeared
-            .extend(new.map(|client| format!("{} in {}", client.name, name(after))));
-    }
-
-    fn add_client(
-        &mut self,
-        before: (&RowView<'_>, &ClientView<'_>),
-        after: (&RowView<'_>, &ClientView<'_>),
-    ) {
-        let place = place(before.0.row, &before.0.table.suite, before.1.name);
-        match (before.1.outcome(), after.1.outcome()) {
-            (Outcome::Measured, Outcome::Measured) => self.add_figures(&place, before, after),
-            (Outcome::Measured, Outcome::Failed(reason)) => self.add_outcome(place, reason, false),
-            (Outcome::Failed(reason), Outcome::Measured) => self.add_outcome(place, reason, true),
-            (Outcome::NotRun, Outcome::Measured | Outcome::Failed(_)) => {
-                self.appeared.push(place.title());
-            }
-            (Outcome::Measured | Outcome::Failed(_), Outcome::NotRun) => {
-                self.vanished.push(place.title());
-            }
-            (Outcome::Failed(_), Outcome::Failed(_)) | (Outcome::NotRun, Outcome::NotRun) => {}
+        let new = after.clients.iter();
+        let new = new.filter(|client| before.client(client.name).is_none());
+        let new = new.map(|client| format!("{} in {}", client.name, name(after)));
+        self.appeared.extend(new);
+        if !verdict.differing.is_empty() {
+            verdict.verdict = Verdict::Differs;
+        }
+        self.compared += verdict.figures;
+        if verdict.figures > 0 || !verdict.differing.is_empty() {
+            self.rows.push(verdict);
         }
     }
 
-    fn add_outcome(&mut self, place: Place, reason: &str, mended: bool) {
-        let reason = reason.trim().to_owned();
+    fn add_client(&mut self, before: Client<'_, '_>, after: Client<'_, '_>, row: &mut RowVerdict) {
+        let place = Place {
+            suite: row.suite.clone(),
+            workload: row.workload.clone(),
+            profile: row.profile.clone(),
+            client: before.1.name.to_owned(),
+        };
+        let what = match (before.1.outcome(), after.1.outcome()) {
+            (Outcome::Measured, Outcome::Measured) => self.add_figures(&place, before, after, row),
+            (Outcome::Measured, Outcome::Failed(reason)) => self.add_outcome(&place, reason, false),
+            (Outcome::Failed(reason), Outcome::Measured) => self.add_outcome(&place, reason, true),
+            (old, new) => {
+                match (old == Outcome::NotRun, new == Outcome::NotRun) {
+                    (true, false) => self.appeared.push(place.title()),
+                    (false, true) => self.vanished.push(place.title()),
+                    _ => {}
+                }
+                Vec::new()
+            }
+        };
+        if !what.is_empty() {
+            let client = place.client;
+            row.differing.push(Differing { client, what });
+        }
+    }
+
+    fn add_outcome(&mut self, place: &Place, reason: &str, mended: bool) -> Vec<String> {
         self.outcomes.push(OutcomeChange {
-            place,
-            reason,
+            place: place.clone(),
+            reason: reason.trim().to_owned(),
             mended,
         });
+        vec![if mended { "works" } else { "fails" }.to_owned()]
     }
 
     fn add_figures(
         &mut self,
         place: &Place,
-        before: (&RowView<'_>, &ClientView<'_>),
-        after: (&RowView<'_>, &ClientView<'_>),
-    ) {
-        for figure in figures(before.0, after.0) {
+        before: Client<'_, '_>,
+        after: Client<'_, '_>,
+        row: &mut RowVerdict,
+    ) -> Vec<String> {
+        let mut what = Vec::new();
+        // Costs and speeds only in what the row counts, so that one cause is not told twice.
+        let figures = before.0.figures().into_iter().chain(after.0.figures());
+        let figures: BTreeSet<Figure> = figures.filter(|it| !before.0.says_again(*it)).collect();
+        for figure in figures {
             let pair = before.1.summary(figure).zip(after.1.summary(figure));
             let Some((old, new)) = pair else {
                 continue;
             };
-            self.compared += 1;
-            self.knowing += usize::from(old.knows_noise_with(&new));
+            let knows_noise = old.knows_noise_with(&new);
+            row.figures += 1;
+            if knows_noise {
+                row.verdict = Verdict::Agrees;
+            }
             if old.differs_from(&new) && (old.median - new.median).abs() > figure.negligible() {
+                what.push(figure.name());
                 self.changes.push(Change {
                     place: place.clone(),
                     figure,
                     before: old,
                     after: new,
                     better: figure.is_better(new.median, old.median),
-                    knows_noise: old.knows_noise_with(&new),
+                    knows_noise,
                 });
             }
         }
+        what
     }
 }
 
-/// What is compared: each figure that either row has, costs and speeds only in what the row counts, so that one cause is not
-/// told twice.
-fn figures(before: &RowView<'_>, after: &RowView<'_>) -> BTreeSet<Figure> {
-    let all = before.figures().into_iter().chain(after.figures());
-    let repeats_speed = |figure: &Figure| {
-        before.counts == Counts::Operations
-            && matches!(figure, Figure::Bandwidth | Figure::CpuPerGib)
+/// Every difference of machine, endpoint, clients, scale and commands: a change of figures may be theirs.
+fn differences(a: &Report, b: &Report) -> Vec<String> {
+    let (x, y) = (a.machine.memory_bytes, b.machine.memory_bytes);
+    // Reboots and kernels move what the kernel reports by a little.
+    let is_same_memory = x.abs_diff(y) <= x.max(y) / 50;
+    let after = facts(b);
+    let differences = facts(a).into_iter().filter_map(|(name, before)| {
+        let (_, now) = after.iter().find(|(other, _)| *other == name)?;
+        let is_same = before == *now || name == "memory" && is_same_memory;
+        (!is_same).then(|| format!("{name}: {before} before, {now} now"))
+    });
+    differences.collect()
+}
+
+/// All conditions of `report`, by names that another report has too.
+fn facts(report: &Report) -> Vec<(String, String)> {
+    let (machine, endpoint) = (&report.machine, &report.endpoint);
+    let place = match endpoint.same_machine {
+        true => "this machine",
+        false => "another machine",
     };
-    all.filter(|figure| !repeats_speed(figure)).collect()
+    let facts = [
+        ("processor", machine.processor.clone()),
+        ("number of processors", machine.processors.to_string()),
+        ("kernel", machine.kernel.clone()),
+        ("system", machine.system.clone()),
+        ("endpoint", endpoint.description.clone()),
+        ("place of the server", place.to_owned()),
+        ("memory", format!("{} MiB", machine.memory_bytes >> 20)),
+    ];
+    let mut facts = facts.map(|(name, fact)| (name.to_owned(), fact)).to_vec();
+    for client in &report.clients {
+        let name = &client.name;
+        let version = client.version.iter().cloned();
+        facts.extend(version.map(|version| (format!("version of {name}"), version)));
+        if client.missing.is_none() {
+            facts.push((format!("mount command of {name}"), client.command.clone()));
+        }
+    }
+    for table in &report.tables {
+        let suite = &table.suite;
+        facts.push((format!("scale of {suite}"), table.scale.to_string()));
+        for row in &table.rows {
+            let name = format!("command of {} · {} ({suite})", row.workload, row.profile);
+            facts.push((name, row.commands.join("; ")));
+        }
+    }
+    facts
+}
+
+/// How many runs of either were disturbed, if any were: that is as good a reason for a change.
+fn disturbed(a: &Report, b: &Report) -> Option<String> {
+    let count = |report: &Report| {
+        let rows = report.tables.iter().flat_map(|table| &table.rows);
+        let samples = rows
+            .flat_map(|row| &row.cells)
+            .flat_map(|cell| &cell.samples);
+        let disturbed = samples.clone().filter(|sample| sample.disturbed.is_some());
+        (disturbed.count(), samples.count())
+    };
+    let ((x, of_x), (y, of_y)) = (count(a), count(b));
+    let text = format!("Runs disturbed by foreign load: {x} of {of_x} before, {y} of {of_y} now.");
+    (x + y > 0).then_some(text)
 }
 
 fn is_same_row(a: &RowView<'_>, b: &RowView<'_>) -> bool {
@@ -257,23 +342,11 @@ fn name(view: &RowView<'_>) -> String {
     format!("{} ({})", view.title(), view.table.suite)
 }
 
-fn place(row: &Row, suite: &str, client: &str) -> Place {
-    Place {
-        suite: suite.to_owned(),
-        workload: row.workload.clone(),
-        profile: row.profile.clone(),
-        client: client.to_owned(),
-    }
-}
-
 impl Place {
     /// "s3fs in read-1 · lan (ossfs2)".
-    #[must_use]
-    pub fn title(&self) -> String {
-        format!(
-            "{} in {} · {} ({})",
-            self.client, self.workload, self.profile, self.suite
-        )
+    pub(crate) fn title(&self) -> String {
+        let (client, workload, profile) = (&self.client, &self.workload, &self.profile);
+        format!("{client} in {workload} · {profile} ({})", self.suite)
     }
 }
 

@@ -6,8 +6,8 @@
 //! shown or compared again without the machine that it was measured on.
 //!
 //! The way to a sample: [`suite`] has the tables as data, [`plan`] makes rows of them, [`runner`]
-//! lets the clients of the [`catalog`] take turns, [`sample`] prepares, mounts ([`mount`]), measures
-//! ([`measure`]) and checks ([`worker`], [`content`]) one run. The [`watchdog`] outlives all of it and
+//! lets the clients of the [`client`] take turns, [`sample`] prepares, mounts ([`mount`]), measures
+//! ([`measure`]) and checks ([`worker`]) one run. The [`watchdog`] outlives all of it and
 //! cleans up.
 //!
 //! [`suite`]: crate::suite
@@ -15,20 +15,10 @@
 
 #![allow(rustdoc::private_intra_doc_links)]
 
-mod catalog;
 mod client;
-mod content;
-mod error;
-mod http;
-mod list;
-mod machine;
 mod measure;
 mod mount;
-mod mount_table;
-mod own_command;
-mod percentile;
 mod plan;
-mod probe;
 mod proc_fs;
 mod process;
 mod runner;
@@ -44,15 +34,15 @@ mod template;
 mod tool;
 
 pub mod compare;
-pub mod derived;
 pub mod record;
 pub mod report;
 pub mod rw_bench;
-pub mod server;
 pub mod watchdog;
 pub mod worker;
 
-pub use error::{BenchError, BenchResult};
-pub use list::{ClientListing, RowListing, SuiteListing, clients, suites};
+pub use plan::{ClientListing, RowListing, SuiteListing, clients, suites};
 pub use runner::{Event, Observer, Progress, run};
-pub use settings::{Credentials, PROFILES, RunSettings, Surroundings, Target};
+pub use settings::{
+    BenchError, BenchResult, Credentials, PROFILES, RunSettings, Surroundings, Target,
+};
+pub use store::{ServeSettings, serve};

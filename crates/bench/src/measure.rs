@@ -15,17 +15,14 @@ use std::{
     fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     thread::JoinHandle,
     time::Duration,
 };
 
 use penstock_base::clock::{self, Instant};
 
-use crate::{proc_fs, process::Mark, system};
+use crate::{proc_fs, process::Mark, record::Sample, system};
 
 /// Between looks at memory and processor time.
 const PERIOD: Duration = Duration::from_millis(50);
@@ -37,18 +34,6 @@ const LOOKS_PER_REVIEW: u32 = 5;
 /// Directories below a cache that are walked into.
 const DEPTH_MAX: usize = 16;
 
-/// What was seen between two moments.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Cost {
-    pub(crate) seconds: f64,
-    pub(crate) client_cpu: f64,
-    pub(crate) workload_cpu: f64,
-    pub(crate) foreign_cpu: f64,
-    pub(crate) peak_resident: u64,
-    pub(crate) peak_disk: u64,
-}
-
-/// Whom to watch.
 #[derive(Debug, Clone)]
 pub(crate) struct Subjects {
     /// The client's processes; nobody when a mounted directory is measured.
@@ -59,23 +44,17 @@ pub(crate) struct Subjects {
     pub(crate) kernel_workers: bool,
     /// Where the client keeps files.
     pub(crate) cache: PathBuf,
-    /// The server on this machine.
     pub(crate) server: Option<u32>,
 }
 
-/// A measurement that is under way.
 pub(crate) struct Measurement {
     subjects: Subjects,
-    watch: Arc<Watch>,
-    thread: Option<JoinHandle<()>>,
+    seen: Seen,
+    /// Sees the rest until its sender goes, and hands over what it saw.
+    watch: Option<(Sender<()>, JoinHandle<Seen>)>,
     started: Instant,
     before: Clocks,
     workers_before: HashMap<u32, Duration>,
-}
-
-struct Watch {
-    ended: AtomicBool,
-    seen: Mutex<Seen>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -83,8 +62,8 @@ struct Clocks {
     machine: Duration,
     client: Duration,
     workload: Duration,
-    server: Duration,
-    ourselves: Duration,
+    /// The server and the benchmark.
+    others: Duration,
 }
 
 impl Measurement {
@@ -94,45 +73,33 @@ impl Measurement {
     pub(crate) fn begin(subjects: Subjects) -> Self {
         let mut seen = Seen::default();
         seen.look(&subjects, true);
-        let client = seen.client_time();
-        let watch = Arc::new(Watch {
-            ended: AtomicBool::new(false),
-            seen: Mutex::new(seen),
-        });
+        let (sender, receiver) = channel();
+        let (watching, watched) = (seen.clone(), subjects.clone());
         let thread = std::thread::Builder::new()
             .name("bench-measure".to_owned())
-            .spawn({
-                let (watch, subjects) = (Arc::clone(&watch), subjects.clone());
-                move || watch.run(&subjects)
-            });
+            .spawn(move || watching.go_on(&watched, &receiver));
         Self {
-            before: Clocks::read(&subjects, client),
+            before: Clocks::read(&subjects, seen.client_time()),
             workers_before: workers(&subjects),
             started: clock::now(),
-            thread: thread.ok(),
-            watch,
+            watch: thread.ok().map(|thread| (sender, thread)),
+            seen,
             subjects,
         }
     }
 
     /// Ends, and says what it cost.
-    pub(crate) fn end(mut self) -> Cost {
+    pub(crate) fn end(self) -> Sample {
         let seconds = self.started.elapsed().as_secs_f64();
-        let mut seen = self
-            .watch
-            .seen
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let seen = self.watch.and_then(|(sender, thread)| {
+            drop(sender);
+            thread.join().ok()
+        });
+        // If the thread panicked, what was seen before it still counts.
+        let mut seen = seen.unwrap_or(self.seen);
         seen.look(&self.subjects, true);
         let after = Clocks::read(&self.subjects, seen.client_time());
-        let workers_after = workers(&self.subjects);
-        let (peak_resident, peak_disk) = (seen.peak_resident, seen.peak_disk);
-        drop(seen);
-        self.watch.ended.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // It ends within a period; if it panicked, what it saw before still counts.
-            let _ = thread.join();
-        }
+        let workers = workers_spent(&self.workers_before, &workers(&self.subjects));
         let spent =
             |of: fn(&Clocks) -> Duration| of(&after).saturating_sub(of(&self.before)).as_secs_f64();
         let mut client = spent(|clocks| clocks.client);
@@ -140,31 +107,28 @@ impl Measurement {
         if self.subjects.is_workload {
             client = std::mem::take(&mut workload);
         }
-        client += workers_spent(&self.workers_before, &workers_after);
-        let ours =
-            client + workload + spent(|clocks| clocks.server) + spent(|clocks| clocks.ourselves);
-        Cost {
+        client += workers;
+        let ours = client + workload + spent(|clocks| clocks.others);
+        Sample {
             seconds,
-            client_cpu: client,
-            workload_cpu: workload,
-            foreign_cpu: (spent(|clocks| clocks.machine) - ours).max(0.0),
-            peak_resident,
-            peak_disk,
+            client_cpu_seconds: client,
+            workload_cpu_seconds: workload,
+            foreign_cpu_seconds: (spent(|clocks| clocks.machine) - ours).max(0.0),
+            peak_resident_bytes: seen.peak_resident,
+            peak_disk_bytes: seen.peak_disk,
+            ..Sample::default()
         }
     }
 }
 
 impl Clocks {
     fn read(subjects: &Subjects, client: Duration) -> Self {
+        let server = subjects.server.and_then(system::processor_time);
         Self {
             machine: proc_fs::machine_busy(),
             client,
             workload: system::children_time(),
-            server: subjects
-                .server
-                .and_then(system::processor_time)
-                .unwrap_or_default(),
-            ourselves: system::own_time(),
+            others: server.unwrap_or_default() + system::own_time(),
         }
     }
 }
@@ -189,23 +153,7 @@ fn workers_spent(before: &HashMap<u32, Duration>, after: &HashMap<u32, Duration>
     spent.sum::<Duration>().as_secs_f64()
 }
 
-impl Watch {
-    fn run(&self, subjects: &Subjects) {
-        let mut looks = 0;
-        while !self.ended.load(Ordering::Relaxed) {
-            system::pause(PERIOD);
-            looks += 1;
-            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            if looks % LOOKS_PER_REVIEW == 0 {
-                seen.strangers.clear();
-            }
-            seen.look(subjects, looks % LOOKS_PER_DISK_LOOK == 0);
-        }
-    }
-}
-
-/// What was seen of the client.
-#[derive(Default)]
+#[derive(Debug, Clone, Default)]
 struct Seen {
     ours: HashMap<u32, Member>,
     strangers: BTreeSet<u32>,
@@ -224,6 +172,18 @@ struct Member {
 }
 
 impl Seen {
+    fn go_on(mut self, subjects: &Subjects, ended: &Receiver<()>) -> Self {
+        let mut looks = 0;
+        while ended.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
+            looks += 1;
+            if looks % LOOKS_PER_REVIEW == 0 {
+                self.strangers.clear();
+            }
+            self.look(subjects, looks % LOOKS_PER_DISK_LOOK == 0);
+        }
+        self
+    }
+
     fn look(&mut self, subjects: &Subjects, at_disk: bool) {
         let Some(mark) = &subjects.client else {
             return;
@@ -242,23 +202,21 @@ impl Seen {
                 continue;
             }
             // Of strangers nothing else is asked: one that hangs in the kernel may hang who asks.
-            match mark.is_on(pid).then(|| proc_fs::stat(pid)).flatten() {
-                Some(stat) => {
-                    let member = Member {
-                        start: stat.start,
-                        parent: stat.parent,
-                        time: Duration::ZERO,
-                    };
-                    self.ours.insert(pid, member);
-                }
-                _ => drop(self.strangers.insert(pid)),
-            }
+            let Some(stat) = mark.is_on(pid).then(|| proc_fs::stat(pid)).flatten() else {
+                self.strangers.insert(pid);
+                continue;
+            };
+            let member = Member {
+                start: stat.start,
+                parent: stat.parent,
+                time: Duration::ZERO,
+            };
+            self.ours.insert(pid, member);
         }
     }
 
     fn update(&mut self) {
-        let mut resident = 0;
-        let mut peak = 0;
+        let (mut resident, mut peak) = (0, 0);
         let mut ended = Vec::new();
         for (pid, member) in &mut self.ours {
             let stat = proc_fs::stat(*pid).filter(|stat| stat.start == member.start);
@@ -266,9 +224,8 @@ impl Seen {
                 ended.push(*pid);
                 continue;
             };
-            let ticks = stat.children_ticks as f64 / system::ticks_per_second();
             let own = system::processor_time(*pid).unwrap_or_default();
-            member.time = member.time.max(own + Duration::from_secs_f64(ticks));
+            member.time = member.time.max(own + stat.children);
             member.parent = stat.parent;
             let (now, most) = proc_fs::resident(*pid).unwrap_or_default();
             resident += now;
@@ -276,25 +233,16 @@ impl Seen {
         }
         self.peak_resident = self.peak_resident.max(resident).max(peak);
         for pid in ended {
-            self.bury(pid);
-        }
-    }
-
-    /// A parent of ours is credited with its child's time when it waits for it.
-    fn bury(&mut self, pid: u32) {
-        if let Some(member) = self.ours.remove(&pid)
-            && !self.ours.contains_key(&member.parent)
-        {
-            self.lost += member.time;
+            // A parent of ours is credited with its child's time when it waits for it.
+            let member = self.ours.remove(&pid);
+            let orphan = member.filter(|member| !self.ours.contains_key(&member.parent));
+            self.lost += orphan.map_or(Duration::ZERO, |member| member.time);
         }
     }
 
     fn client_time(&self) -> Duration {
-        self.ours
-            .values()
-            .map(|member| member.time)
-            .sum::<Duration>()
-            + self.lost
+        let times = self.ours.values().map(|member| member.time);
+        times.sum::<Duration>() + self.lost
     }
 }
 
@@ -345,8 +293,8 @@ mod tests {
         let mut running = task.start().expect("starts");
         assert!(running.wait_calmly(Duration::from_secs(120)));
         let cost = measurement.end();
-        assert!(cost.client_cpu > 0.05, "{cost:?}");
-        assert!(cost.workload_cpu < 1e-9, "{cost:?}");
+        assert!(cost.client_cpu_seconds > 0.05, "{cost:?}");
+        assert!(cost.workload_cpu_seconds < 1e-9, "{cost:?}");
     }
 
     #[test]
@@ -386,8 +334,8 @@ mod tests {
         assert!(mark.end_all(false));
         running.wait_calmly(Duration::from_secs(10));
         assert!(cost.seconds >= 2.4, "{cost:?}");
-        assert!(cost.client_cpu > 0.1, "{cost:?}");
-        assert!(cost.peak_resident > 500_000, "{cost:?}");
-        assert!(cost.peak_disk >= 4_900_000, "{cost:?}");
+        assert!(cost.client_cpu_seconds > 0.1, "{cost:?}");
+        assert!(cost.peak_resident_bytes > 500_000, "{cost:?}");
+        assert!(cost.peak_disk_bytes >= 4_900_000, "{cost:?}");
     }
 }

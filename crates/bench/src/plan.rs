@@ -1,14 +1,16 @@
-//! What is going to be run: every row of every suite at every latency.
+//! What there is to run and with what (`penstock bench list`), and what is going to be run: every row of every suite at
+//! every latency.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use penstock_devserver::{Crowd, Fill};
 
 use crate::{
-    BenchError, BenchResult, catalog,
+    BenchError, BenchResult,
+    client::{self, Catalog},
     record::{Cell, Row, Table},
-    settings::{self, AS_IS, PROFILES, RunSettings, Target},
-    suite::{self, Suite, Workload},
+    settings::{self, AS_IS, PROFILES, RunSettings, Surroundings, Target},
+    suite::{self, Files, Suite, Workload},
 };
 
 /// How long a run may take whatever it does.
@@ -37,13 +39,11 @@ pub(crate) struct Planned {
     pub(crate) workload: Workload,
     pub(crate) name: String,
     pub(crate) profile: String,
-    /// Where the report has it.
     pub(crate) table: usize,
     pub(crate) row: usize,
     pub(crate) unavailable: Option<String>,
 }
 
-/// Everything that is to be run.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) tables: Vec<Table>,
@@ -63,10 +63,8 @@ impl Plan {
             plan.add(&suite::find(name)?, settings, clients)?;
         }
         if plan.rows.is_empty() {
-            return Err(BenchError::new(
-                "no row is left to run",
-                "`penstock bench list` shows the rows and their profiles",
-            ));
+            let remedy = "`penstock bench list` shows the rows and their profiles";
+            return Err(BenchError::new("no row is left to run", remedy));
         }
         Ok(plan)
     }
@@ -96,7 +94,7 @@ impl Plan {
                     commands: workload.commands()?,
                     profile: profile.clone(),
                     unavailable: unavailable.clone(),
-                    cells: clients.iter().map(|client| cell(client)).collect(),
+                    cells: clients.iter().map(|it| cell(it)).collect(),
                     published: workload.published(),
                 });
                 self.rows.push(Planned {
@@ -115,34 +113,35 @@ impl Plan {
 
     /// The objects that the rows read, each once.
     pub(crate) fn fills(&self) -> BenchResult<Vec<Fill>> {
-        let mut fills = BTreeMap::new();
-        for planned in self.runnable() {
-            for fill in planned.workload.fills()? {
-                fills.insert(fill.prefix.clone(), fill);
-            }
-        }
-        Ok(fills.into_values().collect())
+        self.each_once(Workload::fills, |fill| fill.prefix.clone())
     }
 
     /// The objects that are made up for the rows, each crowd once.
     pub(crate) fn crowds(&self) -> BenchResult<Vec<Crowd>> {
-        let mut crowds = BTreeMap::new();
-        for planned in self.runnable() {
-            for crowd in planned.workload.crowds()? {
-                crowds.insert(crowd.to_string(), crowd);
-            }
-        }
-        Ok(crowds.into_values().collect())
+        self.each_once(Workload::crowds, Crowd::to_string)
     }
 
-    /// The most bytes that a row writes.
+    fn each_once<T>(
+        &self,
+        of: fn(&Workload) -> BenchResult<Vec<T>>,
+        name: fn(&T) -> String,
+    ) -> BenchResult<Vec<T>> {
+        let mut found = BTreeMap::new();
+        for planned in self.runnable() {
+            let these = of(&planned.workload)?.into_iter();
+            found.extend(these.map(|it| (name(&it), it)));
+        }
+        Ok(found.into_values().collect())
+    }
+
     pub(crate) fn written_most(&self) -> BenchResult<u64> {
         let mut most = 0;
         for planned in self.runnable() {
             let workload = &planned.workload;
-            let mut bytes = total(workload, true)?;
-            if workload.row.changes_inputs {
-                bytes += total(workload, false)?;
+            let row = &workload.row;
+            let mut bytes = total(workload, &row.outputs)?;
+            if row.changes_inputs {
+                bytes += total(workload, &row.inputs)?;
             }
             most = most.max(bytes);
         }
@@ -155,23 +154,23 @@ impl Plan {
 }
 
 impl Planned {
-    /// How long its command may take.
+    pub(crate) fn title(&self) -> String {
+        format!("{} · {}", self.name, self.profile)
+    }
+
     pub(crate) fn limit(&self, settings: &RunSettings) -> BenchResult<Duration> {
         if let Some(limit) = settings.timeout {
             return Ok(limit);
         }
         let row = &self.workload.row;
-        let bytes = total(&self.workload, true)? + total(&self.workload, false)?;
+        let bytes = total(&self.workload, &row.outputs)? + total(&self.workload, &row.inputs)?;
         let mut files = 0;
         for spec in row.inputs.iter().chain(&row.outputs) {
-            files += self.workload.number(&spec.count)?;
+            files += self.workload.count(spec)?;
         }
-        let mut listed = 0;
-        for crowd in self.workload.crowds()? {
-            listed += crowd.count;
-        }
-        let files = u32::try_from(files).unwrap_or(u32::MAX);
-        let listed = u32::try_from(listed).unwrap_or(u32::MAX);
+        let crowds = self.workload.crowds()?;
+        let listed = crowds.iter().map(|crowd| crowd.count).sum();
+        let [files, listed] = [files, listed].map(|it: u64| u32::try_from(it).unwrap_or(u32::MAX));
         let seconds = self.workload.number(&row.seconds)? * 2 + bytes / SLOWEST_RATE;
         Ok(LIMIT_BASE
             + Duration::from_secs(seconds)
@@ -180,35 +179,30 @@ impl Planned {
     }
 }
 
-fn total(workload: &Workload, outputs: bool) -> BenchResult<u64> {
-    let row = &workload.row;
+fn total(workload: &Workload, files: &[Files]) -> BenchResult<u64> {
     let mut bytes = 0;
-    for spec in if outputs { &row.outputs } else { &row.inputs } {
-        bytes += workload.bytes(&spec.size)? * workload.number(&spec.count)?;
+    for spec in files {
+        bytes += workload.bytes(&spec.size)? * workload.count(spec)?;
     }
     Ok(bytes)
+}
+
+fn check_profiles(profiles: &[String]) -> BenchResult<()> {
+    let is_unknown = |name: &&String| settings::latency(name).is_none();
+    match profiles.iter().find(is_unknown) {
+        Some(name) => {
+            let known = PROFILES.map(|(name, _)| name).join(", ");
+            let cause = format!("`{name}` is no latency profile");
+            Err(BenchError::new(cause, format!("there are {known}")))
+        }
+        None => Ok(()),
+    }
 }
 
 fn cell(client: &str) -> Cell {
     Cell {
         client: client.to_owned(),
         samples: Vec::new(),
-    }
-}
-
-fn check_profiles(profiles: &[String]) -> BenchResult<()> {
-    match profiles
-        .iter()
-        .find(|name| settings::latency(name).is_none())
-    {
-        Some(name) => {
-            let known: Vec<_> = PROFILES.iter().map(|(name, _)| *name).collect();
-            Err(BenchError::new(
-                format!("`{name}` is no latency profile"),
-                format!("there are {}", known.join(", ")),
-            ))
-        }
-        None => Ok(()),
     }
 }
 
@@ -267,12 +261,103 @@ fn unavailable(workload: &Workload, settings: &RunSettings) -> Option<String> {
         return Some(why.to_owned());
     }
     let program = row.command.first()?;
-    if program.contains('{')
-        || catalog::find_program(program, &settings.surroundings.path).is_some()
+    if program.contains('{') || client::find_program(program, &settings.surroundings.path).is_some()
     {
         return None;
     }
     let known = PROGRAMS.iter().find(|(name, _)| name == program);
     let remedy = known.map_or(String::new(), |(_, get)| format!("; get it: {get}"));
     Some(format!("`{program}` is not on PATH{remedy}"))
+}
+
+/// A suite in a list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SuiteListing {
+    /// Its name.
+    pub name: &'static str,
+    /// What it reproduces.
+    pub title: String,
+    /// The client that the source is about, if that is one of ours of which nothing can be taken
+    /// for granted.
+    pub client: Option<String>,
+    /// The factor for sizes if nobody gives one.
+    pub scale: f64,
+    /// Its latency profiles if nobody gives some.
+    pub profiles: Vec<String>,
+    /// Its rows at that scale.
+    pub rows: Vec<RowListing>,
+}
+
+/// A row in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowListing {
+    /// Its short name.
+    pub name: String,
+    /// What is done.
+    pub description: String,
+    /// Why nobody can run it yet.
+    pub unavailable: Option<String>,
+    /// Why some client cannot, by its name.
+    pub unavailable_for: BTreeMap<String, String>,
+}
+
+/// A client in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientListing {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub about: String,
+    /// Where its program is, or why it cannot be run.
+    pub found: Result<String, String>,
+}
+
+/// Every suite.
+///
+/// # Errors
+/// A suite is not valid, which a test rules out.
+pub fn suites() -> BenchResult<Vec<SuiteListing>> {
+    suite::names().into_iter().map(suite_listing).collect()
+}
+
+fn suite_listing(name: &'static str) -> BenchResult<SuiteListing> {
+    let suite = suite::find(name)?;
+    let mut rows = Vec::new();
+    for workload in suite.workloads(suite.scale)? {
+        rows.push(RowListing {
+            name: workload.name()?,
+            description: workload.description()?,
+            unavailable: workload.row.unavailable.clone(),
+            unavailable_for: workload.row.unavailable_for.clone(),
+        });
+    }
+    Ok(SuiteListing {
+        name,
+        title: suite.title,
+        client: suite.client,
+        scale: suite.scale,
+        profiles: suite.profiles,
+        rows,
+    })
+}
+
+/// Every client of the table.
+///
+/// # Errors
+/// The user's table cannot be read.
+pub fn clients(
+    table: Option<&Path>,
+    surroundings: &Surroundings,
+) -> BenchResult<Vec<ClientListing>> {
+    let catalog = Catalog::read(table)?;
+    let listing = |name: String| {
+        let spec = catalog.get(&name)?;
+        let found = spec.find(&surroundings.program, &surroundings.path);
+        Ok(ClientListing {
+            about: spec.about.clone(),
+            found: found.map(|path| path.display().to_string()),
+            name,
+        })
+    };
+    catalog.names().into_iter().map(listing).collect()
 }

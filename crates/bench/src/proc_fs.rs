@@ -1,26 +1,31 @@
-//! What the kernel tells about processes and processors under /proc: reading and parsing only.
+//! What the kernel tells about processes, processors, mounts and the machine under /proc.
 
-use std::{collections::BTreeMap, fs, io::Read, os::unix::fs::MetadataExt, time::Duration};
+use std::{
+    collections::BTreeMap, fs, io::Read, os::unix::fs::MetadataExt, path::Path, time::Duration,
+};
 
-use crate::system;
+use penstock_base::mount_table::{self, MountEntry};
+use rustix::param::clock_ticks_per_second;
+
+use crate::record::Machine;
 
 /// Bytes of a process's environment that are looked at.
 const ENVIRONMENT_MAX: u64 = 64 << 10;
+/// Where FUSE connections are controlled.
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 /// Bytes in a block of `st_blocks`.
 pub(crate) const BLOCK: u64 = 512;
 
-/// What `/proc/PID/stat` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stat {
     pub(crate) parent: u32,
     pub(crate) is_zombie: bool,
-    /// Ticks of children that ended and were waited for.
-    pub(crate) children_ticks: u64,
+    /// Processor time of children that ended and were waited for.
+    pub(crate) children: Duration,
     /// Ticks since the machine started; with the id it names a process for good.
     pub(crate) start: u64,
 }
 
-/// Every process that can be seen.
 pub(crate) fn process_ids() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries
@@ -28,7 +33,6 @@ pub(crate) fn process_ids() -> Vec<u32> {
         .collect()
 }
 
-/// Reads `/proc/PID/stat`.
 pub(crate) fn stat(pid: u32) -> Option<Stat> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
@@ -41,9 +45,13 @@ fn parse_stat(text: &str) -> Option<Stat> {
     Some(Stat {
         is_zombie: *fields.first()? == "Z",
         parent: u32::try_from(number(1)?).ok()?,
-        children_ticks: number(13)? + number(14)?,
+        children: ticks(number(13)? + number(14)?),
         start: number(19)?,
     })
+}
+
+fn ticks(count: u64) -> Duration {
+    Duration::from_secs_f64(count as f64 / clock_ticks_per_second() as f64)
 }
 
 /// Resident memory now and at its peak, in bytes.
@@ -70,15 +78,14 @@ pub(crate) fn time_on_processor(pid: u32) -> Option<Duration> {
 }
 
 /// Reads `Name:   123 kB`.
-pub(crate) fn kibibytes_after(text: &str, name: &str) -> Option<u64> {
+fn kibibytes_after(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let number: u64 = line.split_whitespace().next()?.parse().ok()?;
     Some(number * 1024)
 }
 
-/// Whether the environment that a process was started with holds `marker`, a `NAME=VALUE` or the
-/// beginning of one.
-pub(crate) fn environment_has(pid: u32, marker: &str, exactly: bool) -> bool {
+/// Whether the environment that a process was started with holds a `NAME=VALUE` that begins like this.
+pub(crate) fn environment_has(pid: u32, beginning: &str) -> bool {
     let Ok(file) = fs::File::open(format!("/proc/{pid}/environ")) else {
         return false;
     };
@@ -86,10 +93,7 @@ pub(crate) fn environment_has(pid: u32, marker: &str, exactly: bool) -> bool {
     // What cannot be read belongs to somebody else.
     let _ = file.take(ENVIRONMENT_MAX).read_to_end(&mut bytes);
     let mut entries = bytes.split(|byte| *byte == 0);
-    if exactly {
-        return entries.any(|entry| entry == marker.as_bytes());
-    }
-    entries.any(|entry| entry.starts_with(marker.as_bytes()))
+    entries.any(|entry| entry.starts_with(beginning.as_bytes()))
 }
 
 /// Space on disk of files that a process holds open and that have no name any more, by device
@@ -98,19 +102,14 @@ pub(crate) fn unnamed_files(pid: u32, found: &mut BTreeMap<(u64, u64), u64>) {
     let entries = fs::read_dir(format!("/proc/{pid}/fd"))
         .into_iter()
         .flatten();
-    for entry in entries.flatten() {
-        let target = fs::read_link(entry.path()).unwrap_or_default();
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let target = fs::read_link(&path).unwrap_or_default();
         let is_unnamed = target.to_str().is_some_and(|name| {
             name.starts_with('/') && name.ends_with(" (deleted)") && !name.starts_with("/memfd:")
         });
-        let Some(metadata) = is_unnamed
-            .then(|| fs::metadata(entry.path()).ok())
-            .flatten()
-        else {
-            continue;
-        };
-        if metadata.is_file() {
-            found.insert((metadata.dev(), metadata.ino()), metadata.blocks() * BLOCK);
+        let file = is_unnamed.then(|| fs::metadata(&path));
+        if let Some(Ok(file)) = file.filter(|file| file.as_ref().is_ok_and(fs::Metadata::is_file)) {
+            found.insert((file.dev(), file.ino()), file.blocks() * BLOCK);
         }
     }
 }
@@ -119,8 +118,7 @@ pub(crate) fn unnamed_files(pid: u32, found: &mut BTreeMap<(u64, u64), u64>) {
 /// to others included.
 pub(crate) fn machine_busy() -> Duration {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
-    let ticks = parse_busy(&text).unwrap_or(0);
-    Duration::from_secs_f64(ticks as f64 / system::ticks_per_second())
+    ticks(parse_busy(&text).unwrap_or(0))
 }
 
 /// user, nice, system, irq, softirq and steal of the first line; idle and iowait are no use.
@@ -132,6 +130,50 @@ fn parse_busy(text: &str) -> Option<u64> {
         .collect();
     let busy = [0, 1, 2, 5, 6, 7];
     Some(busy.iter().filter_map(|index| fields.get(*index)).sum())
+}
+
+/// Ends the FUSE connection of a mount: whoever waits for an answer gets an error.
+pub(crate) fn abort(mount: &MountEntry) {
+    // A connection is named by the second half of the device number.
+    let minor = mount.device.split_once(':').map(|(_, minor)| minor);
+    if let Some(minor) = minor.filter(|_| mount.is_fuse()) {
+        // Without permission, or when it is gone already, there is nothing more to try.
+        let _ = fs::write(format!("{CONNECTIONS}/{minor}/abort"), "1");
+    }
+}
+
+/// Everything that is mounted at `path`, or below it with `below`, the latest mount first.
+pub(crate) fn mounts(path: &Path, below: bool) -> Vec<MountEntry> {
+    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let is_wanted = |mount: &MountEntry| {
+        mount.mountpoint == path || below && mount.mountpoint.starts_with(path)
+    };
+    mount_table::parse(&table).rev().filter(is_wanted).collect()
+}
+
+pub(crate) fn mount_at(path: &Path) -> Option<MountEntry> {
+    mounts(path, false).into_iter().next()
+}
+
+pub(crate) fn machine() -> Machine {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    Machine {
+        processor: line_of(&read("/proc/cpuinfo"), "model name"),
+        processors: u32::try_from(processors).unwrap_or(u32::MAX),
+        memory_bytes: kibibytes_after(&read("/proc/meminfo"), "MemTotal:").unwrap_or(0),
+        kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+        system: line_of(&read("/etc/os-release"), "PRETTY_NAME"),
+    }
+}
+
+/// The value of a line `NAME: VALUE` or `NAME="VALUE"`.
+fn line_of(text: &str, name: &str) -> String {
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let value = line.and_then(|line| line.split_once([':', '=']));
+    value
+        .map_or("unknown", |(_, value)| value.trim().trim_matches('"'))
+        .to_owned()
 }
 
 #[cfg(test)]
@@ -148,7 +190,7 @@ mod tests {
             Stat {
                 parent: 17,
                 is_zombie: false,
-                children_ticks: 15,
+                children: ticks(15),
                 start: 987
             }
         );
@@ -168,7 +210,7 @@ mod tests {
         assert!(!stat(pid).expect("it runs").is_zombie);
         let (now, peak) = resident(pid).expect("it runs");
         assert!(now > 100_000 && peak >= now / 2);
-        assert!(!environment_has(pid, "PENSTOCK_BENCH=never", true));
+        assert!(!environment_has(pid, "PENSTOCK_BENCH=never"));
         assert!(machine_busy() > Duration::ZERO);
     }
 
@@ -180,5 +222,27 @@ mod tests {
         let mut found = BTreeMap::new();
         unnamed_files(std::process::id(), &mut found);
         assert!(found.values().sum::<u64>() >= 100_000);
+    }
+
+    #[test]
+    fn the_root_and_what_is_below_it_is_mounted() {
+        assert!(!mounts(Path::new("/"), false).is_empty());
+        assert!(mounts(Path::new("/"), true).len() > 1);
+        assert!(mount_at(Path::new("/no/such/place")).is_none());
+    }
+
+    #[test]
+    fn this_machine_has_facts() {
+        let machine = machine();
+        assert!(machine.processors >= 1 && machine.memory_bytes > 1 << 20);
+        assert!(!machine.kernel.is_empty());
+        assert_eq!(
+            line_of("a: b\nmodel name\t: X 5 @ 2GHz\n", "model name"),
+            "X 5 @ 2GHz"
+        );
+        assert_eq!(
+            line_of("NAME=a\nPRETTY_NAME=\"D 12\"\n", "PRETTY_NAME"),
+            "D 12"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Programs that the benchmark runs: started with a mark, waited for with a deadline, and ended
 //! with everything that they started.
 //!
-//! The mark is a variable in the environment, `PENSTOCK_BENCH=TOKEN.ROLE`. It is inherited by
+//! The mark is a variable in the environment, `PENSTOCK_BENCH=TOKEN.ROLE.`. It is inherited by
 //! whatever a program starts, whether that stays a child or becomes a daemon, so the kernel knows
 //! at any time which processes are ours and which part they play; nothing has to be written down
 //! that could be lost.
@@ -10,15 +10,18 @@ use std::{
     collections::BTreeMap,
     fs::File,
     io,
-    os::unix::process::CommandExt,
+    os::{fd::OwnedFd, unix::process::CommandExt},
     path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
     time::Duration,
 };
 
-use penstock_base::clock::{self, Instant};
+use penstock_base::clock;
 
-use crate::{proc_fs, system};
+use crate::{
+    proc_fs,
+    system::{self, LOOK},
+};
 
 /// The variable that marks our processes.
 const VARIABLE: &str = "PENSTOCK_BENCH";
@@ -28,47 +31,30 @@ const SLICE: Duration = Duration::from_millis(100);
 const TERMINATION: Duration = Duration::from_secs(5);
 /// How long processes may take to end after SIGKILL.
 const KILLING: Duration = Duration::from_secs(5);
-/// Between looks whether processes have ended.
-const LOOK: Duration = Duration::from_millis(20);
 
-/// Which of our processes are meant.
+/// Which of our processes are meant: those whose mark begins like this.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mark {
-    entry: String,
-    is_exact: bool,
-}
+pub(crate) struct Mark(String);
 
 impl Mark {
-    /// Everything of one invocation.
     pub(crate) fn of_run(token: &str) -> Self {
-        Self {
-            entry: format!("{VARIABLE}={token}."),
-            is_exact: false,
-        }
+        Self(format!("{VARIABLE}={token}."))
     }
 
     /// Everything that plays one part in it.
     pub(crate) fn of_role(token: &str, role: &str) -> Self {
-        Self {
-            entry: format!("{VARIABLE}={token}.{role}"),
-            is_exact: true,
-        }
+        Self(format!("{VARIABLE}={token}.{role}."))
     }
 
     /// Everything of one invocation whose part begins like this.
     pub(crate) fn of_roles(token: &str, beginning: &str) -> Self {
-        Self {
-            entry: format!("{VARIABLE}={token}.{beginning}"),
-            is_exact: false,
-        }
+        Self(format!("{VARIABLE}={token}.{beginning}"))
     }
 
-    /// Whether this process is meant.
     pub(crate) fn is_on(&self, pid: u32) -> bool {
-        proc_fs::environment_has(pid, &self.entry, self.is_exact)
+        proc_fs::environment_has(pid, &self.0)
     }
 
-    /// All that run now.
     pub(crate) fn processes(&self) -> Vec<u32> {
         let own = std::process::id();
         let is_ours = |pid: &u32| {
@@ -88,63 +74,36 @@ impl Mark {
                 return true;
             }
         }
-        let deadline = clock::now() + KILLING;
-        loop {
+        let kill = || {
             let left = self.processes();
-            if left.is_empty() {
-                return true;
-            }
-            if clock::now() > deadline {
-                return false;
-            }
-            left.into_iter().for_each(system::kill);
-            system::pause(LOOK);
-        }
+            left.iter().copied().for_each(system::kill);
+            left.is_empty().then_some(())
+        };
+        system::until(KILLING, LOOK, kill).is_some()
     }
 
-    /// Waits until there are none.
     pub(crate) fn gone_within(&self, limit: Duration) -> bool {
-        let deadline = clock::now() + limit;
-        while !self.processes().is_empty() {
-            if clock::now() > deadline {
-                return false;
-            }
-            system::pause(LOOK);
-        }
-        true
+        let are_gone = || self.processes().is_empty().then_some(());
+        system::until(limit, LOOK, are_gone).is_some()
     }
 
-    fn value(&self) -> (&str, &str) {
-        self.entry.split_once('=').unwrap_or((VARIABLE, ""))
+    fn value(&self) -> &str {
+        self.0.split_once('=').map_or("", |(_, value)| value)
     }
 }
 
-/// A program to run.
 #[derive(Debug, Clone)]
 pub(crate) struct Task {
-    /// The program and its arguments.
     pub(crate) arguments: Vec<String>,
     /// Its whole environment, but for the mark.
     pub(crate) environment: BTreeMap<String, String>,
-    /// Where it runs.
     pub(crate) directory: PathBuf,
     /// Where its output goes; its errors go to the same place with `.err` behind.
     pub(crate) output: PathBuf,
-    /// The mark on it and whatever it starts.
     pub(crate) mark: Mark,
 }
 
-/// Why a program did not end by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unfinished {
-    /// It took too long.
-    TimedOut,
-    /// The user wants to stop.
-    Interrupted,
-}
-
 impl Task {
-    /// Where its errors go.
     pub(crate) fn errors(&self) -> PathBuf {
         let mut name = self.output.as_os_str().to_owned();
         name.push(".err");
@@ -153,13 +112,12 @@ impl Task {
 
     /// Starts it, in a process group of its own: Ctrl-C is for us.
     pub(crate) fn start(&self) -> io::Result<Running> {
-        let (name, value) = self.mark.value();
         let program = self.arguments.first().map_or("", String::as_str);
         let child = Command::new(program)
             .args(self.arguments.iter().skip(1))
             .env_clear()
             .envs(&self.environment)
-            .env(name, value)
+            .env(VARIABLE, self.mark.value())
             .current_dir(&self.directory)
             .stdin(Stdio::null())
             .stdout(File::create(&self.output)?)
@@ -181,80 +139,62 @@ impl Task {
     }
 }
 
+/// `words` as a command that reads and prints nothing; none of no words.
+pub(crate) fn quiet(words: &[String], environment: &BTreeMap<String, String>) -> Option<Command> {
+    let (program, arguments) = words.split_first()?;
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().envs(environment);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(Stdio::null());
+    Some(command)
+}
+
 /// Characters of a complaint that are kept.
 const WORDS_MAX: usize = 300;
 
 /// The end of a text in one line of bounded length.
 pub(crate) fn last_words(text: &str) -> String {
-    let lines: Vec<_> = text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect();
+    let lines = text.lines().map(str::trim);
+    let lines: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
     let words = lines[lines.len().saturating_sub(3)..].join(" | ");
     let skip = words.chars().count().saturating_sub(WORDS_MAX);
     words.chars().skip(skip).collect()
 }
 
-/// A program that runs.
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
-    ended: File,
+    ended: OwnedFd,
 }
 
 impl Running {
-    /// Its process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// How it ended, when it has.
     pub(crate) fn ending(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Waits until it ends, the deadline passes or the user wants to stop.
-    pub(crate) fn wait(&mut self, deadline: Instant) -> Result<ExitStatus, Unfinished> {
-        loop {
-            if let Some(status) = self.ending() {
-                return Ok(status);
-            }
-            if system::interrupted() {
-                return Err(Unfinished::Interrupted);
-            }
-            let left = deadline.saturating_duration_since(clock::now());
-            if left.is_zero() {
-                return Err(Unfinished::TimedOut);
-            }
-            system::wait_readable(&self.ended, left.min(SLICE));
-        }
+    /// Waits until it ends, the time is up or the user wants to stop.
+    pub(crate) fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
+        self.wait_unless(system::interrupted, limit)
     }
 
     /// Waits a while for it to end, interrupts or not.
     pub(crate) fn wait_calmly(&mut self, limit: Duration) -> bool {
+        self.wait_unless(|| false, limit).is_some()
+    }
+
+    fn wait_unless(&mut self, is_over: fn() -> bool, limit: Duration) -> Option<ExitStatus> {
         let deadline = clock::now() + limit;
-        while self.ending().is_none() {
+        loop {
             let left = deadline.saturating_duration_since(clock::now());
-            if left.is_zero() {
-                return false;
+            let status = self.ending();
+            if status.is_some() || left.is_zero() || is_over() {
+                return status;
             }
             system::wait_readable(&self.ended, left.min(SLICE));
-        }
-        true
-    }
-}
-
-#[cfg(test)]
-impl Task {
-    /// A shell script that runs in `directory`.
-    pub(crate) fn of_script(script: &str, directory: &std::path::Path, mark: &Mark) -> Self {
-        Self {
-            arguments: ["sh", "-c", script].map(str::to_owned).into(),
-            environment: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
-            directory: directory.to_path_buf(),
-            output: directory.join("out"),
-            mark: mark.clone(),
         }
     }
 }
@@ -262,6 +202,19 @@ impl Task {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Task {
+        /// A shell script that runs in `directory`.
+        pub(crate) fn of_script(script: &str, directory: &std::path::Path, mark: &Mark) -> Self {
+            Self {
+                arguments: ["sh", "-c", script].map(str::to_owned).into(),
+                environment: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
+                directory: directory.to_path_buf(),
+                output: directory.join("out"),
+                mark: mark.clone(),
+            }
+        }
+    }
 
     fn task(directory: &std::path::Path, token: &str, script: &str) -> Task {
         Task::of_script(script, directory, &Mark::of_role(token, "client-1"))
@@ -289,8 +242,7 @@ mod tests {
         let token = penstock_base::random::token();
         let task = task(directory.path(), &token, "echo why >&2; exec sleep 1000");
         let mut running = task.start().expect("starts");
-        let deadline = clock::now() + Duration::from_millis(300);
-        assert_eq!(running.wait(deadline), Err(Unfinished::TimedOut));
+        assert_eq!(running.wait(Duration::from_millis(300)), None);
         assert!(task.mark.end_all(true));
         assert!(running.wait_calmly(Duration::from_secs(30)));
         assert_eq!(task.complaint(), "why");

@@ -1,11 +1,17 @@
 //! The report: what was run, where, by whom, and what was seen. Plain data, saved as JSON.
 //!
-//! Units are in the names: seconds, bytes, and bytes per second derived from them. Nothing that can be derived is stored, so that
-//! two readers of one report cannot disagree.
+//! Units are in the names: seconds, bytes. What can be derived is not stored, so that two readers of one report cannot
+//! disagree: rates and costs follow in [`Figure::of`](crate::report::figure::Figure::of).
+//!
+//! [`load`] looks at the format's number before anything else, so that a report of another version is refused with one
+//! sentence instead of a complaint about some field. JSON has no word for "not a number": [`save`] makes a sample that
+//! holds one a failed run that says so, which keeps the other runs.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+
+use crate::{BenchError, BenchResult};
 
 /// The version of this structure; a reader refuses a report with another one.
 pub const FORMAT: u32 = 1;
@@ -147,4 +153,139 @@ pub struct Published {
     pub figures: BTreeMap<String, String>,
     /// Where it stands and on what it was measured.
     pub source: String,
+}
+
+/// The reason that is given for a run which moved something else than what it must be.
+const WRONG_CONTENT: &str = "the content is not what it must be";
+
+impl Sample {
+    /// Why the run does not count, if so: it failed, or it moved wrong bytes.
+    pub fn fault(&self) -> Option<&str> {
+        let wrong = (self.verified == Some(false)).then_some(WRONG_CONTENT);
+        self.failure.as_deref().or(wrong)
+    }
+
+    fn keep_numbers(&mut self) {
+        let figures = [
+            &mut self.seconds,
+            &mut self.client_cpu_seconds,
+            &mut self.workload_cpu_seconds,
+            &mut self.foreign_cpu_seconds,
+        ];
+        let mut broken = false;
+        for figure in figures.into_iter().filter(|figure| !figure.is_finite()) {
+            *figure = 0.0;
+            broken = true;
+        }
+        let latencies = &mut self.latency_seconds;
+        let before = latencies.len();
+        latencies.retain(|_, seconds| seconds.is_finite());
+        if broken || latencies.len() < before {
+            let why = || "a figure was not a number".to_owned();
+            self.failure.get_or_insert_with(why);
+        }
+    }
+}
+
+/// `report` as JSON, indented, with a newline at its end.
+///
+/// # Errors
+/// Not for any report that the runner makes.
+pub fn save(report: &Report) -> BenchResult<String> {
+    let mut report = report.clone();
+    let rows = report.tables.iter_mut().flat_map(|table| &mut table.rows);
+    let cells = rows.flat_map(|row| &mut row.cells);
+    let samples = cells.flat_map(|cell| &mut cell.samples);
+    samples.for_each(Sample::keep_numbers);
+    let text = serde_json::to_string_pretty(&report);
+    let text = text.map_err(|error| {
+        BenchError::new(
+            format!("the report cannot be written as JSON: {error}"),
+            "report this",
+        )
+    })?;
+    Ok(text + "\n")
+}
+
+/// The report that `text` is.
+///
+/// # Errors
+/// Another version wrote it, or it is no report.
+pub fn load(text: &str) -> BenchResult<Report> {
+    #[derive(Deserialize)]
+    struct Head {
+        format: u32,
+    }
+    let no_report = |error: serde_json::Error| {
+        let cause = format!("this is not a benchmark report: {error}");
+        BenchError::new(cause, "give a file that `penstock bench run` wrote")
+    };
+    let Head { format } = serde_json::from_str(text).map_err(no_report)?;
+    if format != FORMAT {
+        let cause = format!("the report has format {format}, this version reads format {FORMAT}");
+        let remedy = "show it with the version that wrote it, or measure again";
+        return Err(BenchError::new(cause, remedy));
+    }
+    serde_json::from_str(text).map_err(no_report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::specimen;
+
+    #[test]
+    fn a_saved_report_is_loaded_as_it_was() {
+        for report in [specimen::report(), specimen::extremes(), specimen::empty()] {
+            let text = save(&report).expect("saved");
+            let again = save(&load(&text).expect("loaded")).expect("saved again");
+            assert_eq!(text, again);
+        }
+    }
+
+    #[test]
+    fn another_format_is_refused_with_one_sentence() {
+        let error = load(r#"{"format": 7, "anything": true}"#).expect_err("refused");
+        assert!(error.to_string().contains("format 7"), "{error}");
+        assert!(!error.to_string().contains('\n'));
+    }
+
+    #[test]
+    fn what_is_no_report_is_refused() {
+        for text in ["", "[]", "{", r#"{"format": 1}"#, r#"{"format": "1"}"#] {
+            let error = load(text).expect_err("refused").to_string();
+            assert!(
+                error.starts_with("this is not a benchmark report: "),
+                "{text}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_figure_that_is_no_number_costs_its_run_and_not_the_report() {
+        let mut report = specimen::report();
+        let sample = &mut report.tables[0].rows[0].cells[0].samples[0];
+        sample.seconds = f64::NAN;
+        sample.latency_seconds = [("50".to_owned(), f64::INFINITY)].into();
+        let loaded = load(&save(&report).expect("saved")).expect("loaded");
+        let sample = &loaded.tables[0].rows[0].cells[0].samples[0];
+        assert_eq!(sample.fault(), Some("a figure was not a number"));
+        assert_eq!((sample.seconds, sample.latency_seconds.len()), (0.0, 0));
+    }
+
+    #[test]
+    fn wrong_content_is_a_fault_like_a_failure() {
+        let with = |failure: Option<&str>, verified| Sample {
+            failure: failure.map(str::to_owned),
+            verified,
+            ..Sample::default()
+        };
+        assert_eq!(with(None, None).fault(), None);
+        assert_eq!(with(None, Some(true)).fault(), None);
+        assert_eq!(with(None, Some(false)).fault(), Some(WRONG_CONTENT));
+        assert_eq!(
+            with(Some("timed out"), Some(false)).fault(),
+            Some("timed out")
+        );
+    }
 }

@@ -3,13 +3,16 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use penstock_base::clock::{self, Instant};
+use penstock_base::{
+    calendar::timestamp,
+    clock::{self, Instant},
+};
 
 use crate::{
     BenchResult,
     client::Client,
-    machine,
     plan::{Plan, Planned},
+    proc_fs,
     process::Task,
     record::{Endpoint, FORMAT, Report, Row, Sample, Table},
     sample::Run,
@@ -31,18 +34,10 @@ pub struct Progress<'a> {
     pub total: usize,
     /// Seconds since the first one began.
     pub seconds: f64,
-    /// The suite.
-    pub suite: &'a str,
-    /// The row.
-    pub workload: &'a str,
-    /// The latency profile.
-    pub profile: &'a str,
-    /// The client.
-    pub client: &'a str,
-    /// Which of its runs of the row this is, from 1.
+    /// What runs now: "ossfs2 read-4 · far, s3fs, run 2 of 3".
+    pub current: &'a str,
+    /// Which of the client's runs of the row this is, from 1.
     pub run: u32,
-    /// How many there are.
-    pub runs: u32,
 }
 
 /// What happens while it runs.
@@ -88,8 +83,8 @@ pub fn run(settings: &RunSettings, observer: &mut Observer<'_>) -> BenchResult<R
     };
     let report = Report {
         format: FORMAT,
-        started: machine::rfc3339(clock::wall_time()),
-        machine: machine::facts(),
+        started: timestamp(clock::wall_time()),
+        machine: proc_fs::machine(),
         endpoint: endpoint(settings, store.as_ref()),
         clients: clients.iter().map(Client::record).collect(),
         tables: plan.tables,
@@ -103,8 +98,11 @@ pub fn run(settings: &RunSettings, observer: &mut Observer<'_>) -> BenchResult<R
         clients: &clients,
         prepared: BTreeSet::new(),
         report,
-        count: Count::new(&plan.rows, &clients, settings.repeat),
+        done: 0,
+        total: 0,
+        started: clock::now(),
     };
+    runner.total = runner.cells(&plan.rows) * settings.repeat as usize;
     observer(&Event::Planned(&runner.report));
     runner.run(&plan.rows, observer)?;
     Ok(runner.report)
@@ -116,24 +114,18 @@ fn server_task(session: &Session) -> Task {
 }
 
 fn endpoint(settings: &RunSettings, store: Option<&Store>) -> Endpoint {
-    match (&settings.target, store) {
-        (_, Some(store)) => Endpoint {
-            description: match settings.bandwidth {
-                Some(bandwidth) if store.is_development() => {
-                    format!("{}, {} MiB/s", store.description(), bandwidth >> 20)
-                }
-                _ => store.description(),
-            },
-            same_machine: store.is_local(),
-        },
-        (Target::Directory(path), None) => Endpoint {
-            description: format!("directory {}", path.display()),
-            same_machine: false,
-        },
-        (_, None) => Endpoint {
-            description: String::new(),
-            same_machine: false,
-        },
+    let (mut description, same_machine) = match (&settings.target, store) {
+        (_, Some(store)) => (store.description(), store.is_local()),
+        (Target::Directory(path), None) => (format!("directory {}", path.display()), false),
+        (_, None) => (String::new(), false),
+    };
+    let is_limited = store.is_some_and(Store::is_development);
+    if let Some(bandwidth) = settings.bandwidth.filter(|_| is_limited) {
+        description += &format!(", {} MiB/s", bandwidth >> 20);
+    }
+    Endpoint {
+        description,
+        same_machine,
     }
 }
 
@@ -150,31 +142,6 @@ fn fio_overhead(session: &Session) -> f64 {
     once().min(once())
 }
 
-/// How far we are.
-#[derive(Debug)]
-struct Count {
-    done: usize,
-    total: usize,
-    started: Instant,
-}
-
-impl Count {
-    fn new(rows: &[Planned], clients: &[Client], repeat: u32) -> Self {
-        let is_run = |row: &Planned, client: &Client| {
-            let is_missing = row.unavailable.is_some() || client.missing().is_some();
-            !is_missing && client.cannot(&row.workload.row).is_none()
-        };
-        let cells = rows
-            .iter()
-            .map(|row| clients.iter().filter(|client| is_run(row, client)).count());
-        Self {
-            done: 0,
-            total: cells.sum::<usize>() * repeat as usize,
-            started: clock::now(),
-        }
-    }
-}
-
 struct Runner<'a> {
     settings: &'a RunSettings,
     session: &'a Session,
@@ -185,10 +152,24 @@ struct Runner<'a> {
     prepared: BTreeSet<(String, String, String)>,
     fio_overhead: f64,
     report: Report,
-    count: Count,
+    /// Runs that are done, of all, and since when.
+    done: usize,
+    total: usize,
+    started: Instant,
 }
 
 impl Runner<'_> {
+    fn cells(&self, rows: &[Planned]) -> usize {
+        let rows = rows.iter().filter(|row| row.unavailable.is_none());
+        let clients = |row: &Planned| {
+            let clients = self.clients.iter();
+            clients
+                .filter(|client| client.does(&row.workload.row))
+                .count()
+        };
+        rows.map(clients).sum()
+    }
+
     fn run(&mut self, rows: &[Planned], observer: &mut Observer<'_>) -> BenchResult<()> {
         for planned in rows {
             let outcome = match planned.unavailable {
@@ -214,14 +195,16 @@ impl Runner<'_> {
                 if client.missing().is_some() {
                     continue;
                 }
-                observer(&Event::Begins(self.progress(planned, client, run)));
+                let (suite, runs) = (&planned.workload.suite, self.settings.repeat);
+                let (row, name) = (planned.title(), &client.name);
+                let current = format!("{suite} {row}, {name}, run {run} of {runs}");
+                observer(&Event::Begins(self.progress(&current, run)));
                 let sample = self.sample(planned, client)?;
                 if system::interrupted() {
                     return Ok(());
                 }
-                let is_run = client.cannot(&planned.workload.row).is_none();
-                self.count.done += usize::from(is_run);
-                observer(&Event::Ends(self.progress(planned, client, run), &sample));
+                self.done += usize::from(client.does(&planned.workload.row));
+                observer(&Event::Ends(self.progress(&current, run), &sample));
                 let row = &mut self.report.tables[planned.table].rows[planned.row];
                 row.cells[index].samples.push(sample);
             }
@@ -229,30 +212,22 @@ impl Runner<'_> {
         Ok(())
     }
 
-    fn progress<'a>(&self, planned: &'a Planned, client: &'a Client, run: u32) -> Progress<'a> {
+    fn progress<'a>(&self, current: &'a str, run: u32) -> Progress<'a> {
         Progress {
-            done: self.count.done,
-            total: self.count.total,
-            seconds: self.count.started.elapsed().as_secs_f64(),
-            suite: &planned.workload.suite,
-            workload: &planned.name,
-            profile: &planned.profile,
-            client: &client.name,
+            done: self.done,
+            total: self.total,
+            seconds: self.started.elapsed().as_secs_f64(),
+            current,
             run,
-            runs: self.settings.repeat,
         }
     }
 
     fn sample(&mut self, planned: &Planned, client: &Client) -> BenchResult<Sample> {
-        let owner = if client.has_own_layout() {
-            client.name.as_str()
-        } else {
-            ""
-        };
+        let owner = Some(&client.name).filter(|_| client.has_own_layout());
         let inputs = (
             planned.workload.suite.clone(),
             planned.name.clone(),
-            owner.to_owned(),
+            owner.cloned().unwrap_or_default(),
         );
         let run = Run {
             session: self.session,

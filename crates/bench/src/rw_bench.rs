@@ -13,17 +13,14 @@ use std::{
     io::{self, Write},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
 use penstock_base::{clock, random};
 use serde::{Deserialize, Serialize};
 
-use crate::{BenchError, BenchResult, content::RwBenchContent, percentile};
+use crate::{BenchError, BenchResult, system, tool, worker::RwBenchContent};
 
 /// Bytes of one read or write.
 const BLOCK: usize = 1 << 20;
@@ -64,12 +61,9 @@ pub(crate) struct Figures {
     pub(crate) latency_seconds: BTreeMap<String, f64>,
 }
 
-struct FileOfRun {
-    path: PathBuf,
-    size: u64,
-}
+type Sized = (PathBuf, u64);
 
-/// What one file came to.
+/// What one file came to: bytes, and how long that took.
 type Outcome = Result<(u64, Duration), String>;
 
 /// Runs it and prints what the original prints.
@@ -77,68 +71,57 @@ type Outcome = Result<(u64, Duration), String>;
 /// # Errors
 /// The directory cannot be listed, or some files failed.
 pub fn run(bench: &RwBench, output: &mut dyn Write) -> BenchResult<()> {
+    let cannot_print = |error: io::Error| {
+        let cause = format!("cannot print: {error}");
+        BenchError::new(cause, "check where it is redirected to")
+    };
     let files = files(bench)?;
     let (word, what) = if bench.write {
         ("write", "Write")
     } else {
         ("read", "Read")
     };
-    print(
+    writeln!(
         output,
-        &format!("starting the {word} test with {} files\n", files.len()),
-    )?;
+        "starting the {word} test with {} files",
+        files.len()
+    )
+    .map_err(cannot_print)?;
     let started = clock::now();
     let outcomes = work(bench, &files);
     let took = started.elapsed();
     let figures = figures(took, &outcomes);
-    for complaint in outcomes
-        .iter()
-        .filter_map(|outcome| outcome.as_ref().err())
-        .take(COMPLAINTS_MAX)
-    {
-        print(output, &format!("{complaint}\n"))?;
-    }
+    let complaints = outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
+    let complaints = complaints.take(COMPLAINTS_MAX);
+    let mut text: String = complaints
+        .map(|complaint| format!("{complaint}\n"))
+        .collect();
     let rate = figures.bytes as f64 / figures.seconds.max(1e-9) / 1e6;
-    print(
-        output,
-        &format!("Total time: {took:?}\n{what} throughput: {rate:.2} MByte/s\n"),
-    )?;
+    text += &format!("Total time: {took:?}\n{what} throughput: {rate:.2} MByte/s\n");
     if bench.json {
-        let text = serde_json::to_string(&figures).expect("numbers and text");
-        print(output, &format!("{text}\n"))?;
+        text += &serde_json::to_string(&figures).expect("numbers and text");
+        text += "\n";
     }
-    if figures.failed > 0 {
-        return Err(BenchError::new(
-            format!("{} of {} files failed", figures.failed, files.len()),
-            "see the lines above",
-        ));
+    output.write_all(text.as_bytes()).map_err(cannot_print)?;
+    match figures.failed {
+        0 => Ok(()),
+        failed => {
+            let cause = format!("{failed} of {} files failed", files.len());
+            Err(BenchError::new(cause, "see the lines above"))
+        }
     }
-    Ok(())
 }
 
-fn print(output: &mut dyn Write, text: &str) -> BenchResult<()> {
-    output.write_all(text.as_bytes()).map_err(|error| {
-        BenchError::new(
-            format!("cannot print: {error}"),
-            "check where it is redirected to",
-        )
-    })
-}
-
-fn files(bench: &RwBench) -> BenchResult<Vec<FileOfRun>> {
+fn files(bench: &RwBench) -> BenchResult<Vec<Sized>> {
     if bench.write {
-        let size = bench.file_size_kib * 1024;
         let path = |index| bench.directory.join(format!("{index}.dat"));
-        let files = (0..bench.file_count).map(|index| FileOfRun {
-            path: path(index),
-            size,
-        });
+        let files = (0..bench.file_count).map(|index| (path(index), bench.file_size_kib * 1024));
         return Ok(files.collect());
     }
     let mut files = Vec::new();
     list(&bench.directory, &mut files)
         .map_err(|error| BenchError::unusable(&bench.directory, &error))?;
-    files.sort_by(|a, b| a.path.cmp(&b.path));
+    files.sort();
     if bench.shuffle {
         shuffle(&mut files);
     }
@@ -149,118 +132,98 @@ fn files(bench: &RwBench) -> BenchResult<Vec<FileOfRun>> {
     Ok(files)
 }
 
-fn list(directory: &Path, files: &mut Vec<FileOfRun>) -> io::Result<()> {
+fn list(directory: &Path, files: &mut Vec<Sized>) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let metadata = entry.metadata()?;
-        if metadata.is_dir() {
-            list(&entry.path(), files)?;
-        } else {
-            files.push(FileOfRun {
-                path: entry.path(),
-                size: metadata.len(),
-            });
+        match metadata.is_dir() {
+            true => list(&entry.path(), files)?,
+            false => files.push((entry.path(), metadata.len())),
         }
     }
     Ok(())
 }
 
 /// Fisher and Yates.
-fn shuffle(files: &mut [FileOfRun]) {
+fn shuffle(files: &mut [Sized]) {
     for last in (1..files.len()).rev() {
         let other = (random::fraction() * (last + 1) as f64) as usize;
         files.swap(last, other.min(last));
     }
 }
 
-fn work(bench: &RwBench, files: &[FileOfRun]) -> Vec<Outcome> {
+fn work(bench: &RwBench, files: &[Sized]) -> Vec<Outcome> {
     let next = AtomicUsize::new(0);
-    let outcomes = Mutex::new(Vec::with_capacity(files.len()));
     let content = bench.write.then(RwBenchContent::default);
     let threads = bench.threads.clamp(1, THREADS_MAX).min(files.len().max(1));
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                let mut mine = Vec::new();
-                let mut buffer = vec![0; if bench.write { 0 } else { BLOCK }];
-                while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let started = clock::now();
-                    let moved = match &content {
-                        Some(content) => write(file, content),
-                        None => read(file, &mut buffer),
-                    };
-                    mine.push(match moved {
-                        Ok(bytes) => Ok((bytes, started.elapsed())),
-                        Err(error) => Err(format!("{}: {error}", file.path.display())),
-                    });
-                }
-                outcomes
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .extend(mine);
-            });
+    let worker = || {
+        let mut mine = Vec::new();
+        let mut buffer = vec![0; if bench.write { 0 } else { BLOCK }];
+        while let Some((path, size)) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let started = clock::now();
+            let moved = match &content {
+                Some(content) => write(path, *size, content),
+                None => read(path, *size, &mut buffer),
+            };
+            let outcome = moved.map(|bytes| (bytes, started.elapsed()));
+            mine.push(outcome.map_err(|error| format!("{}: {error}", path.display())));
         }
-    });
-    outcomes
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner)
+        mine
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
+        let outcomes = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("it does not panic"));
+        outcomes.collect::<Vec<_>>().concat()
+    })
 }
 
-fn write(file: &FileOfRun, content: &RwBenchContent) -> io::Result<u64> {
-    let name = file.path.file_name().unwrap_or_default().to_string_lossy();
-    let target = File::create(&file.path)?;
+fn write(path: &Path, size: u64, content: &RwBenchContent) -> io::Result<u64> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let target = File::create(path)?;
     let mut offset = 0;
-    while offset < file.size {
-        let left = usize::try_from(file.size - offset).unwrap_or(BLOCK);
+    while offset < size {
+        let left = usize::try_from(size - offset).unwrap_or(BLOCK);
         let piece = content.slice(&name, offset, left.min(BLOCK));
         target.write_all_at(piece, offset)?;
         offset += piece.len() as u64;
     }
-    close(target)?;
+    // Closing is when some clients store a file; `drop` would hide that they could not.
+    system::close(target)?;
     Ok(offset)
 }
 
-fn read(file: &FileOfRun, buffer: &mut [u8]) -> io::Result<u64> {
-    let source = File::open(&file.path)?;
+fn read(path: &Path, size: u64, buffer: &mut [u8]) -> io::Result<u64> {
+    let source = File::open(path)?;
     let mut offset = 0;
-    while offset < file.size {
-        let left = usize::try_from(file.size - offset).unwrap_or(BLOCK);
+    while offset < size {
+        let left = usize::try_from(size - offset).unwrap_or(BLOCK);
         let count = source.read_at(&mut buffer[..left.min(BLOCK)], offset)?;
         if count == 0 {
-            return Err(io::Error::other(format!(
-                "ends at {offset} of {}",
-                file.size
-            )));
+            return Err(io::Error::other(format!("ends at {offset} of {size}")));
         }
         offset += count as u64;
     }
     Ok(offset)
 }
 
-/// Closing is when some clients store a file; `drop` would hide that they could not.
-fn close(file: File) -> io::Result<()> {
-    crate::system::close(file)
-}
-
 fn figures(took: Duration, outcomes: &[Outcome]) -> Figures {
-    let done: Vec<_> = outcomes
-        .iter()
-        .filter_map(|outcome| outcome.as_ref().ok())
-        .collect();
+    let done: Vec<_> = outcomes.iter().filter_map(|it| it.as_ref().ok()).collect();
     let mut latencies: Vec<f64> = done.iter().map(|(_, took)| took.as_secs_f64()).collect();
     Figures {
         seconds: took.as_secs_f64(),
         bytes: done.iter().map(|(bytes, _)| bytes).sum(),
         files: done.len() as u64,
         failed: (outcomes.len() - done.len()) as u64,
-        latency_seconds: percentile::table(&mut latencies),
+        latency_seconds: tool::percentiles(&mut latencies),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::content::Content;
+    use crate::worker::Content;
 
     fn bench(directory: &Path, write: bool) -> RwBench {
         RwBench {

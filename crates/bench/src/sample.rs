@@ -5,21 +5,26 @@
 //! mount, measure (perhaps several times), check what was read, unmount, check what was written,
 //! remove it.
 
-use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use penstock_devserver::Counters;
 
 use crate::{
-    client::Client,
-    measure::{Cost, Measurement, Subjects},
-    mount::Mounted,
+    client::{Client, Kind},
+    measure::{Measurement, Subjects},
+    mount::{Attempt, Mounted},
     plan::Planned,
     process::Task,
     record::Sample,
     session::Session,
     settings,
     store::Store,
-    suite::{Tool, Workload},
+    suite::{self, Row, Tool, Workload},
     system,
     template::{self, variables},
     tool::{self, Said},
@@ -35,13 +40,11 @@ const FOREIGN_GRAIN: f64 = 0.03;
 /// Passes at the end of several that count as steady.
 const STEADY_PASSES: usize = 3;
 
-/// What a run needs.
 pub(crate) struct Run<'a> {
     pub(crate) session: &'a Session,
     pub(crate) store: Option<&'a Store>,
     pub(crate) client: &'a Client,
     pub(crate) planned: &'a Planned,
-    /// How long each of its steps may take.
     pub(crate) limit: Duration,
     pub(crate) bandwidth: Option<u64>,
     /// What fio takes to start and to end.
@@ -50,25 +53,18 @@ pub(crate) struct Run<'a> {
     pub(crate) is_prepared: bool,
 }
 
-/// What is measured.
-struct Command {
-    program: String,
-    /// All of it, the program included.
-    arguments: Vec<String>,
-}
-
 /// Why a run has no figures. What a client does wrong is no error of ours, only a reason.
-pub(crate) type Reason = String;
+type Reason = String;
 
 impl Run<'_> {
     /// Runs it. Whatever goes wrong is in the sample.
     pub(crate) fn sample(&self) -> Sample {
         let mut sample = Sample::default();
-        if let Some(why) = self.client.cannot(&self.workload().row) {
+        if let Some(why) = self.client.cannot(self.row()) {
             sample.failure = Some(format!("not available: {why}"));
             return sample;
         }
-        let outcome = match &self.workload().row.client_command {
+        let outcome = match &self.row().client_command {
             Some(name) => self.own_command(name, &mut sample),
             None => self.run(&mut sample),
         };
@@ -79,8 +75,21 @@ impl Run<'_> {
         sample
     }
 
-    pub(crate) fn workload(&self) -> &Workload {
+    fn workload(&self) -> &Workload {
         &self.planned.workload
+    }
+
+    fn row(&self) -> &Row {
+        &self.planned.workload.row
+    }
+
+    fn work(&self, job: &Job) -> Result<(), Reason> {
+        self.session.work(job, self.limit)
+    }
+
+    fn run_once(&self, role: &str, arguments: Vec<String>) -> Result<String, Reason> {
+        self.session
+            .run(&self.session.task(role, arguments), self.limit)
     }
 
     fn run(&self, sample: &mut Sample) -> Result<(), Reason> {
@@ -89,7 +98,7 @@ impl Run<'_> {
         if self.only_through_mount() && !self.is_prepared {
             self.prepare()?;
         }
-        let mut mounted = self.mount()?;
+        let mut mounted = self.mount(self.client)?;
         let outcome = self.measure_mounted(&mounted, &scratch, sample);
         let reset = self.set_profile(false);
         let outcome = outcome.and(reset);
@@ -110,13 +119,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn mount(&self) -> Result<Mounted, Reason> {
-        self.mount_of(self.client)
-    }
-
-    fn mount_of(&self, client: &Client) -> Result<Mounted, Reason> {
+    fn mount(&self, client: &Client) -> Result<Mounted, Reason> {
         drop_caches(Caches::All);
-        Mounted::begin(client, self.session, self.store).map_err(|failure| failure.0)
+        Mounted::begin(client, self.session, self.store)
     }
 
     /// Whether files can be made and looked at only as the client's own files.
@@ -124,25 +129,22 @@ impl Run<'_> {
         self.client.has_own_layout() || !self.store.is_some_and(Store::is_development)
     }
 
-    pub(crate) fn set_profile(&self, measuring: bool) -> Result<(), Reason> {
+    fn set_profile(&self, measuring: bool) -> Result<(), Reason> {
         let Some(store) = self.store.filter(|store| store.is_development()) else {
             return Ok(());
         };
         let latency = settings::latency(&self.planned.profile).unwrap_or_default();
-        let outcome = if measuring {
-            store.set_latency(latency, self.bandwidth)
-        } else {
-            store.set_latency(Duration::ZERO, None)
+        let (latency, bandwidth) = match measuring {
+            true => (latency, self.bandwidth),
+            false => (Duration::ZERO, None),
         };
-        Ok(outcome?)
+        Ok(store.set_latency(latency, bandwidth)?)
     }
 
-    fn make_scratch(&self) -> Result<std::path::PathBuf, Reason> {
-        let root = self
-            .session
-            .directory
-            .join(format!("scratch-{}", self.session.number()));
-        let mut files = self.workload().files(&self.workload().row.scratch)?;
+    fn make_scratch(&self) -> Result<PathBuf, Reason> {
+        let name = format!("scratch-{}", self.session.number());
+        let root = self.session.directory.join(name);
+        let mut files = self.workload().files(&self.row().scratch)?;
         for file in &mut files {
             // Here they lie at the top, not below the suite's name.
             let prefix = format!("{}/", self.workload().suite);
@@ -150,22 +152,21 @@ impl Run<'_> {
         }
         if !files.is_empty() {
             let root = root.clone();
-            self.session.work(&Job::Write { root, files }, self.limit)?;
+            self.work(&Job::Write { root, files })?;
         }
         Ok(root)
     }
 
     /// Makes the inputs through the client, or the one that writes for it, on a mount of its own.
     fn prepare(&self) -> Result<(), Reason> {
-        let files = self.workload().files(&self.workload().row.inputs)?;
+        let files = self.workload().files(&self.row().inputs)?;
         if files.is_empty() {
             return Ok(());
         }
-        let mounted = self.mount_of(self.client.writer())?;
+        let mounted = self.mount(self.client.writer())?;
         let root = mounted.directory.clone();
-        let written = self.session.work(&Job::Write { root, files }, self.limit);
-        match written {
-            Ok(_) => mounted.end(self.session),
+        match self.work(&Job::Write { root, files }) {
+            Ok(()) => mounted.end(self.session),
             Err(why) => {
                 mounted.abort(self.session);
                 Err(format!("inputs could not be made: {why}"))
@@ -176,44 +177,32 @@ impl Run<'_> {
     fn measure_mounted(
         &self,
         mounted: &Mounted,
-        scratch: &std::path::Path,
+        scratch: &Path,
         sample: &mut Sample,
     ) -> Result<(), Reason> {
-        let row = &self.workload().row;
+        let row = self.row();
         let directory = mounted.directory.join(&self.workload().suite);
-        let directories = row
-            .directories
-            .iter()
-            .map(|name| directory.join(name))
-            .collect();
-        self.session
-            .work(&Job::MakeDirectories { directories }, self.limit)?;
-        let known = self.workload().variables(&variables([
+        let directories = row.directories.iter().map(|name| directory.join(name));
+        let directories = directories.collect();
+        self.work(&Job::MakeDirectories { directories })?;
+        let ourselves = &self.session.surroundings.program;
+        let known = self.workload().variables(variables([
             ("directory", directory.display().to_string()),
             ("scratch", scratch.display().to_string()),
-            (
-                "penstock",
-                self.session.surroundings.program.display().to_string(),
-            ),
+            ("penstock", ourselves.display().to_string()),
         ]));
         for command in &row.before {
-            let arguments = template::expand_all(command, &known)?;
-            let task = self.session.task("before", arguments);
-            self.session.run(&task, self.limit)?;
+            self.run_once("before", template::expand_all(command, &known)?)?;
         }
         let mut arguments = template::expand_all(&row.command, &known)?;
         let program = arguments.first().cloned().unwrap_or_default();
-        arguments.extend(
-            tool::arguments(row.tool)
-                .iter()
-                .map(|&word| word.to_owned()),
-        );
+        let more = tool::arguments(row.tool).iter();
+        arguments.extend(more.map(|&word| word.to_owned()));
         if !row.inside.is_empty() {
             arguments = inside(&directory.join(&row.inside), arguments);
         }
-        let command = Command { program, arguments };
         self.set_profile(true)?;
-        self.passes(mounted, &command, sample)?;
+        self.passes(mounted, (&program, &arguments), sample)?;
         self.set_profile(false)?;
         self.check_read(mounted, sample)
     }
@@ -222,13 +211,13 @@ impl Run<'_> {
     fn passes(
         &self,
         mounted: &Mounted,
-        command: &Command,
+        (program, arguments): (&str, &[String]),
         sample: &mut Sample,
     ) -> Result<(), Reason> {
         let mut passes = Vec::new();
-        for _ in 0..self.workload().row.passes {
+        for _ in 0..self.row().passes.unwrap_or(1) {
             let is_cold = drop_caches(Caches::Pages);
-            self.load(&command.program);
+            self.load(program);
             let mut pass = Sample::default();
             let subjects = Subjects {
                 client: mounted.mark(),
@@ -237,7 +226,7 @@ impl Run<'_> {
                 cache: mounted.cache().to_path_buf(),
                 server: self.store.and_then(Store::pid),
             };
-            let task = self.session.task("workload", command.arguments.clone());
+            let task = self.session.task("workload", arguments.to_vec());
             let outcome = self.pass(subjects, &task, &mut pass);
             if !is_cold {
                 pass.disturbed = Some("the page cache could not be dropped: not root".to_owned());
@@ -252,60 +241,51 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Runs what is measured, once.
-    pub(crate) fn pass(
-        &self,
-        subjects: Subjects,
-        task: &Task,
-        pass: &mut Sample,
-    ) -> Result<(), Reason> {
+    fn pass(&self, subjects: Subjects, task: &Task, pass: &mut Sample) -> Result<(), Reason> {
         let before = self.store.and_then(Store::counters);
         let measurement = Measurement::begin(subjects);
         let output = self.session.run(task, self.limit);
-        let cost = measurement.end();
-        note_cost(&cost, pass);
+        *pass = measurement.end();
+        note_load(pass);
         if let (Some(before), Some(store)) = (before, self.store) {
             note_requests(&before, &store.counters().unwrap_or_default(), pass);
         }
         let said = self.understand(output, task)?;
-        self.note_said(&said, &cost, pass);
+        self.note_said(&said, pass);
         self.check_entries(&said)
     }
 
     /// Gets a program back into the page cache, for reading it from disk is not what is measured.
-    pub(crate) fn load(&self, program: &str) {
+    fn load(&self, program: &str) {
         let arguments = vec![program.to_owned(), "--version".to_owned()];
         // If it cannot be run, the run itself will say so.
-        let _ = self
-            .session
-            .run(&self.session.task("load", arguments), self.limit);
+        let _ = self.run_once("load", arguments);
     }
 
     /// A tool that fails may say more about it in its figures.
     fn understand(&self, output: Result<String, Reason>, task: &Task) -> Result<Said, Reason> {
-        let tool = self.workload().row.tool;
+        let tool = self.row().tool;
         match output {
             Ok(output) => tool::understand(tool, &output),
             Err(why) if tool == Tool::Sysbench => {
                 let output = fs::read_to_string(&task.output).unwrap_or_default();
-                Err(tool::understand(tool, &output)
-                    .err()
-                    .filter(|_| output.contains("FATAL"))
-                    .unwrap_or(why))
+                let fatal = tool::understand(tool, &output).err();
+                let fatal = fatal.filter(|_| output.contains("FATAL"));
+                Err(fatal.unwrap_or(why))
             }
             Err(why) => Err(why),
         }
     }
 
-    fn note_said(&self, said: &Said, cost: &Cost, pass: &mut Sample) {
-        let row = &self.workload().row;
+    fn note_said(&self, said: &Said, pass: &mut Sample) {
+        let row = self.row();
         pass.seconds = match said.seconds {
             // A file is stored when it is closed, which fio's clock does not see.
             Some(seconds) if row.tool == Tool::Fio && !row.outputs.is_empty() => {
-                seconds.max(cost.seconds - self.fio_overhead)
+                seconds.max(pass.seconds - self.fio_overhead)
             }
             Some(seconds) => seconds,
-            None => cost.seconds,
+            None => pass.seconds,
         };
         pass.bytes = said.bytes;
         let counts = row.counts_operations || !matches!(row.tool, Tool::Fio | Tool::Sysbench);
@@ -319,21 +299,19 @@ impl Run<'_> {
     }
 
     fn check_entries(&self, said: &Said) -> Result<(), Reason> {
-        let expected = self.workload().number(&self.workload().row.entries)?;
-        let is_listing = matches!(self.workload().row.tool, Tool::Lines | Tool::Objects);
-        if is_listing && said.operations != expected {
-            return Err(format!(
-                "listed {} entries instead of {expected}",
-                said.operations
-            ));
+        let expected = self.workload().number(&self.row().entries)?;
+        let is_listing = matches!(self.row().tool, Tool::Lines | Tool::Objects);
+        let found = said.operations;
+        match is_listing && found != expected {
+            true => Err(format!("listed {found} entries instead of {expected}")),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Compares what the client delivers with what the files hold, through the same mount and,
     /// where the row reads through it, the same page cache.
     fn check_read(&self, mounted: &Mounted, sample: &mut Sample) -> Result<(), Reason> {
-        let row = &self.workload().row;
+        let row = self.row();
         if row.tool == Tool::Lines {
             sample.verified = Some(true);
             return Ok(());
@@ -348,35 +326,33 @@ impl Run<'_> {
 
     /// Compares what arrived with what was written, and removes it.
     fn check_written(&self, sample: &mut Sample) -> Result<(), Reason> {
-        let row = &self.workload().row;
+        let row = self.row();
         let files = self.workload().files(&row.outputs)?;
         if files.is_empty() {
             return Ok(());
         }
-        let mut keys: Vec<_> = files.iter().map(|file| file.key.clone()).collect();
         let suite = &self.workload().suite;
-        keys.extend(
-            row.directories
-                .iter()
-                .map(|name| format!("{suite}/{name}/")),
-        );
-        if self.only_through_mount() {
-            let mounted = self.mount()?;
-            let place = Place::Directory(mounted.directory.clone());
+        let directories = row.directories.iter();
+        let directories = directories.map(|name| format!("{suite}/{name}/"));
+        let keys = files.iter().map(|file| file.key.clone());
+        let keys = keys.chain(directories).collect();
+        let check = |place: Place| {
             let checked = self.check(place.clone(), files, sample);
-            let removed = self.session.work(&Job::Remove { place, keys }, self.limit);
-            return match checked.and(removed.map(drop)) {
-                Ok(()) => mounted.end(self.session),
-                Err(why) => {
-                    mounted.abort(self.session);
-                    Err(why)
-                }
-            };
+            let removed = self.work(&Job::Remove { place, keys });
+            checked.and(removed)
+        };
+        if !self.only_through_mount() {
+            let place = self.store.map(server_place).ok_or("there is no server")?;
+            return check(place);
         }
-        let place = self.store.map(server_place).ok_or("there is no server")?;
-        let checked = self.check(place.clone(), files, sample);
-        let removed = self.session.work(&Job::Remove { place, keys }, self.limit);
-        checked.and(removed.map(drop))
+        let mounted = self.mount(self.client)?;
+        match check(Place::Directory(mounted.directory.clone())) {
+            Ok(()) => mounted.end(self.session),
+            Err(why) => {
+                mounted.abort(self.session);
+                Err(why)
+            }
+        }
     }
 
     fn check(&self, place: Place, files: Vec<Expected>, sample: &mut Sample) -> Result<(), Reason> {
@@ -386,13 +362,51 @@ impl Run<'_> {
             files,
             budget: COMPARED_MAX,
         };
-        let outcome = self.session.work(&job, self.limit);
+        let outcome = self.work(&job);
         if is_known {
             sample.verified = Some(outcome.is_ok());
         }
-        outcome
-            .map(drop)
-            .map_err(|why| format!("wrong content: {why}"))
+        outcome.map_err(|why| format!("wrong content: {why}"))
+    }
+}
+
+impl Run<'_> {
+    /// Runs the client's command of this name, which is what is measured, without a mount, such as the building of an index.
+    ///
+    /// Client and workload are the same processes then. Their time is what the kernel credits us with when they have ended,
+    /// exact to the last one.
+    fn own_command(&self, name: &str, sample: &mut Sample) -> Result<(), Reason> {
+        let (Kind::Program(spec, _), Some(store)) = (&self.client.kind, self.store) else {
+            return Err("there is no client to run".to_owned());
+        };
+        self.set_profile(false)?;
+        let mut attempt = Attempt::new((self.client, spec), self.session, store)?;
+        let crowd = self.workload().crowds()?.pop();
+        let path = crowd.map_or(String::new(), |crowd| crowd.prefix);
+        attempt.known.extend(variables([
+            ("crowd_bucket", suite::CROWD_BUCKET.to_owned()),
+            ("crowd", path.trim_end_matches('/').to_owned()),
+        ]));
+        let command = spec.commands.get(name).map_or(&[][..], Vec::as_slice);
+        let task = attempt.task(command)?;
+        drop_caches(Caches::All);
+        self.load(task.arguments.first().map_or("", String::as_str));
+        let subjects = Subjects {
+            client: Some(task.mark.clone()),
+            is_workload: true,
+            kernel_workers: false,
+            cache: attempt.area.cache.clone(),
+            server: store.pid(),
+        };
+        self.set_profile(true)?;
+        let outcome = self.pass(subjects, &task, sample);
+        if outcome.is_ok() {
+            // How many there are is given; how long it takes is the figure.
+            sample.operations = 0;
+            let counts_objects = self.row().tool == Tool::Objects;
+            sample.verified = counts_objects.then_some(true);
+        }
+        outcome.and(self.set_profile(false))
     }
 }
 
@@ -405,7 +419,7 @@ fn server_place(store: &Store) -> Place {
 }
 
 /// The command as run in a directory. The shell goes there, not we: the directory may hang.
-fn inside(directory: &std::path::Path, arguments: Vec<String>) -> Vec<String> {
+fn inside(directory: &Path, arguments: Vec<String>) -> Vec<String> {
     let script = "cd \"$0\" && exec \"$@\"";
     let mut wrapped = ["sh", "-c", script].map(str::to_owned).to_vec();
     wrapped.push(directory.display().to_string());
@@ -413,9 +427,8 @@ fn inside(directory: &std::path::Path, arguments: Vec<String>) -> Vec<String> {
     wrapped
 }
 
-/// What the kernel is made to forget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Caches {
+enum Caches {
     /// File content, as the sources do between runs.
     Pages,
     /// Names and attributes too. Some clients forget directories that they have not stored yet.
@@ -423,7 +436,7 @@ pub(crate) enum Caches {
 }
 
 /// Empties caches. Only root can.
-pub(crate) fn drop_caches(caches: Caches) -> bool {
+fn drop_caches(caches: Caches) -> bool {
     let word = match caches {
         Caches::Pages => "1",
         Caches::All => "3",
@@ -431,14 +444,8 @@ pub(crate) fn drop_caches(caches: Caches) -> bool {
     system::is_root() && fs::write("/proc/sys/vm/drop_caches", word).is_ok()
 }
 
-fn note_cost(cost: &Cost, pass: &mut Sample) {
-    pass.seconds = cost.seconds;
-    pass.client_cpu_seconds = cost.client_cpu;
-    pass.workload_cpu_seconds = cost.workload_cpu;
-    pass.foreign_cpu_seconds = cost.foreign_cpu;
-    pass.peak_resident_bytes = cost.peak_resident;
-    pass.peak_disk_bytes = cost.peak_disk;
-    let load = (cost.foreign_cpu - FOREIGN_GRAIN) / cost.seconds.max(1e-9);
+fn note_load(pass: &mut Sample) {
+    let load = (pass.foreign_cpu_seconds - FOREIGN_GRAIN) / pass.seconds.max(1e-9);
     if load > FOREIGN_LOAD_MAX {
         pass.disturbed = Some(format!("{load:.1} cores of foreign load"));
     }
@@ -466,12 +473,11 @@ fn by_operation(counters: &Counters) -> BTreeMap<String, u64> {
 
 /// `get_object` as the protocols spell it: `GetObject`.
 fn operation_name(name: &str) -> String {
-    let capital = |word: &str| {
-        let mut letters = word.chars();
-        let first = letters.next().map(|letter| letter.to_ascii_uppercase());
-        first.into_iter().chain(letters).collect::<String>()
-    };
-    name.split('_').map(capital).collect()
+    let words = name.split('_').map(|word| {
+        let (first, rest) = word.split_at(word.len().min(1));
+        first.to_ascii_uppercase() + rest
+    });
+    words.collect()
 }
 
 /// The median of the last passes, by time.
@@ -489,15 +495,12 @@ fn without_paths(why: &str, directory: &Path) -> String {
     let mut parts = why.split(&prefix);
     let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let digits = |name: &str| {
-            name.trim_start_matches(|letter: char| letter.is_ascii_digit())
-                .len()
-        };
-        let in_mount = part.strip_prefix("mount-").and_then(|rest| {
-            let rest = &rest[rest.len() - digits(rest)..];
-            rest.strip_prefix("/mnt")
-        });
-        text.push_str(&in_mount.map_or(format!("TMPDIR/{part}"), |rest| format!("MOUNT{rest}")));
+        let number = part.strip_prefix("mount-");
+        let rest = number.map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+        match rest.and_then(|rest| rest.strip_prefix("/mnt")) {
+            Some(rest) => text += &format!("MOUNT{rest}"),
+            None => text += &format!("TMPDIR/{part}"),
+        }
     }
     text
 }
@@ -550,15 +553,16 @@ mod tests {
 
     #[test]
     fn foreign_load_is_named() {
-        let cost = |foreign_cpu| Cost {
-            seconds: 2.0,
-            foreign_cpu,
-            ..Cost::default()
+        let pass = |foreign_cpu_seconds| {
+            let mut pass = Sample {
+                seconds: 2.0,
+                foreign_cpu_seconds,
+                ..Sample::default()
+            };
+            note_load(&mut pass);
+            pass.disturbed
         };
-        let mut pass = Sample::default();
-        note_cost(&cost(0.2), &mut pass);
-        assert_eq!(pass.disturbed, None);
-        note_cost(&cost(1.63), &mut pass);
-        assert_eq!(pass.disturbed.as_deref(), Some("0.8 cores of foreign load"));
+        assert_eq!(pass(0.2), None);
+        assert_eq!(pass(1.63).as_deref(), Some("0.8 cores of foreign load"));
     }
 }

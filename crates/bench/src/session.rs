@@ -12,12 +12,13 @@ use std::{
     time::Duration,
 };
 
-use penstock_base::{clock, random};
+use penstock_base::random;
 
 use crate::{
     BenchError, BenchResult,
-    process::{Mark, Task, Unfinished},
+    process::{Mark, Task},
     settings::{Surroundings, Target},
+    system,
     watchdog::{self, Estate, Farewell, Watchdog},
     worker::{Job, Verdict},
 };
@@ -34,7 +35,6 @@ const REAPING: Duration = Duration::from_secs(1);
 pub(crate) struct Session {
     pub(crate) surroundings: Surroundings,
     token: String,
-    /// In which everything lies.
     pub(crate) directory: PathBuf,
     /// Our directory in the mounted one that is measured.
     pub(crate) elsewhere: Option<PathBuf>,
@@ -73,7 +73,6 @@ impl Session {
         })
     }
 
-    /// A number that was not used before.
     pub(crate) fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
@@ -104,50 +103,34 @@ impl Session {
         .into()
     }
 
-    /// Runs a program to its end and returns what it printed.
-    ///
-    /// # Errors
-    /// It cannot be started, fails, or does not end in time; then it is ended.
+    /// Runs a program to its end and returns what it printed. One that does not end in time is ended.
     pub(crate) fn run(&self, task: &Task, limit: Duration) -> Result<String, String> {
         let program = task.arguments.first().map_or("", String::as_str);
-        let name = Path::new(program)
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy();
+        let name = Path::new(program).file_name().unwrap_or_default();
+        let name = name.to_string_lossy();
         let mut running = task.start().map_err(|error| format!("{name}: {error}"))?;
-        match running.wait(clock::now() + limit) {
-            Ok(status) if status.success() => {
+        match running.wait(limit) {
+            Some(status) if status.success() => {
                 let output = fs::read(&task.output).unwrap_or_default();
                 Ok(String::from_utf8_lossy(&output).into_owned())
             }
-            Ok(status) => Err(format!("{name} failed, {status}: {}", task.complaint())),
-            Err(unfinished) => {
-                task.mark
-                    .processes()
-                    .into_iter()
-                    .for_each(crate::system::kill);
+            Some(status) => Err(format!("{name} failed, {status}: {}", task.complaint())),
+            None => {
+                task.mark.processes().into_iter().for_each(system::kill);
                 running.wait_calmly(REAPING);
-                Err(match unfinished {
-                    Unfinished::TimedOut => format!("{name} did not end within {limit:.0?}"),
-                    Unfinished::Interrupted => "interrupted".to_owned(),
+                Err(match system::interrupted() {
+                    true => "interrupted".to_owned(),
+                    false => format!("{name} did not end within {limit:.0?}"),
                 })
             }
         }
     }
 
     /// Has the watchdog run a command when everything else has ended, each command once.
-    ///
-    /// # Errors
-    /// It cannot be written down for the watchdog.
     pub(crate) fn at_end(&self, task: &Task) -> Result<(), String> {
-        let farewell = Farewell {
-            arguments: task.arguments.clone(),
-            environment: task.environment.clone(),
-        };
-        let mut farewells = self
-            .farewells
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let farewell = (task.arguments.clone(), task.environment.clone());
+        let farewells = self.farewells.lock();
+        let mut farewells = farewells.unwrap_or_else(PoisonError::into_inner);
         if !farewells.insert(farewell) {
             return Ok(());
         }
@@ -156,25 +139,23 @@ impl Session {
     }
 
     /// Has a worker do a job.
-    ///
-    /// # Errors
-    /// It could not be done, in words.
-    pub(crate) fn work(&self, job: &Job, limit: Duration) -> Result<Verdict, String> {
+    pub(crate) fn work(&self, job: &Job, limit: Duration) -> Result<(), String> {
         let file = self.directory.join(format!("job-{}", self.number()));
         let text = serde_json::to_string(job).expect("numbers and text");
         fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
-        let program = self.surroundings.program.display().to_string();
-        let file_name = file.display().to_string();
-        let arguments = vec![program, "bench".to_owned(), "worker".to_owned(), file_name];
+        let arguments = [
+            &self.surroundings.program,
+            Path::new("bench"),
+            Path::new("worker"),
+            &file,
+        ];
+        let arguments = arguments.map(|word| word.display().to_string()).to_vec();
         let output = self.run(&self.task("worker", arguments), limit)?;
         // Left over, it would do no harm; the whole directory goes in the end.
         let _ = fs::remove_file(&file);
         let verdict: Verdict =
             serde_json::from_str(output.trim()).map_err(|error| format!("the worker: {error}"))?;
-        match verdict.problem {
-            Some(problem) => Err(problem),
-            None => Ok(verdict),
-        }
+        verdict.problem.map_or(Ok(()), Err)
     }
 
     /// The directory in which a client keeps what must outlive one mount.
@@ -183,7 +164,6 @@ impl Session {
     }
 }
 
-/// Makes a directory that nobody else can read.
 pub(crate) fn make_private(path: &Path) -> BenchResult<()> {
     let mut builder = fs::DirBuilder::new();
     builder

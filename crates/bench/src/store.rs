@@ -1,29 +1,31 @@
 //! What the clients talk to: a server that is started for them, or a store that exists.
+//!
+//! The development server is this program once more, `penstock bench server`, so that one binary is enough ([`serve`]). It
+//! is asked without signatures and without encryption ([`send`]): for its counters, and for whole objects or pieces of them.
 
 use std::{
-    fs, io,
-    net::{Ipv4Addr, TcpListener},
+    fs,
+    io::{self, Write},
+    net::{Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use penstock_base::{ByteSize, Secret, clock};
-use penstock_devserver::{Counters, Crowd, Faults, Fill};
+use penstock_base::{ByteSize, Secret};
+use penstock_devserver::{Counters, Crowd, Faults, Fill, Server};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use ureq::{Agent, Body, http::Response};
 
 use crate::{
-    BenchError, BenchResult, catalog,
-    http::Request,
+    BenchError, BenchResult, client,
     process::{Running, Task},
-    settings::{Credentials, RunSettings, Target},
-    system,
+    settings::{self, Credentials, RunSettings, Target},
+    system::{self, LOOK},
     template::{Variables, variables},
 };
 
 /// How long a server may take to start: making memory ready takes about a second per GiB.
 const START: Duration = Duration::from_secs(120);
-/// Between looks whether it has.
-const LOOK: Duration = Duration::from_millis(20);
-/// The bucket on servers that are started here.
 const BUCKET: &str = "bench";
 /// The region that requests are signed for if nobody says.
 const REGION: &str = "us-east-1";
@@ -32,9 +34,7 @@ const KEY: &str = "benchbench";
 /// What needs memory beside the objects that clients write.
 const MEMORY_RESERVE: u64 = 128 << 20;
 
-/// How to begin a store.
 pub(crate) struct StoreNeeds {
-    /// Objects that must be there.
     pub(crate) fills: Vec<Fill>,
     /// Objects that are there without being made.
     pub(crate) crowds: Vec<Crowd>,
@@ -42,11 +42,9 @@ pub(crate) struct StoreNeeds {
     pub(crate) written: u64,
     /// Starts a server as a program.
     pub(crate) server: Task,
-    /// Where a server may keep files.
     pub(crate) directory: PathBuf,
 }
 
-/// A store that clients can mount.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) url: String,
@@ -101,7 +99,6 @@ impl Store {
         }
     }
 
-    /// In words, for the report.
     pub(crate) fn description(&self) -> String {
         match &self.kind {
             Kind::Development(_) => "development server on this machine".to_owned(),
@@ -122,7 +119,6 @@ impl Store {
         matches!(self.kind, Kind::Development(_))
     }
 
-    /// The server's process, if it is ours.
     pub(crate) fn pid(&self) -> Option<u32> {
         match &self.kind {
             Kind::Development(running) | Kind::Minio(running) => Some(running.pid()),
@@ -130,68 +126,54 @@ impl Store {
         }
     }
 
-    /// What templates say about it.
     pub(crate) fn variables(&self) -> Variables {
-        let or_nothing = |text: String| {
-            if self.prefix.is_empty() {
+        let prefix = &self.prefix;
+        let prefixed = |text: String| {
+            if prefix.is_empty() {
                 String::new()
             } else {
                 text
             }
         };
-        let only_local = |text: &str| {
-            if self.is_local() {
-                text.to_owned()
-            } else {
-                String::new()
-            }
+        let local = |here: &str, elsewhere: &str| {
+            let text = if self.is_local() { here } else { elsewhere };
+            text.to_owned()
         };
+        let Credentials {
+            access_key,
+            secret_key,
+            session_token,
+        } = &self.credentials;
         variables([
             ("endpoint", self.url.clone()),
-            (
-                "oss_endpoint",
-                if self.is_local() {
-                    "http://oss.local".to_owned()
-                } else {
-                    self.url.clone()
-                },
-            ),
-            ("local_endpoint", only_local(&self.url)),
-            ("path_style", only_local("use_path_request_style")),
+            ("oss_endpoint", local("http://oss.local", &self.url)),
+            ("local_endpoint", local(&self.url, "")),
+            ("path_style", local("use_path_request_style", "")),
             ("bucket", self.bucket.clone()),
-            ("prefix", self.prefix.clone()),
-            ("slash_prefix", or_nothing(format!("/{}", self.prefix))),
-            ("colon_prefix", or_nothing(format!(":{}", self.prefix))),
-            (
-                "colon_slash_prefix",
-                or_nothing(format!(":/{}", self.prefix)),
-            ),
-            ("prefix_slash", or_nothing(format!("{}/", self.prefix))),
+            ("prefix", prefix.clone()),
+            ("slash_prefix", prefixed(format!("/{prefix}"))),
+            ("colon_prefix", prefixed(format!(":{prefix}"))),
+            ("colon_slash_prefix", prefixed(format!(":/{prefix}"))),
+            ("prefix_slash", prefixed(format!("{prefix}/"))),
             ("region", self.region.clone()),
-            ("access_key", self.credentials.access_key.clone()),
-            (
-                "secret_key",
-                self.credentials.secret_key.expose().to_owned(),
-            ),
-            (
-                "session_token",
-                self.credentials.session_token.expose().to_owned(),
-            ),
+            ("access_key", access_key.clone()),
+            ("secret_key", secret_key.expose().to_owned()),
+            ("session_token", session_token.expose().to_owned()),
         ])
     }
 
     /// `text` without any of the secrets.
     pub(crate) fn redact(&self, text: &str) -> String {
-        let secrets = [
-            &self.credentials.secret_key,
-            &self.credentials.session_token,
-        ];
-        secrets
-            .iter()
-            .filter(|secret| !secret.is_empty())
-            .fold(text.to_owned(), |text, secret| {
-                text.replace(secret.expose(), "***")
-            })
+        let Credentials {
+            secret_key,
+            session_token,
+            ..
+        } = &self.credentials;
+        let secrets = [secret_key, session_token].into_iter();
+        let secrets = secrets.filter(|secret| !secret.is_empty());
+        secrets.fold(text.to_owned(), |text, secret| {
+            text.replace(secret.expose(), "***")
+        })
     }
 
     /// Sets what every answer of the development server waits for, and all that it sends.
@@ -201,10 +183,11 @@ impl Store {
             ..Faults::latency(latency)
         };
         let body = serde_json::to_string(&faults).expect("numbers");
-        let mut request = Request::new("PUT", &self.url, "/-/faults");
-        request.body = &body;
-        let answer = request.send().and_then(super::http::Answer::text);
-        answer.map(drop).map_err(|error| silent(&error))
+        let answer = send("PUT", (&self.url, "/-/faults"), None, &body);
+        answer
+            .and_then(text)
+            .map(drop)
+            .map_err(|error| silent(&error))
     }
 
     /// What the development server counted since it started.
@@ -212,8 +195,8 @@ impl Store {
         if !self.is_development() {
             return None;
         }
-        let answer = Request::new("GET", &self.url, "/-/counters").send().ok()?;
-        serde_json::from_str(&answer.text().ok()?).ok()
+        let answer = send("GET", (&self.url, "/-/counters"), None, "");
+        serde_json::from_str(&answer.and_then(text).ok()?).ok()
     }
 }
 
@@ -237,43 +220,42 @@ fn without_user(url: &str) -> String {
 
 fn start_development(needs: &StoreNeeds) -> BenchResult<Store> {
     let mut task = needs.server.clone();
-    task.arguments
-        .extend(["bench", "server", "--bucket", BUCKET].map(str::to_owned));
-    for fill in &needs.fills {
-        task.arguments
-            .extend(["--fill".to_owned(), format!("{BUCKET}/{}", fill_of(fill))]);
+    let words = &mut task.arguments;
+    words.extend(["bench", "server", "--bucket", BUCKET].map(str::to_owned));
+    for Fill {
+        prefix,
+        count,
+        size,
+        ..
+    } in &needs.fills
+    {
+        words.extend([
+            "--fill".to_owned(),
+            format!("{BUCKET}/{prefix}:{count}:{size}"),
+        ]);
     }
     for crowd in &needs.crowds {
         let mut crowd = crowd.clone();
         if crowd.bucket.is_empty() {
             BUCKET.clone_into(&mut crowd.bucket);
         }
-        task.arguments
-            .extend(["--crowd".to_owned(), crowd.to_string()]);
+        words.extend(["--crowd".to_owned(), crowd.to_string()]);
     }
     if needs.written > 0 {
         let memory = ByteSize(needs.written + needs.written / 8 + MEMORY_RESERVE);
-        task.arguments
-            .extend(["--prepared-memory".to_owned(), memory.to_string()]);
+        words.extend(["--prepared-memory".to_owned(), memory.to_string()]);
     }
-    let mut running = start(&task)?;
-    let url = wait_for(&task, &mut running, || {
+    let (url, running) = start(&task, || {
         let output = fs::read_to_string(&task.output).unwrap_or_default();
-        output
-            .trim()
-            .strip_prefix("listening on ")
-            .map(str::to_owned)
+        let url = output.trim().strip_prefix("listening on ")?;
+        Some(url.to_owned())
     })?;
     Ok(Store::of_ours(url, Kind::Development(running)))
 }
 
-fn fill_of(fill: &Fill) -> String {
-    format!("{}:{}:{}", fill.prefix, fill.count, fill.size)
-}
-
 /// MinIO keeps its objects in a directory, in which a directory is a bucket.
 fn start_minio(settings: &RunSettings, needs: &StoreNeeds) -> BenchResult<Store> {
-    let program = catalog::find_program("minio", &settings.surroundings.path).ok_or_else(|| {
+    let program = client::find_program("minio", &settings.surroundings.path).ok_or_else(|| {
         BenchError::new(
             "`minio` is not on PATH",
             "get it: go install github.com/minio/minio@latest",
@@ -285,20 +267,17 @@ fn start_minio(settings: &RunSettings, needs: &StoreNeeds) -> BenchResult<Store>
     let port = free_port().map_err(|error| silent(&error))?;
     let address = format!("127.0.0.1:{port}");
     let mut task = needs.server.clone();
-    task.arguments = vec![program.display().to_string()];
+    let [program, data] = [&program, &data].map(|path| path.display().to_string());
+    task.arguments = vec![program];
     task.arguments
-        .extend(["server", "--address", &address].map(str::to_owned));
-    task.arguments.push(data.display().to_string());
+        .extend(["server", "--address", &address, &data].map(str::to_owned));
     for name in ["MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD"] {
         task.environment.insert(name.to_owned(), KEY.to_owned());
     }
     let url = format!("http://{address}");
-    let mut running = start(&task)?;
-    wait_for(&task, &mut running, || {
-        let answer = Request::new("GET", &url, "/minio/health/live")
-            .send()
-            .ok()?;
-        (answer.status == 200).then(|| url.clone())
+    let (url, running) = start(&task, || {
+        let answer = send("GET", (&url, "/minio/health/live"), None, "").ok()?;
+        answer.status().is_success().then(|| url.clone())
     })?;
     Ok(Store::of_ours(url, Kind::Minio(running)))
 }
@@ -308,24 +287,18 @@ fn free_port() -> io::Result<u16> {
     Ok(listener.local_addr()?.port())
 }
 
-fn start(task: &Task) -> BenchResult<Running> {
-    task.start().map_err(|error| {
+/// Starts a server and waits until it can say its URL.
+fn start(task: &Task, mut url: impl FnMut() -> Option<String>) -> BenchResult<(String, Running)> {
+    let mut running = task.start().map_err(|error| {
         let program = task.arguments.first().map_or("", String::as_str);
         BenchError::unusable(Path::new(program), &error)
-    })
-}
-
-fn wait_for(
-    task: &Task,
-    running: &mut Running,
-    mut answer: impl FnMut() -> Option<String>,
-) -> BenchResult<String> {
-    let deadline = clock::now() + START;
-    while clock::now() < deadline && running.ending().is_none() && !system::interrupted() {
-        if let Some(url) = answer() {
-            return Ok(url);
-        }
-        system::pause(LOOK);
+    })?;
+    let answered = system::until(START, LOOK, || {
+        let has_ended = running.ending().is_some() || system::interrupted();
+        url().map(Some).or(has_ended.then_some(None))
+    });
+    if let Some(url) = answered.flatten() {
+        return Ok((url, running));
     }
     if system::interrupted() {
         return Err(BenchError::new("interrupted", "nothing was measured yet"));
@@ -340,9 +313,128 @@ fn wait_for(
     ))
 }
 
+/// How long a server on this machine may take to say something.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// What does not stand in a path as it is.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'/');
+
+/// Sends a request to `http://HOST:PORT`; `range` is the first byte and the length of what is wanted.
+pub(crate) fn send(
+    method: &str,
+    (url, path): (&str, &str),
+    range: Option<(u64, u64)>,
+    body: &str,
+) -> io::Result<Response<Body>> {
+    let config = Agent::config_builder()
+        .http_status_as_error(false)
+        .proxy(None)
+        .timeout_connect(Some(SILENCE_MAX))
+        .timeout_recv_response(Some(SILENCE_MAX))
+        .timeout_recv_body(Some(SILENCE_MAX));
+    let uri = format!("{url}{}", utf8_percent_encode(path, ESCAPED));
+    let mut request = ureq::http::Request::builder().method(method).uri(uri);
+    if let Some((first, length)) = range.filter(|(_, length)| *length > 0) {
+        request = request.header("Range", format!("bytes={first}-{}", first + length - 1));
+    }
+    let agent = Agent::from(config.build());
+    let answer = match body {
+        "" => agent.run(request.body(()).map_err(io::Error::other)?),
+        body => agent.run(request.body(body).map_err(io::Error::other)?),
+    };
+    answer.map_err(ureq::Error::into_io)
+}
+
+/// The length that an answer gives, which for HEAD is not that of its body.
+pub(crate) fn length(answer: &Response<Body>) -> Option<u64> {
+    let length = answer.headers().get("content-length")?;
+    length.to_str().ok()?.parse().ok()
+}
+
+/// The body of an answer as text, or the status as an error.
+pub(crate) fn text(mut answer: Response<Body>) -> io::Result<String> {
+    let text = answer.body_mut().read_to_string();
+    let text = text.map_err(ureq::Error::into_io)?;
+    if !answer.status().is_success() {
+        let why = format!("status {}: {}", answer.status().as_u16(), text.trim());
+        return Err(io::Error::other(why));
+    }
+    Ok(text)
+}
+
+/// What the server is started with.
+#[derive(Debug, Clone)]
+pub struct ServeSettings {
+    /// Where to listen; port 0 picks a free one.
+    pub address: SocketAddr,
+    /// Buckets that exist from the start.
+    pub buckets: Vec<String>,
+    /// Objects that exist from the start, `BUCKET/PREFIX:COUNT:SIZE`.
+    pub fills: Vec<String>,
+    /// Objects that are there without taking memory, `BUCKET/PREFIX:COUNT:SIZE:DIRECTORIES`.
+    pub crowds: Vec<String>,
+    /// Keys that requests must be signed with, `KEY:SECRET`; any or none if empty.
+    pub credentials: Vec<String>,
+    /// The latency profile.
+    pub profile: Option<String>,
+    /// Bytes of memory to make ready before the first request.
+    pub prepared_memory: u64,
+}
+
+/// Serves until the process is ended. Says where on `output`.
+///
+/// # Errors
+/// The address cannot be listened on, or memory is exhausted.
+pub fn serve(settings: ServeSettings, output: &mut dyn Write) -> BenchResult<()> {
+    let address = settings.address;
+    let cannot = |error: io::Error| {
+        let cause = format!("cannot serve on {address}: {error}");
+        BenchError::new(cause, "choose another --address, or less --prepared-memory")
+    };
+    let server = Server::start(server_settings(settings)?).map_err(cannot)?;
+    let said = writeln!(output, "listening on {}", server.url());
+    said.and_then(|()| output.flush()).map_err(cannot)?;
+    server.wait();
+    Ok(())
+}
+
+fn server_settings(settings: ServeSettings) -> BenchResult<penstock_devserver::Settings> {
+    let credentials = parse::<penstock_devserver::Credentials>(&settings.credentials)?;
+    let latency = settings.profile.as_deref().map(|name| {
+        let why = || {
+            BenchError::new(
+                format!("`{name}` is no profile"),
+                "there are lan, region and far",
+            )
+        };
+        settings::latency(name).ok_or_else(why)
+    });
+    Ok(penstock_devserver::Settings {
+        address: settings.address,
+        fills: parse::<Fill>(&settings.fills)?,
+        crowds: parse::<Crowd>(&settings.crowds)?,
+        verify_signatures: !credentials.is_empty(),
+        credentials,
+        buckets: settings.buckets,
+        faults: Faults::latency(latency.transpose()?.unwrap_or_default()),
+        prepared_memory: settings.prepared_memory,
+        ..penstock_devserver::Settings::default()
+    })
+}
+
+fn parse<T: std::str::FromStr<Err = String>>(texts: &[String]) -> BenchResult<Vec<T>> {
+    let parsed: Result<_, _> = texts.iter().map(|text| text.parse()).collect();
+    parsed.map_err(|why| BenchError::new(why, "see `penstock help bench`"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use penstock_devserver::Settings;
 
     fn foreign(prefix: &str) -> Store {
         Store {
@@ -375,5 +467,29 @@ mod tests {
         assert_eq!(store.redact("sig hunter2 bad"), "sig *** bad");
         assert!(!store.description().contains("pass"));
         assert!(!format!("{store:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn pieces_of_objects_and_the_servers_own_requests() {
+        let server = Server::start(Settings::with_bucket("b")).expect("starts");
+        server
+            .data()
+            .put("b", "a b/c", b"0123456789")
+            .expect("stored");
+        let url = server.url();
+        let get = |path: &str, range| send("GET", (&url, path), range, "").expect("an answer");
+        assert_eq!(text(get("/b/a b/c", None)).expect("good"), "0123456789");
+        let piece = get("/b/a b/c", Some((3, 4)));
+        assert_eq!(text(piece).expect("good"), "3456");
+        let head = send("HEAD", (&url, "/b/a b/c"), None, "").expect("an answer");
+        assert_eq!((head.status().as_u16(), length(&head)), (200, Some(10)));
+        assert!(text(get("/b/none", None)).is_err());
+        let counters = get("/-/counters", None);
+        assert!(text(counters).expect("good").contains("requests"));
+    }
+
+    #[test]
+    fn only_plain_http_is_spoken() {
+        assert!(send("GET", ("https://127.0.0.1:9", "/"), None, "").is_err());
     }
 }

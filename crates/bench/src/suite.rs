@@ -13,10 +13,9 @@ use serde::Deserialize;
 
 use crate::{
     BenchError, BenchResult,
-    content::Content,
     record::Published,
     template::{self, Variables},
-    worker::Expected,
+    worker::{Content, Expected},
 };
 
 /// The suites that are built in, in the order in which they are listed.
@@ -34,16 +33,13 @@ const NUMBER_DIGITS: usize = 8;
 /// The bucket for objects that no client mounts.
 pub(crate) const CROWD_BUCKET: &str = "crowd";
 
-/// A suite.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Suite {
     #[serde(skip)]
     pub(crate) name: String,
-    /// What it reproduces.
     pub(crate) title: String,
     /// The client that stands for what the source is about, if that is not simply a bucket.
-    #[serde(default)]
     pub(crate) client: Option<String>,
     /// The factor for sizes if nobody gives one.
     pub(crate) scale: f64,
@@ -53,87 +49,52 @@ pub(crate) struct Suite {
 }
 
 /// A row, or several that differ in one number.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(crate) struct Row {
-    /// Short and stable.
     pub(crate) name: String,
     pub(crate) description: String,
     /// What runs the command and understands its output.
-    #[serde(default)]
     pub(crate) tool: Tool,
-    /// What is measured.
-    #[serde(default)]
     pub(crate) command: Vec<String>,
     /// What is measured is this command of the client itself, without a mount.
-    #[serde(default)]
     pub(crate) client_command: Option<String>,
     /// Run on the same mount before it, not measured.
-    #[serde(default)]
     pub(crate) before: Vec<Vec<String>>,
     /// The directory below the mount that it runs in; outside of it if empty.
-    #[serde(default)]
     pub(crate) inside: String,
-    /// How often the command is run on one mount; the median of the last three counts.
-    #[serde(default = "once")]
-    pub(crate) passes: u32,
+    /// How often the command is run on one mount; the median of the last three counts. Once if not given.
+    pub(crate) passes: Option<u32>,
     /// Numbers that the places stand for.
-    #[serde(default)]
     pub(crate) quantities: BTreeMap<String, Quantity>,
     /// Makes one row of each of these numbers, as `{each}`.
-    #[serde(default)]
     pub(crate) each: Vec<u64>,
-    /// Files that must be there.
-    #[serde(default)]
     pub(crate) inputs: Vec<Files>,
     /// Objects in a bucket of their own, too many to be mounted beside the others. Only the
     /// development server has them.
-    #[serde(default)]
     pub(crate) crowd: Option<Files>,
     /// The command writes into its inputs.
-    #[serde(default)]
     pub(crate) changes_inputs: bool,
     /// Files that are there afterwards, removed after each run.
-    #[serde(default)]
     pub(crate) outputs: Vec<Files>,
     /// Files that are made in `{scratch}`, outside the mount, before each run.
-    #[serde(default)]
     pub(crate) scratch: Vec<Files>,
-    /// Directories that are made first.
-    #[serde(default)]
     pub(crate) directories: Vec<String>,
     /// How many seconds the command runs by design.
-    #[serde(default = "zero")]
     pub(crate) seconds: String,
     /// What fio does is counted by operations; by bytes alone otherwise.
-    #[serde(default)]
     pub(crate) counts_operations: bool,
     /// How many entries a listing must show.
-    #[serde(default = "zero")]
     pub(crate) entries: String,
     /// Profiles that this row is confined to.
-    #[serde(default)]
     pub(crate) profiles: Vec<String>,
     /// Why nobody can run it yet.
-    #[serde(default)]
     pub(crate) unavailable: Option<String>,
     /// Why some client cannot, by its name.
-    #[serde(default)]
     pub(crate) unavailable_for: BTreeMap<String, String>,
-    /// What others published.
-    #[serde(default)]
     pub(crate) published: Vec<PublishedFigures>,
 }
 
-fn once() -> u32 {
-    1
-}
-
-fn zero() -> String {
-    "0".to_owned()
-}
-
-/// What a command is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Tool {
@@ -149,22 +110,14 @@ pub(crate) enum Tool {
     Plain,
 }
 
-/// A number of the source.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Quantity {
     /// As the source has it.
     full: Amount,
-    #[serde(default)]
     least: Option<Amount>,
-    #[serde(default)]
     step: Option<Amount>,
-    #[serde(default = "one")]
-    boost: f64,
-}
-
-fn one() -> f64 {
-    1.0
+    boost: Option<f64>,
 }
 
 /// A plain number, or bytes with their unit.
@@ -180,18 +133,14 @@ enum Amount {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Files {
     pub(crate) key: String,
-    #[serde(default = "single")]
-    pub(crate) count: String,
+    /// One if not given.
+    pub(crate) count: Option<String>,
     pub(crate) size: String,
     /// Directories over which numbered files are spread evenly.
-    #[serde(default = "zero")]
+    #[serde(default)]
     pub(crate) directories: String,
     #[serde(default)]
     pub(crate) content: Content,
-}
-
-fn single() -> String {
-    "1".to_owned()
 }
 
 /// What somebody published about a row.
@@ -202,7 +151,6 @@ pub(crate) struct PublishedFigures {
     figures: BTreeMap<String, String>,
     source: String,
     /// Which of several rows it is about.
-    #[serde(default)]
     each: Option<u64>,
 }
 
@@ -216,31 +164,28 @@ pub(crate) struct Workload {
     each: Option<u64>,
 }
 
-/// The suite of this name.
 pub(crate) fn find(name: &str) -> BenchResult<Suite> {
-    let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) else {
-        return Err(BenchError::new(
-            format!("`{name}` is no suite"),
-            format!("there are {}", names().join(", ")),
-        ));
-    };
-    let mut suite: Suite = toml::from_str(text).map_err(|error| {
-        BenchError::new(
-            format!("the suite {name} is not valid: {error}"),
-            "report this",
-        )
+    let found = BUILT_IN.iter().find(|(known, _)| *known == name);
+    let (_, text) = found.ok_or_else(|| {
+        let remedy = format!("there are {}", names().join(", "));
+        BenchError::new(format!("`{name}` is no suite"), remedy)
     })?;
+    let suite = toml::from_str(text);
+    let mut suite: Suite = suite.map_err(|error| invalid(name, &error))?;
     name.clone_into(&mut suite.name);
     Ok(suite)
 }
 
-/// All suites.
+/// A mistake in a suite, which a test finds.
+fn invalid(what: &str, error: &dyn std::fmt::Display) -> BenchError {
+    BenchError::new(format!("{what} is not valid: {error}"), "report this")
+}
+
 pub(crate) fn names() -> Vec<&'static str> {
     BUILT_IN.iter().map(|(name, _)| *name).collect()
 }
 
 impl Suite {
-    /// Its rows with sizes scaled.
     pub(crate) fn workloads(&self, scale: f64) -> BenchResult<Vec<Workload>> {
         let mut workloads = Vec::new();
         for row in &self.rows {
@@ -276,56 +221,45 @@ impl Suite {
 }
 
 impl Workload {
-    /// Short and stable, unique in the suite.
     pub(crate) fn name(&self) -> BenchResult<String> {
         template::expand(&self.row.name, &self.quantities)
     }
 
-    /// A sentence with its sizes.
     pub(crate) fn description(&self) -> BenchResult<String> {
         template::expand(&self.row.description, &self.quantities)
     }
 
     /// Everything that its commands' places stand for, together with `others`.
-    pub(crate) fn variables(&self, others: &Variables) -> Variables {
-        let mut variables = self.quantities.clone();
-        variables.extend(
-            others
-                .iter()
-                .map(|(name, value)| (name.clone(), value.clone())),
-        );
-        variables
+    pub(crate) fn variables(&self, others: Variables) -> Variables {
+        let mut known = self.quantities.clone();
+        known.extend(others);
+        known
     }
 
     /// The commands for people, places that differ from run to run as shell variables.
     pub(crate) fn commands(&self) -> BenchResult<Vec<String>> {
-        let variables = self.variables(&template::variables([
+        let known = self.variables(template::variables([
             ("directory", "$DIR".to_owned()),
             ("scratch", "$SCRATCH".to_owned()),
             ("penstock", "penstock".to_owned()),
         ]));
-        let all = self
-            .row
-            .before
-            .iter()
-            .chain(std::iter::once(&self.row.command));
-        all.filter(|command| !command.is_empty())
-            .map(|command| {
-                let words = template::expand_all(command, &variables)?.join(" ");
-                Ok(match self.row.inside.as_str() {
-                    "" => words,
-                    inside => format!("cd $DIR/{inside} && {words}"),
-                })
+        let all = self.row.before.iter().chain([&self.row.command]);
+        let all = all.filter(|command| !command.is_empty());
+        let shown = all.map(|command| {
+            let words = template::expand_all(command, &known)?.join(" ");
+            Ok(match self.row.inside.as_str() {
+                "" => words,
+                inside => format!("cd $DIR/{inside} && {words}"),
             })
-            .collect()
+        });
+        shown.collect()
     }
 
-    /// Which files these are.
     pub(crate) fn files(&self, specs: &[Files]) -> BenchResult<Vec<Expected>> {
         let mut files = Vec::new();
         for spec in specs {
             let size = self.bytes(&spec.size)?;
-            let count = self.number(&spec.count)?;
+            let count = self.count(spec)?;
             let crowd = self.crowd_of(spec)?;
             for index in 0..count {
                 let key = match &crowd {
@@ -348,7 +282,7 @@ impl Workload {
             return Ok(format!("{suite}/{key}{index:0NUMBER_DIGITS$}"));
         }
         let index = template::variables([("index", index.to_string())]);
-        let key = template::expand(key, &self.variables(&index))?;
+        let key = template::expand(key, &self.variables(index))?;
         Ok(format!("{suite}/{key}"))
     }
 
@@ -359,21 +293,21 @@ impl Workload {
             if self.crowd_of(spec)?.is_some() {
                 continue;
             }
+            let count = self.count(spec)?;
+            let prefixes = match spec.key.ends_with('/') {
+                true => vec![format!("{}/{}", self.suite, spec.key)],
+                false => (0..count)
+                    .map(|index| self.key(&spec.key, index))
+                    .collect::<Result<_, _>>()?,
+            };
             let size = self.bytes(&spec.size)?;
-            let count = self.number(&spec.count)?;
-            let fill = |prefix, count| Fill {
+            let count = count / prefixes.len().max(1) as u64;
+            fills.extend(prefixes.into_iter().map(|prefix| Fill {
                 bucket: String::new(),
                 prefix,
                 count,
                 size,
-            };
-            if spec.key.ends_with('/') {
-                fills.push(fill(format!("{}/{}", self.suite, spec.key), count));
-                continue;
-            }
-            for index in 0..count {
-                fills.push(fill(self.key(&spec.key, index)?, 1));
-            }
+            }));
         }
         Ok(fills)
     }
@@ -397,49 +331,49 @@ impl Workload {
     /// Files that are spread over directories, which the development server makes up.
     fn crowd_of(&self, spec: &Files) -> BenchResult<Option<Crowd>> {
         let directories = self.number(&spec.directories)?;
-        let crowd = || -> BenchResult<Crowd> {
-            Ok(Crowd {
-                bucket: String::new(),
-                prefix: format!("{}/{}", self.suite, spec.key),
-                count: self.number(&spec.count)?,
-                size: self.bytes(&spec.size)?,
-                directories,
-            })
-        };
-        (directories > 0).then(crowd).transpose()
+        if directories == 0 {
+            return Ok(None);
+        }
+        Ok(Some(Crowd {
+            bucket: String::new(),
+            prefix: format!("{}/{}", self.suite, spec.key),
+            count: self.count(spec)?,
+            size: self.bytes(&spec.size)?,
+            directories,
+        }))
     }
 
-    /// A number that a template comes to.
+    /// How many files these are.
+    pub(crate) fn count(&self, spec: &Files) -> BenchResult<u64> {
+        spec.count
+            .as_ref()
+            .map_or(Ok(1), |count| self.number(count))
+    }
+
+    /// A number that a template comes to; 0 if there is none.
     pub(crate) fn number(&self, text: &str) -> BenchResult<u64> {
+        if text.is_empty() {
+            return Ok(0);
+        }
         let expanded = template::expand(text, &self.quantities)?;
-        expanded.parse().map_err(|_| {
-            BenchError::new(
-                format!("`{text}` is no number in {}", self.row.name),
-                "report this",
-            )
-        })
+        let number = expanded.parse();
+        number.map_err(|error: std::num::ParseIntError| invalid(&self.row.name, &error))
     }
 
-    /// A size that a template comes to.
     pub(crate) fn bytes(&self, text: &str) -> BenchResult<u64> {
         let expanded = template::expand(text, &self.quantities)?;
-        let size: Result<ByteSize, _> = expanded.parse();
-        size.map(|size| size.0)
-            .map_err(|error| BenchError::new(format!("{}: {error}", self.row.name), "report this"))
+        size_of(&expanded)
     }
 
-    /// What others published about it.
     pub(crate) fn published(&self) -> Vec<Published> {
-        let mine =
-            |figures: &&PublishedFigures| figures.each.is_none() || figures.each == self.each;
-        let published = self.row.published.iter().filter(mine);
-        published
-            .map(|figures| Published {
-                client: figures.client.clone(),
-                figures: figures.figures.clone(),
-                source: figures.source.clone(),
-            })
-            .collect()
+        let published = self.row.published.iter();
+        let mine = published.filter(|it| it.each.is_none() || it.each == self.each);
+        let mine = mine.cloned().map(|it| Published {
+            client: it.client,
+            figures: it.figures,
+            source: it.source,
+        });
+        mine.collect()
     }
 }
 
@@ -447,10 +381,9 @@ impl Quantity {
     /// Its value at a scale: never above the source's unless the scale is.
     fn at(&self, scale: f64) -> BenchResult<u64> {
         let full = self.full.value()?;
-        let factor = if scale >= 1.0 {
-            scale
-        } else {
-            (scale * self.boost).min(1.0)
+        let factor = match scale {
+            1.0.. => scale,
+            scale => (scale * self.boost.unwrap_or(1.0)).min(1.0),
         };
         let step = self.step.as_ref().map_or(Ok(1), Amount::value)?.max(1);
         let least = self.least.as_ref().map_or(Ok(1), Amount::value)?;
@@ -477,12 +410,14 @@ impl Amount {
     fn value(&self) -> BenchResult<u64> {
         match self {
             Self::Number(number) => Ok(*number),
-            Self::Bytes(text) => text
-                .parse()
-                .map(|size: ByteSize| size.0)
-                .map_err(|error| BenchError::new(error.to_string(), "report this")),
+            Self::Bytes(text) => size_of(text),
         }
     }
+}
+
+fn size_of(text: &str) -> BenchResult<u64> {
+    let size = text.parse().map(|size: ByteSize| size.0);
+    size.map_err(|error| invalid(text, &error))
 }
 
 #[cfg(test)]

@@ -7,10 +7,8 @@ use std::collections::BTreeMap;
 
 use crate::{BenchError, BenchResult};
 
-/// What the places stand for.
 pub(crate) type Variables = BTreeMap<String, String>;
 
-/// The variables of pairs.
 pub(crate) fn variables<const N: usize>(pairs: [(&str, String); N]) -> Variables {
     pairs
         .into_iter()
@@ -20,7 +18,7 @@ pub(crate) fn variables<const N: usize>(pairs: [(&str, String); N]) -> Variables
 
 /// Fills the places of one text. `{{` is a brace.
 pub(crate) fn expand(template: &str, variables: &Variables) -> BenchResult<String> {
-    Ok(fill(template, variables)?.text)
+    Ok(fill(template, variables)?.0)
 }
 
 /// Fills the places of a command, and leaves out arguments that do not apply.
@@ -28,20 +26,16 @@ pub(crate) fn expand_all(templates: &[String], variables: &Variables) -> BenchRe
     let mut arguments = Vec::with_capacity(templates.len());
     for template in templates {
         let optional = template.strip_prefix('?');
-        let filled = fill(optional.unwrap_or(template), variables)?;
-        if optional.is_none() || !filled.has_empty_place {
-            arguments.push(filled.text);
+        let (text, has_empty_place) = fill(optional.unwrap_or(template), variables)?;
+        if optional.is_none() || !has_empty_place {
+            arguments.push(text);
         }
     }
     Ok(arguments)
 }
 
-struct Filled {
-    text: String,
-    has_empty_place: bool,
-}
-
-fn fill(template: &str, variables: &Variables) -> BenchResult<Filled> {
+/// The text, and whether one of its places is empty.
+fn fill(template: &str, variables: &Variables) -> BenchResult<(String, bool)> {
     let mut text = String::with_capacity(template.len());
     let mut has_empty_place = false;
     let mut rest = template;
@@ -62,10 +56,7 @@ fn fill(template: &str, variables: &Variables) -> BenchResult<Filled> {
         rest = behind;
     }
     text.push_str(rest);
-    Ok(Filled {
-        text,
-        has_empty_place,
-    })
+    Ok((text, has_empty_place))
 }
 
 fn unclosed(template: &str) -> BenchError {

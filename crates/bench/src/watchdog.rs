@@ -19,19 +19,19 @@ use std::{
     time::Duration,
 };
 
-use penstock_base::clock;
-use serde::{Deserialize, Serialize};
-
-use crate::{BenchError, BenchResult, mount_table, process::Mark, session::CLIENT, system};
+use crate::{
+    BenchError, BenchResult, proc_fs,
+    process::{self, Mark},
+    session::CLIENT,
+    system::{self, LOOK},
+};
 
 /// How long the benchmark waits for the watchdog to finish.
 const FAREWELL: Duration = Duration::from_secs(60);
-/// Between looks whether it has.
-const LOOK: Duration = Duration::from_millis(20);
 /// The parts that use a client's mount.
 const USERS: [&str; 4] = ["workload-", "worker-", "before-", "load-"];
-/// How often unmounting is tried.
-const UNMOUNT_TRIES: usize = 50;
+/// How long unmounting is tried.
+const UNMOUNTING: Duration = Duration::from_secs(1);
 /// How often everything is ended: a program that was just being started shows its mark late.
 const ROUNDS: usize = 2;
 /// Between the rounds.
@@ -56,12 +56,8 @@ pub struct Estate {
     pub elsewhere: Option<PathBuf>,
 }
 
-/// A command for the end: it removes what a client leaves elsewhere when it is killed.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct Farewell {
-    pub(crate) arguments: Vec<String>,
-    pub(crate) environment: BTreeMap<String, String>,
-}
+/// A command for the end and its environment: it removes what a client leaves elsewhere when it is killed.
+pub(crate) type Farewell = (Vec<String>, BTreeMap<String, String>);
 
 /// Writes the commands down where the watchdog finds them, all or none.
 pub(crate) fn write_farewells(directory: &Path, farewells: &BTreeSet<Farewell>) -> io::Result<()> {
@@ -83,26 +79,19 @@ impl Watchdog {
     /// Starts it and waits for the directory.
     pub(crate) fn start(program: &Path, estate: &Estate) -> BenchResult<Self> {
         let failure = |error: io::Error| {
-            BenchError::new(
-                format!("cannot start the watchdog: {error}"),
-                "check that there is space for temporary files",
-            )
+            let cause = format!("cannot start the watchdog: {error}");
+            BenchError::new(cause, "check that there is space for temporary files")
         };
         let mut command = Command::new(program);
         command.args(["bench", "watchdog", &estate.token]);
         command.arg(&estate.directory).args(&estate.elsewhere);
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .process_group(0)
-            .spawn()
-            .map_err(failure)?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.process_group(0).spawn().map_err(failure)?;
         let life_line = child.stdin.take();
         let mut answer = String::new();
         if let Some(stdout) = child.stdout.take() {
-            BufReader::new(stdout)
-                .read_line(&mut answer)
-                .map_err(failure)?;
+            let read = BufReader::new(stdout).read_line(&mut answer);
+            read.map_err(failure)?;
         }
         if answer.trim() != READY {
             let why = format!("{} cannot be made", estate.directory.display());
@@ -119,13 +108,7 @@ impl Watchdog {
 impl Drop for Watchdog {
     fn drop(&mut self) {
         drop(self.life_line.take());
-        let deadline = clock::now() + FAREWELL;
-        while clock::now() < deadline {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                break;
-            }
-            system::pause(LOOK);
-        }
+        system::ends_within(&mut self.child, FAREWELL);
         // Somebody killed it, or something in our directory resisted: one more try.
         if self.estate.directory.exists() {
             // There is nobody left to tell.
@@ -140,11 +123,8 @@ impl Drop for Watchdog {
 /// The directory cannot be made, or something could not be removed.
 pub fn guard(estate: &Estate, stdin: &mut dyn Read, stdout: &mut dyn Write) -> BenchResult<()> {
     system::ignore_interrupts();
-    let mut builder = fs::DirBuilder::new();
-    builder
-        .mode(0o700)
-        .create(&estate.directory)
-        .map_err(|error| BenchError::unusable(&estate.directory, &error))?;
+    let made = fs::DirBuilder::new().mode(0o700).create(&estate.directory);
+    made.map_err(|error| BenchError::unusable(&estate.directory, &error))?;
     // If nobody listens any more, there is as little to wait for as when somebody hangs up.
     let _ = writeln!(stdout, "{READY}").and_then(|()| stdout.flush());
     let _ = io::copy(stdin, &mut io::sink());
@@ -160,8 +140,8 @@ fn clean_up(estate: &Estate) -> BenchResult<()> {
         }
         if !mark.end_all(false) {
             // Who hangs in the kernel hangs in a mount.
-            for mount in mount_table::mounts(&estate.directory, true) {
-                mount_table::abort(&mount);
+            for mount in proc_fs::mounts(&estate.directory, true) {
+                proc_fs::abort(&mount);
             }
             mark.end_all(false);
         }
@@ -189,62 +169,38 @@ fn end_clients(token: &str) {
 fn take_leave(directory: &Path) {
     let text = fs::read(directory.join(FAREWELLS)).unwrap_or_default();
     let farewells: BTreeSet<Farewell> = serde_json::from_slice(&text).unwrap_or_default();
-    for farewell in &farewells {
-        let Some((program, arguments)) = farewell.arguments.split_first() else {
-            continue;
-        };
-        let child = Command::new(program)
-            .args(arguments)
-            .env_clear()
-            .envs(&farewell.environment)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        if let Ok(child) = child {
-            wait_or_kill(child);
+    for (arguments, environment) in &farewells {
+        let command = process::quiet(arguments, environment);
+        let child = command.and_then(|mut command| command.spawn().ok());
+        if let Some(mut child) = child
+            && system::ends_within(&mut child, FAREWELL_LIMIT).is_none()
+        {
+            // It hangs in the kernel, or ends now.
+            let _ = child.kill();
+            let _ = child.try_wait();
         }
     }
-}
-
-fn wait_or_kill(mut child: Child) {
-    let deadline = clock::now() + FAREWELL_LIMIT;
-    while clock::now() < deadline {
-        if !matches!(child.try_wait(), Ok(None)) {
-            return;
-        }
-        system::pause(LOOK);
-    }
-    // It hangs in the kernel, or ends now.
-    let _ = child.kill();
-    let _ = child.try_wait();
 }
 
 /// Takes every mount below `directory` out of the tree.
 pub(crate) fn unmount_below(directory: &Path) {
-    for _ in 0..UNMOUNT_TRIES {
-        let mounts = mount_table::mounts(directory, true);
-        if mounts.is_empty() {
-            return;
-        }
-        for mount in mounts {
-            detach(&mount.mountpoint);
-        }
-        system::pause(LOOK);
-    }
+    let detach_all = || {
+        let mounts = proc_fs::mounts(directory, true);
+        mounts.iter().for_each(|mount| detach(&mount.mountpoint));
+        mounts.is_empty().then_some(())
+    };
+    system::until(UNMOUNTING, LOOK, detach_all);
 }
 
 /// Unmounts even while it is in use, with the helper of FUSE where we may not ourselves.
 pub(crate) fn detach(path: &Path) {
-    if system::unmount(path, true).is_ok() {
+    if system::detach(path).is_ok() {
         return;
     }
     for helper in ["fusermount3", "fusermount"] {
-        let status = Command::new(helper)
-            .args(["-u", "-z", "-q"])
-            .arg(path)
-            .stderr(Stdio::null())
-            .status();
+        let mut command = Command::new(helper);
+        command.args(["-u", "-z", "-q"]).arg(path);
+        let status = command.stderr(Stdio::null()).status();
         if status.is_ok_and(|status| status.success()) {
             return;
         }
@@ -254,11 +210,9 @@ pub(crate) fn detach(path: &Path) {
 /// Removes a directory, unless something is mounted in it: then files would be removed that are
 /// not ours.
 fn remove(directory: &Path) -> BenchResult<()> {
-    if !mount_table::mounts(directory, true).is_empty() {
-        return Err(BenchError::new(
-            format!("{} is still a mount", directory.display()),
-            "unmount it and remove it",
-        ));
+    if !proc_fs::mounts(directory, true).is_empty() {
+        let cause = format!("{} is still a mount", directory.display());
+        return Err(BenchError::new(cause, "unmount it and remove it"));
     }
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -294,10 +248,9 @@ mod tests {
         fs::create_dir(&directory).expect("made");
         let script = "echo \"$WORD\" > \"$0\"";
         let said = parent.path().join("said").display().to_string();
-        let farewell = Farewell {
-            arguments: ["/bin/sh", "-c", script, &said].map(str::to_owned).into(),
-            environment: BTreeMap::from([("WORD".to_owned(), "gone".to_owned())]),
-        };
+        let arguments = ["/bin/sh", "-c", script, &said].map(str::to_owned).to_vec();
+        let environment = BTreeMap::from([("WORD".to_owned(), "gone".to_owned())]);
+        let farewell = (arguments, environment);
         write_farewells(&directory, &BTreeSet::from([farewell])).expect("written");
         let estate = Estate {
             token: penstock_base::random::token(),

@@ -1,8 +1,12 @@
-//! File operations of the benchmark's own, in a process of their own.
+//! File operations of the benchmark's own, in a process of their own, and what must be in files.
 //!
-//! Whoever touches a mount may hang in it until the mount is torn down. So the benchmark itself
-//! never does: it starts itself as a worker with a job, and ends the worker when that takes too
-//! long.
+//! A process that touches a mount may hang in it until the mount is torn down. So the benchmark itself never does: it
+//! starts itself as a worker with a job, and ends the worker when that takes too long.
+//!
+//! Content can be told without having kept it. Files that the benchmark makes hold the pattern of the development server,
+//! which depends on the file's key and on the place. Files of our rw-bench hold one mebibyte over and over, begun at a
+//! page that depends on the name. What fio writes by default has in every 512 bytes, at one of eight places, where in the
+//! file it was written to ("scrambled" buffers). sysbench writes zeros.
 
 use std::{
     fs::{self, File},
@@ -13,9 +17,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BenchError, BenchResult, content::Content, http::Request};
+use crate::{
+    BenchError, BenchResult,
+    store::{length, send},
+};
 
-/// Bytes of one read or write.
 const BLOCK: u64 = 1 << 20;
 /// Files of one check at most; of more, some are looked at, evenly spread.
 const FILES_MAX: usize = 2_000;
@@ -32,7 +38,6 @@ pub(crate) struct Expected {
     pub(crate) content: Content,
 }
 
-/// Where files are looked at.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Place {
@@ -46,7 +51,6 @@ pub(crate) enum Place {
     },
 }
 
-/// What a worker is to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Job {
@@ -64,12 +68,10 @@ pub(crate) enum Job {
     Remove { place: Place, keys: Vec<String> },
 }
 
-/// What a worker says at its end.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Verdict {
     /// What is wrong with the files.
     pub(crate) problem: Option<String>,
-    /// Bytes that were compared.
     pub(crate) compared: u64,
 }
 
@@ -89,33 +91,27 @@ pub fn work(job: &Path, output: &mut dyn Write) -> BenchResult<()> {
 
 fn perform(job: &Job) -> Verdict {
     let outcome = match job {
-        Job::MakeDirectories { directories } => directories
-            .iter()
-            .try_for_each(|directory| named(directory, fs::create_dir_all(directory)))
-            .map(|()| 0),
-        Job::Write { root, files } => files
-            .iter()
-            .try_for_each(|file| named(&root.join(&file.key), write(root, file)))
-            .map(|()| 0),
+        Job::MakeDirectories { directories } => {
+            let make = |directory: &PathBuf| named(directory, fs::create_dir_all(directory));
+            directories.iter().try_for_each(make).map(|()| 0)
+        }
+        Job::Write { root, files } => {
+            let make = |file: &Expected| named(&root.join(&file.key), write(root, file));
+            files.iter().try_for_each(make).map(|()| 0)
+        }
         Job::Check {
             place,
             files,
             budget,
         } => check_all(place, files, *budget),
-        Job::Remove { place, keys } => keys
-            .iter()
-            .try_for_each(|key| place.remove(key).map_err(|error| format!("{key}: {error}")))
-            .map(|()| 0),
+        Job::Remove { place, keys } => {
+            let remove = |key: &String| named(Path::new(key), place.remove(key));
+            keys.iter().try_for_each(remove).map(|()| 0)
+        }
     };
-    match outcome {
-        Ok(compared) => Verdict {
-            problem: None,
-            compared,
-        },
-        Err(problem) => Verdict {
-            problem: Some(problem),
-            compared: 0,
-        },
+    Verdict {
+        compared: *outcome.as_ref().unwrap_or(&0),
+        problem: outcome.err(),
     }
 }
 
@@ -155,12 +151,9 @@ fn check_all(place: &Place, files: &[Expected], budget: u64) -> Result<u64, Stri
 }
 
 fn check(place: &Place, file: &Expected, budget: u64) -> Result<u64, String> {
-    let opened = place.open(&file.key).map_err(|error| error.to_string())?;
-    if opened.size != file.size {
-        return Err(format!(
-            "has {} bytes instead of {}",
-            opened.size, file.size
-        ));
+    let (size, read) = place.open(&file.key).map_err(|error| error.to_string())?;
+    if size != file.size {
+        return Err(format!("has {size} bytes instead of {}", file.size));
     }
     if !file.content.is_known() {
         return Ok(0);
@@ -171,7 +164,7 @@ fn check(place: &Place, file: &Expected, budget: u64) -> Result<u64, String> {
         let mut at = first;
         while at < first + length {
             let piece = &mut block[..(first + length - at).min(BLOCK) as usize];
-            opened.read(at, piece).map_err(|error| error.to_string())?;
+            read(at, piece).map_err(|error| error.to_string())?;
             if let Some(wrong) = file.content.first_difference(&file.key, at, piece) {
                 return Err(format!("byte {wrong} is not what it must be"));
             }
@@ -200,51 +193,34 @@ fn pieces(size: u64, budget: u64) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// An object or file that is compared.
-struct Opened<'a> {
-    size: u64,
-    source: Source<'a>,
-}
-
-enum Source<'a> {
-    File(File),
-    Object { url: &'a str, path: String },
-}
-
-impl Opened<'_> {
-    fn read(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
-        match &self.source {
-            Source::File(file) => file.read_exact_at(bytes, at),
-            Source::Object { url, path } => {
-                let mut request = Request::new("GET", url, path);
-                request.range = Some((at, bytes.len() as u64));
-                request.send()?.body.read_exact(bytes)
-            }
-        }
-    }
-}
+/// Reads what is at a place of an object or file.
+type ReadAt<'a> = Box<dyn Fn(u64, &mut [u8]) -> io::Result<()> + 'a>;
 
 impl Place {
-    fn open(&self, key: &str) -> io::Result<Opened<'_>> {
+    /// The size of an object or file, and its content.
+    fn open(&self, key: &str) -> io::Result<(u64, ReadAt<'_>)> {
         match self {
             Self::Directory(root) => {
                 let file = File::open(root.join(key))?;
-                Ok(Opened {
-                    size: file.metadata()?.len(),
-                    source: Source::File(file),
-                })
+                let size = file.metadata()?.len();
+                Ok((
+                    size,
+                    Box::new(move |at, bytes| file.read_exact_at(bytes, at)),
+                ))
             }
             Self::Server { url, path } => {
                 let path = format!("{path}{key}");
-                let answer = Request::new("HEAD", url, &path).send()?;
-                if answer.status != 200 {
-                    let why = format!("the server answers {}", answer.status);
+                let answer = send("HEAD", (url, &path), None, "")?;
+                if !answer.status().is_success() {
+                    let why = format!("the server answers {}", answer.status().as_u16());
                     return Err(io::Error::other(why));
                 }
-                Ok(Opened {
-                    size: answer.length,
-                    source: Source::Object { url, path },
-                })
+                let read = move |at, bytes: &mut [u8]| {
+                    let range = Some((at, bytes.len() as u64));
+                    let answer = send("GET", (url, &path), range, "")?;
+                    answer.into_body().into_reader().read_exact(bytes)
+                };
+                Ok((length(&answer).unwrap_or(0), Box::new(read)))
             }
         }
     }
@@ -255,7 +231,7 @@ impl Place {
             Self::Directory(root) => fs::remove_file(root.join(key)),
             Self::Server { url, path } => {
                 let path = format!("{path}{key}");
-                Request::new("DELETE", url, &path).send().map(drop)
+                send("DELETE", (url, &path), None, "").map(drop)
             }
         };
         match outcome {
@@ -267,10 +243,119 @@ impl Place {
     }
 }
 
+/// Bytes that rw-bench repeats.
+const LOOP: usize = 1 << 20;
+/// Bytes in which fio says once where they belong.
+const FIO_UNIT: usize = 512;
+/// Between the places where it may stand.
+const FIO_STEP: usize = 64;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Content {
+    /// The development server's pattern for the file's key.
+    #[default]
+    Pattern,
+    RwBench,
+    Fio,
+    Zeros,
+    /// Nobody can say; the size must be right.
+    Any,
+}
+
+impl Content {
+    /// Whether there is more to compare than the size.
+    pub(crate) fn is_known(self) -> bool {
+        self != Self::Any
+    }
+
+    /// The first place in `bytes`, which were found at `offset` of the file `key`, that is wrong.
+    pub(crate) fn first_difference(self, key: &str, offset: u64, bytes: &[u8]) -> Option<u64> {
+        let at = match self {
+            Self::Any => None,
+            Self::Zeros => bytes.iter().position(|byte| *byte != 0),
+            Self::Fio => fio_difference(offset, bytes),
+            Self::Pattern | Self::RwBench => {
+                let mut expected = vec![0; bytes.len()];
+                self.make(key, offset, &mut expected);
+                if expected == bytes {
+                    return None;
+                }
+                expected.iter().zip(bytes).position(|(a, b)| a != b)
+            }
+        };
+        at.map(|at| offset + at as u64)
+    }
+
+    /// What the file `key` holds from `offset` on, where that can be made.
+    pub(crate) fn make(self, key: &str, offset: u64, bytes: &mut [u8]) {
+        match self {
+            Self::RwBench => RwBenchContent::default().fill(key, offset, bytes),
+            Self::Zeros => bytes.fill(0),
+            _ => penstock_devserver::expected(key, offset, bytes),
+        }
+    }
+}
+
+fn fio_difference(offset: u64, bytes: &[u8]) -> Option<usize> {
+    let units = bytes.chunks_exact(FIO_UNIT).enumerate();
+    for (index, unit) in units {
+        let at = index * FIO_UNIT;
+        let expected = (offset + at as u64).to_le_bytes();
+        let mut places = unit.chunks_exact(FIO_STEP);
+        if !places.any(|place| place.starts_with(&expected)) {
+            return Some(at);
+        }
+    }
+    None
+}
+
+/// The bytes that rw-bench writes, made once.
+#[derive(Debug, Clone)]
+pub(crate) struct RwBenchContent {
+    /// The loop twice, so that one whole turn from any start is one slice.
+    twice: Vec<u8>,
+}
+
+impl Default for RwBenchContent {
+    fn default() -> Self {
+        let mut twice = vec![0; LOOP];
+        penstock_devserver::expected("rw-bench", 0, &mut twice);
+        twice.extend_from_within(..);
+        Self { twice }
+    }
+}
+
+impl RwBenchContent {
+    /// At most a mebibyte of the file `name` from `offset` on.
+    pub(crate) fn slice(&self, name: &str, offset: u64, length: usize) -> &[u8] {
+        let start = (shift(name) + offset as usize) % LOOP;
+        &self.twice[start..start + length.min(LOOP)]
+    }
+
+    fn fill(&self, key: &str, offset: u64, bytes: &mut [u8]) {
+        let name = key.rsplit('/').next().unwrap_or(key);
+        let mut at = offset;
+        for piece in bytes.chunks_mut(LOOP) {
+            piece.copy_from_slice(self.slice(name, at, piece.len()));
+            at += piece.len() as u64;
+        }
+    }
+}
+
+/// Where in the loop a file begins: FNV-1a of its name, as a page.
+fn shift(name: &str) -> usize {
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    (hash >> 32) as usize % (LOOP / PAGE as usize) * PAGE as usize
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use penstock_devserver::{Fill, Server, Settings};
+    use proptest::prelude::*;
 
     fn expected(key: &str, size: u64, content: Content) -> Expected {
         Expected {
@@ -362,6 +447,52 @@ mod tests {
                 let read: u64 = pieces.iter().map(|(_, length)| length).sum();
                 assert!(read <= budget + PAGE, "{size} {budget}");
             }
+        }
+    }
+
+    #[test]
+    fn fio_says_where_each_512_bytes_belong() {
+        let mut bytes = vec![7; 4 * FIO_UNIT];
+        for index in 0..4 {
+            let at = index * FIO_UNIT + (index % 8) * FIO_STEP;
+            bytes[at..at + 8].copy_from_slice(&(1024 + (index * FIO_UNIT) as u64).to_le_bytes());
+        }
+        assert_eq!(Content::Fio.first_difference("f", 1024, &bytes), None);
+        assert_eq!(Content::Fio.first_difference("f", 0, &bytes), Some(0));
+        bytes[2 * FIO_UNIT..3 * FIO_UNIT].fill(0);
+        assert_eq!(Content::Fio.first_difference("f", 1024, &bytes), Some(2048));
+    }
+
+    proptest! {
+        // Each case makes megabytes.
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn what_is_made_is_recognised_and_damage_is_found(
+            offset in 0_u64..5 << 20,
+            length in 1_usize..3 << 20,
+            at in any::<prop::sample::Index>(),
+        ) {
+            for content in [Content::RwBench, Content::Zeros] {
+                let mut bytes = vec![1; length];
+                content.make("d/17.dat", offset, &mut bytes);
+                prop_assert_eq!(content.first_difference("d/17.dat", offset, &bytes), None);
+                let at = at.index(length);
+                bytes[at] ^= 1;
+                let found = content.first_difference("d/17.dat", offset, &bytes);
+                prop_assert_eq!(found, Some(offset + at as u64));
+            }
+        }
+    }
+
+    #[test]
+    fn files_differ() {
+        let make = |content: Content, key: &str| {
+            let mut bytes = vec![0; 8192];
+            content.make(key, 0, &mut bytes);
+            bytes
+        };
+        for content in [Content::Pattern, Content::RwBench] {
+            assert_ne!(make(content, "a/1.dat"), make(content, "a/2.dat"));
         }
     }
 }

@@ -1,45 +1,6 @@
 //! Text in columns, and numbers for people.
 
-use std::time::SystemTime;
-
-use penstock_base::calendar;
-
-/// Rows of text, each column as wide as its widest cell. The last column is not padded.
-pub(crate) fn columns(rows: &[Vec<String>]) -> String {
-    let width_of = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..count).map(width_of).collect();
-    let mut text = String::new();
-    for row in rows {
-        let padded = row.iter().zip(&widths).map(|(cell, width)| {
-            let pad = width - cell.chars().count();
-            format!("{cell}{}", " ".repeat(pad))
-        });
-        text.push_str(padded.collect::<Vec<_>>().join("  ").trim_end());
-        text.push('\n');
-    }
-    text
-}
-
-/// Text broken into lines of at most `width` letters, as far as its words allow.
-pub(crate) fn wrapped(text: &str, width: usize) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let line = lines.last_mut().expect("there is one from the beginning");
-        if line.is_empty() {
-            line.push_str(word);
-        } else if line.chars().count() + 1 + word.chars().count() <= width {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines.join("\n")
-}
+pub(crate) use penstock_base::{calendar::timestamp, text::columns};
 
 /// A number of bytes with three digits and a unit: `1.25 GiB`.
 pub(crate) fn bytes(count: u64) -> String {
@@ -61,33 +22,9 @@ pub(crate) fn bytes(count: u64) -> String {
     format!("{value:.decimals$} {}", UNITS[unit])
 }
 
-/// A time as `2026-11-22T10:15:30Z`.
-pub(crate) fn timestamp(time: SystemTime) -> String {
-    let seconds = time
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
-    let (year, month, day) = calendar::date_of(seconds / 86_400);
-    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
-
-    #[test]
-    fn long_text_is_broken_between_words() {
-        assert_eq!(wrapped("one two  three", 7), "one two\nthree");
-        assert_eq!(wrapped("unbreakable", 3), "unbreakable");
-        assert_eq!(wrapped("", 3), "");
-    }
-
-    #[test]
-    fn columns_line_up() {
-        let rows = [["a", "bb", "c"], ["aaa", "b", ""]].map(|row| row.map(str::to_owned).to_vec());
-        assert_eq!(columns(&rows), "a    bb  c\naaa  b\n");
-    }
 
     #[test]
     fn bytes_have_three_digits() {
@@ -101,20 +38,6 @@ mod tests {
             (u64::MAX, "16384 PiB"),
         ] {
             assert_eq!(bytes(count), text);
-        }
-    }
-
-    #[test]
-    fn dates_are_those_of_the_calendar() {
-        for (seconds, text) in [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_782_400, "2000-02-29T00:00:00Z"),
-            (1_700_000_000, "2023-11-14T22:13:20Z"),
-            (4_107_542_399, "2100-02-28T23:59:59Z"),
-            (4_107_542_400, "2100-03-01T00:00:00Z"),
-        ] {
-            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-            assert_eq!(timestamp(time), text);
         }
     }
 }

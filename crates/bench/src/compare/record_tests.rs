@@ -3,18 +3,18 @@
 //! has.
 
 use super::*;
-use crate::report::json;
+use crate::record;
 
 fn once() -> Report {
-    json::load(include_str!("records/once.json")).expect("a report")
+    record::load(include_str!("records/once.json")).expect("a report")
 }
 
 fn again() -> Report {
-    json::load(include_str!("records/again.json")).expect("a report")
+    record::load(include_str!("records/again.json")).expect("a report")
 }
 
 fn throttled() -> Report {
-    json::load(include_str!("records/throttled.json")).expect("a report")
+    record::load(include_str!("records/throttled.json")).expect("a report")
 }
 
 fn verdict(comparison: &Comparison, workload: &str) -> Verdict {

@@ -4,6 +4,16 @@ use crate::{
     report::{specimen, terminal::Options},
 };
 
+impl Comparison {
+    /// Whether nothing is different, the conditions apart.
+    fn is_unchanged(&self) -> bool {
+        self.outcomes.is_empty()
+            && self.changes.is_empty()
+            && self.appeared.is_empty()
+            && self.vanished.is_empty()
+    }
+}
+
 /// The specimen with `change` made to every run of `client` in `workload` at lan.
 fn with(workload: &str, client: &str, change: impl Fn(&mut Sample)) -> Report {
     let mut report = specimen::report();
@@ -141,7 +151,7 @@ fn every_form_of_output_is_whole() {
         });
         assert!(
             text.lines()
-                .all(|line| crate::report::terminal::text::width(line) <= width),
+                .all(|line| penstock_base::text::width(line) <= width),
             "{text}"
         );
         assert!(text.contains("-67 %"), "{text}");

@@ -2,17 +2,23 @@
 //!
 //! A row counts bytes, operations or nothing but its time ([`Counts`]); its speed, its processor cost and its requests are
 //! given in what it counts. [`Aspect`] is the question ("how fast?"), [`Figure`] the answer in one row's units.
+//!
+//! A figure that cannot be had (nothing was moved, no time passed, the server does not count) is `None`, never zero: a
+//! zero would be drawn, averaged and won with.
 
 use serde::Serialize;
 
 use crate::{
     record::{Row, Sample},
-    report::units::{Dimension, Unit},
+    report::units::{self, Unit, Units},
 };
+
+/// Bytes in a GiB, the unit that costs are given for.
+pub(super) const GIB: f64 = (1_u64 << 30) as f64;
 
 /// What a workload counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counts {
+pub(crate) enum Counts {
     /// Payload alone.
     Bytes,
     /// Files, I/Os or entries.
@@ -23,8 +29,7 @@ pub enum Counts {
 
 impl Counts {
     /// What `row` counts, by its samples.
-    #[must_use]
-    pub fn of(row: &Row) -> Self {
+    pub(crate) fn of(row: &Row) -> Self {
         let any =
             |test: fn(&Sample) -> bool| row.cells.iter().flat_map(|cell| &cell.samples).any(test);
         if any(|sample| sample.operations > 0) {
@@ -40,24 +45,18 @@ impl Counts {
 /// What users compare clients by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Aspect {
-    /// How fast.
+pub(crate) enum Aspect {
     Speed,
     /// Processor time of the client for a unit of work.
     Processor,
-    /// Peak resident memory.
     Memory,
-    /// Requests for a unit of work.
     Requests,
 }
 
 impl Aspect {
-    /// In the order of importance.
-    pub const ALL: [Self; 4] = [Self::Speed, Self::Processor, Self::Memory, Self::Requests];
+    pub(crate) const ALL: [Self; 4] = [Self::Speed, Self::Processor, Self::Memory, Self::Requests];
 
-    /// One word or two for headings.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Speed => "Speed",
             Self::Processor => "CPU",
@@ -67,8 +66,7 @@ impl Aspect {
     }
 
     /// The figure that answers in a row that counts `counts`.
-    #[must_use]
-    pub fn figure(self, counts: Counts) -> Figure {
+    pub(crate) fn figure(self, counts: Counts) -> Figure {
         match (self, counts) {
             (Self::Speed, Counts::Bytes) => Figure::Bandwidth,
             (Self::Speed, Counts::Operations) => Figure::OperationRate,
@@ -86,20 +84,18 @@ impl Aspect {
 
 /// A percentile, in thousandths of a percent, so that it can be compared and sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Percentile(u32);
+pub(crate) struct Percentile(u32);
 
 impl Percentile {
     /// Reads "50", "99.9".
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let percent: f64 = text.trim().parse().ok()?;
         let valid = (0.0..=100.0).contains(&percent);
         valid.then(|| Self((percent * 1000.0).round() as u32))
     }
 
     /// "99.9".
-    #[must_use]
-    pub fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         format!("{}", f64::from(self.0) / 1000.0)
     }
 }
@@ -107,142 +103,123 @@ impl Percentile {
 /// A number that follows from a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Figure {
-    /// Payload per second.
+pub(crate) enum Figure {
     Bandwidth,
-    /// Operations per second.
     OperationRate,
-    /// Wall time of the workload.
     Duration,
-    /// Processor seconds of the client for a GiB.
     CpuPerGib,
-    /// Processor seconds of the client for an operation.
     CpuPerOperation,
-    /// Processor seconds of the client.
     CpuTime,
-    /// Greatest resident memory of the client.
     PeakMemory,
     /// Greatest use of temporary and cache directories.
     PeakDisk,
-    /// Requests for a GiB.
     RequestsPerGib,
-    /// Requests for an operation.
     RequestsPerOperation,
-    /// Requests in all.
     Requests,
     /// Body bytes on the network for a byte of payload.
     Amplification,
-    /// Latency of one operation.
     Latency(Percentile),
 }
 
 impl Figure {
-    /// Those that every row is asked for; latencies depend on the row.
-    pub const FIXED: [Self; 12] = [
-        Self::Bandwidth,
-        Self::OperationRate,
-        Self::Duration,
-        Self::CpuPerGib,
-        Self::CpuPerOperation,
-        Self::CpuTime,
-        Self::PeakMemory,
-        Self::PeakDisk,
-        Self::RequestsPerGib,
-        Self::RequestsPerOperation,
-        Self::Requests,
-        Self::Amplification,
-    ];
-
     /// Its value in `sample`, in base units (bytes, seconds); `None` when the sample does not have it.
-    #[must_use]
-    pub fn of(self, sample: &Sample) -> Option<f64> {
+    pub(crate) fn of(self, sample: &Sample) -> Option<f64> {
+        let (bytes, operations) = (sample.bytes as f64, sample.operations as f64);
+        let processor = sample.client_cpu_seconds;
+        // The server counts some request of every run, or it does not count.
+        let requests = sample.requests.values().map(|count| *count as f64);
+        let requests = requests.reduce(|a, b| a + b);
         match self {
-            Self::Bandwidth => sample.bytes_per_second(),
-            Self::OperationRate => sample.operations_per_second(),
+            Self::Bandwidth => ratio(bytes, sample.seconds).filter(|_| sample.bytes > 0),
+            Self::OperationRate => {
+                ratio(operations, sample.seconds).filter(|_| sample.operations > 0)
+            }
             Self::Duration => (sample.seconds > 0.0).then_some(sample.seconds),
-            Self::CpuPerGib => sample.client_cpu_seconds_per_gib(),
-            Self::CpuPerOperation => sample.client_cpu_seconds_per_operation(),
-            Self::CpuTime => Some(sample.client_cpu_seconds),
+            Self::CpuPerGib => ratio(processor, bytes / GIB),
+            Self::CpuPerOperation => ratio(processor, operations),
+            Self::CpuTime => Some(processor),
             Self::PeakMemory => non_zero(sample.peak_resident_bytes),
             Self::PeakDisk => Some(sample.peak_disk_bytes as f64),
-            Self::RequestsPerGib => sample.requests_per_gib(),
-            Self::RequestsPerOperation => sample.requests_per_operation(),
-            Self::Requests => sample.request_count(),
-            Self::Amplification => sample.amplification(),
+            Self::RequestsPerGib => ratio(requests?, bytes / GIB),
+            Self::RequestsPerOperation => ratio(requests?, operations),
+            Self::Requests => requests,
+            // Body bytes that crossed the network, both ways. 1 is ideal; less means that a cache answered.
+            Self::Amplification => {
+                let crossed = sample.server_sent_bytes as f64 + sample.server_received_bytes as f64;
+                requests.and(ratio(crossed, bytes))
+            }
             Self::Latency(wanted) => latency(sample, wanted),
         }
     }
 
-    /// Its name for headings.
-    #[must_use]
-    pub fn name(self) -> String {
-        let name = match self {
-            Self::Bandwidth => "Bandwidth",
-            Self::OperationRate => "Operations",
-            Self::Duration => "Time",
-            Self::CpuPerGib | Self::CpuPerOperation | Self::CpuTime => "Client CPU",
-            Self::PeakMemory => "Peak memory",
-            Self::PeakDisk => "Peak disk",
-            Self::RequestsPerGib | Self::RequestsPerOperation | Self::Requests => "Requests",
-            Self::Amplification => "Amplification",
-            Self::Latency(percentile) => return format!("Latency {} %", percentile.name()),
-        };
-        name.to_owned()
-    }
-
-    /// What it counts.
-    #[must_use]
-    pub fn dimension(self) -> Dimension {
+    /// Its name for headings, and its units.
+    fn facts(self) -> (&'static str, Units) {
         match self {
-            Self::Bandwidth => Dimension::ByteRate,
-            Self::OperationRate => Dimension::Plain("op/s"),
-            Self::Duration | Self::CpuTime | Self::Latency(_) => Dimension::Seconds,
-            Self::CpuPerGib => Dimension::Plain("s/GiB"),
-            Self::CpuPerOperation => Dimension::SecondsPerOperation,
-            Self::PeakMemory | Self::PeakDisk => Dimension::Bytes,
-            Self::RequestsPerGib => Dimension::Plain("per GiB"),
-            Self::RequestsPerOperation => Dimension::Plain("per op"),
-            Self::Requests => Dimension::Plain("in all"),
-            Self::Amplification => Dimension::Plain("×"),
+            Self::Bandwidth => ("Bandwidth", units::BYTE_RATES),
+            Self::OperationRate => ("Operations", &[(0.0, 1.0, "op/s")]),
+            Self::Duration => ("Time", units::SECONDS),
+            Self::CpuPerGib => ("Client CPU", &[(0.0, 1.0, "s/GiB")]),
+            Self::CpuPerOperation => ("Client CPU", units::SECONDS_PER_OPERATION),
+            Self::CpuTime => ("Client CPU", units::SECONDS),
+            Self::PeakMemory => ("Peak memory", units::BYTES),
+            Self::PeakDisk => ("Peak disk", units::BYTES),
+            Self::RequestsPerGib => ("Requests", &[(0.0, 1.0, "per GiB")]),
+            Self::RequestsPerOperation => ("Requests", &[(0.0, 1.0, "per op")]),
+            Self::Requests => ("Requests", &[(0.0, 1.0, "in all")]),
+            Self::Amplification => ("Amplification", &[(0.0, 1.0, "×")]),
+            Self::Latency(_) => ("Latency", units::SECONDS),
         }
     }
 
-    /// The unit for a column of which `greatest` is the greatest value.
-    #[must_use]
-    pub fn unit_for(self, greatest: f64) -> Unit {
-        self.dimension().unit_for(greatest)
+    pub(crate) fn name(self) -> String {
+        match self {
+            Self::Latency(percentile) => format!("Latency {} %", percentile.name()),
+            other => other.facts().0.to_owned(),
+        }
     }
 
-    /// Whether more of it is better; of all else less is.
-    #[must_use]
-    pub fn more_is_better(self) -> bool {
+    /// A name that fits above numbers.
+    pub(crate) fn short_name(self) -> String {
+        match self {
+            Self::PeakMemory => "memory".to_owned(),
+            Self::PeakDisk => "disk".to_owned(),
+            Self::CpuPerGib | Self::CpuPerOperation | Self::CpuTime => "CPU".to_owned(),
+            Self::Amplification => "amplif.".to_owned(),
+            Self::Latency(percentile) => format!("p{}", percentile.name()),
+            other => other.name().to_lowercase(),
+        }
+    }
+
+    pub(crate) fn unit_for(self, greatest: f64) -> Unit {
+        units::unit_for(self.facts().1, greatest)
+    }
+
+    pub(crate) fn more_is_better(self) -> bool {
         matches!(self, Self::Bandwidth | Self::OperationRate)
     }
 
-    /// Whether `a` is better than `b`.
-    #[must_use]
-    pub fn is_better(self, a: f64, b: f64) -> bool {
+    pub(super) fn direction(self) -> &'static str {
+        match self.more_is_better() {
+            true => "more is better",
+            false => "less is better",
+        }
+    }
+
+    pub(crate) fn is_better(self, a: f64, b: f64) -> bool {
         if self.more_is_better() { a > b } else { a < b }
     }
 
     /// How many times better `a` is than `b`: above 1 when it is better. Two zeros are equal.
-    #[must_use]
-    pub fn advantage(self, a: f64, b: f64) -> f64 {
-        let (numerator, denominator) = if self.more_is_better() {
-            (a, b)
-        } else {
-            (b, a)
-        };
-        if numerator == denominator {
-            1.0
-        } else {
-            numerator / denominator
+    pub(crate) fn advantage(self, a: f64, b: f64) -> f64 {
+        match self.more_is_better() {
+            _ if a == b => 1.0,
+            true => a / b,
+            false => b / a,
         }
     }
 
     /// What is too little to speak of, in base units: below it two values are the same.
-    #[must_use]
-    pub fn negligible(self) -> f64 {
+    pub(crate) fn negligible(self) -> f64 {
         match self {
             Self::PeakMemory | Self::PeakDisk => (1_u64 << 20) as f64,
             // The kernel counts processor time in ticks of up to 10 ms.
@@ -250,6 +227,12 @@ impl Figure {
             _ => 0.0,
         }
     }
+}
+
+/// The quotient, where it is a number.
+fn ratio(dividend: f64, divisor: f64) -> Option<f64> {
+    let quotient = dividend / divisor;
+    (divisor > 0.0 && quotient.is_finite()).then_some(quotient)
 }
 
 fn non_zero(value: u64) -> Option<f64> {
@@ -288,5 +271,57 @@ mod tests {
         assert_eq!(Figure::PeakDisk.advantage(0.0, 0.0), 1.0);
         assert_eq!(Figure::PeakDisk.advantage(0.0, 1.0), f64::INFINITY);
         assert!(Figure::PeakMemory.is_better(1.0, 2.0) && Figure::Bandwidth.is_better(2.0, 1.0));
+    }
+
+    fn sample() -> Sample {
+        Sample {
+            seconds: 2.0,
+            bytes: 4 << 30,
+            operations: 8,
+            client_cpu_seconds: 1.0,
+            requests: [("GetObject".to_owned(), 24), ("HeadObject".to_owned(), 8)].into(),
+            server_sent_bytes: 5 << 30,
+            server_received_bytes: 1 << 30,
+            ..Sample::default()
+        }
+    }
+
+    #[test]
+    fn each_figure_is_the_quotient_that_its_name_says() {
+        for (figure, value) in [
+            (Figure::Bandwidth, 2.0 * GIB),
+            (Figure::OperationRate, 4.0),
+            (Figure::CpuPerGib, 0.25),
+            (Figure::CpuPerOperation, 0.125),
+            (Figure::RequestsPerOperation, 4.0),
+            (Figure::RequestsPerGib, 8.0),
+            (Figure::Amplification, 1.5),
+        ] {
+            assert_eq!(figure.of(&sample()), Some(value), "{figure:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_divided_is_absent() {
+        let nothing = Sample::default();
+        for figure in [
+            Figure::Bandwidth,
+            Figure::OperationRate,
+            Figure::CpuPerGib,
+            Figure::RequestsPerOperation,
+            Figure::Amplification,
+        ] {
+            assert_eq!(figure.of(&nothing), None, "{figure:?}");
+        }
+        let frozen = Sample {
+            seconds: 0.0,
+            ..sample()
+        };
+        assert_eq!(Figure::Bandwidth.of(&frozen), None);
+        let uncounted = Sample {
+            requests: [].into(),
+            ..sample()
+        };
+        assert_eq!(Figure::Amplification.of(&uncounted), None);
     }
 }

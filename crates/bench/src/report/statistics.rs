@@ -21,30 +21,26 @@
 use serde::Serialize;
 
 /// How far apart the medians of repeated runs must be, as a fraction of the smaller one.
-pub const CLEAR: f64 = 0.05;
+pub(crate) const CLEAR: f64 = 0.05;
 /// The same when one side ran only once.
-pub const CLEAR_ALONE: f64 = 0.20;
+pub(crate) const CLEAR_ALONE: f64 = 0.20;
 
 /// What half the range is multiplied with after two, three and four runs.
-pub const WIDENING: [f64; 3] = [5.5, 2.0, 1.2];
+pub(crate) const WIDENING: [f64; 3] = [5.5, 2.0, 1.2];
 
 /// What is known of one figure after some runs. Values are in the figure's base unit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Summary {
-    /// How many runs gave the figure.
-    pub count: usize,
+pub(crate) struct Summary {
+    pub(crate) count: usize,
     /// The middle run, or the mean of the two in the middle.
-    pub median: f64,
-    /// The least.
-    pub low: f64,
-    /// The greatest.
-    pub high: f64,
+    pub(crate) median: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
 }
 
 impl Summary {
     /// Summarises `values`; those that are not finite are left out. `None` when nothing is left.
-    #[must_use]
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values
             .into_iter()
             .filter(|value| value.is_finite())
@@ -59,8 +55,7 @@ impl Summary {
     }
 
     /// How far off another median may be, in the figure's unit; `None` after a single run, when that is unknown.
-    #[must_use]
-    pub fn spread(&self) -> Option<f64> {
+    pub(crate) fn spread(&self) -> Option<f64> {
         let factor = match self.count {
             0 | 1 => return None,
             count => WIDENING.get(count - 2).unwrap_or(&1.0),
@@ -68,28 +63,22 @@ impl Summary {
         Some(factor * (self.high / 2.0 - self.low / 2.0))
     }
 
-    /// [`Self::spread`] as a fraction of the median.
-    #[must_use]
-    pub fn relative_spread(&self) -> Option<f64> {
+    pub(crate) fn relative_spread(&self) -> Option<f64> {
         let fraction = self.spread()? / self.median.abs();
         fraction.is_finite().then_some(fraction)
     }
 
-    /// Whether some run of the one lies within the range of the other.
-    #[must_use]
-    pub fn overlaps(&self, other: &Self) -> bool {
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
         self.low <= other.high && other.low <= self.high
     }
 
     /// Whether both sides ran often enough to know their noise.
-    #[must_use]
-    pub fn knows_noise_with(&self, other: &Self) -> bool {
+    pub(crate) fn knows_noise_with(&self, other: &Self) -> bool {
         self.count > 1 && other.count > 1
     }
 
     /// Whether the two differ beyond the noise: see the module's head for the rule.
-    #[must_use]
-    pub fn differs_from(&self, other: &Self) -> bool {
+    pub(crate) fn differs_from(&self, other: &Self) -> bool {
         let (noise, needed) = match self.spread().zip(other.spread()) {
             Some((one, another)) => (one + another, CLEAR),
             None => (0.0, CLEAR_ALONE),
@@ -110,7 +99,6 @@ impl Summary {
     }
 }
 
-/// The middle of sorted values.
 fn median(sorted: &[f64]) -> Option<f64> {
     let middle = sorted.len() / 2;
     let upper = *sorted.get(middle)?;

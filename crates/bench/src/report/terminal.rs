@@ -2,30 +2,24 @@
 //!
 //! [`row`] shows a single row, so that a runner can print each as soon as it is complete; [`write`] shows all of them and the
 //! summary; [`progress`] is the line in between. What is wide is given up in this order: spreads of all figures but the
-//! speed, then columns from the right ([`grid`]). The best of each column carries a `*`, and colour only when it was asked
-//! for. Names and errors come from other programs: control characters in them are replaced, so none reaches the terminal.
-
-pub mod grid;
-mod progress;
-pub mod text;
+//! speed, then columns from the right ([`Table`](Columns)). The best of each column carries a `*`, and colour only when it was
+//! asked for. Names and errors come from other programs: they lose their control characters, so none reaches the terminal.
 
 use std::fmt::Write as _;
 
-use self::{
-    grid::{Column, Grid, Line, Word},
-    text::{clean, truncate, wrap},
+use penstock_base::text::{Cell, Table as Columns, clean, styled, truncate, width, wrap};
+
+use super::{
+    figure::Aspect,
+    place,
+    sections::{Line, Number, RowText},
+    summary::{self, RowView},
+    units,
 };
 use crate::{
+    Progress,
     record::{Report, Row, Table},
-    report::{
-        figure::{Aspect, Figure},
-        ranking::{self, Ranking},
-        units::{self, Unit},
-        view::{ClientView, RowView},
-    },
 };
-
-pub use self::progress::{Progress, progress};
 
 /// How to write on a terminal.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +36,13 @@ pub struct Options {
 pub const LEAST_WIDTH: usize = 40;
 /// Text is not set wider than this, however wide the terminal.
 const TEXT_WIDTH: usize = 110;
+const NAME_WIDTH: usize = 18;
+
+/// ANSI styles: the best of its column, a failure, what has less weight, a heading.
+pub(crate) const BEST: &str = "1;32";
+pub(crate) const BAD: &str = "31";
+pub(crate) const FAINT: &str = "2";
+const TITLE: &str = "1";
 
 impl Default for Options {
     fn default() -> Self {
@@ -53,264 +54,235 @@ impl Default for Options {
     }
 }
 
-/// All of `report`: the conditions, each row, the summary.
-#[must_use]
-pub fn write(report: &Report, options: &Options) -> String {
-    let mut out = conditions(report, options);
-    for table in &report.tables {
-        let _ = write!(out, "\n{}\n", heading(table, options));
-        for entry in &table.rows {
-            out.push('\n');
-            out.push_str(&row(report, table, entry, options));
+impl Options {
+    /// `text` in lines of at most the terminal's width, indented like `lead`, which begins the first.
+    pub(crate) fn paragraph(&self, text: &str, lead: &str) -> String {
+        let width = self.width.clamp(LEAST_WIDTH, TEXT_WIDTH) - lead.chars().count();
+        let indent = " ".repeat(lead.chars().count());
+        let lines = wrap(&clean(text), width).into_iter().enumerate();
+        let lines = lines.map(|(index, line)| {
+            let lead = if index == 0 { lead } else { &indent };
+            format!("{lead}{}\n", truncate(&line, width))
+        });
+        lines.collect()
+    }
+
+    pub(crate) fn title(&self, text: &str) -> String {
+        let lines = self.paragraph(text, "");
+        let lines = lines.lines();
+        let lines = lines.map(|line| styled(line, if self.colour { TITLE } else { "" }) + "\n");
+        lines.collect()
+    }
+
+    pub(crate) fn list(&self, title: &str, items: &[String]) -> String {
+        if items.is_empty() {
+            return String::new();
+        }
+        let items = items.iter().map(|item| self.paragraph(item, "  - "));
+        format!("{title}\n{}", items.collect::<String>())
+    }
+
+    /// A table under `headings`, of which the columns `numbers` stand to the right.
+    pub(crate) fn columns(
+        &self,
+        headings: Vec<Vec<Cell>>,
+        rows: impl Iterator<Item = Vec<Cell>>,
+        numbers: std::ops::Range<usize>,
+    ) -> Columns {
+        Columns {
+            headings: headings.len(),
+            rows: headings.into_iter().chain(rows).collect(),
+            numbers,
+            indent: "  ",
+            boxes: self.boxes,
+            colour: self.colour,
         }
     }
-    out.push_str(&summary(report, options));
-    out
+
+    /// The first of `tables` that fits as it is, else the last, cut to fit.
+    pub(crate) fn draw(&self, generous: &Columns, sparing: &Columns) -> String {
+        let table = match generous.width() <= self.width {
+            true => generous,
+            false => sparing,
+        };
+        table.draw(self.width.max(LEAST_WIDTH))
+    }
 }
 
-/// One row: its title, its table, its notes.
-#[must_use]
-pub fn row(report: &Report, table: &Table, row: &Row, options: &Options) -> String {
-    let view = RowView::new(report, table, row);
-    let repeats = view
-        .repeats()
-        .map_or(String::new(), |count| format!(", runs: {count}"));
-    let description = clean(&row.description);
-    let title = format!("{} ({description}{repeats})", clean(&view.title()));
-    let mut out = paragraph(&title, options, "");
-    if let Some(reason) = &row.unavailable {
-        out.push_str(&paragraph(
-            &format!("not available: {}", clean(reason)),
-            options,
-            "  ",
-        ));
-        return out;
+pub(crate) fn cell(text: &str, style: &'static str) -> Cell {
+    Cell {
+        style,
+        ..Cell::from(text)
     }
-    out.push_str(&body(&view, options));
-    for note in notes(&view) {
-        out.push_str(&paragraph(&note, options, "  "));
-    }
-    out
 }
 
-/// Who is first, where, and by how much; and the way to the other forms of the report is the caller's to tell.
-#[must_use]
-pub fn summary(report: &Report, options: &Options) -> String {
-    let Some(ranking) = ranking::rank(report) else {
-        return "\nNothing could be measured.\n".to_owned();
-    };
-    let mut out = format!("\n{}\n", title(&ranking.headline(), options));
-    for sentence in ranking.sentences() {
-        out.push_str(&paragraph(&sentence, options, "  "));
-    }
-    out.push_str(&defeats(&ranking, options));
-    out
-}
-
-fn defeats(ranking: &Ranking<'_>, options: &Options) -> String {
-    let losses = ranking.loss_lines().into_iter().chain(ranking.absences());
-    let lines: Vec<String> = losses
-        .map(|line| paragraph(&clean(&line), options, "  - "))
-        .collect();
-    if lines.is_empty() {
-        return String::new();
-    }
-    format!(
-        "Where {} is behind:\n{}",
-        clean(ranking.subject),
-        lines.concat()
-    )
-}
-
-fn conditions(report: &Report, options: &Options) -> String {
-    let machine = &report.machine;
-    let memory = Figure::PeakMemory.unit_for(machine.memory_bytes as f64);
-    let shared = if report.endpoint.same_machine {
-        ", which shares the processors"
-    } else {
-        ""
-    };
-    let mut text = format!(
-        "{}, {} × {}, {}, {}, Linux {}; against {}{shared}.",
-        report.started,
-        machine.processors,
-        machine.processor,
-        memory.quantity(machine.memory_bytes as f64),
-        machine.system,
-        machine.kernel,
-        report.endpoint.description,
-    );
+/// All of `report`: the conditions, each row, the summary.
+pub fn write(report: &Report, options: &Options) -> String {
+    let mut text = place(report);
     for client in &report.clients {
         if let Some(reason) = &client.missing {
             let _ = write!(text, " {} is missing: {reason}.", client.name);
         }
     }
-    paragraph(&clean(&text), options, "")
-}
-
-fn heading(table: &Table, options: &Options) -> String {
-    let scale = match table.scale {
-        1.0 => String::new(),
-        scale => format!(", sizes are {} of the source's", units::scale(scale)),
-    };
-    let text = format!("Suite {}{scale}", table.suite);
-    title(&text, options)
-}
-
-fn title(text: &str, options: &Options) -> String {
-    let lines = wrap(&clean(text), options.width.max(LEAST_WIDTH));
-    let painted = lines
-        .iter()
-        .map(|line| grid::paint(Word::Title, line, options.colour));
-    painted.collect::<Vec<_>>().join("\n")
-}
-
-/// `text` in lines of at most the terminal's width, indented like `lead`, which begins the first.
-fn paragraph(text: &str, options: &Options, lead: &str) -> String {
-    let width = options.width.clamp(LEAST_WIDTH, TEXT_WIDTH);
-    let indent = " ".repeat(lead.chars().count());
-    let lines = wrap(text, width.saturating_sub(indent.len()));
-    let numbered = lines.iter().enumerate();
-    let lines = numbered.map(|(index, line)| {
-        let lead = if index == 0 { lead } else { &indent };
-        format!("{lead}{line}\n")
-    });
-    lines.collect()
-}
-
-/// The table of the clients.
-fn body(view: &RowView<'_>, options: &Options) -> String {
-    let generous = table(view, true);
-    let fits = generous.natural_width(options.boxes) <= options.width;
-    if fits { generous } else { table(view, false) }.draw(options)
-}
-
-fn table(view: &RowView<'_>, all_spreads: bool) -> Grid {
-    let speed = view.figure(Aspect::Speed);
-    let columns: Vec<FigureColumn> = figures(view)
-        .into_iter()
-        .map(|figure| FigureColumn::new(view, figure, all_spreads || figure == speed))
-        .collect();
-    let mut grid = Grid::new(vec![Column::left("client", "")]);
-    grid.columns.extend(
-        columns
-            .iter()
-            .map(|column| Column::right(&column.name, column.unit.name)),
-    );
-    for client in view.sorted_by(speed) {
-        grid.lines.push(line(view, client, &columns));
-    }
-    grid
-}
-
-fn line(view: &RowView<'_>, client: &ClientView<'_>, columns: &[FigureColumn]) -> Line {
-    let mark = if client.notes().is_empty() { "" } else { " !" };
-    let name = format!("{}{mark}", truncate(&clean(client.name), NAME_WIDTH));
-    if let Some(absence) = client.absence() {
-        return Line::Text(name, clean(&absence));
-    }
-    let cells = columns.iter().map(|column| column.cell(view, client));
-    Line::Cells(std::iter::once((Word::Plain, name)).chain(cells).collect())
-}
-
-/// Longer names are cut.
-const NAME_WIDTH: usize = 18;
-
-/// The aspects, which are kept longest, then everything else that the row has.
-fn figures(view: &RowView<'_>) -> Vec<Figure> {
-    let mut figures: Vec<Figure> = Aspect::ALL
-        .into_iter()
-        .map(|aspect| view.figure(aspect))
-        .collect();
-    let others: Vec<Figure> = view
-        .figures()
-        .into_iter()
-        .filter(|it| !figures.contains(it))
-        .collect();
-    figures.extend(others.iter().filter(|it| **it == Figure::Amplification));
-    figures.extend(others.iter().filter(|it| **it == Figure::PeakDisk));
-    figures.extend(others.iter().filter(|it| matches!(it, Figure::Latency(_))));
-    figures.extend(
-        others
-            .iter()
-            .filter(|it| matches!(it, Figure::Bandwidth | Figure::CpuPerGib)),
-    );
-    figures.retain(|figure| view.has(*figure));
-    figures
-}
-
-/// A figure over all clients: one unit, spreads of one width.
-struct FigureColumn {
-    figure: Figure,
-    name: String,
-    unit: Unit,
-    spread_width: usize,
-}
-
-impl FigureColumn {
-    fn new(view: &RowView<'_>, figure: Figure, with_spread: bool) -> Self {
-        let summaries = view.summaries(figure);
-        let widths = summaries.map(|summary| units::spread(&summary).chars().count());
-        Self {
-            figure,
-            name: short_name(figure),
-            unit: figure.unit_for(view.greatest(figure).unwrap_or(0.0)),
-            spread_width: widths.max().filter(|_| with_spread).unwrap_or(0),
+    let mut out = options.paragraph(&text, "");
+    for table in &report.tables {
+        let scale = match table.scale {
+            1.0 => String::new(),
+            scale => format!(", sizes are {} of the source's", units::scale(scale)),
+        };
+        let title = format!("Suite {}{scale}", table.suite);
+        let _ = write!(out, "\n{}", options.title(&title));
+        for entry in &table.rows {
+            out.push('\n');
+            out.push_str(&row(report, table, entry, options));
         }
     }
-
-    fn cell(&self, view: &RowView<'_>, client: &ClientView<'_>) -> (Word, String) {
-        let Some(summary) = client.summary(self.figure) else {
-            return (Word::Faint, "–  ".to_owned());
-        };
-        let number = self.unit.number(summary.median);
-        let spread = match self.spread_width {
-            0 => String::new(),
-            width => format!(" {:>width$}", units::spread(&summary)),
-        };
-        let best = view.is_best(client, self.figure);
-        let (word, mark) = if best {
-            (Word::Best, " *")
-        } else {
-            (Word::Plain, "  ")
-        };
-        (word, format!("{number}{spread}{mark}"))
-    }
+    out + &summary(report, options)
 }
 
-/// Names that fit above numbers.
-fn short_name(figure: Figure) -> String {
-    match figure {
-        Figure::PeakMemory => "memory".to_owned(),
-        Figure::PeakDisk => "disk".to_owned(),
-        Figure::CpuPerGib | Figure::CpuPerOperation | Figure::CpuTime => "CPU".to_owned(),
-        Figure::Amplification => "amplif.".to_owned(),
-        Figure::Latency(percentile) => format!("p{}", percentile.name()),
-        other => other.name().to_lowercase(),
+/// One row: its title, its table, its notes.
+pub fn row(report: &Report, table: &Table, row: &Row, options: &Options) -> String {
+    let view = RowView::new(report, table, row);
+    let repeats = view.repeats();
+    let repeats = repeats.map_or(String::new(), |count| format!(", runs: {count}"));
+    let title = format!("{} ({}{repeats})", view.title(), row.description);
+    let mut out = options.paragraph(&title, "");
+    if let Some(reason) = &row.unavailable {
+        return out + &options.paragraph(&format!("not available: {reason}"), "  ");
     }
-}
-
-fn notes(view: &RowView<'_>) -> Vec<String> {
-    let clients = view.clients.iter();
-    let own = clients.flat_map(|client| {
-        client
-            .notes()
-            .into_iter()
-            .map(|note| clean(&format!("! {}: {note}", client.name)))
-    });
-    let published = view.published().iter().map(|published| {
-        let figures = published
-            .figures
-            .iter()
-            .map(|(column, text)| format!("{column} {text}"));
-        let figures: Vec<String> = figures.collect();
-        clean(&format!(
+    let mut figures = view.figures();
+    // What says again what another column says is given up first.
+    figures.sort_by_key(|figure| view.says_again(*figure));
+    let text = RowText::with(&view, &figures);
+    let speed = figures
+        .iter()
+        .position(|figure| *figure == view.figure(Aspect::Speed));
+    let generous = table_of(&text, options, |_| true);
+    let sparing = table_of(&text, options, |column| Some(column) == speed);
+    out.push_str(&options.draw(&generous, &sparing));
+    for client in &view.clients {
+        for note in client.notes() {
+            out.push_str(&options.paragraph(&format!("! {}: {note}", client.name), "  "));
+        }
+    }
+    for entry in &row.published {
+        let figures = entry.figures.iter();
+        let figures: Vec<String> = figures
+            .map(|(column, it)| format!("{column} {it}"))
+            .collect();
+        let text = format!(
             "measured elsewhere: {}: {}",
-            published.client,
+            entry.client,
             figures.join(", ")
-        ))
+        );
+        out.push_str(&options.paragraph(&text, "  "));
+    }
+    out
+}
+
+/// The clients of a row, with spreads in the columns that have `spreads`.
+fn table_of(text: &RowText<'_>, options: &Options, spreads: impl Fn(usize) -> bool) -> Columns {
+    // A mark stands behind each number.
+    let head = |first: &str, of: fn(&super::sections::Column) -> &str| {
+        let columns = text.columns.iter();
+        let names = columns.map(|column| cell(&format!("{}  ", of(column)), FAINT));
+        std::iter::once(cell(first, FAINT)).chain(names).collect()
+    };
+    let headings = vec![head("client", |it| &it.short_name), head("", |it| it.unit)];
+    let numbers = |column: usize| {
+        text.lines
+            .iter()
+            .filter_map(move |line| line.cells[column].as_ref())
+    };
+    let widths = (0..text.columns.len()).map(|column| {
+        let spreads = numbers(column)
+            .map(|it| it.spread.chars().count())
+            .filter(|_| spreads(column));
+        spreads.max().unwrap_or(0)
     });
-    own.chain(published).collect()
+    let widths: Vec<usize> = widths.collect();
+    let rows = text.lines.iter().map(|line| row_of(line, &widths));
+    options.columns(headings, rows, 1..usize::MAX)
+}
+
+fn row_of(line: &Line<'_>, widths: &[usize]) -> Vec<Cell> {
+    let mark = line.notes.first().map_or("", |_| " !");
+    let name = Cell::from(truncate(&clean(line.client), NAME_WIDTH) + mark);
+    if let Some(absence) = &line.absence {
+        let text = Cell {
+            reaches_over: true,
+            ..cell(&clean(absence), BAD)
+        };
+        return vec![name, text];
+    }
+    let cells = line.cells.iter().zip(widths);
+    let cells = cells.map(|(number, width)| match number {
+        Some(number) => number_of(number, *width),
+        None => cell("–  ", FAINT),
+    });
+    std::iter::once(name).chain(cells).collect()
+}
+
+fn number_of(number: &Number, width: usize) -> Cell {
+    let spread = match width {
+        0 => String::new(),
+        width => format!(" {:>width$}", number.spread),
+    };
+    let (style, mark) = if number.best {
+        (BEST, " *")
+    } else {
+        ("", "  ")
+    };
+    cell(&format!("{}{spread}{mark}", number.number), style)
+}
+
+/// Who is first, where, and by how much; and the way to the other forms of the report is the caller's to tell.
+pub fn summary(report: &Report, options: &Options) -> String {
+    let Some(ranking) = summary::rank(report) else {
+        return "\nNothing could be measured.\n".to_owned();
+    };
+    let sentences = ranking.sentences().into_iter();
+    let sentences = sentences.map(|sentence| options.paragraph(&sentence, "  "));
+    let behind = format!("Where {} is behind:", clean(ranking.subject));
+    format!(
+        "\n{}{}{}",
+        options.title(&ranking.headline()),
+        sentences.collect::<String>(),
+        options.list(&behind, &ranking.behind())
+    )
+}
+
+/// One line of at most `columns`: a bar, the count, the time left, what runs now. The time left assumes that the runs to
+/// come take as long as those that are over, so it is shown from the second on.
+pub fn progress(progress: &Progress<'_>, columns: usize) -> String {
+    const BAR: usize = 16;
+    let done = progress.done.min(progress.total);
+    let filled = BAR * done / progress.total.max(1);
+    let bar = format!("{}{}", "█".repeat(filled), "░".repeat(BAR - filled));
+    let line = format!("{bar} {done}/{}{}", progress.total, left(progress, done));
+    let room = columns.saturating_sub(width(&line) + 2);
+    match truncate(&clean(progress.current), room) {
+        current if current.is_empty() => truncate(&line, columns),
+        current => truncate(&format!("{line}  {current}"), columns),
+    }
+}
+
+fn left(progress: &Progress<'_>, done: usize) -> String {
+    if done < 2 || !progress.seconds.is_finite() {
+        return String::new();
+    }
+    let each = progress.seconds / done as f64;
+    format!(", {} left", duration(each * (progress.total - done) as f64))
+}
+
+/// "40 s", "3 min", "1 h 20 min".
+fn duration(seconds: f64) -> String {
+    let minutes = (seconds / 60.0).round() as u64;
+    match minutes {
+        _ if seconds < 90.0 => format!("{seconds:.0} s"),
+        0..90 => format!("{minutes} min"),
+        _ => format!("{} h {} min", minutes / 60, minutes % 60),
+    }
 }
 
 #[cfg(test)]

@@ -7,111 +7,62 @@ use super::statistics::Summary;
 
 /// A unit and what one of it is in the figure's base unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Unit {
+pub(crate) struct Unit {
     /// As printed behind a number or in the head of a column.
-    pub name: &'static str,
-    /// Base units in one.
-    pub size: f64,
+    pub(crate) name: &'static str,
+    pub(crate) size: f64,
 }
 
-const fn unit(name: &'static str, size: f64) -> Unit {
-    Unit { name, size }
-}
+/// Units of one thing, smallest first: the least value that each is used for, its size and its name.
+pub(crate) type Units = &'static [(f64, f64, &'static str)];
 
 const KIB: f64 = 1024.0;
 const MIB: f64 = KIB * KIB;
 const GIB: f64 = KIB * MIB;
 const TIB: f64 = KIB * GIB;
-/// How many of the next larger unit there must be before it is used for bytes.
-const LARGE_UNIT_FROM: f64 = 10.0;
 
-/// Sizes, smallest first; each with the least value that it is used for.
-const BYTES: [(f64, Unit); 5] = [
-    (0.0, unit("B", 1.0)),
-    (KIB, unit("KiB", KIB)),
-    (MIB, unit("MiB", MIB)),
-    (LARGE_UNIT_FROM * GIB, unit("GiB", GIB)),
-    (LARGE_UNIT_FROM * TIB, unit("TiB", TIB)),
+/// Of the larger ones there must be ten.
+pub(crate) const BYTES: Units = &[
+    (0.0, 1.0, "B"),
+    (KIB, KIB, "KiB"),
+    (MIB, MIB, "MiB"),
+    (10.0 * GIB, GIB, "GiB"),
+    (10.0 * TIB, TIB, "TiB"),
 ];
 
-const BYTE_RATES: [(f64, Unit); 5] = [
-    (0.0, unit("B/s", 1.0)),
-    (KIB, unit("KiB/s", KIB)),
-    (MIB, unit("MiB/s", MIB)),
-    (LARGE_UNIT_FROM * GIB, unit("GiB/s", GIB)),
-    (LARGE_UNIT_FROM * TIB, unit("TiB/s", TIB)),
+pub(crate) const BYTE_RATES: Units = &[
+    (0.0, 1.0, "B/s"),
+    (KIB, KIB, "KiB/s"),
+    (MIB, MIB, "MiB/s"),
+    (10.0 * GIB, GIB, "GiB/s"),
+    (10.0 * TIB, TIB, "TiB/s"),
 ];
 
-const SECONDS: [(f64, Unit); 3] = [
-    (0.0, unit("µs", 1e-6)),
-    (1e-3, unit("ms", 1e-3)),
-    (1.0, unit("s", 1.0)),
+pub(crate) const SECONDS: Units = &[(0.0, 1e-6, "µs"), (1e-3, 1e-3, "ms"), (1.0, 1.0, "s")];
+
+pub(crate) const SECONDS_PER_OPERATION: Units = &[
+    (0.0, 1e-6, "µs/op"),
+    (1e-2, 1e-3, "ms/op"),
+    (10.0, 1.0, "s/op"),
 ];
 
-const SECONDS_PER_OPERATION: [(f64, Unit); 3] = [
-    (0.0, unit("µs/op", 1e-6)),
-    (1e-2, unit("ms/op", 1e-3)),
-    (10.0, unit("s/op", 1.0)),
-];
-
-/// What a figure counts; decides which units it may be shown in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dimension {
-    /// Bytes.
-    Bytes,
-    /// Bytes per second.
-    ByteRate,
-    /// Seconds.
-    Seconds,
-    /// Processor seconds for one operation.
-    SecondsPerOperation,
-    /// Something with a single unit.
-    Plain(&'static str),
-}
-
-impl Dimension {
-    /// The unit for numbers of which `greatest` is the greatest.
-    #[must_use]
-    pub fn unit_for(self, greatest: f64) -> Unit {
-        match self {
-            Self::Bytes => choose(&BYTES, greatest),
-            Self::ByteRate => choose(&BYTE_RATES, greatest),
-            Self::Seconds => choose(&SECONDS, greatest),
-            Self::SecondsPerOperation => choose(&SECONDS_PER_OPERATION, greatest),
-            Self::Plain(name) => unit(name, 1.0),
-        }
-    }
-}
-
-fn choose(units: &[(f64, Unit)], greatest: f64) -> Unit {
-    let fitting = units.iter().rev().find(|(from, _)| greatest >= *from);
-    fitting
-        .or(units.first())
-        .map_or(unit("", 1.0), |(_, unit)| *unit)
+/// The unit among `units` for numbers of which `greatest` is the greatest.
+pub(crate) fn unit_for(units: Units, greatest: f64) -> Unit {
+    let fitting = units.iter().rev().find(|(from, ..)| greatest >= *from);
+    let (_, size, name) = *fitting.unwrap_or(&units[0]);
+    Unit { name, size }
 }
 
 impl Unit {
     /// `value`, given in the base unit, as a number of this unit.
-    #[must_use]
-    pub fn number(&self, value: f64) -> String {
+    pub(crate) fn number(&self, value: f64) -> String {
         number(value / self.size)
     }
 
-    /// A round value with the unit behind it, for a tick.
-    #[must_use]
-    pub fn round_quantity(&self, value: f64) -> String {
-        format!("{} {}", round(value / self.size), self.name)
-    }
-
-    /// The number with the unit behind it.
-    #[must_use]
-    pub fn quantity(&self, value: f64) -> String {
-        let number = self.number(value);
-        if self.name.is_empty() {
-            number
-        } else {
-            format!("{number} {}", self.name)
-        }
+    pub(crate) fn quantity(&self, value: f64) -> String {
+        format!("{} {}", self.number(value), self.name)
+            .trim_end()
+            .to_owned()
     }
 }
 
@@ -119,8 +70,7 @@ impl Unit {
 const EXPONENT_FROM: f64 = 1e9;
 
 /// Three digits of a measurement, more only before the decimal point: `0.051`, `0.51`, `5.12`, `51.2`, `512`, `5,120`.
-#[must_use]
-pub fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     let size = value.abs();
     if !value.is_finite() {
         return "–".to_owned();
@@ -136,8 +86,7 @@ pub fn number(value: f64) -> String {
 }
 
 /// A round number, for a tick: no zeros behind the decimal point.
-#[must_use]
-pub fn round(value: f64) -> String {
+pub(crate) fn round(value: f64) -> String {
     let text = number(value);
     if !text.contains('.') || text.contains('e') {
         return text;
@@ -152,8 +101,7 @@ fn small(value: f64) -> String {
 }
 
 /// Rounded to a whole, with a comma before each three digits.
-#[must_use]
-pub fn thousands(value: f64) -> String {
+pub(crate) fn thousands(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut grouped = String::from(if value < 0.0 { "-" } else { "" });
     for (index, digit) in digits.chars().enumerate() {
@@ -166,8 +114,7 @@ pub fn thousands(value: f64) -> String {
 }
 
 /// A fraction as percent, `±3 %` without the sign.
-#[must_use]
-pub fn percent(fraction: f64) -> String {
+pub(crate) fn percent(fraction: f64) -> String {
     let percent = fraction * 100.0;
     if percent > 0.0 && percent < 0.95 {
         return "<1 %".to_owned();
@@ -176,15 +123,13 @@ pub fn percent(fraction: f64) -> String {
 }
 
 /// The spread of repeats behind their median: "±3 %". Empty when there is none: one run, or all alike.
-#[must_use]
-pub fn spread(summary: &Summary) -> String {
+pub(crate) fn spread(summary: &Summary) -> String {
     let relative = summary.relative_spread().filter(|spread| *spread > 0.0);
     relative.map_or(String::new(), |spread| format!("±{}", percent(spread)))
 }
 
 /// A scale below one as people say it: `1/50`; any other as a number.
-#[must_use]
-pub fn scale(scale: f64) -> String {
+pub(crate) fn scale(scale: f64) -> String {
     let parts = (1.0 / scale).round();
     let is_part = scale > 0.0 && scale < 1.0 && (parts * scale - 1.0).abs() < 1e-6;
     if is_part {
@@ -195,8 +140,7 @@ pub fn scale(scale: f64) -> String {
 }
 
 /// How often one number goes into another: `1.33×`, `12×`, `1,200×`.
-#[must_use]
-pub fn factor(value: f64) -> String {
+pub(crate) fn factor(value: f64) -> String {
     let text = match value {
         _ if !value.is_finite() => "∞".to_owned(),
         _ if value >= 9.95 => thousands(value),
@@ -241,15 +185,15 @@ mod tests {
 
     #[test]
     fn a_column_has_the_unit_of_its_greatest_value() {
-        let shown = |dimension: Dimension, value: f64| dimension.unit_for(value).quantity(value);
-        assert_eq!(shown(Dimension::ByteRate, 1_619.0 * MIB), "1,619 MiB/s");
-        assert_eq!(shown(Dimension::ByteRate, 12.5 * GIB), "12.5 GiB/s");
-        assert_eq!(shown(Dimension::Bytes, 17.0 * MIB), "17.0 MiB");
-        assert_eq!(shown(Dimension::Bytes, 0.0), "0 B");
-        assert_eq!(shown(Dimension::Seconds, 0.0004), "400 µs");
-        assert_eq!(shown(Dimension::Seconds, 0.07), "70.0 ms");
-        assert_eq!(shown(Dimension::SecondsPerOperation, 38e-6), "38.0 µs/op");
-        assert_eq!(shown(Dimension::Plain(""), 1.0), "1.00");
+        let shown = |units: Units, value: f64| unit_for(units, value).quantity(value);
+        assert_eq!(shown(BYTE_RATES, 1_619.0 * MIB), "1,619 MiB/s");
+        assert_eq!(shown(BYTE_RATES, 12.5 * GIB), "12.5 GiB/s");
+        assert_eq!(shown(BYTES, 17.0 * MIB), "17.0 MiB");
+        assert_eq!(shown(BYTES, 0.0), "0 B");
+        assert_eq!(shown(SECONDS, 0.0004), "400 µs");
+        assert_eq!(shown(SECONDS, 0.07), "70.0 ms");
+        assert_eq!(shown(SECONDS_PER_OPERATION, 38e-6), "38.0 µs/op");
+        assert_eq!(shown(&[(0.0, 1.0, "")], 1.0), "1.00");
     }
 
     #[test]

@@ -9,9 +9,8 @@ use std::{io, path::PathBuf};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use penstock_base::Secret;
 use penstock_bench::{
-    BenchError, Credentials, Surroundings,
+    BenchError, Credentials, ServeSettings, Surroundings,
     rw_bench::{self, RwBench},
-    server::{self, ServeSettings},
     watchdog::{self, Estate},
     worker,
 };
@@ -190,7 +189,7 @@ fn run_server(matches: &ArgMatches, _: &Environment) -> Outcome {
         profile: matches.get_one::<String>("profile").cloned(),
         prepared_memory: *matches.get_one("prepared-memory").expect("has a default"),
     };
-    server::serve(settings, &mut io::stdout()).map_err(failed)
+    penstock_bench::serve(settings, &mut io::stdout()).map_err(failed)
 }
 
 fn rw_bench_command() -> Command {

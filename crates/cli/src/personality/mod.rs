@@ -143,7 +143,8 @@ impl Program {
 
     /// How it is called and what its options mean here, for people.
     pub(crate) fn help(&self) -> String {
-        let introduction = text_table::wrapped(&self.introduction.replace('`', ""), HELP_WIDTH);
+        let introduction = self.introduction.replace('`', "");
+        let introduction = penstock_base::text::wrap(&introduction, HELP_WIDTH).join("\n");
         let rows = self.options.iter().map(|option| {
             let default = match option.default {
                 "" => String::new(),

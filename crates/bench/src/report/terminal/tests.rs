@@ -1,4 +1,4 @@
-use super::{text::width, *};
+use super::*;
 use crate::report::specimen;
 
 fn options(width: usize) -> Options {
@@ -88,4 +88,36 @@ fn failures_missing_clients_and_unavailable_rows_are_said() {
     assert!(text.contains("! rclone: 1 of 3 runs failed: timed out after 300 s, killed"));
     assert!(text.contains("measured elsewhere: ossfs 2.0"));
     assert!(text.contains("Where penstock is behind:"));
+}
+
+fn line_at(done: usize, seconds: f64, columns: usize) -> String {
+    let now = Progress {
+        done,
+        total: 12,
+        seconds,
+        current: "read-4 · far, s3fs, run 2 of 3",
+        run: 2,
+    };
+    progress(&now, columns)
+}
+
+#[test]
+fn the_line_tells_count_time_left_and_what_runs() {
+    assert_eq!(
+        line_at(3, 60.0, 80),
+        "████░░░░░░░░░░░░ 3/12, 3 min left  read-4 · far, s3fs, run 2 of 3"
+    );
+    assert_eq!(
+        line_at(1, 60.0, 80),
+        "█░░░░░░░░░░░░░░░ 1/12  read-4 · far, s3fs, run 2 of 3"
+    );
+    assert!(line_at(2, 3600.0, 80).contains("5 h 0 min left"));
+}
+
+#[test]
+fn it_never_is_wider_than_the_terminal() {
+    for columns in 0..90 {
+        assert!(width(&line_at(4, 100.0, columns)) <= columns, "{columns}");
+    }
+    assert!(line_at(99, 1.0, 80).contains("12/12, 0 s left"));
 }

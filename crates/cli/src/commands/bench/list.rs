@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Command};
-use penstock_bench::{ClientListing, RowListing, SuiteListing, report::terminal::text};
+use penstock_base::text;
+use penstock_bench::{ClientListing, RowListing, SuiteListing};
 
 use super::{failed, show, surroundings, table_argument};
 use crate::{environment::Environment, failure::Outcome, output};

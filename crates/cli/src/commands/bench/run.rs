@@ -206,14 +206,7 @@ impl Screen {
         match event {
             Event::Planned(report) => missing(report),
             Event::Begins(progress) if self.is_terminal => {
-                let current = current(progress);
-                let position = terminal::Progress {
-                    done: progress.done,
-                    total: progress.total,
-                    seconds: progress.seconds,
-                    current: &current,
-                };
-                let line = terminal::progress(&position, self.options.width);
+                let line = terminal::progress(progress, self.options.width);
                 output::print(&format!("{CLEAR_LINE}{line}"))
             }
             Event::Begins(_) => Ok(()),
@@ -241,7 +234,7 @@ impl Screen {
             Some(why) => say(&format!(
                 "{}{} failed: {why}",
                 self.clear(),
-                current(progress)
+                progress.current
             )),
             None => Ok(()),
         }
@@ -254,17 +247,4 @@ fn missing(report: &Report) -> Outcome {
         Some(format!("{}: {why}", client.name))
     });
     missing.into_iter().try_for_each(|line| say(&line))
-}
-
-fn current(progress: &Progress<'_>) -> String {
-    let Progress {
-        suite,
-        workload,
-        profile,
-        client,
-        run,
-        runs,
-        ..
-    } = progress;
-    format!("{suite} {workload} · {profile}, {client}, run {run} of {runs}")
 }

@@ -8,8 +8,8 @@ use std::{
 use clap::{Arg, ArgMatches, Command, value_parser};
 use penstock_bench::{
     compare::compare,
-    record::Report,
-    report::{html, json, markdown, svg, terminal},
+    record::{self, Report},
+    report::{self, terminal},
 };
 
 use super::option;
@@ -90,7 +90,7 @@ fn load(matches: &ArgMatches, name: &str) -> Outcome<Report> {
         )
     };
     let text = fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
-    json::load(&text).map_err(|error| unreadable(error.to_string()))
+    record::load(&text).map_err(|error| unreadable(error.to_string()))
 }
 
 /// How wide the terminal is and whether it has colours.
@@ -115,14 +115,14 @@ pub(super) fn write_files(matches: &ArgMatches, report: &Report) -> Outcome {
         write_json(path, report)?;
     }
     if let Some(path) = path("markdown") {
-        write(path, &markdown::write(report))?;
+        write(path, &report::markdown(report))?;
     }
     if let Some(path) = path("html") {
-        write(path, &html::write(report))?;
+        write(path, &report::html(report))?;
     }
     if let Some(directory) = path("svg") {
         fs::create_dir_all(directory).map_err(|error| unwritable(directory, &error))?;
-        for picture in svg::write(report) {
+        for picture in report::pictures(report) {
             write(&directory.join(picture.name), &picture.text)?;
         }
     }
@@ -147,7 +147,7 @@ pub(super) fn keep_json(matches: &ArgMatches, report: &Report) -> Outcome {
 
 fn write_json(path: &Path, report: &Report) -> Outcome {
     let text =
-        json::save(report).map_err(|error| Failure::new(error.to_string(), "leave --json out"))?;
+        record::save(report).map_err(|error| Failure::new(error.cause, "leave --json out"))?;
     write(path, &text)
 }
 
