@@ -7,8 +7,8 @@ use penstock_base::{LocalFile, Payload};
 
 use crate::{
     Ability, Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions,
-    DeleteFailure, ETag, ErrorKind, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions,
-    ListPage, ObjectError, ObjectInfo, ObjectResult, Operation, Part, PartCopy, PartNumber,
+    DeleteFailure, ETag, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions,
+    ListPage, ObjectInfo, ObjectResult, Part, PartCopy, PartNumber,
     PutOptions, Stored, UploadId, UploadPage,
 };
 
@@ -149,14 +149,4 @@ pub trait Store: Debug + Send + Sync {
 
     /// The target of the symbolic link `key`, relative to the volume like every key (OSS).
     async fn get_symlink(&self, key: &Key) -> ObjectResult<Key>;
-}
-
-/// Refuses more keys than [`Store::delete_many`] takes.
-pub(crate) fn check_delete_many(keys: &[Key]) -> ObjectResult<()> {
-    if keys.len() > DELETE_MANY_MAX {
-        let message = format!("at most {DELETE_MANY_MAX} keys can be deleted at once");
-        let kind = ErrorKind::InvalidRequest;
-        return Err(ObjectError::new(kind, Operation::DeleteMany, message));
-    }
-    Ok(())
 }

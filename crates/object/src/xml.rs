@@ -15,10 +15,12 @@ mod write;
 pub use answers::{
     Failure, WriteAnswer, parse_delete_failures, parse_failure, parse_upload_id, parse_write_answer,
 };
+#[cfg(any(test, feature = "testing"))]
 pub use flat::parse_flat;
 pub(crate) use flat::scan_flat;
 pub(crate) use list::{Doubtful, kind_of, read_list};
-pub use list::{LISTING_ROOT, parse_list};
+#[cfg(any(test, feature = "testing"))]
+pub use list::parse_list;
 pub use time::parse_time;
 pub(crate) use uploads::continuation_markers;
 pub use uploads::parse_uploads;

@@ -12,8 +12,8 @@ use crate::{
     Checksum, DeleteFailure, ETag, ErrorKind, Key, ObjectError, ObjectInfo, ObjectResult,
     Operation, PutOptions, Stored, UserMetadata, WriteCondition,
     http::{RequestHeaders, Response, ResponseHeaders},
+    rules::check_delete_many,
     sign::Query,
-    store::check_delete_many,
     xml::{
         Failure, WriteAnswer, XmlError, delete_many_body, is_expressible, parse_delete_failures,
         parse_failure, parse_write_answer,

@@ -7,20 +7,20 @@ use penstock_base::calendar;
 const SECONDS_PER_DAY: u64 = 86_400;
 
 /// `YYYYMMDD`.
-pub fn basic_date(time: SystemTime) -> String {
+pub(crate) fn basic_date(time: SystemTime) -> String {
     let (year, month, day) = calendar::date_of(seconds(time) / SECONDS_PER_DAY);
     format!("{year:04}{month:02}{day:02}")
 }
 
 /// `YYYYMMDDThhmmssZ`.
-pub fn basic_time(time: SystemTime) -> String {
+pub(crate) fn basic_time(time: SystemTime) -> String {
     let of_day = seconds(time) % SECONDS_PER_DAY;
     let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
     format!("{}T{hour:02}{minute:02}{second:02}Z", basic_date(time))
 }
 
 /// `Thu, 01 Jan 1970 00:00:00 GMT`.
-pub fn http_date(time: SystemTime) -> String {
+pub(crate) fn http_date(time: SystemTime) -> String {
     httpdate::fmt_http_date(time)
 }
 

@@ -3,15 +3,17 @@
 //! Listings of millions of keys are all alike: `<Contents>` with plain children and no text that
 //! means anything else. [`parse_flat`] reads that shape in one pass, straight into a [`FlatPage`];
 //! at the first thing that it does not know (comments, name spaces, nesting, a document that is cut)
-//! it gives up, and the page is read by [`parse_list`], which knows it all. So both agree on
+//! it gives up, and the page is read by [`super::read_list`], which knows it all. So both agree on
 //! every document, which a test holds them to.
 
 use std::str;
 
+#[cfg(any(test, feature = "testing"))]
+use super::{XmlError, parse_list};
 use super::{
-    XmlError, decode_url,
+    decode_url,
     list::{LISTING_ROOT, SPOILT, kind_of},
-    parse_list, parse_time,
+    parse_time,
 };
 use crate::{FlatObject, FlatPage, FlatTime, ObjectKind};
 
@@ -22,6 +24,7 @@ const ENTRY_SIZE_MIN: usize = 200;
 const SKIP_DEPTH_MAX: usize = 4;
 
 /// Reads a page of a listing without delimiter. Fails like [`parse_list`].
+#[cfg(any(test, feature = "testing"))]
 pub fn parse_flat(xml: &[u8]) -> Result<FlatPage, XmlError> {
     if let Some(page) = scan_flat(xml) {
         return Ok(page);
@@ -29,7 +32,7 @@ pub fn parse_flat(xml: &[u8]) -> Result<FlatPage, XmlError> {
     parse_list(xml).map(FlatPage::from)
 }
 
-/// The same; `None` where anything is unusual, which [`parse_list`] knows.
+/// The same; `None` where anything is unusual, which [`super::read_list`] knows.
 pub(crate) fn scan_flat(xml: &[u8]) -> Option<FlatPage> {
     str::from_utf8(xml).ok().and_then(scan)
 }

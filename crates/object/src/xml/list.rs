@@ -10,7 +10,7 @@ use super::{
 use crate::{ETag, ListPage, ListedObject, ObjectKind};
 
 /// The root element of a listing.
-pub const LISTING_ROOT: &str = "ListBucketResult";
+pub(super) const LISTING_ROOT: &str = "ListBucketResult";
 
 /// What stands in a name for what XML cannot hold, where a store does not encode names.
 pub(super) const SPOILT: char = char::REPLACEMENT_CHARACTER;
@@ -25,6 +25,7 @@ pub(crate) struct Doubtful {
 
 /// Reads a page. Names that may be spoilt are left out and counted. Fails when it says that there is
 /// more but not where.
+#[cfg(any(test, feature = "testing"))]
 pub fn parse_list(xml: &[u8]) -> Result<ListPage, XmlError> {
     let (mut page, doubtful) = read_list(xml)?;
     page.hidden = doubtful.objects.len() + doubtful.prefixes.len();

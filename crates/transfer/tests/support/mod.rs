@@ -22,6 +22,7 @@ use penstock_base::{
     metrics::Registry,
 };
 use penstock_object::*;
+use penstock_object_testing::MemoryStore;
 use penstock_transfer::{
     ObjectVersion, Transfer, TransferError, TransferResult, TransferSettings, Writer,
 };
