@@ -15,11 +15,9 @@ pub use plan::{Fault, Faults};
 use sinks::{Cut, Flipping, flipped};
 
 use penstock_object::{
-    layers::Work,
-    Ability, Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions,
-    DeleteFailure, ErrorKind, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage,
-    ObjectError, ObjectInfo, ObjectResult, Operation, Part, PartCopy, PartNumber, PutOptions,
-    Store, Stored, UploadId, UploadPage,
+    Appended, Below, BodySink, DeleteFailure, ErrorKind, GetOptions, Got, Key, ObjectError,
+    ObjectResult, Operation, Part, PartNumber, PutOptions, Store, Stored, UploadId,
+    layers::{Around, Call, Layer, Work},
 };
 
 /// Injects [`Faults`] into a store.
@@ -27,18 +25,30 @@ use penstock_object::{
 pub struct Faulty {
     inner: Arc<dyn Store>,
     faults: Arc<Faults>,
+    /// The same store, for operations that only fail, wait or lose their answer.
+    suffering: Layer<Suffering>,
+}
+
+/// Carries out each operation under its next fault.
+#[derive(Debug)]
+struct Suffering(Arc<Faults>);
+
+impl Around for Suffering {
+    async fn around<T: Send>(&self, call: &Call<'_>, work: Work<'_, T>) -> ObjectResult<T> {
+        let fault = self.0.next(call.operation);
+        under(call.operation, fault, work).await
+    }
 }
 
 impl Faulty {
     /// `inner` with faults as `faults` says; keep a clone to command them.
     pub fn new(inner: Arc<dyn Store>, faults: Arc<Faults>) -> Self {
-        Self { inner, faults }
-    }
-
-    /// Carries out `work` under the next fault of the operation.
-    async fn suffer<T>(&self, operation: Operation, work: Work<'_, T>) -> ObjectResult<T> {
-        let fault = self.faults.next(operation);
-        under(operation, fault, work).await
+        let suffering = Suffering(Arc::clone(&faults));
+        Self {
+            suffering: Layer::of(Arc::clone(&inner), suffering),
+            inner,
+            faults,
+        }
     }
 
     /// The next fault of an operation that sends `body`, and what of the body arrives.
@@ -86,21 +96,8 @@ fn injected(kind: ErrorKind, operation: Operation) -> ObjectError {
 
 #[async_trait]
 impl Store for Faulty {
-    fn capabilities(&self) -> &Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn abilities(&self) -> Vec<Ability> {
-        self.inner.abilities()
-    }
-
-    fn checksum_kind(&self) -> Option<ChecksumKind> {
-        self.inner.checksum_kind()
-    }
-
-    async fn head(&self, key: &Key, options: HeadOptions) -> ObjectResult<ObjectInfo> {
-        let work = self.inner.head(key, options);
-        self.suffer(Operation::Head, work).await
+    fn below(&self) -> Below<'_> {
+        Below::Store(&self.suffering)
     }
 
     async fn get(
@@ -151,16 +148,6 @@ impl Store for Faulty {
         under(Operation::Append, fault, work).await
     }
 
-    async fn copy(&self, source: &Key, target: &Key, options: CopyOptions) -> ObjectResult<Stored> {
-        let work = self.inner.copy(source, target, options);
-        self.suffer(Operation::Copy, work).await
-    }
-
-    async fn delete(&self, key: &Key) -> ObjectResult<()> {
-        let work = self.inner.delete(key);
-        self.suffer(Operation::Delete, work).await
-    }
-
     async fn delete_many(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>> {
         let fault = self.faults.next(Operation::DeleteMany);
         if let (Some(Fault::Spare(kind)), Some((first, others))) = (fault, keys.split_first()) {
@@ -177,21 +164,6 @@ impl Store for Faulty {
         under(Operation::DeleteMany, fault, work).await
     }
 
-    async fn list(&self, options: ListOptions) -> ObjectResult<ListPage> {
-        let work = self.inner.list(options);
-        self.suffer(Operation::List, work).await
-    }
-
-    async fn list_flat(&self, options: ListOptions) -> ObjectResult<FlatPage> {
-        let work = self.inner.list_flat(options);
-        self.suffer(Operation::List, work).await
-    }
-
-    async fn create_upload(&self, key: &Key, options: PutOptions) -> ObjectResult<UploadId> {
-        let work = self.inner.create_upload(key, options);
-        self.suffer(Operation::CreateUpload, work).await
-    }
-
     async fn upload_part(
         &self,
         key: &Key,
@@ -202,56 +174,5 @@ impl Store for Faulty {
         let (fault, body) = self.sent(Operation::UploadPart, body);
         let work = self.inner.upload_part(key, upload, number, body);
         under(Operation::UploadPart, fault, work).await
-    }
-
-    async fn copy_part(
-        &self,
-        key: &Key,
-        upload: &UploadId,
-        number: PartNumber,
-        copy: PartCopy,
-    ) -> ObjectResult<Part> {
-        let work = self.inner.copy_part(key, upload, number, copy);
-        self.suffer(Operation::CopyPart, work).await
-    }
-
-    async fn complete_upload(
-        &self,
-        key: &Key,
-        upload: &UploadId,
-        parts: &[Part],
-        options: CompleteOptions,
-    ) -> ObjectResult<Stored> {
-        let work = self.inner.complete_upload(key, upload, parts, options);
-        self.suffer(Operation::CompleteUpload, work).await
-    }
-
-    async fn abort_upload(&self, key: &Key, upload: &UploadId) -> ObjectResult<()> {
-        let work = self.inner.abort_upload(key, upload);
-        self.suffer(Operation::AbortUpload, work).await
-    }
-
-    async fn list_uploads(
-        &self,
-        prefix: &str,
-        continuation: Option<&str>,
-    ) -> ObjectResult<UploadPage> {
-        let work = self.inner.list_uploads(prefix, continuation);
-        self.suffer(Operation::ListUploads, work).await
-    }
-
-    async fn put_symlink(
-        &self,
-        key: &Key,
-        target: &Key,
-        options: PutOptions,
-    ) -> ObjectResult<Stored> {
-        let work = self.inner.put_symlink(key, target, options);
-        self.suffer(Operation::PutSymlink, work).await
-    }
-
-    async fn get_symlink(&self, key: &Key) -> ObjectResult<Key> {
-        let work = self.inner.get_symlink(key);
-        self.suffer(Operation::GetSymlink, work).await
     }
 }

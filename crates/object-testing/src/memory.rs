@@ -22,10 +22,10 @@ use penstock_base::{GIB, KIB, MIB, Payload};
 
 use self::{object::Object, uploads::Uploads};
 use penstock_object::{
-    Appended, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, ETag, ErrorKind,
-    GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectError, ObjectInfo, ObjectKind,
-    ObjectResult, Operation, Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId,
-    UploadPage, WriteCondition, rules,
+    Appended, Below, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, ETag,
+    ErrorKind, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectError, ObjectInfo,
+    ObjectKind, ObjectResult, Operation, Part, PartCopy, PartNumber, PutOptions, Store, Stored,
+    UploadId, UploadPage, WriteCondition, rules,
 };
 
 /// A bucket in memory.
@@ -187,8 +187,8 @@ fn check_tag(
 
 #[async_trait]
 impl Store for MemoryStore {
-    fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
+    fn below(&self) -> Below<'_> {
+        Below::Service(&self.capabilities)
     }
 
     async fn head(&self, key: &Key, _options: HeadOptions) -> ObjectResult<ObjectInfo> {

@@ -52,7 +52,7 @@ pub use settings::{
     SignatureChoice, StoreSettings, Timeouts, WriteSettings,
 };
 pub use sink::{BodySink, Moved};
-pub use store::{DELETE_MANY_MAX, Store};
+pub use store::{Below, DELETE_MANY_MAX, Store};
 pub use types::{
     Ability, Appended, ByteRange, Capabilities, CompleteOptions, CopyOptions, DeleteFailure,
     Description, GetOptions, Got, HEADER_MARK, HeadOptions, Known, ListOptions, ListPage,

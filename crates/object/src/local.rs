@@ -61,10 +61,9 @@ use self::{
     tree::Tree,
 };
 use crate::{
-    Appended, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, ErrorKind,
-    GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectError, ObjectInfo,
-    ObjectResult, Operation, Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId,
-    UploadPage, rules,
+    Appended, Below, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure,
+    GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Operation,
+    Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage, rules,
 };
 
 /// Appends that can be under way at once.
@@ -227,15 +226,10 @@ fn capabilities() -> Capabilities {
     }
 }
 
-fn no_links(operation: Operation, key: &Key) -> ObjectError {
-    let message = "a bucket in a local directory has no symbolic links to objects";
-    ObjectError::new(ErrorKind::Unsupported, operation, message).about(key)
-}
-
 #[async_trait]
 impl Store for LocalStore {
-    fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
+    fn below(&self) -> Below<'_> {
+        Below::Service(&self.capabilities)
     }
 
     async fn head(&self, key: &Key, _options: HeadOptions) -> ObjectResult<ObjectInfo> {
@@ -362,18 +356,5 @@ impl Store for LocalStore {
             None => Ok(UploadPage::default()),
         };
         run_blocking(list).map_err(|problem| problem.during(Operation::ListUploads))
-    }
-
-    async fn put_symlink(
-        &self,
-        key: &Key,
-        _target: &Key,
-        _options: PutOptions,
-    ) -> ObjectResult<Stored> {
-        Err(no_links(Operation::PutSymlink, key))
-    }
-
-    async fn get_symlink(&self, key: &Key) -> ObjectResult<Key> {
-        Err(no_links(Operation::GetSymlink, key))
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use penstock_base::metrics::Registry;
 
 use crate::{
-    BucketUrl, ErrorKind, LocalSettings, LocalStore, ObjectError, ObjectResult,
-    Operation, Store, StoreUrl,
+    BucketUrl, ErrorKind, LocalSettings, LocalStore, ObjectError, ObjectResult, Operation, Store,
+    StoreUrl,
     credentials::{Bridge, Chain, CredentialSource, oss_chain, s3_chain},
     http::{Client, ClientMetrics, HttpError, Origin},
     layers::{self, Metered, Prefixed, Split},

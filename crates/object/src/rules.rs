@@ -47,11 +47,7 @@ pub fn check_order(capabilities: &Capabilities, key: &Key, parts: &[Part]) -> Ob
 
 /// The bytes of a `size` byte object that a GET of `range` delivers: all without a range, else
 /// the range clipped to the end. Fails with `InvalidRange` when nothing is left.
-pub fn delivered(
-    key: &Key,
-    range: Option<&ByteRange>,
-    size: u64,
-) -> ObjectResult<ByteRange> {
+pub fn delivered(key: &Key, range: Option<&ByteRange>, size: u64) -> ObjectResult<ByteRange> {
     let Some(range) = range else {
         return Ok(0..size);
     };

@@ -18,9 +18,7 @@ pub(crate) use aws_v4::{AwsScope, aws_authorization, aws_signing_key};
 pub(crate) use encode::{Query, encode_path, encode_value};
 pub(crate) use keys::SigningKeys;
 pub(crate) use oss_v1::{OssV1Request, oss_v1_authorization, oss_v1_resource};
-pub(crate) use oss_v4::{
-    OssScope, OssV4Request, oss_v4_authorization, oss_v4_signing_key,
-};
+pub(crate) use oss_v4::{OssScope, OssV4Request, oss_v4_authorization, oss_v4_signing_key};
 pub(crate) use time::{basic_date, basic_time, http_date};
 
 /// The payload hash of a body that is protected by TLS, or by its own checksum, instead.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use penstock_base::Payload;
 
 use super::support::{assert_fails, exists, head, key, pattern, put, read};
-use penstock_object::{Appended, ErrorKind, ObjectKind, ObjectResult, PutOptions, Store, UserMetadata};
+use penstock_object::{
+    Appended, ErrorKind, ObjectKind, ObjectResult, PutOptions, Store, UserMetadata,
+};
 
 async fn append(
     store: &Arc<dyn Store>,

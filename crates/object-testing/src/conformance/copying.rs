@@ -5,7 +5,9 @@ use std::sync::Arc;
 use penstock_base::Payload;
 
 use super::support::{assert_fails, exists, head, key, pattern, put, read};
-use penstock_object::{CopyOptions, Description, ErrorKind, PutOptions, Store, UserMetadata, WriteCondition};
+use penstock_object::{
+    CopyOptions, Description, ErrorKind, PutOptions, Store, UserMetadata, WriteCondition,
+};
 
 /// A copy has the bytes, the content type and the metadata of its source and replaces its target.
 pub async fn copies_have_content_and_metadata(store: &Arc<dyn Store>) {

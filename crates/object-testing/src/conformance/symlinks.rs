@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::support::{assert_fails, exists, head, key, keys_under, put, read};
-use penstock_object::{ErrorKind, ListOptions, ObjectKind, ObjectResult, PutOptions, Store, Stored};
+use penstock_object::{
+    ErrorKind, ListOptions, ObjectKind, ObjectResult, PutOptions, Store, Stored,
+};
 
 async fn link(store: &Arc<dyn Store>, name: &str, target: &str) -> ObjectResult<Stored> {
     store

@@ -8,8 +8,7 @@ use penstock_base::{Payload, clock, random};
 use super::object::{self, Object};
 use penstock_object::{
     Capabilities, Checksum, CompleteOptions, ETag, ErrorKind, Key, ObjectError, ObjectResult,
-    Operation, Part, PartNumber, PutOptions, Upload, UploadId, UploadPage, WriteCondition,
-    rules,
+    Operation, Part, PartNumber, PutOptions, Upload, UploadId, UploadPage, WriteCondition, rules,
 };
 
 /// Uploads in a page.
@@ -120,7 +119,11 @@ impl Unfinished {
         if body.len() as u64 > capabilities.object_size_max {
             return Err(self.refused(ErrorKind::TooLarge, "the parts exceed the largest object"));
         }
-        let etag = ETag::new(&format!("{}-{}", object::hex(&tags.finalize()), parts.len()));
+        let etag = ETag::new(&format!(
+            "{}-{}",
+            object::hex(&tags.finalize()),
+            parts.len()
+        ));
         let object = Object::assembled(body, etag, &self.options);
         self.check_sum(&object, options)?;
         Ok(object)

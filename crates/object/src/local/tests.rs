@@ -12,6 +12,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 use super::*;
+use crate::ErrorKind;
 
 fn key(text: &str) -> Key {
     Key::new(text).expect("tests use valid keys")

@@ -41,7 +41,11 @@ impl Query {
 
     /// Adds a parameter with a value.
     #[must_use]
-    pub(crate) fn with(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
+    pub(crate) fn with(
+        mut self,
+        name: impl Into<Cow<'static, str>>,
+        value: impl Into<String>,
+    ) -> Self {
         self.0.push((name.into(), Some(value.into())));
         self
     }

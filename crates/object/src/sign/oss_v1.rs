@@ -81,7 +81,11 @@ pub(super) fn oss_v1_signature(request: &OssV1Request<'_>, secret: &str) -> Stri
 }
 
 /// The value of the `Authorization` header.
-pub(crate) fn oss_v1_authorization(request: &OssV1Request<'_>, key_id: &str, secret: &str) -> String {
+pub(crate) fn oss_v1_authorization(
+    request: &OssV1Request<'_>,
+    key_id: &str,
+    secret: &str,
+) -> String {
     format!("OSS {key_id}:{}", oss_v1_signature(request, secret))
 }
 

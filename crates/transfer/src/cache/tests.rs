@@ -9,7 +9,9 @@ use std::{
 };
 
 use penstock_base::{BufferPool, KIB, MIB, MemoryBudget, Payload, metrics::Registry};
-use penstock_object::{ETag, ErrorKind, GetOptions, Got, Key, ObjectResult, PutOptions, Store, layers::Metered};
+use penstock_object::{
+    ETag, ErrorKind, GetOptions, Got, Key, ObjectResult, PutOptions, Store, layers::Metered,
+};
 use penstock_object_testing::MemoryStore;
 use proptest::prelude::*;
 
