@@ -40,9 +40,9 @@ pub(crate) use plan::{WriteKind, WritePlan};
 pub(crate) use skew::StoreClock;
 
 use crate::{
-    Ability, Appended, Below, BodySink, ChecksumKind, CompleteOptions, CopyOptions,
-    DeleteFailure, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo,
-    ObjectResult, Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage,
+    Ability, Appended, Below, BodySink, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
+    FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult,
+    Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage,
     credentials::CredentialSource,
     http::Client,
     settings::{ListVersion, WriteSettings},

@@ -7,9 +7,7 @@ use std::{
 
 use penstock_base::{Secret, clock, metrics::Registry};
 use penstock_object::{
-    ErrorKind, Key, ListOptions, Store, StoreSettings,
-    credentials::Credentials,
-    open,
+    ErrorKind, Key, ListOptions, Store, StoreSettings, credentials::Credentials, open,
 };
 use reqsign_core::time::Timestamp;
 use tokio::{

@@ -5,7 +5,7 @@ use crate::{
     ErrorKind, FlatPage, Known, ListOptions, ListPage, ObjectResult, Operation, UploadPage,
     settings::ListVersion,
     sign::Query,
-    xml::{continuation_markers, parse_uploads, scan_flat},
+    xml::{continuation_markers, parse_uploads, read_flat},
 };
 
 /// Entries in a page, the most that both dialects give.
@@ -27,7 +27,7 @@ impl<D: Dialect> RestStore<D> {
     pub(super) async fn list_flat(&self, options: &ListOptions) -> ObjectResult<FlatPage> {
         let draft = listing(options, self.listing);
         let answer = self.fetch(&draft).await?;
-        let page = match scan_flat(&answer) {
+        let page = match read_flat(&answer).map_err(|error| protocol(&draft, &error))? {
             Some(page) => page,
             None => self.read_page(&draft, &answer).await.map(FlatPage::from)?,
         };

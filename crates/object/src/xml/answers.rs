@@ -1,11 +1,6 @@
 //! Short answers: errors, and what writes return.
 
-use std::mem::take;
-
-use super::{
-    XmlError, decode_url,
-    walk::{Step, walk},
-};
+use super::{XmlError, decode_url, scan::Scanner};
 
 /// What an `<Error>` says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -39,26 +34,20 @@ pub struct WriteAnswer {
 
 /// Reads an error; text that is none gives `None`.
 pub fn parse_failure(xml: &[u8]) -> Option<Failure> {
-    let (mut failure, mut depth, mut is_error) = (Failure::default(), 0, false);
-    let outcome = walk(xml, |step| {
-        match step {
-            Step::Open(name) => {
-                depth += 1;
-                is_error |= depth == 1 && name == "Error";
-            }
-            Step::Close(name, text) => {
-                depth -= 1;
-                if depth == 1 {
-                    set_failure(&mut failure, name, text);
-                }
-            }
-        }
-        Ok(())
-    });
-    (outcome.is_ok() && is_error).then_some(failure)
+    let document = String::from_utf8_lossy(xml);
+    let mut scanner = Scanner::new(&document);
+    if scanner.root().ok()? != Some("Error") {
+        return None;
+    }
+    let mut failure = Failure::default();
+    while let Some(name) = scanner.child().ok()? {
+        read_into(&mut failure, name, &mut scanner).ok()?;
+    }
+    scanner.end().is_ok().then_some(failure)
 }
 
-fn set_failure(failure: &mut Failure, name: &str, text: &mut String) {
+/// Reads what the child `name` of an error, which was just entered, says of it.
+fn read_into(failure: &mut Failure, name: &str, scanner: &mut Scanner<'_>) -> Result<(), XmlError> {
     let field = match name {
         "Code" => &mut failure.code,
         "Message" => &mut failure.message,
@@ -66,20 +55,26 @@ fn set_failure(failure: &mut Failure, name: &str, text: &mut String) {
         "Region" => &mut failure.region,
         "Endpoint" => &mut failure.endpoint,
         "Condition" => &mut failure.condition,
-        _ => return,
+        _ => return scanner.skip(),
     };
-    *field = take(text);
+    *field = scanner.text()?.into_owned();
+    Ok(())
 }
 
 /// The id that `InitiateMultipartUpload` returns.
 pub fn parse_upload_id(xml: &[u8]) -> Result<String, XmlError> {
+    let document = String::from_utf8_lossy(xml);
+    let mut scanner = Scanner::new(&document);
     let mut id = String::new();
-    walk(xml, |step| {
-        if let Step::Close("UploadId", text) = step {
-            id = take(text);
+    if scanner.root()?.is_some() {
+        while let Some(name) = scanner.child()? {
+            match name {
+                "UploadId" => id = scanner.text()?.into_owned(),
+                _ => scanner.skip()?,
+            }
         }
-        Ok(())
-    })?;
+        scanner.end()?;
+    }
     if id.is_empty() {
         return Err(XmlError::Missing("UploadId"));
     }
@@ -88,19 +83,28 @@ pub fn parse_upload_id(xml: &[u8]) -> Result<String, XmlError> {
 
 /// Reads what `CompleteMultipartUpload`, `CopyObject` or `UploadPartCopy` return.
 pub fn parse_write_answer(xml: &[u8]) -> Result<WriteAnswer, XmlError> {
-    let (mut answer, mut root) = (WriteAnswer::default(), true);
-    walk(xml, |step| {
-        match step {
-            Step::Open("Error") if root => return Err(XmlError::Unexpected("Error".to_owned())),
-            Step::Open(_) => root = false,
-            Step::Close("ETag", text) => answer.etag = take(text),
-            Step::Close("ChecksumCRC64NVME", text) => answer.crc64nvme = take(text),
-            Step::Close("ChecksumCRC32C", text) => answer.crc32c = take(text),
-            Step::Close("ChecksumType", text) => answer.checksum_type = take(text),
-            Step::Close(..) => {}
-        }
-        Ok(())
-    })?;
+    let document = String::from_utf8_lossy(xml);
+    let mut scanner = Scanner::new(&document);
+    match scanner.root()? {
+        None => return Err(XmlError::Missing("ETag")),
+        Some("Error") => return Err(XmlError::Unexpected("Error".to_owned())),
+        Some(_) => {}
+    }
+    let mut answer = WriteAnswer::default();
+    while let Some(name) = scanner.child()? {
+        let field = match name {
+            "ETag" => &mut answer.etag,
+            "ChecksumCRC64NVME" => &mut answer.crc64nvme,
+            "ChecksumCRC32C" => &mut answer.crc32c,
+            "ChecksumType" => &mut answer.checksum_type,
+            _ => {
+                scanner.skip()?;
+                continue;
+            }
+        };
+        *field = scanner.text()?.into_owned();
+    }
+    scanner.end()?;
     if answer.etag.is_empty() {
         return Err(XmlError::Missing("ETag"));
     }
@@ -109,40 +113,41 @@ pub fn parse_write_answer(xml: &[u8]) -> Result<WriteAnswer, XmlError> {
 
 /// Keys that `DeleteObjects` could not delete, each with code and message.
 pub fn parse_delete_failures(xml: &[u8]) -> Result<Vec<(String, Failure)>, XmlError> {
-    let (mut failures, mut current) = (Vec::new(), None::<(String, Failure)>);
-    let (mut depth, mut url_encoded) = (0, false);
-    if xml.trim_ascii().is_empty() {
-        return Ok(failures);
+    let document = String::from_utf8_lossy(xml);
+    let mut scanner = Scanner::new(&document);
+    let mut failures = Vec::new();
+    let mut url_encoded = false;
+    match scanner.root()? {
+        None => return Ok(failures),
+        Some("Error") => return Err(XmlError::Unexpected("Error".to_owned())),
+        Some(_) => {}
     }
-    walk(xml, |step| {
-        match step {
-            Step::Open(name) => {
-                depth += 1;
-                match (depth, name) {
-                    (1, "Error") => return Err(XmlError::Unexpected(name.to_owned())),
-                    (2, "Error") => current = Some(Default::default()),
-                    _ => {}
-                }
-            }
-            Step::Close(name, text) => {
-                depth -= 1;
-                match (name, &mut current) {
-                    ("Error", current) => failures.extend(current.take()),
-                    ("Key", Some((key, _))) => *key = take(text),
-                    ("EncodingType", None) => url_encoded = text.trim() == "url",
-                    (name, Some((_, failure))) => set_failure(failure, name, text),
-                    _ => {}
-                }
-            }
+    while let Some(name) = scanner.child()? {
+        match name {
+            "Error" => failures.push(delete_failure(&mut scanner)?),
+            "EncodingType" => url_encoded = scanner.text()?.trim() == "url",
+            _ => scanner.skip()?,
         }
-        Ok(())
-    })?;
+    }
+    scanner.end()?;
     if url_encoded {
         for (key, _) in &mut failures {
-            *key = decode_url(key);
+            *key = decode_url(key.as_str().into()).into_owned();
         }
     }
     Ok(failures)
+}
+
+/// The key and the failure in the element that was just entered.
+fn delete_failure(scanner: &mut Scanner<'_>) -> Result<(String, Failure), XmlError> {
+    let (mut key, mut failure) = (String::new(), Failure::default());
+    while let Some(name) = scanner.child()? {
+        match name {
+            "Key" => key = scanner.text()?.into_owned(),
+            _ => read_into(&mut failure, name, scanner)?,
+        }
+    }
+    Ok((key, failure))
 }
 
 #[cfg(test)]

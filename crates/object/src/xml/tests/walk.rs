@@ -5,7 +5,7 @@ use quick_xml::{
     events::{BytesRef, Event},
 };
 
-use super::XmlError;
+use crate::xml::XmlError;
 
 /// Elements within elements; answers have four at most.
 const DEPTH_MAX: usize = 32;
