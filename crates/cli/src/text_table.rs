@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use penstock_base::calendar;
+use jiff::Timestamp;
 
 /// Rows of text, each column as wide as its widest cell. The last column is not padded.
 pub(crate) fn columns(rows: &[Vec<String>]) -> String {
@@ -63,12 +63,9 @@ pub(crate) fn bytes(count: u64) -> String {
 
 /// A time as `2026-11-22T10:15:30Z`.
 pub(crate) fn timestamp(time: SystemTime) -> String {
-    let seconds = time
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
-    let (year, month, day) = calendar::date_of(seconds / 86_400);
-    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    let time = Timestamp::try_from(time).unwrap_or_default();
+    let whole = Timestamp::from_second(time.as_second()).unwrap_or_default();
+    whole.to_string()
 }
 
 #[cfg(test)]

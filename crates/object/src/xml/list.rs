@@ -356,7 +356,9 @@ impl<'a, O: Objects> Reading<'a, O> {
 }
 
 fn size_of(text: &str) -> Result<u64, XmlError> {
-    text.trim_ascii().parse().map_err(|_| XmlError::Missing("Size"))
+    text.trim_ascii()
+        .parse()
+        .map_err(|_| XmlError::Missing("Size"))
 }
 
 /// A tag without the quotes around it.
