@@ -29,7 +29,7 @@ pub use concurrency::{ConcurrencyLimit, Places};
 pub use deadline::{BODY_RATE_MIN, Deadline, LONG_FACTOR, Patience};
 pub use metered::{Metered, Meters};
 pub use prefixed::Prefixed;
-pub use retry::{BACKOFF_BASE, BACKOFF_CAP, RETRY_AFTER_MAX, Retry};
+pub use retry::{BACKOFF_BASE, RETRY_AFTER_MAX, Retry};
 pub use split::{REST, Split};
 
 use crate::{RetrySettings, Store};

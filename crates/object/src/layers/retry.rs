@@ -35,7 +35,7 @@ use penstock_base::{
     metrics::{Counter, Registry},
 };
 
-pub use backoff::{BACKOFF_BASE, BACKOFF_CAP, RETRY_AFTER_MAX};
+pub use backoff::{BACKOFF_BASE, RETRY_AFTER_MAX};
 use backoff::{Limits, Retries};
 use budget::Budget;
 use resume::{Resumed, Verdict};

@@ -1,6 +1,9 @@
 //! Short answers: errors, and what writes return.
 
-use super::{XmlError, decode_url, scan::Scanner};
+use super::{
+    XmlError, decode_url,
+    scan::{Scanner, read},
+};
 
 /// What an `<Error>` says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,16 +37,23 @@ pub struct WriteAnswer {
 
 /// Reads an error; text that is none gives `None`.
 pub fn parse_failure(xml: &[u8]) -> Option<Failure> {
-    let document = String::from_utf8_lossy(xml);
-    let mut scanner = Scanner::new(&document);
-    if scanner.root().ok()? != Some("Error") {
-        return None;
+    let failure = read(xml, |scanner, root| {
+        let mut failure = Failure::default();
+        refuse(root != "Error", root)?;
+        while let Some(name) = scanner.child()? {
+            read_into(&mut failure, name, scanner)?;
+        }
+        Ok(Some(failure))
+    });
+    failure.ok().flatten()
+}
+
+/// Fails if the answer is something else than was asked for.
+fn refuse(is_wrong: bool, root: &str) -> Result<(), XmlError> {
+    match is_wrong {
+        true => Err(XmlError::Unexpected(root.to_owned())),
+        false => Ok(()),
     }
-    let mut failure = Failure::default();
-    while let Some(name) = scanner.child().ok()? {
-        read_into(&mut failure, name, &mut scanner).ok()?;
-    }
-    scanner.end().is_ok().then_some(failure)
 }
 
 /// Reads what the child `name` of an error, which was just entered, says of it.
@@ -63,79 +73,65 @@ fn read_into(failure: &mut Failure, name: &str, scanner: &mut Scanner<'_>) -> Re
 
 /// The id that `InitiateMultipartUpload` returns.
 pub fn parse_upload_id(xml: &[u8]) -> Result<String, XmlError> {
-    let document = String::from_utf8_lossy(xml);
-    let mut scanner = Scanner::new(&document);
-    let mut id = String::new();
-    if scanner.root()?.is_some() {
+    let id = read(xml, |scanner, _| {
+        let mut id = String::new();
         while let Some(name) = scanner.child()? {
             match name {
                 "UploadId" => id = scanner.text()?.into_owned(),
                 _ => scanner.skip()?,
             }
         }
-        scanner.end()?;
+        Ok(id)
+    })?;
+    match id.is_empty() {
+        true => Err(XmlError::Missing("UploadId")),
+        false => Ok(id),
     }
-    if id.is_empty() {
-        return Err(XmlError::Missing("UploadId"));
-    }
-    Ok(id)
 }
 
 /// Reads what `CompleteMultipartUpload`, `CopyObject` or `UploadPartCopy` return.
 pub fn parse_write_answer(xml: &[u8]) -> Result<WriteAnswer, XmlError> {
-    let document = String::from_utf8_lossy(xml);
-    let mut scanner = Scanner::new(&document);
-    match scanner.root()? {
-        None => return Err(XmlError::Missing("ETag")),
-        Some("Error") => return Err(XmlError::Unexpected("Error".to_owned())),
-        Some(_) => {}
+    let answer = read(xml, |scanner, root| {
+        refuse(root == "Error", root)?;
+        let mut answer = WriteAnswer::default();
+        while let Some(name) = scanner.child()? {
+            let field = match name {
+                "ETag" => &mut answer.etag,
+                "ChecksumCRC64NVME" => &mut answer.crc64nvme,
+                "ChecksumCRC32C" => &mut answer.crc32c,
+                "ChecksumType" => &mut answer.checksum_type,
+                _ => {
+                    scanner.skip()?;
+                    continue;
+                }
+            };
+            *field = scanner.text()?.into_owned();
+        }
+        Ok(answer)
+    })?;
+    match answer.etag.is_empty() {
+        true => Err(XmlError::Missing("ETag")),
+        false => Ok(answer),
     }
-    let mut answer = WriteAnswer::default();
-    while let Some(name) = scanner.child()? {
-        let field = match name {
-            "ETag" => &mut answer.etag,
-            "ChecksumCRC64NVME" => &mut answer.crc64nvme,
-            "ChecksumCRC32C" => &mut answer.crc32c,
-            "ChecksumType" => &mut answer.checksum_type,
-            _ => {
-                scanner.skip()?;
-                continue;
-            }
-        };
-        *field = scanner.text()?.into_owned();
-    }
-    scanner.end()?;
-    if answer.etag.is_empty() {
-        return Err(XmlError::Missing("ETag"));
-    }
-    Ok(answer)
 }
 
 /// Keys that `DeleteObjects` could not delete, each with code and message.
 pub fn parse_delete_failures(xml: &[u8]) -> Result<Vec<(String, Failure)>, XmlError> {
-    let document = String::from_utf8_lossy(xml);
-    let mut scanner = Scanner::new(&document);
-    let mut failures = Vec::new();
-    let mut url_encoded = false;
-    match scanner.root()? {
-        None => return Ok(failures),
-        Some("Error") => return Err(XmlError::Unexpected("Error".to_owned())),
-        Some(_) => {}
-    }
-    while let Some(name) = scanner.child()? {
-        match name {
-            "Error" => failures.push(delete_failure(&mut scanner)?),
-            "EncodingType" => url_encoded = scanner.text()?.trim() == "url",
-            _ => scanner.skip()?,
+    read(xml, |scanner, root| {
+        refuse(root == "Error", root)?;
+        let (mut failures, mut url_encoded) = (Vec::new(), false);
+        while let Some(name) = scanner.child()? {
+            match name {
+                "Error" => failures.push(delete_failure(scanner)?),
+                "EncodingType" => url_encoded = scanner.text()?.trim() == "url",
+                _ => scanner.skip()?,
+            }
         }
-    }
-    scanner.end()?;
-    if url_encoded {
-        for (key, _) in &mut failures {
+        for (key, _) in failures.iter_mut().filter(|_| url_encoded) {
             *key = decode_url(key.as_str().into()).into_owned();
         }
-    }
-    Ok(failures)
+        Ok(failures)
+    })
 }
 
 /// The key and the failure in the element that was just entered.

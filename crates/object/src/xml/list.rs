@@ -88,26 +88,14 @@ trait Objects: Default {
 }
 
 /// An object as it is listed.
+#[derive(Default)]
 struct Object<'a> {
     key: Cow<'a, str>,
     size: u64,
     etag: Cow<'a, str>,
-    modified: SystemTime,
+    modified: Option<SystemTime>,
     kind: ObjectKind,
     storage_class: Cow<'a, str>,
-}
-
-impl Default for Object<'_> {
-    fn default() -> Self {
-        Self {
-            key: Cow::Borrowed(""),
-            size: 0,
-            etag: Cow::Borrowed(""),
-            modified: UNIX_EPOCH,
-            kind: ObjectKind::Normal,
-            storage_class: Cow::Borrowed(""),
-        }
-    }
 }
 
 impl Objects for Vec<ListedObject> {
@@ -120,7 +108,7 @@ impl Objects for Vec<ListedObject> {
             key: object.key.into_owned(),
             size: object.size,
             etag: ETag::new(&object.etag),
-            modified: object.modified,
+            modified: object.modified.unwrap_or(UNIX_EPOCH),
             kind: object.kind,
             storage_class: object.storage_class.into_owned(),
         });
@@ -141,7 +129,7 @@ impl Objects for FlatPage {
             key: &object.key,
             size: object.size,
             etag: &object.etag,
-            modified: object.modified.into(),
+            modified: object.modified.unwrap_or(UNIX_EPOCH).into(),
             is_link: object.kind == ObjectKind::Symlink,
         });
     }
@@ -168,6 +156,7 @@ struct Reading<'a, O> {
     marker: Option<String>,
     has_marker: bool,
     url_encoded: bool,
+    has_names: bool,
     /// Whether the page says only behind names that they are encoded.
     is_encoded_after_all: bool,
     /// The last time that was read; neighbours often have the same.
@@ -186,6 +175,7 @@ impl<'a, O: Objects> Reading<'a, O> {
             marker: None,
             has_marker: false,
             url_encoded,
+            has_names: false,
             is_encoded_after_all: false,
             time: (Cow::Borrowed(""), UNIX_EPOCH),
         }
@@ -214,7 +204,7 @@ impl<'a, O: Objects> Reading<'a, O> {
             "IsTruncated" => self.truncated = self.scanner.text()?.trim() == "true",
             "EncodingType" => {
                 let is_url = self.scanner.text()?.trim() == "url";
-                self.is_encoded_after_all |= is_url && !self.url_encoded && self.has_names();
+                self.is_encoded_after_all |= is_url && !self.url_encoded && self.has_names;
                 self.url_encoded |= is_url;
             }
             "NextContinuationToken" => {
@@ -234,24 +224,14 @@ impl<'a, O: Objects> Reading<'a, O> {
         Ok(())
     }
 
-    fn has_names(&self) -> bool {
-        let Listing {
-            objects,
-            prefixes,
-            doubtful,
-            ..
-        } = &self.listing;
-        let none = objects.last_key().is_none() && prefixes.is_empty() && self.marker.is_none();
-        !none || !doubtful.objects.is_empty() || !doubtful.prefixes.is_empty()
-    }
-
     /// The text of an element that is a name.
     fn name_text(&mut self) -> Result<Cow<'a, str>, XmlError> {
         let text = self.scanner.text()?;
         Ok(self.name(text))
     }
 
-    fn name(&self, text: Cow<'a, str>) -> Cow<'a, str> {
+    fn name(&mut self, text: Cow<'a, str>) -> Cow<'a, str> {
+        self.has_names = true;
         match self.url_encoded {
             true => decode_url(text),
             false => text,
@@ -269,10 +249,9 @@ impl<'a, O: Objects> Reading<'a, O> {
                 continue;
             }
             let prefix = self.name_text()?.into_owned();
-            let listing = &mut self.listing;
-            match !self.url_encoded && prefix.contains(SPOILT) {
-                true => listing.doubtful.prefixes.push(prefix),
-                false => listing.prefixes.push(prefix),
+            match self.is_doubtful(&prefix) {
+                true => self.listing.doubtful.prefixes.push(prefix),
+                false => self.listing.prefixes.push(prefix),
             }
         }
         Ok(())
@@ -286,7 +265,7 @@ impl<'a, O: Objects> Reading<'a, O> {
             if let Some(text) = scanner.usual(b"<Key>", b"</Key>") {
                 object.key = self.name(text.into());
             } else if let Some(text) = scanner.usual(b"<LastModified>", b"</LastModified>") {
-                object.modified = self.time(text.into())?;
+                object.modified = Some(self.time(text.into())?);
             } else if let Some(text) = scanner.usual(b"<ETag>&quot;", b"&quot;</ETag>") {
                 object.etag = text.into();
             } else if let Some(text) = scanner.usual(b"<Size>", b"</Size>") {
@@ -317,7 +296,7 @@ impl<'a, O: Objects> Reading<'a, O> {
             "ETag" => object.etag = bare_tag(&self.scanner.text()?).to_owned().into(),
             "LastModified" => {
                 let text = self.scanner.text()?;
-                object.modified = self.time(text)?;
+                object.modified = Some(self.time(text)?);
             }
             "StorageClass" => object.storage_class = self.scanner.text()?,
             "Type" => object.kind = kind_of(self.scanner.text()?.trim()),

@@ -31,6 +31,22 @@ enum Tag<'a> {
     End,
 }
 
+/// Lets `read` go through the document `xml`, given the name of its root, and checks that nothing follows. A
+/// document without any element reads as nothing.
+pub(super) fn read<T: Default>(
+    xml: &[u8],
+    read: impl FnOnce(&mut Scanner<'_>, &str) -> Result<T, XmlError>,
+) -> Result<T, XmlError> {
+    let document = String::from_utf8_lossy(xml);
+    let mut scanner = Scanner::new(&document);
+    let Some(root) = scanner.root()? else {
+        return Ok(T::default());
+    };
+    let value = read(&mut scanner, root)?;
+    scanner.end()?;
+    Ok(value)
+}
+
 impl<'a> Scanner<'a> {
     pub(super) fn new(document: &'a str) -> Self {
         Self {

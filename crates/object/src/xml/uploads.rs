@@ -2,7 +2,10 @@
 
 use std::{borrow::Cow, time::SystemTime};
 
-use super::{XmlError, decode_url, parse_time, scan::Scanner};
+use super::{
+    XmlError, decode_url, parse_time,
+    scan::{Scanner, read},
+};
 use crate::{Key, Upload, UploadId, UploadPage};
 
 /// Between the two parts of a continuation. Upload ids have no line breaks.
@@ -27,26 +30,23 @@ struct Pending<'a> {
 /// Reads a page. Uploads under names that are no keys are left out. Fails when it says that
 /// there is more but not where.
 pub fn parse_uploads(xml: &[u8]) -> Result<UploadPage, XmlError> {
-    let document = String::from_utf8_lossy(xml);
-    let mut scanner = Scanner::new(&document);
-    let mut reading = Reading::default();
-    match scanner.root()? {
-        None => return Ok(UploadPage::default()),
-        Some("ListMultipartUploadsResult") => {}
-        Some(other) => return Err(XmlError::Unexpected(other.to_owned())),
-    }
-    while let Some(name) = scanner.child()? {
-        match name {
-            "Upload" => reading.uploads.push(Pending::read(&mut scanner)?),
-            "NextKeyMarker" => reading.next_key = scanner.text()?,
-            "NextUploadIdMarker" => reading.next_id = scanner.text()?,
-            "IsTruncated" => reading.truncated = scanner.text()?.trim() == "true",
-            "EncodingType" => reading.url_encoded = scanner.text()?.trim() == "url",
-            _ => scanner.skip()?,
+    read(xml, |scanner, root| {
+        if root != "ListMultipartUploadsResult" {
+            return Err(XmlError::Unexpected(root.to_owned()));
         }
-    }
-    scanner.end()?;
-    reading.finish()
+        let mut reading = Reading::default();
+        while let Some(name) = scanner.child()? {
+            match name {
+                "Upload" => reading.uploads.push(Pending::read(scanner)?),
+                "NextKeyMarker" => reading.next_key = scanner.text()?,
+                "NextUploadIdMarker" => reading.next_id = scanner.text()?,
+                "IsTruncated" => reading.truncated = scanner.text()?.trim() == "true",
+                "EncodingType" => reading.url_encoded = scanner.text()?.trim() == "url",
+                _ => scanner.skip()?,
+            }
+        }
+        reading.finish()
+    })
 }
 
 /// The markers that make up a continuation: key, then upload id.
