@@ -128,7 +128,7 @@ impl Objects for FlatPage {
         self.push(&FlatObject {
             key: &object.key,
             size: object.size,
-            etag: &object.etag,
+            etag: object.etag.trim_matches('"'),
             modified: object.modified.unwrap_or(UNIX_EPOCH).into(),
             is_link: object.kind == ObjectKind::Symlink,
         });
@@ -267,6 +267,10 @@ impl<'a, O: Objects> Reading<'a, O> {
             } else if let Some(text) = scanner.usual(b"<LastModified>", b"</LastModified>") {
                 object.modified = Some(self.time(text.into())?);
             } else if let Some(text) = scanner.usual(b"<ETag>&quot;", b"&quot;</ETag>") {
+                object.etag = text.into();
+            } else if let Some(text) = scanner.usual(b"<ETag>", b"</ETag>") {
+                object.etag = bare_tag(text).into();
+            } else if let Some(text) = scanner.usual(b"<ETag>&#34;", b"&#34;</ETag>") {
                 object.etag = text.into();
             } else if let Some(text) = scanner.usual(b"<Size>", b"</Size>") {
                 object.size = size_of(text)?;

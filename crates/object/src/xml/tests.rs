@@ -52,6 +52,8 @@ fn what_is_unusual_is_understood() {
         ("</ListBucketResult>", "</ListBucketResult><a/>", false),
         ("</Owner>", "</owner>", false),
         ("<Contents><Key>p/plain", "<x:Contents><Key>p/plain", false),
+        ("&quot;abc-2&quot;", "&#34;abc-2&#34;", true),
+        ("&quot;abc-2&quot;", "&quot; \"a\" &quot;", true),
         ("IsTruncated>true", "IsTruncated>false", true),
         ("IsTruncated>true", "IsTruncated>&true", false),
         ("IsTruncated>true", "IsTruncated> true ", true),
