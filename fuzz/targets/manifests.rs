@@ -6,7 +6,8 @@
 use std::{fs, path::Path, sync::Arc};
 
 use libfuzzer_sys::fuzz_target;
-use penstock_object::{MemoryStore, Store};
+use penstock_object::Store;
+use penstock_object_testing::MemoryStore;
 use penstock_stream::{
     ListingProgress, ManifestLocation, ManifestSettings, MissingSizes, ObjectSource, SnapshotError,
     Spool, SpoolSettings, load_manifest,

@@ -13,7 +13,6 @@
 //! - [`make_own_directory`]: a directory that nobody else can have prepared.
 //! - [`Mailbox`]: what many threads have ready for one that sleeps in the kernel.
 //! - [`mount_table`]: what is mounted where, from the kernel's text.
-//! - [`calendar`]: which date a day is.
 //! - [`text`]: text and tables for a terminal.
 //! - [`processors`]: how many there are, or a test says that there are.
 //! - [`clock`], [`random`]: time and chance. Nothing else may ask the system for them
@@ -42,7 +41,6 @@ mod private_directory;
 mod secret;
 mod size;
 
-pub mod calendar;
 pub mod clock;
 pub mod metrics;
 pub mod mount_table;

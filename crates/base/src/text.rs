@@ -4,7 +4,9 @@
 //! dropped from the right until it fits, so their order is that of importance. Only what a caller styled carries ANSI
 //! sequences, and only when it asked for colour.
 
-use std::ops::Range;
+use std::{ops::Range, time::SystemTime};
+
+use jiff::Timestamp;
 
 /// `text` without anything that a terminal would obey: control characters become spaces, runs of white space one space.
 pub fn clean(text: &str) -> String {
@@ -203,11 +205,33 @@ pub fn columns(rows: &[Vec<String>]) -> String {
     table.draw(usize::MAX)
 }
 
+/// A time in UTC to the second as RFC 3339 has it, `2026-11-22T10:15:30Z`.
+pub fn timestamp(time: SystemTime) -> String {
+    let time = Timestamp::try_from(time).unwrap_or_default();
+    let whole = Timestamp::from_second(time.as_second()).unwrap_or_default();
+    whole.to_string()
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn timestamps_are_those_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_700_000_000, "2023-11-14T22:13:20Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(timestamp(UNIX_EPOCH + Duration::from_secs(seconds)), text);
+        }
+    }
 
     #[test]
     fn nothing_that_a_terminal_obeys_is_left() {

@@ -4,8 +4,8 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use penstock_base::{
-    calendar::timestamp,
     clock::{self, Instant},
+    text::timestamp,
 };
 
 use crate::{

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use penstock_base::{BufferPool, MIB, MemoryBudget, metrics::Registry};
 use penstock_bucket::{BucketSettings, BucketVolume, MetadataSettings, Staging, StagingSettings};
-use penstock_object::MemoryStore;
+use penstock_object_testing::MemoryStore;
 use penstock_transfer::Transfer;
 use penstock_vfs_conformance::{Ground, conformance_tests};
 

@@ -2,8 +2,8 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use penstock_base::{BufferPool, metrics::Registry, random, run_blocking};
-use penstock_object::{Store, StoreUrl};
+use penstock_base::{BufferPool, metrics::Registry, run_blocking};
+use penstock_object::Store;
 use penstock_transfer::{CacheContents, CacheError, CacheSettings, DiskCache, KeepFree};
 
 use crate::{
@@ -79,10 +79,6 @@ pub(crate) fn around(
 /// What tells this store from every other, without credentials.
 pub(crate) fn identity(source: &str, values: &Values) -> Outcome<String> {
     let url = assemble::parse(source)?;
-    if url == StoreUrl::Memory {
-        // The next one has other objects, perhaps with the same tags.
-        return Ok(format!("{url}{}", random::token()));
-    }
     let endpoint = values.text(&table::ENDPOINT).unwrap_or_default();
     let host = endpoint.rsplit('@').next().unwrap_or_default();
     let region = values.text(&table::REGION).unwrap_or_default();
@@ -124,9 +120,5 @@ mod tests {
         assert!(!one.contains("AKIA") && !one.contains("secret"), "{one}");
         assert_ne!(one, identity("s3://bucket/a", "http://host:2"));
         assert_ne!(one, identity("s3://bucket/b", "http://host:1"));
-        assert_ne!(
-            identity("memory:", "http://h"),
-            identity("memory:", "http://h")
-        );
     }
 }

@@ -1,6 +1,6 @@
 //! Text in columns, and numbers for people.
 
-pub(crate) use penstock_base::{calendar::timestamp, text::columns};
+pub(crate) use penstock_base::text::{columns, timestamp};
 
 /// A number of bytes with three digits and a unit: `1.25 GiB`.
 pub(crate) fn bytes(count: u64) -> String {

@@ -32,10 +32,7 @@ const QUEUE_MAX: usize = 4096;
 
 /// How long a write past the page cache waits until the kernel has dropped the pages of its place: the kernel may
 /// wait for other requests.
-pub(crate) const DROP_WAIT_MAX: Duration = Duration::from_secs(10);
-
-/// The same of a write through the page cache, whose own page the kernel may hold until it is answered.
-pub(crate) const PAGE_DROP_WAIT_MAX: Duration = Duration::from_millis(100);
+const DROP_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Files that the kernel is asked to prune with one notification.
 const PRUNED_AT_ONCE: usize = 4096;
@@ -45,7 +42,6 @@ mod code {
     pub(super) const INVALIDATE_INODE: i32 = 2;
     pub(super) const INVALIDATE_ENTRY: i32 = 3;
     pub(super) const RESEND: i32 = 7;
-    pub(super) const NAMES_CHANGED: i32 = 8;
     pub(super) const PRUNE: i32 = 9;
 }
 
@@ -77,7 +73,6 @@ pub(crate) fn ask_again(device: &SharedDevFuse) -> std::io::Result<()> {
 #[derive(Debug)]
 enum Notification {
     Inode(Inode),
-    Names,
     Entry(Inode, FileName),
     Prune(Vec<Inode>),
 }
@@ -107,25 +102,15 @@ impl Notifier {
         self.queue(Queued::One(Notification::Inode(inode)))
     }
 
-    /// The same, and waits until the kernel keeps nothing of it, at most for `patience`. The kernel waits for READs
-    /// and WRITEs of the file whose pages it holds.
-    pub(crate) async fn drop_content(&self, inode: Inode, patience: Duration) {
+    /// The same, and waits until the kernel keeps nothing of it, at most for [`DROP_WAIT_MAX`]. Not for who holds up
+    /// a READ or WRITE through the page cache meanwhile: the kernel waits for those.
+    pub(crate) async fn drop_content(&self, inode: Inode) {
         let (dropped, done) = oneshot::channel();
         let queued = Queued::Awaited(Notification::Inode(inode), dropped);
         if self.queue(queued).is_ok() {
             // The notification goes on, and whoever reads meanwhile may see what was there before.
-            let _ = clock::deadline(patience, done).await;
+            let _ = clock::deadline(DROP_WAIT_MAX, done).await;
         }
-    }
-
-    /// A name may lead elsewhere, or nowhere, or to something where nothing was. The kernel looks for all names once
-    /// more, from Linux 6.16 on; older ones believe a name as long as they were told.
-    ///
-    /// To make it forget the one name would take the lock of its directory, which a request may hold that waits for
-    /// the store. Were this process killed then, the thread that sends could not end, the connection would stay,
-    /// and that request with it.
-    pub fn names_changed(&self) -> Result<(), NotifyError> {
-        self.queue(Queued::One(Notification::Names))
     }
 
     fn queue(&self, queued: Queued) -> Result<(), NotifyError> {
@@ -145,11 +130,6 @@ impl Watcher for Notifier {
     fn content_changed(&self, inode: Inode) {
         // What cannot be told goes at the next open.
         let _ = Self::content_changed(self, inode);
-    }
-
-    fn name_changed(&self, _parent: Inode, _name: &FileName) {
-        // What cannot be told is believed no longer than the kernel was told.
-        let _ = self.names_changed();
     }
 }
 
@@ -212,7 +192,6 @@ impl Notification {
                 body.u64(inode.0).u64(0).u64(0);
                 (code::INVALIDATE_INODE, body.as_slice().to_vec())
             }
-            Self::Names => (code::NAMES_CHANGED, Vec::new()),
             Self::Entry(parent, name) => {
                 let name = name.as_bytes();
                 let length = u32::try_from(name.len()).expect("names are short");

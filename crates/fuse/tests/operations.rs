@@ -473,35 +473,6 @@ fn the_kernel_hears_of_changes_behind_its_back() {
 }
 
 #[test]
-fn a_name_that_changed_is_looked_for_again() {
-    if !can_mount() {
-        return;
-    }
-    let volume = MemoryVolume::new();
-    let first = volume.add_file("file", b"first".to_vec());
-    let mount = TestMount::new(volume.clone());
-    let found = || Inode(fs::metadata(mount.path("file")).unwrap().ino());
-    assert_eq!(found(), first);
-    let second = volume.add_file("file", b"second".to_vec());
-    assert_eq!(found(), first, "cached");
-    mount.session().notifier().names_changed().unwrap();
-    let changed = (0..100).any(|_| {
-        pause();
-        found() == second
-    });
-    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    let version: Vec<u32> = kernel
-        .split(['.', '-'])
-        .map_while(|part| part.parse().ok())
-        .collect();
-    if version < vec![6, 16] {
-        penstock_skips::skipped("the kernel is older than 6.16");
-    } else {
-        assert!(changed);
-    }
-}
-
-#[test]
 fn the_kernel_gives_back_what_a_volume_asks_for() {
     if !can_mount() {
         return;

@@ -40,7 +40,6 @@ pub(crate) use bridge::Bridge;
 pub(crate) use chain::Chain;
 pub use environment::Environment;
 pub use origin::CredentialOrigin;
-pub use password_file::{PasswordFileError, check_permissions, read_password_file};
 pub(crate) use source::CredentialSource;
 
 use crate::ErrorKind;

@@ -26,6 +26,7 @@ mod error;
 // The only unsafe code here: receiving into memory that is not initialised.
 #[allow(unsafe_code)]
 mod fill;
+#[cfg(any(test, feature = "testing"))]
 pub mod fuzzing;
 mod headers;
 mod origin;

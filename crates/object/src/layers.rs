@@ -1,8 +1,8 @@
 //! Concerns that cut across every store, one wrapper each.
 //!
 //! A layer is a [`Store`] around a `Store`; what it does not care about it passes on. Each can be
-//! tested alone around a [`MemoryStore`](crate::MemoryStore). [`standard`] stacks those that a
-//! store across a network needs:
+//! tested alone around a store in memory. [`standard`] stacks those that a store across a network
+//! needs:
 //!
 //! - [`Metered`] counts what callers ask for, whatever that takes below;
 //! - [`Deadline`] bounds how long a caller waits, retries and queues included;
@@ -10,18 +10,15 @@
 //! - [`ConcurrencyLimit`] bounds the requests under way; a wait between retries holds no place.
 //!
 //! [`Split`] stands below them where objects are read from an endpoint of their own; [`Prefixed`]
-//! goes around all of them; [`Faulty`] takes the place of a bad network in tests.
+//! goes around all of them.
 
 mod around;
 mod concurrency;
 mod deadline;
-mod faulty;
 mod metered;
 mod prefixed;
 mod retry;
 mod split;
-#[cfg(test)]
-mod tests;
 
 use std::sync::Arc;
 
@@ -30,10 +27,9 @@ use penstock_base::metrics::Registry;
 pub use around::{Around, Call, Layer, Work};
 pub use concurrency::{ConcurrencyLimit, Places};
 pub use deadline::{BODY_RATE_MIN, Deadline, LONG_FACTOR, Patience};
-pub use faulty::{Fault, Faults, Faulty};
 pub use metered::{Metered, Meters};
 pub use prefixed::Prefixed;
-pub use retry::{BACKOFF_BASE, BACKOFF_CAP, RETRY_AFTER_MAX, Retry};
+pub use retry::{BACKOFF_BASE, RETRY_AFTER_MAX, Retry};
 pub use split::{REST, Split};
 
 use crate::{RetrySettings, Store};

@@ -1,7 +1,6 @@
 //! What Penstock asks of an object store.
 //!
-//! [`Store`] is the seam: about a dozen methods, each in its most general form with an options
-//! struct. Everything above speaks [`Key`], [`ETag`], [`ObjectInfo`] and [`ObjectError`]; nothing
+//! [`Store`] is the seam: methods in their most general form, each with an options struct. Everything above speaks [`Key`], [`ETag`], [`ObjectInfo`] and [`ObjectError`]; nothing
 //! above names an HTTP type.
 //!
 //! Bodies never pass through a general stream. A GET fills the caller's own [`BodySink`], which
@@ -12,7 +11,6 @@
 
 mod alphabet;
 mod assembled;
-pub mod conformance;
 pub mod credentials;
 mod error;
 mod flat;
@@ -20,30 +18,33 @@ mod http;
 mod key;
 pub mod layers;
 mod local;
-mod memory;
-mod multipart;
 mod open;
 mod oss;
-mod range;
 mod rest;
+pub mod rules;
 mod s3;
 pub mod settings;
-pub mod sign;
+mod sign;
 mod sink;
 mod store;
 mod types;
 mod url;
+#[cfg(not(feature = "testing"))]
+#[allow(unreachable_pub, reason = "fuzz targets use what is public in it")]
+mod xml;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
 pub mod xml;
 
 pub use alphabet::Alphabet;
 pub use assembled::tags_of_parts;
 pub use error::{ErrorKind, ObjectError, ObjectResult, Operation};
 pub use flat::{FlatObject, FlatPage, FlatTime};
+#[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub use http::fuzzing;
 pub use key::{ETag, KEY_LENGTH_MAX, Key, KeyError, UploadId};
 pub use local::{LocalSettings, LocalStore};
-pub use memory::MemoryStore;
 pub use open::{open, open_backend};
 pub use penstock_base::{Checksum, ChecksumKind};
 pub use settings::{
@@ -51,7 +52,7 @@ pub use settings::{
     SignatureChoice, StoreSettings, Timeouts, WriteSettings,
 };
 pub use sink::{BodySink, Moved};
-pub use store::{DELETE_MANY_MAX, Store};
+pub use store::{Below, DELETE_MANY_MAX, Store};
 pub use types::{
     Ability, Appended, ByteRange, Capabilities, CompleteOptions, CopyOptions, DeleteFailure,
     Description, GetOptions, Got, HEADER_MARK, HeadOptions, Known, ListOptions, ListPage,
@@ -59,3 +60,4 @@ pub use types::{
     UploadPage, UserMetadata, WriteCondition,
 };
 pub use url::{BucketUrl, StoreUrl, StoreUrlError};
+pub use xml::parse_time;

@@ -61,10 +61,9 @@ use self::{
     tree::Tree,
 };
 use crate::{
-    Appended, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, ErrorKind,
-    GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectError, ObjectInfo,
-    ObjectResult, Operation, Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId,
-    UploadPage, multipart, range, store::check_delete_many,
+    Appended, Below, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure,
+    GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Operation,
+    Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage, rules,
 };
 
 /// Appends that can be under way at once.
@@ -81,6 +80,12 @@ pub struct LocalSettings {
     /// opened. It must exceed the longest copy that another process may be making. Default: one
     /// day.
     pub staging_age_max: Duration,
+    /// Entries of a directory that a listing keeps at once; a larger one is read again when they
+    /// are used up. Default: 65,536.
+    pub window: usize,
+    /// Whether symbolic links that stay inside the bucket are followed. They never are where the
+    /// kernel lacks openat2. Default: true.
+    pub follow_links: bool,
 }
 
 impl Default for LocalSettings {
@@ -89,6 +94,8 @@ impl Default for LocalSettings {
         Self {
             durable: true,
             staging_age_max: DAY,
+            window: 64 << 10,
+            follow_links: true,
         }
     }
 }
@@ -116,9 +123,9 @@ impl LocalStore {
         let open = || -> Attempt<Self> {
             let store = Self {
                 path: directory.to_owned(),
+                tree: Tree::open(directory, &settings)?,
                 settings,
                 capabilities: capabilities(),
-                tree: Tree::open(directory)?,
                 private: Private::default(),
                 shape: Shape::default(),
                 listings: Listings::default(),
@@ -174,7 +181,7 @@ impl LocalStore {
         let begin = || -> ObjectResult<(Reading, Got, bool)> {
             let (mut reading, info) =
                 Reading::open(&self.tree, &location, if_match).map_err(failed)?;
-            let range = range::delivered(key, options.range.as_ref(), info.size)?;
+            let range = rules::delivered(key, options.range.as_ref(), info.size)?;
             let got = Got { info, range };
             reading.begin(&got, sink);
             let more = reading.turn(sink).map_err(failed)?;
@@ -219,15 +226,10 @@ fn capabilities() -> Capabilities {
     }
 }
 
-fn no_links(operation: Operation, key: &Key) -> ObjectError {
-    let message = "a bucket in a local directory has no symbolic links to objects";
-    ObjectError::new(ErrorKind::Unsupported, operation, message).about(key)
-}
-
 #[async_trait]
 impl Store for LocalStore {
-    fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
+    fn below(&self) -> Below<'_> {
+        Below::Service(&self.capabilities)
     }
 
     async fn head(&self, key: &Key, _options: HeadOptions) -> ObjectResult<ObjectInfo> {
@@ -273,7 +275,7 @@ impl Store for LocalStore {
     }
 
     async fn delete_many(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>> {
-        check_delete_many(keys)?;
+        rules::check_delete_many(keys)?;
         let delete = |key: &Key| {
             let problem = self.delete_one(key).err()?;
             Some(DeleteFailure {
@@ -309,7 +311,7 @@ impl Store for LocalStore {
         body: Payload,
     ) -> ObjectResult<Part> {
         let operation = Operation::UploadPart;
-        multipart::check_part(&self.capabilities, operation, number, body.len() as u64)?;
+        rules::check_part(&self.capabilities, operation, number, body.len() as u64)?;
         run_blocking(|| self.write_part(key, upload, number, &body))
             .map_err(|problem| problem.during(operation).about(key))
     }
@@ -323,7 +325,7 @@ impl Store for LocalStore {
     ) -> ObjectResult<Part> {
         let operation = Operation::CopyPart;
         let size = copy.range.end.saturating_sub(copy.range.start);
-        multipart::check_part(&self.capabilities, operation, number, size)?;
+        rules::check_part(&self.capabilities, operation, number, size)?;
         let copied = self.duplicate_part(key, upload, number, &copy).await;
         copied.map_err(|problem| problem.during(operation).about(key))
     }
@@ -354,18 +356,5 @@ impl Store for LocalStore {
             None => Ok(UploadPage::default()),
         };
         run_blocking(list).map_err(|problem| problem.during(Operation::ListUploads))
-    }
-
-    async fn put_symlink(
-        &self,
-        key: &Key,
-        _target: &Key,
-        _options: PutOptions,
-    ) -> ObjectResult<Stored> {
-        Err(no_links(Operation::PutSymlink, key))
-    }
-
-    async fn get_symlink(&self, key: &Key) -> ObjectResult<Key> {
-        Err(no_links(Operation::GetSymlink, key))
     }
 }

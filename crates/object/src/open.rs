@@ -5,8 +5,8 @@ use std::sync::Arc;
 use penstock_base::metrics::Registry;
 
 use crate::{
-    BucketUrl, ErrorKind, LocalSettings, LocalStore, MemoryStore, ObjectError, ObjectResult,
-    Operation, Store, StoreUrl,
+    BucketUrl, ErrorKind, LocalSettings, LocalStore, ObjectError, ObjectResult, Operation, Store,
+    StoreUrl,
     credentials::{Bridge, Chain, CredentialSource, oss_chain, s3_chain},
     http::{Client, ClientMetrics, HttpError, Origin},
     layers::{self, Metered, Prefixed, Split},
@@ -31,7 +31,7 @@ pub fn open(
         StoreUrl::S3(_) | StoreUrl::Oss(_) => {
             layers::standard(store, settings.concurrency_max, &settings.retry, metrics)
         }
-        StoreUrl::File { .. } | StoreUrl::Memory => Arc::new(Metered::new(store, metrics)),
+        StoreUrl::File { .. } => Arc::new(Metered::new(store, metrics)),
     };
     Ok(match url.prefix() {
         "" => store,
@@ -48,7 +48,7 @@ pub fn open_backend(
     settings: &StoreSettings,
     metrics: &Arc<Registry>,
 ) -> ObjectResult<Arc<dyn Store>> {
-    let is_local = matches!(url, StoreUrl::File { .. } | StoreUrl::Memory);
+    let is_local = matches!(url, StoreUrl::File { .. });
     if is_local && settings.read_endpoint.is_some() {
         return Err(wrong(SettingsError::ReadEndpointOfLocal));
     }
@@ -62,7 +62,6 @@ pub fn open_backend(
             };
             Ok(Arc::new(LocalStore::open(directory, local)?))
         }
-        StoreUrl::Memory => Ok(Arc::new(MemoryStore::new())),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What S3 and OSS have in common: objects over HTTP, described by headers, listed in XML.
 //!
-//! [`RestStore`] carries out every operation of [`crate::Store`]; a [`Dialect`] says how the
+//! [`RestStore`] carries out every operation of [`crate::Store`], under the same name; a [`Dialect`] says how the
 //! store at hand spells it: header names, signature, conditions, checksums. Operations are
 //! grouped by file: [`read`], [`write`], [`upload`], [`list`]. Each makes a [`Draft`] and sends it
 //! through [`exchange`], the one place that signs, counts and turns bad answers into errors.
@@ -40,9 +40,9 @@ pub(crate) use plan::{WriteKind, WritePlan};
 pub(crate) use skew::StoreClock;
 
 use crate::{
-    Ability, Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions,
-    DeleteFailure, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo,
-    ObjectResult, Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage,
+    Ability, Appended, Below, BodySink, ChecksumKind, CompleteOptions, CopyOptions, DeleteFailure,
+    FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult,
+    Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage,
     credentials::CredentialSource,
     http::Client,
     settings::{ListVersion, WriteSettings},
@@ -69,8 +69,8 @@ pub(crate) struct RestStore<D> {
 
 #[async_trait]
 impl<D: Dialect> Store for RestStore<D> {
-    fn capabilities(&self) -> &Capabilities {
-        self.dialect.capabilities()
+    fn below(&self) -> Below<'_> {
+        Below::Service(self.dialect.capabilities())
     }
 
     fn abilities(&self) -> Vec<Ability> {
@@ -87,7 +87,7 @@ impl<D: Dialect> Store for RestStore<D> {
     }
 
     async fn head(&self, key: &Key, _options: HeadOptions) -> ObjectResult<ObjectInfo> {
-        self.head_object(key).await
+        self.head(key).await
     }
 
     async fn get(
@@ -96,11 +96,11 @@ impl<D: Dialect> Store for RestStore<D> {
         options: GetOptions,
         sink: &mut dyn BodySink,
     ) -> ObjectResult<Got> {
-        self.get_object(key, &options, sink).await
+        self.get(key, &options, sink).await
     }
 
     async fn put(&self, key: &Key, body: Payload, options: PutOptions) -> ObjectResult<Stored> {
-        self.put_object(key, &body, &options).await
+        self.put(key, &body, &options).await
     }
 
     async fn append(
@@ -114,27 +114,27 @@ impl<D: Dialect> Store for RestStore<D> {
     }
 
     async fn copy(&self, source: &Key, target: &Key, options: CopyOptions) -> ObjectResult<Stored> {
-        self.copy_object(source, target, &options).await
+        self.copy(source, target, &options).await
     }
 
     async fn delete(&self, key: &Key) -> ObjectResult<()> {
-        self.delete_object(key).await
+        self.delete(key).await
     }
 
     async fn delete_many(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>> {
-        self.delete_objects(keys).await
+        self.delete_many(keys).await
     }
 
     async fn list(&self, options: ListOptions) -> ObjectResult<ListPage> {
-        self.list_objects(&options).await
+        self.list(&options).await
     }
 
     async fn list_flat(&self, options: ListOptions) -> ObjectResult<FlatPage> {
-        self.list_objects_flat(&options).await
+        self.list_flat(&options).await
     }
 
     async fn create_upload(&self, key: &Key, options: PutOptions) -> ObjectResult<UploadId> {
-        self.begin_upload(key, &options).await
+        self.create_upload(key, &options).await
     }
 
     async fn upload_part(
@@ -144,7 +144,7 @@ impl<D: Dialect> Store for RestStore<D> {
         number: PartNumber,
         body: Payload,
     ) -> ObjectResult<Part> {
-        self.send_part(key, upload, number, &body).await
+        self.upload_part(key, upload, number, &body).await
     }
 
     async fn copy_part(
@@ -154,7 +154,7 @@ impl<D: Dialect> Store for RestStore<D> {
         number: PartNumber,
         copy: PartCopy,
     ) -> ObjectResult<Part> {
-        self.copy_as_part(key, upload, number, &copy).await
+        self.copy_part(key, upload, number, &copy).await
     }
 
     async fn complete_upload(
@@ -164,11 +164,11 @@ impl<D: Dialect> Store for RestStore<D> {
         parts: &[Part],
         options: CompleteOptions,
     ) -> ObjectResult<Stored> {
-        self.finish_upload(key, upload, parts, &options).await
+        self.complete_upload(key, upload, parts, &options).await
     }
 
     async fn abort_upload(&self, key: &Key, upload: &UploadId) -> ObjectResult<()> {
-        self.forget_upload(key, upload).await
+        self.abort_upload(key, upload).await
     }
 
     async fn list_uploads(
@@ -176,7 +176,7 @@ impl<D: Dialect> Store for RestStore<D> {
         prefix: &str,
         continuation: Option<&str>,
     ) -> ObjectResult<UploadPage> {
-        self.list_unfinished(prefix, continuation).await
+        self.list_uploads(prefix, continuation).await
     }
 
     async fn put_symlink(

@@ -14,35 +14,33 @@ mod time;
 #[cfg(test)]
 mod tests;
 
-pub use aws_v4::{AwsScope, aws_authorization, aws_presigned_signature, aws_signing_key};
-pub use encode::{Query, encode_path, encode_value};
-pub use keys::SigningKeys;
-pub use oss_v1::{OssV1Request, oss_v1_authorization, oss_v1_resource, oss_v1_signature};
-pub use oss_v4::{
-    OssScope, OssV4Request, oss_v4_authorization, oss_v4_signature, oss_v4_signing_key,
-};
-pub use time::{basic_date, basic_time, http_date};
+pub(crate) use aws_v4::{AwsScope, aws_authorization, aws_signing_key};
+pub(crate) use encode::{Query, encode_path, encode_value};
+pub(crate) use keys::SigningKeys;
+pub(crate) use oss_v1::{OssV1Request, oss_v1_authorization, oss_v1_resource};
+pub(crate) use oss_v4::{OssScope, OssV4Request, oss_v4_authorization, oss_v4_signing_key};
+pub(crate) use time::{basic_date, basic_time, http_date};
 
 /// The payload hash of a body that is protected by TLS, or by its own checksum, instead.
-pub const UNSIGNED_PAYLOAD: &str = "UNSIGNED-PAYLOAD";
+pub(crate) const UNSIGNED_PAYLOAD: &str = "UNSIGNED-PAYLOAD";
 
 /// A derived key for one day, region and service.
-pub type SigningKey = [u8; 32];
+pub(crate) type SigningKey = [u8; 32];
 
 /// What both V4 dialects sign of a request.
 #[derive(Debug, Clone, Copy)]
-pub struct SignedRequest<'a> {
+pub(crate) struct SignedRequest<'a> {
     /// `GET`, `PUT` and so on.
-    pub method: &'a str,
+    pub(crate) method: &'a str,
     /// The path, percent-encoded as it is sent. For OSS it begins with the bucket even where the
     /// host name has it.
-    pub path: &'a str,
+    pub(crate) path: &'a str,
     /// The query in the dialect's canonical form: encoded and sorted.
-    pub query: &'a str,
+    pub(crate) query: &'a str,
     /// The headers to sign; names in lower case, in any order.
-    pub headers: &'a [(&'a str, &'a str)],
+    pub(crate) headers: &'a [(&'a str, &'a str)],
     /// The hexadecimal SHA-256 of the body, or [`UNSIGNED_PAYLOAD`].
-    pub payload_hash: &'a str,
+    pub(crate) payload_hash: &'a str,
 }
 
 /// The headers in order of their names.

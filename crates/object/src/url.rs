@@ -21,8 +21,6 @@ pub enum StoreUrl {
         /// Only keys that start with this; empty, or ending with `/`.
         prefix: String,
     },
-    /// `memory:`, a bucket that is gone with the process.
-    Memory,
 }
 
 /// A bucket, or what is under a prefix in it.
@@ -39,8 +37,7 @@ pub struct BucketUrl {
 pub enum StoreUrlError {
     /// No scheme that is known here.
     #[error(
-        "`{0}` is no source: write s3://BUCKET/PREFIX, oss://BUCKET/PREFIX, file:///DIRECTORY or \
-         memory:"
+        "`{0}` is no source: write s3://BUCKET/PREFIX, oss://BUCKET/PREFIX or file:///DIRECTORY"
     )]
     Scheme(String),
     /// The bucket's name cannot be one.
@@ -61,9 +58,6 @@ impl FromStr for StoreUrl {
     type Err = StoreUrlError;
 
     fn from_str(text: &str) -> Result<Self, StoreUrlError> {
-        if matches!(text, "memory:" | "memory://") {
-            return Ok(Self::Memory);
-        }
         match text.split_once("://") {
             Some(("s3", rest)) => parse_bucket(rest).map(Self::S3),
             Some(("oss", rest)) => parse_bucket(rest).map(Self::Oss),
@@ -84,7 +78,6 @@ impl fmt::Display for StoreUrl {
             Self::File { directory, prefix } => {
                 write!(f, "file://{}?prefix={prefix}", directory.display())
             }
-            Self::Memory => f.write_str("memory:"),
         }
     }
 }
@@ -95,7 +88,6 @@ impl StoreUrl {
         match self {
             Self::S3(url) | Self::Oss(url) => &url.prefix,
             Self::File { prefix, .. } => prefix,
-            Self::Memory => "",
         }
     }
 }
@@ -176,7 +168,6 @@ mod tests {
             ("oss://my-bucket/a b/", "oss://my-bucket/a b/"),
             ("file:///srv/data", "file:///srv/data"),
             ("file:///srv?prefix=a/b", "file:///srv?prefix=a/b/"),
-            ("memory:", "memory:"),
         ] {
             let url: StoreUrl = text.parse().expect(text);
             assert_eq!(url.to_string(), printed);
@@ -206,6 +197,7 @@ mod tests {
     fn says_what_is_wrong() {
         for (text, part) in [
             ("bucket", "no source"),
+            ("memory:", "no source"),
             ("http://x", "no source"),
             ("s3:///x", "no bucket name"),
             ("s3://UPPER", "no bucket name"),

@@ -5,24 +5,24 @@
 //! than the input's size, whatever the input; answers are limited in size before they get here.
 
 mod answers;
-mod flat;
 mod list;
+mod scan;
 mod time;
 mod uploads;
-mod walk;
 mod write;
 
 pub use answers::{
     Failure, WriteAnswer, parse_delete_failures, parse_failure, parse_upload_id, parse_write_answer,
 };
-pub use flat::parse_flat;
-pub(crate) use flat::scan_flat;
-pub(crate) use list::{Doubtful, kind_of, read_list};
-pub use list::{LISTING_ROOT, parse_list};
+pub(crate) use list::{Doubtful, kind_of, read_flat, read_list};
+#[cfg(any(test, feature = "testing"))]
+pub use list::{parse_flat, parse_list};
 pub use time::parse_time;
 pub(crate) use uploads::continuation_markers;
 pub use uploads::parse_uploads;
 pub use write::{complete_upload_body, delete_many_body, is_expressible};
+
+use std::borrow::Cow;
 
 use thiserror::Error;
 
@@ -45,22 +45,30 @@ pub enum XmlError {
 
 /// Takes percent-encoding off text that a server may have encoded in one of several ways: `+` is
 /// a space, what is no escape stays as it is, and what is no UTF-8 is replaced.
-fn decode_url(text: &str) -> String {
-    if !text.contains(['%', '+']) {
-        return text.to_owned();
+fn decode_url(text: Cow<'_, str>) -> Cow<'_, str> {
+    if !text.bytes().any(|byte| matches!(byte, b'%' | b'+')) {
+        return text;
     }
     let spaced = text.replace('+', " ");
-    percent_encoding::percent_decode_str(&spaced)
-        .decode_utf8_lossy()
-        .into_owned()
+    let decoded = percent_encoding::percent_decode_str(&spaced).decode_utf8_lossy();
+    Cow::Owned(decoded.into_owned())
+}
+
+/// `text` as it stands between tags.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '&' => escaped.push_str("&amp;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&apos;"),
+            other => escaped.push(other),
+        }
+    }
+    escaped
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn decodes_leniently() {
-        assert_eq!(decode_url("php/a%2Bb+c%zz"), "php/a+b c%zz");
-    }
-}
+mod tests;

@@ -104,19 +104,19 @@ async fn s3_with_first_listings() -> (Server, Arc<dyn Store>) {
 }
 
 mod s3_contracts {
-    penstock_object::conformance_tests!(super::s3);
+    penstock_object_testing::conformance_tests!(super::s3);
 }
 
 // OSS takes no keys that begin with a slash, which these try.
 mod oss_contracts {
-    penstock_object::conformance_tests!(
+    penstock_object_testing::conformance_tests!(
         super::oss,
         except empty_components_are_kept, long_keys_are_kept
     );
 }
 
 mod first_listing_contracts {
-    penstock_object::conformance_tests!(super::s3_with_first_listings =>
+    penstock_object_testing::conformance_tests!(super::s3_with_first_listings =>
         listings_are_in_byte_order,
         listings_describe_objects,
         listings_keep_to_the_prefix,
@@ -127,7 +127,7 @@ mod first_listing_contracts {
 }
 
 mod oss_v1_contracts {
-    penstock_object::conformance_tests!(super::oss_v1 =>
+    penstock_object_testing::conformance_tests!(super::oss_v1 =>
         get_returns_what_was_put,
         metadata_comes_back,
         printable_keys_are_kept,

@@ -167,7 +167,7 @@ async fn bucket() -> Option<(Arc<Minio>, Arc<dyn Store>)> {
 
 // Left out is what MinIO cannot keep: a key that is also a prefix of other keys (in the listing
 // contracts too), empty and dot components, and components of more than 255 bytes.
-penstock_object::conformance_tests!(
+penstock_object_testing::conformance_tests!(
     bucket,
     except dot_components_are_kept,
     empty_components_are_kept,

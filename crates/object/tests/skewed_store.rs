@@ -2,16 +2,14 @@
 
 use std::{
     sync::{Arc, Mutex},
-    time::{Duration, SystemTime},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use penstock_base::{Secret, clock, metrics::Registry};
 use penstock_object::{
-    ErrorKind, Key, ListOptions, Store, StoreSettings,
-    credentials::Credentials,
-    open,
-    sign::{basic_date, http_date},
+    ErrorKind, Key, ListOptions, Store, StoreSettings, credentials::Credentials, open,
 };
+use reqsign_core::time::Timestamp;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -58,7 +56,9 @@ async fn store(today: SystemTime, follows: bool) -> (Arc<dyn Store>, Seen) {
 }
 
 fn answer(head: &str, today: SystemTime) -> String {
-    let signed = head.contains(&format!("x-amz-date: {}", basic_date(today)));
+    let since = today.duration_since(UNIX_EPOCH).expect("after 1970");
+    let today = Timestamp::from_second(since.as_secs() as i64).expect("a date");
+    let signed = head.contains(&format!("x-amz-date: {}", today.format_date()));
     let (status, body) = match signed {
         true => ("200 OK", "<ListBucketResult></ListBucketResult>"),
         false => (
@@ -68,7 +68,7 @@ fn answer(head: &str, today: SystemTime) -> String {
     };
     format!(
         "HTTP/1.1 {status}\r\ndate: {}\r\netag: \"e\"\r\ncontent-length: {}\r\n\r\n{body}",
-        http_date(today),
+        today.format_http_date(),
         body.len()
     )
 }

@@ -6,7 +6,8 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use penstock_base::{FsError, KIB, MIB};
-use penstock_object::{ErrorKind, Key, Operation, Store, layers::Fault};
+use penstock_object::{ErrorKind, Key, Operation, Store};
+use penstock_object_testing::Fault;
 use penstock_stream::BLOCK_SIZE;
 use penstock_vfs::Disk;
 use proptest::prelude::*;

@@ -6,7 +6,8 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use penstock_base::{MIB, clock};
-use penstock_object::{Operation, layers::Fault};
+use penstock_object::Operation;
+use penstock_object_testing::Fault;
 use support::{Bench, Setup, many};
 
 const LATENCY: Duration = Duration::from_millis(10);

@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use penstock_base::{BufferPool, MIB, MemoryBudget, metrics::Registry};
-use penstock_object::{MemoryStore, Store, conformance_tests};
+use penstock_object::Store;
+use penstock_object_testing::{MemoryStore, conformance_tests};
 use penstock_transfer::{CacheSettings, DiskCache};
 
 async fn open() -> ((tempfile::TempDir, Arc<DiskCache>), Arc<dyn Store>) {

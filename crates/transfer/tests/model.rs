@@ -6,7 +6,8 @@ use std::{ops::Range, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use penstock_base::{KIB, MIB};
-use penstock_object::{Capabilities, MemoryStore, Operation, PutOptions, Store};
+use penstock_object::{Capabilities, Operation, PutOptions, Store};
+use penstock_object_testing::MemoryStore;
 use penstock_transfer::{ObjectVersion, Reader, TransferSettings, WriteStart};
 use proptest::prelude::*;
 use support::{Bench, Fault, Network, TestStore, key, pattern};

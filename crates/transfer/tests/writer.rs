@@ -6,9 +6,8 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use bytes::Bytes;
 use penstock_base::{GIB, KIB, MIB, clock};
-use penstock_object::{
-    Capabilities, ErrorKind, MemoryStore, Operation, PutOptions, Store, WriteCondition,
-};
+use penstock_object::{Capabilities, ErrorKind, Operation, PutOptions, Store, WriteCondition};
+use penstock_object_testing::MemoryStore;
 use penstock_transfer::{TransferError, TransferSettings, WriteStart, Writer};
 use support::{Bench, Fault, Network, TestStore, key, kind, pattern, write_all};
 

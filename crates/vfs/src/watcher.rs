@@ -31,7 +31,4 @@ pub trait Watcher: Send + Sync + fmt::Debug {
     /// The file holds something else than the door was given of it. What the door keeps of the content goes
     /// soon, or at the next open if that keeps nothing.
     fn content_changed(&self, inode: Inode);
-
-    /// A name leads elsewhere, or nowhere, or to something where nothing was.
-    fn name_changed(&self, parent: Inode, name: &FileName);
 }

@@ -20,9 +20,10 @@ use serde_json::Value;
 use super::Finding;
 
 /// A crate of ours with the crates of ours that it may use.
-const LAYERS: [(&str, &[&str]); 15] = [
+const LAYERS: [(&str, &[&str]); 16] = [
     ("penstock-base", &[]),
     ("penstock-object", &["penstock-base"]),
+    (STORES, &["penstock-base", "penstock-object"]),
     ("penstock-transfer", &["penstock-base", "penstock-object"]),
     ("penstock-vfs", &["penstock-base"]),
     (CONFORMANCE, &["penstock-base", "penstock-vfs"]),
@@ -81,8 +82,9 @@ const LAYERS: [(&str, &[&str]); 15] = [
 const DEVELOPMENT_SERVER: &str = "penstock-devserver";
 const SKIPS: &str = "penstock-skips";
 const CONFORMANCE: &str = "penstock-vfs-conformance";
+const STORES: &str = "penstock-object-testing";
 /// Crates of ours that the tests of every crate may use.
-const FOR_TESTS: [&str; 3] = [DEVELOPMENT_SERVER, SKIPS, CONFORMANCE];
+const FOR_TESTS: [&str; 4] = [DEVELOPMENT_SERVER, SKIPS, CONFORMANCE, STORES];
 
 /// Libraries that speak a protocol, with the crates that may use them.
 const CONFINED: [(&str, &[&str]); 6] = [

@@ -86,7 +86,13 @@ impl File {
         parts.iter().any(|part| {
             matches!(
                 *part,
-                "tests" | "tests.rs" | "benches" | "examples" | "fuzz" | "vfs-conformance"
+                "tests"
+                    | "tests.rs"
+                    | "benches"
+                    | "examples"
+                    | "fuzz"
+                    | "object-testing"
+                    | "vfs-conformance"
             )
         })
     }

@@ -334,8 +334,6 @@ impl penstock_vfs::Watcher for Asked {
     }
 
     fn content_changed(&self, _: Inode) {}
-
-    fn name_changed(&self, _: Inode, _: &penstock_base::FileName) {}
 }
 
 impl Asked {

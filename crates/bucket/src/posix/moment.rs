@@ -5,10 +5,9 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use penstock_base::calendar;
+use jiff::Timestamp;
 
 const NANOS: u32 = 1_000_000_000;
-const DAY: i64 = 86_400;
 
 /// Seconds since 1970, rounded down, and the nanoseconds after that.
 fn parts(time: SystemTime) -> (i64, u32) {
@@ -46,7 +45,7 @@ pub(super) fn format(time: SystemTime) -> String {
 /// Reads what is a time, in whichever form.
 pub(super) fn parse(text: &str) -> Option<SystemTime> {
     if text.contains('T') {
-        return parse_calendar(text);
+        return text.parse().ok().map(|time: Timestamp| time.into());
     }
     let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
     from_parts(seconds.parse().ok()?, parse_fraction(fraction)?)
@@ -59,49 +58,4 @@ fn parse_fraction(digits: &str) -> Option<u32> {
     }
     let kept = &digits[..digits.len().min(9)];
     format!("{kept:0<9}").parse().ok()
-}
-
-/// Reads `2001-02-03T04:05:06.5Z` and the like.
-fn parse_calendar(text: &str) -> Option<SystemTime> {
-    let (date, rest) = text.split_once('T')?;
-    let zone = rest.find(['Z', 'z', '+', '-'])?;
-    let (time, zone) = rest.split_at(zone);
-    let (time, fraction) = time.split_once('.').unwrap_or((time, ""));
-    let [year, month, day] = numbers(date, '-')?;
-    let [hour, minute, second] = numbers(time, ':')?;
-    let valid = (1..=12).contains(&month)
-        && (1..=31).contains(&day)
-        && (0..24).contains(&hour)
-        && (0..60).contains(&minute)
-        && (0..=60).contains(&second)
-        && (0..=9999).contains(&year);
-    let seconds = calendar::days_until(year, month, day) * DAY + hour * 3600 + minute * 60 + second;
-    valid
-        .then_some(seconds - offset(zone)?)
-        .and_then(|seconds| from_parts(seconds, parse_fraction(fraction)?))
-}
-
-fn numbers(text: &str, separator: char) -> Option<[i64; 3]> {
-    let mut words = text.split(separator);
-    let mut next = || {
-        let word = words.next()?;
-        let digits = !word.is_empty() && word.len() <= 4;
-        (digits && word.bytes().all(|byte| byte.is_ascii_digit())).then(|| word.parse().ok())?
-    };
-    let numbers = [next()?, next()?, next()?];
-    words.next().is_none().then_some(numbers)
-}
-
-/// Seconds that a zone such as `+02:00` is ahead.
-fn offset(zone: &str) -> Option<i64> {
-    if zone.eq_ignore_ascii_case("Z") {
-        return Some(0);
-    }
-    let (sign, zone) = match zone.split_at_checked(1)? {
-        ("+", zone) => (1, zone),
-        ("-", zone) => (-1, zone),
-        _ => return None,
-    };
-    let [hours, minutes, _] = numbers(&format!("{zone}:0"), ':')?;
-    Some(sign * (hours * 3600 + minutes * 60))
 }

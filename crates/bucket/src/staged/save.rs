@@ -164,7 +164,8 @@ impl Core {
         let saved = match key {
             Ok(key) => self.store_or_find(file, staged, key, snapshot).await,
             // Another client's file has the name by now, and nothing else will lead here again.
-            Err(error) => Err(SaveError::Conflict(error)),
+            Err(FsError::Stale) => Err(SaveError::Conflict(FsError::Stale)),
+            Err(error) => Err(error.into()),
         };
         staged.note_outcome(saved.is_err());
         match saved {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use penstock_base::{FsError, KIB, MIB, clock};
 use penstock_bucket::BucketSettings;
-use penstock_object::{ErrorKind, Key, MemoryStore, ObjectKind, Operation, PutOptions, Store};
+use penstock_object::{ErrorKind, Key, ObjectKind, Operation, PutOptions, Store};
+use penstock_object_testing::MemoryStore;
 use penstock_vfs::{AttributeChanges, OpenOptions, Volume};
 
 use crate::support::{Bed, CALLER, READ, WRITE};

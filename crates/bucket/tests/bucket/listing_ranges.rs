@@ -2,7 +2,8 @@
 
 use penstock_base::{FsError, MIB, random};
 use penstock_bucket::BucketSettings;
-use penstock_object::{ErrorKind, MemoryStore, Operation};
+use penstock_object::{ErrorKind, Operation};
+use penstock_object_testing::MemoryStore;
 use penstock_vfs::{Dentry, Inode, RemoveKind, Volume};
 
 use crate::support::{Bed, CALLER, Listed, name};

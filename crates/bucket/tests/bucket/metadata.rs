@@ -10,8 +10,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use penstock_base::{FsError, FsResult, clock};
 use penstock_bucket::{BucketSettings, ContentTypes, MetadataSettings};
 use penstock_object::{
-    HeadOptions, Key, MemoryStore, ObjectInfo, PutOptions, Store, UserMetadata, WriteCondition,
+    HeadOptions, Key, ObjectInfo, PutOptions, Store, UserMetadata, WriteCondition,
 };
+use penstock_object_testing::MemoryStore;
 use penstock_vfs::{
     AttributeChanges, Attributes, Dentry, FileKind, Identity, Inode, TimeChange, Volume, XattrMode,
 };

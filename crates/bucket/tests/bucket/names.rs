@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use penstock_base::{FsError, MIB, clock};
 use penstock_bucket::BucketSettings;
-use penstock_object::{ErrorKind, Key, MemoryStore, Operation, Store};
+use penstock_object::{ErrorKind, Key, Operation, Store};
+use penstock_object_testing::MemoryStore;
 use penstock_vfs::{Dentry, FileKind, Inode, RemoveKind, Volume};
 
 use crate::support::{Bed, CALLER, READ, WRITE, name, new_file};

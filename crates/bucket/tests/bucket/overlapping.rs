@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use penstock_base::{FsError, MIB, clock};
 use penstock_bucket::{BucketSettings, MetadataSettings};
-use penstock_object::{Capabilities, ErrorKind, MemoryStore, Operation, Store};
+use penstock_object::{Capabilities, ErrorKind, Operation, Store};
+use penstock_object_testing::MemoryStore;
 use penstock_vfs::{AttributeChanges, Dentry, Inode, Volume};
 
 use crate::support::{Bed, CALLER, READ_WRITE, WRITE, name, new_file};

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use penstock_base::{FsError, MIB, clock};
 use penstock_bucket::BucketSettings;
-use penstock_object::{ErrorKind, MemoryStore, Operation};
+use penstock_object::{ErrorKind, Operation};
+use penstock_object_testing::MemoryStore;
 use penstock_vfs::{FileKind, RenameMode};
 
 use crate::support::{Bed, READ, WRITE, name};

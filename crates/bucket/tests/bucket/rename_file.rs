@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use penstock_base::{FsError, MIB, clock};
 use penstock_bucket::BucketSettings;
-use penstock_object::{Capabilities, ErrorKind, Key, MemoryStore, Operation, PutOptions, Store};
+use penstock_object::{Capabilities, ErrorKind, Key, Operation, PutOptions, Store};
+use penstock_object_testing::MemoryStore;
 use penstock_vfs::{FileKind, OpenOptions, RenameMode, Volume};
 
 use crate::support::{Bed, READ, WRITE};

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use penstock_base::{FsError, clock};
 use penstock_bucket::BucketSettings;
-use penstock_object::{Key, MemoryStore, Operation, PutOptions, Store};
+use penstock_object::{Key, Operation, PutOptions, Store};
+use penstock_object_testing::MemoryStore;
 use penstock_vfs::{FileKind, Volume};
 
 use crate::support::{Bed, CALLER, READ};

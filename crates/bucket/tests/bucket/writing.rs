@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use penstock_base::{FsError, MIB, clock};
 use penstock_bucket::BucketSettings;
-use penstock_object::{MemoryStore, Operation};
+use penstock_object::Operation;
+use penstock_object_testing::MemoryStore;
 use penstock_vfs::{Access, AttributeChanges, OpenOptions, Volume, WritePlace};
 use tokio::time::advance;
 

@@ -78,6 +78,8 @@ impl Undo {
 pub(crate) struct Answer {
     pub(crate) reply: Reply,
     pub(crate) undo: Undo,
+    /// Of what the kernel drops the pages when it has heard the answer.
+    pub(crate) outdated: Option<Inode>,
 }
 
 impl Answer {
@@ -93,6 +95,11 @@ impl Answer {
         Reply::Body(body).into()
     }
 
+    /// The same answer, with what the kernel is to drop the pages of behind it.
+    pub(crate) fn and_drop(self, outdated: Option<Inode>) -> Self {
+        Self { outdated, ..self }
+    }
+
     /// The same answer, with what to undo.
     pub(crate) fn or_undo(self, undo: Undo) -> Self {
         Self { undo, ..self }
@@ -104,6 +111,7 @@ impl From<Reply> for Answer {
         Self {
             reply,
             undo: Undo::Nothing,
+            outdated: None,
         }
     }
 }

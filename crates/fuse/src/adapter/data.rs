@@ -8,7 +8,6 @@ use tracing::warn;
 
 use super::{Adapter, Answer, Closed, Outcome, Reply, Subject, Undo, WriteUnderWay};
 use crate::{
-    notify::{DROP_WAIT_MAX, PAGE_DROP_WAIT_MAX},
     protocol::{DescriptorTable, Transfer, encode},
     signals,
     transport::WriteData,
@@ -60,20 +59,16 @@ pub(super) async fn write(
     let moved = written.await?.moved_to.is_some();
     let is_late = under_way.as_ref().is_some_and(WriteUnderWay::is_late);
     drop((memory, under_way));
+    let answer = Answer::body(|body| encode::written(body, length));
     if matches!(place, WritePlace::EndInPieces(_)) {
         // The kernel drops what it keeps of the place before such a write and not after it; what was read
         // in between ends with zeros where these bytes are now.
-        adapter
-            .notifier
-            .drop_content(subject.node, DROP_WAIT_MAX)
-            .await;
-    } else if moved || is_late {
-        adapter
-            .notifier
-            .drop_content(subject.node, PAGE_DROP_WAIT_MAX)
-            .await;
+        adapter.notifier.drop_content(subject.node).await;
+        return Ok(answer);
     }
-    Ok(Answer::body(|body| encode::written(body, length)))
+    // The kernel holds the page that it writes until it hears the answer.
+    let is_outdated = moved || is_late;
+    Ok(answer.and_drop(is_outdated.then_some(subject.node)))
 }
 
 /// A descriptor was closed. See [`super::writers`] for which of them concern the volume.

@@ -134,11 +134,13 @@ impl Overlaps {
         for _ in 0..REPEATS_MAX {
             let under_way = self.begin((inode, &range), sent).await;
             let contents = read().await;
-            if !under_way.is_overtaken() {
+            if under_way.ends() {
                 return contents;
             }
         }
-        read().await
+        let contents = read().await;
+        self.table().note_answered((inode, sent, range));
+        contents
     }
 
     async fn begin(&self, (inode, range): (Inode, &Range<u64>), sent: Sent) -> ReadUnderWay<'_> {
@@ -173,19 +175,11 @@ impl Table {
         }
     }
 
-    /// Forgets a READ, and remembers that it was answered.
-    fn end_read(&mut self, inode: Inode, (number, sent): (u64, Sent)) {
-        let mut ended = None;
-        self.forget(inode, |file| {
-            let index = file.reads.iter().position(|read| read.number == number);
-            ended = index.map(|index| file.reads.swap_remove(index));
-        });
-        if let Some(read) = ended {
-            if self.answered.len() == ANSWERED_MAX {
-                self.answered.pop_front();
-            }
-            self.answered.push_back((inode, sent, read.range));
+    fn note_answered(&mut self, read: (Inode, Sent, Range<u64>)) {
+        if self.answered.len() == ANSWERED_MAX {
+            self.answered.pop_front();
         }
+        self.answered.push_back(read);
     }
 }
 
@@ -235,21 +229,26 @@ impl Drop for WriteUnderWay {
 }
 
 impl ReadUnderWay<'_> {
-    fn is_overtaken(&self) -> bool {
-        let table = self.overlaps.table();
-        let mut reads = table
-            .files
-            .get(&self.inode)
-            .into_iter()
-            .flat_map(|file| &file.reads);
-        reads.any(|read| read.number == self.number && read.overtaken)
+    /// Ends the READ unless a WRITE overtook it, in one step: what comes then is late.
+    fn ends(&self) -> bool {
+        let mut table = self.overlaps.table();
+        let file = table.files.get(&self.inode);
+        let mut reads = file.into_iter().flat_map(|file| &file.reads);
+        let read = reads.find(|read| read.number == self.number && !read.overtaken);
+        let Some(range) = read.map(|read| read.range.clone()) else {
+            return false;
+        };
+        table.note_answered((self.inode, self.sent, range));
+        true
     }
 }
 
 impl Drop for ReadUnderWay<'_> {
     fn drop(&mut self) {
-        let read = (self.number, self.sent);
-        self.overlaps.table().end_read(self.inode, read);
+        let number = self.number;
+        self.overlaps.table().forget(self.inode, |file| {
+            file.reads.retain(|read| read.number != number);
+        });
     }
 }
 

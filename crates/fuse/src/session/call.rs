@@ -87,7 +87,11 @@ impl Call {
             Reply::Data(contents) => self.send_contents(contents),
         };
         match sent {
-            Ok(()) => {}
+            Ok(()) => {
+                if let Some(inode) = answer.outdated {
+                    self.shared.adapter.drop_pages(inode);
+                }
+            }
             Err(ReplyError::GivenUp) => self.spawn_undo(answer.undo),
             Err(ReplyError::Refused) => {
                 self.spawn_undo(answer.undo);

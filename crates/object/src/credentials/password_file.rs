@@ -26,7 +26,7 @@ const SIZE_MAX: u64 = 1 << 20;
 
 /// Why a password file cannot be used. Never holds a line's content.
 #[derive(Debug, Error)]
-pub enum PasswordFileError {
+pub(super) enum PasswordFileError {
     /// It cannot be read.
     #[error("cannot read {}: {error}", path.display())]
     Unreadable {
@@ -88,7 +88,7 @@ impl PasswordFileError {
 
 /// Fails when `path` is open to more people than a file of secrets may be: nobody but its owner,
 /// except that the group may read the system-wide file.
-pub fn check_permissions(path: &Path, metadata: &Metadata) -> Result<(), PasswordFileError> {
+fn check_permissions(path: &Path, metadata: &Metadata) -> Result<(), PasswordFileError> {
     let mode = metadata.permissions().mode() & 0o777;
     let allowed = if path == Path::new(SYSTEM_FILE) {
         0o640
@@ -106,7 +106,7 @@ pub fn check_permissions(path: &Path, metadata: &Metadata) -> Result<(), Passwor
 }
 
 /// The credentials for `bucket`: those of its own line, else those of the line without a bucket.
-pub fn read_password_file(
+pub(super) fn read_password_file(
     path: &Path,
     bucket: &str,
 ) -> Result<Option<Credentials>, PasswordFileError> {

@@ -16,6 +16,7 @@ use penstock_base::clock;
 use super::{
     chain::{Chain, Nothing, Place},
     origin::Found,
+    password_file::read_password_file,
     *,
 };
 use crate::http::HttpSettings;

@@ -14,10 +14,9 @@ use async_trait::async_trait;
 use penstock_base::{Payload, Pipe};
 
 use crate::{
-    Ability, Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions,
-    DeleteFailure, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, Moved,
-    ObjectInfo, ObjectResult, Operation, Part, PartCopy, PartNumber, PutOptions, Store, Stored,
-    UploadId, UploadPage,
+    Appended, Below, BodySink, CompleteOptions, CopyOptions, DeleteFailure, FlatPage, GetOptions,
+    Got, HeadOptions, Key, ListOptions, ListPage, Moved, ObjectInfo, ObjectResult, Operation, Part,
+    PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage,
 };
 
 /// An operation of the store within, not begun yet.
@@ -76,7 +75,8 @@ pub struct Layer<A> {
 }
 
 impl<A: Around> Layer<A> {
-    pub(super) fn of(inner: Arc<dyn Store>, around: A) -> Self {
+    /// `inner` with `around` around each operation.
+    pub fn of(inner: Arc<dyn Store>, around: A) -> Self {
         Self { inner, around }
     }
 }
@@ -126,16 +126,8 @@ unsafe impl BodySink for Watched<'_> {
 
 #[async_trait]
 impl<A: Around> Store for Layer<A> {
-    fn capabilities(&self) -> &Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn abilities(&self) -> Vec<Ability> {
-        self.inner.abilities()
-    }
-
-    fn checksum_kind(&self) -> Option<ChecksumKind> {
-        self.inner.checksum_kind()
+    fn below(&self) -> Below<'_> {
+        Below::Store(&*self.inner)
     }
 
     async fn head(&self, key: &Key, options: HeadOptions) -> ObjectResult<ObjectInfo> {

@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use penstock_base::Payload;
 
 use crate::{
-    Ability, Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions,
-    DeleteFailure, ErrorKind, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage,
-    ListedObject, ObjectError, ObjectInfo, ObjectResult, Operation, Part, PartCopy, PartNumber,
-    PutOptions, Store, Stored, Upload, UploadId, UploadPage,
+    Appended, Below, BodySink, CompleteOptions, CopyOptions, DeleteFailure, ErrorKind, FlatPage,
+    GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ListedObject, ObjectError,
+    ObjectInfo, ObjectResult, Operation, Part, PartCopy, PartNumber, PutOptions, Store, Stored,
+    Upload, UploadId, UploadPage,
 };
 
 /// Puts a prefix before every key on the way in and takes it off on the way out, so that
@@ -47,12 +47,14 @@ impl Prefixed {
         Key::new(full.as_str().strip_prefix(self.prefix.as_str())?).ok()
     }
 
-    /// The same error, about the key as the caller knows it.
-    fn seen_from_outside(&self, mut error: ObjectError) -> ObjectError {
-        if let Some(key) = error.key.as_ref().and_then(|key| self.stripped(key)) {
-            error.key = Some(key);
-        }
-        error
+    /// The same outcome, an error about the key as the caller knows it.
+    fn outside<T>(&self, outcome: ObjectResult<T>) -> ObjectResult<T> {
+        outcome.map_err(|mut error| {
+            if let Some(key) = error.key.as_ref().and_then(|key| self.stripped(key)) {
+                error.key = Some(key);
+            }
+            error
+        })
     }
 
     fn listing(&self, options: ListOptions) -> ListOptions {
@@ -93,22 +95,13 @@ impl Prefixed {
 
 #[async_trait]
 impl Store for Prefixed {
-    fn capabilities(&self) -> &Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn abilities(&self) -> Vec<Ability> {
-        self.inner.abilities()
-    }
-
-    fn checksum_kind(&self) -> Option<ChecksumKind> {
-        self.inner.checksum_kind()
+    fn below(&self) -> Below<'_> {
+        Below::Store(&*self.inner)
     }
 
     async fn head(&self, key: &Key, options: HeadOptions) -> ObjectResult<ObjectInfo> {
         let key = self.full(Operation::Head, key)?;
-        let info = self.inner.head(&key, options).await;
-        info.map_err(|error| self.seen_from_outside(error))
+        self.outside(self.inner.head(&key, options).await)
     }
 
     async fn get(
@@ -118,14 +111,12 @@ impl Store for Prefixed {
         sink: &mut dyn BodySink,
     ) -> ObjectResult<Got> {
         let key = self.full(Operation::Get, key)?;
-        let got = self.inner.get(&key, options, sink).await;
-        got.map_err(|error| self.seen_from_outside(error))
+        self.outside(self.inner.get(&key, options, sink).await)
     }
 
     async fn put(&self, key: &Key, body: Payload, options: PutOptions) -> ObjectResult<Stored> {
         let key = self.full(Operation::Put, key)?;
-        let stored = self.inner.put(&key, body, options).await;
-        stored.map_err(|error| self.seen_from_outside(error))
+        self.outside(self.inner.put(&key, body, options).await)
     }
 
     async fn append(
@@ -136,21 +127,18 @@ impl Store for Prefixed {
         options: PutOptions,
     ) -> ObjectResult<Appended> {
         let key = self.full(Operation::Append, key)?;
-        let appended = self.inner.append(&key, position, body, options).await;
-        appended.map_err(|error| self.seen_from_outside(error))
+        self.outside(self.inner.append(&key, position, body, options).await)
     }
 
     async fn copy(&self, source: &Key, target: &Key, options: CopyOptions) -> ObjectResult<Stored> {
         let source = self.full(Operation::Copy, source)?;
         let target = self.full(Operation::Copy, target)?;
-        let stored = self.inner.copy(&source, &target, options).await;
-        stored.map_err(|error| self.seen_from_outside(error))
+        self.outside(self.inner.copy(&source, &target, options).await)
     }
 
     async fn delete(&self, key: &Key) -> ObjectResult<()> {
         let key = self.full(Operation::Delete, key)?;
-        let deleted = self.inner.delete(&key).await;
-        deleted.map_err(|error| self.seen_from_outside(error))
+        self.outside(self.inner.delete(&key).await)
     }
 
     async fn delete_many(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>> {
@@ -158,8 +146,7 @@ impl Store for Prefixed {
             .iter()
             .map(|key| self.full(Operation::DeleteMany, key))
             .collect::<ObjectResult<Vec<Key>>>()?;
-        let failures = self.inner.delete_many(&full).await;
-        let failures = failures.map_err(|error| self.seen_from_outside(error))?;
+        let failures = self.outside(self.inner.delete_many(&full).await)?;
         let strip = |failure: DeleteFailure| DeleteFailure {
             key: self.stripped(&failure.key).unwrap_or(failure.key),
             ..failure
@@ -169,21 +156,18 @@ impl Store for Prefixed {
 
     async fn list(&self, options: ListOptions) -> ObjectResult<ListPage> {
         let page = self.inner.list(self.listing(options)).await;
-        page.map(|page| self.page(page))
-            .map_err(|error| self.seen_from_outside(error))
+        self.outside(page).map(|page| self.page(page))
     }
 
     async fn list_flat(&self, options: ListOptions) -> ObjectResult<FlatPage> {
-        let page = self.inner.list_flat(self.listing(options)).await;
-        let mut page = page.map_err(|error| self.seen_from_outside(error))?;
+        let mut page = self.outside(self.inner.list_flat(self.listing(options)).await)?;
         page.strip_prefix(&self.prefix);
         Ok(page)
     }
 
     async fn create_upload(&self, key: &Key, options: PutOptions) -> ObjectResult<UploadId> {
         let key = self.full(Operation::CreateUpload, key)?;
-        let upload = self.inner.create_upload(&key, options).await;
-        upload.map_err(|error| self.seen_from_outside(error))
+        self.outside(self.inner.create_upload(&key, options).await)
     }
 
     async fn upload_part(
@@ -194,8 +178,7 @@ impl Store for Prefixed {
         body: Payload,
     ) -> ObjectResult<Part> {
         let key = self.full(Operation::UploadPart, key)?;
-        let part = self.inner.upload_part(&key, upload, number, body).await;
-        part.map_err(|error| self.seen_from_outside(error))
+        self.outside(self.inner.upload_part(&key, upload, number, body).await)
     }
 
     async fn copy_part(
@@ -208,8 +191,7 @@ impl Store for Prefixed {
         let key = self.full(Operation::CopyPart, key)?;
         let source = self.full(Operation::CopyPart, &copy.source)?;
         let copy = PartCopy { source, ..copy };
-        let part = self.inner.copy_part(&key, upload, number, copy).await;
-        part.map_err(|error| self.seen_from_outside(error))
+        self.outside(self.inner.copy_part(&key, upload, number, copy).await)
     }
 
     async fn complete_upload(
@@ -225,17 +207,13 @@ impl Store for Prefixed {
             None => None,
         };
         let options = CompleteOptions { copied, ..options };
-        let stored = self
-            .inner
-            .complete_upload(&key, upload, parts, options)
-            .await;
-        stored.map_err(|error| self.seen_from_outside(error))
+        let completed = self.inner.complete_upload(&key, upload, parts, options);
+        self.outside(completed.await)
     }
 
     async fn abort_upload(&self, key: &Key, upload: &UploadId) -> ObjectResult<()> {
         let key = self.full(Operation::AbortUpload, key)?;
-        let aborted = self.inner.abort_upload(&key, upload).await;
-        aborted.map_err(|error| self.seen_from_outside(error))
+        self.outside(self.inner.abort_upload(&key, upload).await)
     }
 
     async fn list_uploads(
@@ -245,8 +223,7 @@ impl Store for Prefixed {
     ) -> ObjectResult<UploadPage> {
         let prefix = format!("{}{prefix}", self.prefix);
         let page = self.inner.list_uploads(&prefix, continuation).await;
-        page.map(|page| self.upload_page(page))
-            .map_err(|error| self.seen_from_outside(error))
+        self.outside(page).map(|page| self.upload_page(page))
     }
 
     async fn put_symlink(
@@ -257,69 +234,15 @@ impl Store for Prefixed {
     ) -> ObjectResult<Stored> {
         let key = self.full(Operation::PutSymlink, key)?;
         let target = self.full(Operation::PutSymlink, target)?;
-        let stored = self.inner.put_symlink(&key, &target, options).await;
-        stored.map_err(|error| self.seen_from_outside(error))
+        self.outside(self.inner.put_symlink(&key, &target, options).await)
     }
 
     async fn get_symlink(&self, key: &Key) -> ObjectResult<Key> {
         let full = self.full(Operation::GetSymlink, key)?;
-        let target = self.inner.get_symlink(&full).await;
-        let target = target.map_err(|error| self.seen_from_outside(error))?;
+        let target = self.outside(self.inner.get_symlink(&full).await)?;
         self.stripped(&target).ok_or_else(|| {
             let message = "the symbolic link leads out of the mounted prefix";
             ObjectError::new(ErrorKind::NotFound, Operation::GetSymlink, message).about(key)
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::MemoryStore;
-
-    async fn open() -> ((), Arc<dyn Store>) {
-        let bucket: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        let neighbours = ["mounted", "mounted-too", "mounted/", "mountee/a", "a"];
-        for neighbour in neighbours {
-            let key = Key::new(neighbour).expect("valid");
-            let body = Payload::from(b"neighbour".to_vec());
-            bucket
-                .put(&key, body, PutOptions::default())
-                .await
-                .expect("a plain put succeeds");
-        }
-        ((), Arc::new(Prefixed::new(bucket, "mounted/")))
-    }
-
-    crate::conformance_tests!(open);
-
-    #[tokio::test]
-    async fn errors_and_links_speak_of_keys_without_the_prefix() {
-        let bucket: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        let (inside, outside) = (
-            Key::new("p/a").expect("valid"),
-            Key::new("q").expect("valid"),
-        );
-        let linked = bucket
-            .put_symlink(&inside, &outside, PutOptions::default())
-            .await;
-        linked.expect("links can be made");
-        let part = Prefixed::new(bucket, "p/");
-        let missing = Key::new("missing").expect("valid");
-        let error = part
-            .head(&missing, HeadOptions {})
-            .await
-            .expect_err("missing");
-        assert_eq!(error.key, Some(missing));
-        let link = part.get_symlink(&Key::new("a").expect("valid")).await;
-        assert_eq!(link.expect_err("it leads out").kind, ErrorKind::NotFound);
-    }
-
-    #[tokio::test]
-    async fn keys_must_fit_together_with_the_prefix() {
-        let part = Prefixed::new(Arc::new(MemoryStore::new()), "p/");
-        let key = Key::new("x".repeat(crate::KEY_LENGTH_MAX)).expect("valid");
-        let error = part.delete(&key).await.expect_err("too long");
-        assert_eq!(error.kind, ErrorKind::InvalidRequest);
     }
 }

@@ -35,17 +35,16 @@ use penstock_base::{
     metrics::{Counter, Registry},
 };
 
-pub use backoff::{BACKOFF_BASE, BACKOFF_CAP, RETRY_AFTER_MAX};
+pub use backoff::{BACKOFF_BASE, RETRY_AFTER_MAX};
 use backoff::{Limits, Retries};
 use budget::Budget;
 use resume::{Resumed, Verdict};
 
 use super::around::Work;
 use crate::{
-    Ability, Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions,
-    DeleteFailure, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo,
-    ObjectResult, Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage,
-    WriteCondition,
+    Appended, Below, BodySink, CompleteOptions, CopyOptions, DeleteFailure, FlatPage, GetOptions,
+    Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Part, PartCopy,
+    PartNumber, PutOptions, Store, Stored, UploadId, UploadPage, WriteCondition,
 };
 
 /// Repeats operations that fail in passing.
@@ -129,16 +128,8 @@ impl Retry {
 
 #[async_trait]
 impl Store for Retry {
-    fn capabilities(&self) -> &Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn abilities(&self) -> Vec<Ability> {
-        self.inner.abilities()
-    }
-
-    fn checksum_kind(&self) -> Option<ChecksumKind> {
-        self.inner.checksum_kind()
+    fn below(&self) -> Below<'_> {
+        Below::Store(&*self.inner)
     }
 
     async fn head(&self, key: &Key, options: HeadOptions) -> ObjectResult<ObjectInfo> {

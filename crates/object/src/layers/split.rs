@@ -29,15 +29,12 @@ use std::{
 
 use async_trait::async_trait;
 use penstock_base::{
-    Payload, Pipe, clock,
+    Pipe, clock,
     metrics::{Counter, Registry},
 };
 
 use crate::{
-    Ability, Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions,
-    DeleteFailure, ErrorKind, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage,
-    Moved, ObjectError, ObjectInfo, ObjectResult, Part, PartCopy, PartNumber, PutOptions, Store,
-    Stored, UploadId, UploadPage,
+    Below, BodySink, ErrorKind, GetOptions, Got, Key, Moved, ObjectError, ObjectResult, Store,
 };
 
 /// How long a read endpoint that failed is left alone.
@@ -166,20 +163,8 @@ impl Split {
 
 #[async_trait]
 impl Store for Split {
-    fn capabilities(&self) -> &Capabilities {
-        self.main.capabilities()
-    }
-
-    fn abilities(&self) -> Vec<Ability> {
-        self.main.abilities()
-    }
-
-    fn checksum_kind(&self) -> Option<ChecksumKind> {
-        self.main.checksum_kind()
-    }
-
-    async fn head(&self, key: &Key, options: HeadOptions) -> ObjectResult<ObjectInfo> {
-        self.main.head(key, options).await
+    fn below(&self) -> Below<'_> {
+        Below::Store(&*self.main)
     }
 
     async fn get(
@@ -208,98 +193,5 @@ impl Store for Split {
             return Err(error);
         }
         self.get_from_main(key, options, sink).await
-    }
-
-    async fn put(&self, key: &Key, body: Payload, options: PutOptions) -> ObjectResult<Stored> {
-        self.main.put(key, body, options).await
-    }
-
-    async fn append(
-        &self,
-        key: &Key,
-        position: u64,
-        body: Payload,
-        options: PutOptions,
-    ) -> ObjectResult<Appended> {
-        self.main.append(key, position, body, options).await
-    }
-
-    async fn copy(&self, source: &Key, target: &Key, options: CopyOptions) -> ObjectResult<Stored> {
-        self.main.copy(source, target, options).await
-    }
-
-    async fn delete(&self, key: &Key) -> ObjectResult<()> {
-        self.main.delete(key).await
-    }
-
-    async fn delete_many(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>> {
-        self.main.delete_many(keys).await
-    }
-
-    async fn list(&self, options: ListOptions) -> ObjectResult<ListPage> {
-        self.main.list(options).await
-    }
-
-    async fn list_flat(&self, options: ListOptions) -> ObjectResult<FlatPage> {
-        self.main.list_flat(options).await
-    }
-
-    async fn create_upload(&self, key: &Key, options: PutOptions) -> ObjectResult<UploadId> {
-        self.main.create_upload(key, options).await
-    }
-
-    async fn upload_part(
-        &self,
-        key: &Key,
-        upload: &UploadId,
-        number: PartNumber,
-        body: Payload,
-    ) -> ObjectResult<Part> {
-        self.main.upload_part(key, upload, number, body).await
-    }
-
-    async fn copy_part(
-        &self,
-        key: &Key,
-        upload: &UploadId,
-        number: PartNumber,
-        copy: PartCopy,
-    ) -> ObjectResult<Part> {
-        self.main.copy_part(key, upload, number, copy).await
-    }
-
-    async fn complete_upload(
-        &self,
-        key: &Key,
-        upload: &UploadId,
-        parts: &[Part],
-        options: CompleteOptions,
-    ) -> ObjectResult<Stored> {
-        self.main.complete_upload(key, upload, parts, options).await
-    }
-
-    async fn abort_upload(&self, key: &Key, upload: &UploadId) -> ObjectResult<()> {
-        self.main.abort_upload(key, upload).await
-    }
-
-    async fn list_uploads(
-        &self,
-        prefix: &str,
-        continuation: Option<&str>,
-    ) -> ObjectResult<UploadPage> {
-        self.main.list_uploads(prefix, continuation).await
-    }
-
-    async fn put_symlink(
-        &self,
-        key: &Key,
-        target: &Key,
-        options: PutOptions,
-    ) -> ObjectResult<Stored> {
-        self.main.put_symlink(key, target, options).await
-    }
-
-    async fn get_symlink(&self, key: &Key) -> ObjectResult<Key> {
-        self.main.get_symlink(key).await
     }
 }

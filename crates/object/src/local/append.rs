@@ -52,6 +52,14 @@ pub(super) struct Growing {
     version: Version,
 }
 
+impl Drop for Growing {
+    /// Closing the file would leave it locked for as long as a child that this process is just starting
+    /// has it open, too.
+    fn drop(&mut self) {
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
 impl Growing {
     /// Takes hold of the object at `location`. `None` when it was replaced in that moment.
     pub(super) fn hold(tree: &Tree, location: &Location) -> Attempt<Option<Self>> {

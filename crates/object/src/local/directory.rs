@@ -4,7 +4,7 @@
 //! before both. So each directory stands in the order under its name and a slash, and may stand
 //! there a second time, without the slash, for the object of its name.
 //!
-//! A directory is read whole, but at most [`WINDOW`] of its entries are kept, those that come
+//! A directory is read whole, but at most [`Tree::window`] of its entries are kept, those that come
 //! first; it is read again when they are used up. Memory stays bounded however large it is.
 
 use std::{mem::MaybeUninit, ops::ControlFlow};
@@ -20,10 +20,6 @@ use super::{
     tree::Tree,
     version::Version,
 };
-
-/// Entries of a directory that are kept at once. Tests use so few that every listing has to read
-/// its directories again.
-const WINDOW: usize = if cfg!(test) { 4 } else { 64 << 10 };
 
 /// Bytes of directory records that are taken from the kernel at once.
 const RECORDS: usize = 32 << 10;
@@ -82,6 +78,7 @@ impl Window {
         names: &[String],
         wanted: &dyn Fn(&str, ItemKind) -> bool,
     ) -> Result<Self, Errno> {
+        let window = tree.window;
         let mut first = Vec::new();
         let mut more = false;
         visit(tree, names, &mut |text, kind| {
@@ -91,16 +88,16 @@ impl Window {
                     kind,
                 });
             }
-            if first.len() == 2 * WINDOW {
-                first.select_nth_unstable(WINDOW);
-                first.truncate(WINDOW);
+            if first.len() == 2 * window {
+                first.select_nth_unstable(window);
+                first.truncate(window);
                 more = true;
             }
             ControlFlow::Continue(())
         })?;
         first.sort_unstable();
-        more |= first.len() > WINDOW;
-        first.truncate(WINDOW);
+        more |= first.len() > window;
+        first.truncate(window);
         first.reverse();
         Ok(Self { items: first, more })
     }

@@ -1,11 +1,10 @@
-//! What is particular to a bucket in a directory; the conformance suite covers the rest.
+//! What is particular to a bucket in a directory; `tests/local` holds it to what every store must do.
 
 mod appends;
 mod crash;
 mod foreign;
 mod full;
 mod layout;
-mod model;
 mod neighbours;
 
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 use super::*;
+use crate::ErrorKind;
 
 fn key(text: &str) -> Key {
     Key::new(text).expect("tests use valid keys")
@@ -22,11 +22,13 @@ fn body(text: &str) -> Payload {
     Payload::from(text.as_bytes().to_vec())
 }
 
-/// Fast, and taking everything staged for left behind.
+/// Fast, taking everything staged for left behind, and reading directories again at every listing.
 fn settings() -> LocalSettings {
     LocalSettings {
         durable: false,
         staging_age_max: Duration::ZERO,
+        window: 4,
+        ..LocalSettings::default()
     }
 }
 
@@ -84,47 +86,4 @@ fn paths(directory: &Path) -> Vec<String> {
     collect(directory, directory, &mut paths);
     paths.sort();
     paths
-}
-
-mod conformance {
-    use super::*;
-
-    async fn open() -> (TempDir, Arc<dyn Store>) {
-        let (directory, store) = bucket();
-        (directory, Arc::new(store))
-    }
-
-    crate::conformance_tests!(open);
-}
-
-mod conformance_when_durable {
-    use super::*;
-
-    async fn open() -> (TempDir, Arc<dyn Store>) {
-        let directory = tempfile::tempdir().expect("a directory can be made");
-        let store = LocalStore::open(directory.path(), LocalSettings::default());
-        (directory, Arc::new(store.expect("the bucket opens")))
-    }
-
-    // Waiting for the disk makes the other contracts slow and changes nothing in them.
-    crate::conformance_tests!(open =>
-        get_returns_what_was_put,
-        a_key_may_be_a_prefix_of_others,
-        copies_have_content_and_metadata,
-        copies_can_be_described_anew,
-        parts_become_an_object,
-        appends_grow_an_object,
-    );
-}
-
-mod conformance_without_openat2 {
-    use super::*;
-
-    async fn open() -> (TempDir, Arc<dyn Store>) {
-        let (directory, mut store) = bucket();
-        store.tree.resolve_step_by_step();
-        (directory, Arc::new(store))
-    }
-
-    crate::conformance_tests!(open);
 }

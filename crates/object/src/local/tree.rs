@@ -20,6 +20,7 @@ use rustix::{
 };
 
 use super::{
+    LocalSettings,
     name::{Location, OBJECT_NAME},
     problem::{Attempt, Problem},
     version::Version,
@@ -35,8 +36,10 @@ const DISTURBED_MAX: u32 = 100;
 /// The bucket's directory.
 pub(super) struct Tree {
     root: OwnedFd,
-    /// Whether the kernel has openat2.
+    /// Whether the kernel resolves whole paths, with openat2, and so follows links.
     beneath: bool,
+    /// Entries of a directory that a listing keeps at once.
+    pub(super) window: usize,
     /// Files that are being appended to, as they were before.
     growing: RwLock<HashMap<(u64, u64), Version>>,
     /// Whether the log says already that something is hidden.
@@ -44,7 +47,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    pub(super) fn open(directory: &Path) -> Attempt<Self> {
+    pub(super) fn open(directory: &Path, settings: &LocalSettings) -> Attempt<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = openat(CWD, directory, flags, Mode::empty()).map_err(|errno| {
             let shown = directory.display();
@@ -62,13 +65,14 @@ impl Tree {
         })?;
         let mut tree = Self {
             root,
-            beneath: true,
+            beneath: settings.follow_links,
+            window: settings.window,
             growing: RwLock::default(),
             told: AtomicBool::new(false),
         };
         // Sandboxes that do not know the call answer EPERM.
         let probe = tree.open_beneath(tree.root.as_fd(), ".", OFlags::PATH);
-        tree.beneath = !matches!(probe, Err(Errno::NOSYS | Errno::PERM));
+        tree.beneath &= !matches!(probe, Err(Errno::NOSYS | Errno::PERM));
         Ok(tree)
     }
 
@@ -238,12 +242,4 @@ fn open_step_by_step(base: BorrowedFd<'_>, path: &str, flags: OFlags) -> Result<
         directory = Some(opened);
     }
     Err(Errno::NOENT)
-}
-
-#[cfg(test)]
-impl Tree {
-    /// Does without openat2, as on old kernels.
-    pub(super) fn resolve_step_by_step(&mut self) {
-        self.beneath = false;
-    }
 }

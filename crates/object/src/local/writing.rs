@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     Appended, ChecksumKind, CompleteOptions, CopyOptions, ETag, ErrorKind, Key, Part, PartCopy,
-    PartNumber, PutOptions, Stored, UploadId, WriteCondition, multipart,
+    PartNumber, PutOptions, Stored, UploadId, WriteCondition, rules,
 };
 
 /// Times that an append starts over because its object was replaced or made in that moment.
@@ -180,7 +180,7 @@ impl LocalStore {
         options: &CompleteOptions,
     ) -> Attempt<Stored> {
         let unfinished = run_blocking(|| self.upload(key, upload))?;
-        multipart::check_order(&self.capabilities, key, parts)
+        rules::check_order(&self.capabilities, key, parts)
             .map_err(|error| Problem::new(error.kind, error.message))?;
         check_sum(parts, options)?;
         run_blocking(|| unfinished.lock().and_then(|()| unfinished.check(parts)))?;

@@ -39,7 +39,7 @@ impl AppendedSums {
 }
 
 impl RestStore<Oss> {
-    pub(super) async fn append_object(
+    pub(super) async fn append(
         &self,
         key: &Key,
         position: u64,

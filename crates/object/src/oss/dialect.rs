@@ -188,7 +188,7 @@ impl Dialect for Oss {
         body: Payload,
         options: PutOptions,
     ) -> ObjectResult<Appended> {
-        store.append_object(key, position, body, &options).await
+        store.append(key, position, body, &options).await
     }
 
     async fn put_symlink(
@@ -197,10 +197,10 @@ impl Dialect for Oss {
         target: &Key,
         options: PutOptions,
     ) -> ObjectResult<Stored> {
-        store.link(key, target, &options).await
+        store.put_symlink(key, target, &options).await
     }
 
     async fn get_symlink(store: &RestStore<Self>, key: &Key) -> ObjectResult<Key> {
-        store.read_link(key).await
+        store.get_symlink(key).await
     }
 }

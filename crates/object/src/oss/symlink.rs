@@ -11,7 +11,7 @@ use crate::{
 const TARGET: &str = "x-oss-symlink-target";
 
 impl RestStore<Oss> {
-    pub(super) async fn link(
+    pub(super) async fn put_symlink(
         &self,
         key: &Key,
         target: &Key,
@@ -31,7 +31,7 @@ impl RestStore<Oss> {
         })
     }
 
-    pub(super) async fn read_link(&self, key: &Key) -> ObjectResult<Key> {
+    pub(super) async fn get_symlink(&self, key: &Key) -> ObjectResult<Key> {
         let draft = Draft::new(Operation::GetSymlink, "GET")
             .about(key)
             .with_query(Query::new().flag("symlink"));

@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl<D: Dialect> RestStore<D> {
-    pub(super) async fn copy_object(
+    pub(super) async fn copy(
         &self,
         source: &Key,
         target: &Key,
@@ -70,7 +70,7 @@ impl<D: Dialect> RestStore<D> {
         options: &CopyOptions,
     ) -> ObjectResult<Stored> {
         let draft = Draft::new(Operation::Copy, "PUT").about(source);
-        let info = self.head_object(source).await?;
+        let info = self.head(source).await?;
         if options
             .if_match
             .as_ref()
@@ -92,7 +92,7 @@ impl<D: Dialect> RestStore<D> {
             metadata: description.metadata,
             condition: options.condition.clone(),
         };
-        self.put_object(target, &Payload::new(), &options).await
+        self.put(target, &Payload::new(), &options).await
     }
 
     async fn copy_as(

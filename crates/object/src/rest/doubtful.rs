@@ -37,7 +37,7 @@ impl<D: Dialect> RestStore<D> {
         let Ok(key) = Key::new(&object.key) else {
             return Ok(None);
         };
-        match self.head_object(&key).await {
+        match self.head(&key).await {
             Ok(info) => Ok((info.size == object.size).then_some(object)),
             Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),

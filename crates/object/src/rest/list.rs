@@ -5,7 +5,7 @@ use crate::{
     ErrorKind, FlatPage, Known, ListOptions, ListPage, ObjectResult, Operation, UploadPage,
     settings::ListVersion,
     sign::Query,
-    xml::{continuation_markers, parse_uploads, scan_flat},
+    xml::{continuation_markers, parse_uploads, read_flat},
 };
 
 /// Entries in a page, the most that both dialects give.
@@ -15,7 +15,7 @@ const PAGE_MAX: u32 = 1000;
 const UNFILTERED: char = '\u{1}';
 
 impl<D: Dialect> RestStore<D> {
-    pub(super) async fn list_objects(&self, options: &ListOptions) -> ObjectResult<ListPage> {
+    pub(super) async fn list(&self, options: &ListOptions) -> ObjectResult<ListPage> {
         let draft = listing(options, self.listing);
         let answer = self.fetch(&draft).await?;
         let page = self.read_page(&draft, &answer).await?;
@@ -24,10 +24,10 @@ impl<D: Dialect> RestStore<D> {
         Ok(page)
     }
 
-    pub(super) async fn list_objects_flat(&self, options: &ListOptions) -> ObjectResult<FlatPage> {
+    pub(super) async fn list_flat(&self, options: &ListOptions) -> ObjectResult<FlatPage> {
         let draft = listing(options, self.listing);
         let answer = self.fetch(&draft).await?;
-        let page = match scan_flat(&answer) {
+        let page = match read_flat(&answer).map_err(|error| protocol(&draft, &error))? {
             Some(page) => page,
             None => self.read_page(&draft, &answer).await.map(FlatPage::from)?,
         };
@@ -50,7 +50,7 @@ impl<D: Dialect> RestStore<D> {
 
     /// Some stores know only whole keys as prefixes of uploads, and find nothing under others.
     /// There are few unfinished uploads, so where there seem to be none all are asked for.
-    pub(super) async fn list_unfinished(
+    pub(super) async fn list_uploads(
         &self,
         prefix: &str,
         continuation: Option<&str>,

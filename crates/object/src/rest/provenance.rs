@@ -50,7 +50,7 @@ impl<D: Dialect> RestStore<D> {
         before: Option<ObjectInfo>,
     ) -> ObjectResult<ETag> {
         let target = draft.key.as_ref().unwrap_or(source);
-        let made = self.head_object(target).await.map_err(after_the_fact)?;
+        let made = self.head(target).await.map_err(after_the_fact)?;
         let wanted = match &options.if_match {
             Some(wanted) if *wanted != made.etag => wanted,
             // These are the bytes, or any would do.

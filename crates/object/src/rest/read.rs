@@ -16,7 +16,7 @@ use crate::{
 const REFUSALS_BELIEVED: usize = 2;
 
 impl<D: Dialect> RestStore<D> {
-    pub(super) async fn head_object(&self, key: &Key) -> ObjectResult<ObjectInfo> {
+    pub(super) async fn head(&self, key: &Key) -> ObjectResult<ObjectInfo> {
         let draft = Draft::new(Operation::Head, "HEAD").about(key);
         let (draft, response) = self.send_read(draft).await?;
         let size = response.headers.number("content-length");
@@ -29,7 +29,7 @@ impl<D: Dialect> RestStore<D> {
         Ok(read_info(&self.dialect, &response.headers, size))
     }
 
-    pub(super) async fn get_object(
+    pub(super) async fn get(
         &self,
         key: &Key,
         options: &GetOptions,

@@ -20,18 +20,18 @@ const NO_PART_COPIES: &str = "the store cannot make parts of what it has (Upload
 const LENGTH_REQUIRED: u16 = 411;
 
 impl<D: Dialect> RestStore<D> {
-    pub(super) async fn begin_upload(
+    pub(super) async fn create_upload(
         &self,
         key: &Key,
         options: &PutOptions,
     ) -> ObjectResult<UploadId> {
         // The condition is checked when the upload is completed.
         let kind = WriteKind::new(Operation::CreateUpload, &WriteCondition::Always);
-        self.write_with_plans(kind, |plan| self.begin_as(key, options, plan))
+        self.write_with_plans(kind, |plan| self.create_upload_as(key, options, plan))
             .await
     }
 
-    async fn begin_as(
+    async fn create_upload_as(
         &self,
         key: &Key,
         options: &PutOptions,
@@ -52,7 +52,7 @@ impl<D: Dialect> RestStore<D> {
         })
     }
 
-    pub(super) async fn send_part(
+    pub(super) async fn upload_part(
         &self,
         key: &Key,
         upload: &UploadId,
@@ -62,12 +62,12 @@ impl<D: Dialect> RestStore<D> {
         let kind = WriteKind::new(Operation::UploadPart, &WriteCondition::Always);
         self.write_with_plans(kind, |plan| {
             let draft = draft_part(Operation::UploadPart, key, upload, number);
-            self.send_part_as(draft.with_body(body.clone()), number, plan)
+            self.upload_part_as(draft.with_body(body.clone()), number, plan)
         })
         .await
     }
 
-    async fn send_part_as(
+    async fn upload_part_as(
         &self,
         mut draft: Draft,
         number: PartNumber,
@@ -88,7 +88,7 @@ impl<D: Dialect> RestStore<D> {
         })
     }
 
-    pub(super) async fn copy_as_part(
+    pub(super) async fn copy_part(
         &self,
         key: &Key,
         upload: &UploadId,
@@ -139,7 +139,7 @@ impl<D: Dialect> RestStore<D> {
         }
     }
 
-    pub(super) async fn finish_upload(
+    pub(super) async fn complete_upload(
         &self,
         key: &Key,
         upload: &UploadId,
@@ -147,7 +147,7 @@ impl<D: Dialect> RestStore<D> {
         options: &CompleteOptions,
     ) -> ObjectResult<Stored> {
         let kind = WriteKind::new(Operation::CompleteUpload, &options.condition);
-        let complete = |plan| self.finish_as(key, upload, parts, options, plan);
+        let complete = |plan| self.complete_upload_as(key, upload, parts, options, plan);
         let stored = self
             .write_with_plans(kind, complete)
             .await
@@ -169,7 +169,7 @@ impl<D: Dialect> RestStore<D> {
         if feature.state() == Known::Present {
             return Ok(stored);
         }
-        match self.head_object(key).await {
+        match self.head(key).await {
             Ok(info) if info.etag == stored.etag => {
                 feature.learn(true);
                 Ok(stored)
@@ -187,7 +187,7 @@ impl<D: Dialect> RestStore<D> {
         }
     }
 
-    async fn finish_as(
+    async fn complete_upload_as(
         &self,
         key: &Key,
         upload: &UploadId,
@@ -269,7 +269,7 @@ impl<D: Dialect> RestStore<D> {
         Ok((ETag::new(&answer.etag), told))
     }
 
-    pub(super) async fn forget_upload(&self, key: &Key, upload: &UploadId) -> ObjectResult<()> {
+    pub(super) async fn abort_upload(&self, key: &Key, upload: &UploadId) -> ObjectResult<()> {
         let draft = Draft::new(Operation::AbortUpload, "DELETE")
             .about(key)
             .with_query(Query::new().with("uploadId", upload.as_str()));

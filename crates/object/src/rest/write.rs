@@ -12,8 +12,8 @@ use crate::{
     Checksum, DeleteFailure, ETag, ErrorKind, Key, ObjectError, ObjectInfo, ObjectResult,
     Operation, PutOptions, Stored, UserMetadata, WriteCondition,
     http::{RequestHeaders, Response, ResponseHeaders},
+    rules::check_delete_many,
     sign::Query,
-    store::check_delete_many,
     xml::{
         Failure, WriteAnswer, XmlError, delete_many_body, is_expressible, parse_delete_failures,
         parse_failure, parse_write_answer,
@@ -21,7 +21,7 @@ use crate::{
 };
 
 impl<D: Dialect> RestStore<D> {
-    pub(super) async fn put_object(
+    pub(super) async fn put(
         &self,
         key: &Key,
         body: &Payload,
@@ -141,7 +141,7 @@ impl<D: Dialect> RestStore<D> {
         key: &Key,
         tag: &ETag,
     ) -> ObjectResult<ObjectInfo> {
-        let message = match self.head_object(key).await {
+        let message = match self.head(key).await {
             Ok(info) if info.etag == *tag => return Ok(info),
             Ok(_) => "the object was replaced by another version",
             Err(error) if error.kind == ErrorKind::NotFound => "the object was removed",
@@ -154,7 +154,7 @@ impl<D: Dialect> RestStore<D> {
         let Some(key) = &draft.key else {
             return Ok(());
         };
-        match self.head_object(key).await {
+        match self.head(key).await {
             Ok(_) => Err(draft.error(ErrorKind::AlreadyExists, "the key is taken")),
             Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
@@ -206,7 +206,7 @@ impl<D: Dialect> RestStore<D> {
         }
     }
 
-    pub(super) async fn delete_object(&self, key: &Key) -> ObjectResult<()> {
+    pub(super) async fn delete(&self, key: &Key) -> ObjectResult<()> {
         let draft = Draft::new(Operation::Delete, "DELETE").about(key);
         match self.send_only(&draft).await {
             Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
@@ -214,7 +214,7 @@ impl<D: Dialect> RestStore<D> {
         }
     }
 
-    pub(super) async fn delete_objects(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>> {
+    pub(super) async fn delete_many(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>> {
         check_delete_many(keys)?;
         let (listed, others): (Vec<&Key>, Vec<&Key>) =
             keys.iter().partition(|key| is_expressible(key));
@@ -249,7 +249,7 @@ impl<D: Dialect> RestStore<D> {
     async fn delete_each(&self, keys: &[&Key]) -> ObjectResult<Vec<DeleteFailure>> {
         let mut failures = Vec::new();
         for (index, key) in keys.iter().enumerate() {
-            match self.delete_object(key).await {
+            match self.delete(key).await {
                 Ok(()) => {}
                 Err(error) if !error.kind.is_transient() => failures.push(failed(key, error)),
                 Err(error) if index == 0 => return Err(error),

@@ -10,11 +10,11 @@ const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 
 /// What a signing key is good for, apart from the day.
 #[derive(Debug, Clone, Copy)]
-pub struct AwsScope<'a> {
+pub(crate) struct AwsScope<'a> {
     /// Such as `eu-west-1`.
-    pub region: &'a str,
+    pub(crate) region: &'a str,
     /// Such as `s3`.
-    pub service: &'a str,
+    pub(crate) service: &'a str,
 }
 
 impl AwsScope<'_> {
@@ -25,7 +25,7 @@ impl AwsScope<'_> {
 }
 
 /// Derives the key for the day `date` (`YYYYMMDD`).
-pub fn aws_signing_key(secret: &str, date: &str, scope: AwsScope<'_>) -> SigningKey {
+pub(crate) fn aws_signing_key(secret: &str, date: &str, scope: AwsScope<'_>) -> SigningKey {
     let key = hmac_sha256(format!("AWS4{secret}").as_bytes(), date);
     let key = hmac_sha256(&key, scope.region);
     let key = hmac_sha256(&key, scope.service);
@@ -34,7 +34,7 @@ pub fn aws_signing_key(secret: &str, date: &str, scope: AwsScope<'_>) -> Signing
 
 /// The value of the `Authorization` header. All of `request.headers` are signed; `host`,
 /// `x-amz-date` and every other `x-amz-` header must be among them.
-pub fn aws_authorization(
+pub(crate) fn aws_authorization(
     request: &SignedRequest<'_>,
     key_id: &str,
     key: &SigningKey,
@@ -48,17 +48,6 @@ pub fn aws_authorization(
         "{ALGORITHM} Credential={key_id}/{}, SignedHeaders={names}, Signature={signature}",
         scope.on(time)
     )
-}
-
-/// The signature of a URL that carries its authorisation in the query, which must already hold
-/// every `X-Amz-` parameter but this one.
-pub fn aws_presigned_signature(
-    request: &SignedRequest<'_>,
-    key: &SigningKey,
-    scope: AwsScope<'_>,
-    time: SystemTime,
-) -> String {
-    sign(request, &sorted(request.headers), key, scope, time)
 }
 
 fn sign(

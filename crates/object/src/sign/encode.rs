@@ -13,42 +13,46 @@ const VALUE: &AsciiSet = &NON_ALPHANUMERIC
 const PATH: &AsciiSet = &VALUE.remove(b'/');
 
 /// A key as it stands in a path.
-pub fn encode_path(key: &str) -> String {
+pub(crate) fn encode_path(key: &str) -> String {
     utf8_percent_encode(key, PATH).to_string()
 }
 
 /// A name or value as it stands in a query.
-pub fn encode_value(value: &str) -> String {
+pub(crate) fn encode_value(value: &str) -> String {
     utf8_percent_encode(value, VALUE).to_string()
 }
 
 /// Parameters of a request, not encoded yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Query(Vec<(Cow<'static, str>, Option<String>)>);
+pub(crate) struct Query(Vec<(Cow<'static, str>, Option<String>)>);
 
 impl Query {
     /// No parameters.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Adds a parameter without a value, such as `uploads`.
     #[must_use]
-    pub fn flag(mut self, name: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn flag(mut self, name: impl Into<Cow<'static, str>>) -> Self {
         self.0.push((name.into(), None));
         self
     }
 
     /// Adds a parameter with a value.
     #[must_use]
-    pub fn with(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
+    pub(crate) fn with(
+        mut self,
+        name: impl Into<Cow<'static, str>>,
+        value: impl Into<String>,
+    ) -> Self {
         self.0.push((name.into(), Some(value.into())));
         self
     }
 
     /// Adds a parameter that may be left out.
     #[must_use]
-    pub fn with_some(self, name: &'static str, value: Option<impl Into<String>>) -> Self {
+    pub(crate) fn with_some(self, name: &'static str, value: Option<impl Into<String>>) -> Self {
         match value {
             Some(value) => self.with(name, value),
             None => self,
@@ -56,12 +60,12 @@ impl Query {
     }
 
     /// Whether there are no parameters.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Names and raw values in the order in which they were added.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         self.0
             .iter()
             .map(|(name, value)| (&**name, value.as_deref()))
@@ -69,7 +73,7 @@ impl Query {
 
     /// Encoded and sorted by name, then value. A parameter without a value is `name` followed by
     /// `after_flag`: `=` for AWS, nothing for OSS.
-    pub fn encoded(&self, after_flag: &str) -> String {
+    pub(crate) fn encoded(&self, after_flag: &str) -> String {
         let mut pairs: Vec<(String, Option<String>)> = self
             .iter()
             .map(|(name, value)| (encode_value(name), value.map(encode_value)))

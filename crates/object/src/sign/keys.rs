@@ -9,7 +9,7 @@ use super::{SigningKey, basic_date};
 
 /// The signing key that was used last.
 #[derive(Default)]
-pub struct SigningKeys(Mutex<Option<Cached>>);
+pub(crate) struct SigningKeys(Mutex<Option<Cached>>);
 
 #[derive(PartialEq, Eq)]
 struct Cached {
@@ -21,7 +21,7 @@ struct Cached {
 impl SigningKeys {
     /// The key for `secret` on the day of `time`, derived by `derive` from secret and date when
     /// it is not the one that was used last.
-    pub fn get(
+    pub(crate) fn get(
         &self,
         secret: &str,
         time: SystemTime,

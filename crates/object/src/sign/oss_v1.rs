@@ -40,20 +40,20 @@ const SUB_RESOURCES: [&str; 30] = [
 
 /// What is signed of a request.
 #[derive(Debug, Clone, Copy)]
-pub struct OssV1Request<'a> {
+pub(crate) struct OssV1Request<'a> {
     /// `GET`, `PUT` and so on.
-    pub method: &'a str,
+    pub(crate) method: &'a str,
     /// The headers; names in lower case, in any order. Those that begin with `x-oss-`,
     /// `content-md5` and `content-type` are signed.
-    pub headers: &'a [(&'a str, &'a str)],
+    pub(crate) headers: &'a [(&'a str, &'a str)],
     /// The date line: the `Date` header, or the expiry of a signed URL in seconds.
-    pub date: &'a str,
+    pub(crate) date: &'a str,
     /// From [`oss_v1_resource`].
-    pub resource: &'a str,
+    pub(crate) resource: &'a str,
 }
 
 /// `/bucket/key` with those parameters that select a part of it. `more` names further ones.
-pub fn oss_v1_resource(bucket: &str, key: &str, query: &Query, more: &[&str]) -> String {
+pub(crate) fn oss_v1_resource(bucket: &str, key: &str, query: &Query, more: &[&str]) -> String {
     let is_part = |name: &str| {
         name.starts_with("x-oss-") || SUB_RESOURCES.contains(&name) || more.contains(&name)
     };
@@ -72,7 +72,7 @@ pub fn oss_v1_resource(bucket: &str, key: &str, query: &Query, more: &[&str]) ->
 }
 
 /// The signature in Base64.
-pub fn oss_v1_signature(request: &OssV1Request<'_>, secret: &str) -> String {
+pub(super) fn oss_v1_signature(request: &OssV1Request<'_>, secret: &str) -> String {
     use hmac::{KeyInit, Mac};
     let mut mac = hmac::Hmac::<sha1::Sha1>::new_from_slice(secret.as_bytes())
         .expect("HMAC takes keys of any length");
@@ -81,7 +81,11 @@ pub fn oss_v1_signature(request: &OssV1Request<'_>, secret: &str) -> String {
 }
 
 /// The value of the `Authorization` header.
-pub fn oss_v1_authorization(request: &OssV1Request<'_>, key_id: &str, secret: &str) -> String {
+pub(crate) fn oss_v1_authorization(
+    request: &OssV1Request<'_>,
+    key_id: &str,
+    secret: &str,
+) -> String {
     format!("OSS {key_id}:{}", oss_v1_signature(request, secret))
 }
 

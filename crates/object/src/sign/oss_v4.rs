@@ -11,16 +11,16 @@ const ALGORITHM: &str = "OSS4-HMAC-SHA256";
 
 /// What a signing key is good for, apart from the day.
 #[derive(Debug, Clone, Copy)]
-pub struct OssScope<'a> {
+pub(crate) struct OssScope<'a> {
     /// Such as `cn-hangzhou`, without `oss-`.
-    pub region: &'a str,
+    pub(crate) region: &'a str,
     /// `oss`, or `oss-cloudbox` whose region is the box's name.
-    pub product: &'a str,
+    pub(crate) product: &'a str,
 }
 
 impl OssScope<'_> {
     /// The credential scope on the day of `time`.
-    pub fn on(&self, time: SystemTime) -> String {
+    pub(crate) fn on(&self, time: SystemTime) -> String {
         let Self { region, product } = self;
         format!("{}/{region}/{product}/aliyun_v4_request", basic_date(time))
     }
@@ -28,16 +28,16 @@ impl OssScope<'_> {
 
 /// A request with the names of the headers that are signed although nothing demands it.
 #[derive(Debug, Clone, Copy)]
-pub struct OssV4Request<'a> {
+pub(crate) struct OssV4Request<'a> {
     /// The request. Of its headers, `x-oss-` ones, `content-type`, `content-md5` and the
     /// additional ones are signed.
-    pub request: SignedRequest<'a>,
+    pub(crate) request: SignedRequest<'a>,
     /// Names in lower case and in order.
-    pub additional: &'a [&'a str],
+    pub(crate) additional: &'a [&'a str],
 }
 
 /// Derives the key for the day `date` (`YYYYMMDD`).
-pub fn oss_v4_signing_key(secret: &str, date: &str, scope: OssScope<'_>) -> SigningKey {
+pub(crate) fn oss_v4_signing_key(secret: &str, date: &str, scope: OssScope<'_>) -> SigningKey {
     let key = hmac_sha256(format!("aliyun_v4{secret}").as_bytes(), date);
     let key = hmac_sha256(&key, scope.region);
     let key = hmac_sha256(&key, scope.product);
@@ -45,7 +45,7 @@ pub fn oss_v4_signing_key(secret: &str, date: &str, scope: OssScope<'_>) -> Sign
 }
 
 /// The value of the `Authorization` header.
-pub fn oss_v4_authorization(
+pub(crate) fn oss_v4_authorization(
     request: &OssV4Request<'_>,
     key_id: &str,
     key: &SigningKey,
@@ -63,8 +63,8 @@ pub fn oss_v4_authorization(
     )
 }
 
-/// The signature alone, as a signed URL carries it.
-pub fn oss_v4_signature(
+/// The signature alone.
+pub(super) fn oss_v4_signature(
     request: &OssV4Request<'_>,
     key: &SigningKey,
     scope: OssScope<'_>,

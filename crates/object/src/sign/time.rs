@@ -1,37 +1,35 @@
 //! Dates as signatures write them.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
-use penstock_base::calendar;
-
-const SECONDS_PER_DAY: u64 = 86_400;
+use jiff::{Timestamp, civil::DateTime, tz::Offset};
 
 /// `YYYYMMDD`.
-pub fn basic_date(time: SystemTime) -> String {
-    let (year, month, day) = calendar::date_of(seconds(time) / SECONDS_PER_DAY);
-    format!("{year:04}{month:02}{day:02}")
+pub(crate) fn basic_date(time: SystemTime) -> String {
+    let time = in_utc(time);
+    format!("{:04}{:02}{:02}", time.year(), time.month(), time.day())
 }
 
 /// `YYYYMMDDThhmmssZ`.
-pub fn basic_time(time: SystemTime) -> String {
-    let of_day = seconds(time) % SECONDS_PER_DAY;
-    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-    format!("{}T{hour:02}{minute:02}{second:02}Z", basic_date(time))
+pub(crate) fn basic_time(time: SystemTime) -> String {
+    let (date, time) = (basic_date(time), in_utc(time));
+    let (hour, minute, second) = (time.hour(), time.minute(), time.second());
+    format!("{date}T{hour:02}{minute:02}{second:02}Z")
 }
 
 /// `Thu, 01 Jan 1970 00:00:00 GMT`.
-pub fn http_date(time: SystemTime) -> String {
+pub(crate) fn http_date(time: SystemTime) -> String {
     httpdate::fmt_http_date(time)
 }
 
-fn seconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
+fn in_utc(time: SystemTime) -> DateTime {
+    // A time that no calendar has is the first that there is.
+    Offset::UTC.to_datetime(Timestamp::try_from(time).unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, UNIX_EPOCH};
 
     use proptest::prelude::*;
 

@@ -1,10 +1,8 @@
 //! Short answers: errors, and what writes return.
 
-use std::mem::take;
-
 use super::{
     XmlError, decode_url,
-    walk::{Step, walk},
+    scan::{Scanner, read},
 };
 
 /// What an `<Error>` says.
@@ -39,26 +37,27 @@ pub struct WriteAnswer {
 
 /// Reads an error; text that is none gives `None`.
 pub fn parse_failure(xml: &[u8]) -> Option<Failure> {
-    let (mut failure, mut depth, mut is_error) = (Failure::default(), 0, false);
-    let outcome = walk(xml, |step| {
-        match step {
-            Step::Open(name) => {
-                depth += 1;
-                is_error |= depth == 1 && name == "Error";
-            }
-            Step::Close(name, text) => {
-                depth -= 1;
-                if depth == 1 {
-                    set_failure(&mut failure, name, text);
-                }
-            }
+    let failure = read(xml, |scanner, root| {
+        let mut failure = Failure::default();
+        refuse(root != "Error", root)?;
+        while let Some(name) = scanner.child()? {
+            read_into(&mut failure, name, scanner)?;
         }
-        Ok(())
+        Ok(Some(failure))
     });
-    (outcome.is_ok() && is_error).then_some(failure)
+    failure.ok().flatten()
 }
 
-fn set_failure(failure: &mut Failure, name: &str, text: &mut String) {
+/// Fails if the answer is something else than was asked for.
+fn refuse(is_wrong: bool, root: &str) -> Result<(), XmlError> {
+    match is_wrong {
+        true => Err(XmlError::Unexpected(root.to_owned())),
+        false => Ok(()),
+    }
+}
+
+/// Reads what the child `name` of an error, which was just entered, says of it.
+fn read_into(failure: &mut Failure, name: &str, scanner: &mut Scanner<'_>) -> Result<(), XmlError> {
     let field = match name {
         "Code" => &mut failure.code,
         "Message" => &mut failure.message,
@@ -66,83 +65,85 @@ fn set_failure(failure: &mut Failure, name: &str, text: &mut String) {
         "Region" => &mut failure.region,
         "Endpoint" => &mut failure.endpoint,
         "Condition" => &mut failure.condition,
-        _ => return,
+        _ => return scanner.skip(),
     };
-    *field = take(text);
+    *field = scanner.text()?.into_owned();
+    Ok(())
 }
 
 /// The id that `InitiateMultipartUpload` returns.
 pub fn parse_upload_id(xml: &[u8]) -> Result<String, XmlError> {
-    let mut id = String::new();
-    walk(xml, |step| {
-        if let Step::Close("UploadId", text) = step {
-            id = take(text);
+    let id = read(xml, |scanner, _| {
+        let mut id = String::new();
+        while let Some(name) = scanner.child()? {
+            match name {
+                "UploadId" => id = scanner.text()?.into_owned(),
+                _ => scanner.skip()?,
+            }
         }
-        Ok(())
+        Ok(id)
     })?;
-    if id.is_empty() {
-        return Err(XmlError::Missing("UploadId"));
+    match id.is_empty() {
+        true => Err(XmlError::Missing("UploadId")),
+        false => Ok(id),
     }
-    Ok(id)
 }
 
 /// Reads what `CompleteMultipartUpload`, `CopyObject` or `UploadPartCopy` return.
 pub fn parse_write_answer(xml: &[u8]) -> Result<WriteAnswer, XmlError> {
-    let (mut answer, mut root) = (WriteAnswer::default(), true);
-    walk(xml, |step| {
-        match step {
-            Step::Open("Error") if root => return Err(XmlError::Unexpected("Error".to_owned())),
-            Step::Open(_) => root = false,
-            Step::Close("ETag", text) => answer.etag = take(text),
-            Step::Close("ChecksumCRC64NVME", text) => answer.crc64nvme = take(text),
-            Step::Close("ChecksumCRC32C", text) => answer.crc32c = take(text),
-            Step::Close("ChecksumType", text) => answer.checksum_type = take(text),
-            Step::Close(..) => {}
+    let answer = read(xml, |scanner, root| {
+        refuse(root == "Error", root)?;
+        let mut answer = WriteAnswer::default();
+        while let Some(name) = scanner.child()? {
+            let field = match name {
+                "ETag" => &mut answer.etag,
+                "ChecksumCRC64NVME" => &mut answer.crc64nvme,
+                "ChecksumCRC32C" => &mut answer.crc32c,
+                "ChecksumType" => &mut answer.checksum_type,
+                _ => {
+                    scanner.skip()?;
+                    continue;
+                }
+            };
+            *field = scanner.text()?.into_owned();
         }
-        Ok(())
+        Ok(answer)
     })?;
-    if answer.etag.is_empty() {
-        return Err(XmlError::Missing("ETag"));
+    match answer.etag.is_empty() {
+        true => Err(XmlError::Missing("ETag")),
+        false => Ok(answer),
     }
-    Ok(answer)
 }
 
 /// Keys that `DeleteObjects` could not delete, each with code and message.
 pub fn parse_delete_failures(xml: &[u8]) -> Result<Vec<(String, Failure)>, XmlError> {
-    let (mut failures, mut current) = (Vec::new(), None::<(String, Failure)>);
-    let (mut depth, mut url_encoded) = (0, false);
-    if xml.trim_ascii().is_empty() {
-        return Ok(failures);
-    }
-    walk(xml, |step| {
-        match step {
-            Step::Open(name) => {
-                depth += 1;
-                match (depth, name) {
-                    (1, "Error") => return Err(XmlError::Unexpected(name.to_owned())),
-                    (2, "Error") => current = Some(Default::default()),
-                    _ => {}
-                }
-            }
-            Step::Close(name, text) => {
-                depth -= 1;
-                match (name, &mut current) {
-                    ("Error", current) => failures.extend(current.take()),
-                    ("Key", Some((key, _))) => *key = take(text),
-                    ("EncodingType", None) => url_encoded = text.trim() == "url",
-                    (name, Some((_, failure))) => set_failure(failure, name, text),
-                    _ => {}
-                }
+    read(xml, |scanner, root| {
+        refuse(root == "Error", root)?;
+        let (mut failures, mut url_encoded) = (Vec::new(), false);
+        while let Some(name) = scanner.child()? {
+            match name {
+                "Error" => failures.push(delete_failure(scanner)?),
+                "EncodingType" => url_encoded = scanner.text()?.trim() == "url",
+                _ => scanner.skip()?,
             }
         }
-        Ok(())
-    })?;
-    if url_encoded {
-        for (key, _) in &mut failures {
-            *key = decode_url(key);
+        for (key, _) in failures.iter_mut().filter(|_| url_encoded) {
+            *key = decode_url(key.as_str().into()).into_owned();
+        }
+        Ok(failures)
+    })
+}
+
+/// The key and the failure in the element that was just entered.
+fn delete_failure(scanner: &mut Scanner<'_>) -> Result<(String, Failure), XmlError> {
+    let (mut key, mut failure) = (String::new(), Failure::default());
+    while let Some(name) = scanner.child()? {
+        match name {
+            "Key" => key = scanner.text()?.into_owned(),
+            _ => read_into(&mut failure, name, scanner)?,
         }
     }
-    Ok(failures)
+    Ok((key, failure))
 }
 
 #[cfg(test)]

@@ -1,53 +1,20 @@
 //! Time stamps of listings.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use penstock_base::calendar;
+use jiff::Timestamp;
 
 /// Reads `2020-05-18T05:45:54.123Z`; the fraction is optional, the zone must be UTC.
 pub fn parse_time(text: &str) -> Option<SystemTime> {
-    let text = text.trim().strip_suffix('Z')?;
-    let (date, time) = text.split_once('T')?;
-    let (time, fraction) = time.split_once('.').unwrap_or((time, ""));
-    let [year, month, day] = numbers(date, '-')?;
-    let [hour, minute, second] = numbers(time, ':')?;
-    let in_range = (1970..=9999).contains(&year)
-        && (1..=12).contains(&month)
-        && (1..=31).contains(&day)
-        && hour < 24
-        && minute < 60
-        && second <= 60;
-    if !in_range {
-        return None;
-    }
-    let [year, month, day] = [year, month, day].map(u64::cast_signed);
-    let days = calendar::days_until(year, month, day).cast_unsigned();
-    let seconds = days * 86_400 + hour * 3600 + minute * 60 + second;
-    Some(UNIX_EPOCH + Duration::from_secs(seconds) + parse_fraction(fraction)?)
-}
-
-fn numbers(text: &str, separator: char) -> Option<[u64; 3]> {
-    let mut parts = text.split(separator).map(parse_digits);
-    let numbers = [parts.next()??, parts.next()??, parts.next()??];
-    parts.next().is_none().then_some(numbers)
-}
-
-fn parse_digits(text: &str) -> Option<u64> {
-    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    digits.then(|| text.parse().ok()).flatten()
-}
-
-fn parse_fraction(digits: &str) -> Option<Duration> {
-    if digits.is_empty() {
-        return Some(Duration::ZERO);
-    }
-    parse_digits(digits)?;
-    let nanoseconds = format!("{digits:0<9}")[..9].parse().ok()?;
-    Some(Duration::from_nanos(nanoseconds))
+    let text = text.trim();
+    let time: Timestamp = text.ends_with('Z').then(|| text.parse().ok())??;
+    Some(SystemTime::from(time)).filter(|time| *time >= UNIX_EPOCH)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use proptest::prelude::*;
 
     use super::*;

@@ -1,10 +1,10 @@
 //! A page of unfinished uploads (`ListMultipartUploads`).
 
-use std::{mem::take, time::SystemTime};
+use std::{borrow::Cow, time::SystemTime};
 
 use super::{
     XmlError, decode_url, parse_time,
-    walk::{Step, walk},
+    scan::{Scanner, read},
 };
 use crate::{Key, Upload, UploadId, UploadPage};
 
@@ -12,38 +12,41 @@ use crate::{Key, Upload, UploadId, UploadPage};
 const SEPARATOR: char = '\n';
 
 #[derive(Default)]
-struct Reading {
-    uploads: Vec<Pending>,
-    upload: Option<Pending>,
-    next_key: String,
-    next_id: String,
+struct Reading<'a> {
+    uploads: Vec<Pending<'a>>,
+    next_key: Cow<'a, str>,
+    next_id: Cow<'a, str>,
     truncated: bool,
     url_encoded: bool,
 }
 
 #[derive(Default)]
-struct Pending {
-    key: String,
-    id: String,
+struct Pending<'a> {
+    key: Cow<'a, str>,
+    id: Cow<'a, str>,
     initiated: Option<SystemTime>,
 }
 
 /// Reads a page. Uploads under names that are no keys are left out. Fails when it says that
 /// there is more but not where.
 pub fn parse_uploads(xml: &[u8]) -> Result<UploadPage, XmlError> {
-    let mut reading = Reading::default();
-    let mut root = true;
-    walk(xml, |step| {
-        match step {
-            Step::Open("ListMultipartUploadsResult") if root => root = false,
-            Step::Open(name) if root => return Err(XmlError::Unexpected(name.to_owned())),
-            Step::Open("Upload") => reading.upload = Some(Pending::default()),
-            Step::Open(_) => {}
-            Step::Close(name, text) => reading.close(name, text),
+    read(xml, |scanner, root| {
+        if root != "ListMultipartUploadsResult" {
+            return Err(XmlError::Unexpected(root.to_owned()));
         }
-        Ok(())
-    })?;
-    reading.finish()
+        let mut reading = Reading::default();
+        while let Some(name) = scanner.child()? {
+            match name {
+                "Upload" => reading.uploads.push(Pending::read(scanner)?),
+                "NextKeyMarker" => reading.next_key = scanner.text()?,
+                "NextUploadIdMarker" => reading.next_id = scanner.text()?,
+                "IsTruncated" => reading.truncated = scanner.text()?.trim() == "true",
+                "EncodingType" => reading.url_encoded = scanner.text()?.trim() == "url",
+                _ => scanner.skip()?,
+            }
+        }
+        reading.finish()
+    })
 }
 
 /// The markers that make up a continuation: key, then upload id.
@@ -54,45 +57,43 @@ pub(crate) fn continuation_markers(continuation: &str) -> (&str, &str) {
     (key, id)
 }
 
-impl Reading {
-    fn close(&mut self, name: &str, text: &mut String) {
-        match (name, &mut self.upload) {
-            ("Upload", upload) => self.uploads.extend(upload.take()),
-            ("Key", Some(upload)) => upload.key = take(text),
-            ("UploadId", Some(upload)) => upload.id = take(text),
-            ("Initiated", Some(upload)) => upload.initiated = parse_time(text),
-            ("NextKeyMarker", None) => self.next_key = take(text),
-            ("NextUploadIdMarker", None) => self.next_id = take(text),
-            ("IsTruncated", None) => self.truncated = text.trim() == "true",
-            ("EncodingType", None) => self.url_encoded = text.trim() == "url",
-            _ => {}
+impl<'a> Pending<'a> {
+    /// The upload in the element that was just entered.
+    fn read(scanner: &mut Scanner<'a>) -> Result<Self, XmlError> {
+        let mut upload = Self::default();
+        while let Some(name) = scanner.child()? {
+            match name {
+                "Key" => upload.key = scanner.text()?,
+                "UploadId" => upload.id = scanner.text()?,
+                "Initiated" => upload.initiated = parse_time(&scanner.text()?),
+                _ => scanner.skip()?,
+            }
         }
+        Ok(upload)
     }
+}
 
+impl Reading<'_> {
     fn finish(self) -> Result<UploadPage, XmlError> {
         if self.truncated && self.next_key.is_empty() {
             return Err(XmlError::Missing("NextKeyMarker"));
         }
-        let decode = |text: &str| {
-            if self.url_encoded {
-                decode_url(text)
-            } else {
-                text.to_owned()
-            }
+        let decode = |text| match self.url_encoded {
+            true => decode_url(text),
+            false => text,
         };
-        let continuation = self
-            .truncated
-            .then(|| format!("{}{SEPARATOR}{}", self.next_id, decode(&self.next_key)));
-        let uploads = self.uploads.iter().filter_map(|pending| {
+        let uploads = self.uploads.into_iter().filter_map(|pending| {
             Some(Upload {
-                key: Key::new(decode(&pending.key)).ok()?,
+                key: Key::new(decode(pending.key)).ok()?,
                 id: UploadId::new(&pending.id),
                 initiated: pending.initiated.unwrap_or(SystemTime::UNIX_EPOCH),
             })
         });
         Ok(UploadPage {
             uploads: uploads.collect(),
-            continuation,
+            continuation: self
+                .truncated
+                .then(|| format!("{}{SEPARATOR}{}", self.next_id, decode(self.next_key))),
         })
     }
 }

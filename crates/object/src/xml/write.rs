@@ -2,8 +2,7 @@
 
 use std::fmt::Write as _;
 
-use quick_xml::escape::escape;
-
+use super::escaped;
 use crate::{Checksum, Key, Part};
 
 /// The body of `CompleteMultipartUpload`. `checksum` writes a part's checksum as the dialect
@@ -15,7 +14,7 @@ pub fn complete_upload_body(
     let mut body = String::with_capacity(64 + parts.len() * 96);
     body.push_str("<CompleteMultipartUpload>");
     for part in parts {
-        let tag = escape(part.etag.as_str());
+        let tag = escaped(part.etag.as_str());
         let _ = write!(
             body,
             "<Part><PartNumber>{}</PartNumber><ETag>\"{tag}\"</ETag>",
@@ -35,7 +34,11 @@ pub fn delete_many_body(keys: &[&Key]) -> String {
     let mut body = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?><Delete>");
     body.push_str("<Quiet>true</Quiet>");
     for key in keys {
-        let _ = write!(body, "<Object><Key>{}</Key></Object>", escape(key.as_str()));
+        let _ = write!(
+            body,
+            "<Object><Key>{}</Key></Object>",
+            escaped(key.as_str())
+        );
     }
     body.push_str("</Delete>");
     body

@@ -1,10 +1,8 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use penstock_base::{clock, metrics::Registry};
-use penstock_object::{
-    ErrorKind, Key, MemoryStore, Operation, PutOptions,
-    layers::{Fault, Faults, Faulty, Retry},
-};
+use penstock_object::{ErrorKind, Key, Operation, PutOptions, layers::Retry};
+use penstock_object_testing::{Fault, Faults, Faulty, MemoryStore};
 use proptest::prelude::*;
 
 use super::*;

@@ -2,7 +2,7 @@
 
 use std::{io::BufRead, mem};
 
-use penstock_object::{FlatTime, xml::parse_time};
+use penstock_object::{FlatTime, parse_time};
 
 use super::{ManifestSettings, SIZE_UNKNOWN, columns::Columns, csv::Records};
 use crate::{SPOOLED_KEY_MAX, SnapshotError, SnapshotObject, Timestamp};

@@ -1,10 +1,8 @@
 use std::collections::BTreeMap;
 
 use penstock_base::Payload;
-use penstock_object::{
-    MemoryStore, Operation, PutOptions,
-    layers::{Faults, Faulty},
-};
+use penstock_object::{Operation, PutOptions};
+use penstock_object_testing::{Faults, Faulty, MemoryStore};
 use proptest::prelude::*;
 
 use super::*;

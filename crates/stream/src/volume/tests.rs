@@ -1,7 +1,8 @@
 use std::{collections::BTreeMap, fs, path::PathBuf, sync::Mutex};
 
 use penstock_base::{BufferPool, MIB, MemoryBudget, metrics::Registry};
-use penstock_object::{Key, MemoryStore, PutOptions, Store};
+use penstock_object::{Key, PutOptions, Store};
+use penstock_object_testing::MemoryStore;
 use penstock_transfer::Transfer;
 use penstock_vfs::{Exclusivity, New, NewKind};
 use proptest::prelude::*;

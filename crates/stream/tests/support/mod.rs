@@ -6,10 +6,8 @@
 use std::{ops::Range, sync::Arc, time::Duration};
 
 use penstock_base::{BufferPool, MIB, MemoryBudget, Payload, metrics::Registry};
-use penstock_object::{
-    Key, MemoryStore, Operation, PutOptions, RetrySettings, Store,
-    layers::{Fault, Faults, Faulty, standard},
-};
+use penstock_object::{Key, Operation, PutOptions, RetrySettings, Store, layers::standard};
+use penstock_object_testing::{Fault, Faults, Faulty, MemoryStore};
 use penstock_stream::{
     BLOCK_SIZE, BlockAddress, DataPath, DataSettings, MappedObject, ObjectMap, ObjectMapWriter,
     Placement, SnapshotObject, StreamDisk, Timestamp,

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use penstock_base::{BufferPool, ChecksumKind, LocalFile, Payload, run_blocking};
+use penstock_base::{BufferPool, LocalFile, Payload, run_blocking};
 use penstock_object::{
-    Ability, Appended, BodySink, Capabilities, CompleteOptions, CopyOptions, DeleteFailure, ETag,
-    FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult,
-    Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage,
+    Appended, Below, BodySink, CompleteOptions, CopyOptions, DeleteFailure, ETag, GetOptions, Got,
+    Key, ObjectResult, Part, PutOptions, Store, Stored, UploadId,
 };
 use tokio::sync::Semaphore;
 
@@ -52,16 +51,8 @@ impl CachedStore {
 
 #[async_trait]
 impl Store for CachedStore {
-    fn capabilities(&self) -> &Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn abilities(&self) -> Vec<Ability> {
-        self.inner.abilities()
-    }
-
-    fn checksum_kind(&self) -> Option<ChecksumKind> {
-        self.inner.checksum_kind()
+    fn below(&self) -> Below<'_> {
+        Below::Store(&*self.inner)
     }
 
     fn local_copy(&self, key: &Key, etag: &ETag) -> Option<Arc<dyn LocalFile>> {
@@ -74,10 +65,6 @@ impl Store for CachedStore {
         })?;
         self.shared.metrics.lent.increment();
         Some(found)
-    }
-
-    async fn head(&self, key: &Key, options: HeadOptions) -> ObjectResult<ObjectInfo> {
-        self.inner.head(key, options).await
     }
 
     async fn get(
@@ -132,38 +119,6 @@ impl Store for CachedStore {
         deleted
     }
 
-    async fn list(&self, options: ListOptions) -> ObjectResult<ListPage> {
-        self.inner.list(options).await
-    }
-
-    async fn list_flat(&self, options: ListOptions) -> ObjectResult<FlatPage> {
-        self.inner.list_flat(options).await
-    }
-
-    async fn create_upload(&self, key: &Key, options: PutOptions) -> ObjectResult<UploadId> {
-        self.inner.create_upload(key, options).await
-    }
-
-    async fn upload_part(
-        &self,
-        key: &Key,
-        upload: &UploadId,
-        number: PartNumber,
-        body: Payload,
-    ) -> ObjectResult<Part> {
-        self.inner.upload_part(key, upload, number, body).await
-    }
-
-    async fn copy_part(
-        &self,
-        key: &Key,
-        upload: &UploadId,
-        number: PartNumber,
-        copy: PartCopy,
-    ) -> ObjectResult<Part> {
-        self.inner.copy_part(key, upload, number, copy).await
-    }
-
     async fn complete_upload(
         &self,
         key: &Key,
@@ -177,18 +132,6 @@ impl Store for CachedStore {
         stored
     }
 
-    async fn abort_upload(&self, key: &Key, upload: &UploadId) -> ObjectResult<()> {
-        self.inner.abort_upload(key, upload).await
-    }
-
-    async fn list_uploads(
-        &self,
-        prefix: &str,
-        continuation: Option<&str>,
-    ) -> ObjectResult<UploadPage> {
-        self.inner.list_uploads(prefix, continuation).await
-    }
-
     async fn put_symlink(
         &self,
         key: &Key,
@@ -198,9 +141,5 @@ impl Store for CachedStore {
         let stored = self.inner.put_symlink(key, target, options).await;
         self.forget(key);
         stored
-    }
-
-    async fn get_symlink(&self, key: &Key) -> ObjectResult<Key> {
-        self.inner.get_symlink(key).await
     }
 }

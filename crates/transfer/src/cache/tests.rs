@@ -10,9 +10,9 @@ use std::{
 
 use penstock_base::{BufferPool, KIB, MIB, MemoryBudget, Payload, metrics::Registry};
 use penstock_object::{
-    ETag, ErrorKind, GetOptions, Got, Key, MemoryStore, ObjectResult, PutOptions, Store,
-    layers::Metered,
+    ETag, ErrorKind, GetOptions, Got, Key, ObjectResult, PutOptions, Store, layers::Metered,
 };
+use penstock_object_testing::MemoryStore;
 use proptest::prelude::*;
 
 use super::*;

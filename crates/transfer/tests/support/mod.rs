@@ -22,6 +22,7 @@ use penstock_base::{
     metrics::Registry,
 };
 use penstock_object::*;
+use penstock_object_testing::MemoryStore;
 use penstock_transfer::{
     ObjectVersion, Transfer, TransferError, TransferResult, TransferSettings, Writer,
 };
@@ -285,8 +286,8 @@ fn deliver(sink: &mut dyn BodySink, bytes: &[u8]) -> usize {
 
 #[async_trait]
 impl Store for TestStore {
-    fn capabilities(&self) -> &Capabilities {
-        self.inner.capabilities()
+    fn below(&self) -> Below<'_> {
+        Below::Store(&self.inner)
     }
 
     async fn head(&self, key: &Key, options: HeadOptions) -> ObjectResult<ObjectInfo> {

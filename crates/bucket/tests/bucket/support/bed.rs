@@ -11,7 +11,8 @@ use penstock_base::{
     BufferPool, FileName, FsError, FsResult, MIB, MemoryBudget, clock, metrics::Registry,
 };
 use penstock_bucket::{BucketSettings, BucketVolume, Staging, StagingSettings};
-use penstock_object::{GetOptions, Key, ListOptions, MemoryStore, PutOptions, Store};
+use penstock_object::{GetOptions, Key, ListOptions, PutOptions, Store};
+use penstock_object_testing::MemoryStore;
 use penstock_transfer::Transfer;
 use penstock_vfs::{
     Attributes, Dentry, DirectorySink, Entry, Exclusivity, FileKind, HandleId, Identity, Inode,

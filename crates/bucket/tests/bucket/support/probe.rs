@@ -275,8 +275,8 @@ impl Probe {
 
 #[async_trait]
 impl Store for Probe {
-    fn capabilities(&self) -> &Capabilities {
-        self.inner.capabilities()
+    fn below(&self) -> Below<'_> {
+        Below::Store(&*self.inner)
     }
 
     async fn head(&self, key: &Key, options: HeadOptions) -> ObjectResult<ObjectInfo> {

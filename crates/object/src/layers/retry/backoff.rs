@@ -18,7 +18,7 @@ use crate::{
 pub const BACKOFF_BASE: Duration = Duration::from_millis(100);
 
 /// No pause is drawn from a longer span than this.
-pub const BACKOFF_CAP: Duration = Duration::from_secs(10);
+const BACKOFF_CAP: Duration = Duration::from_secs(10);
 
 /// Stores that ask for a longer pause get this one.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);

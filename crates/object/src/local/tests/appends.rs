@@ -83,6 +83,30 @@ async fn an_append_of_a_living_process_is_left_alone() {
     assert_eq!(refused.kind, ErrorKind::Unavailable);
 }
 
+/// A child has all files open until it is a program, and with them their locks.
+#[tokio::test]
+async fn appends_do_not_wait_for_programs_that_are_started() {
+    const APPENDS: u64 = 1000;
+    let (_directory, store) = bucket();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let start_programs = || {
+        while !done.load(std::sync::atomic::Ordering::Relaxed) {
+            let ended = std::process::Command::new("true").status();
+            assert!(ended.expect("it starts").success());
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(start_programs);
+        scope.spawn(start_programs);
+        let grown = (0..APPENDS).try_for_each(|position| {
+            let grown = futures_util::FutureExt::now_or_never(append(&store, position, "x"));
+            grown.expect("it does not wait").map(drop)
+        });
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        grown.expect("every append is done");
+    });
+}
+
 #[tokio::test]
 async fn readers_see_the_version_before_until_an_append_is_done() {
     let (_directory, store) = bucket();
