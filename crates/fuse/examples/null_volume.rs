@@ -79,9 +79,9 @@ impl Volume for NullVolume {
     }
 
     async fn lookup(&self, _: &Identity, dentry: Dentry<'_>) -> FsResult<Lookup> {
-        Ok(match dentry.name.as_str() {
-            "read" => Lookup::Found(entry(READ)),
-            "sink" => Lookup::Found(entry(SINK)),
+        Ok(match dentry.name.as_bytes() {
+            b"read" => Lookup::Found(entry(READ)),
+            b"sink" => Lookup::Found(entry(SINK)),
             _ => Lookup::Absent(TTL),
         })
     }
