@@ -24,7 +24,7 @@ use crate::{
     control::{Phase, Place, Status, client},
     environment::Environment,
     failure::{Failure, Outcome},
-    output, system, text_table,
+    mount_table, output, system, text_table,
 };
 
 /// Files that are read at once.
@@ -71,9 +71,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let readers = readers.map_or(READERS, usize::from);
     let place = Place::of_user(environment);
     let mounts = client::all(&place).into_iter().map(|(_, mount)| mount);
-    let mounts: Vec<_> = mounts
-        .filter(|mount| mount.phase == Phase::Mounted)
-        .collect();
+    let mounts: Vec<_> = mounts.filter(is_there).collect();
     let (mountpoint, root) = locate(what, &mounts)?;
     let socket = place.socket_of(&mountpoint);
     for pass in 1..=PASSES_MAX {
@@ -86,6 +84,15 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// Whether programs see a mount. The kernel shows one a moment before its program says that it is mounted.
+fn is_there(mount: &Status) -> bool {
+    match mount.phase {
+        Phase::Mounted => true,
+        Phase::Starting => mount_table::find(&mount.mountpoint).is_some(),
+        Phase::Saving => false,
+    }
 }
 
 /// The mount point and the place in it that `what` names.
