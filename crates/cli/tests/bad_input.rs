@@ -180,11 +180,20 @@ fn no_permission_to_list() {
     }
 }
 
+/// An empty one.
+fn bucket(scratch: &Scratch) -> String {
+    format!("file://{}", scratch.folder("bucket").display())
+}
+
 #[test]
 fn a_mount_point_that_cannot_be_used() {
     let scratch = Scratch::new();
     let fails = |mountpoint: &Path, cause: &str, remedy: &str| {
-        refused(&mut mount(&scratch, "memory:", mountpoint), cause, remedy);
+        refused(
+            &mut mount(&scratch, &bucket(&scratch), mountpoint),
+            cause,
+            remedy,
+        );
     };
     fails(&scratch.path("missing"), "does not exist", "create");
     fails(&scratch.file("file", ""), "is not a directory", "directory");
@@ -192,9 +201,10 @@ fn a_mount_point_that_cannot_be_used() {
     scratch.file("full/entry", "");
     fails(&full, "is not empty", "nonempty");
     let busy = scratch.folder("busy");
-    let mounted = run(&mut mount(&scratch, "memory:", &busy));
+    let mounted = run(&mut mount(&scratch, &bucket(&scratch), &busy));
     assert_eq!(mounted.code, Some(0), "{mounted:#?}");
-    fails(&busy, "is busy: `memory:` is mounted there", "unmount");
+    let cause = format!("is busy: `{}` is mounted there", bucket(&scratch));
+    fails(&busy, &cause, "unmount");
     assert_eq!(
         run(scratch.penstock().arg("umount").arg(&busy)).code,
         Some(0)
@@ -212,11 +222,11 @@ fn a_malformed_configuration() {
         ("fsync = \"perhaps\"", "`fsync` cannot be `perhaps` (from "),
     ] {
         let file = scratch.file("p.toml", text);
-        let mut command = mount(&scratch, "memory:", &mountpoint);
+        let mut command = mount(&scratch, &bucket(&scratch), &mountpoint);
         command.arg("--config").arg(&file);
         refused(&mut command, cause, "");
     }
-    let mut command = mount(&scratch, "memory:", &mountpoint);
+    let mut command = mount(&scratch, &bucket(&scratch), &mountpoint);
     command.args(["--config", "/no/such/file"]);
     refused(&mut command, "/no/such/file", "check the path");
 }
@@ -241,7 +251,7 @@ fn a_malformed_command_line() {
         ),
     ] {
         refused(
-            mount(&scratch, "memory:", &mountpoint).args(options),
+            mount(&scratch, &bucket(&scratch), &mountpoint).args(options),
             cause,
             remedy,
         );
@@ -285,7 +295,7 @@ fn a_port_for_metrics_that_is_taken() {
     let mountpoint = scratch.folder("mnt");
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("bound").to_string();
-    let mut command = mount(&scratch, "memory:", &mountpoint);
+    let mut command = mount(&scratch, &bucket(&scratch), &mountpoint);
     command.args(["--metrics-address", &address]);
     refused(&mut command, "cannot listen", "another port");
     assert!(!is_mounted(&mountpoint));

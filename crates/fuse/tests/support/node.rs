@@ -104,10 +104,9 @@ impl Tree {
     }
 
     pub fn child(&mut self, parent: Inode, name: &FileName) -> FsResult<Option<Inode>> {
-        Ok(self
-            .children(parent)?
-            .get(super::volume::text(name))
-            .copied())
+        let name = super::volume::text(name);
+        let children = self.children(parent)?;
+        Ok(name.and_then(|name| children.get(name)).copied())
     }
 
     /// The directory that has an entry for a directory; the root for itself.
