@@ -132,21 +132,35 @@ impl Process {
 
     /// Ends it without warning, as the kernel does when memory runs out.
     pub fn kill(self) {
-        let pid = self.0.to_string();
-        run_within(
-            Patience::seconds(5),
-            Command::new("kill").args(["-KILL", &pid]),
-        );
+        self.signal("-KILL");
         Patience::seconds(10).until("a killed process to go", || !self.is_alive());
     }
 
     /// Asks it to end.
     pub fn terminate(self) {
+        self.signal("-TERM");
+    }
+
+    /// Sends it a signal by its name or number, as `kill` takes it.
+    pub fn signal(self, signal: &str) {
         let pid = self.0.to_string();
         run_within(
             Patience::seconds(5),
-            Command::new("kill").args(["-TERM", &pid]),
+            Command::new("kill").args([signal, &pid]),
         );
+    }
+
+    /// The processes that it started and that have not ended.
+    pub fn children(self) -> Vec<Self> {
+        let parent = self.0.to_string();
+        let found = run_within(
+            Patience::seconds(5),
+            Command::new("pgrep").args(["-P", &parent]),
+        );
+        let numbers = found.stdout.lines().map(str::parse);
+        numbers
+            .map(|number| Self(number.expect("pgrep prints numbers")))
+            .collect()
     }
 
     fn status_kib(self, field: &str) -> u64 {

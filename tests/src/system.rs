@@ -209,11 +209,13 @@ pub fn rename(from: &Path, to: &Path, flags: libc::c_uint) -> SystemResult<()> {
     check(unsafe { libc::renameat2(here, from.as_ptr(), here, to.as_ptr(), flags) })
 }
 
-/// Lets go of a mount point at once, whoever still uses it.
+/// Lets go of a mount point at once, whoever still uses it, and of a process that died while the kernel held
+/// it.
 pub fn detach(path: &Path) {
     let target = c_path(path);
     // SAFETY: `target` is a terminated string that lives through the call.
-    let detached = check(unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) });
+    let detached =
+        check(unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH | libc::MNT_FORCE) });
     if detached.is_err() {
         drop(
             Command::new("fusermount3")

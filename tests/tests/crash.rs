@@ -3,16 +3,19 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, OpenOptions},
     io::{Read, Write},
+    os::unix::fs::OpenOptionsExt,
     path::Path,
-    process::Command,
+    process::{Child, Command, Stdio},
     thread,
     time::Duration,
 };
 
 use penstock_devserver::{Fault, FaultRule, Faults, Operation};
-use penstock_tests::{Bucket, Kind, Patience, data::noise, run_within, system};
+use penstock_tests::{
+    Bucket, Kind, Mount, Patience, Process, Scratch, data::noise, run_within, system, unmount_dead,
+};
 
 const MIB: usize = 1 << 20;
 const PATIENCE: Patience = Patience::seconds(20);
@@ -134,6 +137,111 @@ fn who_removes_an_open_file_is_let_go_when_the_mount_is_killed() {
     });
     drop(reader);
     mount.kill_and_unmount();
+}
+
+/// A mount that is killed while the kernel, told to drop a page, waits for it, and with the kernel the thread that
+/// told it.
+struct Dropping {
+    bucket: Bucket,
+    scratch: Scratch,
+    mount: Mount,
+    users: [Child; 2],
+}
+
+impl Dropping {
+    fn new() -> Self {
+        let (bucket, scratch) = (Bucket::new(Kind::S3), Scratch::new());
+        bucket.put_outside("log", &noise(1, 8 * MIB));
+        let mount = bucket.mount_with(&bucket.staged_options(&scratch.folder("staging")));
+        let path = mount.join("log");
+        let mut options = OpenOptions::new();
+        let options = options.append(true).custom_flags(libc::O_DIRECT);
+        let mut appended = options.open(&path).expect("an open");
+        appended.write_all(b"first").expect("a write");
+        let hang = FaultRule::new(Fault::Hang {
+            duration_ms: 60_000,
+        });
+        bucket.fail(Faults::rule(hang.on(&[Operation::GetObject])));
+        let users = Self::users(&path.display().to_string());
+        Self {
+            bucket,
+            scratch,
+            mount,
+            users,
+        }
+    }
+
+    /// One reads the second half, the other appends past the page cache while the first waits.
+    fn users(path: &str) -> [Child; 2] {
+        let start = |program, arguments: &[&str]| {
+            let mut command = Command::new(program);
+            let command = command.args(arguments).stdin(Stdio::piped());
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+            command.spawn().expect("a start")
+        };
+        let output = format!("of={path}");
+        let mut users = [
+            start("tail", &["-c", "+4194305", path]),
+            start(
+                "dd",
+                &[&output, "bs=4096", "oflag=append,direct", "conv=notrunc"],
+            ),
+        ];
+        thread::sleep(Duration::from_millis(500));
+        let mut input = users[1].stdin.take().expect("it is a pipe");
+        input.write_all(&[b'x'; 4096]).expect("dd reads");
+        thread::sleep(Duration::from_millis(500));
+        assert_eq!(users[0].try_wait().expect("our own child"), None);
+        users
+    }
+
+    fn until_all_are_let_go(&mut self) {
+        PATIENCE.until("all to be let go", || {
+            let mut ended = self.users.iter_mut().map(Child::try_wait);
+            ended.all(|ended| ended.expect("our own child").is_some())
+        });
+    }
+}
+
+/// The guardian goes first, so that nothing is left that could end the connection.
+fn kill_with_guardian(mount: Process) {
+    for process in mount.children().into_iter().chain([mount]) {
+        process.signal("-KILL");
+    }
+    thread::sleep(Duration::from_secs(1));
+}
+
+#[test]
+fn who_reads_a_page_that_is_being_dropped_is_let_go_when_the_mount_is_killed() {
+    let mut dropping = Dropping::new();
+    dropping.mount.process().kill();
+    dropping.until_all_are_let_go();
+    dropping.mount.kill_and_unmount();
+}
+
+#[test]
+fn a_mount_that_is_killed_with_its_guardian_is_taken_away() {
+    let mut dropping = Dropping::new();
+    let process = dropping.mount.process();
+    assert_eq!(process.children().len(), 1);
+    kill_with_guardian(process);
+    unmount_dead(dropping.mount.path());
+    dropping.until_all_are_let_go();
+}
+
+#[test]
+fn a_mount_that_was_killed_with_its_guardian_makes_way_for_the_next() {
+    let mut dropping = Dropping::new();
+    kill_with_guardian(dropping.mount.process());
+    dropping.bucket.heal();
+    let staging = dropping.scratch.folder("staging");
+    let options = dropping.bucket.staged_options(&staging);
+    let mut again = dropping.bucket.command_with("mount", &options);
+    run_within(PATIENCE, again.arg(dropping.mount.path())).expect_success();
+    dropping.until_all_are_let_go();
+    let read = fs::read(dropping.mount.join("log")).expect("a read");
+    assert_eq!(read.len(), 8 * MIB + 5 + 4096);
+    unmount_dead(dropping.mount.path());
 }
 
 #[test]

@@ -14,34 +14,21 @@
 //! start removes.
 
 use std::{
-    io::{self, IoSlice, IoSliceMut},
-    mem::MaybeUninit,
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::net::UnixStream,
-    },
+    io,
+    os::{fd::AsFd, unix::net::UnixStream},
     time::Duration,
 };
 
 use penstock_base::clock;
 use penstock_block::Keepsake;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
-};
 use tracing::{error, warn};
 
 use crate::{
     daemon::Announcer,
+    descriptors,
     failure::{Exit, Failure, Outcome},
     system::{self, Ending, Forked},
 };
-
-/// Descriptors in a message: the connection and the journal.
-const DESCRIPTORS: usize = 2;
-
-/// Bytes in the longest note.
-const NOTE_SIZE_MAX: usize = 8192;
 
 /// Servers that may be killed in a row, each within [`SOON`], before the keeper gives up.
 const RESTARTS_MAX: u32 = 5;
@@ -78,12 +65,7 @@ impl Line {
     /// Gives the keeper what the next server will need.
     pub(crate) fn leave(&self, keepsake: &Keepsake, note: &str) -> io::Result<()> {
         let descriptors = [keepsake.connection.as_fd(), keepsake.journal.as_fd()];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
-        let note = [IoSlice::new(note.as_bytes())];
-        sendmsg(&self.socket, &note, &mut ancillary, SendFlags::empty())?;
-        Ok(())
+        descriptors::send(&self.socket, &descriptors, note.as_bytes())
     }
 }
 
@@ -171,34 +153,18 @@ fn receive_until_end(socket: &UnixStream) -> Option<Inherited> {
 }
 
 fn receive(socket: &UnixStream) -> io::Result<Option<Inherited>> {
-    let mut note = [0; NOTE_SIZE_MAX];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut buffers = [IoSliceMut::new(&mut note)];
-    let message = recvmsg(
-        socket,
-        &mut buffers,
-        &mut ancillary,
-        RecvFlags::CMSG_CLOEXEC,
-    )?;
-    let mut descriptors: Vec<OwnedFd> = Vec::new();
-    for part in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(rights) = part {
-            descriptors.extend(rights);
-        }
-    }
-    if message.bytes == 0 {
+    let Some(received) = descriptors::receive(socket)? else {
         return Ok(None);
-    }
-    let mut descriptors = descriptors.into_iter();
+    };
+    let mut descriptors = received.descriptors.into_iter();
     let (Some(connection), Some(journal)) = (descriptors.next(), descriptors.next()) else {
         return Err(io::ErrorKind::InvalidData.into());
     };
-    let note = String::from_utf8_lossy(&note[..message.bytes]).into_owned();
     let keepsake = Keepsake {
         connection,
         journal,
     };
+    let note = String::from_utf8_lossy(&received.note).into_owned();
     Ok(Some(Inherited { keepsake, note }))
 }
 

@@ -3,11 +3,15 @@
 use std::{
     fs,
     io::ErrorKind,
-    os::fd::{AsRawFd, OwnedFd, RawFd},
+    mem::MaybeUninit,
+    os::{
+        fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd},
+        unix::net::UnixStream,
+    },
     time::Duration,
 };
 
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 
 /// The user who runs this, by effective id.
 pub(crate) fn user_id() -> u32 {
@@ -56,6 +60,91 @@ fn is_alone() -> bool {
         std::thread::yield_now();
         thread_count() == 1
     })
+}
+
+/// Ends this process without a last word: what it shares with the one that it was split from stays.
+pub(crate) fn end_at_once() -> ! {
+    // SAFETY: the call ends the process and touches no memory.
+    unsafe { libc::_exit(0) }
+}
+
+/// Closes everything but `socket`, and the standard streams lead nowhere from now on. For a process that was split
+/// from another one, whose files must not stay open because of it, and that owns nothing else.
+pub(crate) fn keep_only(socket: &UnixStream) -> std::io::Result<()> {
+    let null = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")?;
+    for stream in 0..=libc::STDERR_FILENO {
+        replace_descriptor(&null, stream)?;
+    }
+    let kept = socket.as_raw_fd().unsigned_abs();
+    close_all(
+        libc::STDERR_FILENO.unsigned_abs() + 1,
+        kept.saturating_sub(1),
+    )?;
+    close_all(kept + 1, u32::MAX)?;
+    // It was closed with the others.
+    let _ = null.into_raw_fd();
+    Ok(())
+}
+
+/// Closes the descriptors from `first` to `last`.
+fn close_all(first: u32, last: u32) -> std::io::Result<()> {
+    if first > last {
+        return Ok(());
+    }
+    // SAFETY: the caller owns none of these, or never uses it again.
+    match unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } {
+        -1 => Err(std::io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Blocks every signal that can be blocked.
+pub(crate) fn block_signals() {
+    let mut all = MaybeUninit::uninit();
+    // SAFETY: `all` is a valid place for a set, which the first call fills.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::sigprocmask(libc::SIG_SETMASK, all.as_ptr(), std::ptr::null_mut());
+    }
+}
+
+/// Waits until the process `sender` sends `signal`, which must be blocked. The same from others changes nothing.
+pub(crate) fn wait_for_signal(signal: Signal, sender: Pid) -> std::io::Result<()> {
+    let mut awaited = MaybeUninit::uninit();
+    let mut received = MaybeUninit::<libc::siginfo_t>::uninit();
+    // SAFETY: `awaited` is a valid place for a set, which the first call fills.
+    unsafe {
+        libc::sigemptyset(awaited.as_mut_ptr());
+        libc::sigaddset(awaited.as_mut_ptr(), signal.as_raw());
+    }
+    loop {
+        // SAFETY: the set was filled, and `received` is a valid place for the result.
+        let number = unsafe { libc::sigwaitinfo(awaited.as_ptr(), received.as_mut_ptr()) };
+        if number < 0 {
+            let error = std::io::Error::last_os_error();
+            if error.kind() != ErrorKind::Interrupted {
+                return Err(error);
+            }
+            continue;
+        }
+        // SAFETY: the kernel filled it, and a signal that a process caused has a sender.
+        if unsafe { received.assume_init_ref().si_pid() } == sender.as_raw_nonzero().get() {
+            return Ok(());
+        }
+    }
+}
+
+/// Whether the first thread of a process has ended: nothing does what the process promised any more, though the
+/// kernel may hold other threads of it. `false` where the process cannot be seen.
+pub(crate) fn has_died(process: Pid) -> bool {
+    let number = process.as_raw_nonzero();
+    let stat = fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+    // The name before it may contain anything.
+    let state = stat.rsplit(") ").next();
+    state.is_some_and(|state| state.starts_with(['Z', 'X']))
 }
 
 /// How a child ended.

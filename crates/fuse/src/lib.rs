@@ -28,7 +28,8 @@ mod system;
 mod transport;
 
 pub use mount::{
-    MountError, UnmountError, UnmountMode, check_mount_point, is_dead, remove_dead_mounts, unmount,
+    ConnectionAbort, MountError, UnmountError, UnmountMode, check_mount_point, cut_silent, is_dead,
+    remove_dead_mounts, unmount,
 };
 pub use negotiate::Negotiated;
 pub use notify::{Notifier, NotifyError};

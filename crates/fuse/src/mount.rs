@@ -4,6 +4,7 @@
 //! a socket. The place is checked before either is tried, in an order in which a mount that is
 //! dead or hangs is recognised from the mount table before anything touches it.
 
+mod abort;
 mod check;
 mod direct;
 mod error;
@@ -11,16 +12,16 @@ mod helper;
 mod table;
 
 use std::{
-    fs,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::{FuseSettings, adapter::MountId, system};
 
+pub use abort::{ConnectionAbort, cut_silent};
 pub use check::is_dead;
 pub use error::{MountError, UnmountError};
 
@@ -58,9 +59,6 @@ enum Means {
     Helper,
 }
 
-/// Where the kernel lets owners of mounts cut their connections.
-const CONNECTIONS: &str = "/sys/fs/fuse/connections";
-
 impl Means {
     fn of_this_process() -> Self {
         match system::effective_ids() {
@@ -85,6 +83,8 @@ pub(crate) struct Mount {
     /// `major:minor` of the device number that its files have.
     device: String,
     means: Means,
+    /// `None` where this user may not cut connections.
+    abort: Option<ConnectionAbort>,
     /// The place is nothing of ours any more; somebody else may have mounted there.
     left: AtomicBool,
 }
@@ -110,11 +110,14 @@ impl Mount {
             Means::Helper => helper::mount(&place, settings)?,
         };
         let entry = table::entry_at(&place).ok_or_else(|| MountError::Vanished(place.clone()))?;
+        let abort = ConnectionAbort::open(&entry.device)
+            .inspect_err(|error| debug!(%error, "the connection can be cut by an unmount only"));
         let mount = Self {
             place,
             id: MountId(entry.id),
             device: entry.device,
             means,
+            abort: abort.ok(),
             left: AtomicBool::new(false),
         };
         Ok((mount, connection))
@@ -127,6 +130,7 @@ impl Mount {
             id: MountId(0),
             device: String::new(),
             means: Means::of_this_process(),
+            abort: None,
             left: AtomicBool::new(true),
         }
     }
@@ -157,17 +161,15 @@ impl Mount {
         self.left.store(true, Ordering::Relaxed);
     }
 
-    /// Cuts the connection: whoever uses the mount, or waits for it, gets errors from now on.
+    /// What cuts the connection. `None` where this user may not.
+    pub(crate) fn abort(&self) -> Option<&ConnectionAbort> {
+        self.abort.as_ref()
+    }
+
+    /// Cuts the connection: requests of the mount, and those that wait, fail from now on.
     pub(crate) fn cut(&self) {
-        if !self.is_mounted() {
-            // Its number may be that of another mount by now.
-            return;
-        }
-        let minor = self.device.rsplit(':').next().unwrap_or_default();
-        let abort = Path::new(CONNECTIONS).join(minor).join("abort");
-        if fs::write(abort, "1").is_err()
-            && let Err(error) = self.unmount(UnmountMode::Force)
-        {
+        let cut = self.abort.as_ref().is_some_and(|abort| abort.cut().is_ok());
+        if !cut && let Err(error) = self.unmount(UnmountMode::Force) {
             warn!(%error, "the connection to the kernel cannot be cut");
         }
     }

@@ -36,8 +36,8 @@ use tokio::{
 use tracing::{error, info, warn};
 
 use crate::{
-    FuseSettings, MountError, Negotiated, Notifier, UnmountError, UnmountMode, mount::Mount,
-    protocol::Capabilities, transport::WeakDevFuse,
+    ConnectionAbort, FuseSettings, MountError, Negotiated, Notifier, UnmountError, UnmountMode,
+    mount::Mount, protocol::Capabilities, transport::WeakDevFuse,
 };
 
 pub use start::{THREADS_MAX, THREADS_MIN};
@@ -124,6 +124,12 @@ impl Session {
     /// The mount point, absolute.
     pub fn mount_point(&self) -> &Path {
         self.mount.place()
+    }
+
+    /// What cuts the connection to the kernel, for a process that outlives this one. `None` where this
+    /// user may not.
+    pub fn abort(&self) -> Option<&ConnectionAbort> {
+        self.mount.abort()
     }
 
     /// What kernel and mount agreed on.

@@ -7,6 +7,7 @@ use std::{
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use penstock_fuse::MountError;
+use tracing::warn;
 
 use super::{stream, umount};
 use crate::{
@@ -16,7 +17,8 @@ use crate::{
     environment::Environment,
     explain,
     failure::Outcome,
-    keeper,
+    guardian::Guardian,
+    half_dead, keeper,
     logging::{self, LogFile},
     mount_point::{self, Own},
     options::{Given, Scope, Values, table},
@@ -132,6 +134,10 @@ pub(crate) fn perform(request: MountRequest, environment: &Environment) -> Outco
         stream::clean(environment)?;
     }
     let nonempty = values.flag(&table::NONEMPTY);
+    let place = Place::of_user(environment);
+    if let Ok(mountpoint) = umount::resolve(&request.mountpoint) {
+        half_dead::release(&place, &mountpoint)?;
+    }
     check_no_volume(&request.mountpoint, environment)?;
     let mountpoint = free_mount_point(&request.mountpoint, nonempty)?;
     if let Some(directory) = assemble::local_directory(&request.source) {
@@ -153,11 +159,12 @@ pub(crate) fn perform(request: MountRequest, environment: &Environment) -> Outco
         values,
         environment: environment.clone(),
         log,
-        place: Place::of_user(environment),
+        place,
         line: None,
+        guardian: None,
     };
     if foreground {
-        return serve_here(&plan, Announcer::Foreground);
+        return serve_here(plan, Announcer::Foreground);
     }
     let patience = patience(&plan);
     match daemon::detach()? {
@@ -218,7 +225,7 @@ fn free_mount_point(place: &Path, nonempty: bool) -> Outcome<PathBuf> {
 /// theirs.
 fn serve_in_background(plan: Plan, announcer: Announcer) -> Outcome {
     match plan.volume {
-        VolumeKind::Bucket => serve_here(&plan, announcer),
+        VolumeKind::Bucket => serve_here(plan, announcer),
         VolumeKind::Stream => {
             start_logging(&plan);
             let mut plan = Some(plan);
@@ -233,9 +240,23 @@ fn serve_in_background(plan: Plan, announcer: Announcer) -> Outcome {
     }
 }
 
-fn serve_here(plan: &Plan, announcer: Announcer) -> Outcome {
-    start_logging(plan);
-    serve::run(plan, announcer)
+/// Serves in this process. A bucket's mount has a guardian; a stream volume's in the foreground has none, as the
+/// kernel is told nothing of a volume that never changes.
+fn serve_here(plan: Plan, announcer: Announcer) -> Outcome {
+    start_logging(&plan);
+    let guardian = match plan.volume {
+        VolumeKind::Bucket => post_guardian(),
+        VolumeKind::Stream => None,
+    };
+    serve::run(&Plan { guardian, ..plan }, announcer)
+}
+
+fn post_guardian() -> Option<Guardian> {
+    let posted = Guardian::post();
+    if let Err(error) = &posted {
+        warn!(%error, "programs may hang when this process is killed: it has no guardian");
+    }
+    posted.ok()
 }
 
 fn start_logging(plan: &Plan) {

@@ -24,7 +24,7 @@ use crate::{
     },
     environment::Environment,
     failure::{Exit, Failure, Outcome},
-    mount_table,
+    half_dead, mount_table,
     options::duration,
     output, text_table,
 };
@@ -99,6 +99,7 @@ fn unmount_within(
 ) -> Outcome {
     let mountpoint = resolve(path)?;
     let place = Place::of_user(environment);
+    half_dead::release(&place, &mountpoint)?;
     // Asked before anything else, so that none of them ends unheard.
     let earlier = earlier(&place, &mountpoint);
     let wait = Wait {
@@ -194,7 +195,7 @@ impl Wait<'_> {
                 Ok(Some(Reply::Refused { cause, remedy })) => {
                     break Err(Failure::new(cause, remedy));
                 }
-                Err(error) if client::is_silence(&error) => {}
+                Err(error) if client::is_silence(&error) && !connection.has_died() => {}
                 Ok(Some(Reply::Status(_) | Reply::CacheDropped { .. }) | None) | Err(_) => {
                     break Err(self.without_last_word(&connection));
                 }

@@ -8,7 +8,10 @@ use std::{
 };
 
 use penstock_base::clock;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+use rustix::{
+    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with},
+    process::Pid,
+};
 
 use super::{Place, Reply, Request, Status, claim};
 use crate::system::{self, Process};
@@ -31,10 +34,14 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Sends `request` to the mount behind `socket`.
+    /// Sends `request` to the mount behind `socket`. Fails with [`io::ErrorKind::ConnectionRefused`] where its
+    /// process has died, though the kernel may still hold a thread of it.
     pub(crate) fn open(socket: &Path, request: &Request) -> io::Result<Self> {
         let mut stream = connect(socket, ANSWER_DEADLINE)?;
         let number = peer(&stream)?;
+        if has_died(number) {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
         stream.set_read_timeout(Some(ANSWER_DEADLINE))?;
         stream.set_write_timeout(Some(ANSWER_DEADLINE))?;
         let mut line = serde_json::to_vec(request)?;
@@ -50,6 +57,11 @@ impl Connection {
     /// The number of the mount's process; 0 where it cannot be seen from here.
     pub(crate) fn process(&self) -> u32 {
         self.number
+    }
+
+    /// Whether the mount's process has died, so that no answer will come.
+    pub(crate) fn has_died(&self) -> bool {
+        has_died(self.number)
     }
 
     /// Waits until the mount's process has ended, at most for `limit`; says whether it did. One that
@@ -114,6 +126,19 @@ fn peer(stream: &UnixStream) -> io::Result<u32> {
     }
     let text = format!("another user, {user}, listens there");
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+}
+
+/// Whether the process of this number has died. One that cannot be seen from here counts as alive.
+fn has_died(number: u32) -> bool {
+    let number = i32::try_from(number).ok().and_then(Pid::from_raw);
+    number.is_some_and(system::has_died)
+}
+
+/// The process that listens on `socket` if it has died, though the kernel may still hold a thread of it.
+pub(crate) fn dead_listener(socket: &Path) -> Option<Process> {
+    let stream = connect(socket, Duration::ZERO).ok()?;
+    let number = peer(&stream).ok()?;
+    has_died(number).then(|| Process::find(number)).flatten()
 }
 
 /// Whether [`Connection::next`] failed because the mount gave no answer in time; it may be busy.

@@ -27,6 +27,7 @@ use crate::{
     daemon::Announcer,
     environment::Environment,
     failure::{Exit, Failure, Outcome},
+    guardian::Guardian,
     keeper::Line,
     logging::LogFile,
     options::Values,
@@ -62,6 +63,8 @@ pub(crate) struct Plan {
     pub place: Place,
     /// To the process that starts this one again, if there is one.
     pub line: Option<Line>,
+    /// What lets programs go when this process is killed, if the mount has it.
+    pub guardian: Option<Guardian>,
 }
 
 impl Plan {

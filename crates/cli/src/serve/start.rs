@@ -161,6 +161,11 @@ async fn open_bucket(
         .await
         .map_err(|error| explain::mount_error(&error))?;
     tell_background(wanted, session.negotiated().max_background);
+    if let (Some(guardian), Some(abort)) = (&plan.guardian, session.abort())
+        && let Err(error) = guardian.watch(abort)
+    {
+        warn!(%error, "programs may hang when this process is killed: its guardian is gone");
+    }
     let opened = Opened {
         door: Door::Fuse(Box::new(session)),
         held: None,

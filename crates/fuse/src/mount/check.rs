@@ -58,9 +58,19 @@ pub(super) fn is_dead_and_ours(place: &Path) -> bool {
     table::entry_at(place).is_some_and(|entry| entry.is_ours()) && is_dead(place)
 }
 
-/// Whether the daemon of the mount at `place` is gone. It is asked for what the kernel never
-/// answers from its cache, on a thread of its own, because a daemon that hangs does not answer.
+/// Whether the daemon of the mount at `place` is gone, and the kernel says so.
 pub fn is_dead(place: &Path) -> bool {
+    errno_of(place) == Some(Some(libc::ENOTCONN))
+}
+
+/// Whether the mount at `place` gives no answer in time.
+pub(super) fn is_silent(place: &Path) -> bool {
+    errno_of(place).is_none()
+}
+
+/// What the mount at `place` says when it is asked for what the kernel never answers from its cache: an error or
+/// none. `None` where it does not answer, so it is asked on a thread of its own.
+fn errno_of(place: &Path) -> Option<Option<i32>> {
     let (answer, answered) = mpsc::sync_channel(1);
     let place = place.to_path_buf();
     let asking = thread::spawn(move || {
@@ -70,12 +80,10 @@ pub fn is_dead(place: &Path) -> bool {
         // Nobody waits any more for an answer that comes late.
         let _ = answer.send(errno);
     });
-    let errno = answered.recv_timeout(ANSWER_TIME_MAX);
-    if errno.is_ok() {
-        // Whoever mounts in the background splits its process next, without threads.
-        let _ = asking.join();
-    }
-    errno == Ok(Some(libc::ENOTCONN))
+    let errno = answered.recv_timeout(ANSWER_TIME_MAX).ok()?;
+    // Whoever mounts in the background splits its process next, without threads.
+    let _ = asking.join();
+    Some(errno)
 }
 
 /// A FUSE mount is there: is its daemon alive? A dead one answers at once.

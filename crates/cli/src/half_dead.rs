@@ -1,0 +1,29 @@
+//! A mount whose process was killed while the kernel held one of its threads.
+//!
+//! Such a mount neither answers nor says that it is dead, and its socket still takes connections. Its
+//! [guardian](crate::guardian) ends that, unless it was killed too.
+
+use std::{path::Path, time::Duration};
+
+use tracing::debug;
+
+use crate::{
+    control::{Place, client},
+    explain,
+    failure::Outcome,
+};
+
+/// How long the process may take to end once the kernel has let go of it.
+const END_MAX: Duration = Duration::from_secs(10);
+
+/// Makes the mount on `mountpoint` an ordinary dead one if its process has died and it does not answer.
+pub(crate) fn release(place: &Place, mountpoint: &Path) -> Outcome {
+    let Some(process) = client::dead_listener(&place.socket_of(mountpoint)) else {
+        return Ok(());
+    };
+    let cut = penstock_fuse::cut_silent(mountpoint);
+    let was_cut = cut.map_err(|error| explain::unmount_error(&error))?;
+    let ended = process.ends_within(END_MAX);
+    debug!(was_cut, ended, "the process of the mount has died");
+    Ok(())
+}
