@@ -15,10 +15,10 @@ use crate::{
         Place, Reply, Request,
         client::{self, Connection},
     },
-    disk_cache,
     environment::Environment,
     failure::{Failure, Outcome},
     output, text_table,
+    volumes::cache,
 };
 
 /// How long a mount may take to remove what may be millions of files.
@@ -44,7 +44,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let (objects, bytes) = match CacheContents::remove(directory, prefix) {
         Ok(removed) => (removed.objects, removed.bytes),
         Err(CacheError::InUse { pid, .. }) => ask(pid, directory, prefix, environment)?,
-        Err(error) => return Err(disk_cache::failure(&error)),
+        Err(error) => return Err(cache::failure(&error)),
     };
     let bytes = text_table::bytes(bytes);
     output::print_line(&format!("{objects} objects dropped, {bytes}"))

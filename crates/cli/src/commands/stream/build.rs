@@ -10,14 +10,13 @@ use penstock_base::metrics::Registry;
 
 use super::listed_source;
 use crate::{
-    assemble, command_line,
+    command_line,
     environment::Environment,
     failure::{Failure, Outcome},
     logging,
     options::{Scope, Values, table},
-    output,
-    stream::{self, Index, IndexRequest},
-    text_table,
+    output, stores, text_table,
+    volumes::stream::{self, Index, IndexRequest},
 };
 
 pub(super) fn command() -> Command {
@@ -66,7 +65,7 @@ async fn build(
     environment: &Environment,
     output: Option<&Path>,
 ) -> Outcome {
-    let store = assemble::store(source, values, environment, &Registry::new())?;
+    let store = stores::open(source, values, environment, &Registry::new())?;
     let request = IndexRequest {
         source,
         values,

@@ -8,9 +8,10 @@ use penstock_block::Cleaned;
 use crate::{
     commands::{listing, umount},
     control::{Place, client},
+    doors::block,
     environment::Environment,
     failure::{Exit, Failure, Outcome},
-    output, stream,
+    output,
 };
 
 pub(super) fn command() -> Command {
@@ -64,7 +65,7 @@ fn absolute(path: &Path) -> PathBuf {
 
 /// Removes what a volume on `mountpoint` left behind whose program was killed.
 pub(crate) fn clean_at(mountpoint: &Path, environment: &Environment) -> Outcome<Vec<Cleaned>> {
-    let state = stream::state_directory(environment);
+    let state = block::state_directory(environment);
     let cleaned =
         listing::block_on(async { Ok(penstock_block::clean_at(&state, mountpoint).await) })?;
     remove_sockets(&cleaned, environment);
@@ -73,7 +74,7 @@ pub(crate) fn clean_at(mountpoint: &Path, environment: &Environment) -> Outcome<
 
 /// Removes what volumes left behind whose program was killed.
 pub(crate) fn clean(environment: &Environment) -> Outcome<Vec<Cleaned>> {
-    let state = stream::state_directory(environment);
+    let state = block::state_directory(environment);
     let cleaned = listing::block_on(async { Ok(penstock_block::clean(&state).await) })?;
     remove_sockets(&cleaned, environment);
     Ok(cleaned)

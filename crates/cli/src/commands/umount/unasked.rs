@@ -14,10 +14,11 @@ use crate::{
         Place,
         record::{self, Left},
     },
+    doors::block,
     environment::Environment,
     explain,
     failure::{Exit, Failure, Outcome},
-    mount_table, stream, system,
+    mount_table, system,
 };
 
 /// Unmounts what is on `mountpoint`, if that can be done without its program.
@@ -37,7 +38,7 @@ pub(super) fn unmount(
             "`penstock stats` lists the mounts",
         ));
     };
-    if !entry.is_ours() && stream::volume_at(mountpoint, environment).is_none() {
+    if !entry.is_ours() && block::volume_at(mountpoint, environment).is_none() {
         return Err(Failure::new(
             format!(
                 "`{shown}` is a mount of type {}, not of this program",

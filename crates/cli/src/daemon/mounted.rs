@@ -2,21 +2,22 @@
 
 use std::{io::Write, pin::pin, sync::Arc, time::Duration};
 
-use penstock_base::{BufferPool, clock, metrics::Registry, run_blocking};
+use penstock_base::clock;
 use penstock_fuse::{UnmountError, UnmountMode, Unsaved};
-use penstock_transfer::DiskCache;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use super::{Door, End, Signals, signals, waiters::Waiters};
+use super::{End, Signals, signals, waiters::Waiters};
 use crate::{
-    assemble,
     commands::stats,
     control::{Progress, Reply, Status, record::Record, server},
+    doors::Door,
     explain,
     logging::{self, LogFile},
     output,
     prometheus::Exporter,
+    resources::Resources,
+    volumes::OpenedVolume,
 };
 
 /// How often an unmount reports what it waits for.
@@ -46,15 +47,10 @@ enum Sight {
     Out,
 }
 
-/// Something that is kept by being held, such as the index of a stream volume.
-pub(crate) type Held = Box<dyn Send + Sync>;
-
 /// A mount that is up, with those who can give it orders.
 pub(super) struct Mounted {
     pub core: Core,
     pub orders: mpsc::Receiver<server::UnmountOrder>,
-    /// What has to stay as long as the mount is there.
-    pub _held: Option<Held>,
     pub control: Option<server::Server>,
     pub record: Option<Record>,
     pub _exporter: Option<Exporter>,
@@ -62,12 +58,9 @@ pub(super) struct Mounted {
 
 /// A mount that is up.
 pub(super) struct Core {
-    pub door: Door,
-    pub pool: Arc<BufferPool>,
-    pub registry: Arc<Registry>,
-    pub cache: Option<Arc<DiskCache>>,
-    /// Whether the cache goes with the mount.
-    pub discards_cache: bool,
+    pub door: Box<dyn Door>,
+    pub volume: OpenedVolume,
+    pub resources: Resources,
     /// Bytes of memory that are reserved while nothing happens.
     pub held_at_rest: u64,
     pub log: Option<LogFile>,
@@ -90,7 +83,7 @@ impl Mounted {
         let Some(unsaved) = unsaved else {
             return End::AtOnce;
         };
-        self.core.close_cache();
+        self.core.volume.close();
         if let Some(record) = self.record.take() {
             record.remove();
         }
@@ -177,7 +170,7 @@ impl Core {
             let Err(error) = self.door.unmount(mode).await else {
                 return Ok(());
             };
-            if assemble::uploads_in_flight(&self.registry) > 0 {
+            if self.resources.uploads_in_flight() > 0 {
                 patient_until = clock::now() + SETTLE;
             }
             let settles = clock::now() < patient_until;
@@ -197,26 +190,19 @@ impl Core {
         }
     }
 
-    fn close_cache(&self) {
-        let Some(cache) = &self.cache else {
-            return;
-        };
-        run_blocking(|| {
-            cache.close();
-            if self.discards_cache {
-                cache.remove("");
-            }
-        });
-    }
-
     fn progress(&self, sight: Sight) -> Progress {
-        let unsaved = self.door.waits_to_be_saved();
+        let unsaved = self.volume.unsaved();
         // What is not sent yet is in memory, however large the files are by now.
-        let held = self.pool.budget().used().saturating_sub(self.held_at_rest);
+        let held = self
+            .resources
+            .pool
+            .budget()
+            .used()
+            .saturating_sub(self.held_at_rest);
         Progress {
             files: unsaved.files,
             left: unsaved.bytes.min(held),
-            sent: assemble::metric(&self.registry, "object_sent_bytes_total"),
+            sent: self.resources.metric("object_sent_bytes_total"),
             used: sight == Sight::Out && self.door.is_used(),
         }
     }

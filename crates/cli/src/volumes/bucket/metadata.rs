@@ -20,7 +20,7 @@ const ALL: u16 = 0o777;
 pub(super) fn keeps(values: &Values) -> bool {
     match values.origin(&table::POSIX_METADATA) {
         Some(_) => values.flag(&table::POSIX_METADATA),
-        None => values.choice(&table::MODE) == "staged",
+        None => super::is_staged(values),
     }
 }
 

@@ -1,22 +1,21 @@
-//! A mount from its start to its end.
+//! The process of a mount, from its start to its end.
 //!
 //! ```text
-//! checks -> store -> volume -> kernel mount -> announced as ready
-//!                                   |
+//! split off -> volume -> door -> announced as ready
+//!                                  |
 //!      unmounted by anybody --------+
 //!      order by the control socket -+--> what is unsaved is sent --> reported, exit code
 //!      SIGTERM, SIGINT -------------+        (a second signal leaves at once)
 //! ```
 
-mod door;
+mod detach;
 mod mounted;
-mod predecessor;
 mod signals;
 mod stage;
 mod start;
 mod waiters;
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use penstock_base::processors;
 use penstock_fuse::Unsaved;
@@ -24,52 +23,39 @@ use tracing::{error, info};
 
 use crate::{
     control::Place,
-    daemon::Announcer,
-    environment::Environment,
     failure::{Exit, Failure, Outcome},
-    keeper::Line,
+    keeper::{Inherited, Line},
     logging::LogFile,
-    options::Values,
-    output, stream,
+    output,
+    volumes::VolumeSpec,
 };
 
-pub(crate) use door::Door;
-pub(crate) use predecessor::Predecessors;
+pub(crate) use detach::{Announcer, READY_DEADLINE, Side, detach};
 use signals::Signals;
-pub(crate) use start::Opened;
 
 /// How long tasks that are still running may take to end after everything was reported.
 const RUNTIME_GRACE: Duration = Duration::from_secs(1);
 
-/// What kind of volume is mounted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum VolumeKind {
-    /// A file is an object.
-    Bucket,
-    /// A snapshot of a path.
-    Stream,
-}
-
 /// Everything that is known before a mount is started.
 pub(crate) struct Plan {
-    pub volume: VolumeKind,
-    pub source: String,
-    /// Absolute and checked.
-    pub mountpoint: PathBuf,
-    pub values: Values,
-    pub environment: Environment,
+    pub volume: VolumeSpec,
     pub log: Option<LogFile>,
+    /// Where the sockets of the user's mounts are.
     pub place: Place,
     /// To the process that starts this one again, if there is one.
     pub line: Option<Line>,
 }
 
 impl Plan {
+    /// What another process, which was killed, had begun.
+    fn inherited(&self) -> Option<&Inherited> {
+        self.line.as_ref()?.inherited.as_ref()
+    }
+
     /// Whether this process goes on with what another one began. Nobody is there who could be told
     /// of a mistake, and the store may be away just now.
     fn goes_on(&self) -> bool {
-        let line = self.line.as_ref();
-        line.is_some_and(|line| line.inherited.is_some())
+        self.inherited().is_some()
     }
 }
 
@@ -102,10 +88,7 @@ pub(crate) fn run(plan: &Plan, announcer: Announcer) -> Outcome {
 
 /// Threads for as many processors as the volume may use.
 fn runtime(plan: &Plan) -> std::io::Result<tokio::runtime::Runtime> {
-    let limit = match plan.volume {
-        VolumeKind::Stream => stream::processors(&plan.values),
-        VolumeKind::Bucket => None,
-    };
+    let limit = plan.volume.processors();
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(limit.unwrap_or_else(processors::count))
         .enable_all()
@@ -131,7 +114,8 @@ async fn serve(plan: &Plan, announcer: Announcer) -> Outcome {
             return Err(failure);
         }
     };
-    info!(source = plan.source, mountpoint = %plan.mountpoint.display(), "mounted");
+    let (source, mountpoint) = (&plan.volume.source, plan.volume.mountpoint.display());
+    info!(source, %mountpoint, "mounted");
     if let Err(failure) = announcer.ready() {
         mounted.leave().await;
         info!("unmounted again: {failure}");
@@ -143,7 +127,7 @@ async fn serve(plan: &Plan, announcer: Announcer) -> Outcome {
 
 /// Says what could not be saved.
 fn report(plan: &Plan, end: End) -> Outcome {
-    let mountpoint = plan.mountpoint.display();
+    let mountpoint = plan.volume.mountpoint.display();
     let unsaved = match end {
         End::Finished(unsaved) => unsaved,
         End::AtOnce => {

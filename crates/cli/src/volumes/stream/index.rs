@@ -22,11 +22,11 @@ use super::{
 };
 use crate::{
     control::mount_id,
-    disk_cache,
     environment::Environment,
     explain,
     failure::{Failure, Outcome},
     options::{Values, table},
+    stores,
 };
 
 /// What the index is to be of, and how.
@@ -102,7 +102,7 @@ impl IndexRequest<'_> {
     }
 
     async fn image_request(&self, manifest: Option<&Manifest>) -> Outcome<ImageRequest> {
-        let mut source = disk_cache::identity(self.source, self.values)?;
+        let mut source = stores::identity(self.source, self.values)?;
         if let Some(manifest) = manifest {
             let columns = self.values.text(&table::MANIFEST_COLUMNS);
             for part in [&*manifest.version().await?, columns.unwrap_or_default()] {
@@ -153,7 +153,7 @@ impl IndexRequest<'_> {
     }
 
     async fn list(&self) -> Outcome<SpoolSource> {
-        let identity = disk_cache::identity(self.source, self.values)?;
+        let identity = stores::identity(self.source, self.values)?;
         let folder = settings::index_directory(self.values, self.environment)?;
         let spool = folder.join("listings").join(mount_id(Path::new(&identity)));
         let spool = run_blocking(|| Spool::open(&SpoolSettings::new(spool, identity)));

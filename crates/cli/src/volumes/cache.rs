@@ -1,17 +1,17 @@
-//! The disk cache of a mount, from options.
+//! The disk cache of a volume, from options.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use penstock_base::{BufferPool, metrics::Registry, run_blocking};
-use penstock_object::Store;
+use penstock_base::run_blocking;
 use penstock_transfer::{CacheContents, CacheError, CacheSettings, DiskCache, KeepFree};
 
+use super::VolumeSpec;
 use crate::{
-    assemble,
     failure::{Failure, Outcome},
     mount_point,
-    options::{Values, table},
-    serve::{Plan, Predecessors},
+    options::table,
+    predecessors::Predecessors,
+    resources::Resources,
 };
 
 /// How long a mount waits until a cache knows what it has. A large one goes on in the background.
@@ -19,16 +19,15 @@ const READY_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Opens the cache that the options ask for, if they do.
 pub(crate) async fn open(
-    plan: &Plan,
-    pool: &Arc<BufferPool>,
-    registry: &Registry,
+    spec: &VolumeSpec,
+    resources: &Resources,
     before: &Predecessors<'_>,
 ) -> Outcome<Option<Arc<DiskCache>>> {
-    let values = &plan.values;
+    let values = &spec.values;
     let Some(directory) = values.path(&table::CACHE_DIR) else {
         return Ok(None);
     };
-    mount_point::check_outside(&plan.mountpoint, directory, "cache directory")?;
+    mount_point::check_outside(&spec.mountpoint, directory, "cache directory")?;
     let percent = values.count(&table::CACHE_FREE_RATIO).unwrap_or_default();
     let settings = CacheSettings {
         directory: directory.to_owned(),
@@ -43,7 +42,7 @@ pub(crate) async fn open(
         if discard {
             run_blocking(|| empty(directory))?;
         }
-        DiskCache::open(&settings, pool, registry)
+        DiskCache::open(&settings, &resources.pool, &resources.registry)
     };
     let user = |error: &CacheError| match error {
         CacheError::InUse { pid, .. } => Some(*pid),
@@ -63,28 +62,6 @@ fn empty(directory: &Path) -> Result<(), CacheError> {
     }
 }
 
-/// `store` behind the cache, if there is one.
-pub(crate) fn around(
-    cache: Option<&Arc<DiskCache>>,
-    store: Arc<dyn Store>,
-    source: &str,
-    values: &Values,
-) -> Outcome<Arc<dyn Store>> {
-    let Some(cache) = cache else {
-        return Ok(store);
-    };
-    Ok(cache.around(store, &identity(source, values)?))
-}
-
-/// What tells this store from every other, without credentials.
-pub(crate) fn identity(source: &str, values: &Values) -> Outcome<String> {
-    let url = assemble::parse(source)?;
-    let endpoint = values.text(&table::ENDPOINT).unwrap_or_default();
-    let host = endpoint.rsplit('@').next().unwrap_or_default();
-    let region = values.text(&table::REGION).unwrap_or_default();
-    Ok(format!("{url} {host} {region}"))
-}
-
 /// A cache's failure as the user sees it.
 pub(crate) fn failure(error: &CacheError) -> Failure {
     let text = error.to_string();
@@ -94,31 +71,5 @@ pub(crate) fn failure(error: &CacheError) -> Failure {
             Failure::new(cause, remedy)
         }
         CacheError::Io { .. } => Failure::new(text, "give a directory that this user can write"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::options::{Given, Origin};
-
-    fn values(endpoint: &str) -> Values {
-        let given = Given {
-            spec: &table::ENDPOINT,
-            spelling: "endpoint".to_owned(),
-            text: endpoint.to_owned(),
-            origin: Origin::CommandLine,
-        };
-        Values::resolve(vec![given]).expect("valid")
-    }
-
-    #[test]
-    fn stores_are_told_apart_and_credentials_kept_out() {
-        let identity = |source, endpoint| identity(source, &values(endpoint)).expect("valid");
-        let one = identity("s3://bucket/a", "http://AKIA:secret@host:1");
-        assert!(one.contains("s3://bucket/a/") && one.contains("host:1"));
-        assert!(!one.contains("AKIA") && !one.contains("secret"), "{one}");
-        assert_ne!(one, identity("s3://bucket/a", "http://host:2"));
-        assert_ne!(one, identity("s3://bucket/b", "http://host:1"));
     }
 }

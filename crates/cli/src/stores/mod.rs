@@ -1,23 +1,19 @@
-//! Builds the parts of a mount from settings: the one place where crates meet.
+//! Opens object stores as the options say, with all their layers.
 //!
-//! ```text
-//! Values -> BufferPool ----+-------------------+
-//!        -> Store -> Transfer -> BucketVolume -> Session
-//! ```
+//! Opening sends no request. Each caller wants another patience: a mount rides out a store that is away, a
+//! command does not, a first look ([`probe`]) gives up after seconds, and `penstock check` wants to see what
+//! the store does by itself.
 
-mod kept;
+mod probe;
 mod written;
 
 use std::{
-    num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
-use penstock_base::{BufferPool, KIB, MemoryBudget, PIPED_MAX, metrics::Registry};
-use penstock_bucket::{BucketSettings, BucketVolume, Staging};
-use penstock_fuse::FuseSettings;
+use penstock_base::metrics::Registry;
 use penstock_object::{
     Addressing, ChecksumChoice, ErrorKind, RetrySettings, SignatureChoice, Store, StoreSettings,
     StoreUrl, StoreUrlError, Timeouts,
@@ -25,17 +21,16 @@ use penstock_object::{
         self, CredentialOrigin, CredentialPlace, CredentialSettings, Credentials, RoleSettings,
     },
 };
-use penstock_transfer::{PIPES_MAX, Transfer, TransferSettings};
-use penstock_vfs::Volume;
 
 use crate::{
     environment::Environment,
     explain,
     failure::{Failure, Outcome},
-    memory,
+    limits,
     options::{Values, table},
-    stream, system,
 };
+
+pub(crate) use probe::probe;
 
 /// Attempts of a first look: a second one, since the first may have met a stale address.
 const LOOK_ATTEMPTS: u32 = 2;
@@ -45,14 +40,6 @@ const LOOK_DEADLINE: Duration = Duration::from_secs(6);
 
 /// A body that has begun should not pause for as long as a store may think before it.
 const STALL_DIVISOR: u32 = 2;
-
-/// The memory of a mount.
-pub(crate) fn pool(values: &Values) -> Arc<BufferPool> {
-    let bytes = values.size(&table::MEMORY);
-    BufferPool::new(MemoryBudget::new(
-        bytes.unwrap_or_else(memory::default_budget),
-    ))
-}
 
 /// Finds mistakes in a source and its credentials that need no network to be found.
 pub(crate) fn check_source(source: &str, values: &Values) -> Outcome {
@@ -78,30 +65,39 @@ pub(crate) fn parse(source: &str) -> Outcome<StoreUrl> {
     })
 }
 
+/// What tells this store from every other, without credentials.
+pub(crate) fn identity(source: &str, values: &Values) -> Outcome<String> {
+    let url = parse(source)?;
+    let endpoint = values.text(&table::ENDPOINT).unwrap_or_default();
+    let host = endpoint.rsplit('@').next().unwrap_or_default();
+    let region = values.text(&table::REGION).unwrap_or_default();
+    Ok(format!("{url} {host} {region}"))
+}
+
 /// Opens the store with all its layers. Sends no request.
-pub(crate) fn store(
+pub(crate) fn open(
     source: &str,
     values: &Values,
     environment: &Environment,
     registry: &Arc<Registry>,
 ) -> Outcome<Arc<dyn Store>> {
-    open(source, &store_settings(values, environment)?, registry)
+    open_with(source, &store_settings(values, environment)?, registry)
 }
 
 /// The same for a command that somebody waits for: it does not wait for a store that is away.
-pub(crate) fn store_for_command(
+pub(crate) fn for_command(
     source: &str,
     values: &Values,
     environment: &Environment,
 ) -> Outcome<Arc<dyn Store>> {
     let mut settings = store_settings(values, environment)?;
     settings.retry.ride_out = false;
-    open(source, &settings, &Registry::new())
+    open_with(source, &settings, &Registry::new())
 }
 
 /// The endpoint that objects are read from, if it is one of its own, as the whole store for a first
 /// look.
-pub(crate) fn impatient_read_store(
+fn impatient_reads(
     source: &str,
     values: &Values,
     environment: &Environment,
@@ -111,14 +107,14 @@ pub(crate) fn impatient_read_store(
         return Ok(None);
     };
     settings.endpoint = Some(endpoint);
-    open(source, &settings, &Registry::new()).map(Some)
+    open_with(source, &settings, &Registry::new()).map(Some)
 }
 
 /// Opens the store for a first look, which gives up soon: a mistake should be told, not retried.
 ///
 /// Nor does it make up for a wrong clock, which should be set: it makes wrong time stamps, too.
 /// `origin` is told where the credentials were found.
-pub(crate) fn impatient_store(
+fn impatient(
     source: &str,
     values: &Values,
     environment: &Environment,
@@ -126,11 +122,11 @@ pub(crate) fn impatient_store(
 ) -> Outcome<Arc<dyn Store>> {
     let mut settings = impatient_settings(values, environment)?;
     settings.credentials.origin = origin.clone();
-    open(source, &settings, &Registry::new())
+    open_with(source, &settings, &Registry::new())
 }
 
 /// The same for `penstock check`, which wants to see what the store does by itself.
-pub(crate) fn store_under_trial(
+pub(crate) fn under_trial(
     source: &str,
     values: &Values,
     environment: &Environment,
@@ -139,7 +135,7 @@ pub(crate) fn store_under_trial(
     let mut settings = impatient_settings(values, environment)?;
     settings.credentials.origin = origin.clone();
     settings.look_before_writes = false;
-    open(source, &settings, &Registry::new())
+    open_with(source, &settings, &Registry::new())
 }
 
 fn impatient_settings(values: &Values, environment: &Environment) -> Outcome<StoreSettings> {
@@ -154,7 +150,7 @@ fn impatient_settings(values: &Values, environment: &Environment) -> Outcome<Sto
     Ok(settings)
 }
 
-fn open(
+fn open_with(
     source: &str,
     settings: &StoreSettings,
     registry: &Arc<Registry>,
@@ -213,7 +209,7 @@ fn requests(values: &Values) -> Option<usize> {
         .map(|count| count as usize);
     match values.origin(&table::MAX_REQUESTS) {
         Some(_) => given,
-        None => stream::requests(values).or(given),
+        None => limits::requests(values).or(given),
     }
 }
 
@@ -310,128 +306,28 @@ fn fixed_credentials(values: &Values) -> Outcome<Option<Credentials>> {
     }
 }
 
-/// What moves bytes between a store and memory.
-pub(crate) fn transfer(
-    store: &Arc<dyn Store>,
-    pool: &Arc<BufferPool>,
-    values: &Values,
-    registry: &Arc<Registry>,
-) -> Arc<Transfer> {
-    let (store, pool) = (Arc::clone(store), Arc::clone(pool));
-    Transfer::with_settings(store, pool, transfer_settings(values), registry)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{Given, Origin};
 
-/// The bucket as a file system. With `staging` its files can be written anywhere, and what an
-/// earlier mount left there is shown as it was, and saved behind this one.
-pub(crate) fn volume(
-    store: &Arc<dyn Store>,
-    (pool, staging): (&Arc<BufferPool>, Option<Arc<Staging>>),
-    values: &Values,
-    registry: &Arc<Registry>,
-) -> Outcome<Arc<dyn Volume>> {
-    let transfer = transfer(store, pool, values, registry);
-    let (settings, registry) = (bucket_settings(values)?, Arc::clone(registry));
-    let Some(staging) = staging else {
-        return Ok(BucketVolume::new(transfer, settings, registry));
-    };
-    let volume = BucketVolume::staged(transfer, settings, staging, registry);
-    volume.recover();
-    Ok(volume)
-}
-
-/// Whether bytes may go from socket to kernel in pipes: a ring takes answers from memory only.
-fn splices(values: &Values) -> bool {
-    values.flag(&table::SPLICE) && !values.flag(&table::IO_URING)
-}
-
-fn transfer_settings(values: &Values) -> TransferSettings {
-    let defaults = TransferSettings::default();
-    let parts = values.count(&table::UPLOAD_CONCURRENCY);
-    let read = values.size(&table::READ_PART_SIZE);
-    let written = values.size(&table::PART_SIZE);
-    TransferSettings {
-        upload_part_size: written.unwrap_or(defaults.upload_part_size),
-        uploads_in_flight: parts.map_or(defaults.uploads_in_flight, |count| count as usize),
-        read_part_size: read.unwrap_or(defaults.read_part_size),
-        read_ahead_max: values.size(&table::PREFETCH_LIMIT),
-        parts_ahead_max: values.count(&table::PREFETCH_PARTS),
-        pipes_max: if splices(values) { PIPES_MAX } else { 0 },
-        ..defaults
+    fn values(endpoint: &str) -> Values {
+        let given = Given {
+            spec: &table::ENDPOINT,
+            spelling: "endpoint".to_owned(),
+            text: endpoint.to_owned(),
+            origin: Origin::CommandLine,
+        };
+        Values::resolve(vec![given]).expect("valid")
     }
-}
 
-fn bucket_settings(values: &Values) -> Outcome<BucketSettings> {
-    let id = |spec, own: u32| {
-        let given = values.count(spec).and_then(|id| u32::try_from(id).ok());
-        given.unwrap_or(own)
-    };
-    let limit = values.count(&table::RENAME_LIMIT);
-    let interval = kept::stat_cache_interval(values);
-    Ok(BucketSettings {
-        uid: id(&table::UID, system::user_id()),
-        gid: id(&table::GID, system::group_id()),
-        file_mode: values.mode(&table::FILE_MODE),
-        dir_mode: values.mode(&table::DIR_MODE),
-        read_only: values.flag(&table::READ_ONLY),
-        attr_timeout: interval.unwrap_or_else(|| values.duration(&table::ATTR_TIMEOUT)),
-        negative_timeout: values.duration(&table::NEGATIVE_TIMEOUT),
-        close_to_open: values.flag(&table::CLOSE_TO_OPEN),
-        fsync: values.flag(&table::FSYNC),
-        appendable: values.flag(&table::APPENDABLE),
-        symlinks: values.flag(&table::SYMLINKS),
-        rename_dir_limit: limit.map_or(usize::MAX, |limit| limit as usize),
-        door_keeps_sizes: values.flag(&table::WRITEBACK_CACHE),
-        metadata: kept::settings(values),
-        content_types: Arc::new(kept::content_types(values)?),
-    })
-}
-
-/// How the kernel mounts it.
-pub(crate) fn fuse_settings(source: &str, mountpoint: &Path, values: &Values) -> FuseSettings {
-    let threads = values.count(&table::FUSE_THREADS);
-    let background = values.count(&table::MAX_BACKGROUND);
-    let background = background.and_then(|count| u16::try_from(count).ok());
-    let defaults = FuseSettings::new(mountpoint, source);
-    FuseSettings {
-        read_only: values.flag(&table::READ_ONLY),
-        allow_other: values.flag(&table::ALLOW_OTHER),
-        default_permissions: kept::keeps(values).then_some(true),
-        nonempty: values.flag(&table::NONEMPTY),
-        noexec: values.flag(&table::NOEXEC),
-        threads: threads.and_then(|count| NonZeroUsize::new(count as usize)),
-        max_background: background.unwrap_or(defaults.max_background),
-        congestion_threshold: background.unwrap_or(defaults.congestion_threshold),
-        read_ahead_kib: read_ahead_kib(values),
-        max_read: if splices(values) { PIPED_MAX as u32 } else { 0 },
-        io_uring: values.flag(&table::IO_URING),
-        local_files: values.path(&table::CACHE_DIR).is_some(),
-        writeback_cache: values.flag(&table::WRITEBACK_CACHE),
-        ..defaults
+    #[test]
+    fn stores_are_told_apart_and_credentials_kept_out() {
+        let identity = |source, endpoint| identity(source, &values(endpoint)).expect("valid");
+        let one = identity("s3://bucket/a", "http://AKIA:secret@host:1");
+        assert!(one.contains("s3://bucket/a/") && one.contains("host:1"));
+        assert!(!one.contains("AKIA") && !one.contains("secret"), "{one}");
+        assert_ne!(one, identity("s3://bucket/a", "http://host:2"));
+        assert_ne!(one, identity("s3://bucket/b", "http://host:1"));
     }
-}
-
-/// KiB that the kernel reads ahead, where an option says.
-pub(crate) fn read_ahead_kib(values: &Values) -> u32 {
-    let bytes = values.size(&table::READ_AHEAD).unwrap_or_default();
-    u32::try_from(bytes / KIB).unwrap_or(u32::MAX)
-}
-
-/// Parts of files that are on their way to the store.
-pub(crate) fn uploads_in_flight(registry: &Registry) -> u64 {
-    let upload = ("direction", "upload".to_owned());
-    sum(registry, "transfer_parts_in_flight", |labels| {
-        labels.contains(&upload)
-    })
-}
-
-/// What is counted under a name, whatever the labels.
-pub(crate) fn metric(registry: &Registry, name: &str) -> u64 {
-    sum(registry, name, |_| true)
-}
-
-fn sum(registry: &Registry, name: &str, wanted: impl Fn(&[(&'static str, String)]) -> bool) -> u64 {
-    let samples = registry.samples();
-    let of_name = samples.iter().filter(|sample| sample.name == name);
-    let wanted = of_name.filter(|sample| wanted(&sample.labels));
-    wanted.map(|sample| sample.value).sum()
 }

@@ -29,7 +29,7 @@ pub(super) enum Layout {
 impl Layout {
     /// What the options ask for.
     pub(super) fn of(values: &Values) -> Self {
-        if settings::transport(values).is_none() {
+        if !settings::has_disks(values) {
             return Self::Tree;
         }
         let disks = values.count(&table::DISKS).unwrap_or(1);

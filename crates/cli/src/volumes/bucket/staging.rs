@@ -1,4 +1,4 @@
-//! The staging directory of a mount, from options.
+//! The staging directory of a bucket, from options.
 //!
 //! Without an option it is one that nobody else can have prepared: what lies in it is saved with the
 //! credentials of the mount. Older versions staged below `/var/tmp` for root, too. What they left
@@ -14,21 +14,22 @@ use penstock_bucket::{AT_ONCE_DEFAULT, Staging, StagingError, StagingSettings};
 use tracing::warn;
 
 use crate::{
-    assemble, disk_cache,
     failure::{Failure, Outcome},
     mount_point::{self, Own},
     options::{Values, table},
     places::{self, OwnPlace},
-    serve::{Plan, Predecessors},
+    predecessors::Predecessors,
+    stores,
+    volumes::VolumeSpec,
 };
 
 /// Takes the staging directory that the options ask for, if they do.
 pub(crate) async fn open(
-    plan: &Plan,
+    spec: &VolumeSpec,
     pool: &Arc<BufferPool>,
     before: &Predecessors<'_>,
 ) -> Outcome<Option<Arc<Staging>>> {
-    let Some(settings) = settings(&plan.source, &plan.mountpoint, &plan.values)? else {
+    let Some(settings) = settings(&spec.source, &spec.mountpoint, &spec.values)? else {
         return Ok(None);
     };
     let take = || Staging::open(settings.clone(), pool.budget());
@@ -40,7 +41,7 @@ pub(crate) async fn open(
 }
 
 fn settings(source: &str, mountpoint: &Path, values: &Values) -> Outcome<Option<StagingSettings>> {
-    let is_staged = values.choice(&table::MODE) == "staged";
+    let is_staged = super::is_staged(values);
     if !is_staged {
         check_nothing_staged(values)?;
     }
@@ -48,13 +49,13 @@ fn settings(source: &str, mountpoint: &Path, values: &Values) -> Outcome<Option<
     if !is_staged || values.flag(&table::READ_ONLY) {
         return Ok(None);
     }
-    let volume = disk_cache::identity(source, values)?;
+    let volume = stores::identity(source, values)?;
     let directory = match values.path(&table::STAGING_DIR) {
         Some(given) => given.to_owned(),
         None => default_directory(&name_of(&volume, mountpoint))?,
     };
     mount_point::check_outside(mountpoint, &directory, "staging directory")?;
-    if let Some(bucket) = assemble::local_directory(source) {
+    if let Some(bucket) = stores::local_directory(source) {
         mount_point::check_own_apart(Own::Staging, &directory, &bucket)?;
     }
     let defaults = StagingSettings::new(directory, volume);

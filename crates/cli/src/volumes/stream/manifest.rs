@@ -12,9 +12,10 @@ use penstock_stream::{ManifestLocation, ManifestSettings};
 
 use super::IndexRequest;
 use crate::{
-    assemble, explain,
+    explain,
     failure::{Failure, Outcome},
     options::table,
+    stores,
 };
 
 /// A manifest that was asked for.
@@ -46,7 +47,7 @@ impl Manifest {
         let (bucket, key) = split(url, request.source)?;
         // Endpoint and credentials are those of the volume.
         let registry = Registry::new();
-        let store = assemble::store(&bucket, request.values, request.environment, &registry)?;
+        let store = stores::open(&bucket, request.values, request.environment, &registry)?;
         let key = Key::new(key).map_err(|error| {
             Failure::usage(
                 format!("the manifest `{url}` has no valid key: {error}"),
@@ -88,7 +89,7 @@ impl Manifest {
 /// them, whatever path of the bucket is shown.
 pub(super) fn settings(request: &IndexRequest<'_>) -> Outcome<ManifestSettings> {
     Ok(ManifestSettings {
-        prefix: assemble::parse(request.source)?.prefix().to_owned(),
+        prefix: stores::parse(request.source)?.prefix().to_owned(),
         columns: request
             .values
             .text(&table::MANIFEST_COLUMNS)

@@ -14,7 +14,6 @@ use penstock_base::{
 };
 use tracing::warn;
 
-use super::Plan;
 use crate::{
     control::{ClaimError, Phase, Place, client},
     failure::Failure,
@@ -36,23 +35,23 @@ pub(crate) struct Predecessors<'a> {
 
 impl<'a> Predecessors<'a> {
     /// Begins to wait.
-    pub(super) fn new(plan: &'a Plan) -> Self {
+    pub(crate) fn new(place: &'a Place, mountpoint: &'a Path) -> Self {
         Self {
-            place: &plan.place,
-            mountpoint: &plan.mountpoint,
+            place,
+            mountpoint,
             until: clock::now() + PATIENCE,
         }
     }
 
     /// Waits until none of them answers any more, as long as there is time.
-    pub(super) async fn wait(&self) {
+    pub(crate) async fn wait(&self) {
         while clock::now() < self.until && !self.answering().is_empty() {
             clock::sleep(POLL).await;
         }
     }
 
     /// Tells the user of those who go on behind the new mount.
-    pub(super) fn tell(&self) {
+    pub(crate) fn tell(&self) {
         for process in self.answering() {
             let told = still_saves(self.mountpoint, process);
             warn!("{told}");
@@ -118,7 +117,7 @@ fn occupied(mountpoint: &Path, process: u32) -> Failure {
 
 /// Why a mount does not begin beside one that starts, or serves, at the same place; none where that one
 /// is in another file tree than this process sees.
-pub(super) fn refusal(mountpoint: &Path, error: &ClaimError) -> Option<Failure> {
+pub(crate) fn refusal(mountpoint: &Path, error: &ClaimError) -> Option<Failure> {
     let ClaimError::Held { process, phase } = *error else {
         return None;
     };
