@@ -7,7 +7,6 @@
 
 mod command_line;
 mod commands;
-mod control;
 mod daemon;
 mod doors;
 mod environment;
@@ -37,6 +36,8 @@ mod text_table;
 mod volumes;
 
 use std::process::ExitCode;
+
+use penstock_control as control;
 
 fn main() -> ExitCode {
     let mut environment = environment::Environment::read();

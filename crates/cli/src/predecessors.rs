@@ -15,7 +15,7 @@ use penstock_base::{
 use tracing::warn;
 
 use crate::{
-    control::{ClaimError, Phase, Place, client},
+    control::{ClaimError, Phase, SocketDirectory, client},
     failure::Failure,
     mount_table, output,
 };
@@ -28,14 +28,14 @@ const POLL: Duration = Duration::from_millis(100);
 
 /// Those who were here before, and until when they are waited for.
 pub(crate) struct Predecessors<'a> {
-    place: &'a Place,
+    place: &'a SocketDirectory,
     mountpoint: &'a Path,
     until: Instant,
 }
 
 impl<'a> Predecessors<'a> {
     /// Begins to wait.
-    pub(crate) fn new(place: &'a Place, mountpoint: &'a Path) -> Self {
+    pub(crate) fn new(place: &'a SocketDirectory, mountpoint: &'a Path) -> Self {
         Self {
             place,
             mountpoint,
@@ -64,8 +64,8 @@ impl<'a> Predecessors<'a> {
     fn answering(&self) -> Vec<u32> {
         let earlier = self.place.earlier(self.mountpoint).into_iter();
         earlier
-            .filter(|(_, socket)| client::is_heard(socket))
-            .map(|(process, _)| process)
+            .filter(|earlier| client::is_heard(&earlier.path))
+            .map(|earlier| earlier.process)
             .collect()
     }
 
@@ -87,7 +87,7 @@ impl<'a> Predecessors<'a> {
             };
             let is_late = clock::now() >= self.until;
             let mount = run_blocking(|| client::of_process(self.place, process));
-            match mount.map(|(_, mount)| (mount.phase, mount.mountpoint)) {
+            match mount.map(|mount| (mount.status.phase, mount.status.mountpoint)) {
                 Some((Phase::Mounted, _)) => return Err(failure(&error)),
                 Some((Phase::Saving, place)) if is_late => return Err(occupied(&place, process)),
                 _ if is_late => return Err(failure(&error)),

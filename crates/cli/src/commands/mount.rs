@@ -11,7 +11,6 @@ use penstock_fuse::MountError;
 use super::{stream, umount};
 use crate::{
     command_line,
-    control::Place,
     daemon::{self, Announcer, Plan, READY_DEADLINE, Side},
     doors::block,
     environment::Environment,
@@ -21,7 +20,7 @@ use crate::{
     logging::{self, LogFile},
     mount_point::{self, Own},
     options::{Given, Scope, Values, table},
-    output, stores,
+    output, places, stores,
     volumes::{VolumeKind, VolumeSpec},
 };
 
@@ -155,7 +154,7 @@ pub(crate) fn perform(request: MountRequest, environment: &Environment) -> Outco
             environment: environment.clone(),
         },
         log,
-        place: Place::of_user(environment),
+        place: places::sockets(environment),
         line: None,
     };
     if foreground {

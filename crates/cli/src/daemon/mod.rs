@@ -8,6 +8,7 @@
 //!      SIGTERM, SIGINT -------------+        (a second signal leaves at once)
 //! ```
 
+mod answers;
 mod detach;
 mod mounted;
 mod signals;
@@ -22,7 +23,7 @@ use penstock_fuse::Unsaved;
 use tracing::{error, info};
 
 use crate::{
-    control::Place,
+    control::SocketDirectory,
     failure::{Exit, Failure, Outcome},
     keeper::{Inherited, Line},
     logging::LogFile,
@@ -41,7 +42,7 @@ pub(crate) struct Plan {
     pub volume: VolumeSpec,
     pub log: Option<LogFile>,
     /// Where the sockets of the user's mounts are.
-    pub place: Place,
+    pub place: SocketDirectory,
     /// To the process that starts this one again, if there is one.
     pub line: Option<Line>,
 }

@@ -7,10 +7,14 @@ use penstock_fuse::{UnmountError, UnmountMode, Unsaved};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use super::{End, Signals, signals, waiters::Waiters};
+use super::{End, Signals, answers::Answers, signals, waiters::Waiters};
 use crate::{
     commands::stats,
-    control::{Progress, Reply, Status, record::Record, server},
+    control::{
+        Progress, Refusal, Reply, UnsavedFile,
+        record::Record,
+        server::{self, Daemon},
+    },
     doors::Door,
     explain,
     logging::{self, LogFile},
@@ -64,8 +68,7 @@ pub(super) struct Core {
     /// Bytes of memory that are reserved while nothing happens.
     pub held_at_rest: u64,
     pub log: Option<LogFile>,
-    /// How the mount is now.
-    pub status: Arc<dyn Fn() -> Status + Send + Sync>,
+    pub answers: Arc<Answers>,
 }
 
 impl Mounted {
@@ -209,7 +212,7 @@ impl Core {
 
     /// Writes the counters where messages go, whatever the level of the log is.
     fn report(&self) {
-        let text = stats::describe(&(self.status)(), None);
+        let text = stats::describe(&self.answers.status(), None);
         match &self.log {
             Some(log) => {
                 let mut log: &LogFile = log;
@@ -240,15 +243,18 @@ fn change_log_level() {
 
 fn refusal(error: &UnmountError) -> Reply {
     let failure = explain::unmount_error(error);
-    Reply::Refused {
+    Reply::Refused(Refusal {
         cause: failure.cause().to_owned(),
         remedy: failure.remedy().to_owned(),
-    }
+    })
 }
 
 fn last_word(unsaved: &Unsaved) -> Reply {
     let files = unsaved.iter();
-    let told = files.map(|(path, reason)| (path.clone(), reason.to_string()));
+    let told = files.map(|(path, reason)| UnsavedFile {
+        path: path.clone(),
+        reason: reason.to_string(),
+    });
     Reply::Ended {
         unsaved: told.collect(),
     }

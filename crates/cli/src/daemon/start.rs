@@ -1,22 +1,17 @@
 //! Bringing a mount up: every mistake that can be found early is found before the kernel knows.
 
-use std::{
-    path::Path,
-    sync::{Arc, OnceLock},
-};
+use std::{path::Path, sync::Arc};
 
-use penstock_base::clock;
-use penstock_transfer::DiskCache;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
 use super::{
     Plan,
+    answers::Answers,
     mounted::{Core, Mounted},
-    stage::Stage,
 };
 use crate::{
-    control::{Memory, Metric, Status, record::Record, server},
+    control::{record::Record, server},
     doors::{self, Door, DoorSpec},
     failure::{Failure, Outcome},
     keeper::Inherited,
@@ -24,8 +19,8 @@ use crate::{
     predecessors::{self, Predecessors},
     prometheus::Exporter,
     resources::Resources,
-    stores, system,
-    volumes::{self, OpenedVolume, VolumeSpec},
+    stores,
+    volumes::{self, OpenedVolume},
 };
 
 /// Orders to unmount that may wait.
@@ -35,20 +30,10 @@ const ORDERS_WAITING_MAX: usize = 4;
 pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
     let spec = &plan.volume;
     let resources = Resources::new(spec.memory());
-    let stage = Arc::new(Stage::new(spec.mountpoint.clone()));
-    let status = status(plan, &resources, &stage);
+    let answers = Answers::new(plan, &resources);
     let (orders_sender, orders) = mpsc::channel(ORDERS_WAITING_MAX);
-    let asked = Arc::clone(&status);
-    let cache = Arc::new(OnceLock::new());
     // Before anything else, so that whoever comes next meets the mount from its first step.
-    let control = listen(
-        plan,
-        server::Duties {
-            status: Box::new(move || asked()),
-            orders: orders_sender,
-            cache: Arc::clone(&cache),
-        },
-    )?;
+    let control = listen(plan, &answers, orders_sender)?;
     if !plan.goes_on() {
         stores::probe(&spec.source, &spec.values, &spec.environment).await?;
     }
@@ -60,8 +45,8 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
         volume,
         door,
         record,
-    } = open(plan, &resources, &cache, control.as_ref()).await?;
-    stage.enter();
+    } = open(plan, &resources, &answers, control.as_ref()).await?;
+    answers.stage.enter();
     Ok(Mounted {
         core: Core {
             door,
@@ -69,7 +54,7 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
             held_at_rest: resources.pool.budget().used(),
             resources,
             log: plan.log.clone(),
-            status,
+            answers,
         },
         orders,
         control,
@@ -91,7 +76,7 @@ struct Opened {
 async fn open(
     plan: &Plan,
     resources: &Resources,
-    cache: &OnceLock<Arc<DiskCache>>,
+    answers: &Answers,
     control: Option<&server::Server>,
 ) -> Outcome<Opened> {
     let spec = &plan.volume;
@@ -101,8 +86,8 @@ async fn open(
     }
     let note = plan.inherited().map(|inherited| inherited.note.as_str());
     let volume = volumes::open(spec, resources, &before, note).await?;
-    if let Some(opened) = &volume.cache {
-        cache.get_or_init(|| Arc::clone(opened));
+    if let Some(cache) = &volume.cache {
+        answers.cache.get_or_init(|| Arc::clone(cache));
     }
     let record = record(control, volume.staging.as_deref());
     let door = doors::open(&volume, door_spec(plan)?, resources).await?;
@@ -149,38 +134,6 @@ fn leave_to_next(plan: &Plan, door: &dyn Door, volume: &OpenedVolume) {
     }
 }
 
-/// How the mount is, whenever somebody asks.
-fn status(
-    plan: &Plan,
-    resources: &Resources,
-    stage: &Arc<Stage>,
-) -> Arc<dyn Fn() -> Status + Send + Sync> {
-    let stage = Arc::clone(stage);
-    let Resources { pool, registry } = resources.clone();
-    let VolumeSpec {
-        source, mountpoint, ..
-    } = plan.volume.clone();
-    let begun = clock::now();
-    let since_epoch = clock::wall_time().duration_since(std::time::UNIX_EPOCH);
-    let started = since_epoch.map_or(0, |since| since.as_secs());
-    Arc::new(move || Status {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        pid: std::process::id(),
-        source: source.clone(),
-        mountpoint: mountpoint.clone(),
-        phase: stage.phase(),
-        started,
-        uptime: begun.elapsed().as_secs(),
-        memory: Memory {
-            used: pool.budget().used(),
-            peak: pool.budget().peak(),
-            total: pool.budget().total(),
-            resident: system::resident_bytes(),
-        },
-        metrics: registry.samples().into_iter().map(Metric::from).collect(),
-    })
-}
-
 /// What those who find the mount dead are told.
 fn record(control: Option<&server::Server>, staging: Option<&Path>) -> Option<Record> {
     let written = control?.record(staging);
@@ -190,15 +143,21 @@ fn record(control: Option<&server::Server>, staging: Option<&Path>) -> Option<Re
 
 /// The control socket. A mount without one still serves its files. Fails where another process is
 /// starting a mount, or serves one.
-fn listen(plan: &Plan, duties: server::Duties) -> Outcome<Option<server::Server>> {
-    let error = match server::Server::start(&plan.place, &plan.volume.mountpoint, duties) {
+fn listen(
+    plan: &Plan,
+    answers: &Arc<Answers>,
+    orders: mpsc::Sender<server::UnmountOrder>,
+) -> Outcome<Option<server::Server>> {
+    let daemon = Arc::<Answers>::clone(answers);
+    let started = server::Server::start(&plan.place, &plan.volume.mountpoint, daemon, orders);
+    let error = match started {
         Ok(server) => return Ok(Some(server)),
         Err(error) => error,
     };
     match predecessors::refusal(&plan.volume.mountpoint, &error) {
         Some(refusal) if !plan.goes_on() => Err(refusal),
         _ => {
-            let place = plan.place.directory();
+            let place = plan.place.path();
             warn!(%error, place = %place.display(), "no control socket: `penstock stats` and \
                    `penstock umount` cannot reach this mount");
             Ok(None)

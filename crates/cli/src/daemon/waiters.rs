@@ -8,7 +8,7 @@ use std::time::Duration;
 use penstock_base::clock;
 use tokio::sync::mpsc;
 
-use crate::control::{Progress, Reply, server::UnmountOrder};
+use crate::control::{Progress, Refusal, Reply, server::UnmountOrder};
 
 /// Commands that wait at once. The control socket has places for more, so that `penstock stats` is
 /// answered meanwhile.
@@ -29,10 +29,10 @@ impl Waiters {
         }
         answer(
             order,
-            Reply::Refused {
+            Reply::Refused(Refusal {
                 cause: format!("{WAITERS_MAX} commands wait for the end of this mount already"),
                 remedy: "wait until they have ended, or watch it with `penstock stats`".to_owned(),
-            },
+            }),
         );
     }
 
@@ -104,7 +104,7 @@ mod tests {
         let (refused, mut heard) = order(true);
         waiters.add(refused);
         let answer = heard.recv().await;
-        assert!(matches!(answer, Some(Reply::Refused { .. })), "{answer:?}");
+        assert!(matches!(answer, Some(Reply::Refused(_))), "{answer:?}");
         assert!(!waiters.is_lazy());
 
         waiting.pop();

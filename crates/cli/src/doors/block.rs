@@ -12,12 +12,12 @@ use tracing::info;
 
 use super::{Door, DoorSpec};
 use crate::{
-    control::Place,
     environment::Environment,
     explain,
     failure::{Failure, Outcome},
     mount_table,
     options::{Values, table},
+    places,
     resources::Resources,
     system,
 };
@@ -61,7 +61,7 @@ pub(crate) fn transport(values: &Values) -> Option<TransportKind> {
 
 /// Where volumes with block devices are written down.
 pub(crate) fn state_directory(environment: &Environment) -> StateDirectory {
-    StateDirectory::new(Place::of_user(environment).directory().join("volumes"))
+    StateDirectory::new(places::sockets(environment).path().join("volumes"))
 }
 
 /// The volume with block devices that is mounted on `mountpoint` and whose program lives. One that is

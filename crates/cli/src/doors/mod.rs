@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        control::Place,
+        control::SocketDirectory,
         predecessors::Predecessors,
         system,
         volumes::{self, VolumeKind, VolumeSpec},
@@ -135,7 +135,7 @@ mod tests {
                 values: self.values.clone(),
                 environment: self.environment.clone(),
             };
-            let place = Place::at(self.directory.path());
+            let place = SocketDirectory::at(self.directory.path());
             let before = Predecessors::new(&place, &spec.mountpoint);
             let opened = volumes::open(&spec, &self.resources, &before, None).await;
             opened.expect("opened")

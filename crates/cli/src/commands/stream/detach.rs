@@ -7,11 +7,11 @@ use penstock_block::Cleaned;
 
 use crate::{
     commands::{listing, umount},
-    control::{Place, client},
+    control::client,
     doors::block,
     environment::Environment,
     failure::{Exit, Failure, Outcome},
-    output,
+    output, places,
 };
 
 pub(super) fn command() -> Command {
@@ -81,7 +81,7 @@ pub(crate) fn clean(environment: &Environment) -> Outcome<Vec<Cleaned>> {
 }
 
 fn remove_sockets(cleaned: &[Cleaned], environment: &Environment) {
-    let place = Place::of_user(environment);
+    let place = places::sockets(environment);
     for volume in cleaned {
         client::remove_dead(&place, &volume.record.mount_point);
     }

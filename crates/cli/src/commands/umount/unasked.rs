@@ -7,11 +7,12 @@
 use std::path::{Path, PathBuf};
 
 use penstock_base::mount_table::MountEntry;
+use penstock_bucket::has_unsaved;
 use penstock_fuse::UnmountMode;
 
 use crate::{
     control::{
-        Place,
+        SocketDirectory,
         record::{self, Left},
     },
     doors::block,
@@ -23,14 +24,14 @@ use crate::{
 
 /// Unmounts what is on `mountpoint`, if that can be done without its program.
 pub(super) fn unmount(
-    place: &Place,
+    place: &SocketDirectory,
     mountpoint: &Path,
     lazy: bool,
     environment: &Environment,
 ) -> Outcome {
     let shown = mountpoint.display();
     let Some(entry) = mount_table::find(mountpoint) else {
-        if let Left::Staged(directories) = record::left(place, mountpoint) {
+        if let Left::Staged(directories) = record::left(place, mountpoint, has_unsaved) {
             return Err(staged(mountpoint, &directories));
         }
         return Err(Failure::new(
@@ -70,8 +71,8 @@ pub(super) fn unmount(
 }
 
 /// Fails where a dead mount may have left something unsaved.
-fn tell_what_is_left(place: &Place, mountpoint: &Path) -> Outcome {
-    match record::left(place, mountpoint) {
+fn tell_what_is_left(place: &SocketDirectory, mountpoint: &Path) -> Outcome {
+    match record::left(place, mountpoint, has_unsaved) {
         Left::Nothing => Ok(()),
         Left::Staged(directories) => Err(staged(mountpoint, &directories)),
         Left::Unknown => Err(Failure::new(

@@ -8,13 +8,7 @@ use std::{
     time::Duration,
 };
 
-use penstock_base::clock;
-
-use crate::{
-    environment::Environment,
-    places::{self, OwnPlace},
-    system,
-};
+use penstock_base::{clock, find_own_directory, make_own_directory};
 
 /// How long a process waits for its turn; each takes some system calls.
 const TURN_PATIENCE: Duration = Duration::from_secs(5);
@@ -24,71 +18,87 @@ const TURN_POLL: Duration = Duration::from_millis(5);
 
 /// The turn of one process to look at sockets and to act upon that, as long as it is held.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(crate) struct Turn {
     _directory: File,
+}
+
+/// A file of a mount that is told from others of the same mount point by its process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OfProcess {
+    /// The number of the process.
+    pub process: u32,
+    /// The file: a socket, or a record.
+    pub path: PathBuf,
 }
 
 /// The directory with the sockets of one user's mounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place(OwnPlace);
+pub struct SocketDirectory {
+    system: PathBuf,
+    below: PathBuf,
+}
 
-impl Place {
-    /// The place of the user who runs this: below /run for root, else the user's own runtime
-    /// directory, else a private directory in /tmp.
-    pub(crate) fn of_user(environment: &Environment) -> Self {
-        Self(places::sockets(environment))
+impl SocketDirectory {
+    /// `below` in a directory that the system has: the part of the path that must be the user's own.
+    pub fn new(system: impl Into<PathBuf>, below: impl Into<PathBuf>) -> Self {
+        Self {
+            system: system.into(),
+            below: below.into(),
+        }
     }
 
-    /// A place of its own, for tests.
-    #[cfg(test)]
-    pub(crate) fn at(directory: &Path) -> Self {
+    /// A directory of its own, for tests.
+    ///
+    /// # Panics
+    ///
+    /// If `directory` has no parent.
+    pub fn at(directory: &Path) -> Self {
         let (parent, name) = (directory.parent(), directory.file_name());
         let (parent, name) = (parent.expect("below"), name.expect("named"));
-        Self(OwnPlace::new(parent, name))
+        Self::new(parent, name)
     }
 
     /// Its path.
-    pub(crate) fn directory(&self) -> PathBuf {
-        self.0.path()
+    pub fn path(&self) -> PathBuf {
+        self.system.join(&self.below)
     }
 
     /// Makes the directory, private to its user. Fails when somebody else owns it.
-    pub(crate) fn prepare(&self) -> io::Result<()> {
-        self.0.make().map(|_| ())
+    pub fn prepare(&self) -> io::Result<()> {
+        make_own_directory(&self.system, &self.below).map(|_| ())
     }
 
     /// The socket of the mount on `mountpoint`, which must be an absolute path.
-    pub(crate) fn socket_of(&self, mountpoint: &Path) -> PathBuf {
+    pub fn socket_of(&self, mountpoint: &Path) -> PathBuf {
         let name = format!("{}.sock", mount_id(mountpoint));
-        self.directory().join(name)
+        self.path().join(name)
     }
 
     /// The socket of a mount on `mountpoint` that saves, with the number of its process, while
     /// another one may be mounted there.
-    pub(super) fn socket_of_earlier(&self, mountpoint: &Path, process: u32) -> PathBuf {
+    pub(crate) fn socket_of_earlier(&self, mountpoint: &Path, process: u32) -> PathBuf {
         let name = format!("{}.{process}.sock", mount_id(mountpoint));
-        self.directory().join(name)
+        self.path().join(name)
     }
 
-    /// The sockets of mounts on `mountpoint` that save while another one may be mounted there, with
-    /// the numbers of their processes.
-    pub(crate) fn earlier(&self, mountpoint: &Path) -> Vec<(u32, PathBuf)> {
+    /// The sockets of mounts on `mountpoint` that save while another one may be mounted there.
+    pub fn earlier(&self, mountpoint: &Path) -> Vec<OfProcess> {
         self.by_process(mountpoint, "sock")
     }
 
     /// The record of the mount on `mountpoint` that this process serves.
-    pub(super) fn record_of(&self, mountpoint: &Path, process: u32) -> PathBuf {
+    pub(crate) fn record_of(&self, mountpoint: &Path, process: u32) -> PathBuf {
         let name = format!("{}.{process}.staging", mount_id(mountpoint));
-        self.directory().join(name)
+        self.path().join(name)
     }
 
-    /// The records of mounts on `mountpoint`, with the numbers of their processes.
-    pub(super) fn records(&self, mountpoint: &Path) -> Vec<(u32, PathBuf)> {
+    /// The records of mounts on `mountpoint`.
+    pub(crate) fn records(&self, mountpoint: &Path) -> Vec<OfProcess> {
         self.by_process(mountpoint, "staging")
     }
 
     /// The files of `mountpoint` with this ending that have the number of a process in their names.
-    fn by_process(&self, mountpoint: &Path, ending: &str) -> Vec<(u32, PathBuf)> {
+    fn by_process(&self, mountpoint: &Path, ending: &str) -> Vec<OfProcess> {
         let id = mount_id(mountpoint);
         let process = |path: &Path| {
             let name = path.file_stem()?.to_str()?;
@@ -96,22 +106,25 @@ impl Place {
         };
         let files = self.files(ending).into_iter();
         files
-            .filter_map(|path| Some((process(&path)?, path)))
+            .filter_map(|path| {
+                let process = process(&path)?;
+                Some(OfProcess { process, path })
+            })
             .collect()
     }
 
     /// Every socket of `mountpoint`, the present one first.
-    pub(crate) fn sockets_at(&self, mountpoint: &Path) -> Vec<PathBuf> {
+    pub fn sockets_at(&self, mountpoint: &Path) -> Vec<PathBuf> {
         let mut sockets = vec![self.socket_of(mountpoint)];
         let earlier = self.earlier(mountpoint).into_iter();
-        sockets.extend(earlier.map(|(_, socket)| socket));
+        sockets.extend(earlier.map(|earlier| earlier.path));
         sockets
     }
 
     /// Waits until no other process renames or removes sockets. Fails after some seconds, and where
     /// there is no directory.
-    pub(super) fn turn(&self) -> io::Result<Turn> {
-        let directory = File::open(self.directory())?;
+    pub(crate) fn turn(&self) -> io::Result<Turn> {
+        let directory = File::open(self.path())?;
         let begun = clock::now();
         loop {
             match directory.try_lock() {
@@ -121,7 +134,7 @@ impl Place {
                     });
                 }
                 Err(TryLockError::WouldBlock) if begun.elapsed() < TURN_PATIENCE => {
-                    system::pause(TURN_POLL);
+                    clock::pause(TURN_POLL);
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -130,12 +143,12 @@ impl Place {
 
     /// Every socket that is there, whether or not somebody still listens. Those that somebody else
     /// can have put there are none.
-    pub(crate) fn sockets(&self) -> Vec<PathBuf> {
+    pub fn sockets(&self) -> Vec<PathBuf> {
         self.files("sock")
     }
 
     fn files(&self, ending: &str) -> Vec<PathBuf> {
-        let Ok(Some(directory)) = self.0.find() else {
+        let Ok(Some(directory)) = find_own_directory(&self.system, &self.below) else {
             return Vec::new();
         };
         let Ok(entries) = fs::read_dir(directory) else {
@@ -152,7 +165,7 @@ impl Place {
 
 /// A name for a mount that fits into a socket's path however long the mount point is: its
 /// 64-bit FNV-1a hash.
-pub(crate) fn mount_id(mountpoint: &Path) -> String {
+pub fn mount_id(mountpoint: &Path) -> String {
     const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;
     let bytes = mountpoint.as_os_str().as_bytes();
@@ -177,7 +190,7 @@ mod tests {
     #[test]
     fn the_directory_is_private_and_lists_its_sockets() {
         let parent = tempfile::tempdir().expect("a temporary directory");
-        let place = Place::at(&parent.path().join("run"));
+        let place = SocketDirectory::at(&parent.path().join("run"));
         place.prepare().expect("it can be made");
         place.prepare().expect("it may exist already");
         let metadata = fs::metadata(parent.path().join("run"));
@@ -190,7 +203,7 @@ mod tests {
     #[test]
     fn earlier_mounts_of_a_place_are_told_by_their_processes() {
         let parent = tempfile::tempdir().expect("a temporary directory");
-        let place = Place::at(&parent.path().join("run"));
+        let place = SocketDirectory::at(&parent.path().join("run"));
         place.prepare().expect("it can be made");
         let (here, there) = (Path::new("/mnt/x"), Path::new("/mnt/y"));
         let earlier = place.socket_of_earlier(here, 42);
@@ -201,7 +214,11 @@ mod tests {
         ] {
             fs::write(&socket, "").expect("written");
         }
-        assert_eq!(place.earlier(here), [(42, earlier.clone())]);
+        let found = OfProcess {
+            process: 42,
+            path: earlier.clone(),
+        };
+        assert_eq!(place.earlier(here), [found]);
         assert_eq!(place.sockets_at(here), [place.socket_of(here), earlier]);
         assert_eq!(place.sockets().len(), 3);
     }
@@ -209,7 +226,7 @@ mod tests {
     #[test]
     fn a_directory_that_others_can_write_is_refused() {
         let parent = tempfile::tempdir().expect("a temporary directory");
-        let place = Place::at(parent.path());
+        let place = SocketDirectory::at(parent.path());
         fs::write(place.socket_of(Path::new("/mnt/x")), "").expect("written");
         assert_eq!(place.sockets().len(), 1);
         fs::set_permissions(parent.path(), fs::Permissions::from_mode(0o777)).expect("ours");
@@ -220,10 +237,10 @@ mod tests {
     #[test]
     fn a_directory_of_somebody_else_is_neither_used_nor_believed() {
         let parent = tempfile::tempdir().expect("a temporary directory");
-        let place = Place::at(&parent.path().join("run"));
+        let place = SocketDirectory::at(&parent.path().join("run"));
         place.prepare().expect("it can be made");
         fs::write(place.socket_of(Path::new("/mnt/x")), "").expect("written");
-        if std::os::unix::fs::chown(place.directory(), Some(65_534), None).is_err() {
+        if std::os::unix::fs::chown(place.path(), Some(65_534), None).is_err() {
             return penstock_skips::skipped("only root can give directories away");
         }
         assert!(place.prepare().is_err());

@@ -3,12 +3,11 @@
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::Arc,
     time::Duration,
 };
 
 use penstock_base::{clock, run_blocking};
-use penstock_transfer::DiskCache;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{UnixListener, UnixStream, unix::OwnedWriteHalf},
@@ -17,9 +16,10 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use super::{
-    ClaimError, Place, Reply, Request, Status,
+use crate::{
+    ClaimError, Refusal, Reply, Request, SocketDirectory, Status,
     claim::{self, Name},
+    protocol::{self, Dropped},
     record::Record,
 };
 
@@ -40,38 +40,47 @@ const REPLIES_WAITING_MAX: usize = 8;
 
 /// An order to unmount, with where to report how it goes.
 #[derive(Debug)]
-pub(crate) struct UnmountOrder {
+pub struct UnmountOrder {
+    /// Whether files may be open.
     pub lazy: bool,
+    /// Takes [`Reply::Progress`] and then one that is final.
     pub replies: mpsc::Sender<Reply>,
 }
 
-/// What a server knows and whom it tells.
-pub(crate) struct Duties {
-    /// Asked whenever a client wants to know how the mount is.
-    pub status: Box<dyn Fn() -> Status + Send + Sync>,
-    /// Takes orders to unmount.
-    pub orders: mpsc::Sender<UnmountOrder>,
-    /// The cache that things can be dropped from, once it is open.
-    pub cache: Arc<OnceLock<Arc<DiskCache>>>,
+/// What the process of a mount can say, and do at once.
+pub trait Daemon: Send + Sync + 'static {
+    /// How the mount is now.
+    fn status(&self) -> Status;
+
+    /// Drops from the disk cache what it has of keys with this prefix. May block the thread.
+    fn drop_cached(&self, prefix: &str) -> Result<Dropped, Refusal>;
+}
+
+/// Who answers and who obeys.
+struct Duties {
+    daemon: Arc<dyn Daemon>,
+    orders: mpsc::Sender<UnmountOrder>,
 }
 
 /// A listening socket. Dropping it removes the socket.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub struct Server {
     accepting: JoinHandle<()>,
-    place: Place,
+    place: SocketDirectory,
     mountpoint: PathBuf,
     name: Option<Name>,
 }
 
 impl Server {
-    /// Listens for the mount point. Fails with [`ClaimError::Held`] when another process mounts there,
+    /// Listens for the mount point: `daemon` answers, and `orders` takes what comes to unmount. Fails with [`ClaimError::Held`] when another process mounts there,
     /// or is about to; one that was unmounted and still saves makes way.
-    pub(crate) fn start(
-        place: &Place,
+    pub fn start(
+        place: &SocketDirectory,
         mountpoint: &Path,
-        duties: Duties,
+        daemon: Arc<dyn Daemon>,
+        orders: mpsc::Sender<UnmountOrder>,
     ) -> Result<Self, ClaimError> {
+        let duties = Duties { daemon, orders };
         let (name, listener) = run_blocking(|| claim::claim(place, mountpoint))?;
         listener.set_nonblocking(true)?;
         let listener = UnixListener::from_std(listener)?;
@@ -84,13 +93,13 @@ impl Server {
     }
 
     /// Writes down where the mount stages, if it does, for those who find it dead.
-    pub(crate) fn record(&self, staging: Option<&Path>) -> io::Result<Record> {
+    pub fn record(&self, staging: Option<&Path>) -> io::Result<Record> {
         Record::write(&self.place, &self.mountpoint, staging)
     }
 
     /// Gives the name of the socket up. Every client that came before is served; their orders end
     /// when all of them have gone.
-    pub(crate) async fn close(mut self) {
+    pub async fn close(mut self) {
         drop(self.name.take());
         clock::sleep(ACCEPTING_GRACE).await;
     }
@@ -133,36 +142,32 @@ async fn serve(stream: UnixStream, duties: &Duties) -> io::Result<()> {
     clock::deadline(CLIENT_DEADLINE, input.read_line(&mut line))
         .await
         .map_err(io::Error::other)??;
-    match serde_json::from_str(&line)? {
-        Request::Status => send(&mut output, &Reply::Status(Box::new((duties.status)()))).await,
-        Request::DropCache { prefix } => send(&mut output, &drop_cached(duties, &prefix)).await,
-        Request::Unmount { lazy } => {
-            let (replies, mut waiting) = mpsc::channel(REPLIES_WAITING_MAX);
-            let order = UnmountOrder { lazy, replies };
-            duties.orders.send(order).await.map_err(io::Error::other)?;
-            while let Some(reply) = waiting.recv().await {
-                send(&mut output, &reply).await?;
-                if !matches!(reply, Reply::Progress(_)) {
-                    break;
-                }
+    let reply = match protocol::decode(&line) {
+        Ok(Request::Status) => Reply::Status(Box::new(duties.daemon.status())),
+        Ok(Request::DropCache { prefix }) => {
+            match run_blocking(|| duties.daemon.drop_cached(&prefix)) {
+                Ok(dropped) => Reply::CacheDropped(dropped),
+                Err(refusal) => Reply::Refused(refusal),
             }
-            Ok(())
         }
-    }
+        Ok(Request::Unmount { lazy }) => return unmount(output, duties, lazy).await,
+        Err(refusal) => Reply::Refused(refusal),
+    };
+    send(&mut output, &reply).await
 }
 
-fn drop_cached(duties: &Duties, prefix: &str) -> Reply {
-    match duties.cache.get() {
-        None => Reply::Refused {
-            cause: "the mount has no disk cache".to_owned(),
-            remedy: "mount with --cache-dir".to_owned(),
-        },
-        Some(cache) => {
-            let dropped = run_blocking(|| cache.remove(prefix));
-            let (objects, bytes) = (dropped.objects, dropped.bytes);
-            Reply::CacheDropped { objects, bytes }
+/// Passes an order on, and how it goes back.
+async fn unmount(mut output: OwnedWriteHalf, duties: &Duties, lazy: bool) -> io::Result<()> {
+    let (replies, mut waiting) = mpsc::channel(REPLIES_WAITING_MAX);
+    let order = UnmountOrder { lazy, replies };
+    duties.orders.send(order).await.map_err(io::Error::other)?;
+    while let Some(reply) = waiting.recv().await {
+        send(&mut output, &reply).await?;
+        if !matches!(reply, Reply::Progress(_)) {
+            break;
         }
     }
+    Ok(())
 }
 
 async fn send(output: &mut OwnedWriteHalf, reply: &Reply) -> io::Result<()> {
@@ -178,7 +183,7 @@ mod tests {
     use std::{fs, os::unix::fs::PermissionsExt};
 
     use super::*;
-    use crate::control::{Memory, Phase, Progress, client};
+    use crate::{Memory, Phase, Progress, UnsavedFile, client};
 
     const MOUNTPOINT: &str = "/mnt/x";
 
@@ -201,17 +206,33 @@ mod tests {
         }
     }
 
+    /// A mount that always says the same of itself, and has no cache.
+    struct Fixed(Status);
+
+    impl Daemon for Fixed {
+        fn status(&self) -> Status {
+            self.0.clone()
+        }
+
+        fn drop_cached(&self, _: &str) -> Result<Dropped, Refusal> {
+            Err(Refusal {
+                cause: "there is no cache".to_owned(),
+                remedy: String::new(),
+            })
+        }
+    }
+
     /// A directory for sockets.
     struct Bed {
         _directory: tempfile::TempDir,
-        place: Place,
+        place: SocketDirectory,
     }
 
     impl Bed {
         fn new() -> Self {
             let directory = tempfile::tempdir().expect("a temporary directory");
             Self {
-                place: Place::at(directory.path()),
+                place: SocketDirectory::at(directory.path()),
                 _directory: directory,
             }
         }
@@ -226,19 +247,19 @@ mod tests {
             status: Status,
         ) -> Result<(Server, mpsc::Receiver<UnmountOrder>), ClaimError> {
             let (orders, received) = mpsc::channel(1);
-            let duties = Duties {
-                status: Box::new(move || status.clone()),
+            let server = Server::start(
+                &self.place,
+                Path::new(MOUNTPOINT),
+                Arc::new(Fixed(status)),
                 orders,
-                cache: Arc::default(),
-            };
-            let server = Server::start(&self.place, Path::new(MOUNTPOINT), duties)?;
+            )?;
             Ok((server, received))
         }
 
         /// The processes that answer.
         fn answering(&self) -> Vec<u32> {
             let all = client::all(&self.place).into_iter();
-            all.map(|(_, status)| status.pid).collect()
+            all.map(|found| found.status.pid).collect()
         }
     }
 
@@ -316,7 +337,7 @@ mod tests {
             let request = Request::Unmount { lazy: true };
             let mut connection = client::Connection::open(&socket, &request).expect("sent");
             let mut replies = Vec::new();
-            while let Some(reply) = connection.next().expect("valid") {
+            while let Some(reply) = connection.next_reply().expect("valid") {
                 replies.push(reply);
             }
             replies
@@ -330,13 +351,38 @@ mod tests {
             used: false,
         });
         let ended = Reply::Ended {
-            unsaved: vec![("a".to_owned(), "no space".to_owned())],
+            unsaved: vec![UnsavedFile {
+                path: "a".to_owned(),
+                reason: "no space".to_owned(),
+            }],
         };
         for reply in [&progress, &ended] {
             order.replies.send(reply.clone()).await.expect("taken");
         }
         drop(order);
         assert_eq!(asked.await.expect("no panic"), [progress, ended]);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_cannot_be_done_is_refused_with_the_reason() {
+        let bed = Bed::new();
+        let (_server, _orders) = bed.start(status(7, Phase::Mounted)).expect("listens");
+        let prefix = String::new();
+        let mut asking =
+            client::Connection::open(&bed.socket(), &Request::DropCache { prefix }).expect("sent");
+        let answer = asking.next_reply().expect("answered");
+        assert!(
+            matches!(answer, Some(Reply::Refused(refusal)) if refusal.cause.contains("no cache"))
+        );
+        use std::io::{Read, Write};
+        let mut stream = std::os::unix::net::UnixStream::connect(bed.socket()).expect("connects");
+        stream
+            .write_all(b"{\"request\":\"dance\",\"version\":1}\n")
+            .expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("answered");
+        let reply: Reply = serde_json::from_str(&answer).expect("one reply");
+        assert!(matches!(reply, Reply::Refused(refusal) if refusal.cause.contains("`dance`")));
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -16,21 +16,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use penstock_bucket::has_unsaved;
-
-use super::Place;
+use crate::{SocketDirectory, directory::OfProcess};
 
 /// The record of a mount that lives.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub struct Record {
     path: PathBuf,
     _locked: File,
 }
 
 impl Record {
     /// Writes down where this process stages.
-    pub(super) fn write(
-        place: &Place,
+    pub(crate) fn write(
+        place: &SocketDirectory,
         mountpoint: &Path,
         directory: Option<&Path>,
     ) -> io::Result<Self> {
@@ -54,14 +52,14 @@ impl Record {
     }
 
     /// The mount has told everything.
-    pub(crate) fn remove(self) {
+    pub fn remove(self) {
         let _ = fs::remove_file(&self.path);
     }
 }
 
 /// Removes records of dead mounts which say nothing that the mount with this directory does not say.
-fn forget_taken_over(place: &Place, mountpoint: &Path, directory: Option<&Path>) {
-    for (_, record) in place.records(mountpoint) {
+fn forget_taken_over(place: &SocketDirectory, mountpoint: &Path, directory: Option<&Path>) {
+    for OfProcess { path: record, .. } in place.records(mountpoint) {
         let told = read(&record);
         let is_taken_over = told.is_none() || told.as_deref() == directory;
         if is_taken_over && is_of_dead(&record) {
@@ -71,13 +69,13 @@ fn forget_taken_over(place: &Place, mountpoint: &Path, directory: Option<&Path>)
 }
 
 /// The staging directory of a process that serves, or served, the mount point, if it stages.
-pub(crate) fn staging_of(place: &Place, mountpoint: &Path, process: u32) -> Option<PathBuf> {
+pub fn staging_of(place: &SocketDirectory, mountpoint: &Path, process: u32) -> Option<PathBuf> {
     read(&place.record_of(mountpoint, process))
 }
 
 /// What dead mounts left.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Left {
+pub enum Left {
     /// They wrote nothing down.
     Unknown,
     /// Nothing that waits to be saved.
@@ -86,14 +84,19 @@ pub(crate) enum Left {
     Staged(Vec<PathBuf>),
 }
 
-/// What the dead mounts of the mount point left.
-pub(crate) fn left(place: &Place, mountpoint: &Path) -> Left {
+/// What the dead mounts of the mount point left. `has_unsaved` looks into a staging directory.
+pub fn left(
+    place: &SocketDirectory,
+    mountpoint: &Path,
+    has_unsaved: impl Fn(&Path) -> io::Result<bool>,
+) -> Left {
     let records = place.records(mountpoint).into_iter();
-    let dead: Vec<_> = records.filter(|(_, record)| is_of_dead(record)).collect();
+    let records = records.map(|record| record.path);
+    let dead: Vec<_> = records.filter(|record| is_of_dead(record)).collect();
     if dead.is_empty() {
         return Left::Unknown;
     }
-    let directories = dead.iter().filter_map(|(_, record)| read(record));
+    let directories = dead.iter().filter_map(|record| read(record));
     let mut staged: Vec<_> = directories
         // What cannot be looked at may hold something.
         .filter(|directory| has_unsaved(directory).unwrap_or(true))
@@ -119,22 +122,29 @@ fn is_of_dead(record: &Path) -> bool {
 mod tests {
     use super::*;
 
+    /// What a staging directory is looked at for.
+    fn has_unsaved(directory: &Path) -> io::Result<bool> {
+        Ok(directory.join("unsaved").exists())
+    }
+
     #[test]
     fn a_record_tells_what_a_dead_mount_left_until_its_directory_is_taken_over() {
         let scratch = tempfile::tempdir().expect("a temporary directory");
-        let (place, mountpoint) = (Place::at(&scratch.path().join("run")), Path::new("/mnt/x"));
+        let (place, mountpoint) = (
+            SocketDirectory::at(&scratch.path().join("run")),
+            Path::new("/mnt/x"),
+        );
         place.prepare().expect("it can be made");
         let staging = scratch.path().join("staging");
-        fs::create_dir_all(staging.join("files")).expect("room");
-        fs::write(staging.join("files/1.data"), "saved").expect("room");
-        assert_eq!(left(&place, mountpoint), Left::Unknown);
+        fs::create_dir_all(&staging).expect("room");
+        assert_eq!(left(&place, mountpoint, has_unsaved), Left::Unknown);
 
         let dead = place.record_of(mountpoint, 1);
         fs::write(&dead, staging.as_os_str().as_bytes()).expect("room");
-        assert_eq!(left(&place, mountpoint), Left::Nothing);
-        fs::write(staging.join("files/1.journal"), "").expect("room");
+        assert_eq!(left(&place, mountpoint, has_unsaved), Left::Nothing);
+        fs::write(staging.join("unsaved"), "").expect("room");
         assert_eq!(
-            left(&place, mountpoint),
+            left(&place, mountpoint, has_unsaved),
             Left::Staged(vec![staging.clone()])
         );
 
@@ -144,7 +154,7 @@ mod tests {
         assert!(dead.exists(), "nobody took it over");
         let living = Record::write(&place, mountpoint, Some(&staging)).expect("written");
         assert!(!dead.exists());
-        assert_eq!(left(&place, mountpoint), Left::Unknown);
+        assert_eq!(left(&place, mountpoint, has_unsaved), Left::Unknown);
         let process = std::process::id();
         assert_eq!(staging_of(&place, mountpoint, process), Some(staging));
         living.remove();

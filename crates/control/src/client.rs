@@ -10,8 +10,10 @@ use std::{
 use penstock_base::clock;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
-use super::{Place, Reply, Request, Status, claim};
-use crate::system::{self, Process};
+use crate::{
+    Reply, Request, SocketDirectory, Status, claim, protocol,
+    system::{self, Peer, Process},
+};
 
 /// How long a healthy mount may take to answer.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
@@ -24,7 +26,7 @@ const CONNECT_POLL: Duration = Duration::from_millis(20);
 
 /// A conversation with one mount.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub struct Connection {
     lines: BufReader<UnixStream>,
     number: u32,
     process: Option<Process>,
@@ -32,14 +34,12 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Sends `request` to the mount behind `socket`.
-    pub(crate) fn open(socket: &Path, request: &Request) -> io::Result<Self> {
+    pub fn open(socket: &Path, request: &Request) -> io::Result<Self> {
         let mut stream = connect(socket, ANSWER_DEADLINE)?;
         let number = peer(&stream)?;
         stream.set_read_timeout(Some(ANSWER_DEADLINE))?;
         stream.set_write_timeout(Some(ANSWER_DEADLINE))?;
-        let mut line = serde_json::to_vec(request)?;
-        line.push(b'\n');
-        stream.write_all(&line)?;
+        stream.write_all(&protocol::encode(request)?)?;
         Ok(Self {
             lines: BufReader::new(stream),
             number,
@@ -48,19 +48,19 @@ impl Connection {
     }
 
     /// The number of the mount's process; 0 where it cannot be seen from here.
-    pub(crate) fn process(&self) -> u32 {
+    pub fn process(&self) -> u32 {
         self.number
     }
 
     /// Waits until the mount's process has ended, at most for `limit`; says whether it did. One that
     /// cannot be seen from here is not waited for.
-    pub(crate) fn ends_within(&self, limit: Duration) -> bool {
+    pub fn ends_within(&self, limit: Duration) -> bool {
         let process = self.process.as_ref();
         process.is_none_or(|process| process.ends_within(limit))
     }
 
     /// The next answer; none when the mount has nothing more to say.
-    pub(crate) fn next(&mut self) -> io::Result<Option<Reply>> {
+    pub fn next_reply(&mut self) -> io::Result<Option<Reply>> {
         let mut line = String::new();
         let read = self
             .lines
@@ -76,12 +76,12 @@ impl Connection {
 
 /// Connects to who listens on `socket`. One who accepts nobody has places for some who wait; once they are
 /// taken this fails with [`io::ErrorKind::WouldBlock`] when the limit has passed.
-pub(super) fn connect(socket: &Path, limit: Duration) -> io::Result<UnixStream> {
+pub(crate) fn connect(socket: &Path, limit: Duration) -> io::Result<UnixStream> {
     let begun = clock::now();
     loop {
         match connect_at_once(socket) {
             Err(error) if is_silence(&error) && begun.elapsed() < limit => {
-                system::pause(CONNECT_POLL);
+                clock::pause(CONNECT_POLL);
             }
             connected => return connected,
         }
@@ -98,7 +98,7 @@ fn connect_at_once(socket: &Path) -> io::Result<UnixStream> {
 }
 
 /// Whether somebody listens on `socket`.
-pub(crate) fn is_heard(socket: &Path) -> bool {
+pub fn is_heard(socket: &Path) -> bool {
     match connect(socket, Duration::ZERO) {
         Ok(_) => true,
         Err(error) => is_silence(&error),
@@ -108,7 +108,7 @@ pub(crate) fn is_heard(socket: &Path) -> bool {
 /// The number of the mount's process. What another user pretends to be a mount of this
 /// one's is neither believed nor ordered about.
 fn peer(stream: &UnixStream) -> io::Result<u32> {
-    let (process, user) = system::peer(stream)?;
+    let Peer { process, user } = Peer::of(stream)?;
     if user == system::user_id() || user == 0 {
         return Ok(process);
     }
@@ -116,8 +116,8 @@ fn peer(stream: &UnixStream) -> io::Result<u32> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
 }
 
-/// Whether [`Connection::next`] failed because the mount gave no answer in time; it may be busy.
-pub(crate) fn is_silence(error: &io::Error) -> bool {
+/// Whether [`Connection::next_reply`] failed because the mount gave no answer in time; it may be busy.
+pub fn is_silence(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
@@ -125,18 +125,26 @@ pub(crate) fn is_silence(error: &io::Error) -> bool {
 }
 
 /// Asks one mount how it is.
-pub(crate) fn status(socket: &Path) -> io::Result<Status> {
-    match Connection::open(socket, &Request::Status)?.next()? {
+pub fn status(socket: &Path) -> io::Result<Status> {
+    match Connection::open(socket, &Request::Status)?.next_reply()? {
         Some(Reply::Status(status)) => Ok(*status),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }
 
-/// How every mount of `place` is, the latest of a mount point last, each with its socket. Sockets that
-/// dead mounts left behind are removed.
-pub(crate) fn all(place: &Place) -> Vec<(PathBuf, Status)> {
+/// A mount that answered.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// Where it listens.
+    pub socket: PathBuf,
+    /// How it is.
+    pub status: Status,
+}
+
+/// Every mount of `place`, the latest of a mount point last. Sockets that dead mounts left behind are removed.
+pub fn all(place: &SocketDirectory) -> Vec<Found> {
     let answer = |socket: PathBuf| match status(&socket) {
-        Ok(status) => Some((socket, status)),
+        Ok(status) => Some(Found { socket, status }),
         Err(error) => {
             if error.kind() == io::ErrorKind::ConnectionRefused {
                 claim::remove_dead(place, &socket);
@@ -146,21 +154,18 @@ pub(crate) fn all(place: &Place) -> Vec<(PathBuf, Status)> {
     };
     let sockets = place.sockets().into_iter();
     let mut answers: Vec<_> = sockets.filter_map(answer).collect();
-    answers.sort_by(|(_, one), (_, other)| {
-        let key = |status: &Status| (status.mountpoint.clone(), status.started);
-        key(one).cmp(&key(other))
-    });
+    answers.sort_by_key(|found| (found.status.mountpoint.clone(), found.status.started));
     answers
 }
 
-/// The mount of this process, with its socket.
-pub(crate) fn of_process(place: &Place, process: u32) -> Option<(PathBuf, Status)> {
+/// The mount of this process.
+pub fn of_process(place: &SocketDirectory, process: u32) -> Option<Found> {
     let mut mounts = all(place).into_iter();
-    mounts.find(|(_, mount)| mount.pid == process)
+    mounts.find(|mount| mount.status.pid == process)
 }
 
 /// Removes the sockets of mounts on `mountpoint` whose processes are gone.
-pub(crate) fn remove_dead(place: &Place, mountpoint: &Path) {
+pub fn remove_dead(place: &SocketDirectory, mountpoint: &Path) {
     for socket in place.sockets_at(mountpoint) {
         claim::remove_dead(place, &socket);
     }
@@ -175,7 +180,7 @@ mod tests {
     #[test]
     fn who_accepts_nobody_is_not_waited_for_and_keeps_the_socket() {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let (place, mountpoint) = (Place::at(directory.path()), Path::new("/mnt/x"));
+        let (place, mountpoint) = (SocketDirectory::at(directory.path()), Path::new("/mnt/x"));
         let socket = place.socket_of(mountpoint);
         let made = socket_with(
             AddressFamily::UNIX,
@@ -202,7 +207,7 @@ mod tests {
     #[test]
     fn the_socket_of_a_dead_mount_is_removed_and_that_of_a_living_one_stays() {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let (place, mountpoint) = (Place::at(directory.path()), Path::new("/mnt/x"));
+        let (place, mountpoint) = (SocketDirectory::at(directory.path()), Path::new("/mnt/x"));
         let socket = place.socket_of(mountpoint);
         let listener = UnixListener::bind(&socket).expect("free");
         remove_dead(&place, mountpoint);

@@ -16,8 +16,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Phase, Place, client};
-use crate::system;
+use crate::{Phase, SocketDirectory, client, system::Peer};
 
 /// How often a process looks again whose socket somebody else was quicker with.
 const ATTEMPTS_MAX: usize = 8;
@@ -27,9 +26,14 @@ const ACCEPT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why a process cannot have the socket of a mount point.
 #[derive(Debug)]
-pub(crate) enum ClaimError {
-    /// This process has it, and goes on serving there or is about to.
-    Held { process: u32, phase: Phase },
+pub enum ClaimError {
+    /// Another process has it, and goes on serving there or is about to.
+    Held {
+        /// Its number.
+        process: u32,
+        /// Where its mount is.
+        phase: Phase,
+    },
     /// The directory of the sockets cannot be used.
     Io(io::Error),
 }
@@ -52,8 +56,8 @@ impl fmt::Display for ClaimError {
 /// The name under which a process listens. Dropping it removes the socket, whatever it is called by
 /// then.
 #[derive(Debug)]
-pub(super) struct Name {
-    place: Place,
+pub(crate) struct Name {
+    place: SocketDirectory,
     mountpoint: PathBuf,
     /// Which file the socket is.
     inode: u64,
@@ -76,7 +80,10 @@ impl Drop for Name {
 /// Listens for the mount point, where only this user can connect. A socket on which nobody listens is
 /// replaced, that of a mount which is gone and saves is renamed. Blocks, for seconds where a process
 /// does not answer.
-pub(super) fn claim(place: &Place, mountpoint: &Path) -> Result<(Name, UnixListener), ClaimError> {
+pub(crate) fn claim(
+    place: &SocketDirectory,
+    mountpoint: &Path,
+) -> Result<(Name, UnixListener), ClaimError> {
     place.prepare()?;
     let socket = place.socket_of(mountpoint);
     for _ in 0..ATTEMPTS_MAX {
@@ -98,7 +105,7 @@ pub(super) fn claim(place: &Place, mountpoint: &Path) -> Result<(Name, UnixListe
 }
 
 /// Removes a socket on which nobody listens.
-pub(super) fn remove_dead(place: &Place, socket: &Path) {
+pub(crate) fn remove_dead(place: &SocketDirectory, socket: &Path) {
     if let Ok(_turn) = place.turn()
         && is_dead(socket)
     {
@@ -126,7 +133,7 @@ impl Listening {
             Err(error) if client::is_silence(&error) => return Err(stopped(socket)),
             Err(_) => return Ok(None),
         };
-        let process = system::peer(&stream).map_or(0, |(process, _)| process);
+        let process = Peer::of(&stream).map_or(0, |peer| peer.process);
         Ok(Some(Self {
             inode: inode(socket),
             process,
@@ -163,7 +170,7 @@ fn make_way(socket: &Path, earlier: &Path) -> io::Result<()> {
 }
 
 fn listen(
-    place: &Place,
+    place: &SocketDirectory,
     mountpoint: &Path,
     socket: &Path,
 ) -> Result<(Name, UnixListener), ClaimError> {
