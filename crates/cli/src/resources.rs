@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use penstock_base::{BufferPool, MemoryBudget, metrics::Registry};
+use penstock_base::{
+    BufferPool, MemoryBudget,
+    metrics::{Registry, table},
+};
 
 use crate::system;
 
@@ -27,41 +30,26 @@ impl Resources {
     fn observe_memory(&self) {
         let (registry, budget) = (&self.registry, Arc::clone(self.pool.budget()));
         let total = budget.total();
-        registry.observe(
-            "memory_total_bytes",
-            "Memory that may be reserved.",
-            move || total,
-        );
+        registry.observe(&table::MEMORY_TOTAL_BYTES, move || total);
         let (used, peak) = (Arc::clone(&budget), budget);
-        registry.observe("memory_used_bytes", "Memory reserved now.", move || {
-            used.used()
-        });
-        registry.observe(
-            "memory_peak_bytes",
-            "Most memory reserved at once.",
-            move || peak.peak(),
-        );
-        let resident = "Memory that the process occupies.";
-        registry.observe("process_resident_bytes", resident, system::resident_bytes);
+        registry.observe(&table::MEMORY_USED_BYTES, move || used.used());
+        registry.observe(&table::MEMORY_PEAK_BYTES, move || peak.peak());
+        registry.observe(&table::PROCESS_RESIDENT_BYTES, system::resident_bytes);
     }
 
     /// Parts of files that are on their way to the store.
     pub(crate) fn uploads_in_flight(&self) -> u64 {
-        let upload = ("direction", "upload".to_owned());
-        self.sum("transfer_parts_in_flight", |labels| {
-            labels.contains(&upload)
-        })
+        let uploads = &[("direction", "upload")];
+        let parts = self
+            .registry
+            .gauge(&table::TRANSFER_PARTS_IN_FLIGHT, uploads);
+        parts.value()
     }
 
     /// What is counted under a name, whatever the labels.
     pub(crate) fn metric(&self, name: &str) -> u64 {
-        self.sum(name, |_| true)
-    }
-
-    fn sum(&self, name: &str, wanted: impl Fn(&[(&'static str, String)]) -> bool) -> u64 {
         let samples = self.registry.samples();
         let of_name = samples.iter().filter(|sample| sample.name == name);
-        let wanted = of_name.filter(|sample| wanted(&sample.labels));
-        wanted.map(|sample| sample.value).sum()
+        of_name.map(|sample| sample.value).sum()
     }
 }

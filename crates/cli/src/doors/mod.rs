@@ -90,7 +90,7 @@ fn read_ahead_kib(spec: &DoorSpec<'_>, volume: &OpenedVolume) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::PathBuf};
+    use std::{fs, path::PathBuf, sync::Arc};
 
     use super::*;
     use crate::{
@@ -126,6 +126,10 @@ mod tests {
 
         /// The volume of a bucket with one file, whose content is the bucket's name.
         async fn volume(&self, bucket: &str) -> OpenedVolume {
+            let resources = Resources {
+                pool: Arc::clone(&self.resources.pool),
+                registry: self.resources.registry.scope(&[("volume", bucket)]),
+            };
             let path = self.make(bucket);
             fs::write(path.join("name"), bucket).expect("written");
             let spec = VolumeSpec {
@@ -137,7 +141,7 @@ mod tests {
             };
             let place = SocketDirectory::at(self.directory.path());
             let before = Predecessors::new(&place, &spec.mountpoint);
-            let opened = volumes::open(&spec, &self.resources, &before, None).await;
+            let opened = volumes::open(&spec, &resources, &before, None).await;
             opened.expect("opened")
         }
 
@@ -172,6 +176,11 @@ mod tests {
             let reading = tokio::task::spawn_blocking(move || fs::read(mountpoint.join("name")));
             let read = reading.await.expect("no panic").expect("read");
             assert_eq!(read, content.as_bytes());
+        }
+        let metrics = bed.resources.registry.prometheus();
+        for volume in ["one", "other"] {
+            let received = format!("penstock_object_received_bytes_total{{volume=\"{volume}\"}} ");
+            assert!(metrics.contains(&received), "{metrics}");
         }
         for door in doors {
             assert!(door.leave(Duration::from_secs(5)).await.is_empty());
