@@ -150,6 +150,7 @@ impl Core {
         Unsaved {
             files: sizes.len() as u64,
             bytes: sizes.iter().sum(),
+            ..Unsaved::default()
         }
     }
 

@@ -36,20 +36,4 @@ impl Resources {
         registry.observe(&table::MEMORY_PEAK_BYTES, move || peak.peak());
         registry.observe(&table::PROCESS_RESIDENT_BYTES, system::resident_bytes);
     }
-
-    /// Parts of files that are on their way to the store.
-    pub(crate) fn uploads_in_flight(&self) -> u64 {
-        let uploads = &[("direction", "upload")];
-        let parts = self
-            .registry
-            .gauge(&table::TRANSFER_PARTS_IN_FLIGHT, uploads);
-        parts.value()
-    }
-
-    /// What is counted under a name, whatever the labels.
-    pub(crate) fn metric(&self, name: &str) -> u64 {
-        let samples = self.registry.samples();
-        let of_name = samples.iter().filter(|sample| sample.name == name);
-        of_name.map(|sample| sample.value).sum()
-    }
 }

@@ -23,4 +23,6 @@ mod system;
 
 pub use claim::ClaimError;
 pub use directory::{SocketDirectory, mount_id};
-pub use protocol::{Memory, Metric, Phase, Progress, Refusal, Reply, Request, Status, UnsavedFile};
+pub use protocol::{
+    Memory, Metric, Phase, Progress, Refusal, Reply, Request, Status, Unsaved, UnsavedFile,
+};

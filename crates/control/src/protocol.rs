@@ -132,10 +132,22 @@ pub struct Status {
     pub started: u64,
     /// For how long, in seconds.
     pub uptime: u64,
+    /// What waits to be saved; none before the volume is open, and from programs that did not tell.
+    #[serde(default)]
+    pub unsaved: Option<Unsaved>,
     /// Its buffers and caches.
     pub memory: Memory,
     /// Everything that it counts.
     pub metrics: Vec<Metric>,
+}
+
+/// What waits to be saved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unsaved {
+    /// Files.
+    pub files: u64,
+    /// Bytes in them.
+    pub bytes: u64,
 }
 
 /// Memory in bytes.

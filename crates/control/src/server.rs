@@ -196,6 +196,7 @@ mod tests {
             phase,
             started: 1,
             uptime: 2,
+            unsaved: None,
             memory: Memory {
                 used: 1,
                 peak: 2,

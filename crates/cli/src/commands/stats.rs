@@ -124,10 +124,7 @@ fn list(mounts: &[Status], as_json: bool) -> Outcome {
 /// The phase of a mount for people. One that was unmounted and has nothing unsaved waits for programs that
 /// use it, if it does not end at once.
 fn state(status: &Status) -> &'static str {
-    const UNSAVED: [&str; 2] = ["bucket_unsaved_files", "bucket_recovering_files"];
-    let mut metrics = status.metrics.iter();
-    let has_unsaved =
-        metrics.any(|metric| metric.value > 0 && UNSAVED.contains(&metric.name.as_str()));
+    let has_unsaved = status.unsaved.is_none_or(|unsaved| unsaved.files > 0);
     match status.phase {
         Phase::Saving if !has_unsaved => "ending",
         phase => phase.word(),
@@ -251,6 +248,7 @@ mod tests {
             phase: Phase::Mounted,
             started: 1,
             uptime,
+            unsaved: None,
             memory: Memory {
                 used: 1 << 20,
                 peak: 2 << 20,

@@ -6,18 +6,20 @@ use std::{
     time::UNIX_EPOCH,
 };
 
-use penstock_base::clock::{self, Instant};
-use penstock_transfer::DiskCache;
+use penstock_base::{
+    clock::{self, Instant},
+    metrics::Sample,
+};
 
 use super::{Plan, stage::Stage};
 use crate::{
-    control::{Memory, Metric, Refusal, Status, protocol::Dropped, server},
+    control::{Memory, Metric, Refusal, Status, Unsaved, protocol::Dropped, server},
     resources::Resources,
     system,
+    volumes::OpenedVolume,
 };
 
 /// What a mount knows of itself, from its first step on.
-#[derive(Debug)]
 pub(super) struct Answers {
     source: String,
     mountpoint: PathBuf,
@@ -26,8 +28,8 @@ pub(super) struct Answers {
     /// Seconds of Unix time.
     started: u64,
     begun: Instant,
-    /// The cache, once it is open.
-    pub cache: OnceLock<Arc<DiskCache>>,
+    /// What is mounted, once it is open.
+    pub volume: OnceLock<Arc<OpenedVolume>>,
 }
 
 impl Answers {
@@ -40,9 +42,17 @@ impl Answers {
             stage: Stage::new(plan.volume.mountpoint.clone()),
             started: since_epoch.map_or(0, |since| since.as_secs()),
             begun: clock::now(),
-            cache: OnceLock::new(),
+            volume: OnceLock::new(),
         })
     }
+}
+
+/// Those that are one number each.
+fn plain(samples: Vec<Sample>) -> Vec<Metric> {
+    let plain = samples
+        .into_iter()
+        .filter(|sample| sample.distribution.is_none());
+    plain.map(Metric::from).collect()
 }
 
 impl server::Daemon for Answers {
@@ -57,18 +67,23 @@ impl server::Daemon for Answers {
             phase: self.stage.phase(),
             started: self.started,
             uptime: self.begun.elapsed().as_secs(),
+            unsaved: self.volume.get().map(|volume| {
+                let penstock_vfs::Unsaved { files, bytes, .. } = volume.unsaved();
+                Unsaved { files, bytes }
+            }),
             memory: Memory {
                 used: budget.used(),
                 peak: budget.peak(),
                 total: budget.total(),
                 resident: system::resident_bytes(),
             },
-            metrics: registry.samples().into_iter().map(Metric::from).collect(),
+            metrics: plain(registry.samples()),
         }
     }
 
     fn drop_cached(&self, prefix: &str) -> Result<Dropped, Refusal> {
-        let Some(cache) = self.cache.get() else {
+        let volume = self.volume.get();
+        let Some(cache) = volume.and_then(|volume| volume.cache.as_ref()) else {
             return Err(Refusal {
                 cause: "the mount has no disk cache".to_owned(),
                 remedy: "mount with --cache-dir".to_owned(),

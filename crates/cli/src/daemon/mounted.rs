@@ -63,7 +63,7 @@ pub(super) struct Mounted {
 /// A mount that is up.
 pub(super) struct Core {
     pub door: Box<dyn Door>,
-    pub volume: OpenedVolume,
+    pub volume: Arc<OpenedVolume>,
     pub resources: Resources,
     /// Bytes of memory that are reserved while nothing happens.
     pub held_at_rest: u64,
@@ -173,7 +173,7 @@ impl Core {
             let Err(error) = self.door.unmount(mode).await else {
                 return Ok(());
             };
-            if self.resources.uploads_in_flight() > 0 {
+            if self.volume.unsaved().parts_under_way > 0 {
                 patient_until = clock::now() + SETTLE;
             }
             let settles = clock::now() < patient_until;
@@ -205,7 +205,7 @@ impl Core {
         Progress {
             files: unsaved.files,
             left: unsaved.bytes.min(held),
-            sent: self.resources.metric("object_sent_bytes_total"),
+            sent: self.volume.sent.value(),
             used: sight == Sight::Out && self.door.is_used(),
         }
     }

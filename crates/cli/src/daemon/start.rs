@@ -65,7 +65,7 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
 
 /// A volume behind its door.
 struct Opened {
-    volume: OpenedVolume,
+    volume: Arc<OpenedVolume>,
     door: Box<dyn Door>,
     record: Option<Record>,
 }
@@ -85,10 +85,8 @@ async fn open(
         before.wait().await;
     }
     let note = plan.inherited().map(|inherited| inherited.note.as_str());
-    let volume = volumes::open(spec, resources, &before, note).await?;
-    if let Some(cache) = &volume.cache {
-        answers.cache.get_or_init(|| Arc::clone(cache));
-    }
+    let volume = Arc::new(volumes::open(spec, resources, &before, note).await?);
+    answers.volume.get_or_init(|| Arc::clone(&volume));
     let record = record(control, volume.staging.as_deref());
     let door = doors::open(&volume, door_spec(plan)?, resources).await?;
     leave_to_next(plan, door.as_ref(), &volume);

@@ -14,7 +14,7 @@ pub(crate) mod stream;
 
 use std::{path::PathBuf, sync::Arc};
 
-use penstock_base::run_blocking;
+use penstock_base::{metrics::Counter, run_blocking};
 use penstock_block::Contents;
 use penstock_transfer::DiskCache;
 use penstock_vfs::{Unsaved, Volume};
@@ -99,6 +99,8 @@ pub(crate) struct OpenedVolume {
     /// The staging directory, if there is one.
     pub staging: Option<PathBuf>,
     pub cache: Option<Arc<DiskCache>>,
+    /// Bytes that were written to the store since the process began.
+    pub sent: Arc<Counter>,
     /// Whether the cache is emptied when the volume is closed.
     discards_cache: bool,
     /// With this a process that takes over finds the same content again, see [`open`].

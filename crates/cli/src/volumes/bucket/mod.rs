@@ -5,6 +5,7 @@ mod staging;
 
 use std::sync::Arc;
 
+use penstock_base::metrics;
 use penstock_bucket::{BucketSettings, BucketVolume, Staging};
 use penstock_object::Store;
 use penstock_transfer::{PIPES_MAX, Transfer, TransferSettings};
@@ -50,6 +51,9 @@ pub(super) async fn open(
         staging: directory,
         cache,
         discards_cache: values.flag(&table::CACHE_DISCARD),
+        sent: resources
+            .registry
+            .counter(&metrics::table::OBJECT_SENT_BYTES, &[]),
         note: None,
         _held: None,
     })

@@ -2,7 +2,10 @@
 
 use std::{io, path::Path, sync::Arc};
 
-use penstock_base::{metrics::Registry, run_blocking};
+use penstock_base::{
+    metrics::{self, Registry},
+    run_blocking,
+};
 use penstock_stream::{
     Confined, ControlGroups, DataPath, DataSettings, DirectoryIndex, ObjectMap, StreamVolume,
     keep_to_processors,
@@ -59,6 +62,9 @@ pub(crate) async fn open(
         staging: None,
         cache: None,
         discards_cache: false,
+        sent: resources
+            .registry
+            .counter(&metrics::table::OBJECT_SENT_BYTES, &[]),
         note: Some(index.image.to_string_lossy().into_owned()),
         _held: Some(Box::new((index, confine(spec)))),
     })
