@@ -1,113 +1,60 @@
 //! The file that takes the place of a listing: on this machine, or an object.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::{Path, PathBuf};
 
 use penstock_base::metrics::Registry;
-use penstock_object::{HeadOptions, Key, Store};
-use penstock_stream::{ManifestLocation, ManifestSettings};
+use penstock_object::Key;
+use penstock_stream::{Manifest, ManifestLocation, ManifestSettings};
 
-use super::IndexRequest;
 use crate::{
-    explain,
+    environment::Environment,
     failure::{Failure, Outcome},
-    options::table,
+    options::{Values, table},
     stores,
 };
 
-/// A manifest that was asked for.
-pub(super) enum Manifest {
-    File(PathBuf),
-    Object {
-        url: String,
-        store: Arc<dyn Store>,
-        key: Key,
-    },
+/// What `--manifest` names, if it is given. Its keys are those of the bucket, as inventories have them, whatever
+/// path of the bucket is shown.
+pub(super) fn of(
+    source: &str,
+    values: &Values,
+    environment: &Environment,
+) -> Outcome<Option<Manifest>> {
+    let path = values.path(&table::MANIFEST).map(Path::to_owned);
+    let url = values.text(&table::MANIFEST);
+    let path = path.or_else(|| Some(PathBuf::from(url?.strip_prefix("file://")?)));
+    let (name, location) = match (path, url) {
+        (Some(path), _) => (path.display().to_string(), ManifestLocation::File(path)),
+        (None, Some(url)) => (url.to_owned(), object(url, source, values, environment)?),
+        (None, None) => return Ok(None),
+    };
+    Ok(Some(Manifest {
+        location,
+        name,
+        settings: ManifestSettings {
+            prefix: stores::parse(source)?.prefix().to_owned(),
+            columns: values.text(&table::MANIFEST_COLUMNS).map(str::to_owned),
+            ..ManifestSettings::default()
+        },
+    }))
 }
 
-impl Manifest {
-    /// What `--manifest` names, if it is given.
-    pub(super) fn of(request: &IndexRequest<'_>) -> Outcome<Option<Self>> {
-        if let Some(path) = request.values.path(&table::MANIFEST) {
-            return Ok(Some(Self::File(path.to_owned())));
-        }
-        let Some(url) = request.values.text(&table::MANIFEST) else {
-            return Ok(None);
-        };
-        match url.strip_prefix("file://") {
-            Some(path) => Ok(Some(Self::File(PathBuf::from(path)))),
-            None => Self::object(url, request).map(Some),
-        }
-    }
-
-    fn object(url: &str, request: &IndexRequest<'_>) -> Outcome<Self> {
-        let (bucket, key) = split(url, request.source)?;
-        // Endpoint and credentials are those of the volume.
-        let registry = Registry::new();
-        let store = stores::open(&bucket, request.values, request.environment, &registry)?;
-        let key = Key::new(key).map_err(|error| {
-            Failure::usage(
-                format!("the manifest `{url}` has no valid key: {error}"),
-                "check its name",
-            )
-        })?;
-        Ok(Self::Object {
-            url: url.to_owned(),
-            store,
-            key,
-        })
-    }
-
-    /// Where its bytes are.
-    pub(super) fn location(&self) -> ManifestLocation {
-        match self {
-            Self::File(path) => ManifestLocation::File(path.clone()),
-            Self::Object { store, key, .. } => ManifestLocation::Object {
-                store: Arc::clone(store),
-                key: key.clone(),
-            },
-        }
-    }
-
-    /// What tells this state of it from every other. Fails when it cannot be had.
-    pub(super) async fn version(&self) -> Outcome<String> {
-        match self {
-            Self::File(path) => file_version(path),
-            Self::Object { url, store, key } => {
-                let info = store.head(key, HeadOptions::default()).await;
-                let info = info.map_err(|error| explain::store_error(url, &error))?;
-                Ok(format!("{url} {}", info.etag))
-            }
-        }
-    }
-}
-
-/// How the manifest of this request is read. Its keys are those of the bucket, as inventories have
-/// them, whatever path of the bucket is shown.
-pub(super) fn settings(request: &IndexRequest<'_>) -> Outcome<ManifestSettings> {
-    Ok(ManifestSettings {
-        prefix: stores::parse(request.source)?.prefix().to_owned(),
-        columns: request
-            .values
-            .text(&table::MANIFEST_COLUMNS)
-            .map(str::to_owned),
-        ..ManifestSettings::default()
-    })
-}
-
-fn file_version(path: &Path) -> Outcome<String> {
-    let shown = path.display();
-    let metadata = fs::metadata(path).map_err(|error| {
-        Failure::new(
-            format!("cannot read the manifest `{shown}`: {error}"),
-            "check its path, or write s3://BUCKET/KEY or oss://BUCKET/KEY for an object",
+fn object(
+    url: &str,
+    source: &str,
+    values: &Values,
+    environment: &Environment,
+) -> Outcome<ManifestLocation> {
+    let (bucket, key) = split(url, source)?;
+    // Endpoint and credentials are those of the volume.
+    let store = stores::open(&bucket, values, environment, &Registry::new())?;
+    let key = Key::new(key).map_err(|error| {
+        Failure::usage(
+            format!("the manifest `{url}` has no valid key: {error}"),
+            "check its name",
         )
     })?;
-    let modified = metadata.modified().ok();
-    Ok(format!("{shown} {} {modified:?}", metadata.len()))
+    Ok(ManifestLocation::Object { store, key })
 }
 
 /// The bucket and the key of a manifest that is an object.

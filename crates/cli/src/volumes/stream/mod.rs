@@ -7,13 +7,12 @@
 //!                       -> files                                  (open, --transport=fuse)
 //! ```
 
-mod index;
+pub(crate) mod index;
 mod layout;
 mod manifest;
 mod open;
 mod progress;
 mod settings;
 
-pub(crate) use index::{Index, IndexRequest, build_into};
 pub(crate) use open::open;
 pub(crate) use settings::source;

@@ -7,13 +7,13 @@ use penstock_base::{
     run_blocking,
 };
 use penstock_stream::{
-    Confined, ControlGroups, DataPath, DataSettings, DirectoryIndex, ObjectMap, StreamVolume,
-    keep_to_processors,
+    Confined, ControlGroups, DataPath, DataSettings, DirectoryIndex, Index, Layout, ObjectMap,
+    StreamVolume, keep_to_processors,
 };
 use penstock_transfer::Transfer;
 use tracing::{info, warn};
 
-use super::{Index, IndexRequest, layout::Layout, settings};
+use super::{index, layout, settings};
 use crate::{
     control::mount_id,
     failure::{Failure, Outcome},
@@ -36,15 +36,10 @@ pub(crate) async fn open(
     mount_point::check_outside(&spec.mountpoint, &folder, "index directory")?;
     let Resources { pool, registry } = resources.clone();
     let store = stores::open(&spec.source, values, environment, &registry)?;
-    let request = IndexRequest {
-        source: &spec.source,
-        values,
-        environment,
-        store: &store,
-    };
+    let request = index::request(&spec.source, values, environment, &store)?;
     let index = match note {
-        Some(note) => Index::again(&request, note)?,
-        None => Index::get(&request).await?,
+        Some(note) => index::again(&spec.source, &request, note)?,
+        None => index::get(&spec.source, &request, settings::refresh(values)).await?,
     };
     let transfer = Transfer::with_settings(
         Arc::clone(&store),
@@ -73,7 +68,7 @@ pub(crate) async fn open(
 /// The index as the kernel's own file system reads it, or as files.
 fn form(spec: &VolumeSpec, index: &Index, data: Arc<DataPath>) -> Outcome<Form> {
     if index.layout != Layout::Tree {
-        let contents = index.layout.contents(&index.image, &data);
+        let contents = layout::contents(index.layout, &index.image, &data);
         let contents = contents.map_err(|error| unreadable(&index.image, &error))?;
         return Ok(Form::Disks(contents));
     }

@@ -2,43 +2,45 @@
 
 use std::{
     io::{self, IsTerminal, Write},
-    sync::Arc,
     time::Duration,
 };
 
 use penstock_base::clock;
-use penstock_stream::{BuildProgress, ListingProgress, ListingStatus};
+use penstock_stream::{Changes, IndexProgress, IndexStage, ListingStatus};
 
 use crate::options::duration;
 
 /// How often the line is drawn.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Shows a listing until it is done.
-pub(super) async fn while_listing<T>(
-    progress: &Arc<ListingProgress>,
-    listing: impl Future<Output = T>,
-) -> T {
-    watch(listing, || describe_listing(&progress.status())).await
+/// Shows how far an index is until it is done.
+pub(super) async fn until_done<T>(progress: &IndexProgress, making: impl Future<Output = T>) -> T {
+    watch(making, || match progress.stage() {
+        IndexStage::Looking => String::new(),
+        IndexStage::Listing(status) => describe_listing(&status),
+        IndexStage::Building { objects, total } => {
+            format!("building the index: {objects} of {total} objects")
+        }
+    })
+    .await
 }
 
-/// Shows a build of `total` objects until it is done.
-pub(super) async fn while_building<T>(
-    progress: &Arc<BuildProgress>,
-    total: u64,
-    building: impl Future<Output = T>,
-) -> T {
-    let line = || {
-        format!(
-            "building the index: {} of {total} objects",
-            progress.objects()
-        )
-    };
-    watch(building, line).await
+/// Says what became of the objects since the last index.
+pub(super) fn say_changes(changes: Changes) {
+    let Changes {
+        added,
+        removed,
+        changed,
+        unchanged,
+    } = changes;
+    say(&format!(
+        "since the last index: {added} objects added, {removed} removed, {changed} changed, \
+         {unchanged} as before"
+    ));
 }
 
 /// One line for somebody at a terminal.
-pub(super) fn say(line: &str) {
+fn say(line: &str) {
     let mut stderr = io::stderr().lock();
     if stderr.is_terminal() {
         let _ = writeln!(stderr, "{line}");
