@@ -105,9 +105,9 @@ impl MountRequest {
     ) -> Outcome<Self> {
         Ok(Self {
             volume: VolumeKind::Bucket,
+            values: command_line::collect(given, Some(&source), environment)?,
             source,
             mountpoint,
-            values: command_line::collect(given, environment)?,
             announced: false,
         })
     }

@@ -31,6 +31,19 @@ Commands that look into a bucket without mounting it (`ls`, `stat`, `check`, `up
 options marked with *. `stream` has these, those marked with +, and those for stream volumes, which
 `mount` has not.
 
+In the file a key at the top is for whatever is mounted with it. A section is for one source, and for what is below it:
+
+```toml
+region = \"eu-west-1\"
+
+[volume.data]
+source = \"s3://bucket/data\"
+cache-dir = \"/var/cache/penstock-data\"
+```
+
+A key in a section wins over the same key at the top, and the section of a longer source over that of a shorter one.
+The name after `volume.` is for people. `[[export]]` is kept for a later version, and an error.
+
 [compatibility.md](compatibility.md) has the options of ossfs, ossfs 2.0 and goofys and what they mean here.
 ";
 
