@@ -49,6 +49,9 @@ pub(crate) async fn open(
     );
     let data = data_path(spec, &index.objects, transfer, &registry)?;
     let form = form(spec, &index, data)?;
+    // A FUSE door ends with its process.
+    let has_disks = matches!(form, Form::Disks(_));
+    let note = has_disks.then(|| index.image.to_string_lossy().into_owned());
     Ok(OpenedVolume {
         form,
         read_only: true,
@@ -60,7 +63,7 @@ pub(crate) async fn open(
         sent: resources
             .registry
             .counter(&metrics::table::OBJECT_SENT_BYTES, &[]),
-        note: Some(index.image.to_string_lossy().into_owned()),
+        note,
         _held: Some(Box::new((index, confine(spec)))),
     })
 }
