@@ -28,6 +28,11 @@ pub async fn sleep(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 
+/// Blocks the thread for `duration`, in a command that has nothing else to do and no runtime.
+pub fn pause(duration: Duration) {
+    std::thread::sleep(duration);
+}
+
 /// The deadline passed before the work was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("deadline of {0:?} passed")]

@@ -38,6 +38,7 @@ use crate::{
 };
 
 /// What is mounted.
+#[derive(Clone)]
 pub struct Contents {
     /// The file system.
     pub file_system: FileSystem,

@@ -8,7 +8,12 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use penstock_base::{FsError, FsResult, clock, clock::Instant, metrics::Registry, random};
+use penstock_base::{
+    FsError, FsResult, clock,
+    clock::Instant,
+    metrics::{Registry, table},
+    random,
+};
 use penstock_object::{ObjectInfo, ObjectKind, Store};
 use penstock_transfer::{ObjectVersion, Transfer};
 use penstock_vfs::{Entry, FileKind, Inode, Unsaved};
@@ -97,70 +102,38 @@ impl Core {
     }
 
     fn register_gauges(self: &Arc<Self>, registry: &Registry) {
-        let gauge = |name, help, value: fn(&Self) -> usize| {
+        let gauge = |metric, value: fn(&Self) -> usize| {
             let core = Arc::downgrade(self);
-            registry.observe(name, help, move || {
+            registry.observe(metric, move || {
                 core.upgrade().map_or(0, |core| value(&core) as u64)
             });
         };
-        gauge(
-            "bucket_inodes",
-            "Files and directories that somebody holds.",
-            |core| core.namespace.lock().len(),
-        );
-        gauge(
-            "bucket_idle_directories",
-            "Directories that nobody holds and that stay for what they remember.",
-            |core| core.namespace.lock().idle(),
-        );
-        gauge(
-            "bucket_remembered_names",
-            "Names remembered though nobody holds them.",
-            |core| core.namespace.lock().remembered(),
-        );
-        gauge(
-            "bucket_unsaved_files",
-            "Open files whose content is not in the store yet.",
-            |core| core.unsaved().files as usize,
-        );
-        gauge(
-            "bucket_unsaved_bytes",
-            "Bytes of open files whose content is not in the store yet.",
-            |core| core.unsaved().bytes as usize,
-        );
-        gauge(
-            "bucket_open_handles",
-            "Open files and directories.",
-            |core| core.handles.len(),
-        );
-        gauge(
-            "bucket_staged_bytes",
-            "Bytes in the staging directory.",
-            |core| {
-                core.staging
-                    .as_ref()
-                    .map_or(0, |staging| staging.used() as usize)
-            },
-        );
-        gauge(
-            "bucket_recovering_files",
-            "Files that an earlier mount left unsaved and that are not saved yet.",
-            |core| core.left().0,
-        );
-        gauge(
-            "bucket_recovering_bytes",
-            "Bytes of these files that the store lacks.",
-            |core| core.left().1,
-        );
-        gauge(
-            "bucket_recovered_files",
-            "Files that an earlier mount left unsaved and this one saved.",
-            |core| {
-                core.staging
-                    .as_ref()
-                    .map_or(0, |staging| staging.recovered() as usize)
-            },
-        );
+        gauge(&table::BUCKET_INODES, |core| core.namespace.lock().len());
+        gauge(&table::BUCKET_IDLE_DIRECTORIES, |core| {
+            core.namespace.lock().idle()
+        });
+        gauge(&table::BUCKET_REMEMBERED_NAMES, |core| {
+            core.namespace.lock().remembered()
+        });
+        gauge(&table::BUCKET_UNSAVED_FILES, |core| {
+            core.unsaved().files as usize
+        });
+        gauge(&table::BUCKET_UNSAVED_BYTES, |core| {
+            core.unsaved().bytes as usize
+        });
+        gauge(&table::BUCKET_OPEN_HANDLES, |core| core.handles.len());
+        gauge(&table::BUCKET_STAGED_BYTES, |core| {
+            core.staging
+                .as_ref()
+                .map_or(0, |staging| staging.used() as usize)
+        });
+        gauge(&table::BUCKET_RECOVERING_FILES, |core| core.left().0);
+        gauge(&table::BUCKET_RECOVERING_BYTES, |core| core.left().1);
+        gauge(&table::BUCKET_RECOVERED_FILES, |core| {
+            core.staging
+                .as_ref()
+                .map_or(0, |staging| staging.recovered() as usize)
+        });
     }
 
     /// Files that are not saved, and their bytes. Those that nobody has open any more are among them.
@@ -177,6 +150,7 @@ impl Core {
         Unsaved {
             files: sizes.len() as u64,
             bytes: sizes.iter().sum(),
+            ..Unsaved::default()
         }
     }
 

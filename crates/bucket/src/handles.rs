@@ -81,6 +81,7 @@ impl Handles {
         Unsaved {
             files: sizes.len() as u64,
             bytes: sizes.values().sum(),
+            ..Unsaved::default()
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use penstock_base::metrics::{Counter, Registry};
+use penstock_base::metrics::{Counter, Registry, table};
 
 /// Counters of one mount.
 #[derive(Debug)]
@@ -30,36 +30,19 @@ pub(crate) struct BucketMetrics {
 
 impl BucketMetrics {
     pub(crate) fn new(registry: &Registry) -> Self {
-        let counter = |name, help| registry.counter(name, help, &[]);
-        let hidden = |reason| {
-            let help = "Entries of listings that cannot be shown as files.";
-            registry.counter("bucket_hidden_entries_total", help, &[("reason", reason)])
-        };
-        let lookups = |answer| {
-            let help = "Names that were looked up.";
-            registry.counter("bucket_lookups_total", help, &[("answer", answer)])
-        };
+        let counter = |metric| registry.counter(metric, &[]);
+        let hidden =
+            |reason| registry.counter(&table::BUCKET_HIDDEN_ENTRIES, &[("reason", reason)]);
+        let lookups = |answer| registry.counter(&table::BUCKET_LOOKUPS, &[("answer", answer)]);
         Self {
             hidden_names: hidden("name"),
             hidden_files: hidden("directory_of_same_name"),
-            ignored_changes: counter(
-                "bucket_ignored_changes_total",
-                "Changes of mode or owner that were accepted without effect.",
-            ),
-            stale_reads: counter(
-                "bucket_stale_reads_total",
-                "Reads that failed because the object was replaced or removed.",
-            ),
+            ignored_changes: counter(&table::BUCKET_IGNORED_CHANGES),
+            stale_reads: counter(&table::BUCKET_STALE_READS),
             lookups_remembered: lookups("remembered"),
             lookups_asked: lookups("asked"),
-            failed_uploads: counter(
-                "bucket_failed_uploads_total",
-                "Files that could not be uploaded.",
-            ),
-            refused_writes: counter(
-                "bucket_refused_writes_total",
-                "Writes refused because they were not at the end of the file.",
-            ),
+            failed_uploads: counter(&table::BUCKET_FAILED_UPLOADS),
+            refused_writes: counter(&table::BUCKET_REFUSED_WRITES),
         }
     }
 }

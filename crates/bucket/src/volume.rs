@@ -97,7 +97,10 @@ impl Volume for BucketVolume {
     }
 
     fn unsaved(&self) -> Unsaved {
-        self.core.unsaved()
+        Unsaved {
+            parts_under_way: self.core.transfer.uploads_under_way(),
+            ..self.core.unsaved()
+        }
     }
 
     async fn lookup(&self, _by: &Identity, dentry: Dentry<'_>) -> FsResult<Lookup> {

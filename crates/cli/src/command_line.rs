@@ -148,7 +148,7 @@ pub(crate) fn values(
     scope: Scope,
     environment: &Environment,
 ) -> Outcome<Values> {
-    collect(given(matches, scope)?, environment)
+    collect(given(matches, scope)?, source_of(matches), environment)
 }
 
 /// The same for a command that takes no words after `-o`.
@@ -157,11 +157,26 @@ pub(crate) fn values_without_words(
     scope: Scope,
     environment: &Environment,
 ) -> Outcome<Values> {
-    collect(given_by_name(matches, scope), environment)
+    collect(
+        given_by_name(matches, scope),
+        source_of(matches),
+        environment,
+    )
 }
 
-/// Adds to `given` what the environment and the configuration file say, and reads it all.
-pub(crate) fn collect(mut given: Vec<Given>, environment: &Environment) -> Outcome<Values> {
+/// What the command is about, if it is about a source.
+fn source_of(matches: &ArgMatches) -> Option<&str> {
+    let source = matches.try_get_one::<String>("source").ok().flatten();
+    source.map(String::as_str)
+}
+
+/// Adds to `given` what the environment and the configuration file say, of everything and of `source`, and
+/// reads it all.
+pub(crate) fn collect(
+    mut given: Vec<Given>,
+    source: Option<&str>,
+    environment: &Environment,
+) -> Outcome<Values> {
     let (variables, unknown) = options::environment::given(environment);
     for name in unknown {
         output::complain(&format!(
@@ -170,7 +185,7 @@ pub(crate) fn collect(mut given: Vec<Given>, environment: &Environment) -> Outco
     }
     given.extend(variables);
     if let Some(path) = config_path(&given) {
-        given.extend(config_file::read(&path)?);
+        given.extend(config_file::read(&path, source)?);
     }
     Values::resolve(given)
 }

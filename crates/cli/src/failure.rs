@@ -2,6 +2,8 @@
 
 use std::{fmt, process::ExitCode};
 
+use penstock_control::Refusal;
+
 use crate::legible::legible;
 
 /// The result of a command.
@@ -115,6 +117,12 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(refusal.cause, refusal.remedy)
+    }
+}
 
 /// Joins the lines and runs of blanks of `text`, so that a message stays one line whatever a
 /// server or a library put into it.

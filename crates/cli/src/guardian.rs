@@ -24,7 +24,7 @@ use penstock_fuse::ConnectionAbort;
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 
 use crate::{
-    descriptors,
+    control, descriptors,
     system::{self, Forked},
 };
 
@@ -73,7 +73,9 @@ fn guard(socket: &UnixStream, serving: Pid) -> io::Result<()> {
     };
     let abort = received.descriptors.into_iter().next();
     let abort = ConnectionAbort::from(abort.ok_or(io::ErrorKind::InvalidData)?);
-    if getppid() == Some(serving) && !system::has_died(serving) {
+    if getppid() == Some(serving)
+        && !control::has_died(serving.as_raw_nonzero().get().unsigned_abs())
+    {
         // The dead process is the sender.
         system::wait_for_signal(PARENT_ENDED, serving)?;
     }

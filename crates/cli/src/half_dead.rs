@@ -8,7 +8,7 @@ use std::{path::Path, time::Duration};
 use tracing::debug;
 
 use crate::{
-    control::{Place, client},
+    control::{SocketDirectory, client},
     explain,
     failure::Outcome,
 };
@@ -17,7 +17,7 @@ use crate::{
 const END_MAX: Duration = Duration::from_secs(10);
 
 /// Makes the mount on `mountpoint` an ordinary dead one if its process has died and it does not answer.
-pub(crate) fn release(place: &Place, mountpoint: &Path) -> Outcome {
+pub(crate) fn release(place: &SocketDirectory, mountpoint: &Path) -> Outcome {
     let Some(process) = client::dead_listener(&place.socket_of(mountpoint)) else {
         return Ok(());
     };

@@ -2,16 +2,14 @@
 //! the environment and configuration files.
 //!
 //! [`invocation`] finds out by which name it was called, [`commands`] has one module per command,
-//! [`options`] the table from which everything about options is made, [`assemble`] builds the
-//! parts from settings, and [`serve`] keeps a mount alive until it ends.
+//! [`options`] the table from which everything about options is made. [`volumes`] opens what is
+//! shown, [`doors`] opens the ways to it, and [`daemon`] keeps both alive until the mount ends.
 
-mod assemble;
 mod command_line;
 mod commands;
-mod control;
 mod daemon;
 mod descriptors;
-mod disk_cache;
+mod doors;
 mod environment;
 mod explain;
 mod failure;
@@ -21,6 +19,7 @@ mod half_dead;
 mod invocation;
 mod keeper;
 mod legible;
+mod limits;
 mod logging;
 mod memory;
 mod mount_point;
@@ -29,16 +28,19 @@ mod options;
 mod output;
 mod personality;
 mod places;
+mod predecessors;
 mod prometheus;
-mod serve;
-mod staging;
-mod stream;
+mod resources;
+mod stores;
 // The only unsafe code here: a few system calls that std does not have.
 #[allow(unsafe_code)]
 mod system;
 mod text_table;
+mod volumes;
 
 use std::process::ExitCode;
+
+use penstock_control as control;
 
 fn main() -> ExitCode {
     let mut environment = environment::Environment::read();

@@ -17,7 +17,7 @@ use std::{
 
 use penstock_base::{find_own_directory, make_own_directory};
 
-use crate::{environment::Environment, system};
+use crate::{control::SocketDirectory, environment::Environment, system};
 
 /// Kept when the machine restarts, and everybody may make directories in it.
 const SHARED: &str = "/var/tmp";
@@ -62,11 +62,11 @@ impl OwnPlace {
 }
 
 /// For sockets.
-pub(crate) fn sockets(environment: &Environment) -> OwnPlace {
+pub(crate) fn sockets(environment: &Environment) -> SocketDirectory {
     match environment.directory("XDG_RUNTIME_DIR") {
-        _ if is_root() => OwnPlace::new("/run", "penstock"),
-        Some(runtime) => OwnPlace::new(runtime, "penstock"),
-        None => OwnPlace::new("/tmp", of_user("penstock")),
+        _ if is_root() => SocketDirectory::new("/run", "penstock"),
+        Some(runtime) => SocketDirectory::new(runtime, "penstock"),
+        None => SocketDirectory::new("/tmp", of_user("penstock")),
     }
 }
 
@@ -130,8 +130,9 @@ mod tests {
         }
         let none = Environment::of(&[]);
         let id = system::user_id().to_string();
-        for place in [sockets(&none), logs(&none), indexes(&none), staging("x")] {
-            let path = place.path().display().to_string();
+        let places = [logs(&none), indexes(&none), staging("x")].map(|place| place.path());
+        for path in places.into_iter().chain([sockets(&none).path()]) {
+            let path = path.display().to_string();
             assert!(path.contains(&id), "{path}");
         }
     }

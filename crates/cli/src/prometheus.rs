@@ -113,11 +113,13 @@ fn answer(status: &str, media_type: &str, body: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use penstock_base::metrics::table;
+
     use super::*;
 
     async fn ask(request: &str) -> String {
         let registry = Registry::new();
-        registry.counter("things_total", "Things.", &[]).add(3);
+        registry.counter(&table::OBJECT_RETRIES, &[]).add(3);
         let probe = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = probe.local_addr().expect("bound");
         drop(probe);
@@ -133,7 +135,10 @@ mod tests {
     async fn serves_metrics() {
         let answer = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await;
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-        assert!(answer.ends_with("\npenstock_things_total 3\n"), "{answer}");
+        assert!(
+            answer.ends_with("\npenstock_object_retries_total 3\n"),
+            "{answer}"
+        );
     }
 
     #[tokio::test]

@@ -5,13 +5,13 @@ use std::{
     io::ErrorKind,
     mem::MaybeUninit,
     os::{
-        fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd},
+        fd::{AsRawFd, IntoRawFd, RawFd},
         unix::net::UnixStream,
     },
     time::Duration,
 };
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use rustix::process::{Pid, Signal};
 
 /// The user who runs this, by effective id.
 pub(crate) fn user_id() -> u32 {
@@ -137,16 +137,6 @@ pub(crate) fn wait_for_signal(signal: Signal, sender: Pid) -> std::io::Result<()
     }
 }
 
-/// Whether the first thread of a process has ended: nothing does what the process promised any more, though the
-/// kernel may hold other threads of it. `false` where the process cannot be seen.
-pub(crate) fn has_died(process: Pid) -> bool {
-    let number = process.as_raw_nonzero();
-    let stat = fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
-    // The name before it may contain anything.
-    let state = stat.rsplit(") ").next();
-    state.is_some_and(|state| state.starts_with(['Z', 'X']))
-}
-
 /// How a child ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
@@ -227,55 +217,6 @@ pub(crate) fn is_abandoned(writer: &impl AsRawFd) -> bool {
     // SAFETY: one valid entry is passed, for as long as the call lasts.
     let ready = unsafe { libc::poll(&raw mut poll, 1, 0) };
     ready > 0 && poll.revents & libc::POLLERR != 0
-}
-
-/// A process, ours or not, that can be waited for.
-#[derive(Debug)]
-pub(crate) struct Process(OwnedFd);
-
-impl Process {
-    /// The process of this number; none if there is none, or the kernel lends no handles.
-    pub(crate) fn find(number: u32) -> Option<Self> {
-        let number = Pid::from_raw(i32::try_from(number).ok()?)?;
-        let process = pidfd_open(number, PidfdFlags::empty());
-        process.ok().map(Self)
-    }
-
-    /// Waits until it has ended, at most for `limit`; says whether it did.
-    pub(crate) fn ends_within(&self, limit: Duration) -> bool {
-        readable_within(&self.0, limit)
-    }
-}
-
-/// Process and user at the other end of a socket; the process is 0 where it cannot be seen from here.
-pub(crate) fn peer(socket: &impl AsRawFd) -> std::io::Result<(u32, u32)> {
-    let mut peer = libc::ucred {
-        pid: 0,
-        uid: u32::MAX,
-        gid: u32::MAX,
-    };
-    let mut size = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: `peer` is a valid place of `size` bytes for the result of this option.
-    let outcome = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut peer).cast(),
-            &raw mut size,
-        )
-    };
-    match outcome {
-        0 => Ok((peer.pid.unsigned_abs(), peer.uid)),
-        _ => Err(std::io::Error::last_os_error()),
-    }
-}
-
-/// Waits, in a command that has nothing else to do and no runtime.
-pub(crate) fn pause(duration: Duration) {
-    let milliseconds = i32::try_from(duration.as_millis()).unwrap_or(i32::MAX);
-    // SAFETY: no entries are passed, so the call only waits.
-    unsafe { libc::poll(std::ptr::null_mut(), 0, milliseconds) };
 }
 
 /// Columns of the terminal on standard output, if it is one.

@@ -142,11 +142,6 @@ impl Session {
         self.notifier.clone()
     }
 
-    /// What the volume has to make durable.
-    pub fn waits_to_be_saved(&self) -> penstock_vfs::Unsaved {
-        self.shared.adapter.volume().unsaved()
-    }
-
     /// Waits until the mount is gone, whoever took it away, then shuts the volume down. May be
     /// called more than once and dropped while it waits.
     pub async fn wait(&self) -> Unsaved {

@@ -14,6 +14,7 @@
 //! - [`erofs`]: writes an EROFS image.
 //! - [`ext4`]: writes an ext4 image, for kernels without EROFS.
 //! - [`build`]: the one pass from a snapshot to an image and the map of its objects.
+//! - [`index`]: the life of an index, from a request to an image that is kept.
 //! - [`kept`]: images that outlive their mount, and are taken again for the same path.
 //! - [`object_map`]: which block of a disk is which byte of an object.
 //! - [`disk`]: reads of blocks as reads of objects, through a cache of small ones.
@@ -27,6 +28,7 @@ mod disk;
 mod erofs;
 mod ext4;
 mod image;
+mod index;
 mod kept;
 mod listing;
 mod manifest;
@@ -47,6 +49,7 @@ pub use disk::{DataPath, DataSettings, SMALL_OBJECT_MAX, StreamDisk};
 pub use erofs::{ErofsSettings, ErofsWriter};
 pub use ext4::{Ext4Settings, Ext4Writer};
 pub use image::{FileNode, ImageSummary, ImageWriter, Permissions};
+pub use index::{Index, IndexError, IndexProgress, IndexRequest, IndexStage, Layout, Manifest};
 pub use kept::{
     AboutImage, Changes, ImageRequest, Kept, KeptError, KeptImage, KeptImages, KeptLimits,
     NewImage, Refresh, compare,

@@ -214,6 +214,11 @@ impl Transfer {
         &self.set_aside
     }
 
+    /// Parts that are being uploaded or copied.
+    pub fn uploads_under_way(&self) -> u64 {
+        self.metrics.uploads_in_flight.value()
+    }
+
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.metrics
     }

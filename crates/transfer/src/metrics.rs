@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use penstock_base::metrics::{Counter, Gauge, Registry};
+use penstock_base::metrics::{Counter, Gauge, Registry, table};
 
 /// Counters of one [`crate::Transfer`].
 #[derive(Debug)]
@@ -28,26 +28,10 @@ pub(crate) struct Metrics {
 impl Metrics {
     pub(crate) fn register(registry: &Registry) -> Self {
         Self {
-            prefetched_bytes: registry.counter(
-                "transfer_prefetched_bytes_total",
-                "Bytes asked for before anybody read them.",
-                &[],
-            ),
-            prefetch_dropped_bytes: registry.counter(
-                "transfer_prefetch_dropped_bytes_total",
-                "Prefetched bytes that were dropped without having been read.",
-                &[],
-            ),
-            piped_bytes: registry.counter(
-                "transfer_piped_bytes_total",
-                "Bytes that went to the kernel without having been in memory.",
-                &[],
-            ),
-            window_bytes: registry.gauge(
-                "transfer_window_bytes",
-                "Bytes that all sequential streams want ahead of their readers.",
-                &[],
-            ),
+            prefetched_bytes: registry.counter(&table::TRANSFER_PREFETCHED_BYTES, &[]),
+            prefetch_dropped_bytes: registry.counter(&table::TRANSFER_PREFETCH_DROPPED_BYTES, &[]),
+            piped_bytes: registry.counter(&table::TRANSFER_PIPED_BYTES, &[]),
+            window_bytes: registry.gauge(&table::TRANSFER_WINDOW_BYTES, &[]),
             gets_in_flight: in_flight(registry, "get"),
             uploads_in_flight: in_flight(registry, "upload"),
             read_memory_waits: memory_waits(registry, "read"),
@@ -58,16 +42,11 @@ impl Metrics {
 
 fn in_flight(registry: &Registry, direction: &str) -> Arc<Gauge> {
     registry.gauge(
-        "transfer_parts_in_flight",
-        "Parts that are being received, uploaded or copied.",
+        &table::TRANSFER_PARTS_IN_FLIGHT,
         &[("direction", direction)],
     )
 }
 
 fn memory_waits(registry: &Registry, direction: &str) -> Arc<Counter> {
-    registry.counter(
-        "transfer_memory_waits_total",
-        "Reads and writes that had to wait for memory.",
-        &[("direction", direction)],
-    )
+    registry.counter(&table::TRANSFER_MEMORY_WAITS, &[("direction", direction)])
 }

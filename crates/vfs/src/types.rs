@@ -397,6 +397,9 @@ pub struct Unsaved {
     pub files: u64,
     /// Bytes in them.
     pub bytes: u64,
+    /// Parts of them on their way to where they are durable. Whoever waits for the files should not give up
+    /// meanwhile.
+    pub parts_under_way: u64,
 }
 
 /// A new value for a time stamp.

@@ -6,6 +6,7 @@
 //!      ->  bucket (volume) ->  vfs, transfer  ->  object  ->  base
 //!      ->  stream (volume) ->  vfs, transfer
 //!      ->  bench           ->          development server
+//!      ->  control         ->          base
 //! ```
 //!
 //! Volumes and doors know only `vfs`, never each other. The development server uses nothing of
@@ -20,8 +21,9 @@ use serde_json::Value;
 use super::Finding;
 
 /// A crate of ours with the crates of ours that it may use.
-const LAYERS: [(&str, &[&str]); 16] = [
+const LAYERS: [(&str, &[&str]); 17] = [
     ("penstock-base", &[]),
+    ("penstock-control", &["penstock-base"]),
     ("penstock-object", &["penstock-base"]),
     (STORES, &["penstock-base", "penstock-object"]),
     ("penstock-transfer", &["penstock-base", "penstock-object"]),
@@ -57,6 +59,7 @@ const LAYERS: [(&str, &[&str]); 16] = [
             "penstock-bench",
             "penstock-block",
             "penstock-bucket",
+            "penstock-control",
             "penstock-fuse",
             "penstock-object",
             "penstock-stream",

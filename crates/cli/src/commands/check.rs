@@ -6,14 +6,14 @@ use serde::Serialize;
 
 use super::{listing, mount::source_argument};
 use crate::{
-    assemble, command_line,
+    command_line,
     environment::Environment,
     failure::{Failure, Outcome},
     options::{
         Scope, Values,
         table::{self, ENDPOINT},
     },
-    output, text_table,
+    output, stores, text_table,
 };
 
 mod abilities;
@@ -92,7 +92,7 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let values = listing::values(matches, environment)?;
     let findings = listing::block_on(async {
         let origin = CredentialOrigin::default();
-        let store = assemble::store_under_trial(source, &values, environment, &origin)?;
+        let store = stores::under_trial(source, &values, environment, &origin)?;
         let trials = trials::all(source, &store, may_write).await;
         let mut findings = configured(source, &values, (&origin, &trials));
         findings.extend(trials);
@@ -125,7 +125,7 @@ fn configured(
     values: &Values,
     signed: (&CredentialOrigin, &[Finding]),
 ) -> Vec<Finding> {
-    if assemble::local_directory(source).is_some() {
+    if stores::local_directory(source).is_some() {
         return Vec::new();
     }
     let endpoint = match values.text(&table::ENDPOINT) {

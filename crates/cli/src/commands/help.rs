@@ -26,7 +26,8 @@ pub(crate) fn command() -> Command {
                 .require_equals(true)
                 .default_missing_value("options")
                 .help(
-                    "Print a reference page instead: of all options, or of those of other programs",
+                    "Print a reference page instead: of all options, of those of other programs, or \
+                     of metrics",
                 ),
         )
 }

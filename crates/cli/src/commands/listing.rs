@@ -7,11 +7,12 @@ use penstock_base::clock;
 use penstock_object::Store;
 
 use crate::{
-    assemble, command_line,
+    command_line,
     environment::Environment,
     failure::{Failure, Outcome},
     logging,
     options::{Scope, Values, table},
+    stores,
 };
 
 /// How long one request of such a command may take with all its retries.
@@ -43,7 +44,7 @@ pub(super) fn start_logging(values: &Values) {
 
 /// Opens a store.
 pub(super) fn open(source: &str, values: &Values, environment: &Environment) -> Outcome<Look> {
-    let store = assemble::store_for_command(source, values, environment)?;
+    let store = stores::for_command(source, values, environment)?;
     Ok(Look {
         source: source.to_owned(),
         store,

@@ -11,9 +11,9 @@ use tracing::warn;
 
 use super::{stream, umount};
 use crate::{
-    assemble, command_line,
-    control::Place,
-    daemon::{self, Announcer, READY_DEADLINE, Side},
+    command_line,
+    daemon::{self, Announcer, Plan, READY_DEADLINE, Side},
+    doors::block,
     environment::Environment,
     explain,
     failure::Outcome,
@@ -22,9 +22,8 @@ use crate::{
     logging::{self, LogFile},
     mount_point::{self, Own},
     options::{Given, Scope, Values, table},
-    output,
-    serve::{self, Plan, VolumeKind},
-    stream as volumes,
+    output, places, stores,
+    volumes::{VolumeKind, VolumeSpec},
 };
 
 /// Examples, and where options may stand beside the command line.
@@ -108,9 +107,9 @@ impl MountRequest {
     ) -> Outcome<Self> {
         Ok(Self {
             volume: VolumeKind::Bucket,
+            values: command_line::collect(given, Some(&source), environment)?,
             source,
             mountpoint,
-            values: command_line::collect(given, environment)?,
             announced: false,
         })
     }
@@ -128,19 +127,19 @@ impl MountRequest {
 /// Mounts in the foreground or in the background.
 pub(crate) fn perform(request: MountRequest, environment: &Environment) -> Outcome {
     let values = request.values;
-    assemble::check_source(&request.source, &values)?;
+    stores::check_source(&request.source, &values)?;
     if request.volume == VolumeKind::Stream {
         // A dead volume may stand on the very mount point.
         stream::clean(environment)?;
     }
     let nonempty = values.flag(&table::NONEMPTY);
-    let place = Place::of_user(environment);
+    let place = places::sockets(environment);
     if let Ok(mountpoint) = umount::resolve(&request.mountpoint) {
         half_dead::release(&place, &mountpoint)?;
     }
     check_no_volume(&request.mountpoint, environment)?;
     let mountpoint = free_mount_point(&request.mountpoint, nonempty)?;
-    if let Some(directory) = assemble::local_directory(&request.source) {
+    if let Some(directory) = stores::local_directory(&request.source) {
         mount_point::check_apart(&mountpoint, &directory)?;
         if let Some(cache) = values.path(&table::CACHE_DIR) {
             mount_point::check_own_apart(Own::Cache, cache, &directory)?;
@@ -153,11 +152,13 @@ pub(crate) fn perform(request: MountRequest, environment: &Environment) -> Outco
     let foreground = values.flag(&table::FOREGROUND);
     let log = open_log(&values, &mountpoint, environment)?;
     let plan = Plan {
-        volume: request.volume,
-        source: request.source,
-        mountpoint,
-        values,
-        environment: environment.clone(),
+        volume: VolumeSpec {
+            kind: request.volume,
+            source: request.source,
+            mountpoint,
+            values,
+            environment: environment.clone(),
+        },
         log,
         place,
         line: None,
@@ -176,13 +177,11 @@ pub(crate) fn perform(request: MountRequest, environment: &Environment) -> Outco
     }
 }
 
-/// How long a mount may take. Building an index takes its time, and shows progress meanwhile. So does
-/// reading what an earlier mount left in a staging directory, on a disk that is slow: who ended that
-/// would find as much to read the next time.
+/// How long a mount may take. Building an index shows progress meanwhile.
 fn patience(plan: &Plan) -> Duration {
-    match plan.volume {
-        VolumeKind::Bucket if plan.values.choice(&table::MODE) != "staged" => READY_DEADLINE,
-        VolumeKind::Bucket | VolumeKind::Stream => Duration::MAX,
+    match plan.volume.opens_slowly() {
+        true => Duration::MAX,
+        false => READY_DEADLINE,
     }
 }
 
@@ -192,7 +191,7 @@ fn check_no_volume(place: &Path, environment: &Environment) -> Outcome {
     let Ok(place) = umount::resolve(place) else {
         return Ok(());
     };
-    match volumes::volume_at(&place, environment) {
+    match block::volume_at(&place, environment) {
         None => Ok(()),
         Some(volume) => Err(explain::mount_error(&MountError::Busy {
             place,
@@ -224,7 +223,7 @@ fn free_mount_point(place: &Path, nonempty: bool) -> Outcome<PathBuf> {
 /// A stream volume is served on after its process was killed; a bucket's open files are lost with
 /// theirs.
 fn serve_in_background(plan: Plan, announcer: Announcer) -> Outcome {
-    match plan.volume {
+    match plan.volume.kind {
         VolumeKind::Bucket => serve_here(plan, announcer),
         VolumeKind::Stream => {
             start_logging(&plan);
@@ -234,7 +233,7 @@ fn serve_in_background(plan: Plan, announcer: Announcer) -> Outcome {
                     return Ok(());
                 };
                 let line = Some(line);
-                serve::run(&Plan { line, ..plan }, announcer)
+                daemon::run(&Plan { line, ..plan }, announcer)
             })
         }
     }
@@ -244,11 +243,11 @@ fn serve_in_background(plan: Plan, announcer: Announcer) -> Outcome {
 /// kernel is told nothing of a volume that never changes.
 fn serve_here(plan: Plan, announcer: Announcer) -> Outcome {
     start_logging(&plan);
-    let guardian = match plan.volume {
+    let guardian = match plan.volume.kind {
         VolumeKind::Bucket => post_guardian(),
         VolumeKind::Stream => None,
     };
-    serve::run(&Plan { guardian, ..plan }, announcer)
+    daemon::run(&Plan { guardian, ..plan }, announcer)
 }
 
 fn post_guardian() -> Option<Guardian> {
@@ -260,7 +259,10 @@ fn post_guardian() -> Option<Guardian> {
 }
 
 fn start_logging(plan: &Plan) {
-    logging::start(plan.values.choice(&table::LOG_LEVEL), plan.log.as_ref());
+    logging::start(
+        plan.volume.values.choice(&table::LOG_LEVEL),
+        plan.log.as_ref(),
+    );
     logging::catch_panics();
 }
 

@@ -8,15 +8,16 @@ use std::{
 };
 
 use clap::{Arg, ArgMatches, Command, value_parser};
+use penstock_base::clock;
 
 use crate::{
     command_line,
     commands::umount,
-    control::{Metric, Phase, Place, Status, client},
+    control::{Metric, Phase, Status, client},
     environment::Environment,
     failure::{Failure, Outcome},
     options::duration,
-    output, system, text_table,
+    output, places, text_table,
 };
 
 /// How often `--watch` looks.
@@ -45,10 +46,10 @@ pub(crate) fn command() -> Command {
 }
 
 pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
-    let place = Place::of_user(environment);
+    let place = places::sockets(environment);
     let as_json = matches.get_flag("json");
     let Some(path) = matches.get_one::<PathBuf>("mountpoint") else {
-        let mounts = client::all(&place).into_iter().map(|(_, mount)| mount);
+        let mounts = client::all(&place).into_iter().map(|found| found.status);
         return list(&mounts.collect::<Vec<_>>(), as_json);
     };
     let mountpoint = umount::resolve(path)?;
@@ -123,10 +124,7 @@ fn list(mounts: &[Status], as_json: bool) -> Outcome {
 /// The phase of a mount for people. One that was unmounted and has nothing unsaved waits for programs that
 /// use it, if it does not end at once.
 fn state(status: &Status) -> &'static str {
-    const UNSAVED: [&str; 2] = ["bucket_unsaved_files", "bucket_recovering_files"];
-    let mut metrics = status.metrics.iter();
-    let has_unsaved =
-        metrics.any(|metric| metric.value > 0 && UNSAVED.contains(&metric.name.as_str()));
+    let has_unsaved = status.unsaved.is_none_or(|unsaved| unsaved.files > 0);
     match status.phase {
         Phase::Saving if !has_unsaved => "ending",
         phase => phase.word(),
@@ -145,7 +143,7 @@ pub(crate) fn watch(socket: &Path, interval: Duration) -> Outcome {
         };
         output::print(&format!("{clear}{}", describe(&status, before.as_ref())))?;
         before = Some(status);
-        system::pause(interval);
+        clock::pause(interval);
     }
 }
 
@@ -250,6 +248,7 @@ mod tests {
             phase: Phase::Mounted,
             started: 1,
             uptime,
+            unsaved: None,
             memory: Memory {
                 used: 1 << 20,
                 peak: 2 << 20,

@@ -16,8 +16,7 @@ use crate::{
     environment::Environment,
     failure::{Failure, Outcome},
     options::Scope,
-    serve::VolumeKind,
-    stream,
+    volumes::{VolumeKind, stream},
 };
 
 /// Examples, and what the words of other programs mean.

@@ -18,7 +18,7 @@ use super::stream;
 use crate::{
     command_line,
     control::{
-        Place, Progress, Reply, Request,
+        Progress, Reply, Request, SocketDirectory, UnsavedFile,
         client::{self, Connection},
         record,
     },
@@ -26,7 +26,7 @@ use crate::{
     failure::{Exit, Failure, Outcome},
     half_dead, mount_table,
     options::duration,
-    output, text_table,
+    output, places, text_table,
 };
 
 /// How long the process of a mount that is gone may take to end. Everything is saved by then.
@@ -98,7 +98,7 @@ fn unmount_within(
     environment: &Environment,
 ) -> Outcome {
     let mountpoint = resolve(path)?;
-    let place = Place::of_user(environment);
+    let place = places::sockets(environment);
     half_dead::release(&place, &mountpoint)?;
     // Asked before anything else, so that none of them ends unheard.
     let earlier = earlier(&place, &mountpoint);
@@ -131,11 +131,14 @@ fn unmount_within(
 }
 
 /// The mounts that were unmounted there and still save, each told to report how that goes.
-fn earlier(place: &Place, mountpoint: &Path) -> Vec<(u32, Connection)> {
+fn earlier(place: &SocketDirectory, mountpoint: &Path) -> Vec<(u32, Connection)> {
     let order = Request::Unmount { lazy: false };
     let earlier = place.earlier(mountpoint).into_iter();
     earlier
-        .filter_map(|(process, socket)| Some((process, Connection::open(&socket, &order).ok()?)))
+        .filter_map(|earlier| {
+            let connection = Connection::open(&earlier.path, &order).ok()?;
+            Some((earlier.process, connection))
+        })
         .collect()
 }
 
@@ -170,7 +173,7 @@ pub(super) fn resolve(path: &Path) -> Outcome<PathBuf> {
 
 /// What is waited for, since when and how long.
 struct Wait<'a> {
-    place: &'a Place,
+    place: &'a SocketDirectory,
     mountpoint: &'a Path,
     lazy: bool,
     timeout: Duration,
@@ -182,7 +185,7 @@ impl Wait<'_> {
     fn follow(&self, mut connection: Connection) -> Outcome {
         let mut display = ProgressLine::default();
         let outcome = loop {
-            match connection.next() {
+            match connection.next_reply() {
                 Ok(Some(Reply::Progress(progress))) if self.lazy && progress.is_only_used() => {
                     display.clear();
                     self.tell_users(connection.process());
@@ -192,11 +195,9 @@ impl Wait<'_> {
                 Ok(Some(Reply::Ended { unsaved })) => {
                     break report(&unsaved).and(wait_for_end(&connection));
                 }
-                Ok(Some(Reply::Refused { cause, remedy })) => {
-                    break Err(Failure::new(cause, remedy));
-                }
+                Ok(Some(Reply::Refused(refusal))) => break Err(refusal.into()),
                 Err(error) if client::is_silence(&error) && !connection.has_died() => {}
-                Ok(Some(Reply::Status(_) | Reply::CacheDropped { .. }) | None) | Err(_) => {
+                Ok(Some(Reply::Status(_) | Reply::CacheDropped(_)) | None) | Err(_) => {
                     break Err(self.without_last_word(&connection));
                 }
             }
@@ -260,8 +261,8 @@ fn wait_for_end(connection: &Connection) -> Outcome {
     }
 }
 
-fn report(unsaved: &[(String, String)]) -> Outcome {
-    for (path, reason) in unsaved {
+fn report(unsaved: &[UnsavedFile]) -> Outcome {
+    for UnsavedFile { path, reason } in unsaved {
         output::complain(&format!("could not save `{path}`: {reason}"));
     }
     if unsaved.is_empty() {

@@ -1,18 +1,35 @@
-//! Options in a TOML file: one key per option at the top level.
+//! Options in a TOML file: one key per option.
 //!
-//! Values may be strings, or plain numbers and booleans where that is what they are. Every
-//! message names the file and the line.
+//! ```toml
+//! region = "eu-west-1"            # of whatever is mounted with this file
+//!
+//! [volume.data]                   # of this source, and of what is below it
+//! source = "s3://bucket/data"
+//! cache-dir = "/var/cache/data"
+//! ```
+//!
+//! A key in a section wins over the same key at the top, and that of a longer source over that of a shorter
+//! one. Values may be strings, or plain numbers and booleans where that is what they are. A mistake is one
+//! wherever it stands, also in a section of another source. Every message names the file and the line.
 
-use std::{
-    fs,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
+use std::{borrow::Cow, fs, os::unix::fs::MetadataExt, path::Path};
+
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
 };
-
-use toml::de::{DeTable, DeValue};
 
 use super::{Accepts, Given, OptionSpec, Origin, table};
 use crate::failure::{Failure, Outcome};
+
+/// The sections of volumes.
+const VOLUME: &str = "volume";
+
+/// The sections of exports, which there are none of yet.
+const EXPORT: &str = "export";
+
+/// What a section of a volume is about.
+const SOURCE: &str = "source";
 
 /// Bytes in the largest file that is read: far more than all options take.
 const FILE_SIZE_MAX: u64 = 1 << 20;
@@ -23,12 +40,57 @@ const READABLE_BY_OTHERS: u32 = 0o044;
 /// Permission bits that let others than the owner write a file.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// Reads the options of `path`.
-pub(crate) fn read(path: &Path) -> Outcome<Vec<Given>> {
+/// Reads the options that `path` has for `source`; without one, those for everything.
+pub(crate) fn read(path: &Path, source: Option<&str>) -> Outcome<Vec<Given>> {
     let text = read_text(path)?;
-    let given = parse(path, &text)?;
-    check_secrecy(path, &given)?;
-    Ok(given)
+    let file = parse(path, &text)?;
+    for given in file.all() {
+        check_secrecy(path, given)?;
+        given.iter().try_for_each(|given| given.read().map(drop))?;
+    }
+    Ok(file.of(source))
+}
+
+/// What a file says.
+#[derive(Debug, Default)]
+pub(crate) struct ConfigFile {
+    /// Of everything.
+    top: Vec<Given>,
+    volumes: Vec<VolumeSection>,
+}
+
+/// What a file says of one volume.
+#[derive(Debug)]
+struct VolumeSection {
+    source: String,
+    given: Vec<Given>,
+}
+
+impl VolumeSection {
+    /// Whether a source is the one of the section, or below it.
+    fn is_about(&self, source: &str) -> bool {
+        let rest = source.strip_prefix(self.source.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
+impl ConfigFile {
+    fn all(&self) -> impl Iterator<Item = &[Given]> {
+        let sections = self.volumes.iter().map(|volume| volume.given.as_slice());
+        std::iter::once(self.top.as_slice()).chain(sections)
+    }
+
+    /// The options for a source, those that win last.
+    fn of(mut self, source: Option<&str>) -> Vec<Given> {
+        self.volumes.sort_by_key(|volume| volume.source.len());
+        let mut given = self.top;
+        for volume in self.volumes {
+            if source.is_some_and(|source| volume.is_about(source)) {
+                given.extend(volume.given);
+            }
+        }
+        given
+    }
 }
 
 /// Reads a small text file that the user named.
@@ -61,34 +123,84 @@ pub(crate) fn read_text(path: &Path) -> Outcome<String> {
     fs::read_to_string(path).map_err(unreadable)
 }
 
-/// Reads the options of `text`, which came from `path`.
-pub(crate) fn parse(path: &Path, text: &str) -> Outcome<Vec<Given>> {
+/// Reads `text`, which came from `path`.
+pub(crate) fn parse(path: &Path, text: &str) -> Outcome<ConfigFile> {
     let document = DeTable::parse(text).map_err(|error| {
         let start = error.span().map_or(0, |span| span.start);
         malformed(path, line_at(text, start), error.message())
     })?;
-    let mut given = Vec::new();
+    let reader = Reader { path, text };
+    let mut file = ConfigFile::default();
     for (key, value) in document.get_ref() {
-        let line = line_at(text, key.span().start);
-        let spec = option_of(path, line, key.get_ref())?;
-        let text = text_of(value.get_ref()).ok_or_else(|| {
-            malformed(
-                path,
-                line,
-                &format!("`{}` must be one value", key.get_ref()),
-            )
+        match (key.get_ref().as_ref(), value.get_ref()) {
+            (VOLUME, DeValue::Table(sections)) => {
+                for (name, section) in sections {
+                    file.volumes.push(reader.volume(name, section.get_ref())?);
+                }
+            }
+            (EXPORT, DeValue::Table(_) | DeValue::Array(_)) => {
+                let told = "[[export]] is kept for exports, which this version does not have";
+                return Err(reader.malformed(key, told));
+            }
+            _ => file.top.push(reader.option(key, value.get_ref())?),
+        }
+    }
+    Ok(file)
+}
+
+/// Reads parts of a file.
+#[derive(Clone, Copy)]
+struct Reader<'a> {
+    path: &'a Path,
+    text: &'a str,
+}
+
+impl Reader<'_> {
+    fn volume(self, name: &Spanned<Cow<'_, str>>, section: &DeValue<'_>) -> Outcome<VolumeSection> {
+        let DeValue::Table(section) = section else {
+            let told = format!("`{}` must be a section, [volume.{0}]", name.get_ref());
+            return Err(self.malformed(name, &told));
+        };
+        let (mut source, mut given) = (None, Vec::new());
+        for (key, value) in section {
+            match key.get_ref().as_ref() {
+                SOURCE => source = text_of(value.get_ref()),
+                _ => given.push(self.option(key, value.get_ref())?),
+            }
+        }
+        let Some(source) = source else {
+            let told = format!(
+                "[volume.{}] has no source, such as \"s3://bucket\"",
+                name.get_ref()
+            );
+            return Err(self.malformed(name, &told));
+        };
+        Ok(VolumeSection {
+            source: source.trim_end_matches('/').to_owned(),
+            given,
+        })
+    }
+
+    fn option(self, key: &Spanned<Cow<'_, str>>, value: &DeValue<'_>) -> Outcome<Given> {
+        let line = line_at(self.text, key.span().start);
+        let spec = option_of(self.path, line, key.get_ref())?;
+        let text = text_of(value).ok_or_else(|| {
+            self.malformed(key, &format!("`{}` must be one value", key.get_ref()))
         })?;
-        given.push(Given {
+        Ok(Given {
             spec,
             spelling: key.get_ref().to_string(),
             text,
             origin: Origin::File {
-                path: PathBuf::from(path),
+                path: self.path.to_owned(),
                 line,
             },
-        });
+        })
     }
-    Ok(given)
+
+    fn malformed(self, key: &Spanned<Cow<'_, str>>, message: &str) -> Failure {
+        malformed(self.path, line_at(self.text, key.span().start), message)
+    }
 }
 
 fn option_of(path: &Path, line: usize, key: &str) -> Outcome<&'static OptionSpec> {
@@ -150,10 +262,15 @@ pub(crate) fn check_secrecy(path: &Path, given: &[Given]) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::Values;
     use proptest::prelude::*;
 
     fn parse_text(text: &str) -> Outcome<Vec<Given>> {
-        parse(Path::new("/etc/p.toml"), text)
+        given_for(None, text)
+    }
+
+    fn given_for(source: Option<&str>, text: &str) -> Outcome<Vec<Given>> {
+        Ok(parse(Path::new("/etc/p.toml"), text)?.of(source))
     }
 
     #[test]
@@ -193,10 +310,58 @@ mod tests {
             ("uid = 1\nuid = 2\n", "/etc/p.toml:2: "),
             ("fsync = \n", "/etc/p.toml:1: "),
             ("config = \"x\"", "/etc/p.toml:1: `config` is not an option"),
+            (
+                "uid = 1\n[[export]]\nname = \"x\"\n",
+                "/etc/p.toml:2: [[export]] is kept for exports",
+            ),
+            (
+                "[volume.data]\nuid = 1\n",
+                "/etc/p.toml:1: [volume.data] has no source",
+            ),
+            (
+                "[volume.data]\nsource = \"s3://a\"\nmemry = 1\n",
+                "/etc/p.toml:3: `memry` is not an option, but `memory` is",
+            ),
+            (
+                "[volume]\ndata = 1\n",
+                "/etc/p.toml:2: `data` must be a section, [volume.data]",
+            ),
         ] {
             let failure = parse_text(text).expect_err(text).to_string();
             assert!(failure.starts_with(message), "{failure}");
         }
+    }
+
+    #[test]
+    fn sections_are_of_one_volume_and_win_over_the_top() {
+        let text = "[volume.b]\nsource = \"s3://bucket/b/\"\nuid = 3\n\
+                    [volume.a]\nsource = \"s3://bucket\"\nuid = 2\ngid = 2\n";
+        let text = format!("uid = 1\n{text}");
+        for (source, uid, gid) in [
+            (None, 1, None),
+            (Some("s3://other"), 1, None),
+            (Some("s3://bucket2"), 1, None),
+            (Some("s3://bucket"), 2, Some(2)),
+            (Some("s3://bucket/"), 2, Some(2)),
+            (Some("s3://bucket/b"), 3, Some(2)),
+            (Some("s3://bucket/b/c"), 3, Some(2)),
+            (Some("s3://bucket/bc"), 2, Some(2)),
+        ] {
+            let values = Values::resolve(given_for(source, &text).expect("valid"));
+            let values = values.expect("valid");
+            assert_eq!(values.count(&table::UID), Some(uid), "{source:?}");
+            assert_eq!(values.count(&table::GID), gid, "{source:?}");
+        }
+    }
+
+    #[test]
+    fn a_mistake_in_a_section_of_another_volume_is_one() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("p.toml");
+        let text = "[volume.a]\nsource = \"s3://a\"\nmemory = \"1K\"\n";
+        fs::write(&path, text).expect("written");
+        let failure = read(&path, Some("s3://other")).expect_err("too little");
+        assert!(failure.to_string().contains("p.toml:3"), "{failure}");
     }
 
     #[test]
@@ -207,7 +372,7 @@ mod tests {
         fs::write(&path, "access-key-secret = \"hunter2\"\n").expect("written");
         for (mode, fine) in [(0o600, true), (0o644, false), (0o640, false)] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("ours");
-            let outcome = read(&path);
+            let outcome = read(&path, None);
             assert_eq!(outcome.is_ok(), fine, "{mode:o}");
             let text = outcome
                 .err()
@@ -224,7 +389,7 @@ mod tests {
         fs::write(&path, "endpoint = \"http://127.0.0.1\"\n").expect("written");
         for (mode, fine) in [(0o644, true), (0o664, false), (0o646, false)] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("ours");
-            assert_eq!(read(&path).is_ok(), fine, "{mode:o}");
+            assert_eq!(read(&path, None).is_ok(), fine, "{mode:o}");
         }
     }
 

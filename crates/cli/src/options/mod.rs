@@ -8,7 +8,8 @@
 //!
 //! A setting takes three steps: each place that can hold options yields [`Given`]s, which are
 //! plain text with their origin; [`Values::resolve`] validates all of them and keeps the one of
-//! the strongest origin; [`crate::assemble`] builds parts from the values.
+//! the strongest origin; [`crate::stores`], [`crate::volumes`] and [`crate::doors`] make settings
+//! of the values.
 
 pub(crate) mod config_file;
 pub(crate) mod duration;

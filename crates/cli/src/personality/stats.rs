@@ -5,10 +5,10 @@ use std::time::Duration;
 use super::{ForeignOption, Meaning::Own, Program, flags, switch, value};
 use crate::{
     commands::stats as ours,
-    control::{self, Place},
+    control,
     environment::Environment,
     failure::{Failure, Outcome},
-    output,
+    output, places,
 };
 
 static OPTIONS: &[ForeignOption] = &[
@@ -55,19 +55,19 @@ pub(super) fn run(arguments: &[String], environment: &Environment) -> Outcome {
 }
 
 fn show(pid: Option<u32>, interval: Option<Duration>, environment: &Environment) -> Outcome {
-    let place = Place::of_user(environment);
+    let place = places::sockets(environment);
     let mounts = control::client::all(&place);
     let found = mounts
         .iter()
-        .find(|(_, mount)| pid.is_none_or(|pid| mount.pid == pid));
-    let Some((socket, mount)) = found else {
+        .find(|mount| pid.is_none_or(|pid| mount.status.pid == pid));
+    let Some(mount) = found else {
         return Err(Failure::new(
             "there is no such mount",
             "`penstock stats` lists the mounts and their processes",
         ));
     };
     match interval {
-        Some(interval) => ours::watch(socket, interval),
-        None => output::print(&ours::describe(mount, None)),
+        Some(interval) => ours::watch(&mount.socket, interval),
+        None => output::print(&ours::describe(&mount.status, None)),
     }
 }

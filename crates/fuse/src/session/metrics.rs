@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use penstock_base::{
     clock::{self, Instant},
-    metrics::{Counter, Registry},
+    metrics::{Counter, Registry, table},
 };
 
 use crate::{
@@ -69,11 +69,7 @@ impl SessionMetrics {
         Self {
             by_number,
             other: OperationMetrics::new(registry, "other"),
-            interrupts: registry.counter(
-                "fuse_interrupts_total",
-                "Requests whose caller got a signal.",
-                &[],
-            ),
+            interrupts: registry.counter(&table::FUSE_INTERRUPTS, &[]),
         }
     }
 
@@ -88,22 +84,10 @@ impl OperationMetrics {
     fn new(registry: &Registry, operation: &str) -> Self {
         let labels = [("operation", operation)];
         Self {
-            requests: registry.counter("fuse_requests_total", "Requests answered.", &labels),
-            errors: registry.counter(
-                "fuse_errors_total",
-                "Requests answered with an error.",
-                &labels,
-            ),
-            microseconds: registry.counter(
-                "fuse_request_microseconds_total",
-                "Time from receiving a request to its reply.",
-                &labels,
-            ),
-            bytes: registry.counter(
-                "fuse_reply_bytes_total",
-                "Bytes of file content and listings in replies.",
-                &labels,
-            ),
+            requests: registry.counter(&table::FUSE_REQUESTS, &labels),
+            errors: registry.counter(&table::FUSE_ERRORS, &labels),
+            microseconds: registry.counter(&table::FUSE_REQUEST_MICROSECONDS, &labels),
+            bytes: registry.counter(&table::FUSE_REPLY_BYTES, &labels),
         }
     }
 

@@ -17,7 +17,7 @@ use std::{
 
 use penstock_base::{
     clock,
-    metrics::{Counter, Gauge, Registry},
+    metrics::{Counter, Gauge, Registry, table},
 };
 use tokio::{
     runtime::Handle,
@@ -103,21 +103,9 @@ impl Pending {
             places_to_write: Arc::new(Semaphore::new(WRITING_MAX)),
             places_to_lock: Arc::new(Semaphore::new(LOCKING_MAX)),
             places_to_end: Arc::new(Semaphore::new(ENDING_MAX)),
-            gauge: metrics.gauge(
-                "fuse_requests_waiting",
-                "Requests that wait for the volume.",
-                &[],
-            ),
-            deferred: metrics.counter(
-                "fuse_requests_deferred_total",
-                "Requests that were not answered at once and became a task.",
-                &[],
-            ),
-            queued: metrics.counter(
-                "fuse_requests_queued_total",
-                "Requests that stood in line, because too many were under way.",
-                &[],
-            ),
+            gauge: metrics.gauge(&table::FUSE_REQUESTS_WAITING, &[]),
+            deferred: metrics.counter(&table::FUSE_REQUESTS_DEFERRED, &[]),
+            queued: metrics.counter(&table::FUSE_REQUESTS_QUEUED, &[]),
         }
     }
 

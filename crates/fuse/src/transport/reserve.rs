@@ -37,7 +37,7 @@ use std::{
 use bytes::Bytes;
 use penstock_base::{
     BLOCK_SIZE, Buffer, BufferPool, FsError, FsResult, KIB, MemoryBudget, Reservation, clock,
-    metrics::{Counter, Registry},
+    metrics::{Counter, Registry, table},
     run_blocking,
 };
 use tracing::warn;
@@ -132,17 +132,9 @@ impl ReceiveReserve {
             pool: Arc::clone(pool),
             in_hand: MemoryBudget::new(in_hand_blocks(total) * BLOCK_SIZE as u64),
             short: MemoryBudget::new(short_size()),
-            shortened: metrics.counter(
-                "fuse_writes_shortened_total",
-                "Writes of which only the beginning was handled, for want of memory.",
-                &[],
-            ),
+            shortened: metrics.counter(&table::FUSE_WRITES_SHORTENED, &[]),
             spill: None,
-            spilled: metrics.counter(
-                "fuse_writes_spilled_total",
-                "Writes that waited on the disk, for want of memory.",
-                &[],
-            ),
+            spilled: metrics.counter(&table::FUSE_WRITES_SPILLED, &[]),
             line: tokio::sync::Mutex::default(),
             _held: pool.budget().try_reserve(Self::size(threads, total))?,
         })

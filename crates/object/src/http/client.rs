@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use penstock_base::metrics::{Counter, Registry};
+use penstock_base::metrics::{Counter, Registry, table};
 
 use super::{
     HttpError, HttpSettings, Origin, Patience, Request, Response, connect::Connector,
@@ -20,17 +20,11 @@ pub(crate) struct ClientMetrics {
 impl ClientMetrics {
     /// Registers the counters.
     pub(crate) fn new(registry: &Registry) -> Self {
-        let counter = |name, help| registry.counter(name, help, &[]);
+        let counter = |metric| registry.counter(metric, &[]);
         Self {
-            opened: counter("http_connections_opened_total", "Connections opened."),
-            reused: counter(
-                "http_connections_reused_total",
-                "Requests sent on a connection that was open already.",
-            ),
-            replaced: counter(
-                "http_connections_replaced_total",
-                "Idle connections that were found dead and replaced.",
-            ),
+            opened: counter(&table::HTTP_CONNECTIONS_OPENED),
+            reused: counter(&table::HTTP_CONNECTIONS_REUSED),
+            replaced: counter(&table::HTTP_CONNECTIONS_REPLACED),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use penstock_base::{
     clock::{self, Instant},
-    metrics::{Counter, Gauge, Registry},
+    metrics::{Counter, Gauge, Histogram, Registry, table},
 };
 
 use super::around::{Around, Call, Layer, Work};
@@ -28,6 +28,7 @@ struct OperationMeters {
     /// By `Outcome as usize`.
     outcomes: [Arc<Counter>; Outcome::ALL.len()],
     microseconds: Arc<Counter>,
+    durations: Arc<Histogram>,
 }
 
 /// How operations end, as far as somebody who watches cares.
@@ -78,21 +79,9 @@ impl Meters {
         let operations = Operation::ALL.map(|operation| OperationMeters::new(registry, operation));
         Self {
             operations: operations.into(),
-            in_flight: registry.gauge(
-                "object_operations_in_flight",
-                "Operations on the object store under way.",
-                &[],
-            ),
-            sent: registry.counter(
-                "object_sent_bytes_total",
-                "Bytes of objects written to the store.",
-                &[],
-            ),
-            received: registry.counter(
-                "object_received_bytes_total",
-                "Bytes of objects read from the store.",
-                &[],
-            ),
+            in_flight: registry.gauge(&table::OBJECT_OPERATIONS_IN_FLIGHT, &[]),
+            sent: registry.counter(&table::OBJECT_SENT_BYTES, &[]),
+            received: registry.counter(&table::OBJECT_RECEIVED_BYTES, &[]),
         }
     }
 }
@@ -103,16 +92,12 @@ impl OperationMeters {
         Self {
             outcomes: Outcome::ALL.map(|(_, outcome)| {
                 registry.counter(
-                    "object_operations_total",
-                    "Operations on the object store by outcome, retries not counted.",
+                    &table::OBJECT_OPERATIONS,
                     &[operation, ("outcome", outcome)],
                 )
             }),
-            microseconds: registry.counter(
-                "object_operation_microseconds_total",
-                "Time spent in operations on the object store, retries included.",
-                &[operation],
-            ),
+            microseconds: registry.counter(&table::OBJECT_OPERATION_MICROSECONDS, &[operation]),
+            durations: registry.histogram(&table::OBJECT_OPERATION_DURATION, &[operation]),
         }
     }
 }
@@ -159,6 +144,7 @@ impl Drop for Run<'_> {
         operation.outcomes[self.outcome as usize].increment();
         let passed = self.started.elapsed().as_micros();
         operation.microseconds.add(passed as u64);
+        operation.durations.record(passed as u64);
         received.add(self.call.received());
         let copies = matches!(self.call.operation, Operation::CopyPart);
         if matches!(self.outcome, Outcome::Ok) && !copies {

@@ -32,7 +32,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use penstock_base::{
     Payload,
-    metrics::{Counter, Registry},
+    metrics::{Counter, Registry, table},
 };
 
 pub use backoff::{BACKOFF_BASE, RETRY_AFTER_MAX};
@@ -69,16 +69,8 @@ impl Retry {
                 rides_out: false,
             },
             budget: Budget::new(),
-            retries: metrics.counter(
-                "object_retries_total",
-                "Requests to the object store that were repeated.",
-                &[],
-            ),
-            resumed: metrics.counter(
-                "object_resumed_reads_total",
-                "Reads that went on where a body was cut.",
-                &[],
-            ),
+            retries: metrics.counter(&table::OBJECT_RETRIES, &[]),
+            resumed: metrics.counter(&table::OBJECT_RESUMED_READS, &[]),
         }
     }
 

@@ -30,7 +30,7 @@ use std::{
 use async_trait::async_trait;
 use penstock_base::{
     Pipe, clock,
-    metrics::{Counter, Registry},
+    metrics::{Counter, Registry, table},
 };
 
 use crate::{
@@ -119,11 +119,7 @@ impl Split {
             main,
             reads,
             rests_until: Mutex::default(),
-            elsewhere: metrics.counter(
-                "object_read_endpoint_bypassed_total",
-                "Reads that the main endpoint answered in place of the read endpoint.",
-                &[],
-            ),
+            elsewhere: metrics.counter(&table::OBJECT_READ_ENDPOINT_BYPASSED, &[]),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use penstock_base::metrics::{Counter, Registry};
+use penstock_base::metrics::{Counter, Registry, table};
 
 /// Counters of [`super::RestStore`].
 #[derive(Debug, Clone)]
@@ -17,20 +17,11 @@ pub(crate) struct RestMetrics {
 
 impl RestMetrics {
     pub(crate) fn new(registry: &Registry) -> Self {
-        let counter = |name, help| registry.counter(name, help, &[]);
+        let counter = |metric| registry.counter(metric, &[]);
         Self {
-            verified: counter(
-                "checksums_verified_total",
-                "Bodies whose checksum was compared with the store's and was equal.",
-            ),
-            unverified: counter(
-                "checksums_missing_total",
-                "Writes for which the store told no checksum to compare with.",
-            ),
-            mismatched: counter(
-                "checksums_mismatched_total",
-                "Bodies whose checksum differed from the store's.",
-            ),
+            verified: counter(&table::CHECKSUMS_VERIFIED),
+            unverified: counter(&table::CHECKSUMS_MISSING),
+            mismatched: counter(&table::CHECKSUMS_MISMATCHED),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use penstock_base::metrics::{Counter, Gauge, Registry};
+use penstock_base::metrics::{Counter, Gauge, Registry, table};
 
 /// Counters of one [`super::DataPath`].
 #[derive(Debug)]
@@ -29,42 +29,17 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     pub(crate) fn register(registry: &Registry) -> Self {
-        let counter = |name, help| registry.counter(name, help, &[]);
-        let (bytes, bytes_help) = ("stream_cache_bytes", "Bytes kept of small objects.");
+        let counter = |metric| registry.counter(metric, &[]);
         Self {
-            cache_hits: counter(
-                "stream_cache_hits_total",
-                "Reads that found their small object in memory.",
-            ),
-            cache_misses: counter(
-                "stream_cache_misses_total",
-                "Reads that began to fetch a small object.",
-            ),
-            shared_gets: counter(
-                "stream_shared_gets_total",
-                "Reads that waited for an object that was on its way already.",
-            ),
-            cache_bytes: registry.gauge(bytes, bytes_help, &[]),
-            prefetched_objects: counter(
-                "stream_prefetched_objects_total",
-                "Objects that were fetched before anybody read them.",
-            ),
-            prefetched_bytes: counter(
-                "stream_prefetched_bytes_total",
-                "Bytes of the objects that were fetched before anybody read them.",
-            ),
-            wasted_objects: counter(
-                "stream_prefetch_wasted_objects_total",
-                "Prefetched objects that were dropped without having been read.",
-            ),
-            changed_objects: counter(
-                "stream_changed_objects_total",
-                "Reads that failed because the object is not the one in the snapshot any more.",
-            ),
-            failed_reads: counter(
-                "stream_failed_reads_total",
-                "Reads that failed for another reason.",
-            ),
+            cache_hits: counter(&table::STREAM_CACHE_HITS),
+            cache_misses: counter(&table::STREAM_CACHE_MISSES),
+            shared_gets: counter(&table::STREAM_SHARED_GETS),
+            cache_bytes: registry.gauge(&table::STREAM_CACHE_BYTES, &[]),
+            prefetched_objects: counter(&table::STREAM_PREFETCHED_OBJECTS),
+            prefetched_bytes: counter(&table::STREAM_PREFETCHED_BYTES),
+            wasted_objects: counter(&table::STREAM_PREFETCH_WASTED_OBJECTS),
+            changed_objects: counter(&table::STREAM_CHANGED_OBJECTS),
+            failed_reads: counter(&table::STREAM_FAILED_READS),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use penstock_base::metrics::{Counter, Gauge, Registry};
+use penstock_base::metrics::{Counter, Gauge, Registry, table};
 
 /// Counters of one cache.
 #[derive(Debug)]
@@ -25,51 +25,24 @@ pub(super) struct Metrics {
 
 impl Metrics {
     pub(super) fn register(registry: &Registry) -> Self {
-        let reads = |outcome| {
-            registry.counter(
-                "cache_reads_total",
-                "Reads of pinned versions: hits asked the store for nothing.",
-                &[("outcome", outcome)],
-            )
-        };
-        let counter = |name, help| registry.counter(name, help, &[]);
-        let gauge = |name, help| registry.gauge(name, help, &[]);
+        let reads = |outcome| registry.counter(&table::CACHE_READS, &[("outcome", outcome)]);
+        let counter = |metric| registry.counter(metric, &[]);
+        let gauge = |metric| registry.gauge(metric, &[]);
         Self {
             hits: reads("hit"),
             misses: reads("miss"),
-            lent: counter(
-                "cache_lent_total",
-                "Opens for which the kernel may read the cached file by itself.",
-            ),
-            read_bytes: counter("cache_read_bytes_total", "Bytes read from the disk cache."),
-            written_bytes: counter("cache_written_bytes_total", "Bytes written to it."),
-            skipped_bytes: counter(
-                "cache_skipped_bytes_total",
-                "Bytes that were not cached because disk, memory or room was short.",
-            ),
-            evicted_bytes: counter(
-                "cache_evicted_bytes_total",
-                "Bytes that made room for others.",
-            ),
-            evicted_objects: counter(
-                "cache_evicted_objects_total",
-                "Versions that made room for others.",
-            ),
-            corrupt_blocks: counter(
-                "cache_corrupt_blocks_total",
-                "Blocks that did not match their checksum and were fetched again.",
-            ),
-            disk_errors: counter(
-                "cache_disk_errors_total",
-                "Writes to the cache that the disk refused.",
-            ),
-            waiting_bytes: gauge(
-                "cache_waiting_bytes",
-                "Bytes in memory that are about to be written to it.",
-            ),
-            used_bytes: gauge("cache_used_bytes", "Bytes that the cache occupies."),
-            limit_bytes: gauge("cache_limit_bytes", "Bytes that it may occupy."),
-            objects: gauge("cache_objects", "Versions of objects that it has."),
+            lent: counter(&table::CACHE_LENT),
+            read_bytes: counter(&table::CACHE_READ_BYTES),
+            written_bytes: counter(&table::CACHE_WRITTEN_BYTES),
+            skipped_bytes: counter(&table::CACHE_SKIPPED_BYTES),
+            evicted_bytes: counter(&table::CACHE_EVICTED_BYTES),
+            evicted_objects: counter(&table::CACHE_EVICTED_OBJECTS),
+            corrupt_blocks: counter(&table::CACHE_CORRUPT_BLOCKS),
+            disk_errors: counter(&table::CACHE_DISK_ERRORS),
+            waiting_bytes: gauge(&table::CACHE_WAITING_BYTES),
+            used_bytes: gauge(&table::CACHE_USED_BYTES),
+            limit_bytes: gauge(&table::CACHE_LIMIT_BYTES),
+            objects: gauge(&table::CACHE_OBJECTS),
         }
     }
 }

@@ -12,13 +12,14 @@ use penstock_transfer::{CacheContents, CacheError};
 use super::show::directory_argument;
 use crate::{
     control::{
-        Place, Reply, Request,
+        Reply, Request,
         client::{self, Connection},
+        protocol::Dropped,
     },
-    disk_cache,
     environment::Environment,
     failure::{Failure, Outcome},
-    output, text_table,
+    output, places, text_table,
+    volumes::cache,
 };
 
 /// How long a mount may take to remove what may be millions of files.
@@ -41,17 +42,20 @@ pub(super) fn command() -> Command {
 pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let directory = matches.get_one::<PathBuf>("directory").expect("required");
     let prefix = matches.get_one::<String>("key").expect("it has a default");
-    let (objects, bytes) = match CacheContents::remove(directory, prefix) {
-        Ok(removed) => (removed.objects, removed.bytes),
+    let Dropped { objects, bytes } = match CacheContents::remove(directory, prefix) {
+        Ok(removed) => Dropped {
+            objects: removed.objects,
+            bytes: removed.bytes,
+        },
         Err(CacheError::InUse { pid, .. }) => ask(pid, directory, prefix, environment)?,
-        Err(error) => return Err(disk_cache::failure(&error)),
+        Err(error) => return Err(cache::failure(&error)),
     };
     let bytes = text_table::bytes(bytes);
     output::print_line(&format!("{objects} objects dropped, {bytes}"))
 }
 
 /// Has the mount of process `pid` do it.
-fn ask(pid: u32, directory: &Path, prefix: &str, environment: &Environment) -> Outcome<(u64, u64)> {
+fn ask(pid: u32, directory: &Path, prefix: &str, environment: &Environment) -> Outcome<Dropped> {
     let silent = || {
         let shown = directory.display();
         Failure::new(
@@ -59,16 +63,16 @@ fn ask(pid: u32, directory: &Path, prefix: &str, environment: &Environment) -> O
             "run this as the user who mounted, or unmount first",
         )
     };
-    let place = Place::of_user(environment);
-    let (socket, _) = client::of_process(&place, pid).ok_or_else(silent)?;
+    let place = places::sockets(environment);
+    let mount = client::of_process(&place, pid).ok_or_else(silent)?;
     let prefix = prefix.to_owned();
-    let connection = Connection::open(&socket, &Request::DropCache { prefix });
+    let connection = Connection::open(&mount.socket, &Request::DropCache { prefix });
     let mut connection = connection.map_err(|_| silent())?;
     let begun = clock::now();
     while begun.elapsed() < DEADLINE {
-        match connection.next() {
-            Ok(Some(Reply::CacheDropped { objects, bytes })) => return Ok((objects, bytes)),
-            Ok(Some(Reply::Refused { cause, remedy })) => return Err(Failure::new(cause, remedy)),
+        match connection.next_reply() {
+            Ok(Some(Reply::CacheDropped(dropped))) => return Ok(dropped),
+            Ok(Some(Reply::Refused(refusal))) => return Err(refusal.into()),
             Err(error) if client::is_silence(&error) => {}
             Ok(_) | Err(_) => break,
         }

@@ -6,7 +6,7 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use penstock_transfer::CacheContents;
 use serde_json::json;
 
-use crate::{command_line, disk_cache, failure::Outcome, output, text_table};
+use crate::{command_line, failure::Outcome, output, text_table, volumes::cache};
 
 pub(super) fn command() -> Command {
     Command::new("show")
@@ -26,7 +26,7 @@ pub(super) fn directory_argument() -> Arg {
 
 pub(super) fn run(matches: &ArgMatches) -> Outcome {
     let directory = matches.get_one::<PathBuf>("directory").expect("required");
-    let contents = CacheContents::of(directory).map_err(|error| disk_cache::failure(&error))?;
+    let contents = CacheContents::of(directory).map_err(|error| cache::failure(&error))?;
     let time = |time: Option<_>| time.map(text_table::timestamp);
     let (oldest, newest) = (time(contents.oldest), time(contents.newest));
     if matches.get_flag("json") {

@@ -18,13 +18,13 @@ use std::{
 };
 
 use clap::{Arg, ArgMatches, Command, value_parser};
-use penstock_base::MIB;
+use penstock_base::{MIB, clock};
 
 use crate::{
-    control::{Phase, Place, Status, client},
+    control::{Phase, Status, client},
     environment::Environment,
     failure::{Failure, Outcome},
-    mount_table, output, system, text_table,
+    mount_table, output, places, text_table,
 };
 
 /// Files that are read at once.
@@ -69,8 +69,8 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let what = matches.get_one::<String>("what").expect("required");
     let readers = matches.get_one::<u8>("readers").copied();
     let readers = readers.map_or(READERS, usize::from);
-    let place = Place::of_user(environment);
-    let mounts = client::all(&place).into_iter().map(|(_, mount)| mount);
+    let place = places::sockets(environment);
+    let mounts = client::all(&place).into_iter().map(|found| found.status);
     let mounts: Vec<_> = mounts.filter(is_there).collect();
     let (mountpoint, root) = locate(what, &mounts)?;
     let socket = place.socket_of(&mountpoint);
@@ -179,7 +179,7 @@ impl Warming {
                 if shown {
                     let _ = write!(io::stderr(), "\r\x1b[K{}", self.progress());
                 }
-                system::pause(if shown { PROGRESS_INTERVAL } else { PAUSE });
+                clock::pause(if shown { PROGRESS_INTERVAL } else { PAUSE });
             }
             if shown {
                 let _ = write!(io::stderr(), "\r\x1b[K");
@@ -194,7 +194,7 @@ impl Warming {
                 if self.busy.load(Ordering::SeqCst) == 0 && self.is_empty() {
                     return;
                 }
-                system::pause(PAUSE);
+                clock::pause(PAUSE);
                 continue;
             };
             if let Err(error) = self.visit(&path, &mut buffer)
@@ -253,7 +253,7 @@ impl Warming {
     fn wait_for_disk(&self) {
         for _ in 0..LOOKS_MAX {
             match metric(&self.socket, "cache_waiting_bytes") {
-                Ok(waiting) if waiting > WAITING_MAX => system::pause(PAUSE),
+                Ok(waiting) if waiting > WAITING_MAX => clock::pause(PAUSE),
                 Ok(_) | Err(_) => return,
             }
         }

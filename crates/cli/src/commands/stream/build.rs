@@ -7,17 +7,17 @@ use std::{
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use penstock_base::metrics::Registry;
+use penstock_stream::Refresh;
 
 use super::listed_source;
 use crate::{
-    assemble, command_line,
+    command_line,
     environment::Environment,
     failure::{Failure, Outcome},
     logging,
     options::{Scope, Values, table},
-    output,
-    stream::{self, Index, IndexRequest},
-    text_table,
+    output, stores, text_table,
+    volumes::stream::index,
 };
 
 pub(super) fn command() -> Command {
@@ -66,20 +66,15 @@ async fn build(
     environment: &Environment,
     output: Option<&Path>,
 ) -> Outcome {
-    let store = assemble::store(source, values, environment, &Registry::new())?;
-    let request = IndexRequest {
-        source,
-        values,
-        environment,
-        store: &store,
-    };
+    let store = stores::open(source, values, environment, &Registry::new())?;
+    let request = index::request(source, values, environment, &store)?;
     let Some(image) = output else {
-        let index = Index::build(&request).await?;
+        let index = index::get(source, &request, Refresh::Always).await?;
         return output::print_line(&format!("the index is kept: {}", index.image.display()));
     };
     let objects = objects_of(image);
     let (new_image, new_objects) = (beside(image), beside(&objects));
-    let built = stream::build_into(&request, &new_image, &new_objects).await;
+    let built = index::build_into(source, &request, &new_image, &new_objects).await;
     let placed = built.and_then(|summary| {
         let moved = fs::rename(&new_objects, &objects);
         let moved = moved.and_then(|()| fs::rename(&new_image, image));

@@ -7,10 +7,11 @@ use penstock_block::Cleaned;
 
 use crate::{
     commands::{listing, umount},
-    control::{Place, client},
+    control::client,
+    doors::block,
     environment::Environment,
     failure::{Exit, Failure, Outcome},
-    output, stream,
+    output, places,
 };
 
 pub(super) fn command() -> Command {
@@ -64,7 +65,7 @@ fn absolute(path: &Path) -> PathBuf {
 
 /// Removes what a volume on `mountpoint` left behind whose program was killed.
 pub(crate) fn clean_at(mountpoint: &Path, environment: &Environment) -> Outcome<Vec<Cleaned>> {
-    let state = stream::state_directory(environment);
+    let state = block::state_directory(environment);
     let cleaned =
         listing::block_on(async { Ok(penstock_block::clean_at(&state, mountpoint).await) })?;
     remove_sockets(&cleaned, environment);
@@ -73,14 +74,14 @@ pub(crate) fn clean_at(mountpoint: &Path, environment: &Environment) -> Outcome<
 
 /// Removes what volumes left behind whose program was killed.
 pub(crate) fn clean(environment: &Environment) -> Outcome<Vec<Cleaned>> {
-    let state = stream::state_directory(environment);
+    let state = block::state_directory(environment);
     let cleaned = listing::block_on(async { Ok(penstock_block::clean(&state).await) })?;
     remove_sockets(&cleaned, environment);
     Ok(cleaned)
 }
 
 fn remove_sockets(cleaned: &[Cleaned], environment: &Environment) {
-    let place = Place::of_user(environment);
+    let place = places::sockets(environment);
     for volume in cleaned {
         client::remove_dead(&place, &volume.record.mount_point);
     }

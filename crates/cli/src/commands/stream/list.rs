@@ -6,9 +6,10 @@ use serde::Serialize;
 
 use crate::{
     command_line,
+    doors::block,
     environment::Environment,
     failure::{Failure, Outcome},
-    output, stream, text_table,
+    output, text_table,
 };
 
 pub(super) fn command() -> Command {
@@ -31,7 +32,7 @@ struct Listed {
 }
 
 pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
-    let state = stream::state_directory(environment);
+    let state = block::state_directory(environment);
     let alive = penstock_block::volumes(&state).into_iter();
     let alive = alive.map(|record| Listed {
         alive: true,

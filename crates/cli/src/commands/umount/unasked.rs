@@ -7,29 +7,31 @@
 use std::path::{Path, PathBuf};
 
 use penstock_base::mount_table::MountEntry;
+use penstock_bucket::has_unsaved;
 use penstock_fuse::UnmountMode;
 
 use crate::{
     control::{
-        Place,
+        SocketDirectory,
         record::{self, Left},
     },
+    doors::block,
     environment::Environment,
     explain,
     failure::{Exit, Failure, Outcome},
-    mount_table, stream, system,
+    mount_table, system,
 };
 
 /// Unmounts what is on `mountpoint`, if that can be done without its program.
 pub(super) fn unmount(
-    place: &Place,
+    place: &SocketDirectory,
     mountpoint: &Path,
     lazy: bool,
     environment: &Environment,
 ) -> Outcome {
     let shown = mountpoint.display();
     let Some(entry) = mount_table::find(mountpoint) else {
-        if let Left::Staged(directories) = record::left(place, mountpoint) {
+        if let Left::Staged(directories) = record::left(place, mountpoint, has_unsaved) {
             return Err(staged(mountpoint, &directories));
         }
         return Err(Failure::new(
@@ -37,7 +39,7 @@ pub(super) fn unmount(
             "`penstock stats` lists the mounts",
         ));
     };
-    if !entry.is_ours() && stream::volume_at(mountpoint, environment).is_none() {
+    if !entry.is_ours() && block::volume_at(mountpoint, environment).is_none() {
         return Err(Failure::new(
             format!(
                 "`{shown}` is a mount of type {}, not of this program",
@@ -69,8 +71,8 @@ pub(super) fn unmount(
 }
 
 /// Fails where a dead mount may have left something unsaved.
-fn tell_what_is_left(place: &Place, mountpoint: &Path) -> Outcome {
-    match record::left(place, mountpoint) {
+fn tell_what_is_left(place: &SocketDirectory, mountpoint: &Path) -> Outcome {
+    match record::left(place, mountpoint, has_unsaved) {
         Left::Nothing => Ok(()),
         Left::Staged(directories) => Err(staged(mountpoint, &directories)),
         Left::Unknown => Err(Failure::new(

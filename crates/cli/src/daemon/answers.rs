@@ -1,0 +1,98 @@
+//! What the process of a mount answers those who ask through its socket.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+    time::UNIX_EPOCH,
+};
+
+use penstock_base::{
+    clock::{self, Instant},
+    metrics::Sample,
+};
+
+use super::{Plan, stage::Stage};
+use crate::{
+    control::{Memory, Metric, Refusal, Status, Unsaved, protocol::Dropped, server},
+    resources::Resources,
+    system,
+    volumes::OpenedVolume,
+};
+
+/// What a mount knows of itself, from its first step on.
+pub(super) struct Answers {
+    source: String,
+    mountpoint: PathBuf,
+    resources: Resources,
+    pub stage: Stage,
+    /// Seconds of Unix time.
+    started: u64,
+    begun: Instant,
+    /// What is mounted, once it is open.
+    pub volume: OnceLock<Arc<OpenedVolume>>,
+}
+
+impl Answers {
+    pub(super) fn new(plan: &Plan, resources: &Resources) -> Arc<Self> {
+        let since_epoch = clock::wall_time().duration_since(UNIX_EPOCH);
+        Arc::new(Self {
+            source: plan.volume.source.clone(),
+            mountpoint: plan.volume.mountpoint.clone(),
+            resources: resources.clone(),
+            stage: Stage::new(plan.volume.mountpoint.clone()),
+            started: since_epoch.map_or(0, |since| since.as_secs()),
+            begun: clock::now(),
+            volume: OnceLock::new(),
+        })
+    }
+}
+
+/// Those that are one number each.
+fn plain(samples: Vec<Sample>) -> Vec<Metric> {
+    let plain = samples
+        .into_iter()
+        .filter(|sample| sample.distribution.is_none());
+    plain.map(Metric::from).collect()
+}
+
+impl server::Daemon for Answers {
+    fn status(&self) -> Status {
+        let Resources { pool, registry } = &self.resources;
+        let budget = pool.budget();
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            source: self.source.clone(),
+            mountpoint: self.mountpoint.clone(),
+            phase: self.stage.phase(),
+            started: self.started,
+            uptime: self.begun.elapsed().as_secs(),
+            unsaved: self.volume.get().map(|volume| {
+                let penstock_vfs::Unsaved { files, bytes, .. } = volume.unsaved();
+                Unsaved { files, bytes }
+            }),
+            memory: Memory {
+                used: budget.used(),
+                peak: budget.peak(),
+                total: budget.total(),
+                resident: system::resident_bytes(),
+            },
+            metrics: plain(registry.samples()),
+        }
+    }
+
+    fn drop_cached(&self, prefix: &str) -> Result<Dropped, Refusal> {
+        let volume = self.volume.get();
+        let Some(cache) = volume.and_then(|volume| volume.cache.as_ref()) else {
+            return Err(Refusal {
+                cause: "the mount has no disk cache".to_owned(),
+                remedy: "mount with --cache-dir".to_owned(),
+            });
+        };
+        let removed = cache.remove(prefix);
+        Ok(Dropped {
+            objects: removed.objects,
+            bytes: removed.bytes,
+        })
+    }
+}

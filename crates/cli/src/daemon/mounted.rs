@@ -1,0 +1,261 @@
+//! A mount that is up.
+
+use std::{io::Write, pin::pin, sync::Arc, time::Duration};
+
+use penstock_base::clock;
+use penstock_fuse::{UnmountError, UnmountMode, Unsaved};
+use tokio::sync::mpsc;
+use tracing::{info, warn};
+
+use super::{End, Signals, answers::Answers, signals, waiters::Waiters};
+use crate::{
+    commands::stats,
+    control::{
+        Progress, Refusal, Reply, UnsavedFile,
+        record::Record,
+        server::{self, Daemon},
+    },
+    doors::Door,
+    explain,
+    logging::{self, LogFile},
+    output,
+    prometheus::Exporter,
+    resources::Resources,
+    volumes::OpenedVolume,
+};
+
+/// How often an unmount reports what it waits for.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How long programs that have files open may take to close them when the mount is asked to
+/// leave. What they wrote until then is saved in any case.
+const LEAVE_GRACE: Duration = Duration::from_secs(3);
+
+/// How long a mount whose last part was just sent may still be busy: the object is completed, and
+/// the kernel lets go of the file, after that.
+const SETTLE: Duration = Duration::from_secs(5);
+
+/// How long a mount may be busy after the last file was closed: what closed it may still be on its
+/// way out of the kernel.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// How often a busy mount is tried again.
+const BUSY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Where a mount that is told to go is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sight {
+    /// Perhaps still in the file tree.
+    Leaving,
+    /// Out of the file tree; whoever used it before goes on.
+    Out,
+}
+
+/// A mount that is up, with those who can give it orders.
+pub(super) struct Mounted {
+    pub core: Core,
+    pub orders: mpsc::Receiver<server::UnmountOrder>,
+    pub control: Option<server::Server>,
+    pub record: Option<Record>,
+    pub _exporter: Option<Exporter>,
+}
+
+/// A mount that is up.
+pub(super) struct Core {
+    pub door: Box<dyn Door>,
+    pub volume: Arc<OpenedVolume>,
+    pub resources: Resources,
+    /// Bytes of memory that are reserved while nothing happens.
+    pub held_at_rest: u64,
+    pub log: Option<LogFile>,
+    pub answers: Arc<Answers>,
+}
+
+impl Mounted {
+    /// Serves until somebody unmounts or a signal asks us to leave.
+    pub(super) async fn until_end(mut self, signals: &mut Signals) -> End {
+        let mut waiters = Waiters::default();
+        let unsaved = match self.until_gone(signals, &mut waiters).await {
+            Some(unsaved) => Some(unsaved),
+            None => self.leave_by_signal(signals, &mut waiters).await,
+        };
+        // Whoever hears the last word may mount here again at once, with a socket of the same name.
+        if let Some(control) = self.control.take() {
+            control.close().await;
+        }
+        let Some(unsaved) = unsaved else {
+            return End::AtOnce;
+        };
+        self.core.volume.close();
+        if let Some(record) = self.record.take() {
+            record.remove();
+        }
+        waiters.end(&mut self.orders, last_word(&unsaved)).await;
+        End::Finished(unsaved)
+    }
+
+    /// Returns what could not be saved; nothing when a signal asks to leave.
+    async fn until_gone(
+        &mut self,
+        signals: &mut Signals,
+        waiters: &mut Waiters,
+    ) -> Option<Unsaved> {
+        let core = &self.core;
+        let mut gone = pin!(core.door.wait());
+        loop {
+            let request = tokio::select! {
+                unsaved = &mut gone => return Some(unsaved),
+                Some(order) = self.orders.recv() => {
+                    waiters.add(order);
+                    continue;
+                }
+                refusal = core.obey(waiters) => {
+                    waiters.answer(&refusal);
+                    continue;
+                }
+                request = signals.next() => request,
+            };
+            match request {
+                signals::Request::ReopenLog => core.reopen_log(),
+                signals::Request::Report => core.report(),
+                signals::Request::ChangeLogLevel => change_log_level(),
+                signals::Request::End => return None,
+            }
+        }
+    }
+
+    /// Returns what could not be saved; nothing when a second signal asks to leave at once.
+    async fn leave_by_signal(
+        &mut self,
+        signals: &mut Signals,
+        waiters: &mut Waiters,
+    ) -> Option<Unsaved> {
+        info!("asked to leave by a signal");
+        let core = &self.core;
+        let mut left = pin!(core.door.leave(LEAVE_GRACE));
+        let mut hurried = pin!(signals.asked_to_end());
+        loop {
+            tokio::select! {
+                unsaved = &mut left => return Some(unsaved),
+                () = &mut hurried => return None,
+                Some(order) = self.orders.recv() => waiters.add(order),
+                _ = core.keep_telling(waiters, Sight::Leaving) => {}
+            }
+        }
+    }
+
+    /// Takes the mount down again because nobody wants it.
+    pub(super) async fn leave(self) {
+        let _ = self.core.door.leave(Duration::ZERO).await;
+    }
+}
+
+impl Core {
+    /// Unmounts and tells those who wait how the saving goes, for ever. Files being sent keep a mount
+    /// busy; those are waited for. Returns why the mount stays. Without an order it does nothing.
+    async fn obey(&self, waiters: &Waiters) -> Reply {
+        if waiters.is_empty() {
+            return std::future::pending().await;
+        }
+        if let Err(error) = self.take_out_of_sight(waiters).await {
+            return refusal(&error);
+        }
+        self.keep_telling(waiters, Sight::Out).await
+    }
+
+    async fn take_out_of_sight(&self, waiters: &Waiters) -> Result<(), UnmountError> {
+        let mode = match waiters.is_lazy() {
+            true => UnmountMode::Lazy,
+            false => UnmountMode::Plain,
+        };
+        let mut patient_until = clock::now() + CLOSING;
+        loop {
+            let Err(error) = self.door.unmount(mode).await else {
+                return Ok(());
+            };
+            if self.volume.unsaved().parts_under_way > 0 {
+                patient_until = clock::now() + SETTLE;
+            }
+            let settles = clock::now() < patient_until;
+            let is_busy = matches!(error, UnmountError::Busy(_));
+            waiters.tell(self.progress(Sight::Leaving));
+            if !settles || !is_busy || waiters.are_gone() {
+                return Err(error);
+            }
+            clock::sleep(BUSY_INTERVAL).await;
+        }
+    }
+
+    async fn keep_telling(&self, waiters: &Waiters, sight: Sight) -> ! {
+        loop {
+            clock::sleep(PROGRESS_INTERVAL).await;
+            waiters.tell(self.progress(sight));
+        }
+    }
+
+    fn progress(&self, sight: Sight) -> Progress {
+        let unsaved = self.volume.unsaved();
+        // What is not sent yet is in memory, however large the files are by now.
+        let held = self
+            .resources
+            .pool
+            .budget()
+            .used()
+            .saturating_sub(self.held_at_rest);
+        Progress {
+            files: unsaved.files,
+            left: unsaved.bytes.min(held),
+            sent: self.volume.sent.value(),
+            used: sight == Sight::Out && self.door.is_used(),
+        }
+    }
+
+    /// Writes the counters where messages go, whatever the level of the log is.
+    fn report(&self) {
+        let text = stats::describe(&self.answers.status(), None);
+        match &self.log {
+            Some(log) => {
+                let mut log: &LogFile = log;
+                if let Err(error) = log.write_all(text.as_bytes()) {
+                    warn!(%error, "the counters cannot be written to the log file");
+                }
+            }
+            None => output::complain(&text),
+        }
+    }
+
+    fn reopen_log(&self) {
+        let Some(log) = &self.log else {
+            return;
+        };
+        match log.reopen() {
+            Ok(()) => info!("log file opened again"),
+            Err(error) => warn!(%error, "the log file cannot be opened again"),
+        }
+    }
+}
+
+fn change_log_level() {
+    if let Some(level) = logging::next_level() {
+        warn!("the log level is now {level}, by a signal");
+    }
+}
+
+fn refusal(error: &UnmountError) -> Reply {
+    let failure = explain::unmount_error(error);
+    Reply::Refused(Refusal {
+        cause: failure.cause().to_owned(),
+        remedy: failure.remedy().to_owned(),
+    })
+}
+
+fn last_word(unsaved: &Unsaved) -> Reply {
+    let files = unsaved.iter();
+    let told = files.map(|(path, reason)| UnsavedFile {
+        path: path.clone(),
+        reason: reason.to_string(),
+    });
+    Reply::Ended {
+        unsaved: told.collect(),
+    }
+}

@@ -1,0 +1,174 @@
+//! Bringing a mount up: every mistake that can be found early is found before the kernel knows.
+
+use std::{path::Path, sync::Arc};
+
+use tokio::sync::mpsc;
+use tracing::{info, warn};
+
+use super::{
+    Plan,
+    answers::Answers,
+    mounted::{Core, Mounted},
+};
+use crate::{
+    control::{record::Record, server},
+    doors::{self, Door, DoorSpec},
+    failure::{Failure, Outcome},
+    keeper::Inherited,
+    options::table,
+    predecessors::{self, Predecessors},
+    prometheus::Exporter,
+    resources::Resources,
+    stores,
+    volumes::{self, OpenedVolume},
+};
+
+/// Orders to unmount that may wait.
+const ORDERS_WAITING_MAX: usize = 4;
+
+/// Mounts what the plan says.
+pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
+    let spec = &plan.volume;
+    let resources = Resources::new(spec.memory());
+    let answers = Answers::new(plan, &resources);
+    let (orders_sender, orders) = mpsc::channel(ORDERS_WAITING_MAX);
+    // Before anything else, so that whoever comes next meets the mount from its first step.
+    let control = listen(plan, &answers, orders_sender)?;
+    if !plan.goes_on() {
+        stores::probe(&spec.source, &spec.values, &spec.environment).await?;
+    }
+    let exporter = match spec.values.address(&table::METRICS_ADDRESS) {
+        Some(address) => Some(Exporter::start(address, Arc::clone(&resources.registry)).await?),
+        None => None,
+    };
+    let Opened {
+        volume,
+        door,
+        record,
+    } = open(plan, &resources, &answers, control.as_ref()).await?;
+    answers.stage.enter();
+    Ok(Mounted {
+        core: Core {
+            door,
+            volume,
+            held_at_rest: resources.pool.budget().used(),
+            resources,
+            log: plan.log.clone(),
+            answers,
+        },
+        orders,
+        control,
+        record,
+        _exporter: exporter,
+    })
+}
+
+/// A volume behind its door.
+struct Opened {
+    volume: Arc<OpenedVolume>,
+    door: Box<dyn Door>,
+    record: Option<Record>,
+}
+
+/// Opens the volume once those who were here before have ended, or the patience for them has, and its door.
+/// What those who find it dead are told is written down before the kernel knows it, for it may be killed as
+/// soon as it is there. A start that fails leaves that where it is, as true as before.
+async fn open(
+    plan: &Plan,
+    resources: &Resources,
+    answers: &Answers,
+    control: Option<&server::Server>,
+) -> Outcome<Opened> {
+    let spec = &plan.volume;
+    let before = Predecessors::new(&plan.place, &spec.mountpoint);
+    if !plan.goes_on() {
+        before.wait().await;
+    }
+    let note = plan.inherited().map(|inherited| inherited.note.as_str());
+    let volume = Arc::new(volumes::open(spec, resources, &before, note).await?);
+    answers.volume.get_or_init(|| Arc::clone(&volume));
+    let record = record(control, volume.staging.as_deref());
+    let door = doors::open(&volume, door_spec(plan)?, resources).await?;
+    leave_to_next(plan, door.as_ref(), &volume);
+    tell_guardian(plan, door.as_ref());
+    if !plan.goes_on() {
+        before.tell();
+    }
+    Ok(Opened {
+        volume,
+        door,
+        record,
+    })
+}
+
+fn door_spec(plan: &Plan) -> Outcome<DoorSpec<'_>> {
+    let inherited = plan.inherited().map(Inherited::keepsake).transpose();
+    let inherited = inherited.map_err(|error| {
+        Failure::new(
+            format!("cannot go on with the volume: {error}"),
+            "mount again",
+        )
+    })?;
+    Ok(DoorSpec {
+        source: &plan.volume.source,
+        mountpoint: &plan.volume.mountpoint,
+        values: &plan.volume.values,
+        environment: &plan.volume.environment,
+        kept: plan.line.is_some(),
+        inherited,
+    })
+}
+
+/// Leaves to the keeper what another process needs to go on.
+fn leave_to_next(plan: &Plan, door: &dyn Door, volume: &OpenedVolume) {
+    let (Some(line), Some(note)) = (&plan.line, &volume.note) else {
+        return;
+    };
+    let Some(keepsake) = door.keepsake() else {
+        info!("on this kernel reads fail when this process is killed");
+        return;
+    };
+    if let Err(error) = line.leave(&keepsake, note) {
+        warn!(%error, "reads will fail when this process is killed");
+    }
+}
+
+/// Gives the guardian what it needs to let programs go when this process is killed.
+fn tell_guardian(plan: &Plan, door: &dyn Door) {
+    if let (Some(guardian), Some(abort)) = (&plan.guardian, door.abort())
+        && let Err(error) = guardian.watch(abort)
+    {
+        warn!(%error, "programs may hang when this process is killed: its guardian is gone");
+    }
+}
+
+/// What those who find the mount dead are told.
+fn record(control: Option<&server::Server>, staging: Option<&Path>) -> Option<Record> {
+    let written = control?.record(staging);
+    let untold = |error| warn!(%error, "`penstock umount` cannot tell what this mount leaves if it is killed");
+    written.map_err(untold).ok()
+}
+
+/// The control socket. A mount without one still serves its files. Fails where another process is
+/// starting a mount, or serves one.
+fn listen(
+    plan: &Plan,
+    answers: &Arc<Answers>,
+    orders: mpsc::Sender<server::UnmountOrder>,
+) -> Outcome<Option<server::Server>> {
+    let daemon = Arc::<Answers>::clone(answers);
+    let started = server::Server::start(&plan.place, &plan.volume.mountpoint, daemon, orders);
+    let error = match started {
+        Ok(server) => return Ok(Some(server)),
+        Err(error) => error,
+    };
+    match predecessors::refusal(&plan.volume.mountpoint, &error) {
+        Some(refusal) if !plan.goes_on() => Err(refusal),
+        _ => {
+            let place = plan.place.path();
+            warn!(%error, place = %place.display(), "no control socket: `penstock stats` and \
+                   `penstock umount` cannot reach this mount");
+            Ok(None)
+        }
+    }
+}

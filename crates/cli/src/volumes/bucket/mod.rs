@@ -1,0 +1,129 @@
+//! A bucket as a volume of files.
+
+mod metadata;
+mod staging;
+
+use std::sync::Arc;
+
+use penstock_base::metrics;
+use penstock_bucket::{BucketSettings, BucketVolume, Staging};
+use penstock_object::Store;
+use penstock_transfer::{PIPES_MAX, Transfer, TransferSettings};
+use penstock_vfs::Volume;
+
+use super::{Form, OpenedVolume, VolumeSpec, cache};
+use crate::{
+    failure::Outcome,
+    options::{Values, table},
+    predecessors::Predecessors,
+    resources::Resources,
+    stores, system,
+};
+
+/// Whether files can be written anywhere, by way of a staging directory.
+pub(crate) fn is_staged(values: &Values) -> bool {
+    values.choice(&table::MODE) == "staged"
+}
+
+/// Opens the bucket, its cache and its staging directory. With staging, what an earlier mount left there is
+/// shown as it was, and saved behind this one.
+pub(super) async fn open(
+    spec: &VolumeSpec,
+    resources: &Resources,
+    before: &Predecessors<'_>,
+) -> Outcome<OpenedVolume> {
+    let values = &spec.values;
+    let store = stores::open(&spec.source, values, &spec.environment, &resources.registry)?;
+    let cache = cache::open(spec, resources, before).await?;
+    let store = match &cache {
+        Some(cache) => cache.around(store, &stores::identity(&spec.source, values)?),
+        None => store,
+    };
+    let staging = staging::open(spec, &resources.pool, before).await?;
+    let directory = staging
+        .as_ref()
+        .map(|staging| staging.settings().directory.clone());
+    Ok(OpenedVolume {
+        form: Form::Files(volume(&store, staging, values, resources)?),
+        read_only: values.flag(&table::READ_ONLY),
+        keeps_owners: metadata::keeps(values),
+        read_ahead_kib: None,
+        staging: directory,
+        cache,
+        discards_cache: values.flag(&table::CACHE_DISCARD),
+        sent: resources
+            .registry
+            .counter(&metrics::table::OBJECT_SENT_BYTES, &[]),
+        note: None,
+        _held: None,
+    })
+}
+
+fn volume(
+    store: &Arc<dyn Store>,
+    staging: Option<Arc<Staging>>,
+    values: &Values,
+    resources: &Resources,
+) -> Outcome<Arc<dyn Volume>> {
+    let Resources { pool, registry } = resources.clone();
+    let transfer = Transfer::with_settings(
+        Arc::clone(store),
+        pool,
+        transfer_settings(values),
+        &registry,
+    );
+    let settings = bucket_settings(values)?;
+    let Some(staging) = staging else {
+        return Ok(BucketVolume::new(transfer, settings, registry));
+    };
+    let volume = BucketVolume::staged(transfer, settings, staging, registry);
+    volume.recover();
+    Ok(volume)
+}
+
+/// Whether bytes may go from socket to kernel in pipes: a ring takes answers from memory only.
+pub(crate) fn splices(values: &Values) -> bool {
+    values.flag(&table::SPLICE) && !values.flag(&table::IO_URING)
+}
+
+fn transfer_settings(values: &Values) -> TransferSettings {
+    let defaults = TransferSettings::default();
+    let parts = values.count(&table::UPLOAD_CONCURRENCY);
+    let read = values.size(&table::READ_PART_SIZE);
+    let written = values.size(&table::PART_SIZE);
+    TransferSettings {
+        upload_part_size: written.unwrap_or(defaults.upload_part_size),
+        uploads_in_flight: parts.map_or(defaults.uploads_in_flight, |count| count as usize),
+        read_part_size: read.unwrap_or(defaults.read_part_size),
+        read_ahead_max: values.size(&table::PREFETCH_LIMIT),
+        parts_ahead_max: values.count(&table::PREFETCH_PARTS),
+        pipes_max: if splices(values) { PIPES_MAX } else { 0 },
+        ..defaults
+    }
+}
+
+fn bucket_settings(values: &Values) -> Outcome<BucketSettings> {
+    let id = |spec, own: u32| {
+        let given = values.count(spec).and_then(|id| u32::try_from(id).ok());
+        given.unwrap_or(own)
+    };
+    let limit = values.count(&table::RENAME_LIMIT);
+    let interval = metadata::stat_cache_interval(values);
+    Ok(BucketSettings {
+        uid: id(&table::UID, system::user_id()),
+        gid: id(&table::GID, system::group_id()),
+        file_mode: values.mode(&table::FILE_MODE),
+        dir_mode: values.mode(&table::DIR_MODE),
+        read_only: values.flag(&table::READ_ONLY),
+        attr_timeout: interval.unwrap_or_else(|| values.duration(&table::ATTR_TIMEOUT)),
+        negative_timeout: values.duration(&table::NEGATIVE_TIMEOUT),
+        close_to_open: values.flag(&table::CLOSE_TO_OPEN),
+        fsync: values.flag(&table::FSYNC),
+        appendable: values.flag(&table::APPENDABLE),
+        symlinks: values.flag(&table::SYMLINKS),
+        rename_dir_limit: limit.map_or(usize::MAX, |limit| limit as usize),
+        door_keeps_sizes: values.flag(&table::WRITEBACK_CACHE),
+        metadata: metadata::settings(values),
+        content_types: Arc::new(metadata::content_types(values)?),
+    })
+}

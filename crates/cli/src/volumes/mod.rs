@@ -1,0 +1,147 @@
+//! Opening volumes as the options say.
+//!
+//! ```text
+//! VolumeSpec -> Store -> cache, staging -> bucket: files          (bucket)
+//!                     -> index          -> stream: files or disks (stream)
+//! ```
+//!
+//! An [`OpenedVolume`] knows no door: any number of them can be opened in front of it, see [`crate::doors`].
+//! Volumes that one process opens share its [`Resources`].
+
+pub(crate) mod bucket;
+pub(crate) mod cache;
+pub(crate) mod stream;
+
+use std::{path::PathBuf, sync::Arc};
+
+use penstock_base::{metrics::Counter, run_blocking};
+use penstock_block::Contents;
+use penstock_transfer::DiskCache;
+use penstock_vfs::{Unsaved, Volume};
+
+use crate::{
+    environment::Environment,
+    failure::Outcome,
+    limits, memory,
+    options::{Values, table},
+    predecessors::Predecessors,
+    resources::Resources,
+};
+
+/// The kinds of volumes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum VolumeKind {
+    /// A file is an object.
+    Bucket,
+    /// A snapshot of a path.
+    Stream,
+}
+
+/// Everything that says what a volume is.
+#[derive(Debug, Clone)]
+pub(crate) struct VolumeSpec {
+    pub kind: VolumeKind,
+    /// The URL of what it shows.
+    pub source: String,
+    /// Where programs find it, absolute. What it keeps on this machine is named after that.
+    pub mountpoint: PathBuf,
+    pub values: Values,
+    pub environment: Environment,
+}
+
+impl VolumeSpec {
+    /// Bytes of memory that it may use for buffers and caches.
+    pub(crate) fn memory(&self) -> u64 {
+        match self.kind {
+            VolumeKind::Stream => limits::memory(&self.values),
+            VolumeKind::Bucket => {
+                let given = self.values.size(&table::MEMORY);
+                given.unwrap_or_else(memory::default_budget)
+            }
+        }
+    }
+
+    /// How many processors it may use, if there is a limit.
+    pub(crate) fn processors(&self) -> Option<usize> {
+        match self.kind {
+            VolumeKind::Stream => limits::processors(&self.values),
+            VolumeKind::Bucket => None,
+        }
+    }
+
+    /// Whether opening it takes as long as it must: an index is built, or what an earlier mount staged is
+    /// read from a slow disk. Giving up would leave as much to do for the next time.
+    pub(crate) fn opens_slowly(&self) -> bool {
+        match self.kind {
+            VolumeKind::Stream => true,
+            VolumeKind::Bucket => bucket::is_staged(&self.values),
+        }
+    }
+}
+
+/// What a door serves.
+pub(crate) enum Form {
+    /// A file system of ours, asked for each operation.
+    Files(Arc<dyn Volume>),
+    /// An image and disks, for a file system of the kernel.
+    Disks(Contents),
+}
+
+/// A volume before doors are opened in front of it, and after.
+pub(crate) struct OpenedVolume {
+    pub form: Form,
+    /// Whether nothing in it can be changed.
+    pub read_only: bool,
+    /// Whether files have owners and modes of their own, for which permission is to be checked.
+    pub keeps_owners: bool,
+    /// KiB that the kernel should read ahead of its readers where nothing else is asked for.
+    pub read_ahead_kib: Option<u32>,
+    /// The staging directory, if there is one.
+    pub staging: Option<PathBuf>,
+    pub cache: Option<Arc<DiskCache>>,
+    /// Bytes that were written to the store since the process began.
+    pub sent: Arc<Counter>,
+    /// Whether the cache is emptied when the volume is closed.
+    discards_cache: bool,
+    /// With this a process that takes over finds the same content again, see [`open`].
+    pub note: Option<String>,
+    /// What must not go before the volume, such as its index.
+    _held: Option<Box<dyn Send + Sync>>,
+}
+
+impl OpenedVolume {
+    /// What waits to be saved. Disks are never written.
+    pub(crate) fn unsaved(&self) -> Unsaved {
+        match &self.form {
+            Form::Files(volume) => volume.unsaved(),
+            Form::Disks(_) => Unsaved::default(),
+        }
+    }
+
+    /// Lets go of the cache, when all doors are closed.
+    pub(crate) fn close(&self) {
+        let Some(cache) = &self.cache else {
+            return;
+        };
+        run_blocking(|| {
+            cache.close();
+            if self.discards_cache {
+                cache.remove("");
+            }
+        });
+    }
+}
+
+/// Opens a volume. What one process at a time may have of this machine is waited for as long as `before`
+/// allows. With the `note` of another process, which was killed, the volume shows what that one did.
+pub(crate) async fn open(
+    spec: &VolumeSpec,
+    resources: &Resources,
+    before: &Predecessors<'_>,
+    note: Option<&str>,
+) -> Outcome<OpenedVolume> {
+    match spec.kind {
+        VolumeKind::Bucket => bucket::open(spec, resources, before).await,
+        VolumeKind::Stream => stream::open(spec, resources, note).await,
+    }
+}

@@ -1,0 +1,236 @@
+//! The side that asks.
+
+use std::{
+    io::{self, BufRead, BufReader, Read, Write},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use penstock_base::clock;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+
+use crate::{
+    Reply, Request, SocketDirectory, Status, claim, protocol,
+    system::{self, Peer, Process, has_died},
+};
+
+/// How long a healthy mount may take to answer.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Bytes in the longest answer.
+const REPLY_SIZE_MAX: u64 = 4 << 20;
+
+/// How often a listener is tried whose places for those who wait are taken.
+const CONNECT_POLL: Duration = Duration::from_millis(20);
+
+/// A conversation with one mount.
+#[derive(Debug)]
+pub struct Connection {
+    lines: BufReader<UnixStream>,
+    number: u32,
+    process: Option<Process>,
+}
+
+impl Connection {
+    /// Sends `request` to the mount behind `socket`. Fails with [`io::ErrorKind::ConnectionRefused`] where its
+    /// process has died, though the kernel may still hold a thread of it.
+    pub fn open(socket: &Path, request: &Request) -> io::Result<Self> {
+        let mut stream = connect(socket, ANSWER_DEADLINE)?;
+        let number = peer(&stream)?;
+        if has_died(number) {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        stream.set_read_timeout(Some(ANSWER_DEADLINE))?;
+        stream.set_write_timeout(Some(ANSWER_DEADLINE))?;
+        stream.write_all(&protocol::encode(request)?)?;
+        Ok(Self {
+            lines: BufReader::new(stream),
+            number,
+            process: Process::find(number),
+        })
+    }
+
+    /// The number of the mount's process; 0 where it cannot be seen from here.
+    pub fn process(&self) -> u32 {
+        self.number
+    }
+
+    /// Whether the mount's process has died, so that no answer will come.
+    pub fn has_died(&self) -> bool {
+        has_died(self.number)
+    }
+
+    /// Waits until the mount's process has ended, at most for `limit`; says whether it did. One that
+    /// cannot be seen from here is not waited for.
+    pub fn ends_within(&self, limit: Duration) -> bool {
+        let process = self.process.as_ref();
+        process.is_none_or(|process| process.ends_within(limit))
+    }
+
+    /// The next answer; none when the mount has nothing more to say.
+    pub fn next_reply(&mut self) -> io::Result<Option<Reply>> {
+        let mut line = String::new();
+        let read = self
+            .lines
+            .by_ref()
+            .take(REPLY_SIZE_MAX)
+            .read_line(&mut line)?;
+        if read == 0 {
+            return Ok(None);
+        }
+        Ok(Some(serde_json::from_str(&line)?))
+    }
+}
+
+/// Connects to who listens on `socket`. One who accepts nobody has places for some who wait; once they are
+/// taken this fails with [`io::ErrorKind::WouldBlock`] when the limit has passed.
+pub(crate) fn connect(socket: &Path, limit: Duration) -> io::Result<UnixStream> {
+    let begun = clock::now();
+    loop {
+        match connect_at_once(socket) {
+            Err(error) if is_silence(&error) && begun.elapsed() < limit => {
+                clock::pause(CONNECT_POLL);
+            }
+            connected => return connected,
+        }
+    }
+}
+
+fn connect_at_once(socket: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let made = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&made, &SocketAddrUnix::new(socket)?)?;
+    let stream = UnixStream::from(made);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+/// Whether somebody listens on `socket`.
+pub fn is_heard(socket: &Path) -> bool {
+    match connect(socket, Duration::ZERO) {
+        Ok(_) => true,
+        Err(error) => is_silence(&error),
+    }
+}
+
+/// The number of the mount's process. What another user pretends to be a mount of this
+/// one's is neither believed nor ordered about.
+fn peer(stream: &UnixStream) -> io::Result<u32> {
+    let Peer { process, user } = Peer::of(stream)?;
+    if user == system::user_id() || user == 0 {
+        return Ok(process);
+    }
+    let text = format!("another user, {user}, listens there");
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+}
+
+/// The process that listens on `socket` if it has died, though the kernel may still hold a thread of it.
+pub fn dead_listener(socket: &Path) -> Option<Process> {
+    let stream = connect(socket, Duration::ZERO).ok()?;
+    let number = peer(&stream).ok()?;
+    has_died(number).then(|| Process::find(number)).flatten()
+}
+
+/// Whether [`Connection::next_reply`] failed because the mount gave no answer in time; it may be busy.
+pub fn is_silence(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    )
+}
+
+/// Asks one mount how it is.
+pub fn status(socket: &Path) -> io::Result<Status> {
+    match Connection::open(socket, &Request::Status)?.next_reply()? {
+        Some(Reply::Status(status)) => Ok(*status),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// A mount that answered.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// Where it listens.
+    pub socket: PathBuf,
+    /// How it is.
+    pub status: Status,
+}
+
+/// Every mount of `place`, the latest of a mount point last. Sockets that dead mounts left behind are removed.
+pub fn all(place: &SocketDirectory) -> Vec<Found> {
+    let answer = |socket: PathBuf| match status(&socket) {
+        Ok(status) => Some(Found { socket, status }),
+        Err(error) => {
+            if error.kind() == io::ErrorKind::ConnectionRefused {
+                claim::remove_dead(place, &socket);
+            }
+            None
+        }
+    };
+    let sockets = place.sockets().into_iter();
+    let mut answers: Vec<_> = sockets.filter_map(answer).collect();
+    answers.sort_by_key(|found| (found.status.mountpoint.clone(), found.status.started));
+    answers
+}
+
+/// The mount of this process.
+pub fn of_process(place: &SocketDirectory, process: u32) -> Option<Found> {
+    let mut mounts = all(place).into_iter();
+    mounts.find(|mount| mount.status.pid == process)
+}
+
+/// Removes the sockets of mounts on `mountpoint` whose processes are gone.
+pub fn remove_dead(place: &SocketDirectory, mountpoint: &Path) {
+    for socket in place.sockets_at(mountpoint) {
+        claim::remove_dead(place, &socket);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn who_accepts_nobody_is_not_waited_for_and_keeps_the_socket() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let (place, mountpoint) = (SocketDirectory::at(directory.path()), Path::new("/mnt/x"));
+        let socket = place.socket_of(mountpoint);
+        let made = socket_with(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        );
+        let listener = made.expect("a socket");
+        let address = SocketAddrUnix::new(&socket).expect("short");
+        rustix::net::bind(&listener, &address).expect("free");
+        rustix::net::listen(&listener, 0).expect("it listens");
+        let _waiting = UnixStream::connect(&socket).expect("there is one place");
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let refused = claim::claim(&place, Path::new("/mnt/x")).map(drop);
+            remove_dead(&place, Path::new("/mnt/x"));
+            tell.send(refused).expect("awaited");
+        });
+        let refused = told.recv_timeout(ANSWER_DEADLINE * 3).expect("bounded");
+        assert!(refused.is_err());
+        assert!(socket.exists() && is_heard(&socket));
+    }
+
+    #[test]
+    fn the_socket_of_a_dead_mount_is_removed_and_that_of_a_living_one_stays() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let (place, mountpoint) = (SocketDirectory::at(directory.path()), Path::new("/mnt/x"));
+        let socket = place.socket_of(mountpoint);
+        let listener = UnixListener::bind(&socket).expect("free");
+        remove_dead(&place, mountpoint);
+        assert!(socket.exists());
+        drop(listener);
+        remove_dead(&place, mountpoint);
+        assert!(!socket.exists());
+        remove_dead(&place, mountpoint);
+    }
+}

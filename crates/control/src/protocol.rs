@@ -1,0 +1,317 @@
+//! What is said through a control socket.
+//!
+//! A request names the [`VERSION`] that its sender speaks; one without is of version 1. What a daemon does not
+//! understand, be it a request that came into being after it was started or a later version, is answered with
+//! one [`Reply::Refused`] that says so: mounts run for months while the program on the disk is replaced.
+//! Fields that a side does not know are passed over.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use penstock_base::metrics::{Kind, Sample};
+use serde::{Deserialize, Serialize};
+
+/// The version of the protocol. It rises when an old request is to mean something new; a new request does not
+/// raise it.
+pub const VERSION: u32 = 1;
+
+/// What a client asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case")]
+pub enum Request {
+    /// One [`Reply::Status`].
+    Status,
+    /// The mount to go away: [`Reply::Progress`] until [`Reply::Ended`] or [`Reply::Refused`].
+    Unmount {
+        /// Take it out of sight even while files in it are open.
+        lazy: bool,
+    },
+    /// What the disk cache has of keys with this prefix to be dropped: [`Reply::CacheDropped`] or
+    /// [`Reply::Refused`].
+    DropCache {
+        /// The beginning of the keys; empty for all.
+        prefix: String,
+    },
+}
+
+/// What the mount answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "reply", rename_all = "snake_case")]
+pub enum Reply {
+    /// How the mount is.
+    Status(Box<Status>),
+    /// What is still to be done before the mount can end.
+    Progress(Progress),
+    /// The mount ended; these files could not be saved, with the reason for each.
+    Ended {
+        /// The files.
+        unsaved: Vec<UnsavedFile>,
+    },
+    /// The order was not carried out, and the mount goes on.
+    Refused(Refusal),
+    /// This is not in the cache any more.
+    CacheDropped(Dropped),
+}
+
+/// A file that could not be saved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "(String, String)", into = "(String, String)")]
+pub struct UnsavedFile {
+    /// Its path from the mount point.
+    pub path: String,
+    /// Why it could not be saved.
+    pub reason: String,
+}
+
+impl From<(String, String)> for UnsavedFile {
+    fn from((path, reason): (String, String)) -> Self {
+        Self { path, reason }
+    }
+}
+
+impl From<UnsavedFile> for (String, String) {
+    fn from(file: UnsavedFile) -> Self {
+        (file.path, file.reason)
+    }
+}
+
+/// Why an order is not carried out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// What is in the way.
+    pub cause: String,
+    /// What can be done about it.
+    pub remedy: String,
+}
+
+/// What was taken out of a cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dropped {
+    /// Versions of objects.
+    pub objects: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+}
+
+/// Where a mount is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// It is not there yet.
+    Starting,
+    /// Programs use it.
+    Mounted,
+    /// It was unmounted, and what is unsaved is on its way to the store.
+    Saving,
+}
+
+impl Phase {
+    /// The word for people.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Mounted => "mounted",
+            Self::Saving => "saving",
+        }
+    }
+}
+
+/// How a mount is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// The version of the program.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// What is mounted.
+    pub source: String,
+    /// Where.
+    pub mountpoint: PathBuf,
+    /// Whether it is there already, or still.
+    pub phase: Phase,
+    /// Since when, in seconds of Unix time.
+    pub started: u64,
+    /// For how long, in seconds.
+    pub uptime: u64,
+    /// What waits to be saved; none before the volume is open, and from programs that did not tell.
+    #[serde(default)]
+    pub unsaved: Option<Unsaved>,
+    /// Its buffers and caches.
+    pub memory: Memory,
+    /// Everything that it counts.
+    pub metrics: Vec<Metric>,
+}
+
+/// What waits to be saved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unsaved {
+    /// Files.
+    pub files: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+}
+
+/// Memory in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Reserved now.
+    pub used: u64,
+    /// Reserved at most at any time.
+    pub peak: u64,
+    /// What may be reserved.
+    pub total: u64,
+    /// What the whole process occupies.
+    pub resident: u64,
+}
+
+/// One metric.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Metric {
+    /// Its name, without the prefix that exporters give it.
+    pub name: String,
+    /// Whether it only grows.
+    pub counter: bool,
+    /// What tells it from others of its name.
+    pub labels: BTreeMap<String, String>,
+    /// The value.
+    pub value: u64,
+}
+
+impl From<Sample> for Metric {
+    fn from(sample: Sample) -> Self {
+        let labels = sample.labels.into_iter();
+        Self {
+            name: sample.name.to_owned(),
+            counter: sample.kind == Kind::Counter,
+            labels: labels
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect(),
+            value: sample.value,
+        }
+    }
+}
+
+/// What an unmount waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Progress {
+    /// Files that are not saved yet.
+    pub files: u64,
+    /// Bytes of them that are not in the store yet, at most.
+    pub left: u64,
+    /// Bytes that the mount has sent since its start.
+    pub sent: u64,
+    /// Whether the mount is out of sight and programs still use it.
+    #[serde(default)]
+    pub used: bool,
+}
+
+impl Progress {
+    /// Whether the mount would have ended, were it not for programs that use it.
+    pub fn is_only_used(&self) -> bool {
+        self.used && self.files == 0
+    }
+}
+
+/// A request as it is sent.
+#[derive(Serialize)]
+struct Versioned<'a> {
+    version: u32,
+    #[serde(flatten)]
+    request: &'a Request,
+}
+
+/// What each version of a request begins with.
+#[derive(Deserialize)]
+struct Head {
+    #[serde(default = "first_version")]
+    version: u32,
+    request: String,
+}
+
+fn first_version() -> u32 {
+    1
+}
+
+/// A request as a line.
+pub(crate) fn encode(request: &Request) -> serde_json::Result<Vec<u8>> {
+    let versioned = Versioned {
+        version: VERSION,
+        request,
+    };
+    let mut line = serde_json::to_vec(&versioned)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// Reads a line. Fails with what its sender is to be answered.
+pub(crate) fn decode(line: &str) -> Result<Request, Refusal> {
+    let refuse = |cause: String| Refusal {
+        cause,
+        remedy: "the mount runs another version of the program, see `penstock stats`".to_owned(),
+    };
+    let Ok(head) = serde_json::from_str::<Head>(line) else {
+        return Err(refuse(
+            "the mount was sent something that is no request".to_owned(),
+        ));
+    };
+    let Head { version, request } = head;
+    if version > VERSION {
+        return Err(refuse(format!(
+            "the mount speaks version {VERSION} of the protocol and was asked in version {version}"
+        )));
+    }
+    serde_json::from_str(line).map_err(|_| {
+        refuse(format!(
+            "the mount does not understand the request `{request}`"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_read_as_they_were_sent_and_those_of_earlier_programs_too() {
+        let drop = Request::DropCache {
+            prefix: "a/".to_owned(),
+        };
+        for request in [Request::Status, Request::Unmount { lazy: true }, drop] {
+            let line = encode(&request).expect("a line");
+            let line = String::from_utf8(line).expect("text");
+            assert!(
+                line.contains("\"version\":1") && line.ends_with('\n'),
+                "{line}"
+            );
+            assert_eq!(decode(&line), Ok(request));
+        }
+        assert_eq!(decode("{\"request\":\"status\"}"), Ok(Request::Status));
+        let more = "{\"request\":\"unmount\",\"lazy\":false,\"later\":1}";
+        assert_eq!(decode(more), Ok(Request::Unmount { lazy: false }));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused_with_the_reason() {
+        for (line, part) in [
+            ("{\"request\":\"dance\"}", "request `dance`"),
+            ("{\"request\":\"unmount\"}", "request `unmount`"),
+            ("{\"request\":\"status\",\"version\":2}", "version 2"),
+            ("dance", "no request"),
+            ("", "no request"),
+        ] {
+            let refusal = decode(line).expect_err(line);
+            assert!(refusal.cause.contains(part), "{}", refusal.cause);
+        }
+    }
+
+    #[test]
+    fn files_that_were_not_saved_are_sent_as_they_always_were() {
+        let ended = Reply::Ended {
+            unsaved: vec![UnsavedFile {
+                path: "a".to_owned(),
+                reason: "full".to_owned(),
+            }],
+        };
+        let line = serde_json::to_string(&ended).expect("text");
+        assert_eq!(line, "{\"reply\":\"ended\",\"unsaved\":[[\"a\",\"full\"]]}");
+    }
+}

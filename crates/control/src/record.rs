@@ -1,0 +1,163 @@
+//! What a mount writes down of itself for those who find it dead: where it stages.
+//!
+//! `ID.PID.staging` lies beside its socket and has the path of the staging directory; it is empty where
+//! nothing is staged. The process holds a lock on it, by which a record of the living is told from one of
+//! the dead, and removes it when it ends with a last word. What a dead mount left unsaved lies where its
+//! record says until a mount with the same directory takes it over.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    io::{self, Write},
+    os::unix::{
+        ffi::{OsStrExt, OsStringExt},
+        fs::OpenOptionsExt,
+    },
+    path::{Path, PathBuf},
+};
+
+use crate::{SocketDirectory, directory::OfProcess};
+
+/// The record of a mount that lives.
+#[derive(Debug)]
+pub struct Record {
+    path: PathBuf,
+    _locked: File,
+}
+
+impl Record {
+    /// Writes down where this process stages.
+    pub(crate) fn write(
+        place: &SocketDirectory,
+        mountpoint: &Path,
+        directory: Option<&Path>,
+    ) -> io::Result<Self> {
+        forget_taken_over(place, mountpoint, directory);
+        let path = place.record_of(mountpoint, std::process::id());
+        let mut options = File::options();
+        let mut file = options
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)?;
+        // In another container a process with the same number may live that wrote it.
+        file.try_lock()?;
+        file.set_len(0)?;
+        file.write_all(directory.unwrap_or(Path::new("")).as_os_str().as_bytes())?;
+        Ok(Self {
+            path,
+            _locked: file,
+        })
+    }
+
+    /// The mount has told everything.
+    pub fn remove(self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Removes records of dead mounts which say nothing that the mount with this directory does not say.
+fn forget_taken_over(place: &SocketDirectory, mountpoint: &Path, directory: Option<&Path>) {
+    for OfProcess { path: record, .. } in place.records(mountpoint) {
+        let told = read(&record);
+        let is_taken_over = told.is_none() || told.as_deref() == directory;
+        if is_taken_over && is_of_dead(&record) {
+            let _ = fs::remove_file(record);
+        }
+    }
+}
+
+/// The staging directory of a process that serves, or served, the mount point, if it stages.
+pub fn staging_of(place: &SocketDirectory, mountpoint: &Path, process: u32) -> Option<PathBuf> {
+    read(&place.record_of(mountpoint, process))
+}
+
+/// What dead mounts left.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Left {
+    /// They wrote nothing down.
+    Unknown,
+    /// Nothing that waits to be saved.
+    Nothing,
+    /// Unsaved files in these staging directories.
+    Staged(Vec<PathBuf>),
+}
+
+/// What the dead mounts of the mount point left. `has_unsaved` looks into a staging directory.
+pub fn left(
+    place: &SocketDirectory,
+    mountpoint: &Path,
+    has_unsaved: impl Fn(&Path) -> io::Result<bool>,
+) -> Left {
+    let records = place.records(mountpoint).into_iter();
+    let records = records.map(|record| record.path);
+    let dead: Vec<_> = records.filter(|record| is_of_dead(record)).collect();
+    if dead.is_empty() {
+        return Left::Unknown;
+    }
+    let directories = dead.iter().filter_map(|record| read(record));
+    let mut staged: Vec<_> = directories
+        // What cannot be looked at may hold something.
+        .filter(|directory| has_unsaved(directory).unwrap_or(true))
+        .collect();
+    staged.sort();
+    staged.dedup();
+    match staged.is_empty() {
+        true => Left::Nothing,
+        false => Left::Staged(staged),
+    }
+}
+
+fn read(record: &Path) -> Option<PathBuf> {
+    let path = fs::read(record).ok().filter(|path| !path.is_empty())?;
+    Some(OsString::from_vec(path).into())
+}
+
+fn is_of_dead(record: &Path) -> bool {
+    File::open(record).is_ok_and(|file| file.try_lock_shared().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a staging directory is looked at for.
+    fn has_unsaved(directory: &Path) -> io::Result<bool> {
+        Ok(directory.join("unsaved").exists())
+    }
+
+    #[test]
+    fn a_record_tells_what_a_dead_mount_left_until_its_directory_is_taken_over() {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let (place, mountpoint) = (
+            SocketDirectory::at(&scratch.path().join("run")),
+            Path::new("/mnt/x"),
+        );
+        place.prepare().expect("it can be made");
+        let staging = scratch.path().join("staging");
+        fs::create_dir_all(&staging).expect("room");
+        assert_eq!(left(&place, mountpoint, has_unsaved), Left::Unknown);
+
+        let dead = place.record_of(mountpoint, 1);
+        fs::write(&dead, staging.as_os_str().as_bytes()).expect("room");
+        assert_eq!(left(&place, mountpoint, has_unsaved), Left::Nothing);
+        fs::write(staging.join("unsaved"), "").expect("room");
+        assert_eq!(
+            left(&place, mountpoint, has_unsaved),
+            Left::Staged(vec![staging.clone()])
+        );
+
+        Record::write(&place, mountpoint, None)
+            .expect("written")
+            .remove();
+        assert!(dead.exists(), "nobody took it over");
+        let living = Record::write(&place, mountpoint, Some(&staging)).expect("written");
+        assert!(!dead.exists());
+        assert_eq!(left(&place, mountpoint, has_unsaved), Left::Unknown);
+        let process = std::process::id();
+        assert_eq!(staging_of(&place, mountpoint, process), Some(staging));
+        living.remove();
+        assert_eq!(staging_of(&place, mountpoint, process), None);
+    }
+}
