@@ -205,7 +205,7 @@ impl Core {
         Progress {
             files: unsaved.files,
             left: unsaved.bytes.min(held),
-            sent: self.volume.sent.value(),
+            sent: self.volume.sent(),
             used: sight == Sight::Out && self.door.is_used(),
         }
     }

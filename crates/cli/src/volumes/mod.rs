@@ -14,7 +14,10 @@ pub(crate) mod stream;
 
 use std::{path::PathBuf, sync::Arc};
 
-use penstock_base::{metrics::Counter, run_blocking};
+use penstock_base::{
+    metrics::{Registry, table as metrics},
+    run_blocking,
+};
 use penstock_block::Contents;
 use penstock_transfer::DiskCache;
 use penstock_vfs::{Unsaved, Volume};
@@ -99,8 +102,8 @@ pub(crate) struct OpenedVolume {
     /// The staging directory, if there is one.
     pub staging: Option<PathBuf>,
     pub cache: Option<Arc<DiskCache>>,
-    /// Bytes that were written to the store since the process began.
-    pub sent: Arc<Counter>,
+    /// The scope of its metrics, which goes with it.
+    registry: Arc<Registry>,
     /// Whether the cache is emptied when the volume is closed.
     discards_cache: bool,
     /// With this a process that takes over finds the same content again, see [`open`].
@@ -116,6 +119,12 @@ impl OpenedVolume {
             Form::Files(volume) => volume.unsaved(),
             Form::Disks(_) => Unsaved::default(),
         }
+    }
+
+    /// Bytes that were written to its store since it was opened.
+    pub(crate) fn sent(&self) -> u64 {
+        let sent = self.registry.counter(&metrics::OBJECT_SENT_BYTES, &[]);
+        sent.value()
     }
 
     /// Lets go of the cache, when all doors are closed.

@@ -5,7 +5,6 @@ mod staging;
 
 use std::sync::Arc;
 
-use penstock_base::metrics;
 use penstock_bucket::{BucketSettings, BucketVolume, Staging};
 use penstock_object::Store;
 use penstock_transfer::{PIPES_MAX, Transfer, TransferSettings};
@@ -51,9 +50,7 @@ pub(super) async fn open(
         staging: directory,
         cache,
         discards_cache: values.flag(&table::CACHE_DISCARD),
-        sent: resources
-            .registry
-            .counter(&metrics::table::OBJECT_SENT_BYTES, &[]),
+        registry: Arc::clone(&resources.registry),
         note: None,
         _held: None,
     })

@@ -2,10 +2,7 @@
 
 use std::{io, path::Path, sync::Arc};
 
-use penstock_base::{
-    metrics::{self, Registry},
-    run_blocking,
-};
+use penstock_base::{metrics::Registry, run_blocking};
 use penstock_stream::{
     Confined, ControlGroups, DataPath, DataSettings, DirectoryIndex, Index, Layout, ObjectMap,
     StreamVolume, keep_to_processors,
@@ -60,9 +57,7 @@ pub(crate) async fn open(
         staging: None,
         cache: None,
         discards_cache: false,
-        sent: resources
-            .registry
-            .counter(&metrics::table::OBJECT_SENT_BYTES, &[]),
+        registry: Arc::clone(&resources.registry),
         note,
         _held: Some(Box::new((index, confine(spec)))),
     })
