@@ -17,6 +17,7 @@ use crate::{
     core::{Core, run_to_end},
     inode::Node,
     metadata::MetadataChange,
+    open_file::Mode,
 };
 
 /// Bytes that every directory shows as its size, as local file systems do for small ones.
@@ -233,7 +234,7 @@ impl Core {
         }
     }
 
-    /// Truncates a file to nothing; any other new size is refused.
+    /// Changes the size of a file; a streamed one can only be truncated to nothing.
     pub(crate) async fn set_size(
         self: &Arc<Self>,
         inode: Inode,
@@ -248,9 +249,18 @@ impl Core {
             }
             FileKind::Regular | FileKind::Symlink => {}
         }
-        if self.staging.is_some() {
-            return self.set_staged_size(inode, size, handle).await;
+        match &self.mode {
+            Mode::Streaming => self.set_streamed_size(inode, size, handle).await,
+            Mode::Staged(_) => self.set_staged_size(inode, size, handle).await,
         }
+    }
+
+    async fn set_streamed_size(
+        self: &Arc<Self>,
+        inode: Inode,
+        size: u64,
+        handle: Option<HandleId>,
+    ) -> FsResult<()> {
         if size != 0 {
             return self.check_size_unchanged(inode, size).await;
         }

@@ -19,9 +19,8 @@ use crate::{
     inode::{Known, Namespace, Patience, TreeSettings},
     metadata::{MetadataLocks, Pace},
     metrics::{BucketMetrics, Notices},
-    open_file::{OpenFile, Unheard},
+    open_file::{Mode, OpenFile, Unheard},
     rename::Journal,
-    staged::staging::Staging,
 };
 
 /// For how long a change believes what a lookup found just before it, however short the
@@ -44,8 +43,8 @@ pub(crate) struct Core {
     pub(crate) notices: Notices,
     pub(crate) namespace: Arc<Namespace>,
     pub(crate) handles: Handles,
-    /// Where written files wait to be saved; `None` in streaming mode.
-    pub(crate) staging: Option<Arc<Staging>>,
+    /// How files are written.
+    pub(crate) mode: Mode,
     journal: Mutex<Journal>,
     pub(crate) unheard: Unheard,
     /// Set when the volume shuts down: whatever is unsaved is saved then, and nothing may be
@@ -63,7 +62,7 @@ impl Core {
     pub(crate) fn new(
         transfer: Arc<Transfer>,
         settings: BucketSettings,
-        staging: Option<Arc<Staging>>,
+        mode: Mode,
         registry: &Registry,
     ) -> Arc<Self> {
         let budget = transfer.pool().budget();
@@ -81,7 +80,7 @@ impl Core {
             notices: Notices::default(),
             namespace,
             handles: Handles::default(),
-            staging,
+            mode,
             journal: Mutex::default(),
             unheard: Unheard::default(),
             shut: AtomicBool::new(false),
@@ -91,7 +90,9 @@ impl Core {
             metadata_pace,
         });
         core.register_gauges(registry);
-        crate::staged::sync::begin(&core);
+        if let Mode::Staged(mode) = &core.mode {
+            crate::staged::sync::begin(mode);
+        }
         crate::freed::begin(&core);
         core
     }
@@ -137,46 +138,35 @@ impl Core {
             "bucket_staged_bytes",
             "Bytes in the staging directory.",
             |core| {
-                core.staging
-                    .as_ref()
-                    .map_or(0, |staging| staging.used() as usize)
+                let mode = core.mode.staged();
+                mode.map_or(0, |mode| mode.staging().used() as usize)
             },
         );
         gauge(
             "bucket_recovering_files",
             "Files that an earlier mount left unsaved and that are not saved yet.",
-            |core| core.left().0,
+            |core| core.left().files as usize,
         );
         gauge(
             "bucket_recovering_bytes",
             "Bytes of these files that the store lacks.",
-            |core| core.left().1,
+            |core| core.left().bytes as usize,
         );
         gauge(
             "bucket_recovered_files",
             "Files that an earlier mount left unsaved and this one saved.",
             |core| {
-                core.staging
-                    .as_ref()
-                    .map_or(0, |staging| staging.recovered() as usize)
+                let mode = core.mode.staged();
+                mode.map_or(0, |mode| mode.recovered() as usize)
             },
         );
     }
 
     /// Files that are not saved, and their bytes. Those that nobody has open any more are among them.
     pub(crate) fn unsaved(&self) -> Unsaved {
-        let Some(staging) = &self.staging else {
-            return self.handles.unsaved();
-        };
-        let files = staging.engaged();
-        let views = files.iter().map(|file| file.view());
-        let sizes: Vec<u64> = views
-            .filter(|view| view.dirty && !view.removed)
-            .map(|view| view.size)
-            .collect();
-        Unsaved {
-            files: sizes.len() as u64,
-            bytes: sizes.iter().sum(),
+        match &self.mode {
+            Mode::Streaming => self.handles.unsaved(),
+            Mode::Staged(mode) => mode.unsaved(),
         }
     }
 
@@ -188,10 +178,9 @@ impl Core {
     }
 
     /// Files that an earlier mount left and that are not saved yet, and bytes of them to send.
-    fn left(&self) -> (usize, usize) {
-        let left = self.staging.as_ref().map(|staging| staging.left());
-        let (files, bytes) = left.unwrap_or_default();
-        (files, usize::try_from(bytes).unwrap_or(usize::MAX))
+    fn left(&self) -> Unsaved {
+        let mode = self.mode.staged();
+        mode.map(|mode| mode.left()).unwrap_or_default()
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {

@@ -22,7 +22,7 @@
 //!    files the one with the lower inode number first;
 //! 3. a directory handle's listing: asynchronous, held during LIST requests;
 //! 4. the tree ([`Namespace::lock`]): a mutex held for some map operations, never across await or a
-//!    disk call ([`crate::in_memory`]);
+//!    disk call ([`penstock_base::InMemory`]);
 //! 5. the table of handles: a mutex held for one map operation, or while views are counted;
 //! 6. a file's view ([`OpenFile::view`]), then a handle's reader: mutexes held for a few loads.
 //!

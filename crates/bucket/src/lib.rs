@@ -9,7 +9,7 @@
 //! - [`inode`]: which number is which name, what is known about it, and for how long.
 //! - [`lookup`], [`listing`], [`attributes`]: looking, at the price of as few requests as can be.
 //! - [`open_file`]: reading a pinned version, writing a stream, making it durable.
-//! - [`staged`]: what an open file is in staged mode.
+//! - [`staged`]: what an open file is in staged mode, above the staging area of `transfer`.
 //! - [`names`], [`rename`]: changing the namespace.
 //! - [`posix`], [`metadata`]: owner, mode, times and the like, kept in the metadata of objects.
 //! - [`errors`]: what a failed request means to a file.
@@ -25,7 +25,6 @@ mod core;
 mod errors;
 mod freed;
 mod handles;
-mod in_memory;
 mod inode;
 mod key;
 mod listing;
@@ -41,11 +40,11 @@ mod staged;
 mod volume;
 
 pub use content_type::ContentTypes;
+pub use penstock_transfer::staging::{
+    AT_ONCE_DEFAULT, MAX_DIRTY_DEFAULT, PUT_MAX_DEFAULT, Staging, StagingError, StagingSettings,
+    has_unsaved,
+};
 pub use settings::{
     BucketSettings, METADATA_REQUESTS_DEFAULT, MetadataSettings, RENAME_DIR_LIMIT_DEFAULT,
-};
-pub use staged::{
-    folder::{StagingError, has_unsaved},
-    staging::{AT_ONCE_DEFAULT, MAX_DIRTY_DEFAULT, PUT_MAX_DEFAULT, Staging, StagingSettings},
 };
 pub use volume::BucketVolume;

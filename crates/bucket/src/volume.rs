@@ -7,14 +7,14 @@ use bytes::Bytes;
 use penstock_base::{
     Contents, FileName, FsError, FsResult, NAME_LENGTH_MAX, Utf8Name, metrics::Registry, random,
 };
-use penstock_transfer::Transfer;
+use penstock_transfer::{Transfer, staging::Staging};
 use penstock_vfs::{
     Allocation, AttributeChanges, Change, Dentry, DirectorySink, Entry, Features, HandleId,
     Identity, Inode, ListFrom, Lookup, Made, New, OpenOptions, Opened, Position, RemoveKind,
     RenameMode, Renamed, Statistics, Unsaved, Volume, Watcher, WritePlace, Written, XattrMode,
 };
 
-use crate::{BucketSettings, Staging, core::Core};
+use crate::{BucketSettings, core::Core, open_file::Mode, staged::StagedMode};
 
 /// References that are given back before somebody else may use the tree.
 const FORGOTTEN_AT_ONCE: usize = 64;
@@ -45,7 +45,7 @@ impl BucketVolume {
         settings: BucketSettings,
         metrics: Arc<Registry>,
     ) -> Arc<Self> {
-        Self::over(Core::new(transfer, settings, None, &metrics))
+        Self::over(Core::new(transfer, settings, Mode::Streaming, &metrics))
     }
 
     /// A volume whose files can be written anywhere, into `staging`. Call
@@ -60,7 +60,8 @@ impl BucketVolume {
         staging: Arc<Staging>,
         metrics: Arc<Registry>,
     ) -> Arc<Self> {
-        Self::over(Core::new(transfer, settings, Some(staging), &metrics))
+        let mode = Mode::Staged(StagedMode::new(staging));
+        Self::over(Core::new(transfer, settings, mode, &metrics))
     }
 
     fn over(core: Arc<Core>) -> Arc<Self> {
@@ -73,7 +74,9 @@ impl BucketVolume {
     /// Shows what an earlier mount left in the staging directory, and begins to save it. Needs a
     /// runtime; asks the store nothing before it returns. What must not be saved is put aside.
     pub fn recover(&self) {
-        self.core.recover();
+        if let Mode::Staged(mode) = &self.core.mode {
+            self.core.recover(mode);
+        }
     }
 }
 
@@ -82,7 +85,7 @@ impl Volume for BucketVolume {
     fn features(&self) -> Features {
         Features {
             xattrs: self.core.keeps_xattrs(),
-            random_writes: self.core.staging.is_some(),
+            random_writes: self.core.mode.staged().is_some(),
             saves_on_close: true,
             ..Features::READ_ONLY
         }

@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::SystemTime};
 
 use penstock_base::{FsError, FsResult, clock};
-use penstock_object::{ErrorKind, ObjectKind, ObjectResult, Stored, WriteCondition};
+use penstock_object::{ETag, ErrorKind, ObjectKind, ObjectResult, Stored, WriteCondition};
 use penstock_transfer::ObjectVersion;
 use penstock_vfs::{AttributeChanges, FileKind, Inode, TimeChange};
 
@@ -16,7 +16,7 @@ use crate::{
     core::{Core, run_to_end},
     errors::for_writing,
     inode::Node,
-    open_file::OpenFile,
+    open_file::{OpenFile, turn_of},
     posix::KeptMetadata,
     rename::Original,
 };
@@ -138,16 +138,12 @@ impl Core {
         let _entered = self.namespace.enter(&[inode]).await?;
         let _alone = self.metadata_locks.lock(&[inode]).await;
         let file = self.open_file(inode);
-        let mut stream = match &file {
-            Some(file) => Some(file.stream().await),
-            None => None,
-        };
+        let mut turn = turn_of(file.as_deref()).await;
         if self.take_along(inode, change).await? {
             return Ok(());
         }
-        if let Some(stream) = &mut stream {
-            // It would go on after a version that is replaced now.
-            stream.discard_untouched().await;
+        if let Some(turn) = &mut turn {
+            turn.discard_untouched().await;
         }
         let mut attempt = 1;
         loop {
@@ -207,13 +203,14 @@ impl Core {
         known.modified = Some(clock::wall_time());
         known.until = self.believed_until(begun);
         known.kept = Some(Arc::clone(&kept));
-        if let (Some(staging), Some(etag)) = (&self.staging, &original.etag) {
-            let described = ObjectVersion {
+        if let Some(etag) = &original.etag {
+            let version = |etag: &ETag| ObjectVersion {
                 key: original.key.clone(),
-                etag: stored.etag.clone(),
+                etag: etag.clone(),
                 size: known.size,
             };
-            staging.closed().follow((&original.key, etag), &described);
+            self.mode
+                .follow_left(&version(etag), &version(&stored.etag));
         }
         let mut tree = self.namespace.lock();
         let node = tree.node_mut(inode)?;
@@ -236,7 +233,7 @@ impl Core {
         drop(tree);
         change.end();
         if let Some(file) = file {
-            file.settle_moved();
+            file.renew_journal();
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 //! [`Core::stored_metadata`] is for whoever saves a file: it says how the object is to be
 //! described, and notes that this is under way. When the save is published, what was sent becomes
 //! what is known of the store; what was changed meanwhile stays unsaved, and
-//! [`Core::settle_metadata`] stores it by itself.
+//! [`Core::store_unsaved_metadata`] stores it by itself.
 //!
 //! An upload in parts is described when it begins, long before the last write, so it leaves the
 //! time of that out: the object then shows when the upload was completed, which is the same.
@@ -51,7 +51,7 @@ impl Core {
 
     /// How to describe the object of a file whose content is saved now and complete: media type
     /// and metadata, without a condition. Whoever saves publishes the new version afterwards, and
-    /// then calls [`Core::settle_metadata`].
+    /// then calls [`Core::store_unsaved_metadata`].
     pub(crate) fn stored_metadata(&self, inode: Inode) -> PutOptions {
         self.sent_metadata(inode, true)
     }
@@ -125,14 +125,14 @@ impl Core {
     }
 
     /// Whether a save under way, or one that failed half way, left something for
-    /// [`Core::settle_metadata`].
+    /// [`Core::store_unsaved_metadata`].
     pub(crate) fn has_unsaved_metadata(&self, inode: Inode) -> bool {
         let tree = self.namespace.lock();
         tree.node(inode).is_ok_and(|node| node.unsaved.is_some())
     }
 
     /// Stores what was changed of a file while it was being saved. Under the lock of its stream.
-    pub(crate) async fn settle_metadata(&self, file: &OpenFile) -> FsResult<()> {
+    pub(crate) async fn store_unsaved_metadata(&self, file: &OpenFile) -> FsResult<()> {
         let unsaved = {
             let tree = self.namespace.lock();
             let Ok(node) = tree.node(file.inode) else {

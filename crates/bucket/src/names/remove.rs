@@ -10,8 +10,7 @@ use crate::{
     errors::for_writing,
     inode::{Change, Reference},
     key,
-    open_file::OpenFile,
-    staged::StagedFile,
+    open_file::{OpenFile, turn_of},
 };
 
 impl Core {
@@ -53,17 +52,12 @@ impl Core {
         let _alone = self.metadata_locks.lock(&[found.inode()]).await;
         let file = self.open_file(found.inode());
         // Waits for an upload under way, which would bring the object back.
-        let mut stream = match &file {
-            Some(file) => Some(file.stream().await),
-            None => None,
-        };
+        let mut turn = turn_of(file.as_deref()).await;
         self.check_place((parent, name), found)?;
-        let may_be_stored = match &mut stream {
-            Some(stream) => stream.settle_stored().await,
+        let may_be_stored = match &mut turn {
+            Some(turn) => turn.may_be_stored().await,
             None => false,
         };
-        let staged = file.as_ref().and_then(|file| file.staged.as_ref());
-        let may_be_stored = may_be_stored || staged.is_some_and(StagedFile::may_be_stored);
         let unsaved = file.as_ref().is_some_and(|file| file.view().new);
         if let Some(file) = &file {
             self.keep_for_handles(file).await;
@@ -72,13 +66,11 @@ impl Core {
         if !unsaved || may_be_stored {
             let key = self.namespace.lock().file_key(found.inode())?;
             for_writing(self.store().delete(&key).await)?;
-            if let Some(staging) = &self.staging {
-                staging.closed().forget(&key);
-            }
+            self.mode.forget_left(&key);
         }
         self.namespace.lock().remove(parent, name);
-        if let (Some(file), Some(mut stream)) = (&file, stream) {
-            file.discard(&mut stream).await;
+        if let (Some(file), Some(turn)) = (&file, &mut turn) {
+            file.discard(turn).await;
         }
         Ok(change)
     }

@@ -4,15 +4,12 @@
 //! before the one in front of it. It waits until the gap is filled. How many may wait, and how
 //! many bytes, is bounded: they hold memory that the piece in front may need.
 
-use std::{
-    sync::{Arc, PoisonError},
-    time::Duration,
-};
+use std::{sync::PoisonError, time::Duration};
 
 use penstock_base::{MIB, clock};
 use tokio::sync::watch;
 
-use crate::open_file::OpenFile;
+use crate::open_file::body::StreamedBody;
 
 /// Writes of one file that may wait for the one in front of them.
 pub(super) const AHEAD_WRITES_MAX: usize = 256;
@@ -32,25 +29,22 @@ pub(super) struct Ahead {
 
 /// A write that waits for its turn.
 #[derive(Debug)]
-pub(super) struct Waiting {
-    file: Arc<OpenFile>,
+pub(super) struct Waiting<'body> {
+    body: &'body StreamedBody,
     bytes: u64,
 }
 
-impl Waiting {
+impl<'body> Waiting<'body> {
     /// Joins the writes that wait, or `None` if there are too many.
-    pub(super) fn join(file: &Arc<OpenFile>, bytes: u64, budget: u64) -> Option<Self> {
+    pub(super) fn join(body: &'body StreamedBody, bytes: u64, budget: u64) -> Option<Self> {
         let bytes_max = AHEAD_BYTES_MAX.min(budget / AHEAD_BUDGET_SHARE);
-        let mut ahead = file.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ahead = body.ahead.lock().unwrap_or_else(PoisonError::into_inner);
         if ahead.writes >= AHEAD_WRITES_MAX || ahead.bytes + bytes > bytes_max {
             return None;
         }
         ahead.writes += 1;
         ahead.bytes += bytes;
-        Some(Self {
-            file: Arc::clone(file),
-            bytes,
-        })
+        Some(Self { body, bytes })
     }
 
     /// Waits until the file has moved on. Returns `false` when that takes too long.
@@ -58,21 +52,18 @@ impl Waiting {
         loop {
             match clock::deadline(AHEAD_GRACE, progress.changed()).await {
                 Ok(moved) => return moved.is_ok(),
-                // The stream is in use: somebody is writing or uploading, only slowly.
-                Err(_) if self.file.stream.try_lock().is_err() => {}
+                // The stream is in use: a write or an upload is under way, only slowly.
+                Err(_) if self.body.stream.try_lock().is_err() => {}
                 Err(_) => return false,
             }
         }
     }
 }
 
-impl Drop for Waiting {
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let mut ahead = self
-            .file
-            .ahead
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let ahead = self.body.ahead.lock();
+        let mut ahead = ahead.unwrap_or_else(PoisonError::into_inner);
         ahead.writes -= 1;
         ahead.bytes -= self.bytes;
     }

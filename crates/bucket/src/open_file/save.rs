@@ -1,10 +1,23 @@
-//! Making written files durable: at close, at fsync, and when the volume shuts down.
+//! Saving: making written files durable at close, at fsync, and when the volume shuts down.
 //!
-//! A stream is finished under the file's stream lock and in a task of its own, so that an
-//! interrupted caller does not cut it. That lock is enough also while a directory above is renamed:
-//! the rename takes it too and ends the stream, and what is begun after that waits. When that fails the file counts as failed until the handle
-//! that wrote it is closed for good: every later write, fsync and close of that handle reports
-//! it, and the store keeps what it had.
+//! | what | who calls it | under which locks |
+//! |---|---|---|
+//! | [`Core::flush`], [`Core::sync`], [`Core::release`] | a door | none; the work goes on in a task of its own |
+//! | [`Core::save`] | these | takes what follows |
+//! | [`Core::finish_stream`] | [`Core::save`], [`Core::finish`] | the file's stream, which is its turn |
+//! | [`Core::save_staged`] | [`Core::save`], a save in the background, a retry | takes the gate and the file's turn |
+//! | [`Core::store_changes`] | [`Core::save_staged`], [`Core::finish`] | the same |
+//! | [`Core::finish`] | a rename, shutting down | the gate, if a rename holds it, and the file's turn |
+//! | [`Core::publish`], `publish_staged` | the last two | also the tree, then the content, then the view |
+//! | [`Core::store_unsaved_metadata`] | these, after the content | the file's turn |
+//!
+//! A save runs in a task of its own, so that an interrupted caller does not cut it. The turn of a streamed file
+//! is enough also while a directory above is renamed: the rename takes it too and ends the stream, and what is
+//! begun after that waits.
+//!
+//! **When a stream fails** the file counts as failed until the handle that wrote it is closed for good: every
+//! later write, fsync and close of that handle reports it, and the store keeps what it had. **When a staged save
+//! fails** everything stays as it is, and is retried ([`crate::staged::retry`]).
 
 use std::{
     sync::{Arc, Mutex, PoisonError, atomic::Ordering},
@@ -14,7 +27,7 @@ use std::{
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use penstock_base::{FsError, FsResult, clock, clock::Instant};
 use penstock_object::ObjectKind;
-use penstock_transfer::ObjectVersion;
+use penstock_transfer::{ObjectVersion, staging::on_worker};
 use penstock_vfs::HandleId;
 
 use crate::{
@@ -22,10 +35,9 @@ use crate::{
     errors::{Purpose, transfer_failure},
     handles::Handle,
     open_file::{
-        FileHandle, OpenFile,
+        Body, FileHandle, Mode, OpenFile, Turn,
         stream::{OpenStream, WriteStream},
     },
-    staged::disk::on_worker,
 };
 
 /// What happens after a file was saved.
@@ -69,11 +81,8 @@ impl Core {
         if !handle.saves {
             return Ok(());
         }
-        let file = Arc::clone(&handle.file);
-        if file.staged.is_some() {
-            return run_to_end(Arc::clone(self).save_shared(file)).await;
-        }
-        let saved = run_to_end(Arc::clone(self).save(file, Some(handle.id), Then::End)).await;
+        let (core, file) = (Arc::clone(self), Arc::clone(&handle.file));
+        let saved = run_to_end(core.save(file, handle.id, Then::End)).await;
         // A program that was killed meanwhile never comes here.
         handle.told.store(saved.is_err(), Ordering::Relaxed);
         saved
@@ -85,16 +94,12 @@ impl Core {
             self.note_ignored_sync();
             return Ok(());
         }
-        if handle.file.staged.is_some() {
-            let file = Arc::clone(&handle.file);
-            return run_to_end(Arc::clone(self).save_shared(file)).await;
-        }
-        if !handle.saves {
+        // Of a staged file any handle saves what all of them wrote.
+        if !handle.saves && handle.file.body.staged().is_none() {
             return Ok(());
         }
         let (core, file) = (Arc::clone(self), Arc::clone(&handle.file));
-        let owner = Some(handle.id);
-        run_to_end(core.save(file, owner, Then::GoOn)).await
+        run_to_end(core.save(file, handle.id, Then::GoOn)).await
     }
 
     fn note_ignored_sync(&self) {
@@ -113,15 +118,20 @@ impl Core {
         if !handle.saves {
             return;
         }
-        if handle.file.staged.is_some() {
-            return self.release_staged(handle).await;
+        match &handle.file.body {
+            Body::Streamed(_) => self.release_streamed(handle).await,
+            Body::Staged(body) => {
+                let body = Arc::clone(body);
+                self.release_staged(handle, body).await;
+            }
         }
+    }
+
+    async fn release_streamed(self: &Arc<Self>, handle: Arc<FileHandle>) {
         let core = Arc::clone(self);
         let ended = run_to_end(async move {
             let file = Arc::clone(&handle.file);
-            let saved = Arc::clone(&core)
-                .save(file, Some(handle.id), Then::End)
-                .await;
+            let saved = Arc::clone(&core).save(file, handle.id, Then::End).await;
             if let Err(error) = saved
                 && !handle.told.load(Ordering::Relaxed)
             {
@@ -139,7 +149,10 @@ impl Core {
     /// Lets go of what a handle failed to save, now that it is closed.
     async fn forgive(&self, handle: &FileHandle) {
         let file = &handle.file;
-        let mut stream = file.stream().await;
+        let Body::Streamed(body) = &file.body else {
+            return;
+        };
+        let mut stream = body.stream().await;
         if stream.owner() != Some(handle.id) {
             return;
         }
@@ -158,39 +171,45 @@ impl Core {
         }
     }
 
-    /// Saves a file if `owner` wrote it, or whoever did if `None`.
+    /// Saves a file. Of a streamed one only what `owner` wrote.
     async fn save(
         self: Arc<Self>,
         file: Arc<OpenFile>,
-        owner: Option<HandleId>,
+        owner: HandleId,
         then: Then,
     ) -> FsResult<()> {
-        let mut stream = file.stream().await;
-        if owner.is_some() && stream.owner() != owner {
-            return Ok(());
+        match &file.body {
+            Body::Streamed(body) => {
+                let mut stream = body.stream().await;
+                if stream.owner() != Some(owner) {
+                    return Ok(());
+                }
+                self.finish_stream(&file, &mut stream, then).await
+            }
+            Body::Staged(body) => Ok(self.save_staged(&file, body).await?),
         }
-        self.conclude(&file, &mut stream, then).await
     }
 
-    /// Saves what the stream holds and ends it.
-    pub(crate) async fn finish(&self, file: &OpenFile, stream: &mut WriteStream) -> FsResult<()> {
-        self.conclude(file, stream, Then::End).await
+    /// Saves a file whose turn the caller has, before its object is moved.
+    pub(crate) async fn finish(&self, file: &OpenFile, turn: &mut Turn<'_>) -> FsResult<()> {
+        match turn {
+            Turn::Streamed(stream) => self.finish_stream(file, stream, Then::End).await,
+            Turn::Staged { body, .. } => Ok(self.store_changes(file, body).await?),
+        }
     }
 
-    async fn conclude(
+    /// Stores what the stream holds, and ends it or goes on after it.
+    async fn finish_stream(
         &self,
         file: &OpenFile,
         stream: &mut WriteStream,
         then: Then,
     ) -> FsResult<()> {
-        if let Some(staged) = &file.staged {
-            return Ok(self.save_staged(file, staged).await?);
-        }
         let Some(owner) = stream.owner() else {
             return Ok(());
         };
         if file.view().removed {
-            file.discard(stream).await;
+            file.discard_stream(stream).await;
             return Ok(());
         }
         let touched = stream.of(owner)?.is_some_and(|open| open.touched);
@@ -199,7 +218,7 @@ impl Core {
             file.view().dirty = false;
             if then == Then::End {
                 stream.discard().await;
-                self.settle_metadata(file).await?;
+                self.store_unsaved_metadata(file).await?;
             }
             return Ok(());
         }
@@ -223,7 +242,7 @@ impl Core {
                 }
                 self.publish(file, version, object);
                 match then {
-                    Then::End => self.settle_metadata(file).await,
+                    Then::End => self.store_unsaved_metadata(file).await,
                     Then::GoOn => Ok(()),
                 }
             }
@@ -289,16 +308,17 @@ impl Core {
         if clock::deadline(left, self.transfer.settle()).await.is_err() {
             tracing::warn!("some unfinished uploads may still be in the bucket");
         }
-        self.finish_removing_uploads().await;
-        if let Some(staging) = &self.staging {
+        if let Mode::Staged(mode) = &self.mode {
+            let staging = mode.staging();
+            staging.finish_removing_uploads(&**self.store()).await;
             on_worker(|| staging.end()).await;
-        }
-        if let (Some(staging), false) = (&self.staging, lost.is_empty()) {
-            tracing::warn!(
-                "what could not be saved stays in the staging directory {}, and the next mount that \
-                 uses it saves it",
-                staging.settings().directory.display()
-            );
+            if !lost.is_empty() {
+                tracing::warn!(
+                    "what could not be saved stays in the staging directory {}, and the next mount that \
+                     uses it saves it",
+                    staging.settings().directory.display()
+                );
+            }
         }
         lost.sort_by(|one: &(String, _), other| one.0.cmp(&other.0));
         lost
@@ -312,7 +332,11 @@ impl Core {
     ) -> Option<(String, FsError)> {
         let path = self.namespace.lock().path(file.inode);
         let left = deadline.duration_since(clock::now());
-        match clock::deadline(left, run_to_end(self.save(file, None, Then::End))).await {
+        let saved = run_to_end(async move {
+            let mut turn = file.turn().await;
+            self.finish(&file, &mut turn).await
+        });
+        match clock::deadline(left, saved).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some((path, error)),
             Err(late) => Some((path, FsError::TimedOut(late.to_string()))),

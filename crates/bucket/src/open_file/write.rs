@@ -13,8 +13,9 @@ use crate::{
     core::Core,
     errors::{Purpose, transfer_failure},
     open_file::{
-        FileHandle, OpenFile,
+        Body, FileHandle, OpenFile,
         ahead::Waiting,
+        body::StreamedBody,
         sink::Sink,
         stream::{OpenStream, Position, WriteStream},
         taking::Taking,
@@ -36,25 +37,30 @@ impl Core {
         place: WritePlace,
         data: Bytes,
     ) -> FsResult<Written> {
-        if let Some(staged) = &handle.file.staged {
-            let written = self.write_staged(handle, staged, (place, data)).await;
-            if written.is_err() {
-                handle.file.view().is_shown = false;
+        match &handle.file.body {
+            Body::Streamed(body) => {
+                let written = self.write_streamed(handle, body, place, data).await;
+                if written.is_err()
+                    && let Ok(node) = self.namespace.lock().node_mut(handle.file.inode)
+                {
+                    node.doubt_pages();
+                }
+                written.map(|()| Written::ACCEPTED)
             }
-            return written;
+            Body::Staged(body) => {
+                let written = self.write_staged(handle, body, place, data).await;
+                if written.is_err() {
+                    handle.file.view().is_shown = false;
+                }
+                written
+            }
         }
-        let written = self.write_at(handle, place, data).await;
-        if written.is_err()
-            && let Ok(node) = self.namespace.lock().node_mut(handle.file.inode)
-        {
-            node.doubt_pages();
-        }
-        written.map(|()| Written::ACCEPTED)
     }
 
-    async fn write_at(
+    async fn write_streamed(
         self: &Arc<Self>,
         handle: &FileHandle,
+        body: &StreamedBody,
         place: WritePlace,
         data: Bytes,
     ) -> FsResult<()> {
@@ -63,7 +69,7 @@ impl Core {
         }
         let mut waiting = None;
         loop {
-            let mut stream = self.stream_for(handle).await?;
+            let mut stream = self.stream_for(handle, body).await?;
             self.check_not_shut()?;
             let open = stream.of(handle.id)?.ok_or(FsError::BadHandle)?;
             match open.position_of(place) {
@@ -72,36 +78,35 @@ impl Core {
                 Position::Ahead => {}
             }
             // Subscribing before the lock is given back, so that no progress is missed.
-            let mut progress = handle.file.progress.subscribe();
+            let mut progress = body.progress.subscribe();
             drop(stream);
             if waiting.is_none() {
-                waiting = self.join_waiting(&handle.file, data.len());
+                let budget = self.transfer.pool().budget().total();
+                waiting = Waiting::join(body, data.len() as u64, budget);
             }
-            let Some(waiting) = &waiting else {
-                return Err(self.refuse_late(handle).await);
+            let is_next = match &waiting {
+                Some(waiting) => waiting.turn(&mut progress).await,
+                None => false,
             };
-            if !waiting.turn(&mut progress).await {
-                return Err(self.refuse_late(handle).await);
+            if !is_next {
+                return Err(self.refuse(handle, &mut *body.stream().await));
             }
         }
     }
 
-    fn join_waiting(&self, file: &Arc<OpenFile>, bytes: usize) -> Option<Waiting> {
-        Waiting::join(file, bytes as u64, self.transfer.pool().budget().total())
-    }
-
     /// The write stream, opened for `handle`.
-    async fn stream_for<'file>(
+    async fn stream_for<'body>(
         self: &Arc<Self>,
-        handle: &'file FileHandle,
-    ) -> FsResult<MutexGuard<'file, WriteStream>> {
-        let mut stream = handle.file.stream().await;
+        handle: &FileHandle,
+        body: &'body StreamedBody,
+    ) -> FsResult<MutexGuard<'body, WriteStream>> {
+        let mut stream = body.stream().await;
         if stream.of(handle.id)?.is_some() {
             return Ok(stream);
         }
         drop(stream);
         let _entered = self.namespace.enter(&[handle.file.inode]).await?;
-        let mut stream = handle.file.stream().await;
+        let mut stream = body.stream().await;
         if stream.of(handle.id)?.is_none() {
             stream.open(self.continued(handle).await?);
         }
@@ -231,12 +236,20 @@ impl Core {
         if !handle.access.writes() {
             return Err(FsError::BadHandle);
         }
-        let file = &handle.file;
-        if let Some(staged) = &file.staged {
-            return self.resize_staged(handle, staged, 0).await;
+        match &handle.file.body {
+            Body::Streamed(body) => self.truncate_streamed(handle, body).await,
+            Body::Staged(body) => self.resize_staged(handle, body, 0).await,
         }
+    }
+
+    async fn truncate_streamed(
+        self: &Arc<Self>,
+        handle: &FileHandle,
+        body: &StreamedBody,
+    ) -> FsResult<()> {
+        let file = &handle.file;
         let _entered = self.namespace.enter(&[file.inode]).await?;
-        let mut stream = file.stream().await;
+        let mut stream = body.stream().await;
         self.check_not_shut()?;
         let empty = match stream.of(handle.id)? {
             Some(open) => open.end == 0,
@@ -246,7 +259,7 @@ impl Core {
             return Ok(());
         }
         let key = self.namespace.lock().file_key(file.inode)?;
-        let may_be_stored = stream.settle_stored().await;
+        let may_be_stored = stream.may_be_stored().await;
         let in_store = may_be_stored || !file.view().new;
         let given_up = stream.take();
         stream.begin(handle.id, self.new_sink(key, in_store));
@@ -265,12 +278,9 @@ impl Core {
         range: Range<u64>,
         allocation: Allocation,
     ) -> FsResult<()> {
-        match &handle.file.staged {
-            Some(staged) => {
-                self.allocate_staged(handle, staged, (range, allocation))
-                    .await
-            }
-            None => Err(FsError::Unsupported(
+        match &handle.file.body {
+            Body::Staged(body) => self.allocate_staged(handle, body, range, allocation).await,
+            Body::Streamed(_) => Err(FsError::Unsupported(
                 "a bucket that is streamed allocates nothing; mount it with mode=staged",
             )),
         }
@@ -293,12 +303,6 @@ impl Core {
             self.refresh_open(file).await?;
         }
         Ok(self.known_size(file) == 0)
-    }
-
-    /// Refuses a write that waited in vain for the one in front of it.
-    async fn refuse_late(&self, handle: &FileHandle) -> FsError {
-        let mut stream = handle.file.stream().await;
-        self.refuse(handle, &mut stream)
     }
 
     fn refuse(&self, handle: &FileHandle, stream: &mut WriteStream) -> FsError {

@@ -390,8 +390,8 @@ impl Core {
     async fn save_below(&self, top: Inode) -> FsResult<()> {
         let inodes = self.namespace.lock().nodes_below(top);
         for file in inodes.into_iter().filter_map(|inode| self.open_file(inode)) {
-            let mut stream = file.stream().await;
-            self.finish(&file, &mut stream).await?;
+            let mut turn = file.turn().await;
+            self.finish(&file, &mut turn).await?;
         }
         Ok(())
     }
@@ -447,7 +447,7 @@ impl Core {
         }
         drop(tree);
         for (_, file) in open {
-            file.settle_moved();
+            file.renew_journal();
         }
         Ok(())
     }

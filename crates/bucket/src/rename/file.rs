@@ -7,14 +7,13 @@ use penstock_object::{Description, ETag, Key, ObjectKind, WriteCondition};
 use penstock_transfer::ObjectVersion;
 use penstock_vfs::{FileKind, Inode, RenameMode};
 use smallvec::SmallVec;
-use tokio::sync::MutexGuard;
 
 use crate::{
     core::Core,
     errors::for_writing,
     inode::{Change, Known, Reference},
     key,
-    open_file::{OpenFile, WriteStream},
+    open_file::{OpenFile, Turn, turns_of_both},
     posix::KeptMetadata,
     rename::{
         Rename,
@@ -42,8 +41,6 @@ struct Copied {
     version: ObjectVersion,
 }
 
-type StreamGuard<'file> = Option<MutexGuard<'file, WriteStream>>;
-
 impl Core {
     /// Copies a file's object to its new key and deletes the original. Returns the change of the old name.
     pub(super) async fn rename_file(self: &Arc<Self>, rename: &Rename) -> FsResult<Change> {
@@ -58,25 +55,22 @@ impl Core {
             .replaced
             .as_ref()
             .and_then(|file| self.open_file(file.inode()));
-        let (moved_stream, replaced_stream) =
-            lock_both(moved.as_deref(), replaced.as_deref()).await;
-        if let (Some(file), Some(mut stream)) = (&moved, moved_stream) {
-            self.finish(file, &mut stream).await?;
-            return self
-                .rename_saved(rename, Some(file), (&replaced, replaced_stream))
-                .await;
+        let (mut moved_turn, replaced_turn) =
+            turns_of_both(moved.as_deref(), replaced.as_deref()).await;
+        if let (Some(file), Some(turn)) = (&moved, &mut moved_turn) {
+            self.finish(file, turn).await?;
         }
-        self.rename_saved(rename, None, (&replaced, replaced_stream))
-            .await
+        let replaced = replaced.as_ref().zip(replaced_turn);
+        self.rename_saved(rename, moved.as_ref(), replaced).await
     }
 
     async fn rename_saved(
         self: &Arc<Self>,
         rename: &Rename,
         moved: Option<&Arc<OpenFile>>,
-        (replaced, replaced_stream): (&Option<Arc<OpenFile>>, StreamGuard<'_>),
+        mut replaced: Option<(&Arc<OpenFile>, Turn<'_>)>,
     ) -> FsResult<Change> {
-        if let Some(file) = replaced {
+        if let Some((file, _)) = &replaced {
             self.keep_for_handles(file).await;
         }
         let source = self.namespace.lock().file_key(rename.moved.inode())?;
@@ -87,9 +81,12 @@ impl Core {
             known,
             version,
         } = copied;
-        if let Some(staging) = &self.staging {
-            staging.closed().follow((&source, &original), &version);
-        }
+        let moved_version = ObjectVersion {
+            key: source,
+            etag: original.clone(),
+            size: version.size,
+        };
+        self.mode.follow_left(&moved_version, &version);
         {
             let mut tree = self.namespace.lock();
             tree.relocate(rename.moved.inode(), &rename.target);
@@ -103,10 +100,10 @@ impl Core {
         }
         target.end();
         if let Some(file) = moved {
-            file.settle_moved();
+            file.renew_journal();
         }
-        if let (Some(file), Some(mut stream)) = (replaced, replaced_stream) {
-            file.discard(&mut stream).await;
+        if let Some((file, turn)) = &mut replaced {
+            file.discard(turn).await;
         }
         Ok(change)
     }
@@ -210,29 +207,5 @@ fn described(kept: &KeptMetadata) -> Description {
     Description {
         content_type: kept.content_type(),
         metadata: kept.metadata(),
-    }
-}
-
-/// Locks the write streams of two files in the order of their inodes.
-async fn lock_both<'file>(
-    moved: Option<&'file OpenFile>,
-    replaced: Option<&'file OpenFile>,
-) -> (StreamGuard<'file>, StreamGuard<'file>) {
-    let (Some(one), Some(other)) = (moved, replaced) else {
-        return (lock(moved).await, lock(replaced).await);
-    };
-    if one.inode < other.inode {
-        let first = lock(moved).await;
-        (first, lock(replaced).await)
-    } else {
-        let first = lock(replaced).await;
-        (lock(moved).await, first)
-    }
-}
-
-async fn lock(file: Option<&OpenFile>) -> StreamGuard<'_> {
-    match file {
-        Some(file) => Some(file.stream().await),
-        None => None,
     }
 }

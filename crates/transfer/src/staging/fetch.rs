@@ -4,19 +4,19 @@
 //! a size that may be saved in one request: once, instead of in as many requests as there are
 //! reads. Unless little of it was changed, the save sends all its bytes, and finds them here.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use penstock_base::{FsError, FsResult, MIB, Payload};
-use penstock_transfer::{ObjectVersion, Transfer};
 
 use crate::{
-    core::Core,
-    errors::{Purpose, transfer_failure},
-    staged::{
-        StagedFile, State,
+    ObjectVersion, Transfer,
+    staging::{
         content::Content,
         disk::{disk_failure, on_worker},
+        error::StagedError,
+        file::{NOT_ENGAGED, StagedFile, State},
+        spans::to_fetch,
     },
 };
 
@@ -25,30 +25,34 @@ const REQUEST: u64 = 2 * MIB;
 /// Requests for one file at once.
 const REQUESTS_MAX: usize = 4;
 
-impl Core {
-    /// Fetches what `staged` lacks if it may be saved in one request. Tried once, while other
+impl StagedFile {
+    /// Fetches what is lacking if the file may be saved in one request. Tried once, while other
     /// reads of what is lacking wait; what could not be fetched is read from the store piece by piece.
-    /// Returns whether it was tried now, here or by whom this waited for.
-    pub(super) async fn fetch_before_save(&self, staged: &StagedFile) -> bool {
-        let put_max = staged.staging().put_max();
-        let is_sent_whole = staged.look(|content| content.size() <= put_max);
-        if !is_sent_whole.unwrap_or(false) || staged.was_fetched() {
+    /// Returns whether it was tried now, here or by a read that this waited for.
+    pub async fn fetch_before_save(&self, transfer: &Arc<Transfer>) -> bool {
+        let put_max = self.staging().put_max();
+        let is_sent_whole = self.look(|content| content.size() <= put_max);
+        if !is_sent_whole.unwrap_or(false) || self.was_fetched() {
             return false;
         }
-        let _turn = staged.fetching.lock().await;
-        if staged.was_fetched() {
+        let _turn = self.fetching.lock().await;
+        if self.was_fetched() {
             return true;
         }
-        if let Err(error) = self.fetch_lacking(staged, put_max).await {
+        if let Err(error) = self.fetch_lacking(transfer, put_max).await {
             tracing::debug!(%error, "a file is staged without all of its content");
         }
-        staged.note_fetched(true);
+        self.note_fetched(true);
         true
     }
 
-    /// Fetches what `staged` lacks, unless that is more than `limit` bytes.
-    pub(super) async fn fetch_lacking(&self, staged: &StagedFile, limit: u64) -> FsResult<()> {
-        let (base, lacking) = staged.look(|content| {
+    /// Fetches what is lacking, unless that is more than `limit` bytes.
+    pub async fn fetch_lacking(
+        &self,
+        transfer: &Arc<Transfer>,
+        limit: u64,
+    ) -> Result<(), StagedError> {
+        let (base, lacking) = self.look(|content| {
             let base = content.base().version().cloned();
             (base, content.clean(0..content.size()))
         })?;
@@ -56,43 +60,33 @@ impl Core {
         let bytes: u64 = lacking.iter().map(|range| range.end - range.start).sum();
         if bytes > limit {
             let text = format!("{bytes} bytes are too many to fetch; the limit is {limit}");
-            return Err(FsError::Io(text));
+            return Err(FsError::Io(text).into());
         }
-        let requests = self.to_fetch(&base, lacking, REQUEST);
-        stream::iter(
-            requests
-                .into_iter()
-                .map(|range| self.fetch(staged, &base, range)),
-        )
-        .buffer_unordered(REQUESTS_MAX)
-        .try_collect()
-        .await
+        let requests = to_fetch(transfer, &base, lacking, REQUEST);
+        let requests = requests.into_iter();
+        stream::iter(requests.map(|range| self.fetch(transfer, &base, range)))
+            .buffer_unordered(REQUESTS_MAX)
+            .try_collect()
+            .await
     }
 
     async fn fetch(
         &self,
-        staged: &StagedFile,
+        transfer: &Arc<Transfer>,
         base: &ObjectVersion,
         range: Range<u64>,
-    ) -> FsResult<()> {
+    ) -> Result<(), StagedError> {
         let length = range.end - range.start;
-        let cost = Content::cost_of_write(length);
-        let space = staged.staging().take(cost).await;
+        let space = self.staging().take(Content::cost_of_write(length)).await;
         let _payment = space.ok_or(FsError::NoSpace)?;
-        let failure = |error| transfer_failure(&error, Purpose::Read);
-        let memory = self.transfer.read_memory(Transfer::cost(length)).await;
-        let bytes = self
-            .transfer
-            .fetch(base.clone(), range.clone(), memory.map_err(failure)?)
-            .await
-            .map_err(failure)?;
+        let memory = transfer.read_memory(Transfer::cost(length)).await?;
+        let bytes = transfer.fetch(base.clone(), range.clone(), memory).await?;
         // Alone: a write that is in the staging file may not be in the map yet.
-        let _alone = staged.change.write().await;
-        on_worker(|| staged.take_fetched(base, range.start, &bytes)).await
+        let _alone = self.hold_alone().await;
+        on_worker(|| self.take_fetched(base, range.start, &bytes)).await?;
+        Ok(())
     }
-}
 
-impl StagedFile {
     /// Takes in `bytes` of `base`, which begin at `at`, where nothing was written meanwhile. The caller
     /// has the file alone, so that nobody writes between the look and the note of what is there.
     fn take_fetched(&self, base: &ObjectVersion, mut at: u64, bytes: &Payload) -> FsResult<()> {
@@ -106,7 +100,7 @@ impl StagedFile {
                     .map_err(|error| disk_failure(&error))?;
                 self.of_base(base, |state| {
                     state.content.fetched(clean);
-                    state.payment.settle(&state.content);
+                    state.settle_payment();
                 })?;
             }
             at += slice.len() as u64;
@@ -121,7 +115,7 @@ impl StagedFile {
         look: impl FnOnce(&mut State) -> T,
     ) -> FsResult<Option<T>> {
         let mut state = self.state();
-        let state = state.as_mut().ok_or(FsError::Stale)?;
+        let state = state.as_mut().ok_or(NOT_ENGAGED)?;
         let is_same = state.content.base().version() == Some(base);
         Ok(is_same.then(|| look(state)))
     }

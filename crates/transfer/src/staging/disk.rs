@@ -12,15 +12,13 @@
 //!
 //! On no thread is a disk call made while the tree or a content is locked, which the others need.
 //!
-//! [`Staging::on_disk`]: crate::staged::staging::Staging::on_disk
-//! [`StagedFile::notes_quickly`]: crate::staged::StagedFile::notes_quickly
+//! [`Staging::on_disk`]: crate::staging::area::Staging::on_disk
+//! [`StagedFile::notes_quickly`]: crate::staging::file::StagedFile::notes_quickly
 
 use std::{fs::File, io, ops::Range, os::unix::fs::FileExt, time::SystemTime};
 
-use penstock_base::{BufferWriter, FsError, run_blocking};
+use penstock_base::{BufferWriter, FsError, disk_call, run_blocking};
 use rustix::fs::{FallocateFlags, fallocate};
-
-use crate::in_memory::disk_call;
 
 /// A staging file. The file itself stays when this is dropped.
 #[derive(Debug)]
@@ -85,14 +83,14 @@ impl DiskFile {
 }
 
 /// Makes a disk call that may take long, on no thread that receives requests.
-pub(crate) async fn on_worker<T>(call: impl FnOnce() -> T) -> T {
+pub async fn on_worker<T>(call: impl FnOnce() -> T) -> T {
     // A door polls a request once on the thread that received it, and elsewhere from then on.
     tokio::task::yield_now().await;
     run_blocking(call)
 }
 
 /// What a failure of the staging disk means to a file.
-pub(crate) fn disk_failure(error: &io::Error) -> FsError {
+pub fn disk_failure(error: &io::Error) -> FsError {
     use io::ErrorKind::{QuotaExceeded, StorageFull};
     match error.kind() {
         StorageFull | QuotaExceeded => FsError::NoSpace,

@@ -7,12 +7,12 @@
 //!
 //! What is left is found, kept and let go of in memory alone, also under the lock of the tree. Whoever
 //! opens the file next opens the staging file before he locks the tree, and keeps its name; what goes is
-//! removed by the sweeper ([`crate::staged::sweep`]).
+//! removed by the sweeper ([`crate::staging::sweep`]).
 
 use std::{
     collections::HashMap,
     ops::Range,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -21,16 +21,18 @@ use penstock_base::{
     clock::{self, Instant},
 };
 use penstock_object::{ETag, Key};
-use penstock_transfer::ObjectVersion;
 
-use crate::staged::{
-    StagedFile, State,
-    content::Content,
-    disk::DiskFile,
-    folder::{FileId, Folder},
-    lock,
-    staging::Staging,
-    sweep::Remains,
+use crate::{
+    ObjectVersion,
+    lock::lock,
+    staging::{
+        area::Staging,
+        content::Content,
+        disk::DiskFile,
+        file::{StagedFile, State},
+        folder::{FileId, Folder},
+        sweep::Remains,
+    },
 };
 
 /// Files that are left at once.
@@ -46,7 +48,7 @@ const LEFT_FOR: Duration = Duration::from_secs(600);
 
 /// The staging file of a closed file. It is removed after this is dropped.
 #[derive(Debug)]
-pub(crate) struct Left {
+pub struct Left {
     version: ObjectVersion,
     /// What the staging file has of the version.
     local: Vec<Range<u64>>,
@@ -58,14 +60,14 @@ pub(crate) struct Left {
 
 /// The same with the staging file open, for whoever opens the file.
 #[derive(Debug)]
-pub(crate) struct Reopened {
+pub struct Reopened {
     left: Left,
     disk: DiskFile,
 }
 
 impl Reopened {
     /// Which version the staging file has bytes of.
-    pub(crate) fn version(&self) -> &ObjectVersion {
+    pub fn version(&self) -> &ObjectVersion {
         &self.left.version
     }
 }
@@ -101,7 +103,7 @@ impl Files {
 
 /// What closed files left.
 #[derive(Debug)]
-pub(crate) struct Closed {
+pub struct Closed {
     bytes_max: u64,
     files: Mutex<Files>,
 }
@@ -122,7 +124,7 @@ impl Closed {
     }
 
     /// Removes what was left too long ago, and what is too much for a file system with `free` bytes.
-    pub(crate) fn expire(&self, free: u64) {
+    pub fn expire(&self, free: u64) {
         let now = clock::now();
         let is_old = |left: &Left| left.since + LEFT_FOR < now;
         let mut files = self.lock();
@@ -135,7 +137,7 @@ impl Closed {
     }
 
     /// Removes what the file of this key left.
-    pub(crate) fn forget(&self, key: &Key) {
+    pub fn forget(&self, key: &Key) {
         let left = self.lock().remove(key);
         drop(left);
     }
@@ -151,7 +153,7 @@ impl Closed {
     }
 
     /// The store has the version `original` of `key` as `moved` now.
-    pub(crate) fn follow(&self, (key, original): (&Key, &ETag), moved: &ObjectVersion) {
+    pub fn follow(&self, key: &Key, original: &ETag, moved: &ObjectVersion) {
         let mut files = self.lock();
         let Some(mut left) = files.remove(key) else {
             return;
@@ -167,14 +169,14 @@ impl Closed {
     }
 
     /// Whether something was left of exactly this version.
-    pub(crate) fn has(&self, version: &ObjectVersion) -> bool {
+    pub fn has(&self, version: &ObjectVersion) -> bool {
         let files = self.lock();
         let left = files.by_key.get(&version.key);
         left.is_some_and(|left| left.version == *version)
     }
 
     /// What was left of exactly this version. What was left of another one goes.
-    pub(crate) fn take(&self, version: &ObjectVersion) -> Option<Left> {
+    pub fn take(&self, version: &ObjectVersion) -> Option<Left> {
         let left = self.lock().remove(&version.key)?;
         (left.version == *version).then_some(left)
     }
@@ -206,13 +208,13 @@ impl Closed {
     }
 
     fn lock(&self) -> MutexGuard<'_, Files> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.files)
     }
 }
 
 impl Staging {
     /// Opens what was left. It is removed if the disk refuses. Blocks.
-    pub(crate) fn reopen(&self, left: Left) -> Option<Reopened> {
+    pub fn reopen(&self, left: Left) -> Option<Reopened> {
         let file = Folder::open(&self.folder().data(&left.id)).ok()?;
         let disk = DiskFile::new(file);
         Some(Reopened { left, disk })
@@ -240,7 +242,7 @@ impl Staging {
 impl StagedFile {
     /// A file that goes on with the staging file which it left when it was closed, and what that has
     /// of the version. That is to be engaged.
-    pub(crate) fn going_on(staging: &Arc<Staging>, reopened: Reopened) -> (Self, Content) {
+    pub fn going_on(staging: &Arc<Staging>, reopened: Reopened) -> (Self, Content) {
         let Reopened { left, disk } = reopened;
         let mut content = Content::of(left.version);
         for range in left.local {
@@ -248,7 +250,7 @@ impl StagedFile {
         }
         left.remains.spare();
         let staged = Self::with_id(staging, left.id);
-        *lock(&staged.disk) = Some(Arc::new(disk));
+        staged.adopt_disk(disk);
         (staged, content)
     }
 }

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::staged::extents::{Extents, Held};
+use crate::staging::extents::{Extents, Held};
 
 /// Ranges that are remembered of one save: a few for each request that arrives while it runs.
 const RANGES_MAX: usize = 1 << 14;

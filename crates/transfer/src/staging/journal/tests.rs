@@ -3,15 +3,16 @@
 use std::ops::Range;
 
 use penstock_object::{ETag, Key};
-use penstock_transfer::ObjectVersion;
 use proptest::prelude::*;
 
 use super::{
     reading::{apply, tell},
     *,
 };
-use crate::staged::attempt::Trace;
-use crate::staged::{content::Base, extents::Extents};
+use crate::{
+    ObjectVersion,
+    staging::{attempt::Trace, content::Base, extents::Extents},
+};
 
 impl Journal {
     fn cover(&mut self, extent: Extent) -> io::Result<()> {
@@ -78,14 +79,14 @@ proptest! {
         let scratch = tempfile::tempdir().expect("a temporary directory");
         let path = scratch.path().join("x.journal");
         let mut content = new_content();
-        let mut journal = Journal::create(&path, Draft::of(header(), (&content, None)), false).expect("writable");
+        let mut journal = Journal::create(&path, Draft::of(header(), &content, None), false).expect("writable");
         for (number, record) in records.iter().enumerate() {
             journal.append(record).expect("writable");
             apply(&mut content, record);
             if number == rewritten {
                 let (base, size) = (content.base().clone(), content.size());
                 let header = Header { base, size, ..header() };
-                journal = Journal::create(&path, Draft::of(header, (&content, None)), false).expect("writable");
+                journal = Journal::create(&path, Draft::of(header, &content, None), false).expect("writable");
             }
         }
         let told = read(&path, "now").expect("readable").expect("whole");
@@ -100,7 +101,7 @@ proptest! {
         let scratch = tempfile::tempdir().expect("a temporary directory");
         let path = scratch.path().join("x.journal");
         let mut content = new_content();
-        let mut journal = Journal::create(&path, Draft::of(header(), (&content, None)), false).expect("writable");
+        let mut journal = Journal::create(&path, Draft::of(header(), &content, None), false).expect("writable");
         prop_assert!(read(&path, "later").expect("readable").is_err());
         for record in &before {
             journal.append(record).expect("writable");
@@ -127,8 +128,7 @@ proptest! {
             apply(&mut content, record);
         }
         let covered = Header { size: content.size(), ..header() };
-        let said = (&content, None);
-        let mut journal = Journal::create(&path, Draft::of(covered, said), true).expect("writable");
+        let mut journal = Journal::create(&path, Draft::of(covered, &content, None), true).expect("writable");
         prop_assert!(journal.is_covered() && journal.uncovered().is_none());
         for record in &after {
             journal.append(record).expect("writable");
@@ -167,8 +167,7 @@ proptest! {
         };
         let content = new_content();
         let first = rewritten.then(|| described(9));
-        let said = (&content, first.as_ref());
-        let mut journal = Journal::create(&path, Draft::of(header(), said), false).expect("writable");
+        let mut journal = Journal::create(&path, Draft::of(header(), &content, first.as_ref()), false).expect("writable");
         for number in 0..count {
             journal.append(&Record::Described(described(number))).expect("writable");
         }
@@ -193,8 +192,8 @@ const OLD: &str = "\
 fn bytes_written_over_unsaved_ones_are_forced_to_the_disk_too() {
     let scratch = tempfile::tempdir().expect("a temporary directory");
     let path = scratch.path().join("x.journal");
-    let mut journal = Journal::create(&path, Draft::of(header(), (&new_content(), None)), true)
-        .expect("writable");
+    let mut journal =
+        Journal::create(&path, Draft::of(header(), &new_content(), None), true).expect("writable");
     assert!(journal.uncovered().is_none());
     journal.repeat();
     let first = journal.uncovered().expect("a change");
@@ -223,7 +222,7 @@ fn a_journal_that_is_written_anew_tells_each_save_by_itself() {
     save(&mut content, "second");
     // Nothing is left of what was changed between the two, which differ none the less.
     content.resize(40);
-    drop(Journal::create(&path, Draft::of(header(), (&content, None)), false).expect("writable"));
+    drop(Journal::create(&path, Draft::of(header(), &content, None), false).expect("writable"));
     let told = read(&path, "now").expect("readable").expect("whole");
     assert_eq!(told.content.attempts(), content.attempts());
 }
@@ -232,8 +231,8 @@ fn a_journal_that_is_written_anew_tells_each_save_by_itself() {
 fn a_record_made_during_a_sync_waits_for_the_next() {
     let scratch = tempfile::tempdir().expect("a temporary directory");
     let path = scratch.path().join("x.journal");
-    let mut journal = Journal::create(&path, Draft::of(header(), (&new_content(), None)), false)
-        .expect("writable");
+    let mut journal =
+        Journal::create(&path, Draft::of(header(), &new_content(), None), false).expect("writable");
     let extent = journal.uncovered().expect("new");
     journal.append(&Record::Dirty(5..6)).expect("writable");
     journal.cover(extent).expect("writable");
@@ -265,8 +264,9 @@ fn a_journal_of_the_version_before_is_read() {
 fn a_journal_of_any_length_is_read() {
     let scratch = tempfile::tempdir().expect("a temporary directory");
     let path = scratch.path().join("x.journal");
-    let said = (&new_content(), None);
-    drop(Journal::create(&path, Draft::of(header(), said), false).expect("writable"));
+    drop(
+        Journal::create(&path, Draft::of(header(), &new_content(), None), false).expect("writable"),
+    );
     let mut bytes = fs::read(&path).expect("readable");
     let records = 700_000;
     for at in 0..records {
@@ -286,8 +286,7 @@ fn a_system_that_does_not_tell_since_when_it_runs_is_never_the_same() {
         boot: String::new(),
         ..header()
     };
-    let said = (&new_content(), None);
-    drop(Journal::create(&path, Draft::of(untold, said), false).expect("writable"));
+    drop(Journal::create(&path, Draft::of(untold, &new_content(), None), false).expect("writable"));
     assert!(read(&path, "").expect("readable").is_err());
 }
 
@@ -295,8 +294,9 @@ fn a_system_that_does_not_tell_since_when_it_runs_is_never_the_same() {
 fn a_journal_of_a_later_version_is_left_alone() {
     let scratch = tempfile::tempdir().expect("a temporary directory");
     let path = scratch.path().join("x.journal");
-    let said = (&new_content(), None);
-    drop(Journal::create(&path, Draft::of(header(), said), false).expect("writable"));
+    drop(
+        Journal::create(&path, Draft::of(header(), &new_content(), None), false).expect("writable"),
+    );
     let mut bytes = fs::read(&path).expect("readable");
     bytes.extend(codec::record_of(200));
     fs::write(&path, bytes).expect("writable");

@@ -5,14 +5,15 @@ use std::{
     ops::Range,
 };
 
+use crate::{
+    ObjectVersion,
+    staging::{
+        attempt::{Sum, Trace},
+        content::Base,
+    },
+};
 use penstock_base::{ChecksumKind, Summing};
 use penstock_object::{Description, ETag, Key, UserMetadata};
-use penstock_transfer::ObjectVersion;
-
-use crate::staged::{
-    attempt::{Sum, Trace},
-    content::Base,
-};
 
 const HEADER: u8 = 1;
 const DIRTY: u8 = 2;

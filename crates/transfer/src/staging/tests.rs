@@ -1,10 +1,15 @@
 //! What is begun while somebody else opens the file.
 
-use penstock_base::{FsError, MIB, MemoryBudget};
+use penstock_base::{FsError, FsResult, MIB, MemoryBudget};
 use penstock_object::{ETag, Key};
-use penstock_transfer::ObjectVersion;
 
-use super::{staging::StagingSettings, *};
+use super::{
+    area::{Staging, StagingSettings},
+    content::Content,
+    file::{Engagement, StagedFile},
+    journal::Record,
+};
+use crate::{ObjectVersion, lock::lock};
 
 /// A staged file in a directory.
 fn staged() -> (StagedFile, tempfile::TempDir) {
@@ -21,14 +26,15 @@ fn engage(staged: &StagedFile, etag: &str) {
         etag: ETag::new(etag),
         size: 10,
     };
-    staged.engage((Content::of(version), key), |_| ());
+    staged.engage(Content::of(version), key, |_| ());
 }
 
 fn write(staged: &StagedFile, engagement: Engagement) -> FsResult<()> {
     let record = Record::Dirty(0..5);
     staged.change_in(
         engagement,
-        (&record, |content: &mut Content| content.write(0..5)),
+        &record,
+        |content: &mut Content| content.write(0..5),
         |_| (),
     )
 }

@@ -15,7 +15,7 @@ use std::{
 use penstock_base::{MIB, clock, kept_free};
 use tokio::sync::Notify;
 
-use crate::staged::{content::Content, disk::on_worker, folder::Folder};
+use crate::staging::{content::Content, disk::on_worker, folder::Folder};
 
 /// Bytes that are taken before the file system is asked again how much it has.
 const LOOK_EVERY: u64 = 64 * MIB;
@@ -24,7 +24,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// An account of staging space.
 #[derive(Debug)]
-pub(crate) struct Space {
+pub struct Space {
     folder: Folder,
     limit: u64,
     account: Mutex<Account>,
@@ -50,7 +50,7 @@ struct Account {
 
 /// A place in the line of those who wait for room. Left on drop.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub struct Place {
     space: Arc<Space>,
     number: u64,
     bytes: u64,
@@ -68,12 +68,12 @@ impl Space {
     }
 
     /// Bytes taken.
-    pub(crate) fn used(&self) -> u64 {
+    pub fn used(&self) -> u64 {
         self.account().used
     }
 
     /// Extents of all files together.
-    pub(crate) fn extents(&self) -> usize {
+    pub fn extents(&self) -> usize {
         self.account().extents
     }
 
@@ -88,12 +88,12 @@ impl Space {
     }
 
     /// Takes `bytes` if they are known to be there beside what others wait for.
-    pub(crate) fn try_take_known(self: &Arc<Self>, bytes: u64) -> Option<Payment> {
+    pub fn try_take_known(self: &Arc<Self>, bytes: u64) -> Option<Payment> {
         self.try_take_known_as(u64::MAX, bytes)
     }
 
     /// A place at the end of the line, for `bytes`.
-    pub(crate) fn line_up(self: &Arc<Self>, bytes: u64) -> Place {
+    pub fn line_up(self: &Arc<Self>, bytes: u64) -> Place {
         let mut account = self.account();
         let number = account.next_number;
         account.next_number += 1;
@@ -136,18 +136,18 @@ impl Space {
     }
 
     /// Bytes of the file system that others want, too, as it told when it was asked last.
-    pub(crate) fn free_seen(&self) -> u64 {
+    pub fn free_seen(&self) -> u64 {
         self.account().free
     }
 
     /// Makes the next taker ask the file system, which has just refused a write.
-    pub(crate) fn doubt(&self) {
+    pub fn doubt(&self) {
         self.account().unasked = 0;
     }
 
     /// Bytes of the file system that may be taken. One that does not tell is taken at its word when
     /// it refuses a write. Blocks.
-    pub(crate) fn look(&self) -> u64 {
+    pub fn look(&self) -> u64 {
         let Ok((free, total)) = self.folder.disk() else {
             self.account().free = 0;
             return u64::MAX;
@@ -176,7 +176,7 @@ impl Account {
 
 impl Place {
     /// Takes what is waited for, once it is there.
-    pub(crate) async fn served(&self) -> Payment {
+    pub async fn served(&self) -> Payment {
         loop {
             if let Some(wanted) = self.unasked() {
                 on_worker(|| self.space.ask(wanted)).await;
@@ -193,7 +193,7 @@ impl Place {
     }
 
     /// Whether there is room, as far as the file system is not in the way.
-    pub(crate) fn may_be_served(&self) -> bool {
+    pub fn may_be_served(&self) -> bool {
         let account = self.space.account();
         account.has_room(self.number, self.bytes, self.space.limit)
     }
@@ -229,7 +229,7 @@ impl Drop for Place {
 
 /// Bytes that were taken; given back on drop.
 #[derive(Debug)]
-pub(crate) struct Payment {
+pub struct Payment {
     space: Arc<Space>,
     bytes: u64,
     /// Of these, what may not be written yet.

@@ -1,11 +1,10 @@
 //! What becomes of a file that could not be saved when it was closed, or that an earlier mount left.
 //!
-//! Whoever closed it was told. The file stays as it is, for everybody who opens it, and is tried
+//! The close was told. The file stays as it is, for every open that follows, and is tried
 //! again and again, a few files at a time. When another client's version is in the way that is of
 //! no use: then the content is put aside, the log says where, and the name shows their version.
 
 use std::{
-    path::PathBuf,
     sync::{Arc, atomic::Ordering},
     time::{Duration, SystemTime},
 };
@@ -15,7 +14,7 @@ use penstock_base::{clock, run_blocking};
 use crate::{
     core::{Core, run_to_end},
     open_file::{FileHandle, OpenFile},
-    staged::{StagedFile, lock, save::SaveError},
+    staged::{StagedBody, save::SaveError},
 };
 
 /// How long to wait before the first attempt, and between the last ones.
@@ -23,7 +22,7 @@ const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 
 /// An attempt to save a file that failed.
 #[derive(Debug)]
-pub(super) struct Attempt {
+pub(super) struct FailedAttempt {
     error: SaveError,
     /// When the file had been written last.
     written: SystemTime,
@@ -31,7 +30,7 @@ pub(super) struct Attempt {
 
 /// What became of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(super) enum Retried {
     Saved,
     Aside,
     /// The volume shuts down; the next mount finds the file.
@@ -40,19 +39,20 @@ pub(super) enum Kept {
 
 impl Core {
     /// The last descriptor of a handle of a staged file was closed.
-    pub(crate) async fn release_staged(self: &Arc<Self>, handle: Arc<FileHandle>) {
+    pub(crate) async fn release_staged(
+        self: &Arc<Self>,
+        handle: Arc<FileHandle>,
+        body: Arc<StagedBody>,
+    ) {
         let core = Arc::clone(self);
         let ended = run_to_end(async move {
-            let saved = core.attempt(&handle.file).await;
-            let Some(staged) = &handle.file.staged else {
-                return Ok(());
-            };
-            match saved {
+            match core.attempt(&handle.file, &body).await {
                 Ok(()) => {}
-                Err(_) if staged.kept_trying.swap(true, Ordering::Relaxed) => {}
+                Err(_) if body.retried.swap(true, Ordering::Relaxed) => {}
                 Err(failed) => {
                     let (core, handle) = (Arc::clone(&core), Arc::clone(&handle));
-                    tokio::spawn(async move { core.keep(&handle, Some(failed)).await });
+                    let body = Arc::clone(&body);
+                    tokio::spawn(async move { core.retry(&handle, &body, Some(failed)).await });
                 }
             }
             Ok(())
@@ -62,53 +62,56 @@ impl Core {
         }
     }
 
-    async fn attempt(self: &Arc<Self>, file: &Arc<OpenFile>) -> Result<(), Attempt> {
+    async fn attempt(
+        self: &Arc<Self>,
+        file: &OpenFile,
+        body: &StagedBody,
+    ) -> Result<(), FailedAttempt> {
         let written = file.view().modified;
-        let saved = self.try_save(file).await;
-        saved.map_err(|error| Attempt { error, written })
+        let saved = self.save_staged(file, body).await;
+        saved.map_err(|error| FailedAttempt { error, written })
     }
 
     /// Tries to save a file, of which an attempt has `failed` or none was made, until that succeeds
-    /// or the volume shuts down. The handle keeps the file. `kept_trying` is set, and is so until
+    /// or the volume shuts down. The handle keeps the file. `retried` is set, and is so until
     /// nothing is left to try.
-    pub(super) async fn keep(
+    pub(super) async fn retry(
         self: &Arc<Self>,
         handle: &FileHandle,
-        mut failed: Option<Attempt>,
-    ) -> Kept {
+        body: &StagedBody,
+        mut failed: Option<FailedAttempt>,
+    ) -> Retried {
         let file = &handle.file;
-        let Some(staged) = &file.staged else {
-            return Kept::Saved;
-        };
         loop {
-            let kept = self.keep_trying((file, staged), failed.take()).await;
-            staged.kept_trying.store(false, Ordering::Relaxed);
-            if kept == Kept::Shut || !is_unsaved(file) {
-                return kept;
+            let ended = self.retry_until_saved(file, body, failed.take()).await;
+            body.retried.store(false, Ordering::Relaxed);
+            if ended == Retried::Shut || !is_unsaved(file) {
+                return ended;
             }
-            // Whoever closed the file just before that left it to this.
+            // A close just before that left it to this.
             clock::sleep(PAUSES[0]).await;
             let is_left = is_unsaved(file) && file.view().handles() == 1;
-            if !is_left || staged.kept_trying.swap(true, Ordering::Relaxed) {
-                return kept;
+            if !is_left || body.retried.swap(true, Ordering::Relaxed) {
+                return ended;
             }
         }
     }
 
-    async fn keep_trying(
+    async fn retry_until_saved(
         self: &Arc<Self>,
-        (file, staged): (&Arc<OpenFile>, &StagedFile),
-        mut failed: Option<Attempt>,
-    ) -> Kept {
+        file: &OpenFile,
+        body: &StagedBody,
+        mut failed: Option<FailedAttempt>,
+    ) -> Retried {
         let mut pause = PAUSES[0];
         loop {
             if let Some(attempt) = &failed {
                 let is_conflict = matches!(attempt.error, SaveError::Conflict(_));
-                if is_conflict && self.put_aside(file, staged, attempt.written).await {
-                    return Kept::Aside;
+                if is_conflict && self.put_aside(file, body, attempt.written).await {
+                    return Retried::Aside;
                 }
                 clock::sleep(PAUSES[0]).await;
-                // What is in conflict is put aside as soon as nobody else has it open.
+                // What is in conflict is put aside as soon as no other handle has it open.
                 let rest = pause.saturating_sub(PAUSES[0]);
                 match is_conflict {
                     true => drop(clock::deadline(rest, file.left_alone()).await),
@@ -116,25 +119,26 @@ impl Core {
                 }
                 pause = (pause * 2).min(PAUSES[1]);
             }
-            let _turn = staged.staging().keeping.acquire().await;
+            let _turn = body.mode.retrying.acquire().await;
             if self.check_not_shut().is_err() {
-                return Kept::Shut;
+                return Retried::Shut;
             }
-            match self.attempt(file).await {
-                Ok(()) => return Kept::Saved,
+            match self.attempt(file, body).await {
+                Ok(()) => return Retried::Saved,
                 Err(attempt) => failed = Some(attempt),
             }
         }
     }
 
     /// Puts aside what cannot be saved, and shows what the store has. Returns whether that was done:
-    /// not while others have the file open, who are told themselves, and not when it was written
+    /// not while other handles have the file open, which are told themselves, and not when it was written
     /// since `written`, so that it may be saved by now.
-    async fn put_aside(&self, file: &OpenFile, staged: &StagedFile, written: SystemTime) -> bool {
-        let _stream = file.stream().await;
-        let _alone = staged.change.write().await;
+    async fn put_aside(&self, file: &OpenFile, body: &StagedBody, written: SystemTime) -> bool {
+        let _turn = body.turn.lock().await;
+        let _alone = body.content.hold_alone().await;
         let path = self.namespace.lock().path(file.inode);
-        let Some(kept) = run_blocking(|| self.take_aside(file, staged, written)) else {
+        let take = |empty: &mut dyn FnMut()| self.empty_if_alone(file, written, empty);
+        let Some(kept) = run_blocking(|| body.content.put_aside(take)) else {
             return false;
         };
         match kept {
@@ -153,42 +157,33 @@ impl Core {
         true
     }
 
-    /// Empties a file if nobody else has it open and it was not written since `written`, and moves
-    /// its content out of the way; returns where to.
-    fn take_aside(
+    /// Empties a file and shows what the store has, if no other handle has it open and it was not written since
+    /// `written`. Returns whether that is so.
+    fn empty_if_alone(
         &self,
         file: &OpenFile,
-        staged: &StagedFile,
         written: SystemTime,
-    ) -> Option<std::io::Result<Option<PathBuf>>> {
-        let mut journal = lock(&staged.journal);
-        // Closed when the tree is free again.
-        let _disk;
-        {
-            // Who opens the file needs the tree.
-            let mut tree = self.namespace.lock();
-            let view = file.view().clone();
-            if view.handles() != 1 || !view.dirty || view.modified != written {
-                return None;
-            }
-            _disk = lock(&staged.disk).take();
-            *staged.state() = None;
-            {
-                let mut view = file.view();
-                view.dirty = false;
-                view.ours = false;
-                view.is_shown = false;
-            }
-            if view.new {
-                tree.give_up(file.inode);
-            } else if let Ok(node) = tree.node_mut(file.inode) {
-                node.distrust(clock::now());
-            }
+        empty: &mut dyn FnMut(),
+    ) -> bool {
+        // An open of the file needs the tree.
+        let mut tree = self.namespace.lock();
+        let view = file.view().clone();
+        if view.handles() != 1 || !view.dirty || view.modified != written {
+            return false;
         }
-        Some(match journal.take() {
-            Some(_) => staged.staging().folder().keep(&staged.id).map(Some),
-            None => Ok(None),
-        })
+        empty();
+        {
+            let mut view = file.view();
+            view.dirty = false;
+            view.ours = false;
+            view.is_shown = false;
+        }
+        if view.new {
+            tree.give_up(file.inode);
+        } else if let Ok(node) = tree.node_mut(file.inode) {
+            node.distrust(clock::now());
+        }
+        true
     }
 }
 

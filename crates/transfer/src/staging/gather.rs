@@ -2,7 +2,7 @@
 //! version what widens a change to a part.
 //!
 //! What is missing between many small changes is fetched together with what lies between
-//! ([`crate::staged::spans`]), and what the staging file has is laid over it. Long runs of fetched
+//! ([`crate::staging::spans`]), and what the staging file has is laid over it. Long runs of fetched
 //! bytes are passed on where they lie.
 //!
 //! Who finds memory for everything that it may need takes it at once and waits for none afterwards,
@@ -12,22 +12,23 @@
 //! What is found is the file as it is now. Where it was changed since the save began that does not
 //! matter: those ranges are unsaved still, and the next save sends them.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use penstock_base::{
     BLOCK_SIZE, BufferPool, BufferView, BufferWriter, FsError, FsResult, KIB, MIB, Payload,
     Reservation, clock, run_blocking,
 };
-use penstock_transfer::{ObjectVersion, Transfer, TransferError};
 use tokio::sync::{Mutex, MutexGuard, Semaphore};
 
 use crate::{
-    core::Core,
-    staged::{
-        StagedFile,
+    ObjectVersion, Transfer,
+    staging::{
         disk::{DiskFile, disk_failure},
+        error::StagedError,
         extents::Piece,
-        read::{ZEROS, push_zeros},
+        file::StagedFile,
+        spans::to_fetch,
+        write::{ZEROS, push_zeros},
     },
 };
 
@@ -41,25 +42,6 @@ pub(super) const FETCH_SHORT: u64 = BLOCK;
 const BLOCK: u64 = BLOCK_SIZE as u64;
 /// Zeros and fetched bytes from this many on take no buffer of their own.
 const LONG: u64 = 64 * KIB;
-
-/// Why bytes could not be put together.
-#[derive(Debug)]
-pub(super) enum GatherError {
-    Transfer(TransferError),
-    File(FsError),
-}
-
-impl From<TransferError> for GatherError {
-    fn from(error: TransferError) -> Self {
-        Self::Transfer(error)
-    }
-}
-
-impl From<FsError> for GatherError {
-    fn from(error: FsError) -> Self {
-        Self::File(error)
-    }
-}
 
 /// Who may put bytes together.
 #[derive(Debug)]
@@ -148,10 +130,10 @@ fn next(sources: &[(Range<u64>, Source)], fetched: &Fetched, long: u64) -> Next 
 }
 
 /// A part that is being put together.
-struct Gathering<'core> {
-    core: &'core Core,
-    staged: &'core StagedFile,
-    base: Option<&'core ObjectVersion>,
+struct Gathering<'part> {
+    transfer: &'part Arc<Transfer>,
+    staged: &'part StagedFile,
+    base: Option<&'part ObjectVersion>,
     range: Range<u64>,
     /// What is left of the memory that was taken at once.
     ahead: Option<Reservation>,
@@ -161,20 +143,20 @@ struct Gathering<'core> {
     payload: Payload,
 }
 
-impl Core {
-    /// The bytes `range` of a file that is being saved on `base`.
+impl StagedFile {
+    /// The bytes `range` of the file, which is being saved on `base`.
     pub(super) async fn gather(
         &self,
-        staged: &StagedFile,
+        transfer: &Arc<Transfer>,
         base: Option<&ObjectVersion>,
         range: Range<u64>,
-    ) -> Result<Payload, GatherError> {
-        let turns = &staged.staging().gathering;
+    ) -> Result<Payload, StagedError> {
+        let turns = &self.staging().gathering;
         // Never closed.
         let _place = turns.places.acquire().await;
         let mut gathering = Gathering {
-            core: self,
-            staged,
+            transfer,
+            staged: self,
             base,
             range,
             ahead: None,
@@ -188,26 +170,26 @@ impl Core {
     }
 }
 
-impl<'core> Gathering<'core> {
+impl<'part> Gathering<'part> {
     /// Takes memory for everything, or the turn, which the caller then holds.
-    async fn take_memory(&mut self) -> FsResult<Option<MutexGuard<'core, ()>>> {
+    async fn take_memory(&mut self) -> FsResult<Option<MutexGuard<'part, ()>>> {
         let spans = self.spans(FETCH)?;
         let fetched = spans
             .iter()
             .map(|span| Transfer::cost(span.end - span.start));
         let cost = Transfer::cost(self.range.end - self.range.start) + fetched.sum::<u64>();
-        let budget = self.core.transfer.pool().budget();
+        let budget = self.transfer.pool().budget();
         self.ahead = budget.try_reserve_spare(cost);
         if self.ahead.is_some() {
             return Ok(None);
         }
-        let staged: &'core StagedFile = self.staged;
+        let staged: &'part StagedFile = self.staged;
         let turn = staged.staging().gathering.turn.lock().await;
         self.ahead = budget.try_reserve_spare(cost);
         Ok(self.ahead.is_none().then_some(turn))
     }
 
-    async fn run(&mut self) -> Result<(), GatherError> {
+    async fn run(&mut self) -> Result<(), StagedError> {
         let long = if self.ahead.is_some() { LONG } else { u64::MAX };
         while self.at() < self.range.end {
             let at = self.at();
@@ -265,10 +247,10 @@ impl<'core> Gathering<'core> {
         let sources = self.sources(self.at()..self.range.end)?.into_iter();
         let gaps = sources.filter(|(_, source)| *source == Source::Base);
         let gaps = gaps.map(|(range, _)| range).collect();
-        Ok(self.core.to_fetch(base, gaps, limit))
+        Ok(to_fetch(self.transfer, base, gaps, limit))
     }
 
-    async fn fetch(&mut self) -> Result<(), GatherError> {
+    async fn fetch(&mut self) -> Result<(), StagedError> {
         // Before there is more.
         self.fetched = Fetched::default();
         let (Some(base), Some(mut span)) = (self.base, self.spans(FETCH)?.into_iter().next())
@@ -283,7 +265,7 @@ impl<'core> Gathering<'core> {
                 self.wait_for(cost(&span)).await?
             }
         };
-        let transfer = &self.core.transfer;
+        let transfer = self.transfer;
         let bytes = transfer.fetch(base.clone(), span.clone(), memory).await?;
         self.fetched = Fetched { range: span, bytes };
         Ok(())
@@ -294,11 +276,11 @@ impl<'core> Gathering<'core> {
         let ahead = self.ahead.as_mut();
         ahead
             .and_then(|ahead| ahead.split(bytes))
-            .or_else(|| self.core.transfer.pool().budget().try_reserve_spare(bytes))
+            .or_else(|| self.transfer.pool().budget().try_reserve_spare(bytes))
     }
 
     async fn wait_for(&self, bytes: u64) -> FsResult<Reservation> {
-        let transfer = &self.core.transfer;
+        let transfer = self.transfer;
         let staging = self.staged.staging();
         let whole = Transfer::cost(self.range.end - self.range.start) + Transfer::cost(FETCH_SHORT);
         let memory = staging.save_memory(transfer.pool().budget(), bytes, whole);
@@ -315,7 +297,7 @@ impl<'core> Gathering<'core> {
         };
         let start = writer.filled();
         let room = (view.capacity() - start) as u64;
-        let _held = self.staged.change.read().await;
+        let _held = self.staged.hold_shared().await;
         let at = self.at();
         let sources = self.sources(at..at + length.min(room))?;
         let disk = self.staged.disk_if_any();
@@ -332,7 +314,7 @@ impl<'core> Gathering<'core> {
             Some(memory) => memory,
             None => self.wait_for(cost).await?,
         };
-        let pool = self.core.transfer.pool();
+        let pool = self.transfer.pool();
         Ok(pool.take_reserved(capacity, memory).share())
     }
 }

@@ -18,12 +18,11 @@ use std::{
 };
 
 use penstock_base::{
-    DirectoryLock, DirectoryLockError, make_named_directory, make_private_directory, random,
+    DirectoryLock, DirectoryLockError, disk_call, make_named_directory, make_private_directory,
+    random,
 };
 use rustix::fs::{OFlags, statvfs};
 use thiserror::Error;
-
-use crate::in_memory::disk_call;
 
 /// Why a staging directory cannot be used.
 #[derive(Debug, Error)]
@@ -73,7 +72,7 @@ pub(crate) struct Folder {
 
 /// The name of a staging file and its journal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct FileId(String);
+pub struct FileId(String);
 
 impl FileId {
     /// A name that no other has.

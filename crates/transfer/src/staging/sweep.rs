@@ -16,11 +16,13 @@ use std::{
 use penstock_base::{FsError, FsResult};
 use tokio::runtime::Handle;
 
-use crate::staged::{
-    folder::{FileId, Folder},
-    lock,
-    space::Payment,
-    staging::Staging,
+use crate::{
+    lock::lock,
+    staging::{
+        area::Staging,
+        folder::{FileId, Folder},
+        space::Payment,
+    },
 };
 
 /// Chores that wait before nobody makes another staging file.

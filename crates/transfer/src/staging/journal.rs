@@ -12,7 +12,7 @@
 //!
 //! What the file is beside its bytes, where that is kept, stands in the journal as well: of a file
 //! that was never stored nobody else knows it. So does when a save began and what it sent, until the
-//! journal is written anew after it ([`crate::staged::attempt`]).
+//! journal is written anew after it ([`crate::staging::attempt`]).
 //!
 //! Each record carries its length and its checksum, which is how [`reading`] knows what of it is whole. A
 //! journal that has grown long is written anew, from what it says in sum. One with records of a kind
@@ -29,16 +29,13 @@ use std::{
     sync::Arc,
 };
 
-use penstock_base::random;
+use penstock_base::{disk_call, random};
 use penstock_object::Description;
 
-use crate::{
-    in_memory::disk_call,
-    staged::{
-        content::Content,
-        extents::{Extents, Held},
-        folder::Folder,
-    },
+use crate::staging::{
+    content::Content,
+    extents::{Extents, Held},
+    folder::Folder,
 };
 
 pub(crate) use codec::{Header, Record, join_texts, split_texts};
@@ -86,10 +83,7 @@ pub(crate) struct Extent {
 pub(crate) struct Draft(Vec<u8>);
 
 impl Draft {
-    pub(crate) fn of(
-        header: Header,
-        (content, description): (&Content, Option<&Description>),
-    ) -> Self {
+    pub(crate) fn of(header: Header, content: &Content, description: Option<&Description>) -> Self {
         let mut bytes = Vec::new();
         Record::Header(header).encode(&mut bytes);
         if let Some(description) = description {

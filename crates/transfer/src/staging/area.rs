@@ -1,30 +1,21 @@
 //! What the staged files of a mount share: the directory, its space, memory for saves.
 
 use std::{
-    collections::HashMap,
     fs,
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, Weak,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
 };
 
 use penstock_base::{FsError, FsResult, GIB, MIB, MemoryBudget, Reservation, run_blocking};
 
-use crate::{
-    open_file::OpenFile,
-    staged::{
-        closed::Closed,
-        disk::on_worker,
-        folder::{FileId, Folder, StagingError},
-        gather::{FETCH_SHORT, Turns},
-        lock,
-        room::unsaved,
-        space::{Payment, Place, Space},
-        sweep::Sweeper,
-        uploads::Uploads,
-    },
+use crate::staging::{
+    closed::Closed,
+    disk::on_worker,
+    folder::{Folder, StagingError},
+    gather::{FETCH_SHORT, Turns},
+    space::{Payment, Place, Space},
+    sweep::Sweeper,
+    uploads::Uploads,
 };
 
 /// Bytes that a file may have unsaved before it is saved while it is still being written, unless
@@ -45,10 +36,6 @@ const SAVE_SHARE_MAX: u64 = 4;
 
 /// Disk calls that the threads which ask may make at once, unless fewer are set.
 pub const AT_ONCE_DEFAULT: usize = 2;
-
-/// Files that are tried at the same time of those that an earlier mount left or that could not be
-/// saved when they were closed.
-const KEPT_AT_ONCE: usize = 8;
 
 /// The system names the time since which it runs here.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -100,17 +87,8 @@ pub struct Staging {
     memory: Option<(Arc<MemoryBudget>, Reservation)>,
     /// Who gathers bytes for saves.
     pub(crate) gathering: Turns,
-    /// One write at a time makes room.
-    pub(crate) making_room: tokio::sync::Mutex<()>,
     /// Turns for disk calls on the thread that asks.
     at_once: tokio::sync::Semaphore,
-    engaged: Mutex<HashMap<FileId, Weak<OpenFile>>>,
-    /// Turns to save what was not saved when it was closed.
-    pub(crate) keeping: tokio::sync::Semaphore,
-    /// Files that an earlier mount left and that are not saved yet.
-    left: Mutex<HashMap<FileId, Weak<OpenFile>>>,
-    /// Files of an earlier mount that were saved.
-    pub(crate) recovered: AtomicU64,
     pub(crate) uploads: Uploads,
 }
 
@@ -141,12 +119,7 @@ impl Staging {
             boot: boot.trim().to_owned(),
             memory: memory.map(|backing| (MemoryBudget::new(backing.bytes()), backing)),
             gathering: Turns::default(),
-            making_room: tokio::sync::Mutex::default(),
             at_once,
-            engaged: Mutex::default(),
-            keeping: tokio::sync::Semaphore::new(KEPT_AT_ONCE),
-            left: Mutex::default(),
-            recovered: AtomicU64::new(0),
             uploads: Uploads::default(),
         }))
     }
@@ -160,12 +133,13 @@ impl Staging {
         &self.folder
     }
 
-    pub(crate) fn space(&self) -> &Arc<Space> {
+    /// The account of what the directory may hold.
+    pub fn space(&self) -> &Arc<Space> {
         &self.space
     }
 
     /// What closed files left.
-    pub(crate) fn closed(&self) -> &Closed {
+    pub fn closed(&self) -> &Closed {
         &self.closed
     }
 
@@ -176,14 +150,14 @@ impl Staging {
 
     /// Removes what nobody needs after the end of the mount, as far as the disk does that in time.
     /// Blocks.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         self.closed.end();
         self.sweeper.finish();
     }
 
     /// Takes `bytes` of space if they are there without what closed files left, and beside what others
     /// wait for.
-    pub(crate) async fn take(&self, bytes: u64) -> Option<Payment> {
+    pub async fn take(&self, bytes: u64) -> Option<Payment> {
         match self.space.try_take_known(bytes) {
             Some(payment) => Some(payment),
             None => on_worker(|| self.take_at(&self.space.line_up(bytes))).await,
@@ -191,7 +165,7 @@ impl Staging {
     }
 
     /// Takes what is waited for at `place` if it is there without what closed files left. Blocks.
-    pub(super) fn take_at(&self, place: &Place) -> Option<Payment> {
+    pub fn take_at(&self, place: &Place) -> Option<Payment> {
         loop {
             if let Some(payment) = place.try_take() {
                 return Some(payment);
@@ -214,7 +188,7 @@ impl Staging {
     }
 
     /// Bytes up to which a file is saved in one request: one save's memory holds it.
-    pub(crate) fn put_max(&self) -> u64 {
+    pub fn put_max(&self) -> u64 {
         let kept = self.memory.as_ref().map_or(MIB, |(memory, _)| {
             memory.total().saturating_sub(FETCH_SHORT)
         });
@@ -255,7 +229,7 @@ impl Staging {
     /// several times more than making it. A busy disk however holds up whoever calls, and the
     /// caller may be a thread that receives requests: so only a few are made at once, and the
     /// others by threads that may block; as is what is not `quick`.
-    pub(crate) async fn on_disk<T: Send + 'static>(
+    pub async fn on_disk<T: Send + 'static>(
         &self,
         quick: bool,
         call: impl FnOnce() -> FsResult<T> + Send + 'static,
@@ -267,50 +241,9 @@ impl Staging {
         made.unwrap_or_else(|error| Err(FsError::Io(format!("a disk call broke off: {error}"))))
     }
 
-    /// Notes a file that holds staging space.
-    pub(crate) fn note_engaged(&self, id: &FileId, file: &Arc<OpenFile>) {
-        lock(&self.engaged).insert(id.clone(), Arc::downgrade(file));
-    }
-
-    /// Forgets a file that is closed.
-    pub(crate) fn forget(&self, id: &FileId) {
-        lock(&self.engaged).remove(id);
-    }
-
-    /// Files that hold staging space.
-    pub(crate) fn engaged(&self) -> Vec<Arc<OpenFile>> {
-        let engaged = lock(&self.engaged);
-        engaged.values().filter_map(Weak::upgrade).collect()
-    }
-
     /// Bytes in the staging directory.
-    pub(crate) fn used(&self) -> u64 {
+    pub fn used(&self) -> u64 {
         self.space.used()
-    }
-
-    /// Files of an earlier mount that were saved.
-    pub(crate) fn recovered(&self) -> u64 {
-        self.recovered.load(Ordering::Relaxed)
-    }
-
-    /// Notes a file that an earlier mount left.
-    pub(crate) fn note_left(&self, id: &FileId, file: &Arc<OpenFile>) {
-        lock(&self.left).insert(id.clone(), Arc::downgrade(file));
-    }
-
-    /// Notes that nothing is left to do for a file that an earlier mount left.
-    pub(crate) fn settle_left(&self, id: &FileId) {
-        lock(&self.left).remove(id);
-    }
-
-    /// Files that an earlier mount left and that are not saved yet, and the bytes of them that the
-    /// store lacks.
-    pub(crate) fn left(&self) -> (usize, u64) {
-        let files: Vec<_> = lock(&self.left)
-            .values()
-            .filter_map(Weak::upgrade)
-            .collect();
-        (files.len(), files.iter().map(|file| unsaved(file)).sum())
     }
 }
 

@@ -6,17 +6,18 @@
 //!
 //! A file may be changed while it is being saved. What is touched meanwhile is noted apart, and is
 //! all that is unsaved when the save has ended. A save whose outcome nobody knows is remembered with
-//! what was touched since ([`crate::staged::attempt`]).
+//! what was touched since ([`crate::staging::attempt`]).
 
 use std::ops::Range;
 
-use penstock_object::{ETag, WriteCondition};
-use penstock_transfer::ObjectVersion;
-
-use crate::staged::{
-    attempt::{ATTEMPTS_MAX, Attempt, Trace},
-    extents::{Extents, Held, Piece},
+use crate::{
+    ObjectVersion,
+    staging::{
+        attempt::{ATTEMPTS_MAX, Attempt, Trace},
+        extents::{Extents, Held, Piece},
+    },
 };
+use penstock_object::{ETag, WriteCondition};
 
 /// Bytes of the staging directory that an extent costs beside its content, about: the disk
 /// allocates whole pages at both ends.
@@ -24,7 +25,7 @@ const EXTENT_COST: u64 = 4096;
 
 /// What a staged file holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Content {
+pub struct Content {
     base: Base,
     size: u64,
     extents: Extents,
@@ -36,7 +37,7 @@ pub(crate) struct Content {
 
 /// What a file's changes are relative to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) enum Base {
+pub enum Base {
     /// Nothing: the file is new.
     #[default]
     New,
@@ -48,7 +49,7 @@ pub(crate) enum Base {
 
 impl Base {
     /// The version to copy from.
-    pub(crate) fn version(&self) -> Option<&ObjectVersion> {
+    pub fn version(&self) -> Option<&ObjectVersion> {
         match self {
             Self::Version(version) => Some(version),
             Self::New | Self::Emptied(_) => None,
@@ -86,7 +87,7 @@ impl Base {
 
 /// What a save stores.
 #[derive(Debug, Clone)]
-pub(crate) struct Snapshot {
+pub struct Snapshot {
     pub(crate) base: Base,
     /// When it may replace what the store has.
     pub(crate) condition: WriteCondition,
@@ -96,7 +97,7 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// Whether nothing of it is in the base.
-    pub(crate) fn is_whole(&self) -> bool {
+    pub fn is_whole(&self) -> bool {
         let all = 0..self.size;
         all.is_empty() || self.unsaved.first() == Some(&all)
     }
@@ -104,12 +105,17 @@ impl Snapshot {
 
 impl Content {
     /// A version as the store has it.
-    pub(crate) fn of(version: ObjectVersion) -> Self {
+    pub fn of(version: ObjectVersion) -> Self {
         Self {
             size: version.size,
             base: Base::Version(version),
             ..Self::default()
         }
+    }
+
+    /// Nothing, in place of `version`, where that is known.
+    pub fn emptied(version: Option<ETag>) -> Self {
+        Self::recovered(Base::Emptied(version), 0, Extents::default())
     }
 
     /// What a journal tells: the base, the size, and what was changed.
@@ -130,19 +136,23 @@ impl Content {
         self.recovered = true;
     }
 
-    pub(crate) fn is_recovered(&self) -> bool {
+    /// Whether an earlier mount left this, and it was not saved since.
+    pub fn is_recovered(&self) -> bool {
         self.recovered
     }
 
-    pub(crate) fn size(&self) -> u64 {
+    /// Bytes in the file.
+    pub fn size(&self) -> u64 {
         self.size
     }
 
-    pub(crate) fn base(&self) -> &Base {
+    /// What the changes are relative to.
+    pub fn base(&self) -> &Base {
         &self.base
     }
 
-    pub(crate) fn extents(&self) -> &Extents {
+    /// Which bytes lie in the staging file.
+    pub fn extents(&self) -> &Extents {
         &self.extents
     }
 
@@ -152,12 +162,12 @@ impl Content {
     }
 
     /// Bytes that a write of `length` bytes may add to [`Content::cost`], at most.
-    pub(crate) fn cost_of_write(length: u64) -> u64 {
+    pub fn cost_of_write(length: u64) -> u64 {
         length + 2 * EXTENT_COST
     }
 
     /// Whether the store lacks anything of this, or may have what is no longer here.
-    pub(crate) fn is_dirty(&self) -> bool {
+    pub fn is_dirty(&self) -> bool {
         if self.attempts.iter().any(|attempt| attempt.trace.is_some()) {
             return true;
         }
@@ -168,7 +178,7 @@ impl Content {
     }
 
     /// The parts of a range up to the end of the file.
-    pub(crate) fn pieces(&self, range: Range<u64>) -> Vec<Piece> {
+    pub fn pieces(&self, range: Range<u64>) -> Vec<Piece> {
         let end = range.end.min(self.size);
         if range.start >= end {
             return Vec::new();
@@ -248,7 +258,7 @@ impl Content {
     }
 
     /// Begins a save. `None` when the store has everything.
-    pub(crate) fn begin_save(&mut self) -> Option<Snapshot> {
+    pub(crate) fn begin_snapshot(&mut self) -> Option<Snapshot> {
         if !self.is_dirty() {
             return None;
         }
@@ -266,7 +276,7 @@ impl Content {
 
     /// Remembers a save of `size` bytes that begins now.
     pub(crate) fn begin_attempt(&mut self, size: u64) {
-        self.give_up_save();
+        self.give_up_snapshot();
         if self.attempts.len() > ATTEMPTS_MAX {
             self.attempts.remove(0);
         }
@@ -306,7 +316,7 @@ impl Content {
     }
 
     /// The save that was begun last has stored `version`.
-    pub(crate) fn end_save(&mut self, version: ObjectVersion) {
+    pub(crate) fn end_snapshot(&mut self, version: ObjectVersion) {
         let touched = self.attempts.pop().map(|ended| ended.touched);
         self.attempts.clear();
         if let Some(touched) = touched.unwrap_or_default().ranges() {
@@ -324,7 +334,7 @@ impl Content {
     }
 
     /// The save that was begun has failed. It is forgotten if the store cannot have it.
-    pub(crate) fn give_up_save(&mut self) {
+    pub(crate) fn give_up_snapshot(&mut self) {
         self.attempts.pop_if(|last| last.trace.is_none());
     }
 
@@ -369,7 +379,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::staged::touched::Touched;
+    use crate::staging::touched::Touched;
 
     #[test]
     fn after_a_crash_only_what_was_the_base_is_replaced() {
@@ -398,13 +408,13 @@ mod tests {
     fn what_is_remembered_of_a_save_is_bounded() {
         let mut content = Content::default();
         content.write(0..1);
-        content.begin_save().expect("it is unsaved");
+        content.begin_snapshot().expect("it is unsaved");
         for at in 0..20_000 {
             content.write(2 * at..2 * at + 1);
         }
         assert_eq!(content.attempts()[0].touched, Touched::EVERYTHING);
         let before = content.extents().clone();
-        content.end_save(ObjectVersion {
+        content.end_snapshot(ObjectVersion {
             key: Key::new("a").expect("valid"),
             etag: ETag::new("e"),
             size: 1,
@@ -513,18 +523,18 @@ mod tests {
             }
         }
 
-        fn end_save(&mut self, stored: Vec<u8>) {
+        fn end_snapshot(&mut self, stored: Vec<u8>) {
             let key = Key::new("key").unwrap();
             let etag = ETag::new(&self.clock.to_string());
             let size = stored.len() as u64;
             self.stored = stored;
-            self.content.end_save(ObjectVersion { key, etag, size });
+            self.content.end_snapshot(ObjectVersion { key, etag, size });
         }
 
         fn save(&mut self, change: &Change) {
             match change {
                 Change::BeginSave if self.saving.is_none() => {
-                    let snapshot = self.content.begin_save();
+                    let snapshot = self.content.begin_snapshot();
                     self.saving = snapshot.map(|snapshot| (snapshot, self.expected.clone()));
                 }
                 // A version that nobody knows is in the way.
@@ -534,11 +544,11 @@ mod tests {
                         return;
                     };
                     assert_eq!(snapshot.size, stored.len() as u64);
-                    self.end_save(stored);
+                    self.end_snapshot(stored);
                 }
                 Change::GiveUpSave => {
                     self.saving = None;
-                    self.content.give_up_save();
+                    self.content.give_up_snapshot();
                 }
                 Change::LoseAnswer => {
                     let Some((_, stored)) = self.saving.take() else {
@@ -559,7 +569,7 @@ mod tests {
                     };
                     self.saving = None;
                     self.content.believe(number);
-                    self.end_save(stored);
+                    self.end_snapshot(stored);
                 }
                 _ => {}
             }
@@ -599,7 +609,7 @@ mod tests {
             for change in changes {
                 bench.apply(change);
                 let mut content = bench.content.clone();
-                let Some(snapshot) = content.begin_save() else { continue };
+                let Some(snapshot) = content.begin_snapshot() else { continue };
                 for (at, byte) in bench.expected.iter().enumerate() {
                     let named = snapshot.unsaved.iter().any(|range| range.contains(&(at as u64)));
                     let version = snapshot.base.version();

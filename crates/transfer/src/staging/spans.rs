@@ -7,28 +7,25 @@
 use std::ops::Range;
 
 use penstock_base::MIB;
-use penstock_transfer::ObjectVersion;
 
-use crate::core::Core;
+use crate::{ObjectVersion, Transfer};
 
 /// Bytes that are rather fetched in vain than left out by a request more: about what arrives while a
 /// request waits for its answer, on 100 MB/s after 10 ms as on 1 GB/s after 1 ms.
 const WORTH_A_REQUEST: u64 = MIB;
 
-impl Core {
-    /// The ranges of `base` to fetch for `gaps`, which are in order and apart: each of at most `limit`
-    /// bytes, but a small object whole, with its checksum.
-    pub(super) fn to_fetch(
-        &self,
-        base: &ObjectVersion,
-        gaps: Vec<Range<u64>>,
-        limit: u64,
-    ) -> Vec<Range<u64>> {
-        if !gaps.is_empty() && self.transfer.settings().comes_whole(base.size) {
-            return std::iter::once(0..base.size).collect();
-        }
-        spans(gaps, limit)
+/// The ranges of `base` to fetch for `gaps`, which are in order and apart: each of at most `limit`
+/// bytes, but a small object whole, with its checksum.
+pub(super) fn to_fetch(
+    transfer: &Transfer,
+    base: &ObjectVersion,
+    gaps: Vec<Range<u64>>,
+    limit: u64,
+) -> Vec<Range<u64>> {
+    if !gaps.is_empty() && transfer.settings().comes_whole(base.size) {
+        return std::iter::once(0..base.size).collect();
     }
+    spans(gaps, limit)
 }
 
 /// Ranges of at most `limit` bytes that cover `gaps`.

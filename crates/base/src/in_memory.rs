@@ -1,8 +1,8 @@
-//! Locks under which nobody waits for a disk.
+//! Locks under which no thread waits for a disk.
 //!
-//! The tree, a file's content and its view are what every operation needs, also those that have nothing
-//! to do with a disk that stands still. So their locks are held for work in memory alone; debug builds,
-//! and with them all tests, check that at every disk call.
+//! What every operation needs, a tree of names or the content of an open file, must not stand still with a
+//! disk. So its locks are held for work in memory alone; debug builds, and with them all tests, check that at
+//! every disk call.
 
 use std::{
     cell::Cell,
@@ -17,11 +17,11 @@ thread_local! {
 
 /// A guard of such a lock.
 #[derive(Debug)]
-pub(crate) struct InMemory<'lock, T>(MutexGuard<'lock, T>);
+pub struct InMemory<'lock, T>(MutexGuard<'lock, T>);
 
 impl<'lock, T> InMemory<'lock, T> {
     /// Locks `mutex`.
-    pub(crate) fn lock(mutex: &'lock Mutex<T>) -> Self {
+    pub fn lock(mutex: &'lock Mutex<T>) -> Self {
         let guard = mutex.lock().unwrap_or_else(PoisonError::into_inner);
         if cfg!(debug_assertions) {
             HELD.set(HELD.get() + 1);
@@ -54,7 +54,7 @@ impl<T> DerefMut for InMemory<'_, T> {
 
 /// Says that a disk call follows.
 #[track_caller]
-pub(crate) fn disk_call() {
+pub fn disk_call() {
     debug_assert_eq!(
         HELD.get(),
         0,

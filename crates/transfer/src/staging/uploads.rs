@@ -17,17 +17,16 @@ use std::{
 };
 
 use penstock_base::{clock, run_blocking};
-use penstock_object::{Key, ObjectResult, UploadId};
-use penstock_transfer::UploadNote;
+use penstock_object::{Key, ObjectResult, Store, UploadId};
 
 use crate::{
-    core::Core,
-    staged::{
+    lock::lock,
+    staging::{
+        area::Staging,
         folder::{FileId, Folder},
         journal::{join_texts, split_texts},
-        lock,
-        staging::Staging,
     },
+    writer::UploadNote,
 };
 
 /// How much later than the note, or earlier by another clock, the store may have begun an upload.
@@ -138,37 +137,36 @@ fn read(note: &Path, volume: &str) -> Option<Cut> {
     (of == volume).then_some(cut)
 }
 
-impl Core {
-    /// Notes that an upload of `key` is about to begin. A directory that takes no note holds up no save,
-    /// which makes room in it.
-    pub(super) fn note_upload(&self, staging: &Staging, key: &Key) -> Option<Arc<dyn UploadNote>> {
-        match run_blocking(|| Note::begin(staging, key)) {
-            Ok(note) => Some(note),
-            Err(error) => {
-                tracing::debug!(%error, "an upload could not be noted");
-                None
-            }
+/// Notes that an upload of `key` is about to begin. A directory that takes no note holds up no save,
+/// which makes room in it.
+pub(super) fn note_upload(staging: &Staging, key: &Key) -> Option<Arc<dyn UploadNote>> {
+    match run_blocking(|| Note::begin(staging, key)) {
+        Ok(note) => Some(note),
+        Err(error) => {
+            tracing::debug!(%error, "an upload could not be noted");
+            None
         }
     }
+}
 
+impl Staging {
     /// Begins to remove the uploads that an earlier mount left.
-    pub(super) fn remove_cut_uploads(self: &Arc<Self>, staging: &Staging) {
-        let notes = run_blocking(|| staging.folder().uploads()).unwrap_or_default();
-        let cut = notes.iter().filter_map(|note| read(note, staging.volume()));
-        let Ok(mut known) = staging.uploads.cut.try_lock() else {
+    pub fn remove_cut_uploads(self: &Arc<Self>, store: &Arc<dyn Store>) {
+        let notes = run_blocking(|| self.folder().uploads()).unwrap_or_default();
+        let cut = notes.iter().filter_map(|note| read(note, self.volume()));
+        let Ok(mut known) = self.uploads.cut.try_lock() else {
             return;
         };
         known.extend(cut);
         if !known.is_empty() {
-            tokio::spawn(remove_all(Arc::downgrade(self)));
+            tokio::spawn(remove_all(Arc::downgrade(self), Arc::clone(store)));
         }
     }
 
     /// Removes what is left of them at the end of a mount, as far as that takes no long time.
-    pub(crate) async fn finish_removing_uploads(&self) {
-        let Some(staging) = &self.staging else { return };
+    pub async fn finish_removing_uploads(&self, store: &dyn Store) {
         let removed = async {
-            while self.remove_once(staging).await == Outcome::Later {
+            while self.remove_once(store).await == Outcome::Later {
                 clock::sleep(LAST_PAUSE).await;
             }
         };
@@ -177,11 +175,11 @@ impl Core {
     }
 
     /// Tries to remove each once. What the store refuses for good is left to the next mount.
-    async fn remove_once(&self, staging: &Staging) -> Outcome {
-        let mut cut = staging.uploads.cut.lock().await;
+    async fn remove_once(&self, store: &dyn Store) -> Outcome {
+        let mut cut = self.uploads.cut.lock().await;
         let (mut left, mut failure) = (Vec::new(), None);
         for upload in std::mem::take(&mut *cut) {
-            match self.remove_cut_upload(staging, &upload).await {
+            match self.remove_cut_upload(store, &upload).await {
                 Ok(true) => {}
                 Ok(false) => left.push(upload),
                 Err(error) => {
@@ -207,41 +205,39 @@ impl Core {
 
     /// Removes an upload that was cut off. Says whether it is gone: one without a name waits until
     /// those of the same object that are under way here have one.
-    async fn remove_cut_upload(&self, staging: &Staging, cut: &Cut) -> ObjectResult<bool> {
-        let found = self.names_of(cut).await?;
-        let Some(ours) = staging.uploads.names(&cut.key) else {
+    async fn remove_cut_upload(&self, store: &dyn Store, cut: &Cut) -> ObjectResult<bool> {
+        let found = names_of(store, cut).await?;
+        let Some(ours) = self.uploads.names(&cut.key) else {
             return Ok(false);
         };
         for upload in found.iter().filter(|upload| !ours.contains(upload)) {
-            self.store().abort_upload(&cut.key, upload).await?;
+            store.abort_upload(&cut.key, upload).await?;
         }
         let _ = run_blocking(|| fs::remove_file(&cut.note));
         Ok(true)
     }
+}
 
-    /// The uploads that a note tells of.
-    async fn names_of(&self, cut: &Cut) -> ObjectResult<Vec<UploadId>> {
-        if let Some(upload) = &cut.upload {
-            return Ok(vec![upload.clone()]);
-        }
-        let (mut names, mut continuation) = (Vec::new(), None);
-        loop {
-            let page = self
-                .store()
-                .list_uploads(cut.key.as_str(), continuation.as_deref());
-            let page = page.await?;
-            let about_then = |begun: SystemTime| {
-                let earlier = cut.begun.duration_since(begun).unwrap_or_default();
-                let later = begun.duration_since(cut.begun).unwrap_or_default();
-                earlier.max(later) <= BEGUN_WITHIN
-            };
-            let ours = page.uploads.into_iter();
-            let ours = ours.filter(|upload| upload.key == cut.key && about_then(upload.initiated));
-            names.extend(ours.map(|upload| upload.id));
-            continuation = page.continuation;
-            if continuation.is_none() {
-                return Ok(names);
-            }
+/// The uploads that a note tells of.
+async fn names_of(store: &dyn Store, cut: &Cut) -> ObjectResult<Vec<UploadId>> {
+    if let Some(upload) = &cut.upload {
+        return Ok(vec![upload.clone()]);
+    }
+    let (mut names, mut continuation) = (Vec::new(), None);
+    loop {
+        let page = store.list_uploads(cut.key.as_str(), continuation.as_deref());
+        let page = page.await?;
+        let about_then = |begun: SystemTime| {
+            let earlier = cut.begun.duration_since(begun).unwrap_or_default();
+            let later = begun.duration_since(cut.begun).unwrap_or_default();
+            earlier.max(later) <= BEGUN_WITHIN
+        };
+        let ours = page.uploads.into_iter();
+        let ours = ours.filter(|upload| upload.key == cut.key && about_then(upload.initiated));
+        names.extend(ours.map(|upload| upload.id));
+        continuation = page.continuation;
+        if continuation.is_none() {
+            return Ok(names);
         }
     }
 }
@@ -254,16 +250,17 @@ enum Outcome {
     Later,
 }
 
-/// Removes uploads, or goes on trying as long as the volume lives.
-async fn remove_all(core: Weak<Core>) {
+/// Removes uploads, or goes on trying as long as the directory is in use.
+async fn remove_all(staging: Weak<Staging>, store: Arc<dyn Store>) {
     let mut pause = PAUSES[0];
     loop {
-        let Some(core) = core.upgrade() else { return };
-        let Some(staging) = &core.staging else { return };
-        if core.remove_once(staging).await == Outcome::Done {
+        let Some(staging) = staging.upgrade() else {
+            return;
+        };
+        if staging.remove_once(&*store).await == Outcome::Done {
             return;
         }
-        drop(core);
+        drop(staging);
         clock::sleep(pause).await;
         pause = (pause * 2).min(PAUSES[1]);
     }

@@ -12,7 +12,7 @@ use std::{
 
 use penstock_object::Description;
 
-use crate::staged::{
+use crate::staging::{
     content::Content,
     extents::Extents,
     folder::Folder,

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, ops::Range};
 
 /// Where bytes are that are not only in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Held {
+pub enum Held {
     /// In the staging file, the same as in the store.
     Local,
     /// In the staging file, not in the store yet.
@@ -18,7 +18,7 @@ pub(crate) enum Held {
 
 impl Held {
     /// Whether the staging file has the bytes.
-    pub(crate) fn is_backed(self) -> bool {
+    pub fn is_backed(self) -> bool {
         matches!(self, Self::Local | Self::Dirty)
     }
 
@@ -30,9 +30,11 @@ impl Held {
 
 /// A part of a range; `None` is clean.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Piece {
-    pub(crate) range: Range<u64>,
-    pub(crate) held: Option<Held>,
+pub struct Piece {
+    /// Bytes of the file.
+    pub range: Range<u64>,
+    /// Where they are.
+    pub held: Option<Held>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +45,7 @@ struct Extent {
 
 /// A map from bytes to where they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Extents {
+pub struct Extents {
     map: BTreeMap<u64, Extent>,
     backed: u64,
     dirty: u64,
@@ -51,7 +53,7 @@ pub(crate) struct Extents {
 
 impl Extents {
     /// Extents in the map.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.map.len()
     }
 
@@ -61,7 +63,7 @@ impl Extents {
     }
 
     /// Bytes in the staging file that the store lacks.
-    pub(crate) fn dirty(&self) -> u64 {
+    pub fn dirty(&self) -> u64 {
         self.dirty
     }
 
