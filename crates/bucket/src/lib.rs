@@ -6,9 +6,10 @@
 //! local disk; in *staged* mode they are written anywhere, into a staging directory. Either way
 //! nothing of a written file is visible in the bucket before it is closed or synced.
 //!
+//! - [`mount`]: what every part of a volume needs, and which parts there are.
 //! - [`inode`]: which number is which name, what is known about it, and for how long.
 //! - [`lookup`], [`listing`], [`attributes`]: looking, at the price of as few requests as can be.
-//! - [`open_file`]: reading a pinned version, writing a stream, making it durable.
+//! - [`files`], [`open_file`]: reading a pinned version, writing a stream, making it durable.
 //! - [`staged`]: what an open file is in staged mode, above the staging area of `transfer`.
 //! - [`names`], [`rename`]: changing the namespace.
 //! - [`posix`], [`metadata`]: owner, mode, times and the like, kept in the metadata of objects.
@@ -21,9 +22,10 @@
 
 mod attributes;
 mod content_type;
-mod core;
 mod errors;
+mod files;
 mod freed;
+mod gauges;
 mod handles;
 mod inode;
 mod key;
@@ -31,6 +33,7 @@ mod listing;
 mod lookup;
 mod metadata;
 mod metrics;
+mod mount;
 mod names;
 mod open_file;
 mod posix;

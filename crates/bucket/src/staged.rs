@@ -53,18 +53,18 @@ pub(crate) struct StagedMode {
     /// Turns to save what was not saved when it was closed.
     retrying: Semaphore,
     /// Files that hold staging space.
-    engaged: Files,
+    engaged: OpenFiles,
     /// Files that an earlier mount left and that are not saved yet.
-    left: Files,
+    left: OpenFiles,
     /// Files of an earlier mount that were saved.
     recovered: AtomicU64,
 }
 
 /// Open files by the names of their staging files.
 #[derive(Debug, Default)]
-struct Files(Mutex<HashMap<FileId, Weak<OpenFile>>>);
+struct OpenFiles(Mutex<HashMap<FileId, Weak<OpenFile>>>);
 
-impl Files {
+impl OpenFiles {
     fn add(&self, id: &FileId, file: &Arc<OpenFile>) {
         lock(&self.0).insert(id.clone(), Arc::downgrade(file));
     }
@@ -101,8 +101,8 @@ impl StagedMode {
             staging,
             making_room: tokio::sync::Mutex::default(),
             retrying: Semaphore::new(RETRIED_AT_ONCE),
-            engaged: Files::default(),
-            left: Files::default(),
+            engaged: OpenFiles::default(),
+            left: OpenFiles::default(),
             recovered: AtomicU64::new(0),
         })
     }

@@ -25,6 +25,8 @@
 //! So a change looks at the content, lets the journal note it, and only then makes it; other changes wait for
 //! the journal meanwhile. What is to be removed is handed to a thread behind the files ([`sweep`]).
 
+#![allow(rustdoc::private_intra_doc_links)]
+
 mod area;
 mod attempt;
 mod closed;
@@ -37,6 +39,7 @@ mod file;
 mod folder;
 mod gather;
 mod journal;
+mod memory;
 mod notes;
 mod plan;
 mod recognize;
@@ -62,4 +65,5 @@ pub use folder::{FileId, StagingError, has_unsaved};
 pub use recover::RecoveredFile;
 pub use save::staged_size_max;
 pub use space::{Payment, Place, Space};
+pub use uploads::Uploads;
 pub use write::{HeldRange, Part, push_zeros};

@@ -4,7 +4,7 @@
 //! or describes a file at a time. Each is an enum of the two modes; what differs between the modes is
 //! matched here or where an operation on an open file begins, and nowhere below.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use penstock_object::Key;
 use penstock_transfer::{
@@ -12,10 +12,10 @@ use penstock_transfer::{
     staging::{Left, Reopened, on_worker},
 };
 use penstock_vfs::{HandleId, Inode, Opened};
-use tokio::sync::{MutexGuard, watch};
+use tokio::sync::MutexGuard;
 
 use crate::{
-    open_file::{OpenFile, ahead::Ahead, stream::WriteStream},
+    open_file::{OpenFile, stream::WriteStream, streamed::StreamedBody},
     staged::{StagedBody, StagedMode},
 };
 
@@ -35,15 +35,6 @@ pub(crate) enum Body {
     Streamed(StreamedBody),
     /// It is written anywhere.
     Staged(Arc<StagedBody>),
-}
-
-/// The one stream of writes into a file, and the writes that wait for their turn in it.
-#[derive(Debug)]
-pub(crate) struct StreamedBody {
-    pub(super) stream: tokio::sync::Mutex<WriteStream>,
-    /// Announces that the write stream moved on, to writes that wait for their turn.
-    pub(super) progress: watch::Sender<u64>,
-    pub(super) ahead: Mutex<Ahead>,
 }
 
 /// The right to save a file, remove or rename it, or to describe its object: one at a time.
@@ -134,26 +125,6 @@ impl Body {
             skip_flush: false,
             local: None,
         }
-    }
-}
-
-impl StreamedBody {
-    fn new() -> Self {
-        Self {
-            stream: tokio::sync::Mutex::default(),
-            progress: watch::Sender::new(0),
-            ahead: Mutex::default(),
-        }
-    }
-
-    /// The write stream, once nobody else uses it.
-    pub(crate) async fn stream(&self) -> MutexGuard<'_, WriteStream> {
-        self.stream.lock().await
-    }
-
-    /// Wakes the writes that wait for their turn.
-    pub(super) fn announce(&self, end: u64) {
-        self.progress.send_replace(end);
     }
 }
 

@@ -11,8 +11,8 @@ use penstock_base::{Contents, FsError, FsResult, clock};
 use penstock_transfer::{Reader, Transfer, TransferError};
 
 use crate::{
-    core::Core,
     errors::{Purpose, is_outdated, transfer_failure},
+    files::Files,
     open_file::{Body, FileHandle},
 };
 
@@ -54,7 +54,7 @@ impl FileHandle {
     }
 }
 
-impl Core {
+impl Files {
     /// Reads up to `length` bytes at `offset`.
     pub(crate) async fn read(
         self: &Arc<Self>,
@@ -68,7 +68,7 @@ impl Core {
         for _ in 0..ATTEMPTS_MAX {
             let read = match &handle.file.body {
                 Body::Streamed(_) => {
-                    let reader = handle.reader(&self.transfer)?;
+                    let reader = handle.reader(&self.mount.transfer)?;
                     self.read_version(handle, reader, offset, length).await?
                 }
                 Body::Staged(body) => self.read_staged(handle, body, offset, length).await?,
@@ -115,18 +115,18 @@ impl Core {
             }
         }
         self.distrust(handle);
-        if self.refresh_open(file).await.is_err() {
+        if self.lookups.refresh_open(file).await.is_err() {
             return false;
         }
-        let tree = self.namespace.lock();
+        let tree = self.mount.namespace.lock();
         let taken = file.take_version(tree.version(file.inode)).is_ok();
         taken && file.view().version.as_ref() != Some(outdated.version())
     }
 
     fn stale(&self, handle: &FileHandle, error: &TransferError) -> FsError {
-        self.metrics.stale_reads.increment();
+        self.mount.metrics.stale_reads.increment();
         self.distrust(handle);
-        let path = self.namespace.lock().path(handle.file.inode);
+        let path = self.mount.namespace.lock().path(handle.file.inode);
         tracing::warn!(
             "{error}: `{path}` was replaced or removed in the store after it was opened; open it \
              again to read the new version"
@@ -136,7 +136,7 @@ impl Core {
 
     /// Makes the next open of the handle's file ask the store.
     fn distrust(&self, handle: &FileHandle) {
-        if let Ok(node) = self.namespace.lock().node_mut(handle.file.inode) {
+        if let Ok(node) = self.mount.namespace.lock().node_mut(handle.file.inode) {
             node.distrust(clock::now());
         }
     }

@@ -2,14 +2,14 @@
 //!
 //! | what | who calls it | under which locks |
 //! |---|---|---|
-//! | [`Core::flush`], [`Core::sync`], [`Core::release`] | a door | none; the work goes on in a task of its own |
-//! | [`Core::save`] | these | takes what follows |
-//! | [`Core::finish_stream`] | [`Core::save`], [`Core::finish`] | the file's stream, which is its turn |
-//! | [`Core::save_staged`] | [`Core::save`], a save in the background, a retry | takes the gate and the file's turn |
-//! | [`Core::store_changes`] | [`Core::save_staged`], [`Core::finish`] | the same |
-//! | [`Core::finish`] | a rename, shutting down | the gate, if a rename holds it, and the file's turn |
-//! | [`Core::publish`], `publish_staged` | the last two | also the tree, then the content, then the view |
-//! | [`Core::store_unsaved_metadata`] | these, after the content | the file's turn |
+//! | [`Files::flush`], [`Files::sync`], [`Files::release`] | a door | none; the work goes on in a task of its own |
+//! | [`Files::save`] | these | takes what follows |
+//! | [`Files::finish_stream`] | [`Files::save`], [`Files::finish`] | the file's stream, which is its turn |
+//! | [`Files::save_staged`] | [`Files::save`], a save in the background, a retry | takes the gate and the file's turn |
+//! | [`Files::store_changes`] | [`Files::save_staged`], [`Files::finish`] | the same |
+//! | [`Files::finish`] | a rename, shutting down | the gate, if a rename holds it, and the file's turn |
+//! | [`Files::publish`], `publish_staged` | the last two | also the tree, then the content, then the view |
+//! | [`Metadata::store_unsaved_metadata`] | these, after the content | the file's turn |
 //!
 //! A save runs in a task of its own, so that an interrupted caller does not cut it. The turn of a streamed file
 //! is enough also while a directory above is renamed: the rename takes it too and ends the stream, and what is
@@ -20,7 +20,7 @@
 //! fails** everything stays as it is, and is retried ([`crate::staged::retry`]).
 
 use std::{
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -31,9 +31,9 @@ use penstock_transfer::{ObjectVersion, staging::on_worker};
 use penstock_vfs::HandleId;
 
 use crate::{
-    core::{Core, run_to_end},
     errors::{Purpose, transfer_failure},
-    handles::Handle,
+    files::Files,
+    mount::run_to_end,
     open_file::{
         Body, FileHandle, Mode, OpenFile, Turn,
         stream::{OpenStream, WriteStream},
@@ -52,37 +52,17 @@ enum Then {
 /// Files that are saved at the same time when the volume shuts down.
 const SHUT_DOWN_CONCURRENCY: usize = 16;
 
-/// Lost files that are kept in mind because nobody heard of them.
-const UNHEARD_MAX: usize = 1000;
-
 /// How long shutting down may take to save what is unsaved.
 const SHUT_DOWN_MAX: Duration = Duration::from_secs(300);
 
-/// Files that were lost while nobody who wrote them was there to hear so.
-#[derive(Debug, Default)]
-pub(crate) struct Unheard(Mutex<Vec<(String, FsError)>>);
-
-impl Unheard {
-    fn add(&self, path: String, error: FsError) {
-        let mut lost = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if lost.len() < UNHEARD_MAX {
-            lost.push((path, error));
-        }
-    }
-
-    fn take(&self) -> Vec<(String, FsError)> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Core {
+impl Files {
     /// A descriptor of the handle was closed: saves what it wrote.
     pub(crate) async fn flush(self: &Arc<Self>, handle: &FileHandle) -> FsResult<()> {
         if !handle.saves {
             return Ok(());
         }
-        let (core, file) = (Arc::clone(self), Arc::clone(&handle.file));
-        let saved = run_to_end(core.save(file, handle.id, Then::End)).await;
+        let (this, file) = (Arc::clone(self), Arc::clone(&handle.file));
+        let saved = run_to_end(this.save(file, handle.id, Then::End)).await;
         // A program that was killed meanwhile never comes here.
         handle.told.store(saved.is_err(), Ordering::Relaxed);
         saved
@@ -90,7 +70,7 @@ impl Core {
 
     /// Saves what the handle wrote, unless the settings make this a formality.
     pub(crate) async fn sync(self: &Arc<Self>, handle: &FileHandle) -> FsResult<()> {
-        if !self.settings.fsync {
+        if !self.mount.settings.fsync {
             self.note_ignored_sync();
             return Ok(());
         }
@@ -98,12 +78,12 @@ impl Core {
         if !handle.saves && handle.file.body.staged().is_none() {
             return Ok(());
         }
-        let (core, file) = (Arc::clone(self), Arc::clone(&handle.file));
-        run_to_end(core.save(file, handle.id, Then::GoOn)).await
+        let (this, file) = (Arc::clone(self), Arc::clone(&handle.file));
+        run_to_end(this.save(file, handle.id, Then::GoOn)).await
     }
 
     fn note_ignored_sync(&self) {
-        if self.notices.ignored_sync.first() {
+        if self.mount.notices.ignored_sync.first() {
             tracing::warn!(
                 "fsync was asked for and does nothing, as set: files are durable when closed"
             );
@@ -112,7 +92,7 @@ impl Core {
 
     /// The last descriptor of the handle was closed.
     pub(crate) async fn release(self: &Arc<Self>, id: HandleId) {
-        let Some(Handle::File(handle)) = self.handles.remove(id) else {
+        let Some(handle) = self.handles.remove(id) else {
             return;
         };
         if !handle.saves {
@@ -128,17 +108,17 @@ impl Core {
     }
 
     async fn release_streamed(self: &Arc<Self>, handle: Arc<FileHandle>) {
-        let core = Arc::clone(self);
+        let this = Arc::clone(self);
         let ended = run_to_end(async move {
             let file = Arc::clone(&handle.file);
-            let saved = Arc::clone(&core).save(file, handle.id, Then::End).await;
+            let saved = Arc::clone(&this).save(file, handle.id, Then::End).await;
             if let Err(error) = saved
                 && !handle.told.load(Ordering::Relaxed)
             {
-                let path = core.namespace.lock().path(handle.file.inode);
-                core.unheard.add(path, error);
+                let path = this.mount.namespace.lock().path(handle.file.inode);
+                this.unheard.add(path, error);
             }
-            core.forgive(&handle).await;
+            this.forgive(&handle).await;
             Ok(())
         });
         if let Err(error) = ended.await {
@@ -157,7 +137,7 @@ impl Core {
             return;
         }
         stream.clear();
-        let mut tree = self.namespace.lock();
+        let mut tree = self.mount.namespace.lock();
         let new = {
             let mut view = file.view();
             view.dirty = false;
@@ -218,7 +198,7 @@ impl Core {
             file.view().dirty = false;
             if then == Then::End {
                 stream.discard().await;
-                self.store_unsaved_metadata(file).await?;
+                self.metadata.store_unsaved_metadata(file).await?;
             }
             return Ok(());
         }
@@ -226,7 +206,8 @@ impl Core {
             return Ok(());
         };
         if !open.sink.is_begun() {
-            open.sink.describe(self.stored_metadata(file.inode));
+            open.sink
+                .describe(self.metadata.stored_metadata(file.inode));
         }
         let object = open.sink.object_kind();
         let saved = match then {
@@ -242,7 +223,7 @@ impl Core {
                 }
                 self.publish(file, version, object);
                 match then {
-                    Then::End => self.store_unsaved_metadata(file).await,
+                    Then::End => self.metadata.store_unsaved_metadata(file).await,
                     Then::GoOn => Ok(()),
                 }
             }
@@ -256,9 +237,9 @@ impl Core {
 
     /// Declares what was written as lost.
     pub(super) fn lose(&self, file: &OpenFile, stream: &mut WriteStream, error: FsError) {
-        self.metrics.failed_uploads.increment();
+        self.mount.metrics.failed_uploads.increment();
         let path = {
-            let mut tree = self.namespace.lock();
+            let mut tree = self.mount.namespace.lock();
             if let Ok(node) = tree.node_mut(file.inode) {
                 // The door may hold what was lost: the next open drops it.
                 node.doubt_pages();
@@ -275,8 +256,8 @@ impl Core {
 
     /// Shows what was written to everybody on this mount.
     fn publish(&self, file: &OpenFile, version: ObjectVersion, object: ObjectKind) {
-        let mut tree = self.namespace.lock();
-        let known = self.known_written(file, &version, object);
+        let mut tree = self.mount.namespace.lock();
+        let known = self.mount.known_written(file, &version, object);
         file.show_stored(version, None);
         tree.publish(file.inode, known);
     }
@@ -285,9 +266,9 @@ impl Core {
     /// that wrote it was killed. What is
     /// written later, through handles that are still open, is refused.
     pub(crate) async fn shut_down(self: &Arc<Self>) -> Vec<(String, FsError)> {
-        self.shut();
+        self.mount.shut();
         let files: Vec<Arc<OpenFile>> = {
-            let tree = self.namespace.lock();
+            let tree = self.mount.namespace.lock();
             tree.nodes()
                 .filter_map(|(_, node)| node.file.clone())
                 .collect()
@@ -305,12 +286,18 @@ impl Core {
         }
         lost.append(&mut self.unheard.take());
         let left = deadline.duration_since(clock::now());
-        if clock::deadline(left, self.transfer.settle()).await.is_err() {
+        if clock::deadline(left, self.mount.transfer.settle())
+            .await
+            .is_err()
+        {
             tracing::warn!("some unfinished uploads may still be in the bucket");
         }
-        if let Mode::Staged(mode) = &self.mode {
+        if let Mode::Staged(mode) = &self.mount.mode {
             let staging = mode.staging();
-            staging.finish_removing_uploads(&**self.store()).await;
+            staging
+                .uploads()
+                .finish_removing(&**self.mount.store())
+                .await;
             on_worker(|| staging.end()).await;
             if !lost.is_empty() {
                 tracing::warn!(
@@ -330,7 +317,7 @@ impl Core {
         deadline: Instant,
         file: Arc<OpenFile>,
     ) -> Option<(String, FsError)> {
-        let path = self.namespace.lock().path(file.inode);
+        let path = self.mount.namespace.lock().path(file.inode);
         let left = deadline.duration_since(clock::now());
         let saved = run_to_end(async move {
             let mut turn = file.turn().await;

@@ -10,14 +10,13 @@ use penstock_vfs::{Allocation, WritePlace, Written};
 use tokio::sync::MutexGuard;
 
 use crate::{
-    core::Core,
     errors::{Purpose, transfer_failure},
+    files::Files,
     open_file::{
         Body, FileHandle, OpenFile,
-        ahead::Waiting,
-        body::StreamedBody,
         sink::Sink,
         stream::{OpenStream, Position, WriteStream},
+        streamed::{StreamedBody, Waiting},
         taking::Taking,
     },
 };
@@ -26,7 +25,7 @@ const NOT_AT_END: FsError = FsError::InvalidArgument(
     "an object can only be written from front to end; write a local copy and copy it here",
 );
 
-impl Core {
+impl Files {
     /// Writes `data` at the end of a file, which is where `place` must be, or anywhere in staged mode.
     ///
     /// What was written through a mapping stays in the kernel's cache though it was refused: the next open
@@ -41,7 +40,7 @@ impl Core {
             Body::Streamed(body) => {
                 let written = self.write_streamed(handle, body, place, data).await;
                 if written.is_err()
-                    && let Ok(node) = self.namespace.lock().node_mut(handle.file.inode)
+                    && let Ok(node) = self.mount.namespace.lock().node_mut(handle.file.inode)
                 {
                     node.doubt_pages();
                 }
@@ -70,7 +69,7 @@ impl Core {
         let mut waiting = None;
         loop {
             let mut stream = self.stream_for(handle, body).await?;
-            self.check_not_shut()?;
+            self.mount.check_not_shut()?;
             let open = stream.of(handle.id)?.ok_or(FsError::BadHandle)?;
             match open.position_of(place) {
                 Position::End => return self.accept(handle, &mut stream, data).await,
@@ -81,7 +80,7 @@ impl Core {
             let mut progress = body.progress.subscribe();
             drop(stream);
             if waiting.is_none() {
-                let budget = self.transfer.pool().budget().total();
+                let budget = self.mount.transfer.pool().budget().total();
                 waiting = Waiting::join(body, data.len() as u64, budget);
             }
             let is_next = match &waiting {
@@ -105,7 +104,7 @@ impl Core {
             return Ok(stream);
         }
         drop(stream);
-        let _entered = self.namespace.enter(&[handle.file.inode]).await?;
+        let _entered = self.mount.namespace.enter(&[handle.file.inode]).await?;
         let mut stream = body.stream().await;
         if stream.of(handle.id)?.is_none() {
             stream.open(self.continued(handle).await?);
@@ -121,10 +120,10 @@ impl Core {
         }
         let believed = self.known_size(file);
         if !file.view().ours {
-            self.refresh_open(file).await?;
+            self.lookups.refresh_open(file).await?;
         }
         {
-            let tree = self.namespace.lock();
+            let tree = self.mount.namespace.lock();
             file.take_version(tree.version(file.inode))?;
         }
         let size = self.known_size(file);
@@ -141,7 +140,7 @@ impl Core {
     }
 
     fn known_size(&self, file: &OpenFile) -> u64 {
-        let tree = self.namespace.lock();
+        let tree = self.mount.namespace.lock();
         let known = tree
             .node(file.inode)
             .ok()
@@ -150,7 +149,7 @@ impl Core {
     }
 
     fn continuing_sink(&self, file: &OpenFile) -> FsResult<Sink> {
-        let tree = self.namespace.lock();
+        let tree = self.mount.namespace.lock();
         let known = tree
             .node(file.inode)?
             .known
@@ -158,7 +157,7 @@ impl Core {
             .ok_or(FsError::Stale)?;
         let key = tree.file_key(file.inode)?;
         if known.object == ObjectKind::Appendable {
-            let appender = Appender::continuing(&self.transfer, key, known.size);
+            let appender = Appender::continuing(&self.mount.transfer, key, known.size);
             return Ok(Sink::Append(Box::new(appender)));
         }
         if known.size == 0 && self.appends() {
@@ -176,7 +175,11 @@ impl Core {
     /// A sink for new content. `replaces` tells whether there may be an object already.
     pub(super) fn new_sink(&self, key: Key, replaces: bool) -> Sink {
         if self.appends() {
-            Sink::Append(Box::new(Appender::beginning(&self.transfer, key, replaces)))
+            Sink::Append(Box::new(Appender::beginning(
+                &self.mount.transfer,
+                key,
+                replaces,
+            )))
         } else {
             self.upload(key, WriteStart::Empty)
         }
@@ -184,11 +187,12 @@ impl Core {
 
     /// Whether new files are appendable objects.
     fn appends(&self) -> bool {
-        self.settings.appendable && self.store().capabilities().append
+        self.mount.settings.appendable && self.mount.store().capabilities().append
     }
 
     fn upload(&self, key: Key, start: WriteStart) -> Sink {
         let writer = self
+            .mount
             .transfer
             .writer(key.clone(), start, PutOptions::default());
         Sink::Upload(Box::new(writer), key)
@@ -207,8 +211,9 @@ impl Core {
         if data.is_empty() {
             return Ok(());
         }
-        if self.describes_files() && (open.end == 0 || !open.touched) {
-            open.sink.describe(self.early_metadata(handle.file.inode));
+        if self.mount.describes_files() && (open.end == 0 || !open.touched) {
+            open.sink
+                .describe(self.metadata.early_metadata(handle.file.inode));
         }
         match Taking::begin(&handle.file, open).take(data).await {
             Ok(end) => {
@@ -225,7 +230,7 @@ impl Core {
 
     fn grew(&self, file: &OpenFile, end: u64) {
         file.show_written(end);
-        if let Ok(node) = self.namespace.lock().node_mut(file.inode) {
+        if let Ok(node) = self.mount.namespace.lock().node_mut(file.inode) {
             node.note_written();
         }
         file.announce(end);
@@ -248,9 +253,9 @@ impl Core {
         body: &StreamedBody,
     ) -> FsResult<()> {
         let file = &handle.file;
-        let _entered = self.namespace.enter(&[file.inode]).await?;
+        let _entered = self.mount.namespace.enter(&[file.inode]).await?;
         let mut stream = body.stream().await;
-        self.check_not_shut()?;
+        self.mount.check_not_shut()?;
         let empty = match stream.of(handle.id)? {
             Some(open) => open.end == 0,
             None => self.is_empty_in_store(file).await?,
@@ -258,7 +263,7 @@ impl Core {
         if empty {
             return Ok(());
         }
-        let key = self.namespace.lock().file_key(file.inode)?;
+        let key = self.mount.namespace.lock().file_key(file.inode)?;
         let may_be_stored = stream.may_be_stored().await;
         let in_store = may_be_stored || !file.view().new;
         let given_up = stream.take();
@@ -292,7 +297,7 @@ impl Core {
     /// it hears so in time to create it anew.
     pub(crate) async fn is_empty_in_store(self: &Arc<Self>, file: &OpenFile) -> FsResult<bool> {
         let has_name = {
-            let tree = self.namespace.lock();
+            let tree = self.mount.namespace.lock();
             let node = tree.node(file.inode)?;
             if node.lost_its_name() {
                 return Err(FsError::Stale);
@@ -300,7 +305,7 @@ impl Core {
             node.place.is_some()
         };
         if self.known_size(file) == 0 && !file.view().ours && has_name {
-            self.refresh_open(file).await?;
+            self.lookups.refresh_open(file).await?;
         }
         Ok(self.known_size(file) == 0)
     }
@@ -312,9 +317,9 @@ impl Core {
             Ok(Some(open)) if !open.touched => stream.clear(),
             Ok(_) => {}
         }
-        self.metrics.refused_writes.increment();
-        if self.notices.refused_write.first() {
-            let path = self.namespace.lock().path(handle.file.inode);
+        self.mount.metrics.refused_writes.increment();
+        if self.mount.notices.refused_write.first() {
+            let path = self.mount.namespace.lock().path(handle.file.inode);
             tracing::warn!(
                 "`{path}`: refused a write that is not at the end of the file: {NOT_AT_END} \
                  (later cases are only counted)"

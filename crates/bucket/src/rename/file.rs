@@ -9,12 +9,12 @@ use penstock_vfs::{FileKind, Inode, RenameMode};
 use smallvec::SmallVec;
 
 use crate::{
-    core::Core,
     errors::for_writing,
     inode::{Change, Known, Reference},
     key,
     open_file::{OpenFile, Turn, turns_of_both},
     posix::KeptMetadata,
+    rename::Renames,
     rename::{
         Rename,
         copy::{Original, is_changed},
@@ -41,7 +41,7 @@ struct Copied {
     version: ObjectVersion,
 }
 
-impl Core {
+impl Renames {
     /// Copies a file's object to its new key and deletes the original. Returns the change of the old name.
     pub(super) async fn rename_file(self: &Arc<Self>, rename: &Rename) -> FsResult<Change> {
         let inodes: SmallVec<[Inode; 2]> = [Some(&rename.moved), rename.replaced.as_ref()]
@@ -49,16 +49,16 @@ impl Core {
             .flatten()
             .map(Reference::inode)
             .collect();
-        let _alone = self.metadata_locks.lock(&inodes).await;
-        let moved = self.open_file(rename.moved.inode());
+        let _alone = self.metadata.metadata_locks.lock(&inodes).await;
+        let moved = self.mount.open_file(rename.moved.inode());
         let replaced = rename
             .replaced
             .as_ref()
-            .and_then(|file| self.open_file(file.inode()));
+            .and_then(|file| self.mount.open_file(file.inode()));
         let (mut moved_turn, replaced_turn) =
             turns_of_both(moved.as_deref(), replaced.as_deref()).await;
         if let (Some(file), Some(turn)) = (&moved, &mut moved_turn) {
-            self.finish(file, turn).await?;
+            self.files.finish(file, turn).await?;
         }
         let replaced = replaced.as_ref().zip(replaced_turn);
         self.rename_saved(rename, moved.as_ref(), replaced).await
@@ -71,10 +71,10 @@ impl Core {
         mut replaced: Option<(&Arc<OpenFile>, Turn<'_>)>,
     ) -> FsResult<Change> {
         if let Some((file, _)) = &replaced {
-            self.keep_for_handles(file).await;
+            self.files.keep_for_handles(file).await;
         }
-        let source = self.namespace.lock().file_key(rename.moved.inode())?;
-        let target = self.namespace.begin_change(rename.target.clone());
+        let source = self.mount.namespace.lock().file_key(rename.moved.inode())?;
+        let target = self.mount.namespace.begin_change(rename.target.clone());
         let (copied, change) = self.copy_and_delete(rename, &source).await?;
         let Copied {
             original,
@@ -86,9 +86,9 @@ impl Core {
             etag: original.clone(),
             size: version.size,
         };
-        self.mode.follow_left(&moved_version, &version);
+        self.mount.mode.follow_left(&moved_version, &version);
         {
-            let mut tree = self.namespace.lock();
+            let mut tree = self.mount.namespace.lock();
             tree.relocate(rename.moved.inode(), &rename.target);
             tree.publish(rename.moved.inode(), known);
             if let Ok(node) = tree.node_mut(rename.moved.inode()) {
@@ -116,29 +116,29 @@ impl Core {
         let begun = clock::now();
         let copied = self.copy_to_target(rename).await?;
         if copied.version.size >= RECHECK_MIN || begun.elapsed() >= RECHECK_AFTER {
-            let now = for_writing(self.head(source).await)?;
+            let now = for_writing(self.mount.head(source).await)?;
             if now.is_some_and(|now| now.etag != copied.original) {
                 // Or it could not be repeated: what is known of the file is what was copied.
-                return match self.refresh(rename.moved.inode()).await {
+                return match self.lookups.refresh(rename.moved.inode()).await {
                     Ok(()) | Err(FsError::Stale) => Err(CHANGED),
                     Err(error) => Err(error),
                 };
             }
         }
-        let change = self.namespace.begin_change_of(rename.moved.inode());
+        let change = self.mount.namespace.begin_change_of(rename.moved.inode());
         let change = change.map_err(|error| match rename.mode {
             // To repeat it would find the copy.
             RenameMode::NoReplace if error == FsError::Stale => CHANGED,
             _ => error,
         })?;
-        for_writing(self.store().delete(source).await)?;
+        for_writing(self.mount.store().delete(source).await)?;
         Ok((copied, change))
     }
 
     /// Copies the object as it is known, or as it is now if it was changed meanwhile.
     async fn copy_to_target(self: &Arc<Self>, rename: &Rename) -> FsResult<Copied> {
         let target = {
-            let prefix = self.namespace.lock().prefix(rename.target.parent)?;
+            let prefix = self.mount.namespace.lock().prefix(rename.target.parent)?;
             key::file_key(&prefix, &rename.target.name)?
         };
         let condition = match rename.mode {
@@ -146,18 +146,18 @@ impl Core {
             RenameMode::Replace | RenameMode::Exchange => WriteCondition::Always,
         };
         let (moved, begun) = (rename.moved.inode(), clock::now());
-        let mut original = Original::of(&self.namespace.lock(), moved)?;
+        let mut original = Original::of(&self.mount.namespace.lock(), moved)?;
         let (mut kind, mut kept) = self.kept_at_target(rename)?;
         let description = kept.as_deref().map(described);
         let how = (condition.clone(), description.as_ref());
-        let mut stored = self.copy_object_as(&original, &target, how).await;
+        let mut stored = self.mount.copy_object_as(&original, &target, how).await;
         if stored.as_ref().is_err_and(is_changed) {
-            self.refresh(moved).await?;
-            original = Original::of(&self.namespace.lock(), moved)?;
+            self.lookups.refresh(moved).await?;
+            original = Original::of(&self.mount.namespace.lock(), moved)?;
             (kind, kept) = self.kept_at_target(rename)?;
             let description = kept.as_deref().map(described);
             let how = (condition, description.as_ref());
-            stored = self.copy_object_as(&original, &target, how).await;
+            stored = self.mount.copy_object_as(&original, &target, how).await;
         }
         let etag = for_writing(stored)?.etag;
         let is_link = original.kind == ObjectKind::Symlink;
@@ -171,7 +171,7 @@ impl Core {
             size: original.size,
             modified: Some(clock::wall_time()),
             etag: Some(etag.clone()),
-            until: self.believed_until(begun),
+            until: self.mount.believed_until(begun),
             kept,
             old_marker: None,
         };
@@ -189,9 +189,9 @@ impl Core {
     /// The kind of the file, and what is kept of it under its new name; `None` if the store copies
     /// that.
     fn kept_at_target(&self, rename: &Rename) -> FsResult<(FileKind, Option<Arc<KeptMetadata>>)> {
-        let tree = self.namespace.lock();
+        let tree = self.mount.namespace.lock();
         let node = tree.node(rename.moved.inode())?;
-        let Some(kept) = node.kept().filter(|_| self.keeps_metadata()) else {
+        let Some(kept) = node.kept().filter(|_| self.mount.keeps_metadata()) else {
             return Ok((node.kind, None));
         };
         let mut kept = KeptMetadata::clone(kept);

@@ -12,21 +12,21 @@ use penstock_transfer::staging::{Content, StagedFile};
 use penstock_vfs::Inode;
 
 use crate::{
-    core::Core,
     errors::for_reading,
+    metadata::Metadata,
     open_file::{Body, OpenFile},
     posix::{KeptMetadata, options_of},
 };
 
-impl Core {
+impl Metadata {
     /// Brings the journal of a staged file up to what the next save would say of it.
     pub(crate) async fn note_description(self: &Arc<Self>, file: &Arc<OpenFile>) {
         let Body::Staged(body) = &file.body else {
             return;
         };
-        let (core, described) = (Arc::clone(self), Arc::clone(file));
+        let (this, described) = (Arc::clone(self), Arc::clone(file));
         let describe = move || {
-            core.note_description_now(&described);
+            this.note_description_now(&described);
             Ok(())
         };
         let quick = body.content.notes_quickly();
@@ -40,11 +40,11 @@ impl Core {
         let Body::Staged(body) = &file.body else {
             return;
         };
-        if !self.keeps_metadata() {
+        if !self.mount.keeps_metadata() {
             return;
         }
         let current = || {
-            let tree = self.namespace.lock();
+            let tree = self.mount.namespace.lock();
             let unsaved = tree.node(file.inode).ok()?.unsaved.clone();
             drop(tree);
             unsaved.map(|kept| kept.description())
@@ -71,10 +71,10 @@ impl Core {
         }
         let description = match content.description() {
             Some(description) => Some(description),
-            None => for_reading(self.head(key).await)?.map(description_of),
+            None => for_reading(self.mount.head(key).await)?.map(description_of),
         };
         match description {
-            Some(description) if self.keeps_metadata() => {
+            Some(description) if self.mount.keeps_metadata() => {
                 self.note_kept(inode, &description);
                 Ok(self.stored_metadata(inode))
             }
@@ -84,16 +84,16 @@ impl Core {
     }
 
     fn knows_metadata(&self, inode: Inode) -> bool {
-        let tree = self.namespace.lock();
+        let tree = self.mount.namespace.lock();
         tree.node(inode).is_ok_and(|node| node.kept().is_some())
     }
 
     /// Takes `description` for what is to be kept of a file, unless something else is.
     pub(super) fn note_kept(&self, inode: Inode, description: &Description) {
-        if !self.keeps_metadata() {
+        if !self.mount.keeps_metadata() {
             return;
         }
-        if let Ok(node) = self.namespace.lock().node_mut(inode) {
+        if let Ok(node) = self.mount.namespace.lock().node_mut(inode) {
             let kept = || Arc::new(KeptMetadata::described(description));
             node.unsaved.get_or_insert_with(kept);
         }

@@ -14,8 +14,8 @@ use penstock_transfer::{
 };
 
 use crate::{
-    core::Core,
     errors::{Purpose, transfer_failure},
+    files::Files,
     open_file::{Body, OpenFile},
     staged::StagedBody,
 };
@@ -27,20 +27,26 @@ const KEEP_MAX: u64 = 64 * MIB;
 /// whole.
 const SMALL_MAX: u64 = MIB;
 
-impl Core {
+impl Files {
     /// Makes the staged content what a file holds, based on what the store has now.
     pub(crate) async fn engage(
         self: &Arc<Self>,
         file: &Arc<OpenFile>,
         body: &StagedBody,
     ) -> FsResult<()> {
-        if self.namespace.lock().node(file.inode)?.lost_its_name() {
+        if self
+            .mount
+            .namespace
+            .lock()
+            .node(file.inode)?
+            .lost_its_name()
+        {
             return Err(FsError::Stale);
         }
         if body.content.is_engaged() {
             return Ok(());
         }
-        let _entered = self.namespace.enter(&[file.inode]).await?;
+        let _entered = self.mount.namespace.enter(&[file.inode]).await?;
         let _turn = body.turn.lock().await;
         if body.content.is_engaged() {
             return Ok(());
@@ -49,11 +55,11 @@ impl Core {
             return Err(FsError::Stale);
         }
         if !file.view().ours {
-            self.refresh_open(file).await?;
+            self.lookups.refresh_open(file).await?;
         }
         let small = {
             // To the end, or an open takes another version in between.
-            let tree = self.namespace.lock();
+            let tree = self.mount.namespace.lock();
             let version = tree.version(file.inode).ok_or(FsError::Stale)?;
             let small = version.size <= SMALL_MAX;
             let is_another = file.view().take(version.clone())?;
@@ -64,7 +70,7 @@ impl Core {
             small
         };
         if small {
-            body.content.fetch_before_save(&self.transfer).await;
+            body.content.fetch_before_save(&self.mount.transfer).await;
         }
         Ok(())
     }
@@ -81,12 +87,16 @@ impl Core {
             };
             engage_with(file, body, version);
         }
-        if let Err(error) = body.content.fetch_lacking(&self.transfer, KEEP_MAX).await {
+        if let Err(error) = body
+            .content
+            .fetch_lacking(&self.mount.transfer, KEEP_MAX)
+            .await
+        {
             let error = match error {
                 StagedError::Transfer(error) => transfer_failure(&error, Purpose::Read),
                 StagedError::File(error) => error,
             };
-            let path = self.namespace.lock().path(file.inode);
+            let path = self.mount.namespace.lock().path(file.inode);
             tracing::warn!(
                 "`{path}` is open while its object goes away, and could not be fetched: {error}; \
                  reading it on may fail"

@@ -9,8 +9,8 @@ use penstock_transfer::{
 };
 
 use crate::{
-    core::Core,
     errors::{Purpose, is_outdated, transfer_failure},
+    files::Files,
     open_file::FileHandle,
     staged::StagedBody,
 };
@@ -27,7 +27,7 @@ struct Parts {
     base: Option<ObjectVersion>,
 }
 
-impl Core {
+impl Files {
     /// Reads up to `length` bytes at `offset`, from the staged content or, where the file is not engaged, from
     /// the version that its handles read. `None` if that changed under way.
     pub(crate) async fn read_staged(
@@ -45,7 +45,7 @@ impl Core {
             let read = self.read_content(body, &range).await?;
             return Ok(read.map(Contents::from));
         }
-        match handle.reader(&self.transfer) {
+        match handle.reader(&self.mount.transfer) {
             // Engaged since the look.
             Err(FsError::Busy(_)) => Ok(None),
             reader => self.read_version(handle, reader?, offset, length).await,
@@ -74,7 +74,7 @@ impl Core {
                 };
                 here
             };
-            let reader = base.map(|base| content.reader(&self.transfer, base));
+            let reader = base.map(|base| content.reader(&self.mount.transfer, base));
             match join_parts(reader.as_deref(), parts).await {
                 Err(error) if is_outdated(&error) && attempt < ATTEMPTS_MAX => {
                     await_save(body).await;
@@ -89,7 +89,7 @@ impl Core {
     /// The parts of `range`, after what the file lacks was fetched if a read is to do that.
     async fn held_to_read(&self, content: &StagedFile, range: &Range<u64>) -> FsResult<HeldRange> {
         let held = content.held(range.clone())?;
-        if held.lacks() && content.fetch_before_save(&self.transfer).await {
+        if held.lacks() && content.fetch_before_save(&self.mount.transfer).await {
             return content.held(range.clone());
         }
         Ok(held)
@@ -103,9 +103,13 @@ impl Core {
     ) -> FsResult<Option<Parts>> {
         let length = (range.end - range.start) as usize;
         // Before the lock: never wait for memory while holding it.
-        let memory = self.transfer.read_memory(BufferPool::cost(length)).await;
+        let memory = self
+            .mount
+            .transfer
+            .read_memory(BufferPool::cost(length))
+            .await;
         let memory = memory.map_err(|error| transfer_failure(&error, Purpose::Read))?;
-        let buffer = self.transfer.pool().take_reserved(length, memory);
+        let buffer = self.mount.transfer.pool().take_reserved(length, memory);
         let guard = content.hold_shared().await;
         let Ok(held) = content.held(range.clone()) else {
             return Ok(None);

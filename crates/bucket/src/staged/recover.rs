@@ -23,7 +23,7 @@ use penstock_transfer::staging::{FileId, RecoveredFile};
 use penstock_vfs::{FileKind, OpenOptions, Opened};
 
 use crate::{
-    core::Core,
+    files::Files,
     open_file::{FileHandle, OpenFile},
     staged::{StagedBody, StagedMode, retry::Retried},
 };
@@ -40,10 +40,10 @@ struct LeftFile {
     body: Arc<StagedBody>,
 }
 
-impl Core {
+impl Files {
     /// Shows what an earlier mount left, and begins to save it. Before anything is served.
     pub(crate) fn recover(self: &Arc<Self>, mode: &Arc<StagedMode>) {
-        mode.staging.remove_cut_uploads(self.store());
+        mode.staging.uploads().remove_cut(self.mount.store());
         let found = match run_blocking(|| mode.staging.left_behind()) {
             Ok(found) => found,
             Err(error) => {
@@ -90,7 +90,7 @@ impl Core {
         file: RecoveredFile,
     ) -> FsResult<LeftFile> {
         let opened = Opened {
-            handle: self.handles.next_id()?,
+            handle: self.ids.next()?,
             direct: true,
             keep_cache: false,
             skip_flush: false,
@@ -98,18 +98,18 @@ impl Core {
         };
         let body = Arc::new(StagedBody::recovered(mode, file.staged));
         let handle = {
-            let mut tree = self.namespace.lock();
+            let mut tree = self.mount.namespace.lock();
             let place = tree.place_of(&file.key)?;
             let inode = tree.link((place.parent, &place.name), FileKind::Regular, None);
             let open = OpenFile::recovered(inode, &body, file.written);
             tree.node_mut(inode)?.file = Some(Arc::clone(&open));
-            let tree_of = (&self.namespace, &mut *tree);
+            let tree_of = (&self.mount.namespace, &mut *tree);
             let handle = FileHandle::attach(tree_of, &open, HELD, &opened);
             tree.forget(inode, 1);
             handle
         };
         if let Some(description) = file.description {
-            self.note_kept(handle.file.inode, &description);
+            self.metadata.note_kept(handle.file.inode, &description);
         }
         let id = body.content.id();
         mode.engaged.add(id, &handle.file);
@@ -122,7 +122,7 @@ impl Core {
         let ended = self.retry(&handle, &body, None).await;
         if ended == Retried::Saved && !file.view().removed {
             let (path, size) = {
-                let tree = self.namespace.lock();
+                let tree = self.mount.namespace.lock();
                 (
                     tree.path(file.inode),
                     tree.version(file.inode).map(|version| version.size),

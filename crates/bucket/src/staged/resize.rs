@@ -8,7 +8,8 @@ use penstock_transfer::staging::{Content, on_worker, staged_size_max};
 use penstock_vfs::{Allocation, HandleId, Inode, OpenOptions};
 
 use crate::{
-    core::{Core, run_to_end},
+    files::Files,
+    mount::run_to_end,
     open_file::{Body, FileHandle, OpenFile},
     staged::StagedBody,
 };
@@ -47,10 +48,10 @@ impl StagedBody {
     }
 }
 
-impl Core {
+impl Files {
     /// Fails if a file may not have so many bytes.
     pub(crate) fn check_size(&self, size: u64) -> FsResult<()> {
-        if size > staged_size_max(&self.transfer) {
+        if size > staged_size_max(&self.mount.transfer) {
             return Err(FsError::FileTooLarge);
         }
         Ok(())
@@ -114,10 +115,10 @@ impl Core {
         change: impl FnOnce(&dyn Fn(&Content)) -> FsResult<()>,
     ) -> FsResult<()> {
         let _alone = body.content.hold_alone().await;
-        self.check_not_shut()?;
+        self.mount.check_not_shut()?;
         on_worker(|| {
             change(&|content: &Content| file.show_staged(content))?;
-            self.note_written(file);
+            self.metadata.note_written(file);
             Ok(())
         })
         .await
@@ -143,22 +144,22 @@ impl Core {
 
     /// Engages a file as an empty one, without a look at what the store has unless it is empty.
     async fn empty(self: &Arc<Self>, file: &Arc<OpenFile>, body: &StagedBody) -> FsResult<()> {
-        let _entered = self.namespace.enter(&[file.inode]).await?;
+        let _entered = self.mount.namespace.enter(&[file.inode]).await?;
         let _turn = body.turn.lock().await;
         if body.content.is_engaged() || file.view().removed || self.is_empty_in_store(file).await? {
             return Ok(());
         }
         let (key, version): (Key, _) = {
-            let tree = self.namespace.lock();
+            let tree = self.mount.namespace.lock();
             (tree.file_key(file.inode)?, tree.version(file.inode))
         };
         let content = Content::emptied(version.map(|version| version.etag));
         let _alone = body.content.hold_alone().await;
-        self.check_not_shut()?;
+        self.mount.check_not_shut()?;
         // Before it is seen: when the disk refuses, the file is as it was.
         on_worker(|| body.content.begin_journal(&content, &key)).await?;
         body.engage(file, content, key, |content| file.show_staged(content));
-        self.note_written(file);
+        self.metadata.note_written(file);
         Ok(())
     }
 
@@ -171,16 +172,16 @@ impl Core {
         handle: Option<HandleId>,
     ) -> FsResult<()> {
         if let Some(handle) = handle {
-            let handle = self.handles.file(handle)?;
+            let handle = self.handles.get(handle)?;
             return self.resize(&handle, size).await;
         }
-        let core = Arc::clone(self);
+        let this = Arc::clone(self);
         run_to_end(async move {
-            let opened = core.open_as_it_is(inode, OpenOptions::WRITE).await?;
-            let handle = core.handles.file(opened.handle)?;
-            let resized = core.resize(&handle, size).await;
+            let opened = this.open_as_it_is(inode, OpenOptions::WRITE).await?;
+            let handle = this.handles.get(opened.handle)?;
+            let resized = this.resize(&handle, size).await;
             drop(handle);
-            let saved = core.save_and_close(opened.handle).await;
+            let saved = this.save_and_close(opened.handle).await;
             resized.and(saved)
         })
         .await

@@ -12,7 +12,8 @@ use std::{
 use penstock_base::{clock, run_blocking};
 
 use crate::{
-    core::{Core, run_to_end},
+    files::Files,
+    mount::run_to_end,
     open_file::{FileHandle, OpenFile},
     staged::{StagedBody, save::SaveError},
 };
@@ -37,22 +38,22 @@ pub(super) enum Retried {
     Shut,
 }
 
-impl Core {
+impl Files {
     /// The last descriptor of a handle of a staged file was closed.
     pub(crate) async fn release_staged(
         self: &Arc<Self>,
         handle: Arc<FileHandle>,
         body: Arc<StagedBody>,
     ) {
-        let core = Arc::clone(self);
+        let this = Arc::clone(self);
         let ended = run_to_end(async move {
-            match core.attempt(&handle.file, &body).await {
+            match this.attempt(&handle.file, &body).await {
                 Ok(()) => {}
                 Err(_) if body.retried.swap(true, Ordering::Relaxed) => {}
                 Err(failed) => {
-                    let (core, handle) = (Arc::clone(&core), Arc::clone(&handle));
+                    let (this, handle) = (Arc::clone(&this), Arc::clone(&handle));
                     let body = Arc::clone(&body);
-                    tokio::spawn(async move { core.retry(&handle, &body, Some(failed)).await });
+                    tokio::spawn(async move { this.retry(&handle, &body, Some(failed)).await });
                 }
             }
             Ok(())
@@ -120,7 +121,7 @@ impl Core {
                 pause = (pause * 2).min(PAUSES[1]);
             }
             let _turn = body.mode.retrying.acquire().await;
-            if self.check_not_shut().is_err() {
+            if self.mount.check_not_shut().is_err() {
                 return Retried::Shut;
             }
             match self.attempt(file, body).await {
@@ -136,7 +137,7 @@ impl Core {
     async fn put_aside(&self, file: &OpenFile, body: &StagedBody, written: SystemTime) -> bool {
         let _turn = body.turn.lock().await;
         let _alone = body.content.hold_alone().await;
-        let path = self.namespace.lock().path(file.inode);
+        let path = self.mount.namespace.lock().path(file.inode);
         let take = |empty: &mut dyn FnMut()| self.empty_if_alone(file, written, empty);
         let Some(kept) = run_blocking(|| body.content.put_aside(take)) else {
             return false;
@@ -166,7 +167,7 @@ impl Core {
         empty: &mut dyn FnMut(),
     ) -> bool {
         // An open of the file needs the tree.
-        let mut tree = self.namespace.lock();
+        let mut tree = self.mount.namespace.lock();
         let view = file.view().clone();
         if view.handles() != 1 || !view.dirty || view.modified != written {
             return false;

@@ -11,7 +11,8 @@ use penstock_base::{FsError, FsResult};
 use penstock_transfer::staging::{Payment, Place, on_worker};
 
 use crate::{
-    core::{Core, run_to_end},
+    files::Files,
+    mount::run_to_end,
     open_file::{Body, OpenFile},
     staged::{StagedBody, StagedMode},
 };
@@ -23,7 +24,7 @@ const ALL_EXTENTS_MAX: usize = 1 << 18;
 /// Extents of a file that are not worth a save.
 const FEW_EXTENTS: usize = 1 << 10;
 
-impl Core {
+impl Files {
     /// Takes staging space for a change of a file. Fails with `NoSpace`.
     pub(super) async fn pay(
         self: &Arc<Self>,
@@ -53,7 +54,7 @@ impl Core {
         Ok(())
     }
 
-    /// Takes `bytes` of staging space when there is room for them, and makes some if nobody does.
+    /// Takes `bytes` of staging space when there is room for them, and makes some if there is none.
     pub(super) async fn make_room(
         self: &Arc<Self>,
         mode: &StagedMode,
@@ -79,7 +80,7 @@ impl Core {
                 return Ok(payment);
             }
         }
-        if self.notices.staging_full.first() {
+        if self.mount.notices.staging_full.first() {
             tracing::warn!(
                 "the staging directory is full and nothing in it can be saved: writes fail until \
                  the store takes files again; give it more with staging-size (later cases are \
@@ -104,7 +105,7 @@ impl Core {
             if dirty_bytes(&file) == 0 || file.view().removed {
                 continue;
             }
-            let path = self.namespace.lock().path(file.inode);
+            let path = self.mount.namespace.lock().path(file.inode);
             tracing::debug!("`{path}` is saved because the staging directory is full");
             let saved = run_to_end(Arc::clone(self).save_shared(Arc::clone(&file))).await;
             if let (Ok(()), Body::Staged(body)) = (saved, &file.body) {

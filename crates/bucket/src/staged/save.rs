@@ -13,8 +13,9 @@ use penstock_transfer::{
 };
 
 use crate::{
-    core::{Core, run_to_end},
     errors::{Purpose, transfer_failure},
+    files::Files,
+    mount::run_to_end,
     open_file::{Body, OpenFile},
     staged::StagedBody,
 };
@@ -88,17 +89,17 @@ fn is_conflict(error: &ObjectError) -> bool {
     }
 }
 
-impl Core {
+impl Files {
     /// Saves a staged file if there is anything to save, on behalf of a caller that holds no lock.
     pub(crate) async fn save_staged(
         self: &Arc<Self>,
         file: &OpenFile,
         body: &StagedBody,
     ) -> Result<(), SaveError> {
-        if !file.view().dirty && !self.has_unsaved_metadata(file.inode) {
+        if !file.view().dirty && !self.metadata.has_unsaved_metadata(file.inode) {
             return Ok(());
         }
-        let _entered = self.namespace.enter(&[file.inode]).await?;
+        let _entered = self.mount.namespace.enter(&[file.inode]).await?;
         let _turn = body.turn.lock().await;
         self.store_changes(file, body).await
     }
@@ -119,7 +120,7 @@ impl Core {
             }
         }
         // An earlier save may have stored the content and nothing else.
-        Ok(self.store_unsaved_metadata(file).await?)
+        Ok(self.metadata.store_unsaved_metadata(file).await?)
     }
 
     async fn store_snapshot(
@@ -128,7 +129,7 @@ impl Core {
         body: &StagedBody,
         snapshot: &Snapshot,
     ) -> Result<Stored, SaveError> {
-        let key = self.namespace.lock().file_key(file.inode);
+        let key = self.mount.namespace.lock().file_key(file.inode);
         let stored = match key {
             Ok(key) => self.store_or_find(file, body, key, snapshot).await,
             // Another client's file has the name by now, and nothing else will lead here again.
@@ -143,8 +144,8 @@ impl Core {
             }
             Err(error) => {
                 body.content.give_up_snapshot();
-                self.metrics.failed_uploads.increment();
-                let path = self.namespace.lock().path(file.inode);
+                self.mount.metrics.failed_uploads.increment();
+                let path = self.mount.namespace.lock().path(file.inode);
                 let reason = FsError::from(error.clone());
                 tracing::error!("`{path}` could not be saved: {reason}; it stays staged");
                 Err(error)
@@ -160,13 +161,16 @@ impl Core {
         key: Key,
         snapshot: &Snapshot,
     ) -> Result<(ObjectVersion, Stored), SaveError> {
-        let (content, transfer) = (&body.content, &self.transfer);
+        let (content, transfer) = (&body.content, &self.mount.transfer);
         let found = content.find_among_many(transfer, &key).await;
         if let Some(version) = found.map_err(SaveError::to_find)? {
             content.evict().await;
             return Ok((version, Stored::Earlier));
         }
-        let options = self.saved_description(content, file.inode, &key).await?;
+        let options = self
+            .metadata
+            .saved_description(content, file.inode, &key)
+            .await?;
         let stored = content
             .store(transfer, key.clone(), options, snapshot)
             .await;
@@ -195,8 +199,8 @@ impl Core {
     /// Shows what was saved to everybody on this mount.
     fn publish_staged(&self, file: &OpenFile, body: &StagedBody, version: ObjectVersion) {
         {
-            let mut tree = self.namespace.lock();
-            let known = self.known_written(file, &version, ObjectKind::Normal);
+            let mut tree = self.mount.namespace.lock();
+            let known = self.mount.known_written(file, &version, ObjectKind::Normal);
             // Before the content is unlocked: a sync must not find that nothing is unsaved.
             body.content.end_snapshot(version.clone(), |content| {
                 file.show_stored(version, content);
@@ -215,10 +219,10 @@ impl Core {
         if body.saving_back.swap(true, Ordering::Relaxed) {
             return;
         }
-        let (core, file, body) = (Arc::clone(self), Arc::clone(file), Arc::clone(body));
+        let (this, file, body) = (Arc::clone(self), Arc::clone(file), Arc::clone(body));
         tokio::spawn(async move {
             // The close of the file tries again, and is told.
-            let _ = run_to_end(core.save_shared(file)).await;
+            let _ = run_to_end(this.save_shared(file)).await;
             body.saving_back.store(false, Ordering::Relaxed);
         });
     }

@@ -8,8 +8,9 @@ use penstock_transfer::staging::{ChangeGuard, Content, Payment, StagedFile};
 use penstock_vfs::{WritePlace, Written};
 
 use crate::{
-    core::Core,
+    files::Files,
     inode::Node,
+    metadata::Metadata,
     open_file::{FileHandle, OpenFile},
     staged::{StagedBody, lock},
 };
@@ -45,7 +46,7 @@ impl Pieces {
     }
 }
 
-impl Core {
+impl Files {
     /// Writes all of `data` where `place` says.
     pub(crate) async fn write_staged(
         self: &Arc<Self>,
@@ -92,8 +93,14 @@ impl Core {
     ) -> FsResult<Written> {
         let guard = guard_for(&body.content, place).await;
         // Under the lock that the last save of the file takes.
-        self.check_not_shut()?;
-        if self.namespace.lock().node(file.inode)?.lost_its_name() {
+        self.mount.check_not_shut()?;
+        if self
+            .mount
+            .namespace
+            .lock()
+            .node(file.inode)?
+            .lost_its_name()
+        {
             return Err(FsError::Stale);
         }
         let (engagement, size) = body.content.engaged_now()?;
@@ -107,7 +114,7 @@ impl Core {
         };
         let length = data.len() as u64;
         self.check_size(offset + length)?;
-        let (core, shown, writing) = (Arc::clone(self), Arc::clone(file), Arc::clone(body));
+        let (this, shown, writing) = (Arc::clone(self), Arc::clone(file), Arc::clone(body));
         let write = move || {
             let _held = guard;
             let (mut dirty, content) = (0, &writing.content);
@@ -118,7 +125,7 @@ impl Core {
             if let WritePlace::EndInPieces(believed) = place {
                 lock(&writing.pieces).end = believed + length;
             }
-            core.note_written(&shown);
+            this.metadata.note_written(&shown);
             Ok(dirty)
         };
         let quick = body.content.notes_quickly();
@@ -131,10 +138,13 @@ impl Core {
             ..Written::ACCEPTED
         })
     }
+}
 
+impl Metadata {
     /// Forgets times that were set. Blocks.
     pub(super) fn note_written(&self, file: &OpenFile) {
         let changes = self
+            .mount
             .namespace
             .lock()
             .node_mut(file.inode)

@@ -6,15 +6,15 @@ use std::{
     sync::Arc,
 };
 
-use penstock_base::{FsError, FsResult, GIB, MIB, MemoryBudget, Reservation, run_blocking};
+use penstock_base::{FsError, FsResult, GIB, MIB, MemoryBudget, run_blocking};
 
 use crate::staging::{
-    closed::Closed,
+    closed::{Closed, Left, Reopened},
     disk::on_worker,
-    folder::{Folder, StagingError},
-    gather::{FETCH_SHORT, Turns},
+    folder::{FileId, Folder, StagingError},
+    memory::SaveMemory,
     space::{Payment, Place, Space},
-    sweep::Sweeper,
+    sweep::{Remains, Sweeper},
     uploads::Uploads,
 };
 
@@ -23,16 +23,6 @@ use crate::staging::{
 pub const MAX_DIRTY_DEFAULT: u64 = 5 * GIB;
 /// Bytes up to which a file is saved in one request: from there on ossfs 1.91 sends parts, too.
 pub const PUT_MAX_DEFAULT: u64 = 25 * MIB;
-
-/// The share of the memory budget that is kept for saves, so that writes which wait for space
-/// cannot keep the memory from the save that would make it.
-const SAVE_SHARE: u64 = 8;
-/// The most that is kept for saves.
-const SAVE_MEMORY_MAX: u64 = 32 * MIB;
-/// Enough for a part of S3, which has at most twice its smallest size unless the file is very large.
-const SAVE_MEMORY_WANTED: u64 = 10 * MIB + FETCH_SHORT;
-/// The share of a small budget that may be kept for that.
-const SAVE_SHARE_MAX: u64 = 4;
 
 /// Disk calls that the threads which ask may make at once, unless fewer are set.
 pub const AT_ONCE_DEFAULT: usize = 2;
@@ -83,19 +73,10 @@ pub struct Staging {
     closed: Closed,
     sweeper: Arc<Sweeper>,
     boot: String,
-    /// Memory for saves, when nobody else gives any.
-    memory: Option<(Arc<MemoryBudget>, Reservation)>,
-    /// Who gathers bytes for saves.
-    pub(crate) gathering: Turns,
+    memory: SaveMemory,
     /// Turns for disk calls on the thread that asks.
     at_once: tokio::sync::Semaphore,
-    pub(crate) uploads: Uploads,
-}
-
-/// Bytes of a budget of `total` that are kept for saves.
-fn kept_for_saves(total: u64) -> u64 {
-    let share = (total / SAVE_SHARE).min(SAVE_MEMORY_MAX);
-    share.max(SAVE_MEMORY_WANTED.min(total / SAVE_SHARE_MAX))
+    uploads: Arc<Uploads>,
 }
 
 impl Staging {
@@ -105,9 +86,10 @@ impl Staging {
         budget: &Arc<MemoryBudget>,
     ) -> Result<Arc<Self>, StagingError> {
         let folder = Folder::take(&settings.directory)?;
+        let uploads = Uploads::new(&folder, &settings.volume);
         let space = Space::new(folder.clone(), settings.size);
         let closed = Closed::new(settings.size);
-        let memory = budget.try_reserve(kept_for_saves(budget.total()));
+        let memory = SaveMemory::new(budget);
         let at_once = tokio::sync::Semaphore::new(settings.at_once);
         let boot = fs::read_to_string(Path::new(BOOT_ID)).unwrap_or_default();
         Ok(Arc::new(Self {
@@ -117,10 +99,9 @@ impl Staging {
             closed,
             sweeper: Arc::default(),
             boot: boot.trim().to_owned(),
-            memory: memory.map(|backing| (MemoryBudget::new(backing.bytes()), backing)),
-            gathering: Turns::default(),
+            memory,
             at_once,
-            uploads: Uploads::default(),
+            uploads,
         }))
     }
 
@@ -143,12 +124,32 @@ impl Staging {
         &self.closed
     }
 
-    /// Who removes what nobody needs any more.
+    /// Removes what is not needed any more.
     pub(crate) fn sweeper(&self) -> &Arc<Sweeper> {
         &self.sweeper
     }
 
-    /// Removes what nobody needs after the end of the mount, as far as the disk does that in time.
+    /// What the files `id` are once their file is closed, which `payment` is for.
+    pub(crate) fn remains(&self, id: FileId, payment: Option<Payment>) -> Remains {
+        Remains::new(&self.sweeper, &self.folder, id, payment)
+    }
+
+    /// Opens what a closed file left. It is removed if the disk refuses. Blocks.
+    pub fn reopen(&self, left: Left) -> Option<Reopened> {
+        left.reopen(&self.folder)
+    }
+
+    /// Uploads that must not stay behind.
+    pub fn uploads(&self) -> &Arc<Uploads> {
+        &self.uploads
+    }
+
+    /// Memory for saves.
+    pub(crate) fn memory(&self) -> &SaveMemory {
+        &self.memory
+    }
+
+    /// Removes what is not needed after the end of the mount, as far as the disk does that in time.
     /// Blocks.
     pub fn end(&self) {
         self.closed.end();
@@ -189,46 +190,15 @@ impl Staging {
 
     /// Bytes up to which a file is saved in one request: one save's memory holds it.
     pub fn put_max(&self) -> u64 {
-        let kept = self.memory.as_ref().map_or(MIB, |(memory, _)| {
-            memory.total().saturating_sub(FETCH_SHORT)
-        });
-        self.settings.put_max.min(kept)
-    }
-
-    /// Memory for a save which needs `whole` bytes at once at most: from what is kept for saves, or from
-    /// `budget`, in whose line only a save stands that is larger than what is kept. A store that is away
-    /// has saves hold their memory, and the rest of the volume goes on.
-    pub(crate) async fn save_memory(
-        &self,
-        budget: &MemoryBudget,
-        bytes: u64,
-        whole: u64,
-    ) -> FsResult<Reservation> {
-        let Some((kept, _)) = &self.memory else {
-            return budget.reserve(bytes).await;
-        };
-        if let Some(memory) = budget.try_reserve_spare(bytes) {
-            return Ok(memory);
-        }
-        if whole > kept.total() {
-            return tokio::select! {
-                memory = kept.reserve(bytes) => memory,
-                memory = budget.reserve(bytes) => memory,
-            };
-        }
-        tokio::select! {
-            biased;
-            memory = kept.reserve(bytes) => memory,
-            memory = budget.reserve_spare(bytes) => Ok(memory),
-        }
+        self.settings.put_max.min(self.memory.longest())
     }
 
     /// Makes a disk call, to its end, whether or not the caller stays.
     ///
     /// Most disk calls only copy to or from the page cache, and passing one to another thread costs
-    /// several times more than making it. A busy disk however holds up whoever calls, and the
-    /// caller may be a thread that receives requests: so only a few are made at once, and the
-    /// others by threads that may block; as is what is not `quick`.
+    /// several times more than making it. A busy disk however holds up the caller, which may be a thread that
+    /// receives requests: so only a few are made at once, and the others by threads that may block; as is what
+    /// is not `quick`.
     pub async fn on_disk<T: Send + 'static>(
         &self,
         quick: bool,

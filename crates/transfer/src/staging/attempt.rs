@@ -1,12 +1,12 @@
-//! Saves of which nobody knows whether the store has them.
+//! Saves whose outcome is not known.
 //!
 //! Between the request that makes a save the object and the moment in which the journal says so, the
 //! process may die, or the answer may be lost. The store then has a version that is not the base of
 //! what is here, and that looks like another client's. So before that request the journal gets the
 //! checksums of the bytes that are sent, and the tags that the object may have if the store makes some
-//! of it by copying; what is written later is noted apart, as it may not be in them any more. Whoever
-//! meets a version that he does not know compares it with these.
-//! What he knows again becomes the base, and only what was changed since is unsaved.
+//! of it by copying; what is written later is noted apart, as it may not be in them any more. A save
+//! that meets an unknown version compares it with these ([`crate::staging::recognize`]). One that is known again
+//! becomes the base, and only what was changed since is unsaved.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use penstock_object::ETag;
 
 use crate::staging::touched::Touched;
 
-/// Saves of a file that are remembered while nobody knows their outcome. Any of them may be the one that
+/// Saves of a file that are remembered while their outcome is not known. Any of them may be the one that
 /// is stored, so before there are more the store is asked.
 pub(crate) const ATTEMPTS_MAX: usize = 4;
 /// Checksums of a save that are remembered: enough to know it again.

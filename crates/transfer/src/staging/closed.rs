@@ -1,18 +1,18 @@
 //! What staged files leave behind that were closed a short while ago: bytes that the store has, too.
 //!
-//! Who writes a file often reads it next. So a file that was saved and closed leaves its staging file,
-//! and whoever opens the same version again finds it there. Nothing of that is needed: it goes when
+//! A file that was written is often read next. So a file that was saved and closed leaves its staging file,
+//! and the next open of the same version finds it there. Nothing of that is needed: it goes when
 //! space is short, before anything else does, when the version is replaced, after some time, and
 //! with the mount.
 //!
-//! What is left is found, kept and let go of in memory alone, also under the lock of the tree. Whoever
-//! opens the file next opens the staging file before he locks the tree, and keeps its name; what goes is
+//! What is left is found, kept and let go of in memory alone, also under the lock of the tree. The
+//! next open of the file opens the staging file before it locks the tree, and keeps its name; what goes is
 //! removed by the sweeper ([`crate::staging::sweep`]).
 
 use std::{
     collections::HashMap,
     ops::Range,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -26,10 +26,8 @@ use crate::{
     ObjectVersion,
     lock::lock,
     staging::{
-        area::Staging,
         content::Content,
         disk::DiskFile,
-        file::{StagedFile, State},
         folder::{FileId, Folder},
         sweep::Remains,
     },
@@ -58,14 +56,35 @@ pub struct Left {
     remains: Remains,
 }
 
-/// The same with the staging file open, for whoever opens the file.
+/// The same with the staging file open, for a file that is being opened.
 #[derive(Debug)]
 pub struct Reopened {
     left: Left,
     disk: DiskFile,
 }
 
+impl Left {
+    /// Opens what was left in `folder`. It is removed if the disk refuses. Blocks.
+    pub(super) fn reopen(self, folder: &Folder) -> Option<Reopened> {
+        let file = Folder::open(&folder.data(&self.id)).ok()?;
+        let disk = DiskFile::new(file);
+        Some(Reopened { left: self, disk })
+    }
+}
+
 impl Reopened {
+    /// What the staging file has of the version, as the content of a file that goes on with it, the file's name
+    /// and the staging file. The taker pays for them from now on.
+    pub(super) fn take(self) -> (Content, FileId, DiskFile) {
+        let Self { left, disk } = self;
+        let mut content = Content::of(left.version);
+        for range in left.local {
+            content.fetched(range);
+        }
+        left.remains.spare();
+        (content, left.id, disk)
+    }
+
     /// Which version the staging file has bytes of.
     pub fn version(&self) -> &ObjectVersion {
         &self.left.version
@@ -76,7 +95,7 @@ impl Reopened {
 struct Files {
     by_key: HashMap<Key, Left>,
     bytes: u64,
-    /// Nobody opens anything any more.
+    /// The mount ends: nothing is left from now on.
     ended: bool,
 }
 
@@ -181,8 +200,20 @@ impl Closed {
         (left.version == *version).then_some(left)
     }
 
-    /// Keeps what a file left, on a file system with `free` bytes, which others want, too.
-    fn leave(&self, left: Left, free: u64) {
+    /// Keeps what the file `id` of which everything is saved leaves to the next that opens it, if that is worth
+    /// it, on a file system with `free` bytes, which others want, too.
+    pub(super) fn leave(&self, id: FileId, content: &Content, remains: Remains, free: u64) {
+        let Some((version, local)) = content.local(PIECES_MAX) else {
+            return;
+        };
+        let left = Left {
+            bytes: local.iter().map(|range| range.end - range.start).sum(),
+            version: version.clone(),
+            local,
+            id,
+            since: clock::now(),
+            remains,
+        };
         let mut files = self.lock();
         if files.ended || left.bytes > self.bytes_max(free) {
             drop(files);
@@ -209,48 +240,5 @@ impl Closed {
 
     fn lock(&self) -> MutexGuard<'_, Files> {
         lock(&self.files)
-    }
-}
-
-impl Staging {
-    /// Opens what was left. It is removed if the disk refuses. Blocks.
-    pub fn reopen(&self, left: Left) -> Option<Reopened> {
-        let file = Folder::open(&self.folder().data(&left.id)).ok()?;
-        let disk = DiskFile::new(file);
-        Some(Reopened { left, disk })
-    }
-
-    /// Leaves the staging file `id` of a closed file, of which everything is saved, to whoever opens it
-    /// next, if it is worth that.
-    pub(super) fn leave(&self, id: FileId, state: State) {
-        let remains = Remains::new(self, id.clone(), Some(state.payment));
-        let Some((version, local)) = state.content.local(PIECES_MAX) else {
-            return;
-        };
-        let left = Left {
-            bytes: local.iter().map(|range| range.end - range.start).sum(),
-            version: version.clone(),
-            local,
-            id,
-            since: clock::now(),
-            remains,
-        };
-        self.closed().leave(left, self.space().free_seen());
-    }
-}
-
-impl StagedFile {
-    /// A file that goes on with the staging file which it left when it was closed, and what that has
-    /// of the version. That is to be engaged.
-    pub fn going_on(staging: &Arc<Staging>, reopened: Reopened) -> (Self, Content) {
-        let Reopened { left, disk } = reopened;
-        let mut content = Content::of(left.version);
-        for range in left.local {
-            content.fetched(range);
-        }
-        left.remains.spare();
-        let staged = Self::with_id(staging, left.id);
-        staged.adopt_disk(disk);
-        (staged, content)
     }
 }

@@ -5,7 +5,7 @@
 //! makes its result the base.
 //!
 //! A file may be changed while it is being saved. What is touched meanwhile is noted apart, and is
-//! all that is unsaved when the save has ended. A save whose outcome nobody knows is remembered with
+//! all that is unsaved when the save has ended. A save whose outcome is not known is remembered with
 //! what was touched since ([`crate::staging::attempt`]).
 
 use std::ops::Range;
@@ -56,8 +56,8 @@ impl Base {
         }
     }
 
-    /// When a save may replace what the store has: who goes on after a version must not bury what
-    /// others wrote since, who writes anew replaces whatever there is.
+    /// When a save may replace what the store has: one that goes on after a version must not bury what
+    /// others wrote since, one of new content replaces whatever there is.
     pub(crate) fn condition(&self) -> WriteCondition {
         match self {
             // A store that names no versions cannot be asked for one.
@@ -193,7 +193,7 @@ impl Content {
         self.touch(range, Held::Dirty);
     }
 
-    /// A write of `range` failed, and nobody knows what of it the staging file has: what the store has as
+    /// A write of `range` failed, and what of it the staging file has is not known: what the store has as
     /// well is there only, and what is unsaved stays so, also where a save has it that is under way.
     pub(crate) fn spoil(&mut self, range: Range<u64>) {
         for piece in self.pieces(range) {
@@ -219,8 +219,8 @@ impl Content {
         }
     }
 
-    /// Makes the file shorter or longer. A file without bytes needs nothing of its base, and whoever
-    /// makes it so writes it anew.
+    /// Makes the file shorter or longer. A file without bytes needs nothing of its base, and is
+    /// written anew.
     pub(crate) fn resize(&mut self, size: u64) {
         self.recovered &= size > 0;
         self.grow(size);

@@ -1,13 +1,13 @@
 //! A sparse file that holds what was written and is not in the store yet.
 //!
-//! Every call blocks on the disk, for as long as the disk likes; callers run it where that holds up
-//! nobody. The threads of a door that receive requests may not all wait for the disk: whoever is
-//! left hears the requests of those who are not concerned, and who wants to be let go. So on these
+//! Every call blocks on the disk, for as long as the disk likes; callers run it where nothing else
+//! waits. The threads of a door that receive requests may not all wait for the disk: the one that is
+//! left hears the requests of programs that are not concerned, and signals to those that wait. So on these
 //! threads
 //!
 //! - reads and writes are made, which mostly only copy to or from the page cache, but fewer at once
 //!   than there are threads ([`Staging::on_disk`]);
-//! - nothing that waits for bytes to be on the disk, nor for whoever does ([`on_worker`], and
+//! - nothing that waits for bytes to be on the disk, nor for a thread that does ([`on_worker`], and
 //!   [`StagedFile::notes_quickly`]).
 //!
 //! On no thread is a disk call made while the tree or a content is locked, which the others need.

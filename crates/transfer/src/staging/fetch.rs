@@ -88,7 +88,7 @@ impl StagedFile {
     }
 
     /// Takes in `bytes` of `base`, which begin at `at`, where nothing was written meanwhile. The caller
-    /// has the file alone, so that nobody writes between the look and the note of what is there.
+    /// has the file alone, so that no write comes between the look and the note of what is there.
     fn take_fetched(&self, base: &ObjectVersion, mut at: u64, bytes: &Payload) -> FsResult<()> {
         let disk = self.disk()?;
         for slice in bytes.slices() {

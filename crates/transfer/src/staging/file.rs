@@ -5,7 +5,7 @@
 //! it or leaves it to the store again.
 //!
 //! The locks are listed in [`crate::staging`]. What each of them guards is reached through the methods here
-//! and in the modules beside this one; nobody outside takes one but the change lock.
+//! and in the modules beside this one; the owner of a file takes the change lock alone.
 
 use std::{
     io,
@@ -26,13 +26,13 @@ use crate::{
     lock::lock,
     staging::{
         area::Staging,
+        closed::Reopened,
         content::Content,
         disk::{DiskFile, disk_failure, on_worker},
         extents::Piece,
         folder::{FileId, Folder},
         journal::Journal,
         space::Payment,
-        sweep::Remains,
     },
 };
 
@@ -131,6 +131,15 @@ impl StagedFile {
         Self::with_id(staging, FileId::new())
     }
 
+    /// A file that goes on with the staging file which it left when it was closed, and what that has
+    /// of the version. That is to be engaged.
+    pub fn going_on(staging: &Arc<Staging>, reopened: Reopened) -> (Self, Content) {
+        let (content, id, disk) = reopened.take();
+        let staged = Self::with_id(staging, id);
+        staged.adopt_disk(disk);
+        (staged, content)
+    }
+
     pub(super) fn with_id(staging: &Arc<Staging>, id: FileId) -> Self {
         Self {
             staging: Arc::clone(staging),
@@ -179,7 +188,7 @@ impl StagedFile {
         InMemory::lock(&self.state)
     }
 
-    /// Looks at the content, or changes where its base is, while nobody else does.
+    /// Looks at the content, or changes where its base is, while it stands still.
     pub fn with_state<T>(&self, look: impl FnOnce(Option<&mut State>) -> T) -> T {
         look(self.state().as_mut())
     }
@@ -199,7 +208,7 @@ impl StagedFile {
             .ok_or(NOT_ENGAGED)
     }
 
-    /// Makes `content` of the object `key` what the file holds. `show` runs before anybody else sees it.
+    /// Makes `content` of the object `key` what the file holds. `show` runs before any other thread sees it.
     pub fn engage(&self, content: Content, key: Key, show: impl FnOnce(&Content)) {
         self.note_fetched(false);
         let mut payment = self.staging.space().nothing();
@@ -325,7 +334,7 @@ impl StagedFile {
         on_worker(|| self.evict_alone()).await;
     }
 
-    /// The same. The caller has the file alone, so that nobody reads or writes there between the content
+    /// The same. The caller has the file alone, so that no read or write comes between the content
     /// and the disk.
     fn evict_alone(&self) {
         let Some(disk) = self.disk_if_any() else {
@@ -387,11 +396,14 @@ impl Drop for StagedFile {
             // What is unsaved, and has a journal that says so, is for the next mount.
             _ if unsaved && has_journal => {}
             Some(state) if !state.abandoned && !has_journal => {
-                self.staging.leave(self.id.clone(), state);
+                let remains = self.staging.remains(self.id.clone(), Some(state.payment));
+                let free = self.staging.space().free_seen();
+                let closed = self.staging.closed();
+                closed.leave(self.id.clone(), &state.content, remains, free);
             }
             state => {
                 let payment = state.map(|state| state.payment);
-                drop(Remains::new(&self.staging, self.id.clone(), payment));
+                drop(self.staging.remains(self.id.clone(), payment));
             }
         }
     }

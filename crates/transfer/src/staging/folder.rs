@@ -5,7 +5,7 @@
 //! DIRECTORY/files/ID.data         what was written to a file, sparse
 //! DIRECTORY/files/ID.journal      which file, and which ranges; see the journal
 //! DIRECTORY/files/ID.upload       an upload that is under way
-//! DIRECTORY/kept/ID.data          what must not be saved: somebody else changed the object, or the
+//! DIRECTORY/kept/ID.data          what must not be saved: another client changed the object, or the
 //! DIRECTORY/kept/ID.journal       journal cannot be believed
 //! ```
 
@@ -35,7 +35,7 @@ pub enum StagingError {
     InUse {
         /// The directory.
         directory: PathBuf,
-        /// Who has it; 0 if that cannot be seen.
+        /// The process that has it; 0 if that cannot be seen.
         pid: u32,
     },
     /// The disk refuses it.
@@ -88,7 +88,7 @@ impl std::fmt::Display for FileId {
 }
 
 impl Folder {
-    /// Makes the directory, in which nobody else can exchange anything, and locks it.
+    /// Makes the directory, in which no other user can exchange anything, and locks it.
     pub(crate) fn take(directory: &Path) -> Result<Self, StagingError> {
         let failed = |error| StagingError::Io {
             directory: directory.to_owned(),
@@ -186,7 +186,7 @@ impl Folder {
         self.directory.join("kept").join(format!("{id}.data"))
     }
 
-    /// Whether a file in the directory is one that this user made, who alone says what is saved.
+    /// Whether a file in the directory is one that this user made: no other says what is saved.
     fn is_ours(&self, path: &Path) -> bool {
         let found = fs::symlink_metadata(path);
         found.is_ok_and(|found| found.is_file() && found.uid() == self.lock.owner())
@@ -208,7 +208,7 @@ impl Folder {
     }
 
     /// Files that have a journal, with content or without. Content without a journal is removed:
-    /// nobody knows what it was. What another user brought in is none of them.
+    /// what it was is not known. What another user brought in is none of them.
     pub(crate) fn orphans(&self) -> io::Result<Vec<FileId>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(self.directory.join("files"))? {

@@ -5,7 +5,7 @@
 //! ([`crate::staging::spans`]), and what the staging file has is laid over it. Long runs of fetched
 //! bytes are passed on where they lie.
 //!
-//! Who finds memory for everything that it may need takes it at once and waits for none afterwards,
+//! A part that finds memory for everything it may need takes it at once and waits for none afterwards,
 //! so several go on at the same time. Where there is not that much they take turns, with what is kept
 //! for saves: several that each have a part of it would wait for each other.
 //!
@@ -18,7 +18,7 @@ use penstock_base::{
     BLOCK_SIZE, BufferPool, BufferView, BufferWriter, FsError, FsResult, KIB, MIB, Payload,
     Reservation, clock, run_blocking,
 };
-use tokio::sync::{Mutex, MutexGuard, Semaphore};
+use tokio::sync::MutexGuard;
 
 use crate::{
     ObjectVersion, Transfer,
@@ -27,38 +27,18 @@ use crate::{
         error::StagedError,
         extents::Piece,
         file::StagedFile,
+        memory::FETCH_SHORT,
         spans::to_fetch,
         write::{ZEROS, push_zeros},
     },
 };
 
-/// Parts that are put together at once, of all files.
-const AT_ONCE: usize = 8;
 /// Bytes of the base version that are fetched at once.
 const FETCH: u64 = 8 * MIB;
-/// The same where memory is short.
-pub(super) const FETCH_SHORT: u64 = BLOCK;
 /// Bytes that are looked at, and laid into one buffer, at once.
 const BLOCK: u64 = BLOCK_SIZE as u64;
 /// Zeros and fetched bytes from this many on take no buffer of their own.
 const LONG: u64 = 64 * KIB;
-
-/// Who may put bytes together.
-#[derive(Debug)]
-pub(crate) struct Turns {
-    places: Semaphore,
-    /// Of those who do not have all their memory.
-    turn: Mutex<()>,
-}
-
-impl Default for Turns {
-    fn default() -> Self {
-        Self {
-            places: Semaphore::new(AT_ONCE),
-            turn: Mutex::default(),
-        }
-    }
-}
 
 /// Where bytes come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,9 +131,7 @@ impl StagedFile {
         base: Option<&ObjectVersion>,
         range: Range<u64>,
     ) -> Result<Payload, StagedError> {
-        let turns = &self.staging().gathering;
-        // Never closed.
-        let _place = turns.places.acquire().await;
+        let _place = self.staging().memory().place().await;
         let mut gathering = Gathering {
             transfer,
             staged: self,
@@ -184,7 +162,7 @@ impl<'part> Gathering<'part> {
             return Ok(None);
         }
         let staged: &'part StagedFile = self.staged;
-        let turn = staged.staging().gathering.turn.lock().await;
+        let turn = staged.staging().memory().turn().await;
         self.ahead = budget.try_reserve_spare(cost);
         Ok(self.ahead.is_none().then_some(turn))
     }
@@ -283,7 +261,9 @@ impl<'part> Gathering<'part> {
         let transfer = self.transfer;
         let staging = self.staged.staging();
         let whole = Transfer::cost(self.range.end - self.range.start) + Transfer::cost(FETCH_SHORT);
-        let memory = staging.save_memory(transfer.pool().budget(), bytes, whole);
+        let memory = staging
+            .memory()
+            .take(transfer.pool().budget(), bytes, whole);
         clock::deadline(transfer.settings().memory_wait, memory)
             .await
             .map_err(|_| FsError::OutOfMemory)?

@@ -11,7 +11,7 @@
 //! close promised is in the store and needs none of this.
 //!
 //! What the file is beside its bytes, where that is kept, stands in the journal as well: of a file
-//! that was never stored nobody else knows it. So does when a save began and what it sent, until the
+//! that was never stored it is known nowhere else. So does when a save began and what it sent, until the
 //! journal is written anew after it ([`crate::staging::attempt`]).
 //!
 //! Each record carries its length and its checksum, which is how [`reading`] knows what of it is whole. A

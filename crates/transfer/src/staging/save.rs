@@ -23,7 +23,6 @@ use crate::{
         file::StagedFile,
         journal::{Journal, Record},
         plan::{Limits, Part, Plan, Source, plan},
-        uploads::note_upload,
     },
     writer::{Assembly, Slot, Slots},
 };
@@ -122,7 +121,7 @@ impl StagedFile {
             condition: options.condition.clone(),
             ..CompleteOptions::default()
         };
-        let note = note_upload(self.staging(), key);
+        let note = self.staging().uploads().note(key);
         let mut assembly = Assembly::begin(transfer, key, options, note);
         let (slots, mut sums) = (assembly.slots(), Vec::new());
         let ready = parts

@@ -1,10 +1,10 @@
 //! How much the staging directory may hold.
 //!
-//! Whoever is about to write takes the bytes first, so that a full disk is told to the write and
+//! A write takes its bytes first, so that a full disk is told to the write and
 //! never to the close. What the file really occupies is settled afterwards.
 //!
-//! Who finds no room stands in a line, and what he wants is not given to those who come later. They
-//! pass him where there is room for both.
+//! A write that finds no room stands in a line, and what it wants is not given to later ones. They
+//! pass it where there is room for both.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ use crate::staging::{content::Content, disk::on_worker, folder::Folder};
 
 /// Bytes that are taken before the file system is asked again how much it has.
 const LOOK_EVERY: u64 = 64 * MIB;
-/// How often who waits asks the file system at least.
+/// How often a waiting write asks the file system at least.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// An account of staging space.
@@ -28,7 +28,7 @@ pub struct Space {
     folder: Folder,
     limit: u64,
     account: Mutex<Account>,
-    /// There may be room for somebody who waits.
+    /// There may be room for a waiting write.
     changed: Notify,
 }
 
@@ -43,12 +43,12 @@ struct Account {
     unasked: u64,
     /// What it had when it was asked last.
     free: u64,
-    /// What those want who wait, by their numbers.
+    /// What the waiting writes want, by their numbers.
     line: BTreeMap<u64, u64>,
     next_number: u64,
 }
 
-/// A place in the line of those who wait for room. Left on drop.
+/// A place in the line of writes that wait for room. Left on drop.
 #[derive(Debug)]
 pub struct Place {
     space: Arc<Space>,
@@ -123,7 +123,7 @@ impl Space {
         })
     }
 
-    /// Asks the file system, for those who want `bytes`. Nobody else waits for the answer.
+    /// Asks the file system, for those that want `bytes`. The others do not wait for the answer.
     fn ask(&self, bytes: u64) {
         let promised = self.account().promised;
         let free = self.look();
@@ -162,12 +162,12 @@ impl Space {
 }
 
 impl Account {
-    /// Bytes that those want who came before number `number`.
+    /// Bytes that those want that came before number `number`.
     fn wanted_before(&self, number: u64) -> u64 {
         self.line.range(..number).map(|(_, bytes)| bytes).sum()
     }
 
-    /// Whether `bytes` are known to be there, within `limit`, beside what those want who came before.
+    /// Whether `bytes` are known to be there, within `limit`, beside what those want that came before.
     fn has_room(&self, number: u64, bytes: u64, limit: u64) -> bool {
         let wanted = self.wanted_before(number).saturating_add(bytes);
         self.used.saturating_add(wanted) <= limit && self.unasked >= wanted

@@ -1,9 +1,9 @@
-//! Removing what nobody needs any more, where that holds up nobody.
+//! Removing staging files that are not needed any more, on a thread that may wait for a disk.
 //!
-//! Files are closed by whoever happens to let go of them last: a thread that receives requests, or
-//! one that holds the lock of the tree. Removing a large file takes long even on an idle disk. So
-//! they hand it to the *sweeper*, who does one thing after the other on one thread of those that may
-//! block. Whoever makes another staging file waits for a place there first, so that what a disk is
+//! A file is closed by the thread that happens to let go of it last: one that receives requests, or
+//! one that holds the lock of a tree of names. Removing a large file takes long even on an idle disk. So
+//! they hand it to the *sweeper*, which does one thing after the other on one thread of those that may
+//! block. A thread that makes another staging file waits for a place there first, so that what a disk is
 //! slow to remove does not grow without bound.
 
 use std::{
@@ -19,13 +19,12 @@ use tokio::runtime::Handle;
 use crate::{
     lock::lock,
     staging::{
-        area::Staging,
         folder::{FileId, Folder},
         space::Payment,
     },
 };
 
-/// Chores that wait before nobody makes another staging file.
+/// Chores that may wait while another staging file is made.
 const QUEUE_MAX: usize = 4096;
 /// How long to wait for a place, or for what is being removed: the next mount removes the rest.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -43,16 +42,21 @@ pub(crate) struct Remains {
 }
 
 impl Remains {
-    /// The files `id` in the directory of `staging`, which `payment` is for.
-    pub(crate) fn new(staging: &Staging, id: FileId, payment: Option<Payment>) -> Self {
+    /// The files `id` in `folder`, which `payment` is for, left to `sweeper`.
+    pub(crate) fn new(
+        sweeper: &Arc<Sweeper>,
+        folder: &Folder,
+        id: FileId,
+        payment: Option<Payment>,
+    ) -> Self {
         Self {
-            sweeper: Arc::clone(staging.sweeper()),
-            files: Some((staging.folder().clone(), id)),
+            sweeper: Arc::clone(sweeper),
+            files: Some((folder.clone(), id)),
             payment,
         }
     }
 
-    /// Spares the files, and gives back what was paid: whoever has them from now on pays.
+    /// Spares the files, and gives back what was paid: their next owner pays.
     pub(crate) fn spare(mut self) {
         self.files = None;
     }
@@ -71,11 +75,11 @@ impl Drop for Remains {
     }
 }
 
-/// Removes what nobody needs. See the module.
+/// Removes what is not needed any more. See the module.
 #[derive(Default)]
 pub(crate) struct Sweeper {
     queue: Mutex<Queue>,
-    /// There is a place, or nobody is at work.
+    /// There is a place, or no thread is at work.
     moved: Condvar,
 }
 
@@ -174,7 +178,7 @@ impl Sweeper {
         }
     }
 
-    /// What comes next. After the last there is nobody at work until more is handed over.
+    /// What comes next. After the last no thread is at work until more is handed over.
     fn next(&self) -> Option<Chore> {
         let mut queue = self.lock();
         let next = queue.waiting.pop_front();

@@ -1,4 +1,4 @@
-//! What is begun while somebody else opens the file.
+//! Changes that are begun while the file is opened.
 
 use penstock_base::{FsError, FsResult, MIB, MemoryBudget};
 use penstock_object::{ETag, Key};

@@ -22,7 +22,6 @@ use penstock_object::{Key, ObjectResult, Store, UploadId};
 use crate::{
     lock::lock,
     staging::{
-        area::Staging,
         folder::{FileId, Folder},
         journal::{join_texts, split_texts},
     },
@@ -40,8 +39,11 @@ const LAST_WAIT: Duration = Duration::from_secs(10);
 const LAST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Uploads of a staged volume.
-#[derive(Debug, Default)]
-pub(crate) struct Uploads {
+#[derive(Debug)]
+pub struct Uploads {
+    folder: Folder,
+    /// What tells the store and its bucket from every other.
+    volume: String,
     /// Those of this mount that are under way, as many as saves are.
     own: Mutex<Vec<Weak<Note>>>,
     /// Those of an earlier mount that are to be removed.
@@ -49,6 +51,43 @@ pub(crate) struct Uploads {
 }
 
 impl Uploads {
+    /// Noted in `folder` as those of `volume`.
+    pub(super) fn new(folder: &Folder, volume: &str) -> Arc<Self> {
+        Arc::new(Self {
+            folder: folder.clone(),
+            volume: volume.to_owned(),
+            own: Mutex::default(),
+            cut: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// Notes that an upload of `key` is about to begin. A directory that takes no note holds up no save,
+    /// which makes room in it.
+    pub(super) fn note(&self, key: &Key) -> Option<Arc<dyn UploadNote>> {
+        match run_blocking(|| self.begin_note(key)) {
+            Ok(note) => Some(note),
+            Err(error) => {
+                tracing::debug!(%error, "an upload could not be noted");
+                None
+            }
+        }
+    }
+
+    fn begin_note(&self, key: &Key) -> io::Result<Arc<Note>> {
+        let begun = clock::wall_time().duration_since(UNIX_EPOCH);
+        let begun = begun.unwrap_or_default().as_secs().to_string();
+        let path = self.folder.upload(&FileId::new());
+        let mut file = Folder::create(&path)?;
+        file.write_all(&join_texts(&[&self.volume, key.as_str(), &begun]))?;
+        let note = Arc::new(Note {
+            path,
+            key: key.clone(),
+            name: OnceLock::new(),
+        });
+        self.add(&note);
+        Ok(note)
+    }
+
     fn add(&self, note: &Arc<Note>) {
         let mut notes = lock(&self.own);
         notes.retain(|note| note.strong_count() > 0);
@@ -83,21 +122,6 @@ struct Note {
 }
 
 impl Note {
-    fn begin(staging: &Staging, key: &Key) -> io::Result<Arc<Self>> {
-        let begun = clock::wall_time().duration_since(UNIX_EPOCH);
-        let begun = begun.unwrap_or_default().as_secs().to_string();
-        let path = staging.folder().upload(&FileId::new());
-        let mut file = Folder::create(&path)?;
-        file.write_all(&join_texts(&[staging.volume(), key.as_str(), &begun]))?;
-        let note = Arc::new(Self {
-            path,
-            key: key.clone(),
-            name: OnceLock::new(),
-        });
-        staging.uploads.add(&note);
-        Ok(note)
-    }
-
     fn add(&self, upload: &UploadId) -> io::Result<()> {
         let mut file = fs::File::options().append(true).open(&self.path)?;
         file.write_all(&join_texts(&[upload.as_str()]))
@@ -137,24 +161,12 @@ fn read(note: &Path, volume: &str) -> Option<Cut> {
     (of == volume).then_some(cut)
 }
 
-/// Notes that an upload of `key` is about to begin. A directory that takes no note holds up no save,
-/// which makes room in it.
-pub(super) fn note_upload(staging: &Staging, key: &Key) -> Option<Arc<dyn UploadNote>> {
-    match run_blocking(|| Note::begin(staging, key)) {
-        Ok(note) => Some(note),
-        Err(error) => {
-            tracing::debug!(%error, "an upload could not be noted");
-            None
-        }
-    }
-}
-
-impl Staging {
+impl Uploads {
     /// Begins to remove the uploads that an earlier mount left.
-    pub fn remove_cut_uploads(self: &Arc<Self>, store: &Arc<dyn Store>) {
-        let notes = run_blocking(|| self.folder().uploads()).unwrap_or_default();
-        let cut = notes.iter().filter_map(|note| read(note, self.volume()));
-        let Ok(mut known) = self.uploads.cut.try_lock() else {
+    pub fn remove_cut(self: &Arc<Self>, store: &Arc<dyn Store>) {
+        let notes = run_blocking(|| self.folder.uploads()).unwrap_or_default();
+        let cut = notes.iter().filter_map(|note| read(note, &self.volume));
+        let Ok(mut known) = self.cut.try_lock() else {
             return;
         };
         known.extend(cut);
@@ -164,7 +176,7 @@ impl Staging {
     }
 
     /// Removes what is left of them at the end of a mount, as far as that takes no long time.
-    pub async fn finish_removing_uploads(&self, store: &dyn Store) {
+    pub async fn finish_removing(&self, store: &dyn Store) {
         let removed = async {
             while self.remove_once(store).await == Outcome::Later {
                 clock::sleep(LAST_PAUSE).await;
@@ -176,7 +188,7 @@ impl Staging {
 
     /// Tries to remove each once. What the store refuses for good is left to the next mount.
     async fn remove_once(&self, store: &dyn Store) -> Outcome {
-        let mut cut = self.uploads.cut.lock().await;
+        let mut cut = self.cut.lock().await;
         let (mut left, mut failure) = (Vec::new(), None);
         for upload in std::mem::take(&mut *cut) {
             match self.remove_cut_upload(store, &upload).await {
@@ -207,7 +219,7 @@ impl Staging {
     /// those of the same object that are under way here have one.
     async fn remove_cut_upload(&self, store: &dyn Store, cut: &Cut) -> ObjectResult<bool> {
         let found = names_of(store, cut).await?;
-        let Some(ours) = self.uploads.names(&cut.key) else {
+        let Some(ours) = self.names(&cut.key) else {
             return Ok(false);
         };
         for upload in found.iter().filter(|upload| !ours.contains(upload)) {
@@ -251,16 +263,16 @@ enum Outcome {
 }
 
 /// Removes uploads, or goes on trying as long as the directory is in use.
-async fn remove_all(staging: Weak<Staging>, store: Arc<dyn Store>) {
+async fn remove_all(uploads: Weak<Uploads>, store: Arc<dyn Store>) {
     let mut pause = PAUSES[0];
     loop {
-        let Some(staging) = staging.upgrade() else {
+        let Some(uploads) = uploads.upgrade() else {
             return;
         };
-        if staging.remove_once(&*store).await == Outcome::Done {
+        if uploads.remove_once(&*store).await == Outcome::Done {
             return;
         }
-        drop(staging);
+        drop(uploads);
         clock::sleep(pause).await;
         pause = (pause * 2).min(PAUSES[1]);
     }

@@ -1,9 +1,9 @@
-//! What a journal says, for who finds one.
+//! What a journal that was found says.
 //!
 //! A journal is read twice, record by record, however long it is: once to see how much of it is
 //! whole and how much is certain, and once to do its changes again. A kill may leave the last record
 //! unfinished; what that told of was not answered. Anything else that is not whole is damage, and
-//! a journal in doubt is never acted upon: who finds it puts the file aside.
+//! a journal in doubt is never acted upon: its file is put aside.
 
 use std::{
     io::{self, BufReader, Read, Seek, SeekFrom},

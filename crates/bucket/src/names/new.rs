@@ -7,14 +7,14 @@ use penstock_object::{ObjectKind, PutOptions, WriteCondition};
 use penstock_vfs::{FileKind, Inode, Owner};
 
 use crate::{
-    core::Core,
     errors::for_writing,
     inode::{Known, Place, Reference},
     key,
+    names::Names,
     posix::{KeptMetadata, PosixAttributes},
 };
 
-impl Core {
+impl Names {
     /// What such a file says of itself.
     pub(crate) fn new_object(
         &self,
@@ -22,13 +22,13 @@ impl Core {
         new: (Owner, u16),
         parent: Inode,
     ) -> FsResult<PosixAttributes> {
-        let tree = self.namespace.lock();
+        let tree = self.mount.namespace.lock();
         let now = Some(clock::wall_time());
         Ok(PosixAttributes {
             modified: now,
             accessed: now,
             changed: now,
-            ..self.new_attributes(kind, new, tree.node(parent)?)
+            ..self.mount.new_attributes(kind, new, tree.node(parent)?)
         })
     }
 
@@ -38,9 +38,9 @@ impl Core {
         (parent, name): (Inode, &Utf8Name),
         (kind, kept, body): (FileKind, KeptMetadata, Payload),
     ) -> FsResult<Reference> {
-        let _entered = self.namespace.enter(&[parent]).await?;
-        self.check_free(parent, name).await?;
-        let prefix = self.namespace.lock().prefix(parent)?;
+        let _entered = self.mount.namespace.enter(&[parent]).await?;
+        self.lookups.check_free(parent, name).await?;
+        let prefix = self.mount.namespace.lock().prefix(parent)?;
         let key = key::file_key(&prefix, name)?;
         let size = body.len() as u64;
         let options = PutOptions {
@@ -52,22 +52,22 @@ impl Core {
             parent,
             name: name.clone(),
         };
-        let (change, begun) = (self.namespace.begin_change(place), clock::now());
-        let stored = for_writing(self.store().put(&key, body, options).await)?;
+        let (change, begun) = (self.mount.namespace.begin_change(place), clock::now());
+        let stored = for_writing(self.mount.store().put(&key, body, options).await)?;
         let known = Known {
             kind,
             object: ObjectKind::Normal,
             size,
             modified: Some(clock::wall_time()),
             etag: Some(stored.etag),
-            until: self.believed_until(begun),
+            until: self.mount.believed_until(begun),
             kept: Some(Arc::new(kept)),
             old_marker: None,
         };
-        let mut tree = self.namespace.lock();
+        let mut tree = self.mount.namespace.lock();
         let inode = tree.link((parent, name), kind, Some(known));
         drop(tree);
         change.end();
-        Ok(Reference::adopt(&self.namespace, inode))
+        Ok(Reference::adopt(&self.mount.namespace, inode))
     }
 }

@@ -9,9 +9,9 @@ use penstock_object::{GetOptions, ObjectKind};
 use penstock_vfs::{FileKind, Inode, Owner};
 
 use crate::{
-    core::Core,
     errors::for_reading,
     inode::Reference,
+    names::Names,
     posix::{KeptMetadata, LINK_TYPE, LinkTarget},
 };
 
@@ -20,7 +20,7 @@ const LINK_PERMISSIONS: u16 = 0o777;
 /// Bytes in the longest target, as the kernel has it.
 const TARGET_MAX: usize = 4095;
 
-impl Core {
+impl Names {
     /// Makes a link whose target is kept as it is.
     pub(crate) async fn make_kept_link(
         self: &Arc<Self>,
@@ -42,7 +42,7 @@ impl Core {
     fn new_link(&self, parent: Inode, target: &str, owner: Owner) -> FsResult<KeptMetadata> {
         let new = (owner, LINK_PERMISSIONS);
         let mut posix = self.new_object(FileKind::Symlink, new, parent)?;
-        if self.settings.metadata.symlink_in_meta {
+        if self.mount.settings.metadata.symlink_in_meta {
             posix.link = Some(LinkTarget::new(target));
         }
         Ok(KeptMetadata {
@@ -54,12 +54,12 @@ impl Core {
 
     /// The target of a link that is an object of its own; `None` if it is one of the store's.
     pub(crate) async fn read_kept_link(self: &Arc<Self>, inode: Inode) -> FsResult<Option<Bytes>> {
-        if !self.keeps_metadata() {
+        if !self.mount.keeps_metadata() {
             return Ok(None);
         }
-        self.know_metadata(inode).await?;
+        self.lookups.know_metadata(inode).await?;
         let (key, link) = {
-            let tree = self.namespace.lock();
+            let tree = self.mount.namespace.lock();
             let node = tree.node(inode)?;
             let known = node.known.as_ref().ok_or(FsError::Stale)?;
             if known.object == ObjectKind::Symlink || known.kind != FileKind::Symlink {
@@ -76,7 +76,7 @@ impl Core {
             range: Some(0..TARGET_MAX as u64),
             ..GetOptions::default()
         };
-        for_reading(self.store().get(&key, options, &mut body).await)?;
+        for_reading(self.mount.store().get(&key, options, &mut body).await)?;
         Ok(Some(body.into()))
     }
 }

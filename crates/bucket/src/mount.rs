@@ -1,8 +1,20 @@
-//! What the parts of a volume share.
+//! What every part of a volume needs: the store, the settings, the tree of names, and what is counted.
+//!
+//! The parts of a volume are types of their own, each with its state, and know those below them:
+//!
+//! ```text
+//! SetAttributes  Names  Renames  Listings   what doors ask for
+//!       Files                               open files: reading, writing, saving
+//!       Metadata                            what is kept of files beside their bytes
+//!       Lookups                             asking the store about names
+//!       Mount                               this
+//! ```
+//!
+//! [`crate::BucketVolume`] puts them together and hands each operation to one of them.
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, SystemTime},
@@ -11,16 +23,13 @@ use std::{
 use penstock_base::{FsError, FsResult, clock, clock::Instant, metrics::Registry, random};
 use penstock_object::{ObjectInfo, ObjectKind, Store};
 use penstock_transfer::{ObjectVersion, Transfer};
-use penstock_vfs::{Entry, FileKind, Inode, Unsaved};
+use penstock_vfs::{Entry, FileKind, Inode};
 
 use crate::{
     BucketSettings,
-    handles::Handles,
     inode::{Known, Namespace, Patience, TreeSettings},
-    metadata::{MetadataLocks, Pace},
     metrics::{BucketMetrics, Notices},
-    open_file::{Mode, OpenFile, Unheard},
-    rename::Journal,
+    open_file::{Mode, OpenFile},
 };
 
 /// For how long a change believes what a lookup found just before it, however short the
@@ -34,31 +43,27 @@ const KEPT_COST: u64 = 384;
 /// The share of the memory budget that remembered names may take.
 const KEPT_SHARE: u64 = 8;
 
-/// One volume. Its operations live in the modules named after them.
+/// What every part of a volume needs.
 #[derive(Debug)]
-pub(crate) struct Core {
+pub(crate) struct Mount {
     pub(crate) transfer: Arc<Transfer>,
     pub(crate) settings: BucketSettings,
     pub(crate) metrics: BucketMetrics,
     pub(crate) notices: Notices,
     pub(crate) namespace: Arc<Namespace>,
-    pub(crate) handles: Handles,
     /// How files are written.
     pub(crate) mode: Mode,
-    journal: Mutex<Journal>,
-    pub(crate) unheard: Unheard,
-    /// Set when the volume shuts down: whatever is unsaved is saved then, and nothing may be
-    /// written that nobody would save any more.
+    /// Set when the volume shuts down: what is unsaved is saved then, and nothing may be
+    /// written that would not be saved any more.
     shut: AtomicBool,
     /// The time that directories show, since the store keeps none.
     pub(crate) mounted: SystemTime,
     /// Tells inodes from those of other mounts, which begin to number them anew.
     pub(crate) generation: u32,
-    pub(crate) metadata_locks: MetadataLocks,
-    pub(crate) metadata_pace: Pace,
 }
 
-impl Core {
+impl Mount {
+    /// What the parts of a new volume share. Makes no request.
     pub(crate) fn new(
         transfer: Arc<Transfer>,
         settings: BucketSettings,
@@ -72,102 +77,17 @@ impl Core {
             kept_cost: kept_cost(&settings),
         };
         let namespace = Namespace::new(budget, tree);
-        let metadata_pace = Pace::new(settings.metadata.requests_max);
-        let core = Arc::new(Self {
+        Arc::new(Self {
             transfer,
             settings,
             metrics: BucketMetrics::new(registry),
             notices: Notices::default(),
             namespace,
-            handles: Handles::default(),
             mode,
-            journal: Mutex::default(),
-            unheard: Unheard::default(),
             shut: AtomicBool::new(false),
             mounted: clock::wall_time(),
             generation: random::number() as u32 | 1,
-            metadata_locks: MetadataLocks::default(),
-            metadata_pace,
-        });
-        core.register_gauges(registry);
-        if let Mode::Staged(mode) = &core.mode {
-            crate::staged::sync::begin(mode);
-        }
-        crate::freed::begin(&core);
-        core
-    }
-
-    fn register_gauges(self: &Arc<Self>, registry: &Registry) {
-        let gauge = |name, help, value: fn(&Self) -> usize| {
-            let core = Arc::downgrade(self);
-            registry.observe(name, help, move || {
-                core.upgrade().map_or(0, |core| value(&core) as u64)
-            });
-        };
-        gauge(
-            "bucket_inodes",
-            "Files and directories that somebody holds.",
-            |core| core.namespace.lock().len(),
-        );
-        gauge(
-            "bucket_idle_directories",
-            "Directories that nobody holds and that stay for what they remember.",
-            |core| core.namespace.lock().idle(),
-        );
-        gauge(
-            "bucket_remembered_names",
-            "Names remembered though nobody holds them.",
-            |core| core.namespace.lock().remembered(),
-        );
-        gauge(
-            "bucket_unsaved_files",
-            "Open files whose content is not in the store yet.",
-            |core| core.unsaved().files as usize,
-        );
-        gauge(
-            "bucket_unsaved_bytes",
-            "Bytes of open files whose content is not in the store yet.",
-            |core| core.unsaved().bytes as usize,
-        );
-        gauge(
-            "bucket_open_handles",
-            "Open files and directories.",
-            |core| core.handles.len(),
-        );
-        gauge(
-            "bucket_staged_bytes",
-            "Bytes in the staging directory.",
-            |core| {
-                let mode = core.mode.staged();
-                mode.map_or(0, |mode| mode.staging().used() as usize)
-            },
-        );
-        gauge(
-            "bucket_recovering_files",
-            "Files that an earlier mount left unsaved and that are not saved yet.",
-            |core| core.left().files as usize,
-        );
-        gauge(
-            "bucket_recovering_bytes",
-            "Bytes of these files that the store lacks.",
-            |core| core.left().bytes as usize,
-        );
-        gauge(
-            "bucket_recovered_files",
-            "Files that an earlier mount left unsaved and this one saved.",
-            |core| {
-                let mode = core.mode.staged();
-                mode.map_or(0, |mode| mode.recovered() as usize)
-            },
-        );
-    }
-
-    /// Files that are not saved, and their bytes. Those that nobody has open any more are among them.
-    pub(crate) fn unsaved(&self) -> Unsaved {
-        match &self.mode {
-            Mode::Streaming => self.handles.unsaved(),
-            Mode::Staged(mode) => mode.unsaved(),
-        }
+        })
     }
 
     /// Takes one more reference to a node.
@@ -177,18 +97,9 @@ impl Core {
         Ok(self.entry_of(inode, tree.node(inode)?))
     }
 
-    /// Files that an earlier mount left and that are not saved yet, and bytes of them to send.
-    fn left(&self) -> Unsaved {
-        let mode = self.mode.staged();
-        mode.map(|mode| mode.left()).unwrap_or_default()
-    }
-
+    /// The store.
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
         self.transfer.store()
-    }
-
-    pub(crate) fn journal(&self) -> MutexGuard<'_, Journal> {
-        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Until when an answer to a question asked at `begun` is believed.
@@ -256,7 +167,7 @@ impl Core {
         self.check_not_shut()
     }
 
-    /// Fails once the volume shuts down. Whoever is about to add something to a file asks under
+    /// Fails once the volume shuts down. A change that adds something to a file asks under
     /// the lock that the last save of that file takes, so that it is either saved or refused.
     pub(crate) fn check_not_shut(&self) -> FsResult<()> {
         if self.shut.load(Ordering::SeqCst) {

@@ -1,15 +1,18 @@
-//! Writes that arrived before their turn.
+//! The stream of an open file, and writes that arrived before their turn in it.
 //!
 //! A door may serve the pieces of one large write from several threads, so a piece can arrive
 //! before the one in front of it. It waits until the gap is filled. How many may wait, and how
 //! many bytes, is bounded: they hold memory that the piece in front may need.
 
-use std::{sync::PoisonError, time::Duration};
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use penstock_base::{MIB, clock};
-use tokio::sync::watch;
+use tokio::sync::{MutexGuard, watch};
 
-use crate::open_file::body::StreamedBody;
+use crate::open_file::stream::WriteStream;
 
 /// Writes of one file that may wait for the one in front of them.
 pub(super) const AHEAD_WRITES_MAX: usize = 256;
@@ -20,11 +23,41 @@ pub(super) const AHEAD_BUDGET_SHARE: u64 = 4;
 /// How long a write waits after the file last grew.
 pub(super) const AHEAD_GRACE: Duration = Duration::from_secs(1);
 
+/// The one stream of writes into a file, and the writes that wait for their turn in it.
+#[derive(Debug)]
+pub(crate) struct StreamedBody {
+    pub(super) stream: tokio::sync::Mutex<WriteStream>,
+    /// Announces that the write stream moved on, to writes that wait for their turn.
+    pub(super) progress: watch::Sender<u64>,
+    pub(super) ahead: Mutex<Ahead>,
+}
+
 /// How much waits now.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     writes: usize,
     bytes: u64,
+}
+
+impl StreamedBody {
+    /// Nothing is written yet.
+    pub(super) fn new() -> Self {
+        Self {
+            stream: tokio::sync::Mutex::default(),
+            progress: watch::Sender::new(0),
+            ahead: Mutex::default(),
+        }
+    }
+
+    /// The write stream, once nobody else uses it.
+    pub(crate) async fn stream(&self) -> MutexGuard<'_, WriteStream> {
+        self.stream.lock().await
+    }
+
+    /// Wakes the writes that wait for their turn.
+    pub(super) fn announce(&self, end: u64) {
+        self.progress.send_replace(end);
+    }
 }
 
 /// A write that waits for its turn.
