@@ -9,6 +9,7 @@
 //! - [`Checksum`]: made while bytes are in the processor's cache, carried with them.
 //! - [`metrics`]: counters that a component owns and an exporter reads.
 //! - [`LocalFile`]: an open file that stands in for an object.
+//! - [`InMemory`]: a lock under which no thread waits for a disk.
 //! - [`DirectoryLock`]: a directory that one process uses at a time.
 //! - [`make_own_directory`]: a directory that nobody else can have prepared.
 //! - [`Mailbox`]: what many threads have ready for one that sleeps in the kernel.
@@ -28,6 +29,7 @@ mod directory_lock;
 mod error;
 #[allow(unsafe_code)]
 mod heap;
+mod in_memory;
 mod kept_free;
 mod local_file;
 mod mailbox;
@@ -55,6 +57,7 @@ pub use contents::{Chunk, Contents, Piped};
 pub use directory_lock::{DirectoryLock, DirectoryLockError};
 pub use error::{FsError, FsResult};
 pub use heap::give_back_freed;
+pub use in_memory::{InMemory, disk_call};
 pub use kept_free::kept_free;
 pub use local_file::LocalFile;
 pub use mailbox::Mailbox;

@@ -9,14 +9,17 @@
 use std::{sync::Arc, time::Duration};
 
 use penstock_base::{FsError, FsResult, clock};
-use penstock_vfs::{
-    AttributeChanges, Attributes, Entry, FileKind, HandleId, Inode, OpenOptions, TimeChange,
-};
+use penstock_vfs::{AttributeChanges, Attributes, Entry, FileKind, HandleId, Inode, OpenOptions};
 
 use crate::{
-    core::{Core, run_to_end},
+    files::Files,
     inode::Node,
-    metadata::MetadataChange,
+    lookup::Lookups,
+    metadata::Metadata,
+    metadata::{MetadataChange, moment},
+    mount::Mount,
+    mount::run_to_end,
+    open_file::Mode,
 };
 
 /// Bytes that every directory shows as its size, as local file systems do for small ones.
@@ -24,7 +27,28 @@ const DIRECTORY_SIZE: u64 = 4096;
 /// Permission bits of a symbolic link, which nobody checks (symlink(7)).
 const SYMLINK_PERMISSIONS: u16 = 0o777;
 
-impl Core {
+/// Changes what `stat` shows.
+#[derive(Debug)]
+pub(crate) struct SetAttributes {
+    mount: Arc<Mount>,
+    lookups: Arc<Lookups>,
+    metadata: Arc<Metadata>,
+    files: Arc<Files>,
+}
+
+impl SetAttributes {
+    /// Of the volume whose open files these are.
+    pub(crate) fn new(files: &Arc<Files>) -> Arc<Self> {
+        Arc::new(Self {
+            mount: Arc::clone(&files.mount),
+            lookups: Arc::clone(&files.lookups),
+            metadata: Arc::clone(&files.metadata),
+            files: Arc::clone(files),
+        })
+    }
+}
+
+impl Mount {
     /// What is known of a file that memory holds.
     pub(crate) fn entry(&self, inode: Inode) -> FsResult<Entry> {
         let tree = self.namespace.lock();
@@ -127,10 +151,23 @@ impl Core {
         }
     }
 
+    /// Fails if the file lost its name to another client: a change would be seen by nobody, or be another file's.
+    pub(crate) fn check_not_replaced(&self, inode: Inode) -> FsResult<()> {
+        let tree = self.namespace.lock();
+        let node = tree.node(inode)?;
+        // What was removed here can be changed as long as it is open; of other kinds nobody notes that.
+        if node.kind == FileKind::Regular && node.lost_its_name() {
+            return Err(FsError::Stale);
+        }
+        Ok(())
+    }
+}
+
+impl Lookups {
     /// What `stat` shows, asking the store when memory is too old.
     pub(crate) async fn attributes(self: &Arc<Self>, inode: Inode) -> FsResult<Entry> {
         let ask = {
-            let mut tree = self.namespace.lock();
+            let mut tree = self.mount.namespace.lock();
             let now = clock::now();
             let was_looked_up = tree.node_mut(inode)?.shows_what_was_looked_up(now);
             let node = tree.node(inode)?;
@@ -142,47 +179,49 @@ impl Core {
             !orphan && inode != Inode::ROOT && !is_current
         };
         if ask && let Err(error) = self.refresh(inode).await {
-            let is_open = self.namespace.lock().node(inode)?.file.is_some();
+            let is_open = self.mount.namespace.lock().node(inode)?.file.is_some();
             // Who has it open goes on with what was opened.
             if error != FsError::Stale || !is_open {
                 return Err(error);
             }
         }
-        self.entry(inode)
+        self.mount.entry(inode)
     }
+}
 
+impl SetAttributes {
     /// Changes what can be changed. See the module.
     pub(crate) async fn set_attributes(
         self: &Arc<Self>,
         inode: Inode,
         changes: AttributeChanges,
     ) -> FsResult<Entry> {
-        self.check_writable()?;
+        self.mount.check_writable()?;
         if let Some(time) = changes.only_if_changed_at
-            && self.attributes(inode).await?.attributes.changed != time
+            && self.lookups.attributes(inode).await?.attributes.changed != time
         {
             return Err(FsError::NotSynchronized);
         }
-        self.check_not_replaced(inode)?;
+        self.mount.check_not_replaced(inode)?;
         if let Some(size) = changes.size {
-            if self.keeps_metadata() {
-                self.know_metadata(inode).await?;
+            if self.mount.keeps_metadata() {
+                self.lookups.know_metadata(inode).await?;
             }
-            self.set_size(inode, size, changes.handle).await?;
+            self.files.set_size(inode, size, changes.handle).await?;
         }
-        if self.keeps_metadata() {
+        if self.mount.keeps_metadata() {
             return self.keep_attributes(inode, changes).await;
         }
         if changes.permissions.is_some() || changes.uid.is_some() || changes.gid.is_some() {
             self.note_ignored_change();
         }
-        let entry = self.attributes(inode).await?;
-        self.check_not_replaced(inode)?;
+        let entry = self.lookups.attributes(inode).await?;
+        self.mount.check_not_replaced(inode)?;
         if changes.accessed.is_none() && changes.modified.is_none() {
             return Ok(entry);
         }
         self.set_times(inode, changes)?;
-        self.entry(inode)
+        self.mount.entry(inode)
     }
 
     /// Changes what is kept of a file, if anything else than its size is changed.
@@ -199,24 +238,13 @@ impl Core {
         };
         if other != AttributeChanges::default() {
             let change = MetadataChange::Attributes(other);
-            self.change_metadata(inode, change).await?;
+            self.metadata.change_metadata(inode, change).await?;
         }
-        self.attributes(inode).await
-    }
-
-    /// Fails if the file lost its name to another client: a change would be seen by nobody, or be another file's.
-    pub(crate) fn check_not_replaced(&self, inode: Inode) -> FsResult<()> {
-        let tree = self.namespace.lock();
-        let node = tree.node(inode)?;
-        // What was removed here can be changed as long as it is open; of other kinds nobody notes that.
-        if node.kind == FileKind::Regular && node.lost_its_name() {
-            return Err(FsError::Stale);
-        }
-        Ok(())
+        self.lookups.attributes(inode).await
     }
 
     fn set_times(&self, inode: Inode, changes: AttributeChanges) -> FsResult<()> {
-        let mut tree = self.namespace.lock();
+        let mut tree = self.mount.namespace.lock();
         let times = tree.node_mut(inode)?.times_mut();
         times.accessed = changes.accessed.map(moment).or(times.accessed);
         times.modified = changes.modified.map(moment).or(times.modified);
@@ -224,23 +252,25 @@ impl Core {
     }
 
     fn note_ignored_change(&self) {
-        self.metrics.ignored_changes.increment();
-        if self.notices.ignored_change.first() {
+        self.mount.metrics.ignored_changes.increment();
+        if self.mount.notices.ignored_change.first() {
             tracing::info!(
                 "chmod and chown have no effect on a bucket: set owner and mode of all files with \
                  uid, gid, file_mode and dir_mode (later cases are only counted)"
             );
         }
     }
+}
 
-    /// Truncates a file to nothing; any other new size is refused.
+impl Files {
+    /// Changes the size of a file; a streamed one can only be truncated to nothing.
     pub(crate) async fn set_size(
         self: &Arc<Self>,
         inode: Inode,
         size: u64,
         handle: Option<HandleId>,
     ) -> FsResult<()> {
-        let kind = self.namespace.lock().node(inode)?.kind;
+        let kind = self.mount.namespace.lock().node(inode)?.kind;
         match kind {
             FileKind::Directory => return Err(FsError::IsADirectory),
             FileKind::Special(_) => {
@@ -248,21 +278,30 @@ impl Core {
             }
             FileKind::Regular | FileKind::Symlink => {}
         }
-        if self.staging.is_some() {
-            return self.set_staged_size(inode, size, handle).await;
+        match &self.mount.mode {
+            Mode::Streaming => self.set_streamed_size(inode, size, handle).await,
+            Mode::Staged(_) => self.set_staged_size(inode, size, handle).await,
         }
+    }
+
+    async fn set_streamed_size(
+        self: &Arc<Self>,
+        inode: Inode,
+        size: u64,
+        handle: Option<HandleId>,
+    ) -> FsResult<()> {
         if size != 0 {
             return self.check_size_unchanged(inode, size).await;
         }
         match handle {
-            Some(handle) => self.truncate(&*self.handles.file(handle)?).await,
+            Some(handle) => self.truncate(&*self.handles.get(handle)?).await,
             None => run_to_end(Arc::clone(self).truncate_path(inode)).await,
         }
     }
 
     async fn check_size_unchanged(self: &Arc<Self>, inode: Inode, size: u64) -> FsResult<()> {
-        let shown = self.attributes(inode).await?;
-        self.check_not_replaced(inode)?;
+        let shown = self.lookups.attributes(inode).await?;
+        self.mount.check_not_replaced(inode)?;
         if shown.attributes.size == size {
             return Ok(());
         }
@@ -283,15 +322,8 @@ impl Core {
 
     /// Saves what was changed through a handle that no door knows, and closes it.
     pub(crate) async fn save_and_close(self: &Arc<Self>, handle: HandleId) -> FsResult<()> {
-        let saved = self.flush(&*self.handles.file(handle)?).await;
+        let saved = self.flush(&*self.handles.get(handle)?).await;
         self.release(handle).await;
         saved
-    }
-}
-
-pub(crate) fn moment(change: TimeChange) -> std::time::SystemTime {
-    match change {
-        TimeChange::Now => clock::wall_time(),
-        TimeChange::To(time) => time,
     }
 }

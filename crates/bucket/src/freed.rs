@@ -7,22 +7,22 @@ use std::{
 
 use penstock_base::{clock, give_back_freed};
 
-use crate::core::Core;
+use crate::inode::Namespace;
 
 /// The least time between two times that the allocator is asked: it holds its locks meanwhile.
 const PAUSE: Duration = Duration::from_secs(3);
 
 /// Begins to give memory back, where there is a runtime to do it.
-pub(crate) fn begin(core: &Arc<Core>) {
+pub(crate) fn begin(namespace: &Arc<Namespace>) {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        runtime.spawn(give_back(Arc::downgrade(core)));
+        runtime.spawn(give_back(Arc::downgrade(namespace)));
     }
 }
 
-async fn give_back(core: Weak<Core>) {
-    let Some(freed) = core
+async fn give_back(namespace: Weak<Namespace>) {
+    let Some(freed) = namespace
         .upgrade()
-        .map(|core| core.namespace.lock().much_freed())
+        .map(|namespace| namespace.lock().much_freed())
     else {
         return;
     };
@@ -30,7 +30,7 @@ async fn give_back(core: Weak<Core>) {
         freed.notified().await;
         clock::sleep(PAUSE).await;
         let given_back = tokio::task::spawn_blocking(give_back_freed);
-        if given_back.await.is_err() || core.strong_count() == 0 {
+        if given_back.await.is_err() || namespace.strong_count() == 0 {
             return;
         }
     }

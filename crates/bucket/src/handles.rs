@@ -4,88 +4,79 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
 use penstock_base::{FsError, FsResult};
-use penstock_vfs::{HandleId, Unsaved};
-
-use crate::{listing::DirectoryHandle, open_file::FileHandle};
+use penstock_vfs::HandleId;
 
 /// Handles that may be open at once.
 const HANDLES_MAX: usize = 1 << 20;
 
-/// An open file or directory.
-#[derive(Debug, Clone)]
-pub(crate) enum Handle {
-    File(Arc<FileHandle>),
-    Directory(Arc<DirectoryHandle>),
-}
-
-/// All open handles of a volume. Numbers are never given out twice.
+/// The numbers of all handles of a volume. None is given out twice.
 #[derive(Debug, Default)]
-pub(crate) struct Handles {
+pub(crate) struct HandleIds {
     last: AtomicU64,
-    open: Mutex<HashMap<HandleId, Handle>>,
+    open: AtomicUsize,
 }
 
-impl Handles {
+/// All open handles of a kind.
+#[derive(Debug)]
+pub(crate) struct Handles<T> {
+    ids: Arc<HandleIds>,
+    open: Mutex<HashMap<HandleId, Arc<T>>>,
+}
+
+impl HandleIds {
     /// A number for a handle that is about to be opened. Fails when too many are open.
-    pub(crate) fn next_id(&self) -> FsResult<HandleId> {
-        if self.len() >= HANDLES_MAX {
+    pub(crate) fn next(&self) -> FsResult<HandleId> {
+        if self.open() >= HANDLES_MAX {
             return Err(FsError::LimitReached("too many open files; close some"));
         }
         Ok(HandleId(self.last.fetch_add(1, Ordering::Relaxed) + 1))
     }
 
-    pub(crate) fn insert(&self, id: HandleId, handle: Handle) {
+    /// Handles that are open.
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+}
+
+impl<T> Handles<T> {
+    /// None yet, with numbers from `ids`.
+    pub(crate) fn new(ids: &Arc<HandleIds>) -> Self {
+        Self {
+            ids: Arc::clone(ids),
+            open: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn insert(&self, id: HandleId, handle: Arc<T>) {
+        self.ids.open.fetch_add(1, Ordering::Relaxed);
         self.lock().insert(id, handle);
     }
 
-    /// An open file. Fails with `BadHandle`.
-    pub(crate) fn file(&self, id: HandleId) -> FsResult<Arc<FileHandle>> {
-        match self.lock().get(&id) {
-            Some(Handle::File(file)) => Ok(Arc::clone(file)),
-            _ => Err(FsError::BadHandle),
+    /// An open handle. Fails with `BadHandle`.
+    pub(crate) fn get(&self, id: HandleId) -> FsResult<Arc<T>> {
+        let open = self.lock();
+        open.get(&id).map(Arc::clone).ok_or(FsError::BadHandle)
+    }
+
+    pub(crate) fn remove(&self, id: HandleId) -> Option<Arc<T>> {
+        let removed = self.lock().remove(&id);
+        if removed.is_some() {
+            self.ids.open.fetch_sub(1, Ordering::Relaxed);
         }
+        removed
     }
 
-    /// An open directory. Fails with `BadHandle`.
-    pub(crate) fn directory(&self, id: HandleId) -> FsResult<Arc<DirectoryHandle>> {
-        match self.lock().get(&id) {
-            Some(Handle::Directory(directory)) => Ok(Arc::clone(directory)),
-            _ => Err(FsError::BadHandle),
-        }
+    /// Looks at each of them while none is opened or closed.
+    pub(crate) fn for_each(&self, mut look: impl FnMut(&T)) {
+        self.lock().values().for_each(|handle| look(handle));
     }
 
-    pub(crate) fn remove(&self, id: HandleId) -> Option<Handle> {
-        self.lock().remove(&id)
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.lock().len()
-    }
-
-    /// How many open files are not saved, and how many bytes they have.
-    pub(crate) fn unsaved(&self) -> Unsaved {
-        let mut sizes = HashMap::new();
-        for handle in self.lock().values() {
-            if let Handle::File(handle) = handle {
-                let view = handle.file.view();
-                if view.dirty && !view.removed {
-                    sizes.insert(handle.file.inode, view.size);
-                }
-            }
-        }
-        Unsaved {
-            files: sizes.len() as u64,
-            bytes: sizes.values().sum(),
-            ..Unsaved::default()
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<HandleId, Handle>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<HandleId, Arc<T>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,10 +6,11 @@
 //! local disk; in *staged* mode they are written anywhere, into a staging directory. Either way
 //! nothing of a written file is visible in the bucket before it is closed or synced.
 //!
+//! - [`mount`]: what every part of a volume needs, and which parts there are.
 //! - [`inode`]: which number is which name, what is known about it, and for how long.
 //! - [`lookup`], [`listing`], [`attributes`]: looking, at the price of as few requests as can be.
-//! - [`open_file`]: reading a pinned version, writing a stream, making it durable.
-//! - [`staged`]: what an open file is in staged mode.
+//! - [`files`], [`open_file`]: reading a pinned version, writing a stream, making it durable.
+//! - [`staged`]: what an open file is in staged mode, above the staging area of `transfer`.
 //! - [`names`], [`rename`]: changing the namespace.
 //! - [`posix`], [`metadata`]: owner, mode, times and the like, kept in the metadata of objects.
 //! - [`errors`]: what a failed request means to a file.
@@ -21,17 +22,18 @@
 
 mod attributes;
 mod content_type;
-mod core;
 mod errors;
+mod files;
 mod freed;
+mod gauges;
 mod handles;
-mod in_memory;
 mod inode;
 mod key;
 mod listing;
 mod lookup;
 mod metadata;
 mod metrics;
+mod mount;
 mod names;
 mod open_file;
 mod posix;
@@ -41,11 +43,11 @@ mod staged;
 mod volume;
 
 pub use content_type::ContentTypes;
+pub use penstock_transfer::staging::{
+    AT_ONCE_DEFAULT, MAX_DIRTY_DEFAULT, PUT_MAX_DEFAULT, Staging, StagingError, StagingSettings,
+    has_unsaved,
+};
 pub use settings::{
     BucketSettings, METADATA_REQUESTS_DEFAULT, MetadataSettings, RENAME_DIR_LIMIT_DEFAULT,
-};
-pub use staged::{
-    folder::{StagingError, has_unsaved},
-    staging::{AT_ONCE_DEFAULT, MAX_DIRTY_DEFAULT, PUT_MAX_DEFAULT, Staging, StagingSettings},
 };
 pub use volume::BucketVolume;

@@ -30,10 +30,11 @@ use penstock_vfs::{Detail, DirectorySink, HandleId, Inode};
 use tokio::sync::Mutex;
 
 use crate::{
-    core::Core,
-    handles::Handle,
+    handles::{HandleIds, Handles},
     inode::{Namespace, Reference, Tree},
     listing::pages::Pages,
+    lookup::Lookups,
+    mount::Mount,
 };
 
 /// How long a failure is kept for the call that follows it.
@@ -109,21 +110,44 @@ struct Listing {
     losses: u64,
 }
 
-impl Core {
+/// Lists directories.
+#[derive(Debug)]
+pub(crate) struct Listings {
+    pub(crate) mount: Arc<Mount>,
+    pub(crate) lookups: Arc<Lookups>,
+    ids: Arc<HandleIds>,
+    pub(crate) handles: Handles<DirectoryHandle>,
+}
+
+impl Listings {
+    /// No directory is open yet. Handles get their numbers from `ids`.
+    pub(crate) fn new(
+        mount: &Arc<Mount>,
+        lookups: &Arc<Lookups>,
+        ids: &Arc<HandleIds>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            mount: Arc::clone(mount),
+            lookups: Arc::clone(lookups),
+            ids: Arc::clone(ids),
+            handles: Handles::new(ids),
+        })
+    }
+
     /// Opens a directory for listing. Asks the store nothing.
     pub(crate) fn open_directory(self: &Arc<Self>, inode: Inode) -> FsResult<HandleId> {
-        let id = self.handles.next_id()?;
-        let mut tree = self.namespace.lock();
+        let id = self.ids.next()?;
+        let mut tree = self.mount.namespace.lock();
         tree.directory(inode)?;
         tree.pin(inode);
         drop(tree);
-        let namespace = Arc::clone(&self.namespace);
+        let namespace = Arc::clone(&self.mount.namespace);
         let handle = DirectoryHandle {
             inode,
             reading: Mutex::default(),
             namespace,
         };
-        self.handles.insert(id, Handle::Directory(Arc::new(handle)));
+        self.handles.insert(id, Arc::new(handle));
         Ok(id)
     }
 
@@ -165,12 +189,15 @@ impl Core {
         sink: &mut dyn DirectorySink,
     ) -> FsResult<()> {
         let mut listing = self.begin_listing(directory)?;
-        let prefix = self.namespace.lock().prefix(directory)?;
-        let mut pages = Pages::new(self, directory, prefix.clone(), 0);
+        let prefix = self.mount.namespace.lock().prefix(directory)?;
+        let mut pages = Pages::new(&self.lookups, directory, prefix.clone(), 0);
         if let Some(name) = name {
-            let found = self.find(directory, name, self.change_patience()).await?;
+            let found = self
+                .lookups
+                .find(directory, name, self.mount.change_patience())
+                .await?;
             let is_directory = found.is_some_and(|found| {
-                let tree = self.namespace.lock();
+                let tree = self.mount.namespace.lock();
                 tree.directory(found.inode()).is_ok()
             });
             // A directory stands where the keys below it do.
@@ -246,13 +273,13 @@ impl Core {
     }
 
     fn begin_listing(self: &Arc<Self>, directory: Inode) -> FsResult<Listing> {
-        let tree = self.namespace.lock();
+        let tree = self.mount.namespace.lock();
         let prefix = tree.prefix(directory)?;
         let unsaved = unsaved_in(&tree, directory)?;
         let losses = tree.directory(directory)?.losses;
         drop(tree);
         let first = unsaved.len() as u64;
-        let pages = Pages::new(self, directory, prefix, first);
+        let pages = Pages::new(&self.lookups, directory, prefix, first);
         Ok(Listing {
             unsaved,
             pages,
@@ -269,7 +296,7 @@ impl Core {
         next: u64,
         sink: &mut dyn DirectorySink,
     ) -> ControlFlow<()> {
-        match self.namespace.hold(parent, name) {
+        match self.mount.namespace.hold(parent, name) {
             Some(found) => self.push(found, name, next, sink),
             // Removed since the listing began.
             None => ControlFlow::Continue(()),
@@ -327,7 +354,7 @@ impl Core {
         next: u64,
         sink: &mut dyn DirectorySink,
     ) -> ControlFlow<()> {
-        let Ok(entry) = self.entry(found.inode()) else {
+        let Ok(entry) = self.mount.entry(found.inode()) else {
             return ControlFlow::Continue(());
         };
         let flow = sink.push(next, name.as_file_name(), &entry);
@@ -339,11 +366,11 @@ impl Core {
 
     /// Remembers that the directory holds what was listed and nothing else.
     fn note_whole(&self, directory: Inode, listing: &Listing) {
-        let mut tree = self.namespace.lock();
+        let mut tree = self.mount.namespace.lock();
         if let Ok(directory) = tree.directory_mut(directory)
             && directory.losses == listing.losses
         {
-            directory.complete_until = Some(self.believed_until(listing.begun));
+            directory.complete_until = Some(self.mount.believed_until(listing.begun));
             directory.marker = Some(directory.marker == Some(true) || listing.pages.marker());
         }
     }

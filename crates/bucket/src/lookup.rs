@@ -15,10 +15,11 @@ use penstock_object::{ErrorKind, HeadOptions, Key, ListOptions, ObjectError, Obj
 use penstock_vfs::{Entry, FileKind, Inode, Lookup};
 
 use crate::{
-    core::Core,
     errors::{Purpose, for_reading, object_failure},
     inode::{Known, Observation, Patience, Place, Recall, Reference, Resolved},
     key,
+    metadata::Pace,
+    mount::Mount,
     open_file::OpenFile,
 };
 
@@ -36,24 +37,36 @@ pub(crate) struct Below {
     pub(crate) marker: bool,
 }
 
-impl Core {
+/// Finds names, in memory or in the store, and what is known of them.
+#[derive(Debug)]
+pub(crate) struct Lookups {
+    pub(crate) mount: Arc<Mount>,
+    /// How many requests for the metadata of listed objects are under way at once.
+    pub(crate) metadata_pace: Pace,
+}
+
+impl Lookups {
+    /// Of what `mount` shows.
+    pub(crate) fn new(mount: &Arc<Mount>) -> Arc<Self> {
+        Arc::new(Self {
+            mount: Arc::clone(mount),
+            metadata_pace: Pace::new(mount.settings.metadata.requests_max),
+        })
+    }
+
     /// Finds a name for a door.
     pub(crate) async fn lookup(
         self: &Arc<Self>,
         parent: Inode,
         name: &Utf8Name,
     ) -> FsResult<Lookup> {
-        let Some(found) = self.find(parent, name, self.lookup_patience()).await? else {
-            return Ok(Lookup::Absent(self.settings.negative_timeout));
+        let Some(found) = self
+            .find(parent, name, self.mount.lookup_patience())
+            .await?
+        else {
+            return Ok(Lookup::Absent(self.mount.settings.negative_timeout));
         };
-        Ok(Lookup::Found(self.given_away(found)?))
-    }
-
-    /// What a file shows that was found or made, whose reference goes to the door.
-    pub(crate) fn given_away(&self, file: Reference) -> FsResult<Entry> {
-        let entry = self.entry(file.inode())?;
-        file.give_away();
-        Ok(entry)
+        Ok(Lookup::Found(self.mount.given_away(found)?))
     }
 
     /// Finds a name, in memory or in the store.
@@ -63,17 +76,33 @@ impl Core {
         name: &Utf8Name,
         patience: Patience,
     ) -> FsResult<Option<Reference>> {
-        let recall = self.namespace.lock().recall(parent, name, patience)?;
+        let recall = self.mount.namespace.lock().recall(parent, name, patience)?;
         let found = match recall {
-            Recall::Present => self.namespace.hold(parent, name),
+            Recall::Present => self.mount.namespace.hold(parent, name),
             Recall::Absent => None,
             Recall::Unknown => return self.find_in_store(parent, name).await,
         };
-        self.metrics.lookups_remembered.increment();
+        self.mount.metrics.lookups_remembered.increment();
         if let Some(found) = &found {
             self.prolong(found.inode());
         }
         Ok(found)
+    }
+
+    /// Checks that there is nothing under a name that is to be made. Somebody else may still make
+    /// it in the same moment.
+    pub(crate) async fn check_free(
+        self: &Arc<Self>,
+        parent: Inode,
+        name: &Utf8Name,
+    ) -> FsResult<()> {
+        match self
+            .find(parent, name, self.mount.change_patience())
+            .await?
+        {
+            Some(_) => Err(FsError::AlreadyExists),
+            None => Ok(()),
+        }
     }
 
     /// Finds a name by asking the store, whatever memory says.
@@ -82,7 +111,7 @@ impl Core {
         parent: Inode,
         name: &Utf8Name,
     ) -> FsResult<Option<Reference>> {
-        self.metrics.lookups_asked.increment();
+        self.mount.metrics.lookups_asked.increment();
         for _ in 0..ATTEMPTS_MAX {
             match self.ask(parent, name).await? {
                 Resolved::Found(found) => {
@@ -90,19 +119,19 @@ impl Core {
                     return Ok(Some(found));
                 }
                 Resolved::Absent => return Ok(None),
-                Resolved::Outdated => self.namespace.wait_for_change(parent, name).await?,
+                Resolved::Outdated => self.mount.namespace.wait_for_change(parent, name).await?,
             }
         }
         // Only what was removed here is known to be absent.
-        let tree = self.namespace.lock();
-        match tree.recall(parent, name, self.change_patience())? {
+        let tree = self.mount.namespace.lock();
+        match tree.recall(parent, name, self.mount.change_patience())? {
             Recall::Absent => Ok(None),
             Recall::Present | Recall::Unknown => Err(CHANGING),
         }
     }
 
     fn note_look(&self, inode: Inode) {
-        if let Ok(node) = self.namespace.lock().node_mut(inode)
+        if let Ok(node) = self.mount.namespace.lock().node_mut(inode)
             && node.kind == FileKind::Regular
         {
             node.note_look(clock::now());
@@ -110,28 +139,29 @@ impl Core {
     }
 
     async fn ask(self: &Arc<Self>, parent: Inode, name: &Utf8Name) -> FsResult<Resolved> {
-        let observation = self.namespace.observe(parent)?;
-        let prefix = self.namespace.lock().prefix(parent)?;
+        let observation = self.mount.namespace.observe(parent)?;
+        let prefix = self.mount.namespace.lock().prefix(parent)?;
         let key = key::file_key(&prefix, name)?;
         let below_prefix = key::directory_prefix(&prefix, name);
-        let (object, below) = tokio::join!(self.head(&key), self.first_below(&below_prefix));
+        let (object, below) =
+            tokio::join!(self.mount.head(&key), self.mount.first_below(&below_prefix));
         let begun = observation.begun();
-        let object = object.map(|info| info.map(|info| self.known_object(&info, begun)));
+        let object = object.map(|info| info.map(|info| self.mount.known_object(&info, begun)));
         if let (Ok(Some(known)), Ok(Some(_))) = (&object, &below)
             && known.kind != FileKind::Directory
         {
-            self.note_hidden_file(&key);
+            self.mount.note_hidden_file(&key);
         }
         let found_below = below.as_ref().ok().copied().flatten();
         let mut answer = self.weigh(object, below, begun)?;
-        if self.keeps_metadata() {
+        if self.mount.keeps_metadata() {
             answer = self
                 .complete(answer, found_below, (&prefix, name, begun))
                 .await?;
         }
         let resolved = observation.resolve(name, answer);
         if let (Resolved::Found(found), Some(below)) = (&resolved, found_below) {
-            self.note_marker(found.inode(), below.marker);
+            self.mount.note_marker(found.inode(), below.marker);
         }
         Ok(resolved)
     }
@@ -145,10 +175,10 @@ impl Core {
     ) -> FsResult<Option<Known>> {
         match (object, below) {
             (Ok(Some(known)), Ok(Some(_))) if known.kind == FileKind::Directory => Ok(Some(known)),
-            (_, Ok(Some(_))) => Ok(Some(Known::directory(self.believed_until(begun)))),
+            (_, Ok(Some(_))) => Ok(Some(Known::directory(self.mount.believed_until(begun)))),
             (Ok(Some(known)), Ok(None)) => Ok(Some(known)),
             (Ok(Some(known)), Err(error)) if error.kind == ErrorKind::PermissionDenied => {
-                self.note_unlistable(&error);
+                self.mount.note_unlistable(&error);
                 Ok(Some(known))
             }
             (Ok(None), Ok(None)) => Ok(None),
@@ -175,20 +205,20 @@ impl Core {
     ) -> FsResult<()> {
         for _ in 0..ATTEMPTS_MAX {
             let (place, kind) = {
-                let tree = self.namespace.lock();
+                let tree = self.mount.namespace.lock();
                 let node = tree.node(inode)?;
                 (node.place.clone().ok_or(FsError::Stale)?, node.kind)
             };
-            let observation = self.namespace.observe(place.parent)?;
+            let observation = self.mount.namespace.observe(place.parent)?;
             let answer = self.describe(&place, kind, observation.begun()).await?;
             let settled = settle(&observation, &place.name, answer);
-            let tree = self.namespace.lock();
+            let tree = self.mount.namespace.lock();
             // Until its change ends, it is what memory has.
             if settled || tree.is_changing(place.parent, &place.name) {
                 break;
             }
         }
-        let replaced = self.namespace.lock().node(inode)?.place.is_none();
+        let replaced = self.mount.namespace.lock().node(inode)?.place.is_none();
         if replaced {
             Err(FsError::Stale)
         } else {
@@ -203,12 +233,12 @@ impl Core {
         kind: FileKind,
         begun: Instant,
     ) -> FsResult<Option<Known>> {
-        let prefix = self.namespace.lock().prefix(place.parent)?;
+        let prefix = self.mount.namespace.lock().prefix(place.parent)?;
         if kind == FileKind::Directory {
             return self.describe_directory(&prefix, &place.name, begun).await;
         }
-        let info = for_reading(self.head(&key::file_key(&prefix, &place.name)?).await)?;
-        Ok(info.map(|info| self.known_object(&info, begun)))
+        let info = for_reading(self.mount.head(&key::file_key(&prefix, &place.name)?).await)?;
+        Ok(info.map(|info| self.mount.known_object(&info, begun)))
     }
 
     async fn describe_directory(
@@ -218,17 +248,17 @@ impl Core {
         begun: Instant,
     ) -> FsResult<Option<Known>> {
         let below = key::directory_prefix(prefix, name);
-        let below = for_reading(self.first_below(&below).await)?;
-        let answer = below.map(|_| Known::directory(self.believed_until(begun)));
-        if !self.keeps_metadata() {
+        let below = for_reading(self.mount.first_below(&below).await)?;
+        let answer = below.map(|_| Known::directory(self.mount.believed_until(begun)));
+        if !self.mount.keeps_metadata() {
             return Ok(answer);
         }
         // Unless it is marked as usual, an object of its name may do that.
         let answer = match below {
             Some(below) if below.marker => answer,
             _ => {
-                let info = for_reading(self.head(&key::file_key(prefix, name)?).await)?;
-                let known = info.map(|info| self.known_object(&info, begun));
+                let info = for_reading(self.mount.head(&key::file_key(prefix, name)?).await)?;
+                let known = info.map(|info| self.mount.known_object(&info, begun));
                 known
                     .filter(|known| known.kind == FileKind::Directory)
                     .or(answer)
@@ -239,15 +269,24 @@ impl Core {
 
     /// Believes what is known of a file for longer, because it was used, if the settings say so.
     fn prolong(&self, inode: Inode) {
-        if !self.settings.metadata.stat_cache_interval {
+        if !self.mount.settings.metadata.stat_cache_interval {
             return;
         }
-        let until = self.believed_until(clock::now());
-        if let Ok(node) = self.namespace.lock().node_mut(inode)
+        let until = self.mount.believed_until(clock::now());
+        if let Ok(node) = self.mount.namespace.lock().node_mut(inode)
             && let Some(known) = &mut node.known
         {
             known.until = known.until.max(until);
         }
+    }
+}
+
+impl Mount {
+    /// What a file shows that was found or made, whose reference goes to the door.
+    pub(crate) fn given_away(&self, file: Reference) -> FsResult<Entry> {
+        let entry = self.entry(file.inode())?;
+        file.give_away();
+        Ok(entry)
     }
 
     /// Describes an object, if there is one.

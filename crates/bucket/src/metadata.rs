@@ -12,16 +12,14 @@
 //!   renamed or removed, see [`locks`].
 //! - [`directories`]: markers, which are written anew instead, and those of other programs, which
 //!   are read and replaced by the common form when they are changed.
-//! - [`new`], [`links`], [`xattrs`].
+//! - [`xattrs`].
 //!
 //! The root of the mount is no object; what is changed of it lives in memory.
 
 mod asking;
 mod change;
 mod directories;
-mod links;
 mod locks;
-mod new;
 mod pace;
 mod saving;
 mod xattrs;
@@ -33,20 +31,40 @@ use penstock_vfs::{FileKind, Owner};
 
 use crate::{
     ContentTypes,
-    core::Core,
     inode::{Known, Node},
+    lookup::Lookups,
+    mount::Mount,
     posix::{KeptMetadata, LinkTarget, PosixAttributes},
 };
 
 pub(crate) use asking::Wanted;
-pub(crate) use change::MetadataChange;
+pub(crate) use change::{MetadataChange, moment};
 pub(crate) use locks::MetadataLocks;
 pub(crate) use pace::Pace;
 
 /// Set-group-ID: on a directory, new entries get its group.
 const SET_GID: u16 = 0o2000;
 
-impl Core {
+/// Changes what is kept of files beside their bytes.
+#[derive(Debug)]
+pub(crate) struct Metadata {
+    pub(crate) mount: Arc<Mount>,
+    pub(crate) lookups: Arc<Lookups>,
+    pub(crate) metadata_locks: MetadataLocks,
+}
+
+impl Metadata {
+    /// Of what `mount` shows.
+    pub(crate) fn new(mount: &Arc<Mount>, lookups: &Arc<Lookups>) -> Arc<Self> {
+        Arc::new(Self {
+            mount: Arc::clone(mount),
+            lookups: Arc::clone(lookups),
+            metadata_locks: MetadataLocks::default(),
+        })
+    }
+}
+
+impl Mount {
     /// Whether metadata is kept at all.
     pub(crate) fn keeps_metadata(&self) -> bool {
         self.settings.metadata.keep
@@ -58,7 +76,7 @@ impl Core {
     }
 
     /// What a new file says of itself.
-    fn new_attributes(
+    pub(crate) fn new_attributes(
         &self,
         kind: FileKind,
         (owner, permissions): (Owner, u16),

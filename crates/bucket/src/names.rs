@@ -3,30 +3,35 @@
 //! Each change enters the gate (see [`crate::inode`]), changes the store, and then the tree. It
 //! runs in a task of its own, so an interrupted caller leaves no half of it.
 
+mod links;
 mod make;
 mod mkdir;
+mod new;
 mod remove;
 mod special;
 mod symlink;
 
 use std::sync::Arc;
 
-use penstock_base::{FsError, FsResult, Utf8Name};
-use penstock_vfs::Inode;
+use crate::{files::Files, lookup::Lookups, metadata::Metadata, mount::Mount};
 
-use crate::core::Core;
+/// Makes and removes names.
+#[derive(Debug)]
+pub(crate) struct Names {
+    mount: Arc<Mount>,
+    lookups: Arc<Lookups>,
+    metadata: Arc<Metadata>,
+    files: Arc<Files>,
+}
 
-impl Core {
-    /// Checks that there is nothing under a name that is to be made. Somebody else may still make
-    /// it in the same moment.
-    pub(crate) async fn check_free(
-        self: &Arc<Self>,
-        parent: Inode,
-        name: &Utf8Name,
-    ) -> FsResult<()> {
-        match self.find(parent, name, self.change_patience()).await? {
-            Some(_) => Err(FsError::AlreadyExists),
-            None => Ok(()),
-        }
+impl Names {
+    /// Of the volume whose open files these are.
+    pub(crate) fn new(files: &Arc<Files>) -> Arc<Self> {
+        Arc::new(Self {
+            mount: Arc::clone(&files.mount),
+            lookups: Arc::clone(&files.lookups),
+            metadata: Arc::clone(&files.metadata),
+            files: Arc::clone(files),
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! Open files.
 //!
-//! All handles of one file share an [`OpenFile`]. It holds the one [`WriteStream`] through which
-//! the file is written, and a [`View`]: what this mount knows of the file beyond the store, and which
+//! All handles of one file share an [`OpenFile`]. It holds a [`Body`], which is what the mode of the volume makes
+//! of it, and a [`View`]: what this mount knows of the file beyond the store, and which
 //! version every handle reads. When this mount writes a new version, all handles read that, as on a
 //! local disk. A version of another client is another file: a door keeps the size and pages by inode,
 //! also of a file that nobody has open, so those who have *seen* the old version and those who open the
@@ -14,39 +14,35 @@
 //! be a lie. Of a staged file that is what its content says, and the view repeats it: whoever
 //! changes the content shows it before the content is unlocked, so that the two never differ.
 
-mod ahead;
+mod body;
+mod handle;
 mod opening;
 mod read;
-mod save;
+pub(crate) mod save;
 mod sink;
 mod stream;
+mod streamed;
 mod taking;
 mod write;
 
 use std::{
-    sync::{Arc, Mutex, atomic::AtomicBool},
+    sync::{Arc, Mutex},
     time::SystemTime,
 };
 
-use penstock_base::{FsError, FsResult, clock, run_blocking};
+use penstock_base::{FsError, FsResult, InMemory, clock, run_blocking};
 use penstock_object::{ETag, Key};
-use penstock_transfer::{ObjectVersion, Reader};
-use penstock_vfs::{Access, HandleId, Inode, OpenOptions, Opened};
-use tokio::sync::{Notify, watch};
-
-use crate::{
-    in_memory::InMemory,
-    inode::{Namespace, Tree},
-    staged::{
-        StagedFile,
-        content::{Base, Content},
-        disk::on_worker,
-        staging::Staging,
-    },
+use penstock_transfer::{
+    ObjectVersion,
+    staging::{Base, Content, State},
 };
+use penstock_vfs::Inode;
+use tokio::sync::Notify;
 
-use ahead::Ahead;
-pub(crate) use save::Unheard;
+use crate::staged::StagedBody;
+
+pub(crate) use body::{Body, Mode, Turn, turn_of, turns_of_both};
+pub(crate) use handle::FileHandle;
 pub(crate) use stream::WriteStream;
 
 /// What the handles of one file share.
@@ -54,15 +50,9 @@ pub(crate) use stream::WriteStream;
 pub(crate) struct OpenFile {
     pub(crate) inode: Inode,
     view: Mutex<View>,
-    stream: tokio::sync::Mutex<WriteStream>,
-    /// Announces that the write stream moved on, to writes that wait for their turn.
-    progress: watch::Sender<u64>,
-    ahead: Mutex<Ahead>,
+    pub(crate) body: Body,
     /// Rings when one handle is left.
     alone: Notify,
-    /// What makes the file writable anywhere, in staged mode. The stream stays empty then, and its
-    /// lock is what orders saves, renames and removals.
-    pub(crate) staged: Option<StagedFile>,
 }
 
 /// What this mount knows of an open file.
@@ -94,26 +84,28 @@ pub(crate) struct View {
 
 impl OpenFile {
     /// A file that exists in the store.
-    pub(crate) fn existing(
-        inode: Inode,
-        version: ObjectVersion,
-        staged: Option<StagedFile>,
-    ) -> Arc<Self> {
-        Self::with_view(inode, Some(version), staged)
+    pub(crate) fn existing(inode: Inode, version: ObjectVersion, body: Body) -> Arc<Self> {
+        Self::with_view(inode, Some(version), body)
     }
 
     /// A file that was created here.
-    pub(crate) fn created(inode: Inode, staging: Option<&Arc<Staging>>) -> Arc<Self> {
-        Self::with_view(inode, None, staging.map(StagedFile::new))
+    pub(crate) fn created(inode: Inode, body: Body) -> Arc<Self> {
+        Self::with_view(inode, None, body)
     }
 
-    /// A file that an earlier mount left, with what `staged` holds.
+    /// A file that an earlier mount left, with what `body` holds.
     /// It was `written` last then.
-    pub(crate) fn left(inode: Inode, staged: StagedFile, written: Option<SystemTime>) -> Arc<Self> {
-        let (base, size) = staged
+    pub(crate) fn recovered(
+        inode: Inode,
+        body: &Arc<StagedBody>,
+        written: Option<SystemTime>,
+    ) -> Arc<Self> {
+        let (base, size) = body
+            .content
             .look(|content| (content.base().clone(), content.size()))
             .unwrap_or_default();
-        let file = Self::with_view(inode, base.version().cloned(), Some(staged));
+        let body = Body::Staged(Arc::clone(body));
+        let file = Self::with_view(inode, base.version().cloned(), body);
         {
             let mut view = file.view();
             view.dirty = true;
@@ -124,11 +116,7 @@ impl OpenFile {
         file
     }
 
-    fn with_view(
-        inode: Inode,
-        version: Option<ObjectVersion>,
-        staged: Option<StagedFile>,
-    ) -> Arc<Self> {
+    fn with_view(inode: Inode, version: Option<ObjectVersion>, body: Body) -> Arc<Self> {
         let new = version.is_none();
         Arc::new(Self {
             inode,
@@ -145,22 +133,14 @@ impl OpenFile {
                 handles: 0,
                 readers: 0,
             }),
-            stream: tokio::sync::Mutex::default(),
-            progress: watch::Sender::new(0),
-            ahead: Mutex::default(),
+            body,
             alone: Notify::new(),
-            staged,
         })
     }
 
     /// The view. Held for a few loads, never across an await.
     pub(crate) fn view(&self) -> InMemory<'_, View> {
         InMemory::lock(&self.view)
-    }
-
-    /// The write stream, once nobody else uses it.
-    pub(crate) async fn stream(&self) -> tokio::sync::MutexGuard<'_, WriteStream> {
-        self.stream.lock().await
     }
 
     /// Shows that the file holds `size` bytes that the store does not have yet.
@@ -191,11 +171,18 @@ impl OpenFile {
 
     /// Shows that the store has the version `original` as `copy` under another `key` now. Handles
     /// that read another version stay with that, which is gone. To be followed by
-    /// [`OpenFile::settle_moved`].
+    /// [`OpenFile::renew_journal`].
     pub(crate) fn show_moved(&self, original: &ETag, key: Key, copy: ETag) {
-        // From the look to the end, or a write in between would be shown as saved.
-        let mut state = self.staged.as_ref().map(StagedFile::state);
-        let mut state = state.as_mut().and_then(|state| state.as_mut());
+        match &self.body {
+            Body::Streamed(_) => self.show_moved_with(None, original, key, copy),
+            // From the look to the end, or a write in between would be shown as saved.
+            Body::Staged(body) => body
+                .content
+                .with_state(|state| self.show_moved_with(state, original, key, copy)),
+        }
+    }
+
+    fn show_moved_with(&self, state: Option<&mut State>, original: &ETag, key: Key, copy: ETag) {
         let mut view = self.view();
         let version = view.version.as_ref();
         let Some(size) = version
@@ -211,16 +198,17 @@ impl OpenFile {
             etag: copy,
             size,
         };
-        if let Some(state) = &mut state {
+        let content = state.map(|state| {
             state.follow(original, &moved);
-        }
-        view.show_stored(moved, state.map(|state| &state.content));
+            state.content()
+        });
+        view.show_stored(moved, content);
     }
 
     /// Notes on the disk where the file is now. Not under the lock of the tree.
-    pub(crate) fn settle_moved(&self) {
-        if let Some(staged) = &self.staged {
-            run_blocking(|| staged.renew_journal());
+    pub(crate) fn renew_journal(&self) {
+        if let Body::Staged(body) = &self.body {
+            run_blocking(|| body.content.renew_journal());
         }
     }
 
@@ -230,15 +218,8 @@ impl OpenFile {
         self.view().removed = true;
     }
 
-    /// Drops what was written to a file that is removed. Reads of what the store had may go on.
-    pub(crate) async fn discard(&self, stream: &mut WriteStream) {
-        if let Some(staged) = &self.staged {
-            on_worker(|| staged.abandon()).await;
-            let mut view = self.view();
-            view.removed = true;
-            view.ours = false;
-            return;
-        }
+    /// Drops what was written to a file that is removed, and lets go of its stream.
+    async fn discard_stream(&self, stream: &mut WriteStream) {
         stream.discard().await;
         let mut view = self.view();
         view.removed = true;
@@ -256,7 +237,9 @@ impl OpenFile {
 
     /// Wakes the writes that wait for their turn.
     fn announce(&self, end: u64) {
-        self.progress.send_replace(end);
+        if let Body::Streamed(body) = &self.body {
+            body.announce(end);
+        }
     }
 }
 
@@ -309,90 +292,16 @@ impl View {
     }
 }
 
-/// One open handle of a file. Dropping the last one forgets the open file.
-#[derive(Debug)]
-pub(crate) struct FileHandle {
-    pub(crate) id: HandleId,
-    pub(crate) file: Arc<OpenFile>,
-    pub(crate) access: Access,
-    /// Every write goes to the end.
-    pub(crate) append: bool,
-    /// The door keeps nothing of what is read.
-    direct: bool,
-    /// There may be something to save: it can write, or it created the file.
-    saves: bool,
-    /// Whoever closed it was told that it could not be saved.
-    told: AtomicBool,
-    /// Made at the first read.
-    reader: Mutex<Option<Arc<Reader>>>,
-    namespace: Arc<Namespace>,
-}
-
-impl FileHandle {
-    /// A handle of `file`, which the node of its inode holds. The tree is locked by the caller.
-    pub(crate) fn attach(
-        (namespace, tree): (&Arc<Namespace>, &mut Tree),
-        file: &Arc<OpenFile>,
-        options: OpenOptions,
-        opened: &Opened,
-    ) -> Arc<Self> {
-        tree.pin(file.inode);
-        {
-            let mut view = file.view();
-            let keeps_pages = file.staged.is_none() && opened.keep_cache;
-            view.handles += 1;
-            view.readers += usize::from(options.access.reads());
-            // What is only read is read in the size that the door was shown with the open.
-            let is_read_by_page = !opened.direct && options.access == Access::Read;
-            view.seen |= keeps_pages || is_read_by_page || opened.local.is_some();
-        }
-        Arc::new(Self {
-            id: opened.handle,
-            file: Arc::clone(file),
-            access: options.access,
-            append: options.append,
-            direct: opened.direct,
-            saves: !opened.skip_flush,
-            told: AtomicBool::new(false),
-            reader: Mutex::default(),
-            namespace: Arc::clone(namespace),
-        })
-    }
-}
-
-impl Drop for FileHandle {
-    fn drop(&mut self) {
-        let mut tree = self.namespace.lock();
-        let view = {
-            let mut view = self.file.view();
-            view.handles -= 1;
-            view.readers -= usize::from(self.access.reads());
-            view.clone()
-        };
-        if view.handles == 1 {
-            self.file.alone.notify_one();
-        }
-        if view.handles == 0
-            && let Ok(node) = tree.node_mut(self.file.inode)
-        {
-            node.file = None;
-            if self.file.staged.is_some() {
-                let version = view.version.filter(|_| view.is_shown);
-                node.note_pages(version.map(|version| version.etag), clock::now());
-            }
-        }
-        tree.unpin(self.file.inode);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{thread, time::Duration};
 
     use penstock_base::{MIB, MemoryBudget};
 
+    use penstock_transfer::staging::{Staging, StagingSettings};
+
     use super::*;
-    use crate::staged::staging::StagingSettings;
+    use crate::staged::StagedMode;
 
     fn version(key: &str, etag: &str) -> ObjectVersion {
         ObjectVersion {
@@ -408,9 +317,10 @@ mod tests {
         let settings = StagingSettings::new(scratch.path(), "volume");
         let staging = Staging::open(settings, &MemoryBudget::new(MIB)).expect("a staging area");
         let old = version("old", "first");
-        let file = OpenFile::existing(Inode(2), old.clone(), Some(StagedFile::new(&staging)));
-        if let Some(staged) = &file.staged {
-            staged.engage_file(&file, (Content::of(old.clone()), old.key), |_| ());
+        let mode = Mode::Staged(StagedMode::new(staging));
+        let file = OpenFile::existing(Inode(2), old.clone(), mode.body());
+        if let Body::Staged(body) = &file.body {
+            body.engage(&file, Content::of(old.clone()), old.key, |_| ());
         }
         (file, scratch)
     }
@@ -421,20 +331,20 @@ mod tests {
     #[allow(clippy::disallowed_methods)]
     fn what_a_file_shows_changes_while_its_content_stands_still() {
         let (file, _scratch) = engaged();
-        let staged = file.staged.as_ref().expect("staged");
-        // Lets the other go as far as to the content, and then to the view.
-        let state = staged.state();
+        let content = &file.body.staged().expect("staged").content;
         thread::scope(|scope| {
-            let moving = scope.spawn(|| {
-                let moved = version("new", "second");
-                file.show_moved(&ETag::new("first"), moved.key, moved.etag);
+            // Lets the other go as far as to the content, and then to the view.
+            let (moving, view) = content.with_state(|_| {
+                let moving = scope.spawn(|| {
+                    let moved = version("new", "second");
+                    file.show_moved(&ETag::new("first"), moved.key, moved.etag);
+                });
+                thread::sleep(Duration::from_millis(50));
+                (moving, file.view())
             });
-            thread::sleep(Duration::from_millis(50));
-            let view = file.view();
-            drop(state);
             let is_locked = (0..600).any(|_| {
                 thread::sleep(Duration::from_millis(50));
-                staged.is_locked()
+                content.is_locked()
             });
             assert!(is_locked, "a write may come in between");
             drop(view);

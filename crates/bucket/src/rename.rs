@@ -13,14 +13,18 @@ mod directory;
 mod file;
 mod journal;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use penstock_base::{FsError, FsResult, Utf8Name};
 use penstock_vfs::{FileKind, Inode, RenameMode};
 
 use crate::{
-    core::{Core, run_to_end},
+    files::Files,
     inode::{Place, Reference},
+    lookup::Lookups,
+    metadata::Metadata,
+    mount::Mount,
+    mount::run_to_end,
 };
 
 pub(crate) use copy::Original;
@@ -37,7 +41,33 @@ struct Rename {
     mode: RenameMode,
 }
 
-impl Core {
+/// Moves names.
+#[derive(Debug)]
+pub(crate) struct Renames {
+    mount: Arc<Mount>,
+    lookups: Arc<Lookups>,
+    metadata: Arc<Metadata>,
+    files: Arc<Files>,
+    /// Renames of directories that could not be finished.
+    journal: Mutex<Journal>,
+}
+
+impl Renames {
+    /// Of the volume whose open files these are.
+    pub(crate) fn new(files: &Arc<Files>) -> Arc<Self> {
+        Arc::new(Self {
+            mount: Arc::clone(&files.mount),
+            lookups: Arc::clone(&files.lookups),
+            metadata: Arc::clone(&files.metadata),
+            files: Arc::clone(files),
+            journal: Mutex::default(),
+        })
+    }
+
+    fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Moves a name.
     pub(crate) async fn rename(
         self: &Arc<Self>,
@@ -45,7 +75,7 @@ impl Core {
         (target_parent, target_name): (Inode, &Utf8Name),
         mode: RenameMode,
     ) -> FsResult<()> {
-        self.check_writable()?;
+        self.mount.check_writable()?;
         if mode == RenameMode::Exchange {
             return Err(FsError::Unsupported(
                 "a bucket cannot swap two names; rename one of them out of the way first",
@@ -59,8 +89,8 @@ impl Core {
             parent: target_parent,
             name: target_name.clone(),
         };
-        let core = Arc::clone(self);
-        run_to_end(async move { core.rename_now(source, target, mode).await }).await
+        let this = Arc::clone(self);
+        run_to_end(async move { this.rename_now(source, target, mode).await }).await
     }
 
     async fn rename_now(
@@ -70,6 +100,7 @@ impl Core {
         mode: RenameMode,
     ) -> FsResult<()> {
         let _entered = self
+            .mount
             .namespace
             .enter(&[source.parent, target.parent])
             .await?;
@@ -86,12 +117,23 @@ impl Core {
         target: &Place,
         mode: RenameMode,
     ) -> FsResult<()> {
-        let patience = self.change_patience();
-        let moved = self.find(source.parent, &source.name, patience).await?;
+        let patience = self.mount.change_patience();
+        let moved = self
+            .lookups
+            .find(source.parent, &source.name, patience)
+            .await?;
         let moved = moved.ok_or(FsError::NotFound)?;
         let replaced = match mode {
-            RenameMode::NoReplace => self.find_in_store(target.parent, &target.name).await?,
-            _ => self.find(target.parent, &target.name, patience).await?,
+            RenameMode::NoReplace => {
+                self.lookups
+                    .find_in_store(target.parent, &target.name)
+                    .await?
+            }
+            _ => {
+                self.lookups
+                    .find(target.parent, &target.name, patience)
+                    .await?
+            }
         };
         if replaced.is_some() && mode == RenameMode::NoReplace {
             return Err(FsError::AlreadyExists);
@@ -115,13 +157,13 @@ impl Core {
             (_, Some(FileKind::Directory)) => return Err(FsError::IsADirectory),
             (_, _) => self.rename_file(&rename).await?,
         };
-        self.keep_directory(source_parent).await;
+        self.metadata.keep_directory(source_parent).await;
         change.end();
         Ok(())
     }
 
     fn kinds_of(&self, rename: &Rename) -> FsResult<(FileKind, Option<FileKind>)> {
-        let tree = self.namespace.lock();
+        let tree = self.mount.namespace.lock();
         let replaced = rename
             .replaced
             .as_ref()

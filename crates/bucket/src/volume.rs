@@ -7,14 +7,27 @@ use bytes::Bytes;
 use penstock_base::{
     Contents, FileName, FsError, FsResult, NAME_LENGTH_MAX, Utf8Name, metrics::Registry, random,
 };
-use penstock_transfer::Transfer;
+use penstock_transfer::{Transfer, staging::Staging};
 use penstock_vfs::{
     Allocation, AttributeChanges, Change, Dentry, DirectorySink, Entry, Features, HandleId,
     Identity, Inode, ListFrom, Lookup, Made, New, OpenOptions, Opened, Position, RemoveKind,
     RenameMode, Renamed, Statistics, Unsaved, Volume, Watcher, WritePlace, Written, XattrMode,
 };
 
-use crate::{BucketSettings, Staging, core::Core};
+use crate::{
+    BucketSettings,
+    attributes::SetAttributes,
+    files::Files,
+    freed, gauges,
+    listing::Listings,
+    lookup::Lookups,
+    metadata::Metadata,
+    mount::Mount,
+    names::Names,
+    open_file::Mode,
+    rename::Renames,
+    staged::{StagedMode, sync},
+};
 
 /// References that are given back before somebody else may use the tree.
 const FORGOTTEN_AT_ONCE: usize = 64;
@@ -29,7 +42,14 @@ const STATISTICS_FILES: u64 = 1 << 40;
 /// A bucket, or a prefix of one, in which a file is an object. See the crate.
 #[derive(Debug)]
 pub struct BucketVolume {
-    core: Arc<Core>,
+    mount: Arc<Mount>,
+    lookups: Arc<Lookups>,
+    metadata: Arc<Metadata>,
+    files: Arc<Files>,
+    listings: Arc<Listings>,
+    names: Arc<Names>,
+    renames: Arc<Renames>,
+    attributes: Arc<SetAttributes>,
     /// What was written and not saved goes with the process.
     epoch: u64,
 }
@@ -45,7 +65,10 @@ impl BucketVolume {
         settings: BucketSettings,
         metrics: Arc<Registry>,
     ) -> Arc<Self> {
-        Self::over(Core::new(transfer, settings, None, &metrics))
+        Self::over(
+            &Mount::new(transfer, settings, Mode::Streaming, &metrics),
+            &metrics,
+        )
     }
 
     /// A volume whose files can be written anywhere, into `staging`. Call
@@ -60,12 +83,28 @@ impl BucketVolume {
         staging: Arc<Staging>,
         metrics: Arc<Registry>,
     ) -> Arc<Self> {
-        Self::over(Core::new(transfer, settings, Some(staging), &metrics))
+        let mode = Mode::Staged(StagedMode::new(staging));
+        Self::over(&Mount::new(transfer, settings, mode, &metrics), &metrics)
     }
 
-    fn over(core: Arc<Core>) -> Arc<Self> {
+    fn over(mount: &Arc<Mount>, registry: &Registry) -> Arc<Self> {
+        let (ids, lookups) = (Arc::default(), Lookups::new(mount));
+        let metadata = Metadata::new(mount, &lookups);
+        let files = Files::new(mount, &lookups, &metadata, &ids);
+        gauges::register(registry, &files);
+        if let Mode::Staged(mode) = &mount.mode {
+            sync::begin(mode);
+        }
+        freed::begin(&mount.namespace);
         Arc::new(Self {
-            core,
+            mount: Arc::clone(mount),
+            listings: Listings::new(mount, &lookups, &ids),
+            names: Names::new(&files),
+            renames: Renames::new(&files),
+            attributes: SetAttributes::new(&files),
+            lookups,
+            metadata,
+            files,
             epoch: random::number(),
         })
     }
@@ -73,7 +112,9 @@ impl BucketVolume {
     /// Shows what an earlier mount left in the staging directory, and begins to save it. Needs a
     /// runtime; asks the store nothing before it returns. What must not be saved is put aside.
     pub fn recover(&self) {
-        self.core.recover();
+        if let Mode::Staged(mode) = &self.mount.mode {
+            self.files.recover(mode);
+        }
     }
 }
 
@@ -81,15 +122,15 @@ impl BucketVolume {
 impl Volume for BucketVolume {
     fn features(&self) -> Features {
         Features {
-            xattrs: self.core.keeps_xattrs(),
-            random_writes: self.core.staging.is_some(),
+            xattrs: self.mount.keeps_xattrs(),
+            random_writes: self.mount.mode.staged().is_some(),
             saves_on_close: true,
             ..Features::READ_ONLY
         }
     }
 
     fn watch(&self, door: Arc<dyn Watcher>) {
-        self.core.namespace.lock().watch(door);
+        self.mount.namespace.lock().watch(door);
     }
 
     fn epoch(&self) -> u64 {
@@ -98,34 +139,34 @@ impl Volume for BucketVolume {
 
     fn unsaved(&self) -> Unsaved {
         Unsaved {
-            parts_under_way: self.core.transfer.uploads_under_way(),
-            ..self.core.unsaved()
+            parts_under_way: self.files.mount.transfer.uploads_under_way(),
+            ..self.files.unsaved()
         }
     }
 
     async fn lookup(&self, _by: &Identity, dentry: Dentry<'_>) -> FsResult<Lookup> {
         let name = name_to_find(dentry.name)?;
-        self.core.lookup(dentry.parent, &name).await
+        self.lookups.lookup(dentry.parent, &name).await
     }
 
     async fn parent(&self, _by: &Identity, directory: Inode) -> FsResult<Entry> {
-        let parent = self.core.namespace.lock().directory_above(directory)?;
-        self.core.hold(parent)
+        let parent = self.mount.namespace.lock().directory_above(directory)?;
+        self.mount.hold(parent)
     }
 
     async fn hold(&self, _by: &Identity, inode: Inode) -> FsResult<Entry> {
-        self.core.hold(inode)
+        self.mount.hold(inode)
     }
 
     fn forget(&self, inode: Inode, count: u64) {
-        self.core.namespace.lock().forget(inode, count);
+        self.mount.namespace.lock().forget(inode, count);
     }
 
     fn forget_all(&self, forgotten: &mut dyn Iterator<Item = (Inode, u64)>) {
         let mut forgotten = forgotten.peekable();
         while forgotten.peek().is_some() {
             // Others shall get their turn in between.
-            let mut tree = self.core.namespace.lock();
+            let mut tree = self.mount.namespace.lock();
             for (inode, count) in forgotten.by_ref().take(FORGOTTEN_AT_ONCE) {
                 tree.forget(inode, count);
             }
@@ -133,7 +174,7 @@ impl Volume for BucketVolume {
     }
 
     async fn attributes(&self, _by: &Identity, inode: Inode) -> FsResult<Entry> {
-        self.core.attributes(inode).await
+        self.lookups.attributes(inode).await
     }
 
     async fn set_attributes(
@@ -142,11 +183,11 @@ impl Volume for BucketVolume {
         inode: Inode,
         changes: AttributeChanges,
     ) -> FsResult<Entry> {
-        self.core.set_attributes(inode, changes).await
+        self.attributes.set_attributes(inode, changes).await
     }
 
     async fn read_symlink(&self, _by: &Identity, inode: Inode) -> FsResult<Bytes> {
-        self.core.read_symlink(inode).await
+        self.names.read_symlink(inode).await
     }
 
     async fn make(
@@ -157,7 +198,7 @@ impl Volume for BucketVolume {
         open: Option<OpenOptions>,
     ) -> FsResult<Made> {
         let name = name_to_make(dentry.name)?;
-        self.core.make(by, (dentry.parent, &name), new, open).await
+        self.names.make(by, (dentry.parent, &name), new, open).await
     }
 
     async fn remove(
@@ -167,7 +208,7 @@ impl Volume for BucketVolume {
         kind: RemoveKind,
     ) -> FsResult<Change> {
         let name = name_to_find(dentry.name)?;
-        self.core.remove(dentry.parent, &name, kind).await?;
+        self.names.remove(dentry.parent, &name, kind).await?;
         Ok(Change::UNTOLD)
     }
 
@@ -180,17 +221,17 @@ impl Volume for BucketVolume {
     ) -> FsResult<Renamed> {
         let (from, to) = (name_to_find(source.name)?, name_to_make(target.name)?);
         let (source, target) = ((source.parent, &from), (target.parent, &to));
-        self.core.rename(source, target, mode).await?;
+        self.renames.rename(source, target, mode).await?;
         Ok(Renamed::default())
     }
 
     async fn open(&self, _by: &Identity, inode: Inode, options: OpenOptions) -> FsResult<Opened> {
-        self.core.open(inode, options).await
+        self.files.open(inode, options).await
     }
 
     async fn read(&self, _by: &Identity, at: Position, length: u32) -> FsResult<Contents> {
-        let handle = self.core.handles.file(at.handle)?;
-        self.core.read(&handle, at.offset, length).await
+        let handle = self.files.handles.get(at.handle)?;
+        self.files.read(&handle, at.offset, length).await
     }
 
     async fn write(
@@ -200,8 +241,8 @@ impl Volume for BucketVolume {
         place: WritePlace,
         data: Bytes,
     ) -> FsResult<Written> {
-        let handle = self.core.handles.file(handle)?;
-        self.core.write(&handle, place, data).await
+        let handle = self.files.handles.get(handle)?;
+        self.files.write(&handle, place, data).await
     }
 
     async fn allocate(
@@ -211,30 +252,30 @@ impl Volume for BucketVolume {
         range: Range<u64>,
         allocation: Allocation,
     ) -> FsResult<()> {
-        let handle = self.core.handles.file(handle)?;
-        self.core.allocate(&handle, range, allocation).await
+        let handle = self.files.handles.get(handle)?;
+        self.files.allocate(&handle, range, allocation).await
     }
 
     async fn flush(&self, handle: HandleId) -> FsResult<()> {
-        let handle = self.core.handles.file(handle)?;
-        self.core.flush(&handle).await
+        let handle = self.files.handles.get(handle)?;
+        self.files.flush(&handle).await
     }
 
     async fn sync(&self, handle: HandleId, _range: Range<u64>, _data_only: bool) -> FsResult<()> {
-        let handle = self.core.handles.file(handle)?;
-        self.core.sync(&handle).await
+        let handle = self.files.handles.get(handle)?;
+        self.files.sync(&handle).await
     }
 
     async fn release(&self, handle: HandleId) {
-        self.core.release(handle).await;
+        self.files.release(handle).await;
     }
 
     async fn undo_open(&self, handle: HandleId) {
-        self.core.undo_open(handle).await;
+        self.files.undo_open(handle).await;
     }
 
     async fn open_directory(&self, _by: &Identity, inode: Inode) -> FsResult<HandleId> {
-        self.core.open_directory(inode)
+        self.listings.open_directory(inode)
     }
 
     async fn read_directory(
@@ -243,13 +284,15 @@ impl Volume for BucketVolume {
         from: ListFrom<'_>,
         sink: &mut dyn DirectorySink,
     ) -> FsResult<()> {
-        let handle = self.core.handles.directory(handle)?;
+        let handle = self.listings.handles.get(handle)?;
         match from {
-            ListFrom::Position(position) => self.core.read_directory(&handle, position, sink).await,
+            ListFrom::Position(position) => {
+                self.listings.read_directory(&handle, position, sink).await
+            }
             ListFrom::After(name) => {
                 let name = name_to_find(name)?;
                 let directory = handle.inode();
-                self.core.list_after(directory, Some(&name), sink).await
+                self.listings.list_after(directory, Some(&name), sink).await
             }
         }
     }
@@ -262,10 +305,10 @@ impl Volume for BucketVolume {
         sink: &mut dyn DirectorySink,
     ) -> FsResult<()> {
         match from {
-            ListFrom::START => self.core.list_after(directory, None, sink).await,
+            ListFrom::START => self.listings.list_after(directory, None, sink).await,
             ListFrom::After(name) => {
                 let name = name_to_find(name)?;
-                self.core.list_after(directory, Some(&name), sink).await
+                self.listings.list_after(directory, Some(&name), sink).await
             }
             ListFrom::Position(_) => Err(FsError::Unsupported(
                 "positions in a bucket need an open directory",
@@ -274,15 +317,15 @@ impl Volume for BucketVolume {
     }
 
     async fn release_directory(&self, handle: HandleId) {
-        self.core.handles.remove(handle);
+        self.listings.handles.remove(handle);
     }
 
     async fn xattr(&self, _by: &Identity, inode: Inode, name: &[u8]) -> FsResult<Bytes> {
-        self.core.xattr(inode, name).await
+        self.metadata.xattr(inode, name).await
     }
 
     async fn xattrs(&self, _by: &Identity, inode: Inode) -> FsResult<Vec<Bytes>> {
-        self.core.xattrs(inode).await
+        self.metadata.xattrs(inode).await
     }
 
     async fn set_xattr(
@@ -293,11 +336,11 @@ impl Volume for BucketVolume {
         value: &[u8],
         mode: XattrMode,
     ) -> FsResult<()> {
-        self.core.set_xattr(inode, (name, value), mode).await
+        self.metadata.set_xattr(inode, (name, value), mode).await
     }
 
     async fn remove_xattr(&self, _by: &Identity, inode: Inode, name: &[u8]) -> FsResult<()> {
-        self.core.remove_xattr(inode, name).await
+        self.metadata.remove_xattr(inode, name).await
     }
 
     async fn statistics(&self, _by: &Identity, _inode: Inode) -> FsResult<Statistics> {
@@ -313,7 +356,7 @@ impl Volume for BucketVolume {
     }
 
     async fn shut_down(&self) -> Vec<(String, FsError)> {
-        self.core.shut_down().await
+        self.files.shut_down().await
     }
 }
 

@@ -4,6 +4,7 @@
 //! - [`Writer`]: a sequential stream into one object, in one PUT or a multipart upload.
 //! - [`Appender`]: a sequential stream to the end of an appendable object.
 //! - [`Assembly`]: one object out of parts, sent or copied inside the store.
+//! - [`staging`]: the write-back area, where files are written anywhere before they are saved.
 //! - [`DiskCache`]: a store around a store that keeps what was read on the disk.
 //!
 //! Readers and writers draw every byte they hold from the [`BufferPool`]'s budget. Bodies are received straight
@@ -21,6 +22,7 @@ mod memory;
 mod metrics;
 mod reader;
 mod settings;
+pub mod staging;
 mod writer;
 
 use std::{

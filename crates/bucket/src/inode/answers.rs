@@ -6,7 +6,6 @@ use penstock_vfs::{FileKind, Inode};
 use crate::{
     inode::{Dentry, Known, Patience, Tree},
     open_file::OpenFile,
-    staged::StagedFile,
 };
 
 /// What memory says about a name.
@@ -155,7 +154,7 @@ impl Tree {
     /// they read and the size that is shown are of one version.
     fn show_to_handles(&self, inode: Inode) {
         let file = self.nodes.get(&inode).and_then(|node| node.file.as_ref());
-        let is_engaged = |file: &OpenFile| file.staged.as_ref().is_some_and(StagedFile::is_engaged);
+        let is_engaged = |file: &OpenFile| file.body.is_engaged();
         if let Some(file) = file.filter(|file| !is_engaged(file)) {
             // What was seen and is another version left its name just now.
             if file.take_version(self.version(inode)) == Ok(true) {

@@ -9,11 +9,10 @@
 //! A move may take minutes, and whoever waits occupies its door. So only so many wait, and not for
 //! long; the others are refused as busy, before anything was changed.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use penstock_base::{FsError, FsResult, Utf8Name, clock};
+use penstock_base::{FsError, FsResult, clock};
 use penstock_vfs::Inode;
-use smallvec::SmallVec;
 
 use crate::inode::{Entered, Namespace, Tree};
 
@@ -30,23 +29,6 @@ pub(super) const ENTER_WAIT_MAX: Duration = Duration::from_secs(30);
 const MOVE_WAIT_MAX: Duration = Duration::from_secs(300);
 /// Changes that wait at once: a part of the requests that a door keeps open, so that others go on.
 const WAITING_MAX: usize = 1024;
-
-/// Directories that a change touches: one, or both ends of a rename.
-pub(crate) type Touched = SmallVec<[Inode; 2]>;
-
-/// Changes and moves under way.
-#[derive(Debug, Default)]
-pub(crate) struct Moves {
-    moving: Vec<Inode>,
-    /// Those among them whose originals are being deleted.
-    removing: Vec<Inode>,
-    /// Names that are being changed; see [`super::changing`].
-    pub(super) changing: HashMap<Inode, Vec<Utf8Name>>,
-    entered: HashMap<u64, Touched>,
-    last_id: u64,
-    /// Changes that wait to enter.
-    waiting: usize,
-}
 
 impl Tree {
     fn is_moving(&self, touched: &[Inode]) -> bool {

@@ -3,16 +3,13 @@
 use std::sync::{Arc, Mutex};
 
 use penstock_base::{
-    FsResult, MemoryBudget, Utf8Name,
+    FsResult, InMemory, MemoryBudget, Utf8Name,
     clock::{self, Instant},
 };
 use penstock_vfs::Inode;
 use tokio::sync::Notify;
 
-use crate::{
-    in_memory::InMemory,
-    inode::{Known, Question, Tree, TreeSettings},
-};
+use crate::inode::{Known, Question, Tree, TreeSettings};
 
 /// The tree of a volume, shared by everything that works on it.
 #[derive(Debug)]

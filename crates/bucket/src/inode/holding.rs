@@ -14,7 +14,7 @@ use penstock_base::MemoryBudget;
 use penstock_vfs::{HeldFile, Inode, Watcher};
 use tokio::sync::Notify;
 
-use crate::inode::{Charge, Node, Tree, directory::SMALL_TABLE};
+use crate::inode::{Node, Tree, charge::Charge, directory::SMALL_TABLE};
 
 /// The share of the memory budget that nodes may take before a door is asked to hold fewer.
 const BUDGET_SHARE: u64 = 4;

@@ -10,7 +10,7 @@
 
 use penstock_vfs::Inode;
 
-use crate::inode::{Cache, Tree};
+use crate::inode::{cache::Cache, tree::Tree};
 
 impl Tree {
     /// Whether nobody needs a node, except for what it and what is below it remembers.

@@ -3,7 +3,7 @@
 use penstock_base::{Utf8Name, clock};
 use penstock_vfs::Inode;
 
-use crate::inode::{Cache, Dentry, Known, Tree};
+use crate::inode::{Dentry, Known, Tree, cache::Cache};
 
 impl Tree {
     /// Remembers a name that nobody holds. Returns `false` when there is no room for it.

@@ -1,9 +1,10 @@
 //! The tree alone, without a store: whatever is done to it, its books must balance.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use penstock_base::{MIB, Utf8Name};
+use penstock_base::{FsError, MIB, MemoryBudget, Utf8Name, clock};
 use penstock_object::ObjectKind;
+use penstock_vfs::{FileKind, Inode};
 use proptest::prelude::*;
 
 use super::*;

@@ -24,7 +24,7 @@ use super::{
     page::Page,
     pages::{Source, Start},
 };
-use crate::core::Core;
+use crate::lookup::Lookups;
 
 /// Ranges at once.
 const RANGES_MAX: usize = 16;
@@ -116,7 +116,7 @@ impl Ahead {
         while self.ranges.len() < self.width.max(1)
             && let Some(frontier) = self.frontier.clone()
         {
-            let budget = self.source.core.transfer.pool().budget();
+            let budget = self.source.lookups.mount.transfer.pool().budget();
             let memory = budget.try_reserve_spare(PAGE_COST * (RANGE_PAGES as u64 + 1));
             if memory.is_none() && !self.ranges.is_empty() {
                 return;
@@ -188,10 +188,10 @@ async fn list(
     }
 }
 
-impl Core {
+impl Lookups {
     /// Whether a listing asks for nothing but its pages: what is asked for each entry takes longer
     /// than the pages, and is asked for in vain if nobody reads on.
     pub(super) fn lists_without_asking(&self) -> bool {
-        !self.keeps_metadata() || self.settings.metadata.readdir_optimize
+        !self.mount.keeps_metadata() || self.mount.settings.metadata.readdir_optimize
     }
 }

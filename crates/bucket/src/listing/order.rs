@@ -5,14 +5,14 @@
 
 use penstock_base::{FsError, FsResult};
 
-use crate::core::Core;
+use crate::mount::Mount;
 
 const NO_ORDER: FsError = FsError::Unsupported(
     "the store lists keys in no order, as directory buckets of S3 Express do; use a general \
      purpose bucket",
 );
 
-impl Core {
+impl Mount {
     /// Fails unless `keys` ascend and come after `last`, the last key of the page before.
     pub(crate) fn check_order<'key>(
         &self,

@@ -7,11 +7,12 @@ use penstock_object::{ListPage, ListedObject};
 use penstock_vfs::{FileKind, Inode};
 
 use crate::{
-    core::Core,
     inode::{Known, Observation, OldMarker, Reference, Resolved},
     key,
     listing::pages::Start,
+    lookup::Lookups,
     metadata::Wanted,
+    mount::Mount,
 };
 
 /// One LIST page as directory entries, in byte order of their keys.
@@ -49,7 +50,7 @@ impl Page {
     /// Makes entries of a page of the directory `prefix`, counting what cannot be shown. Fails if
     /// the store does not list in order.
     pub(super) fn new(
-        core: &Core,
+        mount: &Mount,
         prefix: &str,
         start: &Start,
         (mut page, observation): (ListPage, Observation),
@@ -60,22 +61,22 @@ impl Page {
             page.common_prefixes.remove(0);
         }
         let objects = page.objects.iter().map(|object| object.key.as_str());
-        core.check_order(after, objects)?;
-        core.check_order(after, page.common_prefixes.iter().map(String::as_str))?;
+        mount.check_order(after, objects)?;
+        mount.check_order(after, page.common_prefixes.iter().map(String::as_str))?;
         let last_object = page.objects.last().map(|object| object.key.as_str());
         let last_prefix = page.common_prefixes.last().map(String::as_str);
         let last_key = last_object.max(last_prefix).or(after);
         let last_key = last_key.unwrap_or_default().to_owned();
         let directories = page.common_prefixes.clone();
         if page.hidden > 0 {
-            core.note_untold_names(prefix, page.hidden);
+            mount.note_untold_names(prefix, page.hidden);
         }
         let mut marker = false;
         let mut entries = Vec::with_capacity(page.objects.len() + directories.len());
-        let until = core.believed_until(observation.begun());
+        let until = mount.believed_until(observation.begun());
         for (key, object) in in_order(page.objects, page.common_prefixes) {
             let is_object = object.is_some();
-            let (key, known) = core.listed(key, object, until);
+            let (key, known) = mount.listed(key, object, until);
             match key::listed_name(prefix, &key) {
                 Some(name) => entries.push(Entry {
                     name,
@@ -83,7 +84,7 @@ impl Page {
                     is_object,
                 }),
                 None if key == prefix => marker = true,
-                None => core.note_hidden_name(&key),
+                None => mount.note_hidden_name(&key),
             }
         }
         let next = page.continuation.map(|continuation| Start {
@@ -182,7 +183,7 @@ impl Page {
     /// Asks for the metadata of all entries.
     pub(super) async fn describe(
         &mut self,
-        core: &Core,
+        lookups: &Lookups,
         directory: Inode,
         prefix: &str,
     ) -> FsResult<()> {
@@ -193,7 +194,7 @@ impl Page {
                 listed,
             })
         });
-        let described = core
+        let described = lookups
             .describe_entries((directory, prefix), wanted.collect())
             .await?;
         for (entry, known) in self.entries.iter_mut().zip(described) {
@@ -237,7 +238,7 @@ impl Entry {
     }
 }
 
-impl Core {
+impl Mount {
     /// What a listing tells of a key, and the key that it stands for: some programs mark
     /// directories by objects of other names.
     fn listed(

@@ -11,10 +11,11 @@ use penstock_vfs::Inode;
 use tokio::task::JoinHandle;
 
 use crate::{
-    core::Core,
     errors::for_reading,
     key,
     listing::{ahead::Ahead, page::Page},
+    lookup::Lookups,
+    mount::Mount,
 };
 
 /// Pages in memory: the one before, the current one, and the next one when it is looked into.
@@ -48,7 +49,7 @@ pub(super) struct Pages {
 /// What is listed.
 #[derive(Debug, Clone)]
 pub(super) struct Source {
-    pub(super) core: Arc<Core>,
+    pub(super) lookups: Arc<Lookups>,
     pub(super) directory: Inode,
     pub(super) prefix: Arc<str>,
 }
@@ -90,7 +91,12 @@ impl Drop for Coming {
 
 impl Pages {
     /// A listing of the directory `prefix` whose first entry has the position `first`.
-    pub(super) fn new(core: &Arc<Core>, directory: Inode, prefix: String, first: u64) -> Self {
+    pub(super) fn new(
+        lookups: &Arc<Lookups>,
+        directory: Inode,
+        prefix: String,
+        first: u64,
+    ) -> Self {
         let start = Start {
             position: first,
             continuation: None,
@@ -98,7 +104,7 @@ impl Pages {
         };
         Self {
             source: Source {
-                core: Arc::clone(core),
+                lookups: Arc::clone(lookups),
                 directory,
                 prefix: prefix.into(),
             },
@@ -108,7 +114,7 @@ impl Pages {
             next: Some(start),
             coming: None,
             ahead: None,
-            may_guess: core.lists_without_asking(),
+            may_guess: lookups.lists_without_asking(),
             marker: false,
         }
     }
@@ -179,11 +185,11 @@ impl Pages {
         }
         let hidden = match hidden {
             Some(hidden) => hidden,
-            None => for_reading(self.source.core.first_below(&directory).await)?.is_some(),
+            None => for_reading(self.source.lookups.mount.first_below(&directory).await)?.is_some(),
         };
         if hidden && self.page(number).is_file(index) {
             let key = key::checked_key(directory.trim_end_matches('/'))?;
-            self.source.core.note_hidden_file(&key);
+            self.source.lookups.mount.note_hidden_file(&key);
         }
         Ok(hidden)
     }
@@ -247,7 +253,7 @@ impl Pages {
         {
             self.starts.push(next.clone());
         }
-        let paid = page.pay(self.source.core.transfer.pool().budget());
+        let paid = page.pay(self.source.lookups.mount.transfer.pool().budget());
         self.kept.push_back(page);
         let most = if paid { PAGES_KEPT } else { PAGES_KEPT_MIN };
         while self.kept.len() > most {
@@ -310,11 +316,12 @@ impl Source {
     /// Fetches a page.
     pub(super) async fn fetch(self, start: Start) -> FsResult<Page> {
         let Self {
-            core,
+            lookups,
             directory,
             prefix,
         } = self;
-        let observation = core.namespace.observe(directory)?;
+        let mount = &lookups.mount;
+        let observation = mount.namespace.observe(directory)?;
         let options = ListOptions {
             prefix: prefix.to_string(),
             delimited: true,
@@ -322,15 +329,15 @@ impl Source {
             continuation: start.continuation.clone(),
             ..ListOptions::default()
         };
-        let page = for_reading(core.store().list(options).await)?;
+        let page = for_reading(mount.store().list(options).await)?;
         if start.is_guess() && !begins_after(&page, start.after.as_deref()) {
             return Err(FsError::Unsupported(
                 "the store lists from the beginning only",
             ));
         }
-        let mut page = Page::new(&core, &prefix, &start, (page, observation))?;
-        if core.keeps_metadata() {
-            page.describe(&core, directory, &prefix).await?;
+        let mut page = Page::new(mount, &prefix, &start, (page, observation))?;
+        if mount.keeps_metadata() {
+            page.describe(&lookups, directory, &prefix).await?;
         }
         Ok(page)
     }
@@ -345,7 +352,7 @@ fn begins_after(page: &ListPage, after: Option<&str>) -> bool {
     first.min().is_none_or(|first| Some(first) > after)
 }
 
-impl Core {
+impl Mount {
     /// Counts names in the directory `prefix` that the store does not tell.
     pub(crate) fn note_untold_names(&self, prefix: &str, count: usize) {
         self.metrics.hidden_names.add(count as u64);

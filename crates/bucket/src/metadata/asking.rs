@@ -8,11 +8,12 @@ use penstock_object::{ErrorKind, ObjectError, ObjectInfo};
 use penstock_vfs::{FileKind, Inode};
 
 use crate::{
-    core::Core,
     errors::{Purpose, for_reading, object_failure},
     inode::{Dentry, Known, OldMarker},
     key,
     lookup::Below,
+    lookup::Lookups,
+    mount::Mount,
     posix::KeptMetadata,
 };
 
@@ -28,7 +29,7 @@ pub(crate) struct Wanted<'page> {
     pub(crate) listed: Known,
 }
 
-impl Core {
+impl Mount {
     /// What an object shows as, with the metadata that HEAD told.
     pub(crate) fn known_with_metadata(&self, info: &ObjectInfo, plain: Known) -> Known {
         if !self.keeps_metadata() {
@@ -55,7 +56,9 @@ impl Core {
             ..plain
         }
     }
+}
 
+impl Lookups {
     /// Completes what two questions told about a name: what marks a directory, and in which form.
     pub(crate) async fn complete(
         &self,
@@ -71,12 +74,12 @@ impl Core {
                     .await
                     .map(Some)
             }
-            None if self.settings.metadata.old_directories => {
+            None if self.mount.settings.metadata.old_directories => {
                 let key = key::file_key(prefix, &old_folder(name)?)?;
-                let marker = for_reading(self.head(&key).await)?;
+                let marker = for_reading(self.mount.head(&key).await)?;
                 Ok(marker.map(|info| Known {
                     old_marker: Some(OldMarker::Folder),
-                    ..marked_by(&info, self.believed_until(begun))
+                    ..marked_by(&info, self.mount.believed_until(begun))
                 }))
             }
             answer => Ok(answer),
@@ -91,7 +94,7 @@ impl Core {
     ) -> FsResult<Known> {
         if marked {
             let key = key::marker_key(prefix)?;
-            if let Some(info) = for_reading(self.head(&key).await)? {
+            if let Some(info) = for_reading(self.mount.head(&key).await)? {
                 known = Known {
                     old_marker: known.old_marker,
                     ..marked_by(&info, known.until)
@@ -140,7 +143,7 @@ impl Core {
     /// What memory knows of a listed entry, or what the listing tells if that is to do.
     fn remembered_entry(&self, directory: Inode, wanted: &Wanted<'_>) -> Option<Known> {
         let Wanted { name, listed } = wanted;
-        let tree = self.namespace.lock();
+        let tree = self.mount.namespace.lock();
         let entry = tree.directory(directory).ok()?.entries.get(*name);
         let known = match entry {
             Some(Dentry::Held(inode)) => tree.node(*inode).ok()?.known.as_ref(),
@@ -167,7 +170,7 @@ impl Core {
     }
 
     fn is_worth_asking(&self, listed: &Known) -> bool {
-        let settings = &self.settings.metadata;
+        let settings = &self.mount.settings.metadata;
         if !settings.readdir_optimize {
             return true;
         }
@@ -188,14 +191,14 @@ impl Core {
         let Ok(key) = key::checked_key(key) else {
             return Ok(Some(listed));
         };
-        match self.head(&key).await {
+        match self.mount.head(&key).await {
             Ok(Some(info)) if is_directory => Ok(Some(Known {
                 old_marker: listed.old_marker,
                 ..marked_by(&info, listed.until)
             })),
-            Ok(Some(info)) => Ok(Some(self.known_with_metadata(
+            Ok(Some(info)) => Ok(Some(self.mount.known_with_metadata(
                 &info,
-                Known::object(&info, self.kind_of(info.kind), listed.until),
+                Known::object(&info, self.mount.kind_of(info.kind), listed.until),
             ))),
             Ok(None) if is_directory => Ok(Some(Known {
                 kept: Some(Arc::default()),
@@ -211,7 +214,7 @@ impl Core {
         if error.kind != ErrorKind::PermissionDenied {
             return Err(object_failure(error, Purpose::Read));
         }
-        if self.notices.undescribed.first() {
+        if self.mount.notices.undescribed.first() {
             tracing::warn!(
                 "{error}: owner and mode of objects that may not be read show defaults (later \
                  cases are not mentioned)"

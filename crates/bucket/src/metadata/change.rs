@@ -7,16 +7,17 @@
 use std::{sync::Arc, time::SystemTime};
 
 use penstock_base::{FsError, FsResult, clock};
-use penstock_object::{ErrorKind, ObjectKind, ObjectResult, Stored, WriteCondition};
+use penstock_object::{ETag, ErrorKind, ObjectKind, ObjectResult, Stored, WriteCondition};
 use penstock_transfer::ObjectVersion;
 use penstock_vfs::{AttributeChanges, FileKind, Inode, TimeChange};
 
 use crate::{
-    attributes::moment,
-    core::{Core, run_to_end},
     errors::for_writing,
     inode::Node,
-    open_file::OpenFile,
+    lookup::Lookups,
+    metadata::Metadata,
+    mount::run_to_end,
+    open_file::{OpenFile, turn_of},
     posix::KeptMetadata,
     rename::Original,
 };
@@ -63,20 +64,20 @@ impl MetadataChange {
     }
 }
 
-impl Core {
+impl Metadata {
     /// Changes what is kept of a file, all of `change` or nothing.
     pub(crate) async fn change_metadata(
         self: &Arc<Self>,
         inode: Inode,
         change: MetadataChange,
     ) -> FsResult<()> {
-        self.check_writable()?;
-        self.check_not_replaced(inode)?;
+        self.mount.check_writable()?;
+        self.mount.check_not_replaced(inode)?;
         if self.take_along(inode, &change).await? {
             return Ok(());
         }
-        let core = Arc::clone(self);
-        run_to_end(async move { core.change_stored(inode, &change).await }).await
+        let this = Arc::clone(self);
+        run_to_end(async move { this.change_stored(inode, &change).await }).await
     }
 
     /// Applies a change to a file that is saved later, or that has no object. Returns whether that
@@ -98,7 +99,7 @@ impl Core {
         inode: Inode,
         change: &MetadataChange,
     ) -> FsResult<Option<Option<Arc<OpenFile>>>> {
-        let mut tree = self.namespace.lock();
+        let mut tree = self.mount.namespace.lock();
         let node = tree.node(inode)?;
         let unnamed = node.place.is_none() && (inode == Inode::ROOT || node.file.is_some());
         if !unnamed && !node.is_dirty() {
@@ -127,7 +128,7 @@ impl Core {
     fn shown_modified(&self, node: &Node, kept: &KeptMetadata) -> SystemTime {
         let stored = node.known.as_ref().and_then(|known| known.modified);
         let shown = node.times().modified.or(kept.posix.modified).or(stored);
-        shown.unwrap_or(self.mounted)
+        shown.unwrap_or(self.mount.mounted)
     }
 
     async fn change_stored(
@@ -135,30 +136,26 @@ impl Core {
         inode: Inode,
         change: &MetadataChange,
     ) -> FsResult<()> {
-        let _entered = self.namespace.enter(&[inode]).await?;
+        let _entered = self.mount.namespace.enter(&[inode]).await?;
         let _alone = self.metadata_locks.lock(&[inode]).await;
-        let file = self.open_file(inode);
-        let mut stream = match &file {
-            Some(file) => Some(file.stream().await),
-            None => None,
-        };
+        let file = self.mount.open_file(inode);
+        let mut turn = turn_of(file.as_deref()).await;
         if self.take_along(inode, change).await? {
             return Ok(());
         }
-        if let Some(stream) = &mut stream {
-            // It would go on after a version that is replaced now.
-            stream.discard_untouched().await;
+        if let Some(turn) = &mut turn {
+            turn.discard_untouched().await;
         }
         let mut attempt = 1;
         loop {
-            self.know_metadata(inode).await?;
+            self.lookups.know_metadata(inode).await?;
             let kept = {
-                let tree = self.namespace.lock();
+                let tree = self.mount.namespace.lock();
                 self.changed(tree.node(inode)?, change)
             };
             match self.store_metadata(inode, Arc::new(kept)).await {
                 Err(FsError::Busy(_) | FsError::NotFound) if attempt < ATTEMPTS_MAX => {
-                    self.refresh(inode).await?;
+                    self.lookups.refresh(inode).await?;
                     attempt += 1;
                 }
                 Ok(()) => {
@@ -171,51 +168,38 @@ impl Core {
         }
     }
 
-    /// Makes sure that the metadata of a file is known and not too old.
-    pub(crate) async fn know_metadata(self: &Arc<Self>, inode: Inode) -> FsResult<()> {
-        let ask = {
-            let tree = self.namespace.lock();
-            let node = tree.node(inode)?;
-            let has_object = node.place.is_some() && !node.is_dirty();
-            has_object && (node.kept().is_none() || !node.is_current(clock::now()))
-        };
-        if ask {
-            self.refresh(inode).await
-        } else {
-            Ok(())
-        }
-    }
-
     /// Stores metadata of an object without its content.
     pub(super) async fn store_metadata(
         &self,
         inode: Inode,
         kept: Arc<KeptMetadata>,
     ) -> FsResult<()> {
-        let kind = self.namespace.lock().node(inode)?.kind;
+        let kind = self.mount.namespace.lock().node(inode)?.kind;
         if kind == FileKind::Directory {
             return self.mark_directory(inode, kept).await;
         }
         let (original, mut known) = {
-            let tree = self.namespace.lock();
+            let tree = self.mount.namespace.lock();
             let known = tree.node(inode)?.known.clone().ok_or(FsError::Stale)?;
             (Original::of(&tree, inode)?, known)
         };
-        let (change, begun) = (self.namespace.begin_change_of(inode)?, clock::now());
+        let (change, begun) = (self.mount.namespace.begin_change_of(inode)?, clock::now());
         let stored = for_writing(self.describe_anew(&original, &kept).await)?;
         known.etag = Some(stored.etag.clone());
         known.modified = Some(clock::wall_time());
-        known.until = self.believed_until(begun);
+        known.until = self.mount.believed_until(begun);
         known.kept = Some(Arc::clone(&kept));
-        if let (Some(staging), Some(etag)) = (&self.staging, &original.etag) {
-            let described = ObjectVersion {
+        if let Some(etag) = &original.etag {
+            let version = |etag: &ETag| ObjectVersion {
                 key: original.key.clone(),
-                etag: stored.etag.clone(),
+                etag: etag.clone(),
                 size: known.size,
             };
-            staging.closed().follow((&original.key, etag), &described);
+            self.mount
+                .mode
+                .follow_left(&version(etag), &version(&stored.etag));
         }
-        let mut tree = self.namespace.lock();
+        let mut tree = self.mount.namespace.lock();
         let node = tree.node_mut(inode)?;
         node.clear_times();
         if node
@@ -236,7 +220,7 @@ impl Core {
         drop(tree);
         change.end();
         if let Some(file) = file {
-            file.settle_moved();
+            file.renew_journal();
         }
         Ok(())
     }
@@ -256,7 +240,7 @@ impl Core {
             _ => WriteCondition::Always,
         };
         let how = (condition, Some(&description));
-        let copied = self.copy_object_as(original, target, how).await;
+        let copied = self.mount.copy_object_as(original, target, how).await;
         copied.map_err(|mut error| {
             // Somebody replaced or removed it, which is no failure of this change yet.
             if error.kind == ErrorKind::NotFound {
@@ -264,5 +248,30 @@ impl Core {
             }
             error
         })
+    }
+}
+
+impl Lookups {
+    /// Makes sure that the metadata of a file is known and not too old.
+    pub(crate) async fn know_metadata(self: &Arc<Self>, inode: Inode) -> FsResult<()> {
+        let ask = {
+            let tree = self.mount.namespace.lock();
+            let node = tree.node(inode)?;
+            let has_object = node.place.is_some() && !node.is_dirty();
+            has_object && (node.kept().is_none() || !node.is_current(clock::now()))
+        };
+        if ask {
+            self.refresh(inode).await
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// When a time stamp is set to.
+pub(crate) fn moment(change: TimeChange) -> std::time::SystemTime {
+    match change {
+        TimeChange::Now => clock::wall_time(),
+        TimeChange::To(time) => time,
     }
 }

@@ -7,15 +7,15 @@ use penstock_object::{Key, PutOptions};
 use penstock_vfs::{FileKind, Inode, Owner};
 
 use crate::{
-    core::Core,
     errors::for_writing,
     inode::{Known, OldMarker},
     key,
+    metadata::Metadata,
     metadata::asking::old_folder,
     posix::{DIRECTORY_TYPE, KeptMetadata},
 };
 
-impl Core {
+impl Metadata {
     /// What a new directory says of itself; nothing if metadata is not kept.
     pub(crate) fn new_directory(
         &self,
@@ -23,12 +23,14 @@ impl Core {
         owner: Owner,
         permissions: u16,
     ) -> Option<KeptMetadata> {
-        if !self.keeps_metadata() {
+        if !self.mount.keeps_metadata() {
             return None;
         }
-        let tree = self.namespace.lock();
+        let tree = self.mount.namespace.lock();
         let parent = tree.node(parent).ok()?;
-        let mut posix = self.new_attributes(FileKind::Directory, (owner, permissions), parent);
+        let mut posix =
+            self.mount
+                .new_attributes(FileKind::Directory, (owner, permissions), parent);
         let now = Some(clock::wall_time());
         (posix.modified, posix.accessed, posix.changed) = (now, now, now);
         Some(KeptMetadata {
@@ -45,7 +47,7 @@ impl Core {
         kept: Arc<KeptMetadata>,
     ) -> FsResult<()> {
         let (prefix, known) = {
-            let tree = self.namespace.lock();
+            let tree = self.mount.namespace.lock();
             (tree.prefix(inode)?, tree.node(inode)?.known.clone())
         };
         let begun = clock::now();
@@ -55,13 +57,13 @@ impl Core {
             ..PutOptions::default()
         };
         let key = key::marker_key(&prefix)?;
-        for_writing(self.store().put(&key, Payload::new(), options).await)?;
+        for_writing(self.mount.store().put(&key, Payload::new(), options).await)?;
         let old = known.as_ref().and_then(|known| known.old_marker);
         if let Some(key) = old_key(&prefix, old)? {
-            for_writing(self.store().delete(&key).await)?;
+            for_writing(self.mount.store().delete(&key).await)?;
         }
-        let until = self.believed_until(begun);
-        let mut tree = self.namespace.lock();
+        let until = self.mount.believed_until(begun);
+        let mut tree = self.mount.namespace.lock();
         let known = Known {
             kept: Some(kept),
             until,
@@ -77,7 +79,7 @@ impl Core {
     /// renamed like any other.
     pub(crate) async fn modernize(&self, inode: Inode) -> FsResult<()> {
         let kept = {
-            let tree = self.namespace.lock();
+            let tree = self.mount.namespace.lock();
             let node = tree.node(inode)?;
             let old = node.known.as_ref().and_then(|known| known.old_marker);
             old.and_then(|_| node.kept().cloned())
@@ -90,10 +92,10 @@ impl Core {
 
     /// Objects beside `dir/` that mark the directory `dir`, or may.
     pub(crate) fn old_markers(&self, inode: Inode) -> FsResult<Vec<Key>> {
-        if !self.keeps_metadata() || !self.settings.metadata.old_directories {
+        if !self.mount.keeps_metadata() || !self.mount.settings.metadata.old_directories {
             return Ok(Vec::new());
         }
-        let tree = self.namespace.lock();
+        let tree = self.mount.namespace.lock();
         let prefix = tree.prefix(inode)?;
         let known = tree.node(inode)?.known.as_ref();
         let old = known.and_then(|known| known.old_marker);
@@ -108,7 +110,7 @@ impl Core {
         if markers.is_empty() {
             return Ok(());
         }
-        let failures = for_writing(self.store().delete_many(markers).await)?;
+        let failures = for_writing(self.mount.store().delete_many(markers).await)?;
         match failures.first() {
             None => Ok(()),
             Some(failure) => Err(FsError::Io(format!(

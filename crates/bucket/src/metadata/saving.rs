@@ -1,9 +1,9 @@
 //! Metadata that goes to the store together with a file's content.
 //!
-//! [`Core::stored_metadata`] is for whoever saves a file: it says how the object is to be
+//! [`Metadata::stored_metadata`] is for whoever saves a file: it says how the object is to be
 //! described, and notes that this is under way. When the save is published, what was sent becomes
 //! what is known of the store; what was changed meanwhile stays unsaved, and
-//! [`Core::settle_metadata`] stores it by itself.
+//! [`Metadata::store_unsaved_metadata`] stores it by itself.
 //!
 //! An upload in parts is described when it begins, long before the last write, so it leaves the
 //! time of that out: the object then shows when the upload was completed, which is the same.
@@ -15,25 +15,27 @@ use penstock_object::{Key, PutOptions};
 use penstock_vfs::{FileKind, Inode, Owner};
 
 use crate::{
-    core::Core,
+    metadata::Metadata,
     open_file::OpenFile,
     posix::{DIRECTORY_TYPE, KeptMetadata, options_of},
 };
 
-impl Core {
+impl Metadata {
     /// Gives a file that was just created here its owner and mode.
     pub(crate) fn own_new_file(&self, inode: Inode, owner: Owner, permissions: u16) {
-        let mut tree = self.namespace.lock();
+        let mut tree = self.mount.namespace.lock();
         let Ok(node) = tree.node(inode) else { return };
         let is_new = node.file.as_ref().is_some_and(|file| file.view().new);
-        if !self.keeps_metadata() || !is_new || node.unsaved.is_some() {
+        if !self.mount.keeps_metadata() || !is_new || node.unsaved.is_some() {
             return;
         }
         let parent = node.place.as_ref().map(|place| place.parent);
         let Some(parent) = parent.and_then(|parent| tree.node(parent).ok()) else {
             return;
         };
-        let posix = self.new_attributes(FileKind::Regular, (owner, permissions), parent);
+        let posix = self
+            .mount
+            .new_attributes(FileKind::Regular, (owner, permissions), parent);
         if let Ok(node) = tree.node_mut(inode) {
             let kept = KeptMetadata {
                 posix,
@@ -51,7 +53,7 @@ impl Core {
 
     /// How to describe the object of a file whose content is saved now and complete: media type
     /// and metadata, without a condition. Whoever saves publishes the new version afterwards, and
-    /// then calls [`Core::settle_metadata`].
+    /// then calls [`Metadata::store_unsaved_metadata`].
     pub(crate) fn stored_metadata(&self, inode: Inode) -> PutOptions {
         self.sent_metadata(inode, true)
     }
@@ -62,13 +64,13 @@ impl Core {
     }
 
     fn sent_metadata(&self, inode: Inode, complete: bool) -> PutOptions {
-        let mut tree = self.namespace.lock();
+        let mut tree = self.mount.namespace.lock();
         let key = tree.file_key(inode).ok();
         let key = key.as_ref().map(Key::as_str).unwrap_or_default();
         let Ok(node) = tree.node_mut(inode) else {
             return PutOptions::default();
         };
-        if !self.keeps_metadata() {
+        if !self.mount.keeps_metadata() {
             return PutOptions {
                 content_type: self.named_type(key),
                 ..PutOptions::default()
@@ -109,32 +111,32 @@ impl Core {
 
     /// The media type that the settings give a file of this name.
     fn named_type(&self, key: &str) -> Option<String> {
-        self.settings.content_types.of(key).map(str::to_owned)
+        self.mount.settings.content_types.of(key).map(str::to_owned)
     }
 
     /// Says of an object what was only shown of it so far.
     pub(super) fn fill_in(&self, kept: &mut KeptMetadata, kind: FileKind) {
         let posix = &mut kept.posix;
-        posix.uid.get_or_insert(self.settings.uid);
-        posix.gid.get_or_insert(self.settings.gid);
+        posix.uid.get_or_insert(self.mount.settings.uid);
+        posix.gid.get_or_insert(self.mount.settings.gid);
         if posix.mode.is_none_or(|mode| mode >> 12 == 0) {
             let shown = posix.permissions();
-            let shown = shown.unwrap_or_else(|| self.default_permissions(kind));
+            let shown = shown.unwrap_or_else(|| self.mount.default_permissions(kind));
             posix.set_permissions(kind, shown);
         }
     }
 
     /// Whether a save under way, or one that failed half way, left something for
-    /// [`Core::settle_metadata`].
+    /// [`Metadata::store_unsaved_metadata`].
     pub(crate) fn has_unsaved_metadata(&self, inode: Inode) -> bool {
-        let tree = self.namespace.lock();
+        let tree = self.mount.namespace.lock();
         tree.node(inode).is_ok_and(|node| node.unsaved.is_some())
     }
 
     /// Stores what was changed of a file while it was being saved. Under the lock of its stream.
-    pub(crate) async fn settle_metadata(&self, file: &OpenFile) -> FsResult<()> {
+    pub(crate) async fn store_unsaved_metadata(&self, file: &OpenFile) -> FsResult<()> {
         let unsaved = {
-            let tree = self.namespace.lock();
+            let tree = self.mount.namespace.lock();
             let Ok(node) = tree.node(file.inode) else {
                 return Ok(());
             };

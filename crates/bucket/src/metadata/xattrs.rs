@@ -9,7 +9,7 @@ use bytes::Bytes;
 use penstock_base::{FsError, FsResult};
 use penstock_vfs::{Inode, XattrMode};
 
-use crate::{core::Core, metadata::MetadataChange, posix::KeptMetadata};
+use crate::{metadata::Metadata, metadata::MetadataChange, mount::Mount, posix::KeptMetadata};
 
 /// Namespaces that can be kept. Access control lists are not enforced, so they are not taken.
 const NAMESPACES: [&str; 3] = [OF_USERS, "trusted.", "security."];
@@ -25,12 +25,14 @@ const NOT_KEPT: FsError = FsError::Unsupported(
     "this mount keeps no extended attributes of this kind; user.* can be kept with use_xattr",
 );
 
-impl Core {
+impl Mount {
     /// Whether extended attributes exist here at all.
     pub(crate) fn keeps_xattrs(&self) -> bool {
         self.keeps_metadata() && self.settings.metadata.xattrs
     }
+}
 
+impl Metadata {
     /// The value of one attribute.
     pub(crate) async fn xattr(self: &Arc<Self>, inode: Inode, name: &[u8]) -> FsResult<Bytes> {
         let name = self.checked_name(name)?;
@@ -44,13 +46,13 @@ impl Core {
 
     /// Whether a file was listed only, and shows what its object may say otherwise.
     fn shows_defaults(&self, inode: Inode) -> FsResult<bool> {
-        let is_known = self.namespace.lock().node(inode)?.kept().is_some();
-        Ok(self.settings.metadata.readdir_optimize && !is_known)
+        let is_known = self.mount.namespace.lock().node(inode)?.kept().is_some();
+        Ok(self.mount.settings.metadata.readdir_optimize && !is_known)
     }
 
     /// The names of all attributes.
     pub(crate) async fn xattrs(self: &Arc<Self>, inode: Inode) -> FsResult<Vec<Bytes>> {
-        if !self.keeps_xattrs() {
+        if !self.mount.keeps_xattrs() {
             return Err(NOT_KEPT);
         }
         let kept = self.present_metadata(inode).await?;
@@ -75,7 +77,7 @@ impl Core {
         let mut wanted = KeptMetadata::clone(&kept);
         let value = value.to_vec();
         wanted.posix.xattrs.insert(name.clone(), value.clone());
-        if wanted.size() > self.store().capabilities().metadata_size_max {
+        if wanted.size() > self.mount.store().capabilities().metadata_size_max {
             return Err(FsError::NoSpace);
         }
         let change = MetadataChange::SetXattr { name, value };
@@ -99,7 +101,7 @@ impl Core {
         let is_kept = NAMESPACES
             .iter()
             .any(|namespace| name.len() > namespace.len() && name.starts_with(namespace));
-        if self.keeps_xattrs() && is_kept && name != LABEL {
+        if self.mount.keeps_xattrs() && is_kept && name != LABEL {
             Ok(name)
         } else {
             Err(NOT_KEPT)
@@ -107,8 +109,8 @@ impl Core {
     }
 
     async fn present_metadata(self: &Arc<Self>, inode: Inode) -> FsResult<Arc<KeptMetadata>> {
-        self.know_metadata(inode).await?;
-        let tree = self.namespace.lock();
+        self.lookups.know_metadata(inode).await?;
+        let tree = self.mount.namespace.lock();
         Ok(tree.node(inode)?.kept().cloned().unwrap_or_default())
     }
 }

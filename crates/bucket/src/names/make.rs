@@ -5,9 +5,9 @@ use std::sync::Arc;
 use penstock_base::{FsError, FsResult, Utf8Name};
 use penstock_vfs::{Change, Exclusivity, Identity, Inode, Made, New, NewKind, OpenOptions};
 
-use crate::core::{Core, run_to_end};
+use crate::{mount::run_to_end, names::Names};
 
-impl Core {
+impl Names {
     /// Makes a file, a directory, a link, or a pipe, socket or device.
     pub(crate) async fn make(
         self: &Arc<Self>,
@@ -26,7 +26,7 @@ impl Core {
             NewKind::Regular => return Box::pin(self.make_file(by, place, new, open)).await,
             _ if open.is_some() => Err(FsError::InvalidArgument("only files are opened")),
             NewKind::Directory => {
-                let kept = self.new_directory(place.0, owner, permissions);
+                let kept = self.metadata.new_directory(place.0, owner, permissions);
                 self.make_directory(place.0, place.1, kept).await
             }
             NewKind::Symlink(target) => self.make_symlink(place, (target, owner)).await,
@@ -47,18 +47,19 @@ impl Core {
     ) -> FsResult<Made> {
         let options = open.unwrap_or(OpenOptions::WRITE);
         let must_be_new = new.exclusivity == Exclusivity::New;
-        let created = self.create(place, options, must_be_new).await?;
+        let created = self.files.create(place, options, must_be_new).await?;
         let inode = created.file.inode();
-        if self.keeps_metadata() && !created.existed {
-            self.own_new_file(inode, by.owner(), new.permissions);
+        if self.mount.keeps_metadata() && !created.existed {
+            self.metadata
+                .own_new_file(inode, by.owner(), new.permissions);
         }
         if open.is_none() {
-            let (core, handle) = (Arc::clone(self), created.opened.handle);
-            run_to_end(async move { core.save_and_close(handle).await }).await?;
+            let (this, handle) = (Arc::clone(self), created.opened.handle);
+            run_to_end(async move { this.files.save_and_close(handle).await }).await?;
         }
         let (existed, opened) = (created.existed, open.map(|_| created.opened));
         Ok(Made {
-            entry: self.given_away(created.file)?,
+            entry: self.mount.given_away(created.file)?,
             opened,
             existed,
             directory: Change::UNTOLD,

@@ -7,14 +7,16 @@ use penstock_object::{ObjectError, PutOptions};
 use penstock_vfs::{Entry, FileKind, Inode};
 
 use crate::{
-    core::{Core, run_to_end},
     errors::{Purpose, for_writing, object_failure},
     inode::{Known, Place, Reference},
     key,
+    metadata::Metadata,
+    mount::run_to_end,
+    names::Names,
     posix::{DIRECTORY_TYPE, KeptMetadata},
 };
 
-impl Core {
+impl Names {
     /// Makes a directory by writing the object that marks it.
     pub(crate) async fn make_directory(
         self: &Arc<Self>,
@@ -22,10 +24,10 @@ impl Core {
         name: &Utf8Name,
         kept: Option<KeptMetadata>,
     ) -> FsResult<Entry> {
-        self.check_writable()?;
-        let (core, name) = (Arc::clone(self), name.clone());
-        let made = run_to_end(async move { core.make_directory_now(parent, &name, kept).await });
-        self.given_away(made.await?)
+        self.mount.check_writable()?;
+        let (this, name) = (Arc::clone(self), name.clone());
+        let made = run_to_end(async move { this.make_directory_now(parent, &name, kept).await });
+        self.mount.given_away(made.await?)
     }
 
     async fn make_directory_now(
@@ -34,19 +36,19 @@ impl Core {
         name: &Utf8Name,
         kept: Option<KeptMetadata>,
     ) -> FsResult<Reference> {
-        let _entered = self.namespace.enter(&[parent]).await?;
-        self.check_free(parent, name).await?;
-        let prefix = self.namespace.lock().prefix(parent)?;
+        let _entered = self.mount.namespace.enter(&[parent]).await?;
+        self.lookups.check_free(parent, name).await?;
+        let prefix = self.mount.namespace.lock().prefix(parent)?;
         let prefix = key::directory_prefix(&prefix, name);
         key::marker_key(&prefix)?;
         let place = Place {
             parent,
             name: name.clone(),
         };
-        let (change, begun) = (self.namespace.begin_change(place), clock::now());
-        for_writing(self.write_marker(&prefix, kept.as_ref()).await)?;
-        let until = self.believed_until(begun);
-        let mut tree = self.namespace.lock();
+        let (change, begun) = (self.mount.namespace.begin_change(place), clock::now());
+        for_writing(self.metadata.write_marker(&prefix, kept.as_ref()).await)?;
+        let until = self.mount.believed_until(begun);
+        let mut tree = self.mount.namespace.lock();
         // Somebody else may have made it in the same moment.
         if tree.directory(parent)?.entries.contains_key(name) {
             return Err(FsError::AlreadyExists);
@@ -61,9 +63,11 @@ impl Core {
         directory.complete_until = Some(until);
         drop(tree);
         change.end();
-        Ok(Reference::adopt(&self.namespace, inode))
+        Ok(Reference::adopt(&self.mount.namespace, inode))
     }
+}
 
+impl Metadata {
     /// Writes the object that marks the directory `prefix`.
     async fn write_marker(
         &self,
@@ -79,7 +83,8 @@ impl Core {
             metadata: kept.map(KeptMetadata::metadata).unwrap_or_default(),
             ..PutOptions::default()
         };
-        self.store()
+        self.mount
+            .store()
             .put(&key, Payload::new(), options)
             .await
             .map(drop)
@@ -93,14 +98,14 @@ impl Core {
         };
         let kept = async {
             let known_empty = {
-                let tree = self.namespace.lock();
+                let tree = self.mount.namespace.lock();
                 tree.directory(directory)
                     .is_ok_and(crate::inode::Directory::is_known_empty)
             };
             let below = if known_empty {
                 None
             } else {
-                self.first_below(&prefix).await?
+                self.mount.first_below(&prefix).await?
             };
             if below.is_none() {
                 self.write_marker(&prefix, None).await?;
@@ -108,7 +113,7 @@ impl Core {
             Ok(below.is_none_or(|below| below.marker))
         };
         match kept.await {
-            Ok(marker) => self.note_marker(directory, marker),
+            Ok(marker) => self.mount.note_marker(directory, marker),
             Err(error) => {
                 let error = object_failure(&error, Purpose::Write);
                 tracing::warn!("the directory `{prefix}` may vanish from the bucket: {error}");
@@ -118,7 +123,7 @@ impl Core {
 
     /// The prefix of a directory that may be empty now and that no object is known to mark.
     fn directory_at_risk(&self, inode: Inode) -> Option<String> {
-        let tree = self.namespace.lock();
+        let tree = self.mount.namespace.lock();
         let directory = tree.directory(inode).ok()?;
         let others = directory
             .entries

@@ -6,15 +6,16 @@ use penstock_base::{FsError, FsResult, Utf8Name};
 use penstock_vfs::{FileKind, Inode, RemoveKind};
 
 use crate::{
-    core::{Core, run_to_end},
     errors::for_writing,
     inode::{Change, Reference},
     key,
-    open_file::OpenFile,
-    staged::StagedFile,
+    mount::Mount,
+    mount::run_to_end,
+    names::Names,
+    open_file::{OpenFile, turn_of},
 };
 
-impl Core {
+impl Names {
     /// Removes a file or an empty directory.
     pub(crate) async fn remove(
         self: &Arc<Self>,
@@ -22,22 +23,25 @@ impl Core {
         name: &Utf8Name,
         kind: RemoveKind,
     ) -> FsResult<()> {
-        self.check_writable()?;
-        let (core, name) = (Arc::clone(self), name.clone());
+        self.mount.check_writable()?;
+        let (this, name) = (Arc::clone(self), name.clone());
         run_to_end(async move {
-            let _entered = core.namespace.enter(&[parent]).await?;
-            let found = core.find(parent, &name, core.change_patience()).await?;
+            let _entered = this.mount.namespace.enter(&[parent]).await?;
+            let found = this
+                .lookups
+                .find(parent, &name, this.mount.change_patience())
+                .await?;
             let found = found.ok_or(FsError::NotFound)?;
-            let node_kind = core.namespace.lock().node(found.inode())?.kind;
+            let node_kind = this.mount.namespace.lock().node(found.inode())?.kind;
             let change = match (kind, node_kind) {
                 (RemoveKind::File, FileKind::Directory) => return Err(FsError::IsADirectory),
-                (RemoveKind::File, _) => core.remove_file((parent, &name), &found).await?,
+                (RemoveKind::File, _) => this.remove_file((parent, &name), &found).await?,
                 (RemoveKind::Directory, FileKind::Directory) => {
-                    core.remove_directory((parent, &name), &found).await?
+                    this.remove_directory((parent, &name), &found).await?
                 }
                 (RemoveKind::Directory, _) => return Err(FsError::NotADirectory),
             };
-            core.keep_directory(parent).await;
+            this.metadata.keep_directory(parent).await;
             change.end();
             Ok(())
         })
@@ -50,42 +54,35 @@ impl Core {
         (parent, name): (Inode, &Utf8Name),
         found: &Reference,
     ) -> FsResult<Change> {
-        let _alone = self.metadata_locks.lock(&[found.inode()]).await;
-        let file = self.open_file(found.inode());
+        let _alone = self.metadata.metadata_locks.lock(&[found.inode()]).await;
+        let file = self.mount.open_file(found.inode());
         // Waits for an upload under way, which would bring the object back.
-        let mut stream = match &file {
-            Some(file) => Some(file.stream().await),
-            None => None,
-        };
+        let mut turn = turn_of(file.as_deref()).await;
         self.check_place((parent, name), found)?;
-        let may_be_stored = match &mut stream {
-            Some(stream) => stream.settle_stored().await,
+        let may_be_stored = match &mut turn {
+            Some(turn) => turn.may_be_stored().await,
             None => false,
         };
-        let staged = file.as_ref().and_then(|file| file.staged.as_ref());
-        let may_be_stored = may_be_stored || staged.is_some_and(StagedFile::may_be_stored);
         let unsaved = file.as_ref().is_some_and(|file| file.view().new);
         if let Some(file) = &file {
-            self.keep_for_handles(file).await;
+            self.files.keep_for_handles(file).await;
         }
-        let change = self.namespace.begin_change_of(found.inode())?;
+        let change = self.mount.namespace.begin_change_of(found.inode())?;
         if !unsaved || may_be_stored {
-            let key = self.namespace.lock().file_key(found.inode())?;
-            for_writing(self.store().delete(&key).await)?;
-            if let Some(staging) = &self.staging {
-                staging.closed().forget(&key);
-            }
+            let key = self.mount.namespace.lock().file_key(found.inode())?;
+            for_writing(self.mount.store().delete(&key).await)?;
+            self.mount.mode.forget_left(&key);
         }
-        self.namespace.lock().remove(parent, name);
-        if let (Some(file), Some(mut stream)) = (&file, stream) {
-            file.discard(&mut stream).await;
+        self.mount.namespace.lock().remove(parent, name);
+        if let (Some(file), Some(turn)) = (&file, &mut turn) {
+            file.discard(turn).await;
         }
         Ok(change)
     }
 
     /// Fails when a file was renamed meanwhile: its object has another name now, and stays.
     fn check_place(&self, (parent, name): (Inode, &Utf8Name), found: &Reference) -> FsResult<()> {
-        let tree = self.namespace.lock();
+        let tree = self.mount.namespace.lock();
         let place = tree.node(found.inode())?.place.as_ref();
         if place.is_some_and(|place| place.parent == parent && place.name == *name) {
             Ok(())
@@ -101,29 +98,31 @@ impl Core {
         found: &Reference,
     ) -> FsResult<Change> {
         let prefix = {
-            let tree = self.namespace.lock();
+            let tree = self.mount.namespace.lock();
             let entries = &tree.directory(found.inode())?.entries;
             if entries.values().any(|entry| tree.is_unsaved(entry)) {
                 return Err(FsError::DirectoryNotEmpty);
             }
             tree.prefix(found.inode())?
         };
-        let keys = for_writing(self.first_keys_below(&prefix, 2).await)?;
+        let keys = for_writing(self.mount.first_keys_below(&prefix, 2).await)?;
         if keys.iter().any(|key| *key != prefix) {
             return Err(FsError::DirectoryNotEmpty);
         }
-        let _alone = self.metadata_locks.lock(&[found.inode()]).await;
-        let change = self.namespace.begin_change_of(found.inode())?;
-        let old = self.old_markers(found.inode())?;
-        self.delete_old_markers(&old).await?;
+        let _alone = self.metadata.metadata_locks.lock(&[found.inode()]).await;
+        let change = self.mount.namespace.begin_change_of(found.inode())?;
+        let old = self.metadata.old_markers(found.inode())?;
+        self.metadata.delete_old_markers(&old).await?;
         if !keys.is_empty() {
             let marker = key::marker_key(&prefix)?;
-            for_writing(self.store().delete(&marker).await)?;
+            for_writing(self.mount.store().delete(&marker).await)?;
         }
-        self.namespace.lock().remove(parent, name);
+        self.mount.namespace.lock().remove(parent, name);
         Ok(change)
     }
+}
 
+impl Mount {
     /// What the handles of a file share, if it is open.
     pub(crate) fn open_file(&self, inode: Inode) -> Option<Arc<OpenFile>> {
         self.namespace.lock().node(inode).ok()?.file.clone()

@@ -8,11 +8,12 @@ use penstock_base::{FsError, FsResult, Payload, Utf8Name};
 use penstock_vfs::{Entry, FileKind, Inode, Owner, SpecialFile};
 
 use crate::{
-    core::{Core, run_to_end},
+    mount::run_to_end,
+    names::Names,
     posix::{KeptMetadata, LINK_TYPE},
 };
 
-impl Core {
+impl Names {
     /// Makes a pipe, a socket or a device, if metadata is kept.
     pub(crate) async fn make_special(
         self: &Arc<Self>,
@@ -20,8 +21,8 @@ impl Core {
         owner: Owner,
         (special, permissions): (SpecialFile, u16),
     ) -> FsResult<Entry> {
-        self.check_writable()?;
-        if !self.keeps_metadata() {
+        self.mount.check_writable()?;
+        if !self.mount.keeps_metadata() {
             return Err(FsError::NotPermitted(
                 "pipes, sockets and devices need posix_metadata",
             ));
@@ -37,11 +38,11 @@ impl Core {
             content_type: LINK_TYPE.to_owned(),
             ..KeptMetadata::default()
         };
-        let (core, name) = (Arc::clone(self), name.clone());
+        let (this, name) = (Arc::clone(self), name.clone());
         let made = run_to_end(async move {
             let new = (kind, kept, Payload::new());
-            core.store_new((parent, &name), new).await
+            this.store_new((parent, &name), new).await
         });
-        self.given_away(made.await?)
+        self.mount.given_away(made.await?)
     }
 }

@@ -12,20 +12,21 @@ use penstock_object::{ObjectKind, PutOptions, WriteCondition};
 use penstock_vfs::{Entry, FileKind, Inode, Owner};
 
 use crate::{
-    core::{Core, run_to_end},
     errors::{for_reading, for_writing},
     inode::{Known, Place, Reference},
     key,
+    mount::run_to_end,
+    names::Names,
 };
 
-impl Core {
+impl Names {
     /// The relative path that a link holds.
     pub(crate) async fn read_symlink(self: &Arc<Self>, inode: Inode) -> FsResult<Bytes> {
         if let Some(target) = self.read_kept_link(inode).await? {
             return Ok(target);
         }
         let (key, prefix) = {
-            let tree = self.namespace.lock();
+            let tree = self.mount.namespace.lock();
             let node = tree.node(inode)?;
             if node.kind != FileKind::Symlink {
                 return Err(FsError::InvalidArgument("not a symbolic link"));
@@ -33,7 +34,7 @@ impl Core {
             let place = node.place.as_ref().ok_or(FsError::Stale)?;
             (tree.file_key(inode)?, tree.prefix(place.parent)?)
         };
-        let target = for_reading(self.store().get_symlink(&key).await)?;
+        let target = for_reading(self.mount.store().get_symlink(&key).await)?;
         Ok(key::relative_path(&prefix, target.as_str()).into())
     }
 
@@ -43,24 +44,24 @@ impl Core {
         (parent, name): (Inode, &Utf8Name),
         (target, owner): (&[u8], Owner),
     ) -> FsResult<Entry> {
-        self.check_writable()?;
+        self.mount.check_writable()?;
         let target = std::str::from_utf8(target)
             .map_err(|_| FsError::InvalidArgument("the target of a link must be UTF-8"))?;
-        let (core, name, target) = (Arc::clone(self), name.clone(), target.to_owned());
-        if self.keeps_metadata() {
+        let (this, name, target) = (Arc::clone(self), name.clone(), target.to_owned());
+        if self.mount.keeps_metadata() {
             let made = run_to_end(async move {
                 let link = (target.as_str(), owner);
-                core.make_kept_link((parent, &name), link).await
+                this.make_kept_link((parent, &name), link).await
             });
-            return self.given_away(made.await?);
+            return self.mount.given_away(made.await?);
         }
-        if !self.store().capabilities().symlinks || !self.settings.symlinks {
+        if !self.mount.store().capabilities().symlinks || !self.mount.settings.symlinks {
             return Err(FsError::Unsupported(
                 "this store or mount has no symbolic links",
             ));
         }
-        let made = run_to_end(async move { core.make_symlink_now((parent, &name), &target).await });
-        self.given_away(made.await?)
+        let made = run_to_end(async move { this.make_symlink_now((parent, &name), &target).await });
+        self.mount.given_away(made.await?)
     }
 
     async fn make_symlink_now(
@@ -68,9 +69,9 @@ impl Core {
         (parent, name): (Inode, &Utf8Name),
         target: &str,
     ) -> FsResult<Reference> {
-        let _entered = self.namespace.enter(&[parent]).await?;
-        self.check_free(parent, name).await?;
-        let prefix = self.namespace.lock().prefix(parent)?;
+        let _entered = self.mount.namespace.enter(&[parent]).await?;
+        self.lookups.check_free(parent, name).await?;
+        let prefix = self.mount.namespace.lock().prefix(parent)?;
         let key = key::file_key(&prefix, name)?;
         let followed = key::followed_path(&prefix, target).ok_or(FsError::InvalidArgument(
             "a link must lead to a file of this mount by a relative path",
@@ -80,8 +81,9 @@ impl Core {
             parent,
             name: name.clone(),
         };
-        let (change, begun) = (self.namespace.begin_change(place), clock::now());
+        let (change, begun) = (self.mount.namespace.begin_change(place), clock::now());
         let stored = self
+            .mount
             .store()
             .put_symlink(
                 &key,
@@ -99,15 +101,16 @@ impl Core {
             size: 0,
             modified: Some(clock::wall_time()),
             etag: Some(stored.etag),
-            until: self.believed_until(begun),
+            until: self.mount.believed_until(begun),
             kept: None,
             old_marker: None,
         };
-        let inode = self
-            .namespace
-            .lock()
-            .link((parent, name), FileKind::Symlink, Some(known));
+        let inode =
+            self.mount
+                .namespace
+                .lock()
+                .link((parent, name), FileKind::Symlink, Some(known));
         change.end();
-        Ok(Reference::adopt(&self.namespace, inode))
+        Ok(Reference::adopt(&self.mount.namespace, inode))
     }
 }

@@ -6,15 +6,17 @@ use penstock_base::{
     FsError, FsResult, LocalFile, MIB, Utf8Name,
     clock::{self, Instant},
 };
-use penstock_transfer::ObjectVersion;
+use penstock_transfer::{
+    ObjectVersion,
+    staging::{Content, Reopened},
+};
 use penstock_vfs::{Access, FileKind, HandleId, Inode, OpenOptions, Opened};
 
 use crate::{
-    core::Core,
-    handles::Handle,
+    files::Files,
     inode::{Node, Reference, Tree},
-    open_file::{FileHandle, OpenFile, View},
-    staged::{StagedFile, closed::Reopened, content::Content, disk::on_worker, staging::Staging},
+    open_file::{Body, FileHandle, Mode, OpenFile, View},
+    staged::{StagedBody, StagedMode},
 };
 
 /// How long after an open another one counts as soon: worth keeping the content in the door's
@@ -25,7 +27,7 @@ const REOPEN_WINDOW: std::time::Duration = std::time::Duration::from_secs(60);
 /// read in one go and most likely only once.
 const SMALL_FILE_MAX: u64 = MIB;
 
-impl Core {
+impl Files {
     /// Opens a file that exists.
     pub(crate) async fn open(
         self: &Arc<Self>,
@@ -34,7 +36,7 @@ impl Core {
     ) -> FsResult<Opened> {
         // POSIX leaves it open what that does to a file that is opened for reading; Linux empties it.
         if options.truncate && !options.access.writes() {
-            self.check_writable()?;
+            self.mount.check_writable()?;
             self.set_size(inode, 0, None).await?;
         }
         let opened = self.open_as_it_is(inode, options).await?;
@@ -45,10 +47,10 @@ impl Core {
     /// for it reads anew a page that it drops while it writes it. The last step of an open: a door that
     /// hears of an error drops nothing.
     fn keep_or_drop(&self, opened: Opened) -> FsResult<Opened> {
-        let file = Arc::clone(&self.handles.file(opened.handle)?.file);
-        let keep_cache = match file.staged {
-            Some(_) => std::mem::replace(&mut file.view().is_shown, true),
-            None => opened.keep_cache,
+        let file = Arc::clone(&self.handles.get(opened.handle)?.file);
+        let keep_cache = match file.body {
+            Body::Staged(_) => std::mem::replace(&mut file.view().is_shown, true),
+            Body::Streamed(_) => opened.keep_cache,
         };
         Ok(Opened {
             keep_cache,
@@ -58,9 +60,9 @@ impl Core {
 
     /// Closes what was opened when the door did not hear of that.
     pub(crate) async fn undo_open(self: &Arc<Self>, handle: HandleId) {
-        if let Ok(handle) = self.handles.file(handle) {
+        if let Ok(handle) = self.handles.get(handle) {
             handle.file.view().is_shown = false;
-            if let Ok(node) = self.namespace.lock().node_mut(handle.file.inode) {
+            if let Ok(node) = self.mount.namespace.lock().node_mut(handle.file.inode) {
                 node.doubt_pages();
             }
         }
@@ -75,24 +77,25 @@ impl Core {
         options: OpenOptions,
     ) -> FsResult<Opened> {
         if options.access.writes() {
-            self.check_writable()?;
+            self.mount.check_writable()?;
         }
         if self.must_ask_before_open(inode, options)? {
-            self.refresh(inode).await?;
+            self.lookups.refresh(inode).await?;
         }
         let found = Found {
             local: self.local_copy(inode, options),
             left: self.what_it_left(inode, options).await?,
         };
         let (handle, opened) = self.attach(inode, options, found)?;
-        let staged = handle.file.staged.as_ref();
-        if let Some(staged) = staged.filter(|staged| staged.is_given_up()) {
-            staged.empty_given_up().await;
+        if let Body::Staged(body) = &handle.file.body
+            && body.content.is_given_up()
+        {
+            body.content.empty_given_up().await;
         }
         if options.truncate && options.access.writes() {
             self.truncate(&handle).await?;
         }
-        self.handles.insert(handle.id, Handle::File(handle));
+        self.handles.insert(handle.id, handle);
         Ok(opened)
     }
 
@@ -103,9 +106,13 @@ impl Core {
         options: OpenOptions,
         must_be_new: bool,
     ) -> FsResult<Created> {
-        self.check_writable()?;
+        self.mount.check_writable()?;
         loop {
-            if let Some(found) = self.find(parent, name, self.change_patience()).await? {
+            if let Some(found) = self
+                .lookups
+                .find(parent, name, self.mount.change_patience())
+                .await?
+            {
                 if must_be_new {
                     return Err(FsError::AlreadyExists);
                 }
@@ -116,7 +123,7 @@ impl Core {
                     existed: true,
                 });
             }
-            let _entered = self.namespace.enter(&[parent]).await?;
+            let _entered = self.mount.namespace.enter(&[parent]).await?;
             if let Some(created) = self.try_create((parent, name), options)? {
                 return Ok(created);
             }
@@ -129,33 +136,32 @@ impl Core {
         (parent, name): (Inode, &Utf8Name),
         options: OpenOptions,
     ) -> FsResult<Option<Created>> {
-        let mut tree = self.namespace.lock();
-        self.check_not_shut()?;
+        let mut tree = self.mount.namespace.lock();
+        self.mount.check_not_shut()?;
         let key = crate::key::file_key(&tree.prefix(parent)?, name)?;
         if tree.directory(parent)?.entries.contains_key(name) {
             return Ok(None);
         }
-        let id = self.handles.next_id()?;
+        let id = self.ids.next()?;
         let inode = tree.link((parent, name), FileKind::Regular, None);
-        let file = OpenFile::created(inode, self.staging.as_ref());
-        tree.node_mut(inode)?.file = Some(Arc::clone(&file));
-        let opened = for_writing(id, &file);
-        let tree_of = (&self.namespace, &mut *tree);
-        let handle = FileHandle::attach(tree_of, &file, options, &opened);
-        if let Some(staged) = &file.staged {
+        let file = OpenFile::created(inode, self.mount.mode.body());
+        let opened = file.body.opened_for_writing(id);
+        match &file.body {
             // The view of a new file says so from the beginning.
-            staged.engage_file(&file, (Content::default(), key.clone()), |_| ());
-        }
-        drop(tree);
-        if file.staged.is_none() {
-            file.stream
+            Body::Staged(body) => body.engage(&file, Content::default(), key, |_| ()),
+            Body::Streamed(body) => body
+                .stream
                 .try_lock()
-                .expect("nobody else knows the file yet")
-                .begin(id, self.new_sink(key, false));
+                .expect("the file is not known yet")
+                .begin(id, self.new_sink(key, false)),
         }
-        self.handles.insert(id, Handle::File(handle));
+        tree.node_mut(inode)?.file = Some(Arc::clone(&file));
+        let tree_of = (&self.mount.namespace, &mut *tree);
+        let handle = FileHandle::attach(tree_of, &file, options, &opened);
+        drop(tree);
+        self.handles.insert(id, handle);
         Ok(Some(Created {
-            file: Reference::adopt(&self.namespace, inode),
+            file: Reference::adopt(&self.mount.namespace, inode),
             opened,
             existed: false,
         }))
@@ -164,7 +170,7 @@ impl Core {
     /// Whether the version of a file must be asked for before it is opened: also when memory knows it, but
     /// the door may keep pages of it. Who has seen pages of an old version could not change the file.
     fn must_ask_before_open(&self, inode: Inode, options: OpenOptions) -> FsResult<bool> {
-        let mut tree = self.namespace.lock();
+        let mut tree = self.mount.namespace.lock();
         let now = clock::now();
         let was_looked_up = tree.node_mut(inode)?.opens_what_was_looked_up(now);
         let node = tree.node(inode)?;
@@ -182,7 +188,7 @@ impl Core {
             }
             FileKind::Regular => {}
         }
-        if node.lost_its_name() || node.place.is_none() && self.settings.door_keeps_sizes {
+        if node.lost_its_name() || node.place.is_none() && self.mount.settings.door_keeps_sizes {
             return Err(FsError::Stale);
         }
         if node.is_dirty() || node.place.is_none() {
@@ -193,30 +199,28 @@ impl Core {
         let changes = options.access.writes() && !options.truncate;
         let changes_pages = changes && shows_pages() && !self.goes_on(&tree, inode);
         // What is written replaces the object: its metadata must be known to go along.
-        let keeps_metadata = self.keeps_metadata() && options.access.writes();
+        let keeps_metadata = self.mount.keeps_metadata() && options.access.writes();
         let lacks_metadata = keeps_metadata && node.kept().is_none();
         let is_outdated = changes_pages || !node.is_current(now);
-        Ok(self.settings.close_to_open || lacks_metadata || is_outdated && !was_looked_up)
+        Ok(self.mount.settings.close_to_open || lacks_metadata || is_outdated && !was_looked_up)
     }
 
     /// Whether a file that nobody has open goes on with what it left when it was closed.
     fn goes_on(&self, tree: &Tree, inode: Inode) -> bool {
-        let Some(staging) = &self.staging else {
-            return false;
-        };
         let version = tree.version(inode);
-        version.is_some_and(|version| staging.closed().has(&version))
+        version.is_some_and(|version| self.mount.mode.has_left(&version))
     }
 
     /// A file that holds the version which is about to be opened for reading. Not in staged mode: the
     /// kernel would refuse to open the file for writing, through its cache, as long as it reads the
     /// copy.
     fn local_copy(&self, inode: Inode, options: OpenOptions) -> Option<LocalCopy> {
-        if options.access.writes() || self.staging.is_some() {
+        if options.access.writes() || self.mount.mode.staged().is_some() {
             return None;
         }
-        let version = self.namespace.lock().version(inode)?;
+        let version = self.mount.namespace.lock().version(inode)?;
         let file = self
+            .mount
             .transfer
             .store()
             .local_copy(&version.key, &version.etag)?;
@@ -227,20 +231,19 @@ impl Core {
     /// disk opens it before the tree is locked to open the file: if somebody else opens that meanwhile,
     /// what it left goes.
     async fn what_it_left(&self, inode: Inode, options: OpenOptions) -> FsResult<Option<Reopened>> {
-        let Some(staging) = &self.staging else {
-            return Ok(None);
-        };
-        if options.truncate && options.access.writes() {
+        if self.mount.mode.staged().is_none() || options.truncate && options.access.writes() {
             return Ok(None);
         }
         let left = {
-            let tree = self.namespace.lock();
+            let tree = self.mount.namespace.lock();
             let is_open = tree.node(inode)?.file.is_some();
             let version = tree.version(inode).filter(|_| !is_open);
-            version.and_then(|version| staging.closed().take(&version))
+            version.and_then(|version| self.mount.mode.take_left(&version))
         };
-        let Some(left) = left else { return Ok(None) };
-        Ok(on_worker(|| staging.reopen(left)).await)
+        match left {
+            Some(left) => Ok(self.mount.mode.reopen(left).await),
+            None => Ok(None),
+        }
     }
 
     /// Makes a handle of a file whose version is known.
@@ -250,17 +253,17 @@ impl Core {
         options: OpenOptions,
         Found { local, mut left }: Found,
     ) -> FsResult<(Arc<FileHandle>, Opened)> {
-        let mut tree = self.namespace.lock();
-        let id = self.handles.next_id()?;
+        let mut tree = self.mount.namespace.lock();
+        let id = self.ids.next()?;
         let writes = options.access.writes();
-        let staging = self.staging.as_ref();
-        let file = open_file_of(&mut tree, inode, (staging, &mut left))?;
-        let mut opened = if must_bypass_caches(options) || writes && file.staged.is_some() {
-            for_writing(id, &file)
-        } else if file.staged.as_ref().is_some_and(StagedFile::is_engaged) {
+        let file = open_file_of(&mut tree, inode, &self.mount.mode, &mut left)?;
+        let is_staged = file.body.staged().is_some();
+        let mut opened = if must_bypass_caches(options) || writes && is_staged {
+            file.body.opened_for_writing(id)
+        } else if file.body.is_engaged() {
             Opened {
                 skip_flush: true,
-                ..for_writing(id, &file)
+                ..file.body.opened_for_writing(id)
             }
         } else {
             let advised = self.advise(id, tree.node_mut(inode)?, clock::now());
@@ -270,7 +273,7 @@ impl Core {
             }
         };
         opened.local = local.and_then(|local| local.of(&file.view()));
-        let tree_of = (&self.namespace, &mut *tree);
+        let tree_of = (&self.mount.namespace, &mut *tree);
         let handle = FileHandle::attach(tree_of, &file, options, &opened);
         Ok((handle, opened))
     }
@@ -315,19 +318,6 @@ fn must_bypass_caches(options: OpenOptions) -> bool {
     options.access == Access::Write || (options.truncate && options.access.writes())
 }
 
-/// How a door treats a handle that writes: closing has something to report. Of a stream nothing is
-/// kept. A staged file can be mapped; of a new one the door has nothing yet.
-fn for_writing(handle: HandleId, file: &OpenFile) -> Opened {
-    let is_staged = file.staged.is_some();
-    Opened {
-        handle,
-        direct: !is_staged,
-        keep_cache: is_staged,
-        skip_flush: false,
-        local: None,
-    }
-}
-
 /// A file that was created, or found instead, and is open.
 #[derive(Debug)]
 pub(crate) struct Created {
@@ -364,11 +354,11 @@ impl OpenFile {
         let Some(version) = version else {
             return Ok(false);
         };
-        let Some(staged) = &self.staged else {
+        let Body::Staged(body) = &self.body else {
             return self.view().take(version);
         };
         let mut taken = Ok(false);
-        staged.disengage_if(|| {
+        body.content.disengage_if(|| {
             taken = self.view().take(version);
             taken == Ok(true)
         });
@@ -382,7 +372,8 @@ impl OpenFile {
 fn open_file_of(
     tree: &mut Tree,
     inode: Inode,
-    (staging, left): (Option<&Arc<Staging>>, &mut Option<Reopened>),
+    mode: &Mode,
+    left: &mut Option<Reopened>,
 ) -> FsResult<Arc<OpenFile>> {
     let version = tree.version(inode);
     let node = tree.node_mut(inode)?;
@@ -401,10 +392,10 @@ fn open_file_of(
     let left = left.take_if(|left| *left.version() == version);
     let keeps_pages = node.keeps_pages_of(&version.etag);
     // A stream is told with each open whether the door keeps any.
-    let has_pages = staging.is_some() && keeps_pages && node.last_open.is_some();
-    let file = match (staging, left) {
-        (Some(staging), Some(left)) => going_on(inode, version, (staging, left)),
-        _ => OpenFile::existing(inode, version, staging.map(StagedFile::new)),
+    let has_pages = mode.staged().is_some() && keeps_pages && node.last_open.is_some();
+    let file = match (mode, left) {
+        (Mode::Staged(mode), Some(left)) => going_on(inode, version, mode, left),
+        _ => OpenFile::existing(inode, version, mode.body()),
     };
     {
         let mut view = file.view();
@@ -419,14 +410,13 @@ fn open_file_of(
 fn going_on(
     inode: Inode,
     version: ObjectVersion,
-    (staging, left): (&Arc<Staging>, Reopened),
+    mode: &Arc<StagedMode>,
+    left: Reopened,
 ) -> Arc<OpenFile> {
-    let (staged, content) = StagedFile::going_on(staging, left);
-    let key = version.key.clone();
-    let file = OpenFile::existing(inode, version, Some(staged));
-    if let Some(staged) = &file.staged {
-        // It was written here, and the door holds nothing else of it.
-        staged.engage_file(&file, (content, key), |_| file.view().ours = true);
-    }
+    let (body, content) = StagedBody::going_on(mode, left);
+    let (body, key) = (Arc::new(body), version.key.clone());
+    let file = OpenFile::existing(inode, version, Body::Staged(Arc::clone(&body)));
+    // It was written here, and the door holds nothing else of it.
+    body.engage(&file, content, key, |_| file.view().ours = true);
     file
 }

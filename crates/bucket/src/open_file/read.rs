@@ -11,9 +11,9 @@ use penstock_base::{Contents, FsError, FsResult, clock};
 use penstock_transfer::{Reader, Transfer, TransferError};
 
 use crate::{
-    core::Core,
     errors::{Purpose, is_outdated, transfer_failure},
-    open_file::FileHandle,
+    files::Files,
+    open_file::{Body, FileHandle},
 };
 
 /// How often a read is begun whose version is exchanged under way.
@@ -25,7 +25,7 @@ impl FileHandle {
     }
 
     /// The reader of the file's version, or `None` if there is nothing to read.
-    fn reader(&self, transfer: &Arc<Transfer>) -> FsResult<Option<Arc<Reader>>> {
+    pub(crate) fn reader(&self, transfer: &Arc<Transfer>) -> FsResult<Option<Arc<Reader>>> {
         let view = self.file.view();
         if view.dirty {
             return Err(FsError::Busy(
@@ -54,7 +54,7 @@ impl FileHandle {
     }
 }
 
-impl Core {
+impl Files {
     /// Reads up to `length` bytes at `offset`.
     pub(crate) async fn read(
         self: &Arc<Self>,
@@ -66,36 +66,40 @@ impl Core {
             return Err(FsError::BadHandle);
         }
         for _ in 0..ATTEMPTS_MAX {
-            // Seen from before the read on, so that the content is not exchanged under way.
-            let see = |_: &_| handle.file.view().seen = true;
-            if let Some(staged) = &handle.file.staged
-                && staged.look(see).is_ok()
-            {
-                match self.read_staged(handle, staged, (offset, length)).await? {
-                    Some(payload) => return Ok(payload.into()),
-                    None => continue,
+            let read = match &handle.file.body {
+                Body::Streamed(_) => {
+                    let reader = handle.reader(&self.mount.transfer)?;
+                    self.read_version(handle, reader, offset, length).await?
                 }
-            }
-            let reader = match handle.reader(&self.transfer) {
-                // Engaged since the look.
-                Err(FsError::Busy(_)) if handle.file.staged.is_some() => continue,
-                reader => reader?,
+                Body::Staged(body) => self.read_staged(handle, body, offset, length).await?,
             };
-            let Some(reader) = reader else {
-                return Ok(Contents::new());
-            };
-            match reader.contents(offset, length).await {
-                Ok(contents) if handle.give_out(&reader) => return Ok(contents),
-                Ok(_) => {}
-                Err(error) if is_outdated(&error) => {
-                    if !self.exchange(handle, &reader).await {
-                        return Err(self.stale(handle, &error));
-                    }
-                }
-                Err(error) => return Err(transfer_failure(&error, Purpose::Read)),
+            if let Some(contents) = read {
+                return Ok(contents);
             }
         }
         Err(FsError::Stale)
+    }
+
+    /// Reads from the version of `reader`; nothing if there is none. `None` if the file exchanged its version
+    /// under way.
+    pub(crate) async fn read_version(
+        self: &Arc<Self>,
+        handle: &FileHandle,
+        reader: Option<Arc<Reader>>,
+        offset: u64,
+        length: u32,
+    ) -> FsResult<Option<Contents>> {
+        let Some(reader) = reader else {
+            return Ok(Some(Contents::new()));
+        };
+        match reader.contents(offset, length).await {
+            Ok(contents) => Ok(handle.give_out(&reader).then_some(contents)),
+            Err(error) if is_outdated(&error) => match self.exchange(handle, &reader).await {
+                true => Ok(None),
+                false => Err(self.stale(handle, &error)),
+            },
+            Err(error) => Err(transfer_failure(&error, Purpose::Read)),
+        }
     }
 
     /// Takes the newest version in place of the one of `outdated`, if nobody has seen that.
@@ -111,18 +115,18 @@ impl Core {
             }
         }
         self.distrust(handle);
-        if self.refresh_open(file).await.is_err() {
+        if self.lookups.refresh_open(file).await.is_err() {
             return false;
         }
-        let tree = self.namespace.lock();
+        let tree = self.mount.namespace.lock();
         let taken = file.take_version(tree.version(file.inode)).is_ok();
         taken && file.view().version.as_ref() != Some(outdated.version())
     }
 
     fn stale(&self, handle: &FileHandle, error: &TransferError) -> FsError {
-        self.metrics.stale_reads.increment();
+        self.mount.metrics.stale_reads.increment();
         self.distrust(handle);
-        let path = self.namespace.lock().path(handle.file.inode);
+        let path = self.mount.namespace.lock().path(handle.file.inode);
         tracing::warn!(
             "{error}: `{path}` was replaced or removed in the store after it was opened; open it \
              again to read the new version"
@@ -132,7 +136,7 @@ impl Core {
 
     /// Makes the next open of the handle's file ask the store.
     fn distrust(&self, handle: &FileHandle) {
-        if let Ok(node) = self.namespace.lock().node_mut(handle.file.inode) {
+        if let Ok(node) = self.mount.namespace.lock().node_mut(handle.file.inode) {
             node.distrust(clock::now());
         }
     }

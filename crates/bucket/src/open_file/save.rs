@@ -1,31 +1,43 @@
-//! Making written files durable: at close, at fsync, and when the volume shuts down.
+//! Saving: making written files durable at close, at fsync, and when the volume shuts down.
 //!
-//! A stream is finished under the file's stream lock and in a task of its own, so that an
-//! interrupted caller does not cut it. That lock is enough also while a directory above is renamed:
-//! the rename takes it too and ends the stream, and what is begun after that waits. When that fails the file counts as failed until the handle
-//! that wrote it is closed for good: every later write, fsync and close of that handle reports
-//! it, and the store keeps what it had.
+//! | what | who calls it | under which locks |
+//! |---|---|---|
+//! | [`Files::flush`], [`Files::sync`], [`Files::release`] | a door | none; the work goes on in a task of its own |
+//! | [`Files::save`] | these | takes what follows |
+//! | [`Files::finish_stream`] | [`Files::save`], [`Files::finish`] | the file's stream, which is its turn |
+//! | [`Files::save_staged`] | [`Files::save`], a save in the background, a retry | takes the gate and the file's turn |
+//! | [`Files::store_changes`] | [`Files::save_staged`], [`Files::finish`] | the same |
+//! | [`Files::finish`] | a rename, shutting down | the gate, if a rename holds it, and the file's turn |
+//! | [`Files::publish`], `publish_staged` | the last two | also the tree, then the content, then the view |
+//! | [`Metadata::store_unsaved_metadata`] | these, after the content | the file's turn |
+//!
+//! A save runs in a task of its own, so that an interrupted caller does not cut it. The turn of a streamed file
+//! is enough also while a directory above is renamed: the rename takes it too and ends the stream, and what is
+//! begun after that waits.
+//!
+//! **When a stream fails** the file counts as failed until the handle that wrote it is closed for good: every
+//! later write, fsync and close of that handle reports it, and the store keeps what it had. **When a staged save
+//! fails** everything stays as it is, and is retried ([`crate::staged::retry`]).
 
 use std::{
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use penstock_base::{FsError, FsResult, clock, clock::Instant};
 use penstock_object::ObjectKind;
-use penstock_transfer::ObjectVersion;
+use penstock_transfer::{ObjectVersion, staging::on_worker};
 use penstock_vfs::HandleId;
 
 use crate::{
-    core::{Core, run_to_end},
     errors::{Purpose, transfer_failure},
-    handles::Handle,
+    files::Files,
+    mount::run_to_end,
     open_file::{
-        FileHandle, OpenFile,
+        Body, FileHandle, Mode, OpenFile, Turn,
         stream::{OpenStream, WriteStream},
     },
-    staged::disk::on_worker,
 };
 
 /// What happens after a file was saved.
@@ -40,40 +52,17 @@ enum Then {
 /// Files that are saved at the same time when the volume shuts down.
 const SHUT_DOWN_CONCURRENCY: usize = 16;
 
-/// Lost files that are kept in mind because nobody heard of them.
-const UNHEARD_MAX: usize = 1000;
-
 /// How long shutting down may take to save what is unsaved.
 const SHUT_DOWN_MAX: Duration = Duration::from_secs(300);
 
-/// Files that were lost while nobody who wrote them was there to hear so.
-#[derive(Debug, Default)]
-pub(crate) struct Unheard(Mutex<Vec<(String, FsError)>>);
-
-impl Unheard {
-    fn add(&self, path: String, error: FsError) {
-        let mut lost = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if lost.len() < UNHEARD_MAX {
-            lost.push((path, error));
-        }
-    }
-
-    fn take(&self) -> Vec<(String, FsError)> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Core {
+impl Files {
     /// A descriptor of the handle was closed: saves what it wrote.
     pub(crate) async fn flush(self: &Arc<Self>, handle: &FileHandle) -> FsResult<()> {
         if !handle.saves {
             return Ok(());
         }
-        let file = Arc::clone(&handle.file);
-        if file.staged.is_some() {
-            return run_to_end(Arc::clone(self).save_shared(file)).await;
-        }
-        let saved = run_to_end(Arc::clone(self).save(file, Some(handle.id), Then::End)).await;
+        let (this, file) = (Arc::clone(self), Arc::clone(&handle.file));
+        let saved = run_to_end(this.save(file, handle.id, Then::End)).await;
         // A program that was killed meanwhile never comes here.
         handle.told.store(saved.is_err(), Ordering::Relaxed);
         saved
@@ -81,24 +70,20 @@ impl Core {
 
     /// Saves what the handle wrote, unless the settings make this a formality.
     pub(crate) async fn sync(self: &Arc<Self>, handle: &FileHandle) -> FsResult<()> {
-        if !self.settings.fsync {
+        if !self.mount.settings.fsync {
             self.note_ignored_sync();
             return Ok(());
         }
-        if handle.file.staged.is_some() {
-            let file = Arc::clone(&handle.file);
-            return run_to_end(Arc::clone(self).save_shared(file)).await;
-        }
-        if !handle.saves {
+        // Of a staged file any handle saves what all of them wrote.
+        if !handle.saves && handle.file.body.staged().is_none() {
             return Ok(());
         }
-        let (core, file) = (Arc::clone(self), Arc::clone(&handle.file));
-        let owner = Some(handle.id);
-        run_to_end(core.save(file, owner, Then::GoOn)).await
+        let (this, file) = (Arc::clone(self), Arc::clone(&handle.file));
+        run_to_end(this.save(file, handle.id, Then::GoOn)).await
     }
 
     fn note_ignored_sync(&self) {
-        if self.notices.ignored_sync.first() {
+        if self.mount.notices.ignored_sync.first() {
             tracing::warn!(
                 "fsync was asked for and does nothing, as set: files are durable when closed"
             );
@@ -107,28 +92,33 @@ impl Core {
 
     /// The last descriptor of the handle was closed.
     pub(crate) async fn release(self: &Arc<Self>, id: HandleId) {
-        let Some(Handle::File(handle)) = self.handles.remove(id) else {
+        let Some(handle) = self.handles.remove(id) else {
             return;
         };
         if !handle.saves {
             return;
         }
-        if handle.file.staged.is_some() {
-            return self.release_staged(handle).await;
+        match &handle.file.body {
+            Body::Streamed(_) => self.release_streamed(handle).await,
+            Body::Staged(body) => {
+                let body = Arc::clone(body);
+                self.release_staged(handle, body).await;
+            }
         }
-        let core = Arc::clone(self);
+    }
+
+    async fn release_streamed(self: &Arc<Self>, handle: Arc<FileHandle>) {
+        let this = Arc::clone(self);
         let ended = run_to_end(async move {
             let file = Arc::clone(&handle.file);
-            let saved = Arc::clone(&core)
-                .save(file, Some(handle.id), Then::End)
-                .await;
+            let saved = Arc::clone(&this).save(file, handle.id, Then::End).await;
             if let Err(error) = saved
                 && !handle.told.load(Ordering::Relaxed)
             {
-                let path = core.namespace.lock().path(handle.file.inode);
-                core.unheard.add(path, error);
+                let path = this.mount.namespace.lock().path(handle.file.inode);
+                this.unheard.add(path, error);
             }
-            core.forgive(&handle).await;
+            this.forgive(&handle).await;
             Ok(())
         });
         if let Err(error) = ended.await {
@@ -139,12 +129,15 @@ impl Core {
     /// Lets go of what a handle failed to save, now that it is closed.
     async fn forgive(&self, handle: &FileHandle) {
         let file = &handle.file;
-        let mut stream = file.stream().await;
+        let Body::Streamed(body) = &file.body else {
+            return;
+        };
+        let mut stream = body.stream().await;
         if stream.owner() != Some(handle.id) {
             return;
         }
         stream.clear();
-        let mut tree = self.namespace.lock();
+        let mut tree = self.mount.namespace.lock();
         let new = {
             let mut view = file.view();
             view.dirty = false;
@@ -158,39 +151,45 @@ impl Core {
         }
     }
 
-    /// Saves a file if `owner` wrote it, or whoever did if `None`.
+    /// Saves a file. Of a streamed one only what `owner` wrote.
     async fn save(
         self: Arc<Self>,
         file: Arc<OpenFile>,
-        owner: Option<HandleId>,
+        owner: HandleId,
         then: Then,
     ) -> FsResult<()> {
-        let mut stream = file.stream().await;
-        if owner.is_some() && stream.owner() != owner {
-            return Ok(());
+        match &file.body {
+            Body::Streamed(body) => {
+                let mut stream = body.stream().await;
+                if stream.owner() != Some(owner) {
+                    return Ok(());
+                }
+                self.finish_stream(&file, &mut stream, then).await
+            }
+            Body::Staged(body) => Ok(self.save_staged(&file, body).await?),
         }
-        self.conclude(&file, &mut stream, then).await
     }
 
-    /// Saves what the stream holds and ends it.
-    pub(crate) async fn finish(&self, file: &OpenFile, stream: &mut WriteStream) -> FsResult<()> {
-        self.conclude(file, stream, Then::End).await
+    /// Saves a file whose turn the caller has, before its object is moved.
+    pub(crate) async fn finish(&self, file: &OpenFile, turn: &mut Turn<'_>) -> FsResult<()> {
+        match turn {
+            Turn::Streamed(stream) => self.finish_stream(file, stream, Then::End).await,
+            Turn::Staged { body, .. } => Ok(self.store_changes(file, body).await?),
+        }
     }
 
-    async fn conclude(
+    /// Stores what the stream holds, and ends it or goes on after it.
+    async fn finish_stream(
         &self,
         file: &OpenFile,
         stream: &mut WriteStream,
         then: Then,
     ) -> FsResult<()> {
-        if let Some(staged) = &file.staged {
-            return Ok(self.save_staged(file, staged).await?);
-        }
         let Some(owner) = stream.owner() else {
             return Ok(());
         };
         if file.view().removed {
-            file.discard(stream).await;
+            file.discard_stream(stream).await;
             return Ok(());
         }
         let touched = stream.of(owner)?.is_some_and(|open| open.touched);
@@ -199,7 +198,7 @@ impl Core {
             file.view().dirty = false;
             if then == Then::End {
                 stream.discard().await;
-                self.settle_metadata(file).await?;
+                self.metadata.store_unsaved_metadata(file).await?;
             }
             return Ok(());
         }
@@ -207,7 +206,8 @@ impl Core {
             return Ok(());
         };
         if !open.sink.is_begun() {
-            open.sink.describe(self.stored_metadata(file.inode));
+            open.sink
+                .describe(self.metadata.stored_metadata(file.inode));
         }
         let object = open.sink.object_kind();
         let saved = match then {
@@ -223,7 +223,7 @@ impl Core {
                 }
                 self.publish(file, version, object);
                 match then {
-                    Then::End => self.settle_metadata(file).await,
+                    Then::End => self.metadata.store_unsaved_metadata(file).await,
                     Then::GoOn => Ok(()),
                 }
             }
@@ -237,9 +237,9 @@ impl Core {
 
     /// Declares what was written as lost.
     pub(super) fn lose(&self, file: &OpenFile, stream: &mut WriteStream, error: FsError) {
-        self.metrics.failed_uploads.increment();
+        self.mount.metrics.failed_uploads.increment();
         let path = {
-            let mut tree = self.namespace.lock();
+            let mut tree = self.mount.namespace.lock();
             if let Ok(node) = tree.node_mut(file.inode) {
                 // The door may hold what was lost: the next open drops it.
                 node.doubt_pages();
@@ -256,8 +256,8 @@ impl Core {
 
     /// Shows what was written to everybody on this mount.
     fn publish(&self, file: &OpenFile, version: ObjectVersion, object: ObjectKind) {
-        let mut tree = self.namespace.lock();
-        let known = self.known_written(file, &version, object);
+        let mut tree = self.mount.namespace.lock();
+        let known = self.mount.known_written(file, &version, object);
         file.show_stored(version, None);
         tree.publish(file.inode, known);
     }
@@ -266,9 +266,9 @@ impl Core {
     /// that wrote it was killed. What is
     /// written later, through handles that are still open, is refused.
     pub(crate) async fn shut_down(self: &Arc<Self>) -> Vec<(String, FsError)> {
-        self.shut();
+        self.mount.shut();
         let files: Vec<Arc<OpenFile>> = {
-            let tree = self.namespace.lock();
+            let tree = self.mount.namespace.lock();
             tree.nodes()
                 .filter_map(|(_, node)| node.file.clone())
                 .collect()
@@ -286,19 +286,26 @@ impl Core {
         }
         lost.append(&mut self.unheard.take());
         let left = deadline.duration_since(clock::now());
-        if clock::deadline(left, self.transfer.settle()).await.is_err() {
+        if clock::deadline(left, self.mount.transfer.settle())
+            .await
+            .is_err()
+        {
             tracing::warn!("some unfinished uploads may still be in the bucket");
         }
-        self.finish_removing_uploads().await;
-        if let Some(staging) = &self.staging {
+        if let Mode::Staged(mode) = &self.mount.mode {
+            let staging = mode.staging();
+            staging
+                .uploads()
+                .finish_removing(&**self.mount.store())
+                .await;
             on_worker(|| staging.end()).await;
-        }
-        if let (Some(staging), false) = (&self.staging, lost.is_empty()) {
-            tracing::warn!(
-                "what could not be saved stays in the staging directory {}, and the next mount that \
-                 uses it saves it",
-                staging.settings().directory.display()
-            );
+            if !lost.is_empty() {
+                tracing::warn!(
+                    "what could not be saved stays in the staging directory {}, and the next mount that \
+                     uses it saves it",
+                    staging.settings().directory.display()
+                );
+            }
         }
         lost.sort_by(|one: &(String, _), other| one.0.cmp(&other.0));
         lost
@@ -310,9 +317,13 @@ impl Core {
         deadline: Instant,
         file: Arc<OpenFile>,
     ) -> Option<(String, FsError)> {
-        let path = self.namespace.lock().path(file.inode);
+        let path = self.mount.namespace.lock().path(file.inode);
         let left = deadline.duration_since(clock::now());
-        match clock::deadline(left, run_to_end(self.save(file, None, Then::End))).await {
+        let saved = run_to_end(async move {
+            let mut turn = file.turn().await;
+            self.finish(&file, &mut turn).await
+        });
+        match clock::deadline(left, saved).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some((path, error)),
             Err(late) => Some((path, FsError::TimedOut(late.to_string()))),

@@ -92,7 +92,7 @@ impl Sink {
     }
 
     /// Whether something is visible before the sink is finished. Waits for what is under way.
-    pub(crate) async fn settle_stored(&mut self) -> bool {
+    pub(crate) async fn may_be_stored(&mut self) -> bool {
         match self {
             Self::Upload(..) => false,
             // After a failure nobody knows.

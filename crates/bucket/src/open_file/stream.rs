@@ -138,10 +138,10 @@ impl WriteStream {
 
     /// Whether something of a file may be in the store though it was never saved: pieces that were
     /// appended, or all of it, if the answer to a save was lost. Waits for what is under way.
-    pub(crate) async fn settle_stored(&mut self) -> bool {
+    pub(crate) async fn may_be_stored(&mut self) -> bool {
         match &mut self.phase {
             Phase::Clean => false,
-            Phase::Open(stream) => stream.sink.settle_stored().await,
+            Phase::Open(stream) => stream.sink.may_be_stored().await,
             Phase::Failed { .. } => true,
         }
     }

@@ -10,13 +10,13 @@ use penstock_vfs::{Allocation, WritePlace, Written};
 use tokio::sync::MutexGuard;
 
 use crate::{
-    core::Core,
     errors::{Purpose, transfer_failure},
+    files::Files,
     open_file::{
-        FileHandle, OpenFile,
-        ahead::Waiting,
+        Body, FileHandle, OpenFile,
         sink::Sink,
         stream::{OpenStream, Position, WriteStream},
+        streamed::{StreamedBody, Waiting},
         taking::Taking,
     },
 };
@@ -25,7 +25,7 @@ const NOT_AT_END: FsError = FsError::InvalidArgument(
     "an object can only be written from front to end; write a local copy and copy it here",
 );
 
-impl Core {
+impl Files {
     /// Writes `data` at the end of a file, which is where `place` must be, or anywhere in staged mode.
     ///
     /// What was written through a mapping stays in the kernel's cache though it was refused: the next open
@@ -36,25 +36,30 @@ impl Core {
         place: WritePlace,
         data: Bytes,
     ) -> FsResult<Written> {
-        if let Some(staged) = &handle.file.staged {
-            let written = self.write_staged(handle, staged, (place, data)).await;
-            if written.is_err() {
-                handle.file.view().is_shown = false;
+        match &handle.file.body {
+            Body::Streamed(body) => {
+                let written = self.write_streamed(handle, body, place, data).await;
+                if written.is_err()
+                    && let Ok(node) = self.mount.namespace.lock().node_mut(handle.file.inode)
+                {
+                    node.doubt_pages();
+                }
+                written.map(|()| Written::ACCEPTED)
             }
-            return written;
+            Body::Staged(body) => {
+                let written = self.write_staged(handle, body, place, data).await;
+                if written.is_err() {
+                    handle.file.view().is_shown = false;
+                }
+                written
+            }
         }
-        let written = self.write_at(handle, place, data).await;
-        if written.is_err()
-            && let Ok(node) = self.namespace.lock().node_mut(handle.file.inode)
-        {
-            node.doubt_pages();
-        }
-        written.map(|()| Written::ACCEPTED)
     }
 
-    async fn write_at(
+    async fn write_streamed(
         self: &Arc<Self>,
         handle: &FileHandle,
+        body: &StreamedBody,
         place: WritePlace,
         data: Bytes,
     ) -> FsResult<()> {
@@ -63,8 +68,8 @@ impl Core {
         }
         let mut waiting = None;
         loop {
-            let mut stream = self.stream_for(handle).await?;
-            self.check_not_shut()?;
+            let mut stream = self.stream_for(handle, body).await?;
+            self.mount.check_not_shut()?;
             let open = stream.of(handle.id)?.ok_or(FsError::BadHandle)?;
             match open.position_of(place) {
                 Position::End => return self.accept(handle, &mut stream, data).await,
@@ -72,36 +77,35 @@ impl Core {
                 Position::Ahead => {}
             }
             // Subscribing before the lock is given back, so that no progress is missed.
-            let mut progress = handle.file.progress.subscribe();
+            let mut progress = body.progress.subscribe();
             drop(stream);
             if waiting.is_none() {
-                waiting = self.join_waiting(&handle.file, data.len());
+                let budget = self.mount.transfer.pool().budget().total();
+                waiting = Waiting::join(body, data.len() as u64, budget);
             }
-            let Some(waiting) = &waiting else {
-                return Err(self.refuse_late(handle).await);
+            let is_next = match &waiting {
+                Some(waiting) => waiting.turn(&mut progress).await,
+                None => false,
             };
-            if !waiting.turn(&mut progress).await {
-                return Err(self.refuse_late(handle).await);
+            if !is_next {
+                return Err(self.refuse(handle, &mut *body.stream().await));
             }
         }
     }
 
-    fn join_waiting(&self, file: &Arc<OpenFile>, bytes: usize) -> Option<Waiting> {
-        Waiting::join(file, bytes as u64, self.transfer.pool().budget().total())
-    }
-
     /// The write stream, opened for `handle`.
-    async fn stream_for<'file>(
+    async fn stream_for<'body>(
         self: &Arc<Self>,
-        handle: &'file FileHandle,
-    ) -> FsResult<MutexGuard<'file, WriteStream>> {
-        let mut stream = handle.file.stream().await;
+        handle: &FileHandle,
+        body: &'body StreamedBody,
+    ) -> FsResult<MutexGuard<'body, WriteStream>> {
+        let mut stream = body.stream().await;
         if stream.of(handle.id)?.is_some() {
             return Ok(stream);
         }
         drop(stream);
-        let _entered = self.namespace.enter(&[handle.file.inode]).await?;
-        let mut stream = handle.file.stream().await;
+        let _entered = self.mount.namespace.enter(&[handle.file.inode]).await?;
+        let mut stream = body.stream().await;
         if stream.of(handle.id)?.is_none() {
             stream.open(self.continued(handle).await?);
         }
@@ -116,10 +120,10 @@ impl Core {
         }
         let believed = self.known_size(file);
         if !file.view().ours {
-            self.refresh_open(file).await?;
+            self.lookups.refresh_open(file).await?;
         }
         {
-            let tree = self.namespace.lock();
+            let tree = self.mount.namespace.lock();
             file.take_version(tree.version(file.inode))?;
         }
         let size = self.known_size(file);
@@ -136,7 +140,7 @@ impl Core {
     }
 
     fn known_size(&self, file: &OpenFile) -> u64 {
-        let tree = self.namespace.lock();
+        let tree = self.mount.namespace.lock();
         let known = tree
             .node(file.inode)
             .ok()
@@ -145,7 +149,7 @@ impl Core {
     }
 
     fn continuing_sink(&self, file: &OpenFile) -> FsResult<Sink> {
-        let tree = self.namespace.lock();
+        let tree = self.mount.namespace.lock();
         let known = tree
             .node(file.inode)?
             .known
@@ -153,7 +157,7 @@ impl Core {
             .ok_or(FsError::Stale)?;
         let key = tree.file_key(file.inode)?;
         if known.object == ObjectKind::Appendable {
-            let appender = Appender::continuing(&self.transfer, key, known.size);
+            let appender = Appender::continuing(&self.mount.transfer, key, known.size);
             return Ok(Sink::Append(Box::new(appender)));
         }
         if known.size == 0 && self.appends() {
@@ -171,7 +175,11 @@ impl Core {
     /// A sink for new content. `replaces` tells whether there may be an object already.
     pub(super) fn new_sink(&self, key: Key, replaces: bool) -> Sink {
         if self.appends() {
-            Sink::Append(Box::new(Appender::beginning(&self.transfer, key, replaces)))
+            Sink::Append(Box::new(Appender::beginning(
+                &self.mount.transfer,
+                key,
+                replaces,
+            )))
         } else {
             self.upload(key, WriteStart::Empty)
         }
@@ -179,11 +187,12 @@ impl Core {
 
     /// Whether new files are appendable objects.
     fn appends(&self) -> bool {
-        self.settings.appendable && self.store().capabilities().append
+        self.mount.settings.appendable && self.mount.store().capabilities().append
     }
 
     fn upload(&self, key: Key, start: WriteStart) -> Sink {
         let writer = self
+            .mount
             .transfer
             .writer(key.clone(), start, PutOptions::default());
         Sink::Upload(Box::new(writer), key)
@@ -202,8 +211,9 @@ impl Core {
         if data.is_empty() {
             return Ok(());
         }
-        if self.describes_files() && (open.end == 0 || !open.touched) {
-            open.sink.describe(self.early_metadata(handle.file.inode));
+        if self.mount.describes_files() && (open.end == 0 || !open.touched) {
+            open.sink
+                .describe(self.metadata.early_metadata(handle.file.inode));
         }
         match Taking::begin(&handle.file, open).take(data).await {
             Ok(end) => {
@@ -220,7 +230,7 @@ impl Core {
 
     fn grew(&self, file: &OpenFile, end: u64) {
         file.show_written(end);
-        if let Ok(node) = self.namespace.lock().node_mut(file.inode) {
+        if let Ok(node) = self.mount.namespace.lock().node_mut(file.inode) {
             node.note_written();
         }
         file.announce(end);
@@ -231,13 +241,21 @@ impl Core {
         if !handle.access.writes() {
             return Err(FsError::BadHandle);
         }
-        let file = &handle.file;
-        if let Some(staged) = &file.staged {
-            return self.resize_staged(handle, staged, 0).await;
+        match &handle.file.body {
+            Body::Streamed(body) => self.truncate_streamed(handle, body).await,
+            Body::Staged(body) => self.resize_staged(handle, body, 0).await,
         }
-        let _entered = self.namespace.enter(&[file.inode]).await?;
-        let mut stream = file.stream().await;
-        self.check_not_shut()?;
+    }
+
+    async fn truncate_streamed(
+        self: &Arc<Self>,
+        handle: &FileHandle,
+        body: &StreamedBody,
+    ) -> FsResult<()> {
+        let file = &handle.file;
+        let _entered = self.mount.namespace.enter(&[file.inode]).await?;
+        let mut stream = body.stream().await;
+        self.mount.check_not_shut()?;
         let empty = match stream.of(handle.id)? {
             Some(open) => open.end == 0,
             None => self.is_empty_in_store(file).await?,
@@ -245,8 +263,8 @@ impl Core {
         if empty {
             return Ok(());
         }
-        let key = self.namespace.lock().file_key(file.inode)?;
-        let may_be_stored = stream.settle_stored().await;
+        let key = self.mount.namespace.lock().file_key(file.inode)?;
+        let may_be_stored = stream.may_be_stored().await;
         let in_store = may_be_stored || !file.view().new;
         let given_up = stream.take();
         stream.begin(handle.id, self.new_sink(key, in_store));
@@ -265,12 +283,9 @@ impl Core {
         range: Range<u64>,
         allocation: Allocation,
     ) -> FsResult<()> {
-        match &handle.file.staged {
-            Some(staged) => {
-                self.allocate_staged(handle, staged, (range, allocation))
-                    .await
-            }
-            None => Err(FsError::Unsupported(
+        match &handle.file.body {
+            Body::Staged(body) => self.allocate_staged(handle, body, range, allocation).await,
+            Body::Streamed(_) => Err(FsError::Unsupported(
                 "a bucket that is streamed allocates nothing; mount it with mode=staged",
             )),
         }
@@ -282,7 +297,7 @@ impl Core {
     /// it hears so in time to create it anew.
     pub(crate) async fn is_empty_in_store(self: &Arc<Self>, file: &OpenFile) -> FsResult<bool> {
         let has_name = {
-            let tree = self.namespace.lock();
+            let tree = self.mount.namespace.lock();
             let node = tree.node(file.inode)?;
             if node.lost_its_name() {
                 return Err(FsError::Stale);
@@ -290,15 +305,9 @@ impl Core {
             node.place.is_some()
         };
         if self.known_size(file) == 0 && !file.view().ours && has_name {
-            self.refresh_open(file).await?;
+            self.lookups.refresh_open(file).await?;
         }
         Ok(self.known_size(file) == 0)
-    }
-
-    /// Refuses a write that waited in vain for the one in front of it.
-    async fn refuse_late(&self, handle: &FileHandle) -> FsError {
-        let mut stream = handle.file.stream().await;
-        self.refuse(handle, &mut stream)
     }
 
     fn refuse(&self, handle: &FileHandle, stream: &mut WriteStream) -> FsError {
@@ -308,9 +317,9 @@ impl Core {
             Ok(Some(open)) if !open.touched => stream.clear(),
             Ok(_) => {}
         }
-        self.metrics.refused_writes.increment();
-        if self.notices.refused_write.first() {
-            let path = self.namespace.lock().path(handle.file.inode);
+        self.mount.metrics.refused_writes.increment();
+        if self.mount.notices.refused_write.first() {
+            let path = self.mount.namespace.lock().path(handle.file.inode);
             tracing::warn!(
                 "`{path}`: refused a write that is not at the end of the file: {NOT_AT_END} \
                  (later cases are only counted)"

@@ -9,7 +9,7 @@ use penstock_object::{
 };
 use penstock_vfs::Inode;
 
-use crate::{core::Core, inode::Tree};
+use crate::{inode::Tree, mount::Mount};
 
 /// Bytes in a part of an object that is copied in parts, unless that would make too many.
 const COPY_PART_SIZE: u64 = 256 * MIB;
@@ -39,7 +39,7 @@ impl Original {
     }
 }
 
-impl Core {
+impl Mount {
     /// Copies an object of any size. The target is visible whole or not at all.
     pub(super) async fn copy_object(
         &self,

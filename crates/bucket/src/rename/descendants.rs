@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use penstock_base::{FsError, FsResult, Reservation, clock};
 use penstock_object::{ETag, ListOptions, ListedObject, ObjectKind};
 
-use crate::{core::Core, errors::for_reading};
+use crate::{errors::for_reading, rename::Renames};
 
 /// Bytes that one object in the list occupies, about, with a name of average length.
 const DESCENDANT_COST: u64 = 224;
@@ -62,7 +62,7 @@ impl Descendants {
     }
 }
 
-impl Core {
+impl Renames {
     /// Lists everything below the directory `prefix`. Fails with `LimitReached` when that is more
     /// than the settings allow and with `OutOfMemory` when no memory for the list comes in time.
     pub(super) async fn descendants(&self, prefix: &str) -> FsResult<Descendants> {
@@ -72,10 +72,10 @@ impl Core {
             ..ListOptions::default()
         };
         loop {
-            let page = for_reading(self.store().list(options.clone()).await)?;
+            let page = for_reading(self.mount.store().list(options.clone()).await)?;
             check_hidden(prefix, page.hidden)?;
             let keys = page.objects.iter().map(|object| object.key.as_str());
-            self.check_order(last.as_deref(), keys)?;
+            self.mount.check_order(last.as_deref(), keys)?;
             self.check_rename_limit(prefix, found.objects.len() + page.objects.len())?;
             let cost = page.objects.len() as u64 * DESCENDANT_COST;
             found.charge(self.list_memory(cost).await?);
@@ -97,8 +97,8 @@ impl Core {
 
     /// Memory for a list, in line with those that write. What is read ahead makes way.
     async fn list_memory(&self, bytes: u64) -> FsResult<Reservation> {
-        let memory = self.transfer.pool().budget().reserve(bytes);
-        clock::deadline(self.transfer.settings().memory_wait, memory)
+        let memory = self.mount.transfer.pool().budget().reserve(bytes);
+        clock::deadline(self.mount.transfer.settings().memory_wait, memory)
             .await
             .map_err(|_| FsError::OutOfMemory)?
     }
@@ -133,7 +133,7 @@ impl Core {
         };
         let last = objects.last().map(|last| last.suffix.as_ref());
         loop {
-            let page = for_reading(self.store().list(options.clone()).await)?;
+            let page = for_reading(self.mount.store().list(options.clone()).await)?;
             let now = page.objects.iter().map(|object| describe(prefix, object));
             changed.extend(now.filter(|now| {
                 let known = find(objects, &now.suffix);
@@ -149,7 +149,7 @@ impl Core {
     }
 
     fn check_rename_limit(&self, prefix: &str, count: usize) -> FsResult<()> {
-        let limit = self.settings.rename_dir_limit;
+        let limit = self.mount.settings.rename_dir_limit;
         if count <= limit {
             return Ok(());
         }

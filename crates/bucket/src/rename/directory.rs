@@ -28,11 +28,11 @@ use penstock_object::{
 use penstock_vfs::Inode;
 
 use crate::{
-    core::Core,
     errors::{Purpose, for_writing, object_failure},
     inode::{Change, Moving},
     key,
     open_file::OpenFile,
+    rename::Renames,
     rename::{
         Rename,
         copy::{Original, is_changed},
@@ -126,27 +126,32 @@ impl Copied {
     }
 }
 
-impl Core {
+impl Renames {
     /// Moves everything below a directory. Returns the change of the old name.
     pub(super) async fn rename_directory(self: &Arc<Self>, rename: &Rename) -> FsResult<Change> {
         let top = rename.moved.inode();
-        if self.namespace.lock().is_below(rename.target.parent, top) {
+        if self
+            .mount
+            .namespace
+            .lock()
+            .is_below(rename.target.parent, top)
+        {
             return Err(FsError::InvalidArgument(
                 "a directory cannot be moved into itself",
             ));
         }
         let entered = [rename.source_parent, rename.target.parent];
-        let moving = self.namespace.begin_move(top, &entered).await?;
+        let moving = self.mount.namespace.begin_move(top, &entered).await?;
         self.save_below(top).await?;
         for directory in [Some(&rename.moved), rename.replaced.as_ref()]
             .into_iter()
             .flatten()
         {
-            self.modernize(directory.inode()).await?;
+            self.metadata.modernize(directory.inode()).await?;
         }
-        let old = self.old_markers(top)?;
+        let old = self.metadata.old_markers(top)?;
         let (from, to) = {
-            let tree = self.namespace.lock();
+            let tree = self.mount.namespace.lock();
             let parent = tree.prefix(rename.target.parent)?;
             (
                 tree.prefix(top)?,
@@ -166,8 +171,8 @@ impl Core {
             open: open.iter().map(|(suffix, _)| suffix.clone()).collect(),
             versions: Mutex::default(),
         };
-        let change = self.namespace.begin_change_of(top)?;
-        let target = self.namespace.begin_change(rename.target.clone());
+        let change = self.mount.namespace.begin_change_of(top)?;
+        let target = self.mount.namespace.begin_change(rename.target.clone());
         let moved = self.move_objects(&work, &moving).await;
         let versions = work
             .versions
@@ -180,7 +185,7 @@ impl Core {
         moved?;
         target.end();
         self.follow(&to, open, &versions)?;
-        self.delete_old_markers(&old).await?;
+        self.metadata.delete_old_markers(&old).await?;
         Ok(change)
     }
 
@@ -290,7 +295,10 @@ impl Core {
             kind: object.kind,
         };
         let target = joined(work.to, &object.suffix);
-        let stored = self.copy_object(&original, &target, condition).await?;
+        let stored = self
+            .mount
+            .copy_object(&original, &target, condition)
+            .await?;
         Ok(work.copied(object, stored.etag))
     }
 
@@ -301,7 +309,7 @@ impl Core {
         object: &Descendant,
         condition: WriteCondition,
     ) -> ObjectResult<Option<Descendant>> {
-        let Some(info) = self.head(&joined(work.from, &object.suffix)).await? else {
+        let Some(info) = self.mount.head(&joined(work.from, &object.suffix)).await? else {
             return Ok(None);
         };
         let now = Descendant {
@@ -376,7 +384,7 @@ impl Core {
 
     async fn delete_keys(&self, keys: &[Key]) -> FsResult<()> {
         for keys in keys.chunks(DELETE_MANY_MAX) {
-            let failures = for_writing(self.store().delete_many(keys).await)?;
+            let failures = for_writing(self.mount.store().delete_many(keys).await)?;
             if let Some(failure) = failures.first() {
                 let text = format!("cannot delete `{}`: {}", failure.key, failure.message);
                 tracing::warn!(code = failure.code, "{text} ({} such keys)", failures.len());
@@ -388,17 +396,20 @@ impl Core {
 
     /// Saves every file below a directory that is being moved.
     async fn save_below(&self, top: Inode) -> FsResult<()> {
-        let inodes = self.namespace.lock().nodes_below(top);
-        for file in inodes.into_iter().filter_map(|inode| self.open_file(inode)) {
-            let mut stream = file.stream().await;
-            self.finish(&file, &mut stream).await?;
+        let inodes = self.mount.namespace.lock().nodes_below(top);
+        for file in inodes
+            .into_iter()
+            .filter_map(|inode| self.mount.open_file(inode))
+        {
+            let mut turn = file.turn().await;
+            self.files.finish(&file, &mut turn).await?;
         }
         Ok(())
     }
 
     /// Open files below a directory by the rest of their keys.
     fn open_below(&self, top: Inode, prefix: &str) -> Vec<(Box<str>, Arc<OpenFile>)> {
-        let tree = self.namespace.lock();
+        let tree = self.mount.namespace.lock();
         let files = tree.nodes_below(top).into_iter().filter_map(|inode| {
             let file = tree.node(inode).ok()?.file.clone()?;
             let key = tree.file_key(inode).ok()?;
@@ -409,13 +420,13 @@ impl Core {
 
     async fn check_empty(&self, directory: Inode, prefix: &str) -> FsResult<()> {
         {
-            let tree = self.namespace.lock();
+            let tree = self.mount.namespace.lock();
             let entries = &tree.directory(directory)?.entries;
             if entries.values().any(|entry| tree.is_unsaved(entry)) {
                 return Err(FsError::DirectoryNotEmpty);
             }
         }
-        let keys = for_writing(self.first_keys_below(prefix, 2).await)?;
+        let keys = for_writing(self.mount.first_keys_below(prefix, 2).await)?;
         if keys.iter().any(|key| key != prefix) {
             return Err(FsError::DirectoryNotEmpty);
         }
@@ -429,7 +440,7 @@ impl Core {
         open: Vec<(Box<str>, Arc<OpenFile>)>,
         versions: &HashMap<Box<str>, Followed>,
     ) -> FsResult<()> {
-        let mut tree = self.namespace.lock();
+        let mut tree = self.mount.namespace.lock();
         for (suffix, file) in &open {
             let Some(followed) = versions.get(suffix) else {
                 continue;
@@ -447,14 +458,14 @@ impl Core {
         }
         drop(tree);
         for (_, file) in open {
-            file.settle_moved();
+            file.renew_journal();
         }
         Ok(())
     }
 
     /// Brings the tree in line with what the store has now.
     fn settle_rename(&self, rename: &Rename, done: bool) {
-        let mut tree = self.namespace.lock();
+        let mut tree = self.mount.namespace.lock();
         let top = rename.moved.inode();
         if done {
             tree.relocate(top, &rename.target);

@@ -7,15 +7,14 @@ use penstock_object::{Description, ETag, Key, ObjectKind, WriteCondition};
 use penstock_transfer::ObjectVersion;
 use penstock_vfs::{FileKind, Inode, RenameMode};
 use smallvec::SmallVec;
-use tokio::sync::MutexGuard;
 
 use crate::{
-    core::Core,
     errors::for_writing,
     inode::{Change, Known, Reference},
     key,
-    open_file::{OpenFile, WriteStream},
+    open_file::{OpenFile, Turn, turns_of_both},
     posix::KeptMetadata,
+    rename::Renames,
     rename::{
         Rename,
         copy::{Original, is_changed},
@@ -42,9 +41,7 @@ struct Copied {
     version: ObjectVersion,
 }
 
-type StreamGuard<'file> = Option<MutexGuard<'file, WriteStream>>;
-
-impl Core {
+impl Renames {
     /// Copies a file's object to its new key and deletes the original. Returns the change of the old name.
     pub(super) async fn rename_file(self: &Arc<Self>, rename: &Rename) -> FsResult<Change> {
         let inodes: SmallVec<[Inode; 2]> = [Some(&rename.moved), rename.replaced.as_ref()]
@@ -52,46 +49,46 @@ impl Core {
             .flatten()
             .map(Reference::inode)
             .collect();
-        let _alone = self.metadata_locks.lock(&inodes).await;
-        let moved = self.open_file(rename.moved.inode());
+        let _alone = self.metadata.metadata_locks.lock(&inodes).await;
+        let moved = self.mount.open_file(rename.moved.inode());
         let replaced = rename
             .replaced
             .as_ref()
-            .and_then(|file| self.open_file(file.inode()));
-        let (moved_stream, replaced_stream) =
-            lock_both(moved.as_deref(), replaced.as_deref()).await;
-        if let (Some(file), Some(mut stream)) = (&moved, moved_stream) {
-            self.finish(file, &mut stream).await?;
-            return self
-                .rename_saved(rename, Some(file), (&replaced, replaced_stream))
-                .await;
+            .and_then(|file| self.mount.open_file(file.inode()));
+        let (mut moved_turn, replaced_turn) =
+            turns_of_both(moved.as_deref(), replaced.as_deref()).await;
+        if let (Some(file), Some(turn)) = (&moved, &mut moved_turn) {
+            self.files.finish(file, turn).await?;
         }
-        self.rename_saved(rename, None, (&replaced, replaced_stream))
-            .await
+        let replaced = replaced.as_ref().zip(replaced_turn);
+        self.rename_saved(rename, moved.as_ref(), replaced).await
     }
 
     async fn rename_saved(
         self: &Arc<Self>,
         rename: &Rename,
         moved: Option<&Arc<OpenFile>>,
-        (replaced, replaced_stream): (&Option<Arc<OpenFile>>, StreamGuard<'_>),
+        mut replaced: Option<(&Arc<OpenFile>, Turn<'_>)>,
     ) -> FsResult<Change> {
-        if let Some(file) = replaced {
-            self.keep_for_handles(file).await;
+        if let Some((file, _)) = &replaced {
+            self.files.keep_for_handles(file).await;
         }
-        let source = self.namespace.lock().file_key(rename.moved.inode())?;
-        let target = self.namespace.begin_change(rename.target.clone());
+        let source = self.mount.namespace.lock().file_key(rename.moved.inode())?;
+        let target = self.mount.namespace.begin_change(rename.target.clone());
         let (copied, change) = self.copy_and_delete(rename, &source).await?;
         let Copied {
             original,
             known,
             version,
         } = copied;
-        if let Some(staging) = &self.staging {
-            staging.closed().follow((&source, &original), &version);
-        }
+        let moved_version = ObjectVersion {
+            key: source,
+            etag: original.clone(),
+            size: version.size,
+        };
+        self.mount.mode.follow_left(&moved_version, &version);
         {
-            let mut tree = self.namespace.lock();
+            let mut tree = self.mount.namespace.lock();
             tree.relocate(rename.moved.inode(), &rename.target);
             tree.publish(rename.moved.inode(), known);
             if let Ok(node) = tree.node_mut(rename.moved.inode()) {
@@ -103,10 +100,10 @@ impl Core {
         }
         target.end();
         if let Some(file) = moved {
-            file.settle_moved();
+            file.renew_journal();
         }
-        if let (Some(file), Some(mut stream)) = (replaced, replaced_stream) {
-            file.discard(&mut stream).await;
+        if let Some((file, turn)) = &mut replaced {
+            file.discard(turn).await;
         }
         Ok(change)
     }
@@ -119,29 +116,29 @@ impl Core {
         let begun = clock::now();
         let copied = self.copy_to_target(rename).await?;
         if copied.version.size >= RECHECK_MIN || begun.elapsed() >= RECHECK_AFTER {
-            let now = for_writing(self.head(source).await)?;
+            let now = for_writing(self.mount.head(source).await)?;
             if now.is_some_and(|now| now.etag != copied.original) {
                 // Or it could not be repeated: what is known of the file is what was copied.
-                return match self.refresh(rename.moved.inode()).await {
+                return match self.lookups.refresh(rename.moved.inode()).await {
                     Ok(()) | Err(FsError::Stale) => Err(CHANGED),
                     Err(error) => Err(error),
                 };
             }
         }
-        let change = self.namespace.begin_change_of(rename.moved.inode());
+        let change = self.mount.namespace.begin_change_of(rename.moved.inode());
         let change = change.map_err(|error| match rename.mode {
             // To repeat it would find the copy.
             RenameMode::NoReplace if error == FsError::Stale => CHANGED,
             _ => error,
         })?;
-        for_writing(self.store().delete(source).await)?;
+        for_writing(self.mount.store().delete(source).await)?;
         Ok((copied, change))
     }
 
     /// Copies the object as it is known, or as it is now if it was changed meanwhile.
     async fn copy_to_target(self: &Arc<Self>, rename: &Rename) -> FsResult<Copied> {
         let target = {
-            let prefix = self.namespace.lock().prefix(rename.target.parent)?;
+            let prefix = self.mount.namespace.lock().prefix(rename.target.parent)?;
             key::file_key(&prefix, &rename.target.name)?
         };
         let condition = match rename.mode {
@@ -149,18 +146,18 @@ impl Core {
             RenameMode::Replace | RenameMode::Exchange => WriteCondition::Always,
         };
         let (moved, begun) = (rename.moved.inode(), clock::now());
-        let mut original = Original::of(&self.namespace.lock(), moved)?;
+        let mut original = Original::of(&self.mount.namespace.lock(), moved)?;
         let (mut kind, mut kept) = self.kept_at_target(rename)?;
         let description = kept.as_deref().map(described);
         let how = (condition.clone(), description.as_ref());
-        let mut stored = self.copy_object_as(&original, &target, how).await;
+        let mut stored = self.mount.copy_object_as(&original, &target, how).await;
         if stored.as_ref().is_err_and(is_changed) {
-            self.refresh(moved).await?;
-            original = Original::of(&self.namespace.lock(), moved)?;
+            self.lookups.refresh(moved).await?;
+            original = Original::of(&self.mount.namespace.lock(), moved)?;
             (kind, kept) = self.kept_at_target(rename)?;
             let description = kept.as_deref().map(described);
             let how = (condition, description.as_ref());
-            stored = self.copy_object_as(&original, &target, how).await;
+            stored = self.mount.copy_object_as(&original, &target, how).await;
         }
         let etag = for_writing(stored)?.etag;
         let is_link = original.kind == ObjectKind::Symlink;
@@ -174,7 +171,7 @@ impl Core {
             size: original.size,
             modified: Some(clock::wall_time()),
             etag: Some(etag.clone()),
-            until: self.believed_until(begun),
+            until: self.mount.believed_until(begun),
             kept,
             old_marker: None,
         };
@@ -192,9 +189,9 @@ impl Core {
     /// The kind of the file, and what is kept of it under its new name; `None` if the store copies
     /// that.
     fn kept_at_target(&self, rename: &Rename) -> FsResult<(FileKind, Option<Arc<KeptMetadata>>)> {
-        let tree = self.namespace.lock();
+        let tree = self.mount.namespace.lock();
         let node = tree.node(rename.moved.inode())?;
-        let Some(kept) = node.kept().filter(|_| self.keeps_metadata()) else {
+        let Some(kept) = node.kept().filter(|_| self.mount.keeps_metadata()) else {
             return Ok((node.kind, None));
         };
         let mut kept = KeptMetadata::clone(kept);
@@ -210,29 +207,5 @@ fn described(kept: &KeptMetadata) -> Description {
     Description {
         content_type: kept.content_type(),
         metadata: kept.metadata(),
-    }
-}
-
-/// Locks the write streams of two files in the order of their inodes.
-async fn lock_both<'file>(
-    moved: Option<&'file OpenFile>,
-    replaced: Option<&'file OpenFile>,
-) -> (StreamGuard<'file>, StreamGuard<'file>) {
-    let (Some(one), Some(other)) = (moved, replaced) else {
-        return (lock(moved).await, lock(replaced).await);
-    };
-    if one.inode < other.inode {
-        let first = lock(moved).await;
-        (first, lock(replaced).await)
-    } else {
-        let first = lock(replaced).await;
-        (lock(moved).await, first)
-    }
-}
-
-async fn lock(file: Option<&OpenFile>) -> StreamGuard<'_> {
-    match file {
-        Some(file) => Some(file.stream().await),
-        None => None,
     }
 }

@@ -4,18 +4,14 @@ use std::{ops::Range, sync::Arc};
 
 use penstock_base::{FsError, FsResult};
 use penstock_object::Key;
+use penstock_transfer::staging::{Content, on_worker, staged_size_max};
 use penstock_vfs::{Allocation, HandleId, Inode, OpenOptions};
 
 use crate::{
-    core::{Core, run_to_end},
-    open_file::{FileHandle, OpenFile},
-    staged::{
-        StagedFile,
-        content::{Base, Content},
-        disk::{disk_failure, on_worker},
-        extents::Extents,
-        journal::Record,
-    },
+    files::Files,
+    mount::run_to_end,
+    open_file::{Body, FileHandle, OpenFile},
+    staged::StagedBody,
 };
 
 /// What an allocation does to a file.
@@ -36,43 +32,26 @@ impl From<Allocation> for Wanted {
     }
 }
 
-impl StagedFile {
-    fn resize(&self, size: u64, then: impl FnOnce(&Content)) -> FsResult<()> {
-        self.change(&Record::Size(size), |content| content.resize(size), then)?;
-        if let Some(disk) = self.disk_if_any() {
-            disk.cut(size);
-        }
-        Ok(())
-    }
-
+impl StagedBody {
     /// Zeros `range` as far as the file reaches, and makes the file reach as far as `range`, as is
     /// wanted. The caller has the file alone: a write that came after the look at its size would be
     /// cut off.
     fn allocate(&self, range: Range<u64>, wanted: Wanted, then: &dyn Fn(&Content)) -> FsResult<()> {
-        let size = self.look(Content::size)?;
+        let size = self.content.look(Content::size)?;
         if wanted.zeroes && range.start < size {
-            self.zero(range.start..range.end.min(size), then)?;
+            self.content.zero(range.start..range.end.min(size), then)?;
         }
         if wanted.grows && range.end > size {
-            self.resize(range.end, then)?;
-        }
-        Ok(())
-    }
-
-    fn zero(&self, range: Range<u64>, then: impl FnOnce(&Content)) -> FsResult<()> {
-        let record = Record::Zero(range.clone());
-        self.change(&record, |content| content.zero(range.clone()), then)?;
-        if let Some(disk) = self.disk_if_any() {
-            disk.punch(range);
+            self.content.resize(range.end, then)?;
         }
         Ok(())
     }
 }
 
-impl Core {
-    /// Bytes that a file may have.
+impl Files {
+    /// Fails if a file may not have so many bytes.
     pub(crate) fn check_size(&self, size: u64) -> FsResult<()> {
-        if size > self.size_max() {
+        if size > staged_size_max(&self.mount.transfer) {
             return Err(FsError::FileTooLarge);
         }
         Ok(())
@@ -82,21 +61,21 @@ impl Core {
     pub(crate) async fn resize_staged(
         self: &Arc<Self>,
         handle: &FileHandle,
-        staged: &StagedFile,
+        body: &StagedBody,
         size: u64,
     ) -> FsResult<()> {
         if !handle.access.writes() {
             return Err(FsError::BadHandle);
         }
         self.check_size(size)?;
-        if size == 0 && !staged.is_engaged() {
-            self.empty_with_room(&handle.file, staged).await?;
+        if size == 0 && !body.content.is_engaged() {
+            self.empty_with_room(&handle.file, body).await?;
         }
-        self.engage(&handle.file, staged).await?;
-        if staged.look(Content::size)? == size {
+        self.engage(&handle.file, body).await?;
+        if body.content.look(Content::size)? == size {
             return Ok(());
         }
-        self.change_staged(&handle.file, staged, |then| staged.resize(size, then))
+        self.change_staged(&handle.file, body, |then| body.content.resize(size, then))
             .await
     }
 
@@ -104,26 +83,27 @@ impl Core {
     pub(crate) async fn allocate_staged(
         self: &Arc<Self>,
         handle: &FileHandle,
-        staged: &StagedFile,
-        (range, allocation): (Range<u64>, Allocation),
+        body: &StagedBody,
+        range: Range<u64>,
+        allocation: Allocation,
     ) -> FsResult<()> {
         if !handle.access.writes() {
             return Err(FsError::BadHandle);
         }
         self.check_size(range.end)?;
-        self.engage(&handle.file, staged).await?;
+        self.engage(&handle.file, body).await?;
         let wanted = Wanted::from(allocation);
         let file = &handle.file;
         if wanted.zeroes {
             // A hole takes no bytes, but it may make two extents of one.
-            self.bound_extents(file, staged).await?;
+            self.bound_extents(file, body).await?;
         }
         // Only a look: a file that reaches so far may be made shorter by others, before or after.
-        let grows = wanted.grows && staged.look(Content::size)? < range.end;
+        let grows = wanted.grows && body.content.look(Content::size)? < range.end;
         if !wanted.zeroes && !grows {
             return Ok(());
         }
-        self.change_staged(file, staged, |then| staged.allocate(range, wanted, then))
+        self.change_staged(file, body, |then| body.allocate(range, wanted, then))
             .await
     }
 
@@ -131,14 +111,14 @@ impl Core {
     async fn change_staged(
         &self,
         file: &OpenFile,
-        staged: &StagedFile,
+        body: &StagedBody,
         change: impl FnOnce(&dyn Fn(&Content)) -> FsResult<()>,
     ) -> FsResult<()> {
-        let _alone = staged.change.write().await;
-        self.check_not_shut()?;
+        let _alone = body.content.hold_alone().await;
+        self.mount.check_not_shut()?;
         on_worker(|| {
             change(&|content: &Content| file.show_staged(content))?;
-            self.note_written(file);
+            self.metadata.note_written(file);
             Ok(())
         })
         .await
@@ -147,40 +127,39 @@ impl Core {
     async fn empty_with_room(
         self: &Arc<Self>,
         file: &Arc<OpenFile>,
-        staged: &StagedFile,
+        body: &StagedBody,
     ) -> FsResult<()> {
-        match self.empty(file, staged).await {
+        match self.empty(file, body).await {
             Err(FsError::NoSpace) => {}
             emptied => return emptied,
         }
         // Others have filled the disk.
-        let staging = staged.staging();
-        staging.space().doubt();
-        drop(self.make_room(staging, Content::cost_of_write(0)).await?);
-        self.empty(file, staged).await
+        body.staging().space().doubt();
+        drop(
+            self.make_room(&body.mode, Content::cost_of_write(0))
+                .await?,
+        );
+        self.empty(file, body).await
     }
 
     /// Engages a file as an empty one, without a look at what the store has unless it is empty.
-    async fn empty(self: &Arc<Self>, file: &Arc<OpenFile>, staged: &StagedFile) -> FsResult<()> {
-        let _entered = self.namespace.enter(&[file.inode]).await?;
-        let _stream = file.stream().await;
-        if staged.is_engaged() || file.view().removed || self.is_empty_in_store(file).await? {
+    async fn empty(self: &Arc<Self>, file: &Arc<OpenFile>, body: &StagedBody) -> FsResult<()> {
+        let _entered = self.mount.namespace.enter(&[file.inode]).await?;
+        let _turn = body.turn.lock().await;
+        if body.content.is_engaged() || file.view().removed || self.is_empty_in_store(file).await? {
             return Ok(());
         }
         let (key, version): (Key, _) = {
-            let tree = self.namespace.lock();
+            let tree = self.mount.namespace.lock();
             (tree.file_key(file.inode)?, tree.version(file.inode))
         };
-        let base = Base::Emptied(version.map(|version| version.etag));
-        let content = Content::recovered(base, 0, Extents::default());
-        let _alone = staged.change.write().await;
-        self.check_not_shut()?;
-        // Before anybody sees it: when the disk refuses, the file is as it was.
-        on_worker(|| staged.begin_journal(&content, &key))
-            .await
-            .map_err(|error| disk_failure(&error))?;
-        staged.engage_file(file, (content, key), |content| file.show_staged(content));
-        self.note_written(file);
+        let content = Content::emptied(version.map(|version| version.etag));
+        let _alone = body.content.hold_alone().await;
+        self.mount.check_not_shut()?;
+        // Before it is seen: when the disk refuses, the file is as it was.
+        on_worker(|| body.content.begin_journal(&content, &key)).await?;
+        body.engage(file, content, key, |content| file.show_staged(content));
+        self.metadata.note_written(file);
         Ok(())
     }
 
@@ -193,25 +172,25 @@ impl Core {
         handle: Option<HandleId>,
     ) -> FsResult<()> {
         if let Some(handle) = handle {
-            let handle = self.handles.file(handle)?;
+            let handle = self.handles.get(handle)?;
             return self.resize(&handle, size).await;
         }
-        let core = Arc::clone(self);
+        let this = Arc::clone(self);
         run_to_end(async move {
-            let opened = core.open_as_it_is(inode, OpenOptions::WRITE).await?;
-            let handle = core.handles.file(opened.handle)?;
-            let resized = core.resize(&handle, size).await;
+            let opened = this.open_as_it_is(inode, OpenOptions::WRITE).await?;
+            let handle = this.handles.get(opened.handle)?;
+            let resized = this.resize(&handle, size).await;
             drop(handle);
-            let saved = core.save_and_close(opened.handle).await;
+            let saved = this.save_and_close(opened.handle).await;
             resized.and(saved)
         })
         .await
     }
 
     async fn resize(self: &Arc<Self>, handle: &FileHandle, size: u64) -> FsResult<()> {
-        match &handle.file.staged {
-            Some(staged) => self.resize_staged(handle, staged, size).await,
-            None => Err(FsError::BadHandle),
+        match &handle.file.body {
+            Body::Staged(body) => self.resize_staged(handle, body, size).await,
+            Body::Streamed(_) => Err(FsError::BadHandle),
         }
     }
 }

@@ -1,47 +1,28 @@
 //! Writing a staged file, at any place.
 
-use std::{ops::Range, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use penstock_base::{FsError, FsResult};
+use penstock_transfer::staging::{ChangeGuard, Content, Payment, StagedFile};
 use penstock_vfs::{WritePlace, Written};
-use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
 
 use crate::{
-    core::Core,
+    files::Files,
     inode::Node,
+    metadata::Metadata,
     open_file::{FileHandle, OpenFile},
-    staged::{
-        Engagement, StagedFile, content::Content, disk::disk_failure, journal::Record, lock,
-        space::Payment,
-    },
+    staged::{StagedBody, lock},
 };
 
-/// How often a write begins anew because somebody else gave the staged content up.
+/// How often a write begins anew because the staged content was given up meanwhile.
 const ATTEMPTS_MAX: usize = 3;
 
-/// The change lock, as a write holds it.
-enum Held {
-    Shared {
-        _lock: OwnedRwLockReadGuard<()>,
-    },
-    /// Of who appends: nobody else may find the same end of the file.
-    Alone {
-        _lock: OwnedRwLockWriteGuard<()>,
-    },
-}
-
-impl Held {
-    async fn of(staged: &StagedFile, place: WritePlace) -> Self {
-        let change = Arc::clone(&staged.change);
-        match place {
-            WritePlace::At(_) => Self::Shared {
-                _lock: change.read_owned().await,
-            },
-            WritePlace::End(_) | WritePlace::EndInPieces(_) => Self::Alone {
-                _lock: change.write_owned().await,
-            },
-        }
+/// The change lock, as a write at `place` holds it: an append alone, or another one finds the same end.
+async fn guard_for(content: &StagedFile, place: WritePlace) -> ChangeGuard {
+    match place {
+        WritePlace::At(_) => content.hold_shared().await,
+        WritePlace::End(_) | WritePlace::EndInPieces(_) => content.hold_alone().await,
     }
 }
 
@@ -54,7 +35,7 @@ pub(super) struct Pieces {
 
 impl Pieces {
     /// Fails for a piece that begins, as its writer believes, at `believed`, if one that belongs behind
-    /// it has come already to the file, which has `size` bytes. Who believes in a smaller file than
+    /// it has come already to the file, which has `size` bytes. A writer that believes in a smaller file than
     /// before, and is right, has heard that it was made smaller.
     fn check(&self, believed: u64, size: u64) -> FsResult<()> {
         if believed < self.end && believed != size {
@@ -65,51 +46,14 @@ impl Pieces {
     }
 }
 
-impl StagedFile {
-    /// Writes `bytes` into the staging file, at a place that was found in `engagement`. `then` sees the
-    /// content with them.
-    fn write(
-        &self,
-        (engagement, offset): (Engagement, u64),
-        bytes: &[u8],
-        payment: Payment,
-        then: impl FnOnce(&Content),
-    ) -> FsResult<()> {
-        let range = offset..offset + bytes.len() as u64;
-        let written = self.try_write((engagement, range.clone()), bytes, then);
-        // Given back when the content has been charged with what it really costs.
-        drop(payment);
-        if written.is_err()
-            && let Some(state) = self.state().as_mut()
-        {
-            state.content.spoil(range);
-            state.payment.settle(&state.content);
-        }
-        written
-    }
-
-    fn try_write(
-        &self,
-        (engagement, range): (Engagement, Range<u64>),
-        bytes: &[u8],
-        then: impl FnOnce(&Content),
-    ) -> FsResult<()> {
-        self.disk()?
-            .write(bytes, range.start)
-            .map_err(|error| disk_failure(&error))?;
-        let record = Record::Dirty(range.clone());
-        let change = |content: &mut Content| content.write(range);
-        self.change_in(engagement, (&record, change), then)
-    }
-}
-
-impl Core {
+impl Files {
     /// Writes all of `data` where `place` says.
     pub(crate) async fn write_staged(
         self: &Arc<Self>,
         handle: &FileHandle,
-        staged: &StagedFile,
-        (place, data): (WritePlace, Bytes),
+        body: &Arc<StagedBody>,
+        place: WritePlace,
+        data: Bytes,
     ) -> FsResult<Written> {
         if !handle.access.writes() {
             return Err(FsError::BadHandle);
@@ -123,17 +67,15 @@ impl Core {
             .ok_or(FsError::FileTooLarge)?;
         self.check_size(end)?;
         for attempt in 1..=ATTEMPTS_MAX {
-            self.engage(&handle.file, staged).await?;
+            self.engage(&handle.file, body).await?;
             let cost = Content::cost_of_write(data.len() as u64);
-            let payment = self.pay(&handle.file, staged, cost).await?;
-            match self
-                .write_paid(handle, staged, (place, data.clone()), payment)
-                .await
-            {
+            let payment = self.pay(&handle.file, body, cost).await?;
+            let written = self.write_paid(&handle.file, body, place, data.clone(), payment);
+            match written.await {
                 Err(FsError::Stale) if attempt < ATTEMPTS_MAX => {}
                 // Others have filled the disk: the next attempt makes room.
                 Err(FsError::NoSpace) if attempt < ATTEMPTS_MAX => {
-                    staged.staging().space().doubt();
+                    body.staging().space().doubt();
                 }
                 written => return written,
             }
@@ -143,64 +85,66 @@ impl Core {
 
     async fn write_paid(
         self: &Arc<Self>,
-        handle: &FileHandle,
-        staged: &StagedFile,
-        (place, data): (WritePlace, Bytes),
+        file: &Arc<OpenFile>,
+        body: &Arc<StagedBody>,
+        place: WritePlace,
+        data: Bytes,
         payment: Payment,
     ) -> FsResult<Written> {
-        let held = Held::of(staged, place).await;
+        let guard = guard_for(&body.content, place).await;
         // Under the lock that the last save of the file takes.
-        self.check_not_shut()?;
+        self.mount.check_not_shut()?;
         if self
+            .mount
             .namespace
             .lock()
-            .node(handle.file.inode)?
+            .node(file.inode)?
             .lost_its_name()
         {
             return Err(FsError::Stale);
         }
-        let (engagement, size) = staged.engaged_now()?;
+        let (engagement, size) = body.content.engaged_now()?;
         let offset = match place {
             WritePlace::At(offset) => offset,
             WritePlace::End(_) => size,
             WritePlace::EndInPieces(believed) => {
-                lock(&staged.pieces).check(believed, size)?;
+                lock(&body.pieces).check(believed, size)?;
                 size
             }
         };
         let length = data.len() as u64;
         self.check_size(offset + length)?;
-        let (core, file) = (Arc::clone(self), Arc::clone(&handle.file));
+        let (this, shown, writing) = (Arc::clone(self), Arc::clone(file), Arc::clone(body));
         let write = move || {
-            let _held = held;
-            let Some(staged) = &file.staged else {
-                return Ok(0);
-            };
-            let mut dirty = 0;
-            staged.write((engagement, offset), &data, payment, |content| {
+            let _held = guard;
+            let (mut dirty, content) = (0, &writing.content);
+            content.write(engagement, offset, &data, payment, |content| {
                 dirty = content.extents().dirty();
-                file.show_staged(content);
+                shown.show_staged(content);
             })?;
             if let WritePlace::EndInPieces(believed) = place {
-                lock(&staged.pieces).end = believed + length;
+                lock(&writing.pieces).end = believed + length;
             }
-            core.note_written(&file);
+            this.metadata.note_written(&shown);
             Ok(dirty)
         };
-        let quick = staged.notes_quickly();
-        let dirty = staged.staging().on_disk(quick, write).await?;
-        if dirty > staged.staging().settings().max_dirty {
-            self.save_in_background(&handle.file, staged);
+        let quick = body.content.notes_quickly();
+        let dirty = body.staging().on_disk(quick, write).await?;
+        if dirty > body.staging().settings().max_dirty {
+            self.save_in_background(file, body);
         }
         Ok(Written {
             moved_to: (offset != place.offset()).then_some(offset),
             ..Written::ACCEPTED
         })
     }
+}
 
+impl Metadata {
     /// Forgets times that were set. Blocks.
     pub(super) fn note_written(&self, file: &OpenFile) {
         let changes = self
+            .mount
             .namespace
             .lock()
             .node_mut(file.inode)
