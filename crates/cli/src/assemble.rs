@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use penstock_base::{BufferPool, KIB, MemoryBudget, PIPED_MAX, metrics::Registry};
+use penstock_base::{BufferPool, KIB, MemoryBudget, metrics::Registry};
 use penstock_bucket::{BucketSettings, BucketVolume, Staging};
 use penstock_fuse::FuseSettings;
 use penstock_object::{
@@ -25,7 +25,7 @@ use penstock_object::{
         self, CredentialOrigin, CredentialPlace, CredentialSettings, Credentials, RoleSettings,
     },
 };
-use penstock_transfer::{PIPES_MAX, Transfer, TransferSettings};
+use penstock_transfer::{Transfer, TransferSettings};
 use penstock_vfs::Volume;
 
 use crate::{
@@ -339,11 +339,6 @@ pub(crate) fn volume(
     Ok(volume)
 }
 
-/// Whether bytes may go from socket to kernel in pipes: a ring takes answers from memory only.
-fn splices(values: &Values) -> bool {
-    values.flag(&table::SPLICE) && !values.flag(&table::IO_URING)
-}
-
 fn transfer_settings(values: &Values) -> TransferSettings {
     let defaults = TransferSettings::default();
     let parts = values.count(&table::UPLOAD_CONCURRENCY);
@@ -355,7 +350,6 @@ fn transfer_settings(values: &Values) -> TransferSettings {
         read_part_size: read.unwrap_or(defaults.read_part_size),
         read_ahead_max: values.size(&table::PREFETCH_LIMIT),
         parts_ahead_max: values.count(&table::PREFETCH_PARTS),
-        pipes_max: if splices(values) { PIPES_MAX } else { 0 },
         ..defaults
     }
 }
@@ -402,7 +396,6 @@ pub(crate) fn fuse_settings(source: &str, mountpoint: &Path, values: &Values) ->
         max_background: background.unwrap_or(defaults.max_background),
         congestion_threshold: background.unwrap_or(defaults.congestion_threshold),
         read_ahead_kib: read_ahead_kib(values),
-        max_read: if splices(values) { PIPED_MAX as u32 } else { 0 },
         io_uring: values.flag(&table::IO_URING),
         local_files: values.path(&table::CACHE_DIR).is_some(),
         writeback_cache: values.flag(&table::WRITEBACK_CACHE),

@@ -39,8 +39,6 @@ pub struct FuseSettings {
     pub congestion_threshold: u16,
     /// See [`READ_AHEAD_KIB`]; 0 leaves the kernel's.
     pub read_ahead_kib: u32,
-    /// Bytes that the kernel may ask for in one READ, in whole pages; 0 leaves it one mebibyte.
-    pub max_read: u32,
     /// What a signal does to a process that waits for the volume.
     pub interrupts: InterruptPolicy,
     /// Whether requests may come through an io_uring where the kernel has that switched on.
@@ -77,7 +75,6 @@ impl FuseSettings {
             max_background: MAX_BACKGROUND,
             congestion_threshold: MAX_BACKGROUND,
             read_ahead_kib: READ_AHEAD_KIB,
-            max_read: 0,
             interrupts: InterruptPolicy::WhenFatal,
             io_uring: false,
             local_files: false,
@@ -85,11 +82,6 @@ impl FuseSettings {
             spill_directory: None,
             survivable: false,
         }
-    }
-
-    /// The option of a mount that sets [`FuseSettings::max_read`].
-    pub(crate) fn max_read_option(&self) -> Option<String> {
-        (self.max_read > 0).then(|| format!(",max_read={}", self.max_read))
     }
 
     /// Bounds by `bound` what the kernel sends at once. Above three quarters of that it gathers no more,

@@ -6,7 +6,6 @@
 //! where the kernel has it.
 
 mod dev_fuse;
-mod piped;
 mod receive;
 mod reserve;
 mod ring;
@@ -19,7 +18,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use penstock_base::{Contents, FsError, FsResult, Reservation};
+use penstock_base::{FsError, FsResult, Reservation};
 
 use crate::protocol::{Message, ParseError, parse_detached};
 
@@ -118,15 +117,6 @@ pub(crate) enum ReplyError {
     Refused,
 }
 
-/// What became of a reply that was to go past all memory.
-#[derive(Debug)]
-pub(crate) enum Piped {
-    /// It was sent.
-    Sent,
-    /// It was not; these are its contents.
-    Unsent(Contents),
-}
-
 /// A way for requests to come in and for replies to go out.
 pub(crate) trait Transport: Send + Sync + fmt::Debug {
     /// How many threads should call [`Transport::serve`].
@@ -135,16 +125,6 @@ pub(crate) trait Transport: Send + Sync + fmt::Debug {
     /// Hands requests to `handler` until the mount is gone. After an error what the kernel has for this
     /// thread may never be received.
     fn serve(&self, thread: usize, handler: &dyn Handler) -> io::Result<()>;
-
-    /// Sends a reply whose contents are in a pipe, past all memory, if the transport can.
-    fn reply_piped(
-        &self,
-        _ticket: Ticket,
-        _header: &[u8],
-        contents: Contents,
-    ) -> Result<Piped, ReplyError> {
-        Ok(Piped::Unsent(contents))
-    }
 
     /// Sends a whole reply, header first. The kernel has copied it when this returns.
     fn reply(&self, ticket: Ticket, parts: &[IoSlice<'_>]) -> Result<(), ReplyError>;

@@ -11,8 +11,6 @@ pub(crate) struct Metrics {
     pub(crate) prefetched_bytes: Arc<Counter>,
     /// Bytes of those that were dropped without having been read.
     pub(crate) prefetch_dropped_bytes: Arc<Counter>,
-    /// Bytes that were received into pipes.
-    pub(crate) piped_bytes: Arc<Counter>,
     /// Bytes that all sequential streams together want ahead of their readers.
     pub(crate) window_bytes: Arc<Gauge>,
     /// GETs on their way.
@@ -36,11 +34,6 @@ impl Metrics {
             prefetch_dropped_bytes: registry.counter(
                 "transfer_prefetch_dropped_bytes_total",
                 "Prefetched bytes that were dropped without having been read.",
-                &[],
-            ),
-            piped_bytes: registry.counter(
-                "transfer_piped_bytes_total",
-                "Bytes that went to the kernel without having been in memory.",
                 &[],
             ),
             window_bytes: registry.gauge(

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use penstock_base::{Contents, FsError, FsResult, clock};
+use penstock_base::{FsError, FsResult, Payload, clock};
 use penstock_transfer::{Reader, Transfer, TransferError};
 
 use crate::{
@@ -40,7 +40,7 @@ impl FileHandle {
         if let Some(reader) = kept.as_ref().filter(|reader| reader.version() == version) {
             return Ok(Some(Arc::clone(reader)));
         }
-        let reader = Arc::new(transfer.reader_for_kernel(version.clone()));
+        let reader = Arc::new(transfer.reader(version.clone()));
         Ok(Some(Arc::clone(kept.insert(reader))))
     }
 
@@ -61,7 +61,7 @@ impl Core {
         handle: &FileHandle,
         offset: u64,
         length: u32,
-    ) -> FsResult<Contents> {
+    ) -> FsResult<Payload> {
         if !handle.access.reads() {
             return Err(FsError::BadHandle);
         }
@@ -72,7 +72,7 @@ impl Core {
                 && staged.look(see).is_ok()
             {
                 match self.read_staged(handle, staged, (offset, length)).await? {
-                    Some(payload) => return Ok(payload.into()),
+                    Some(payload) => return Ok(payload),
                     None => continue,
                 }
             }
@@ -82,10 +82,10 @@ impl Core {
                 reader => reader?,
             };
             let Some(reader) = reader else {
-                return Ok(Contents::new());
+                return Ok(Payload::new());
             };
-            match reader.contents(offset, length).await {
-                Ok(contents) if handle.give_out(&reader) => return Ok(contents),
+            match reader.read(offset, length).await {
+                Ok(payload) if handle.give_out(&reader) => return Ok(payload),
                 Ok(_) => {}
                 Err(error) if is_outdated(&error) => {
                     if !self.exchange(handle, &reader).await {

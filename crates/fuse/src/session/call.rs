@@ -2,20 +2,16 @@
 
 use std::{io::IoSlice, sync::Arc};
 
-use penstock_base::{
-    Contents,
-    clock::{self, Instant},
-};
+use penstock_base::clock::{self, Instant};
 use penstock_vfs::Inode;
 use smallvec::SmallVec;
-use tracing::warn;
 
 use super::{dispatch::Shared, metrics::OperationMetrics};
 use crate::{
     adapter::{Answer, Outcome, Reply, Undo},
     protocol::{Opcode, RequestHeader, encode},
     system::SLICES_MAX,
-    transport::{Piped, ReplyError, Ticket, Transport},
+    transport::{ReplyError, Ticket, Transport},
 };
 
 /// One request that waits for its reply, with all that is needed to send it.
@@ -81,10 +77,14 @@ impl Call {
     }
 
     fn send_answer(&self, answer: Answer) {
-        let sent = match answer.reply {
+        let sent = match &answer.reply {
             Reply::Body(body) => self.send(0, &[body.as_slice()]),
-            Reply::Bytes(bytes) => self.send(0, &[&bytes]),
-            Reply::Data(contents) => self.send_contents(contents),
+            Reply::Bytes(bytes) => self.send(0, &[bytes]),
+            Reply::Data(payload) if payload.slices().len() < SLICES_MAX => {
+                let slices = payload.slices().iter().map(|slice| &slice[..]);
+                self.send(0, &slices.collect::<SmallVec<[_; 4]>>())
+            }
+            Reply::Data(payload) => self.send(0, &[&payload.to_vec()]),
         };
         match sent {
             Ok(()) => {
@@ -98,28 +98,6 @@ impl Call {
                 let _ = self.send(-libc::EIO, &[]);
             }
         }
-    }
-
-    fn send_contents(&self, contents: Contents) -> Result<(), ReplyError> {
-        let length = contents.len();
-        let piped = if contents.is_piped() {
-            let header = encode::reply_header(self.ticket.unique, 0, length);
-            self.transport.reply_piped(self.ticket, &header, contents)?
-        } else {
-            Piped::Unsent(contents)
-        };
-        let Piped::Unsent(contents) = piped else {
-            return Ok(());
-        };
-        let payload = contents.into_memory().map_err(|error| {
-            warn!(%error, "what was read is lost");
-            ReplyError::Refused
-        })?;
-        if payload.slices().len() >= SLICES_MAX {
-            return self.send(0, &[&payload.to_vec()]);
-        }
-        let slices = payload.slices().iter().map(|slice| &slice[..]);
-        self.send(0, &slices.collect::<SmallVec<[_; 4]>>())
     }
 
     fn send(&self, error: i32, body: &[&[u8]]) -> Result<(), ReplyError> {

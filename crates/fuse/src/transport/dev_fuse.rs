@@ -9,14 +9,10 @@ use std::{
     sync::Arc,
 };
 
-use penstock_base::{BLOCK_SIZE, Contents};
+use penstock_base::BLOCK_SIZE;
 use tracing::warn;
 
-use super::{
-    Handler, Piped, ReceiveReserve, ReplyError, Ticket, Transport,
-    piped::{Assembled, ReplyPipes},
-    receive::ReceiveBuffer,
-};
+use super::{Handler, ReceiveReserve, ReplyError, Ticket, Transport, receive::ReceiveBuffer};
 use crate::{
     protocol::{self, InitReply, InitRequest, Request},
     system,
@@ -31,7 +27,6 @@ pub(crate) struct DevFuse {
     device: OwnedFd,
     threads: usize,
     reserve: Arc<ReceiveReserve>,
-    reply_pipes: ReplyPipes,
 }
 
 /// What became of an attempt to receive.
@@ -49,7 +44,6 @@ impl DevFuse {
             device,
             threads,
             reserve,
-            reply_pipes: ReplyPipes::default(),
         }
     }
 
@@ -136,34 +130,17 @@ impl Transport for DevFuse {
     }
 
     fn reply(&self, ticket: Ticket, parts: &[IoSlice<'_>]) -> Result<(), ReplyError> {
-        self.send(parts).map_err(|error| unsent(ticket, &error))
-    }
-
-    fn reply_piped(
-        &self,
-        ticket: Ticket,
-        header: &[u8],
-        contents: Contents,
-    ) -> Result<Piped, ReplyError> {
-        let assembled = self.reply_pipes.assemble(header, contents);
-        match assembled.map_err(|error| unsent(ticket, &error))? {
-            Assembled::Pipe(pipe) => {
-                let sent = pipe.send(self.device());
-                sent.map_err(|error| unsent(ticket, &error))?;
-                Ok(Piped::Sent)
+        let Err(error) = self.send(parts) else {
+            return Ok(());
+        };
+        match error.raw_os_error() {
+            Some(libc::ENOENT | libc::ENODEV | libc::EPERM) => Err(ReplyError::GivenUp),
+            _ => {
+                warn!(unique = ticket.unique, %error, "the kernel refused a reply");
+                Err(ReplyError::Refused)
             }
-            Assembled::Not(contents) => Ok(Piped::Unsent(contents)),
         }
     }
-}
-
-/// Why a reply did not reach the kernel that answered with `error`.
-fn unsent(ticket: Ticket, error: &io::Error) -> ReplyError {
-    if let Some(libc::ENOENT | libc::ENODEV | libc::EPERM) = error.raw_os_error() {
-        return ReplyError::GivenUp;
-    }
-    warn!(unique = ticket.unique, %error, "the kernel refused a reply");
-    ReplyError::Refused
 }
 
 /// For [`crate::Notifier`], which must not keep a dead mount's connection alive.

@@ -27,7 +27,7 @@ pub(crate) use transfers::*;
 use super::{OptionSpec, Scope};
 
 /// Every option, in the order of help.
-pub(crate) static ALL: [&OptionSpec; 98] = [
+pub(crate) static ALL: [&OptionSpec; 97] = [
     &ENDPOINT,
     &READ_ENDPOINT,
     &REGION,
@@ -105,7 +105,6 @@ pub(crate) static ALL: [&OptionSpec; 98] = [
     &MAX_BACKGROUND,
     &FUSE_THREADS,
     &IO_URING,
-    &SPLICE,
     &FOREGROUND,
     &FILE_SYSTEM,
     &TRANSPORT,

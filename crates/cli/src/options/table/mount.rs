@@ -87,18 +87,6 @@ pub(crate) static IO_URING: OptionSpec = OptionSpec {
     ..MOUNT
 };
 
-pub(crate) static SPLICE: OptionSpec = OptionSpec {
-    name: "splice",
-    help: "Move what is read ahead of large files from the network to the kernel without a copy",
-    detail: "Works with http:// endpoints, whose data is not encrypted, without io-uring and cache-dir. \
-             Where a network delivers small packets and the program may not have large pipes \
-             (CAP_SYS_RESOURCE), memory is used as without this option.",
-    effect: "A third less CPU for large sequential reads. The memory is then the kernel's: it \
-             counts as the mount's but does not show in its resident size. A server on the same \
-             machine that overwrites data while it is being sent changes what is read.",
-    ..MOUNT
-};
-
 pub(crate) static FOREGROUND: OptionSpec = OptionSpec {
     name: "foreground",
     scope: Scope::Volume,
