@@ -396,7 +396,6 @@ pub(crate) fn fuse_settings(source: &str, mountpoint: &Path, values: &Values) ->
         max_background: background.unwrap_or(defaults.max_background),
         congestion_threshold: background.unwrap_or(defaults.congestion_threshold),
         read_ahead_kib: read_ahead_kib(values),
-        io_uring: values.flag(&table::IO_URING),
         local_files: values.path(&table::CACHE_DIR).is_some(),
         writeback_cache: values.flag(&table::WRITEBACK_CACHE),
         ..defaults

@@ -41,8 +41,6 @@ pub struct FuseSettings {
     pub read_ahead_kib: u32,
     /// What a signal does to a process that waits for the volume.
     pub interrupts: InterruptPolicy,
-    /// Whether requests may come through an io_uring where the kernel has that switched on.
-    pub io_uring: bool,
     /// The volume has local files that the kernel may read by itself, where it can.
     pub local_files: bool,
     /// The kernel gathers what is written, and hands it over in large pieces when the file is
@@ -54,8 +52,7 @@ pub struct FuseSettings {
     /// are shortened, and what the kernel writes back from its page cache fails, which the program
     /// hears from fsync: a volume whose files can be written that way should have one.
     pub spill_directory: Option<PathBuf>,
-    /// Another process keeps the connection, see [`crate::Session::connection`]. Not together with
-    /// `io_uring`, whose rings end with their process.
+    /// Another process keeps the connection, see [`crate::Session::connection`].
     pub survivable: bool,
 }
 
@@ -76,7 +73,6 @@ impl FuseSettings {
             congestion_threshold: MAX_BACKGROUND,
             read_ahead_kib: READ_AHEAD_KIB,
             interrupts: InterruptPolicy::WhenFatal,
-            io_uring: false,
             local_files: false,
             writeback_cache: false,
             spill_directory: None,

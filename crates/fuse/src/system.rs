@@ -1,6 +1,6 @@
 //! The system calls that the standard library does not have.
 //!
-//! Everything `unsafe` of this crate that is not io_uring is here, each call behind a safe
+//! Everything `unsafe` of this crate is here, each call behind a safe
 //! function that checks what it can.
 
 #![allow(unsafe_code)]

@@ -11,13 +11,13 @@ use crate::{
     adapter::{Answer, Outcome, Reply, Undo},
     protocol::{Opcode, RequestHeader, encode},
     system::SLICES_MAX,
-    transport::{ReplyError, Ticket, Transport},
+    transport::{ReplyError, SharedDevFuse, Ticket},
 };
 
 /// One request that waits for its reply, with all that is needed to send it.
 pub(super) struct Call {
     shared: Arc<Shared>,
-    transport: Arc<dyn Transport>,
+    device: SharedDevFuse,
     ticket: Ticket,
     /// The thread that waits, as a process number; 0 if it cannot be seen from here.
     process: u32,
@@ -29,13 +29,13 @@ pub(super) struct Call {
 impl Call {
     pub(super) fn new(
         shared: &Arc<Shared>,
-        transport: &Arc<dyn Transport>,
+        device: &SharedDevFuse,
         ticket: Ticket,
         header: &RequestHeader,
     ) -> Self {
         Self {
             shared: Arc::clone(shared),
-            transport: Arc::clone(transport),
+            device: Arc::clone(device),
             ticket,
             process: header.caller.pid,
             node: header.node,
@@ -106,7 +106,7 @@ impl Call {
         let mut parts: SmallVec<[IoSlice<'_>; 5]> = SmallVec::new();
         parts.push(IoSlice::new(&header));
         parts.extend(body.iter().map(|part| IoSlice::new(part)));
-        self.transport.reply(self.ticket, &parts)
+        self.device.reply(self.ticket, &parts)
     }
 
     fn spawn_undo(&self, undo: Undo) {

@@ -12,7 +12,7 @@ use std::{
 use penstock_base::BLOCK_SIZE;
 use tracing::warn;
 
-use super::{Handler, ReceiveReserve, ReplyError, Ticket, Transport, receive::ReceiveBuffer};
+use super::{Handler, ReceiveReserve, ReplyError, Ticket, receive::ReceiveBuffer};
 use crate::{
     protocol::{self, InitReply, InitRequest, Request},
     system,
@@ -25,7 +25,6 @@ const TOO_OLD: &str =
 #[derive(Debug)]
 pub(crate) struct DevFuse {
     device: OwnedFd,
-    threads: usize,
     reserve: Arc<ReceiveReserve>,
 }
 
@@ -39,12 +38,8 @@ enum Received {
 }
 
 impl DevFuse {
-    pub(crate) fn new(device: OwnedFd, threads: usize, reserve: Arc<ReceiveReserve>) -> Self {
-        Self {
-            device,
-            threads,
-            reserve,
-        }
+    pub(crate) fn new(device: OwnedFd, reserve: Arc<ReceiveReserve>) -> Self {
+        Self { device, reserve }
     }
 
     /// Waits for INIT and answers it with what `answer` makes of it. To be called once, before
@@ -92,28 +87,9 @@ impl DevFuse {
         system::write_message(self.device.as_fd(), parts)
     }
 
-    fn buffer(&self) -> ReceiveBuffer {
-        ReceiveBuffer::new(self.reserve.buffer(BLOCK_SIZE))
-    }
-
-    fn receive(&self, buffer: &mut ReceiveBuffer) -> io::Result<Received> {
-        let Err(error) = buffer.receive(self.device.as_fd()) else {
-            return Ok(Received::Request);
-        };
-        match error.raw_os_error() {
-            Some(libc::EINTR | libc::EAGAIN | libc::ENOENT) => Ok(Received::Nothing),
-            Some(libc::ENODEV | libc::ECONNABORTED) => Ok(Received::Unmounted),
-            _ => Err(error),
-        }
-    }
-}
-
-impl Transport for DevFuse {
-    fn threads(&self) -> usize {
-        self.threads
-    }
-
-    fn serve(&self, _thread: usize, handler: &dyn Handler) -> io::Result<()> {
+    /// Hands requests to `handler` until the mount is gone. After an error what the kernel has for this
+    /// thread may never be received.
+    pub(crate) fn serve(&self, handler: &dyn Handler) -> io::Result<()> {
         let mut buffer = self.buffer();
         loop {
             match self.receive(&mut buffer)? {
@@ -129,7 +105,8 @@ impl Transport for DevFuse {
         }
     }
 
-    fn reply(&self, ticket: Ticket, parts: &[IoSlice<'_>]) -> Result<(), ReplyError> {
+    /// Sends a whole reply, header first. The kernel has copied it when this returns.
+    pub(crate) fn reply(&self, ticket: Ticket, parts: &[IoSlice<'_>]) -> Result<(), ReplyError> {
         let Err(error) = self.send(parts) else {
             return Ok(());
         };
@@ -139,6 +116,21 @@ impl Transport for DevFuse {
                 warn!(unique = ticket.unique, %error, "the kernel refused a reply");
                 Err(ReplyError::Refused)
             }
+        }
+    }
+
+    fn buffer(&self) -> ReceiveBuffer {
+        ReceiveBuffer::new(self.reserve.buffer(BLOCK_SIZE))
+    }
+
+    fn receive(&self, buffer: &mut ReceiveBuffer) -> io::Result<Received> {
+        let Err(error) = buffer.receive(self.device.as_fd()) else {
+            return Ok(Received::Request);
+        };
+        match error.raw_os_error() {
+            Some(libc::EINTR | libc::EAGAIN | libc::ENOENT) => Ok(Received::Nothing),
+            Some(libc::ENODEV | libc::ECONNABORTED) => Ok(Received::Unmounted),
+            _ => Err(error),
         }
     }
 }

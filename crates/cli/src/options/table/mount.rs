@@ -80,13 +80,6 @@ pub(crate) static FUSE_THREADS: OptionSpec = OptionSpec {
     ..MOUNT
 };
 
-pub(crate) static IO_URING: OptionSpec = OptionSpec {
-    name: "io-uring",
-    help: "Take requests through io_uring where the kernel has it turned on for FUSE",
-    effect: "Shorter latency for small operations; large reads cost one more copy.",
-    ..MOUNT
-};
-
 pub(crate) static FOREGROUND: OptionSpec = OptionSpec {
     name: "foreground",
     scope: Scope::Volume,
