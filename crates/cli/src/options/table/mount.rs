@@ -2,7 +2,7 @@
 
 use penstock_base::GIB;
 
-use crate::options::{Default, Group, Kind, OptionSpec, Scope};
+use crate::options::{Default, Group, Kind, Level, OptionSpec, Scope};
 
 const MOUNT: OptionSpec = OptionSpec {
     group: Group::Mount,
@@ -36,6 +36,7 @@ pub(crate) static NONEMPTY: OptionSpec = OptionSpec {
 
 pub(crate) static NOEXEC: OptionSpec = OptionSpec {
     name: "noexec",
+    level: Level::Expert,
     scope: Scope::Volume,
     help: "Refuse to execute files",
     ..MOUNT
@@ -43,6 +44,7 @@ pub(crate) static NOEXEC: OptionSpec = OptionSpec {
 
 pub(crate) static READ_AHEAD: OptionSpec = OptionSpec {
     name: "read-ahead",
+    level: Level::Expert,
     scope: Scope::Volume,
     kind: Kind::Size { min: 0, max: GIB },
     default: Default::Is("4MiB"),
@@ -55,6 +57,7 @@ pub(crate) static READ_AHEAD: OptionSpec = OptionSpec {
 
 pub(crate) static MAX_BACKGROUND: OptionSpec = OptionSpec {
     name: "max-background",
+    level: Level::Expert,
     scope: Scope::Volume,
     kind: Kind::Count {
         min: 1,
@@ -71,6 +74,7 @@ pub(crate) static MAX_BACKGROUND: OptionSpec = OptionSpec {
 
 pub(crate) static FUSE_THREADS: OptionSpec = OptionSpec {
     name: "fuse-threads",
+    level: Level::Expert,
     scope: Scope::Volume,
     kind: Kind::Count { min: 1, max: 256 },
     default: Default::Depends("two per processor, within bounds"),
