@@ -1,7 +1,7 @@
 # Every target is one command that works on a fresh clone; the scripts say what they do.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build dist test guest-test tidy fuzz soak clean-mounts
+.PHONY: help demo build bench test guest-test tidy fuzz soak clean-mounts
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -9,11 +9,11 @@ help: ## show the targets
 demo: ## build, make a sample bucket in ./demo/bucket and mount it at ./demo/mnt
 	@bash scripts/demo.sh
 
-build: ## build the release binary: target/release/penstock
-	cargo build --release --package penstock-cli
+build: ## the release binary, target/release/penstock, and its symbols beside it in penstock.debug
+	@bash scripts/build.sh
 
-dist: ## the release binary for others to use: without `penstock bench` and its development server
-	cargo build --release --package penstock-cli --no-default-features
+bench: ## the same with `penstock bench` and the development server that it measures against
+	@bash scripts/build.sh --features bench
 
 test: ## everything that must hold before a change lands, with real mounts
 	@bash scripts/test.sh
@@ -23,8 +23,8 @@ guest-test: ## the tests that need a driver such as nbd, in an emulated guest wi
 
 tidy: ## formatting, clippy and the rules of the house, without tests
 	cargo fmt --all -- --check
-	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy --package penstock-cli --no-default-features -- -D warnings
+	cargo clippy --workspace --all-targets --features penstock-cli/bench -- -D warnings
+	cargo clippy --package penstock-cli -- -D warnings
 	cargo xtask tidy
 
 fuzz: SECONDS ?= 30

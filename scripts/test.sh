@@ -44,7 +44,8 @@ step "Formatting"
 cargo fmt --all -- --check
 
 step "Clippy"
-cargo clippy --workspace --all-targets -- -D warnings
+cargo clippy --workspace --all-targets --features penstock-cli/bench -- -D warnings
+cargo clippy --package penstock-cli -- -D warnings
 
 step "The fuzz targets build"
 # They are a workspace of their own. Nothing is linked, so the fuzzer's own library is not built.
@@ -71,12 +72,12 @@ else
 fi
 
 step "Build the binary that the end-to-end tests mount with"
-cargo build --package penstock-cli
+cargo build --package penstock-cli --features bench
 
 step "Build the tests"
 built=$(mktemp -d)
 trap 'rm -rf "$built" "$PENSTOCK_TEST_SKIPS"; bash scripts/clean-mounts.sh' EXIT
-cargo test --workspace --no-run --message-format json-render-diagnostics >"$built/artifacts"
+cargo test --workspace --features penstock-cli/bench --no-run --message-format json-render-diagnostics >"$built/artifacts"
 
 step "Tests"
 log=$built/log failures=$built/failures

@@ -36,6 +36,7 @@ fn build() -> PathBuf {
     let profile_folder = profile_folder();
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet", "--package", "penstock-cli"]);
+    cargo.args(["--features", "bench"]);
     cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
     if profile_folder.ends_with("release") {
         cargo.arg("--release");

@@ -5,7 +5,6 @@
 //! - [`MemoryBudget`]: the one account from which every buffer and cache draws.
 //! - [`BufferPool`]: memory for bytes in flight, filled once and read where it lies.
 //! - [`Payload`]: bytes in reference-counted slices, never joined on their way.
-//! - [`Pipe`]: bytes that wait in the kernel; [`Contents`]: what a read delivers, from there or from memory.
 //! - [`Checksum`]: made while bytes are in the processor's cache, carried with them.
 //! - [`metrics`]: counters that a component owns and an exporter reads.
 //! - [`LocalFile`]: an open file that stands in for an object.
@@ -19,12 +18,11 @@
 //! - [`clock`], [`random`]: time and chance. Nothing else may ask the system for them
 //!   (clippy.toml enforces it), which keeps tests able to stop the clock.
 //!
-//! Beside that lock, private directories, the bell of a mailbox and pipes, this crate does no I/O.
+//! Beside that lock, private directories and the bell of a mailbox, this crate does no I/O.
 
 mod blocking;
 mod budget;
 mod checksum;
-mod contents;
 mod directory_lock;
 mod error;
 #[allow(unsafe_code)]
@@ -35,7 +33,6 @@ mod local_file;
 mod mailbox;
 mod name;
 mod payload;
-mod pipe;
 // Beside the allocator the only unsafe code here: memory that is filled once and shared meanwhile.
 #[allow(unsafe_code)]
 mod pool;
@@ -53,7 +50,6 @@ pub mod text;
 pub use blocking::run_blocking;
 pub use budget::{MemoryBudget, Reclaim, Reservation};
 pub use checksum::{Checksum, ChecksumKind, Summing};
-pub use contents::{Chunk, Contents, Piped};
 pub use directory_lock::{DirectoryLock, DirectoryLockError};
 pub use error::{FsError, FsResult};
 pub use heap::give_back_freed;
@@ -63,7 +59,6 @@ pub use local_file::LocalFile;
 pub use mailbox::Mailbox;
 pub use name::{FileName, NAME_LENGTH_MAX, NameError, Utf8Name};
 pub use payload::Payload;
-pub use pipe::{PIPED_MAX, Pipe, Pipes};
 pub use pool::{BLOCK_SIZE, Buffer, BufferPool, BufferView, BufferWriter, HEAP_BUFFER_MAX};
 pub use private_directory::{
     find_own_directory, make_named_directory, make_own_directory, make_private_directory,

@@ -401,7 +401,6 @@ mod tests {
         let names = catalog.names();
         for name in [
             "penstock",
-            "penstock-splice",
             "penstock-staged",
             "penstock-stream",
             "penstock-stream-direct",

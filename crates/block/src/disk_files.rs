@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use penstock_base::{Contents, FileName, FsError, FsResult};
+use penstock_base::{FileName, FsError, FsResult, Payload};
 use penstock_vfs::{
     Attributes, Dentry, DirectorySink, Disk, Entry, Features, FileKind, HandleId, Identity, Inode,
     ListFrom, Lookup, OpenOptions, Opened, Position, Statistics, Volume,
@@ -103,13 +103,13 @@ impl Volume for DiskFiles {
         })
     }
 
-    async fn read(&self, _: &Identity, at: Position, length: u32) -> FsResult<Contents> {
+    async fn read(&self, _: &Identity, at: Position, length: u32) -> FsResult<Payload> {
         let Position { handle, offset } = at;
         let disk = self.disk(handle.0)?;
         let left = disk.size().saturating_sub(offset);
         let length = length.min(u32::try_from(left).unwrap_or(u32::MAX));
         if length == 0 {
-            return Ok(Contents::new());
+            return Ok(Payload::new());
         }
         let payload = disk.read(offset, length).await?;
         if payload.len() != length as usize {
@@ -117,7 +117,7 @@ impl Volume for DiskFiles {
             let text = format!("a disk gave {had} bytes where {length} were asked for");
             return Err(FsError::Io(text));
         }
-        Ok(payload.into())
+        Ok(payload)
     }
 
     async fn flush(&self, _: HandleId) -> FsResult<()> {

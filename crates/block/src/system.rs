@@ -123,8 +123,7 @@ pub(crate) fn loop_name(device: &File) -> io::Result<Option<String>> {
 
 /// Whether this process may do what only root may.
 pub(crate) fn is_root() -> bool {
-    // SAFETY: the call has no arguments and cannot fail.
-    unsafe { libc::geteuid() == 0 }
+    rustix::process::geteuid().is_root()
 }
 
 fn checked(status: libc::c_int) -> io::Result<()> {

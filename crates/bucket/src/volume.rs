@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc};
 use async_trait::async_trait;
 use bytes::Bytes;
 use penstock_base::{
-    Contents, FileName, FsError, FsResult, NAME_LENGTH_MAX, Utf8Name, metrics::Registry, random,
+    FileName, FsError, FsResult, NAME_LENGTH_MAX, Payload, Utf8Name, metrics::Registry, random,
 };
 use penstock_transfer::{Transfer, staging::Staging};
 use penstock_vfs::{
@@ -229,7 +229,7 @@ impl Volume for BucketVolume {
         self.files.open(inode, options).await
     }
 
-    async fn read(&self, _by: &Identity, at: Position, length: u32) -> FsResult<Contents> {
+    async fn read(&self, _by: &Identity, at: Position, length: u32) -> FsResult<Payload> {
         let handle = self.files.handles.get(at.handle)?;
         self.files.read(&handle, at.offset, length).await
     }

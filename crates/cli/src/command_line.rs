@@ -3,7 +3,7 @@
 //! The arguments of each command are generated; nothing here knows an option by name. What clap
 //! complains about becomes one line, as every other failure.
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, error::ErrorKind};
 
@@ -11,7 +11,7 @@ use crate::{
     environment::Environment,
     failure::{Failure, Outcome},
     options::{
-        self, Accepts, Default, Given, Kind, OptionSpec, Origin, Scope, Values, config_file,
+        self, Accepts, Default, Given, Kind, Level, OptionSpec, Origin, Scope, Values, config_file,
         mount_words, table,
     },
     output,
@@ -19,6 +19,9 @@ use crate::{
 
 /// The argument that takes mount words.
 const MOUNT_WORDS: &str = "mount-words";
+
+/// The flag that asks for help with every option.
+const HELP_ALL: &str = "help-all";
 
 /// Columns that help uses at most.
 const HELP_WIDTH: usize = 100;
@@ -34,11 +37,33 @@ pub(crate) fn styled(command: Command) -> Command {
 
 /// The options of a command that does `scope`.
 pub(crate) fn option_arguments(scope: Scope) -> Vec<Arg> {
-    let mut arguments: Vec<_> = table::of(scope).map(argument).collect();
+    let mut arguments = vec![help_all_argument()];
+    arguments.extend(table::of(scope).map(argument));
     if scope.takes_words() {
         arguments.push(mount_words_argument());
     }
     arguments
+}
+
+/// `program` as `arguments` want its help: `--help-all` shows the options that `--help` leaves out.
+pub(crate) fn as_asked(program: Command, arguments: &[OsString]) -> Command {
+    let mut words = arguments.iter().take_while(|word| *word != "--");
+    if !words.any(|word| word.to_str().and_then(|word| word.strip_prefix("--")) == Some(HELP_ALL)) {
+        return program;
+    }
+    program.mut_subcommands(with_every_option)
+}
+
+/// `command` with help that leaves no option out.
+pub(crate) fn with_every_option(command: Command) -> Command {
+    command.mut_args(|argument| argument.hide_short_help(false).hide_long_help(false))
+}
+
+fn help_all_argument() -> Arg {
+    Arg::new(HELP_ALL)
+        .long(HELP_ALL)
+        .action(ArgAction::HelpLong)
+        .help("Print help with every option, also those for experts")
 }
 
 /// An argument without a value, which a command has besides its options.
@@ -57,6 +82,8 @@ fn argument(spec: &'static OptionSpec) -> Arg {
         .action(ArgAction::Append)
         .help_heading(spec.group.title())
         .hide(spec.accepts == Accepts::Privately)
+        .hide_short_help(spec.level == Level::Expert)
+        .hide_long_help(spec.level == Level::Expert)
         .help(short_help(spec))
         .long_help(long_help(spec));
     let argument = match spec.short {

@@ -6,7 +6,10 @@ mod markdown;
 use clap::Command;
 use clap_complete::Shell;
 
-use crate::failure::{Failure, Outcome};
+use crate::{
+    command_line,
+    failure::{Failure, Outcome},
+};
 
 pub(crate) use markdown::Page;
 
@@ -20,7 +23,7 @@ pub(crate) fn completions(mut program: Command, shell: Shell) -> String {
 /// A manual page in roff.
 pub(crate) fn man(command: Command) -> Outcome<String> {
     let mut page = Vec::new();
-    clap_mangen::Man::new(command)
+    clap_mangen::Man::new(command_line::with_every_option(command))
         .manual("Penstock")
         .render(&mut page)
         .map_err(|error| {
@@ -41,7 +44,7 @@ mod tests {
     fn every_shell_gets_a_script_with_every_option() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             let script = completions(commands::program(), shell);
-            for spec in [&table::MEMORY, &table::ALLOW_OTHER] {
+            for spec in [&table::MEMORY, &table::ALLOW_OTHER, &table::FUSE_THREADS] {
                 assert!(script.contains(spec.name), "{shell}: {}", spec.name);
             }
         }

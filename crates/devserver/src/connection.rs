@@ -34,7 +34,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(120);
 /// Bytes that may wait to be sent to a client on this machine, where no distance has to be
 /// filled. Left to itself the kernel lets megabytes wait, and client and server together spend
 /// about a third more on them, as the data is no longer near when it is read.
-const LOCAL_SEND_BUFFER: i32 = 512 << 10;
+const LOCAL_SEND_BUFFER: usize = 512 << 10;
 /// How long the rest of a refused body is read away, so that the client sees the answer.
 const LINGER: Duration = Duration::from_secs(2);
 /// How much of it.

@@ -21,7 +21,7 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use penstock_base::{
-    BufferPool, Contents, FileName, FsError, FsResult, GIB, MIB, MemoryBudget, clock,
+    BufferPool, FileName, FsError, FsResult, GIB, MIB, MemoryBudget, Payload, clock,
     metrics::Registry,
 };
 use penstock_fuse::{FuseSettings, Session};
@@ -115,7 +115,7 @@ impl Volume for NullVolume {
         })
     }
 
-    async fn read(&self, _: &Identity, at: Position, length: u32) -> FsResult<Contents> {
+    async fn read(&self, _: &Identity, at: Position, length: u32) -> FsResult<Payload> {
         let room = SOURCE_BYTES - length as usize;
         let start = usize::try_from(at.offset).unwrap_or(0) % room;
         Ok(self.source.slice(start..start + length as usize).into())

@@ -13,7 +13,7 @@
 //!
 //! A byte that is read is copied once, by the kernel, from where the volume has it. A byte that
 //! is written is copied once, by the kernel, into a page-aligned block of the buffer pool, which
-//! the volume then owns. (Through io_uring there is one copy more each way.)
+//! the volume then owns.
 
 mod adapter;
 pub mod errno;

@@ -39,8 +39,6 @@ const WANTED: Capabilities = Capabilities::ASYNC_READ
 pub(crate) struct Ready {
     /// Threads that receive.
     pub(crate) threads: usize,
-    /// An io_uring is set up and may be granted.
-    pub(crate) ring: bool,
     /// The volume has locks.
     pub(crate) locks: bool,
 }
@@ -64,17 +62,12 @@ pub struct Negotiated {
     pub threads: usize,
     /// KiB that the kernel reads ahead; `None` when it could not be set.
     pub read_ahead_kib: Option<u32>,
-    /// Requests come through an io_uring too.
-    pub io_uring: bool,
 }
 
 impl Negotiated {
     /// What to answer to `offer`.
     pub(crate) fn new(offer: &InitRequest, settings: &FuseSettings, ready: Ready) -> Self {
         let mut wanted = WANTED;
-        if ready.ring {
-            wanted = wanted.union(Capabilities::OVER_IO_URING);
-        }
         if settings.writeback_cache {
             wanted = wanted.union(Capabilities::WRITEBACK_CACHE);
         } else if settings.local_files {
@@ -98,7 +91,6 @@ impl Negotiated {
             congestion_threshold: settings.congestion_threshold,
             threads: ready.threads,
             read_ahead_kib: None,
-            io_uring: granted.contains(Capabilities::OVER_IO_URING),
         };
         negotiated.log(offer);
         negotiated
@@ -116,7 +108,6 @@ impl Negotiated {
             congestion_threshold: settings.congestion_threshold,
             threads,
             read_ahead_kib: None,
-            io_uring: false,
         }
     }
 
@@ -165,13 +156,10 @@ mod tests {
         }
     }
 
-    fn ready(ring: bool) -> Ready {
-        Ready {
-            threads: 4,
-            ring,
-            locks: false,
-        }
-    }
+    const READY: Ready = Ready {
+        threads: 4,
+        locks: false,
+    };
 
     #[test]
     fn grants_only_what_is_wanted_and_offered() {
@@ -179,7 +167,7 @@ mod tests {
             .union(Capabilities::WRITEBACK_CACHE)
             .union(Capabilities::READDIRPLUS_AUTO);
         let settings = FuseSettings::new("/mnt", "test");
-        let negotiated = Negotiated::new(&offer(offered), &settings, ready(false));
+        let negotiated = Negotiated::new(&offer(offered), &settings, READY);
         assert_eq!(negotiated.granted, Capabilities::ASYNC_READ);
         assert!(negotiated.missing.contains(Capabilities::MAX_PAGES));
         assert_eq!(negotiated.minor, MINOR);
@@ -189,7 +177,7 @@ mod tests {
     fn what_nobody_uses_is_not_asked_for() {
         let offer = offer(Capabilities(u64::MAX));
         let settings = FuseSettings::new("/mnt", "test");
-        let granted = Negotiated::new(&offer, &settings, ready(true)).granted;
+        let granted = Negotiated::new(&offer, &settings, READY).granted;
         for unused in [
             Capabilities::PASSTHROUGH,
             Capabilities::HAS_RESEND,
@@ -205,7 +193,7 @@ mod tests {
         let offer = offer(Capabilities(u64::MAX));
         let mut settings = FuseSettings::new("/mnt", "test");
         let stacked = |settings: &FuseSettings| {
-            let negotiated = Negotiated::new(&offer, settings, ready(false));
+            let negotiated = Negotiated::new(&offer, settings, READY);
             negotiated.reply(&offer).max_stack_depth
         };
         assert_eq!(stacked(&settings), 0);
@@ -219,21 +207,10 @@ mod tests {
         let settings = FuseSettings::new("/mnt", "test");
         let both = Capabilities::POSIX_LOCKS.union(Capabilities::FLOCK_LOCKS);
         let granted = |locks| {
-            let ready = Ready {
-                locks,
-                ..ready(false)
-            };
+            let ready = Ready { locks, ..READY };
             Negotiated::new(&offer, &settings, ready).granted
         };
         assert_eq!(granted(false).intersection(both), Capabilities::NONE);
         assert!(granted(true).contains(both));
-    }
-
-    #[test]
-    fn io_uring_is_granted_only_when_a_ring_is_ready() {
-        let offer = offer(Capabilities(u64::MAX));
-        let settings = FuseSettings::new("/mnt", "test");
-        assert!(!Negotiated::new(&offer, &settings, ready(false)).io_uring);
-        assert!(Negotiated::new(&offer, &settings, ready(true)).io_uring);
     }
 }

@@ -39,12 +39,8 @@ pub struct FuseSettings {
     pub congestion_threshold: u16,
     /// See [`READ_AHEAD_KIB`]; 0 leaves the kernel's.
     pub read_ahead_kib: u32,
-    /// Bytes that the kernel may ask for in one READ, in whole pages; 0 leaves it one mebibyte.
-    pub max_read: u32,
     /// What a signal does to a process that waits for the volume.
     pub interrupts: InterruptPolicy,
-    /// Whether requests may come through an io_uring where the kernel has that switched on.
-    pub io_uring: bool,
     /// The volume has local files that the kernel may read by itself, where it can.
     pub local_files: bool,
     /// The kernel gathers what is written, and hands it over in large pieces when the file is
@@ -56,8 +52,7 @@ pub struct FuseSettings {
     /// are shortened, and what the kernel writes back from its page cache fails, which the program
     /// hears from fsync: a volume whose files can be written that way should have one.
     pub spill_directory: Option<PathBuf>,
-    /// Another process keeps the connection, see [`crate::Session::connection`]. Not together with
-    /// `io_uring`, whose rings end with their process.
+    /// Another process keeps the connection, see [`crate::Session::connection`].
     pub survivable: bool,
 }
 
@@ -77,19 +72,12 @@ impl FuseSettings {
             max_background: MAX_BACKGROUND,
             congestion_threshold: MAX_BACKGROUND,
             read_ahead_kib: READ_AHEAD_KIB,
-            max_read: 0,
             interrupts: InterruptPolicy::WhenFatal,
-            io_uring: false,
             local_files: false,
             writeback_cache: false,
             spill_directory: None,
             survivable: false,
         }
-    }
-
-    /// The option of a mount that sets [`FuseSettings::max_read`].
-    pub(crate) fn max_read_option(&self) -> Option<String> {
-        (self.max_read > 0).then(|| format!(",max_read={}", self.max_read))
     }
 
     /// Bounds by `bound` what the kernel sends at once. Above three quarters of that it gathers no more,

@@ -1,19 +1,23 @@
 //! The system calls that the standard library does not have.
 //!
-//! Everything `unsafe` of this crate that is not io_uring is here, each call behind a safe
-//! function that checks what it can.
+//! `rustix` has most of them. Everything `unsafe` of this crate is here: a read into memory that nothing has
+//! filled yet, and the ioctls of FUSE.
 
 #![allow(unsafe_code)]
 
 use std::{
     ffi::{CStr, CString},
-    io::{self, IoSlice},
+    io::{self, IoSlice, IoSliceMut},
     mem::MaybeUninit,
-    os::{
-        fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
-        unix::ffi::OsStrExt,
-    },
+    os::fd::{AsRawFd, BorrowedFd, OwnedFd},
     path::Path,
+};
+
+pub(crate) use rustix::param::page_size;
+use rustix::{
+    mount::{MountFlags, UnmountFlags},
+    net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg},
+    process::{getegid, geteuid},
 };
 
 /// Slices in one `writev` (IOV_MAX of limits.h).
@@ -53,12 +57,7 @@ pub(crate) unsafe fn initialised(memory: &[MaybeUninit<u8>], count: usize) -> &[
 
 /// Writes all slices as one message. A message is taken whole or not at all.
 pub(crate) fn write_message(device: BorrowedFd<'_>, parts: &[IoSlice<'_>]) -> io::Result<()> {
-    let parts_count = libc::c_int::try_from(parts.len()).map_err(io::Error::other)?;
-    // SAFETY: an `IoSlice` has the layout of an `iovec` and borrows valid memory.
-    let count = unsafe { libc::writev(device.as_raw_fd(), parts.as_ptr().cast(), parts_count) };
-    if count < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    rustix::io::writev(device, parts)?;
     Ok(())
 }
 
@@ -78,80 +77,47 @@ pub(crate) struct MountArguments {
 
 /// Mounts a file system at `target`.
 pub(crate) fn mount(target: &Path, arguments: &MountArguments) -> io::Result<()> {
-    let target = path_text(target)?;
-    // SAFETY: all four are NUL-terminated strings that live through the call.
-    let status = unsafe {
-        libc::mount(
-            arguments.source.as_ptr(),
-            target.as_ptr(),
-            arguments.kind.as_ptr(),
-            arguments.flags,
-            arguments.options.as_ptr().cast(),
-        )
-    };
-    checked(status)
+    let flags = u32::try_from(arguments.flags).map_err(io::Error::other)?;
+    rustix::mount::mount(
+        arguments.source.as_c_str(),
+        target,
+        arguments.kind,
+        MountFlags::from_bits_retain(flags),
+        arguments.options.as_c_str(),
+    )?;
+    Ok(())
 }
 
 /// Unmounts what is at `target`, never following a symbolic link.
 pub(crate) fn unmount(target: &Path, flags: libc::c_int) -> io::Result<()> {
-    let target = path_text(target)?;
-    // SAFETY: a NUL-terminated string that lives through the call.
-    checked(unsafe { libc::umount2(target.as_ptr(), flags | libc::UMOUNT_NOFOLLOW) })
+    let flags = UnmountFlags::from_bits_retain(flags.cast_unsigned());
+    rustix::mount::unmount(target, flags | UnmountFlags::NOFOLLOW)?;
+    Ok(())
 }
 
 /// Asks a file system for its sizes, only to see whether it answers.
 pub(crate) fn file_system_statistics(path: &Path) -> io::Result<()> {
-    let path = path_text(path)?;
-    let mut statistics = MaybeUninit::<libc::statfs>::uninit();
-    // SAFETY: a NUL-terminated string, and memory for the answer, live through the call.
-    checked(unsafe { libc::statfs(path.as_ptr(), statistics.as_mut_ptr()) })
+    rustix::fs::statfs(path)?;
+    Ok(())
 }
 
 /// The effective user and group of this process.
 pub(crate) fn effective_ids() -> (u32, u32) {
-    // SAFETY: these calls have no arguments and cannot fail.
-    unsafe { (libc::geteuid(), libc::getegid()) }
-}
-
-/// Bytes in a page of memory.
-pub(crate) fn page_size() -> usize {
-    // SAFETY: a plain query.
-    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(size).unwrap_or(4096)
+    (geteuid().as_raw(), getegid().as_raw())
 }
 
 /// Receives one descriptor over a socket, as `fusermount3` sends it.
 pub(crate) fn receive_descriptor(socket: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
-    let mut byte = 0_u8;
-    let mut data = libc::iovec {
-        iov_base: (&raw mut byte).cast(),
-        iov_len: 1,
-    };
-    let mut control = [0_u64; 8];
-    // SAFETY: an all-zero header is valid, and the pointers put into it outlive the call.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = &raw mut data;
-    message.msg_iovlen = 1;
-    message.msg_control = control.as_mut_ptr().cast();
-    message.msg_controllen = std::mem::size_of_val(&control) as _;
-    // SAFETY: `message` points at memory that is valid for writes of the sizes given.
-    let count =
-        unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
-    if count < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(descriptor_in(&message))
-}
-
-fn descriptor_in(message: &libc::msghdr) -> Option<OwnedFd> {
-    // SAFETY: the kernel has filled `message`, whose control buffer is alive and aligned; the
-    // descriptor in it belongs to nobody else.
-    unsafe {
-        let header = libc::CMSG_FIRSTHDR(message).as_ref()?;
-        let ours = header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_RIGHTS;
-        let descriptor = libc::CMSG_DATA(header).cast::<RawFd>();
-        ours.then(|| OwnedFd::from_raw_fd(descriptor.read_unaligned()))
-    }
+    let mut byte = [0];
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut room);
+    let mut data = [IoSliceMut::new(&mut byte)];
+    recvmsg(socket, &mut data, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let descriptors = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+        _ => None,
+    });
+    Ok(descriptors.flatten().next())
 }
 
 /// `FUSE_DEV_IOC_BACKING_OPEN` and `_CLOSE` of linux/fuse.h.
@@ -171,10 +137,6 @@ pub(crate) fn lend_file(device: BorrowedFd<'_>, file: BorrowedFd<'_>) -> io::Res
 pub(crate) fn take_file_back(device: BorrowedFd<'_>, number: u32) -> io::Result<()> {
     // SAFETY: the kernel reads four bytes.
     checked(unsafe { libc::ioctl(device.as_raw_fd(), BACKING_CLOSE, &raw const number) })
-}
-
-fn path_text(path: &Path) -> io::Result<CString> {
-    CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from)
 }
 
 fn checked(status: libc::c_int) -> io::Result<()> {

@@ -1,31 +1,23 @@
 //! How requests come in and replies go out.
 //!
-//! A [`Transport`] runs on threads of its own: each calls [`Transport::serve`], which hands every
-//! request to a [`Handler`] until the mount is gone. Replies may be sent from any thread, with the
-//! [`Ticket`] that came with the request. [`DevFuse`] is always there; io_uring goes beside it
-//! where the kernel has it.
+//! Threads that only receive call [`DevFuse::serve`], which hands every request to a [`Handler`] until
+//! the mount is gone. Replies may be sent from any thread, with the [`Ticket`] that came with the
+//! request.
 
 mod dev_fuse;
-mod piped;
 mod receive;
 mod reserve;
-mod ring;
 mod spill;
 
-use std::{
-    fmt,
-    io::{self, IoSlice},
-    sync::Arc,
-};
+use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
-use penstock_base::{Contents, FsError, FsResult, Reservation};
+use penstock_base::{FsError, FsResult, Reservation};
 
 use crate::protocol::{Message, ParseError, parse_detached};
 
 pub(crate) use dev_fuse::{DevFuse, SharedDevFuse, WeakDevFuse};
 pub(crate) use reserve::{Admitted, ReceiveReserve, WriteMemory};
-pub(crate) use ring::RingTransport;
 use spill::Spilled;
 
 /// What a reply needs to find its request.
@@ -33,8 +25,6 @@ use spill::Spilled;
 pub(crate) struct Ticket {
     /// The number that the kernel gave the request.
     pub(crate) unique: u64,
-    /// Where the transport keeps the request, if it does.
-    pub(crate) slot: u32,
 }
 
 /// A request as it came in.
@@ -53,12 +43,10 @@ impl<'a> Incoming<'a> {
     pub(crate) fn parse(
         bytes: &'a [u8],
         (detached, data): (usize, WriteData),
-        slot: u32,
     ) -> Result<Self, ParseError> {
         let message = parse_detached(bytes, detached)?;
         let ticket = Ticket {
             unique: message.header.unique,
-            slot,
         };
         Ok(Self {
             message,
@@ -99,7 +87,7 @@ impl WriteData {
     }
 }
 
-/// Takes requests. Called from the transport's threads, several at a time. None of its methods
+/// Takes requests. Called from the receiving threads, several at a time. None of its methods
 /// may wait: a thread that waits does not hear who is to be interrupted.
 pub(crate) trait Handler: Send + Sync {
     /// Takes one request: replies now or later.
@@ -116,36 +104,4 @@ pub(crate) enum ReplyError {
     GivenUp,
     /// The kernel did not accept it, for a reason that was logged.
     Refused,
-}
-
-/// What became of a reply that was to go past all memory.
-#[derive(Debug)]
-pub(crate) enum Piped {
-    /// It was sent.
-    Sent,
-    /// It was not; these are its contents.
-    Unsent(Contents),
-}
-
-/// A way for requests to come in and for replies to go out.
-pub(crate) trait Transport: Send + Sync + fmt::Debug {
-    /// How many threads should call [`Transport::serve`].
-    fn threads(&self) -> usize;
-
-    /// Hands requests to `handler` until the mount is gone. After an error what the kernel has for this
-    /// thread may never be received.
-    fn serve(&self, thread: usize, handler: &dyn Handler) -> io::Result<()>;
-
-    /// Sends a reply whose contents are in a pipe, past all memory, if the transport can.
-    fn reply_piped(
-        &self,
-        _ticket: Ticket,
-        _header: &[u8],
-        contents: Contents,
-    ) -> Result<Piped, ReplyError> {
-        Ok(Piped::Unsent(contents))
-    }
-
-    /// Sends a whole reply, header first. The kernel has copied it when this returns.
-    fn reply(&self, ticket: Ticket, parts: &[IoSlice<'_>]) -> Result<(), ReplyError>;
 }

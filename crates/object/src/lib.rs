@@ -51,7 +51,7 @@ pub use settings::{
     Addressing, ChecksumChoice, Encryption, ListVersion, RetrySettings, SettingsError,
     SignatureChoice, StoreSettings, Timeouts, WriteSettings,
 };
-pub use sink::{BodySink, Moved};
+pub use sink::BodySink;
 pub use store::{Below, DELETE_MANY_MAX, Store};
 pub use types::{
     Ability, Appended, ByteRange, Capabilities, CompleteOptions, CopyOptions, DeleteFailure,

@@ -3,11 +3,10 @@
 use std::{mem::MaybeUninit, ops::Range};
 
 use bytes::Bytes;
-use penstock_base::Pipe;
 
 use crate::Got;
 
-/// Memory, or pipes, that a [`crate::Store::get`] fills from front to back.
+/// Memory that a [`crate::Store::get`] fills from front to back.
 ///
 /// A store takes [`BodySink::unfilled`], receives into it and calls [`BodySink::advance`]. What
 /// was advanced over stays valid when the transfer is cut: a retry goes on at
@@ -17,7 +16,7 @@ use crate::Got;
 ///
 /// Who wraps a sink reads what was received into [`BodySink::unfilled`] by calling that again, before
 /// [`BodySink::advance`]. So all calls of `unfilled` must return the same memory, with what was
-/// written there, until `advance`, `piped` or `begin` is called.
+/// written there, until `advance` or `begin` is called.
 #[allow(unsafe_code)]
 pub unsafe trait BodySink: Send {
     /// Called once per response, when its head has arrived and before its first byte, with the
@@ -45,16 +44,6 @@ pub unsafe trait BodySink: Send {
         None
     }
 
-    /// A pipe that the next bytes may be moved into in place of [`BodySink::unfilled`], and how many of
-    /// them at most, which is not 0. `None` from a sink that wants them in memory. Who cannot move
-    /// bytes need not ask.
-    fn pipe(&mut self) -> Option<(&Pipe, usize)> {
-        None
-    }
-
-    /// Declares what became of the pipe that [`BodySink::pipe`] gave.
-    fn piped(&mut self, _outcome: Moved) {}
-
     /// Copies `bytes` in and advances over them; returns how many fitted.
     fn copy_from(&mut self, bytes: &[u8]) -> usize {
         let mut copied = 0;
@@ -74,15 +63,6 @@ pub unsafe trait BodySink: Send {
         }
         copied
     }
-}
-
-/// What became of a pipe that was to take bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moved {
-    /// So many bytes are in it now.
-    Bytes(usize),
-    /// It has no room, or cannot be used: the next bytes go into memory.
-    Nothing,
 }
 
 /// A growing vector takes bodies of any length: for small objects and for tests.

@@ -22,7 +22,7 @@ use std::{ops::Range, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use penstock_base::{Contents, FileName, FsError, FsResult, NAME_LENGTH_MAX};
+use penstock_base::{FileName, FsError, FsResult, NAME_LENGTH_MAX, Payload};
 use penstock_vfs::{
     Dentry, DirectorySink, Entry, Features, FileKind, HandleId, Identity, Inode, ListFrom, Lookup,
     OpenOptions, Opened, Position, Statistics, Volume,
@@ -158,16 +158,15 @@ impl Volume for StreamVolume {
         }
     }
 
-    async fn read(&self, _by: &Identity, at: Position, length: u32) -> FsResult<Contents> {
+    async fn read(&self, _by: &Identity, at: Position, length: u32) -> FsResult<Payload> {
         let Position { handle, offset } = at;
         let size = self.node(Inode(handle.0))?.size;
         let end = size.min(offset.saturating_add(length.into()));
         if offset >= end {
-            return Ok(Contents::new());
+            return Ok(Payload::new());
         }
         let (_, object) = self.file(handle)?;
-        let payload = self.data.read(&object, offset..end).await?;
-        Ok(payload.into())
+        self.data.read(&object, offset..end).await
     }
 
     async fn flush(&self, _handle: HandleId) -> FsResult<()> {

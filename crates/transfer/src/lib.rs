@@ -33,14 +33,14 @@ use std::{
     },
 };
 
-use penstock_base::{BufferPool, Payload, Pipes, Reclaim, Reservation, metrics::Registry};
+use penstock_base::{BufferPool, Payload, Reclaim, Reservation, metrics::Registry};
 use penstock_object::{ETag, Key, PutOptions, Store};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 pub use cache::{CacheContents, CacheError, CacheSettings, DiskCache, KeepFree};
 pub use error::{TransferError, TransferResult};
 pub use reader::Reader;
-pub use settings::{PIPES_MAX, TransferSettings};
+pub use settings::TransferSettings;
 pub use writer::{Appender, Assembly, Finished, Slot, Slots, UploadNote, WriteStart, Writer};
 
 use crate::{
@@ -88,7 +88,6 @@ pub struct Transfer {
     read_ahead: Arc<ReadAhead>,
     readers: Arc<Readers>,
     habit: Habit,
-    pipes: Option<Arc<Pipes>>,
     set_aside: SetAside,
     clean_ups: CleanUps,
     makes_copies: AtomicBool,
@@ -117,12 +116,7 @@ impl Transfer {
         let readers = Arc::new(Readers::new());
         let reclaimer: Arc<dyn Reclaim> = Arc::<Readers>::clone(&readers);
         budget.register(Arc::downgrade(&reclaimer));
-        let pipes = match settings.pipes_max {
-            0 => None,
-            max => Pipes::new(max),
-        };
         Arc::new(Self {
-            pipes,
             set_aside: SetAside::new(store.capabilities().part_size_min),
             store,
             pool,
@@ -150,13 +144,7 @@ impl Transfer {
 
     /// Opens one version of an object for reading. No request is made yet.
     pub fn reader(self: &Arc<Self>, version: ObjectVersion) -> Reader {
-        Reader::new(Arc::clone(self), version, false)
-    }
-
-    /// Opens one version of an object for a kernel, which takes bytes from pipes as well as from memory:
-    /// for [`Reader::contents`]. No request is made yet.
-    pub fn reader_for_kernel(self: &Arc<Self>, version: ObjectVersion) -> Reader {
-        Reader::new(Arc::clone(self), version, true)
+        Reader::new(Arc::clone(self), version)
     }
 
     /// Bytes of the budget that [`Transfer::fetch`] needs for `length` bytes.
@@ -235,10 +223,6 @@ impl Transfer {
 
     pub(crate) fn habit(&self) -> &Habit {
         &self.habit
-    }
-
-    pub(crate) fn pipes(&self) -> Option<&Arc<Pipes>> {
-        self.pipes.as_ref()
     }
 
     pub(crate) fn readers(&self) -> &Readers {

@@ -11,8 +11,6 @@ pub(crate) struct Metrics {
     pub(crate) prefetched_bytes: Arc<Counter>,
     /// Bytes of those that were dropped without having been read.
     pub(crate) prefetch_dropped_bytes: Arc<Counter>,
-    /// Bytes that were received into pipes.
-    pub(crate) piped_bytes: Arc<Counter>,
     /// Bytes that all sequential streams together want ahead of their readers.
     pub(crate) window_bytes: Arc<Gauge>,
     /// GETs on their way.
@@ -30,7 +28,6 @@ impl Metrics {
         Self {
             prefetched_bytes: registry.counter(&table::TRANSFER_PREFETCHED_BYTES, &[]),
             prefetch_dropped_bytes: registry.counter(&table::TRANSFER_PREFETCH_DROPPED_BYTES, &[]),
-            piped_bytes: registry.counter(&table::TRANSFER_PIPED_BYTES, &[]),
             window_bytes: registry.gauge(&table::TRANSFER_WINDOW_BYTES, &[]),
             gets_in_flight: in_flight(registry, "get"),
             uploads_in_flight: in_flight(registry, "upload"),

@@ -16,15 +16,11 @@
 //! a stream is the business of `stream`; a handle can have several. What is held lies in `held`,
 //! block by block, and each block is let go when it was read. Every GET asks for the pinned ETag.
 //!
-//! A reader on behalf of a kernel ([`Transfer::reader_for_kernel`]) may receive what it fetches ahead into pipes
-//! ([`block`]): the bytes then go from the socket to the kernel without a copy in between.
-//!
 //! Memory: read-ahead takes only what is free at that moment and within the streams' share. A read
 //! that finds none free waits in line for exactly its own range and holds nothing meanwhile, so
 //! readers never wait for each other in a circle. Whoever waits makes idle readers drop what they
 //! fetched ahead (`idle`).
 
-mod block;
 mod habit;
 mod held;
 mod idle;
@@ -43,8 +39,7 @@ use std::{
     },
 };
 
-use penstock_base::{Contents, Payload, Reservation};
-use penstock_object::{ErrorKind, ObjectError, Operation};
+use penstock_base::{Payload, Reservation};
 use smallvec::SmallVec;
 
 pub(crate) use self::{habit::Habit, idle::Readers, share::ReadAhead};
@@ -55,7 +50,7 @@ use self::{
     state::{Plan, State},
     stream::InFlight,
 };
-use crate::{ObjectVersion, Transfer, TransferError, TransferResult, lock::lock};
+use crate::{ObjectVersion, Transfer, TransferResult, lock::lock};
 
 /// Reads one version of one object, on behalf of one open handle.
 #[derive(Debug)]
@@ -79,9 +74,9 @@ pub(crate) struct Shared {
 }
 
 impl Reader {
-    pub(crate) fn new(transfer: Arc<Transfer>, version: ObjectVersion, for_kernel: bool) -> Self {
+    pub(crate) fn new(transfer: Arc<Transfer>, version: ObjectVersion) -> Self {
         let version = Arc::new(version);
-        let state = State::new(Arc::clone(&transfer), Arc::clone(&version), for_kernel);
+        let state = State::new(Arc::clone(&transfer), Arc::clone(&version));
         let shared = Shared {
             id: transfer.readers().new_id(),
             transfer,
@@ -106,24 +101,18 @@ impl Reader {
     /// tasks at once; dropping the future gives up only this read. Bytes that are held already
     /// are returned without waiting. Must be called within a tokio runtime.
     pub async fn read(&self, offset: u64, length: u32) -> TransferResult<Payload> {
-        let contents = self.contents(offset, length).await?;
-        self.shared.in_memory(contents)
-    }
-
-    /// [`Reader::read`], but the bytes may be in pipes.
-    pub async fn contents(&self, offset: u64, length: u32) -> TransferResult<Contents> {
         let shared = &self.shared;
         let end = shared
             .version
             .size
             .min(offset.saturating_add(length.into()));
         if offset >= end {
-            return Ok(Contents::new());
+            return Ok(Payload::new());
         }
         let range = offset..end;
         let in_flight = InFlight::new(());
         let result = match shared.plan(&range, &in_flight) {
-            Plan::Ready(contents) => Ok(contents),
+            Plan::Ready(payload) => Ok(payload),
             Plan::Wait(pieces) => shared.wait(&range, pieces).await,
             Plan::Fetch(memory) => shared.fetch(&range, memory).await,
             Plan::Memory => shared.fetch_when_memory_is_free(&range).await,
@@ -171,13 +160,13 @@ async fn fetch(
 ) -> TransferResult<Payload> {
     let part = Part::new(range.clone());
     let (transfer, version) = (Arc::clone(transfer), Arc::clone(version));
-    receive::receive(transfer, version, Arc::clone(&part), memory.into(), origin).await;
+    receive::receive(transfer, version, Arc::clone(&part), memory, origin).await;
     part.arrival(range.end).await?;
-    let mut contents = Contents::new();
-    let complete = part.has(range) && part.read(range, &mut contents);
+    let mut payload = Payload::new();
+    let complete = part.read(range, &mut payload);
     // If that were wrong a program would take a short read for the end of its file.
     assert!(complete, "nobody else releases the blocks of this part");
-    Ok(contents.into_memory().expect("it was received into memory"))
+    Ok(payload)
 }
 
 impl Shared {
@@ -199,9 +188,9 @@ impl Shared {
         &self,
         range: &Range<u64>,
         pieces: SmallVec<[Piece; 2]>,
-    ) -> TransferResult<Contents> {
+    ) -> TransferResult<Payload> {
         match self.arrival(range, pieces).await? {
-            Some(contents) => Ok(contents),
+            Some(payload) => Ok(payload),
             None => self.fetch_when_memory_is_free(range).await,
         }
     }
@@ -212,39 +201,30 @@ impl Shared {
         &self,
         range: &Range<u64>,
         pieces: SmallVec<[Piece; 2]>,
-    ) -> TransferResult<Option<Contents>> {
+    ) -> TransferResult<Option<Payload>> {
         for piece in &pieces {
             piece.arrival().await?;
         }
         Ok(lock(&self.state).arrived(range, pieces))
     }
 
-    async fn fetch_when_memory_is_free(&self, range: &Range<u64>) -> TransferResult<Contents> {
+    async fn fetch_when_memory_is_free(&self, range: &Range<u64>) -> TransferResult<Payload> {
         self.transfer.metrics().read_memory_waits.increment();
         let cost = receive::cost(&self.fetched_for(range));
         let memory = self.transfer.read_memory(cost).await?;
         let coming = lock(&self.state).coming(range);
         if let Some(pieces) = coming
-            && let Some(contents) = self.arrival(range, pieces).await?
+            && let Some(payload) = self.arrival(range, pieces).await?
         {
-            return Ok(contents);
+            return Ok(payload);
         }
         self.fetch(range, memory).await
     }
 
-    async fn fetch(&self, range: &Range<u64>, memory: Reservation) -> TransferResult<Contents> {
+    async fn fetch(&self, range: &Range<u64>, memory: Reservation) -> TransferResult<Payload> {
         let (fetched, origin) = (self.fetched_for(range), Origin::Anywhere);
         let payload = fetch(&self.transfer, &self.version, &fetched, memory, origin).await?;
-        let wanted = range.start - fetched.start..range.end - fetched.start;
-        Ok(payload.slice(&wanted).into())
-    }
-
-    fn in_memory(&self, contents: Contents) -> TransferResult<Payload> {
-        contents.into_memory().map_err(|error| {
-            let text = format!("what arrived could not be taken out of a pipe: {error}");
-            let failure = ObjectError::new(ErrorKind::Interrupted, Operation::Get, text);
-            TransferError::Object(failure.about(&self.version.key))
-        })
+        Ok(payload.slice(&(range.start - fetched.start..range.end - fetched.start)))
     }
 
     /// What is fetched for a read of `range` that finds nothing of it.

@@ -5,9 +5,6 @@ use std::time::Duration;
 
 use penstock_base::MIB;
 
-/// Pipes that one [`crate::Transfer`] may use at most: 64 MiB in 256 descriptors.
-pub const PIPES_MAX: usize = 128;
-
 /// Settings of a [`crate::Transfer`]. Values outside their range are moved to its nearest end.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TransferSettings {
@@ -38,9 +35,6 @@ pub struct TransferSettings {
     /// Bytes that a stream may skip ahead, or come back for, and still be the same stream: covers
     /// the disorder of the kernel's own read-ahead. Default 4 MiB, from 0 to 64 MiB.
     pub skip_max: u64,
-    /// Pipes that readers for a kernel may use in place of memory. Default 0, up to
-    /// [`PIPES_MAX`].
-    pub pipes_max: usize,
     /// How long a read waits for memory before it fails, and a write while nobody gets any.
     /// Default 60 s, from 1 s.
     pub memory_wait: Duration,
@@ -58,7 +52,6 @@ impl Default for TransferSettings {
             whole_file_max: MIB,
             streams_per_reader: 4,
             skip_max: 4 * MIB,
-            pipes_max: 0,
             memory_wait: Duration::from_secs(60),
         }
     }
@@ -86,7 +79,6 @@ impl TransferSettings {
         self.whole_file_max = self.whole_file_max.min(64 * MIB);
         self.streams_per_reader = self.streams_per_reader.clamp(1, 16);
         self.skip_max = self.skip_max.min(64 * MIB);
-        self.pipes_max = self.pipes_max.min(PIPES_MAX);
         self.memory_wait = self.memory_wait.max(Duration::from_secs(1));
         self
     }

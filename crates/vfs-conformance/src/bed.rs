@@ -233,8 +233,8 @@ impl Bed {
     /// Reads through a handle.
     pub async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Vec<u8>> {
         let at = Position { handle, offset };
-        let contents = self.volume().read(&self.by, at, length).await?;
-        Ok(contents.into_memory().unwrap().to_vec())
+        let payload = self.volume().read(&self.by, at, length).await?;
+        Ok(payload.to_vec())
     }
 
     /// The whole of a small file.

@@ -14,7 +14,7 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use penstock_base::{Contents, FsError, FsResult, clock};
+use penstock_base::{FsError, FsResult, Payload, clock};
 use penstock_vfs::{
     AccessMask, AttributeChanges, Change, Dentry, Detail, DirectorySink, Durability, Entry,
     Exclusivity, Features, FileKind, HandleId, Identity, Inode, ListFrom, LockTable, Locks, Lookup,
@@ -373,7 +373,7 @@ impl Volume for MemoryVolume {
         self.opened(&mut tree, inode)
     }
 
-    async fn read(&self, _by: &Identity, at: Position, length: u32) -> FsResult<Contents> {
+    async fn read(&self, _by: &Identity, at: Position, length: u32) -> FsResult<Payload> {
         let inode = self.handle(at.handle)?;
         let mut tree = self.tree();
         let bytes = tree.bytes(inode)?;
@@ -432,10 +432,7 @@ impl Volume for MemoryVolume {
         length: u64,
     ) -> FsResult<u64> {
         let length = u32::try_from(length).unwrap_or(u32::MAX);
-        let read = self.read(by, source, length).await?.into_memory();
-        let bytes = read
-            .map_err(|error| FsError::Io(error.to_string()))?
-            .to_vec();
+        let bytes = self.read(by, source, length).await?.to_vec();
         let place = WritePlace::At(target.offset);
         let copied = bytes.len() as u64;
         self.write(by, target.handle, place, bytes.into()).await?;

@@ -4,7 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use penstock_base::{Contents, FsError, FsResult};
+use penstock_base::{FsError, FsResult, Payload};
 
 use crate::{
     AccessMask, Allocation, AttributeChanges, Change, Dentry, DirectorySink, Entry, Features,
@@ -152,7 +152,7 @@ pub trait Volume: Send + Sync + 'static {
     async fn open(&self, by: &Identity, inode: Inode, options: OpenOptions) -> FsResult<Opened>;
 
     /// Reads up to `length` bytes; fewer only at the end of the file.
-    async fn read(&self, by: &Identity, at: Position, length: u32) -> FsResult<Contents>;
+    async fn read(&self, by: &Identity, at: Position, length: u32) -> FsResult<Payload>;
 
     /// Writes all of `data` where `place` says, or fails and writes nothing. Returns when the volume has
     /// accepted the bytes, which may wait for memory. The bytes may be kept without a copy: the

@@ -95,7 +95,7 @@ const CONFINED: [(&str, &[&str]); 6] = [
     ("quick-xml", &["penstock-object", DEVELOPMENT_SERVER]),
     ("rustls", &["penstock-object"]),
     ("tokio-rustls", &["penstock-object"]),
-    ("io-uring", &["penstock-fuse", "penstock-block"]),
+    ("io-uring", &["penstock-block"]),
     ("clap", &["penstock-cli", DEVELOPMENT_SERVER]),
 ];
 

@@ -102,8 +102,6 @@ definitions! {
         "Bytes asked for before anybody read them.";
     TRANSFER_PREFETCH_DROPPED_BYTES = COUNTER "transfer_prefetch_dropped_bytes_total" [] Bytes
         "Prefetched bytes that were dropped without having been read.";
-    TRANSFER_PIPED_BYTES = COUNTER "transfer_piped_bytes_total" [] Bytes
-        "Bytes that went to the kernel without having been in memory.";
     TRANSFER_WINDOW_BYTES = GAUGE "transfer_window_bytes" [] Bytes
         "Bytes that all sequential streams want ahead of their readers.";
     TRANSFER_PARTS_IN_FLIGHT = GAUGE "transfer_parts_in_flight" ["direction"] Count

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use penstock_base::{Contents, FsError, FsResult, clock};
+use penstock_base::{FsError, FsResult, Payload, clock};
 use penstock_transfer::{Reader, Transfer, TransferError};
 
 use crate::{
@@ -40,7 +40,7 @@ impl FileHandle {
         if let Some(reader) = kept.as_ref().filter(|reader| reader.version() == version) {
             return Ok(Some(Arc::clone(reader)));
         }
-        let reader = Arc::new(transfer.reader_for_kernel(version.clone()));
+        let reader = Arc::new(transfer.reader(version.clone()));
         Ok(Some(Arc::clone(kept.insert(reader))))
     }
 
@@ -61,7 +61,7 @@ impl Files {
         handle: &FileHandle,
         offset: u64,
         length: u32,
-    ) -> FsResult<Contents> {
+    ) -> FsResult<Payload> {
         if !handle.access.reads() {
             return Err(FsError::BadHandle);
         }
@@ -73,8 +73,8 @@ impl Files {
                 }
                 Body::Staged(body) => self.read_staged(handle, body, offset, length).await?,
             };
-            if let Some(contents) = read {
-                return Ok(contents);
+            if let Some(payload) = read {
+                return Ok(payload);
             }
         }
         Err(FsError::Stale)
@@ -88,12 +88,12 @@ impl Files {
         reader: Option<Arc<Reader>>,
         offset: u64,
         length: u32,
-    ) -> FsResult<Option<Contents>> {
+    ) -> FsResult<Option<Payload>> {
         let Some(reader) = reader else {
-            return Ok(Some(Contents::new()));
+            return Ok(Some(Payload::new()));
         };
-        match reader.contents(offset, length).await {
-            Ok(contents) => Ok(handle.give_out(&reader).then_some(contents)),
+        match reader.read(offset, length).await {
+            Ok(payload) => Ok(handle.give_out(&reader).then_some(payload)),
             Err(error) if is_outdated(&error) => match self.exchange(handle, &reader).await {
                 true => Ok(None),
                 false => Err(self.stale(handle, &error)),

@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc, time::Duration};
 
-use penstock_base::{BLOCK_SIZE, BufferPool, Contents, FsError, FsResult, Payload, clock};
+use penstock_base::{BLOCK_SIZE, BufferPool, FsError, FsResult, Payload, clock};
 use penstock_transfer::{
     ObjectVersion, Reader, TransferError,
     staging::{HeldRange, Part, StagedFile, push_zeros},
@@ -36,14 +36,13 @@ impl Files {
         body: &StagedBody,
         offset: u64,
         length: u32,
-    ) -> FsResult<Option<Contents>> {
+    ) -> FsResult<Option<Payload>> {
         // Seen from before the read on, so that the content is not exchanged under way.
         let see = |_: &_| handle.file.view().seen = true;
         if body.content.look(see).is_ok() {
             let length = length.min(BLOCK_SIZE as u32);
             let range = offset..offset.saturating_add(length.into());
-            let read = self.read_content(body, &range).await?;
-            return Ok(read.map(Contents::from));
+            return self.read_content(body, &range).await;
         }
         match handle.reader(&self.mount.transfer) {
             // Engaged since the look.

@@ -78,7 +78,8 @@ pub(crate) fn program() -> Command {
 
 /// Runs what `arguments`, the program's name first, ask for.
 pub(crate) fn dispatch(arguments: &[std::ffi::OsString], environment: &Environment) -> Outcome {
-    let matches = match program().try_get_matches_from(arguments) {
+    let program = command_line::as_asked(program(), arguments);
+    let matches = match program.try_get_matches_from(arguments) {
         Ok(matches) => matches,
         Err(error) => return command_line::explain(&error),
     };

@@ -3,7 +3,6 @@
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use penstock_base::PIPED_MAX;
 use penstock_fuse::{ConnectionAbort, FuseSettings, Session, UnmountError, UnmountMode, Unsaved};
 use penstock_vfs::Volume;
 use tokio::runtime::Handle;
@@ -12,7 +11,6 @@ use tracing::{info, warn};
 use super::{Door, DoorSpec};
 use crate::{
     explain, failure::Outcome, options::table, resources::Resources, volumes::OpenedVolume,
-    volumes::bucket,
 };
 
 /// Requests of the kernel under way at once, below which readers notice that there are fewer.
@@ -70,11 +68,6 @@ fn settings(volume: &OpenedVolume, spec: &DoorSpec<'_>) -> FuseSettings {
     let threads = values.count(&table::FUSE_THREADS);
     let background = values.count(&table::MAX_BACKGROUND);
     let background = background.and_then(|count| u16::try_from(count).ok());
-    let max_read = if bucket::splices(values) {
-        PIPED_MAX as u32
-    } else {
-        0
-    };
     let defaults = FuseSettings::new(spec.mountpoint, spec.source);
     FuseSettings {
         read_only: volume.read_only,
@@ -86,8 +79,6 @@ fn settings(volume: &OpenedVolume, spec: &DoorSpec<'_>) -> FuseSettings {
         max_background: background.unwrap_or(defaults.max_background),
         congestion_threshold: background.unwrap_or(defaults.congestion_threshold),
         read_ahead_kib: super::read_ahead_kib(spec, volume),
-        max_read,
-        io_uring: values.flag(&table::IO_URING),
         local_files: volume.cache.is_some(),
         writeback_cache: values.flag(&table::WRITEBACK_CACHE),
         spill_directory: volume.staging.clone(),

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use penstock_base::metrics;
 
 use crate::{
-    options::{Accepts, Group, Kind, OptionSpec, Scope, table},
+    options::{Accepts, Group, Kind, Level, OptionSpec, Scope, table},
     personality,
 };
 
@@ -30,6 +30,8 @@ error that names the option, the value, the range and the place where it was giv
 Commands that look into a bucket without mounting it (`ls`, `stat`, `check`, `uploads`) have the
 options marked with *. `stream` has these, those marked with +, and those for stream volumes, which
 `mount` has not.
+
+`--help` leaves out the options that are marked (expert); `--help-all` and the manual page have them.
 
 In the file a key at the top is for whatever is mounted with it. A section is for one source, and for what is below it:
 
@@ -138,6 +140,10 @@ fn row(spec: &OptionSpec) -> String {
         Scope::Volume => " +",
         Scope::Mount | Scope::Stream => "",
     };
+    let level = match spec.level {
+        Level::Expert => " (expert)",
+        Level::Common => "",
+    };
     let short = spec
         .short
         .map_or(String::new(), |letter| format!(", `-{letter}`"));
@@ -148,7 +154,7 @@ fn row(spec: &OptionSpec) -> String {
         .collect();
     let sentences = [spec.detail, spec.effect].join(" ");
     format!(
-        "| `{}`{short}{aliases}{mark} | {} | {} | {}. {} |\n",
+        "| `{}`{short}{aliases}{mark}{level} | {} | {} | {}. {} |\n",
         spec.name,
         escape(&valid(spec)),
         escape(&default(spec)),

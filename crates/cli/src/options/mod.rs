@@ -25,6 +25,6 @@ mod values;
 mod tests;
 
 pub(crate) use given::{Given, Origin};
-pub(crate) use spec::{Accepts, Default, Group, OptionSpec, Scope};
+pub(crate) use spec::{Accepts, Default, Group, Level, OptionSpec, Scope};
 pub(crate) use value::{Kind, Value, parse_flag};
 pub(crate) use values::Values;

@@ -89,6 +89,15 @@ impl Scope {
     }
 }
 
+/// How widely an option is of use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// For most mounts.
+    Common,
+    /// For tuning, and for the command lines of other programs: `--help` leaves it out.
+    Expert,
+}
+
 /// Where an option may be given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Accepts {
@@ -119,6 +128,7 @@ pub(crate) struct OptionSpec {
     pub aliases: &'static [&'static str],
     pub group: Group,
     pub scope: Scope,
+    pub level: Level,
     pub accepts: Accepts,
     pub kind: Kind,
     pub default: Default,
@@ -138,6 +148,7 @@ impl OptionSpec {
         aliases: &[],
         group: Group::Store,
         scope: Scope::Mount,
+        level: Level::Common,
         accepts: Accepts::Anywhere,
         kind: Kind::Flag,
         default: Default::Is("off"),

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use penstock_base::{Contents, FsError};
+use penstock_base::{FsError, Payload};
 use penstock_vfs::{HandleId, Inode, LockFamily, LockOwner, Volume};
 use smallvec::SmallVec;
 use tracing::{debug, error, warn};
@@ -20,7 +20,7 @@ pub(crate) enum Reply {
     /// A directory listing or a link target.
     Bytes(Vec<u8>),
     /// File content, sent from where it lies.
-    Data(Contents),
+    Data(Payload),
 }
 
 /// What the kernel holds once it has heard the answer. If it never does (the caller was

@@ -33,15 +33,15 @@ pub(super) async fn read(adapter: Adapter, subject: Subject, transfer: Transfer)
     };
     let read = || adapter.volume.read(&subject.by, at, size);
     let range = (subject.node, transfer.range());
-    let contents = adapter.overlaps.read(range, subject.sent, read).await?;
-    if contents.len() > size as usize {
+    let payload = adapter.overlaps.read(range, subject.sent, read).await?;
+    if payload.len() > size as usize {
         let text = format!(
             "{} bytes were read where {size} were asked for",
-            contents.len()
+            payload.len()
         );
         return Err(FsError::Io(text).into());
     }
-    Ok(Reply::Data(contents).into())
+    Ok(Reply::Data(payload).into())
 }
 
 /// Writes what was received, which may be less than the program wanted to write.

@@ -56,7 +56,6 @@ fn options(device: &OwnedFd, root_mode: u32, settings: &FuseSettings) -> String 
     if settings.checks_permissions() {
         options.push_str(",default_permissions");
     }
-    options.extend(settings.max_read_option());
     options
 }
 

@@ -107,7 +107,6 @@ fn options(settings: &FuseSettings) -> String {
     for (_, text) in switches.iter().filter(|(set, _)| *set) {
         options.push_str(text);
     }
-    options.extend(settings.max_read_option());
     options
 }
 

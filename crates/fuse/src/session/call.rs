@@ -2,26 +2,22 @@
 
 use std::{io::IoSlice, sync::Arc};
 
-use penstock_base::{
-    Contents,
-    clock::{self, Instant},
-};
+use penstock_base::clock::{self, Instant};
 use penstock_vfs::Inode;
 use smallvec::SmallVec;
-use tracing::warn;
 
 use super::{dispatch::Shared, metrics::OperationMetrics};
 use crate::{
     adapter::{Answer, Outcome, Reply, Undo},
     protocol::{Opcode, RequestHeader, encode},
     system::SLICES_MAX,
-    transport::{Piped, ReplyError, Ticket, Transport},
+    transport::{ReplyError, SharedDevFuse, Ticket},
 };
 
 /// One request that waits for its reply, with all that is needed to send it.
 pub(super) struct Call {
     shared: Arc<Shared>,
-    transport: Arc<dyn Transport>,
+    device: SharedDevFuse,
     ticket: Ticket,
     /// The thread that waits, as a process number; 0 if it cannot be seen from here.
     process: u32,
@@ -33,13 +29,13 @@ pub(super) struct Call {
 impl Call {
     pub(super) fn new(
         shared: &Arc<Shared>,
-        transport: &Arc<dyn Transport>,
+        device: &SharedDevFuse,
         ticket: Ticket,
         header: &RequestHeader,
     ) -> Self {
         Self {
             shared: Arc::clone(shared),
-            transport: Arc::clone(transport),
+            device: Arc::clone(device),
             ticket,
             process: header.caller.pid,
             node: header.node,
@@ -81,10 +77,14 @@ impl Call {
     }
 
     fn send_answer(&self, answer: Answer) {
-        let sent = match answer.reply {
+        let sent = match &answer.reply {
             Reply::Body(body) => self.send(0, &[body.as_slice()]),
-            Reply::Bytes(bytes) => self.send(0, &[&bytes]),
-            Reply::Data(contents) => self.send_contents(contents),
+            Reply::Bytes(bytes) => self.send(0, &[bytes]),
+            Reply::Data(payload) if payload.slices().len() < SLICES_MAX => {
+                let slices = payload.slices().iter().map(|slice| &slice[..]);
+                self.send(0, &slices.collect::<SmallVec<[_; 4]>>())
+            }
+            Reply::Data(payload) => self.send(0, &[&payload.to_vec()]),
         };
         match sent {
             Ok(()) => {
@@ -100,35 +100,13 @@ impl Call {
         }
     }
 
-    fn send_contents(&self, contents: Contents) -> Result<(), ReplyError> {
-        let length = contents.len();
-        let piped = if contents.is_piped() {
-            let header = encode::reply_header(self.ticket.unique, 0, length);
-            self.transport.reply_piped(self.ticket, &header, contents)?
-        } else {
-            Piped::Unsent(contents)
-        };
-        let Piped::Unsent(contents) = piped else {
-            return Ok(());
-        };
-        let payload = contents.into_memory().map_err(|error| {
-            warn!(%error, "what was read is lost");
-            ReplyError::Refused
-        })?;
-        if payload.slices().len() >= SLICES_MAX {
-            return self.send(0, &[&payload.to_vec()]);
-        }
-        let slices = payload.slices().iter().map(|slice| &slice[..]);
-        self.send(0, &slices.collect::<SmallVec<[_; 4]>>())
-    }
-
     fn send(&self, error: i32, body: &[&[u8]]) -> Result<(), ReplyError> {
         let length = body.iter().map(|part| part.len()).sum();
         let header = encode::reply_header(self.ticket.unique, error, length);
         let mut parts: SmallVec<[IoSlice<'_>; 5]> = SmallVec::new();
         parts.push(IoSlice::new(&header));
         parts.extend(body.iter().map(|part| IoSlice::new(part)));
-        self.transport.reply(self.ticket, &parts)
+        self.device.reply(self.ticket, &parts)
     }
 
     fn spawn_undo(&self, undo: Undo) {

@@ -25,7 +25,7 @@ use crate::{
     errno::Errno,
     protocol::{Opcode, Request, encode, parse_detached},
     signals,
-    transport::{Handler, Incoming, ReplyError, Ticket, Transport},
+    transport::{DevFuse, Handler, Incoming, ReplyError, SharedDevFuse, Ticket},
 };
 
 /// How long an INTERRUPT waits before the kernel sends it again, because the request that it is
@@ -67,20 +67,20 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// Takes the requests of one transport.
+/// Takes the requests of a mount.
 pub(super) struct Dispatcher {
     shared: Arc<Shared>,
-    transport: Arc<dyn Transport>,
+    device: SharedDevFuse,
 }
 
 impl Dispatcher {
-    pub(super) fn new(shared: Arc<Shared>, transport: Arc<dyn Transport>) -> Self {
-        Self { shared, transport }
+    pub(super) fn new(shared: Arc<Shared>, device: SharedDevFuse) -> Self {
+        Self { shared, device }
     }
 
     fn execute(&self, incoming: Incoming<'_>) {
         let (header, ticket) = (&incoming.message.header, incoming.ticket);
-        let call = Call::new(&self.shared, &self.transport, ticket, header);
+        let call = Call::new(&self.shared, &self.device, ticket, header);
         let purpose = Purpose::of(&incoming.message.request);
         let adapter = &self.shared.adapter;
         if !self.shared.pending.has_place(purpose) && adapter.serves(&incoming.message.request) {
@@ -163,21 +163,21 @@ impl Dispatcher {
     }
 
     /// The victim may still be on its way into the table: being begun on another thread. Then the
-    /// kernel is asked to send the INTERRUPT again, which it does unless the victim came through
-    /// a ring (or has its answer).
+    /// kernel is asked to send the INTERRUPT again, which it does unless the victim has
+    /// its answer.
     fn interrupt(&self, ticket: Ticket, victim: u64) {
         self.shared.metrics.interrupts.increment();
         if let Some(process) = self.shared.pending.process_of(victim) {
             return interrupt_task(&self.shared, victim, process);
         }
-        let (shared, transport) = (Arc::clone(&self.shared), Arc::clone(&self.transport));
+        let (shared, device) = (Arc::clone(&self.shared), Arc::clone(&self.device));
         self.shared.runtime.spawn(async move {
             for _ in 0..INTERRUPT_RETRIES {
                 clock::sleep(INTERRUPT_RETRY).await;
                 if let Some(process) = shared.pending.process_of(victim) {
                     return interrupt_task(&shared, victim, process);
                 }
-                if send_errno(transport.as_ref(), ticket, libc::EAGAIN).is_ok() {
+                if send_errno(&device, ticket, libc::EAGAIN).is_ok() {
                     return;
                 }
             }
@@ -185,9 +185,9 @@ impl Dispatcher {
     }
 }
 
-fn send_errno(transport: &dyn Transport, ticket: Ticket, errno: i32) -> Result<(), ReplyError> {
+fn send_errno(device: &DevFuse, ticket: Ticket, errno: i32) -> Result<(), ReplyError> {
     let header = encode::reply_header(ticket.unique, -errno, 0);
-    transport.reply(ticket, &[IoSlice::new(&header)])
+    device.reply(ticket, &[IoSlice::new(&header)])
 }
 
 /// Ends the task of `victim` if its process is to stop waiting. The kernel tells of a request's
@@ -237,7 +237,7 @@ impl Handler for Dispatcher {
         warn!(%reason, "a request makes no sense");
         if let Some(ticket) = ticket {
             // If nobody waits any more, that is as good.
-            let _ = send_errno(self.transport.as_ref(), ticket, libc::EIO);
+            let _ = send_errno(&self.device, ticket, libc::EIO);
         }
     }
 }

@@ -11,7 +11,7 @@ use std::{
 use penstock_base::{BLOCK_SIZE, BufferPool, metrics::Registry};
 use penstock_vfs::Volume;
 use tokio::{runtime::Handle, sync::watch};
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, info};
 
 use super::{
     Session,
@@ -23,7 +23,7 @@ use crate::{
     mount::Mount,
     negotiate::Ready,
     notify,
-    transport::{DevFuse, ReceiveReserve, RingTransport, Transport},
+    transport::{DevFuse, ReceiveReserve, SharedDevFuse},
 };
 
 /// The fewest threads that receive requests, unless fewer are asked for.
@@ -53,14 +53,13 @@ impl TakeOver {
     pub(super) fn run(self) -> Result<Session, MountError> {
         let threads = self.start.threads();
         let reserve = self.start.reserve(threads)?;
-        let device = DevFuse::new(self.connection, threads, Arc::new(reserve));
+        let device = DevFuse::new(self.connection, Arc::new(reserve));
         let device = Arc::new(device);
         let mount = Arc::new(Mount::taken_over());
         let notifier = Notifier::start(&device).map_err(MountError::Thread)?;
         let kernel = (KernelDoes::default(), notifier.clone());
         let shared = self.start.shared(&mount, kernel);
-        let transports: [Arc<dyn Transport>; 1] = [Arc::clone(&device) as _];
-        let ended = start_threads(&transports, &shared, &mount)?;
+        let ended = start_threads(&device, threads, &shared, &mount)?;
         notify::ask_again(&device).map_err(MountError::System)?;
         info!(threads, "took a mount over");
         Ok(Session {
@@ -113,17 +112,12 @@ impl Start {
             .bound_background(|wanted| reserve.background_max(wanted));
         let (mount, connection) = Mount::new(&self.settings)?;
         let mount = Arc::new(mount);
-        let reserve = Arc::new(reserve);
-        let device = Arc::new(DevFuse::new(connection, threads, Arc::clone(&reserve)));
-        let ring = self.ring(&device, &reserve);
+        let device = Arc::new(DevFuse::new(connection, Arc::new(reserve)));
         let ready = Ready {
             threads,
-            ring: ring.is_some(),
             locks: self.volume.locks().is_some(),
         };
         let mut negotiated = self.negotiate(&device, ready)?;
-        let mut transports: Vec<Arc<dyn Transport>> = vec![Arc::clone(&device) as _];
-        transports.extend(ring.filter(|_| negotiated.io_uring));
         let kernel = KernelDoes {
             local_files: negotiated
                 .reads_local_files()
@@ -132,7 +126,7 @@ impl Start {
         };
         let notifier = Notifier::start(&device).map_err(MountError::Thread)?;
         let shared = self.shared(&mount, (kernel, notifier.clone()));
-        let ended = start_threads(&transports, &shared, &mount)?;
+        let ended = start_threads(&device, threads, &shared, &mount)?;
         negotiated.read_ahead_kib = set_read_ahead(&mount, self.settings.read_ahead_kib);
         info!(place = %mount.place().display(), threads, "mounted");
         Ok(Session {
@@ -162,26 +156,6 @@ impl Start {
                 .spilling_to(directory)
                 .map_err(|error| MountError::Spill(directory.clone(), error)),
             None => Ok(reserve),
-        }
-    }
-
-    /// Rings, if they are wished for and the kernel has them. Made before INIT is answered.
-    fn ring(&self, device: &DevFuse, reserve: &Arc<ReceiveReserve>) -> Option<Arc<dyn Transport>> {
-        if !self.settings.io_uring {
-            return None;
-        }
-        if !RingTransport::is_offered() {
-            info!(
-                "io_uring is switched off: root can set /sys/module/fuse/parameters/enable_uring"
-            );
-            return None;
-        }
-        match RingTransport::new(device.device(), &self.pool, reserve) {
-            Ok(ring) => Some(Arc::new(ring)),
-            Err(error) => {
-                warn!(%error, "no io_uring can be set up, going on without");
-                None
-            }
         }
     }
 
@@ -218,29 +192,28 @@ fn thread_count(asked: Option<NonZeroUsize>, cores: usize, memory: u64) -> usize
 }
 
 fn start_threads(
-    transports: &[Arc<dyn Transport>],
+    device: &SharedDevFuse,
+    threads: usize,
     shared: &Arc<Shared>,
     mount: &Arc<Mount>,
 ) -> Result<watch::Receiver<bool>, MountError> {
     let (sender, ended) = watch::channel(false);
     let signal = Arc::new(EndSignal(sender));
-    for (kind, transport) in ["fuse", "fuse-ring"].iter().zip(transports) {
-        for thread in 0..transport.threads() {
-            let dispatcher = Dispatcher::new(Arc::clone(shared), Arc::clone(transport));
-            let (transport, signal) = (Arc::clone(transport), Arc::clone(&signal));
-            let (runtime, lifeline) = (shared.runtime.clone(), Lifeline(Arc::downgrade(mount)));
-            thread::Builder::new()
-                .name(format!("{kind}-{thread}"))
-                .spawn(move || {
-                    let _entered = runtime.enter();
-                    match transport.serve(thread, &dispatcher) {
-                        Ok(()) => lifeline.release(),
-                        Err(error) => error!(kind, thread, %error, "cannot receive requests"),
-                    }
-                    drop(signal);
-                })
-                .map_err(MountError::Thread)?;
-        }
+    for thread in 0..threads {
+        let dispatcher = Dispatcher::new(Arc::clone(shared), Arc::clone(device));
+        let (device, signal) = (Arc::clone(device), Arc::clone(&signal));
+        let (runtime, lifeline) = (shared.runtime.clone(), Lifeline(Arc::downgrade(mount)));
+        thread::Builder::new()
+            .name(format!("fuse-{thread}"))
+            .spawn(move || {
+                let _entered = runtime.enter();
+                match device.serve(&dispatcher) {
+                    Ok(()) => lifeline.release(),
+                    Err(error) => error!(thread, %error, "cannot receive requests"),
+                }
+                drop(signal);
+            })
+            .map_err(MountError::Thread)?;
     }
     Ok(ended)
 }

@@ -9,14 +9,10 @@ use std::{
     sync::Arc,
 };
 
-use penstock_base::{BLOCK_SIZE, Contents};
+use penstock_base::BLOCK_SIZE;
 use tracing::warn;
 
-use super::{
-    Handler, Piped, ReceiveReserve, ReplyError, Ticket, Transport,
-    piped::{Assembled, ReplyPipes},
-    receive::ReceiveBuffer,
-};
+use super::{Handler, ReceiveReserve, ReplyError, Ticket, receive::ReceiveBuffer};
 use crate::{
     protocol::{self, InitReply, InitRequest, Request},
     system,
@@ -29,9 +25,7 @@ const TOO_OLD: &str =
 #[derive(Debug)]
 pub(crate) struct DevFuse {
     device: OwnedFd,
-    threads: usize,
     reserve: Arc<ReceiveReserve>,
-    reply_pipes: ReplyPipes,
 }
 
 /// What became of an attempt to receive.
@@ -44,13 +38,8 @@ enum Received {
 }
 
 impl DevFuse {
-    pub(crate) fn new(device: OwnedFd, threads: usize, reserve: Arc<ReceiveReserve>) -> Self {
-        Self {
-            device,
-            threads,
-            reserve,
-            reply_pipes: ReplyPipes::default(),
-        }
+    pub(crate) fn new(device: OwnedFd, reserve: Arc<ReceiveReserve>) -> Self {
+        Self { device, reserve }
     }
 
     /// Waits for INIT and answers it with what `answer` makes of it. To be called once, before
@@ -98,28 +87,9 @@ impl DevFuse {
         system::write_message(self.device.as_fd(), parts)
     }
 
-    fn buffer(&self) -> ReceiveBuffer {
-        ReceiveBuffer::new(self.reserve.buffer(BLOCK_SIZE))
-    }
-
-    fn receive(&self, buffer: &mut ReceiveBuffer) -> io::Result<Received> {
-        let Err(error) = buffer.receive(self.device.as_fd()) else {
-            return Ok(Received::Request);
-        };
-        match error.raw_os_error() {
-            Some(libc::EINTR | libc::EAGAIN | libc::ENOENT) => Ok(Received::Nothing),
-            Some(libc::ENODEV | libc::ECONNABORTED) => Ok(Received::Unmounted),
-            _ => Err(error),
-        }
-    }
-}
-
-impl Transport for DevFuse {
-    fn threads(&self) -> usize {
-        self.threads
-    }
-
-    fn serve(&self, _thread: usize, handler: &dyn Handler) -> io::Result<()> {
+    /// Hands requests to `handler` until the mount is gone. After an error what the kernel has for this
+    /// thread may never be received.
+    pub(crate) fn serve(&self, handler: &dyn Handler) -> io::Result<()> {
         let mut buffer = self.buffer();
         loop {
             match self.receive(&mut buffer)? {
@@ -135,35 +105,34 @@ impl Transport for DevFuse {
         }
     }
 
-    fn reply(&self, ticket: Ticket, parts: &[IoSlice<'_>]) -> Result<(), ReplyError> {
-        self.send(parts).map_err(|error| unsent(ticket, &error))
-    }
-
-    fn reply_piped(
-        &self,
-        ticket: Ticket,
-        header: &[u8],
-        contents: Contents,
-    ) -> Result<Piped, ReplyError> {
-        let assembled = self.reply_pipes.assemble(header, contents);
-        match assembled.map_err(|error| unsent(ticket, &error))? {
-            Assembled::Pipe(pipe) => {
-                let sent = pipe.send(self.device());
-                sent.map_err(|error| unsent(ticket, &error))?;
-                Ok(Piped::Sent)
+    /// Sends a whole reply, header first. The kernel has copied it when this returns.
+    pub(crate) fn reply(&self, ticket: Ticket, parts: &[IoSlice<'_>]) -> Result<(), ReplyError> {
+        let Err(error) = self.send(parts) else {
+            return Ok(());
+        };
+        match error.raw_os_error() {
+            Some(libc::ENOENT | libc::ENODEV | libc::EPERM) => Err(ReplyError::GivenUp),
+            _ => {
+                warn!(unique = ticket.unique, %error, "the kernel refused a reply");
+                Err(ReplyError::Refused)
             }
-            Assembled::Not(contents) => Ok(Piped::Unsent(contents)),
         }
     }
-}
 
-/// Why a reply did not reach the kernel that answered with `error`.
-fn unsent(ticket: Ticket, error: &io::Error) -> ReplyError {
-    if let Some(libc::ENOENT | libc::ENODEV | libc::EPERM) = error.raw_os_error() {
-        return ReplyError::GivenUp;
+    fn buffer(&self) -> ReceiveBuffer {
+        ReceiveBuffer::new(self.reserve.buffer(BLOCK_SIZE))
     }
-    warn!(unique = ticket.unique, %error, "the kernel refused a reply");
-    ReplyError::Refused
+
+    fn receive(&self, buffer: &mut ReceiveBuffer) -> io::Result<Received> {
+        let Err(error) = buffer.receive(self.device.as_fd()) else {
+            return Ok(Received::Request);
+        };
+        match error.raw_os_error() {
+            Some(libc::EINTR | libc::EAGAIN | libc::ENOENT) => Ok(Received::Nothing),
+            Some(libc::ENODEV | libc::ECONNABORTED) => Ok(Received::Unmounted),
+            _ => Err(error),
+        }
+    }
 }
 
 /// For [`crate::Notifier`], which must not keep a dead mount's connection alive.

@@ -57,7 +57,6 @@ impl ReceiveBuffer {
         let header = RequestHeader::parse(self.head()).ok()?;
         Some(Ticket {
             unique: header.unique,
-            slot: 0,
         })
     }
 
@@ -69,9 +68,9 @@ impl ReceiveBuffer {
         if self.is_write() {
             let length = self.received - WRITE_HEAD_SIZE;
             let data = self.take_data(length, reserve);
-            return Incoming::parse(&self.head, (length, data), 0);
+            return Incoming::parse(&self.head, (length, data));
         }
-        Incoming::parse(self.join(), (0, WriteData::default()), 0)
+        Incoming::parse(self.join(), (0, WriteData::default()))
     }
 
     fn head(&self) -> &[u8] {

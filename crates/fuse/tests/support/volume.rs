@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use penstock_base::{Contents, FileName, FsError, FsResult, Payload, clock};
+use penstock_base::{FileName, FsError, FsResult, Payload, clock};
 use penstock_vfs::{
     AttributeChanges, Change, Dentry, Detail, DirectorySink, Entry, Exclusivity, Features,
     FileKind, HandleId, Identity, Inode, ListFrom, LockTable, Locks, Lookup, Made, New, NewKind,
@@ -304,7 +304,7 @@ impl Volume for MemoryVolume {
         Ok(self.opened(handle))
     }
 
-    async fn read(&self, _: &Identity, at: Position, length: u32) -> FsResult<Contents> {
+    async fn read(&self, _: &Identity, at: Position, length: u32) -> FsResult<Payload> {
         let Position { handle, offset } = at;
         self.hooks.delay().await;
         let inode = self.tree().handle(handle)?.inode;
@@ -320,7 +320,7 @@ impl Volume for MemoryVolume {
         for slice in wanted.chunks((wanted.len() / 2).max(1)) {
             payload.push(Bytes::copy_from_slice(slice));
         }
-        Ok(payload.into())
+        Ok(payload)
     }
 
     async fn write(

@@ -3,10 +3,7 @@
 use std::{future::poll_fn, task::Poll};
 
 use super::{
-    HttpError, ResponseHeaders,
-    chunked::Chunked,
-    connection::Connection,
-    fill::{copy, poll_fill, takes_more},
+    HttpError, ResponseHeaders, chunked::Chunked, connection::Connection, fill::poll_fill,
     stall::StallWatch,
 };
 use crate::BodySink;
@@ -96,7 +93,7 @@ impl Transfer<'_> {
         let mut received = 0;
         while received < limit {
             let ready = self.next_data().await?.min(limit - received);
-            if ready == 0 || !takes_more(&self.connection.stream, sink) {
+            if ready == 0 || sink.unfilled().is_empty() {
                 break;
             }
             let count = self.receive(sink, ready).await?;
@@ -129,7 +126,7 @@ impl Transfer<'_> {
             let usable = surplus
                 .len()
                 .min(usize::try_from(ready).unwrap_or(usize::MAX));
-            let copied = copy(&self.connection.stream, sink, &surplus[..usable]);
+            let copied = sink.copy_from(&surplus[..usable]);
             self.connection.buffer.consume(copied);
             copied
         };

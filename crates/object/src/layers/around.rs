@@ -11,11 +11,11 @@ use std::{
 };
 
 use async_trait::async_trait;
-use penstock_base::{Payload, Pipe};
+use penstock_base::Payload;
 
 use crate::{
     Appended, Below, BodySink, CompleteOptions, CopyOptions, DeleteFailure, FlatPage, GetOptions,
-    Got, HeadOptions, Key, ListOptions, ListPage, Moved, ObjectInfo, ObjectResult, Operation, Part,
+    Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Operation, Part,
     PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage,
 };
 
@@ -109,18 +109,6 @@ unsafe impl BodySink for Watched<'_> {
         received.fetch_add(count as u64, Ordering::Relaxed);
         // SAFETY: `unfilled` is the sink's own, so the caller's promise holds for it.
         unsafe { self.sink.advance(count) }
-    }
-
-    fn pipe(&mut self) -> Option<(&Pipe, usize)> {
-        self.sink.pipe()
-    }
-
-    fn piped(&mut self, outcome: Moved) {
-        if let Moved::Bytes(count) = outcome {
-            let received = &self.call.received;
-            received.fetch_add(count as u64, Ordering::Relaxed);
-        }
-        self.sink.piped(outcome);
     }
 }
 

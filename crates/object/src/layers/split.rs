@@ -29,13 +29,11 @@ use std::{
 
 use async_trait::async_trait;
 use penstock_base::{
-    Pipe, clock,
+    clock,
     metrics::{Counter, Registry, table},
 };
 
-use crate::{
-    Below, BodySink, ErrorKind, GetOptions, Got, Key, Moved, ObjectError, ObjectResult, Store,
-};
+use crate::{Below, BodySink, ErrorKind, GetOptions, Got, Key, ObjectError, ObjectResult, Store};
 
 /// How long a read endpoint that failed is left alone.
 pub const REST: Duration = Duration::from_secs(30);
@@ -101,14 +99,6 @@ unsafe impl BodySink for Watched<'_> {
     unsafe fn advance(&mut self, count: usize) {
         // SAFETY: `unfilled` is the sink's own, so the caller's promise holds for it.
         unsafe { self.sink.advance(count) }
-    }
-
-    fn pipe(&mut self) -> Option<(&Pipe, usize)> {
-        self.sink.pipe()
-    }
-
-    fn piped(&mut self, outcome: Moved) {
-        self.sink.piped(outcome);
     }
 }
 

@@ -200,7 +200,7 @@ async fn read(volume: &StreamVolume, inode: Inode) -> Vec<u8> {
         if part.is_empty() {
             return content;
         }
-        content.extend(part.into_memory().expect("it is in memory").to_vec());
+        content.extend(part.to_vec());
     }
 }
 

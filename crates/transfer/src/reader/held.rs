@@ -13,7 +13,7 @@ use std::{
     },
 };
 
-use penstock_base::Contents;
+use penstock_base::Payload;
 use smallvec::SmallVec;
 use tokio::task::AbortHandle;
 
@@ -102,9 +102,6 @@ impl Segment {
     }
 }
 
-/// A part and bytes of it.
-type InPart = (Arc<Part>, Range<u64>);
-
 /// How much of a range is held.
 #[derive(Debug)]
 pub(crate) struct Coverage {
@@ -152,34 +149,20 @@ impl Held {
         }
     }
 
-    /// The bytes of `range` if all have arrived, and accounts them as read. Those that are in a pipe
-    /// are gone afterwards.
-    pub(crate) fn read(&mut self, range: &Range<u64>) -> Option<Contents> {
-        let pieces = self.pieces(range)?;
-        let mut contents = Contents::new();
-        let mut pieces = pieces.iter();
-        if !pieces.all(|(part, range)| part.read(range, &mut contents)) {
-            return None;
-        }
-        self.consume(range);
-        Some(contents)
-    }
-
-    /// The parts that have the bytes of `range`, with what is in each, if all can be read.
-    fn pieces(&self, range: &Range<u64>) -> Option<SmallVec<[InPart; 2]>> {
-        let mut pieces = SmallVec::new();
+    /// The bytes of `range` if all have arrived, and accounts them as read.
+    pub(crate) fn read(&mut self, range: &Range<u64>) -> Option<Payload> {
+        let mut payload = Payload::new();
         let mut start = range.start;
         while start < range.end {
             let (_, segment) = self.segments.range(..=start).next_back()?;
-            let piece = start..range.end.min(segment.end);
-            let part = &segment.handle.part;
-            if piece.is_empty() || !part.has(&piece) {
+            let end = range.end.min(segment.end);
+            if start >= end || !segment.handle.part.read(&(start..end), &mut payload) {
                 return None;
             }
-            start = piece.end;
-            pieces.push((Arc::clone(part), piece));
+            start = end;
         }
-        Some(pieces)
+        self.consume(range);
+        Some(payload)
     }
 
     /// The parts that hold or will hold bytes of `range`, and what is missing. Forgets blocks

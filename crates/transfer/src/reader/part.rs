@@ -1,8 +1,8 @@
 //! A run of consecutive bytes that one GET receives.
 //!
-//! They lie in blocks, each in a buffer or in a pipe ([`super::block`]). A part is read from while it
-//! arrives: whoever needs bytes up to some offset waits for just those, and is woken once, when they
-//! are there. Blocks can be let go one by one as they are consumed.
+//! The bytes lie in buffers of at most one block each. A part is read from while it arrives:
+//! whoever needs bytes up to some offset waits for just those, and is woken once, when they are
+//! there. Blocks can be let go one by one as they are consumed.
 
 use std::{
     ops::Range,
@@ -10,13 +10,10 @@ use std::{
     task::{Poll, Waker},
 };
 
-use penstock_base::{BLOCK_SIZE, Contents};
+use penstock_base::{BLOCK_SIZE, BufferView, Payload};
 use smallvec::SmallVec;
 
-use super::{
-    block::{self, Place},
-    share::Ahead,
-};
+use super::share::Ahead;
 use crate::{TransferError, TransferResult, lock::lock, memory};
 
 /// Bytes in a block, as offsets are counted.
@@ -42,11 +39,11 @@ struct State {
     failure: Option<TransferError>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Block {
     /// Nothing of it arrived yet.
     Coming,
-    Held(block::Block),
+    Held(BufferView),
     /// Consumed, or not wanted any more.
     Released,
 }
@@ -93,38 +90,25 @@ impl Part {
         lock(&self.state).failure.is_some()
     }
 
-    /// Whether the bytes of `range`, which must lie within the part, have all arrived and can be read.
-    pub(crate) fn has(&self, range: &Range<u64>) -> bool {
+    /// The bytes of `range`, which must lie within the part, added to `payload`; `false` when they
+    /// have not all arrived or have been let go.
+    pub(crate) fn read(&self, range: &Range<u64>, payload: &mut Payload) -> bool {
         let state = lock(&self.state);
-        let is_held = |(index, range): (usize, Range<u64>)| match &state.blocks[index] {
-            Block::Held(block) => block.has(&range),
-            Block::Coming | Block::Released => false,
-        };
-        state.filled >= range.end && self.pieces(range).all(is_held)
-    }
-
-    /// Adds the bytes of `range`, which it [has](Self::has), to `contents`; `false` when they are lost.
-    pub(crate) fn read(&self, range: &Range<u64>, contents: &mut Contents) -> bool {
-        let mut state = lock(&self.state);
-        let filled = state.filled;
-        self.pieces(range)
-            .all(|(index, range)| match &mut state.blocks[index] {
-                Block::Held(block) => block.read(&range, filled, contents).is_ok(),
-                Block::Coming | Block::Released => false,
-            })
-    }
-
-    /// The blocks that `range` lies in, with what of it is in each.
-    fn pieces(&self, range: &Range<u64>) -> impl Iterator<Item = (usize, Range<u64>)> {
-        let index_of = |offset: u64| ((offset - self.range.start) / BLOCK) as usize;
-        let wanted = range.clone();
-        (index_of(range.start)..=index_of(range.end - 1)).map(move |index| {
+        if state.filled < range.end {
+            return false;
+        }
+        let mut start = range.start;
+        while start < range.end {
+            let index = ((start - self.range.start) / BLOCK) as usize;
+            let Block::Held(view) = &state.blocks[index] else {
+                return false;
+            };
             let block = self.block_range(index);
-            (
-                index,
-                wanted.start.max(block.start)..wanted.end.min(block.end),
-            )
-        })
+            let end = range.end.min(block.end);
+            payload.push(view.slice((start - block.start) as usize..(end - block.start) as usize));
+            start = end;
+        }
+        true
     }
 
     /// Waits until everything before `end` has arrived, or the GET has failed.
@@ -155,13 +139,11 @@ impl Part {
         drop(released);
     }
 
-    /// What comes of block `index` from the offset `start` on is being received into `place`.
-    pub(super) fn receive_into(&self, index: usize, start: u64, place: Place) {
-        let range = start..self.block_range(index).end;
-        match &mut lock(&self.state).blocks[index] {
-            block @ Block::Coming => *block = Block::Held(block::Block::new(range, place)),
-            Block::Held(block) => block.go_on(range, place),
-            Block::Released => {}
+    /// Block `index` is being received into what `view` shows.
+    pub(super) fn begin_block(&self, index: usize, view: BufferView) {
+        let block = &mut lock(&self.state).blocks[index];
+        if matches!(block, Block::Coming) {
+            *block = Block::Held(view);
         }
     }
 

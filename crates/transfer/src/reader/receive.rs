@@ -1,20 +1,15 @@
-//! Receives one part: the GET, and the memory or the pipes that its body goes straight into.
+//! Receives one part: the GET, and the memory that its body goes straight into.
 
 use std::{mem::MaybeUninit, ops::Range, sync::Arc};
 
 use bytes::Bytes;
 use penstock_base::{
-    BufferPool, BufferView, BufferWriter, PIPED_MAX, Pipe, Pipes, Reservation,
+    BLOCK_SIZE, BufferPool, BufferView, BufferWriter, Reservation,
     clock::{self, Instant},
 };
-use penstock_object::{
-    BodySink, ErrorKind, GetOptions, Got, Moved, ObjectError, ObjectResult, Operation,
-};
+use penstock_object::{BodySink, ErrorKind, GetOptions, Got, ObjectError, ObjectResult, Operation};
 
-use super::{
-    block::Place,
-    part::{BLOCK, Part},
-};
+use super::part::{BLOCK, Part};
 use crate::{ObjectVersion, Transfer, TransferError, memory};
 
 /// Where the bytes of a version may come from.
@@ -26,32 +21,14 @@ pub(crate) enum Origin {
     TheStore,
 }
 
-/// What a part may be received into.
-#[derive(Debug)]
-pub(crate) struct Room {
-    /// Pays for all of it.
-    pub(crate) memory: Reservation,
-    /// Where pipes come from that may stand in for memory.
-    pub(crate) pipes: Option<Arc<Pipes>>,
-}
-
-impl From<Reservation> for Room {
-    fn from(memory: Reservation) -> Self {
-        Self {
-            memory,
-            pipes: None,
-        }
-    }
-}
-
-/// Receives `part` of `version` into `room`.
+/// Receives `part` of `version` into memory that `reservation` pays for.
 ///
 /// When the future is dropped the part fails with `Interrupted`.
 pub(crate) async fn receive(
     transfer: Arc<Transfer>,
     version: Arc<ObjectVersion>,
     part: Arc<Part>,
-    room: Room,
+    reservation: Reservation,
     origin: Origin,
 ) {
     // Stores tell a checksum over the whole object only to those who ask for all of it.
@@ -63,7 +40,7 @@ pub(crate) async fn receive(
     };
     let store = Arc::clone(transfer.store());
     let key = version.key.clone();
-    let mut sink = PartSink::new(transfer, version, part, room);
+    let mut sink = PartSink::new(transfer, version, part, reservation);
     let mut result = store.get(&key, options.clone(), &mut sink).await;
     if is_damaged(&result) && sink.begin_again().await {
         result = store.get(&key, options, &mut sink).await;
@@ -88,11 +65,11 @@ struct PartSink {
     transfer: Arc<Transfer>,
     version: Arc<ObjectVersion>,
     part: Arc<Part>,
-    room: Room,
-    filling: Option<Filling>,
+    reservation: Reservation,
+    writer: Option<BufferWriter>,
+    /// What the writer fills.
+    view: Option<BufferView>,
     received: u64,
-    /// Bytes that have been received when what is filled at present is full.
-    full_at: u64,
     sent: Instant,
     began: Option<Instant>,
     refusal: Option<ObjectError>,
@@ -102,44 +79,28 @@ struct PartSink {
     finished: bool,
 }
 
-/// What the present block is received into.
-enum Filling {
-    Buffer {
-        writer: BufferWriter,
-        /// What the writer fills.
-        view: BufferView,
-        /// Bytes that had been received when it began.
-        start: u64,
-    },
-    Pipe(Arc<Pipe>),
-}
-
 impl PartSink {
     fn new(
         transfer: Arc<Transfer>,
         version: Arc<ObjectVersion>,
         part: Arc<Part>,
-        room: Room,
+        reservation: Reservation,
     ) -> Self {
         transfer.metrics().gets_in_flight.add(1);
         Self {
             transfer,
             version,
             part,
-            room,
-            filling: None,
+            reservation,
+            writer: None,
+            view: None,
             received: 0,
-            full_at: 0,
             sent: clock::now(),
             began: None,
             refusal: None,
             is_checked_at_end: false,
             finished: false,
         }
-    }
-
-    fn takes_more(&self) -> bool {
-        self.received < self.length() && self.refusal.is_none()
     }
 
     fn length(&self) -> u64 {
@@ -165,68 +126,17 @@ impl PartSink {
         ObjectError::new(kind, Operation::Get, message).about(&self.version.key)
     }
 
-    /// Begins the next block, or goes on with the present one if a pipe took but a piece of it, when
-    /// what is filled is full; returns whether it was.
-    fn next_block(&mut self) -> bool {
-        let is_full = self.received == self.full_at;
-        if is_full {
-            self.filling = None;
-            let end = (self.received / BLOCK + 1) * BLOCK;
-            self.full_at = self.length().min(end);
-        }
-        is_full
-    }
-
-    /// Receives what is left of the present block into memory.
-    fn fill_buffer(&mut self) {
-        let repaid = match self.filling.take() {
-            Some(Filling::Pipe(pipe)) => pipe.stop_paying(),
-            _ => None,
-        };
-        let capacity = (self.full_at - self.received) as usize;
-        let memory = repaid.unwrap_or_else(|| self.pay(capacity));
-        let buffer = self.transfer.pool().take_reserved(capacity, memory);
-        let (writer, view) = buffer.share();
-        self.show(Place::Buffer(view.clone()));
-        self.filling = Some(Filling::Buffer {
-            writer,
-            view,
-            start: self.received,
-        });
-    }
-
-    /// Receives the next bytes into a pipe, if there is one.
-    fn fill_pipe(&mut self) {
-        let Some(pipe) = self.room.pipes.as_ref().and_then(Pipes::take) else {
-            return self.fill_buffer();
-        };
-        self.full_at = self.full_at.min(self.received + PIPED_MAX as u64);
-        if let Some(memory) = self.room.memory.split(self.full_at - self.received) {
-            pipe.pay(memory);
-        }
-        let pipe = Arc::new(pipe);
-        self.show(Place::Pipe(Arc::clone(&pipe)));
-        self.filling = Some(Filling::Pipe(pipe));
-    }
-
-    fn show(&self, place: Place) {
-        let start = self.part.range().start + self.received;
-        let index = self.received / BLOCK;
-        self.part.receive_into(index as usize, start, place);
-    }
-
-    /// Memory for a buffer of `capacity`. After a pipe there may be less left than it costs.
-    fn pay(&mut self, capacity: usize) -> Reservation {
-        let memory = &mut self.room.memory;
-        let cost = BufferPool::cost(capacity).min(memory.bytes());
-        memory.split(cost).expect("that much is there")
-    }
-
-    fn arrived(&mut self, count: usize) {
-        self.received += count as u64;
-        if !self.is_checked_at_end {
-            self.part.advance(self.part.range().start + self.received);
-        }
+    fn next_block(&mut self, pool: &Arc<BufferPool>) {
+        let capacity = BLOCK.min(self.length() - self.received) as usize;
+        let reservation = self
+            .reservation
+            .split(BufferPool::cost(capacity))
+            .expect("the whole part was reserved");
+        let (writer, view) = pool.take_reserved(capacity, reservation).share();
+        self.view = Some(view.clone());
+        self.part
+            .begin_block((self.received / BLOCK) as usize, view);
+        self.writer = Some(writer);
     }
 
     fn finish(mut self, result: ObjectResult<()>) {
@@ -253,12 +163,12 @@ impl PartSink {
         if !self.is_checked_at_end {
             return false;
         }
-        self.filling = None;
+        self.writer = None;
+        self.view = None;
         self.part.forget_received();
         self.received = 0;
-        self.full_at = 0;
         match self.transfer.read_memory(cost(self.part.range())).await {
-            Ok(memory) => self.room = memory.into(),
+            Ok(memory) => self.reservation = memory,
             Err(_) => return false,
         }
         true
@@ -291,67 +201,48 @@ unsafe impl BodySink for PartSink {
     }
 
     fn unfilled(&mut self) -> &mut [MaybeUninit<u8>] {
-        if !self.takes_more() {
+        let wanted = self.length() - self.received;
+        if wanted == 0 || self.refusal.is_some() {
             return &mut [];
         }
-        if self.next_block() || !matches!(self.filling, Some(Filling::Buffer { .. })) {
-            self.fill_buffer();
+        if self.received.is_multiple_of(BLOCK) && self.writer.as_ref().is_none_or(is_full) {
+            let pool = Arc::clone(self.transfer.pool());
+            self.next_block(&pool);
         }
-        match &mut self.filling {
-            Some(Filling::Buffer { writer, .. }) => {
-                let left = (self.full_at - self.received) as usize;
-                let room = writer.unfilled();
-                let count = room.len().min(left);
-                &mut room[..count]
-            }
-            _ => unreachable!("a buffer was begun"),
-        }
+        let room = self
+            .writer
+            .as_mut()
+            .expect("a block was begun at the first byte")
+            .unfilled();
+        let count = room
+            .len()
+            .min(usize::try_from(wanted).unwrap_or(usize::MAX));
+        &mut room[..count]
     }
 
     fn shared(&self, range: Range<u64>) -> Option<Bytes> {
-        let Some(Filling::Buffer { view, start, .. }) = &self.filling else {
-            return None;
-        };
-        let within = range.start >= *start && range.end <= self.received;
+        let (writer, view) = (self.writer.as_ref()?, self.view.as_ref()?);
+        let start = self.received - writer.filled() as u64;
+        let within = range.start >= start && range.end <= self.received;
         within.then(|| view.slice((range.start - start) as usize..(range.end - start) as usize))
     }
 
     unsafe fn advance(&mut self, count: usize) {
-        if let Some(Filling::Buffer { writer, .. }) = &mut self.filling {
+        if let Some(writer) = &mut self.writer {
             // SAFETY: the caller initialised the first `count` bytes of `unfilled`, which are
             // those of the writer's memory.
             unsafe { writer.advance(count) };
-            self.arrived(count);
-        }
-    }
-
-    fn pipe(&mut self) -> Option<(&Pipe, usize)> {
-        if !self.takes_more() || self.is_checked_at_end {
-            return None;
-        }
-        if self.next_block() {
-            self.fill_pipe();
-        }
-        match &self.filling {
-            Some(Filling::Pipe(pipe)) => Some((pipe, (self.full_at - self.received) as usize)),
-            _ => None,
-        }
-    }
-
-    fn piped(&mut self, outcome: Moved) {
-        match outcome {
-            Moved::Bytes(count) => {
-                self.transfer.metrics().piped_bytes.add(count as u64);
-                self.arrived(count);
-            }
-            Moved::Nothing => {
-                if let Some(pipes) = self.room.pipes.take() {
-                    pipes.missed();
-                }
-                self.fill_buffer();
+            self.received += count as u64;
+            if !self.is_checked_at_end {
+                self.part.advance(self.part.range().start + self.received);
             }
         }
     }
+}
+
+/// Whether a writer's block is full.
+fn is_full(writer: &BufferWriter) -> bool {
+    writer.filled() == BLOCK_SIZE
 }
 
 impl Drop for PartSink {

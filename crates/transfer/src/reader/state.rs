@@ -2,28 +2,24 @@
 
 use std::{ops::Range, sync::Arc};
 
-use penstock_base::{Contents, KIB, Pipes, Reservation, clock};
+use penstock_base::{Payload, Reservation, clock};
 use smallvec::SmallVec;
 
 use super::{
     habit::Course,
     held::{Coverage, Dropped, Held, PartHandle, Piece},
     part::Part,
-    receive::{self, Origin, Room},
+    receive::{self, Origin},
     share::Ahead,
     stream::{InFlight, Place, StreamId, Streams, UNREAD_BEHIND_MAX, part_end, part_size},
 };
 use crate::{ObjectVersion, Transfer};
 
-/// Reads of fewer bytes are served from memory: what a pipe costs for each of them would be more than
-/// the copy that it saves.
-const PIPED_MIN: u64 = 128 * KIB;
-
 /// What a read does next.
 #[derive(Debug)]
 pub(crate) enum Plan {
     /// The bytes are there.
-    Ready(Contents),
+    Ready(Payload),
     /// Wait for these parts, then look again.
     Wait(SmallVec<[Piece; 2]>),
     /// Fetch just the read's range, into this memory.
@@ -40,19 +36,11 @@ pub(crate) struct State {
     streams: Streams,
     held: Held,
     course: Course,
-    pipes: Option<Arc<Pipes>>,
-    /// The last read was worth a pipe.
-    reads_much: bool,
 }
 
 impl State {
-    pub(crate) fn new(
-        transfer: Arc<Transfer>,
-        version: Arc<ObjectVersion>,
-        for_kernel: bool,
-    ) -> Self {
+    pub(crate) fn new(transfer: Arc<Transfer>, version: Arc<ObjectVersion>) -> Self {
         let settings = transfer.settings();
-        let pipes = transfer.pipes().filter(|_| for_kernel).cloned();
         let streams = Streams::new(settings.streams_per_reader, settings.skip_max);
         Self {
             transfer,
@@ -60,15 +48,12 @@ impl State {
             streams,
             held: Held::default(),
             course: Course::default(),
-            pipes,
-            reads_much: false,
         }
     }
 
     /// Takes in a read of `range`. It is the `first` as long as no read of this reader has ended.
     pub(crate) fn plan(&mut self, range: &Range<u64>, read: &InFlight, first: bool) -> Plan {
         let now = clock::now();
-        self.reads_much = range.end - range.start >= PIPED_MIN;
         self.course.read(range, first);
         if self.course.is_whole(self.version.size) {
             self.tell_habit();
@@ -109,7 +94,7 @@ impl State {
         &mut self,
         range: &Range<u64>,
         pieces: SmallVec<[Piece; 2]>,
-    ) -> Option<Contents> {
+    ) -> Option<Payload> {
         drop(pieces);
         self.held.read(range)
     }
@@ -142,8 +127,8 @@ impl State {
     /// A small object is never fetched in pieces: stores tell no checksum for them. Kernels do ask for
     /// pieces, of pages that were taken back from their cache, or one by one after an error.
     fn serve_whole(&mut self, range: &Range<u64>, stream: StreamId) -> Plan {
-        if let Some(contents) = self.held.read(range) {
-            return Plan::Ready(contents);
+        if let Some(payload) = self.held.read(range) {
+            return Plan::Ready(payload);
         }
         let Coverage { pieces, gaps } = self.held.coverage(range);
         if gaps.is_empty() {
@@ -163,8 +148,8 @@ impl State {
     }
 
     fn serve(&mut self, range: &Range<u64>, place: Place, first: bool) -> Plan {
-        if let Some(contents) = self.held.read(range) {
-            return Plan::Ready(contents);
+        if let Some(payload) = self.held.read(range) {
+            return Plan::Ready(payload);
         }
         let Coverage { mut pieces, gaps } = self.held.coverage(range);
         for gap in gaps {
@@ -292,11 +277,13 @@ impl State {
         let part = Part::ahead(range.clone(), ahead);
         let transfer = Arc::clone(&self.transfer);
         let version = Arc::clone(&self.version);
-        let room = Room {
+        let get = receive::receive(
+            transfer,
+            version,
+            Arc::clone(&part),
             memory,
-            pipes: self.pipes.clone().filter(|_| self.reads_much),
-        };
-        let get = receive::receive(transfer, version, Arc::clone(&part), room, Origin::Anywhere);
+            Origin::Anywhere,
+        );
         let task = tokio::spawn(get);
         self.held
             .add(&PartHandle::new(part, task.abort_handle()), owner);

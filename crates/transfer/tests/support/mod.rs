@@ -265,25 +265,6 @@ unsafe impl BodySink for Body {
     }
 }
 
-/// Puts `bytes` where the sink wants them, into pipes too; returns how many fitted.
-fn deliver(sink: &mut dyn BodySink, bytes: &[u8]) -> usize {
-    let mut delivered = 0;
-    while delivered < bytes.len()
-        && let Some((pipe, room)) = sink.pipe()
-    {
-        let left = &bytes[delivered..];
-        let outcome = match pipe.write(&left[..left.len().min(room)]) {
-            Ok(count) => Moved::Bytes(count),
-            Err(_) => Moved::Nothing,
-        };
-        sink.piped(outcome);
-        if let Moved::Bytes(count) = outcome {
-            delivered += count;
-        }
-    }
-    delivered + sink.copy_from(&bytes[delivered..])
-}
-
 #[async_trait]
 impl Store for TestStore {
     fn below(&self) -> Below<'_> {
@@ -318,7 +299,7 @@ impl Store for TestStore {
         let mut delivered = 0;
         for chunk in arriving.chunks(CHUNK) {
             self.pass(chunk.len()).await;
-            delivered += deliver(sink, chunk) as u64;
+            delivered += sink.copy_from(chunk) as u64;
         }
         if matches!(fault, Some(Fault::CutAfter(_))) {
             return Err(ObjectError::new(

@@ -491,11 +491,10 @@ impl Bed {
         offset: u64,
         length: u32,
     ) -> FsResult<Vec<u8>> {
-        let contents = self
+        let payload = self
             .volume
             .read(&CALLER, Position { handle, offset }, length)
             .await?;
-        let payload = contents.into_memory().expect("nothing is in a pipe");
         Ok(payload.to_vec())
     }
 

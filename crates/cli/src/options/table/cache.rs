@@ -2,7 +2,7 @@
 
 use penstock_base::{GIB, MIB};
 
-use crate::options::{Default, Group, Kind, OptionSpec};
+use crate::options::{Default, Group, Kind, Level, OptionSpec};
 
 const CACHE: OptionSpec = OptionSpec {
     group: Group::Cache,
@@ -67,6 +67,7 @@ pub(crate) static CACHE_DISCARD: OptionSpec = OptionSpec {
 
 pub(crate) static CACHE_FREE_RATIO: OptionSpec = OptionSpec {
     name: "cache-free-ratio",
+    level: Level::Expert,
     kind: Kind::Count { min: 0, max: 100 },
     default: Default::Is("5"),
     help: "Per cent of its file system that the cache leaves free",

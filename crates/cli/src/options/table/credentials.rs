@@ -1,6 +1,6 @@
 //! Who we are to the store.
 
-use crate::options::{Accepts, Default, Group, Kind, OptionSpec, Scope};
+use crate::options::{Accepts, Default, Group, Kind, Level, OptionSpec, Scope};
 
 const CREDENTIALS: OptionSpec = OptionSpec {
     group: Group::Credentials,
@@ -41,6 +41,7 @@ pub(crate) static PASSWORD_FILE: OptionSpec = OptionSpec {
 
 pub(crate) static CREDENTIAL_ORDER: OptionSpec = OptionSpec {
     name: "credential-order",
+    level: Level::Expert,
     kind: Kind::Text("PLACE:PLACE..."),
     default: Default::Depends(
         "fixed, password-file, environment, usual-password-files, process, profiles, \

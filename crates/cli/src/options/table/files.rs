@@ -1,6 +1,6 @@
 //! What files look like and what writing them means.
 
-use crate::options::{Default, Group, Kind, OptionSpec, Scope};
+use crate::options::{Default, Group, Kind, Level, OptionSpec, Scope};
 
 const FILES: OptionSpec = OptionSpec {
     group: Group::Files,
@@ -79,6 +79,7 @@ pub(crate) static SYMLINKS: OptionSpec = OptionSpec {
 
 pub(crate) static RENAME_LIMIT: OptionSpec = OptionSpec {
     name: "rename-limit",
+    level: Level::Expert,
     aliases: &["rename-dir-limit"],
     kind: Kind::Count {
         min: 0,

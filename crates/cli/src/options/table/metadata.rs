@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::options::{Default, Group, Kind, OptionSpec};
+use crate::options::{Default, Group, Kind, Level, OptionSpec};
 
 const METADATA: OptionSpec = OptionSpec {
     group: Group::Metadata,
@@ -34,6 +34,7 @@ pub(crate) static USE_XATTR: OptionSpec = OptionSpec {
 
 pub(crate) static MP_UMASK: OptionSpec = OptionSpec {
     name: "mp-umask",
+    level: Level::Expert,
     kind: Kind::Mode,
     default: Default::Is("0000"),
     help: "Permissions of 0777 that the mount point does not show, with posix-metadata",
@@ -52,6 +53,7 @@ pub(crate) static READDIR_OPTIMIZE: OptionSpec = OptionSpec {
 
 pub(crate) static READDIR_CHECK_SIZE: OptionSpec = OptionSpec {
     name: "readdir-check-size",
+    level: Level::Expert,
     kind: Kind::Size {
         min: 0,
         max: 1 << 40,
@@ -64,6 +66,7 @@ pub(crate) static READDIR_CHECK_SIZE: OptionSpec = OptionSpec {
 
 pub(crate) static SYMLINK_IN_META: OptionSpec = OptionSpec {
     name: "symlink-in-meta",
+    level: Level::Expert,
     help: "Keep the targets of symbolic links in metadata instead of in the objects",
     detail: "Listings with readdir-optimize then show links as links. Both kinds are always read.",
     effect: "Saves one GET for each link that is followed.",
@@ -72,6 +75,7 @@ pub(crate) static SYMLINK_IN_META: OptionSpec = OptionSpec {
 
 pub(crate) static NOTSUP_COMPAT_DIR: OptionSpec = OptionSpec {
     name: "notsup-compat-dir",
+    level: Level::Expert,
     help: "Take no objects `dir` and `dir_$folder$` for directories",
     detail: "Older programs mark directories so. With posix-metadata they are directories \
              otherwise, and become `dir/` when they are changed.",
@@ -81,6 +85,7 @@ pub(crate) static NOTSUP_COMPAT_DIR: OptionSpec = OptionSpec {
 
 pub(crate) static MULTIREQ_MAX: OptionSpec = OptionSpec {
     name: "multireq-max",
+    level: Level::Expert,
     kind: Kind::Count { min: 1, max: 1000 },
     default: Default::Is("128"),
     help: "Requests for the metadata of listed entries at once",
@@ -91,6 +96,7 @@ pub(crate) static MULTIREQ_MAX: OptionSpec = OptionSpec {
 
 pub(crate) static MAX_STAT_CACHE_SIZE: OptionSpec = OptionSpec {
     name: "max-stat-cache-size",
+    level: Level::Expert,
     kind: Kind::Count {
         min: 0,
         max: 1_000_000_000,
@@ -103,6 +109,7 @@ pub(crate) static MAX_STAT_CACHE_SIZE: OptionSpec = OptionSpec {
 
 pub(crate) static STAT_CACHE_INTERVAL_EXPIRE: OptionSpec = OptionSpec {
     name: "stat-cache-interval-expire",
+    level: Level::Expert,
     kind: Kind::Duration {
         min: Duration::ZERO,
         max: DAY,
@@ -116,6 +123,7 @@ pub(crate) static STAT_CACHE_INTERVAL_EXPIRE: OptionSpec = OptionSpec {
 
 pub(crate) static MIME: OptionSpec = OptionSpec {
     name: "mime",
+    level: Level::Expert,
     kind: Kind::Path,
     default: Default::Depends("/etc/mime.types with posix-metadata, else none"),
     help: "Table of media types by file name",

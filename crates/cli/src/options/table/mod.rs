@@ -27,7 +27,7 @@ pub(crate) use transfers::*;
 use super::{OptionSpec, Scope};
 
 /// Every option, in the order of help.
-pub(crate) static ALL: [&OptionSpec; 98] = [
+pub(crate) static ALL: [&OptionSpec; 96] = [
     &ENDPOINT,
     &READ_ENDPOINT,
     &REGION,
@@ -104,8 +104,6 @@ pub(crate) static ALL: [&OptionSpec; 98] = [
     &READ_AHEAD,
     &MAX_BACKGROUND,
     &FUSE_THREADS,
-    &IO_URING,
-    &SPLICE,
     &FOREGROUND,
     &FILE_SYSTEM,
     &TRANSPORT,

@@ -2,7 +2,7 @@
 
 use penstock_base::GIB;
 
-use crate::options::{Default, Group, Kind, OptionSpec, Scope};
+use crate::options::{Default, Group, Kind, Level, OptionSpec, Scope};
 
 const MOUNT: OptionSpec = OptionSpec {
     group: Group::Mount,
@@ -36,6 +36,7 @@ pub(crate) static NONEMPTY: OptionSpec = OptionSpec {
 
 pub(crate) static NOEXEC: OptionSpec = OptionSpec {
     name: "noexec",
+    level: Level::Expert,
     scope: Scope::Volume,
     help: "Refuse to execute files",
     ..MOUNT
@@ -43,6 +44,7 @@ pub(crate) static NOEXEC: OptionSpec = OptionSpec {
 
 pub(crate) static READ_AHEAD: OptionSpec = OptionSpec {
     name: "read-ahead",
+    level: Level::Expert,
     scope: Scope::Volume,
     kind: Kind::Size { min: 0, max: GIB },
     default: Default::Is("4MiB"),
@@ -55,6 +57,7 @@ pub(crate) static READ_AHEAD: OptionSpec = OptionSpec {
 
 pub(crate) static MAX_BACKGROUND: OptionSpec = OptionSpec {
     name: "max-background",
+    level: Level::Expert,
     scope: Scope::Volume,
     kind: Kind::Count {
         min: 1,
@@ -71,31 +74,13 @@ pub(crate) static MAX_BACKGROUND: OptionSpec = OptionSpec {
 
 pub(crate) static FUSE_THREADS: OptionSpec = OptionSpec {
     name: "fuse-threads",
+    level: Level::Expert,
     scope: Scope::Volume,
     kind: Kind::Count { min: 1, max: 256 },
     default: Default::Depends("two per processor, within bounds"),
     help: "Threads that take requests from the kernel",
     detail: "Requests that wait for the store do not hold a thread, so this need not grow with \
              the number of programs.",
-    ..MOUNT
-};
-
-pub(crate) static IO_URING: OptionSpec = OptionSpec {
-    name: "io-uring",
-    help: "Take requests through io_uring where the kernel has it turned on for FUSE",
-    effect: "Shorter latency for small operations; large reads cost one more copy.",
-    ..MOUNT
-};
-
-pub(crate) static SPLICE: OptionSpec = OptionSpec {
-    name: "splice",
-    help: "Move what is read ahead of large files from the network to the kernel without a copy",
-    detail: "Works with http:// endpoints, whose data is not encrypted, without io-uring and cache-dir. \
-             Where a network delivers small packets and the program may not have large pipes \
-             (CAP_SYS_RESOURCE), memory is used as without this option.",
-    effect: "A third less CPU for large sequential reads. The memory is then the kernel's: it \
-             counts as the mount's but does not show in its resident size. A server on the same \
-             machine that overwrites data while it is being sent changes what is read.",
     ..MOUNT
 };
 

@@ -2,7 +2,7 @@
 
 use penstock_base::{GIB, MIB};
 
-use crate::options::{Default, Group, Kind, OptionSpec};
+use crate::options::{Default, Group, Kind, Level, OptionSpec};
 
 const STAGING: OptionSpec = OptionSpec {
     group: Group::Staging,
@@ -80,6 +80,7 @@ pub(crate) static WRITEBACK_CACHE: OptionSpec = OptionSpec {
 
 pub(crate) static MULTIPART_THRESHOLD: OptionSpec = OptionSpec {
     name: "multipart-threshold",
+    level: Level::Expert,
     kind: Kind::Size {
         min: MIB,
         max: 5 * GIB,

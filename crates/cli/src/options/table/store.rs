@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::options::{Default, Group, Kind, OptionSpec, Scope};
+use crate::options::{Default, Group, Kind, Level, OptionSpec, Scope};
 
 const STORE: OptionSpec = OptionSpec {
     group: Group::Store,
@@ -48,6 +48,7 @@ pub(crate) static REGION: OptionSpec = OptionSpec {
 
 pub(crate) static SIGNATURE: OptionSpec = OptionSpec {
     name: "signature",
+    level: Level::Expert,
     kind: Kind::Choice(&["auto", "v1", "v4"]),
     default: Default::Is("auto"),
     help: "Version of the signatures of OSS",
@@ -94,6 +95,7 @@ pub(crate) static REQUESTER_PAYS: OptionSpec = OptionSpec {
 
 pub(crate) static LIST_OBJECTS_V2: OptionSpec = OptionSpec {
     name: "listobjectsv2",
+    level: Level::Expert,
     default: Default::Is("on"),
     help: "List with the second version of the interface",
     detail: "Off for stores that know only the first one.",
@@ -123,6 +125,7 @@ pub(crate) static STORAGE_CLASS: OptionSpec = OptionSpec {
 
 pub(crate) static DEFAULT_ACL: OptionSpec = OptionSpec {
     name: "default-acl",
+    level: Level::Expert,
     kind: Kind::Text("ACL"),
     default: Default::Depends("the bucket's"),
     help: "Who may use what is written, as the store calls it, such as public-read",
@@ -136,6 +139,7 @@ const TRAFFIC_LIMIT: Kind = Kind::Count {
 
 pub(crate) static UPLOAD_TRAFFIC_LIMIT: OptionSpec = OptionSpec {
     name: "upload-traffic-limit",
+    level: Level::Expert,
     kind: TRAFFIC_LIMIT,
     default: Default::Is("0"),
     help: "Bits per second of each upload request (OSS), at least 819200; 0 for no limit",
@@ -145,6 +149,7 @@ pub(crate) static UPLOAD_TRAFFIC_LIMIT: OptionSpec = OptionSpec {
 
 pub(crate) static DOWNLOAD_TRAFFIC_LIMIT: OptionSpec = OptionSpec {
     name: "download-traffic-limit",
+    level: Level::Expert,
     kind: TRAFFIC_LIMIT,
     default: Default::Is("0"),
     help: "Bits per second of each download request (OSS), at least 819200; 0 for no limit",
@@ -166,6 +171,7 @@ pub(crate) static CHECKSUM: OptionSpec = OptionSpec {
 
 pub(crate) static CONNECT_TIMEOUT: OptionSpec = OptionSpec {
     name: "connect-timeout",
+    level: Level::Expert,
     kind: Kind::Duration {
         min: Duration::from_millis(100),
         max: Duration::from_secs(60),
@@ -204,6 +210,7 @@ pub(crate) static RETRY_TIMEOUT: OptionSpec = OptionSpec {
 
 pub(crate) static RETRY_ATTEMPTS: OptionSpec = OptionSpec {
     name: "retry-attempts",
+    level: Level::Expert,
     aliases: &["retries"],
     kind: Kind::Count { min: 1, max: 100 },
     default: Default::Is("10"),

@@ -2,7 +2,7 @@
 
 use penstock_base::{GIB, MIB};
 
-use crate::options::{Default, Group, Kind, OptionSpec, Scope};
+use crate::options::{Default, Group, Kind, Level, OptionSpec, Scope};
 
 const TRANSFERS: OptionSpec = OptionSpec {
     group: Group::Transfers,
@@ -33,6 +33,7 @@ pub(crate) static MEMORY: OptionSpec = OptionSpec {
 
 pub(crate) static READ_PART_SIZE: OptionSpec = OptionSpec {
     name: "read-part-size",
+    level: Level::Expert,
     kind: Kind::Size {
         min: MIB,
         max: 64 * MIB,
@@ -47,6 +48,7 @@ pub(crate) static READ_PART_SIZE: OptionSpec = OptionSpec {
 
 pub(crate) static PREFETCH_LIMIT: OptionSpec = OptionSpec {
     name: "prefetch-limit",
+    level: Level::Expert,
     kind: Kind::Size {
         min: 16 * MIB,
         max: 1024 * GIB,
@@ -61,6 +63,7 @@ pub(crate) static PREFETCH_LIMIT: OptionSpec = OptionSpec {
 
 pub(crate) static PREFETCH_PARTS: OptionSpec = OptionSpec {
     name: "prefetch-parts",
+    level: Level::Expert,
     kind: Kind::Count {
         min: 0,
         max: PREFETCH_PARTS_MAX,
@@ -74,6 +77,7 @@ pub(crate) static PREFETCH_PARTS: OptionSpec = OptionSpec {
 
 pub(crate) static PART_SIZE: OptionSpec = OptionSpec {
     name: "part-size",
+    level: Level::Expert,
     kind: Kind::Size {
         min: MIB,
         max: 5 * GIB,
@@ -89,6 +93,7 @@ pub(crate) static PART_SIZE: OptionSpec = OptionSpec {
 
 pub(crate) static UPLOAD_CONCURRENCY: OptionSpec = OptionSpec {
     name: "upload-concurrency",
+    level: Level::Expert,
     kind: Kind::Count { min: 1, max: 256 },
     default: Default::Is("16"),
     help: "Parts of one file sent at once",

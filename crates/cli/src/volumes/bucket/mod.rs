@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use penstock_bucket::{BucketSettings, BucketVolume, Staging};
 use penstock_object::Store;
-use penstock_transfer::{PIPES_MAX, Transfer, TransferSettings};
+use penstock_transfer::{Transfer, TransferSettings};
 use penstock_vfs::Volume;
 
 use super::{Form, OpenedVolume, VolumeSpec, cache};
@@ -78,11 +78,6 @@ fn volume(
     Ok(volume)
 }
 
-/// Whether bytes may go from socket to kernel in pipes: a ring takes answers from memory only.
-pub(crate) fn splices(values: &Values) -> bool {
-    values.flag(&table::SPLICE) && !values.flag(&table::IO_URING)
-}
-
 fn transfer_settings(values: &Values) -> TransferSettings {
     let defaults = TransferSettings::default();
     let parts = values.count(&table::UPLOAD_CONCURRENCY);
@@ -94,7 +89,6 @@ fn transfer_settings(values: &Values) -> TransferSettings {
         read_part_size: read.unwrap_or(defaults.read_part_size),
         read_ahead_max: values.size(&table::PREFETCH_LIMIT),
         parts_ahead_max: values.count(&table::PREFETCH_PARTS),
-        pipes_max: if splices(values) { PIPES_MAX } else { 0 },
         ..defaults
     }
 }

@@ -92,12 +92,8 @@ fn check_nothing_staged(values: &Values) -> Outcome {
     Ok(())
 }
 
-/// Disk calls that threads which receive requests may make at once: one of them is always left. A
-/// ring of `io_uring` has just one thread, which must not wait for a disk at all.
+/// Disk calls that threads which receive requests may make at once: one of them is always left.
 fn disk_calls(values: &Values) -> usize {
-    if values.flag(&table::IO_URING) {
-        return 0;
-    }
     let threads = values.count(&table::FUSE_THREADS);
     threads.map_or(AT_ONCE_DEFAULT, |threads| {
         AT_ONCE_DEFAULT.min(threads.saturating_sub(1) as usize)

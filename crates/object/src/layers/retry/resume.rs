@@ -2,11 +2,9 @@
 
 use std::mem::MaybeUninit;
 
-use penstock_base::{Checksum, Pipe, Summing};
+use penstock_base::{Checksum, Summing};
 
-use crate::{
-    BodySink, ErrorKind, GetOptions, Got, Key, Moved, ObjectError, ObjectResult, Operation,
-};
+use crate::{BodySink, ErrorKind, GetOptions, Got, Key, ObjectError, ObjectResult, Operation};
 
 /// A sink that turns several responses into one.
 ///
@@ -150,17 +148,6 @@ unsafe impl BodySink for Resumed<'_> {
         }
         // SAFETY: `unfilled` is the sink's own, so the caller's promise holds for it.
         unsafe { self.sink.advance(count) }
-    }
-
-    fn pipe(&mut self) -> Option<(&Pipe, usize)> {
-        if self.refused || self.sum.is_some() {
-            return None;
-        }
-        self.sink.pipe()
-    }
-
-    fn piped(&mut self, outcome: Moved) {
-        self.sink.piped(outcome);
     }
 }
 
