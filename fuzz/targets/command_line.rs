@@ -32,7 +32,8 @@ fuzz_target!(|text: &str| {
     for scope in [Scope::Mount, Scope::Stream] {
         check_options(mount_words::given(text, scope));
     }
-    check_options(config_file::parse(Path::new("/x.toml"), text));
+    let file = config_file::parse(Path::new("/x.toml"), text);
+    check_options(file.map(|file| file.of(Some("s3://bucket/data"))));
     check_flags(text);
 });
 

@@ -81,7 +81,7 @@ impl ConfigFile {
     }
 
     /// The options for a source, those that win last.
-    fn of(mut self, source: Option<&str>) -> Vec<Given> {
+    pub(crate) fn of(mut self, source: Option<&str>) -> Vec<Given> {
         self.volumes.sort_by_key(|volume| volume.source.len());
         let mut given = self.top;
         for volume in self.volumes {
