@@ -150,6 +150,11 @@ impl Process {
         );
     }
 
+    /// The directory in which it stands, which stays busy because of it.
+    pub fn working_directory(self) -> std::path::PathBuf {
+        fs::read_link(format!("/proc/{}/cwd", self.0)).expect("it is alive")
+    }
+
     /// The processes that it started and that have not ended.
     pub fn children(self) -> Vec<Self> {
         let parent = self.0.to_string();

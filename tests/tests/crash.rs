@@ -223,7 +223,12 @@ fn who_reads_a_page_that_is_being_dropped_is_let_go_when_the_mount_is_killed() {
 fn a_mount_that_is_killed_with_its_guardian_is_taken_away() {
     let mut dropping = Dropping::new();
     let process = dropping.mount.process();
-    assert_eq!(process.children().len(), 1);
+    let guardians = process.children();
+    assert_eq!(guardians.len(), 1);
+    assert_eq!(guardians[0].working_directory(), Path::new("/"));
+    // Those who ask every process of this name for something are not heard.
+    guardians[0].signal("-USR1");
+    guardians[0].signal("-URG");
     kill_with_guardian(process);
     unmount_dead(dropping.mount.path());
     dropping.until_all_are_let_go();

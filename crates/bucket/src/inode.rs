@@ -18,15 +18,15 @@
 //! From the outside in; a later lock may be taken while an earlier one is held, never the
 //! reverse:
 //! 1. the gate ([`Namespace::enter`], [`Namespace::begin_move`]): asynchronous, long;
-//! 2. a file's write stream ([`OpenFile::stream`]): asynchronous, held during uploads; of two
-//!    files the one with the lower inode number first;
+//! 2. a file's turn ([`OpenFile::turn`], of a streamed file its write stream): asynchronous, held during
+//!    uploads; of two files the one with the lower inode number first;
 //! 3. a directory handle's listing: asynchronous, held during LIST requests;
 //! 4. the tree ([`Namespace::lock`]): a mutex held for some map operations, never across await or a
 //!    disk call ([`penstock_base::InMemory`]);
 //! 5. the table of handles: a mutex held for one map operation, or while views are counted;
 //! 6. a file's view ([`OpenFile::view`]), then a handle's reader: mutexes held for a few loads.
 //!
-//! [`OpenFile::stream`]: crate::open_file::OpenFile::stream
+//! [`OpenFile::turn`]: crate::open_file::OpenFile::turn
 //! [`OpenFile::view`]: crate::open_file::OpenFile::view
 
 mod answers;

@@ -3,7 +3,7 @@
 //! The parts of a volume are types of their own, each with its state, and know those below them:
 //!
 //! ```text
-//! SetAttributes  Names  Renames  Listings   what doors ask for
+//! SetAttributes  Names  Renames  Listings   what doors ask for, and no other part
 //!       Files                               open files: reading, writing, saving
 //!       Metadata                            what is kept of files beside their bytes
 //!       Lookups                             asking the store about names

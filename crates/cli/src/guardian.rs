@@ -31,8 +31,8 @@ use crate::{
 /// What `ps` and `pgrep` show, so that `killall penstock` kills the mount's process only.
 const NAME: &std::ffi::CStr = c"penstock-guard";
 
-/// What the kernel sends when the mount's process ends.
-const PARENT_ENDED: Signal = Signal::USR1;
+/// What the kernel sends when the mount's process ends. Programs of people send it to none.
+const PARENT_ENDED: Signal = Signal::URG;
 
 /// The end of the process that serves the mount.
 #[derive(Debug)]
@@ -67,17 +67,24 @@ fn guard(socket: &UnixStream, serving: Pid) -> io::Result<()> {
     set_parent_process_death_signal(Some(PARENT_ENDED))?;
     rustix::thread::set_name(NAME)?;
     system::keep_only(socket)?;
+    // What the mount was started in must not stay busy.
+    std::env::set_current_dir("/")?;
     let Some(received) = descriptors::receive(socket)? else {
         // There never was a mount.
         return Ok(());
     };
     let abort = received.descriptors.into_iter().next();
     let abort = ConnectionAbort::from(abort.ok_or(io::ErrorKind::InvalidData)?);
-    if getppid() == Some(serving)
-        && !control::has_died(serving.as_raw_nonzero().get().unsigned_abs())
-    {
-        // The dead process is the sender.
-        system::wait_for_signal(PARENT_ENDED, serving)?;
+    while is_alive(serving) {
+        // The dead process is the sender; a signal of others may stand in its place if both came at once.
+        if system::wait_for_signal(PARENT_ENDED)? == serving.as_raw_nonzero().get() {
+            break;
+        }
     }
     abort.cut()
+}
+
+fn is_alive(serving: Pid) -> bool {
+    let number = serving.as_raw_nonzero().get().unsigned_abs();
+    getppid() == Some(serving) && !control::has_died(number)
 }

@@ -5,13 +5,13 @@ use std::{
     io::ErrorKind,
     mem::MaybeUninit,
     os::{
-        fd::{AsRawFd, IntoRawFd, RawFd},
+        fd::{AsRawFd, RawFd},
         unix::net::UnixStream,
     },
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 
 /// The user who runs this, by effective id.
 pub(crate) fn user_id() -> u32 {
@@ -68,7 +68,7 @@ pub(crate) fn end_at_once() -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// Closes everything but `socket`, and the standard streams lead nowhere from now on. For a process that was split
+/// Closes everything but `socket`; the standard streams lead nowhere from now on. For a process that was split
 /// from another one, whose files must not stay open because of it, and that owns nothing else.
 pub(crate) fn keep_only(socket: &UnixStream) -> std::io::Result<()> {
     let null = fs::OpenOptions::new()
@@ -78,27 +78,18 @@ pub(crate) fn keep_only(socket: &UnixStream) -> std::io::Result<()> {
     for stream in 0..=libc::STDERR_FILENO {
         replace_descriptor(&null, stream)?;
     }
-    let kept = socket.as_raw_fd().unsigned_abs();
-    close_all(
-        libc::STDERR_FILENO.unsigned_abs() + 1,
-        kept.saturating_sub(1),
-    )?;
-    close_all(kept + 1, u32::MAX)?;
-    // It was closed with the others.
-    let _ = null.into_raw_fd();
+    drop(null);
+    let open = fs::read_dir("/proc/self/fd")?;
+    let numbers: Vec<RawFd> = open
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    for number in numbers {
+        if number > libc::STDERR_FILENO && number != socket.as_raw_fd() {
+            // SAFETY: the caller never uses it again. That of the listing is closed already.
+            unsafe { libc::close(number) };
+        }
+    }
     Ok(())
-}
-
-/// Closes the descriptors from `first` to `last`.
-fn close_all(first: u32, last: u32) -> std::io::Result<()> {
-    if first > last {
-        return Ok(());
-    }
-    // SAFETY: the caller owns none of these, or never uses it again.
-    match unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } {
-        -1 => Err(std::io::Error::last_os_error()),
-        _ => Ok(()),
-    }
 }
 
 /// Blocks every signal that can be blocked.
@@ -111,8 +102,8 @@ pub(crate) fn block_signals() {
     }
 }
 
-/// Waits until the process `sender` sends `signal`, which must be blocked. The same from others changes nothing.
-pub(crate) fn wait_for_signal(signal: Signal, sender: Pid) -> std::io::Result<()> {
+/// Waits until `signal`, which must be blocked, was sent, and returns the number of the process that sent it.
+pub(crate) fn wait_for_signal(signal: Signal) -> std::io::Result<i32> {
     let mut awaited = MaybeUninit::uninit();
     let mut received = MaybeUninit::<libc::siginfo_t>::uninit();
     // SAFETY: `awaited` is a valid place for a set, which the first call fills.
@@ -123,16 +114,13 @@ pub(crate) fn wait_for_signal(signal: Signal, sender: Pid) -> std::io::Result<()
     loop {
         // SAFETY: the set was filled, and `received` is a valid place for the result.
         let number = unsafe { libc::sigwaitinfo(awaited.as_ptr(), received.as_mut_ptr()) };
-        if number < 0 {
-            let error = std::io::Error::last_os_error();
-            if error.kind() != ErrorKind::Interrupted {
-                return Err(error);
-            }
-            continue;
+        let error = std::io::Error::last_os_error();
+        if number > 0 {
+            // SAFETY: the kernel filled it, and a signal that a process caused has a sender.
+            return Ok(unsafe { received.assume_init_ref().si_pid() });
         }
-        // SAFETY: the kernel filled it, and a signal that a process caused has a sender.
-        if unsafe { received.assume_init_ref().si_pid() } == sender.as_raw_nonzero().get() {
-            return Ok(());
+        if error.kind() != ErrorKind::Interrupted {
+            return Err(error);
         }
     }
 }

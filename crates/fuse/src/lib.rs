@@ -29,7 +29,7 @@ mod transport;
 
 pub use mount::{
     ConnectionAbort, MountError, UnmountError, UnmountMode, check_mount_point, cut_silent, is_dead,
-    remove_dead_mounts, unmount,
+    is_silent, remove_dead_mounts, unmount,
 };
 pub use negotiate::Negotiated;
 pub use notify::{Notifier, NotifyError};

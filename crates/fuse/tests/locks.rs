@@ -175,7 +175,8 @@ fn a_mount_that_ends_holds_nothing() {
     let [one, _other] = mounts;
     let other = File::open(&paths[1]).unwrap();
     assert!(other.try_lock().is_err());
-    drop((held, one));
+    drop(held);
+    one.end();
     other.lock().unwrap();
 }
 

@@ -19,8 +19,9 @@
 //!    writes of the staging file hold it shared; what moves bytes away (a truncation, an eviction), and a save for
 //!    the moment in which it begins, holds it alone. Never wait for memory or for the store while holding it.
 //! 2. the journal of a file: held while the disk takes a record.
-//! 3. what the owner of the file locks for work in memory, and shows there what the content says.
+//! 3. what the owner of the file locks before it asks the content (the tree of a bucket).
 //! 4. the content of a file, or its staging file's descriptor: work in memory alone ([`penstock_base::InMemory`]).
+//! 5. what the owner locks in a callback that shows what the content says (a bucket's view of the file).
 //!
 //! So a change looks at the content, lets the journal note it, and only then makes it; other changes wait for
 //! the journal meanwhile. What is to be removed is handed to a thread behind the files ([`sweep`]).

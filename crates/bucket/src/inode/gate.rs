@@ -4,7 +4,7 @@
 //! changed in between would be lost, so a change of this mount *enters* with the directories it
 //! touches and waits while one of them is being moved; a move waits until those that entered
 //! before have left. Reading, looking up and saving go on: what is unsaved when a move begins is
-//! saved by the move itself, under the lock of the file's stream.
+//! saved by the move itself, in the file's turn.
 //!
 //! A move may take minutes, and whoever waits occupies its door. So only so many wait, and not for
 //! long; the others are refused as busy, before anything was changed.

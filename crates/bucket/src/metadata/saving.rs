@@ -133,7 +133,7 @@ impl Metadata {
         tree.node(inode).is_ok_and(|node| node.unsaved.is_some())
     }
 
-    /// Stores what was changed of a file while it was being saved. Under the lock of its stream.
+    /// Stores what was changed of a file while it was being saved. In the file's turn.
     pub(crate) async fn store_unsaved_metadata(&self, file: &OpenFile) -> FsResult<()> {
         let unsaved = {
             let tree = self.mount.namespace.lock();

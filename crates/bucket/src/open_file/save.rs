@@ -6,9 +6,9 @@
 //! | [`Files::save`] | these | takes what follows |
 //! | [`Files::finish_stream`] | [`Files::save`], [`Files::finish`] | the file's stream, which is its turn |
 //! | [`Files::save_staged`] | [`Files::save`], a save in the background, a retry | takes the gate and the file's turn |
-//! | [`Files::store_changes`] | [`Files::save_staged`], [`Files::finish`] | the same |
+//! | [`Files::store_changes`] | [`Files::save_staged`], [`Files::finish`] | the file's turn; but for shutting down the gate as well |
 //! | [`Files::finish`] | a rename, shutting down | the gate, if a rename holds it, and the file's turn |
-//! | [`Files::publish`], `publish_staged` | the last two | also the tree, then the content, then the view |
+//! | [`Files::publish`], `publish_staged` | [`Files::finish_stream`]; [`Files::store_changes`] | also the tree, then the content, then the view |
 //! | [`Metadata::store_unsaved_metadata`] | these, after the content | the file's turn |
 //!
 //! A save runs in a task of its own, so that an interrupted caller does not cut it. The turn of a streamed file

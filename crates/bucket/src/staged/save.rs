@@ -41,9 +41,8 @@ pub(crate) enum SaveError {
 impl SaveError {
     /// A failure to find out what the store has, which is no conflict.
     fn to_find(error: StagedError) -> Self {
-        match error {
-            StagedError::Transfer(error) => Self::Failed(transfer_failure(&error, Purpose::Write)),
-            StagedError::File(error) => Self::Failed(error),
+        match Self::from(error) {
+            Self::Conflict(error) | Self::Failed(error) => Self::Failed(error),
         }
     }
 }

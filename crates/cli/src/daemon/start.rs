@@ -135,10 +135,15 @@ fn leave_to_next(plan: &Plan, door: &dyn Door, volume: &OpenedVolume) {
 
 /// Gives the guardian what it needs to let programs go when this process is killed.
 fn tell_guardian(plan: &Plan, door: &dyn Door) {
-    if let (Some(guardian), Some(abort)) = (&plan.guardian, door.abort())
-        && let Err(error) = guardian.watch(abort)
-    {
-        warn!(%error, "programs may hang when this process is killed: its guardian is gone");
+    let Some(guardian) = &plan.guardian else {
+        return;
+    };
+    let watched = match door.abort() {
+        Some(abort) => guardian.watch(abort),
+        None => Err(std::io::ErrorKind::PermissionDenied.into()),
+    };
+    if let Err(error) = watched {
+        warn!(%error, "programs may hang when this process is killed: its guardian cannot cut the connection");
     }
 }
 

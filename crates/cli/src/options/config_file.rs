@@ -215,7 +215,7 @@ fn option_of(path: &Path, line: usize, key: &str) -> Outcome<&'static OptionSpec
 fn malformed(path: &Path, line: usize, message: &str) -> Failure {
     Failure::usage(
         format!("{}:{line}: {message}", path.display()),
-        "docs/options.md and `penstock mount --help` list the keys and their values",
+        "docs/options.md and `penstock mount --help-all` list the keys and their values",
     )
 }
 

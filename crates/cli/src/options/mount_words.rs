@@ -112,7 +112,10 @@ fn option_of(word: MountWord, scope: Scope) -> Outcome<Given> {
 }
 
 fn unknown(name: &str, scope: Scope) -> Failure {
-    let help = format!("`penstock {} --help` lists all options", scope.command());
+    let help = format!(
+        "`penstock {} --help-all` lists all options",
+        scope.command()
+    );
     let remedy = match table::nearest(name, table::of(scope)) {
         Some(near) => format!("did you mean `{near}`? {help}"),
         None => help,

@@ -64,7 +64,7 @@ pub fn is_dead(place: &Path) -> bool {
 }
 
 /// Whether the mount at `place` gives no answer in time.
-pub(super) fn is_silent(place: &Path) -> bool {
+pub fn is_silent(place: &Path) -> bool {
     errno_of(place).is_none()
 }
 

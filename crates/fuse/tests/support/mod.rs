@@ -124,6 +124,17 @@ impl TestMount {
     }
 }
 
+impl TestMount {
+    /// Ends the mount, and waits until it holds nothing more.
+    pub fn end(mut self) {
+        let session = self.session.take().unwrap();
+        self.runtime.block_on(async {
+            session.unmount(UnmountMode::Force).await.unwrap();
+            session.wait().await;
+        });
+    }
+}
+
 impl Drop for TestMount {
     fn drop(&mut self) {
         if let Some(session) = self.session.take() {

@@ -40,7 +40,7 @@ impl StagedFile {
             return true;
         }
         if let Err(error) = self.fetch_lacking(transfer, put_max).await {
-            tracing::debug!(%error, "a file is staged without all of its content");
+            tracing::warn!(%error, "a file is staged without all of its content");
         }
         self.note_fetched(true);
         true

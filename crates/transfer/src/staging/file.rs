@@ -5,7 +5,8 @@
 //! it or leaves it to the store again.
 //!
 //! The locks are listed in [`crate::staging`]. What each of them guards is reached through the methods here
-//! and in the modules beside this one; the owner of a file takes the change lock alone.
+//! and in the modules beside this one. Of these locks the owner of a file can take the change lock only. The methods that
+//! begin a save, evict, fetch, gather or empty take it themselves: an owner that holds it must not call them.
 
 use std::{
     io,

@@ -53,6 +53,9 @@ pub(super) fn unmount(
         detach(mountpoint)?;
         return tell_what_is_left(place, mountpoint);
     }
+    if entry.is_ours() && penstock_fuse::is_silent(mountpoint) {
+        return Err(silent(&entry));
+    }
     if !lazy || !may_unmount(&entry) {
         return Err(alive(&entry));
     }
@@ -113,6 +116,20 @@ fn detach(mountpoint: &Path) -> Outcome {
 fn may_unmount(entry: &MountEntry) -> bool {
     let user = system::user_id();
     user == 0 || entry.user == Some(user)
+}
+
+/// Why a mount that does not answer is left alone: it may be busy, or dead while the kernel holds a thread of its
+/// process. Out of sight it could not be ended by its place any more.
+fn silent(entry: &MountEntry) -> Failure {
+    let place = entry.mountpoint.display();
+    let owner = entry.user.unwrap_or(0);
+    Failure::new(
+        format!("`{place}` does not answer, and the program behind it cannot be asked"),
+        format!(
+            "run this as the user who mounted it, number {owner}; if its process has died, `umount -f {place}` as \
+             root lets programs go that wait for it"
+        ),
+    )
 }
 
 /// Why a mount that lives is left alone, and what this user can do.
