@@ -175,6 +175,12 @@ impl AsRef<Path> for Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!(
+                "--- where its threads wait ---\n{}---",
+                self.process().waits()
+            );
+        }
         if is_mounted(&self.path) {
             system::detach(&self.path);
         }

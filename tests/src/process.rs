@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::Read,
+    path::Path,
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -148,6 +149,20 @@ impl Process {
             Patience::seconds(5),
             Command::new("kill").args([signal, &pid]),
         );
+    }
+
+    /// Where in the kernel each of its threads waits, and how long all processes waited for the disk of late.
+    pub fn waits(self) -> String {
+        let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+        let threads = fs::read_dir(format!("/proc/{}/task", self.0));
+        let threads = threads.into_iter().flatten().flatten();
+        let lines = threads.map(|thread| {
+            let thread = thread.path();
+            let (name, place) = (read(&thread.join("comm")), read(&thread.join("wchan")));
+            format!("{}: {place}\n{}", name.trim(), read(&thread.join("stack")))
+        });
+        let pressure = read(Path::new("/proc/pressure/io"));
+        lines.chain([pressure]).collect()
     }
 
     /// The directory in which it stands, which stays busy because of it.
