@@ -177,6 +177,14 @@ impl Mount {
         Ok(())
     }
 
+    /// Fails with `Stale` where another client's file has the name of this one.
+    pub(crate) fn check_keeps_name(&self, inode: Inode) -> FsResult<()> {
+        match self.namespace.lock().node(inode)?.lost_its_name() {
+            true => Err(FsError::Stale),
+            false => Ok(()),
+        }
+    }
+
     /// Refuses every change from now on.
     pub(crate) fn shut(&self) {
         self.shut.store(true, Ordering::SeqCst);

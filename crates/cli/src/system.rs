@@ -15,14 +15,12 @@ use rustix::process::Signal;
 
 /// The user who runs this, by effective id.
 pub(crate) fn user_id() -> u32 {
-    // SAFETY: the call has no arguments and cannot fail.
-    unsafe { libc::geteuid() }
+    rustix::process::geteuid().as_raw()
 }
 
 /// The group of the user who runs this, by effective id.
 pub(crate) fn group_id() -> u32 {
-    // SAFETY: the call has no arguments and cannot fail.
-    unsafe { libc::getegid() }
+    rustix::process::getegid().as_raw()
 }
 
 /// Leaves the terminal and the session of whoever started us.

@@ -28,8 +28,8 @@ mod system;
 mod transport;
 
 pub use mount::{
-    ConnectionAbort, MountError, UnmountError, UnmountMode, check_mount_point, cut_silent, is_dead,
-    is_silent, remove_dead_mounts, unmount,
+    Answer, ConnectionAbort, MountError, UnmountError, UnmountMode, answer, check_mount_point,
+    cut_silent, remove_dead_mounts, unmount,
 };
 pub use negotiate::Negotiated;
 pub use notify::{Notifier, NotifyError};

@@ -22,7 +22,7 @@ use tracing::{debug, warn};
 use crate::{FuseSettings, adapter::MountId, system};
 
 pub use abort::{ConnectionAbort, cut_silent};
-pub use check::{is_dead, is_silent};
+pub use check::{Answer, answer};
 pub use error::{MountError, UnmountError};
 
 /// Dead mounts on top of each other that are taken away at once.

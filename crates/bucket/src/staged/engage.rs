@@ -34,15 +34,7 @@ impl Files {
         file: &Arc<OpenFile>,
         body: &StagedBody,
     ) -> FsResult<()> {
-        if self
-            .mount
-            .namespace
-            .lock()
-            .node(file.inode)?
-            .lost_its_name()
-        {
-            return Err(FsError::Stale);
-        }
+        self.mount.check_keeps_name(file.inode)?;
         if body.content.is_engaged() {
             return Ok(());
         }

@@ -94,15 +94,7 @@ impl Files {
         let guard = guard_for(&body.content, place).await;
         // Under the lock that the last save of the file takes.
         self.mount.check_not_shut()?;
-        if self
-            .mount
-            .namespace
-            .lock()
-            .node(file.inode)?
-            .lost_its_name()
-        {
-            return Err(FsError::Stale);
-        }
+        self.mount.check_keeps_name(file.inode)?;
         let (engagement, size) = body.content.engaged_now()?;
         let offset = match place {
             WritePlace::At(offset) => offset,

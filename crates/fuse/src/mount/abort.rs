@@ -20,7 +20,7 @@ use rustix::{
     mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen},
 };
 
-use super::{UnmountError, UnmountMode, check, direct, table};
+use super::{Answer, UnmountError, UnmountMode, check, direct, table};
 
 /// Where systems mount fusectl.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
@@ -77,7 +77,7 @@ fn unseen_connections() -> io::Result<OwnedFd> {
 /// was cut.
 pub fn cut_silent(place: &Path) -> Result<bool, UnmountError> {
     let entry = table::entry_at(place).filter(MountEntry::is_ours);
-    let Some(entry) = entry.filter(|_| check::is_silent(place)) else {
+    let Some(entry) = entry.filter(|_| check::answer(place) == Answer::Silent) else {
         return Ok(false);
     };
     let cut = ConnectionAbort::open(&entry.device).and_then(|abort| abort.cut());

@@ -59,18 +59,23 @@ pub(super) fn is_dead_and_ours(place: &Path) -> bool {
 }
 
 /// Whether the daemon of the mount at `place` is gone, and the kernel says so.
-pub fn is_dead(place: &Path) -> bool {
-    errno_of(place) == Some(Some(libc::ENOTCONN))
+fn is_dead(place: &Path) -> bool {
+    answer(place) == Answer::Dead
 }
 
-/// Whether the mount at `place` gives no answer in time.
-pub fn is_silent(place: &Path) -> bool {
-    errno_of(place).is_none()
+/// What a mount says when it is asked for what the kernel never answers from its cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// Its daemon answers, be it with an error.
+    Alive,
+    /// The kernel says that its daemon is gone.
+    Dead,
+    /// There is no answer in time.
+    Silent,
 }
 
-/// What the mount at `place` says when it is asked for what the kernel never answers from its cache: an error or
-/// none. `None` where it does not answer, so it is asked on a thread of its own.
-fn errno_of(place: &Path) -> Option<Option<i32>> {
+/// Asks the mount at `place` on a thread of its own, because a daemon that hangs does not answer. Takes seconds then.
+pub fn answer(place: &Path) -> Answer {
     let (answer, answered) = mpsc::sync_channel(1);
     let place = place.to_path_buf();
     let asking = thread::spawn(move || {
@@ -80,10 +85,15 @@ fn errno_of(place: &Path) -> Option<Option<i32>> {
         // Nobody waits any more for an answer that comes late.
         let _ = answer.send(errno);
     });
-    let errno = answered.recv_timeout(ANSWER_TIME_MAX).ok()?;
+    let Ok(errno) = answered.recv_timeout(ANSWER_TIME_MAX) else {
+        return Answer::Silent;
+    };
     // Whoever mounts in the background splits its process next, without threads.
     let _ = asking.join();
-    Some(errno)
+    match errno {
+        Some(libc::ENOTCONN) => Answer::Dead,
+        _ => Answer::Alive,
+    }
 }
 
 /// A FUSE mount is there: is its daemon alive? A dead one answers at once.

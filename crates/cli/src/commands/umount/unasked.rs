@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use penstock_base::mount_table::MountEntry;
 use penstock_bucket::has_unsaved;
-use penstock_fuse::UnmountMode;
+use penstock_fuse::{Answer, UnmountMode};
 
 use crate::{
     control::{
@@ -48,13 +48,14 @@ pub(super) fn unmount(
             format!("use `umount {shown}`"),
         ));
     }
-    if penstock_fuse::is_dead(mountpoint) {
-        // Nothing can be saved through it, so nobody needs to close files in it first.
-        detach(mountpoint)?;
-        return tell_what_is_left(place, mountpoint);
-    }
-    if entry.is_ours() && penstock_fuse::is_silent(mountpoint) {
-        return Err(silent(&entry));
+    match penstock_fuse::answer(mountpoint) {
+        Answer::Dead => {
+            // Nothing can be saved through it, so nobody needs to close files in it first.
+            detach(mountpoint)?;
+            return tell_what_is_left(place, mountpoint);
+        }
+        Answer::Silent if entry.is_ours() => return Err(silent(&entry)),
+        Answer::Silent | Answer::Alive => {}
     }
     if !lazy || !may_unmount(&entry) {
         return Err(alive(&entry));
