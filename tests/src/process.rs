@@ -131,6 +131,16 @@ impl Process {
         allowed.max().unwrap_or(0)
     }
 
+    /// Whether the kernel tells which connection a descriptor of `/dev/fuse` belongs to.
+    pub fn tells_connections(self) -> bool {
+        let descriptors = fs::read_dir(format!("/proc/{}/fdinfo", self.0));
+        let mut texts = descriptors.into_iter().flatten().flatten();
+        texts.any(|descriptor| {
+            let text = fs::read_to_string(descriptor.path()).unwrap_or_default();
+            text.contains("fuse_connection:")
+        })
+    }
+
     /// Ends it without warning, as the kernel does when memory runs out.
     pub fn kill(self) {
         self.signal("-KILL");

@@ -249,6 +249,27 @@ fn a_mount_that_was_killed_with_its_guardian_makes_way_for_the_next() {
     unmount_dead(dropping.mount.path());
 }
 
+/// The mount table does not lead to its connection any more.
+#[test]
+fn a_mount_that_was_killed_with_its_guardian_and_hidden_makes_way_for_the_next() {
+    let mut dropping = Dropping::new();
+    if !dropping.mount.process().tells_connections() {
+        penstock_skips::skipped("the kernel does not tell the connection of a descriptor");
+        dropping.mount.process().kill();
+        return dropping.until_all_are_let_go();
+    }
+    kill_with_guardian(dropping.mount.process());
+    let mut hide = Command::new("umount");
+    run_within(PATIENCE, hide.arg("-l").arg(dropping.mount.path())).expect_success();
+    dropping.bucket.heal();
+    let staging = dropping.scratch.folder("staging");
+    let options = dropping.bucket.staged_options(&staging);
+    let mut again = dropping.bucket.command_with("mount", &options);
+    run_within(PATIENCE, again.arg(dropping.mount.path())).expect_success();
+    dropping.until_all_are_let_go();
+    unmount_dead(dropping.mount.path());
+}
+
 #[test]
 fn a_handle_of_an_earlier_mount_leads_to_no_other_file() {
     for kind in Kind::ALL {

@@ -21,9 +21,12 @@ pub(crate) fn release(place: &SocketDirectory, mountpoint: &Path) -> Outcome {
     let Some(process) = client::dead_listener(&place.socket_of(mountpoint)) else {
         return Ok(());
     };
-    let cut = penstock_fuse::cut_silent(mountpoint);
-    let was_cut = cut.map_err(|error| explain::unmount_error(&error))?;
+    let cut = penstock_fuse::cut_held_by(process.number()).unwrap_or(0);
+    if cut == 0 {
+        let silent = penstock_fuse::cut_silent(mountpoint);
+        silent.map_err(|error| explain::unmount_error(&error))?;
+    }
     let ended = process.ends_within(END_MAX);
-    debug!(was_cut, ended, "the process of the mount has died");
+    debug!(cut, ended, "the process of the mount has died");
     Ok(())
 }

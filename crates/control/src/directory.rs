@@ -16,6 +16,9 @@ const TURN_PATIENCE: Duration = Duration::from_secs(5);
 /// How often it looks.
 const TURN_POLL: Duration = Duration::from_millis(5);
 
+/// How the names of records end.
+const RECORD: &str = "staging";
+
 /// The turn of one process to look at sockets and to act upon that, as long as it is held.
 #[derive(Debug)]
 pub(crate) struct Turn {
@@ -88,13 +91,18 @@ impl SocketDirectory {
 
     /// The record of the mount on `mountpoint` that this process serves.
     pub(crate) fn record_of(&self, mountpoint: &Path, process: u32) -> PathBuf {
-        let name = format!("{}.{process}.staging", mount_id(mountpoint));
+        let name = format!("{}.{process}.{RECORD}", mount_id(mountpoint));
         self.path().join(name)
     }
 
     /// The records of mounts on `mountpoint`.
     pub(crate) fn records(&self, mountpoint: &Path) -> Vec<OfProcess> {
-        self.by_process(mountpoint, "staging")
+        self.by_process(mountpoint, RECORD)
+    }
+
+    /// The records of mounts on any mount point.
+    pub(crate) fn all_records(&self) -> Vec<PathBuf> {
+        self.files(RECORD)
     }
 
     /// The files of `mountpoint` with this ending that have the number of a process in their names.

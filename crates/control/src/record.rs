@@ -4,6 +4,9 @@
 //! nothing is staged. The process holds a lock on it, by which a record of the living is told from one of
 //! the dead, and removes it when it ends with a last word. What a dead mount left unsaved lies where its
 //! record says until a mount with the same directory takes it over.
+//!
+//! Pods come and go, and each may have a mount point of its own: each mount that begins removes the records that
+//! dead ones left long ago. It looks at nothing that they lead to, for a dead disk answers nothing.
 
 use std::{
     ffi::OsString,
@@ -14,9 +17,13 @@ use std::{
         fs::OpenOptionsExt,
     },
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use crate::{SocketDirectory, directory::OfProcess};
+
+/// How long `umount` can tell what a dead mount left; afterwards it says that this is not known.
+const KEPT: Duration = Duration::from_hours(7 * 24);
 
 /// The record of a mount that lives.
 #[derive(Debug)]
@@ -33,6 +40,7 @@ impl Record {
         directory: Option<&Path>,
     ) -> io::Result<Self> {
         forget_taken_over(place, mountpoint, directory);
+        forget_old(place);
         let path = place.record_of(mountpoint, std::process::id());
         let mut options = File::options();
         let mut file = options
@@ -66,6 +74,20 @@ fn forget_taken_over(place: &SocketDirectory, mountpoint: &Path, directory: Opti
             let _ = fs::remove_file(record);
         }
     }
+}
+
+/// Removes old records of dead mounts, wherever those were mounted.
+fn forget_old(place: &SocketDirectory) {
+    for record in place.all_records() {
+        if is_older_than(&record, KEPT) && is_of_dead(&record) {
+            let _ = fs::remove_file(record);
+        }
+    }
+}
+
+fn is_older_than(record: &Path, age: Duration) -> bool {
+    let written = fs::metadata(record).and_then(|metadata| metadata.modified());
+    written.is_ok_and(|written| written.elapsed().is_ok_and(|elapsed| elapsed > age))
 }
 
 /// The staging directory of a process that serves, or served, the mount point, if it stages.
@@ -159,5 +181,28 @@ mod tests {
         assert_eq!(staging_of(&place, mountpoint, process), Some(staging));
         living.remove();
         assert_eq!(staging_of(&place, mountpoint, process), None);
+    }
+
+    #[test]
+    fn old_records_of_dead_mounts_are_removed_wherever_they_were_mounted() {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let place = SocketDirectory::at(&scratch.path().join("run"));
+        place.prepare().expect("it can be made");
+        let written = |process, age: Duration| {
+            let path = place.record_of(Path::new("/mnt/pod"), process);
+            let file = File::create(&path).expect("room");
+            let then = std::time::SystemTime::now() - age;
+            file.set_modified(then).expect("our own");
+            path
+        };
+        let (young, old) = (written(1, KEPT / 2), written(2, KEPT * 2));
+        let living = written(3, KEPT * 2);
+        let lock = File::open(&living).expect("there");
+        lock.lock().expect("nobody has it");
+
+        let begun = Record::write(&place, Path::new("/mnt/x"), None).expect("written");
+        let exist = [&young, &old, &living].map(|record| record.exists());
+        assert_eq!(exist, [true, false, true]);
+        begun.remove();
     }
 }

@@ -64,14 +64,22 @@ pub fn has_died(number: u32) -> bool {
 
 /// A process, ours or not, that can be waited for.
 #[derive(Debug)]
-pub struct Process(OwnedFd);
+pub struct Process {
+    number: u32,
+    handle: OwnedFd,
+}
 
 impl Process {
     /// The process of this number; none if there is none, or the kernel lends no handles.
     pub(crate) fn find(number: u32) -> Option<Self> {
-        let number = Pid::from_raw(i32::try_from(number).ok()?)?;
-        let process = pidfd_open(number, PidfdFlags::empty());
-        process.ok().map(Self)
+        let id = Pid::from_raw(i32::try_from(number).ok()?)?;
+        let handle = pidfd_open(id, PidfdFlags::empty()).ok()?;
+        Some(Self { number, handle })
+    }
+
+    /// Its number, as seen from here.
+    pub fn number(&self) -> u32 {
+        self.number
     }
 
     /// Waits until it has ended, at most for `limit`; says whether it did.
@@ -80,7 +88,7 @@ impl Process {
         loop {
             let left = until.saturating_duration_since(clock::now());
             let left = Timespec::try_from(left).ok();
-            let mut entries = [PollFd::new(&self.0, PollFlags::IN)];
+            let mut entries = [PollFd::new(&self.handle, PollFlags::IN)];
             match poll(&mut entries, left.as_ref()) {
                 Ok(ready) => return ready > 0,
                 Err(rustix::io::Errno::INTR) => {}

@@ -29,7 +29,7 @@ mod transport;
 
 pub use mount::{
     Answer, ConnectionAbort, MountError, UnmountError, UnmountMode, answer, check_mount_point,
-    cut_silent, remove_dead_mounts, unmount,
+    cut_held_by, cut_silent, remove_dead_mounts, unmount,
 };
 pub use negotiate::Negotiated;
 pub use notify::{Notifier, NotifyError};

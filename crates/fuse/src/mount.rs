@@ -21,7 +21,7 @@ use tracing::{debug, warn};
 
 use crate::{FuseSettings, adapter::MountId, system};
 
-pub use abort::{ConnectionAbort, cut_silent};
+pub use abort::{ConnectionAbort, cut_held_by, cut_silent};
 pub use check::{Answer, answer};
 pub use error::{MountError, UnmountError};
 
