@@ -32,7 +32,6 @@ pub(crate) static PROGRAM: Program = Program {
         (&table::SYMLINKS, "off"),
         (&table::RENAME_LIMIT, "2000000"),
     ],
-    awaited_defaults: &[],
     run,
 };
 
