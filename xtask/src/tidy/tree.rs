@@ -94,7 +94,7 @@ impl File {
                     | "fuzz"
                     | "object-testing"
                     | "vfs-conformance"
-            )
+            ) || part.ends_with("_tests.rs")
         })
     }
 
