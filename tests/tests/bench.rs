@@ -97,6 +97,7 @@ fn assert_nothing_left(scratch: &Scratch) {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "one story")]
 fn smoke_reports_every_row_checked() {
     let scratch = Scratch::new();
     let html = scratch.path().join("report.html");

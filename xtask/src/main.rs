@@ -1,7 +1,7 @@
 //! Chores of the repository, run as `cargo xtask CHORE`.
 //!
 //! - `tidy` checks what the compiler and clippy do not: which crate may use which, how large
-//!   files and functions may grow, and that what is written down is true. See [`tidy`].
+//!   files may grow, and that what is written down is true. See [`tidy`].
 
 // A chore is a command line tool: it reads its arguments and prints.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr)]

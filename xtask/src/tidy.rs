@@ -3,22 +3,18 @@
 //! Each rule is a module with one function that takes the tree and returns [`Finding`]s:
 //!
 //! - [`layers`]: which crate may depend on which.
-//! - [`sizes`]: how long files, functions and parameter lists may be.
+//! - [`sizes`]: how long files may be.
 //! - [`prose`]: module heads, unfinished work, words of a workplace, the change log.
 //! - [`errno`]: who may name the numbers of a protocol.
 //! - [`links`]: links between documents lead somewhere.
 //!
-//! Rules look at files that git knows ([`tree`]), with comments and strings blanked where code
-//! is meant ([`lexer`]). A finding that cannot be mended today goes into `tidy-exceptions.txt`,
-//! which may only shrink ([`ratchet`]).
+//! Rules look at files that git knows ([`tree`]), as `cargo fmt` has laid them out. How long functions and
+//! lists of parameters may be is clippy's to say (`clippy.toml`).
 
 mod errno;
-mod functions;
 mod layers;
-mod lexer;
 mod links;
 mod prose;
-mod ratchet;
 mod sizes;
 mod tree;
 
@@ -29,12 +25,10 @@ use tree::Tree;
 /// Something that is not as it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Finding {
-    /// The rule's name, as the exceptions file spells it.
+    /// The rule's name.
     rule: &'static str,
-    /// What it is about: a path, or `path::function`.
+    /// What it is about: a path, or the whole.
     subject: String,
-    /// How much, for rules that measure; 1 for the others.
-    amount: usize,
     /// What is wrong and what to do, in one line.
     message: String,
 }
@@ -82,9 +76,8 @@ pub(crate) fn check(root: &Path) -> Result<Report, String> {
         links::check(&tree, root),
     ]
     .concat();
-    let exceptions = tree.text(ratchet::EXCEPTIONS_FILE).unwrap_or_default();
     Ok(Report {
-        findings: ratchet::apply(findings, exceptions),
+        findings,
         statistics,
     })
 }

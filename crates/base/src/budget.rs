@@ -17,7 +17,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -25,7 +25,7 @@ use std::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::{FsError, FsResult, clock};
+use crate::{FsError, FsResult, Mutex, clock};
 
 /// Bytes are accounted in pages, which keeps a large budget within a semaphore's range.
 const PAGE: u64 = 4096;
@@ -88,10 +88,7 @@ impl MemoryBudget {
 
     /// Registers somebody who can give memory back. Dropped reclaimers are forgotten.
     pub fn register(&self, reclaimer: Weak<dyn Reclaim>) {
-        let mut reclaimers = self
-            .reclaimers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut reclaimers = self.reclaimers.lock();
         reclaimers.retain(|known| known.strong_count() > 0);
         reclaimers.push(reclaimer);
     }
@@ -152,10 +149,7 @@ impl MemoryBudget {
 
     fn ask_reclaimers(&self, bytes: u64) {
         let reclaimers: Vec<_> = {
-            let known = self
-                .reclaimers
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let known = self.reclaimers.lock();
             known.iter().filter_map(Weak::upgrade).collect()
         };
         let mut missing = bytes;
@@ -250,7 +244,7 @@ mod tests {
         struct Idle(Mutex<Option<Reservation>>);
         impl Reclaim for Idle {
             fn reclaim(&self, _bytes: u64) -> u64 {
-                let taken = self.0.lock().expect("no panic under the lock").take();
+                let taken = self.0.lock().take();
                 taken.map_or(0, |reservation| reservation.bytes())
             }
         }
@@ -266,7 +260,7 @@ mod tests {
         struct BusyAtFirst(Mutex<(u32, Option<Reservation>)>);
         impl Reclaim for BusyAtFirst {
             fn reclaim(&self, _bytes: u64) -> u64 {
-                let mut asked = self.0.lock().expect("no panic under the lock");
+                let mut asked = self.0.lock();
                 asked.0 += 1;
                 let idle = if asked.0 > 2 { asked.1.take() } else { None };
                 idle.map_or(0, |reservation| reservation.bytes())

@@ -15,10 +15,12 @@ use std::{
     path::Path,
 };
 
-use rustix::process::geteuid;
 use thiserror::Error;
 
-use crate::private_directory::{foreign, identity_in, refuse_link};
+use crate::{
+    private_directory::{foreign, identity_in, refuse_link},
+    user_id,
+};
 
 /// The file in the directory that is locked.
 const NAME: &str = "lock";
@@ -110,7 +112,7 @@ fn open(directory: &Path) -> io::Result<File> {
 /// proves nothing.
 fn owner_of(directory: &Path) -> io::Result<u32> {
     let owner = fs::metadata(directory)?.uid();
-    if owner != geteuid().as_raw() && owner != identity_in(directory)? {
+    if owner != user_id() && owner != identity_in(directory)? {
         return Err(foreign(directory, owner));
     }
     Ok(owner)

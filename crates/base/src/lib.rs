@@ -8,12 +8,14 @@
 //! - [`Checksum`]: made while bytes are in the processor's cache, carried with them.
 //! - [`metrics`]: counters that a component owns and an exporter reads.
 //! - [`LocalFile`]: an open file that stands in for an object.
+//! - [`Mutex`]: a lock that a panic does not spoil.
 //! - [`InMemory`]: a lock under which no thread waits for a disk.
 //! - [`DirectoryLock`]: a directory that one process uses at a time.
 //! - [`make_own_directory`]: a directory that nobody else can have prepared.
 //! - [`Mailbox`]: what many threads have ready for one that sleeps in the kernel.
 //! - [`mount_table`]: what is mounted where, from the kernel's text.
 //! - [`text`]: text and tables for a terminal.
+//! - [`user_id`], [`group_id`], [`is_root`]: who runs this process.
 //! - [`processors`]: how many there are, or a test says that there are.
 //! - [`clock`], [`random`]: time and chance. Nothing else may ask the system for them
 //!   (clippy.toml enforces it), which keeps tests able to stop the clock.
@@ -31,6 +33,7 @@ mod in_memory;
 mod kept_free;
 mod local_file;
 mod mailbox;
+mod mutex;
 mod name;
 mod payload;
 // Beside the allocator the only unsafe code here: memory that is filled once and shared meanwhile.
@@ -39,6 +42,7 @@ mod pool;
 mod private_directory;
 mod secret;
 mod size;
+mod user;
 
 pub mod clock;
 pub mod metrics;
@@ -57,6 +61,7 @@ pub use in_memory::{InMemory, disk_call};
 pub use kept_free::kept_free;
 pub use local_file::LocalFile;
 pub use mailbox::Mailbox;
+pub use mutex::Mutex;
 pub use name::{FileName, NAME_LENGTH_MAX, NameError, Utf8Name};
 pub use payload::Payload;
 pub use pool::{BLOCK_SIZE, Buffer, BufferPool, BufferView, BufferWriter, HEAP_BUFFER_MAX};
@@ -65,3 +70,4 @@ pub use private_directory::{
 };
 pub use secret::Secret;
 pub use size::{ByteSize, GIB, KIB, MIB, ParseSizeError};
+pub use user::{group_id, is_root, user_id};

@@ -31,13 +31,12 @@
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use rustix::event::{EventfdFlags, eventfd};
+
+use crate::Mutex;
 
 /// A list of what is ready for one thread, and a bell that wakes it.
 #[derive(Debug)]
@@ -71,7 +70,7 @@ impl<T> Mailbox<T> {
 
     /// Adds something, and wakes the thread if it sleeps.
     pub fn put(&self, item: T) {
-        self.list().push(item);
+        self.ready.lock().push(item);
         if self.asleep.swap(false, Ordering::SeqCst) {
             self.ring();
         }
@@ -79,14 +78,14 @@ impl<T> Mailbox<T> {
 
     /// Takes all that is ready, in the order in which it was put in.
     pub fn take(&self) -> Vec<T> {
-        std::mem::take(&mut *self.list())
+        std::mem::take(&mut *self.ready.lock())
     }
 
     /// The thread wants to sleep: whether it may, because nothing is ready. To be called by that
     /// thread alone, which says afterwards that it [`woke`](Self::woke).
     pub fn may_sleep(&self) -> bool {
         self.asleep.store(true, Ordering::SeqCst);
-        let empty = self.list().is_empty();
+        let empty = self.ready.lock().is_empty();
         if !empty {
             self.woke();
         }
@@ -96,10 +95,6 @@ impl<T> Mailbox<T> {
     /// The thread is awake, so nobody needs to ring. To be called before it takes what is ready.
     pub fn woke(&self) {
         self.asleep.store(false, Ordering::SeqCst);
-    }
-
-    fn list(&self) -> MutexGuard<'_, Vec<T>> {
-        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -22,7 +22,7 @@ use std::{
     ptr::NonNull,
     slice,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -30,7 +30,7 @@ use std::{
 use bytes::Bytes;
 use rustix::io::{Errno, pread};
 
-use crate::{FsResult, MIB, MemoryBudget, Reservation};
+use crate::{FsResult, MIB, MemoryBudget, Mutex, Reservation};
 
 /// Bytes in a pooled block: one read or write request of the kernel at its largest.
 pub const BLOCK_SIZE: usize = MIB as usize;
@@ -123,7 +123,7 @@ impl BufferPool {
     /// Gives blocks that were not needed since the last call back to the system. Call it every
     /// few seconds.
     pub fn trim(&self) {
-        let mut free = self.lock();
+        let mut free = self.free.lock();
         let surplus = free.warm_low_water.min(free.warm.len());
         let idle: Vec<_> = free.warm.drain(..surplus).collect();
         idle.iter().for_each(|block| release_pages(*block));
@@ -133,11 +133,11 @@ impl BufferPool {
 
     /// Bytes of free blocks that are still in memory.
     pub fn idle_bytes(&self) -> u64 {
-        (self.lock().warm.len() * BLOCK_SIZE) as u64
+        (self.free.lock().warm.len() * BLOCK_SIZE) as u64
     }
 
     fn free_block(&self) -> BlockAddress {
-        let mut free = self.lock();
+        let mut free = self.free.lock();
         if free.warm.is_empty() && free.cold.is_empty() {
             free.add_region();
         }
@@ -151,11 +151,7 @@ impl BufferPool {
     }
 
     fn give_back(&self, block: BlockAddress) {
-        self.lock().warm.push(block);
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, FreeBlocks> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        self.free.lock().warm.push(block);
     }
 }
 

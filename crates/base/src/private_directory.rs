@@ -24,12 +24,9 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use rustix::{
-    fs::{CWD, Mode, OFlags, mkdirat, openat},
-    process::geteuid,
-};
+use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 
-use crate::random;
+use crate::{random, user_id};
 
 /// What only its user may enter.
 const PRIVATE: u32 = 0o700;
@@ -78,7 +75,7 @@ pub fn make_named_directory(path: &Path) -> io::Result<()> {
     let found = directory.metadata()?;
     let (owner, mode) = (found.uid(), found.mode() & PERMISSIONS);
     let is_shared = mode & STICKY != 0;
-    let user = geteuid().as_raw();
+    let user = user_id();
     if owner == ROOT && user != ROOT {
         return match mode & ALL_WRITE != 0 && !is_shared {
             true => Err(writable(path)),
@@ -104,7 +101,7 @@ pub fn make_private_directory(path: &Path) -> io::Result<()> {
         .create(path)?;
     let directory = open_in(CWD, path)?;
     let owner = directory.metadata()?.uid();
-    if owner != geteuid().as_raw() && owner != identity_in(path)? {
+    if owner != user_id() && owner != identity_in(path)? {
         return Err(foreign(path, owner));
     }
     directory.set_permissions(fs::Permissions::from_mode(PRIVATE))
@@ -165,7 +162,7 @@ fn walk(system: &Path, below: &Path, make: bool) -> io::Result<()> {
 
 fn check(directory: &File, path: &Path, refused: u32) -> io::Result<Metadata> {
     let found = directory.metadata()?;
-    if found.uid() != geteuid().as_raw() {
+    if found.uid() != user_id() {
         return Err(foreign(path, found.uid()));
     }
     if found.mode() & refused != 0 {

@@ -293,7 +293,7 @@ impl Mount {
 
     fn unmount(&self, session: &Session) -> Result<(), String> {
         let mountpoint = self.area.mountpoint.display().to_string();
-        let command = match (self.unmount.as_slice(), system::is_root()) {
+        let command = match (self.unmount.as_slice(), penstock_base::is_root()) {
             ([], true) => vec!["umount".to_owned(), mountpoint],
             ([], false) => vec!["fusermount3".to_owned(), "-u".to_owned(), mountpoint],
             (command, _) => command.to_vec(),

@@ -28,14 +28,17 @@ pub(crate) mod units;
 
 mod pictures;
 #[cfg(test)]
-pub(crate) mod specimen;
-#[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::specimen;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use minijinja::{Environment, State, Value, context, escape_formatter};
-use penstock_base::text::{clean, wrap};
+use penstock_base::{
+    Mutex,
+    text::{clean, wrap},
+};
 
 use self::{
     figure::{Aspect, Figure},
@@ -221,14 +224,12 @@ fn add_markdown(environment: &mut Environment<'_>) {
     let notes: Arc<Mutex<Vec<String>>> = Arc::default();
     let known = Arc::clone(&notes);
     environment.add_function("footnote", move |note: String| footnote(&known, note));
-    environment.add_function("footnotes", move || {
-        notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    });
+    environment.add_function("footnotes", move || notes.lock().clone());
 }
 
 /// The mark of `note` in the text; the same text has one number.
 fn footnote(notes: &Mutex<Vec<String>>, note: String) -> String {
-    let mut notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut notes = notes.lock();
     let index = notes.iter().position(|known| *known == note);
     let index = index.unwrap_or_else(|| {
         notes.push(note);

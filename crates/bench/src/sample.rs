@@ -25,7 +25,6 @@ use crate::{
     settings,
     store::Store,
     suite::{self, Row, Tool, Workload},
-    system,
     template::{self, variables},
     tool::{self, Said},
     worker::{Expected, Job, Place},
@@ -441,7 +440,7 @@ fn drop_caches(caches: Caches) -> bool {
         Caches::Pages => "1",
         Caches::All => "3",
     };
-    system::is_root() && fs::write("/proc/sys/vm/drop_caches", word).is_ok()
+    penstock_base::is_root() && fs::write("/proc/sys/vm/drop_caches", word).is_ok()
 }
 
 fn note_load(pass: &mut Sample) {

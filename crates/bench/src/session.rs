@@ -5,14 +5,11 @@ use std::{
     fs,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
-use penstock_base::random;
+use penstock_base::{Mutex, random};
 
 use crate::{
     BenchError, BenchResult,
@@ -129,8 +126,7 @@ impl Session {
     /// Has the watchdog run a command when everything else has ended, each command once.
     pub(crate) fn at_end(&self, task: &Task) -> Result<(), String> {
         let farewell = (task.arguments.clone(), task.environment.clone());
-        let farewells = self.farewells.lock();
-        let mut farewells = farewells.unwrap_or_else(PoisonError::into_inner);
+        let mut farewells = self.farewells.lock();
         if !farewells.insert(farewell) {
             return Ok(());
         }

@@ -18,7 +18,7 @@ use penstock_base::clock;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     mount::{UnmountFlags, unmount},
-    process::{Pid, PidfdFlags, Signal, geteuid, kill_process, pidfd_open},
+    process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
     time::{ClockId, clock_gettime},
 };
 
@@ -182,11 +182,6 @@ pub(crate) fn detach(mountpoint: &Path) -> io::Result<()> {
         mountpoint,
         UnmountFlags::NOFOLLOW | UnmountFlags::DETACH,
     )?)
-}
-
-/// Whether we may drop the page cache and unmount by ourselves.
-pub(crate) fn is_root() -> bool {
-    geteuid().is_root()
 }
 
 /// Closes a file and says whether that worked, which `drop` does not.

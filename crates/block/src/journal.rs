@@ -19,7 +19,7 @@ use std::{
 use penstock_base::random;
 use serde::{Deserialize, Serialize};
 
-use crate::{BlockError, device::DeviceName, system};
+use crate::{BlockError, device::DeviceName};
 
 /// How a state file's name ends.
 const ENDING: &str = "volume";
@@ -107,7 +107,7 @@ impl StateDirectory {
             .map_err(failed)?;
         let metadata = fs::symlink_metadata(&self.0).map_err(failed)?;
         let private = metadata.is_dir() && metadata.mode() & 0o022 == 0;
-        if private && (metadata.uid() == 0 || !system::is_root()) {
+        if private && (metadata.uid() == 0 || !penstock_base::is_root()) {
             return Ok(());
         }
         Err(failed(io::Error::new(

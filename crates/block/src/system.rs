@@ -121,11 +121,6 @@ pub(crate) fn loop_name(device: &File) -> io::Result<Option<String>> {
     }
 }
 
-/// Whether this process may do what only root may.
-pub(crate) fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
 fn checked(status: libc::c_int) -> io::Result<()> {
     if status < 0 {
         return Err(io::Error::last_os_error());

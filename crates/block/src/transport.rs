@@ -5,7 +5,7 @@ use std::{fmt, os::fd::OwnedFd, path::Path, sync::Arc};
 use async_trait::async_trait;
 use penstock_vfs::Disk;
 
-use crate::{BlockError, device::DeviceName, nbd, system, ublk};
+use crate::{BlockError, device::DeviceName, nbd, ublk};
 
 /// A way to make disks known to the kernel as block devices.
 #[async_trait]
@@ -100,7 +100,7 @@ pub fn available(kind: TransportKind) -> Availability {
     let exists = |path: &str| Path::new(path).exists();
     let missing = |text: &str| Availability::Missing(text.to_owned());
     match kind {
-        _ if !system::is_root() => missing("block devices need root"),
+        _ if !penstock_base::is_root() => missing("block devices need root"),
         TransportKind::Loop if !exists("/dev/loop-control") => missing(
             "there is no /dev/loop-control; load the module with `modprobe loop`, or pass the device into this container",
         ),
@@ -121,7 +121,7 @@ pub fn available(kind: TransportKind) -> Availability {
 
 /// Fails when `kind` cannot be used here.
 pub(crate) fn check(kind: TransportKind) -> Result<(), BlockError> {
-    if !system::is_root() {
+    if !penstock_base::is_root() {
         return Err(BlockError::NotRoot);
     }
     match available(kind) {

@@ -27,7 +27,7 @@ use crate::{
     daemon::Announcer,
     descriptors,
     failure::{Exit, Failure, Outcome},
-    system::{self, Ending, Forked},
+    system::{self, Forked},
 };
 
 /// Servers that may be killed in a row, each within [`SOON`], before the keeper gives up.
@@ -97,10 +97,11 @@ pub(crate) fn keep(
             announcer.leave_to_another();
         }
         inherited = receive_until_end(&ours).or(inherited);
-        let signal = match system::ending(child) {
-            Some(Ending::Signal(signal)) => signal,
-            Some(Ending::Status(status)) => return ended(status),
-            None => return Ok(()),
+        let Some(ending) = system::ending(child) else {
+            return Ok(());
+        };
+        let Some(signal) = ending.terminating_signal() else {
+            return ended(ending.exit_status().unwrap_or(0));
         };
         restarts = if begun.elapsed() > SOON {
             1

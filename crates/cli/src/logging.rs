@@ -12,10 +12,10 @@ use std::{
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
 };
 
-use penstock_base::MIB;
+use penstock_base::{MIB, Mutex};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{
     Registry,
@@ -75,12 +75,8 @@ impl LogFile {
     /// Opens the path again; keeps the old file when that fails.
     pub(crate) fn reopen(&self) -> io::Result<()> {
         let fresh = open_file(&self.path)?;
-        *self.lock() = fresh;
+        *self.open.lock() = fresh;
         Ok(())
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -97,7 +93,7 @@ fn open_file(path: &Path) -> io::Result<Open> {
 
 impl Write for &LogFile {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let mut open = self.lock();
+        let mut open = self.open.lock();
         if open.size + line.len() as u64 > FILE_SIZE_MAX {
             let mut old = self.path.clone().into_os_string();
             old.push(".old");

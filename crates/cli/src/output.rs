@@ -1,6 +1,6 @@
 //! Standard output and standard error: data and prompts, nothing else.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use crate::failure::{Exit, Failure, Outcome};
 
@@ -21,6 +21,25 @@ pub(crate) fn print_line(text: &str) -> Outcome {
 /// Writes one message to standard error. There is nobody left to tell when that fails.
 pub(crate) fn complain(message: &str) {
     let _ = writeln!(io::stderr().lock(), "penstock: {message}");
+}
+
+/// Writes `value` to standard output, for programs.
+pub(crate) fn print_json(value: &impl serde::Serialize) -> Outcome {
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|error| Failure::new(format!("cannot write JSON: {error}"), "report this"))?;
+    print_line(&text)
+}
+
+/// Shows how far something is, in the place of what was shown before; none takes that away. Says whether there
+/// is a terminal to show it on.
+pub(crate) fn draw(line: Option<&str>) -> bool {
+    let mut stderr = io::stderr().lock();
+    let shows = stderr.is_terminal();
+    if shows {
+        let line = line.unwrap_or_default();
+        let _ = write!(stderr, "\r\x1b[K{line}").and_then(|()| stderr.flush());
+    }
+    shows
 }
 
 fn unwritable(error: &io::Error) -> Failure {

@@ -15,9 +15,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use penstock_base::{find_own_directory, make_own_directory};
+use penstock_base::{find_own_directory, is_root, make_own_directory, user_id};
 
-use crate::{control::SocketDirectory, environment::Environment, system};
+use crate::{control::SocketDirectory, environment::Environment};
 
 /// Kept when the machine restarts, and everybody may make directories in it.
 const SHARED: &str = "/var/tmp";
@@ -107,11 +107,7 @@ fn in_home(environment: &Environment, variable: &str, usual: &str) -> Option<Pat
 }
 
 fn of_user(name: &str) -> String {
-    format!("{name}-{}", system::user_id())
-}
-
-fn is_root() -> bool {
-    system::user_id() == 0
+    format!("{name}-{}", user_id())
 }
 
 /// Whether anything is in a directory of a place.
@@ -129,7 +125,7 @@ mod tests {
             return penstock_skips::skipped("root's places carry no number");
         }
         let none = Environment::of(&[]);
-        let id = system::user_id().to_string();
+        let id = user_id().to_string();
         let places = [logs(&none), indexes(&none), staging("x")].map(|place| place.path());
         for path in places.into_iter().chain([sockets(&none).path()]) {
             let path = path.display().to_string();

@@ -2,52 +2,40 @@
 
 use std::{
     fs,
-    io::ErrorKind,
+    io::{self, ErrorKind},
     mem::MaybeUninit,
     os::{
-        fd::{AsRawFd, RawFd},
+        fd::{AsFd, AsRawFd, RawFd},
         unix::net::UnixStream,
     },
     time::Duration,
 };
 
-use rustix::process::Signal;
-
-/// The user who runs this, by effective id.
-pub(crate) fn user_id() -> u32 {
-    rustix::process::geteuid().as_raw()
-}
-
-/// The group of the user who runs this, by effective id.
-pub(crate) fn group_id() -> u32 {
-    rustix::process::getegid().as_raw()
-}
-
-/// Leaves the terminal and the session of whoever started us.
-pub(crate) fn leave_session() {
-    // SAFETY: the call has no arguments; it fails only for a group leader, which a forked child
-    // is not.
-    unsafe { libc::setsid() };
-}
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::retry_on_intr,
+    process::{Pid, Signal, WaitOptions, WaitStatus, waitpid},
+    stdio::{dup2_stderr, dup2_stdin, dup2_stdout},
+};
 
 /// What `fork` returned to this side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Forked {
-    Parent(libc::pid_t),
+    Parent(Pid),
     Child,
 }
 
 /// Splits the process in two. Fails where other threads run: the child would have none of them, but
 /// the locks that they held.
-pub(crate) fn fork() -> std::io::Result<Forked> {
+pub(crate) fn fork() -> io::Result<Forked> {
     if !is_alone() {
-        return Err(std::io::Error::other("other threads run already"));
+        return Err(io::Error::other("other threads run already"));
     }
     // SAFETY: there is only this thread, so the child's memory is in a consistent state.
     match unsafe { libc::fork() } {
-        -1 => Err(std::io::Error::last_os_error()),
-        0 => Ok(Forked::Child),
-        pid => Ok(Forked::Parent(pid)),
+        -1 => Err(io::Error::last_os_error()),
+        // The child gets 0, which is no process.
+        pid => Ok(Pid::from_raw(pid).map_or(Forked::Child, Forked::Parent)),
     }
 }
 
@@ -66,17 +54,22 @@ pub(crate) fn end_at_once() -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// Closes everything but `socket`; the standard streams lead nowhere from now on. For a process that was split
-/// from another one, whose files must not stay open because of it, and that owns nothing else.
-pub(crate) fn keep_only(socket: &UnixStream) -> std::io::Result<()> {
+/// Makes the standard streams lead nowhere: lets go of the terminal, or of the pipe that a caller reads until its
+/// end.
+pub(crate) fn close_standard_streams() -> io::Result<()> {
     let null = fs::OpenOptions::new()
         .read(true)
         .write(true)
         .open("/dev/null")?;
-    for stream in 0..=libc::STDERR_FILENO {
-        replace_descriptor(&null, stream)?;
-    }
-    drop(null);
+    dup2_stdin(&null)?;
+    dup2_stdout(&null)?;
+    Ok(dup2_stderr(&null)?)
+}
+
+/// Closes everything but `socket`; the standard streams lead nowhere from now on. For a process that was split
+/// from another one, whose files must not stay open because of it, and that owns nothing else.
+pub(crate) fn keep_only(socket: &UnixStream) -> io::Result<()> {
+    close_standard_streams()?;
     let open = fs::read_dir("/proc/self/fd")?;
     let numbers: Vec<RawFd> = open
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
@@ -101,7 +94,7 @@ pub(crate) fn block_signals() {
 }
 
 /// Waits until `signal`, which must be blocked, was sent, and returns the number of the process that sent it.
-pub(crate) fn wait_for_signal(signal: Signal) -> std::io::Result<i32> {
+pub(crate) fn wait_for_signal(signal: Signal) -> io::Result<i32> {
     let mut awaited = MaybeUninit::uninit();
     let mut received = MaybeUninit::<libc::siginfo_t>::uninit();
     // SAFETY: `awaited` is a valid place for a set, which the first call fills.
@@ -112,7 +105,7 @@ pub(crate) fn wait_for_signal(signal: Signal) -> std::io::Result<i32> {
     loop {
         // SAFETY: the set was filled, and `received` is a valid place for the result.
         let number = unsafe { libc::sigwaitinfo(awaited.as_ptr(), received.as_mut_ptr()) };
-        let error = std::io::Error::last_os_error();
+        let error = io::Error::last_os_error();
         if number > 0 {
             // SAFETY: the kernel filled it, and a signal that a process caused has a sender.
             return Ok(unsafe { received.assume_init_ref().si_pid() });
@@ -123,100 +116,40 @@ pub(crate) fn wait_for_signal(signal: Signal) -> std::io::Result<i32> {
     }
 }
 
-/// How a child ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// It was killed by this signal.
-    Signal(i32),
-    /// By itself, with this status.
-    Status(i32),
-}
-
-/// Waits until a child of ours ends; none if there is no such child.
-pub(crate) fn ending(pid: libc::pid_t) -> Option<Ending> {
-    let mut status = 0;
-    loop {
-        // SAFETY: `status` is a valid place for the result, and `pid` is our own child.
-        let reaped = unsafe { libc::waitpid(pid, &raw mut status, 0) };
-        let interrupted = std::io::Error::last_os_error().kind() == ErrorKind::Interrupted;
-        match reaped {
-            -1 if interrupted => {}
-            reaped if reaped == pid => break,
-            _ => return None,
-        }
-    }
-    if libc::WIFSIGNALED(status) {
-        return Some(Ending::Signal(libc::WTERMSIG(status)));
-    }
-    Some(Ending::Status(libc::WEXITSTATUS(status)))
+/// Waits until a child of ours ends, and says how; none if there is no such child.
+pub(crate) fn ending(child: Pid) -> Option<WaitStatus> {
+    let ended = retry_on_intr(|| waitpid(Some(child), WaitOptions::empty()));
+    ended.ok().flatten().map(|(_, status)| status)
 }
 
 /// How a child ended, in words; none if there is no such child.
-pub(crate) fn ending_of(pid: libc::pid_t) -> Option<String> {
-    ending(pid).map(|ending| match ending {
-        Ending::Signal(signal) => format!("was killed by signal {signal}"),
-        Ending::Status(status) => format!("ended with status {status}"),
+pub(crate) fn ending_of(child: Pid) -> Option<String> {
+    let status = ending(child)?;
+    Some(match status.terminating_signal() {
+        Some(signal) => format!("was killed by signal {signal}"),
+        None => format!("ended with status {}", status.exit_status().unwrap_or(0)),
     })
 }
 
-/// Ends a child of ours that does not answer.
-pub(crate) fn kill(pid: libc::pid_t) {
-    // SAFETY: signalling a child of ours touches no memory.
-    unsafe { libc::kill(pid, libc::SIGKILL) };
-}
-
-/// Makes `target` refer to the open file `source`.
-pub(crate) fn replace_descriptor(source: &impl AsRawFd, target: RawFd) -> std::io::Result<()> {
-    // SAFETY: both are descriptors; what `target` referred to is one of the standard streams,
-    // which no object in this process owns.
-    if unsafe { libc::dup2(source.as_raw_fd(), target) } < 0 {
-        return Err(std::io::Error::last_os_error());
-    }
-    Ok(())
-}
-
 /// Waits until `source` can be read or was closed, at most for `limit`.
-pub(crate) fn readable_within(source: &impl AsRawFd, limit: Duration) -> bool {
-    let mut poll = libc::pollfd {
-        fd: source.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    let milliseconds = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
-    loop {
-        // SAFETY: one valid entry is passed, for as long as the call lasts.
-        let ready = unsafe { libc::poll(&raw mut poll, 1, milliseconds) };
-        let interrupted = std::io::Error::last_os_error().kind() == ErrorKind::Interrupted;
-        if ready >= 0 || !interrupted {
-            return ready > 0;
-        }
-    }
+pub(crate) fn readable_within(source: &impl AsFd, limit: Duration) -> bool {
+    let limit = Timespec::try_from(limit).ok();
+    let mut sources = [PollFd::new(source, PollFlags::IN)];
+    retry_on_intr(|| poll(&mut sources, limit.as_ref())).is_ok_and(|ready| ready > 0)
 }
 
 /// Whether the reading end of the pipe that `writer` is the other end of was closed.
-pub(crate) fn is_abandoned(writer: &impl AsRawFd) -> bool {
-    let mut poll = libc::pollfd {
-        fd: writer.as_raw_fd(),
-        events: 0,
-        revents: 0,
-    };
-    // SAFETY: one valid entry is passed, for as long as the call lasts.
-    let ready = unsafe { libc::poll(&raw mut poll, 1, 0) };
-    ready > 0 && poll.revents & libc::POLLERR != 0
+pub(crate) fn is_abandoned(writer: &impl AsFd) -> bool {
+    let mut ends = [PollFd::new(writer, PollFlags::empty())];
+    let asked = poll(&mut ends, Some(&Timespec::default()));
+    asked.is_ok() && ends[0].revents().contains(PollFlags::ERR)
 }
 
 /// Columns of the terminal on standard output, if it is one.
 #[cfg(feature = "bench")]
 pub(crate) fn terminal_width() -> Option<usize> {
-    let mut size = libc::winsize {
-        ws_row: 0,
-        ws_col: 0,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    };
-    // SAFETY: `size` is a valid place for the result of this request.
-    let outcome = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
-    (outcome == 0 && size.ws_col > 0).then(|| usize::from(size.ws_col))
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
 /// Threads of this process.

@@ -246,6 +246,7 @@ fn a_server_that_is_not_trusted_is_told_as_that() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "one story")]
 fn check_tells_what_a_store_lacks_and_what_that_stops() {
     let (scratch, server) = (Scratch::new(), strict_server());
     let source = format!("s3://{BUCKET}");

@@ -414,6 +414,21 @@ fn the_utility_mode_lists_and_removes_unfinished_uploads() {
 }
 
 #[test]
+fn the_utility_mode_reads_the_section_of_its_bucket() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let passwords = general_passwords(&scratch);
+    let section = format!(
+        "[volume.data]\nsource = \"oss://{BUCKET}\"\nendpoint = \"{}\"\n",
+        server.url()
+    );
+    let config = scratch.file("penstock.toml", &section);
+    let mut command = scratch.called("ossfs");
+    command.args(["-u", BUCKET]).env("PENSTOCK_CONFIG", config);
+    command.env("OSS_CREDENTIAL_FILE", passwords);
+    assert_eq!(succeed(&mut command), "0 unfinished\n");
+}
+
+#[test]
 fn use_cache_keeps_what_was_read_until_del_cache() {
     let (scratch, server) = (Scratch::new(), strict_server());
     let file = general_passwords(&scratch);

@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 
 use crate::{
     Reply, Request, SocketDirectory, Status, claim, protocol,
-    system::{self, Peer, Process, has_died},
+    system::{Peer, Process, has_died},
 };
 
 /// How long a healthy mount may take to answer.
@@ -118,7 +118,7 @@ pub fn is_heard(socket: &Path) -> bool {
 /// one's is neither believed nor ordered about.
 fn peer(stream: &UnixStream) -> io::Result<u32> {
     let Peer { process, user } = Peer::of(stream)?;
-    if user == system::user_id() || user == 0 {
+    if user == penstock_base::user_id() || user == 0 {
         return Ok(process);
     }
     let text = format!("another user, {user}, listens there");

@@ -9,13 +9,8 @@ use std::{
 use penstock_base::clock;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    process::{Pid, PidfdFlags, geteuid, pidfd_open},
+    process::{Pid, PidfdFlags, pidfd_open},
 };
-
-/// The user who runs this, by effective id.
-pub(crate) fn user_id() -> u32 {
-    geteuid().as_raw()
-}
 
 /// Who is at the other end of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

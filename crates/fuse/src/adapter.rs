@@ -188,6 +188,7 @@ impl Adapter {
     }
 
     /// The table of all requests. What cannot be asked for is told at once.
+    #[allow(clippy::too_many_lines, reason = "one row for each request")]
     fn operation(
         self,
         of: Subject,

@@ -12,13 +12,10 @@ mod listing;
 mod object;
 mod uploads;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use penstock_base::{GIB, KIB, MIB, Payload};
+use penstock_base::{GIB, KIB, MIB, Mutex, Payload};
 
 use self::{object::Object, uploads::Uploads};
 use penstock_object::{
@@ -84,10 +81,6 @@ impl MemoryStore {
             bucket: Mutex::default(),
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, Bucket> {
-        self.bucket.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Default for MemoryStore {
@@ -98,7 +91,7 @@ impl Default for MemoryStore {
 
 impl std::fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let bucket = self.lock();
+        let bucket = self.bucket.lock();
         f.debug_struct("MemoryStore")
             .field("objects", &bucket.objects.len())
             .finish_non_exhaustive()
@@ -192,7 +185,7 @@ impl Store for MemoryStore {
     }
 
     async fn head(&self, key: &Key, _options: HeadOptions) -> ObjectResult<ObjectInfo> {
-        let bucket = self.lock();
+        let bucket = self.bucket.lock();
         Ok(bucket.content(Operation::Head, key)?.1)
     }
 
@@ -203,7 +196,7 @@ impl Store for MemoryStore {
         sink: &mut dyn BodySink,
     ) -> ObjectResult<Got> {
         let (body, info) = {
-            let bucket = self.lock();
+            let bucket = self.bucket.lock();
             let (object, info) = bucket.content(Operation::Get, key)?;
             (object.body.clone(), info)
         };
@@ -227,7 +220,8 @@ impl Store for MemoryStore {
             self.capabilities.put_size_max,
         )?;
         let object = Object::new(object::own(&body), &options);
-        self.lock()
+        self.bucket
+            .lock()
             .store(operation, key, &options.condition, object)
     }
 
@@ -249,7 +243,7 @@ impl Store for MemoryStore {
             self.capabilities.object_size_max,
         )?;
         let body = object::own(&body);
-        match self.lock().objects.entry(key.as_str().to_owned()) {
+        match self.bucket.lock().objects.entry(key.as_str().to_owned()) {
             std::collections::btree_map::Entry::Occupied(mut there) => {
                 there.get_mut().append(key, position, body)
             }
@@ -262,7 +256,7 @@ impl Store for MemoryStore {
 
     async fn copy(&self, source: &Key, target: &Key, options: CopyOptions) -> ObjectResult<Stored> {
         let operation = Operation::Copy;
-        let mut bucket = self.lock();
+        let mut bucket = self.bucket.lock();
         let object = bucket.object(operation, source)?;
         let info = object.info();
         check_tag(operation, source, &info, options.if_match.as_ref())?;
@@ -277,13 +271,13 @@ impl Store for MemoryStore {
     }
 
     async fn delete(&self, key: &Key) -> ObjectResult<()> {
-        self.lock().objects.remove(key.as_str());
+        self.bucket.lock().objects.remove(key.as_str());
         Ok(())
     }
 
     async fn delete_many(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>> {
         rules::check_delete_many(keys)?;
-        let mut bucket = self.lock();
+        let mut bucket = self.bucket.lock();
         for key in keys {
             bucket.objects.remove(key.as_str());
         }
@@ -291,11 +285,11 @@ impl Store for MemoryStore {
     }
 
     async fn list(&self, options: ListOptions) -> ObjectResult<ListPage> {
-        Ok(listing::page(&self.lock().objects, &options))
+        Ok(listing::page(&self.bucket.lock().objects, &options))
     }
 
     async fn create_upload(&self, key: &Key, options: PutOptions) -> ObjectResult<UploadId> {
-        Ok(self.lock().uploads.create(key, options))
+        Ok(self.bucket.lock().uploads.create(key, options))
     }
 
     async fn upload_part(
@@ -308,7 +302,8 @@ impl Store for MemoryStore {
         let operation = Operation::UploadPart;
         rules::check_part(&self.capabilities, operation, number, body.len() as u64)?;
         let body = object::own(&body);
-        self.lock()
+        self.bucket
+            .lock()
             .uploads
             .find(operation, key, upload)?
             .add(number, body)
@@ -324,7 +319,7 @@ impl Store for MemoryStore {
         let operation = Operation::CopyPart;
         let size = copy.range.end.saturating_sub(copy.range.start);
         rules::check_part(&self.capabilities, operation, number, size)?;
-        let mut bucket = self.lock();
+        let mut bucket = self.bucket.lock();
         let (object, info) = bucket.content(operation, &copy.source)?;
         check_tag(operation, &copy.source, &info, copy.if_match.as_ref())?;
         if copy.range.is_empty() || copy.range.end > info.size {
@@ -346,7 +341,7 @@ impl Store for MemoryStore {
         options: CompleteOptions,
     ) -> ObjectResult<Stored> {
         let operation = Operation::CompleteUpload;
-        let mut bucket = self.lock();
+        let mut bucket = self.bucket.lock();
         let found = bucket.uploads.find(operation, key, upload)?;
         let object = found.assemble(&self.capabilities, parts, &options)?;
         let condition = match options.condition {
@@ -359,7 +354,7 @@ impl Store for MemoryStore {
     }
 
     async fn abort_upload(&self, key: &Key, upload: &UploadId) -> ObjectResult<()> {
-        self.lock().uploads.forget(key, upload);
+        self.bucket.lock().uploads.forget(key, upload);
         Ok(())
     }
 
@@ -368,7 +363,7 @@ impl Store for MemoryStore {
         prefix: &str,
         continuation: Option<&str>,
     ) -> ObjectResult<UploadPage> {
-        Ok(self.lock().uploads.page(prefix, continuation))
+        Ok(self.bucket.lock().uploads.page(prefix, continuation))
     }
 
     async fn put_symlink(
@@ -382,7 +377,8 @@ impl Store for MemoryStore {
             return Err(unsupported(operation, "symbolic links").about(key));
         }
         let object = Object::link(target, &options);
-        self.lock()
+        self.bucket
+            .lock()
             .store(operation, key, &options.condition, object)
     }
 
@@ -391,7 +387,7 @@ impl Store for MemoryStore {
         if !self.capabilities.symlinks {
             return Err(unsupported(operation, "symbolic links").about(key));
         }
-        let bucket = self.lock();
+        let bucket = self.bucket.lock();
         bucket.object(operation, key)?.link.clone().ok_or_else(|| {
             let message = "the object is not a symbolic link";
             ObjectError::new(ErrorKind::InvalidRequest, operation, message).about(key)

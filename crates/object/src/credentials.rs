@@ -145,23 +145,12 @@ pub struct CredentialSettings {
 pub struct RoleSettings {
     /// The role's resource name, such as `arn:aws:iam::1:role/x` or `acs:ram::1:role/x`.
     pub arn: String,
-    /// The name of the session in the provider's logs; empty for `penstock`.
-    pub session_name: String,
-    /// The external id that the role's policy demands, if any.
-    pub external_id: Option<String>,
     /// The address of the token service (OSS), if not the usual one.
     pub sts_endpoint: Option<String>,
 }
 
-impl RoleSettings {
-    fn session_name(&self) -> &str {
-        if self.session_name.is_empty() {
-            "penstock"
-        } else {
-            &self.session_name
-        }
-    }
-}
+/// What the provider's logs call the session of an assumed role.
+const SESSION_NAME: &str = "penstock";
 
 /// The places to look in.
 fn places(settings: &CredentialSettings) -> Vec<CredentialPlace> {

@@ -366,15 +366,12 @@ fn report(summary: &BuildSummary) {
 fn changes(old: &Path, new: &Path) -> Result<Changes, SnapshotError> {
     let (old, new) = (ObjectMap::open(old)?, ObjectMap::open(new)?);
     let changes = compare(&mut old.objects(), &mut new.objects())?;
-    let Changes {
-        added,
-        removed,
-        changed,
-        unchanged,
-    } = changes;
     info!(
-        added,
-        removed, changed, unchanged, "compared with the last index"
+        added = changes.added,
+        removed = changes.removed,
+        changed = changes.changed,
+        unchanged = changes.unchanged,
+        "compared with the last index"
     );
     Ok(changes)
 }

@@ -14,9 +14,9 @@
 mod pace;
 mod streams;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use penstock_base::clock;
+use penstock_base::{Mutex, clock};
 use tokio::task::AbortHandle;
 
 use self::streams::Streams;
@@ -51,7 +51,7 @@ impl Prefetcher {
 
     /// A reader asked for an object and has to wait for it, or not.
     pub(crate) fn touched(&self, number: u32, waits: bool) {
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut streams = self.streams.lock();
         let Some(stream) = streams.touch(number, waits, clock::now()) else {
             return;
         };

@@ -24,14 +24,11 @@ mod tests;
 use std::{
     fs::{self, File},
     path::{Path, PathBuf},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
-use penstock_base::clock;
+use penstock_base::{Mutex, clock};
 use rustix::fs::{FlockOperation, flock};
 
 use journal::Journal;
@@ -143,7 +140,8 @@ impl Spool {
 
     /// Objects in finished runs.
     pub fn objects(&self) -> u64 {
-        self.lock_state()
+        self.state
+            .lock()
             .finished
             .iter()
             .map(|run| run.objects)
@@ -152,7 +150,7 @@ impl Spool {
 
     /// What is not in a finished run, in order.
     pub(crate) fn gaps(&self) -> Vec<Span> {
-        gaps(&self.lock_state().finished)
+        gaps(&self.state.lock().finished)
     }
 
     /// A new run, whose file is made when the first object comes.
@@ -167,7 +165,7 @@ impl Spool {
     }
 
     fn keep(&self, finished: FinishedRun) -> Result<(), SnapshotError> {
-        let mut state = self.lock_state();
+        let mut state = self.state.lock();
         state.journal.add(&finished)?;
         state.finished.push(finished);
         Ok(())
@@ -175,7 +173,7 @@ impl Spool {
 
     /// Forgets all finished runs.
     pub(crate) fn forget(&self) -> Result<(), SnapshotError> {
-        let mut state = self.lock_state();
+        let mut state = self.state.lock();
         state.finished.clear();
         state.journal.clear()?;
         drop(state);
@@ -223,7 +221,7 @@ impl Spool {
             let message = format!("nothing is known about the keys after `{}`", gap.after);
             return Err(SnapshotError::Invalid(message));
         }
-        let mut runs = std::mem::take(&mut self.lock_state().finished);
+        let mut runs = std::mem::take(&mut self.state.lock().finished);
         runs.sort_by(|one, other| one.span.cmp(&other.span));
         Ok(SpoolSource::new(self, runs))
     }
@@ -242,10 +240,6 @@ impl Spool {
 
     fn path_of(&self, number: u64) -> PathBuf {
         run_path(&self.directory, number)
-    }
-
-    fn lock_state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

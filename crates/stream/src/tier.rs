@@ -23,7 +23,6 @@ pub use self::{
     control_group::{Confined, ControlGroups, NotConfined},
     processors::keep_to_processors,
 };
-use crate::DataSettings;
 
 /// Requests under way for each processor. A processor serves a few thousand small objects per
 /// second; with the usual 10 to 25 ms of latency that takes this many.
@@ -157,10 +156,6 @@ impl ResourceLimits {
         requests_in_flight: usize::MAX,
     };
 
-    /// The least memory budget with which a volume works: the reads that may wait for each other
-    /// fit into it at once.
-    pub const MEMORY_BUDGET_MIN: u64 = 64 * MIB;
-
     /// Requests to the store that keep so many processors busy.
     pub const fn requests_of(processors: usize) -> usize {
         processors.saturating_mul(REQUESTS_PER_PROCESSOR)
@@ -175,14 +170,6 @@ impl ResourceLimits {
         } else {
             OVERHEAD_MIN
         })
-    }
-
-    /// How objects are read within these limits.
-    pub fn data_settings(&self, direct: bool) -> DataSettings {
-        DataSettings {
-            direct,
-            ..DataSettings::within(self.memory_budget)
-        }
     }
 
     /// How the bytes of large objects are moved: beside the cache, for readers of many programs
@@ -219,7 +206,7 @@ mod tests {
         let around = limits.map(|limits| ResourceLimits::memory_around(limits.memory_budget));
         assert_eq!(around, limits.map(|limits| limits.memory));
         assert_eq!(ResourceLimits::memory_around(64 * MIB), 128 * MIB);
-        let cache = limits[0].data_settings(false).cache_bytes;
+        let cache = crate::DataSettings::within(limits[0].memory_budget).cache_bytes;
         let ahead = limits[0].transfer_settings().read_ahead_share * 3.0;
         assert_eq!(cache, 3 * GIB / 2);
         assert!(ahead < 1.5, "cache and read-ahead fit in beside each other");

@@ -3,7 +3,6 @@
 //! - [`Reader`]: reads of one version of one object, with read-ahead where access is sequential.
 //! - [`Writer`]: a sequential stream into one object, in one PUT or a multipart upload.
 //! - [`Appender`]: a sequential stream to the end of an appendable object.
-//! - [`Assembly`]: one object out of parts, sent or copied inside the store.
 //! - [`staging`]: the write-back area, where files are written anywhere before they are saved.
 //! - [`DiskCache`]: a store around a store that keeps what was read on the disk.
 //!
@@ -41,7 +40,7 @@ pub use cache::{CacheContents, CacheError, CacheSettings, DiskCache, KeepFree};
 pub use error::{TransferError, TransferResult};
 pub use reader::Reader;
 pub use settings::TransferSettings;
-pub use writer::{Appender, Assembly, Finished, Slot, Slots, UploadNote, WriteStart, Writer};
+pub use writer::{Appender, Finished, WriteStart, Writer};
 
 use crate::{
     estimate::PathEstimate,

@@ -31,9 +31,9 @@ use penstock_base::{BLOCK_SIZE, MIB};
 use penstock_object::{CompleteOptions, ETag, Key, PutOptions, Stored, WriteCondition};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+pub use self::append::Appender;
 pub(crate) use self::clean_up::CleanUps;
-pub use self::{
-    append::Appender,
+pub(crate) use self::{
     assembly::{Assembly, Slot, Slots},
     upload::UploadNote,
 };

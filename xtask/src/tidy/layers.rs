@@ -156,7 +156,6 @@ fn finding(subject: &str, message: String) -> Finding {
     Finding {
         rule: "layers",
         subject: subject.to_owned(),
-        amount: 1,
         message,
     }
 }

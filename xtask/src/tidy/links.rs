@@ -4,8 +4,7 @@ use std::path::Path;
 
 use super::{
     Finding,
-    lexer::line_of,
-    tree::{File, Tree},
+    tree::{File, Tree, line_of},
 };
 
 /// Every relative link in a Markdown file whose target is missing under `root`, and every path
@@ -25,7 +24,6 @@ fn check_file(file: &File, root: &Path) -> Vec<Finding> {
         .map(|(offset, target)| Finding {
             rule: "links",
             subject: file.path.clone(),
-            amount: 1,
             message: format!(
                 "line {}: there is no {}",
                 line_of(&file.text, offset),

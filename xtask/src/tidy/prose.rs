@@ -2,8 +2,7 @@
 
 use super::{
     Finding,
-    lexer::line_of,
-    tree::{File, Tree},
+    tree::{File, Tree, line_of},
 };
 
 /// Lines of the `//!` text at the top of a file.
@@ -60,14 +59,14 @@ fn check_head(file: &File) -> Option<Finding> {
         1..=HEAD_LINES_MAX => return None,
         _ => format!("a head of {lines} lines, at most {HEAD_LINES_MAX}: move it to docs/"),
     };
-    Some(finding("head", file, lines.max(1), message))
+    Some(finding("head", file, message))
 }
 
 fn check_words(file: &File, rule: &'static str, words: &[&str]) -> Vec<Finding> {
     let found = words.iter().filter_map(|word| {
         let offset = file.text.find(word)?;
         let line = line_of(&file.text, offset);
-        Some(finding(rule, file, 1, format!("`{word}` at line {line}")))
+        Some(finding(rule, file, format!("`{word}` at line {line}")))
     });
     found.collect()
 }
@@ -80,16 +79,14 @@ fn check_change_log(tree: &Tree) -> Option<Finding> {
     (!has_section).then(|| Finding {
         rule: "change-log",
         subject: PATH.to_owned(),
-        amount: 1,
         message: "has no section `## Unreleased`".to_owned(),
     })
 }
 
-fn finding(rule: &'static str, file: &File, amount: usize, message: String) -> Finding {
+fn finding(rule: &'static str, file: &File, message: String) -> Finding {
     Finding {
         rule,
         subject: file.path.clone(),
-        amount,
         message,
     }
 }

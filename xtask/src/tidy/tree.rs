@@ -2,7 +2,8 @@
 
 use std::{fs, path::Path, process::Command};
 
-use super::lexer::{blank, matching_end};
+/// What stands above an inline test module.
+const TEST_MARK: &str = "#[cfg(test)]";
 
 /// Every text file that git knows, or would if it were added now.
 pub(super) struct Tree {
@@ -93,56 +94,35 @@ impl File {
                     | "fuzz"
                     | "object-testing"
                     | "vfs-conformance"
-            )
+            ) || part.ends_with("_tests.rs")
         })
     }
 
-    /// The code, with comments, literals and inline test modules blanked.
-    pub(super) fn production_code(&self) -> String {
-        let mut code = blank(&self.text);
-        for (start, end) in test_modules(&code).into_iter().rev() {
-            let blanked: String = code[start..end]
-                .chars()
-                .map(|character| if character == '\n' { '\n' } else { ' ' })
-                .collect();
-            code.replace_range(start..end, &blanked);
+    /// The lines of production code with their numbers, from 1: those outside of inline test modules.
+    pub(super) fn production(&self) -> Vec<(usize, &str)> {
+        let mut lines = (1..).zip(self.text.lines()).peekable();
+        let mut production = Vec::new();
+        while let Some((number, line)) = lines.next() {
+            let next = lines.peek().map_or("", |(_, next)| next);
+            if line == TEST_MARK && next.starts_with("mod ") && next.ends_with('{') {
+                // The formatter puts the end of a module where it began.
+                lines.find(|(_, line)| *line == "}");
+            } else {
+                production.push((number, line));
+            }
         }
-        code
-    }
-
-    /// Lines that hold a comment and nothing else.
-    pub(super) fn comment_lines(&self) -> usize {
-        let code = blank(&self.text);
-        let lines = self.text.lines().zip(code.lines());
-        lines
-            .filter(|(text, code)| text.trim_start().starts_with("//") && code.trim().is_empty())
-            .count()
-    }
-
-    /// Lines that belong to production code and lines of inline tests.
-    pub(super) fn line_counts(&self) -> (usize, usize) {
-        let code = blank(&self.text);
-        let tests = test_modules(&code)
-            .into_iter()
-            .map(|(start, end)| code[start..end].lines().count())
-            .sum();
-        (self.text.lines().count() - tests, tests)
+        production
     }
 }
 
-/// Where inline `#[cfg(test)] mod … { … }` begin and end in blanked text.
-fn test_modules(code: &str) -> Vec<(usize, usize)> {
-    const MARK: &str = "#[cfg(test)]";
-    let modules = code.match_indices(MARK).filter_map(|(start, _)| {
-        let rest = start + MARK.len();
-        let body = rest + code[rest..].find(['{', ';'])?;
-        let declares_module = code[rest..body]
-            .split_whitespace()
-            .any(|word| word == "mod");
-        let is_inline = code.as_bytes()[body] == b'{';
-        (declares_module && is_inline).then_some((start, matching_end(code, body)?))
-    });
-    modules.collect()
+/// Whether `line` holds a comment and nothing else.
+pub(super) fn is_comment(line: &str) -> bool {
+    line.trim_start().starts_with("//")
+}
+
+/// The line of `text` in which the byte at `offset` lies, from 1.
+pub(super) fn line_of(text: &str, offset: usize) -> usize {
+    text[..offset].matches('\n').count() + 1
 }
 
 #[cfg(test)]
@@ -159,17 +139,13 @@ mod tests {
     #[test]
     fn inline_tests_are_no_production() {
         let file = file("fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n");
-        assert_eq!(file.line_counts(), (2, 4));
-        let code = file.production_code();
-        assert!(code.contains("fn a") && code.contains("fn c") && !code.contains("fn b"));
+        assert_eq!(file.production(), [(1, "fn a() {}"), (6, "fn c() {}")]);
     }
 
     #[test]
     fn a_test_module_in_its_own_file_costs_no_lines_here() {
-        assert_eq!(
-            file("fn a() {}\n#[cfg(test)]\nmod tests;\n").line_counts(),
-            (3, 0)
-        );
+        let file = file("fn a() {}\n#[cfg(test)]\nmod tests;\n");
+        assert_eq!(file.production().len(), 3);
     }
 
     #[test]

@@ -3,10 +3,12 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
+
+use crate::Mutex;
 
 use super::{Counter, Definition, Distribution, Gauge, Histogram, Kind};
 
@@ -77,11 +79,7 @@ struct Shared {
     last_scope: AtomicU64,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl Shared {}
 
 /// The metrics of a process, or of one scope in it.
 ///
@@ -173,13 +171,13 @@ impl Registry {
         read: impl Fn() -> u64 + Send + Sync + 'static,
     ) {
         let entry = self.entry(definition, &[], Source::Observed(Arc::new(read)));
-        self.shared.lock().push(entry);
+        self.shared.entries.lock().push(entry);
     }
 
     /// Every metric of this scope with its value now, in order of registration.
     pub fn samples(&self) -> Vec<Sample> {
         let own: Vec<Entry> = {
-            let entries = self.shared.lock();
+            let entries = self.shared.entries.lock();
             let own = entries.iter().filter(|entry| self.has(entry));
             own.cloned().collect()
         };
@@ -200,7 +198,7 @@ impl Registry {
         make: impl FnOnce() -> (T, Source),
     ) -> T {
         let wanted = self.with_own(labels);
-        let mut entries = self.shared.lock();
+        let mut entries = self.shared.entries.lock();
         let mut same = entries.iter().filter(|entry| {
             entry.definition == definition && entry.labels == wanted && entry.scopes == self.scopes
         });
@@ -252,7 +250,7 @@ impl Drop for Registry {
             return;
         }
         let gone: Vec<Entry> = {
-            let mut entries = self.shared.lock();
+            let mut entries = self.shared.entries.lock();
             let all = std::mem::take(&mut *entries);
             let (gone, kept) = all.into_iter().partition(|entry| self.has(entry));
             *entries = kept;

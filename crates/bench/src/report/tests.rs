@@ -2,6 +2,7 @@ mod colours;
 mod documents;
 mod page;
 mod pictures;
+pub(crate) mod specimen;
 
 use super::*;
 
@@ -50,5 +51,5 @@ fn the_same_note_has_one_number() {
     let notes = Mutex::default();
     let marks = ["a", "b", "a"].map(|note| footnote(&notes, note.to_owned()));
     assert_eq!(marks, ["[^1]", "[^2]", "[^1]"]);
-    assert_eq!(notes.into_inner().expect("whole"), ["a", "b"]);
+    assert_eq!(*notes.lock(), ["a", "b"]);
 }

@@ -4,8 +4,9 @@ use std::{
     fs, io,
     os::fd::{AsRawFd, OwnedFd},
     path::Path,
-    sync::{Mutex, PoisonError},
 };
+
+use penstock_base::Mutex;
 
 use tracing::warn;
 
@@ -114,7 +115,7 @@ impl Driver {
 
     /// What another process has to hold to go on.
     pub(super) fn connection(&self) -> Option<OwnedFd> {
-        self.messenger().socket().ok()
+        self.messenger.lock().socket().ok()
     }
 
     /// Connects a free device of `size` bytes, read-only, with `sockets`.
@@ -203,13 +204,7 @@ impl Driver {
     }
 
     fn call(&self, command: u8, attributes: &Attributes) -> io::Result<Attributes> {
-        self.messenger().call(self.family, command, attributes)
-    }
-
-    fn messenger(&self) -> std::sync::MutexGuard<'_, Messenger> {
-        self.messenger
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.messenger.lock().call(self.family, command, attributes)
     }
 }
 

@@ -5,13 +5,9 @@
 //! would get to the end of its patience. So a read goes on without the connection, and who asks for
 //! the same bytes meanwhile gets its answer.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use penstock_base::clock;
+use penstock_base::{Mutex, clock};
 use penstock_vfs::Disk;
 use tokio::sync::watch;
 
@@ -47,11 +43,11 @@ impl UnderWay {
 
     /// The answer reached the driver.
     pub(super) fn forget(&self, place: Place) {
-        self.reads().remove(&place);
+        self.reads.lock().remove(&place);
     }
 
     fn begin(self: &Arc<Self>, place: Place) -> Waiting {
-        let mut reads = self.reads();
+        let mut reads = self.reads.lock();
         if let Some(waiting) = reads.get(&place) {
             return waiting.clone();
         }
@@ -63,15 +59,12 @@ impl UnderWay {
             let answer = read(&*this.disk, place).await;
             sender.send_replace(Some(answer));
             if clock::deadline(KEPT, sender.closed()).await.is_err() {
-                this.reads()
+                this.reads
+                    .lock()
                     .retain(|_, waiting| !waiting.same_channel(&sender.subscribe()));
             }
         });
         waiting
-    }
-
-    fn reads(&self) -> MutexGuard<'_, HashMap<Place, Waiting>> {
-        self.reads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,10 +5,10 @@ use std::{
     io,
     os::unix::fs::OpenOptionsExt,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
-use penstock_base::{clock, processors, run_blocking};
+use penstock_base::{Mutex, clock, processors, run_blocking};
 use penstock_vfs::Disk;
 use tokio::{runtime::Handle, task::spawn_blocking};
 use tracing::warn;
@@ -117,7 +117,7 @@ impl Served {
             };
             let queue = Queue::start(&node, shape, Arc::clone(disk), runtime.clone());
             let queue = queue.map_err(BlockError::system("cannot serve a device"))?;
-            let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut queues = self.queues.lock();
             queues.get_or_insert_default().push(queue);
         }
         Ok(())
@@ -156,21 +156,21 @@ impl Served {
     }
 
     fn has_lost_a_queue(&self) -> bool {
-        let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let queues = self.queues.lock();
         queues.iter().flatten().any(Queue::has_ended)
     }
 
     /// Has the first queue fail.
     #[cfg(test)]
     pub(super) fn lose_a_queue(&self) {
-        let queues = self.queues.lock().expect("no panic");
+        let queues = self.queues.lock();
         queues.iter().flatten().take(1).for_each(Queue::fail);
     }
 
     /// Leaves the device as a process that is killed does.
     #[cfg(test)]
     pub(super) fn forsake(self) {
-        let queues = self.queues.lock().expect("no panic").take();
+        let queues = self.queues.lock().take();
         for queue in queues.into_iter().flatten() {
             queue.end();
         }
@@ -182,7 +182,7 @@ impl Served {
     }
 
     fn take_away(&self, claimed: Option<File>) {
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = self.queues.lock();
         let Some(queues) = queues.take() else {
             return;
         };

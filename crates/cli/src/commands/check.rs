@@ -92,7 +92,7 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let values = listing::values(matches, environment)?;
     let findings = listing::block_on(async {
         let origin = CredentialOrigin::default();
-        let store = stores::under_trial(source, &values, environment, &origin)?;
+        let store = stores::for_first_look(source, &values, environment, &origin)?;
         let trials = trials::all(source, &store, may_write).await;
         let mut findings = configured(source, &values, (&origin, &trials));
         findings.extend(trials);

@@ -66,7 +66,7 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         return watch(socket, WATCH_INTERVAL);
     }
     if as_json {
-        return print_json(newest);
+        return output::print_json(newest);
     }
     let described = answering.iter().map(|(_, status)| describe(status, None));
     output::print(&described.collect::<Vec<_>>().join("\n"))
@@ -93,15 +93,9 @@ fn ask(socket: &Path, mountpoint: &Path) -> Outcome<Status> {
     })
 }
 
-fn print_json(value: &impl serde::Serialize) -> Outcome {
-    let text = serde_json::to_string_pretty(value)
-        .map_err(|error| Failure::new(format!("cannot write JSON: {error}"), "report this"))?;
-    output::print_line(&text)
-}
-
 fn list(mounts: &[Status], as_json: bool) -> Outcome {
     if as_json {
-        return print_json(&mounts);
+        return output::print_json(&mounts);
     }
     if mounts.is_empty() {
         return output::print_line("nothing is mounted");

@@ -6,7 +6,7 @@
 mod unasked;
 
 use std::{
-    io::{self, IsTerminal, Write},
+    io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -296,18 +296,12 @@ impl ProgressLine {
         let (begun, sent_before) = *self.begun.get_or_insert((now, progress.sent));
         let sent = progress.sent.saturating_sub(sent_before);
         let line = describe(progress, sent, now.saturating_duration_since(begun));
-        let mut stderr = io::stderr().lock();
-        if !stderr.is_terminal() {
-            return;
-        }
-        self.shown = true;
-        let _ = write!(stderr, "\r\x1b[K{line}");
-        let _ = stderr.flush();
+        self.shown = output::draw(Some(&line));
     }
 
     fn clear(&self) {
         if self.shown {
-            let _ = write!(io::stderr().lock(), "\r\x1b[K");
+            output::draw(None);
         }
     }
 }

@@ -5,13 +5,12 @@
 //! to the shell. A child whose parent went away meanwhile (Ctrl-C) does not stay behind.
 
 use std::{
-    fs::OpenOptions,
     io::{self, PipeReader, PipeWriter, Read, Write},
-    os::fd::AsRawFd,
     time::Duration,
 };
 
 use penstock_base::clock;
+use rustix::process::{Pid, Signal, kill_process, setsid};
 
 use crate::{
     failure::{Exit, Failure, Outcome},
@@ -44,7 +43,7 @@ pub(crate) enum Side {
 #[derive(Debug)]
 pub(crate) struct Waiting {
     reader: PipeReader,
-    child: libc::pid_t,
+    child: Pid,
 }
 
 /// Tells whoever started the mount how that went.
@@ -68,7 +67,8 @@ pub(crate) fn detach() -> Outcome<Side> {
     match system::fork().map_err(cannot)? {
         Forked::Parent(child) => Ok(Side::Parent(Waiting { reader, child })),
         Forked::Child => {
-            system::leave_session();
+            // It fails only for the leader of a group, which a child is not.
+            let _ = setsid();
             Ok(Side::Child(Announcer::Background(writer)))
         }
     }
@@ -80,7 +80,7 @@ impl Waiting {
     pub(crate) fn until_ready(self, limit: Duration) -> Outcome {
         let Self { reader, child } = self;
         if !system::readable_within(&reader, limit) {
-            system::kill(child);
+            let _ = kill_process(child, Signal::KILL);
             return Err(Failure::new(
                 format!("the mount was not ready within {limit:?}"),
                 "mount with -f --log-level debug to see what it waits for",
@@ -131,7 +131,7 @@ impl Announcer {
         drop(pipe);
         // What we were started in must not stay busy because of us.
         let _ = std::env::set_current_dir("/");
-        close_standard_streams().map_err(left_alone)
+        system::close_standard_streams().map_err(left_alone)
     }
 
     /// Somebody else announces: lets go of what the user waits for.
@@ -139,7 +139,7 @@ impl Announcer {
         if let Self::Background(pipe) = self {
             drop(pipe);
             let _ = std::env::set_current_dir("/");
-            let _ = close_standard_streams();
+            let _ = system::close_standard_streams();
         }
     }
 
@@ -154,25 +154,9 @@ impl Announcer {
                     .take(MESSAGE_SIZE_MAX as usize - 1),
             );
             let _ = pipe.write_all(&announcement);
-            let _ = close_standard_streams();
+            let _ = system::close_standard_streams();
         }
     }
-}
-
-/// Lets go of the terminal, or of the pipe that a caller reads until its end.
-fn close_standard_streams() -> io::Result<()> {
-    let null = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/null")?;
-    for stream in [
-        io::stdin().as_raw_fd(),
-        io::stdout().as_raw_fd(),
-        io::stderr().as_raw_fd(),
-    ] {
-        system::replace_descriptor(&null, stream)?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -182,7 +166,7 @@ mod tests {
     fn waiting() -> (Waiting, PipeWriter) {
         let (reader, writer) = io::pipe().expect("a pipe");
         // No process has this id, so that there is nothing to reap.
-        let child = libc::pid_t::MAX;
+        let child = Pid::from_raw(i32::MAX).expect("positive");
         (Waiting { reader, child }, writer)
     }
 

@@ -19,7 +19,6 @@ use crate::{
     options::{Values, table},
     places,
     resources::Resources,
-    system,
 };
 
 /// There is nothing to save: disks are never written.
@@ -55,7 +54,7 @@ pub(crate) fn transport(values: &Values) -> Option<TransportKind> {
         "nbd" => Some(TransportKind::Nbd),
         "ublk" => Some(TransportKind::Ublk),
         "loop" => Some(TransportKind::Loop),
-        _ => (system::user_id() == 0).then_some(TransportKind::Loop),
+        _ => (penstock_base::is_root()).then_some(TransportKind::Loop),
     }
 }
 

@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    Convert, ForeignOption, Meaning, Meanwhile, Program, awaited, convert::Converted,
-    flags::Setting,
-};
+use super::{Meaning, Program, convert::Converted, flags::Setting};
 use crate::{
     failure::{Failure, Outcome},
     options::{Accepts, Given, OptionSpec, Origin},
@@ -31,9 +28,7 @@ impl Collector {
             settings: BTreeMap::new(),
             passed_over: Vec::new(),
         };
-        let later = program.awaited_defaults.iter();
-        let later = later.filter_map(|(name, text)| Some((awaited(name)?, *text)));
-        for (spec, text) in program.defaults.iter().copied().chain(later) {
+        for (spec, text) in program.defaults.iter().copied() {
             collector.default(spec, text);
         }
         collector
@@ -71,9 +66,6 @@ impl Collector {
                 Converted::Default => {}
                 Converted::Wrong(valid) => return Err(wrong(&setting, valid)),
             },
-            Meaning::Awaits(name, convert, meanwhile) => {
-                self.take_awaited(option, (name, convert, meanwhile), setting)?;
-            }
             Meaning::Own(_) => {}
             Meaning::Granted(what) => {
                 let is_refused = crate::options::parse_flag(&setting.text) == Some(false);
@@ -94,31 +86,6 @@ impl Collector {
                     remedy,
                 ));
             }
-        }
-        Ok(())
-    }
-
-    /// Takes a setting whose option of ours may not exist yet. Its text must be valid in any case.
-    fn take_awaited(
-        &mut self,
-        option: &ForeignOption,
-        (name, convert, meanwhile): (&str, Convert, Meanwhile),
-        setting: Setting,
-    ) -> Outcome {
-        let text = match convert(&setting.text) {
-            Converted::Text(text) => text,
-            Converted::Default => return Ok(()),
-            Converted::Wrong(valid) => return Err(wrong(&setting, valid)),
-        };
-        match (awaited(name), meanwhile) {
-            (Some(spec), _) => self.give(spec, text, setting)?,
-            (None, Meanwhile::Lacks(why)) if setting.text != option.default => {
-                self.pass_over(
-                    option.name,
-                    &format!("until there is an option {name}: {why}"),
-                );
-            }
-            (None, Meanwhile::Holds(_) | Meanwhile::Lacks(_)) => {}
         }
         Ok(())
     }
@@ -159,15 +126,6 @@ impl Collector {
             text: text.to_owned(),
             origin: Origin::CommandLine,
         });
-    }
-
-    /// Sets the option of ours with this name if there is one, and says whether there is.
-    pub(super) fn set_if_there(&mut self, name: &str, spelling: &str, text: &str) -> bool {
-        let spec = awaited(name);
-        if let Some(spec) = spec {
-            self.set(spec, spelling, text);
-        }
-        spec.is_some()
     }
 
     /// The text of a setting, unless it is missing or empty.

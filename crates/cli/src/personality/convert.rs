@@ -40,11 +40,6 @@ pub(super) fn milliseconds(text: &str) -> Converted {
     with_unit(text, "ms")
 }
 
-/// A number of mebibytes.
-pub(super) fn mebibytes(text: &str) -> Converted {
-    with_unit(text, "MiB")
-}
-
 fn with_unit(text: &str, unit: &str) -> Converted {
     match text.parse::<u64>() {
         Ok(number) => Converted::Text(format!("{number}{unit}")),
@@ -60,48 +55,37 @@ pub(super) fn seconds_if_positive(text: &str) -> Converted {
     }
 }
 
-/// A switch that means the opposite of ours.
-pub(super) fn inverted(text: &str) -> Converted {
+/// A switch: the text of our option where it is on and where it is off, none for our default.
+fn switched(text: &str, on: Option<&str>, off: Option<&str>) -> Converted {
     match parse_flag(text) {
-        Some(on) => same(if on { "off" } else { "on" }),
+        Some(flag) => (if flag { on } else { off }).map_or(Converted::Default, same),
         None => Converted::Wrong("true or false"),
     }
+}
+
+/// A switch that means the opposite of ours.
+pub(super) fn inverted(text: &str) -> Converted {
+    switched(text, Some("off"), Some("on"))
 }
 
 /// A switch that allows renaming directories at all.
 pub(super) fn rename_directories(text: &str) -> Converted {
-    match parse_flag(text) {
-        Some(true) => Converted::Default,
-        Some(false) => same("0"),
-        None => Converted::Wrong("true or false"),
-    }
+    switched(text, None, Some("0"))
 }
 
 /// A switch that turns checksums on.
 pub(super) fn checksum(text: &str) -> Converted {
-    match parse_flag(text) {
-        Some(true) => same("auto"),
-        Some(false) => same("off"),
-        None => Converted::Wrong("true or false"),
-    }
+    switched(text, Some("auto"), Some("off"))
 }
 
 /// A switch that puts the bucket into the path.
 pub(super) fn path_style(text: &str) -> Converted {
-    match parse_flag(text) {
-        Some(true) => same("path"),
-        Some(false) => Converted::Default,
-        None => Converted::Wrong("true or false"),
-    }
+    switched(text, Some("path"), None)
 }
 
 /// A switch for more messages.
 pub(super) fn debug_log(text: &str) -> Converted {
-    match parse_flag(text) {
-        Some(true) => same("debug"),
-        Some(false) => Converted::Default,
-        None => Converted::Wrong("true or false"),
-    }
+    switched(text, Some("debug"), None)
 }
 
 /// The log levels of ossfs 1.x.
@@ -288,12 +272,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ALL: [Convert; 29] = [
+    const ALL: [Convert; 28] = [
         same,
         nonempty,
         seconds,
         milliseconds,
-        mebibytes,
         seconds_if_positive,
         inverted,
         rename_directories,

@@ -25,7 +25,6 @@ pub(crate) static PROGRAM: Program = Program {
         (&table::DIR_MODE, "0755"),
         (&table::ATTR_TIMEOUT, "60s"),
     ],
-    awaited_defaults: &[],
     run,
 };
 

@@ -2,9 +2,9 @@
 //!
 //! Called by the name of another program (through a symbolic link, or as `penstock as NAME`),
 //! this one takes that program's arguments and configuration file. Each of its options stands in
-//! a table: it maps onto one of ours, is handled by the personality, waits for an option of ours that
-//! does not exist yet, or has no meaning here. What has no meaning (yet) is named in one warning when it was set to something other than the program's
-//! own default; what is in no table is an error.
+//! a table: it maps onto one of ours, is handled by the personality, or has no meaning here. What has no
+//! meaning is named in one warning when it was set to something other than the program's own default; what is
+//! in no table is an error.
 
 mod collector;
 mod convert;
@@ -30,7 +30,7 @@ use std::ffi::OsString;
 use crate::{
     environment::Environment,
     failure::{Failure, Outcome},
-    options::{OptionSpec, Scope, table},
+    options::OptionSpec,
     text_table,
 };
 
@@ -44,8 +44,6 @@ pub(crate) struct Program {
     pub options: &'static [ForeignOption],
     /// Defaults of the program that its users would notice, where ours differ.
     pub defaults: &'static [(&'static OptionSpec, &'static str)],
-    /// The same for options of ours that may not exist yet, by name.
-    pub awaited_defaults: &'static [(&'static str, &'static str)],
     run: fn(&[String], &Environment) -> Outcome,
 }
 
@@ -69,8 +67,6 @@ pub(crate) struct ForeignOption {
 pub(crate) enum Meaning {
     /// The same as one of ours, once its text is converted.
     Is(&'static OptionSpec, Convert),
-    /// The same as the option of ours with this name, once there is one.
-    Awaits(&'static str, Convert, Meanwhile),
     /// Handled by the personality; the text says what it does.
     Own(&'static str),
     /// What happens in any case; the text says so. Only asking for the opposite is worth a warning.
@@ -81,27 +77,11 @@ pub(crate) enum Meaning {
     Refused(&'static str),
 }
 
-/// What an option means as long as the option of ours that it waits for does not exist.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Meanwhile {
-    /// What it asks for holds in any case; the text says so.
-    Holds(&'static str),
-    /// Nothing; the text says why.
-    Lacks(&'static str),
-}
-
 impl Meaning {
     /// For the reference page.
     pub(crate) fn in_words(&self) -> String {
         match self {
             Self::Is(spec, _) => format!("`{}`", spec.name),
-            Self::Awaits(name, _, meanwhile) => match (awaited(name), meanwhile) {
-                (Some(spec), _) => format!("`{}`", spec.name),
-                (None, Meanwhile::Holds(what)) => format!("always: {what}"),
-                (None, Meanwhile::Lacks(why)) => {
-                    format!("known, becomes effective with option `{name}`: {why}")
-                }
-            },
             Self::Own(what) => (*what).to_owned(),
             Self::Granted(what) => format!("always: {what}"),
             Self::Nothing(why) => format!("no meaning: {why}"),
@@ -115,11 +95,6 @@ const HELP_WIDTH: usize = 100;
 
 /// Every program.
 pub(crate) static PROGRAMS: [&Program; 3] = [&ossfs2::PROGRAM, &ossfs::PROGRAM, &goofys::PROGRAM];
-
-/// The option of a mount that is called `name`, if there is one by now.
-fn awaited(name: &str) -> Option<&'static OptionSpec> {
-    table::of(Scope::Mount).find(|spec| spec.answers_to(name))
-}
 
 /// The program that is called `name`.
 pub(crate) fn find(name: &str) -> Option<&'static Program> {

@@ -39,11 +39,9 @@ pub(crate) static PROGRAM: Program = Program {
         (&table::UPLOAD_CONCURRENCY, "5"),
         (&table::LOG_LEVEL, "error"),
         (&table::ENDPOINT, "https://oss-cn-hangzhou.aliyuncs.com"),
-    ],
-    awaited_defaults: &[
-        ("mode", "staged"),
-        ("max-dirty-data", "5120MiB"),
-        ("multipart-threshold", "25MiB"),
+        (&table::MODE, "staged"),
+        (&table::MAX_DIRTY_DATA, "5120MiB"),
+        (&table::MULTIPART_THRESHOLD, "25MiB"),
     ],
     run,
 };

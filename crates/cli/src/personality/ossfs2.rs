@@ -11,7 +11,7 @@ use crate::{
     environment::Environment,
     failure::{Failure, Outcome},
     options::{Origin, config_file, mount_words, table},
-    output, system,
+    output,
 };
 
 pub(crate) static PROGRAM: Program = Program {
@@ -32,7 +32,6 @@ pub(crate) static PROGRAM: Program = Program {
         (&table::SYMLINKS, "off"),
         (&table::RENAME_LIMIT, "2000000"),
     ],
-    awaited_defaults: &[],
     run,
 };
 
@@ -172,7 +171,7 @@ fn place_log(collector: &mut Collector, environment: &Environment) -> Outcome {
             "it must be an absolute path",
         ));
     }
-    let uid = system::user_id().to_string();
+    let uid = penstock_base::user_id().to_string();
     let user = environment.variable("USER").unwrap_or(&uid);
     let file = directory.join(user).join("ossfs2.log");
     collector.set(&table::LOG_FILE, "log_dir", &file.to_string_lossy());

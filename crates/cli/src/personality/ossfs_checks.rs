@@ -8,7 +8,6 @@ use crate::{
     environment::Environment,
     failure::{Failure, Outcome},
     options::table,
-    system,
 };
 
 /// Letters that no name of a bucket has.
@@ -94,7 +93,7 @@ fn exclusive(one: &str, other: &str) -> Failure {
 
 fn check_owner(collector: &Collector) -> Outcome {
     for name in ["uid", "gid"] {
-        if collector.own(name) == Some("0") && system::user_id() != 0 {
+        if collector.own(name) == Some("0") && !penstock_base::is_root() {
             return Err(Failure::usage(
                 format!("only root may set `{name}` to 0"),
                 "leave it out, or mount as root",

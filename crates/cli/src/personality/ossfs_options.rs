@@ -1,23 +1,16 @@
 //! The options of ossfs 1.91, in groups of its own.
-//!
-//! A row that awaits an option of ours names it: as soon as the table of options has one of that
-//! name the row means it, and until then says why it means nothing, or what holds anyway.
 
-use super::{ForeignOption, Meaning, Meanwhile, convert::*, switch, value};
+use super::{ForeignOption, Meaning, convert::*, switch, value};
 use crate::options::table;
 
-use Meaning::{Awaits, Granted, Is, Nothing, Own, Refused};
-use Meanwhile::{Holds, Lacks};
+use Meaning::{Granted, Is, Nothing, Own, Refused};
 
-const BANDWIDTH: &str = "bandwidth is not limited per request";
 const COPIES: &str = "copies are cut as the store asks";
 const EXPOSED: &str = "put credentials into a passwd_file or the environment";
 const KERNEL: &str = "what the kernel can do is asked of it";
 const LIBRARIES: &str = "shared libraries are not loaded; use credential_process";
-const LISTING: &str = "listings carry attributes and ask for no single object";
 const NETWORK: &str = "names and sessions are cached by the system and per connection";
 const PAGES: &str = "cached pages live as long as the object's version";
-const STAGING: &str = "nothing is staged on disk";
 const XATTR: &str = "`use-xattr`, which is off unless this asks for it";
 
 /// The table.
@@ -104,47 +97,19 @@ pub(super) static OPTIONS: &[ForeignOption] = &[
     value("accessKeyId", "", Refused(EXPOSED)),
     value("secretAccessKey", "", Refused(EXPOSED)),
     // Attributes of objects
-    value(
-        "default_acl",
-        "default",
-        Awaits(
-            "default-acl",
-            oss_acl,
-            Lacks("new objects follow the bucket"),
-        ),
-    ),
+    value("default_acl", "default", Is(&table::DEFAULT_ACL, oss_acl)),
     value(
         "storage_class",
         "Standard",
-        Awaits(
-            "storage-class",
-            oss_storage_class,
-            Lacks("the bucket's default class is used"),
-        ),
+        Is(&table::STORAGE_CLASS, oss_storage_class),
     ),
-    switch(
-        "use_sse",
-        "",
-        Awaits(
-            "use-sse",
-            ossfs_encryption,
-            Lacks("the bucket's default encryption is used"),
-        ),
-    ),
+    switch("use_sse", "", Is(&table::USE_SSE, ossfs_encryption)),
     switch(
         "use_rrs",
         "false",
         Nothing("the storage class says how objects are kept"),
     ),
-    value(
-        "mime",
-        "/etc/mime.types",
-        Awaits(
-            "mime",
-            nonempty,
-            Lacks("the media type is left to the store"),
-        ),
-    ),
+    value("mime", "/etc/mime.types", Is(&table::MIME, nonempty)),
     value(
         "ahbe_conf",
         "",
@@ -163,12 +128,12 @@ pub(super) static OPTIONS: &[ForeignOption] = &[
     value(
         "upload_traffic_limit",
         "0",
-        Awaits("upload-traffic-limit", traffic_limit, Lacks(BANDWIDTH)),
+        Is(&table::UPLOAD_TRAFFIC_LIMIT, traffic_limit),
     ),
     value(
         "download_traffic_limit",
         "0",
-        Awaits("download-traffic-limit", traffic_limit, Lacks(BANDWIDTH)),
+        Is(&table::DOWNLOAD_TRAFFIC_LIMIT, traffic_limit),
     ),
     switch("use_xattr", "0", Own(XATTR)),
     switch("noxattr", "false", Is(&table::USE_XATTR, inverted)),
@@ -180,26 +145,14 @@ pub(super) static OPTIONS: &[ForeignOption] = &[
         "0000",
         Own("`file-mode` and `dir-mode`: what the mask leaves of 0777"),
     ),
-    value(
-        "mp_umask",
-        "0000",
-        Awaits(
-            "mp-umask",
-            octal_mask,
-            Lacks("the mount point looks like every directory"),
-        ),
-    ),
+    value("mp_umask", "0000", Is(&table::MP_UMASK, octal_mask)),
     switch("allow_other", "false", Is(&table::ALLOW_OTHER, same)),
     switch("nonempty", "false", Is(&table::NONEMPTY, same)),
     switch("complement_stat", "true", Granted("every file has a mode")),
     switch(
         "notsup_compat_dir",
         "false",
-        Awaits(
-            "notsup-compat-dir",
-            same,
-            Lacks("directories need no objects of their own"),
-        ),
+        Is(&table::NOTSUP_COMPAT_DIR, same),
     ),
     switch(
         "use_wtf8",
@@ -210,11 +163,7 @@ pub(super) static OPTIONS: &[ForeignOption] = &[
     value(
         "max_stat_cache_size",
         "100000",
-        Awaits(
-            "max-stat-cache-size",
-            ossfs_stat_cache_size,
-            Lacks("the memory decides how much is cached; 0 sets attr-timeout to 0"),
-        ),
+        Is(&table::MAX_STAT_CACHE_SIZE, ossfs_stat_cache_size),
     ),
     value(
         "stat_cache_expire",
@@ -247,11 +196,7 @@ pub(super) static OPTIONS: &[ForeignOption] = &[
         Granted("the store's own version of an object decides what is fresh"),
     ),
     // Disk
-    value(
-        "tmpdir",
-        "/tmp",
-        Awaits("staging-dir", nonempty, Lacks(STAGING)),
-    ),
+    value("tmpdir", "/tmp", Is(&table::STAGING_DIR, nonempty)),
     value(
         "use_cache",
         "",
@@ -290,43 +235,23 @@ pub(super) static OPTIONS: &[ForeignOption] = &[
     // Transfer
     value("parallel_count", "5", Is(&table::UPLOAD_CONCURRENCY, same)),
     value("parallel_upload", "5", Is(&table::UPLOAD_CONCURRENCY, same)),
-    value(
-        "multireq_max",
-        "20",
-        Awaits("multireq-max", count, Lacks(LISTING)),
-    ),
+    value("multireq_max", "20", Is(&table::MULTIREQ_MAX, count)),
     value(
         "multipart_size",
         "10",
         Is(&table::PART_SIZE, ossfs_part_size),
     ),
-    value(
-        "multipart_copy_size",
-        "512",
-        Awaits("multipart-copy-size", ossfs_part_size, Lacks(COPIES)),
-    ),
+    value("multipart_copy_size", "512", Nothing(COPIES)),
     value(
         "multipart_threshold",
         "25",
-        Awaits(
-            "multipart-threshold",
-            ossfs_part_threshold,
-            Lacks("a file of one part is sent in one request"),
-        ),
+        Is(&table::MULTIPART_THRESHOLD, ossfs_part_threshold),
     ),
-    value(
-        "singlepart_copy_limit",
-        "512",
-        Awaits("singlepart-copy-limit", mebibytes, Lacks(COPIES)),
-    ),
+    value("singlepart_copy_limit", "512", Nothing(COPIES)),
     value(
         "max_dirty_data",
         "5120",
-        Awaits(
-            "max-dirty-data",
-            ossfs_dirty_data,
-            Lacks("bytes are sent as they are written"),
-        ),
+        Is(&table::MAX_DIRTY_DATA, ossfs_dirty_data),
     ),
     switch(
         "nomultipart",
@@ -391,27 +316,23 @@ pub(super) static OPTIONS: &[ForeignOption] = &[
     switch(
         "readdir_optimize",
         "false",
-        Awaits("readdir-optimize", same, Holds(LISTING)),
+        Is(&table::READDIR_OPTIMIZE, same),
     ),
     value(
         "readdir_check_size",
         "0",
-        Awaits("readdir-check-size", count, Lacks(LISTING)),
+        Is(&table::READDIR_CHECK_SIZE, count),
     ),
     switch(
         "symlink_in_meta",
         "false",
-        Awaits("symlink-in-meta", same, Lacks("links are the store's own")),
+        Is(&table::SYMLINK_IN_META, same),
     ),
     // Reading without staging
     switch(
         "direct_read",
         "false",
-        Awaits(
-            "direct-read",
-            same,
-            Holds("reads never touch a disk, unless there is a cache"),
-        ),
+        Granted("reads never touch a disk, unless there is a cache"),
     ),
     value(
         "direct_read_prefetch_thread",
@@ -443,11 +364,7 @@ pub(super) static OPTIONS: &[ForeignOption] = &[
     value(
         "direct_read_local_file_cache_size_mb",
         "0",
-        Awaits(
-            "direct-read-local-file-cache-size",
-            mebibytes,
-            Lacks("no beginning of a file is kept on a disk"),
-        ),
+        Nothing("no beginning of a file is kept on a disk"),
     ),
     // Logging
     value("logfile", "", Is(&table::LOG_FILE, nonempty)),

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use super::{
-    awaited,
     collector::Collector,
     convert::{self, Converted},
 };
@@ -93,7 +92,7 @@ fn place_freshness(collector: &mut Collector) -> Outcome {
         let text = format!("{}s", seconds.min(ATTR_SECONDS_MAX));
         collector.set(&table::ATTR_TIMEOUT, name, &text);
         if name == "stat_cache_interval_expire" {
-            collector.set_if_there(name, name, &text);
+            collector.set(&table::STAT_CACHE_INTERVAL_EXPIRE, name, &text);
         }
     }
     if collector.own_switch("disable_noobj_cache") {
@@ -109,12 +108,10 @@ fn place_freshness(collector: &mut Collector) -> Outcome {
 fn place_modes(collector: &mut Collector) -> Outcome {
     // Where files keep modes of their own, those without one look as they do there, and the mount
     // point lets in whoever may use it.
-    if let Some(mask) = awaited("mp-umask") {
-        collector.default(&table::FILE_MODE, "0640");
-        collector.default(&table::DIR_MODE, "0750");
-        if collector.own_switch("allow_other") {
-            collector.default(mask, "0000");
-        }
+    collector.default(&table::FILE_MODE, "0640");
+    collector.default(&table::DIR_MODE, "0750");
+    if collector.own_switch("allow_other") {
+        collector.default(&table::MP_UMASK, "0000");
     }
     let Some(mask) = collector.own("umask").map(str::to_owned) else {
         return Ok(());
@@ -125,7 +122,7 @@ fn place_modes(collector: &mut Collector) -> Outcome {
             "it must be an octal mask from 0 to 777",
         ));
     };
-    collector.set_if_there("umask", "umask", &mask);
+    collector.set(&table::UMASK, "umask", &mask);
     collector.set(&table::FILE_MODE, "umask", &mode);
     collector.set(&table::DIR_MODE, "umask", &mode);
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Meaning, Meanwhile, awaited, ossfs};
+use super::ossfs;
 use crate::{
     environment::Environment,
     failure::Outcome,
@@ -14,10 +14,8 @@ use crate::{
 enum Comes {
     /// One of ours has this text.
     To(&'static str, &'static str),
-    /// One of ours has this text, or is missing and the warning names the option.
-    ToIfThere(&'static str, &'static str),
-    /// It holds anyway, or one of ours has this text.
-    Anyway(&'static str, &'static str),
+    /// One of ours has this text, and no warning names the option.
+    Quietly(&'static str, &'static str),
     /// A warning names it.
     Warned,
     /// An error names it.
@@ -26,7 +24,7 @@ enum Comes {
     Held,
 }
 
-use Comes::{Anyway, Held, Refused, To, ToIfThere, Warned};
+use Comes::{Held, Quietly, Refused, To, Warned};
 
 /// Every option that ossfs 1.91.12 has, hidden ones included, with an unusual value.
 const EVERY: &[(&str, Comes)] = &[
@@ -65,39 +63,36 @@ const EVERY: &[(&str, Comes)] = &[
     ("credlib=/x.so", Refused),
     ("credlib_opts=x", Refused),
     ("use_session_token", Refused),
-    ("default_acl=private", ToIfThere("default-acl", "private")),
+    ("default_acl=private", Quietly("default-acl", "private")),
     ("default_acl=nobody", Refused),
-    ("storage_class=IA", ToIfThere("storage-class", "IA")),
-    ("use_sse", ToIfThere("use-sse", "1")),
-    ("use_sse=kmsid:id", ToIfThere("use-sse", "kmsid:id")),
-    ("mime=/m", ToIfThere("mime", "/m")),
+    ("storage_class=IA", Quietly("storage-class", "IA")),
+    ("use_sse", Quietly("use-sse", "1")),
+    ("use_sse=kmsid:id", Quietly("use-sse", "kmsid:id")),
+    ("mime=/m", Quietly("mime", "/m")),
     ("ahbe_conf=/a", Warned),
     ("enable_content_md5", Held),
     ("enable_unsigned_payload", Held),
     (
         "upload_traffic_limit=819200",
-        ToIfThere("upload-traffic-limit", "819200"),
+        Quietly("upload-traffic-limit", "819200"),
     ),
     (
         "download_traffic_limit=819200",
-        ToIfThere("download-traffic-limit", "819200"),
+        Quietly("download-traffic-limit", "819200"),
     ),
     ("upload_traffic_limit=1", Refused),
-    ("use_xattr", ToIfThere("use-xattr", "on")),
+    ("use_xattr", Quietly("use-xattr", "on")),
     ("use_xattr,readdir_optimize", Refused),
     ("uid=7", To("uid", "7")),
     ("gid=7", To("gid", "7")),
     ("umask=0022", To("file-mode", "0755")),
-    ("mp_umask=0022", ToIfThere("mp-umask", "0022")),
+    ("mp_umask=0022", Quietly("mp-umask", "0022")),
     ("allow_other", To("allow-other", "true")),
     ("nonempty", To("nonempty", "true")),
     ("complement_stat", Held),
-    ("notsup_compat_dir", ToIfThere("notsup-compat-dir", "true")),
+    ("notsup_compat_dir", Quietly("notsup-compat-dir", "true")),
     ("use_wtf8", Warned),
-    (
-        "max_stat_cache_size=5",
-        ToIfThere("max-stat-cache-size", "5"),
-    ),
+    ("max_stat_cache_size=5", Quietly("max-stat-cache-size", "5")),
     ("max_stat_cache_size=0", To("attr-timeout", "0s")),
     ("stat_cache_expire=5", To("attr-timeout", "5s")),
     ("stat_cache_expire=-1", To("attr-timeout", "86400s")),
@@ -107,7 +102,7 @@ const EVERY: &[(&str, Comes)] = &[
     ("enable_noobj_cache", Held),
     ("skip_clean_statcache_on_ro_flush", Held),
     ("simulate_mtime_ns_with_crc64", Held),
-    ("tmpdir=/t", ToIfThere("staging-dir", "/t")),
+    ("tmpdir=/t", Quietly("staging-dir", "/t")),
     ("use_cache=/c", To("cache-dir", "/c/b.penstock")),
     ("use_cache=/no/such,check_cache_dir_exist", Refused),
     ("check_cache_dir_exist", Warned),
@@ -134,23 +129,17 @@ const EVERY: &[(&str, Comes)] = &[
     ("fd_page_size=1", Warned),
     ("parallel_count=7", To("upload-concurrency", "7")),
     ("parallel_upload=7", To("upload-concurrency", "7")),
-    ("multireq_max=7", ToIfThere("multireq-max", "7")),
+    ("multireq_max=7", Quietly("multireq-max", "7")),
     ("multipart_size=7", To("part-size", "7MiB")),
     ("multipart_size=4", Refused),
-    (
-        "multipart_copy_size=7",
-        ToIfThere("multipart-copy-size", "7MiB"),
-    ),
+    ("multipart_copy_size=7", Warned),
     (
         "multipart_threshold=7",
-        ToIfThere("multipart-threshold", "7MiB"),
+        Quietly("multipart-threshold", "7MiB"),
     ),
     ("multipart_threshold=5", Refused),
-    (
-        "singlepart_copy_limit=7",
-        ToIfThere("singlepart-copy-limit", "7MiB"),
-    ),
-    ("max_dirty_data=70", ToIfThere("max-dirty-data", "70MiB")),
+    ("singlepart_copy_limit=7", Warned),
+    ("max_dirty_data=70", Quietly("max-dirty-data", "70MiB")),
     ("max_dirty_data=7", Refused),
     ("nomultipart", Warned),
     ("nomixupload", Warned),
@@ -167,10 +156,10 @@ const EVERY: &[(&str, Comes)] = &[
     ("nodnscache", Warned),
     ("nosscache", Warned),
     ("cipher_suites=x", Warned),
-    ("readdir_optimize", Anyway("readdir-optimize", "true")),
-    ("readdir_check_size=7", ToIfThere("readdir-check-size", "7")),
-    ("symlink_in_meta", ToIfThere("symlink-in-meta", "true")),
-    ("direct_read", Anyway("direct-read", "true")),
+    ("readdir_optimize", Quietly("readdir-optimize", "true")),
+    ("readdir_check_size=7", Quietly("readdir-check-size", "7")),
+    ("symlink_in_meta", Quietly("symlink-in-meta", "true")),
+    ("direct_read", Held),
     ("direct_read_prefetch_thread=7", Warned),
     ("direct_read_chunk_size=7", To("read-part-size", "7MiB")),
     ("direct_read_chunk_size=33", Refused),
@@ -182,10 +171,7 @@ const EVERY: &[(&str, Comes)] = &[
     ),
     ("direct_read_prefetch_limit=127", Refused),
     ("direct_read_backward_chunks=7", Warned),
-    (
-        "direct_read_local_file_cache_size_mb=7",
-        ToIfThere("direct-read-local-file-cache-size", "7MiB"),
-    ),
+    ("direct_read_local_file_cache_size_mb=7", Warned),
     ("logfile=/l", To("log-file", "/l")),
     ("dbglevel=dbg", To("log-level", "debug")),
     ("curldbg=body", To("log-level", "debug")),
@@ -250,10 +236,9 @@ fn every_option_has_an_effect_or_is_named() {
         let named = warned(&warnings, name);
         let held = match comes {
             To(ours, text) => is(ours, text),
-            ToIfThere(ours, text) if awaited(ours).is_some() => is(ours, text) && !named,
-            Anyway(ours, text) if awaited(ours).is_some() => is(ours, text) && !named,
-            ToIfThere(..) | Warned => named,
-            Anyway(..) | Held => warnings.is_empty(),
+            Quietly(ours, text) => is(ours, text) && !named,
+            Warned => named,
+            Held => warnings.is_empty(),
             Refused => false,
         };
         assert!(held, "{list}: {comes:?}, but {given:?} and {warnings:?}");
@@ -311,24 +296,6 @@ fn every_option_of_the_table_is_tried() {
 }
 
 #[test]
-fn a_warning_says_what_an_option_waits_for() {
-    for option in ossfs::PROGRAM.options {
-        let Meaning::Awaits(name, _, meanwhile) = option.meaning else {
-            continue;
-        };
-        let words = option.meaning.in_words();
-        let expected = match (awaited(name), meanwhile) {
-            (Some(spec), _) => format!("`{}`", spec.name),
-            (None, Meanwhile::Lacks(why)) => {
-                format!("known, becomes effective with option `{name}`: {why}")
-            }
-            (None, Meanwhile::Holds(what)) => format!("always: {what}"),
-        };
-        assert_eq!(words, expected);
-    }
-}
-
-#[test]
 fn defaults_are_those_of_1_91() {
     let (given, warnings) = come("ro").expect("understood");
     assert_eq!(warnings, Vec::<String>::new());
@@ -343,8 +310,7 @@ fn defaults_are_those_of_1_91() {
         ("multipart-threshold", "25MiB"),
     ];
     for (name, text) in later {
-        let expected = awaited(name).map(|_| text.to_owned());
-        assert_eq!(text_of(&given, name), expected, "{name}");
+        assert_eq!(text_of(&given, name).as_deref(), Some(text), "{name}");
     }
 }
 

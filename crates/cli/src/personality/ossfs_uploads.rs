@@ -70,7 +70,7 @@ pub(super) fn perform(
     collector: Collector,
     environment: &Environment,
 ) -> Outcome {
-    let values = command_line::collect(collector.finish(), None, environment)?;
+    let values = command_line::collect(collector.finish(), Some(&source), environment)?;
     let (abort, older_than) = match wanted {
         Wanted::List => (false, Duration::ZERO),
         Wanted::Abort(age) => (true, age),

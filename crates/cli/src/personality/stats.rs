@@ -27,7 +27,6 @@ static PROGRAM: Program = Program {
     introduction: "",
     options: OPTIONS,
     defaults: &[],
-    awaited_defaults: &[],
     run: |_, _| Ok(()),
 };
 

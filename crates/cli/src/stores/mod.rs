@@ -112,21 +112,9 @@ fn impatient_reads(
 
 /// Opens the store for a first look, which gives up soon: a mistake should be told, not retried.
 ///
-/// Nor does it make up for a wrong clock, which should be set: it makes wrong time stamps, too.
-/// `origin` is told where the credentials were found.
-fn impatient(
-    source: &str,
-    values: &Values,
-    environment: &Environment,
-    origin: &CredentialOrigin,
-) -> Outcome<Arc<dyn Store>> {
-    let mut settings = impatient_settings(values, environment)?;
-    settings.credentials.origin = origin.clone();
-    open_with(source, &settings, &Registry::new())
-}
-
-/// The same for `penstock check`, which wants to see what the store does by itself.
-pub(crate) fn under_trial(
+/// Nor does it make up for a wrong clock, which should be set: it makes wrong time stamps, too. What the store
+/// does with a write is seen as it is. `origin` is told where the credentials were found.
+pub(crate) fn for_first_look(
     source: &str,
     values: &Values,
     environment: &Environment,

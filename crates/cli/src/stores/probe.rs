@@ -26,7 +26,7 @@ const UNLIKELY_NAME: &str = ".penstock-looks-whether-this-endpoint-answers";
 pub(crate) async fn probe(source: &str, values: &Values, environment: &Environment) -> Outcome {
     let look = async {
         let untold = CredentialOrigin::default();
-        let store = super::impatient(source, values, environment, &untold)?;
+        let store = super::for_first_look(source, values, environment, &untold)?;
         look_inside(source, &store).await?;
         match super::impatient_reads(source, values, environment)? {
             Some(reads) => look_at_reads(source, &reads).await,

@@ -2,9 +2,11 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
+
+use penstock_base::Mutex;
 
 use penstock_object::{ErrorKind, Operation};
 
@@ -96,13 +98,13 @@ impl Faults {
     /// Lets the next operations of this kind suffer these faults, one each, after those queued
     /// before.
     pub fn queue(&self, operation: Operation, faults: impl IntoIterator<Item = Fault>) {
-        let mut plan = self.lock();
+        let mut plan = self.0.lock();
         plan.queues.entry(operation).or_default().extend(faults);
     }
 
     /// Lets operations of this kind, or all, suffer `fault` with a probability from 0 to 1.
     pub fn rate(&self, operation: Option<Operation>, probability: f64, fault: Fault) {
-        self.lock().rates.push(Rate {
+        self.0.lock().rates.push(Rate {
             operation,
             probability,
             fault,
@@ -111,23 +113,23 @@ impl Faults {
 
     /// No more faults.
     pub fn clear(&self) {
-        let mut plan = self.lock();
+        let mut plan = self.0.lock();
         plan.queues.clear();
         plan.rates.clear();
     }
 
     /// How many operations of this kind there were, faults included.
     pub fn calls(&self, operation: Operation) -> u64 {
-        self.lock().calls.get(&operation).copied().unwrap_or(0)
+        self.0.lock().calls.get(&operation).copied().unwrap_or(0)
     }
 
     /// How many faults there were.
     pub fn injected(&self) -> u64 {
-        self.lock().injected
+        self.0.lock().injected
     }
 
     pub(super) fn next(&self, operation: Operation) -> Option<Fault> {
-        let mut plan = self.lock();
+        let mut plan = self.0.lock();
         *plan.calls.entry(operation).or_default() += 1;
         let queued = plan
             .queues
@@ -136,10 +138,6 @@ impl Faults {
         let fault = queued.or_else(|| plan.by_chance(operation));
         plan.injected += u64::from(fault.is_some());
         fault
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Plan> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -274,10 +274,7 @@ fn assume(
     let mut provider = AssumeRoleCredentialProvider::new()
         .with_base_provider(OssBase(Base(base)))
         .with_role_arn(&role.arn)
-        .with_role_session_name(role.session_name());
-    if let Some(id) = &role.external_id {
-        provider = provider.with_external_id(id);
-    }
+        .with_role_session_name(super::SESSION_NAME);
     if let Some(endpoint) = &role.sts_endpoint {
         provider = provider.with_sts_endpoint(endpoint);
     }

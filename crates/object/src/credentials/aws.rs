@@ -198,13 +198,10 @@ fn assume(
         Base(base),
         RequestSigner::new("sts", region),
     );
-    let mut provider = AssumeRoleCredentialProvider::new(role.arn.clone(), signer)
-        .with_role_session_name(role.session_name().to_owned())
+    let provider = AssumeRoleCredentialProvider::new(role.arn.clone(), signer)
+        .with_role_session_name(super::SESSION_NAME.to_owned())
         .with_region(region.to_owned())
         .with_regional_sts_endpoint();
-    if let Some(id) = &role.external_id {
-        provider = provider.with_external_id(id.clone());
-    }
     let mut chain = Chain::new(origin);
     chain.push(
         "role",

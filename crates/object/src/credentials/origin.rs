@@ -1,6 +1,8 @@
 //! Where credentials were found, in words and without them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use penstock_base::Mutex;
 
 use async_trait::async_trait;
 
@@ -18,14 +20,11 @@ impl CredentialOrigin {
     /// In words, such as ``the profile `dev` of /home/me/.aws/credentials``. `None` until some
     /// were found.
     pub fn get(&self) -> Option<String> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.0.lock().clone()
     }
 
     pub(super) fn set(&self, origin: String) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(origin);
+        *self.0.lock() = Some(origin);
     }
 }
 

@@ -1,11 +1,11 @@
 //! Credentials in memory, renewed in time.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use penstock_base::clock;
+use penstock_base::{Mutex, clock};
 
 use super::{CredentialError, Credentials, chain::Chain};
 
@@ -95,7 +95,7 @@ impl CredentialSource {
 
     /// The credentials at hand, until the very moment when they expire.
     fn unexpired(&self) -> Option<Arc<Credentials>> {
-        let current = self.lock().current.clone()?;
+        let current = self.state.lock().current.clone()?;
         let expires = current.credentials.expires;
         let valid = expires.is_none_or(|time| clock::wall_time() < time);
         valid.then_some(current.credentials)
@@ -103,7 +103,7 @@ impl CredentialSource {
 
     /// Makes the next request look anew, since the store says that `old` has expired.
     pub(crate) fn forget(&self, old: &Credentials) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state
             .current
             .as_ref()
@@ -116,20 +116,20 @@ impl CredentialSource {
     /// Lets the credentials look old enough to be renewed.
     #[cfg(test)]
     pub(super) fn age(&self) {
-        if let Some(current) = &mut self.lock().current {
+        if let Some(current) = &mut self.state.lock().current {
             current.renew_at = Some(clock::wall_time());
         }
     }
 
     fn usable(&self, now: SystemTime) -> Option<Current> {
-        let current = self.lock().current.clone()?;
+        let current = self.state.lock().current.clone()?;
         let expires = current.credentials.expires;
         let usable = expires.is_none_or(|time| now + RENEW_BEFORE_MIN < time);
         usable.then_some(current)
     }
 
     fn recent_failure(&self) -> Option<CredentialError> {
-        let state = self.lock();
+        let state = self.state.lock();
         let (failure, when) = state.failure.as_ref()?;
         (when.elapsed() < FAILURE_AGE_MAX).then(|| failure.clone())
     }
@@ -159,7 +159,7 @@ impl CredentialSource {
                 "no credentials: the places to look in did not answer, {passed}"
             ))),
         };
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         match found {
             Ok(credentials) => {
                 let credentials = Arc::new(credentials);
@@ -175,10 +175,6 @@ impl CredentialSource {
                 Err(error)
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -552,7 +552,6 @@ mod services {
             role: Some(RoleSettings {
                 arn: "acs:ram::1:role/x".to_owned(),
                 sts_endpoint: Some(url),
-                ..RoleSettings::default()
             }),
             ..only(CredentialPlace::Fixed)
         };

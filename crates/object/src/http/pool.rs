@@ -2,11 +2,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
-use penstock_base::clock;
+use penstock_base::{Mutex, clock};
 
 use super::{Origin, connection::Connection};
 
@@ -36,7 +36,7 @@ impl Pool {
 
     /// A connection that was alive when it was last looked at.
     pub(super) fn take(&self, origin: &Origin) -> Option<Connection> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let idle = state.idle.get_mut(origin)?;
         while let Some(connection) = idle.pop() {
             let fresh = connection.idle_since.elapsed() < self.age_max;
@@ -50,7 +50,7 @@ impl Pool {
     /// Keeps a connection whose last exchange ended cleanly.
     pub(super) fn put(self: &Arc<Self>, mut connection: Connection) {
         connection.idle_since = clock::now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let idle = state
             .idle
             .entry(Arc::clone(&connection.origin))
@@ -66,28 +66,24 @@ impl Pool {
 
     /// Closes what is idle towards `origin`, since one of them turned out to be dead.
     pub(super) fn clear(&self, origin: &Origin) {
-        self.lock().idle.remove(origin);
+        self.state.lock().idle.remove(origin);
     }
 
     /// Connections that are idle now.
     #[cfg(test)]
     pub(super) fn idle(&self) -> usize {
-        self.lock().idle.values().map(Vec::len).sum()
+        self.state.lock().idle.values().map(Vec::len).sum()
     }
 
     /// Closes what is too old; tells whether anything is left.
     fn close_old(&self) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         for idle in state.idle.values_mut() {
             idle.retain(|connection| connection.idle_since.elapsed() < self.age_max);
         }
         state.idle.retain(|_, idle| !idle.is_empty());
         state.sweeping = !state.idle.is_empty();
         state.sweeping
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,14 +4,14 @@ use std::{
     collections::HashMap,
     io,
     net::{IpAddr, SocketAddr},
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
-use penstock_base::clock::{self, Instant};
+use penstock_base::{
+    Mutex,
+    clock::{self, Instant},
+};
 
 use super::Origin;
 
@@ -49,7 +49,7 @@ impl Resolver {
     }
 
     async fn lookup(&self, host: &str) -> io::Result<Vec<IpAddr>> {
-        let known = self.lock().get(host).cloned();
+        let known = self.answers.lock().get(host).cloned();
         if let Some(answer) = &known
             && answer.asked.elapsed() < ANSWER_AGE_MAX
         {
@@ -67,16 +67,12 @@ impl Resolver {
     }
 
     fn remember(&self, host: &str, addresses: Vec<IpAddr>) {
-        let mut answers = self.lock();
+        let mut answers = self.answers.lock();
         if answers.len() >= NAMES_MAX {
             answers.clear();
         }
         let asked = clock::now();
         answers.insert(host.to_owned(), Answer { addresses, asked });
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Answer>> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -21,15 +21,11 @@
 //!
 //! It stands below the layers that retry, bound and count, once for both.
 
-use std::{
-    mem::MaybeUninit,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{mem::MaybeUninit, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use penstock_base::{
-    clock,
+    Mutex, clock,
     metrics::{Counter, Registry, table},
 };
 
@@ -114,10 +110,7 @@ impl Split {
     }
 
     fn rests(&self) -> bool {
-        let mut until = self
-            .rests_until
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut until = self.rests_until.lock();
         let rests = until.is_some_and(|until| clock::now() < until);
         if !rests {
             *until = None;
@@ -129,10 +122,7 @@ impl Split {
         tracing::warn!(
             "the read endpoint fails; the main endpoint answers reads for {REST:?}: {error}"
         );
-        let mut until = self
-            .rests_until
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut until = self.rests_until.lock();
         *until = Some(clock::now() + REST);
     }
 

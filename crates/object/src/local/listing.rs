@@ -5,13 +5,12 @@
 //! directories again. Such a listing shows a directory's keys as they were when it came to it,
 //! less those that have gone since.
 
-use std::{
-    collections::VecDeque,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::VecDeque, time::Duration};
 
-use penstock_base::clock::{self, Instant};
+use penstock_base::{
+    Mutex,
+    clock::{self, Instant},
+};
 
 use super::{
     problem::Attempt,
@@ -74,7 +73,7 @@ impl Listings {
     }
 
     fn keep(&self, options: &ListOptions, continuation: &str, walk: Walk) {
-        let mut walks = self.lock();
+        let mut walks = self.0.lock();
         walks.retain(|kept| !kept.continues(options, continuation));
         walks.push_back(Interrupted {
             prefix: options.prefix.clone(),
@@ -89,17 +88,13 @@ impl Listings {
     }
 
     fn resume(&self, options: &ListOptions) -> Option<Walk> {
-        let mut walks = self.lock();
+        let mut walks = self.0.lock();
         walks.retain(|kept| kept.since.elapsed() < WALK_AGE_MAX);
         let continuation = options.continuation.as_deref()?;
         let found = walks
             .iter()
             .position(|kept| kept.continues(options, continuation))?;
         walks.remove(found).map(|kept| kept.walk)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Interrupted>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

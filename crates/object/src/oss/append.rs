@@ -1,11 +1,8 @@
 //! Appending to objects.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::HashMap;
 
-use penstock_base::Payload;
+use penstock_base::{Mutex, Payload};
 
 use super::Oss;
 use crate::{
@@ -24,13 +21,13 @@ pub(super) struct AppendedSums(Mutex<HashMap<Key, (u64, Checksum)>>);
 
 impl AppendedSums {
     fn at(&self, key: &Key, position: u64) -> Option<Checksum> {
-        let sums = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sums = self.0.lock();
         let (length, checksum) = sums.get(key)?;
         (*length == position).then_some(*checksum)
     }
 
     fn remember(&self, key: &Key, length: u64, checksum: Checksum) {
-        let mut sums = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sums = self.0.lock();
         if sums.len() >= OBJECTS_MAX {
             sums.clear();
         }

@@ -6,7 +6,7 @@ use crate::{
     Appended, Capabilities, Checksum, ChecksumKind, Key, ObjectResult, PutOptions, Stored,
     http::{RequestHeaders, ResponseHeaders},
     oss::append::AppendedSums,
-    rest::{Dialect, Names, RestStore, Signing, WriteKind, WritePlan},
+    rest::{Dialect, Names, RestStore, Signing, WritePlan},
     sign::{
         OssScope, OssV1Request, OssV4Request, SignedRequest, SigningKeys, UNSIGNED_PAYLOAD,
         basic_time, http_date, oss_v1_authorization, oss_v1_resource, oss_v4_authorization,
@@ -160,25 +160,8 @@ impl Dialect for Oss {
         self.checksum_kind()
     }
 
-    fn plans(&self, _kind: WriteKind) -> Vec<WritePlan> {
-        vec![WritePlan::FULL]
-    }
-
-    fn settle(&self, _kind: WriteKind, _plan: WritePlan, _echoed: Option<bool>) {}
-
     fn forbid_overwrite(&self, headers: &mut RequestHeaders) {
         headers.push("x-oss-forbid-overwrite", "true");
-    }
-
-    /// The store computes the checksum by itself and tells it in the answer.
-    fn declare_body(&self, _checksum: Checksum, _headers: &mut RequestHeaders) {}
-
-    fn declare_upload(&self, _headers: &mut RequestHeaders) {}
-
-    fn declare_whole(&self, _checksum: Checksum, _headers: &mut RequestHeaders) {}
-
-    fn part_element(&self, _checksum: Checksum) -> Option<(&'static str, String)> {
-        None
     }
 
     async fn append(

@@ -86,11 +86,13 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
     fn body_checksum(&self, plan: WritePlan) -> Option<ChecksumKind>;
 
     /// The ways to try a write in, best first.
-    fn plans(&self, kind: WriteKind) -> Vec<WritePlan>;
+    fn plans(&self, _kind: WriteKind) -> Vec<WritePlan> {
+        vec![WritePlan::FULL]
+    }
 
     /// Learns that a write went through with `plan`. `echoed` tells whether the store confirmed
     /// the checksum, where that can be seen.
-    fn settle(&self, kind: WriteKind, plan: WritePlan, echoed: Option<bool>);
+    fn settle(&self, _kind: WriteKind, _plan: WritePlan, _echoed: Option<bool>) {}
 
     /// Makes a write fail when the key is taken.
     fn forbid_overwrite(&self, headers: &mut RequestHeaders);
@@ -111,17 +113,19 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
         false
     }
 
-    /// Sends the checksum of a body along with it.
-    fn declare_body(&self, checksum: Checksum, headers: &mut RequestHeaders);
+    /// Sends the checksum of a body along with it, where the store does not compute it by itself and tell it.
+    fn declare_body(&self, _checksum: Checksum, _headers: &mut RequestHeaders) {}
 
     /// Tells a new upload which checksum its parts will have, where that has to be told.
-    fn declare_upload(&self, headers: &mut RequestHeaders);
+    fn declare_upload(&self, _headers: &mut RequestHeaders) {}
 
     /// Sends the checksum of the whole object when an upload is completed.
-    fn declare_whole(&self, checksum: Checksum, headers: &mut RequestHeaders);
+    fn declare_whole(&self, _checksum: Checksum, _headers: &mut RequestHeaders) {}
 
-    /// How a part's checksum is repeated when its upload is completed: element name and value.
-    fn part_element(&self, checksum: Checksum) -> Option<(&'static str, String)>;
+    /// How a part's checksum is repeated when its upload is completed, if it is: element name and value.
+    fn part_element(&self, _checksum: Checksum) -> Option<(&'static str, String)> {
+        None
+    }
 
     /// The checksum of a part that the store made by copying.
     fn checksum_of_copy(&self, _answer: &WriteAnswer) -> Option<Checksum> {

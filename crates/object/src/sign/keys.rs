@@ -1,9 +1,8 @@
 //! Signing keys change once a day; deriving one costs five HMACs.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::SystemTime,
-};
+use std::time::SystemTime;
+
+use penstock_base::Mutex;
 
 use super::{SigningKey, basic_date};
 
@@ -28,7 +27,7 @@ impl SigningKeys {
         derive: impl FnOnce(&str, &str) -> SigningKey,
     ) -> SigningKey {
         let date = basic_date(time);
-        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = self.0.lock();
         if let Some(known) = &*cached
             && known.date == date
             && known.secret == secret

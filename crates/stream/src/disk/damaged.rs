@@ -7,11 +7,10 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
 };
+
+use penstock_base::Mutex;
 
 /// Objects that are remembered. When there are more the network is beyond help, and the one with
 /// the lowest number is forgotten.
@@ -27,7 +26,7 @@ pub(super) struct Damaged {
 
 impl Damaged {
     pub(super) fn note(&self, number: u32) {
-        let mut numbers = self.lock();
+        let mut numbers = self.numbers.lock();
         numbers.insert(number);
         if numbers.len() > OBJECTS_MAX {
             numbers.pop_first();
@@ -36,11 +35,7 @@ impl Damaged {
     }
 
     pub(super) fn has(&self, number: u32) -> bool {
-        self.any.load(Ordering::Acquire) && self.lock().contains(&number)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<u32>> {
-        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.any.load(Ordering::Acquire) && self.numbers.lock().contains(&number)
     }
 }
 

@@ -3,10 +3,10 @@
 use std::{
     collections::{BTreeMap, HashMap},
     ops::Range,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
-use penstock_base::{FsError, FsResult, MIB, Payload, metrics::Registry};
+use penstock_base::{FsError, FsResult, MIB, Mutex, Payload, metrics::Registry};
 use penstock_transfer::{Reader, Transfer, TransferError};
 
 use super::{Metrics, damaged::Damaged, failure};
@@ -157,7 +157,7 @@ impl DataPath {
     }
 
     fn reader(&self, object: &MappedObject) -> FsResult<Arc<Reader>> {
-        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut readers = self.readers.lock();
         if let Some(reader) = readers.find(object.number) {
             return Ok(reader);
         }

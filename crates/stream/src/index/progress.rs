@@ -1,6 +1,8 @@
 //! How far an index is.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use penstock_base::Mutex;
 
 use crate::{BuildProgress, ListingProgress, ListingStatus};
 
@@ -35,7 +37,7 @@ pub enum IndexStage {
 impl IndexProgress {
     /// What is going on now.
     pub fn stage(&self) -> IndexStage {
-        match &*self.lock() {
+        match &*self.0.lock() {
             Step::Looking => IndexStage::Looking,
             Step::Listing(progress) => IndexStage::Listing(progress.status()),
             Step::Building(progress, total) => IndexStage::Building {
@@ -48,18 +50,14 @@ impl IndexProgress {
     /// A listing begins.
     pub(super) fn listing(&self) -> Arc<ListingProgress> {
         let progress = Arc::<ListingProgress>::default();
-        *self.lock() = Step::Listing(Arc::clone(&progress));
+        *self.0.lock() = Step::Listing(Arc::clone(&progress));
         progress
     }
 
     /// Building begins, of `total` objects.
     pub(super) fn building(&self, total: u64) -> Arc<BuildProgress> {
         let progress = Arc::<BuildProgress>::default();
-        *self.lock() = Step::Building(Arc::clone(&progress), total);
+        *self.0.lock() = Step::Building(Arc::clone(&progress), total);
         progress
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Step> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,11 +1,8 @@
 //! Somebody who lists ranges, one after the other.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use penstock_base::clock;
+use penstock_base::{Mutex, clock};
 use penstock_object::{FlatPage, ListOptions, ObjectError, Store};
 use tokio::{sync::Notify, task::JoinSet};
 
@@ -56,18 +53,18 @@ impl Shared {
 
     /// Whether nothing is left to list.
     pub(super) fn is_done(&self) -> bool {
-        self.board().is_done()
+        self.board.lock().is_done()
     }
 
     /// Counts a request for a page that is about to be sent. Fails when there were too many.
     pub(super) fn count_request(&self) -> Result<(), SnapshotError> {
-        let count = self.board().allowance.request();
+        let count = self.board.lock().allowance.request();
         self.check(count)
     }
 
     /// The same of a request for where a link leads.
     pub(super) fn count_link(&self) -> Result<(), SnapshotError> {
-        let count = self.board().allowance.link();
+        let count = self.board.lock().allowance.link();
         self.check(count)
     }
 
@@ -83,12 +80,8 @@ impl Shared {
     }
 
     pub(super) fn learn_directories(&self, directories: Vec<String>) {
-        self.board().learn_directories(directories);
+        self.board.lock().learn_directories(directories);
         self.work.notify_waiters();
-    }
-
-    fn board(&self) -> MutexGuard<'_, Board> {
-        self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A range to list; `None` when all are done.
@@ -99,7 +92,7 @@ impl Shared {
             // From here on a ring counts, even before it is waited for.
             rung.as_mut().enable();
             let turn = {
-                let mut board = self.board();
+                let mut board = self.board.lock();
                 let turn = board.take();
                 self.progress.set_under_way(board.under_way());
                 turn
@@ -114,7 +107,7 @@ impl Shared {
 
     /// Moves a range forward and tells others when that makes work for them.
     fn receive(&self, id: u64, page: &FlatPage) -> Result<Taken, SnapshotError> {
-        let mut board = self.board();
+        let mut board = self.board.lock();
         let raised = board.pace.succeeded();
         let taken = board.receive(id, page);
         let taken = taken.ok_or_else(|| SnapshotError::Invalid(format!("range {id} is lost")))?;
@@ -132,7 +125,7 @@ impl Shared {
     /// After a failure in passing: puts the range back, and says how long to pause. Fails when that
     /// happened too often.
     fn put_back(&self, id: u64, round: u32, error: ObjectError) -> Result<Duration, SnapshotError> {
-        let mut board = self.board();
+        let mut board = self.board.lock();
         if !error.kind.is_transient() || !board.pace.failed(round) {
             return Err(error.into());
         }
@@ -179,7 +172,7 @@ impl Listed<'_> {
     /// pause then.
     async fn list(mut self) -> Result<Option<Duration>, SnapshotError> {
         loop {
-            let round = self.shared.board().pace.round();
+            let round = self.shared.board.lock().pace.round();
             let page = match self.next_page().await? {
                 Ok(page) => page,
                 Err(error) => {

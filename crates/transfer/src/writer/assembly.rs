@@ -13,22 +13,22 @@ use crate::{Transfer, TransferResult};
 /// several at once. Nothing is visible before [`Assembly::complete`]; one that is dropped before
 /// leaves nothing behind.
 #[derive(Debug)]
-pub struct Assembly {
+pub(crate) struct Assembly {
     upload: Upload,
     slots: Slots,
 }
 
 /// Room for one more part on its way.
 #[derive(Debug)]
-pub struct Slot(OwnedSemaphorePermit);
+pub(crate) struct Slot(OwnedSemaphorePermit);
 
 /// Where there is room for parts.
 #[derive(Debug, Clone)]
-pub struct Slots(Arc<Semaphore>);
+pub(crate) struct Slots(Arc<Semaphore>);
 
 impl Slots {
     /// Waits until one more part may be sent. Ask before memory is taken for it.
-    pub async fn take(&self) -> Slot {
+    pub(crate) async fn take(&self) -> Slot {
         let slot = Arc::clone(&self.0).acquire_owned().await;
         Slot(slot.expect("the semaphore is never closed"))
     }
@@ -36,7 +36,7 @@ impl Slots {
 
 impl Assembly {
     /// Begins to put an object together, which `note` remembers until it ended.
-    pub fn begin(
+    pub(crate) fn begin(
         transfer: &Arc<Transfer>,
         key: &Key,
         options: PutOptions,
@@ -51,31 +51,31 @@ impl Assembly {
     }
 
     /// Room for the parts that are sent.
-    pub fn slots(&self) -> Slots {
+    pub(crate) fn slots(&self) -> Slots {
         self.slots.clone()
     }
 
     /// Sends the next part. Fails if an earlier one could not be sent.
-    pub fn send(&mut self, body: Payload, slot: Slot) -> TransferResult<()> {
+    pub(crate) fn send(&mut self, body: Payload, slot: Slot) -> TransferResult<()> {
         self.upload.collect()?;
         self.upload.send(body, slot.0);
         Ok(())
     }
 
     /// Lets the store copy the next part.
-    pub fn copy(&mut self, copy: PartCopy) {
+    pub(crate) fn copy(&mut self, copy: PartCopy) {
         self.upload.copy(copy);
     }
 
     /// Waits until all parts have arrived; before it succeeds the store cannot have the object. Returns
     /// the tags of which the object will have one: none where the parts' tell nothing of it.
-    pub async fn arrive(&mut self) -> TransferResult<Vec<ETag>> {
+    pub(crate) async fn arrive(&mut self) -> TransferResult<Vec<ETag>> {
         self.upload.arrive().await
     }
 
     /// Waits for all parts and makes them the object. Must not be cancelled half way: run it in a
     /// task of its own.
-    pub async fn complete(self, options: CompleteOptions) -> TransferResult<Stored> {
+    pub(crate) async fn complete(self, options: CompleteOptions) -> TransferResult<Stored> {
         self.upload.complete(options).await
     }
 }

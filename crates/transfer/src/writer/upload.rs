@@ -23,7 +23,7 @@ use crate::{Transfer, TransferResult};
 const COPIES_MAX: usize = 8;
 
 /// Remembers an upload until it ended, so that one that a crash cuts off can be removed.
-pub trait UploadNote: fmt::Debug + Send + Sync {
+pub(crate) trait UploadNote: fmt::Debug + Send + Sync {
     /// The store gave it this name.
     fn named(&self, upload: &UploadId);
 

@@ -6,19 +6,19 @@
 use std::{
     collections::VecDeque,
     fs::{self, File, OpenOptions},
-    io::{self, IsTerminal, Read, Write},
+    io::{self, Read},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
     thread,
     time::Duration,
 };
 
 use clap::{Arg, ArgMatches, Command, value_parser};
-use penstock_base::{MIB, clock};
+use penstock_base::{
+    MIB, Mutex, clock,
+    metrics::{Definition, table as metrics},
+};
 
 use crate::{
     control::{Phase, Status, client},
@@ -128,11 +128,11 @@ fn locate(what: &str, mounts: &[Status]) -> Outcome<(PathBuf, PathBuf)> {
 
 /// Bytes that the cache of a mount has left out so far.
 fn left_out(socket: &Path) -> Outcome<u64> {
-    metric(socket, "cache_skipped_bytes_total")
+    metric(socket, &metrics::CACHE_SKIPPED_BYTES)
 }
 
 /// What a mount's cache says.
-fn metric(socket: &Path, name: &str) -> Outcome<u64> {
+fn metric(socket: &Path, wanted: &Definition) -> Outcome<u64> {
     let status = client::status(socket).map_err(|error| {
         Failure::new(
             format!("the mount does not answer: {error}"),
@@ -141,7 +141,7 @@ fn metric(socket: &Path, name: &str) -> Outcome<u64> {
     })?;
     let mut metrics = status.metrics.iter();
     let found = metrics
-        .find(|metric| metric.name == name)
+        .find(|metric| metric.name == wanted.name)
         .ok_or_else(|| Failure::new("the mount has no disk cache", "mount with --cache-dir"))?;
     Ok(found.value)
 }
@@ -174,16 +174,11 @@ impl Warming {
     fn read_all(&self, readers: usize) {
         thread::scope(|scope| {
             let readers: Vec<_> = (0..readers).map(|_| scope.spawn(|| self.work())).collect();
-            let shown = io::stderr().is_terminal();
             while readers.iter().any(|reader| !reader.is_finished()) {
-                if shown {
-                    let _ = write!(io::stderr(), "\r\x1b[K{}", self.progress());
-                }
+                let shown = output::draw(Some(&self.progress()));
                 clock::pause(if shown { PROGRESS_INTERVAL } else { PAUSE });
             }
-            if shown {
-                let _ = write!(io::stderr(), "\r\x1b[K");
-            }
+            output::draw(None);
         });
     }
 
@@ -208,14 +203,14 @@ impl Warming {
 
     /// The next path; whoever takes it is busy.
     fn next(&self) -> Option<PathBuf> {
-        let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut paths = self.paths.lock();
         let path = paths.pop_back()?;
         self.busy.fetch_add(1, Ordering::SeqCst);
         Some(path)
     }
 
     fn is_empty(&self) -> bool {
-        let paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
+        let paths = self.paths.lock();
         paths.is_empty()
     }
 
@@ -224,7 +219,7 @@ impl Warming {
         if kind.is_dir() {
             for entry in fs::read_dir(path)? {
                 let path = entry?.path();
-                let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut paths = self.paths.lock();
                 paths.push_back(path);
             }
         } else if kind.is_file() {
@@ -252,7 +247,7 @@ impl Warming {
     /// Waits until the cache has written most of what it received.
     fn wait_for_disk(&self) {
         for _ in 0..LOOKS_MAX {
-            match metric(&self.socket, "cache_waiting_bytes") {
+            match metric(&self.socket, &metrics::CACHE_WAITING_BYTES) {
                 Ok(waiting) if waiting > WAITING_MAX => clock::pause(PAUSE),
                 Ok(_) | Err(_) => return,
             }

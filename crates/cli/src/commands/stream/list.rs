@@ -5,11 +5,7 @@ use penstock_block::{DeviceRecord, Record};
 use serde::Serialize;
 
 use crate::{
-    command_line,
-    doors::block,
-    environment::Environment,
-    failure::{Failure, Outcome},
-    output, text_table,
+    command_line, doors::block, environment::Environment, failure::Outcome, output, text_table,
 };
 
 pub(super) fn command() -> Command {
@@ -45,9 +41,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     });
     let listed: Vec<_> = alive.chain(dead).collect();
     if matches.get_flag("json") {
-        let text = serde_json::to_string_pretty(&listed)
-            .map_err(|error| Failure::new(format!("cannot write JSON: {error}"), "report this"))?;
-        return output::print_line(&text);
+        return output::print_json(&listed);
     }
     if listed.is_empty() {
         return output::print_line("there are no volumes with block devices");

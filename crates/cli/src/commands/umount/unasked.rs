@@ -19,7 +19,7 @@ use crate::{
     environment::Environment,
     explain,
     failure::{Exit, Failure, Outcome},
-    mount_table, system,
+    mount_table,
 };
 
 /// Unmounts what is on `mountpoint`, if that can be done without its program.
@@ -115,7 +115,7 @@ fn detach(mountpoint: &Path) -> Outcome {
 
 /// Whether the kernel lets this user take the mount away.
 fn may_unmount(entry: &MountEntry) -> bool {
-    let user = system::user_id();
+    let user = penstock_base::user_id();
     user == 0 || entry.user == Some(user)
 }
 
@@ -137,12 +137,12 @@ fn silent(entry: &MountEntry) -> Failure {
 fn alive(entry: &MountEntry) -> Failure {
     let place = entry.mountpoint.display();
     let owner = entry.user.unwrap_or(0);
-    let is_own = owner == system::user_id();
+    let is_own = owner == penstock_base::user_id();
     let ask = match is_own {
         true => "give the XDG_RUNTIME_DIR that it was mounted with".to_owned(),
         false => format!("run this as the user who mounted it, number {owner}"),
     };
-    let instead = match system::user_id() {
+    let instead = match penstock_base::user_id() {
         0 => Some(format!("umount {place}")),
         _ if is_own => Some(format!("fusermount3 -u {place}")),
         _ => None,

@@ -16,7 +16,7 @@ use crate::{
     options::{Values, table},
     predecessors::Predecessors,
     resources::Resources,
-    stores, system,
+    stores,
 };
 
 /// Whether files can be written anywhere, by way of a staging directory.
@@ -101,8 +101,8 @@ fn bucket_settings(values: &Values) -> Outcome<BucketSettings> {
     let limit = values.count(&table::RENAME_LIMIT);
     let interval = metadata::stat_cache_interval(values);
     Ok(BucketSettings {
-        uid: id(&table::UID, system::user_id()),
-        gid: id(&table::GID, system::group_id()),
+        uid: id(&table::UID, penstock_base::user_id()),
+        gid: id(&table::GID, penstock_base::group_id()),
         file_mode: values.mode(&table::FILE_MODE),
         dir_mode: values.mode(&table::DIR_MODE),
         read_only: values.flag(&table::READ_ONLY),

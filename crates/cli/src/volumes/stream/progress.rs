@@ -8,7 +8,7 @@ use std::{
 use penstock_base::clock;
 use penstock_stream::{Changes, IndexProgress, IndexStage, ListingStatus};
 
-use crate::options::duration;
+use crate::{options::duration, output};
 
 /// How often the line is drawn.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -27,23 +27,13 @@ pub(super) async fn until_done<T>(progress: &IndexProgress, making: impl Future<
 
 /// Says what became of the objects since the last index.
 pub(super) fn say_changes(changes: Changes) {
-    let Changes {
-        added,
-        removed,
-        changed,
-        unchanged,
-    } = changes;
-    say(&format!(
-        "since the last index: {added} objects added, {removed} removed, {changed} changed, \
-         {unchanged} as before"
-    ));
-}
-
-/// One line for somebody at a terminal.
-fn say(line: &str) {
     let mut stderr = io::stderr().lock();
     if stderr.is_terminal() {
-        let _ = writeln!(stderr, "{line}");
+        let _ = writeln!(
+            stderr,
+            "since the last index: {} objects added, {} removed, {} changed, {} as before",
+            changes.added, changes.removed, changes.changed, changes.unchanged
+        );
     }
 }
 
@@ -55,18 +45,14 @@ async fn watch<T>(work: impl Future<Output = T>, line: impl Fn() -> String) -> T
     loop {
         match clock::deadline(INTERVAL, work.as_mut()).await {
             Ok(done) => {
-                draw("");
+                output::draw(None);
                 return done;
             }
-            Err(_) => draw(&line()),
+            Err(_) => {
+                output::draw(Some(&line()));
+            }
         }
     }
-}
-
-fn draw(line: &str) {
-    let mut stderr = io::stderr().lock();
-    let _ = write!(stderr, "\r\x1b[K{line}");
-    let _ = stderr.flush();
 }
 
 fn describe_listing(status: &ListingStatus) -> String {

@@ -11,7 +11,7 @@ use crate::{
     failure::{Failure, Outcome},
     limits,
     options::{Values, table},
-    places, system,
+    places,
 };
 
 /// KiB that the kernel reads ahead: enough to keep a store at 10 ms busy with one reader.
@@ -42,8 +42,8 @@ pub(super) fn permissions(values: &Values) -> Permissions {
         given.unwrap_or(own)
     };
     Permissions::with_umask(
-        id(&table::UID, system::user_id()),
-        id(&table::GID, system::group_id()),
+        id(&table::UID, penstock_base::user_id()),
+        id(&table::GID, penstock_base::group_id()),
         values.mode(&table::UMASK),
     )
 }

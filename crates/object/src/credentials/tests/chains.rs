@@ -396,7 +396,6 @@ async fn a_role_is_not_assumed_with_the_credentials_of_the_machine_instead() {
         settings.role = Some(RoleSettings {
             arn: "acs:ram::1:role/x".to_owned(),
             sts_endpoint: Some(endpoint),
-            ..RoleSettings::default()
         });
     };
     let broken = Scene::new().await.set(role.clone());

@@ -1,11 +1,11 @@
 //! How many retries a store bears.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
-use penstock_base::clock::{self, Instant};
+use penstock_base::{
+    Mutex,
+    clock::{self, Instant},
+};
 
 /// Retries that may follow each other at once: enough for every stream of a busy mount to fail
 /// in the same moment and go on.
@@ -47,7 +47,7 @@ impl Budget {
     }
 
     fn change(&self, amount: f64) -> Duration {
-        let mut account = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut account = self.0.lock();
         let now = clock::now();
         let passed = now.duration_since(account.settled).as_secs_f64();
         account.settled = now;

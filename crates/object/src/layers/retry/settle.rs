@@ -22,12 +22,11 @@
 
 use std::{
     mem::MaybeUninit,
-    sync::{Mutex, PoisonError},
     time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
-use penstock_base::{MIB, Payload, clock};
+use penstock_base::{MIB, Mutex, Payload, clock};
 
 use super::{Retry, backoff::Retries};
 use crate::{
@@ -87,7 +86,7 @@ impl Retry {
     ) -> ObjectResult<Stored> {
         let began = clock::wall_time();
         let condition = Mutex::new(options.condition.clone());
-        let present = || condition.lock().unwrap_or_else(PoisonError::into_inner);
+        let present = || condition.lock();
         let attempt = || -> Work<'_, Stored> {
             Box::pin(async {
                 let options = PutOptions {
