@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use penstock_base::{FileName, LocalFile};
+use penstock_base::{FileName, FsError, FsResult, LocalFile};
 
 use crate::Owner;
 
@@ -15,7 +15,7 @@ use crate::Owner;
 pub struct Inode(pub u64);
 
 impl Inode {
-    /// The root directory, as FUSE fixes it.
+    /// The root directory, in every volume.
     pub const ROOT: Self = Self(1);
 }
 
@@ -41,7 +41,7 @@ impl<'a> Dentry<'a> {
 
 /// Where the bytes of a write go.
 ///
-/// The write itself says it, not the handle: a kernel writes its cache back, each page to its place,
+/// The write itself says it, not the handle: a cache is written back, each piece to its place,
 /// through whatever handle may write, and a program may change its mind about appending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WritePlace {
@@ -263,21 +263,50 @@ impl OpenOptions {
     }
 }
 
-/// An open handle and what the door may do with it.
+/// An open handle with what is true of the file behind it. What follows from that is the door's business: FUSE makes
+/// flags of it, NFS needs none.
 #[derive(Debug, Clone)]
 pub struct Opened {
     /// The handle.
     pub handle: HandleId,
-    /// The door should bypass caches of its own: for writers, whose data goes straight through,
-    /// and for small files that are read once.
-    pub direct: bool,
-    /// What a cache of the door holds of this file is still true.
-    pub keep_cache: bool,
-    /// Closing the handle has nothing to report, so it need not be flushed.
-    pub skip_flush: bool,
-    /// A local file that holds, byte for byte, what this handle reads. A door that can may read
-    /// from it and ask the volume no more; one that cannot reads through the volume.
+    /// Its bytes pass once, as far as the volume knows, and in the order in which a program asks: those of a stream that
+    /// is written, or of a small file that is read as a whole. A copy that is kept of them is of no use, and writes
+    /// that are gathered come too late.
+    pub passes_once: bool,
+    /// What a door was shown of the content when it opened the file before, or wrote to it, is what the file holds.
+    pub is_unchanged: bool,
+    /// Closing the handle has nothing to report and nothing to save, so [`crate::Volume::flush`] need not be called.
+    pub closes_silently: bool,
+    /// A local file that holds, byte for byte, what this handle reads.
     pub local: Option<Arc<dyn LocalFile>>,
+}
+
+impl Opened {
+    /// A handle to read with, of a file that may be another one at each open.
+    pub fn new(handle: HandleId) -> Self {
+        Self {
+            handle,
+            passes_once: false,
+            is_unchanged: false,
+            closes_silently: true,
+            local: None,
+        }
+    }
+
+    /// The same of a file of a volume that nothing can change: the handle is the number of the inode. Fails with
+    /// `ReadOnly` if `options` want more, and as [`crate::Volume::open`] does if it is no file.
+    pub fn to_read(file: &Attributes, options: OpenOptions) -> FsResult<Self> {
+        match file.kind {
+            FileKind::Directory => Err(FsError::IsADirectory),
+            FileKind::Symlink | FileKind::Special(_) => {
+                Err(FsError::InvalidArgument("only files are opened"))
+            }
+            FileKind::Regular if options.access.writes() || options.truncate => {
+                Err(FsError::ReadOnly)
+            }
+            FileKind::Regular => Ok(Self::new(HandleId(file.inode.0))),
+        }
+    }
 }
 
 /// What [`crate::Volume::make`] makes.
@@ -494,6 +523,21 @@ pub struct Statistics {
     pub files_free: u64,
     /// Bytes in the longest name.
     pub name_length_max: u32,
+}
+
+impl Statistics {
+    /// A volume of no size that is known and no room.
+    pub fn full(name_length_max: u32) -> Self {
+        Self {
+            block_size: 4096,
+            blocks: 0,
+            blocks_free: 0,
+            blocks_available: 0,
+            files: 0,
+            files_free: 0,
+            name_length_max,
+        }
+    }
 }
 
 /// From where a directory is listed.
