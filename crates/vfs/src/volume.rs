@@ -206,6 +206,12 @@ pub trait Volume: Send + Sync + 'static {
     /// Returns when what was written to `range`, whoever wrote it, is durable; the volume may make more so.
     async fn sync(&self, handle: HandleId, range: Range<u64>, data_only: bool) -> FsResult<()>;
 
+    /// Makes durable what is in the directory of this handle and below it: names and what was closed. Of use
+    /// where [`crate::Features::saves_names_behind`] says so; elsewhere all is durable already.
+    async fn sync_directory(&self, _handle: HandleId) -> FsResult<()> {
+        Ok(())
+    }
+
     /// The last descriptor was closed; the handle is gone.
     async fn release(&self, handle: HandleId);
 
