@@ -192,10 +192,12 @@ struct Bed {
     scratch: Scratch,
     shadows: Vec<Shadow>,
     chance: Chance,
+    /// When files are saved.
+    save: &'static str,
 }
 
 impl Bed {
-    fn new(kind: Kind, seed: u64) -> Self {
+    fn new(kind: Kind, seed: u64, save: &'static str) -> Self {
         let files = 0..FILES as u64;
         Self {
             bucket: Bucket::new(kind),
@@ -204,6 +206,7 @@ impl Bed {
                 .map(|number| Shadow::new(format!("file-{number}"), seed * 31 + number))
                 .collect(),
             chance: Chance::new(seed),
+            save,
         }
     }
 
@@ -216,6 +219,7 @@ impl Bed {
         let options = self
             .bucket
             .staged_options(&self.staging())
+            .option("save", self.save)
             .option("memory", "64MiB")
             .option("max-dirty-data", "5MiB")
             .option("multipart-threshold", "5MiB")
@@ -295,10 +299,10 @@ impl Bed {
     }
 }
 
-fn kill_again_and_again(kind: Kind, rounds: u64, seed: u64) {
-    let mut bed = Bed::new(kind, seed);
+fn kill_again_and_again(kind: Kind, save: &'static str, rounds: u64, seed: u64) {
+    let mut bed = Bed::new(kind, seed, save);
     for round in 0..rounds {
-        println!("{kind:?}: seed {seed}, round {round}");
+        println!("{kind:?}, saved {save}: seed {seed}, round {round}");
         bed.round();
     }
     bed.bucket.heal();
@@ -308,11 +312,20 @@ fn kill_again_and_again(kind: Kind, rounds: u64, seed: u64) {
 
 #[test]
 fn nothing_that_was_answered_is_lost_by_kills() {
+    kill("close");
+}
+
+#[test]
+fn nothing_that_was_answered_is_lost_by_kills_of_a_mount_that_saves_behind() {
+    kill("behind");
+}
+
+fn kill(save: &'static str) {
     let rounds = number(ROUNDS_VARIABLE, ROUNDS_DEFAULT);
     let seed = number(SEED_VARIABLE, 1);
     thread::scope(|scope| {
         for kind in Kind::REMOTE {
-            scope.spawn(move || kill_again_and_again(kind, rounds / 2, seed));
+            scope.spawn(move || kill_again_and_again(kind, save, rounds / 2, seed));
         }
     });
 }

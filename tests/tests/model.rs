@@ -27,6 +27,8 @@ struct Folders {
     options: MountOptions,
     mount: RefCell<Mount>,
     count: u32,
+    /// How long the mount may believe that nothing is where another client has just put something.
+    absence: Duration,
 }
 
 impl Folders {
@@ -43,6 +45,7 @@ impl Folders {
             options,
             mount,
             count: 0,
+            absence: Duration::ZERO,
         }
     }
 
@@ -59,6 +62,9 @@ impl Folders {
             self.bucket.put_outside(&key, path.as_bytes());
         }
         let path = self.mount.get_mut().join(name);
+        if !planted.is_empty() {
+            std::thread::sleep(self.absence);
+        }
         if planted.is_empty() {
             fs::create_dir(&path).expect("mkdir in a live mount");
         }
@@ -135,6 +141,19 @@ fn check_posix(mut folders: Folders, cases: u32) {
         "what was closed is not what is read back"
     );
     other.unmount();
+}
+
+/// Some files are saved in the middle of what is done with them, most are not.
+#[test]
+fn a_bucket_that_is_saved_behind_keeps_the_rules_of_posix() {
+    let (bucket, scratch) = (Bucket::new(Kind::S3), Scratch::new());
+    let options = bucket.staged_options(&scratch.path().join("staging"));
+    let options = options.option("save", "behind");
+    let folders = Folders {
+        absence: Duration::from_millis(1100),
+        ..Folders::with(bucket, options.option("save-after", "30ms"))
+    };
+    check_posix(folders, 60);
 }
 
 /// Every file with its content's digest, in order.

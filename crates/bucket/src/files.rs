@@ -14,6 +14,7 @@ use crate::{
     metadata::Metadata,
     mount::Mount,
     open_file::{FileHandle, Mode},
+    staged::behind::Behind,
 };
 
 /// Lost files that are kept in mind because no program heard of them.
@@ -47,6 +48,8 @@ pub(crate) struct Files {
     pub(crate) ids: Arc<HandleIds>,
     pub(crate) handles: Handles<FileHandle>,
     pub(crate) unheard: Unheard,
+    /// Staged files that are closed and saved later.
+    pub(crate) behind: Behind,
 }
 
 impl Files {
@@ -64,6 +67,7 @@ impl Files {
             ids: Arc::clone(ids),
             handles: Handles::new(ids),
             unheard: Unheard::default(),
+            behind: Behind::default(),
         })
     }
 

@@ -36,6 +36,14 @@ pub(crate) fn listed_name(prefix: &str, key: &str) -> Option<Utf8Name> {
     Utf8Name::new(name.strip_suffix('/').unwrap_or(name)).ok()
 }
 
+/// The names in its directory that a key may lead to which a delimited listing of `prefix` shows: also that of the
+/// directory which `name_$folder$` marks.
+pub(crate) fn names_told(prefix: &str, key: &str) -> impl Iterator<Item = Utf8Name> {
+    let marked = key.strip_suffix(OLD_FOLDER);
+    let marked = marked.and_then(|marked| listed_name(prefix, marked));
+    listed_name(prefix, key).into_iter().chain(marked)
+}
+
 /// The relative path from the directory `prefix` to `target`.
 pub(crate) fn relative_path(prefix: &str, target: &str) -> String {
     let shared = prefix

@@ -49,5 +49,6 @@ pub use penstock_transfer::staging::{
 };
 pub use settings::{
     BucketSettings, METADATA_REQUESTS_DEFAULT, MetadataSettings, RENAME_DIR_LIMIT_DEFAULT,
+    SaveBehind,
 };
 pub use volume::BucketVolume;

@@ -26,7 +26,7 @@ use penstock_transfer::{ObjectVersion, Transfer};
 use penstock_vfs::{Entry, FileKind, Inode};
 
 use crate::{
-    BucketSettings,
+    BucketSettings, SaveBehind,
     inode::{Known, Namespace, Patience, TreeSettings},
     metrics::{BucketMetrics, Notices},
     open_file::{Mode, OpenFile},
@@ -139,6 +139,11 @@ impl Mount {
             ObjectKind::Symlink if self.settings.symlinks => FileKind::Symlink,
             _ => FileKind::Regular,
         }
+    }
+
+    /// How files are saved behind the close, where they are.
+    pub(crate) fn save_behind(&self) -> Option<SaveBehind> {
+        self.mode.staged().and(self.settings.save_behind)
     }
 
     /// How a lookup takes memory's word that a name is free.

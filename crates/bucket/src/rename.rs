@@ -12,6 +12,7 @@ mod descendants;
 mod directory;
 mod file;
 mod journal;
+mod unsaved;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -124,7 +125,8 @@ impl Renames {
             .await?;
         let moved = moved.ok_or(FsError::NotFound)?;
         let replaced = match mode {
-            RenameMode::NoReplace => {
+            // What the store never had is kept from replacing anything by its save.
+            RenameMode::NoReplace if !self.is_moved_behind(moved.inode()) => {
                 self.lookups
                     .find_in_store(target.parent, &target.name)
                     .await?
@@ -151,14 +153,17 @@ impl Renames {
         };
         let change = match self.kinds_of(&rename)? {
             (FileKind::Directory, None | Some(FileKind::Directory)) => {
-                self.rename_directory(&rename).await?
+                Some(self.rename_directory(&rename).await?)
             }
             (FileKind::Directory, Some(_)) => return Err(FsError::NotADirectory),
             (_, Some(FileKind::Directory)) => return Err(FsError::IsADirectory),
             (_, _) => self.rename_file(&rename).await?,
         };
-        self.metadata.keep_directory(source_parent).await;
-        change.end();
+        // What the store never had kept no directory there.
+        if let Some(change) = change {
+            self.metadata.keep_directory(source_parent).await;
+            change.end();
+        }
         Ok(())
     }
 

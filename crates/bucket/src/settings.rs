@@ -8,6 +8,19 @@ use crate::ContentTypes;
 /// Directory entries that a rename of a directory moves at most, unless set otherwise.
 pub const RENAME_DIR_LIMIT_DEFAULT: usize = 1_000_000;
 
+/// How staged files are saved behind the close.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SaveBehind {
+    /// How long a file that was closed is left alone before it is saved: what happens to it meanwhile goes with
+    /// the save.
+    pub after: Duration,
+    /// How long it may be unsaved, whatever happens to it.
+    pub age_max: Duration,
+    /// Closed files that may be unsaved at once. Each has two files of the staging directory open. With half as
+    /// many, files are saved as soon as they are closed; with all, a close waits until its file is saved.
+    pub files_max: usize,
+}
+
 /// Settings of a [`crate::BucketVolume`]. Every field has a default that suits one writer and
 /// many readers of data that changes seldom.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +47,8 @@ pub struct BucketSettings {
     /// Whether fsync makes what was written durable and visible. If not, fsync does nothing and
     /// only closing a file does.
     pub fsync: bool,
+    /// Save staged files behind the close; `None` saves them at the close.
+    pub save_behind: Option<SaveBehind>,
     /// Write files as appendable objects, where the store has them: each 8 MiB become visible
     /// when they are written instead of all at close.
     pub appendable: bool,
@@ -122,6 +137,7 @@ impl Default for BucketSettings {
             negative_timeout: Duration::from_secs(1),
             close_to_open: false,
             fsync: true,
+            save_behind: None,
             appendable: false,
             symlinks: true,
             rename_dir_limit: RENAME_DIR_LIMIT_DEFAULT,

@@ -8,12 +8,13 @@
 //! meanwhile, theirs stays, and ours is put aside with a line in the log that says where.
 //!
 //! Nothing that was accepted is lost: a save that fails leaves everything here, and is retried when the file is
-//! closed ([`retry`]). What a process that dies leaves is shown by the next mount as it was, and saved
+//! closed ([`retry`]), or saved behind the close from the beginning ([`behind`]). What a process that dies leaves is shown by the next mount as it was, and saved
 //! ([`recover`]). When space is short, what the store has is given up ([`room`]).
 //!
 //! - [`StagedMode`]: what the staged files of a volume share.
 //! - [`StagedBody`]: what a staged file has beyond what every open file has.
 
+pub(crate) mod behind;
 pub(crate) mod describe;
 pub(crate) mod engage;
 pub(crate) mod read;
@@ -33,6 +34,7 @@ use std::{
     },
 };
 
+use penstock_base::{FsError, FsResult};
 use penstock_object::Key;
 use penstock_transfer::staging::{Content, FileId, Reopened, StagedFile, Staging};
 use penstock_vfs::Unsaved;
@@ -92,6 +94,8 @@ pub(crate) struct StagedBody {
     saving_back: AtomicBool,
     /// Whether the file is retried after it was closed and could not be saved.
     retried: AtomicBool,
+    /// Why the last save behind the close failed, until a program was told.
+    failed_behind: Mutex<Option<FsError>>,
 }
 
 impl StagedMode {
@@ -171,7 +175,13 @@ impl StagedBody {
             pieces: Mutex::default(),
             saving_back: AtomicBool::new(false),
             retried: AtomicBool::new(false),
+            failed_behind: Mutex::default(),
         }
+    }
+
+    /// Fails with what a save behind the close failed with, once.
+    pub(crate) fn failed_behind(&self) -> FsResult<()> {
+        lock(&self.failed_behind).take().map_or(Ok(()), Err)
     }
 
     /// The staging area.

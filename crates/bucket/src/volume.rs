@@ -26,7 +26,7 @@ use crate::{
     names::Names,
     open_file::Mode,
     rename::Renames,
-    staged::{StagedMode, sync},
+    staged::{StagedMode, behind, sync},
 };
 
 /// References that are given back before somebody else may use the tree.
@@ -95,6 +95,7 @@ impl BucketVolume {
         if let Mode::Staged(mode) = &mount.mode {
             sync::begin(mode);
         }
+        behind::begin(&files);
         freed::begin(&mount.namespace);
         Arc::new(Self {
             mount: Arc::clone(mount),
@@ -125,6 +126,7 @@ impl Volume for BucketVolume {
             xattrs: self.mount.keeps_xattrs(),
             random_writes: self.mount.mode.staged().is_some(),
             saves_on_close: true,
+            saves_names_behind: self.mount.save_behind().is_some(),
             ..Features::READ_ONLY
         }
     }
@@ -264,6 +266,11 @@ impl Volume for BucketVolume {
     async fn sync(&self, handle: HandleId, _range: Range<u64>, _data_only: bool) -> FsResult<()> {
         let handle = self.files.handles.get(handle)?;
         self.files.sync(&handle).await
+    }
+
+    async fn sync_directory(&self, handle: HandleId) -> FsResult<()> {
+        let directory = self.listings.handles.get(handle)?.inode();
+        self.files.save_below(directory).await
     }
 
     async fn release(&self, handle: HandleId) {

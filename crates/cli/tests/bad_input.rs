@@ -307,7 +307,13 @@ fn staging_options_of_a_mount_that_stages_nothing() {
     let scratch = Scratch::new();
     let (bucket, mountpoint) = (scratch.folder("bucket"), scratch.folder("mnt"));
     let source = format!("file://{}", bucket.display());
-    for option in ["staging-dir=/tmp/nowhere", "staging-size=1GiB"] {
+    for option in [
+        "staging-dir=/tmp/nowhere",
+        "staging-size=1GiB",
+        "save=behind",
+        "save-after=1s",
+        "unsaved-age=1s",
+    ] {
         let name = option.split('=').next().expect("named");
         let mut command = mount(&scratch, &source, &mountpoint);
         refused(command.arg(format!("--{option}")), name, "--mode=staged");

@@ -153,6 +153,7 @@ impl Adapter {
             Request::Link { .. } => features.links_max > 1,
             Request::Seek { .. } => features.finds_holes,
             Request::CopyRange(_) => features.copies_ranges,
+            Request::SyncDirectory { .. } => features.saves_names_behind,
             Request::GetLock(_) | Request::SetLock { .. } => self.volume.locks().is_some(),
             Request::GetXattr { .. }
             | Request::ListXattr { .. }
@@ -298,6 +299,7 @@ impl Adapter {
             Request::ReadDirectoryPlus(transfer) => {
                 begin(directory::read(self, of, transfer, Detail::Attributes))
             }
+            Request::SyncDirectory { handle } => begin(directory::sync(self, handle)),
             Request::ReleaseDirectory { handle } => begin(directory::release(self, handle)),
             Request::GetXattr { name, size } => begin(xattrs::get(self, of, owned(name), size)),
             Request::ListXattr { size } => begin(xattrs::list(self, of, size)),

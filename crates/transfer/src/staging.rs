@@ -57,11 +57,11 @@ mod write;
 
 pub use area::{AT_ONCE_DEFAULT, MAX_DIRTY_DEFAULT, PUT_MAX_DEFAULT, Staging, StagingSettings};
 pub use closed::{Closed, Left, Reopened};
-pub use content::{Base, Content, Snapshot};
+pub use content::{Base, Content, Replacing, Snapshot};
 pub use disk::{disk_failure, on_worker};
 pub use error::StagedError;
 pub use extents::{Extents, Held, Piece};
-pub use file::{ChangeGuard, Engagement, StagedFile, State};
+pub use file::{ChangeGuard, Engagement, NewPlace, StagedFile, State};
 pub use folder::{FileId, StagingError, has_unsaved};
 pub use recover::RecoveredFile;
 pub use save::staged_size_max;

@@ -20,6 +20,8 @@ pub struct Features {
     pub persistent_ids: bool,
     /// What was written is saved when a file is closed, as [`crate::Volume::flush`] tells.
     pub saves_on_close: bool,
+    /// A name may be stored after the call that made it: [`crate::Volume::sync_directory`] waits for that.
+    pub saves_names_behind: bool,
     /// [`crate::Volume::seek`] finds holes.
     pub finds_holes: bool,
     /// [`crate::Volume::copy_range`] copies.
@@ -38,6 +40,7 @@ impl Features {
         random_writes: false,
         persistent_ids: false,
         saves_on_close: false,
+        saves_names_behind: false,
         finds_holes: false,
         copies_ranges: false,
         time_granularity: Duration::from_nanos(1),

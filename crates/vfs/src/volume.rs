@@ -224,6 +224,12 @@ pub trait Volume: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Makes durable what is in the directory of this handle and below it: names and what was closed. Of use
+    /// where [`crate::Features::saves_names_behind`] says so; elsewhere all is durable already.
+    async fn sync_directory(&self, _handle: HandleId) -> FsResult<()> {
+        Ok(())
+    }
+
     /// The last descriptor was closed; the handle is gone.
     async fn release(&self, _handle: HandleId) {}
 

@@ -1,6 +1,9 @@
 //! How the store's answers enter the tree, and what memory answers in their place.
 
-use penstock_base::{FsResult, Utf8Name, clock};
+use penstock_base::{
+    FsResult, Utf8Name,
+    clock::{self, Instant},
+};
 use penstock_vfs::{FileKind, Inode};
 
 use crate::{
@@ -61,6 +64,36 @@ impl Tree {
         } else {
             Recall::Unknown
         })
+    }
+
+    /// Takes `names` for all that the store has in a directory, as an answer to a question asked at `epoch`. What
+    /// they lead to is not known: each is asked for when it is used.
+    pub(super) fn learn(
+        &mut self,
+        directory: Inode,
+        epoch: u64,
+        names: Vec<Utf8Name>,
+        until: Instant,
+    ) -> bool {
+        let Ok(losses) = self.directory(directory).map(|directory| directory.losses) else {
+            return false;
+        };
+        for name in names {
+            let is_news = self.is_unchanged_since((directory, &name), epoch)
+                && self.entry(directory, &name).is_none();
+            if is_news {
+                let doubted = Known::doubted(clock::now());
+                self.remember(directory, &name, doubted);
+            }
+        }
+        let Ok(directory) = self.directory_mut(directory) else {
+            return false;
+        };
+        let is_whole = directory.losses == losses && directory.moved_at <= epoch;
+        if is_whole {
+            directory.complete_until = directory.complete_until.max(Some(until));
+        }
+        is_whole
     }
 
     /// Begins a question to the store about names in `directory` and returns its epoch.

@@ -22,6 +22,15 @@ use crate::inode::Known;
 /// all are dropped, and no answer to a question from before is believed.
 const CHANGES_MAX: usize = 65_536;
 
+/// Unknown names that are asked for one by one before a directory is listed for them.
+const UNKNOWN_MAX: u32 = 3;
+
+/// How long one after the other they may come: as long as they do, each time that nothing is believed any more
+/// one listing is made.
+const LATELY: Duration = Duration::from_secs(10);
+/// For how long a directory is not listed that is too large for that.
+const UNLISTED_FOR: Duration = Duration::from_secs(60);
+
 /// Entries for which a table may always keep its room.
 pub(super) const SMALL_TABLE: usize = 1024;
 
@@ -45,6 +54,12 @@ pub(crate) struct Directory {
     pub(crate) complete_until: Option<Instant>,
     /// Counts the times that a name was forgotten which led somewhere.
     pub(crate) losses: u64,
+    /// Names that were looked for lately and that memory did not know.
+    unknown: u32,
+    /// When the last of these was looked for.
+    unknown_at: Option<Instant>,
+    /// Not to be listed for such names before this: it is too large for that.
+    unlisted_until: Option<Instant>,
     /// Whether an object marks this directory, where that is known.
     pub(crate) marker: Option<bool>,
     /// Entries that are `Remembered`.
@@ -119,6 +134,23 @@ impl Directory {
     pub(crate) fn note_loss(&mut self) {
         self.losses += 1;
         self.complete_until = None;
+    }
+
+    /// Counts a name that memory does not know, and says whether there were so many, lately, that a listing is
+    /// cheaper.
+    pub(crate) fn wants_listing(&mut self, now: Instant) -> bool {
+        let is_lately = |at: Instant| at + LATELY > now;
+        if !self.unknown_at.replace(now).is_some_and(is_lately) {
+            self.unknown = 0;
+        }
+        self.unknown = self.unknown.saturating_add(1);
+        let is_too_large = self.unlisted_until.is_some_and(|until| until > now);
+        self.unknown > UNKNOWN_MAX && !is_too_large
+    }
+
+    /// Notes that a listing of this directory for such names came to nothing.
+    pub(crate) fn note_unlisted(&mut self, now: Instant) {
+        self.unlisted_until = Some(now + UNLISTED_FOR);
     }
 
     /// Whether `name` is known to be free.

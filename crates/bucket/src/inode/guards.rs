@@ -126,6 +126,13 @@ impl Observation {
         holds
     }
 
+    /// Takes `names` for all that there are in the directory, until then. Returns whether memory has room for that
+    /// and nothing changed that speaks against it.
+    pub(crate) fn learn(&self, names: Vec<Utf8Name>, until: Instant) -> bool {
+        let mut tree = self.namespace.lock();
+        tree.learn(self.directory, self.epoch, names, until)
+    }
+
     /// Applies the answer about one name and returns what it then leads to.
     pub(crate) fn resolve(&self, name: &Utf8Name, answer: Option<Known>) -> Resolved {
         let place = (self.directory, name);

@@ -62,6 +62,14 @@ impl Known {
         }
     }
 
+    /// Something of which no more is known than its name: whoever uses it asks the store.
+    pub(crate) fn doubted(now: Instant) -> Self {
+        Self {
+            kind: FileKind::Regular,
+            ..Self::directory(now)
+        }
+    }
+
     /// An object as HEAD describes it.
     pub(crate) fn object(info: &ObjectInfo, kind: FileKind, until: Instant) -> Self {
         Self {

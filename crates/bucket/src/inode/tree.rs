@@ -216,6 +216,12 @@ impl Tree {
         file.is_some_and(|file| file.view().new)
     }
 
+    /// Whether an entry leads to a file with content that is not in the store yet.
+    pub(crate) fn is_dirty(&self, entry: &Dentry) -> bool {
+        let node = entry.held().and_then(|inode| self.nodes.get(&inode));
+        node.is_some_and(|node| node.is_dirty())
+    }
+
     /// Whether an entry leads to something that the store is known to have.
     pub(crate) fn is_in_store(&self, entry: &Dentry) -> bool {
         let now = clock::now();

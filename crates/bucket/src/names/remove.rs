@@ -37,23 +37,27 @@ impl Names {
                 (RemoveKind::File, FileKind::Directory) => return Err(FsError::IsADirectory),
                 (RemoveKind::File, _) => this.remove_file((parent, &name), &found).await?,
                 (RemoveKind::Directory, FileKind::Directory) => {
-                    this.remove_directory((parent, &name), &found).await?
+                    Some(this.remove_directory((parent, &name), &found).await?)
                 }
                 (RemoveKind::Directory, _) => return Err(FsError::NotADirectory),
             };
-            this.metadata.keep_directory(parent).await;
-            change.end();
+            // What the store never had kept no directory there.
+            if let Some(change) = change {
+                this.metadata.keep_directory(parent).await;
+                change.end();
+            }
             Ok(())
         })
         .await
     }
 
-    /// Deletes a file's object and drops what was written to it.
+    /// Deletes a file's object and drops what was written to it. Returns the change of the name, unless it is one
+    /// of a file that is saved behind and that the store never had.
     async fn remove_file(
         &self,
         (parent, name): (Inode, &Utf8Name),
         found: &Reference,
-    ) -> FsResult<Change> {
+    ) -> FsResult<Option<Change>> {
         let _alone = self.metadata.metadata_locks.lock(&[found.inode()]).await;
         let file = self.mount.open_file(found.inode());
         // Waits for an upload under way, which would bring the object back.
@@ -76,8 +80,13 @@ impl Names {
         self.mount.namespace.lock().remove(parent, name);
         if let (Some(file), Some(turn)) = (&file, &mut turn) {
             file.discard(turn).await;
+            self.files.behind.forget(file.inode);
         }
-        Ok(change)
+        if unsaved && !may_be_stored && self.mount.save_behind().is_some() {
+            change.end();
+            return Ok(None);
+        }
+        Ok(Some(change))
     }
 
     /// Fails when a file was renamed meanwhile: its object has another name now, and stays.
@@ -100,7 +109,7 @@ impl Names {
         let prefix = {
             let tree = self.mount.namespace.lock();
             let entries = &tree.directory(found.inode())?.entries;
-            if entries.values().any(|entry| tree.is_unsaved(entry)) {
+            if entries.values().any(|entry| tree.is_dirty(entry)) {
                 return Err(FsError::DirectoryNotEmpty);
             }
             tree.prefix(found.inode())?

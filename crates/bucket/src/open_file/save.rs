@@ -38,6 +38,7 @@ use crate::{
         Body, FileHandle, Mode, OpenFile, Turn,
         stream::{OpenStream, WriteStream},
     },
+    staged::behind::SAVES_AT_ONCE,
 };
 
 /// What happens after a file was saved.
@@ -62,6 +63,11 @@ impl Files {
             return Ok(());
         }
         let (this, file) = (Arc::clone(self), Arc::clone(&handle.file));
+        if let Body::Staged(body) = &file.body
+            && self.may_save_later(&file, body).await
+        {
+            return body.failed_behind();
+        }
         let saved = run_to_end(this.save(file, handle.id, Then::End)).await;
         // A program that was killed meanwhile never comes here.
         handle.told.store(saved.is_err(), Ordering::Relaxed);
@@ -275,8 +281,12 @@ impl Files {
         };
         let deadline = clock::now() + SHUT_DOWN_MAX;
         let (mut saving, mut lost) = (FuturesUnordered::new(), Vec::new());
+        let at_once = match self.mount.save_behind() {
+            Some(_) => SAVES_AT_ONCE,
+            None => SHUT_DOWN_CONCURRENCY,
+        };
         for file in files {
-            if saving.len() == SHUT_DOWN_CONCURRENCY {
+            if saving.len() == at_once {
                 lost.extend(saving.next().await.flatten());
             }
             saving.push(Arc::clone(self).save_before(deadline, file));
@@ -284,6 +294,8 @@ impl Files {
         while let Some(outcome) = saving.next().await {
             lost.extend(outcome);
         }
+        let left = deadline.duration_since(clock::now());
+        let _ = clock::deadline(left, self.behind.end()).await;
         lost.append(&mut self.unheard.take());
         let left = deadline.duration_since(clock::now());
         if clock::deadline(left, self.mount.transfer.settle())

@@ -42,8 +42,9 @@ struct Copied {
 }
 
 impl Renames {
-    /// Copies a file's object to its new key and deletes the original. Returns the change of the old name.
-    pub(super) async fn rename_file(self: &Arc<Self>, rename: &Rename) -> FsResult<Change> {
+    /// Copies a file's object to its new key and deletes the original. Returns the change of the old name; none
+    /// if the store never had it.
+    pub(super) async fn rename_file(self: &Arc<Self>, rename: &Rename) -> FsResult<Option<Change>> {
         let inodes: SmallVec<[Inode; 2]> = [Some(&rename.moved), rename.replaced.as_ref()]
             .into_iter()
             .flatten()
@@ -57,11 +58,25 @@ impl Renames {
             .and_then(|file| self.mount.open_file(file.inode()));
         let (mut moved_turn, replaced_turn) =
             turns_of_both(moved.as_deref(), replaced.as_deref()).await;
+        let mut replaced = replaced.as_ref().zip(replaced_turn);
         if let (Some(file), Some(turn)) = (&moved, &mut moved_turn) {
+            if let Some(free) = self.place_behind(rename, replaced.as_ref().map(|(file, _)| *file))
+            {
+                let moved = (file, turn);
+                self.rename_unsaved(rename, moved, &mut replaced, free)
+                    .await?;
+                return Ok(None);
+            }
             self.files.finish(file, turn).await?;
         }
-        let replaced = replaced.as_ref().zip(replaced_turn);
-        self.rename_saved(rename, moved.as_ref(), replaced).await
+        if self.mount.save_behind().is_some()
+            && let Some((file, turn)) = &mut replaced
+        {
+            // Or a kill after the copy leaves a journal of what the copy replaced. What fails is replaced all the same.
+            let _ = self.files.finish(file, turn).await;
+        }
+        let changed = self.rename_saved(rename, moved.as_ref(), replaced).await;
+        changed.map(Some)
     }
 
     async fn rename_saved(

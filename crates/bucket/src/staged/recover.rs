@@ -14,11 +14,12 @@
 //! [`retry`]: crate::staged::retry
 
 use std::{
+    collections::HashMap,
     sync::{Arc, Weak, atomic::Ordering},
     time::Duration,
 };
 
-use penstock_base::{FsResult, clock, run_blocking};
+use penstock_base::{FsError, FsResult, clock, run_blocking};
 use penstock_transfer::staging::{FileId, RecoveredFile};
 use penstock_vfs::{FileKind, OpenOptions, Opened};
 
@@ -51,7 +52,14 @@ impl Files {
                 return;
             }
         };
-        let shown = found.into_iter().filter_map(|id| self.show_left(mode, &id));
+        let mut found: HashMap<_, _> = found
+            .into_iter()
+            .filter_map(|id| Some((id.clone(), read_left(mode, &id)?)))
+            .collect();
+        abandon_replaced(&mut found);
+        let shown = found
+            .into_iter()
+            .filter_map(|(id, file)| self.show_left(mode, &id, file));
         let shown: Vec<_> = shown.collect();
         if shown.is_empty() {
             return;
@@ -68,19 +76,14 @@ impl Files {
         tokio::spawn(tell_progress(Arc::downgrade(mode)));
     }
 
-    fn show_left(self: &Arc<Self>, mode: &Arc<StagedMode>, id: &FileId) -> Option<LeftFile> {
-        let shown = run_blocking(|| match mode.staging.recover(id)? {
-            Some(file) => self.show_recovered(mode, file).map(Some),
-            None => Ok(None),
-        });
-        shown.unwrap_or_else(|error| {
-            let journal = mode.staging.journal_path(id);
-            tracing::error!(
-                "what {} tells of cannot be saved: {error}; it stays there for the next mount",
-                journal.display()
-            );
-            None
-        })
+    fn show_left(
+        self: &Arc<Self>,
+        mode: &Arc<StagedMode>,
+        id: &FileId,
+        file: RecoveredFile,
+    ) -> Option<LeftFile> {
+        let shown = run_blocking(|| self.show_recovered(mode, file));
+        shown.map_err(|error| tell_left(mode, id, &error)).ok()
     }
 
     /// Makes a staged file what the volume has under its key.
@@ -137,6 +140,36 @@ impl Files {
         }
         if ended != Retried::Shut {
             mode.left.remove(body.content.id());
+        }
+    }
+}
+
+/// What a journal tells, unless it tells of nothing that can be saved.
+fn read_left(mode: &StagedMode, id: &FileId) -> Option<RecoveredFile> {
+    let read = run_blocking(|| mode.staging.recover(id));
+    read.unwrap_or_else(|error| {
+        tell_left(mode, id, &error);
+        None
+    })
+}
+
+fn tell_left(mode: &StagedMode, id: &FileId, error: &FsError) {
+    let journal = mode.staging.journal_path(id);
+    tracing::error!(
+        "what {} tells of cannot be saved: {error}; it stays there for the next mount",
+        journal.display()
+    );
+}
+
+/// Leaves out the files whose names others took when the last mount broke off.
+fn abandon_replaced(found: &mut HashMap<FileId, RecoveredFile>) {
+    let replaced: Vec<FileId> = found
+        .values()
+        .filter_map(|file| file.replaces.clone())
+        .collect();
+    for id in replaced {
+        if let Some(file) = found.remove(&id) {
+            run_blocking(|| file.staged.abandon());
         }
     }
 }

@@ -19,14 +19,14 @@ use crate::{
 };
 
 /// How long to wait before the first attempt, and between the last ones.
-const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+pub(super) const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 
 /// An attempt to save a file that failed.
 #[derive(Debug)]
 pub(super) struct FailedAttempt {
-    error: SaveError,
+    pub(super) error: SaveError,
     /// When the file had been written last.
-    written: SystemTime,
+    pub(super) written: SystemTime,
 }
 
 /// What became of a file.
@@ -47,6 +47,10 @@ impl Files {
     ) {
         let this = Arc::clone(self);
         let ended = run_to_end(async move {
+            if this.may_save_later(&handle.file, &body).await {
+                this.save_later(handle);
+                return Ok(());
+            }
             match this.attempt(&handle.file, &body).await {
                 Ok(()) => {}
                 Err(_) if body.retried.swap(true, Ordering::Relaxed) => {}
@@ -63,7 +67,7 @@ impl Files {
         }
     }
 
-    async fn attempt(
+    pub(super) async fn attempt(
         self: &Arc<Self>,
         file: &OpenFile,
         body: &StagedBody,
@@ -134,7 +138,12 @@ impl Files {
     /// Puts aside what cannot be saved, and shows what the store has. Returns whether that was done:
     /// not while other handles have the file open, which are told themselves, and not when it was written
     /// since `written`, so that it may be saved by now.
-    async fn put_aside(&self, file: &OpenFile, body: &StagedBody, written: SystemTime) -> bool {
+    pub(super) async fn put_aside(
+        &self,
+        file: &OpenFile,
+        body: &StagedBody,
+        written: SystemTime,
+    ) -> bool {
         let _turn = body.turn.lock().await;
         let _alone = body.content.hold_alone().await;
         let path = self.mount.namespace.lock().path(file.inode);
@@ -188,7 +197,7 @@ impl Files {
     }
 }
 
-fn is_unsaved(file: &OpenFile) -> bool {
+pub(super) fn is_unsaved(file: &OpenFile) -> bool {
     let view = file.view();
     view.dirty && !view.removed
 }

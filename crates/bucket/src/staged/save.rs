@@ -9,7 +9,7 @@ use penstock_base::{FsError, FsResult, run_blocking};
 use penstock_object::{ErrorKind, Key, ObjectError, ObjectKind};
 use penstock_transfer::{
     ObjectVersion, TransferError,
-    staging::{Content, Snapshot, StagedError},
+    staging::{Base, Content, Replacing, Snapshot, StagedError},
 };
 
 use crate::{
@@ -113,7 +113,11 @@ impl Files {
         if file.view().removed {
             return Ok(());
         }
-        while let Some(snapshot) = body.content.begin_snapshot().await {
+        let replacing = match self.mount.save_behind() {
+            Some(_) => Replacing::Nothing,
+            None => Replacing::Anything,
+        };
+        while let Some(snapshot) = body.content.begin_snapshot(replacing).await {
             if self.store_snapshot(file, body, &snapshot).await? == Stored::Now {
                 break;
             }
@@ -141,6 +145,11 @@ impl Files {
                 self.publish_staged(file, body, version);
                 Ok(stored)
             }
+            Err(SaveError::Conflict(_)) if self.has_nothing_to_replace(file, body).await => {
+                body.content.give_up_snapshot();
+                body.content.forget_replaced();
+                Ok(Stored::Earlier)
+            }
             Err(error) => {
                 body.content.give_up_snapshot();
                 self.mount.metrics.failed_uploads.increment();
@@ -149,6 +158,18 @@ impl Files {
                 tracing::error!("`{path}` could not be saved: {reason}; it stays staged");
                 Err(error)
             }
+        }
+    }
+
+    /// Whether a file that replaces a version as a whole finds none there any more: to store it overwrites nothing.
+    async fn has_nothing_to_replace(&self, file: &OpenFile, body: &StagedBody) -> bool {
+        let replaces = |content: &Content| matches!(content.base(), Base::Emptied(Some(_)));
+        let key = self.mount.namespace.lock().file_key(file.inode);
+        match key {
+            Ok(key) if body.content.look(replaces).unwrap_or(false) => {
+                matches!(self.mount.head(&key).await, Ok(None))
+            }
+            _ => false,
         }
     }
 

@@ -9,6 +9,7 @@ mod support;
 
 mod appending;
 mod attributes;
+mod behind;
 mod listing;
 mod listing_ranges;
 mod lookup;

@@ -33,6 +33,11 @@ pub(super) async fn open(adapter: Adapter, subject: Subject) -> Outcome {
     Ok(answer.or_undo(Undo::ReleaseDirectory(handle)))
 }
 
+pub(super) async fn sync(adapter: Adapter, handle: HandleId) -> Outcome {
+    adapter.volume.sync_directory(handle).await?;
+    Ok(Answer::done())
+}
+
 pub(super) async fn release(adapter: Adapter, handle: HandleId) -> Outcome {
     adapter.volume.release_directory(handle).await;
     Ok(Answer::done())

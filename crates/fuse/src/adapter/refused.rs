@@ -7,7 +7,7 @@
 //! |---|---|
 //! | extended attributes, if the volume has none | `EOPNOTSUPP`, which programs expect then |
 //! | ACCESS | allows it; with `default_permissions` it has checked already |
-//! | FSYNCDIR | success; names are in the store when the call that made them returns |
+//! | FSYNCDIR, unless names are saved behind | success; names are in the store when the call that made them returns |
 //! | LSEEK, if the volume knows of no holes | seeks by itself; `SEEK_HOLE` finds only the end |
 //! | COPY_FILE_RANGE, if the volume copies nothing | copies through the page cache |
 //! | IOCTL, POLL, BMAP | `ENOTTY`; always ready; `EINVAL` |

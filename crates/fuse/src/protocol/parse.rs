@@ -132,6 +132,9 @@ fn handles(opcode: Opcode, mut fields: Fields<'_>) -> Result<Request<'_>, ParseE
             length: fields.u64()?,
             mode: fields.u32()?,
         },
+        Opcode::SyncDirectory => Request::SyncDirectory {
+            handle: handle(&mut fields)?,
+        },
         Opcode::ReleaseDirectory => Request::ReleaseDirectory {
             handle: handle(&mut fields)?,
         },

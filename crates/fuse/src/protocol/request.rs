@@ -93,6 +93,9 @@ pub enum Request<'a> {
         handle: HandleId,
         data_only: bool,
     },
+    SyncDirectory {
+        handle: HandleId,
+    },
     Release {
         handle: HandleId,
         /// Whose lock of the whole file goes with it.

@@ -84,6 +84,7 @@ impl Purpose {
         match request {
             Request::Flush { .. }
             | Request::Sync { .. }
+            | Request::SyncDirectory { .. }
             | Request::Release { .. }
             | Request::ReleaseDirectory { .. } => Self::End,
             Request::Write { .. } => Self::Write,

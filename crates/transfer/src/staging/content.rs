@@ -70,6 +70,18 @@ impl Base {
 }
 
 impl Base {
+    /// When a save that comes long after the change may replace what the store has: the version that was there
+    /// at the change. One that the store does not name is replaced as by a save at once.
+    pub(crate) fn condition_behind(&self) -> WriteCondition {
+        match self {
+            Self::New => WriteCondition::IfAbsent,
+            Self::Emptied(Some(etag)) if !etag.as_str().is_empty() => {
+                WriteCondition::IfMatch(etag.clone())
+            }
+            Self::Emptied(_) | Self::Version(_) => self.condition(),
+        }
+    }
+
     /// When what an earlier mount left may replace what the store has: the version that it was
     /// relative to, and nothing that came later. A base that names no version may replace nothing.
     pub(crate) fn condition_after_crash(&self) -> WriteCondition {
@@ -83,6 +95,15 @@ impl Base {
             _ => WriteCondition::IfAbsent,
         }
     }
+}
+
+/// What a save may replace beside the version that the changes are relative to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replacing {
+    /// New content replaces whatever there is: the last to close wins.
+    Anything,
+    /// Nothing: between the change and its save another client may have stored something, which stays.
+    Nothing,
 }
 
 /// What a save stores.
@@ -257,17 +278,26 @@ impl Content {
         }
     }
 
+    /// The content, of which the store has nothing, is to take the place of `replaced` there, or of nothing.
+    pub(crate) fn take_place_of(&mut self, replaced: Option<ETag>) {
+        self.base = match replaced {
+            Some(etag) => Base::Emptied(Some(etag)),
+            None => Base::New,
+        };
+    }
+
     /// Begins a save. `None` when the store has everything.
-    pub(crate) fn begin_snapshot(&mut self) -> Option<Snapshot> {
+    pub(crate) fn begin_snapshot(&mut self, replacing: Replacing) -> Option<Snapshot> {
         if !self.is_dirty() {
             return None;
         }
         self.begin_attempt(self.size);
         Some(Snapshot {
             base: self.base.clone(),
-            condition: match self.recovered {
-                true => self.base.condition_after_crash(),
-                false => self.base.condition(),
+            condition: match (self.recovered, replacing) {
+                (true, _) => self.base.condition_after_crash(),
+                (false, Replacing::Nothing) => self.base.condition_behind(),
+                (false, Replacing::Anything) => self.base.condition(),
             },
             size: self.size,
             unsaved: self.extents.unsaved(),
@@ -408,7 +438,9 @@ mod tests {
     fn what_is_remembered_of_a_save_is_bounded() {
         let mut content = Content::default();
         content.write(0..1);
-        content.begin_snapshot().expect("it is unsaved");
+        content
+            .begin_snapshot(Replacing::Anything)
+            .expect("it is unsaved");
         for at in 0..20_000 {
             content.write(2 * at..2 * at + 1);
         }
@@ -534,7 +566,7 @@ mod tests {
         fn save(&mut self, change: &Change) {
             match change {
                 Change::BeginSave if self.saving.is_none() => {
-                    let snapshot = self.content.begin_snapshot();
+                    let snapshot = self.content.begin_snapshot(Replacing::Anything);
                     self.saving = snapshot.map(|snapshot| (snapshot, self.expected.clone()));
                 }
                 // A version that nobody knows is in the way.
@@ -609,7 +641,7 @@ mod tests {
             for change in changes {
                 bench.apply(change);
                 let mut content = bench.content.clone();
-                let Some(snapshot) = content.begin_snapshot() else { continue };
+                let Some(snapshot) = content.begin_snapshot(Replacing::Anything) else { continue };
                 for (at, byte) in bench.expected.iter().enumerate() {
                     let named = snapshot.unsaved.iter().any(|range| range.contains(&(at as u64)));
                     let version = snapshot.base.version();

@@ -82,6 +82,19 @@ pub struct State {
     pub(super) abandoned: bool,
     /// The journal names a key and a base that are no longer right.
     pub(super) moved: bool,
+    /// The unsaved file whose name this one took: while both have a journal, only this one's counts.
+    pub(super) replaces: Option<FileId>,
+}
+
+/// Which place a file takes that the store never had.
+#[derive(Debug)]
+pub struct NewPlace {
+    /// Its object's key from now on.
+    pub key: Key,
+    /// The version that the store has there.
+    pub version: Option<ETag>,
+    /// The unsaved file whose name it takes.
+    pub replaces: Option<FileId>,
 }
 
 /// One time that a file is engaged. What was begun in one must not be applied in another.
@@ -114,6 +127,15 @@ impl State {
     pub fn follow(&mut self, original: &ETag, moved: &ObjectVersion) {
         self.key = moved.key.clone();
         self.content.rebase(original, moved);
+        self.moved = true;
+    }
+
+    /// The file, which the store never had, is somewhere else from now on. The journal learns it from
+    /// [`StagedFile::renew_journal`].
+    pub fn take_place(&mut self, place: NewPlace) {
+        self.key = place.key;
+        self.content.take_place_of(place.version);
+        self.replaces = place.replaces;
         self.moved = true;
     }
 
@@ -225,6 +247,7 @@ impl StagedFile {
             payment,
             abandoned: false,
             moved: false,
+            replaces: None,
         });
         show(&state.content);
     }

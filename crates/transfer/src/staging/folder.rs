@@ -79,6 +79,11 @@ impl FileId {
     pub(crate) fn new() -> Self {
         Self(random::token())
     }
+
+    /// One that a journal tells of.
+    pub(crate) fn named(text: String) -> Self {
+        Self(text)
+    }
 }
 
 impl std::fmt::Display for FileId {

@@ -35,7 +35,7 @@ use penstock_object::Description;
 use crate::staging::{
     content::Content,
     extents::{Extents, Held},
-    folder::Folder,
+    folder::{FileId, Folder},
 };
 
 pub(crate) use codec::{Header, Record, join_texts, split_texts};
@@ -99,6 +99,14 @@ impl Draft {
             encode_extents(touched.unwrap_or(content.extents()), &mut bytes);
         }
         Self(bytes)
+    }
+
+    /// The same of a file that took the name of this one.
+    pub(crate) fn replacing(mut self, replaced: Option<&FileId>) -> Self {
+        if let Some(replaced) = replaced {
+            Record::Replaces(replaced.clone()).encode(&mut self.0);
+        }
+        self
     }
 }
 

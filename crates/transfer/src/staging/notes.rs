@@ -48,6 +48,33 @@ impl StagedFile {
         }
     }
 
+    /// Whether the journal names a place that the file left, because the disk did not take the new one.
+    pub fn is_misplaced(&self) -> bool {
+        let state = self.state();
+        let moved = state.as_ref().is_some_and(|state| state.moved);
+        drop(state);
+        moved && lock(&self.journal).is_some()
+    }
+
+    /// Makes sure that the next mount finds the file if this one breaks off, where anything of it is unsaved.
+    /// Blocks.
+    pub fn keep_for_recovery(&self) -> FsResult<()> {
+        let mut journal = lock(&self.journal);
+        if journal.is_some() {
+            return Ok(());
+        }
+        let draft = {
+            let state = self.state();
+            let unsaved = state.as_ref().filter(|state| state.is_unsaved());
+            unsaved.map(|state| self.draft(state))
+        };
+        if let Some(draft) = draft {
+            let begun = self.create_journal(draft, false);
+            *journal = Some(begun.map_err(|error| disk_failure(&error))?);
+        }
+        Ok(())
+    }
+
     /// Whether noting a change waits for nothing but the page cache, as far as can be seen: the
     /// journal is free, and need not be written anew, which syncs it.
     pub fn notes_quickly(&self) -> bool {
@@ -160,7 +187,8 @@ impl StagedFile {
     /// A journal that says everything.
     fn draft(&self, state: &State) -> Draft {
         let header = self.header(&state.key, &state.content);
-        Draft::of(header, &state.content, state.description.as_ref())
+        let draft = Draft::of(header, &state.content, state.description.as_ref());
+        draft.replacing(state.replaces.as_ref())
     }
 
     fn header(&self, key: &Key, content: &Content) -> Header {
@@ -214,6 +242,7 @@ impl StagedFile {
         let state = state.as_mut()?;
         if !state.content.is_dirty() {
             state.description = None;
+            state.replaces = None;
         }
         // A move from now on says so again.
         state.is_unsaved().then(|| Anew {

@@ -37,6 +37,8 @@ pub struct RecoveredFile {
     pub description: Option<Description>,
     /// When the staging file was written last.
     pub written: Option<SystemTime>,
+    /// The unsaved file whose name it took: if that was found as well, it is to be abandoned.
+    pub replaces: Option<FileId>,
 }
 
 impl Staging {
@@ -71,7 +73,7 @@ impl Staging {
             return Err(FsError::Io(text));
         }
         let key = Key::new(&told.header.key).map_err(|error| FsError::Io(error.to_string()))?;
-        let description = told.description.clone();
+        let (description, replaces) = (told.description.clone(), told.replaces.clone());
         let staged = StagedFile::recovered(self, id.clone(), told, key.clone());
         let staged = staged.map_err(|error| disk_error(&error))?;
         if !staged.look(Content::is_dirty)? {
@@ -84,6 +86,7 @@ impl Staging {
             key,
             description,
             written,
+            replaces,
         }))
     }
 

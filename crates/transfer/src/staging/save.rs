@@ -17,7 +17,7 @@ use crate::{
     lock::lock,
     staging::{
         attempt::{SUMS_MAX, Sum, Trace},
-        content::{Content, Snapshot},
+        content::{Content, Replacing, Snapshot},
         disk::on_worker,
         error::StagedError,
         file::StagedFile,
@@ -45,13 +45,13 @@ enum Ready {
 
 impl StagedFile {
     /// Begins a save of what is unsaved, if anything is.
-    pub async fn begin_snapshot(&self) -> Option<Snapshot> {
+    pub async fn begin_snapshot(&self, replacing: Replacing) -> Option<Snapshot> {
         let _alone = self.hold_alone().await;
-        on_worker(|| self.begin_snapshot_alone()).await
+        on_worker(|| self.begin_snapshot_alone(replacing)).await
     }
 
     /// The same. The caller has the file alone. Blocks.
-    fn begin_snapshot_alone(&self) -> Option<Snapshot> {
+    fn begin_snapshot_alone(&self, replacing: Replacing) -> Option<Snapshot> {
         let mut journal = lock(&self.journal);
         let is_closed = |journal: &Journal| !journal.takes_records();
         if journal.as_ref().is_some_and(is_closed) {
@@ -60,7 +60,7 @@ impl StagedFile {
         let (snapshot, abandoned) = {
             let mut state = self.state();
             let state = state.as_mut()?;
-            (state.content.begin_snapshot()?, state.abandoned)
+            (state.content.begin_snapshot(replacing)?, state.abandoned)
         };
         if !abandoned {
             note(&mut journal, &Record::Saving(snapshot.size));
@@ -184,6 +184,13 @@ impl StagedFile {
             state.settle_payment();
         }
         show(state.as_ref().map(|state| &state.content));
+    }
+
+    /// The version that the content was to replace as a whole is gone: it replaces nothing from now on.
+    pub fn forget_replaced(&self) {
+        if let Some(state) = self.state().as_mut() {
+            state.content.take_place_of(None);
+        }
     }
 
     /// The save that was begun has failed. It is forgotten if the store cannot have it.

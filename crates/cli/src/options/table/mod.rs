@@ -27,7 +27,7 @@ pub(crate) use transfers::*;
 use super::{OptionSpec, Scope};
 
 /// Every option, in the order of help.
-pub(crate) static ALL: [&OptionSpec; 96] = [
+pub(crate) static ALL: [&OptionSpec; 99] = [
     &ENDPOINT,
     &READ_ENDPOINT,
     &REGION,
@@ -72,6 +72,9 @@ pub(crate) static ALL: [&OptionSpec; 96] = [
     &MODE,
     &STAGING_DIR,
     &STAGING_SIZE,
+    &SAVE,
+    &SAVE_AFTER,
+    &UNSAVED_AGE,
     &MAX_DIRTY_DATA,
     &MULTIPART_THRESHOLD,
     &WRITEBACK_CACHE,

@@ -1,5 +1,7 @@
 //! How files are written, and where what is written waits.
 
+use std::time::Duration;
+
 use penstock_base::{GIB, MIB};
 
 use crate::options::{Default, Group, Kind, Level, OptionSpec};
@@ -8,6 +10,8 @@ const STAGING: OptionSpec = OptionSpec {
     group: Group::Staging,
     ..OptionSpec::COMMON
 };
+
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// The largest size that makes sense to give.
 const SIZE_MAX: u64 = (1 << 20) * GIB;
@@ -51,6 +55,47 @@ pub(crate) static STAGING_SIZE: OptionSpec = OptionSpec {
              for want of space only when that fails; a close never does. Beside it the mount holds \
              room for writes that wait for memory: a sixteenth of the free disk, at most 256MiB.",
     effect: "Smaller means that large files are saved several times before they are closed.",
+    ..STAGING
+};
+
+pub(crate) static SAVE: OptionSpec = OptionSpec {
+    name: "save",
+    kind: Kind::Choice(&["close", "behind"]),
+    default: Default::Is("close"),
+    help: "When a staged file is saved",
+    detail: "For mode=staged. `close` saves it before close returns. `behind` answers close when the \
+             staging directory has the file, and saves it a little later, many at once; fsync, of a \
+             directory too, and unmounting wait for the store as before. What is not saved yet is lost \
+             with the disk of the staging directory; after a crash the next mount saves it.",
+    effect: "Behind, programs that write many small files do not wait for a distant store, and a file \
+             that is renamed or removed soon after it was written costs one request or none.",
+    ..STAGING
+};
+
+pub(crate) static SAVE_AFTER: OptionSpec = OptionSpec {
+    name: "save-after",
+    kind: Kind::Duration {
+        min: Duration::ZERO,
+        max: HOUR,
+    },
+    default: Default::Is("5s"),
+    help: "How long a closed file is left alone before it is saved",
+    detail: "For save=behind. What happens to the file meanwhile goes with the save. Files are saved \
+             sooner when many wait or the staging directory is half full.",
+    effect: "Longer saves requests for files that are renamed, changed or removed; shorter shows them \
+             sooner to others.",
+    ..STAGING
+};
+
+pub(crate) static UNSAVED_AGE: OptionSpec = OptionSpec {
+    name: "unsaved-age",
+    kind: Kind::Duration {
+        min: Duration::from_secs(1),
+        max: HOUR,
+    },
+    default: Default::Is("60s"),
+    help: "How long a closed file may wait to be saved, whatever happens to it",
+    detail: "For save=behind. It is saved then although a program has it open again.",
     ..STAGING
 };
 

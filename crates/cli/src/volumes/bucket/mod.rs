@@ -5,7 +5,7 @@ mod staging;
 
 use std::sync::Arc;
 
-use penstock_bucket::{BucketSettings, BucketVolume, Staging};
+use penstock_bucket::{BucketSettings, BucketVolume, SaveBehind, Staging};
 use penstock_object::Store;
 use penstock_transfer::{Transfer, TransferSettings};
 use penstock_vfs::Volume;
@@ -73,9 +73,21 @@ fn volume(
     let Some(staging) = staging else {
         return Ok(BucketVolume::new(transfer, settings, registry));
     };
+    tell_promise(&settings);
     let volume = BucketVolume::staged(transfer, settings, staging, registry);
     volume.recover();
     Ok(volume)
+}
+
+/// Says when the store has what was written.
+fn tell_promise(settings: &BucketSettings) {
+    if let Some(SaveBehind { after, age_max, .. }) = settings.save_behind {
+        tracing::info!(
+            "files are saved behind: close returns when the staging directory has a file, and the store has it \
+             about {after:?} later, {age_max:?} at most while the store answers; fsync and unmounting wait for \
+             the store, sync and syncfs do not"
+        );
+    }
 }
 
 fn transfer_settings(values: &Values) -> TransferSettings {
@@ -110,6 +122,7 @@ fn bucket_settings(values: &Values) -> Outcome<BucketSettings> {
         negative_timeout: values.duration(&table::NEGATIVE_TIMEOUT),
         close_to_open: values.flag(&table::CLOSE_TO_OPEN),
         fsync: values.flag(&table::FSYNC),
+        save_behind: staging::save_behind(values),
         appendable: values.flag(&table::APPENDABLE),
         symlinks: values.flag(&table::SYMLINKS),
         rename_dir_limit: limit.map_or(usize::MAX, |limit| limit as usize),

@@ -10,7 +10,8 @@ use std::{
 };
 
 use penstock_base::{BufferPool, ChecksumKind, Payload};
-use penstock_bucket::{AT_ONCE_DEFAULT, Staging, StagingError, StagingSettings};
+use penstock_bucket::{AT_ONCE_DEFAULT, SaveBehind, Staging, StagingError, StagingSettings};
+use rustix::process::{Resource, getrlimit};
 use tracing::warn;
 
 use crate::{
@@ -22,6 +23,11 @@ use crate::{
     stores,
     volumes::VolumeSpec,
 };
+
+/// Files of the staging directory that are open for one that is unsaved.
+const OPEN_FOR_UNSAVED: usize = 2;
+/// Closed files that may be unsaved, at least and at most.
+const UNSAVED_FILES: (usize, usize) = (16, 16_384);
 
 /// Takes the staging directory that the options ask for, if they do.
 pub(crate) async fn open(
@@ -72,6 +78,25 @@ fn settings(source: &str, mountpoint: &Path, values: &Values) -> Outcome<Option<
     }))
 }
 
+/// How files are saved behind the close, if the options ask for that.
+pub(super) fn save_behind(values: &Values) -> Option<SaveBehind> {
+    let is_behind = super::is_staged(values) && values.choice(&table::SAVE) == "behind";
+    is_behind.then(|| SaveBehind {
+        after: values.duration(&table::SAVE_AFTER),
+        age_max: values.duration(&table::UNSAVED_AGE),
+        files_max: unsaved_files_max(),
+    })
+}
+
+/// Closed files that may be unsaved: half of what the process may open is for these.
+fn unsaved_files_max() -> usize {
+    let limit = getrlimit(Resource::Nofile).current;
+    let limit = limit.map_or(usize::MAX, |limit| {
+        usize::try_from(limit).unwrap_or(usize::MAX)
+    });
+    (limit / 2 / OPEN_FOR_UNSAVED).clamp(UNSAVED_FILES.0, UNSAVED_FILES.1)
+}
+
 /// Refuses options that a mount which stages nothing would pass over: who gives them wants another one.
 fn check_nothing_staged(values: &Values) -> Outcome {
     if values.flag(&table::WRITEBACK_CACHE) {
@@ -80,7 +105,13 @@ fn check_nothing_staged(values: &Values) -> Outcome {
             "add --mode=staged, or leave writeback-cache out",
         ));
     }
-    for option in [&table::STAGING_DIR, &table::STAGING_SIZE] {
+    for option in [
+        &table::STAGING_DIR,
+        &table::STAGING_SIZE,
+        &table::SAVE,
+        &table::SAVE_AFTER,
+        &table::UNSAVED_AGE,
+    ] {
         if values.origin(option).is_some() {
             let name = option.name;
             return Err(Failure::usage(

@@ -10,6 +10,7 @@ use crate::{
     staging::{
         attempt::{Sum, Trace},
         content::Base,
+        folder::FileId,
     },
 };
 use penstock_base::{ChecksumKind, Summing};
@@ -24,6 +25,7 @@ const DESCRIBED: u8 = 6;
 const SAVING: u8 = 7;
 const SENT: u8 = 8;
 const SENT_IN_PARTS: u8 = 9;
+const REPLACES: u8 = 10;
 
 const NEW: u8 = 0;
 const EMPTIED: u8 = 1;
@@ -69,6 +71,8 @@ pub(crate) enum Record {
     Saving(u64),
     /// The store may have that save, which left this trace.
     Sent(Trace),
+    /// The file took the name of this one, which was unsaved: what that one's journal says does not count.
+    Replaces(FileId),
     /// Something that a later version of this program wrote.
     Unknown,
 }
@@ -86,6 +90,10 @@ impl Record {
             Self::Described(description) => encode_description(description, &mut body),
             Self::Saving(size) => encode_numbers(SAVING, &[*size], &mut body),
             Self::Sent(trace) => encode_trace(trace, &mut body),
+            Self::Replaces(replaced) => {
+                body.push(REPLACES);
+                encode_text(&replaced.to_string(), &mut body);
+            }
             Self::Unknown => return,
         }
         bytes.extend((body.len() as u32).to_le_bytes());
@@ -108,6 +116,7 @@ impl Record {
                 tags: Vec::new(),
             }),
             SENT_IN_PARTS => Self::Sent(decode_trace(&mut fields)?),
+            REPLACES => Self::Replaces(FileId::named(fields.text()?)),
             _ => return Some(Self::Unknown),
         };
         fields.0.is_empty().then_some(record)

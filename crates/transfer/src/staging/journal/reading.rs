@@ -15,7 +15,7 @@ use penstock_object::Description;
 use crate::staging::{
     content::Content,
     extents::Extents,
-    folder::Folder,
+    folder::{FileId, Folder},
     journal::codec::{Header, RECORD_MAX, Record, Records},
 };
 
@@ -32,6 +32,8 @@ pub(crate) struct Told {
     pub(crate) content: Content,
     /// How the object is to be described, where that is known.
     pub(crate) description: Option<Description>,
+    /// The unsaved file whose name it took.
+    pub(crate) replaces: Option<FileId>,
     /// Bytes of whole records.
     pub(crate) length: u64,
     /// How many of these need not be forced to the disk any more.
@@ -211,12 +213,14 @@ fn replay(
     believed: Believed,
 ) -> io::Result<Told> {
     let mut content = Content::recovered(header.base.clone(), header.size, Extents::default());
-    let mut description = None;
+    let (mut description, mut replaces) = (None, None);
     for record in Records::new(BufReader::new(journal.take(believed.up_to))) {
         let (_, record) = record?;
         apply(&mut content, &record);
-        if let Record::Described(described) = record {
-            description = Some(described);
+        match record {
+            Record::Described(described) => description = Some(described),
+            Record::Replaces(replaced) => replaces = Some(replaced),
+            _ => {}
         }
     }
     content.note_recovered();
@@ -224,6 +228,7 @@ fn replay(
         header: header.clone(),
         content,
         description,
+        replaces,
         length: outline.end,
         synced: believed.synced,
         is_doubted: believed.is_doubted,
@@ -237,6 +242,10 @@ pub(super) fn apply(content: &mut Content, record: &Record) {
         Record::Size(size) => content.resize(*size),
         Record::Saving(size) => content.begin_attempt(*size),
         Record::Sent(trace) => content.announce(trace.clone()),
-        Record::Header(_) | Record::Synced(_) | Record::Described(_) | Record::Unknown => {}
+        Record::Header(_)
+        | Record::Synced(_)
+        | Record::Described(_)
+        | Record::Replaces(_)
+        | Record::Unknown => {}
     }
 }

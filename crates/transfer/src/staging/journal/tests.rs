@@ -253,6 +253,7 @@ fn a_journal_of_the_version_before_is_read() {
         header: header(),
         content: left(content),
         description: None,
+        replaces: None,
         length: bytes.len() as u64,
         synced: 0,
         is_doubted: false,

@@ -1,0 +1,332 @@
+//! Saving behind the close.
+//!
+//! With [`SaveBehind`] a close answers as soon as the journal has the file. The file stays as it is: open, dirty
+//! and in the tree, held by the handle that was closed last, which waits here. So every lookup, listing, read,
+//! change, rename and removal finds the one unsaved file that there is, and what they do to it goes with the save.
+//!
+//! A file is saved when it was left alone for a while ([`SaveBehind::after`]) and no other handle has it open, at
+//! the latest when it reached an age ([`SaveBehind::age_max`]), and as soon as it can be when many files wait or
+//! the staging directory is half full. One task looks which files are due and has many saved at once. A save
+//! that fails is repeated with growing pauses; the next close of the file returns why, fsync tries by itself, and
+//! shutting down tells what is left. What another client's version is in the way of is put aside, and shutting
+//! down tells that, too.
+//!
+//! What is saved late replaces nothing that another client stored meanwhile: the condition of a save is
+//! [`Replacing::Nothing`].
+//!
+//! [`Replacing::Nothing`]: penstock_transfer::staging::Replacing::Nothing
+
+use std::{
+    collections::{HashMap, hash_map},
+    mem,
+    sync::{Arc, Mutex, Weak, atomic::Ordering},
+    time::Duration,
+};
+
+use futures_util::{StreamExt, stream};
+use penstock_base::{
+    FsError, FsResult,
+    clock::{self, Instant},
+};
+use penstock_vfs::Inode;
+use tokio::sync::{Notify, Semaphore};
+
+use crate::{
+    SaveBehind,
+    files::Files,
+    mount::run_to_end,
+    open_file::{Body, FileHandle, OpenFile},
+    staged::{
+        StagedBody, lock,
+        retry::{PAUSES, is_unsaved},
+        save::SaveError,
+    },
+};
+
+/// Files that are saved behind the close, or when the volume shuts down, at the same time.
+pub(crate) const SAVES_AT_ONCE: usize = 64;
+
+/// The shortest time between two looks at what is due.
+const LOOK_MIN: Duration = Duration::from_millis(20);
+
+/// Files that are closed and unsaved.
+#[derive(Debug)]
+pub(crate) struct Behind {
+    waiting: Mutex<HashMap<Inode, Waiting>>,
+    /// Turns to save one of them.
+    turns: Arc<Semaphore>,
+    /// Rings when the first file waits, and when there are many.
+    bell: Arc<Notify>,
+}
+
+/// A file that waits to be saved.
+#[derive(Debug)]
+struct Waiting {
+    /// Keeps the file.
+    handle: Arc<FileHandle>,
+    /// Since when it is unsaved.
+    since: Instant,
+    /// When it was closed last.
+    closed: Instant,
+    failed: Option<Failed>,
+}
+
+/// A file of which a save failed.
+#[derive(Debug, Clone, Copy)]
+struct Failed {
+    again: Instant,
+    pause: Duration,
+}
+
+impl Default for Behind {
+    fn default() -> Self {
+        Self {
+            waiting: Mutex::default(),
+            turns: Arc::new(Semaphore::new(SAVES_AT_ONCE)),
+            bell: Arc::default(),
+        }
+    }
+}
+
+impl Waiting {
+    fn new(handle: Arc<FileHandle>) -> Self {
+        let now = clock::now();
+        Self {
+            handle,
+            since: now,
+            closed: now,
+            failed: None,
+        }
+    }
+
+    /// When it is to be saved.
+    fn due(&self, settings: &SaveBehind, in_haste: bool) -> Instant {
+        let view = self.handle.file.view();
+        let (is_alone, is_unsaved) = (view.handles() == 1, view.dirty && !view.removed);
+        drop(view);
+        let at_last = self.since + settings.age_max;
+        match (self.failed, is_alone) {
+            // Nothing but what was changed during a save is left to do.
+            _ if !is_unsaved => self.since,
+            (Some(failed), _) => failed.again,
+            // Who has it open is not done with it.
+            (None, false) => at_last,
+            (None, true) if in_haste => self.since,
+            (None, true) => at_last.min(self.closed + settings.after),
+        }
+    }
+}
+
+impl Behind {
+    /// How many files wait.
+    fn count(&self) -> usize {
+        lock(&self.waiting).len()
+    }
+
+    /// Lets a file wait, unless it does already.
+    fn add(&self, waiting: Waiting, many: usize) {
+        let inode = waiting.handle.file.inode;
+        let mut all = lock(&self.waiting);
+        let surplus = match all.entry(inode) {
+            hash_map::Entry::Occupied(mut there) => {
+                let there = there.get_mut();
+                there.closed = waiting.closed;
+                there.since = there.since.min(waiting.since);
+                there.failed = there.failed.or(waiting.failed);
+                Some(waiting)
+            }
+            hash_map::Entry::Vacant(place) => {
+                place.insert(waiting);
+                None
+            }
+        };
+        let count = all.len();
+        drop(all);
+        // A handle locks the tree when it goes.
+        drop(surplus);
+        if count == 1 || count >= many {
+            self.bell.notify_one();
+        }
+    }
+
+    /// Lets go of a file that was removed or replaced.
+    pub(crate) fn forget(&self, inode: Inode) {
+        let gone = lock(&self.waiting).remove(&inode);
+        drop(gone);
+    }
+
+    /// Takes out what is due, the oldest first, and says when the next is.
+    fn take_due(&self, settings: &SaveBehind, in_haste: bool) -> Due {
+        let (mut all, now) = (lock(&self.waiting), clock::now());
+        let in_haste = in_haste || all.len() >= settings.files_max / 2;
+        let (mut due, mut next) = (Vec::new(), None);
+        for (inode, waiting) in &*all {
+            let at = waiting.due(settings, in_haste);
+            match at <= now {
+                true => due.push(*inode),
+                false => next = Some(next.map_or(at, |next: Instant| next.min(at))),
+            }
+        }
+        let due = due.iter().filter_map(|inode| all.remove(inode));
+        let mut due: Vec<Waiting> = due.collect();
+        drop(all);
+        due.sort_by_key(|waiting| waiting.since);
+        Due { files: due, next }
+    }
+
+    /// Waits for the saves under way, and lets go of what is saved.
+    pub(crate) async fn end(&self) {
+        let all = self.turns.acquire_many(SAVES_AT_ONCE as u32).await;
+        let waiting = mem::take(&mut *lock(&self.waiting));
+        let (left, saved): (HashMap<_, _>, HashMap<_, _>) = waiting
+            .into_iter()
+            .partition(|(_, waiting)| is_unsaved(&waiting.handle.file));
+        lock(&self.waiting).extend(left);
+        drop((saved, all));
+    }
+}
+
+/// Files that are to be saved now.
+struct Due {
+    files: Vec<Waiting>,
+    /// When the next one is due.
+    next: Option<Instant>,
+}
+
+/// Begins to save files behind the close as long as the volume lives, where that is asked for and there is a
+/// runtime to do it.
+pub(crate) fn begin(files: &Arc<Files>) {
+    if let (Some(settings), Ok(runtime)) = (
+        files.mount.save_behind(),
+        tokio::runtime::Handle::try_current(),
+    ) {
+        let bell = Arc::clone(&files.behind.bell);
+        runtime.spawn(save_what_is_due(Arc::downgrade(files), bell, settings));
+    }
+}
+
+async fn save_what_is_due(files: Weak<Files>, bell: Arc<Notify>, settings: SaveBehind) {
+    loop {
+        let Some(files) = files.upgrade() else { return };
+        let next = files.save_due(&settings);
+        drop(files);
+        match next {
+            Some(next) => {
+                // What comes meanwhile is due no sooner than this.
+                let pause = next.duration_since(clock::now()).min(settings.after);
+                let _ = clock::deadline(pause.max(LOOK_MIN), bell.notified()).await;
+            }
+            None => bell.notified().await,
+        }
+    }
+}
+
+impl Files {
+    /// Whether a close of the file may leave its save for later: the journal has it then.
+    pub(crate) async fn may_save_later(
+        &self,
+        file: &Arc<OpenFile>,
+        body: &Arc<StagedBody>,
+    ) -> bool {
+        let Some(settings) = self.mount.save_behind() else {
+            return false;
+        };
+        if !is_unsaved(file)
+            || self.mount.check_not_shut().is_err()
+            || self.behind.count() >= settings.files_max
+        {
+            return false;
+        }
+        let content = Arc::clone(&body.content);
+        let keep = move || content.keep_for_recovery();
+        // What the disk refuses to note is saved at once.
+        body.staging().on_disk(true, keep).await.is_ok()
+    }
+
+    /// Saves the file of a handle that was closed when it is due.
+    pub(super) fn save_later(&self, handle: Arc<FileHandle>) {
+        let body = handle.file.body.staged();
+        // It is being retried: an earlier mount left it.
+        if body.is_some_and(|body| body.retried.load(Ordering::Relaxed)) {
+            return;
+        }
+        self.wait_to_save(Waiting::new(handle));
+    }
+
+    fn wait_to_save(&self, waiting: Waiting) {
+        let settings = self.mount.save_behind();
+        let many = settings.map_or(0, |settings| settings.files_max / 2);
+        self.behind.add(waiting, many);
+    }
+
+    /// Begins to save what is due. Returns when the next look is, if anything waits.
+    fn save_due(self: &Arc<Self>, settings: &SaveBehind) -> Option<Instant> {
+        let in_haste = self.mount.mode.staged().is_some_and(|mode| {
+            let staging = mode.staging();
+            let (used, free) = (staging.used(), staging.space().free_seen());
+            used > staging.settings().size / 2 || free > 0 && used > free
+        });
+        let due = self.behind.take_due(settings, in_haste);
+        for waiting in due.files {
+            tokio::spawn(Arc::clone(self).save_in_turn(waiting));
+        }
+        due.next
+    }
+
+    async fn save_in_turn(self: Arc<Self>, waiting: Waiting) {
+        let turns = Arc::clone(&self.behind.turns);
+        let Ok(turn) = turns.acquire_owned().await else {
+            return;
+        };
+        self.save_waiting(waiting).await;
+        // After the handle: who waits for all turns finds nothing of the file.
+        drop(turn);
+    }
+
+    async fn save_waiting(self: &Arc<Self>, mut waiting: Waiting) {
+        let file = Arc::clone(&waiting.handle.file);
+        let Body::Staged(body) = &file.body else {
+            return;
+        };
+        match self.attempt(&file, body).await {
+            Ok(()) if !is_unsaved(&file) => {
+                lock(&body.failed_behind).take();
+            }
+            Ok(()) => self.wait_to_save(Waiting::new(waiting.handle)),
+            Err(failed) => {
+                let reason = FsError::from(failed.error.clone());
+                *lock(&body.failed_behind) = Some(reason.clone());
+                let path = self.mount.namespace.lock().path(file.inode);
+                let is_conflict = matches!(failed.error, SaveError::Conflict(_));
+                if is_conflict && self.put_aside(&file, body, failed.written).await {
+                    return self.unheard.add(path, reason);
+                }
+                let pause = waiting.failed.map_or(PAUSES[0], |failed| failed.pause);
+                waiting.failed = Some(Failed {
+                    again: clock::now() + pause,
+                    pause: (pause * 2).min(PAUSES[1]),
+                });
+                self.wait_to_save(waiting);
+            }
+        }
+    }
+
+    /// Saves everything that is unsaved in and below a directory.
+    pub(crate) async fn save_below(self: &Arc<Self>, directory: Inode) -> FsResult<()> {
+        let Some(mode) = self.mount.mode.staged() else {
+            return Ok(());
+        };
+        let mut unsaved = mode.engaged.all();
+        unsaved.retain(|file| is_unsaved(file));
+        {
+            let tree = self.mount.namespace.lock();
+            unsaved.retain(|file| tree.is_below(file.inode, directory));
+        }
+        let saves = unsaved.into_iter().map(|file| {
+            let this = Arc::clone(self);
+            run_to_end(this.save_shared(file))
+        });
+        let saves = stream::iter(saves).buffer_unordered(SAVES_AT_ONCE);
+        saves.fold(Ok(()), async |all, saved| all.and(saved)).await
+    }
+}

@@ -1,0 +1,348 @@
+//! Staged mode that saves behind the close.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use penstock_base::{FsError, clock};
+use penstock_bucket::{BucketSettings, MetadataSettings, SaveBehind};
+use penstock_object::{ErrorKind, HeadOptions, Key, Operation, Store};
+use penstock_vfs::{AttributeChanges, RenameMode, TimeChange, Volume};
+
+use crate::support::{Bed, CALLER, READ_WRITE};
+
+/// So long that nothing is saved by itself in a test.
+const LATER: Duration = Duration::from_secs(3600);
+
+fn behind(after: Duration) -> BucketSettings {
+    BucketSettings {
+        save_behind: Some(SaveBehind {
+            after,
+            age_max: LATER,
+            files_max: 1000,
+        }),
+        metadata: MetadataSettings {
+            keep: true,
+            ..MetadataSettings::default()
+        },
+        ..BucketSettings::default()
+    }
+}
+
+fn bed() -> Bed {
+    Bed::staged_with(behind(LATER))
+}
+
+/// Waits until everything is saved.
+async fn saved(bed: &Bed) {
+    for _ in 0..10_000 {
+        if bed.metric("bucket_unsaved_files") == 0 {
+            return;
+        }
+        clock::sleep(Duration::from_millis(1)).await;
+    }
+    panic!("files stay unsaved");
+}
+
+async fn shut_down(bed: &Bed) -> Vec<String> {
+    let lost = bed.volume.shut_down().await;
+    lost.into_iter().map(|(path, _)| path).collect()
+}
+
+#[tokio::test]
+async fn a_close_asks_the_store_nothing_and_the_file_is_saved_behind() {
+    let bed = Bed::staged_with(behind(Duration::from_millis(10)));
+    bed.mkdir("new").await.unwrap();
+    bed.requests();
+    bed.write_file("new/file", "content").await.unwrap();
+    assert_eq!(bed.requests(), "");
+    assert_eq!(bed.read_file("new/file").await.unwrap(), b"content");
+    assert_eq!(bed.ls("").await.unwrap(), ["new"]);
+    saved(&bed).await;
+    assert_eq!(bed.object("new/file").await.unwrap(), b"content");
+    assert_eq!(bed.journals(), [""; 0]);
+}
+
+#[tokio::test]
+async fn what_is_done_to_an_unsaved_file_goes_with_its_one_put() {
+    let bed = bed();
+    bed.mkdir("new").await.unwrap();
+    bed.requests();
+    bed.write_file("new/.file.tmp", "content").await.unwrap();
+    let inode = bed.inode("new/.file.tmp").await.unwrap();
+    let changes = AttributeChanges {
+        permissions: Some(0o640),
+        modified: Some(TimeChange::To(UNIX_EPOCH + Duration::from_secs(1000))),
+        ..AttributeChanges::default()
+    };
+    let changed = bed.volume.set_attributes(&CALLER, inode, changes).await;
+    changed.unwrap();
+    bed.rename("new/.file.tmp", "new/file").await.unwrap();
+    assert_eq!(bed.stat("new/file").await.unwrap().permissions, 0o640);
+    assert_eq!(bed.ls("new").await.unwrap(), ["file"]);
+    bed.requests();
+    assert!(shut_down(&bed).await.is_empty());
+    assert_eq!(bed.requests(), "put 1");
+    assert_eq!(bed.keys().await, ["new/", "new/file"]);
+    let key = Key::new("new/file").unwrap();
+    let info = bed.remote.head(&key, HeadOptions::default()).await.unwrap();
+    assert_eq!(info.metadata.get("mode").unwrap(), "33184");
+    assert!(info.metadata.get("mtime").unwrap().starts_with("1000"));
+}
+
+#[tokio::test]
+async fn what_is_removed_before_it_was_saved_costs_nothing() {
+    let bed = bed();
+    bed.mkdir("new").await.unwrap();
+    bed.requests();
+    for name in ["new/a", "new/b"] {
+        bed.write_file(name, "content").await.unwrap();
+    }
+    bed.unlink("new/a").await.unwrap();
+    bed.rename("new/b", "new/c").await.unwrap();
+    bed.unlink("new/c").await.unwrap();
+    assert!(shut_down(&bed).await.is_empty());
+    assert_eq!(bed.requests(), "");
+    assert_eq!(bed.keys().await, ["new/"]);
+    bed.expect_swept().await;
+}
+
+#[tokio::test]
+async fn an_unsaved_file_replaces_a_saved_one_by_its_put() {
+    let bed = bed();
+    bed.put("file", "old").await;
+    bed.stat("file").await.unwrap();
+    bed.write_file("file.new", "new").await.unwrap();
+    bed.requests();
+    bed.rename("file.new", "file").await.unwrap();
+    assert_eq!(bed.requests(), "");
+    assert_eq!(bed.read_file("file").await.unwrap(), b"new");
+    assert_eq!(bed.object("file").await.unwrap(), b"old");
+    assert_eq!(bed.ls("").await.unwrap(), ["file"]);
+    bed.requests();
+    assert!(shut_down(&bed).await.is_empty());
+    assert_eq!(bed.requests(), "put 1");
+    assert_eq!(bed.object("file").await.unwrap(), b"new");
+    assert_eq!(bed.keys().await, ["file"]);
+}
+
+#[tokio::test]
+async fn an_unsaved_file_that_replaced_a_saved_one_is_removed_with_it() {
+    let bed = bed();
+    bed.put("file", "old").await;
+    bed.write_file("file.new", "new").await.unwrap();
+    bed.rename("file.new", "file").await.unwrap();
+    bed.unlink("file").await.unwrap();
+    assert_eq!(bed.keys().await, [""; 0]);
+    assert!(shut_down(&bed).await.is_empty());
+    assert_eq!(bed.keys().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn an_unsaved_file_replaces_an_unsaved_one() {
+    let bed = bed();
+    bed.write_file("a", "first").await.unwrap();
+    bed.write_file("b", "second").await.unwrap();
+    bed.rename("b", "a").await.unwrap();
+    assert_eq!(bed.journals().len(), 1);
+    assert_eq!(bed.read_file("a").await.unwrap(), b"second");
+    assert!(shut_down(&bed).await.is_empty());
+    assert_eq!(bed.keys().await, ["a"]);
+    assert_eq!(bed.object("a").await.unwrap(), b"second");
+}
+
+#[tokio::test]
+async fn fsync_of_a_file_and_of_a_directory_waits_for_the_store() {
+    let bed = bed();
+    let handle = bed.create("file").await.unwrap();
+    bed.write(handle, 0, "content").await.unwrap();
+    bed.sync(handle).await.unwrap();
+    assert_eq!(bed.object("file").await.unwrap(), b"content");
+    bed.close(handle).await.unwrap();
+    bed.mkdir("folder").await.unwrap();
+    bed.mkdir("other").await.unwrap();
+    bed.write_file("folder/one", "1").await.unwrap();
+    bed.write_file("other/two", "2").await.unwrap();
+    let folder = bed.open_dir("folder").await.unwrap();
+    bed.volume.sync_directory(folder).await.unwrap();
+    assert_eq!(bed.object("folder/one").await.unwrap(), b"1");
+    assert_eq!(bed.object("other/two").await, None);
+    bed.probe.fail(Operation::Put, ErrorKind::Unavailable, 9);
+    let root = bed.open_dir("").await.unwrap();
+    assert!(bed.volume.sync_directory(root).await.is_err());
+}
+
+#[tokio::test]
+async fn a_version_of_another_client_is_not_replaced_behind() {
+    let bed = bed();
+    bed.write_file("new", "ours").await.unwrap();
+    bed.put("new", "theirs").await;
+    bed.put("old", "before").await;
+    bed.write_file("old", "ours").await.unwrap();
+    bed.put("old", "theirs, too").await;
+    bed.put("renamed", "before").await;
+    bed.write_file("tmp", "ours").await.unwrap();
+    bed.rename("tmp", "renamed").await.unwrap();
+    bed.put("renamed", "theirs as well").await;
+    let mut lost = shut_down(&bed).await;
+    lost.sort();
+    assert_eq!(lost, ["new", "old", "renamed"]);
+    assert_eq!(bed.object("new").await.unwrap(), b"theirs");
+    assert_eq!(bed.object("old").await.unwrap(), b"theirs, too");
+    assert_eq!(bed.object("renamed").await.unwrap(), b"theirs as well");
+    assert_eq!(bed.journals().len(), 3, "ours are here");
+}
+
+#[tokio::test]
+async fn what_is_in_conflict_is_put_aside_and_told_at_the_end() {
+    let bed = Bed::staged_with(behind(Duration::from_millis(10)));
+    let handle = bed.create("file").await.unwrap();
+    bed.put("file", "theirs").await;
+    bed.write(handle, 0, "ours").await.unwrap();
+    bed.close(handle).await.unwrap();
+    saved(&bed).await;
+    assert_eq!(bed.read_file("file").await.unwrap(), b"theirs");
+    assert_eq!(bed.staging_files("kept").len(), 2);
+    assert_eq!(shut_down(&bed).await, ["file"]);
+}
+
+#[tokio::test]
+async fn a_save_that_fails_is_told_by_the_next_close_and_repeated() {
+    let bed = Bed::staged_with(behind(Duration::from_millis(10)));
+    bed.probe.fail(Operation::Put, ErrorKind::Unavailable, 1);
+    bed.write_file("file", "content").await.unwrap();
+    while bed.metric("bucket_failed_uploads_total") == 0 {
+        clock::sleep(Duration::from_millis(1)).await;
+    }
+    let handle = bed.open("file", READ_WRITE).await.unwrap();
+    bed.write(handle, 0, "C").await.unwrap();
+    assert!(matches!(bed.close(handle).await, Err(FsError::Io(_))));
+    let handle = bed.open("file", READ_WRITE).await.unwrap();
+    bed.write(handle, 1, "O").await.unwrap();
+    assert_eq!(bed.close(handle).await, Ok(()), "it was told once");
+    saved(&bed).await;
+    assert_eq!(bed.object("file").await.unwrap(), b"COntent");
+}
+
+#[tokio::test]
+async fn what_a_kill_leaves_is_as_it_was_renamed_and_removed() {
+    let bed = bed();
+    bed.put("replaced", "old").await;
+    for name in ["tmp", "gone", "one", "two"] {
+        bed.write_file(name, name).await.unwrap();
+    }
+    let empty = bed.create("empty").await.unwrap();
+    bed.close(empty).await.unwrap();
+    bed.rename("tmp", "replaced").await.unwrap();
+    bed.rename("one", "two").await.unwrap();
+    bed.unlink("gone").await.unwrap();
+    let bed = bed.killed(behind(LATER), |_| ()).await;
+    assert_eq!(bed.keys().await, ["empty", "replaced", "two"]);
+    assert_eq!(bed.object("replaced").await.unwrap(), b"tmp");
+    assert_eq!(bed.object("two").await.unwrap(), b"one");
+}
+
+/// A kill may come between the journal of the file that takes a name and that of the one that had it.
+#[tokio::test]
+async fn of_two_unsaved_files_of_one_name_the_one_that_took_it_is_recovered() {
+    let bed = bed();
+    bed.write_file("one", "first").await.unwrap();
+    let first = bed.staging_files("files");
+    let copies: Vec<_> = first
+        .iter()
+        .map(|name| {
+            let path = bed.staging_path("files").join(name);
+            (name.clone(), std::fs::read(path).unwrap())
+        })
+        .collect();
+    bed.write_file("two", "second").await.unwrap();
+    bed.rename("two", "one").await.unwrap();
+    let put_back = |staging: &std::path::Path| {
+        for (name, content) in copies {
+            std::fs::write(staging.join("files").join(name), content).unwrap();
+        }
+    };
+    let bed = bed.killed(behind(LATER), put_back).await;
+    assert_eq!(bed.object("one").await.unwrap(), b"second");
+    assert_eq!(bed.keys().await, ["one"]);
+    assert_eq!(bed.journals(), [""; 0]);
+}
+
+#[tokio::test]
+async fn names_that_are_looked_for_one_after_the_other_are_listed() {
+    let bed = Bed::staged_with(BucketSettings {
+        negative_timeout: LATER,
+        ..behind(LATER)
+    });
+    bed.put("there", "content").await;
+    for number in 0..50 {
+        let (tmp, name) = (format!(".{number}.tmp"), format!("{number}"));
+        bed.write_file(&tmp, "content").await.unwrap();
+        bed.rename(&tmp, &name).await.unwrap();
+    }
+    assert_eq!(bed.requests(), "head 6, list 4");
+    assert_eq!(bed.read_file("there").await.unwrap(), b"content");
+    let target = bed.rename_as("1", "there", RenameMode::NoReplace).await;
+    assert_eq!(target, Err(FsError::AlreadyExists));
+    assert_eq!(bed.ls("").await.unwrap().len(), 51);
+}
+
+#[tokio::test]
+async fn a_directory_with_unsaved_files_is_not_empty() {
+    let bed = bed();
+    bed.mkdir("folder").await.unwrap();
+    bed.write_file("folder/file", "content").await.unwrap();
+    assert_eq!(bed.rmdir("folder").await, Err(FsError::DirectoryNotEmpty));
+    bed.rename("folder", "moved").await.unwrap();
+    assert_eq!(bed.object("moved/file").await.unwrap(), b"content");
+    bed.unlink("moved/file").await.unwrap();
+    bed.rmdir("moved").await.unwrap();
+    assert_eq!(bed.keys().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn more_files_than_may_wait_are_saved_at_the_close() {
+    let mut settings = behind(LATER);
+    if let Some(behind) = &mut settings.save_behind {
+        behind.files_max = 4;
+    }
+    let bed = Bed::staged_with(settings);
+    for number in 0..40 {
+        bed.write_file(&format!("{number}"), "content")
+            .await
+            .unwrap();
+    }
+    assert!(bed.metric("bucket_unsaved_files") <= 4);
+    assert!(shut_down(&bed).await.is_empty());
+    assert_eq!(bed.keys().await.len(), 40);
+}
+
+/// So it looks when a kill cuts off a removal, too.
+#[tokio::test]
+async fn what_was_to_be_replaced_and_is_gone_is_not_missed() {
+    let bed = bed();
+    for name in ["one", "two"] {
+        bed.put(name, "old").await;
+        bed.write_file("new", name).await.unwrap();
+        bed.rename("new", name).await.unwrap();
+        bed.delete(name).await;
+    }
+    let one = bed.open("one", READ_WRITE).await.unwrap();
+    bed.sync(one).await.unwrap();
+    assert_eq!(bed.object("one").await.unwrap(), b"one");
+    assert_eq!(bed.object("two").await, None);
+    let bed = bed.killed(behind(LATER), |_| ()).await;
+    assert_eq!(bed.object("two").await.unwrap(), b"two");
+    assert_eq!(bed.staging_files("kept"), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_saved_file_replaces_an_unsaved_one() {
+    let bed = bed();
+    bed.put("saved", "saved").await;
+    bed.write_file("unsaved", "unsaved").await.unwrap();
+    bed.rename("saved", "unsaved").await.unwrap();
+    assert_eq!(bed.journals(), [""; 0]);
+    assert_eq!(bed.keys().await, ["unsaved"]);
+    assert_eq!(bed.read_file("unsaved").await.unwrap(), b"saved");
+    assert!(shut_down(&bed).await.is_empty());
+    assert_eq!(bed.object("unsaved").await.unwrap(), b"saved");
+}

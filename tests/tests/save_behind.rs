@@ -1,0 +1,439 @@
+//! `--save=behind` on real mounts: a close is answered by the journal, and nothing is lost by that.
+
+#![allow(clippy::disallowed_methods)]
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, Permissions},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant, UNIX_EPOCH},
+};
+
+use penstock_devserver::{Fault, FaultRule, Faults, Operation};
+use penstock_tests::{
+    BUCKET, Bucket, Kind, Mount, MountOptions, Patience, Scratch, data::noise, penstock,
+    run_within, soak::Chance, stats::metric,
+};
+
+const PATIENCE: Patience = Patience::seconds(60);
+const LATENCY: Duration = Duration::from_millis(50);
+
+/// A bucket and a staging directory, mounted as often as a test likes.
+struct Bed {
+    bucket: Bucket,
+    scratch: Scratch,
+}
+
+impl Bed {
+    fn new(kind: Kind) -> Self {
+        Self {
+            bucket: Bucket::new(kind),
+            scratch: Scratch::new(),
+        }
+    }
+
+    fn staging(&self) -> PathBuf {
+        self.scratch.path().join("staging")
+    }
+
+    fn options(&self) -> MountOptions {
+        let options = self.bucket.staged_options(&self.staging());
+        options
+            .option("save", "behind")
+            .option("posix-metadata", "on")
+    }
+
+    /// A mount that saves nothing by itself in the time of a test.
+    #[track_caller]
+    fn mount_idle(&self) -> Mount {
+        let options = self.options().option("save-after", "1h");
+        self.bucket.mount_with(&options.option("unsaved-age", "1h"))
+    }
+
+    #[track_caller]
+    fn mount_after(&self, after: &str) -> Mount {
+        self.bucket
+            .mount_with(&self.options().option("save-after", after))
+    }
+
+    fn stored(&self, name: &str) -> Option<Vec<u8>> {
+        self.bucket.data().get(BUCKET, name)
+    }
+
+    fn files(&self, folder: &str) -> Vec<PathBuf> {
+        let files = fs::read_dir(self.staging().join(folder)).expect("a staging directory");
+        files.flatten().map(|file| file.path()).collect()
+    }
+
+    fn requests(&self, operation: Operation) -> u64 {
+        self.bucket
+            .server(|server| server.counters().operation(operation))
+    }
+
+    fn all_requests(&self) -> u64 {
+        self.bucket.server(|server| server.counters().total())
+    }
+
+    fn reset(&self) {
+        self.bucket.server(|server| server.reset_counters());
+    }
+}
+
+/// Refuses what is to be stored.
+fn refused() -> FaultRule {
+    let fault = Fault::Status {
+        status: 403,
+        code: "AccessDenied".to_owned(),
+    };
+    FaultRule::new(fault).on(&[Operation::PutObject])
+}
+
+/// What rsync and editors do.
+fn replace(folder: &Path, name: &str, content: &[u8]) {
+    let temporary = folder.join(format!(".{name}.tmp"));
+    fs::write(&temporary, content).expect("a write");
+    let file = File::options().write(true).open(&temporary).expect("there");
+    let time = UNIX_EPOCH + Duration::from_secs(1_000_000);
+    file.set_modified(time).expect("its time");
+    drop(file);
+    fs::set_permissions(&temporary, Permissions::from_mode(0o640)).expect("its mode");
+    fs::rename(&temporary, folder.join(name)).expect("a rename");
+}
+
+#[test]
+fn a_temporary_file_that_is_renamed_is_one_put_under_its_last_name() {
+    const FILES: u64 = 60;
+    for kind in Kind::REMOTE {
+        let bed = Bed::new(kind);
+        bed.bucket.put_outside("there", b"another client's");
+        let mount = bed.mount_idle();
+        fs::create_dir(mount.join("new")).expect("mkdir");
+        for folder in ["", "new"] {
+            let folder = mount.join(folder);
+            bed.reset();
+            for number in 0..FILES {
+                replace(&folder, &format!("{number}"), &noise(number, 4500));
+            }
+            let asked = bed.all_requests();
+            assert!(asked <= FILES / 5, "{kind:?}: {asked} requests");
+            for number in 0..FILES {
+                let found = fs::metadata(folder.join(format!("{number}"))).expect("there");
+                assert_eq!(found.permissions().mode() & 0o777, 0o640);
+            }
+            assert_eq!(
+                bed.all_requests(),
+                asked,
+                "what was made here is known here"
+            );
+        }
+        bed.reset();
+        mount.unmount();
+        assert_eq!(bed.requests(Operation::PutObject), 2 * FILES);
+        // An imitation of S3 is asked whether the name is free.
+        let asked = bed.all_requests() - 2 * FILES - bed.requests(Operation::HeadObject);
+        assert!(asked <= FILES / 5, "{kind:?}: {asked} more requests");
+        for number in 0..FILES {
+            for folder in ["", "new/"] {
+                let stored = bed.stored(&format!("{folder}{number}"));
+                assert!(stored == Some(noise(number, 4500)), "{folder}{number}");
+                assert_eq!(bed.stored(&format!("{folder}.{number}.tmp")), None);
+            }
+        }
+        assert_eq!(bed.files("files"), Vec::<PathBuf>::new());
+    }
+}
+
+#[test]
+fn closes_do_not_wait_for_a_distant_store() {
+    const FILES: u64 = 100;
+    let bed = Bed::new(Kind::S3);
+    let mount = bed.mount_after("1s");
+    fs::create_dir(mount.join("new")).expect("mkdir");
+    bed.bucket.fail(Faults::latency(LATENCY));
+    bed.reset();
+    for number in 0..FILES {
+        fs::write(mount.join(format!("new/{number}")), noise(number, 4500)).expect("a write");
+    }
+    assert_eq!(bed.requests(Operation::PutObject), 0, "nothing is due yet");
+    assert_eq!(metric(&mount, "bucket_unsaved_files", ""), FILES);
+    PATIENCE.until("everything to be saved", || {
+        metric(&mount, "bucket_unsaved_files", "") == 0
+    });
+    assert_eq!(bed.requests(Operation::PutObject), FILES);
+    mount.unmount();
+}
+
+#[test]
+fn what_is_removed_before_it_was_saved_costs_nothing() {
+    let bed = Bed::new(Kind::S3);
+    let mount = bed.mount_idle();
+    let folder = mount.join("new");
+    fs::create_dir(&folder).expect("mkdir");
+    bed.reset();
+    for number in 0..50 {
+        fs::write(folder.join(format!("{number}")), noise(number, 4500)).expect("a write");
+    }
+    for number in 0..50 {
+        fs::remove_file(folder.join(format!("{number}"))).expect("a removal");
+    }
+    assert_eq!(bed.all_requests(), 0);
+    fs::remove_dir(&folder).expect("it is empty");
+    mount.unmount();
+    assert_eq!(bed.requests(Operation::PutObject), 0);
+}
+
+#[test]
+fn fsync_of_files_and_directories_means_in_the_store() {
+    for kind in Kind::REMOTE {
+        let bed = Bed::new(kind);
+        let mount = bed.mount_idle();
+        let file = File::create(mount.join("file")).expect("new");
+        fs::write(mount.join("file"), b"content").expect("a write");
+        assert_eq!(bed.stored("file"), None);
+        file.sync_all().expect("a sync");
+        assert_eq!(bed.stored("file").as_deref(), Some(&b"content"[..]));
+        fs::create_dir(mount.join("folder")).expect("mkdir");
+        replace(&mount.join("folder"), "name", b"renamed");
+        assert_eq!(bed.stored("folder/name"), None);
+        let folder = File::open(mount.join("folder")).expect("a directory");
+        folder.sync_all().expect("a sync of the directory");
+        assert_eq!(bed.stored("folder/name").as_deref(), Some(&b"renamed"[..]));
+        let rule = refused();
+        bed.bucket.fail(Faults::rule(rule));
+        fs::write(mount.join("folder/other"), b"other").expect("the journal has it");
+        folder.sync_all().expect_err("the store does not have it");
+        bed.bucket.heal();
+        folder.sync_all().expect("it has it now");
+        drop((file, folder));
+        mount.unmount();
+    }
+}
+
+#[test]
+fn what_cannot_be_saved_is_told_by_the_end_and_saved_by_the_next_mount() {
+    let bed = Bed::new(Kind::S3);
+    let mount = bed.mount_idle();
+    fs::write(mount.join("file"), b"content").expect("a write");
+    let rule = refused();
+    bed.bucket.fail(Faults::rule(rule));
+    let ended = run_within(PATIENCE, penstock().arg("umount").arg(mount.path()));
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    drop(mount);
+    bed.bucket.heal();
+    bed.mount_idle().unmount();
+    assert_eq!(bed.stored("file").as_deref(), Some(&b"content"[..]));
+}
+
+#[test]
+fn another_clients_version_stays_and_so_does_ours() {
+    let bed = Bed::new(Kind::S3);
+    let mount = bed.mount_after("1s");
+    fs::write(mount.join("file"), b"ours").expect("a write");
+    bed.bucket.put_outside("file", b"theirs");
+    PATIENCE.until("ours to be put aside", || bed.files("kept").len() == 2);
+    assert_eq!(bed.stored("file").as_deref(), Some(&b"theirs"[..]));
+    PATIENCE.until("theirs to be seen", || {
+        fs::read(mount.join("file")).is_ok_and(|found| found == b"theirs")
+    });
+    let ended = run_within(PATIENCE, penstock().arg("umount").arg(mount.path()));
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+}
+
+/// A folder in which one thread makes, replaces, renames and removes files.
+struct Shadow {
+    folder: String,
+    files: BTreeMap<String, Vec<u8>>,
+    /// What the operation that was cut off would have made of it.
+    cut: Option<BTreeMap<String, Vec<u8>>>,
+    chance: Chance,
+}
+
+impl Shadow {
+    fn new(number: u64, seed: u64) -> Self {
+        Self {
+            folder: format!("folder-{number}"),
+            files: BTreeMap::new(),
+            cut: None,
+            chance: Chance::new(seed * 31 + number),
+        }
+    }
+
+    fn name(&mut self) -> String {
+        format!("{}", self.chance.below(8))
+    }
+
+    /// Does one thing. Fails when the mount is gone.
+    fn step(&mut self, folder: &Path) -> std::io::Result<()> {
+        let (from, to) = (self.name(), self.name());
+        let mut next = self.files.clone();
+        match self.chance.below(10) {
+            0..5 => {
+                let size = self.chance.below(9000);
+                let content = noise(self.chance.below(1 << 30) as u64, size);
+                let temporary = folder.join(format!("tmp-{to}"));
+                // Of a temporary file that a kill leaves nothing is said.
+                fs::write(&temporary, &content)?;
+                next.insert(to.clone(), content);
+                self.cut = Some(next.clone());
+                fs::rename(&temporary, folder.join(&to))?;
+            }
+            5..7 if self.files.contains_key(&from) && from != to => {
+                let content = next.remove(&from).expect("it is there");
+                next.insert(to.clone(), content);
+                self.cut = Some(next.clone());
+                fs::rename(folder.join(&from), folder.join(&to))?;
+            }
+            7..9 if self.files.contains_key(&from) => {
+                next.remove(&from);
+                self.cut = Some(next.clone());
+                fs::remove_file(folder.join(&from))?;
+            }
+            9 if self.files.contains_key(&from) => {
+                File::open(folder.join(&from))?.sync_all()?;
+            }
+            _ => {}
+        }
+        (self.files, self.cut) = (next, None);
+        Ok(())
+    }
+
+    /// Compares what is there with what may be there, and goes on with that.
+    #[track_caller]
+    fn settle(&mut self, found: BTreeMap<String, Vec<u8>>, place: &str) {
+        let cut = self.cut.take();
+        let sizes = |files: &BTreeMap<String, Vec<u8>>| -> Vec<(String, usize)> {
+            let sizes = files
+                .iter()
+                .map(|(name, content)| (name.clone(), content.len()));
+            sizes.collect()
+        };
+        // A rename of a saved file is a copy and a removal: a kill may leave both names.
+        let both = cut.as_ref().map(|cut| {
+            let mut both = self.files.clone();
+            both.extend(cut.clone());
+            both
+        });
+        assert!(
+            found == self.files || Some(&found) == cut.as_ref() || Some(&found) == both.as_ref(),
+            "{} in {place}: {:?} in place of {:?} or {:?}",
+            self.folder,
+            sizes(&found),
+            sizes(&self.files),
+            cut.as_ref().map(sizes),
+        );
+        self.files = found;
+    }
+}
+
+fn shown(folder: &Path) -> std::io::Result<BTreeMap<String, Vec<u8>>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name().into_string().expect("ours");
+        if !name.starts_with("tmp-") {
+            found.insert(name.clone(), fs::read(folder.join(&name))?);
+        }
+    }
+    Ok(found)
+}
+
+fn kill_again_and_again(kind: Kind, seed: u64, rounds: u64) {
+    let bed = Bed::new(kind);
+    let mut chance = Chance::new(seed);
+    let mut shadows: Vec<Shadow> = (0..4).map(|number| Shadow::new(number, seed)).collect();
+    let mount = bed.mount_after("0s");
+    for shadow in &shadows {
+        fs::create_dir(mount.join(&shadow.folder)).expect("mkdir");
+    }
+    mount.unmount();
+    for round in 0..rounds {
+        bed.bucket.fail(Faults::latency(Duration::from_millis(
+            *chance.pick(&[0, 0, 10, 50]),
+        )));
+        let mount = bed.mount_after(*chance.pick(&["0s", "100ms", "1s", "1h"]));
+        let killed = AtomicBool::new(false);
+        let pause = Duration::from_millis(200 + chance.below(2000) as u64);
+        thread::scope(|scope| {
+            for shadow in &mut shadows {
+                let (folder, killed) = (mount.join(&shadow.folder), &killed);
+                scope.spawn(move || {
+                    if let Ok(found) = shown(&folder) {
+                        shadow.settle(found, "the mount");
+                        while let Ok(()) = shadow.step(&folder) {}
+                    }
+                    assert!(killed.load(Ordering::SeqCst), "{}", shadow.folder);
+                });
+            }
+            thread::sleep(pause);
+            killed.store(true, Ordering::SeqCst);
+            mount.process().kill();
+        });
+        mount.kill_and_unmount();
+        assert_eq!(bed.files("kept"), Vec::<PathBuf>::new(), "round {round}");
+    }
+    bed.bucket.heal();
+    bed.mount_after("1h").unmount();
+    assert_eq!(bed.files("files"), Vec::<PathBuf>::new());
+    let plain = bed.bucket.mount();
+    for shadow in &mut shadows {
+        let found = shown(&plain.join(&shadow.folder)).expect("readable");
+        shadow.settle(found, "the bucket");
+    }
+    plain.unmount();
+}
+
+#[test]
+fn kills_lose_nothing_that_was_answered_and_leave_no_name_twice() {
+    let given = |variable: &str, default| {
+        let text = std::env::var(variable).ok();
+        text.map_or(default, |text| text.parse().expect("a whole number"))
+    };
+    let rounds = given("PENSTOCK_TEST_KILL_ROUNDS", 12);
+    let seed = given("PENSTOCK_TEST_KILL_SEED", 1);
+    thread::scope(|scope| {
+        for kind in Kind::REMOTE {
+            scope.spawn(move || kill_again_and_again(kind, seed, rounds / 2));
+        }
+    });
+}
+
+/// Says how long many small files take in both modes, for people: run with `--ignored --nocapture`.
+#[test]
+#[ignore = "measures"]
+#[allow(clippy::print_stdout)]
+fn how_long_an_archive_takes() {
+    const FILES: u64 = 300;
+    let scratch = Scratch::new();
+    let tree = scratch.folder("tree");
+    for number in 0..FILES {
+        fs::write(tree.join(format!("{number}")), noise(number, 4500)).expect("a write");
+    }
+    let archive = scratch.path().join("tree.tar");
+    let mut pack = std::process::Command::new("tar");
+    pack.arg("-cf")
+        .arg(&archive)
+        .arg("-C")
+        .arg(scratch.path())
+        .arg("tree");
+    run_within(PATIENCE, &mut pack).expect_success();
+    for save in ["close", "behind"] {
+        let bed = Bed::new(Kind::S3);
+        let mount = bed.bucket.mount_with(&bed.options().option("save", save));
+        bed.bucket.fail(Faults::latency(LATENCY));
+        bed.reset();
+        let begun = Instant::now();
+        let mut unpack = std::process::Command::new("tar");
+        unpack.arg("-xf").arg(&archive).arg("-C").arg(mount.path());
+        run_within(Patience::seconds(300), &mut unpack).expect_success();
+        let ended = begun.elapsed();
+        mount.unmount();
+        println!(
+            "{save}: ended after {ended:?}, stored after {:?}; {} PUTs, {} requests",
+            begun.elapsed(),
+            bed.requests(Operation::PutObject),
+            bed.all_requests()
+        );
+    }
+}
