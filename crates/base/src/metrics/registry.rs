@@ -79,8 +79,6 @@ struct Shared {
     last_scope: AtomicU64,
 }
 
-impl Shared {}
-
 /// The metrics of a process, or of one scope in it.
 ///
 /// Dropping a scope, which lives as long as the last that has it, removes its metrics. What is registered twice
