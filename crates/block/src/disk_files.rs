@@ -1,13 +1,12 @@
 //! The volume beneath loop devices: one read-only file for each disk, and nothing else.
 
 use std::{
-    ops::{ControlFlow, Range},
+    ops::ControlFlow,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use penstock_base::{FileName, FsError, FsResult, Payload};
 use penstock_vfs::{
     Attributes, Dentry, DirectorySink, Disk, Entry, Features, FileKind, HandleId, Identity, Inode,
@@ -75,31 +74,14 @@ impl Volume for DiskFiles {
         self.entry(directory)
     }
 
-    async fn hold(&self, _: &Identity, inode: Inode) -> FsResult<Entry> {
-        self.entry(inode)
-    }
-
-    fn forget(&self, _: Inode, _: u64) {}
-
     async fn attributes(&self, _: &Identity, inode: Inode) -> FsResult<Entry> {
         self.entry(inode)
     }
 
-    async fn read_symlink(&self, _: &Identity, _: Inode) -> FsResult<Bytes> {
-        Err(FsError::InvalidArgument("it is not a link"))
-    }
-
     async fn open(&self, _: &Identity, inode: Inode, options: OpenOptions) -> FsResult<Opened> {
-        self.disk(inode.0)?;
-        if options.access.writes() {
-            return Err(FsError::ReadOnly);
-        }
         Ok(Opened {
-            local: None,
-            handle: HandleId(inode.0),
             direct: true,
-            keep_cache: false,
-            skip_flush: true,
+            ..Opened::to_read(&self.entry(inode)?.attributes, options)?
         })
     }
 
@@ -118,20 +100,6 @@ impl Volume for DiskFiles {
             return Err(FsError::Io(text));
         }
         Ok(payload)
-    }
-
-    async fn flush(&self, _: HandleId) -> FsResult<()> {
-        Ok(())
-    }
-
-    async fn sync(&self, _: HandleId, _: Range<u64>, _: bool) -> FsResult<()> {
-        Ok(())
-    }
-
-    async fn release(&self, _: HandleId) {}
-
-    async fn open_directory(&self, _: &Identity, _: Inode) -> FsResult<HandleId> {
-        Ok(HandleId(Inode::ROOT.0))
     }
 
     async fn read_directory(
@@ -155,8 +123,6 @@ impl Volume for DiskFiles {
         Ok(())
     }
 
-    async fn release_directory(&self, _: HandleId) {}
-
     async fn statistics(&self, _: &Identity, _: Inode) -> FsResult<Statistics> {
         Ok(Statistics {
             block_size: 4096,
@@ -167,9 +133,5 @@ impl Volume for DiskFiles {
             files_free: 0,
             name_length_max: 255,
         })
-    }
-
-    async fn shut_down(&self) -> Vec<(String, FsError)> {
-        Vec::new()
     }
 }

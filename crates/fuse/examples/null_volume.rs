@@ -12,11 +12,7 @@
 
 #![allow(clippy::disallowed_methods)]
 
-use std::{
-    ops::{ControlFlow, Range},
-    sync::Arc,
-    time::Duration,
-};
+use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -74,10 +70,6 @@ impl Volume for NullVolume {
         Ok(entry(directory))
     }
 
-    async fn hold(&self, _: &Identity, inode: Inode) -> FsResult<Entry> {
-        Ok(entry(inode))
-    }
-
     async fn lookup(&self, _: &Identity, dentry: Dentry<'_>) -> FsResult<Lookup> {
         Ok(match dentry.name.as_bytes() {
             b"read" => Lookup::Found(entry(READ)),
@@ -85,8 +77,6 @@ impl Volume for NullVolume {
             _ => Lookup::Absent(TTL),
         })
     }
-
-    fn forget(&self, _: Inode, _: u64) {}
 
     async fn attributes(&self, _: &Identity, inode: Inode) -> FsResult<Entry> {
         Ok(entry(inode))
@@ -101,17 +91,11 @@ impl Volume for NullVolume {
         Ok(entry(inode))
     }
 
-    async fn read_symlink(&self, _: &Identity, _: Inode) -> FsResult<Bytes> {
-        Err(FsError::NotFound)
-    }
-
     async fn open(&self, _: &Identity, inode: Inode, _: OpenOptions) -> FsResult<Opened> {
         Ok(Opened {
-            local: None,
-            handle: HandleId(inode.0),
             direct: inode == SINK,
             keep_cache: inode == READ,
-            skip_flush: true,
+            ..Opened::new(HandleId(inode.0))
         })
     }
 
@@ -123,20 +107,6 @@ impl Volume for NullVolume {
 
     async fn write(&self, _: &Identity, _: HandleId, _: WritePlace, _: Bytes) -> FsResult<Written> {
         Ok(Written::ACCEPTED)
-    }
-
-    async fn flush(&self, _: HandleId) -> FsResult<()> {
-        Ok(())
-    }
-
-    async fn sync(&self, _: HandleId, _: Range<u64>, _: bool) -> FsResult<()> {
-        Ok(())
-    }
-
-    async fn release(&self, _: HandleId) {}
-
-    async fn open_directory(&self, _: &Identity, _: Inode) -> FsResult<HandleId> {
-        Ok(HandleId(Inode::ROOT.0))
     }
 
     async fn read_directory(
@@ -159,8 +129,6 @@ impl Volume for NullVolume {
         Ok(())
     }
 
-    async fn release_directory(&self, _: HandleId) {}
-
     async fn statistics(&self, _: &Identity, _: Inode) -> FsResult<Statistics> {
         Ok(Statistics {
             block_size: 4096,
@@ -171,10 +139,6 @@ impl Volume for NullVolume {
             files_free: 0,
             name_length_max: 255,
         })
-    }
-
-    async fn shut_down(&self) -> Vec<(String, FsError)> {
-        Vec::new()
     }
 }
 

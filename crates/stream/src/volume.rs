@@ -18,7 +18,7 @@ mod node;
 mod tests;
 mod writer;
 
-use std::{ops::Range, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -120,12 +120,6 @@ impl Volume for StreamVolume {
         self.attributes(by, inode).await
     }
 
-    async fn hold(&self, by: &Identity, inode: Inode) -> FsResult<Entry> {
-        self.attributes(by, inode).await
-    }
-
-    fn forget(&self, _inode: Inode, _count: u64) {}
-
     async fn attributes(&self, _by: &Identity, inode: Inode) -> FsResult<Entry> {
         Ok(self.answers.entry(inode, &self.node(inode)?))
     }
@@ -139,23 +133,13 @@ impl Volume for StreamVolume {
             .ok_or(FsError::InvalidArgument("only symbolic links have targets"))
     }
 
-    async fn open(&self, _by: &Identity, inode: Inode, options: OpenOptions) -> FsResult<Opened> {
-        if options.access.writes() || options.truncate {
-            return Err(FsError::ReadOnly);
-        }
-        match self.node(inode)?.kind {
-            FileKind::Directory => Err(FsError::IsADirectory),
-            FileKind::Symlink | FileKind::Special(_) => {
-                Err(FsError::InvalidArgument("only files are opened"))
-            }
-            FileKind::Regular => Ok(Opened {
-                handle: HandleId(inode.0),
-                direct: self.data.settings().direct,
-                keep_cache: true,
-                skip_flush: true,
-                local: None,
-            }),
-        }
+    async fn open(&self, by: &Identity, inode: Inode, options: OpenOptions) -> FsResult<Opened> {
+        let entry = self.attributes(by, inode).await?;
+        Ok(Opened {
+            direct: self.data.settings().direct,
+            keep_cache: true,
+            ..Opened::to_read(&entry.attributes, options)?
+        })
     }
 
     async fn read(&self, _by: &Identity, at: Position, length: u32) -> FsResult<Payload> {
@@ -167,21 +151,6 @@ impl Volume for StreamVolume {
         }
         let (_, object) = self.file(handle)?;
         self.data.read(&object, offset..end).await
-    }
-
-    async fn flush(&self, _handle: HandleId) -> FsResult<()> {
-        Ok(())
-    }
-
-    async fn sync(&self, _handle: HandleId, _range: Range<u64>, _data_only: bool) -> FsResult<()> {
-        Ok(())
-    }
-
-    async fn release(&self, _handle: HandleId) {}
-
-    async fn open_directory(&self, _by: &Identity, inode: Inode) -> FsResult<HandleId> {
-        self.directory(inode)?;
-        Ok(HandleId(inode.0))
     }
 
     async fn read_directory(
@@ -214,8 +183,6 @@ impl Volume for StreamVolume {
         Ok(())
     }
 
-    async fn release_directory(&self, _handle: HandleId) {}
-
     async fn statistics(&self, _by: &Identity, _inode: Inode) -> FsResult<Statistics> {
         let map = self.data.map();
         let blocks = (0..map.disks()).map(|disk| map.disk_blocks(disk)).sum();
@@ -228,9 +195,5 @@ impl Volume for StreamVolume {
             files_free: 0,
             name_length_max: NAME_LENGTH_MAX as u32,
         })
-    }
-
-    async fn shut_down(&self) -> Vec<(String, FsError)> {
-        Vec::new()
     }
 }

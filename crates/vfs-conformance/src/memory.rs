@@ -79,13 +79,7 @@ impl MemoryVolume {
         let handle = HandleId(self.last_handle.fetch_add(1, Ordering::Relaxed) + 1);
         tree.hold(inode)?;
         self.handles().insert(handle, inode);
-        Ok(Opened {
-            handle,
-            direct: false,
-            keep_cache: true,
-            skip_flush: true,
-            local: None,
-        })
+        Ok(Opened::new(handle))
     }
 
     fn close(&self, handle: HandleId) {
@@ -536,9 +530,5 @@ impl Volume for MemoryVolume {
             files_free: BLOCKS / 2,
             name_length_max: self.features().name_bytes_max,
         })
-    }
-
-    async fn shut_down(&self) -> Vec<(String, FsError)> {
-        Vec::new()
     }
 }

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use penstock_base::{FileName, LocalFile};
+use penstock_base::{FileName, FsError, FsResult, LocalFile};
 
 use crate::Owner;
 
@@ -280,6 +280,34 @@ pub struct Opened {
     pub local: Option<Arc<dyn LocalFile>>,
 }
 
+impl Opened {
+    /// A handle to read with, of a file that may be another one at each open.
+    pub fn new(handle: HandleId) -> Self {
+        Self {
+            handle,
+            direct: false,
+            keep_cache: false,
+            skip_flush: true,
+            local: None,
+        }
+    }
+
+    /// The same of a file of a volume that nothing can change: the handle is the number of the inode. Fails with
+    /// `ReadOnly` if `options` want more, and as [`crate::Volume::open`] does if it is no file.
+    pub fn to_read(file: &Attributes, options: OpenOptions) -> FsResult<Self> {
+        match file.kind {
+            FileKind::Directory => Err(FsError::IsADirectory),
+            FileKind::Symlink | FileKind::Special(_) => {
+                Err(FsError::InvalidArgument("only files are opened"))
+            }
+            FileKind::Regular if options.access.writes() || options.truncate => {
+                Err(FsError::ReadOnly)
+            }
+            FileKind::Regular => Ok(Self::new(HandleId(file.inode.0))),
+        }
+    }
+}
+
 /// What [`crate::Volume::make`] makes.
 #[derive(Debug, Clone, Copy)]
 pub struct New<'a> {
@@ -494,6 +522,21 @@ pub struct Statistics {
     pub files_free: u64,
     /// Bytes in the longest name.
     pub name_length_max: u32,
+}
+
+impl Statistics {
+    /// A volume of no size that is known and no room.
+    pub fn full(name_length_max: u32) -> Self {
+        Self {
+            block_size: 4096,
+            blocks: 0,
+            blocks_free: 0,
+            blocks_available: 0,
+            files: 0,
+            files_free: 0,
+            name_length_max,
+        }
+    }
 }
 
 /// From where a directory is listed.

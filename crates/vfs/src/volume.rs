@@ -8,12 +8,13 @@ use penstock_base::{FsError, FsResult, Payload};
 
 use crate::{
     AccessMask, Allocation, AttributeChanges, Change, Dentry, DirectorySink, Entry, Features,
-    HandleId, Identity, Inode, ListFrom, Locks, Lookup, Made, New, NodeId, OpenOptions, Opened,
-    Position, RemoveKind, RenameMode, Renamed, Seek, Statistics, Unsaved, Watcher, WritePlace,
-    Written, XattrMode, permission,
+    FileKind, HandleId, Identity, Inode, ListFrom, Locks, Lookup, Made, New, NodeId, OpenOptions,
+    Opened, Position, RemoveKind, RenameMode, Renamed, Seek, Statistics, Unsaved, Watcher,
+    WritePlace, Written, XattrMode, permission,
 };
 
 const NO_XATTRS: FsError = FsError::Unsupported("this volume keeps no extended attributes");
+const NO_SYMLINK: FsError = FsError::InvalidArgument("only symbolic links have targets");
 const NO_LINKS: FsError = FsError::NotPermitted("this volume has no hard links");
 
 /// A file system that a door can serve.
@@ -21,7 +22,11 @@ const NO_LINKS: FsError = FsError::NotPermitted("this volume has no hard links")
 /// Rules that hold for every method:
 /// - **References.** [`Volume::lookup`], [`Volume::parent`], [`Volume::hold`], [`Volume::resolve`],
 ///   [`Volume::make`], [`Volume::link`] and each entry that a [`DirectorySink`] takes with its attributes give the
-///   caller one reference to an inode; it stays valid until as many are given back by [`Volume::forget`].
+///   caller one reference to an inode; it stays valid until as many are given back by [`Volume::forget`]. A volume
+///   whose inodes live as long as itself counts none, and leaves `hold` and `forget` as they are.
+/// - **Defaults.** What a volume has to say itself is how names lead to inodes, what an inode is, what is in a
+///   directory and in a file. The defaults make the rest of a volume that nothing can change: a handle is the number
+///   of its inode, and closing it reports nothing.
 /// - **Identity.** `by` is on whose behalf the operation runs. A volume that keeps owners and modes checks an
 ///   identity that is not trusted, with [`crate::permission`].
 /// - **Cancellation.** A door drops the future of a call whose caller was interrupted. Work that
@@ -62,7 +67,9 @@ pub trait Volume: Send + Sync + 'static {
 
     /// Takes one more reference to an inode that a door knew once. Fails with `Stale` if the volume does not
     /// know it any more.
-    async fn hold(&self, by: &Identity, inode: Inode) -> FsResult<Entry>;
+    async fn hold(&self, by: &Identity, inode: Inode) -> FsResult<Entry> {
+        self.attributes(by, inode).await
+    }
 
     /// The number of a file that outlives the mount, where [`Features::persistent_ids`] says that there are such.
     fn node_id(&self, _inode: Inode) -> Option<NodeId> {
@@ -76,7 +83,7 @@ pub trait Volume: Send + Sync + 'static {
     }
 
     /// Gives back `count` references to an inode. Never blocks, never fails.
-    fn forget(&self, inode: Inode, count: u64);
+    fn forget(&self, _inode: Inode, _count: u64) {}
 
     /// The same for many inodes.
     fn forget_all(&self, forgotten: &mut dyn Iterator<Item = (Inode, u64)>) {
@@ -104,8 +111,10 @@ pub trait Volume: Send + Sync + 'static {
         Err(FsError::ReadOnly)
     }
 
-    /// The target of a symbolic link.
-    async fn read_symlink(&self, by: &Identity, inode: Inode) -> FsResult<Bytes>;
+    /// The target of a symbolic link. Fails with `InvalidArgument` if it is none.
+    async fn read_symlink(&self, _by: &Identity, _inode: Inode) -> FsResult<Bytes> {
+        Err(NO_SYMLINK)
+    }
 
     /// Makes a file, a directory, a link, or a pipe, socket or device, and opens it if `open` says how; only files
     /// are opened. Without `open` a new file is durable when this returns. Fails with `AlreadyExists`, with
@@ -148,8 +157,12 @@ pub trait Volume: Send + Sync + 'static {
         Err(FsError::ReadOnly)
     }
 
-    /// Opens a file. Fails with `IsADirectory`, `Busy` or `ReadOnly`.
-    async fn open(&self, by: &Identity, inode: Inode, options: OpenOptions) -> FsResult<Opened>;
+    /// Opens a file. Fails with `IsADirectory`, `Busy` or `ReadOnly`, and with `InvalidArgument` if it is neither file
+    /// nor directory.
+    async fn open(&self, by: &Identity, inode: Inode, options: OpenOptions) -> FsResult<Opened> {
+        let entry = self.attributes(by, inode).await?;
+        Opened::to_read(&entry.attributes, options)
+    }
 
     /// Reads up to `length` bytes; fewer only at the end of the file.
     async fn read(&self, by: &Identity, at: Position, length: u32) -> FsResult<Payload>;
@@ -201,13 +214,18 @@ pub trait Volume: Send + Sync + 'static {
 
     /// A descriptor of the handle was closed: reports what went wrong with earlier writes, and
     /// makes them durable where closing does that.
-    async fn flush(&self, handle: HandleId) -> FsResult<()>;
+    async fn flush(&self, _handle: HandleId) -> FsResult<()> {
+        Ok(())
+    }
 
-    /// Returns when what was written to `range`, whoever wrote it, is durable; the volume may make more so.
-    async fn sync(&self, handle: HandleId, range: Range<u64>, data_only: bool) -> FsResult<()>;
+    /// Returns when what was written to `range`, whoever wrote it, is durable; the volume may make more so. A volume
+    /// whose writes are not [`Durable`](crate::Durability::Durable) at once must implement it.
+    async fn sync(&self, _handle: HandleId, _range: Range<u64>, _data_only: bool) -> FsResult<()> {
+        Ok(())
+    }
 
     /// The last descriptor was closed; the handle is gone.
-    async fn release(&self, handle: HandleId);
+    async fn release(&self, _handle: HandleId) {}
 
     /// The handle is gone, and the kernel never heard of it: what [`Opened::keep_cache`] told it to drop is
     /// still there.
@@ -215,8 +233,13 @@ pub trait Volume: Send + Sync + 'static {
         self.release(handle).await;
     }
 
-    /// Opens a directory for listing.
-    async fn open_directory(&self, by: &Identity, inode: Inode) -> FsResult<HandleId>;
+    /// Opens a directory for listing. Fails with `NotADirectory`.
+    async fn open_directory(&self, by: &Identity, inode: Inode) -> FsResult<HandleId> {
+        match self.attributes(by, inode).await?.attributes.kind {
+            FileKind::Directory => Ok(HandleId(inode.0)),
+            _ => Err(FsError::NotADirectory),
+        }
+    }
 
     /// Lists entries into `sink` until it is full or the directory ends. `.` and `..` are the door's business.
     async fn read_directory(
@@ -227,7 +250,7 @@ pub trait Volume: Send + Sync + 'static {
     ) -> FsResult<()>;
 
     /// Closes a directory.
-    async fn release_directory(&self, handle: HandleId);
+    async fn release_directory(&self, _handle: HandleId) {}
 
     /// Lists entries as [`Volume::read_directory`] does, without a handle: for a door that keeps none. Goes on after a
     /// name; positions but the beginning may need a handle and be `Unsupported`.
@@ -273,10 +296,14 @@ pub trait Volume: Send + Sync + 'static {
     }
 
     /// What `statfs` shows of the part of the volume that `inode` is in.
-    async fn statistics(&self, by: &Identity, inode: Inode) -> FsResult<Statistics>;
+    async fn statistics(&self, _by: &Identity, _inode: Inode) -> FsResult<Statistics> {
+        Ok(Statistics::full(self.features().name_bytes_max))
+    }
 
     /// Makes everything durable before the mount goes away; returns the paths of files that
     /// could not be saved with the reason for each. Handles that are still open are closed here:
     /// a kernel that unmounts right behind a `close` never tells of it.
-    async fn shut_down(&self) -> Vec<(String, FsError)>;
+    async fn shut_down(&self) -> Vec<(String, FsError)> {
+        Vec::new()
+    }
 }

@@ -21,7 +21,7 @@ use serde_json::Value;
 use super::Finding;
 
 /// A crate of ours with the crates of ours that it may use.
-const LAYERS: [(&str, &[&str]); 17] = [
+const LAYERS: [(&str, &[&str]); 18] = [
     ("penstock-base", &[]),
     ("penstock-control", &["penstock-base"]),
     ("penstock-object", &["penstock-base"]),
@@ -29,6 +29,7 @@ const LAYERS: [(&str, &[&str]); 17] = [
     ("penstock-transfer", &["penstock-base", "penstock-object"]),
     ("penstock-vfs", &["penstock-base"]),
     (CONFORMANCE, &["penstock-base", "penstock-vfs"]),
+    (TOYS, &["penstock-base", "penstock-vfs"]),
     (
         "penstock-bucket",
         &[
@@ -85,9 +86,10 @@ const LAYERS: [(&str, &[&str]); 17] = [
 const DEVELOPMENT_SERVER: &str = "penstock-devserver";
 const SKIPS: &str = "penstock-skips";
 const CONFORMANCE: &str = "penstock-vfs-conformance";
+const TOYS: &str = "penstock-toys";
 const STORES: &str = "penstock-object-testing";
 /// Crates of ours that the tests of every crate may use.
-const FOR_TESTS: [&str; 4] = [DEVELOPMENT_SERVER, SKIPS, CONFORMANCE, STORES];
+const FOR_TESTS: [&str; 5] = [DEVELOPMENT_SERVER, SKIPS, CONFORMANCE, STORES, TOYS];
 
 /// Libraries that speak a protocol, with the crates that may use them.
 const CONFINED: [(&str, &[&str]); 6] = [

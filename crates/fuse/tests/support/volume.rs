@@ -110,11 +110,9 @@ impl MemoryVolume {
 
     fn opened(&self, handle: HandleId) -> Opened {
         Opened {
-            local: None,
-            handle,
             direct: self.direct,
-            keep_cache: false,
             skip_flush: false,
+            ..Opened::new(handle)
         }
     }
 
@@ -420,10 +418,6 @@ impl Volume for MemoryVolume {
             files_free: 400,
             name_length_max: 255,
         })
-    }
-
-    async fn shut_down(&self) -> Vec<(String, FsError)> {
-        Vec::new()
     }
 }
 
