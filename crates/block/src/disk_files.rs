@@ -80,7 +80,7 @@ impl Volume for DiskFiles {
 
     async fn open(&self, _: &Identity, inode: Inode, options: OpenOptions) -> FsResult<Opened> {
         Ok(Opened {
-            direct: true,
+            passes_once: true,
             ..Opened::to_read(&self.entry(inode)?.attributes, options)?
         })
     }

@@ -93,8 +93,8 @@ impl Volume for NullVolume {
 
     async fn open(&self, _: &Identity, inode: Inode, _: OpenOptions) -> FsResult<Opened> {
         Ok(Opened {
-            direct: inode == SINK,
-            keep_cache: inode == READ,
+            passes_once: inode == SINK,
+            is_unchanged: inode == READ,
             ..Opened::new(HandleId(inode.0))
         })
     }

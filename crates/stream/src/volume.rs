@@ -136,8 +136,8 @@ impl Volume for StreamVolume {
     async fn open(&self, by: &Identity, inode: Inode, options: OpenOptions) -> FsResult<Opened> {
         let entry = self.attributes(by, inode).await?;
         Ok(Opened {
-            direct: self.data.settings().direct,
-            keep_cache: true,
+            passes_once: self.data.settings().direct,
+            is_unchanged: true,
             ..Opened::to_read(&entry.attributes, options)?
         })
     }

@@ -18,7 +18,7 @@ pub struct Features {
     pub random_writes: bool,
     /// [`crate::Volume::node_id`] gives numbers.
     pub persistent_ids: bool,
-    /// What was written is saved when a file is closed, so a door has to find out which close is meant.
+    /// What was written is saved when a file is closed, as [`crate::Volume::flush`] tells.
     pub saves_on_close: bool,
     /// [`crate::Volume::seek`] finds holes.
     pub finds_holes: bool,

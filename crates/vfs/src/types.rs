@@ -15,7 +15,7 @@ use crate::Owner;
 pub struct Inode(pub u64);
 
 impl Inode {
-    /// The root directory, as FUSE fixes it.
+    /// The root directory, in every volume.
     pub const ROOT: Self = Self(1);
 }
 
@@ -41,7 +41,7 @@ impl<'a> Dentry<'a> {
 
 /// Where the bytes of a write go.
 ///
-/// The write itself says it, not the handle: a kernel writes its cache back, each page to its place,
+/// The write itself says it, not the handle: a cache is written back, each piece to its place,
 /// through whatever handle may write, and a program may change its mind about appending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WritePlace {
@@ -263,20 +263,21 @@ impl OpenOptions {
     }
 }
 
-/// An open handle and what the door may do with it.
+/// An open handle with what is true of the file behind it. What follows from that is the door's business: FUSE makes
+/// flags of it, NFS needs none.
 #[derive(Debug, Clone)]
 pub struct Opened {
     /// The handle.
     pub handle: HandleId,
-    /// The door should bypass caches of its own: for writers, whose data goes straight through,
-    /// and for small files that are read once.
-    pub direct: bool,
-    /// What a cache of the door holds of this file is still true.
-    pub keep_cache: bool,
-    /// Closing the handle has nothing to report, so it need not be flushed.
-    pub skip_flush: bool,
-    /// A local file that holds, byte for byte, what this handle reads. A door that can may read
-    /// from it and ask the volume no more; one that cannot reads through the volume.
+    /// Its bytes pass once, as far as the volume knows, and in the order in which a program asks: those of a stream that
+    /// is written, or of a small file that is read as a whole. A copy that is kept of them is of no use, and writes
+    /// that are gathered come too late.
+    pub passes_once: bool,
+    /// What a door was shown of the content when it opened the file before, or wrote to it, is what the file holds.
+    pub is_unchanged: bool,
+    /// Closing the handle has nothing to report and nothing to save, so [`crate::Volume::flush`] need not be called.
+    pub closes_silently: bool,
+    /// A local file that holds, byte for byte, what this handle reads.
     pub local: Option<Arc<dyn LocalFile>>,
 }
 
@@ -285,9 +286,9 @@ impl Opened {
     pub fn new(handle: HandleId) -> Self {
         Self {
             handle,
-            direct: false,
-            keep_cache: false,
-            skip_flush: true,
+            passes_once: false,
+            is_unchanged: false,
+            closes_silently: true,
             local: None,
         }
     }

@@ -227,8 +227,8 @@ pub trait Volume: Send + Sync + 'static {
     /// The last descriptor was closed; the handle is gone.
     async fn release(&self, _handle: HandleId) {}
 
-    /// The handle is gone, and the kernel never heard of it: what [`Opened::keep_cache`] told it to drop is
-    /// still there.
+    /// The handle is gone, and who asked for it never heard of it nor of [`Opened::is_unchanged`]: what the door has of
+    /// the content may be that of an earlier version.
     async fn undo_open(&self, handle: HandleId) {
         self.release(handle).await;
     }
@@ -302,7 +302,7 @@ pub trait Volume: Send + Sync + 'static {
 
     /// Makes everything durable before the mount goes away; returns the paths of files that
     /// could not be saved with the reason for each. Handles that are still open are closed here:
-    /// a kernel that unmounts right behind a `close` never tells of it.
+    /// who unmounts right behind a `close` may never tell of it.
     async fn shut_down(&self) -> Vec<(String, FsError)> {
         Vec::new()
     }

@@ -120,9 +120,9 @@ impl Body {
         let is_staged = self.staged().is_some();
         Opened {
             handle,
-            direct: !is_staged,
-            keep_cache: is_staged,
-            skip_flush: false,
+            passes_once: !is_staged,
+            is_unchanged: is_staged,
+            closes_silently: false,
             local: None,
         }
     }

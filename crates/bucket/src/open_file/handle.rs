@@ -41,11 +41,11 @@ impl FileHandle {
         tree.pin(file.inode);
         {
             let mut view = file.view();
-            let keeps_pages = file.body.staged().is_none() && opened.keep_cache;
+            let keeps_pages = file.body.staged().is_none() && opened.is_unchanged;
             view.handles += 1;
             view.readers += usize::from(options.access.reads());
             // What is only read is read in the size that the door was shown with the open.
-            let is_read_by_page = !opened.direct && options.access == Access::Read;
+            let is_read_by_page = !opened.passes_once && options.access == Access::Read;
             view.seen |= keeps_pages || is_read_by_page || opened.local.is_some();
         }
         Arc::new(Self {
@@ -53,8 +53,8 @@ impl FileHandle {
             file: Arc::clone(file),
             access: options.access,
             append: options.append,
-            direct: opened.direct,
-            saves: !opened.skip_flush,
+            direct: opened.passes_once,
+            saves: !opened.closes_silently,
             told: AtomicBool::new(false),
             reader: Mutex::default(),
             namespace: Arc::clone(namespace),

@@ -48,12 +48,12 @@ impl Files {
     /// hears of an error drops nothing.
     fn keep_or_drop(&self, opened: Opened) -> FsResult<Opened> {
         let file = Arc::clone(&self.handles.get(opened.handle)?.file);
-        let keep_cache = match file.body {
+        let is_unchanged = match file.body {
             Body::Staged(_) => std::mem::replace(&mut file.view().is_shown, true),
-            Body::Streamed(_) => opened.keep_cache,
+            Body::Streamed(_) => opened.is_unchanged,
         };
         Ok(Opened {
-            keep_cache,
+            is_unchanged,
             ..opened
         })
     }
@@ -262,13 +262,13 @@ impl Files {
             file.body.opened_for_writing(id)
         } else if file.body.is_engaged() {
             Opened {
-                skip_flush: true,
+                closes_silently: true,
                 ..file.body.opened_for_writing(id)
             }
         } else {
             let advised = self.advise(id, tree.node_mut(inode)?, clock::now());
             Opened {
-                skip_flush: !options.access.writes(),
+                closes_silently: !options.access.writes(),
                 ..advised
             }
         };
@@ -278,9 +278,9 @@ impl Files {
         Ok((handle, opened))
     }
 
-    /// Tells the door how to treat its cache for a file that is opened for reading.
+    /// What is known of a file that is opened for reading.
     fn advise(&self, handle: HandleId, node: &mut Node, now: Instant) -> Opened {
-        let skip_flush = true;
+        let closes_silently = true;
         let Some((size, etag)) = node
             .known
             .as_ref()
@@ -288,9 +288,9 @@ impl Files {
         else {
             return Opened {
                 handle,
-                direct: true,
-                keep_cache: false,
-                skip_flush,
+                passes_once: true,
+                is_unchanged: false,
+                closes_silently,
                 local: None,
             };
         };
@@ -299,12 +299,12 @@ impl Files {
             .as_ref()
             .is_some_and(|last| last.etag.as_ref() == Some(&etag));
         let soon = last.is_some_and(|last| last.at + REOPEN_WINDOW > now);
-        let direct = size <= SMALL_FILE_MAX && !(same && soon);
+        let passes_once = size <= SMALL_FILE_MAX && !(same && soon);
         Opened {
             handle,
-            direct,
-            keep_cache: same && !direct,
-            skip_flush,
+            passes_once,
+            is_unchanged: same && !passes_once,
+            closes_silently,
             local: None,
         }
     }

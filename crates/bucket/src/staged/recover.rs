@@ -91,9 +91,9 @@ impl Files {
     ) -> FsResult<LeftFile> {
         let opened = Opened {
             handle: self.ids.next()?,
-            direct: true,
-            keep_cache: false,
-            skip_flush: false,
+            passes_once: true,
+            is_unchanged: false,
+            closes_silently: false,
             local: None,
         };
         let body = Arc::new(StagedBody::recovered(mode, file.staged));

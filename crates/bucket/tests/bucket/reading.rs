@@ -157,13 +157,13 @@ async fn close_to_open_sees_what_others_wrote() {
     bed.put("a", vec![1; 2 * MIB as usize]).await;
     let first = bed.opened("a", READ).await.unwrap();
     let same = bed.opened("a", READ).await.unwrap();
-    assert_eq!((first.keep_cache, same.keep_cache), (false, true));
+    assert_eq!((first.is_unchanged, same.is_unchanged), (false, true));
     bed.put("a", vec![2; 2 * MIB as usize]).await;
     bed.requests();
     let opened = bed.opened("a", READ).await.unwrap();
     // Of the file that the name led to, and of the one that it leads to now.
     assert_eq!(bed.requests(), "head 2");
-    assert!(!opened.keep_cache);
+    assert!(!opened.is_unchanged);
     assert_eq!(bed.read(opened.handle, 0, 1).await.unwrap(), [2]);
 }
 
@@ -172,7 +172,7 @@ async fn small_files_bypass_the_cache_when_opened_once() {
     let bed = Bed::new();
     bed.put("small", "x").await;
     bed.put("large", vec![0; MIB as usize + 1]).await;
-    let advice = |opened: penstock_vfs::Opened| (opened.direct, opened.keep_cache);
+    let advice = |opened: penstock_vfs::Opened| (opened.passes_once, opened.is_unchanged);
     assert_eq!(
         advice(bed.opened("small", READ).await.unwrap()),
         (true, false)
@@ -210,16 +210,16 @@ async fn small_files_bypass_the_cache_when_opened_once() {
 async fn only_readers_skip_the_flush() {
     let bed = Bed::new();
     bed.put("a", "x").await;
-    assert!(bed.opened("a", READ).await.unwrap().skip_flush);
+    assert!(bed.opened("a", READ).await.unwrap().closes_silently);
     let writer = bed.opened("a", READ_WRITE).await.unwrap();
-    assert!(!writer.skip_flush);
+    assert!(!writer.closes_silently);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_handle_that_may_write_reads_through_the_cache() {
     let bed = Bed::new();
     bed.put("a", vec![0; MIB as usize + 1]).await;
-    let advice = |opened: penstock_vfs::Opened| (opened.direct, opened.keep_cache);
+    let advice = |opened: penstock_vfs::Opened| (opened.passes_once, opened.is_unchanged);
     let mut seen = Vec::new();
     for _ in 0..2 {
         seen.push(advice(bed.opened("a", READ_WRITE).await.unwrap()));
@@ -245,11 +245,11 @@ async fn what_could_not_be_saved_is_dropped_from_the_cache() {
     bed.put("a", "saved").await;
     bed.opened("a", READ).await.unwrap();
     let opened = bed.opened("a", READ_WRITE).await.unwrap();
-    assert!(!opened.direct, "what it writes stays in the cache");
+    assert!(!opened.passes_once, "what it writes stays in the cache");
     bed.write(opened.handle, 5, "lost").await.unwrap();
     bed.probe.fail(Operation::Put, ErrorKind::NoSpace, 1);
     bed.close(opened.handle).await.unwrap_err();
-    assert!(!bed.opened("a", READ).await.unwrap().keep_cache);
+    assert!(!bed.opened("a", READ).await.unwrap().is_unchanged);
 }
 
 #[tokio::test(start_paused = true)]
@@ -372,12 +372,12 @@ async fn an_open_that_the_door_does_not_hear_of_drops_nothing() {
     bed.put("a", vec![1; 2 * MIB as usize]).await;
     for keeps in [false, true] {
         let opened = bed.opened("a", READ).await.unwrap();
-        assert_eq!(opened.keep_cache, keeps);
+        assert_eq!(opened.is_unchanged, keeps);
         bed.volume.release(opened.handle).await;
     }
     let unheard = bed.opened("a", READ).await.unwrap();
     bed.volume.undo_open(unheard.handle).await;
-    assert!(!bed.opened("a", READ).await.unwrap().keep_cache);
+    assert!(!bed.opened("a", READ).await.unwrap().is_unchanged);
 }
 
 /// What a handle reads through the door's cache stays there for others, who have opened another version.
@@ -390,14 +390,14 @@ async fn a_handle_of_an_older_version_puts_nothing_among_the_pages_of_a_newer_on
     let size = 16 * MIB as usize;
     bed.put("file", vec![1; size]).await;
     let older = bed.opened("file", READ).await.unwrap();
-    assert!(!older.direct);
+    assert!(!older.passes_once);
     for at in 0..4 {
         let bytes = bed.read(older.handle, at * MIB, MIB as u32).await.unwrap();
         assert!(bytes == vec![1; MIB as usize]);
     }
     bed.put("file", vec![2; size]).await;
     let newer = bed.opened("file", READ).await.unwrap();
-    assert!(!newer.keep_cache);
+    assert!(!newer.is_unchanged);
     for at in 4..16 {
         // Some of it was fetched ahead.
         let late = bed.read(older.handle, at * MIB, MIB as u32).await;

@@ -543,7 +543,7 @@ async fn a_door_keeps_the_pages_of_a_file_that_only_this_mount_changed() {
     bed.put("old", "content").await;
     for access in [READ, READ_WRITE] {
         let opened = bed.opened("old", access).await.unwrap();
-        assert!(opened.keep_cache, "it was never open before");
+        assert!(opened.is_unchanged, "it was never open before");
         bed.close(opened.handle).await.unwrap();
     }
     let handle = bed.create("new").await.unwrap();
@@ -559,7 +559,7 @@ async fn a_door_keeps_the_pages_of_a_file_that_only_this_mount_changed() {
     bed.rename("new", "renamed").await.unwrap();
     for access in [READ, READ_WRITE] {
         let opened = bed.opened("renamed", access).await.unwrap();
-        assert!(opened.keep_cache);
+        assert!(opened.is_unchanged);
         bed.close(opened.handle).await.unwrap();
     }
 }
@@ -584,7 +584,7 @@ async fn a_door_drops_the_pages_of_an_open_file_that_another_client_changed_once
     let bed = replaced_by("theirs").await;
     for keeps in [false, true, true] {
         let opened = bed.opened("file", READ_WRITE).await.unwrap();
-        assert_eq!(opened.keep_cache, keeps);
+        assert_eq!(opened.is_unchanged, keeps);
         bed.close(opened.handle).await.unwrap();
     }
 }
@@ -602,13 +602,13 @@ async fn a_door_drops_pages_only_when_it_hears_of_an_open() {
     changed.unwrap();
     for hears in [false, false, true] {
         let opened = bed.opened("file", READ).await.unwrap();
-        assert!(!opened.keep_cache);
+        assert!(!opened.is_unchanged);
         match hears {
             true => bed.close(opened.handle).await.unwrap(),
             false => bed.volume.undo_open(opened.handle).await,
         }
     }
-    assert!(bed.opened("file", READ).await.unwrap().keep_cache);
+    assert!(bed.opened("file", READ).await.unwrap().is_unchanged);
 }
 
 #[tokio::test]
@@ -622,7 +622,7 @@ async fn an_open_that_fails_drops_nothing() {
     let emptied = bed.opened("file", emptying).await;
     assert!(emptied.is_err(), "there is no place for it");
     let opened = bed.opened("file", READ).await.unwrap();
-    assert!(!opened.keep_cache);
+    assert!(!opened.is_unchanged);
 }
 
 #[tokio::test(start_paused = true)]

@@ -469,7 +469,7 @@ async fn a_file_created_for_reading_is_stored_when_closed() {
         let bed = Bed::new();
         let created = bed.created("file", READ).await.unwrap();
         let handle = created.opened.handle;
-        assert!(!created.opened.skip_flush);
+        assert!(!created.opened.closes_silently);
         if synced {
             bed.sync(handle).await.unwrap();
             assert_eq!(bed.object("file").await.unwrap(), b"");
@@ -487,12 +487,12 @@ async fn a_refused_write_drops_what_the_kernel_keeps() {
     for _ in 0..2 {
         bed.opened("file", READ).await.unwrap();
     }
-    assert!(bed.opened("file", READ).await.unwrap().keep_cache);
+    assert!(bed.opened("file", READ).await.unwrap().is_unchanged);
     // As a page that was changed through a mapping comes back.
     let changed = bed.open("file", READ_WRITE).await.unwrap();
     let refused = bed.write(changed, 0, vec![2; 4096]).await;
     assert!(matches!(refused, Err(FsError::InvalidArgument(_))));
-    assert!(!bed.opened("file", READ).await.unwrap().keep_cache);
+    assert!(!bed.opened("file", READ).await.unwrap().is_unchanged);
 }
 
 #[tokio::test(start_paused = true)]

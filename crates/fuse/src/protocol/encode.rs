@@ -83,13 +83,13 @@ pub(crate) struct OpenReply {
 }
 
 impl OpenReply {
-    /// As the volume advises, without a local file.
+    /// What follows for the kernel from what is true of the file, without a local file.
     pub(crate) fn of(opened: &Opened) -> Self {
         Self {
             handle: opened.handle,
-            direct: opened.direct,
-            keep_cache: opened.keep_cache,
-            skip_flush: opened.skip_flush,
+            direct: opened.passes_once,
+            keep_cache: opened.is_unchanged,
+            skip_flush: opened.closes_silently,
             local: None,
         }
     }

@@ -110,8 +110,8 @@ impl MemoryVolume {
 
     fn opened(&self, handle: HandleId) -> Opened {
         Opened {
-            direct: self.direct,
-            skip_flush: false,
+            passes_once: self.direct,
+            closes_silently: false,
             ..Opened::new(handle)
         }
     }

@@ -267,7 +267,7 @@ async fn nothing_can_be_changed_or_mistaken() {
             .open(&anybody(), inode, READ)
             .await
             .expect("opened")
-            .direct
+            .passes_once
     );
     let listed = volume.open_directory(&anybody(), inode).await;
     assert_eq!(listed, Err(FsError::NotADirectory));
