@@ -1,6 +1,9 @@
 //! The volume as doors see it: each method hands over to the module that does the work.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::Range,
+    sync::{Arc, Weak},
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -131,7 +134,7 @@ impl Volume for BucketVolume {
         }
     }
 
-    fn watch(&self, door: Arc<dyn Watcher>) {
+    fn watch(&self, door: Weak<dyn Watcher>) {
         self.mount.namespace.lock().watch(door);
     }
 

@@ -18,13 +18,16 @@ mod refused;
 mod writers;
 mod xattrs;
 
-use std::{pin::Pin, sync::Arc};
+use std::{
+    pin::Pin,
+    sync::{Arc, Weak},
+};
 
 use bytes::Bytes;
 use penstock_base::{FileName, random};
 use penstock_vfs::{
     Access, Detail, Features, HandleId, Identity, Inode, NewKind, OpenOptions, Opened, RemoveKind,
-    Volume, WritePlace,
+    Volume, Watcher, WritePlace,
 };
 
 use crate::{
@@ -60,7 +63,7 @@ pub(crate) struct Serving {
     overlaps: Arc<Overlaps>,
     local_files: Option<LocalFiles>,
     gathers_writes: bool,
-    notifier: Notifier,
+    notifier: Arc<Notifier>,
     record_owners: RecordOwners,
     /// Who this mount is among the owners of locks.
     client: u64,
@@ -114,7 +117,7 @@ impl Adapter {
         (kernel, notifier): (KernelDoes, Notifier),
     ) -> Self {
         Self(Arc::new(Serving {
-            notifier,
+            notifier: Arc::new(notifier),
             features: volume.features(),
             volume,
             writers: Writers::new(mount),
@@ -128,6 +131,12 @@ impl Adapter {
 
     pub(crate) fn volume(&self) -> &Arc<dyn Volume> {
         &self.volume
+    }
+
+    /// What the volume tells of changes, as long as anything is served.
+    pub(crate) fn watcher(&self) -> Weak<dyn Watcher> {
+        let notifier: Weak<Notifier> = Arc::downgrade(&self.notifier);
+        notifier
     }
 
     /// Gives back what the kernel never heard of.

@@ -217,6 +217,6 @@ impl Session {
 fn attached(started: Result<Session, MountError>) -> Result<Session, MountError> {
     let session = started?;
     let volume = session.shared.adapter.volume();
-    volume.watch(Arc::new(session.notifier()));
+    volume.watch(session.shared.adapter.watcher());
     Ok(session)
 }

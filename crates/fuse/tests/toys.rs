@@ -1,6 +1,6 @@
 //! A volume that nobody wrote for FUSE, behind a kernel mount.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::panic, clippy::unwrap_used)]
 
 mod support;
 

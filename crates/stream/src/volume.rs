@@ -25,7 +25,7 @@ use bytes::Bytes;
 use penstock_base::{FileName, FsError, FsResult, NAME_LENGTH_MAX, Payload};
 use penstock_vfs::{
     Dentry, DirectorySink, Entry, Features, FileKind, HandleId, Identity, Inode, ListFrom, Lookup,
-    OpenOptions, Opened, Position, Statistics, Volume,
+    NodeId, OpenOptions, Opened, Position, Statistics, Volume,
 };
 
 use self::answers::Answers;
@@ -90,7 +90,10 @@ impl StreamVolume {
 #[async_trait]
 impl Volume for StreamVolume {
     fn features(&self) -> Features {
-        Features::READ_ONLY
+        Features {
+            persistent_ids: true,
+            ..Features::READ_ONLY
+        }
     }
 
     async fn lookup(&self, _by: &Identity, dentry: Dentry<'_>) -> FsResult<Lookup> {
@@ -117,6 +120,26 @@ impl Volume for StreamVolume {
         } else {
             Answers::inode(slot)
         };
+        self.attributes(by, inode).await
+    }
+
+    /// Which index, and where in it.
+    fn node_id(&self, inode: Inode) -> Option<NodeId> {
+        let index = self.index.checksum().to_be_bytes();
+        NodeId::new(&[&index[..], &inode.0.to_be_bytes()].concat())
+    }
+
+    async fn resolve(&self, by: &Identity, id: &NodeId) -> FsResult<Entry> {
+        let (index, number) = id.as_bytes().split_at_checked(4).ok_or(FsError::Stale)?;
+        let number = number.try_into().map_err(|_| FsError::Stale)?;
+        let inode = Inode(u64::from_be_bytes(number));
+        let is_there = match Answers::slot_of(inode.0) {
+            Some(slot) => slot < self.index.nodes(),
+            None => inode == Inode::ROOT,
+        };
+        if index != self.index.checksum().to_be_bytes() || !is_there {
+            return Err(FsError::Stale);
+        }
         self.attributes(by, inode).await
     }
 

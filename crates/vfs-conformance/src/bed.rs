@@ -25,6 +25,7 @@ pub struct Ground {
     volume: Arc<dyn Volume>,
     /// Whether it was made with [`FILES`], because nothing can be written to it.
     is_filled: bool,
+    again: Option<Arc<dyn Volume>>,
     _kept: Box<dyn Any + Send + Sync>,
 }
 
@@ -34,6 +35,7 @@ impl Ground {
         Self {
             volume,
             is_filled: false,
+            again: None,
             _kept: Box::new(()),
         }
     }
@@ -43,6 +45,16 @@ impl Ground {
         Self {
             is_filled: true,
             ..Self::writable(volume)
+        }
+    }
+
+    /// The same, with what serves the same files after a restart, or beside it: a volume with
+    /// [`persistent_ids`](penstock_vfs::Features::persistent_ids) must have that.
+    #[must_use]
+    pub fn served_again_by(self, volume: Arc<dyn Volume>) -> Self {
+        Self {
+            again: Some(volume),
+            ..self
         }
     }
 
@@ -131,6 +143,12 @@ impl Bed {
     /// The volume.
     pub fn volume(&self) -> &dyn Volume {
         &*self.ground.volume
+    }
+
+    /// What serves the same files as the volume after a restart.
+    pub fn volume_again(&self) -> &dyn Volume {
+        let again = self.ground.again.as_deref();
+        again.expect("a volume with persistent ids is tested with `Ground::served_again_by`")
     }
 
     /// Whether the volume can be changed.

@@ -57,6 +57,7 @@ macro_rules! __for_each_volume_contract {
             files_and_directories_are_removed_apart,
             names_are_moved,
             a_move_replaces_or_refuses,
+            numbers_of_removed_files_lead_nowhere,
             hard_links_are_made_or_refused,
             a_change_that_comes_too_late_is_refused,
             attributes_are_kept_or_passed_over,
@@ -99,7 +100,8 @@ mod tests {
     use super::*;
 
     async fn memory() -> Ground {
-        Ground::writable(Arc::new(MemoryVolume::new()))
+        let volume = Arc::new(MemoryVolume::new());
+        Ground::writable(Arc::clone(&volume) as _).served_again_by(volume)
     }
 
     conformance_tests!(memory);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use penstock_base::FsError;
 use penstock_vfs::{
     AccessMask, AttributeChanges, Detail, FileKind, Identity, Inode, ListFrom, NewKind, NodeId,
-    OpenOptions, RemoveKind,
+    OpenOptions, Position, RemoveKind,
 };
 
 use crate::{
@@ -202,11 +202,33 @@ pub async fn numbers_that_outlive_a_mount_lead_back(bed: &Bed) {
         let found = bed.volume().resolve(&bed.by, &number).await.unwrap();
         assert_eq!(found.attributes.inode, file);
         let other = bed.at("d/e").await.unwrap().inode;
-        assert_ne!(bed.volume().node_id(other), Some(number));
+        assert_ne!(bed.volume().node_id(other), Some(number.clone()));
+        bed.leads_there_after_a_restart(&number).await;
     }
     let made_up = NodeId::new(&[0xff; NodeId::LENGTH_MAX]).unwrap();
     let found = bed.volume().resolve(&bed.by, &made_up).await;
     assert_eq!(found.err(), Some(FsError::Stale));
+}
+
+impl Bed {
+    /// `number` is that of `d/e/f`.
+    async fn leads_there_after_a_restart(&self, number: &NodeId) {
+        let volume = self.volume_again();
+        let found = volume.resolve(&self.by, number).await.unwrap();
+        let inode = found.attributes.inode;
+        assert_eq!(volume.node_id(inode).as_ref(), Some(number));
+        let opened = volume.open(&self.by, inode, OpenOptions::READ).await;
+        let handle = opened.unwrap().handle;
+        let at = Position { handle, offset: 0 };
+        let read = volume.read(&self.by, at, 100).await.unwrap();
+        assert_eq!(read.to_vec(), b"deep");
+        volume.release(handle).await;
+        volume.forget(inode, 1);
+        let root = self.volume().node_id(Inode::ROOT).unwrap();
+        let root = volume.resolve(&self.by, &root).await.unwrap();
+        assert_eq!(root.attributes.inode, Inode::ROOT);
+        volume.forget(Inode::ROOT, 1);
+    }
 }
 
 /// Files are not listed and directories not read.

@@ -257,6 +257,25 @@ pub async fn a_move_replaces_or_refuses(bed: &Bed) {
     assert_eq!(refused, Err(FsError::NotADirectory));
 }
 
+/// The number of a file that is gone is not that of the next one with its name.
+pub async fn numbers_of_removed_files_lead_nowhere(bed: &Bed) {
+    if !bed.is_writable() || !bed.volume().features().persistent_ids {
+        return;
+    }
+    let number = async || {
+        let made = bed.make(ROOT, "gone", new(NewKind::Regular)).await;
+        let inode = made.unwrap().inode;
+        let number = bed.volume().node_id(inode).unwrap();
+        bed.volume().forget(inode, 1);
+        number
+    };
+    let first = number().await;
+    bed.remove(ROOT, "gone", RemoveKind::File).await.unwrap();
+    assert_ne!(number().await, first);
+    let found = bed.volume().resolve(&bed.by, &first).await;
+    assert_eq!(found.err(), Some(FsError::Stale));
+}
+
 /// A second name for a file, where there is such a thing.
 pub async fn hard_links_are_made_or_refused(bed: &Bed) {
     if !bed.is_writable() {

@@ -31,4 +31,4 @@ pub use types::{
     Seek, SpecialFile, Statistics, TimeChange, Unsaved, WritePlace, Written, XattrMode,
 };
 pub use volume::Volume;
-pub use watcher::{HeldFile, Watcher};
+pub use watcher::{HeldFile, Watcher, Watchers};

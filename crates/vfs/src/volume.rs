@@ -1,6 +1,6 @@
 //! The seam between volumes and doors.
 
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, sync::Weak};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -40,8 +40,9 @@ pub trait Volume: Send + Sync + 'static {
     /// What it can do. The same at each call.
     fn features(&self) -> Features;
 
-    /// Makes a door known that serves this volume. A volume that has nothing to tell need not know.
-    fn watch(&self, _door: Arc<dyn Watcher>) {}
+    /// Makes a door known that serves this volume, which several may ([`crate::Watchers`]). It is told of changes until
+    /// it is gone. A volume that has nothing to tell need not know.
+    fn watch(&self, _door: Weak<dyn Watcher>) {}
 
     /// A number that is another one whenever bytes that were [`Accepted`](crate::Durability::Accepted) may have been
     /// lost since: the write verifier of NFS. A volume that never accepts any has one for ever.

@@ -8,10 +8,13 @@
 //!
 //! What was freed is counted, too, so that the allocator gives it back; see [`crate::freed`].
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Weak},
+};
 
 use penstock_base::MemoryBudget;
-use penstock_vfs::{HeldFile, Inode, Watcher};
+use penstock_vfs::{HeldFile, Inode, Watcher, Watchers};
 use tokio::sync::Notify;
 
 use crate::inode::{Node, Tree, charge::Charge, directory::SMALL_TABLE};
@@ -35,7 +38,7 @@ pub(super) struct Holding {
     bytes: u64,
     /// Bytes beyond which the door is asked to hold fewer.
     limit: u64,
-    door: Option<Arc<dyn Watcher>>,
+    doors: Watchers,
     /// In the order in which they were looked up; some have gone since.
     order: VecDeque<Inode>,
     /// Nodes that the door was asked for last, and nodes that were added since.
@@ -51,7 +54,7 @@ impl Holding {
             bytes: 0,
             limit: budget.total() / BUDGET_SHARE,
             charge: Charge::new(budget),
-            door: None,
+            doors: Watchers::default(),
             order: VecDeque::new(),
             asked: ASKED_MIN,
             added: 0,
@@ -67,7 +70,7 @@ impl Holding {
 
     /// Whether it is time to ask the door, again if it gave back less than half.
     fn has_too_many(&self) -> bool {
-        self.door.is_some() && self.bytes > self.limit && self.added >= self.asked / 2
+        self.bytes > self.limit && self.added >= self.asked / 2 && !self.doors.is_empty()
     }
 }
 
@@ -79,16 +82,14 @@ impl Drop for Holding {
 }
 
 impl Tree {
-    /// Makes the door known that holds nodes.
-    pub(crate) fn watch(&mut self, door: Arc<dyn Watcher>) {
-        self.holding.door = Some(door);
+    /// Makes a door known that holds nodes.
+    pub(crate) fn watch(&mut self, door: Weak<dyn Watcher>) {
+        self.holding.doors.add(door);
     }
 
-    /// Tells the door that what it keeps of a file's content is not what the file holds.
+    /// Tells the doors that what they keep of a file's content is not what the file holds.
     pub(crate) fn tell_content_changed(&self, inode: Inode) {
-        if let Some(door) = &self.holding.door {
-            door.content_changed(inode);
-        }
+        self.holding.doors.content_changed(inode);
     }
 
     /// Rings when so much was freed that the allocator should give it back.
@@ -136,10 +137,8 @@ impl Tree {
         self.holding.asked = share.clamp(ASKED_MIN, ASKED_MAX);
         self.holding.added = 0;
         let chosen = self.longest_unused(self.holding.asked);
-        if let Some(door) = &self.holding.door
-            && !chosen.is_empty()
-        {
-            door.references_wanted(chosen);
+        if !chosen.is_empty() {
+            self.holding.doors.references_wanted(chosen);
         }
     }
 

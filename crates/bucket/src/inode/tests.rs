@@ -355,7 +355,7 @@ fn look_up(tree: &mut Tree, numbers: std::ops::Range<usize>) -> Vec<Inode> {
 fn a_door_is_asked_for_what_was_looked_up_longest_ago() {
     let mut tree = Tree::new(&MemoryBudget::new(8 * MIB), TreeSettings::default());
     let door = Arc::new(Asked::default());
-    tree.watch(Arc::clone(&door) as _);
+    tree.watch(Arc::downgrade(&door) as _);
     let first = look_up(&mut tree, 0..5000);
     assert_eq!(door.take(), [], "a quarter of the memory is theirs");
     let (pinned, again) = (first[0], first[2]);
@@ -371,7 +371,7 @@ fn a_door_is_asked_for_what_was_looked_up_longest_ago() {
 fn what_a_door_keeps_is_asked_for_again_in_its_turn() {
     let mut tree = Tree::new(&MemoryBudget::new(8 * MIB), TreeSettings::default());
     let door = Arc::new(Asked::default());
-    tree.watch(Arc::clone(&door) as _);
+    tree.watch(Arc::downgrade(&door) as _);
     let all = look_up(&mut tree, 0..20_000);
     let asked = door.take();
     let times = asked.iter().filter(|inode| **inode == all[0]).count();

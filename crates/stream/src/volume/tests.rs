@@ -365,7 +365,12 @@ mod conformance {
             .map(|(path, content)| ((*path).to_owned(), content.to_vec()))
             .collect();
         let (built, volume) = volume(&objects, false).await;
-        Ground::filled(Arc::new(volume)).keeping(built)
+        let index = DirectoryIndex::open(&built.tree).expect("whole");
+        let permissions = Permissions::with_umask(7, 8, 0o022);
+        let again = StreamVolume::new(index, Arc::clone(&volume.data), permissions);
+        Ground::filled(Arc::new(volume))
+            .served_again_by(Arc::new(again))
+            .keeping(built)
     }
 
     conformance_tests!(open);
