@@ -93,6 +93,7 @@ impl File {
                     | "examples"
                     | "fuzz"
                     | "object-testing"
+                    | "skips"
                     | "vfs-conformance"
             ) || part.ends_with("_tests.rs")
         })

@@ -4,11 +4,12 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use clap::ArgMatches;
 use penstock_base::clock;
-use penstock_object::Store;
+use penstock_object::{ObjectResult, Store};
 
 use crate::{
     command_line,
     environment::Environment,
+    explain,
     failure::{Failure, Outcome},
     logging,
     options::{Scope, Values, table},
@@ -60,6 +61,17 @@ pub(super) fn block_on<T>(work: impl Future<Output = Outcome<T>>) -> Outcome<T> 
     let outcome = runtime.block_on(work);
     runtime.shutdown_background();
     outcome
+}
+
+/// One request within its deadline.
+pub(super) async fn request<T>(
+    source: &str,
+    work: impl Future<Output = ObjectResult<T>>,
+) -> Outcome<T> {
+    let answered = within_deadline(source, async { Ok(work.await) });
+    answered
+        .await?
+        .map_err(|error| explain::store_error(source, &error))
 }
 
 /// Runs one request within the deadline.

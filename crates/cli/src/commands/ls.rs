@@ -71,11 +71,7 @@ async fn list(look: &Look, style: Style) -> Outcome<usize> {
             continuation: continuation.take(),
             ..ListOptions::default()
         };
-        let page = listing::within_deadline(&look.source, async {
-            let page = look.store.list(options).await;
-            page.map_err(|error| explain::store_error(&look.source, &error))
-        });
-        let page = page.await?;
+        let page = listing::request(&look.source, look.store.list(options)).await?;
         count += page.objects.len() + page.common_prefixes.len();
         output::print(&show_page(&page, style))?;
         continuation = page.continuation;

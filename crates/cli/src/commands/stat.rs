@@ -8,7 +8,6 @@ use super::{listing, mount::source_argument};
 use crate::{
     command_line,
     environment::Environment,
-    explain,
     failure::{Failure, Outcome},
     legible::legible,
     options::Scope,
@@ -44,11 +43,8 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     })?;
     listing::block_on(async {
         let look = listing::open(parent, &values, environment)?;
-        let info = listing::within_deadline(source, async {
-            let info = look.store.head(&key, HeadOptions::default()).await;
-            info.map_err(|error| explain::store_error(source, &error))
-        });
-        let facts = facts(source, &info.await?);
+        let info = look.store.head(&key, HeadOptions::default());
+        let facts = facts(source, &listing::request(source, info).await?);
         if as_json {
             let object: serde_json::Map<_, _> = facts.into_iter().collect();
             return output::print_line(&json!(object).to_string());

@@ -14,7 +14,6 @@ use super::{
 use crate::{
     command_line,
     environment::Environment,
-    explain,
     failure::Outcome,
     legible::legible,
     options::{Scope, Values, duration},
@@ -94,11 +93,8 @@ async fn all(look: &Look) -> Outcome<Vec<Upload>> {
     let mut uploads = Vec::new();
     let mut continuation = None;
     loop {
-        let page = listing::within_deadline(&look.source, async {
-            let page = look.store.list_uploads("", continuation.as_deref()).await;
-            page.map_err(|error| explain::store_error(&look.source, &error))
-        });
-        let page = page.await?;
+        let page = look.store.list_uploads("", continuation.as_deref());
+        let page = listing::request(&look.source, page).await?;
         uploads.extend(page.uploads);
         continuation = page.continuation;
         if continuation.is_none() {
@@ -109,11 +105,8 @@ async fn all(look: &Look) -> Outcome<Vec<Upload>> {
 
 async fn remove(look: &Look, uploads: &[Upload]) -> Outcome {
     for upload in uploads {
-        listing::within_deadline(&look.source, async {
-            let removed = look.store.abort_upload(&upload.key, &upload.id).await;
-            removed.map_err(|error| explain::store_error(&look.source, &error))
-        })
-        .await?;
+        let removed = look.store.abort_upload(&upload.key, &upload.id);
+        listing::request(&look.source, removed).await?;
     }
     Ok(())
 }

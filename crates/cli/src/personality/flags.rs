@@ -8,7 +8,7 @@ use std::path::Path;
 use super::{Program, Takes};
 use crate::{
     failure::{Failure, Outcome},
-    options::Origin,
+    options::{Origin, mount_words},
 };
 
 /// A flag that was set.
@@ -47,6 +47,17 @@ pub(super) fn parse_arguments(program: &Program, arguments: &[String]) -> Outcom
         }
     }
     Ok(parsed)
+}
+
+/// The settings among the words of a list that mount(8) passes.
+pub(super) fn parse_words(list: &str) -> impl Iterator<Item = Setting> {
+    let words = mount_words::split(list).into_iter();
+    let words = words.filter(|word| !word.is_passed_over());
+    words.map(|word| Setting {
+        name: word.name,
+        text: word.value.unwrap_or_else(|| "true".to_owned()),
+        origin: Origin::MountWord,
+    })
 }
 
 /// Reads the text of a file of flags.

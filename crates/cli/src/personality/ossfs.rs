@@ -10,14 +10,14 @@
 use std::path::PathBuf;
 
 use super::{
-    Program, collector::Collector, flags::Setting, ossfs_checks, ossfs_options::OPTIONS,
-    ossfs_settings, ossfs_uploads,
+    Program, collector::Collector, flags, ossfs_checks, ossfs_options::OPTIONS, ossfs_settings,
+    ossfs_uploads,
 };
 use crate::{
     commands::mount::{self, MountRequest},
     environment::Environment,
     failure::{Failure, Outcome},
-    options::{Origin, mount_words, table},
+    options::table,
     output,
 };
 
@@ -173,17 +173,8 @@ pub(super) fn request(parsed: &Parsed, environment: &Environment) -> Outcome<Mou
 /// The bucket with its path, and every setting.
 pub(super) fn bucket(parsed: &Parsed, environment: &Environment) -> Outcome<(String, Collector)> {
     let mut collector = Collector::new(&PROGRAM);
-    let words = parsed
-        .lists
-        .iter()
-        .flat_map(|list| mount_words::split(list));
-    let settings = words
-        .filter(|word| !word.is_passed_over())
-        .map(|word| Setting {
-            name: word.name,
-            text: word.value.unwrap_or_else(|| "true".to_owned()),
-            origin: Origin::MountWord,
-        });
+    let lists = parsed.lists.iter();
+    let settings = lists.flat_map(|list| flags::parse_words(list));
     collector.extend(settings.collect())?;
     let bucket = match (&parsed.positionals[..], collector.own("bucket")) {
         ([bucket, _], _) | ([bucket], None) => bucket.strip_prefix("ossfs#").unwrap_or(bucket),

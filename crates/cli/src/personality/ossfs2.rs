@@ -10,7 +10,7 @@ use crate::{
     commands::mount::{self, MountRequest},
     environment::Environment,
     failure::{Failure, Outcome},
-    options::{Origin, config_file, mount_words, table},
+    options::{Origin, config_file, table},
     output,
 };
 
@@ -71,15 +71,7 @@ fn run(arguments: &[String], environment: &Environment) -> Outcome {
 
 /// What mount(8) passes: every word is an option without its dashes.
 pub(super) fn from_fstab(bucket: &str, mountpoint: &str, list: &str) -> flags::Parsed {
-    let words = mount_words::split(list).into_iter();
-    let mut settings: Vec<_> = words
-        .filter(|word| !word.is_passed_over())
-        .map(|word| Setting {
-            name: word.name,
-            text: word.value.unwrap_or_else(|| "true".to_owned()),
-            origin: Origin::MountWord,
-        })
-        .collect();
+    let mut settings: Vec<_> = flags::parse_words(list).collect();
     settings.push(Setting {
         name: "oss_bucket".to_owned(),
         text: bucket.to_owned(),

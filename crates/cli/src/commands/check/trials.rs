@@ -103,7 +103,7 @@ impl Trial<'_> {
     async fn write(&self) -> Vec<Finding> {
         let body = || Payload::from(CONTENT.to_vec());
         let put = self.store.put(&self.key, body(), PutOptions::default());
-        let put = self.request(put).await;
+        let put = listing::request(self.source, put).await;
         let is_written = put.is_ok();
         let mut findings = vec![Finding::of(
             "write",
@@ -119,7 +119,7 @@ impl Trial<'_> {
             key: &self.key,
         };
         findings.extend(place.all(&body()).await);
-        let deleted = self.request(self.store.delete(&self.key)).await;
+        let deleted = listing::request(self.source, self.store.delete(&self.key)).await;
         findings.push(Finding::of(
             "delete",
             deleted.map(|()| "deleted it again".to_owned()),
@@ -130,7 +130,7 @@ impl Trial<'_> {
     async fn read(&self) -> Finding {
         let mut body = Vec::new();
         let got = self.store.get(&self.key, GetOptions::default(), &mut body);
-        let outcome = match self.request(got).await {
+        let outcome = match listing::request(self.source, got).await {
             Ok(_) if body == CONTENT => Ok("read back what was written".to_owned()),
             Ok(_) => Err(Failure::new(
                 "what was read is not what was written",
@@ -144,7 +144,7 @@ impl Trial<'_> {
     /// The store says when it wrote the object, by its own clock.
     async fn compare_clocks(&self) -> Finding {
         let head = self.store.head(&self.key, HeadOptions::default());
-        match self.request(head).await {
+        match listing::request(self.source, head).await {
             Ok(info) => clock_finding(info.modified, clock::wall_time()),
             Err(failure) => Finding::of("clock", Err(failure)),
         }
@@ -170,18 +170,6 @@ impl Trial<'_> {
             Verdict::Good,
             format!("{}: {}", able.scheme, words.join(", ")),
         )
-    }
-
-    /// One request within its deadline.
-    async fn request<T>(
-        &self,
-        work: impl Future<Output = penstock_object::ObjectResult<T>>,
-    ) -> Result<T, Failure> {
-        listing::within_deadline(self.source, async {
-            work.await
-                .map_err(|error| explain::store_error(self.source, &error))
-        })
-        .await
     }
 }
 
