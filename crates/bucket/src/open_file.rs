@@ -80,6 +80,8 @@ pub(crate) struct View {
     handles: usize,
     /// Those of them that may read.
     readers: usize,
+    /// Those of them that may write.
+    writers: usize,
 }
 
 impl OpenFile {
@@ -132,6 +134,7 @@ impl OpenFile {
                 is_shown: true,
                 handles: 0,
                 readers: 0,
+                writers: 0,
             }),
             body,
             alone: Notify::new(),
@@ -289,6 +292,11 @@ impl View {
     /// Open handles.
     pub(crate) fn handles(&self) -> usize {
         self.handles
+    }
+
+    /// Open handles that may write.
+    pub(crate) fn writers(&self) -> usize {
+        self.writers
     }
 }
 

@@ -44,6 +44,7 @@ impl FileHandle {
             let keeps_pages = file.body.staged().is_none() && opened.is_unchanged;
             view.handles += 1;
             view.readers += usize::from(options.access.reads());
+            view.writers += usize::from(options.access.writes());
             // What is only read is read in the size that the door was shown with the open.
             let is_read_by_page = !opened.passes_once && options.access == Access::Read;
             view.seen |= keeps_pages || is_read_by_page || opened.local.is_some();
@@ -69,6 +70,7 @@ impl Drop for FileHandle {
             let mut view = self.file.view();
             view.handles -= 1;
             view.readers -= usize::from(self.access.reads());
+            view.writers -= usize::from(self.access.writes());
             view.clone()
         };
         if view.handles == 1 {

@@ -4,7 +4,7 @@
 //! and in the tree, held by the handle that was closed last, which waits here. So every lookup, listing, read,
 //! change, rename and removal finds the one unsaved file that there is, and what they do to it goes with the save.
 //!
-//! A file is saved when it was left alone for a while ([`SaveBehind::after`]) and no other handle has it open, at
+//! A file is saved when it was left alone for a while ([`SaveBehind::after`]) and no open handle can write it, at
 //! the latest when it reached an age ([`SaveBehind::age_max`]), and as soon as it can be when many files wait or
 //! the staging directory is half full. One task looks which files are due and has many saved at once. A save
 //! that fails is repeated with growing pauses; the next close of the file returns why, fsync tries by itself, and
@@ -101,18 +101,19 @@ impl Waiting {
 
     /// When it is to be saved.
     fn due(&self, settings: &SaveBehind, in_haste: bool) -> Instant {
+        let closed_writers = usize::from(self.handle.access.writes());
         let view = self.handle.file.view();
-        let (is_alone, is_unsaved) = (view.handles() == 1, view.dirty && !view.removed);
+        let is_written = view.writers() > closed_writers;
+        let is_unsaved = view.dirty && !view.removed;
         drop(view);
         let at_last = self.since + settings.age_max;
-        match (self.failed, is_alone) {
-            // Nothing but what was changed during a save is left to do.
+        match (self.failed, is_written) {
+            // At most metadata is left to store, which changed during the save.
             _ if !is_unsaved => self.since,
             (Some(failed), _) => failed.again,
-            // Who has it open is not done with it.
-            (None, false) => at_last,
-            (None, true) if in_haste => self.since,
-            (None, true) => at_last.min(self.closed + settings.after),
+            (None, true) => at_last,
+            (None, false) if in_haste => self.since,
+            (None, false) => at_last.min(self.closed + settings.after),
         }
     }
 }
@@ -178,11 +179,12 @@ impl Behind {
     pub(crate) async fn end(&self) {
         let all = self.turns.acquire_many(SAVES_AT_ONCE as u32).await;
         let waiting = mem::take(&mut *lock(&self.waiting));
-        let (left, saved): (HashMap<_, _>, HashMap<_, _>) = waiting
-            .into_iter()
-            .partition(|(_, waiting)| is_unsaved(&waiting.handle.file));
-        lock(&self.waiting).extend(left);
-        drop((saved, all));
+        for waiting in waiting.into_values() {
+            if is_unsaved(&waiting.handle.file) {
+                self.add(waiting, usize::MAX);
+            }
+        }
+        drop(all);
     }
 }
 

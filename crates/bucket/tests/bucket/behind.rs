@@ -7,7 +7,7 @@ use penstock_bucket::{BucketSettings, MetadataSettings, SaveBehind};
 use penstock_object::{ErrorKind, HeadOptions, Key, Operation, Store};
 use penstock_vfs::{AttributeChanges, RenameMode, TimeChange, Volume};
 
-use crate::support::{Bed, CALLER, READ_WRITE};
+use crate::support::{Bed, CALLER, READ, READ_WRITE};
 
 /// So long that nothing is saved by itself in a test.
 const LATER: Duration = Duration::from_secs(3600);
@@ -39,7 +39,7 @@ async fn saved(bed: &Bed) {
         }
         clock::sleep(Duration::from_millis(1)).await;
     }
-    panic!("files stay unsaved");
+    assert_eq!(bed.metric("bucket_unsaved_files"), 0);
 }
 
 async fn shut_down(bed: &Bed) -> Vec<String> {
@@ -56,9 +56,27 @@ async fn a_close_asks_the_store_nothing_and_the_file_is_saved_behind() {
     assert_eq!(bed.requests(), "");
     assert_eq!(bed.read_file("new/file").await.unwrap(), b"content");
     assert_eq!(bed.ls("").await.unwrap(), ["new"]);
+    let reader = bed.open("new/file", READ).await.unwrap();
     saved(&bed).await;
+    bed.volume.release(reader).await;
     assert_eq!(bed.object("new/file").await.unwrap(), b"content");
     assert_eq!(bed.journals(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_file_that_is_open_for_writing_again_is_saved_when_it_is_old() {
+    let mut settings = behind(Duration::from_millis(10));
+    if let Some(behind) = &mut settings.save_behind {
+        behind.age_max = Duration::from_secs(3);
+    }
+    let bed = Bed::staged_with(settings);
+    let handle = bed.create("file").await.unwrap();
+    bed.write_file("file", "content").await.unwrap();
+    clock::sleep(Duration::from_millis(100)).await;
+    assert_eq!(bed.object("file").await, None);
+    saved(&bed).await;
+    assert_eq!(bed.object("file").await.unwrap(), b"content");
+    bed.close(handle).await.unwrap();
 }
 
 #[tokio::test]

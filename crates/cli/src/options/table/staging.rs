@@ -74,6 +74,7 @@ pub(crate) static SAVE: OptionSpec = OptionSpec {
 
 pub(crate) static SAVE_AFTER: OptionSpec = OptionSpec {
     name: "save-after",
+    level: Level::Expert,
     kind: Kind::Duration {
         min: Duration::ZERO,
         max: HOUR,
@@ -89,6 +90,7 @@ pub(crate) static SAVE_AFTER: OptionSpec = OptionSpec {
 
 pub(crate) static UNSAVED_AGE: OptionSpec = OptionSpec {
     name: "unsaved-age",
+    level: Level::Expert,
     kind: Kind::Duration {
         min: Duration::from_secs(1),
         max: HOUR,
