@@ -191,7 +191,7 @@ mod tests {
         let written = |process, age: Duration| {
             let path = place.record_of(Path::new("/mnt/pod"), process);
             let file = File::create(&path).expect("room");
-            let then = std::time::SystemTime::now() - age;
+            let then = penstock_base::clock::wall_time() - age;
             file.set_modified(then).expect("our own");
             path
         };
