@@ -8,7 +8,7 @@
 //! Memory answers first: what was looked up, listed or made here within its time, and, after a
 //! complete listing of a directory, that there is nothing else in it.
 
-use std::{iter, sync::Arc};
+use std::{iter, sync::Arc, time::Duration};
 
 use penstock_base::{FsError, FsResult, Utf8Name, clock, clock::Instant};
 use penstock_object::{
@@ -28,6 +28,9 @@ use crate::{
 /// How often a question is asked whose answer is outdated by a change made here meanwhile.
 const ATTEMPTS_MAX: usize = 3;
 /// To take such a name for free would make a new file in place of one that may be there.
+/// How long a listing answers at most for names that were not looked for one by one.
+const LISTED_MAX: Duration = Duration::from_secs(1);
+
 const CHANGING: FsError = FsError::Busy(
     "the name is changed here again and again while the store is asked about it; try again",
 );
@@ -80,7 +83,7 @@ impl Lookups {
     ) -> FsResult<Option<Reference>> {
         let recall = self.mount.namespace.lock().recall(parent, name, patience)?;
         let recall = match recall {
-            Recall::Unknown if self.learn_names(parent).await? => {
+            Recall::Unknown if self.learn_names(parent, name).await? => {
                 self.mount.namespace.lock().recall(parent, name, patience)?
             }
             recall => recall,
@@ -99,9 +102,9 @@ impl Lookups {
 
     /// Where files are saved behind: lists a directory in which name after name is looked for that memory does
     /// not know, as by a program that makes files there. One page then answers for all names that are free, as
-    /// long as the absence of a name is believed; those that are not free are asked for as before. Returns whether it
-    /// was listed.
-    async fn learn_names(&self, directory: Inode) -> FsResult<bool> {
+    /// long as the absence of a name is believed and [`LISTED_MAX`] at most; those that are not free are asked for as
+    /// before. Returns whether it was listed.
+    async fn learn_names(&self, directory: Inode, name: &Utf8Name) -> FsResult<bool> {
         let settings = &self.mount.settings;
         let is_believed = !settings.attr_timeout.is_zero() && !settings.negative_timeout.is_zero();
         if self.mount.save_behind().is_none() || !is_believed {
@@ -109,7 +112,9 @@ impl Lookups {
         }
         let is_wanted = {
             let mut tree = self.mount.namespace.lock();
-            tree.directory_mut(directory)?.wants_listing(clock::now())
+            // A name that a listing told is asked for by itself.
+            let is_told = tree.entry(directory, name).is_some();
+            !is_told && tree.directory_mut(directory)?.wants_listing(clock::now())
         };
         Ok(is_wanted && self.list_names(directory).await?)
     }
@@ -135,7 +140,8 @@ impl Lookups {
         let names = objects
             .chain(prefixes)
             .flat_map(|key| key::names_told(&prefix, key));
-        let until = observation.begun() + self.mount.settings.negative_timeout;
+        let patience = self.mount.settings.negative_timeout.min(LISTED_MAX);
+        let until = observation.begun() + patience;
         Ok(observation.learn(names.collect(), until))
     }
 

@@ -5,8 +5,8 @@
 //! the dead, and removes it when it ends with a last word. What a dead mount left unsaved lies where its
 //! record says until a mount with the same directory takes it over.
 //!
-//! Pods come and go, and each may have a mount point of its own: each mount that begins removes the records that
-//! dead ones left long ago. It looks at nothing that they lead to, for a dead disk answers nothing.
+//! Pods come and go, and each may have a mount point of its own: each mount that begins removes the old records of
+//! dead ones that staged nothing.
 
 use std::{
     ffi::OsString,
@@ -22,7 +22,8 @@ use std::{
 
 use crate::{SocketDirectory, directory::OfProcess};
 
-/// How long `umount` can tell what a dead mount left; afterwards it says that this is not known.
+/// How long after its beginning a dead mount is known to have left nothing; afterwards `umount` says that this is
+/// not known.
 const KEPT: Duration = Duration::from_hours(7 * 24);
 
 /// The record of a mount that lives.
@@ -76,10 +77,10 @@ fn forget_taken_over(place: &SocketDirectory, mountpoint: &Path, directory: Opti
     }
 }
 
-/// Removes old records of dead mounts, wherever those were mounted.
+/// Removes old records of dead mounts that staged nothing, wherever those were mounted.
 fn forget_old(place: &SocketDirectory) {
     for record in place.all_records() {
-        if is_older_than(&record, KEPT) && is_of_dead(&record) {
+        if is_older_than(&record, KEPT) && read(&record).is_none() && is_of_dead(&record) {
             let _ = fs::remove_file(record);
         }
     }
@@ -184,25 +185,26 @@ mod tests {
     }
 
     #[test]
-    fn old_records_of_dead_mounts_are_removed_wherever_they_were_mounted() {
+    fn old_records_of_dead_mounts_that_staged_nothing_are_removed() {
         let scratch = tempfile::tempdir().expect("a temporary directory");
         let place = SocketDirectory::at(&scratch.path().join("run"));
         place.prepare().expect("it can be made");
-        let written = |process, age: Duration| {
+        let written = |process, age: Duration, staging: &str| {
             let path = place.record_of(Path::new("/mnt/pod"), process);
-            let file = File::create(&path).expect("room");
+            fs::write(&path, staging).expect("room");
+            let file = File::options().append(true).open(&path).expect("there");
             let then = penstock_base::clock::wall_time() - age;
             file.set_modified(then).expect("our own");
             path
         };
-        let (young, old) = (written(1, KEPT / 2), written(2, KEPT * 2));
-        let living = written(3, KEPT * 2);
+        let (young, old) = (written(1, KEPT / 2, ""), written(2, KEPT * 2, ""));
+        let (living, staged) = (written(3, KEPT * 2, ""), written(4, KEPT * 2, "/staged"));
         let lock = File::open(&living).expect("there");
         lock.lock().expect("nobody has it");
 
         let begun = Record::write(&place, Path::new("/mnt/x"), None).expect("written");
-        let exist = [&young, &old, &living].map(|record| record.exists());
-        assert_eq!(exist, [true, false, true]);
+        let exist = [&young, &old, &living, &staged].map(|record| record.exists());
+        assert_eq!(exist, [true, false, true, true]);
         begun.remove();
     }
 }

@@ -84,7 +84,7 @@ impl Tree {
     }
 
     /// What a name leads to, if that is known.
-    pub(super) fn entry(&self, parent: Inode, name: &Utf8Name) -> Option<&Dentry> {
+    pub(crate) fn entry(&self, parent: Inode, name: &Utf8Name) -> Option<&Dentry> {
         self.directory(parent).ok()?.entries.get(name)
     }
 

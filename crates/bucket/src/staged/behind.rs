@@ -6,7 +6,8 @@
 //!
 //! A file is saved when it was left alone for a while ([`SaveBehind::after`]) and no open handle can write it, at
 //! the latest when it reached an age ([`SaveBehind::age_max`]), and as soon as it can be when many files wait or
-//! the staging directory is half full. One task looks which files are due and has many saved at once. A save
+//! the staging directory is half full. One task looks which files are due and has as many saved at once as there
+//! are turns; the others go on waiting, so that the files that are open for this are counted until they are saved. A save
 //! that fails is repeated with growing pauses; the next close of the file returns why, fsync tries by itself, and
 //! shutting down tells what is left. What another client's version is in the way of is put aside, and shutting
 //! down tells that, too.
@@ -17,7 +18,7 @@
 //! [`Replacing::Nothing`]: penstock_transfer::staging::Replacing::Nothing
 
 use std::{
-    collections::{HashMap, hash_map},
+    collections::{HashMap, HashSet, hash_map},
     mem,
     sync::{Arc, Mutex, Weak, atomic::Ordering},
     time::Duration,
@@ -29,7 +30,7 @@ use penstock_base::{
     clock::{self, Instant},
 };
 use penstock_vfs::Inode;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     SaveBehind,
@@ -53,9 +54,11 @@ const LOOK_MIN: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(crate) struct Behind {
     waiting: Mutex<HashMap<Inode, Waiting>>,
+    /// Files whose turn it is.
+    saving: Mutex<HashSet<Inode>>,
     /// Turns to save one of them.
     turns: Arc<Semaphore>,
-    /// Rings when the first file waits, and when there are many.
+    /// Rings when the first file waits, when there are many, and when a turn is free again.
     bell: Arc<Notify>,
 }
 
@@ -82,6 +85,7 @@ impl Default for Behind {
     fn default() -> Self {
         Self {
             waiting: Mutex::default(),
+            saving: Mutex::default(),
             turns: Arc::new(Semaphore::new(SAVES_AT_ONCE)),
             bell: Arc::default(),
         }
@@ -119,9 +123,16 @@ impl Waiting {
 }
 
 impl Behind {
-    /// How many files wait.
+    /// How many files wait or are being saved.
     fn count(&self) -> usize {
-        lock(&self.waiting).len()
+        lock(&self.waiting).len() + lock(&self.saving).len()
+    }
+
+    /// The files that wait or are being saved.
+    fn closed(&self) -> HashSet<Inode> {
+        let mut closed = lock(&self.saving).clone();
+        closed.extend(lock(&self.waiting).keys());
+        closed
     }
 
     /// Lets a file wait, unless it does already.
@@ -156,23 +167,37 @@ impl Behind {
         drop(gone);
     }
 
-    /// Takes out what is due, the oldest first, and says when the next is.
-    fn take_due(&self, settings: &SaveBehind, in_haste: bool) -> Due {
+    /// Takes out what is due, the oldest first and no more than there are turns, and says when the next is. What is
+    /// due and has no turn yet is taken when one is free again.
+    fn take_due(self: &Arc<Self>, settings: &SaveBehind, in_haste: bool) -> Due {
         let (mut all, now) = (lock(&self.waiting), clock::now());
         let in_haste = in_haste || all.len() >= settings.files_max / 2;
         let (mut due, mut next) = (Vec::new(), None);
         for (inode, waiting) in &*all {
             let at = waiting.due(settings, in_haste);
             match at <= now {
-                true => due.push(*inode),
+                true => due.push((waiting.since, *inode)),
                 false => next = Some(next.map_or(at, |next: Instant| next.min(at))),
             }
         }
-        let due = due.iter().filter_map(|inode| all.remove(inode));
-        let mut due: Vec<Waiting> = due.collect();
-        drop(all);
-        due.sort_by_key(|waiting| waiting.since);
-        Due { files: due, next }
+        due.sort_by_key(|(since, _)| *since);
+        let files = due.iter().map_while(|(_, inode)| {
+            let turn = self.turn(*inode)?;
+            Some((all.remove(inode)?, turn))
+        });
+        let files = files.collect();
+        Due { files, next }
+    }
+
+    /// A turn to save a file, if one is free.
+    fn turn(self: &Arc<Self>, inode: Inode) -> Option<Turn> {
+        let permit = Arc::clone(&self.turns).try_acquire_owned().ok()?;
+        lock(&self.saving).insert(inode);
+        Some(Turn {
+            behind: Arc::clone(self),
+            inode,
+            permit: Some(permit),
+        })
     }
 
     /// Waits for the saves under way, and lets go of what is saved.
@@ -188,9 +213,25 @@ impl Behind {
     }
 }
 
+/// One file's turn to be saved.
+struct Turn {
+    behind: Arc<Behind>,
+    inode: Inode,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        lock(&self.behind.saving).remove(&self.inode);
+        // Whoever hears the bell finds the turn free.
+        drop(self.permit.take());
+        self.behind.bell.notify_one();
+    }
+}
+
 /// Files that are to be saved now.
 struct Due {
-    files: Vec<Waiting>,
+    files: Vec<(Waiting, Turn)>,
     /// When the next one is due.
     next: Option<Instant>,
 }
@@ -269,17 +310,13 @@ impl Files {
             used > staging.settings().size / 2 || free > 0 && used > free
         });
         let due = self.behind.take_due(settings, in_haste);
-        for waiting in due.files {
-            tokio::spawn(Arc::clone(self).save_in_turn(waiting));
+        for (waiting, turn) in due.files {
+            tokio::spawn(Arc::clone(self).save_in_turn(waiting, turn));
         }
         due.next
     }
 
-    async fn save_in_turn(self: Arc<Self>, waiting: Waiting) {
-        let turns = Arc::clone(&self.behind.turns);
-        let Ok(turn) = turns.acquire_owned().await else {
-            return;
-        };
+    async fn save_in_turn(self: Arc<Self>, waiting: Waiting, turn: Turn) {
         self.save_waiting(waiting).await;
         // After the handle: who waits for all turns finds nothing of the file.
         drop(turn);
@@ -313,13 +350,18 @@ impl Files {
         }
     }
 
-    /// Saves everything that is unsaved in and below a directory.
+    /// Saves what was closed and is unsaved in and below a directory, unless fsync does nothing.
     pub(crate) async fn save_below(self: &Arc<Self>, directory: Inode) -> FsResult<()> {
-        let Some(mode) = self.mount.mode.staged() else {
+        let Some(mode) = self
+            .mount
+            .mode
+            .staged()
+            .filter(|_| self.mount.settings.fsync)
+        else {
             return Ok(());
         };
-        let mut unsaved = mode.engaged.all();
-        unsaved.retain(|file| is_unsaved(file));
+        let (closed, mut unsaved) = (self.behind.closed(), mode.engaged.all());
+        unsaved.retain(|file| closed.contains(&file.inode) && is_unsaved(file));
         {
             let tree = self.mount.namespace.lock();
             unsaved.retain(|file| tree.is_below(file.inode, directory));

@@ -333,6 +333,61 @@ async fn more_files_than_may_wait_are_saved_at_the_close() {
     assert_eq!(bed.keys().await.len(), 40);
 }
 
+/// Each has files open, so the descriptors of the process bound them too.
+#[tokio::test]
+async fn files_that_are_being_saved_count_among_those_that_may_wait() {
+    const FILES_MAX: u64 = 100;
+    let mut settings = behind(Duration::ZERO);
+    if let Some(behind) = &mut settings.save_behind {
+        behind.files_max = FILES_MAX as usize;
+    }
+    let bed = Bed::staged_with(settings);
+    let held = bed.probe.hold(Operation::Put);
+    let mut writes = std::pin::pin!(async {
+        for number in 0..2 * FILES_MAX {
+            let written = bed.write_file(&number.to_string(), "content").await;
+            written.unwrap();
+        }
+    });
+    let early = clock::deadline(Duration::from_secs(3), writes.as_mut()).await;
+    assert!(early.is_err(), "a close had to wait for the store");
+    assert_eq!(bed.metric("bucket_unsaved_files"), FILES_MAX + 1);
+    bed.probe.release_all();
+    held.add_permits(1000);
+    writes.await;
+    saved(&bed).await;
+    assert_eq!(bed.keys().await.len() as u64, 2 * FILES_MAX);
+}
+
+/// What a listing told is not listed again for each name.
+#[tokio::test]
+async fn names_that_a_listing_told_cost_no_more_listings() {
+    let bed = bed();
+    for number in 0..20 {
+        bed.put(&format!("{number}"), "content").await;
+    }
+    bed.requests();
+    for number in 0..20 {
+        bed.stat(&format!("{number}")).await.unwrap();
+    }
+    let requests = bed.requests();
+    assert_eq!(requests, "head 20, list 21");
+}
+
+#[tokio::test]
+async fn fsync_of_a_directory_leaves_alone_what_is_being_written() {
+    let bed = bed();
+    bed.write_file("closed", "content").await.unwrap();
+    let open = bed.create("open").await.unwrap();
+    bed.write(open, 0, "half").await.unwrap();
+    let root = bed.open_dir("").await.unwrap();
+    bed.volume.sync_directory(root).await.unwrap();
+    assert_eq!(bed.keys().await, ["closed"]);
+    bed.close(open).await.unwrap();
+    assert!(shut_down(&bed).await.is_empty());
+    assert_eq!(bed.object("open").await.unwrap(), b"half");
+}
+
 /// So it looks when a kill cuts off a removal, too.
 #[tokio::test]
 async fn what_was_to_be_replaced_and_is_gone_is_not_missed() {

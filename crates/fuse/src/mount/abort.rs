@@ -97,9 +97,11 @@ pub fn cut_silent(place: &Path) -> Result<bool, UnmountError> {
 /// A process whose first thread has ended shows what the others hold.
 pub fn cut_held_by(process: u32) -> io::Result<usize> {
     let held = connections_held_by(process);
-    for number in &held {
-        ConnectionAbort::of_connection(number)?.cut()?;
-    }
+    let cuts: Vec<_> = held
+        .iter()
+        .map(|number| ConnectionAbort::of_connection(number)?.cut())
+        .collect();
+    cuts.into_iter().collect::<io::Result<()>>()?;
     Ok(held.len())
 }
 

@@ -81,13 +81,18 @@ fn volume(
 
 /// Says when the store has what was written.
 fn tell_promise(settings: &BucketSettings) {
-    if let Some(SaveBehind { after, age_max, .. }) = settings.save_behind {
-        tracing::info!(
-            "files are saved behind: close returns when the staging directory has a file, and the store has it \
-             about {after:?} later, {age_max:?} at most while the store answers; fsync and unmounting wait for \
-             the store, sync and syncfs do not"
-        );
-    }
+    let Some(SaveBehind { after, age_max, .. }) = settings.save_behind else {
+        return;
+    };
+    let after = after.min(age_max);
+    let waits = match settings.fsync {
+        true => "fsync and unmounting wait for the store, sync and syncfs do not",
+        false => "unmounting waits for the store; fsync does not, as set, nor do sync and syncfs",
+    };
+    tracing::info!(
+        "files are saved behind: close returns when the staging directory has a file, and the store has it about \
+         {after:?} later, {age_max:?} at most while the store answers; {waits}"
+    );
 }
 
 fn transfer_settings(values: &Values) -> TransferSettings {
