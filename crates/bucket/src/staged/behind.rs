@@ -128,13 +128,6 @@ impl Behind {
         lock(&self.waiting).len() + lock(&self.saving).len()
     }
 
-    /// The files that wait or are being saved.
-    fn closed(&self) -> HashSet<Inode> {
-        let mut closed = lock(&self.saving).clone();
-        closed.extend(lock(&self.waiting).keys());
-        closed
-    }
-
     /// Lets a file wait, unless it does already.
     fn add(&self, waiting: Waiting, many: usize) {
         let inode = waiting.handle.file.inode;
@@ -350,7 +343,8 @@ impl Files {
         }
     }
 
-    /// Saves what was closed and is unsaved in and below a directory, unless fsync does nothing.
+    /// Saves everything that is unsaved in and below a directory, unless fsync does nothing. What programs have open is
+    /// among it: a file that was just closed is told from one by a RELEASE that comes later.
     pub(crate) async fn save_below(self: &Arc<Self>, directory: Inode) -> FsResult<()> {
         let Some(mode) = self
             .mount
@@ -360,8 +354,8 @@ impl Files {
         else {
             return Ok(());
         };
-        let (closed, mut unsaved) = (self.behind.closed(), mode.engaged.all());
-        unsaved.retain(|file| closed.contains(&file.inode) && is_unsaved(file));
+        let mut unsaved = mode.engaged.all();
+        unsaved.retain(|file| is_unsaved(file));
         {
             let tree = self.mount.namespace.lock();
             unsaved.retain(|file| tree.is_below(file.inode, directory));

@@ -374,17 +374,14 @@ async fn names_that_a_listing_told_cost_no_more_listings() {
     assert_eq!(requests, "head 20, list 21");
 }
 
+/// The kernel tells late that a file was closed, so one that is open cannot be left out.
 #[tokio::test]
-async fn fsync_of_a_directory_leaves_alone_what_is_being_written() {
+async fn fsync_of_a_directory_saves_what_is_open_in_it_too() {
     let bed = bed();
-    bed.write_file("closed", "content").await.unwrap();
     let open = bed.create("open").await.unwrap();
     bed.write(open, 0, "half").await.unwrap();
     let root = bed.open_dir("").await.unwrap();
     bed.volume.sync_directory(root).await.unwrap();
-    assert_eq!(bed.keys().await, ["closed"]);
-    bed.close(open).await.unwrap();
-    assert!(shut_down(&bed).await.is_empty());
     assert_eq!(bed.object("open").await.unwrap(), b"half");
 }
 
