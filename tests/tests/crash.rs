@@ -195,6 +195,16 @@ impl Dropping {
         users
     }
 
+    /// Mounts in its place, with its staging directory, as its user would do.
+    #[track_caller]
+    fn mount_the_next(&mut self) {
+        self.bucket.heal();
+        let options = self.bucket.staged_options(&self.scratch.folder("staging"));
+        let mut again = self.bucket.command_with("mount", &options);
+        run_within(PATIENCE, again.arg(self.mount.path())).expect_success();
+        self.until_all_are_let_go();
+    }
+
     fn until_all_are_let_go(&mut self) {
         PATIENCE.until("all to be let go", || {
             let mut ended = self.users.iter_mut().map(Child::try_wait);
@@ -238,12 +248,7 @@ fn a_mount_that_is_killed_with_its_guardian_is_taken_away() {
 fn a_mount_that_was_killed_with_its_guardian_makes_way_for_the_next() {
     let mut dropping = Dropping::new();
     kill_with_guardian(dropping.mount.process());
-    dropping.bucket.heal();
-    let staging = dropping.scratch.folder("staging");
-    let options = dropping.bucket.staged_options(&staging);
-    let mut again = dropping.bucket.command_with("mount", &options);
-    run_within(PATIENCE, again.arg(dropping.mount.path())).expect_success();
-    dropping.until_all_are_let_go();
+    dropping.mount_the_next();
     let read = fs::read(dropping.mount.join("log")).expect("a read");
     assert_eq!(read.len(), 8 * MIB + 5 + 4096);
     unmount_dead(dropping.mount.path());
@@ -261,12 +266,7 @@ fn a_mount_that_was_killed_with_its_guardian_and_hidden_makes_way_for_the_next()
     kill_with_guardian(dropping.mount.process());
     let mut hide = Command::new("umount");
     run_within(PATIENCE, hide.arg("-l").arg(dropping.mount.path())).expect_success();
-    dropping.bucket.heal();
-    let staging = dropping.scratch.folder("staging");
-    let options = dropping.bucket.staged_options(&staging);
-    let mut again = dropping.bucket.command_with("mount", &options);
-    run_within(PATIENCE, again.arg(dropping.mount.path())).expect_success();
-    dropping.until_all_are_let_go();
+    dropping.mount_the_next();
     unmount_dead(dropping.mount.path());
 }
 

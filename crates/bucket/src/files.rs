@@ -49,7 +49,7 @@ pub(crate) struct Files {
     pub(crate) handles: Handles<FileHandle>,
     pub(crate) unheard: Unheard,
     /// Staged files that are closed and saved later.
-    pub(crate) behind: Arc<Behind>,
+    pub(crate) behind: Behind,
 }
 
 impl Files {
@@ -67,7 +67,7 @@ impl Files {
             ids: Arc::clone(ids),
             handles: Handles::new(ids),
             unheard: Unheard::default(),
-            behind: Arc::default(),
+            behind: Behind::default(),
         })
     }
 

@@ -25,12 +25,12 @@ use crate::{
     open_file::OpenFile,
 };
 
-/// How often a question is asked whose answer is outdated by a change made here meanwhile.
-const ATTEMPTS_MAX: usize = 3;
-/// To take such a name for free would make a new file in place of one that may be there.
 /// How long a listing answers at most for names that were not looked for one by one.
 const LISTED_MAX: Duration = Duration::from_secs(1);
 
+/// How often a question is asked whose answer is outdated by a change made here meanwhile.
+const ATTEMPTS_MAX: usize = 3;
+/// To take such a name for free would make a new file in place of one that may be there.
 const CHANGING: FsError = FsError::Busy(
     "the name is changed here again and again while the store is asked about it; try again",
 );

@@ -18,7 +18,7 @@
 //! [`Replacing::Nothing`]: penstock_transfer::staging::Replacing::Nothing
 
 use std::{
-    collections::{HashMap, HashSet, hash_map},
+    collections::{HashMap, hash_map},
     mem,
     sync::{Arc, Mutex, Weak, atomic::Ordering},
     time::Duration,
@@ -54,9 +54,7 @@ const LOOK_MIN: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(crate) struct Behind {
     waiting: Mutex<HashMap<Inode, Waiting>>,
-    /// Files whose turn it is.
-    saving: Mutex<HashSet<Inode>>,
-    /// Turns to save one of them.
+    /// Turns to save one of them; who has one does not wait any more.
     turns: Arc<Semaphore>,
     /// Rings when the first file waits, when there are many, and when a turn is free again.
     bell: Arc<Notify>,
@@ -85,7 +83,6 @@ impl Default for Behind {
     fn default() -> Self {
         Self {
             waiting: Mutex::default(),
-            saving: Mutex::default(),
             turns: Arc::new(Semaphore::new(SAVES_AT_ONCE)),
             bell: Arc::default(),
         }
@@ -125,7 +122,7 @@ impl Waiting {
 impl Behind {
     /// How many files wait or are being saved.
     fn count(&self) -> usize {
-        lock(&self.waiting).len() + lock(&self.saving).len()
+        lock(&self.waiting).len() + SAVES_AT_ONCE - self.turns.available_permits()
     }
 
     /// Lets a file wait, unless it does already.
@@ -162,7 +159,7 @@ impl Behind {
 
     /// Takes out what is due, the oldest first and no more than there are turns, and says when the next is. What is
     /// due and has no turn yet is taken when one is free again.
-    fn take_due(self: &Arc<Self>, settings: &SaveBehind, in_haste: bool) -> Due {
+    fn take_due(&self, settings: &SaveBehind, in_haste: bool) -> Due {
         let (mut all, now) = (lock(&self.waiting), clock::now());
         let in_haste = in_haste || all.len() >= settings.files_max / 2;
         let (mut due, mut next) = (Vec::new(), None);
@@ -175,7 +172,7 @@ impl Behind {
         }
         due.sort_by_key(|(since, _)| *since);
         let files = due.iter().map_while(|(_, inode)| {
-            let turn = self.turn(*inode)?;
+            let turn = self.turn()?;
             Some((all.remove(inode)?, turn))
         });
         let files = files.collect();
@@ -183,13 +180,11 @@ impl Behind {
     }
 
     /// A turn to save a file, if one is free.
-    fn turn(self: &Arc<Self>, inode: Inode) -> Option<Turn> {
+    fn turn(&self) -> Option<Turn> {
         let permit = Arc::clone(&self.turns).try_acquire_owned().ok()?;
-        lock(&self.saving).insert(inode);
         Some(Turn {
-            behind: Arc::clone(self),
-            inode,
             permit: Some(permit),
+            bell: Arc::clone(&self.bell),
         })
     }
 
@@ -208,17 +203,15 @@ impl Behind {
 
 /// One file's turn to be saved.
 struct Turn {
-    behind: Arc<Behind>,
-    inode: Inode,
     permit: Option<OwnedSemaphorePermit>,
+    bell: Arc<Notify>,
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        lock(&self.behind.saving).remove(&self.inode);
         // Whoever hears the bell finds the turn free.
         drop(self.permit.take());
-        self.behind.bell.notify_one();
+        self.bell.notify_one();
     }
 }
 
