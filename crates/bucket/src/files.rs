@@ -75,7 +75,14 @@ impl Files {
     pub(crate) fn unsaved(&self) -> Unsaved {
         match &self.mount.mode {
             Mode::Streaming => self.unsaved_streams(),
-            Mode::Staged(mode) => mode.unsaved(),
+            Mode::Staged(mode) => {
+                let unsaved = mode.unsaved();
+                let names = self.mount.write_back().map_or(0, |names| names.len());
+                Unsaved {
+                    files: unsaved.files + names as u64,
+                    ..unsaved
+                }
+            }
         }
     }
 

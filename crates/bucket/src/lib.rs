@@ -12,6 +12,7 @@
 //! - [`files`], [`open_file`]: reading a pinned version, writing a stream, making it durable.
 //! - [`staged`]: what an open file is in staged mode, above the staging area of `transfer`.
 //! - [`names`], [`rename`]: changing the namespace.
+//! - [`write_back`]: changes of names that the store gets behind them.
 //! - [`posix`], [`metadata`]: owner, mode, times and the like, kept in the metadata of objects.
 //! - [`errors`]: what a failed request means to a file.
 //!
@@ -41,6 +42,7 @@ mod rename;
 mod settings;
 mod staged;
 mod volume;
+mod write_back;
 
 pub use content_type::ContentTypes;
 pub use penstock_transfer::staging::{

@@ -386,7 +386,7 @@ impl Listing {
 fn unsaved_in(tree: &Tree, directory: Inode) -> FsResult<Vec<Utf8Name>> {
     let entries = tree.directory(directory)?.entries.iter();
     let mut names: Vec<Utf8Name> = entries
-        .filter(|(_, entry)| tree.is_unsaved(entry))
+        .filter(|(_, entry)| tree.is_new(entry))
         .map(|(name, _)| name.clone())
         .collect();
     names.sort_unstable();

@@ -28,6 +28,9 @@ use crate::{
 /// How long a listing answers at most for names that were not looked for one by one.
 const LISTED_MAX: Duration = Duration::from_secs(1);
 
+/// Objects to be removed for which a page is made longer, at most: a page has a thousand.
+const REMOVED_MAX: usize = 990;
+
 /// How often a question is asked whose answer is outdated by a change made here meanwhile.
 const ATTEMPTS_MAX: usize = 3;
 /// To take such a name for free would make a new file in place of one that may be there.
@@ -127,7 +130,7 @@ impl Lookups {
             delimited: true,
             ..ListOptions::default()
         };
-        let listed = self.mount.store().list(options).await;
+        let listed = self.mount.list(options).await;
         let is_whole = |page: &ListPage| page.continuation.is_none() && page.hidden == 0;
         let Some(page) = listed.ok().filter(is_whole) else {
             // What cannot be listed is asked for name by name.
@@ -347,6 +350,9 @@ impl Mount {
 
     /// Describes an object, if there is one.
     pub(crate) async fn head(&self, key: &Key) -> Result<Option<ObjectInfo>, ObjectError> {
+        if self.is_removed(key) {
+            return Ok(None);
+        }
         match self.store().head(key, HeadOptions::default()).await {
             Ok(info) => Ok(Some(info)),
             Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
@@ -373,13 +379,15 @@ impl Mount {
         if Key::new(prefix).is_err() {
             return Ok(keys);
         }
+        // Those that are to be removed take up room on a page.
+        let removed = self.removed_below(prefix).len().min(REMOVED_MAX) as u32;
         let mut options = ListOptions {
             prefix: prefix.to_owned(),
-            max_keys: Some(count),
+            max_keys: Some(count + removed),
             ..Default::default()
         };
         loop {
-            let page = self.store().list(options.clone()).await?;
+            let page = self.list(options.clone()).await?;
             keys.extend(page.objects.into_iter().map(|object| object.key));
             let hidden = format!("{prefix}{}", char::REPLACEMENT_CHARACTER);
             keys.extend(iter::repeat_n(hidden, page.hidden));

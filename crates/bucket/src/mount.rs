@@ -21,7 +21,7 @@ use std::{
 };
 
 use penstock_base::{FsError, FsResult, clock, clock::Instant, metrics::Registry, random};
-use penstock_object::{ObjectInfo, ObjectKind, Store};
+use penstock_object::{Key, ObjectInfo, ObjectKind, Store};
 use penstock_transfer::{ObjectVersion, Transfer};
 use penstock_vfs::{Entry, FileKind, Inode};
 
@@ -30,6 +30,7 @@ use crate::{
     inode::{Known, Namespace, Patience, TreeSettings},
     metrics::{BucketMetrics, Notices},
     open_file::{Mode, OpenFile},
+    write_back::WriteBack,
 };
 
 /// For how long a change believes what a lookup found just before it, however short the
@@ -53,6 +54,8 @@ pub(crate) struct Mount {
     pub(crate) namespace: Arc<Namespace>,
     /// How files are written.
     pub(crate) mode: Mode,
+    /// Changes of names that the store gets later, in staged mode.
+    write_back: Option<Arc<WriteBack>>,
     /// Set when the volume shuts down: what is unsaved is saved then, and nothing may be
     /// written that would not be saved any more.
     shut: AtomicBool,
@@ -77,6 +80,9 @@ impl Mount {
             kept_cost: kept_cost(&settings),
         };
         let namespace = Namespace::new(budget, tree);
+        let write_back = mode
+            .staged()
+            .map(|mode| WriteBack::new(mode.staging(), settings.save_behind, budget));
         Arc::new(Self {
             transfer,
             settings,
@@ -84,6 +90,7 @@ impl Mount {
             notices: Notices::default(),
             namespace,
             mode,
+            write_back,
             shut: AtomicBool::new(false),
             mounted: clock::wall_time(),
             generation: random::number() as u32 | 1,
@@ -144,6 +151,27 @@ impl Mount {
     /// How files are saved behind the close, where they are.
     pub(crate) fn save_behind(&self) -> Option<SaveBehind> {
         self.mode.staged().and(self.settings.save_behind)
+    }
+
+    /// Changes of names that the store gets later, where there can be any.
+    pub(crate) fn write_back(&self) -> Option<&Arc<WriteBack>> {
+        self.write_back.as_ref()
+    }
+
+    /// Carries out what waits for a key: to be called before anything is written under it.
+    pub(crate) async fn settle(&self, key: &Key) -> FsResult<()> {
+        match &self.write_back {
+            Some(write_back) => write_back.settle(key).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The same of everything below a prefix.
+    pub(crate) async fn settle_below(&self, prefix: &str) -> FsResult<()> {
+        match &self.write_back {
+            Some(write_back) => write_back.settle_below(prefix).await,
+            None => Ok(()),
+        }
     }
 
     /// How a lookup takes memory's word that a name is free.

@@ -3,6 +3,7 @@
 //! Each change enters the gate (see [`crate::inode`]), changes the store, and then the tree. It
 //! runs in a task of its own, so an interrupted caller leaves no half of it.
 
+mod behind;
 mod links;
 mod make;
 mod mkdir;

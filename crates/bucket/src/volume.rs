@@ -30,6 +30,7 @@ use crate::{
     open_file::Mode,
     rename::Renames,
     staged::{StagedMode, behind, sync},
+    write_back,
 };
 
 /// References that are given back before somebody else may use the tree.
@@ -99,6 +100,7 @@ impl BucketVolume {
             sync::begin(mode);
         }
         behind::begin(&files);
+        write_back::begin(mount);
         freed::begin(&mount.namespace);
         Arc::new(Self {
             mount: Arc::clone(mount),
@@ -116,6 +118,9 @@ impl BucketVolume {
     /// Shows what an earlier mount left in the staging directory, and begins to save it. Needs a
     /// runtime; asks the store nothing before it returns. What must not be saved is put aside.
     pub fn recover(&self) {
+        if let Some(write_back) = self.mount.write_back() {
+            write_back.recover(&self.mount);
+        }
         if let Mode::Staged(mode) = &self.mount.mode {
             self.files.recover(mode);
         }

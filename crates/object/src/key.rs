@@ -1,6 +1,6 @@
 //! Names of objects, their versions and their unfinished uploads.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Borrow, fmt, sync::Arc};
 
 use thiserror::Error;
 
@@ -38,6 +38,12 @@ impl Key {
 
     /// The key as text.
     pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for Key {
+    fn borrow(&self) -> &str {
         &self.0
     }
 }

@@ -203,7 +203,7 @@ impl Tree {
         let Some(node) = self.nodes.get_mut(&inode) else {
             return false;
         };
-        if node.is_dirty() {
+        if node.is_unsaved() {
             return true;
         }
         let etag = node.known.as_ref().map(|known| known.etag.clone());
@@ -233,6 +233,6 @@ impl Tree {
         let below = is_directory.then(|| self.nodes_below(inode));
         let nodes = below.into_iter().flatten();
         let mut nodes = nodes.filter_map(|inode| self.nodes.get(&inode));
-        nodes.any(|node| node.is_dirty())
+        nodes.any(|node| node.is_unsaved())
     }
 }

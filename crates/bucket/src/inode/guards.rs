@@ -38,6 +38,12 @@ impl Namespace {
         Some(Reference::adopt(self, inode))
     }
 
+    /// One more reference to a node.
+    pub(crate) fn hold_again(self: &Arc<Self>, inode: Inode) -> FsResult<Reference> {
+        self.lock().hold_again(inode)?;
+        Ok(Reference::adopt(self, inode))
+    }
+
     /// Begins a question to the store about names in `directory`.
     pub(crate) fn observe(self: &Arc<Self>, directory: Inode) -> FsResult<Observation> {
         let epoch = self.lock().begin_observation(directory)?;

@@ -9,7 +9,7 @@ use penstock_base::{Utf8Name, clock::Instant};
 use penstock_object::{ETag, ObjectInfo, ObjectKind};
 use penstock_vfs::{FileKind, Inode};
 
-use crate::{inode::Directory, open_file::OpenFile, posix::KeptMetadata};
+use crate::{inode::Directory, open_file::OpenFile, posix::KeptMetadata, write_back::Late};
 
 /// Bytes that a node occupies, with what is known of it, but for its name: measured with a million.
 const NODE_COST: u64 = 384;
@@ -143,6 +143,8 @@ pub(crate) struct Node {
     /// Metadata that a save under way sends.
     pub(crate) sent: Option<Arc<KeptMetadata>>,
     pub(crate) last_open: Option<Box<LastOpen>>,
+    /// What the store lacks of a directory or a link, which waits in [`crate::write_back`].
+    pub(crate) late: Option<Late>,
     /// What the open handles of this file share.
     pub(crate) file: Option<Arc<OpenFile>>,
     /// What is known about the names in this directory.
@@ -166,6 +168,7 @@ impl Node {
             unsaved: None,
             sent: None,
             last_open: None,
+            late: None,
             file: None,
             directory: is_directory.then(Box::default),
         }
@@ -226,6 +229,11 @@ impl Node {
         self.file.as_ref().is_some_and(|file| file.view().dirty)
     }
 
+    /// Whether the store lacks something of the file, the link or the directory that this mount holds.
+    pub(crate) fn is_unsaved(&self) -> bool {
+        self.late.is_some() || self.is_dirty()
+    }
+
     /// Whether a handle that is open may have seen something of what the file holds.
     pub(crate) fn is_seen(&self) -> bool {
         self.file.as_ref().is_some_and(|file| file.view().is_seen())
@@ -248,7 +256,7 @@ impl Node {
 
     /// Whether what is known can be believed without asking the store.
     pub(crate) fn is_current(&self, now: Instant) -> bool {
-        self.is_dirty() || self.known.as_ref().is_some_and(|known| known.until > now)
+        self.is_unsaved() || self.known.as_ref().is_some_and(|known| known.until > now)
     }
 
     /// Notes that the store was just asked for the name, if its answer is believed no longer: what a door does

@@ -13,10 +13,12 @@ use crate::{
         cache::Cache,
         directory::{Dentry, Directory},
         holding::Holding,
-        node::Node,
+        node::{Node, Place},
         numbers::ByInode,
     },
     key,
+    open_file::OpenFile,
+    write_back::Late,
 };
 
 /// All nodes of a volume. See [`crate::inode`].
@@ -173,6 +175,21 @@ impl Tree {
         )
     }
 
+    /// The place that a key leads to, if memory holds all directories above it.
+    pub(crate) fn place_in_memory(&self, key: &Key) -> Option<Place> {
+        let path = key.as_str();
+        let mut names = path.strip_suffix('/').unwrap_or(path).split('/');
+        let name = Utf8Name::new(names.next_back()?).ok()?;
+        let parent = names.try_fold(Inode::ROOT, |parent, name| {
+            let name = Utf8Name::new(name).ok()?;
+            self.entry(parent, &name)?.held()
+        });
+        Some(Place {
+            parent: parent?,
+            name,
+        })
+    }
+
     /// Whether `inode` is `ancestor` or lies below it.
     pub(crate) fn is_below(&self, inode: Inode, ancestor: Inode) -> bool {
         let mut at = Some(inode);
@@ -209,17 +226,19 @@ impl Tree {
         found
     }
 
-    /// Whether an entry leads to a file that was made here and is not in the store yet.
-    pub(crate) fn is_unsaved(&self, entry: &Dentry) -> bool {
+    /// Whether an entry leads to something that was made here and is not in the store yet.
+    pub(crate) fn is_new(&self, entry: &Dentry) -> bool {
         let node = entry.held().and_then(|inode| self.nodes.get(&inode));
-        let file = node.and_then(|node| node.file.as_ref());
-        file.is_some_and(|file| file.view().new)
+        let is_new = |file: &Arc<OpenFile>| file.view().new;
+        node.is_some_and(|node| {
+            node.late == Some(Late::New) || node.file.as_ref().is_some_and(is_new)
+        })
     }
 
-    /// Whether an entry leads to a file with content that is not in the store yet.
-    pub(crate) fn is_dirty(&self, entry: &Dentry) -> bool {
+    /// Whether an entry leads to something of which the store lacks something.
+    pub(crate) fn is_unsaved(&self, entry: &Dentry) -> bool {
         let node = entry.held().and_then(|inode| self.nodes.get(&inode));
-        node.is_some_and(|node| node.is_dirty())
+        node.is_some_and(|node| node.is_unsaved())
     }
 
     /// Whether an entry leads to something that the store is known to have.
@@ -228,7 +247,9 @@ impl Tree {
         match entry {
             Dentry::Remembered(known) => known.until > now,
             Dentry::Held(inode) => {
-                let known = self.nodes.get(inode).and_then(|node| node.known.as_ref());
+                let node = self.nodes.get(inode);
+                let stored = node.filter(|node| node.late != Some(Late::New));
+                let known = stored.and_then(|node| node.known.as_ref());
                 known.is_some_and(|known| known.until > now)
             }
         }

@@ -329,7 +329,7 @@ impl Source {
             continuation: start.continuation.clone(),
             ..ListOptions::default()
         };
-        let page = for_reading(mount.store().list(options).await)?;
+        let page = for_reading(mount.list(options).await)?;
         if start.is_guess() && !begins_after(&page, start.after.as_deref()) {
             return Err(FsError::Unsupported(
                 "the store lists from the beginning only",

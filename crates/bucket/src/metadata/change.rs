@@ -178,6 +178,9 @@ impl Metadata {
         if kind == FileKind::Directory {
             return self.mark_directory(inode, kept).await;
         }
+        if self.describe_late(inode, &kept).await? {
+            return Ok(());
+        }
         let (original, mut known) = {
             let tree = self.mount.namespace.lock();
             let known = tree.node(inode)?.known.clone().ok_or(FsError::Stale)?;
@@ -223,6 +226,32 @@ impl Metadata {
             file.renew_journal();
         }
         Ok(())
+    }
+
+    /// Describes a link anew that waits to be written. Says whether one does.
+    async fn describe_late(&self, inode: Inode, kept: &Arc<KeptMetadata>) -> FsResult<bool> {
+        let key = {
+            let tree = self.mount.namespace.lock();
+            if tree.node(inode)?.late.is_none() {
+                return Ok(false);
+            }
+            tree.file_key(inode)?
+        };
+        if !self
+            .describe_behind(inode, &key, kept.description())
+            .await?
+        {
+            self.mount.settle(&key).await?;
+            return Ok(false);
+        }
+        let mut tree = self.mount.namespace.lock();
+        let node = tree.node_mut(inode)?;
+        node.clear_times();
+        node.unsaved = None;
+        if let Some(known) = &mut node.known {
+            known.kept = Some(Arc::clone(kept));
+        }
+        Ok(true)
     }
 
     async fn describe_anew(

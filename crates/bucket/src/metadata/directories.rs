@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use penstock_base::{FsError, FsResult, Payload, clock};
-use penstock_object::{Key, PutOptions};
+use penstock_object::{Description, Key};
 use penstock_vfs::{FileKind, Inode, Owner};
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     key,
     metadata::Metadata,
     metadata::asking::old_folder,
-    posix::{DIRECTORY_TYPE, KeptMetadata},
+    posix::{DIRECTORY_TYPE, KeptMetadata, options_of},
 };
 
 impl Metadata {
@@ -51,13 +51,19 @@ impl Metadata {
             (tree.prefix(inode)?, tree.node(inode)?.known.clone())
         };
         let begun = clock::now();
-        let options = PutOptions {
+        let description = Description {
             content_type: Some(DIRECTORY_TYPE.to_owned()),
             metadata: kept.metadata(),
-            ..PutOptions::default()
         };
         let key = key::marker_key(&prefix)?;
-        for_writing(self.mount.store().put(&key, Payload::new(), options).await)?;
+        if !self
+            .describe_behind(inode, &key, description.clone())
+            .await?
+        {
+            self.mount.settle(&key).await?;
+            let options = options_of(description);
+            for_writing(self.mount.store().put(&key, Payload::new(), options).await)?;
+        }
         let old = known.as_ref().and_then(|known| known.old_marker);
         if let Some(key) = old_key(&prefix, old)? {
             for_writing(self.mount.store().delete(&key).await)?;
@@ -107,10 +113,16 @@ impl Metadata {
 
     /// Removes objects that mark a directory besides the usual one.
     pub(crate) async fn delete_old_markers(&self, markers: &[Key]) -> FsResult<()> {
-        if markers.is_empty() {
+        let mut left = Vec::new();
+        for marker in markers {
+            if !self.mount.removes_marker_behind(marker).await {
+                left.push(marker.clone());
+            }
+        }
+        if left.is_empty() {
             return Ok(());
         }
-        let failures = for_writing(self.mount.store().delete_many(markers).await)?;
+        let failures = for_writing(self.mount.store().delete_many(&left).await)?;
         match failures.first() {
             None => Ok(()),
             Some(failure) => Err(FsError::Io(format!(

@@ -71,6 +71,13 @@ impl Names {
         if let Some(LinkTarget::Header(target)) = link {
             return Ok(Some(target.into()));
         }
+        let waiting = self
+            .mount
+            .write_back()
+            .and_then(|names| names.waiting_write(&key));
+        if let Some(object) = waiting {
+            return Ok(Some(object.body));
+        }
         let mut body = Vec::new();
         let options = GetOptions {
             range: Some(0..TARGET_MAX as u64),

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use penstock_base::{FsError, FsResult, Payload, Utf8Name, clock};
-use penstock_object::{ObjectError, PutOptions};
+use penstock_object::{Description, ObjectError};
 use penstock_vfs::{Entry, FileKind, Inode};
 
 use crate::{
@@ -12,8 +13,8 @@ use crate::{
     key,
     metadata::Metadata,
     mount::run_to_end,
-    names::Names,
-    posix::{DIRECTORY_TYPE, KeptMetadata},
+    names::{Names, behind::SmallFile},
+    posix::{DIRECTORY_TYPE, KeptMetadata, options_of},
 };
 
 impl Names {
@@ -40,12 +41,22 @@ impl Names {
         self.lookups.check_free(parent, name).await?;
         let prefix = self.mount.namespace.lock().prefix(parent)?;
         let prefix = key::directory_prefix(&prefix, name);
-        key::marker_key(&prefix)?;
+        let new = SmallFile {
+            kind: FileKind::Directory,
+            key: key::marker_key(&prefix)?,
+            body: Bytes::new(),
+            description: marker_description(kept.as_ref()),
+            kept: kept.clone(),
+        };
+        if let Some(made) = self.make_behind((parent, name), new).await? {
+            return Ok(made);
+        }
         let place = Place {
             parent,
             name: name.clone(),
         };
         let (change, begun) = (self.mount.namespace.begin_change(place), clock::now());
+        self.mount.settle(&key::marker_key(&prefix)?).await?;
         for_writing(self.metadata.write_marker(&prefix, kept.as_ref()).await)?;
         let until = self.mount.believed_until(begun);
         let mut tree = self.mount.namespace.lock();
@@ -67,6 +78,14 @@ impl Names {
     }
 }
 
+/// How the object is described that marks a directory.
+fn marker_description(kept: Option<&KeptMetadata>) -> Description {
+    Description {
+        content_type: Some(DIRECTORY_TYPE.to_owned()),
+        metadata: kept.map(KeptMetadata::metadata).unwrap_or_default(),
+    }
+}
+
 impl Metadata {
     /// Writes the object that marks the directory `prefix`.
     async fn write_marker(
@@ -77,12 +96,7 @@ impl Metadata {
         let Ok(key) = key::marker_key(prefix) else {
             return Ok(());
         };
-        let content_type = Some(DIRECTORY_TYPE.to_owned());
-        let options = PutOptions {
-            content_type,
-            metadata: kept.map(KeptMetadata::metadata).unwrap_or_default(),
-            ..PutOptions::default()
-        };
+        let options = options_of(marker_description(kept));
         self.mount
             .store()
             .put(&key, Payload::new(), options)
@@ -108,7 +122,7 @@ impl Metadata {
                 self.mount.first_below(&prefix).await?
             };
             if below.is_none() {
-                self.write_marker(&prefix, None).await?;
+                self.write_lost_marker(directory, &prefix).await?;
             }
             Ok(below.is_none_or(|below| below.marker))
         };
@@ -118,6 +132,18 @@ impl Metadata {
                 let error = object_failure(&error, Purpose::Write);
                 tracing::warn!("the directory `{prefix}` may vanish from the bucket: {error}");
             }
+        }
+    }
+
+    /// Marks a directory that nothing else keeps, now or behind.
+    async fn write_lost_marker(&self, directory: Inode, prefix: &str) -> Result<(), ObjectError> {
+        let Ok(key) = key::marker_key(prefix) else {
+            return Ok(());
+        };
+        let behind = self.describe_behind(directory, &key, marker_description(None));
+        match behind.await {
+            Ok(true) => Ok(()),
+            _ => self.write_marker(prefix, None).await,
         }
     }
 

@@ -10,7 +10,7 @@ use crate::{
     errors::for_writing,
     inode::{Known, Place, Reference},
     key,
-    names::Names,
+    names::{Names, behind::SmallFile},
     posix::{KeptMetadata, PosixAttributes},
 };
 
@@ -43,6 +43,16 @@ impl Names {
         let prefix = self.mount.namespace.lock().prefix(parent)?;
         let key = key::file_key(&prefix, name)?;
         let size = body.len() as u64;
+        let new = SmallFile {
+            kind,
+            key: key.clone(),
+            body: body.to_vec().into(),
+            description: kept.description(),
+            kept: Some(kept.clone()),
+        };
+        if let Some(made) = self.make_behind((parent, name), new).await? {
+            return Ok(made);
+        }
         let options = PutOptions {
             content_type: kept.content_type(),
             metadata: kept.metadata(),
@@ -53,6 +63,7 @@ impl Names {
             name: name.clone(),
         };
         let (change, begun) = (self.mount.namespace.begin_change(place), clock::now());
+        self.mount.settle(&key).await?;
         let stored = for_writing(self.mount.store().put(&key, body, options).await)?;
         let known = Known {
             kind,

@@ -13,6 +13,7 @@ use crate::{
     mount::run_to_end,
     names::Names,
     open_file::{OpenFile, turn_of},
+    write_back::Late,
 };
 
 impl Names {
@@ -74,7 +75,10 @@ impl Names {
         let change = self.mount.namespace.begin_change_of(found.inode())?;
         if !unsaved || may_be_stored {
             let key = self.mount.namespace.lock().file_key(found.inode())?;
-            for_writing(self.mount.store().delete(&key).await)?;
+            match may_be_stored {
+                true => self.mount.delete_now(&key).await?,
+                false => self.mount.remove_object(found.inode(), &key).await?,
+            }
             self.mount.mode.forget_left(&key);
         }
         self.mount.namespace.lock().remove(parent, name);
@@ -106,28 +110,46 @@ impl Names {
         (parent, name): (Inode, &Utf8Name),
         found: &Reference,
     ) -> FsResult<Change> {
-        let prefix = {
+        let (prefix, late) = {
             let tree = self.mount.namespace.lock();
             let entries = &tree.directory(found.inode())?.entries;
-            if entries.values().any(|entry| tree.is_dirty(entry)) {
+            if entries.values().any(|entry| tree.is_unsaved(entry)) {
                 return Err(FsError::DirectoryNotEmpty);
             }
-            tree.prefix(found.inode())?
+            (tree.prefix(found.inode())?, tree.node(found.inode())?.late)
         };
-        let keys = for_writing(self.mount.first_keys_below(&prefix, 2).await)?;
-        if keys.iter().any(|key| *key != prefix) {
-            return Err(FsError::DirectoryNotEmpty);
-        }
+        let is_marked = self.check_empty(found.inode(), &prefix).await?;
         let _alone = self.metadata.metadata_locks.lock(&[found.inode()]).await;
         let change = self.mount.namespace.begin_change_of(found.inode())?;
-        let old = self.metadata.old_markers(found.inode())?;
-        self.metadata.delete_old_markers(&old).await?;
-        if !keys.is_empty() {
-            let marker = key::marker_key(&prefix)?;
-            for_writing(self.mount.store().delete(&marker).await)?;
+        if late != Some(Late::New) {
+            let old = self.metadata.old_markers(found.inode())?;
+            self.metadata.delete_old_markers(&old).await?;
+        }
+        if is_marked || late.is_some() {
+            self.mount.remove_marker(&key::marker_key(&prefix)?).await?;
         }
         self.mount.namespace.lock().remove(parent, name);
         Ok(change)
+    }
+
+    /// Fails unless a directory is empty. Says whether an object may mark it. Where names are changed behind, memory
+    /// is believed.
+    async fn check_empty(&self, directory: Inode, prefix: &str) -> FsResult<bool> {
+        if self.mount.write_back().is_some_and(|names| names.takes())
+            && self
+                .mount
+                .namespace
+                .lock()
+                .directory(directory)?
+                .is_known_empty()
+        {
+            return Ok(true);
+        }
+        let keys = for_writing(self.mount.first_keys_below(prefix, 2).await)?;
+        match keys.iter().any(|key| key != prefix) {
+            true => Err(FsError::DirectoryNotEmpty),
+            false => Ok(!keys.is_empty()),
+        }
     }
 }
 

@@ -82,6 +82,7 @@ impl Names {
             name: name.clone(),
         };
         let (change, begun) = (self.mount.namespace.begin_change(place), clock::now());
+        self.mount.settle(&key).await?;
         let stored = self
             .mount
             .store()

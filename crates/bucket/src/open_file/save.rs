@@ -297,6 +297,10 @@ impl Files {
         let left = deadline.duration_since(clock::now());
         let _ = clock::deadline(left, self.behind.end()).await;
         lost.append(&mut self.unheard.take());
+        if let Some(names) = self.mount.write_back() {
+            let left = deadline.duration_since(clock::now());
+            lost.append(&mut names.finish(left).await);
+        }
         let left = deadline.duration_since(clock::now());
         if clock::deadline(left, self.mount.transfer.settle())
             .await

@@ -158,6 +158,9 @@ impl Renames {
                 key::directory_prefix(&parent, &rename.target.name),
             )
         };
+        for prefix in [&from, &to] {
+            self.mount.settle_below(prefix).await?;
+        }
         let resumed = self.unfinished(&from, &to).await?;
         if let (Some(replaced), None) = (&rename.replaced, &resumed) {
             self.check_empty(replaced.inode(), &to).await?;
@@ -422,7 +425,7 @@ impl Renames {
         {
             let tree = self.mount.namespace.lock();
             let entries = &tree.directory(directory)?.entries;
-            if entries.values().any(|entry| tree.is_unsaved(entry)) {
+            if entries.values().any(|entry| tree.is_new(entry)) {
                 return Err(FsError::DirectoryNotEmpty);
             }
         }

@@ -89,6 +89,8 @@ impl Renames {
             self.files.keep_for_handles(file).await;
         }
         let source = self.mount.namespace.lock().file_key(rename.moved.inode())?;
+        self.mount.settle(&source).await?;
+        self.mount.settle(&self.target_key(rename)?).await?;
         let target = self.mount.namespace.begin_change(rename.target.clone());
         let (copied, change) = self.copy_and_delete(rename, &source).await?;
         let Copied {
@@ -123,6 +125,11 @@ impl Renames {
         Ok(change)
     }
 
+    fn target_key(&self, rename: &Rename) -> FsResult<Key> {
+        let prefix = self.mount.namespace.lock().prefix(rename.target.parent)?;
+        key::file_key(&prefix, &rename.target.name)
+    }
+
     async fn copy_and_delete(
         self: &Arc<Self>,
         rename: &Rename,
@@ -146,16 +153,15 @@ impl Renames {
             RenameMode::NoReplace if error == FsError::Stale => CHANGED,
             _ => error,
         })?;
-        for_writing(self.mount.store().delete(source).await)?;
+        self.mount
+            .remove_version(source, copied.original.clone())
+            .await?;
         Ok((copied, change))
     }
 
     /// Copies the object as it is known, or as it is now if it was changed meanwhile.
     async fn copy_to_target(self: &Arc<Self>, rename: &Rename) -> FsResult<Copied> {
-        let target = {
-            let prefix = self.mount.namespace.lock().prefix(rename.target.parent)?;
-            key::file_key(&prefix, &rename.target.name)?
-        };
+        let target = self.target_key(rename)?;
         let condition = match rename.mode {
             RenameMode::NoReplace => WriteCondition::IfAbsent,
             RenameMode::Replace | RenameMode::Exchange => WriteCondition::Always,

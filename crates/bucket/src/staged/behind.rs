@@ -336,7 +336,7 @@ impl Files {
         }
     }
 
-    /// Saves everything that is unsaved in and below a directory, unless fsync does nothing. What programs have open is
+    /// Saves everything that is unsaved in and below a directory, names too, unless fsync does nothing. What programs have open is
     /// among it: a file that was just closed is told from one by a RELEASE that comes later.
     pub(crate) async fn save_below(self: &Arc<Self>, directory: Inode) -> FsResult<()> {
         let Some(mode) = self
@@ -358,6 +358,9 @@ impl Files {
             run_to_end(this.save_shared(file))
         });
         let saves = stream::iter(saves).buffer_unordered(SAVES_AT_ONCE);
-        saves.fold(Ok(()), async |all, saved| all.and(saved)).await
+        let saved = saves.fold(Ok(()), async |all: FsResult<()>, saved| all.and(saved));
+        saved.await?;
+        let prefix = self.mount.namespace.lock().prefix(directory)?;
+        self.mount.settle_below(&prefix).await
     }
 }

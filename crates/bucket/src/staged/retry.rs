@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// How long to wait before the first attempt, and between the last ones.
-pub(super) const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+pub(crate) const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 
 /// An attempt to save a file that failed.
 #[derive(Debug)]

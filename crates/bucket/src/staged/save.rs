@@ -134,7 +134,10 @@ impl Files {
     ) -> Result<Stored, SaveError> {
         let key = self.mount.namespace.lock().file_key(file.inode);
         let stored = match key {
-            Ok(key) => self.store_or_find(file, body, key, snapshot).await,
+            Ok(key) => match self.mount.settle(&key).await {
+                Ok(()) => self.store_or_find(file, body, key, snapshot).await,
+                Err(error) => Err(error.into()),
+            },
             // Another client's file has the name by now, and nothing else will lead here again.
             Err(FsError::Stale) => Err(SaveError::Conflict(FsError::Stale)),
             Err(error) => Err(error.into()),

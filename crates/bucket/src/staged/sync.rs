@@ -27,6 +27,10 @@ async fn sync_periodically(mode: Weak<StagedMode>) {
         let staging = mode.staging();
         on_worker(|| staging.space().look()).await;
         staging.closed().expire(staging.space().free_seen());
+        let names = staging.names().file();
+        if let Some(names) = names {
+            on_worker(|| tell(names.sync_data())).await;
+        }
         for file in mode.engaged.all() {
             let synced = tokio::task::spawn_blocking(move || match &file.body {
                 Body::Staged(body) => body.content.sync_to_disk(),
@@ -34,9 +38,13 @@ async fn sync_periodically(mode: Weak<StagedMode>) {
             });
             // One after the other: the disk has better things to do.
             let synced = synced.await.map_err(std::io::Error::other);
-            if let Err(error) = synced.flatten() {
-                tracing::warn!(%error, "a staging file could not be synced");
-            }
+            tell(synced.flatten());
         }
+    }
+}
+
+fn tell(synced: std::io::Result<()>) {
+    if let Err(error) = synced {
+        tracing::warn!(%error, "a staging file could not be synced");
     }
 }

@@ -17,6 +17,7 @@ mod lost_answers;
 mod metadata;
 mod model;
 mod names;
+mod names_behind;
 mod overlapping;
 mod pressure;
 mod reading;

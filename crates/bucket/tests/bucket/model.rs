@@ -338,6 +338,15 @@ impl Model {
         Ok(())
     }
 
+    /// Every path, directories with a slash, files with their content.
+    fn tree(&self) -> BTreeMap<String, Vec<u8>> {
+        let paths = self.entries.iter().map(|(path, entry)| match entry {
+            Entry::Directory => (format!("{path}/"), Vec::new()),
+            Entry::File(file) => (path.clone(), self.files[*file].content.clone()),
+        });
+        paths.collect()
+    }
+
     fn apply(&mut self, operation: &Operation) -> Outcome {
         match operation {
             Operation::WriteFile(path, byte) => {
@@ -509,14 +518,7 @@ async fn compare(operations: &[Operation]) -> Result<(), TestCaseError> {
             slot
         );
     }
-    let expected: BTreeMap<String, Vec<u8>> = model
-        .entries
-        .iter()
-        .map(|(path, entry)| match entry {
-            Entry::Directory => (format!("{path}/"), Vec::new()),
-            Entry::File(file) => (path.clone(), model.files[*file].content.clone()),
-        })
-        .collect();
+    let expected = model.tree();
     prop_assert_eq!(tree(&real.bed).await, expected.clone());
     prop_assert_eq!(tree(&real.bed.fresh()).await, expected);
     real.bed.forget_all();
@@ -530,6 +532,75 @@ proptest! {
     #[test]
     fn a_volume_does_what_the_model_does(operations in prop::collection::vec(operation(), 1..60)) {
         paused_runtime().block_on(compare(&operations))?;
+    }
+}
+
+// Staged mode that saves behind.
+
+#[derive(Debug, Clone)]
+enum Event {
+    Do(Operation),
+    /// The mount is killed, and the next one goes on.
+    Kill,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    use Operation::*;
+    let operation = prop_oneof![
+        4 => (path(), any::<u8>()).prop_map(|(path, byte)| WriteFile(path, byte)),
+        2 => path().prop_map(Read),
+        2 => path().prop_map(Stat),
+        2 => path().prop_map(List),
+        4 => path().prop_map(Unlink),
+        4 => path().prop_map(Mkdir),
+        4 => path().prop_map(Rmdir),
+        4 => (path(), path(), prop::bool::weighted(0.2)).prop_map(
+            |(source, target, no_replace)| Rename { source, target, no_replace }
+        ),
+        1 => Just(Forget),
+        1 => Just(Wait),
+    ];
+    prop_oneof![30 => operation.prop_map(Event::Do), 1 => Just(Event::Kill)]
+}
+
+async fn compare_behind(events: &[Event]) -> Result<(), TestCaseError> {
+    let settings = crate::behind::behind(Duration::from_secs(30));
+    let mut model = Model::default();
+    let mut real = Real {
+        bed: Bed::staged_with(settings.clone()),
+        slots: [None; SLOTS],
+    };
+    for (step, event) in events.iter().enumerate() {
+        match event {
+            Event::Do(operation) => {
+                let expected = model.apply(operation);
+                let found = real.apply(operation).await;
+                prop_assert_eq!(found, expected, "step {}: {:?}", step, operation);
+            }
+            Event::Kill => {
+                // What goes on behind lets go of the volume first.
+                tokio::time::sleep(Duration::from_secs(5)).await;
+                real.bed = real.bed.broken_off(settings.clone(), |_| ());
+            }
+        }
+    }
+    let expected = model.tree();
+    prop_assert_eq!(tree(&real.bed).await, expected.clone());
+    real.bed.recovered().await;
+    let lost = penstock_vfs::Volume::shut_down(&*real.bed.volume).await;
+    prop_assert_eq!(lost, []);
+    prop_assert_eq!(tree(&real.bed.fresh()).await, expected);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: CASES, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_volume_that_saves_behind_does_what_the_model_does(
+        events in prop::collection::vec(event(), 1..60),
+    ) {
+        paused_runtime().block_on(compare_behind(&events))?;
     }
 }
 

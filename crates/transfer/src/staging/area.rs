@@ -3,7 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use penstock_base::{FsError, FsResult, GIB, MIB, MemoryBudget, run_blocking};
@@ -13,6 +13,7 @@ use crate::staging::{
     disk::on_worker,
     folder::{FileId, Folder, StagingError},
     memory::SaveMemory,
+    names::NameLog,
     space::{Payment, Place, Space},
     sweep::{Remains, Sweeper},
     uploads::Uploads,
@@ -77,6 +78,7 @@ pub struct Staging {
     /// Turns for disk calls on the thread that asks.
     at_once: tokio::sync::Semaphore,
     uploads: Arc<Uploads>,
+    names: Mutex<NameLog>,
 }
 
 impl Staging {
@@ -91,6 +93,7 @@ impl Staging {
         let closed = Closed::new(settings.size);
         let memory = SaveMemory::new(budget);
         let at_once = tokio::sync::Semaphore::new(settings.at_once);
+        let names = Mutex::new(NameLog::new(&folder, &settings.volume));
         let boot = fs::read_to_string(Path::new(BOOT_ID)).unwrap_or_default();
         Ok(Arc::new(Self {
             settings,
@@ -102,6 +105,7 @@ impl Staging {
             memory,
             at_once,
             uploads,
+            names,
         }))
     }
 
@@ -142,6 +146,11 @@ impl Staging {
     /// Uploads that must not stay behind.
     pub fn uploads(&self) -> &Arc<Uploads> {
         &self.uploads
+    }
+
+    /// The log of names. The lock is held while the disk takes a record. Blocks.
+    pub fn names(&self) -> MutexGuard<'_, NameLog> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Memory for saves.

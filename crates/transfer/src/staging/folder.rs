@@ -5,8 +5,10 @@
 //! DIRECTORY/files/ID.data         what was written to a file, sparse
 //! DIRECTORY/files/ID.journal      which file, and which ranges; see the journal
 //! DIRECTORY/files/ID.upload       an upload that is under way
+//! DIRECTORY/names                 what is to become of names that the store does not have yet
 //! DIRECTORY/kept/ID.data          what must not be saved: another client changed the object, or the
 //! DIRECTORY/kept/ID.journal       journal cannot be believed
+//! DIRECTORY/kept/ID.names         a log of names that cannot be believed
 //! ```
 
 use std::{
@@ -48,9 +50,12 @@ pub enum StagingError {
     },
 }
 
-/// Whether files in the staging directory of a dead mount are unsaved: those with a journal are. Fails where
-/// the directory cannot be read, for instance because its disk is not mounted.
+/// Whether files in the staging directory of a dead mount are unsaved: those with a journal are. So are names of
+/// which the log tells. Fails where the directory cannot be read, for instance because its disk is not mounted.
 pub fn has_unsaved(directory: &Path) -> io::Result<bool> {
+    if fs::metadata(directory.join(NAMES)).is_ok_and(|log| log.len() > 0) {
+        return Ok(true);
+    }
     for entry in fs::read_dir(directory.join("files"))? {
         if entry?
             .path()
@@ -62,6 +67,9 @@ pub fn has_unsaved(directory: &Path) -> io::Result<bool> {
     }
     Ok(false)
 }
+
+/// The log of names, in a staging directory.
+const NAMES: &str = "names";
 
 /// A staging directory, locked while this or a clone of it lives.
 #[derive(Debug, Clone)]
@@ -129,6 +137,16 @@ impl Folder {
     /// The note of an upload.
     pub(crate) fn upload(&self, id: &FileId) -> PathBuf {
         self.directory.join("files").join(format!("{id}.upload"))
+    }
+
+    /// The log of names.
+    pub(crate) fn names(&self) -> PathBuf {
+        self.directory.join(NAMES)
+    }
+
+    /// Where a log of names is put aside.
+    pub(crate) fn kept_names(&self, id: &FileId) -> PathBuf {
+        self.directory.join("kept").join(format!("{id}.names"))
     }
 
     /// Notes of uploads that this user made.

@@ -127,6 +127,16 @@ impl Bed {
         Self::over(MemoryStore::like_s3(), settings.clone()).stage(settings, scratch, u64::MAX)
     }
 
+    /// The same with a memory budget.
+    pub(crate) fn staged_with_memory(
+        store: MemoryStore,
+        settings: BucketSettings,
+        memory: u64,
+    ) -> Self {
+        let scratch = tempfile::tempdir().unwrap();
+        Self::with_memory(store, settings.clone(), memory).stage(settings, scratch, u64::MAX)
+    }
+
     /// The same with a staging directory of `size` bytes.
     pub(crate) fn staged_in(size: u64) -> Self {
         let (settings, scratch) = (BucketSettings::default(), tempfile::tempdir().unwrap());

@@ -1,0 +1,341 @@
+//! Changes of names that are answered by the journal and carried out behind.
+//!
+//! Where files are saved behind the close ([`crate::SaveBehind`]) so are the small objects that are names and
+//! nothing else: a directory's marker is written, a link is written, an object is removed after the log of names
+//! ([`NameLog`]) has it. What happens to one key meanwhile is folded: a directory that is made, given an owner and
+//! times and removed again costs nothing.
+//!
+//! | question | answered by |
+//! |---|---|
+//! | what is there that the store lacks? | the tree: a node that waits here is [`Late`], held, and believed like an unsaved file |
+//! | what does the store have that is gone? | [`WriteBack::is_removed`]: each answer of the store goes through [`Mount::list`] and [`Mount::head`], which leave it out |
+//! | may an object be written under a key? | after [`WriteBack::settle`]: what waits for the key comes first |
+//!
+//! A removal takes the version that was known when it was asked for. What another client wrote meanwhile stays, and
+//! is seen again. A marker is removed whichever it is: what is in the directory keeps it there.
+//!
+//! One task looks what is due ([`carry_out`]): what was left alone for [`SaveBehind::after`], at the latest what
+//! reached [`SaveBehind::age_max`], and everything while more than half of what may wait does. A change that would
+//! be one too many is made at once. What fails is repeated with growing pauses. fsync of a directory, a rename of one and
+//! shutting down settle what they concern; what is left then is in the log, which the next mount carries out
+//! ([`recover`]).
+//!
+//! # Locks
+//!
+//! The log is locked while the disk takes a note, and what begins or ends to wait does so under that lock, so that both
+//! have one order. What waits is locked for map operations alone, also under the tree; nothing is locked under it.
+//!
+//! [`NameLog`]: penstock_transfer::staging::NameLog
+//! [`SaveBehind::after`]: crate::SaveBehind::after
+//! [`SaveBehind::age_max`]: crate::SaveBehind::age_max
+
+mod carry_out;
+mod pending;
+mod recover;
+mod seen;
+mod versions;
+
+use std::{
+    collections::BTreeSet,
+    io,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use penstock_base::{
+    FsError, FsResult, InMemory, MemoryBudget,
+    clock::{self, Instant},
+};
+use penstock_object::{Description, ETag, Key};
+use penstock_transfer::staging::{NameChange, SmallObject, Staging, disk_failure};
+use tokio::sync::{Notify, Semaphore};
+
+use crate::{
+    SaveBehind,
+    files::Unheard,
+    inode::Reference,
+    write_back::pending::{Pending, Scope, Waiting},
+};
+
+pub(crate) use carry_out::begin;
+
+/// Small objects that are written at the same time.
+const WRITES_AT_ONCE: usize = 64;
+/// Requests to remove objects, of up to a thousand each, that are under way at the same time.
+const REMOVALS_AT_ONCE: usize = 4;
+/// Changes that may wait, however much memory there is.
+const WAITING_MAX: u64 = 65_536;
+/// Bytes that one occupies, about: its key and what it says, in memory and in the log's copy.
+const WAITING_COST: u64 = 1024;
+/// The share of the memory budget that they may take.
+const WAITING_SHARE: u64 = 16;
+
+/// What the store lacks of a node that is no file with content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Late {
+    /// All of it.
+    New,
+    /// How it is described.
+    Changed,
+}
+
+/// Which version of an object is to be removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// This one.
+    Version(ETag),
+    /// Whichever there is: of objects that mark a directory and hold nothing.
+    Any,
+    /// None is known, so none is removed that waits nowhere.
+    Unknown,
+}
+
+/// What is to wait for a key.
+enum Next {
+    Change(NameChange),
+    /// Nothing any more: what waited is taken back.
+    Nothing,
+    /// What waits already.
+    Refused,
+}
+
+/// What became of a change that was to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// It waits, and survives the end of the process.
+    Noted,
+    /// It must be made now: nothing waits here, too much does, or the disk refuses.
+    Refused,
+}
+
+/// Changes of names that wait to be carried out.
+#[derive(Debug)]
+pub(crate) struct WriteBack {
+    staging: Arc<Staging>,
+    /// `None` where nothing is to wait but what an earlier mount left.
+    settings: Option<SaveBehind>,
+    waiting_max: usize,
+    pending: Mutex<Pending>,
+    writes: Arc<Semaphore>,
+    removals: Arc<Semaphore>,
+    /// Rings when there is something to look at.
+    bell: Arc<Notify>,
+    /// Rings when a change was carried out, or could not be.
+    ended: Notify,
+    /// What was given up.
+    pub(crate) lost: Unheard,
+}
+
+impl WriteBack {
+    /// Nothing waits yet. With `settings` what is asked for may.
+    pub(crate) fn new(
+        staging: &Arc<Staging>,
+        settings: Option<SaveBehind>,
+        budget: &MemoryBudget,
+    ) -> Arc<Self> {
+        let affordable = budget.total() / WAITING_SHARE / WAITING_COST;
+        Arc::new(Self {
+            staging: Arc::clone(staging),
+            settings,
+            waiting_max: usize::try_from(affordable.min(WAITING_MAX)).unwrap_or(usize::MAX),
+            pending: Mutex::default(),
+            writes: Arc::new(Semaphore::new(WRITES_AT_ONCE)),
+            removals: Arc::new(Semaphore::new(REMOVALS_AT_ONCE)),
+            bell: Arc::default(),
+            ended: Notify::new(),
+            lost: Unheard::default(),
+        })
+    }
+
+    fn pending(&self) -> InMemory<'_, Pending> {
+        InMemory::lock(&self.pending)
+    }
+
+    /// Changes that wait or are being carried out.
+    pub(crate) fn len(&self) -> usize {
+        self.pending().len()
+    }
+
+    /// Whether anything may wait.
+    pub(crate) fn takes(&self) -> bool {
+        self.settings.is_some()
+    }
+
+    /// Whether something waits for a key.
+    pub(crate) fn has(&self, key: &Key) -> bool {
+        self.pending().get(key).is_some()
+    }
+
+    /// The object that waits to be written under a key, if one does.
+    pub(crate) fn waiting_write(&self, key: &Key) -> Option<SmallObject> {
+        match &*self.pending().get(key)?.change {
+            NameChange::Write(object) => Some(object.clone()),
+            NameChange::Remove(_) => None,
+        }
+    }
+
+    /// Whether the object of this key is to be removed: it is gone for everybody here.
+    pub(crate) fn is_removed(&self, key: &str) -> bool {
+        self.pending().is_removed(key)
+    }
+
+    /// The keys below a prefix whose objects are to be removed.
+    pub(crate) fn removed_below(&self, prefix: &str) -> BTreeSet<Key> {
+        let pending = self.pending();
+        let removed = pending.below(prefix).filter(|(_, one)| one.is_removal());
+        removed.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Has an object removed. What waits to be written under its key and was not begun is taken back.
+    pub(crate) async fn remove(self: &Arc<Self>, key: &Key, which: Which) -> Wait {
+        let removal = move |there: Option<&Waiting>| {
+            if there.is_some_and(Waiting::is_of_something_new) {
+                return Next::Nothing;
+            }
+            match which {
+                Which::Version(version) => Next::Change(NameChange::Remove(Some(version))),
+                Which::Any => Next::Change(NameChange::Remove(None)),
+                Which::Unknown => Next::Refused,
+            }
+        };
+        self.wait(key, removal, None).await
+    }
+
+    /// Has an object written that the store does not have. Its node is held until then.
+    pub(crate) async fn write(
+        self: &Arc<Self>,
+        key: &Key,
+        object: SmallObject,
+        node: Reference,
+    ) -> Wait {
+        let write = |_: Option<&Waiting>| Next::Change(NameChange::Write(object));
+        self.wait(key, write, Some(node)).await
+    }
+
+    /// Has an object described anew: one that waits to be written, or the marker of a directory.
+    pub(crate) async fn describe(
+        self: &Arc<Self>,
+        key: &Key,
+        description: Description,
+        node: Reference,
+    ) -> Wait {
+        let is_marker = key.as_str().ends_with('/');
+        let write = move |there: Option<&Waiting>| match there.map(|there| &*there.change) {
+            Some(NameChange::Write(object)) => Next::Change(NameChange::Write(SmallObject {
+                description,
+                ..object.clone()
+            })),
+            _ if is_marker => Next::Change(NameChange::Write(SmallObject {
+                body: Bytes::new(),
+                description,
+                is_new: false,
+            })),
+            _ => Next::Refused,
+        };
+        self.wait(key, write, Some(node)).await
+    }
+
+    async fn wait(
+        self: &Arc<Self>,
+        key: &Key,
+        change: impl FnOnce(Option<&Waiting>) -> Next + Send + 'static,
+        node: Option<Reference>,
+    ) -> Wait {
+        let Some(settings) = self.settings else {
+            return Wait::Refused;
+        };
+        if self.len() >= self.waiting_max && !self.has(key) {
+            return Wait::Refused;
+        }
+        let (this, key) = (Arc::clone(self), key.clone());
+        let due = clock::now() + settings.after;
+        let noted = self.on_disk(true, move || this.note(&key, change, node, due));
+        let waits = noted.await.unwrap_or(Wait::Refused);
+        if waits == Wait::Noted {
+            self.bell.notify_one();
+        }
+        waits
+    }
+
+    fn note(
+        &self,
+        key: &Key,
+        change: impl FnOnce(Option<&Waiting>) -> Next,
+        node: Option<Reference>,
+        due: Instant,
+    ) -> io::Result<Wait> {
+        let mut log = self.staging.names();
+        let next = change(self.pending().get(key));
+        let displaced = match next {
+            Next::Refused => return Ok(Wait::Refused),
+            Next::Nothing => {
+                log.note_done(key)?;
+                self.pending().take(key)
+            }
+            Next::Change(change) => {
+                let change = Arc::new(change);
+                log.note(key, &change)?;
+                self.pending().add(key.clone(), change, node, due)
+            }
+        };
+        drop(log);
+        // It locks the tree when it goes.
+        drop(displaced);
+        Ok(Wait::Noted)
+    }
+
+    /// Carries out what waits for a key. Fails if that fails; then it goes on waiting.
+    pub(crate) async fn settle(&self, key: &Key) -> FsResult<()> {
+        self.settle_all(&Scope::Key(key)).await
+    }
+
+    /// The same of everything below a prefix.
+    pub(crate) async fn settle_below(&self, prefix: &str) -> FsResult<()> {
+        self.settle_all(&Scope::Below(prefix)).await
+    }
+
+    /// Carries out everything, as far as that takes no longer. Returns what is left and what was given up, with why.
+    pub(crate) async fn finish(&self, patience: Duration) -> Vec<(String, FsError)> {
+        let settled = clock::deadline(patience, self.settle_below("")).await;
+        let mut left = self.lost.take();
+        if let Err(late) = settled {
+            let late = FsError::TimedOut(late.to_string());
+            left.extend(self.pending().left_over(&late));
+        } else {
+            left.extend(
+                self.pending()
+                    .left_over(&FsError::Busy("it was not tried yet")),
+            );
+        }
+        left
+    }
+
+    async fn settle_all(&self, scope: &Scope<'_>) -> FsResult<()> {
+        let mut asked = None;
+        loop {
+            let ended = self.ended.notified();
+            tokio::pin!(ended);
+            ended.as_mut().enable();
+            let left = {
+                let mut pending = self.pending();
+                let asked = *asked.get_or_insert_with(|| pending.asked());
+                pending.hasten(scope, asked)
+            };
+            if !left.is_going_on {
+                return left.failure.map_or(Ok(()), Err);
+            }
+            self.bell.notify_one();
+            ended.await;
+        }
+    }
+
+    async fn on_disk<T: Send + 'static>(
+        &self,
+        quick: bool,
+        call: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> FsResult<T> {
+        let call = move || call().map_err(|error| disk_failure(&error));
+        self.staging.on_disk(quick, call).await
+    }
+}

@@ -1,0 +1,300 @@
+//! What waits to be carried out, and when each of it is due.
+
+use std::{collections::BTreeMap, ops::Bound, sync::Arc, time::Duration};
+
+use penstock_base::{
+    FsError,
+    clock::{self, Instant},
+};
+use penstock_object::{DELETE_MANY_MAX, Key};
+use penstock_transfer::staging::NameChange;
+
+use crate::{inode::Reference, staged::retry::PAUSES};
+
+/// Changes that wait, by key.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    changes: BTreeMap<Key, Waiting>,
+    /// Counts what began to wait, and each change of it.
+    last: u64,
+}
+
+/// A change that waits.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) change: Arc<NameChange>,
+    /// The node that waits for it.
+    pub(super) node: Option<Reference>,
+    /// When something began to wait for this key.
+    number: u64,
+    /// Tells the change from one that takes its place while it is carried out.
+    serial: u64,
+    since: Instant,
+    due: Instant,
+    is_under_way: bool,
+    /// The store may have something of an earlier attempt.
+    may_be_stored: bool,
+    failed: Option<Failed>,
+}
+
+/// The last attempt failed.
+#[derive(Debug)]
+struct Failed {
+    at: u64,
+    pause: Duration,
+    reason: FsError,
+}
+
+/// Which changes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Scope<'a> {
+    /// That of one key.
+    Key(&'a Key),
+    /// Those of all keys below a prefix, and of the prefix.
+    Below(&'a str),
+}
+
+/// A change that is to be carried out now.
+#[derive(Debug, Clone)]
+pub(super) struct Task {
+    pub(super) key: Key,
+    pub(super) change: Arc<NameChange>,
+    pub(super) serial: u64,
+}
+
+/// What may be begun.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    pub(super) writes: usize,
+    /// Batches of them.
+    pub(super) removals: usize,
+}
+
+/// What is to be carried out now.
+#[derive(Debug, Default)]
+pub(super) struct Due {
+    pub(super) writes: Vec<Task>,
+    pub(super) removals: Vec<Task>,
+    /// When the next is due, if there was room for all.
+    pub(super) next: Option<Instant>,
+}
+
+impl Waiting {
+    pub(super) fn is_removal(&self) -> bool {
+        matches!(*self.change, NameChange::Remove(_))
+    }
+
+    /// Whether it is a write that was not begun of what the store never had.
+    pub(super) fn is_of_something_new(&self) -> bool {
+        let is_new = matches!(&*self.change, NameChange::Write(object) if object.is_new);
+        is_new && !self.may_be_stored && !self.is_under_way
+    }
+}
+
+impl Pending {
+    pub(super) fn len(&self) -> usize {
+        self.changes.len()
+    }
+
+    pub(super) fn get(&self, key: &Key) -> Option<&Waiting> {
+        self.changes.get(key)
+    }
+
+    pub(super) fn is_removed(&self, key: &str) -> bool {
+        self.changes.get(key).is_some_and(Waiting::is_removal)
+    }
+
+    /// The changes of the keys below a prefix, and of the prefix.
+    pub(super) fn below(&self, prefix: &str) -> impl Iterator<Item = (&Key, &Waiting)> {
+        let from = (Bound::Included(prefix), Bound::Unbounded);
+        let changes = self.changes.range::<str, _>(from);
+        changes.take_while(move |(key, _)| key.as_str().starts_with(prefix))
+    }
+
+    /// Lets a change wait in place of the one that may wait for its key. Returns what is not held any more.
+    pub(super) fn add(
+        &mut self,
+        key: Key,
+        change: Arc<NameChange>,
+        node: Option<Reference>,
+        due: Instant,
+    ) -> Option<Reference> {
+        self.last += 1;
+        let serial = self.last;
+        let Some(there) = self.changes.get_mut(&key) else {
+            let waiting = Waiting {
+                change,
+                node,
+                number: serial,
+                serial,
+                since: clock::now(),
+                due,
+                is_under_way: false,
+                may_be_stored: false,
+                failed: None,
+            };
+            self.changes.insert(key, waiting);
+            return None;
+        };
+        there.change = change;
+        there.serial = serial;
+        there.due = due;
+        there.failed = None;
+        std::mem::replace(&mut there.node, node)
+    }
+
+    /// Lets a change wait that an earlier mount left, and may have begun.
+    pub(super) fn add_left(
+        &mut self,
+        key: Key,
+        change: Arc<NameChange>,
+        node: Option<Reference>,
+    ) -> Option<Reference> {
+        let displaced = self.add(key.clone(), change, node, clock::now());
+        if let Some(waiting) = self.changes.get_mut(&key) {
+            waiting.may_be_stored = true;
+        }
+        displaced
+    }
+
+    /// Takes out what waits for a key. Returns what is not held any more.
+    pub(super) fn take(&mut self, key: &Key) -> Option<Reference> {
+        self.changes.remove(key)?.node
+    }
+
+    /// What somebody who asks now waits for.
+    pub(super) fn asked(&self) -> Asked {
+        Asked(self.last)
+    }
+
+    /// Makes due what is asked for and did not fail since, and says what is left of it.
+    pub(super) fn hasten(&mut self, scope: &Scope<'_>, Asked(asked): Asked) -> Left {
+        let (now, mut left) = (clock::now(), Left::default());
+        for waiting in self.scope(scope) {
+            if waiting.number > asked {
+                continue;
+            }
+            match &waiting.failed {
+                Some(failed) if failed.at > asked => {
+                    left.failure.get_or_insert_with(|| failed.reason.clone());
+                }
+                _ => {
+                    left.is_going_on = true;
+                    waiting.due = now;
+                }
+            }
+        }
+        left
+    }
+
+    fn scope(&mut self, scope: &Scope<'_>) -> impl Iterator<Item = &mut Waiting> {
+        let (from, is_one) = match scope {
+            Scope::Key(key) => (key.as_str(), true),
+            Scope::Below(prefix) => (*prefix, false),
+        };
+        let changes = self
+            .changes
+            .range_mut::<str, _>((Bound::Included(from), Bound::Unbounded));
+        let changes = changes.take_while(move |(key, _)| match is_one {
+            true => key.as_str() == from,
+            false => key.as_str().starts_with(from),
+        });
+        changes.map(|(_, waiting)| waiting)
+    }
+
+    /// Takes what is due, as far as there is room, and marks it as under way.
+    pub(super) fn take_due(&mut self, age_max: Duration, is_crowded: bool, room: Room) -> Due {
+        let (now, mut due) = (clock::now(), Due::default());
+        let removals_max = room.removals * DELETE_MANY_MAX;
+        for (key, waiting) in &mut self.changes {
+            if waiting.is_under_way {
+                continue;
+            }
+            let at = waiting.due(age_max, is_crowded);
+            if at > now {
+                due.next = Some(due.next.map_or(at, |next| next.min(at)));
+                continue;
+            }
+            let (tasks, most) = match waiting.is_removal() {
+                true => (&mut due.removals, removals_max),
+                false => (&mut due.writes, room.writes),
+            };
+            if tasks.len() < most {
+                waiting.is_under_way = true;
+                tasks.push(Task {
+                    key: key.clone(),
+                    change: Arc::clone(&waiting.change),
+                    serial: waiting.serial,
+                });
+            }
+        }
+        due
+    }
+
+    /// Whether no other change took the place of this one.
+    pub(super) fn is_current(&self, task: &Task) -> bool {
+        let waiting = self.changes.get(&task.key);
+        waiting.is_some_and(|waiting| waiting.serial == task.serial)
+    }
+
+    /// A change was carried out. Returns what waited, unless another change of the key waits now.
+    pub(super) fn end(&mut self, task: &Task) -> Option<Waiting> {
+        let waiting = self.changes.get_mut(&task.key)?;
+        if waiting.serial == task.serial {
+            return self.changes.remove(&task.key);
+        }
+        waiting.is_under_way = false;
+        waiting.may_be_stored = true;
+        None
+    }
+
+    /// An attempt failed: it is repeated later.
+    pub(super) fn fail(&mut self, task: &Task, reason: FsError) {
+        self.last += 1;
+        let Some(waiting) = self.changes.get_mut(&task.key) else {
+            return;
+        };
+        let before = waiting.failed.as_ref().map(|failed| failed.pause);
+        let pause = before.map_or(PAUSES[0], |pause| (pause * 2).min(PAUSES[1]));
+        waiting.is_under_way = false;
+        waiting.may_be_stored = true;
+        waiting.due = clock::now() + pause;
+        waiting.failed = Some(Failed {
+            at: self.last,
+            pause,
+            reason,
+        });
+    }
+
+    /// The keys of everything that waits, each with why it could not be done, or with `other`.
+    pub(super) fn left_over(&self, other: &FsError) -> Vec<(String, FsError)> {
+        let left = self.changes.iter().map(|(key, waiting)| {
+            let failed = waiting.failed.as_ref().map(|failed| &failed.reason);
+            (key.to_string(), failed.unwrap_or(other).clone())
+        });
+        left.collect()
+    }
+}
+
+impl Waiting {
+    fn due(&self, age_max: Duration, is_crowded: bool) -> Instant {
+        match &self.failed {
+            Some(_) => self.due,
+            None if is_crowded => self.since,
+            None => self.due.min(self.since + age_max),
+        }
+    }
+}
+
+/// What somebody waits for: what began to wait before this number. Failures after it count.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked(u64);
+
+/// What is left of what was asked for.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    /// Whether something waits that did not fail since.
+    pub(super) is_going_on: bool,
+    /// Why something failed since.
+    pub(super) failure: Option<FsError>,
+}

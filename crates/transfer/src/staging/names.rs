@@ -1,0 +1,443 @@
+//! What is to become of small objects, told to the disk before the store.
+//!
+//! A volume that answers changes of names before the store has them notes each here: an object that is to be
+//! removed, or a small one that is to be written. The last note of a key counts, until the change is *done*.
+//!
+//! The log is one file of the staging directory. It begins with the volume that it is of; each record carries its
+//! length and its checksum, so what a crash cut off is told from what is whole. When nothing is left to do the log
+//! is empty, and when it has grown long it is written anew from what is left.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use penstock_base::disk_call;
+use penstock_object::{Description, ETag, Key, UserMetadata};
+
+use crate::staging::{
+    folder::{FileId, Folder},
+    journal::{join_texts, split_texts},
+};
+
+/// What the log begins with, before the volume.
+const FORMAT: &str = "names 1";
+/// Bytes from which on the log is written anew, unless that is worth little.
+const LONG: u64 = 1 << 20;
+/// It is written anew only when it is this much longer than it was then.
+const GROWTH: u64 = 4;
+
+const REMOVE: &str = "-";
+const WRITE: &str = "+";
+const DONE: &str = "=";
+const NEW: &str = "new";
+
+/// What is to become of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NameChange {
+    /// It is removed if it still is this version, or whichever it is.
+    Remove(Option<ETag>),
+    /// It is written.
+    Write(SmallObject),
+}
+
+/// An object that is written in one request from what the log says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SmallObject {
+    /// Its bytes, which are text.
+    pub body: Bytes,
+    /// How it is described.
+    pub description: Description,
+    /// Whether the store has nothing under its key, as far as is known.
+    pub is_new: bool,
+}
+
+/// What is left to do, by key.
+pub type NameChanges = BTreeMap<Key, Arc<NameChange>>;
+
+/// The log of one staging directory.
+#[derive(Debug)]
+pub struct NameLog {
+    path: PathBuf,
+    kept: PathBuf,
+    volume: String,
+    /// Opened with the first note.
+    file: Option<Arc<File>>,
+    /// Bytes of whole records.
+    length: u64,
+    /// Bytes when it was written anew last.
+    begun: u64,
+    changes: NameChanges,
+}
+
+impl NameLog {
+    pub(crate) fn new(folder: &Folder, volume: &str) -> Self {
+        Self {
+            path: folder.names(),
+            kept: folder.kept_names(&FileId::new()),
+            volume: volume.to_owned(),
+            file: None,
+            length: 0,
+            begun: 0,
+            changes: NameChanges::new(),
+        }
+    }
+
+    /// What an earlier mount of the same volume left to do. A log that cannot be believed as a whole is put aside,
+    /// for people. Blocks.
+    pub fn recover(&mut self) -> io::Result<NameChanges> {
+        disk_call();
+        let bytes = match fs::read(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(NameChanges::new()),
+            read => read?,
+        };
+        if bytes.is_empty() {
+            return Ok(NameChanges::new());
+        }
+        let told = read(&bytes, &self.volume);
+        if !told.is_whole {
+            fs::copy(&self.path, &self.kept)?;
+            tracing::error!(
+                "{} cannot be believed as a whole, or is of another volume: what it says of this one is carried \
+                 out, and a copy stays in {}",
+                self.path.display(),
+                self.kept.display()
+            );
+        }
+        self.changes = told.changes;
+        self.write_anew()?;
+        Ok(self.changes.clone())
+    }
+
+    /// Notes what is to become of an object. Nothing is noted if the disk refuses. Blocks.
+    pub fn note(&mut self, key: &Key, change: &Arc<NameChange>) -> io::Result<()> {
+        self.append(&record(key, change))?;
+        self.changes.insert(key.clone(), Arc::clone(change));
+        self.shorten();
+        Ok(())
+    }
+
+    /// Notes that what was to become of an object is done, or is not to be done any more. If the disk refuses, a
+    /// mount that follows a crash does it once more. Blocks.
+    pub fn note_done(&mut self, key: &Key) -> io::Result<()> {
+        if self.changes.remove(key).is_none() {
+            return Ok(());
+        }
+        match &self.file {
+            Some(file) if self.changes.is_empty() => {
+                disk_call();
+                file.set_len(0)?;
+                self.length = 0;
+                Ok(())
+            }
+            _ => self.append(&join_texts(&[DONE, key.as_str()])),
+        }
+    }
+
+    /// The file, once something was noted: what was noted by then survives a crash of the machine once it is synced,
+    /// without the log, which others need.
+    pub fn file(&self) -> Option<Arc<File>> {
+        self.file.clone()
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        disk_call();
+        let file = match &self.file {
+            Some(file) => file,
+            None => {
+                let file = Arc::new(create(&self.path)?);
+                self.length = 0;
+                self.file.insert(file)
+            }
+        };
+        let begin = match self.length {
+            0 => header(&self.volume),
+            _ => Vec::new(),
+        };
+        let bytes = [&begin, bytes].concat();
+        let written = file.write_all_at(&bytes, self.length);
+        if written.is_err() {
+            // What follows half a record could not be read.
+            let _ = file.set_len(self.length);
+        }
+        written?;
+        self.length += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn shorten(&mut self) {
+        if self.length > LONG.max(GROWTH * self.begun)
+            && let Err(error) = self.write_anew()
+        {
+            tracing::debug!(%error, "the log of names could not be written anew");
+        }
+    }
+
+    fn write_anew(&mut self) -> io::Result<()> {
+        disk_call();
+        let new = self.path.with_extension("new");
+        let file = create(&new)?;
+        let mut bytes = Vec::new();
+        if !self.changes.is_empty() {
+            bytes = header(&self.volume);
+        }
+        for (key, change) in &self.changes {
+            bytes.extend(record(key, change));
+        }
+        file.write_all_at(&bytes, 0)?;
+        // The old one must not go before this one is there.
+        file.sync_data()?;
+        fs::rename(&new, &self.path)?;
+        self.file = Some(Arc::new(file));
+        self.length = bytes.len() as u64;
+        self.begun = self.length;
+        Ok(())
+    }
+}
+
+/// Makes a file in place of the one that may be there.
+fn create(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => Folder::create(path),
+    }
+}
+
+fn header(volume: &str) -> Vec<u8> {
+    join_texts(&[FORMAT, volume])
+}
+
+fn record(key: &Key, change: &NameChange) -> Vec<u8> {
+    let object = match change {
+        NameChange::Remove(None) => return join_texts(&[REMOVE, key.as_str()]),
+        NameChange::Remove(Some(etag)) => {
+            return join_texts(&[REMOVE, key.as_str(), etag.as_str()]);
+        }
+        NameChange::Write(object) => object,
+    };
+    let body = String::from_utf8_lossy(&object.body);
+    let description = &object.description;
+    let mut texts = vec![
+        WRITE,
+        key.as_str(),
+        if object.is_new { NEW } else { "" },
+        &body,
+        description.content_type.as_deref().unwrap_or_default(),
+    ];
+    let metadata = description.metadata.iter();
+    texts.extend(metadata.flat_map(|(name, value)| [name.as_str(), value.as_str()]));
+    join_texts(&texts)
+}
+
+/// What a log says.
+#[derive(Debug, Default)]
+struct Told {
+    changes: NameChanges,
+    /// Whether all of it was read, but for a last record that a crash cut off.
+    is_whole: bool,
+}
+
+fn read(bytes: &[u8], volume: &str) -> Told {
+    let mut told = Told::default();
+    let Some((begin, mut rest)) = split_texts(bytes) else {
+        // Nothing can have been noted before the header was whole.
+        told.is_whole = bytes.len() < header(volume).len();
+        return told;
+    };
+    if begin != [FORMAT, volume] {
+        return told;
+    }
+    while let Some((texts, next)) = split_texts(rest) {
+        if told.follow(&texts).is_none() {
+            return told;
+        }
+        rest = next;
+    }
+    told.is_whole = is_cut(rest);
+    told
+}
+
+/// Whether bytes end before the record that they begin does.
+fn is_cut(bytes: &[u8]) -> bool {
+    let length = bytes
+        .first_chunk()
+        .map(|length| u32::from_le_bytes(*length));
+    let room = bytes.len().saturating_sub(8);
+    length.is_none_or(|length| length as usize > room)
+}
+
+impl Told {
+    /// Does what a record says. `None` if it says something that is not known here.
+    fn follow(&mut self, texts: &[String]) -> Option<()> {
+        let [tag, key, rest @ ..] = texts else {
+            return None;
+        };
+        let key = Key::new(key.as_str()).ok()?;
+        match (tag.as_str(), rest) {
+            (DONE, []) => drop(self.changes.remove(&key)),
+            (REMOVE, []) => self.note(key, NameChange::Remove(None)),
+            (REMOVE, [etag]) => self.note(key, NameChange::Remove(Some(ETag::new(etag)))),
+            (WRITE, [new, body, content_type, metadata @ ..]) => {
+                let pairs = metadata.chunks_exact(2);
+                let metadata: UserMetadata = pairs
+                    .map(|pair| (pair[0].clone(), pair[1].clone()))
+                    .collect();
+                let content_type = Some(content_type.clone()).filter(|text| !text.is_empty());
+                let object = SmallObject {
+                    body: Bytes::from(body.clone()),
+                    description: Description {
+                        content_type,
+                        metadata,
+                    },
+                    is_new: new == NEW,
+                };
+                self.note(key, NameChange::Write(object));
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn note(&mut self, key: Key, change: NameChange) {
+        self.changes.insert(key, Arc::new(change));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(text: &str) -> Key {
+        Key::new(text).expect("a valid key")
+    }
+
+    fn removed(etag: Option<&str>) -> Arc<NameChange> {
+        Arc::new(NameChange::Remove(etag.map(ETag::new)))
+    }
+
+    fn written(target: &str) -> Arc<NameChange> {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        Arc::new(NameChange::Write(SmallObject {
+            body: Bytes::from(target.to_owned()),
+            description: Description {
+                content_type: Some("text/link".to_owned()),
+                metadata: [pair("mode", "41471"), pair("gid", "")].into(),
+            },
+            is_new: true,
+        }))
+    }
+
+    struct Bed {
+        scratch: tempfile::TempDir,
+        volume: &'static str,
+    }
+
+    impl Bed {
+        fn new() -> Self {
+            Self {
+                scratch: tempfile::tempdir().expect("a temporary directory"),
+                volume: "volume",
+            }
+        }
+
+        fn log(&self) -> NameLog {
+            let folder = Folder::take(self.scratch.path()).expect("free");
+            NameLog::new(&folder, self.volume)
+        }
+
+        fn recovered(&self) -> NameChanges {
+            self.log().recover().expect("readable")
+        }
+
+        fn file(&self) -> PathBuf {
+            self.scratch.path().join("names")
+        }
+
+        fn kept(&self) -> usize {
+            let kept = fs::read_dir(self.scratch.path().join("kept"));
+            kept.expect("there").count()
+        }
+    }
+
+    #[test]
+    fn the_last_note_of_a_key_counts_until_it_is_done() {
+        let bed = Bed::new();
+        let mut log = bed.log();
+        log.note(&key("a"), &removed(Some("1"))).expect("noted");
+        log.note(&key("d/"), &written("")).expect("noted");
+        log.note(&key("d/"), &removed(None)).expect("noted");
+        log.note(&key("link"), &written("to/where")).expect("noted");
+        log.note_done(&key("a")).expect("noted");
+        drop(log);
+        let left = NameChanges::from([
+            (key("d/"), removed(None)),
+            (key("link"), written("to/where")),
+        ]);
+        assert_eq!(bed.recovered(), left);
+        assert_eq!(bed.recovered(), left, "reading it changes nothing");
+        let mut log = bed.log();
+        log.recover().expect("readable");
+        log.note_done(&key("d/")).expect("noted");
+        log.note_done(&key("link")).expect("noted");
+        let length = fs::metadata(bed.file()).expect("there").len();
+        assert_eq!(length, 0, "nothing is left to do");
+        log.note(&key("b"), &removed(None)).expect("noted");
+        drop(log);
+        assert_eq!(bed.recovered().len(), 1);
+        assert_eq!(bed.kept(), 0);
+    }
+
+    #[test]
+    fn a_log_is_cut_anywhere_and_what_was_whole_is_kept() {
+        let bed = Bed::new();
+        let mut log = bed.log();
+        log.note(&key("a"), &removed(Some("1"))).expect("noted");
+        let first = log.length;
+        log.note(&key("b"), &written("there")).expect("noted");
+        drop(log);
+        let whole = fs::read(bed.file()).expect("readable");
+        for length in 0..whole.len() {
+            let told = read(&whole[..length], bed.volume);
+            assert!(told.is_whole, "cut at {length}");
+            let expected = usize::from(length as u64 >= first);
+            assert_eq!(told.changes.len(), expected, "cut at {length}");
+        }
+    }
+
+    #[test]
+    fn a_log_that_is_damaged_or_of_another_volume_is_kept() {
+        let mut bed = Bed::new();
+        let mut log = bed.log();
+        log.note(&key("a"), &removed(Some("1"))).expect("noted");
+        let first = log.length as usize;
+        log.note(&key("b"), &removed(Some("2"))).expect("noted");
+        drop(log);
+        let mut bytes = fs::read(bed.file()).expect("readable");
+        bytes[first + 9] ^= 1;
+        fs::write(bed.file(), &bytes).expect("written");
+        assert_eq!(bed.recovered().len(), 1);
+        assert_eq!(bed.kept(), 1);
+        bed.volume = "another";
+        assert_eq!(bed.recovered().len(), 0);
+        assert_eq!(bed.kept(), 2);
+    }
+
+    #[test]
+    fn a_long_log_is_written_anew() {
+        let bed = Bed::new();
+        let mut log = bed.log();
+        let text = "x".repeat(1000);
+        for number in 0..5000 {
+            let etag = format!("{text}{number}");
+            log.note(&key("a"), &removed(Some(&etag))).expect("noted");
+        }
+        assert!(log.length < 2 * LONG, "{} bytes", log.length);
+        drop(log);
+        assert_eq!(bed.recovered().len(), 1);
+    }
+}
