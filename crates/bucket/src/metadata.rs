@@ -164,6 +164,16 @@ impl Known {
             && seconds(self.modified) == seconds(listed.modified)
     }
 
+    /// Whether metadata that is known of the version that a listing shows answers every question of a program: then
+    /// a listing asks no more than they.
+    pub(crate) fn is_believed_of(&self, listed: &Self) -> bool {
+        self.kind == listed.kind
+            && self.kept.is_some()
+            && self.etag.is_some()
+            && self.etag == listed.etag
+            && self.until > clock::now()
+    }
+
     /// The same of a directory, which a listing shows without any version.
     fn still_marks(&self, listed: &Self) -> bool {
         let directories = [self.kind, listed.kind] == [FileKind::Directory; 2];

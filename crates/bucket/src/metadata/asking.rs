@@ -156,12 +156,15 @@ impl Lookups {
                     && known.kept.is_some()
                     && known.until > clock::now()
             }
-            _ => known.still_describes(listed),
+            _ => {
+                let believes = self.mount.save_behind().is_some();
+                known.still_describes(listed) || believes && known.is_believed_of(listed)
+            }
         };
         if let Some(known) = known.filter(holds) {
-            let until = match listed.kind {
-                FileKind::Directory => known.until,
-                _ => listed.until,
+            let until = match known.still_describes(listed) {
+                true => listed.until,
+                false => known.until,
             };
             let known = known.clone();
             return Some(Known { until, ..known });

@@ -206,12 +206,17 @@ impl Pending {
     pub(super) fn take_due(&mut self, age_max: Duration, is_crowded: bool, room: Room) -> Due {
         let (now, mut due) = (clock::now(), Due::default());
         let removals_max = room.removals * DELETE_MANY_MAX;
+        // One request takes many: those that are not due yet go with the first that is.
+        let is_due = |waiting: &Waiting| waiting.due(age_max, is_crowded) <= now;
+        let mut removals = self.changes.values().filter(|one| one.is_removal());
+        let removes = removals.any(|one| !one.is_under_way && is_due(one));
         for (key, waiting) in &mut self.changes {
             if waiting.is_under_way {
                 continue;
             }
             let at = waiting.due(age_max, is_crowded);
-            if at > now {
+            let goes_along = removes && waiting.is_removal() && waiting.failed.is_none();
+            if at > now && !goes_along {
                 due.next = Some(due.next.map_or(at, |next| next.min(at)));
                 continue;
             }

@@ -318,3 +318,17 @@ async fn more_changes_than_may_wait_are_made_at_once() {
     assert!(shut_down(&bed).await.is_empty());
     assert_eq!(bed.keys().await.len(), 200);
 }
+
+#[tokio::test]
+async fn files_that_were_saved_here_are_listed_without_asking_for_each() {
+    let bed = Bed::staged_with(quick());
+    bed.mkdir("folder").await.unwrap();
+    for number in 0..20 {
+        let path = format!("folder/{number}");
+        bed.write_file(&path, "content").await.unwrap();
+    }
+    saved(&bed).await;
+    bed.requests();
+    assert_eq!(bed.ls("folder").await.unwrap().len(), 20);
+    assert_eq!(bed.requests(), "list 1");
+}

@@ -63,9 +63,9 @@ pub(crate) static SAVE: OptionSpec = OptionSpec {
     kind: Kind::Choice(&["close", "behind"]),
     default: Default::Is("close"),
     help: "When a staged file is saved",
-    detail: "For mode=staged. `close` saves it before close returns. `behind` answers close when the \
-             staging directory has the file, and saves it a little later, many at once; fsync, of a \
-             directory too, and unmounting wait for the store as before. What is not saved yet is lost \
+    detail: "For mode=staged. `close` saves it before close returns. `behind` answers close, \
+             mkdir, symlink and removals when the staging directory has them, and the store gets them a \
+             little later, many at once; fsync, of a directory too, and unmounting wait for the store as before. What is not saved yet is lost \
              with the disk of the staging directory; after a crash the next mount saves it.",
     effect: "Behind, programs that write many small files do not wait for a distant store, and a file \
              that is renamed or removed soon after it was written costs one request or none.",
