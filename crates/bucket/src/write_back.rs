@@ -202,14 +202,22 @@ impl WriteBack {
         self.wait(key, removal, None).await
     }
 
-    /// Has an object written that the store does not have. Its node is held until then.
+    /// Has an object written that the store does not have, or not for long. Its node is held until then. What waits to
+    /// be removed comes first: only a marker is written over the one before.
     pub(crate) async fn write(
         self: &Arc<Self>,
         key: &Key,
         object: SmallObject,
         node: Reference,
     ) -> Wait {
-        let write = |_: Option<&Waiting>| Next::Change(NameChange::Write(object));
+        let is_marker = key.as_str().ends_with('/');
+        let write = move |there: Option<&Waiting>| match there {
+            Some(_) if !is_marker => Next::Refused,
+            there => Next::Change(NameChange::Write(SmallObject {
+                is_new: object.is_new && there.is_none(),
+                ..object
+            })),
+        };
         self.wait(key, write, Some(node)).await
     }
 

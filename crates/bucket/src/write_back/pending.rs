@@ -146,12 +146,12 @@ impl Pending {
     /// Lets a change wait that an earlier mount left, and may have begun.
     pub(super) fn add_left(
         &mut self,
-        key: Key,
+        key: &Key,
         change: Arc<NameChange>,
         node: Option<Reference>,
     ) -> Option<Reference> {
         let displaced = self.add(key.clone(), change, node, clock::now());
-        if let Some(waiting) = self.changes.get_mut(&key) {
+        if let Some(waiting) = self.changes.get_mut(key) {
             waiting.may_be_stored = true;
         }
         displaced

@@ -38,7 +38,7 @@ impl WriteBack {
                 NameChange::Write(object) => self.show_left(mount, &key, object),
             };
             // Its first attempt may have been made.
-            let displaced = self.pending().add_left(key, change, node);
+            let displaced = self.pending().add_left(&key, change, node);
             drop(displaced);
         }
         self.bell.notify_one();

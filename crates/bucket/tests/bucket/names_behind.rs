@@ -332,3 +332,23 @@ async fn files_that_were_saved_here_are_listed_without_asking_for_each() {
     assert_eq!(bed.ls("folder").await.unwrap().len(), 20);
     assert_eq!(bed.requests(), "list 1");
 }
+
+#[tokio::test]
+async fn a_name_that_is_made_anew_where_one_is_to_be_removed_is_the_new_one() {
+    let bed = bed();
+    put_all(&bed, &["folder/", "file"]).await;
+    bed.symlink("old", "link").await.unwrap();
+    let root = bed.open_dir("").await.unwrap();
+    bed.volume.sync_directory(root).await.unwrap();
+    for name in ["link", "file"] {
+        bed.unlink(name).await.unwrap();
+        bed.symlink("new", name).await.unwrap();
+    }
+    bed.rmdir("folder").await.unwrap();
+    bed.mkdir("folder").await.unwrap();
+    bed.rmdir("folder").await.unwrap();
+    assert!(shut_down(&bed).await.is_empty());
+    assert_eq!(bed.keys().await, ["file", "link"]);
+    assert_eq!(bed.object("link").await.unwrap(), b"new");
+    assert_eq!(bed.object("file").await.unwrap(), b"new");
+}

@@ -203,7 +203,7 @@ impl NameLog {
 /// Makes a file in place of the one that may be there.
 fn create(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Folder::create(path),
     }
 }
