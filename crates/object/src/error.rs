@@ -139,6 +139,14 @@ impl ErrorKind {
                 | Self::ChecksumMismatch
         )
     }
+
+    /// Whether a write that ended like this may have taken effect.
+    pub fn is_doubtful(self) -> bool {
+        matches!(
+            self,
+            Self::Timeout | Self::Unavailable | Self::Interrupted | Self::ChecksumMismatch
+        )
+    }
 }
 
 /// A failed store operation with what an operator needs to know about it. Never holds

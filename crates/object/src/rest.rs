@@ -18,6 +18,7 @@ mod feature;
 mod list;
 mod metrics;
 mod plan;
+mod proof;
 mod provenance;
 mod read;
 mod skew;
@@ -37,6 +38,7 @@ pub(crate) use exchange::Draft;
 pub(crate) use feature::{Feature, Features};
 pub(crate) use metrics::RestMetrics;
 pub(crate) use plan::{WriteKind, WritePlan};
+pub(crate) use proof::Proof;
 pub(crate) use skew::StoreClock;
 
 use crate::{

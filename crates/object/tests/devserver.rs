@@ -446,65 +446,6 @@ fn lacking(lacks: &[Lack]) -> (Server, Arc<dyn Store>) {
     (server, store)
 }
 
-#[tokio::test]
-async fn a_condition_that_is_passed_over_is_looked_up() {
-    let (server, store) = lacking(&[Lack::WriteConditions]);
-    assert!(!store.capabilities().write_if_absent, "nobody has seen it");
-    let put = |body: &'static [u8]| {
-        let options = PutOptions {
-            condition: WriteCondition::IfAbsent,
-            ..PutOptions::default()
-        };
-        let body = Payload::from(body.to_vec());
-        let store = Arc::clone(&store);
-        async move { store.put(&key("a"), body, options).await }
-    };
-    put(b"theirs").await.expect("the key is free");
-    let refused = put(b"ours").await.expect_err("the key is taken");
-    assert_eq!(refused.kind, ErrorKind::AlreadyExists);
-    assert_eq!(
-        server.data().get(BUCKET, "a").as_deref(),
-        Some(&b"theirs"[..])
-    );
-    assert!(!store.capabilities().write_if_absent, "it proved nothing");
-}
-
-#[tokio::test]
-async fn a_condition_that_was_seen_at_work_is_believed() {
-    let (server, store) = s3().await;
-    let put = || {
-        let options = PutOptions {
-            condition: WriteCondition::IfAbsent,
-            ..PutOptions::default()
-        };
-        let body = Payload::from(b"content".to_vec());
-        let store = Arc::clone(&store);
-        async move { store.put(&key("a"), body, options).await }
-    };
-    put().await.expect("the key is free");
-    assert!(
-        !store.capabilities().write_if_absent,
-        "a success tells nothing"
-    );
-    // As if another client had been there between the look and the write.
-    let code = "NoSuchKey".to_owned();
-    let missing = FaultRule::new(Fault::Status { status: 404, code });
-    server
-        .faults()
-        .add(missing.on(&[Served::HeadObject]).next(1));
-    assert_eq!(
-        put().await.expect_err("taken").kind,
-        ErrorKind::AlreadyExists
-    );
-    assert!(store.capabilities().write_if_absent, "the store refused it");
-    let looks = server.counters().operation(Served::HeadObject);
-    assert_eq!(
-        put().await.expect_err("taken").kind,
-        ErrorKind::AlreadyExists
-    );
-    assert_eq!(server.counters().operation(Served::HeadObject), looks);
-}
-
 /// No document can name them, so each is deleted by itself.
 #[tokio::test]
 async fn deleting_one_by_one_goes_on_where_it_stopped() {

@@ -4,7 +4,7 @@ use std::{fmt::Debug, future::Future, time::SystemTime};
 
 use penstock_base::Payload;
 
-use super::{Address, Draft, RestStore, WriteKind, WritePlan};
+use super::{Address, Draft, Proof, RestStore, WriteKind, WritePlan};
 use crate::{
     Ability, Appended, Capabilities, Checksum, ChecksumKind, ETag, ErrorKind, Key, ObjectError,
     ObjectResult, Operation, PutOptions, Stored,
@@ -102,15 +102,17 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
         true
     }
 
-    /// Learns that the store refused such a write because the key was taken.
-    fn saw_refusal(&self, _operation: Operation) {}
-
     /// Makes a write fail when the key has another version, where that can be said.
     fn require_version(&self, _tag: &ETag, _headers: &mut RequestHeaders) {}
 
     /// Whether the store is known to respect [`Dialect::require_version`].
-    fn checks_version(&self) -> bool {
+    fn checks_version(&self, _operation: Operation) -> bool {
         false
+    }
+
+    /// What is known of the condition of such a write, where that has to be found out.
+    fn proof(&self, _kind: WriteKind) -> Option<&Proof> {
+        None
     }
 
     /// Sends the checksum of a body along with it, where the store does not compute it by itself and tell it.

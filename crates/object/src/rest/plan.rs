@@ -74,8 +74,10 @@ impl<D: Dialect> RestStore<D> {
                 }
                 (Err(error), Some(next)) if is_not_understood(&error) => plan = next,
                 (Err(error), _) => {
-                    if kind.conditional && plan.condition && is_taken(&error) {
-                        self.dialect.saw_refusal(kind.operation);
+                    if plan.condition && is_refused(&error) {
+                        self.dialect
+                            .proof(kind)
+                            .inspect(|proof| proof.saw_refusal());
                     }
                     return Err(error);
                 }
@@ -84,8 +86,9 @@ impl<D: Dialect> RestStore<D> {
     }
 }
 
-/// Whether it was the store that found the key taken, and not we who looked.
-fn is_taken(error: &ObjectError) -> bool {
+/// Whether it was the store that refused a write for its condition, and not we who looked. It says of
+/// either condition that the key is taken.
+pub(super) fn is_refused(error: &ObjectError) -> bool {
     error.kind == ErrorKind::AlreadyExists && error.status.is_some()
 }
 

@@ -6,7 +6,7 @@ use penstock_base::Payload;
 
 use super::{
     Dialect, Draft, RestStore, WriteKind, WritePlan, describe::describe, failure::kind_of_key,
-    plan::Written,
+    plan::Written, proof::Put,
 };
 use crate::{
     Checksum, DeleteFailure, ETag, ErrorKind, Key, ObjectError, ObjectInfo, ObjectResult,
@@ -47,18 +47,33 @@ impl<D: Dialect> RestStore<D> {
         self.make_conditional(&mut draft, &options.condition, plan)
             .await?;
         let ours = self.declare_body(plan, body, &mut draft.headers);
-        let response = self.send_only(&draft).await?;
-        let theirs = self.dialect.checksum_in(&response.headers);
-        let etag = etag_of(&response);
-        self.compare(&draft, ours, theirs)
-            .map_err(|error| error.leaving(etag.clone()))?;
+        let put = Put {
+            stored: self.send_put(&draft, ours).await?,
+            draft: &draft,
+            condition: &options.condition,
+            plan,
+            ours,
+        };
+        let stored = self.put_to_the_proof(put).await?;
         Ok(Written {
-            value: Stored {
-                etag,
-                checksum: theirs,
-            },
-            echoed: ours.map(|_| theirs.is_some()),
+            echoed: ours.map(|_| stored.checksum.is_some()),
+            value: stored,
         })
+    }
+
+    /// Sends a body of which our checksum is `ours`.
+    pub(super) async fn send_put(
+        &self,
+        draft: &Draft,
+        ours: Option<Checksum>,
+    ) -> ObjectResult<Stored> {
+        let response = self.send_only(draft).await?;
+        let checksum = self.dialect.checksum_in(&response.headers);
+        let etag = etag_of(&response);
+        match self.compare(draft, ours, checksum) {
+            Ok(()) => Ok(Stored { etag, checksum }),
+            Err(error) => Err(error.leaving(etag)),
+        }
     }
 
     /// Adds media type and metadata.
@@ -115,7 +130,7 @@ impl<D: Dialect> RestStore<D> {
                 }
             }
             WriteCondition::IfMatch(tag) => {
-                if !plan.condition || !self.dialect.checks_version() {
+                if !plan.condition || !self.dialect.checks_version(draft.operation) {
                     self.require_target(draft, tag).await?;
                 }
                 if plan.condition {

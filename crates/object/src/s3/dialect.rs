@@ -3,7 +3,9 @@
 use crate::{
     Ability, Capabilities, Checksum, ChecksumKind, ETag, Operation,
     http::{RequestHeaders, ResponseHeaders},
-    rest::{Dialect, Names, Signing, WriteKind, WritePlan, decode_checksum, encode_checksum},
+    rest::{
+        Dialect, Names, Proof, Signing, WriteKind, WritePlan, decode_checksum, encode_checksum,
+    },
     s3::features::Features,
     settings::StoreSettings,
     sign::{
@@ -181,16 +183,16 @@ impl Dialect for S3 {
         self.features.checks_absence(operation)
     }
 
-    fn saw_refusal(&self, operation: Operation) {
-        self.features.saw_refusal(operation);
-    }
-
     fn require_version(&self, tag: &ETag, headers: &mut RequestHeaders) {
         headers.push("if-match", format!("\"{tag}\""));
     }
 
-    fn checks_version(&self) -> bool {
-        self.features.checks_version()
+    fn checks_version(&self, operation: Operation) -> bool {
+        self.features.checks_version(operation)
+    }
+
+    fn proof(&self, kind: WriteKind) -> Option<&Proof> {
+        self.features.proof(kind)
     }
 
     fn declare_body(&self, checksum: Checksum, headers: &mut RequestHeaders) {

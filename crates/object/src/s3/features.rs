@@ -2,14 +2,24 @@
 //!
 //! Checksums and conditional writes are younger than most imitations of S3. Each is tried with
 //! the first write that wants it; an endpoint that refuses or ignores it is not asked again, and
-//! the log says so once.
-
-use std::sync::atomic::{AtomicBool, Ordering};
+//! the log says so once. A condition that is taken may still be passed over: see [`Proof`].
 
 use crate::{
     Ability, ChecksumKind, Known, Operation,
-    rest::{Feature, WriteKind, WritePlan},
+    rest::{Feature, Proof, WriteKind, WritePlan},
 };
+
+/// What the lack of either condition is called, and what it means.
+const CREATION: [&str; 2] = [
+    "conditional creation (If-None-Match)",
+    "whether a key is free is looked up before the write: of two machines that create one file in the \
+     same moment, one may lose its version",
+];
+const REPLACEMENT: [&str; 2] = [
+    "conditional replacement (If-Match)",
+    "whether somebody else replaced an object is looked up before the write: of two machines that save \
+     one file in the same moment, one may lose its version",
+];
 
 /// Which checksum is sent with bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,11 +44,13 @@ pub(super) struct Features {
     read_checksum: Feature,
     condition: Feature,
     version_condition: Feature,
-    /// Whether the store was seen to refuse an object, and an upload, because its key was taken.
-    proven: [AtomicBool; 2],
+    creation: Proof,
+    /// What holds for objects need not hold for uploads.
+    creation_by_upload: Proof,
+    replacement: Proof,
     original: bool,
-    /// Whether a condition that nobody has seen at work is believed.
-    believes: bool,
+    /// Whether conditions are believed that nobody has seen at work.
+    trusted: bool,
     declares_uploads: bool,
 }
 
@@ -75,18 +87,12 @@ impl Features {
                 Known::Unknown if original => Known::Present,
                 known => known,
             }),
-            condition: Feature::new(
-                "conditional creation (If-None-Match)",
-                "whether a key is free is looked up before the write: of two machines that create \
-                 one file in the same moment, one may lose its version",
-            ),
-            version_condition: Feature::new(
-                "conditional replacement (If-Match)",
-                "whether somebody else replaced an object is looked up before the write: of two \
-                 machines that save one file in the same moment, one may lose its version",
-            ),
-            proven: Default::default(),
-            believes: false,
+            condition: Feature::new(CREATION[0], CREATION[1]),
+            version_condition: Feature::new(REPLACEMENT[0], REPLACEMENT[1]),
+            creation: Proof::new(CREATION[0], CREATION[1]).trusted(original),
+            creation_by_upload: Proof::new(CREATION[0], CREATION[1]).trusted(original),
+            replacement: Proof::new(REPLACEMENT[0], REPLACEMENT[1]).trusted(original),
+            trusted: original,
             original,
             declares_uploads: original || choice != ChecksumChoice::Auto,
         }
@@ -94,9 +100,14 @@ impl Features {
 
     /// The same, believing that a store which takes a condition respects it.
     #[must_use]
-    pub(super) fn believing(mut self) -> Self {
-        self.believes = true;
-        self
+    pub(super) fn believing(self) -> Self {
+        Self {
+            creation: self.creation.trusted(true),
+            creation_by_upload: self.creation_by_upload.trusted(true),
+            replacement: self.replacement.trusted(true),
+            trusted: true,
+            ..self
+        }
     }
 
     /// The kind of checksum in use, if any.
@@ -119,26 +130,32 @@ impl Features {
         self.original
     }
 
-    /// Whether a write is known to fail when the key is taken. Many answer success and look at nothing,
-    /// so this shows only when one fails; and what holds for objects need not hold for uploads.
+    /// Whether a write is known to fail when the key is taken; copies are not known to do that anywhere.
     pub(super) fn checks_absence(&self, operation: Operation) -> bool {
-        let Some(index) = proof_index(operation) else {
-            return false;
-        };
-        let proven = self.original || self.believes || self.proven[index].load(Ordering::Relaxed);
-        proven && !self.condition.is_absent()
-    }
-
-    /// Learns that a write failed because the key was taken.
-    pub(super) fn saw_refusal(&self, operation: Operation) {
-        if let Some(index) = proof_index(operation) {
-            self.proven[index].store(true, Ordering::Relaxed);
-        }
+        let proof = self.proof(WriteKind {
+            operation,
+            conditional: true,
+            versioned: false,
+        });
+        proof.is_some_and(Proof::holds) && !self.condition.is_absent()
     }
 
     /// Whether a write is known to fail when the object is not the version that it insists on.
-    pub(super) fn checks_version(&self) -> bool {
-        self.original || self.believes
+    pub(super) fn checks_version(&self, operation: Operation) -> bool {
+        match operation {
+            Operation::Put => self.replacement.holds(),
+            _ => self.trusted,
+        }
+    }
+
+    /// What is known of the condition of a write.
+    pub(super) fn proof(&self, kind: WriteKind) -> Option<&Proof> {
+        match kind.operation {
+            Operation::Put if kind.conditional => Some(&self.creation),
+            Operation::Put if kind.versioned => Some(&self.replacement),
+            Operation::CompleteUpload if kind.conditional => Some(&self.creation_by_upload),
+            _ => None,
+        }
     }
 
     /// How reads may ask for a checksum.
@@ -211,15 +228,6 @@ impl Features {
     }
 }
 
-/// Writes that can be told not to replace anything; copies are not known to respect that anywhere.
-fn proof_index(operation: Operation) -> Option<usize> {
-    match operation {
-        Operation::Put => Some(0),
-        Operation::CompleteUpload => Some(1),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,7 +286,10 @@ mod tests {
             !features.checks_absence(Operation::Put),
             "a success tells nothing"
         );
-        features.saw_refusal(Operation::Put);
+        features
+            .proof(PUT_NEW)
+            .expect("it has a condition")
+            .saw_refusal();
         assert!(features.checks_absence(Operation::Put));
         assert!(!features.checks_absence(Operation::CompleteUpload));
         let original = Features::new(ChecksumChoice::Auto, true);

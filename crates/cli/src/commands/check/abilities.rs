@@ -79,8 +79,9 @@ impl Place<'_> {
         self.expect_refusal(
             put,
             ErrorKind::AlreadyExists,
-            "the store overwrites although told not to (If-None-Match); Penstock looks first, but two \
-             machines that create one file in the same moment cannot be told apart",
+            "the store overwrites although told not to (If-None-Match); Penstock looks first, which is \
+             one request more for each new file, but two machines that create one file in the same \
+             moment cannot be told apart",
         )
     }
 
@@ -91,7 +92,8 @@ impl Place<'_> {
             put,
             ErrorKind::PreconditionFailed,
             "the store replaces another version than it is told to (If-Match); Penstock looks first, \
-             but of two machines that save one file in the same moment one loses its version",
+             which is one request more for each save, but of two machines that save one file in the \
+             same moment one loses its version",
         )
     }
 

@@ -71,7 +71,7 @@ impl Retry {
                     return found.await?.ok_or(error);
                 }
                 Err(error) => {
-                    uncertain |= may_have_happened(error.kind);
+                    uncertain |= error.kind.is_doubtful();
                     retries.pause(error).await?;
                 }
             }
@@ -304,17 +304,6 @@ impl Retry {
 /// Whether the object can have been written since `began`.
 fn is_fresh(info: &ObjectInfo, began: SystemTime) -> bool {
     info.modified + CLOCK_SKEW_MAX >= began
-}
-
-/// Whether an attempt that ended like this may have taken effect.
-fn may_have_happened(kind: ErrorKind) -> bool {
-    matches!(
-        kind,
-        ErrorKind::Timeout
-            | ErrorKind::Unavailable
-            | ErrorKind::Interrupted
-            | ErrorKind::ChecksumMismatch
-    )
 }
 
 fn stored(info: &ObjectInfo) -> Stored {
