@@ -597,6 +597,27 @@ fn killed_it_has_kept_every_complete_row() {
 }
 
 #[test]
+fn the_time_until_all_is_stored_is_told_beside_the_programs_own() {
+    let scratch = Scratch::new();
+    let file = scratch.path().join("report.json");
+    let file_name = file.to_str().expect("plain").to_owned();
+    let mut arguments = vec!["run", "--suite", "worktree", "--scale", TINY, "--json"];
+    arguments.extend([file_name.as_str(), "--rows", "untar", "--profiles", "lan"]);
+    arguments.extend(["--clients", "penstock-behind"]);
+    run_within(PATIENCE, &mut bench(&scratch, &arguments)).expect_success();
+    let text = fs::read_to_string(&file).expect("a report");
+    let report: Value = serde_json::from_str(&text).expect("JSON");
+    let sample = sample(row(&report, "untar"));
+    assert_eq!(sample["failure"], Value::Null, "{sample:#}");
+    assert_eq!(sample["verified"], true, "{sample:#}");
+    let [ended, stored] = ["seconds", "stored_seconds"].map(|name| sample[name].as_f64());
+    assert!(ended < stored, "it saves behind the close: {sample:#}");
+    let files = sample["operations"].as_u64().expect("a number");
+    assert!(sample["requests"]["PutObject"].as_u64() >= Some(files));
+    assert_nothing_left(&scratch);
+}
+
+#[test]
 fn everything_that_can_be_run_is_listed() {
     let scratch = Scratch::new();
     let finished = run_within(PATIENCE, &mut bench(&scratch, &["list"])).expect_success();

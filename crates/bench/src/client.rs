@@ -291,7 +291,7 @@ impl Client {
             let has = spec.commands.contains_key(command);
             return (!has).then(|| format!("it keeps no {command}"));
         }
-        let writes = row.changes_inputs || !row.outputs.is_empty() || !row.directories.is_empty();
+        let writes = row.changes_store() || !row.outputs.is_empty() || !row.directories.is_empty();
         (writes && spec.inputs_through.is_some()).then(|| "its volumes are read-only".to_owned())
     }
 

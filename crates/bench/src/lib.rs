@@ -7,7 +7,7 @@
 //!
 //! The way to a sample: [`suite`] has the tables as data, [`plan`] makes rows of them, [`runner`]
 //! lets the clients of the [`client`] take turns, [`sample`] prepares, mounts ([`mount`]), measures
-//! ([`measure`]) and checks ([`worker`]) one run. The [`watchdog`] outlives all of it and
+//! ([`measure`]), waits until all is stored ([`settled`]) and checks ([`worker`]) one run. The [`watchdog`] outlives all of it and
 //! cleans up.
 //!
 //! [`suite`]: crate::suite
@@ -25,6 +25,7 @@ mod runner;
 mod sample;
 mod session;
 mod settings;
+mod settled;
 mod store;
 mod suite;
 // The only unsafe code here: system calls that std does not wrap.

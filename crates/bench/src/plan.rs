@@ -8,9 +8,9 @@ use penstock_devserver::{Crowd, Fill};
 use crate::{
     BenchError, BenchResult,
     client::{self, Catalog},
-    record::{Cell, Row, Table},
+    record::{Cell, Row as Shown, Table},
     settings::{self, AS_IS, PROFILES, RunSettings, Surroundings, Target},
-    suite::{self, Files, Suite, Workload},
+    suite::{self, Files, Row, Suite, Workload},
 };
 
 /// How long a run may take whatever it does.
@@ -19,10 +19,12 @@ const LIMIT_BASE: Duration = Duration::from_secs(120);
 const SLOWEST_RATE: u64 = 4 << 20;
 /// What a file may cost beside its bytes.
 const SLOWEST_FILE: Duration = Duration::from_millis(100);
+/// The same of a file that programs handle one after the other, with several requests each.
+const SLOWEST_STORED_FILE: Duration = Duration::from_secs(2);
 /// What a listed object may cost.
 const SLOWEST_OBJECT: Duration = Duration::from_millis(1);
 /// Programs that rows use, with how to get them.
-const PROGRAMS: [(&str, &str); 2] = [
+const PROGRAMS: [(&str, &str); 6] = [
     (
         "fio",
         "apt-get install fio, or https://github.com/axboe/fio",
@@ -31,6 +33,10 @@ const PROGRAMS: [(&str, &str); 2] = [
         "sysbench",
         "apt-get install sysbench, or https://github.com/akopytov/sysbench",
     ),
+    ("rsync", "apt-get install rsync"),
+    ("git", "apt-get install git"),
+    ("cargo", "apt-get install cargo, or https://rustup.rs"),
+    ("npm", "apt-get install npm, or https://nodejs.org"),
 ];
 
 /// A row of the report that is to be filled.
@@ -88,7 +94,7 @@ impl Plan {
             }
             for profile in profiles(suite, &workload, settings) {
                 let unavailable = unavailable(&workload, settings);
-                table.rows.push(Row {
+                table.rows.push(Shown {
                     workload: name.clone(),
                     description: workload.description()?,
                     commands: workload.commands()?,
@@ -168,13 +174,19 @@ impl Planned {
         for spec in row.inputs.iter().chain(&row.outputs) {
             files += self.workload.count(spec)?;
         }
+        let handled = match row.until_stored {
+            true => self.workload.number(&row.files)?.max(files),
+            false => 0,
+        };
         let crowds = self.workload.crowds()?;
         let listed = crowds.iter().map(|crowd| crowd.count).sum();
-        let [files, listed] = [files, listed].map(|it: u64| u32::try_from(it).unwrap_or(u32::MAX));
+        let [files, handled, listed] =
+            [files, handled, listed].map(|it: u64| u32::try_from(it).unwrap_or(u32::MAX));
         let seconds = self.workload.number(&row.seconds)? * 2 + bytes / SLOWEST_RATE;
         Ok(LIMIT_BASE
             + Duration::from_secs(seconds)
             + SLOWEST_FILE.saturating_mul(files)
+            + SLOWEST_STORED_FILE.saturating_mul(handled)
             + SLOWEST_OBJECT.saturating_mul(listed))
     }
 }
@@ -255,19 +267,28 @@ fn unavailable(workload: &Workload, settings: &RunSettings) -> Option<String> {
     if row.unavailable.is_some() {
         return row.unavailable.clone();
     }
-    if row.crowd.is_some() && settings.target != Target::DevelopmentServer {
-        let why = "its objects are made up by the development server; run it without --endpoint, \
-                   --server and --dir";
-        return Some(why.to_owned());
+    let is_development = settings.target == Target::DevelopmentServer;
+    if let Some(why) = needs_development_server(row).filter(|_| !is_development) {
+        let remedy = "run it without --endpoint, --server and --dir";
+        return Some(format!("{why} the development server; {remedy}"));
     }
-    let program = row.command.first()?;
-    if program.contains('{') || client::find_program(program, &settings.surroundings.path).is_some()
-    {
-        return None;
-    }
+    let path = &settings.surroundings.path;
+    let is_missing = |program: &&String| client::find_program(program, path).is_none();
+    let program = row.needs().find(is_missing)?;
     let known = PROGRAMS.iter().find(|(name, _)| name == program);
     let remedy = known.map_or(String::new(), |(_, get)| format!("; get it: {get}"));
     Some(format!("`{program}` is not on PATH{remedy}"))
+}
+
+/// What of a row only the development server does.
+fn needs_development_server(row: &Row) -> Option<&'static str> {
+    match row {
+        Row { crowd: Some(_), .. } => Some("its objects are made up by"),
+        Row {
+            until_stored: true, ..
+        } => Some("when all is stored is told by"),
+        _ => None,
+    }
 }
 
 /// A suite in a list.

@@ -90,7 +90,7 @@ pub struct Row {
     pub description: String,
     /// The commands as they were run.
     pub commands: Vec<String>,
-    /// The latency profile: `lan`, `region`, `far`, or `as is`.
+    /// The latency profile: `lan`, `region`, `far`, `distant`, or `as is`.
     pub profile: String,
     /// Why the row cannot be run yet, when it cannot.
     pub unavailable: Option<String>,
@@ -116,6 +116,9 @@ pub struct Sample {
     pub failure: Option<String>,
     /// Wall time of the workload itself, without mount and unmount.
     pub seconds: f64,
+    /// Since it began, when everything that it wrote was in the store; only of rows that wait for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored_seconds: Option<f64>,
     /// Payload that the workload moved.
     pub bytes: u64,
     /// Operations that the workload counts: files, I/Os, entries. 0 when bytes are all it counts.
@@ -173,7 +176,8 @@ impl Sample {
             &mut self.foreign_cpu_seconds,
         ];
         let mut broken = false;
-        for figure in figures.into_iter().filter(|figure| !figure.is_finite()) {
+        let figures = figures.into_iter().chain(&mut self.stored_seconds);
+        for figure in figures.filter(|figure| !figure.is_finite()) {
             *figure = 0.0;
             broken = true;
         }

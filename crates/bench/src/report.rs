@@ -129,7 +129,7 @@ fn context_of(report: &Report) -> Value {
         report, headline, suites, clients,
         missing => missing.collect::<Vec<_>>(),
         found => ranking.as_ref().map(|ranking| found(report, ranking)),
-        aspects => Aspect::ALL.map(Aspect::name),
+        aspects => ranking.as_ref().map(aspect_names),
         place => place(report),
         conditions => conditions(report),
         day => report.started.split('T').next(),
@@ -137,10 +137,15 @@ fn context_of(report: &Report) -> Value {
     }
 }
 
+fn aspect_names(ranking: &summary::Ranking<'_>) -> Vec<&'static str> {
+    ranking.aspects().into_iter().map(Aspect::name).collect()
+}
+
 fn found(report: &Report, ranking: &summary::Ranking<'_>) -> Value {
+    let aspects = ranking.aspects();
     let compared = ranking.compared().into_iter().map(|row| {
-        let places = Aspect::ALL.map(|aspect| {
-            let place = row.place(aspect)?;
+        let places = aspects.iter().map(|aspect| {
+            let place = row.place(*aspect)?;
             Some(context! { standing => place.standing, verdict => place.verdict(), rival => place.rival })
         });
         context! {
@@ -149,7 +154,7 @@ fn found(report: &Report, ranking: &summary::Ranking<'_>) -> Value {
             profile => row.view.row.profile,
             description => row.view.row.description,
             absence => row.absence,
-            places,
+            places => places.collect::<Vec<_>>(),
         }
     });
     context! {

@@ -240,7 +240,7 @@ impl Runner<'_> {
             is_prepared: self.prepared.contains(&inputs),
         };
         let sample = run.sample();
-        let changes = planned.workload.row.changes_inputs;
+        let changes = planned.workload.row.changes_store();
         if sample.failure.is_none() && !changes {
             self.prepared.insert(inputs);
         }

@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use penstock_base::clock;
 use penstock_devserver::Counters;
 
 use crate::{
@@ -21,11 +22,11 @@ use crate::{
     plan::Planned,
     process::Task,
     record::Sample,
-    session::Session,
-    settings,
+    session::{Session, make_private},
+    settings, settled,
     store::Store,
     suite::{self, Row, Tool, Workload},
-    template::{self, variables},
+    template::{self, Variables, variables},
     tool::{self, Said},
     worker::{Expected, Job, Place},
 };
@@ -100,7 +101,12 @@ impl Run<'_> {
         let mut mounted = self.mount(self.client)?;
         let outcome = self.measure_mounted(&mounted, &scratch, sample);
         let reset = self.set_profile(false);
-        let outcome = outcome.and(reset);
+        let mut outcome = outcome.and(reset);
+        // What was stored by then and what unmounting stores are two things.
+        let is_checked_now = self.row().until_stored && !self.only_through_mount();
+        if is_checked_now {
+            outcome = outcome.and_then(|()| self.check_written(sample));
+        }
         if let Err(why) = outcome {
             let complaint = mounted.complaint();
             let has_died = mounted.is_dead();
@@ -112,7 +118,9 @@ impl Run<'_> {
             });
         }
         mounted.end(self.session)?;
-        self.check_written(sample)?;
+        if !is_checked_now {
+            self.check_written(sample)?;
+        }
         // Left over, it would only take space until the end.
         let _ = fs::remove_dir_all(&scratch);
         Ok(())
@@ -153,6 +161,14 @@ impl Run<'_> {
             let root = root.clone();
             self.work(&Job::Write { root, files })?;
         }
+        if !self.row().scratch_commands.is_empty() {
+            make_private(&root)?;
+        }
+        let known = self.variables(&root);
+        for command in &self.row().scratch_commands {
+            let command = inside(&root, template::expand_all(command, &known)?);
+            self.run_once("scratch", command)?;
+        }
         Ok(root)
     }
 
@@ -184,14 +200,13 @@ impl Run<'_> {
         let directories = row.directories.iter().map(|name| directory.join(name));
         let directories = directories.collect();
         self.work(&Job::MakeDirectories { directories })?;
-        let ourselves = &self.session.surroundings.program;
-        let known = self.workload().variables(variables([
-            ("directory", directory.display().to_string()),
-            ("scratch", scratch.display().to_string()),
-            ("penstock", ourselves.display().to_string()),
-        ]));
+        let mut known = self.variables(scratch);
+        known.insert("directory".to_owned(), directory.display().to_string());
         for command in &row.before {
             self.run_once("before", template::expand_all(command, &known)?)?;
+        }
+        if row.until_stored && !row.before.is_empty() {
+            self.settle()?;
         }
         let mut arguments = template::expand_all(&row.command, &known)?;
         let program = arguments.first().cloned().unwrap_or_default();
@@ -204,6 +219,21 @@ impl Run<'_> {
         self.passes(mounted, (&program, &arguments), sample)?;
         self.set_profile(false)?;
         self.check_read(mounted, sample)
+    }
+
+    /// What the places of commands stand for, but for the directory in the mount.
+    fn variables(&self, scratch: &Path) -> Variables {
+        let ourselves = &self.session.surroundings.program;
+        self.workload().variables(variables([
+            ("scratch", scratch.display().to_string()),
+            ("penstock", ourselves.display().to_string()),
+        ]))
+    }
+
+    /// Waits until everything is in the store, and returns how long that took.
+    fn settle(&self) -> Result<Duration, Reason> {
+        let store = self.store.ok_or("there is no server")?;
+        settled::settle(store, self.limit)
     }
 
     /// Runs the command as often as the row wants it, and keeps the steady pass.
@@ -243,13 +273,24 @@ impl Run<'_> {
     fn pass(&self, subjects: Subjects, task: &Task, pass: &mut Sample) -> Result<(), Reason> {
         let before = self.store.and_then(Store::counters);
         let measurement = Measurement::begin(subjects);
+        let started = clock::now();
         let output = self.session.run(task, self.limit);
+        let ended = started.elapsed();
+        let settled = match self.row().until_stored && output.is_ok() {
+            true => self.settle().map(Some),
+            false => Ok(None),
+        };
         *pass = measurement.end();
         note_load(pass);
+        if let Ok(Some(more)) = &settled {
+            pass.seconds = ended.as_secs_f64();
+            pass.stored_seconds = Some((ended + *more).as_secs_f64());
+        }
         if let (Some(before), Some(store)) = (before, self.store) {
             note_requests(&before, &store.counters().unwrap_or_default(), pass);
         }
         let said = self.understand(output, task)?;
+        settled?;
         self.note_said(&said, pass);
         self.check_entries(&said)
     }
@@ -293,7 +334,8 @@ impl Run<'_> {
         if row.tool == Tool::Plain {
             let files = self.workload().files(&row.outputs).unwrap_or_default();
             pass.bytes = files.iter().map(|file| file.size).sum();
-            pass.operations = files.len() as u64;
+            let counted = self.workload().number(&row.files).unwrap_or_default();
+            pass.operations = counted.max(files.len() as u64);
         }
     }
 

@@ -78,10 +78,11 @@ pub struct Surroundings {
 }
 
 /// The name of each latency profile with its latency.
-pub const PROFILES: [(&str, Duration); 3] = [
+pub const PROFILES: [(&str, Duration); 4] = [
     ("lan", Duration::from_micros(200)),
     ("region", Duration::from_millis(10)),
     ("far", Duration::from_millis(30)),
+    ("distant", Duration::from_millis(50)),
 ];
 
 /// The profile of a store whose latency is what it is.

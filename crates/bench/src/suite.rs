@@ -19,11 +19,12 @@ use crate::{
 };
 
 /// The suites that are built in, in the order in which they are listed.
-const BUILT_IN: [(&str, &str); 6] = [
+const BUILT_IN: [(&str, &str); 7] = [
     ("smoke", include_str!("../suites/smoke.toml")),
     ("large", include_str!("../suites/large.toml")),
     ("ossfs2", include_str!("../suites/ossfs2.toml")),
     ("ossfs1", include_str!("../suites/ossfs1.toml")),
+    ("worktree", include_str!("../suites/worktree.toml")),
     ("strmvol", include_str!("../suites/strmvol.toml")),
     ("fss", include_str!("../suites/fss.toml")),
 ];
@@ -59,8 +60,15 @@ pub(crate) struct Row {
     pub(crate) command: Vec<String>,
     /// What is measured is this command of the client itself, without a mount.
     pub(crate) client_command: Option<String>,
+    /// Run before anything is mounted, in `{scratch}`, once its files are made.
+    pub(crate) scratch_commands: Vec<Vec<String>>,
     /// Run on the same mount before it, not measured.
     pub(crate) before: Vec<Vec<String>>,
+    /// Programs that its commands use beside their first words.
+    pub(crate) programs: Vec<String>,
+    /// It also counts until everything is in the store, which only the development server can tell. It
+    /// leaves there whatever it makes.
+    pub(crate) until_stored: bool,
     /// The directory below the mount that it runs in; outside of it if empty.
     pub(crate) inside: String,
     /// How often the command is run on one mount; the median of the last three counts. Once if not given.
@@ -86,6 +94,8 @@ pub(crate) struct Row {
     pub(crate) counts_operations: bool,
     /// How many entries a listing must show.
     pub(crate) entries: String,
+    /// How many files it is about, where its outputs do not tell.
+    pub(crate) files: String,
     /// Profiles that this row is confined to.
     pub(crate) profiles: Vec<String>,
     /// Why nobody can run it yet.
@@ -220,6 +230,26 @@ impl Suite {
     }
 }
 
+impl Row {
+    /// Whether the store is another one after it.
+    pub(crate) fn changes_store(&self) -> bool {
+        self.changes_inputs || self.until_stored
+    }
+
+    /// The words of every command, the measured one last.
+    fn all_commands(&self) -> impl Iterator<Item = &Vec<String>> {
+        let commands = self.scratch_commands.iter().chain(&self.before);
+        commands.chain([&self.command])
+    }
+
+    /// Programs that it needs, by their names.
+    pub(crate) fn needs(&self) -> impl Iterator<Item = &String> {
+        let first = self.all_commands().filter_map(|words| words.first());
+        let named = first.filter(|program| !program.contains('{'));
+        named.chain(&self.programs)
+    }
+}
+
 impl Workload {
     pub(crate) fn name(&self) -> BenchResult<String> {
         template::expand(&self.row.name, &self.quantities)
@@ -243,7 +273,7 @@ impl Workload {
             ("scratch", "$SCRATCH".to_owned()),
             ("penstock", "penstock".to_owned()),
         ]));
-        let all = self.row.before.iter().chain([&self.row.command]);
+        let all = self.row.all_commands();
         let all = all.filter(|command| !command.is_empty());
         let shown = all.map(|command| {
             let words = template::expand_all(command, &known)?.join(" ");
@@ -477,6 +507,7 @@ mod tests {
                     }
                     workload.number(&row.seconds).expect("a number");
                     workload.number(&row.entries).expect("a number");
+                    workload.number(&row.files).expect("a number");
                 }
             }
         }

@@ -47,6 +47,8 @@ impl Counts {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Aspect {
     Speed,
+    /// When everything is in the store, where that is waited for.
+    Stored,
     /// Processor time of the client for a unit of work.
     Processor,
     Memory,
@@ -54,11 +56,18 @@ pub(crate) enum Aspect {
 }
 
 impl Aspect {
-    pub(crate) const ALL: [Self; 4] = [Self::Speed, Self::Processor, Self::Memory, Self::Requests];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Speed,
+        Self::Stored,
+        Self::Processor,
+        Self::Memory,
+        Self::Requests,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Speed => "Speed",
+            Self::Stored => "Stored",
             Self::Processor => "CPU",
             Self::Memory => "Memory",
             Self::Requests => "Requests",
@@ -71,6 +80,7 @@ impl Aspect {
             (Self::Speed, Counts::Bytes) => Figure::Bandwidth,
             (Self::Speed, Counts::Operations) => Figure::OperationRate,
             (Self::Speed, Counts::Time) => Figure::Duration,
+            (Self::Stored, _) => Figure::Stored,
             (Self::Processor, Counts::Bytes) => Figure::CpuPerGib,
             (Self::Processor, Counts::Operations) => Figure::CpuPerOperation,
             (Self::Processor, Counts::Time) => Figure::CpuTime,
@@ -107,6 +117,8 @@ pub(crate) enum Figure {
     Bandwidth,
     OperationRate,
     Duration,
+    /// How long it took until everything was in the store.
+    Stored,
     CpuPerGib,
     CpuPerOperation,
     CpuTime,
@@ -116,6 +128,8 @@ pub(crate) enum Figure {
     RequestsPerGib,
     RequestsPerOperation,
     Requests,
+    /// Body bytes on the network for an operation.
+    BytesPerOperation,
     /// Body bytes on the network for a byte of payload.
     Amplification,
     Latency(Percentile),
@@ -126,15 +140,14 @@ impl Figure {
     pub(crate) fn of(self, sample: &Sample) -> Option<f64> {
         let (bytes, operations) = (sample.bytes as f64, sample.operations as f64);
         let processor = sample.client_cpu_seconds;
-        // The server counts some request of every run, or it does not count.
-        let requests = sample.requests.values().map(|count| *count as f64);
-        let requests = requests.reduce(|a, b| a + b);
+        let requests = requests(sample);
         match self {
             Self::Bandwidth => ratio(bytes, sample.seconds).filter(|_| sample.bytes > 0),
             Self::OperationRate => {
                 ratio(operations, sample.seconds).filter(|_| sample.operations > 0)
             }
             Self::Duration => (sample.seconds > 0.0).then_some(sample.seconds),
+            Self::Stored => sample.stored_seconds,
             Self::CpuPerGib => ratio(processor, bytes / GIB),
             Self::CpuPerOperation => ratio(processor, operations),
             Self::CpuTime => Some(processor),
@@ -144,10 +157,8 @@ impl Figure {
             Self::RequestsPerOperation => ratio(requests?, operations),
             Self::Requests => requests,
             // Body bytes that crossed the network, both ways. 1 is ideal; less means that a cache answered.
-            Self::Amplification => {
-                let crossed = sample.server_sent_bytes as f64 + sample.server_received_bytes as f64;
-                requests.and(ratio(crossed, bytes))
-            }
+            Self::Amplification => requests.and(ratio(crossed(sample), bytes)),
+            Self::BytesPerOperation => requests.and(ratio(crossed(sample), operations)),
             Self::Latency(wanted) => latency(sample, wanted),
         }
     }
@@ -158,6 +169,7 @@ impl Figure {
             Self::Bandwidth => ("Bandwidth", units::BYTE_RATES),
             Self::OperationRate => ("Operations", &[(0.0, 1.0, "op/s")]),
             Self::Duration => ("Time", units::SECONDS),
+            Self::Stored => ("All stored", units::SECONDS),
             Self::CpuPerGib => ("Client CPU", &[(0.0, 1.0, "s/GiB")]),
             Self::CpuPerOperation => ("Client CPU", units::SECONDS_PER_OPERATION),
             Self::CpuTime => ("Client CPU", units::SECONDS),
@@ -166,6 +178,7 @@ impl Figure {
             Self::RequestsPerGib => ("Requests", &[(0.0, 1.0, "per GiB")]),
             Self::RequestsPerOperation => ("Requests", &[(0.0, 1.0, "per op")]),
             Self::Requests => ("Requests", &[(0.0, 1.0, "in all")]),
+            Self::BytesPerOperation => ("Bytes", units::BYTES_PER_OPERATION),
             Self::Amplification => ("Amplification", &[(0.0, 1.0, "×")]),
             Self::Latency(_) => ("Latency", units::SECONDS),
         }
@@ -185,6 +198,7 @@ impl Figure {
             Self::PeakDisk => "disk".to_owned(),
             Self::CpuPerGib | Self::CpuPerOperation | Self::CpuTime => "CPU".to_owned(),
             Self::Amplification => "amplif.".to_owned(),
+            Self::Stored => "stored".to_owned(),
             Self::Latency(percentile) => format!("p{}", percentile.name()),
             other => other.name().to_lowercase(),
         }
@@ -227,6 +241,19 @@ impl Figure {
             _ => 0.0,
         }
     }
+}
+
+/// Requests in all. The server counts some of every run, or it does not count; where it was asked when all was
+/// stored, none is none.
+fn requests(sample: &Sample) -> Option<f64> {
+    let requests = sample.requests.values().map(|count| *count as f64);
+    let counted = requests.reduce(|a, b| a + b);
+    counted.or(sample.stored_seconds.map(|_| 0.0))
+}
+
+/// Body bytes that crossed the network, both ways.
+fn crossed(sample: &Sample) -> f64 {
+    sample.server_sent_bytes as f64 + sample.server_received_bytes as f64
 }
 
 /// The quotient, where it is a number.
@@ -276,6 +303,7 @@ mod tests {
     fn sample() -> Sample {
         Sample {
             seconds: 2.0,
+            stored_seconds: Some(3.0),
             bytes: 4 << 30,
             operations: 8,
             client_cpu_seconds: 1.0,
@@ -296,6 +324,8 @@ mod tests {
             (Figure::RequestsPerOperation, 4.0),
             (Figure::RequestsPerGib, 8.0),
             (Figure::Amplification, 1.5),
+            (Figure::BytesPerOperation, 0.75 * GIB),
+            (Figure::Stored, 3.0),
         ] {
             assert_eq!(figure.of(&sample()), Some(value), "{figure:?}");
         }
@@ -310,6 +340,8 @@ mod tests {
             Figure::CpuPerGib,
             Figure::RequestsPerOperation,
             Figure::Amplification,
+            Figure::BytesPerOperation,
+            Figure::Stored,
         ] {
             assert_eq!(figure.of(&nothing), None, "{figure:?}");
         }
@@ -320,8 +352,14 @@ mod tests {
         assert_eq!(Figure::Bandwidth.of(&frozen), None);
         let uncounted = Sample {
             requests: [].into(),
+            stored_seconds: None,
             ..sample()
         };
         assert_eq!(Figure::Amplification.of(&uncounted), None);
+        let none = Sample {
+            requests: [].into(),
+            ..sample()
+        };
+        assert_eq!(Figure::Requests.of(&none), Some(0.0));
     }
 }

@@ -126,7 +126,11 @@ impl<'a> RowView<'a> {
         let mut figures = Aspect::ALL.map(|aspect| self.figure(aspect)).to_vec();
         if self.counts == Counts::Operations {
             figures.splice(1..1, [Figure::Bandwidth]);
-            figures.splice(3..3, [Figure::CpuPerGib]);
+            figures.splice(4..4, [Figure::CpuPerGib]);
+            if self.has(Figure::Stored) {
+                figures.splice(1..1, [Figure::Duration]);
+                figures.push(Figure::BytesPerOperation);
+            }
         }
         figures.extend([Figure::Amplification, Figure::PeakDisk]);
         figures.extend(self.percentiles().into_iter().map(Figure::Latency));
@@ -310,6 +314,7 @@ impl<'a> Place<'a> {
     fn loss(&self) -> String {
         let word = match self.aspect {
             Aspect::Speed => "faster",
+            Aspect::Stored => "sooner stored",
             Aspect::Processor => "less CPU",
             Aspect::Memory => "less memory",
             Aspect::Requests => "fewer requests",
@@ -387,6 +392,12 @@ pub(crate) fn rank(report: &Report) -> Option<Ranking<'_>> {
 impl<'a> Ranking<'a> {
     fn places(&self, aspect: Aspect) -> impl Iterator<Item = &Place<'a>> {
         self.rows.iter().filter_map(move |row| row.place(aspect))
+    }
+
+    /// What at least one row is about.
+    pub(crate) fn aspects(&self) -> Vec<Aspect> {
+        let is_told = |aspect: &Aspect| self.places(*aspect).next().is_some();
+        Aspect::ALL.into_iter().filter(is_told).collect()
     }
 
     /// In how many rows the subject is first, level and behind in `aspect`.
@@ -481,22 +492,24 @@ impl<'a> Ranking<'a> {
     }
 
     /// How often each client is the best, or as good as it, in each aspect: the table that does not take sides.
-    pub(crate) fn scoreboard(&self) -> Vec<(&'a str, [usize; Aspect::ALL.len()])> {
-        let mut board: Vec<(&str, [usize; Aspect::ALL.len()])> = Vec::new();
+    pub(crate) fn scoreboard(&self) -> Vec<(&'a str, Vec<usize>)> {
+        let aspects = self.aspects();
+        let mut board: Vec<(&str, Vec<usize>)> = Vec::new();
         for view in self.rows.iter().map(|row| &row.view) {
             for client in &view.clients {
-                let leads = |aspect| {
-                    let place = Place::of((view, client), &view.others(client), aspect);
+                let leads = |aspect: &Aspect| {
+                    let place = Place::of((view, client), &view.others(client), *aspect);
                     place.is_some_and(|place| place.standing != Standing::Behind)
                 };
-                let wins = Aspect::ALL.map(|aspect| usize::from(leads(aspect)));
+                let wins = aspects.iter().map(|aspect| usize::from(leads(aspect)));
+                let wins: Vec<usize> = wins.collect();
                 match board.iter_mut().find(|(name, _)| *name == client.name) {
                     Some((_, sums)) => sums.iter_mut().zip(wins).for_each(|(sum, win)| *sum += win),
                     None => board.push((client.name, wins)),
                 }
             }
         }
-        board.sort_by_key(|(_, wins)| std::cmp::Reverse(*wins));
+        board.sort_by(|(_, a), (_, b)| b.cmp(a));
         board
     }
 }

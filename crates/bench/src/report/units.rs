@@ -30,6 +30,12 @@ pub(crate) const BYTES: Units = &[
     (10.0 * TIB, TIB, "TiB"),
 ];
 
+pub(crate) const BYTES_PER_OPERATION: Units = &[
+    (0.0, 1.0, "B/op"),
+    (10.0 * KIB, KIB, "KiB/op"),
+    (10.0 * MIB, MIB, "MiB/op"),
+];
+
 pub(crate) const BYTE_RATES: Units = &[
     (0.0, 1.0, "B/s"),
     (KIB, KIB, "KiB/s"),

@@ -165,7 +165,7 @@ fn server_command() -> Command {
             "Let objects be there that take no memory, such as bench/many/:10000000:100KiB:1000; may be repeated",
         )))
         .arg(repeated(option("credentials", "KEY:SECRET", "Refuse requests that are not signed with one of these; for tests, as every user can read it")))
-        .arg(option("profile", "NAME", "Latency: lan, region or far"))
+        .arg(option("profile", "NAME", "Latency: lan, region, far or distant"))
         .arg(
             option("prepared-memory", "SIZE", "Memory to make ready at the start")
                 .value_parser(size)

@@ -178,9 +178,36 @@ fn the_scoreboard_names_every_client_that_ran() {
     let ranking = rank(&report).expect("ranked");
     let board = ranking.scoreboard();
     assert_eq!(board[0].0, "penstock");
+    let aspects = ranking.aspects();
+    let memory = aspects.iter().position(|it| *it == Aspect::Memory);
+    let memory = memory.expect("it was measured");
     assert!(
         board
             .iter()
-            .any(|(name, wins)| *name == "s3fs" && wins[2] > 0)
+            .any(|(name, wins)| *name == "s3fs" && wins[memory] > 0)
     );
+}
+
+#[test]
+fn when_everything_was_stored_is_told_where_it_was_waited_for() {
+    let mut report = specimen::report();
+    let has_stored = |report: &Report| {
+        let ranking = rank(report).expect("ranked");
+        let of_rows = rows(report)
+            .iter()
+            .map(|row| row.has(Figure::Stored))
+            .collect();
+        let of_rows: Vec<bool> = of_rows;
+        (ranking.aspects().contains(&Aspect::Stored), of_rows)
+    };
+    let (is_told, of_rows) = has_stored(&report);
+    assert!(is_told);
+    assert_eq!(of_rows.iter().filter(|has| **has).count(), 1);
+    let view = rows(&report).pop().expect("the tree");
+    let figures = view.figures();
+    for figure in [Figure::Duration, Figure::Stored, Figure::BytesPerOperation] {
+        assert!(figures.contains(&figure), "{figure:?} is not shown");
+    }
+    report.tables.pop();
+    assert!(!has_stored(&report).0, "an empty column");
 }

@@ -27,6 +27,7 @@ fn everything_that_a_reader_must_know_is_in_it() {
         "development server on this machine (shares the machine's processors)",
         "fio --name=read-1",
         "penstock bucket /mnt/penstock",
+        "All stored, s |",
         "1 of 3 runs disturbed: 0.8 cores of foreign load",
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
