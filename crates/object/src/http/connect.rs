@@ -4,10 +4,13 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use penstock_base::{Payload, clock};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio_rustls::TlsConnector;
 
 use super::{
-    HttpError, HttpSettings, Origin, connection::Connection, resolve::Resolver, stream::Stream, tls,
+    HttpError, HttpSettings, Origin,
+    connection::Connection,
+    resolve::Resolver,
+    stream::Stream,
+    tls::{self, TlsConnector},
 };
 use crate::ErrorKind;
 

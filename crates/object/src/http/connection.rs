@@ -270,9 +270,9 @@ impl<'a> Unsent<'a> {
 #[cfg(test)]
 mod tests {
     use tokio::net::{TcpListener, TcpSocket, TcpStream};
-    use tokio_rustls::{TlsAcceptor, TlsConnector};
+    use tokio_rustls::TlsAcceptor;
 
-    use super::*;
+    use super::{super::tls, *};
 
     /// Bytes that each socket holds back at least; the system may double them.
     const SOCKET_BUFFER: u32 = 16 << 10;
@@ -282,19 +282,15 @@ mod tests {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("generated");
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der());
-        let server = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
+        let server = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("versions")
             .with_no_client_auth()
             .with_single_cert(vec![made.cert.der().clone()], key.expect("a key"))
             .expect("a certificate");
-        let mut roots = rustls::RootCertStore::empty();
-        roots.add(made.cert.der().clone()).expect("a certificate");
-        let client = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .expect("versions")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), made.cert.pem()).expect("written");
+        let client = tls::connector(Some(file.path())).expect("a certificate");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.set_send_buffer_size(SOCKET_BUFFER).expect("a size");
@@ -302,7 +298,7 @@ mod tests {
         let (near, far) = tokio::join!(reached, listener.accept());
         let name = "localhost".try_into().expect("a name");
         let (near, far) = tokio::join!(
-            TlsConnector::from(Arc::new(client)).connect(name, near.expect("connected")),
+            client.connect(name, near.expect("connected")),
             TlsAcceptor::from(Arc::new(server)).accept(far.expect("accepted").0),
         );
         let origin = Arc::new(Origin::parse("https://localhost").expect("valid"));

@@ -20,7 +20,8 @@ pub(super) fn poll_fill(
     limit: u64,
 ) -> Poll<io::Result<usize>> {
     let room = sink.unfilled();
-    let length = room.len().min(usize::try_from(limit).unwrap_or(usize::MAX));
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let length = room.len().min(limit).min(stream.received_at_once());
     let mut buffer = ReadBuf::uninit(&mut room[..length]);
     ready!(Pin::new(stream).poll_read(cx, &mut buffer))?;
     let count = buffer.filled().len();

@@ -38,7 +38,7 @@ impl Pool {
     pub(super) fn take(&self, origin: &Origin) -> Option<Connection> {
         let mut state = self.state.lock();
         let idle = state.idle.get_mut(origin)?;
-        while let Some(connection) = idle.pop() {
+        while let Some(mut connection) = idle.pop() {
             let fresh = connection.idle_since.elapsed() < self.age_max;
             if fresh && !connection.stream.is_dead() {
                 return Some(connection);

@@ -10,25 +10,34 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
 };
-use tokio_rustls::client::TlsStream;
+
+use super::tls::{RECEIVED_AT_ONCE, TlsStream};
 
 /// What a connection reads from and writes to.
 #[derive(Debug)]
 pub(super) enum Stream {
     Plain(TcpStream),
-    Secure(Box<TlsStream<TcpStream>>),
+    Secure(Box<TlsStream>),
 }
 
 impl Stream {
     /// Whether an idle stream is known to be dead: the server closed it, or sent what nobody
-    /// asked for. An encrypted stream cannot tell without reading, so it may be wrong about life.
-    pub(super) fn is_dead(&self) -> bool {
+    /// asked for.
+    pub(super) fn is_dead(&mut self) -> bool {
         match self {
             Self::Plain(stream) => !matches!(
                 stream.try_read(&mut [0; 1]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock
             ),
-            Self::Secure(_) => false,
+            Self::Secure(stream) => stream.is_dead(),
+        }
+    }
+
+    /// Bytes of a body that are best received at once.
+    pub(super) fn received_at_once(&self) -> usize {
+        match self {
+            Self::Plain(_) => usize::MAX,
+            Self::Secure(_) => RECEIVED_AT_ONCE,
         }
     }
 }

@@ -546,6 +546,7 @@ mod tls {
 
     use super::*;
 
+    mod misbehaving;
     mod trust;
 
     /// A server with a certificate for `localhost`, signed by itself, and that certificate.

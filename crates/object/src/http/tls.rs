@@ -1,23 +1,61 @@
-//! Whom to trust.
+//! TLS: whom to trust, and how bytes are enciphered.
+//!
+//! rustls shakes hands ([`handshake`]) and keeps the session's secrets; records are sealed and opened here
+//! ([`tls_stream`], [`record_key`]), where the bytes lie: rustls would copy each of them twice on its way in.
 //!
 //! The certificates of the system and those of a file vouch for others. One of the file that the
 //! server shows itself is trusted, too, as it stands: `openssl req -x509` marks what it makes as
 //! an authority's, and such a one vouches for others only, by the book. Names and dates count for all.
 
+mod handshake;
+mod record_key;
+mod tls_stream;
 mod verifier;
 
-use std::{path::Path, sync::Arc};
+use std::{io, path::Path, sync::Arc};
 
 use rustls::{
     CertificateError, ClientConfig, RootCertStore,
     client::WebPkiServerVerifier,
     pki_types::{CertificateDer, ServerName, pem::PemObject},
 };
-use tokio_rustls::TlsConnector;
+use tokio::net::TcpStream;
 
 use super::{HttpError, Origin};
 use crate::ErrorKind;
+pub(super) use tls_stream::{RECEIVED_AT_ONCE, TlsStream};
 use verifier::Verifier;
+
+/// Encrypts connections. Sessions of servers that it met are resumed.
+#[derive(Debug)]
+pub(super) struct TlsConnector(Arc<ClientConfig>);
+
+impl TlsConnector {
+    /// Shakes hands with a server that must be `name`.
+    pub(super) async fn connect(
+        &self,
+        name: ServerName<'static>,
+        stream: TcpStream,
+    ) -> io::Result<TlsStream> {
+        handshake::shake_hands(Arc::clone(&self.0), name, stream).await
+    }
+}
+
+/// What the server sent breaks the rules of TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Broken(&'static str);
+
+impl Broken {
+    fn new(what: &'static str) -> Self {
+        Self(what)
+    }
+}
+
+impl From<Broken> for io::Error {
+    fn from(broken: Broken) -> Self {
+        Self::new(io::ErrorKind::InvalidData, broken.0)
+    }
+}
 
 /// A connector that trusts the system's certificates and those in `ca_file`.
 pub(super) fn connector(ca_file: Option<&Path>) -> Result<TlsConnector, HttpError> {
@@ -47,7 +85,8 @@ pub(super) fn connector(ca_file: Option<&Path>) -> Result<TlsConnector, HttpErro
         .with_custom_certificate_verifier(verifier)
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(TlsConnector::from(Arc::new(config)))
+    config.enable_secret_extraction = true;
+    Ok(TlsConnector(Arc::new(config)))
 }
 
 /// The name that the server's certificate must be for.

@@ -1,0 +1,128 @@
+//! Shaking hands, which is rustls' own: names, certificates, versions, tickets.
+
+use std::{io, sync::Arc};
+
+use rustls::{
+    ClientConfig,
+    client::UnbufferedClientConnection,
+    pki_types::ServerName,
+    unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use super::{Broken, tls_stream::TlsStream};
+
+/// Bytes of a server's side of a handshake, most of which are certificates.
+const RECEIVED_MAX: usize = 256 << 10;
+
+/// Bytes of one read.
+const STEP: usize = 4 << 10;
+
+/// What [`Handshake::step`] left to do.
+enum Next {
+    Go,
+    Send,
+    Receive,
+    Done,
+}
+
+/// A handshake under way.
+struct Handshake {
+    connection: UnbufferedClientConnection,
+    received: Vec<u8>,
+    outgoing: Vec<u8>,
+}
+
+/// Encrypts `tcp`. Errors of the handshake itself hold a [`rustls::Error`].
+pub(super) async fn shake_hands(
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+    mut tcp: TcpStream,
+) -> io::Result<TlsStream> {
+    let connection = UnbufferedClientConnection::new(config, name).map_err(failure)?;
+    let mut handshake = Handshake {
+        connection,
+        received: Vec::new(),
+        outgoing: Vec::new(),
+    };
+    loop {
+        match handshake.step() {
+            Ok(Next::Go) => {}
+            Ok(Next::Send) => handshake.send(&mut tcp).await?,
+            Ok(Next::Receive) => handshake.receive(&mut tcp).await?,
+            Ok(Next::Done) => break,
+            Err(error) => {
+                handshake.complain(&mut tcp).await;
+                return Err(error);
+            }
+        }
+    }
+    let taken_over = handshake.connection.dangerous_into_kernel_connection();
+    let (secrets, session) = taken_over.map_err(failure)?;
+    TlsStream::new(tcp, &secrets, session, handshake.received)
+}
+
+impl Handshake {
+    fn step(&mut self) -> io::Result<Next> {
+        let UnbufferedStatus { discard, state } =
+            self.connection.process_tls_records(&mut self.received);
+        let next = match state.map_err(failure)? {
+            ConnectionState::EncodeTlsData(data) => {
+                encode(data, &mut self.outgoing)?;
+                Next::Go
+            }
+            ConnectionState::TransmitTlsData(data) => {
+                data.done();
+                Next::Send
+            }
+            ConnectionState::BlockedHandshake => Next::Receive,
+            ConnectionState::WriteTraffic(_) => Next::Done,
+            _ => return Err(Broken::new("the server speaks before it is asked").into()),
+        };
+        self.received.drain(..discard);
+        Ok(next)
+    }
+
+    async fn send(&mut self, tcp: &mut TcpStream) -> io::Result<()> {
+        tcp.write_all(&self.outgoing).await?;
+        self.outgoing.clear();
+        Ok(())
+    }
+
+    async fn receive(&mut self, tcp: &mut TcpStream) -> io::Result<()> {
+        if self.received.len() > RECEIVED_MAX {
+            return Err(Broken::new("the server's handshake is too long").into());
+        }
+        self.received.reserve(STEP);
+        match tcp.read_buf(&mut self.received).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells the server why. Whether it hears that changes nothing here.
+    async fn complain(&mut self, tcp: &mut TcpStream) {
+        let status = self.connection.process_tls_records(&mut []);
+        if let Ok(ConnectionState::EncodeTlsData(data)) = status.state
+            && encode(data, &mut self.outgoing).is_ok()
+        {
+            let _ = self.send(tcp).await;
+        }
+    }
+}
+
+fn encode<Data>(mut data: EncodeTlsData<'_, Data>, outgoing: &mut Vec<u8>) -> io::Result<()> {
+    let start = outgoing.len();
+    if let Err(EncodeError::InsufficientSize(error)) = data.encode(&mut []) {
+        outgoing.resize(start + error.required_size, 0);
+    }
+    let encoded = data.encode(&mut outgoing[start..]);
+    encoded.map(drop).map_err(io::Error::other)
+}
+
+fn failure(error: rustls::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}

@@ -1,0 +1,222 @@
+//! One direction of a connection: records are sealed and opened where they lie.
+//!
+//! A record is a header of 5 bytes (its kind, a version, a length) and sealed bytes. TLS 1.3 hides the true kind behind
+//! the plaintext and authenticates the header (RFC 8446, section 5.2); TLS 1.2 authenticates a number, the kind and the
+//! length, and AES-GCM there shows 8 bytes of the nonce (RFC 5246, section 6.2.3.3, RFC 5288, RFC 7905).
+
+use ring::aead::{self, AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce};
+use rustls::{ConnectionTrafficSecrets, ProtocolVersion};
+
+use super::Broken;
+
+/// Bytes of plaintext in the largest record.
+pub(super) const PLAIN_MAX: usize = 16 << 10;
+
+const HEADER_LENGTH: usize = 5;
+
+/// Sealed bytes in the largest record: TLS 1.2 allows most (RFC 5246, section 6.2.3).
+const SEALED_MAX: usize = PLAIN_MAX + 2048;
+
+/// Bytes of the nonce that each record of TLS 1.2 with AES-GCM shows.
+const SHOWN_NONCE_LENGTH: usize = 8;
+
+/// Records that one key may seal with AES-GCM (RFC 8446, section 5.5, as rustls counts them). The other cipher could
+/// seal more; a connection that sent 256 GiB is as good as any to end.
+const RECORDS_MAX: u64 = 1 << 24;
+
+/// What a record is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Kind(pub(super) u8);
+
+impl Kind {
+    pub(super) const ALERT: Self = Self(21);
+    pub(super) const HANDSHAKE: Self = Self(22);
+    pub(super) const DATA: Self = Self(23);
+}
+
+/// A record that was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Opened {
+    pub(super) kind: Kind,
+    /// Bytes of plaintext.
+    pub(super) length: usize,
+}
+
+/// Bytes of the record that `bytes` begin with, once its header is there.
+pub(super) fn record_length(bytes: &[u8]) -> Result<Option<usize>, Broken> {
+    let Some(&[_, major, _, high, low]) = bytes.first_chunk() else {
+        return Ok(None);
+    };
+    let sealed = usize::from(u16::from_be_bytes([high, low]));
+    if major != 3 || sealed > SEALED_MAX {
+        return Err(Broken::new("what came is no record of TLS"));
+    }
+    Ok(Some(HEADER_LENGTH + sealed))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Tls13,
+    Tls12,
+    Tls12ShownNonce,
+}
+
+/// The key of one direction, and how many records it has seen.
+pub(super) struct RecordKey {
+    key: LessSafeKey,
+    initial: [u8; aead::NONCE_LEN],
+    number: u64,
+    form: Form,
+}
+
+impl RecordKey {
+    /// A key whose next record has this number.
+    pub(super) fn new(
+        version: ProtocolVersion,
+        number: u64,
+        secrets: &ConnectionTrafficSecrets,
+    ) -> Result<Self, Broken> {
+        use ConnectionTrafficSecrets as Of;
+        let (algorithm, key, initial) = match secrets {
+            Of::Aes128Gcm { key, iv } => (&AES_128_GCM, key, iv),
+            Of::Aes256Gcm { key, iv } => (&AES_256_GCM, key, iv),
+            Of::Chacha20Poly1305 { key, iv } => (&CHACHA20_POLY1305, key, iv),
+            _ => return Err(Broken::new("an unknown cipher was agreed on")),
+        };
+        let form = match version {
+            ProtocolVersion::TLSv1_3 => Form::Tls13,
+            ProtocolVersion::TLSv1_2 if *algorithm == CHACHA20_POLY1305 => Form::Tls12,
+            ProtocolVersion::TLSv1_2 => Form::Tls12ShownNonce,
+            _ => return Err(Broken::new("an unknown version was agreed on")),
+        };
+        let unusable = |_| Broken::new("the agreed key does not fit its cipher");
+        let key = aead::UnboundKey::new(algorithm, key.as_ref()).map_err(unusable)?;
+        let mut bytes = [0; aead::NONCE_LEN];
+        bytes.copy_from_slice(initial.as_ref());
+        Ok(Self {
+            key: LessSafeKey::new(key),
+            initial: bytes,
+            number,
+            form,
+        })
+    }
+
+    /// Whether it should seal nothing that is not begun: half of what it may is done.
+    pub(super) fn is_worn(&self) -> bool {
+        self.number >= RECORDS_MAX / 2
+    }
+
+    /// Opens the record that fills `memory` from `start` to its end. The plaintext is moved to the front.
+    pub(super) fn open(&mut self, memory: &mut [u8], start: usize) -> Result<Opened, Broken> {
+        let sealed = start + HEADER_LENGTH + self.shown_length();
+        let tag_length = self.key.algorithm().tag_len();
+        let length = memory.len().checked_sub(sealed + tag_length);
+        let length = length.ok_or(Broken::new("a record is too short"))?;
+        let kind = Kind(memory[start]);
+        let nonce = self.nonce_of(&memory[start + HEADER_LENGTH..sealed]);
+        let (context, used) = self.context(kind, &memory[start..sealed], length);
+        let opened = self
+            .key
+            .open_within(nonce, Aad::from(&context[..used]), memory, sealed..);
+        let plain = opened.map_err(|_| Broken::new("a record was changed on its way"))?;
+        self.number += 1;
+        let opened = match self.form {
+            Form::Tls13 if kind != Kind::DATA => {
+                return Err(Broken::new("a record is not sealed"));
+            }
+            Form::Tls13 => unpadded(plain)?,
+            Form::Tls12 | Form::Tls12ShownNonce => Opened { kind, length },
+        };
+        if opened.length > PLAIN_MAX {
+            return Err(Broken::new("a record is too long"));
+        }
+        Ok(opened)
+    }
+
+    /// Seals one record behind what is in `out`; `fill` adds its plaintext, at most [`PLAIN_MAX`] bytes.
+    pub(super) fn seal(
+        &mut self,
+        kind: Kind,
+        out: &mut Vec<u8>,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), Broken> {
+        if self.number >= RECORDS_MAX {
+            return Err(Broken::new(
+                "the connection has sent as much as its key may",
+            ));
+        }
+        let start = out.len();
+        let nonce = self.nonce();
+        out.extend_from_slice(&[0; HEADER_LENGTH]);
+        out.extend_from_slice(&nonce[aead::NONCE_LEN - self.shown_length()..]);
+        let sealed = out.len();
+        fill(out);
+        let length = out.len() - sealed;
+        if self.form == Form::Tls13 {
+            out.push(kind.0);
+        }
+        let tag_length = self.key.algorithm().tag_len();
+        let after_header = out.len() + tag_length - start - HEADER_LENGTH;
+        let [high, low] = (after_header as u16).to_be_bytes();
+        let shown_kind = if self.form == Form::Tls13 {
+            Kind::DATA
+        } else {
+            kind
+        };
+        out[start..start + HEADER_LENGTH].copy_from_slice(&[shown_kind.0, 3, 3, high, low]);
+        let (context, used) = self.context(shown_kind, &out[start..sealed], length);
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let context = Aad::from(&context[..used]);
+        let tag = self
+            .key
+            .seal_in_place_separate_tag(nonce, context, &mut out[sealed..])
+            .map_err(|_| Broken::new("a record cannot be sealed"))?;
+        out.extend_from_slice(tag.as_ref());
+        self.number += 1;
+        Ok(())
+    }
+
+    fn shown_length(&self) -> usize {
+        match self.form {
+            Form::Tls12ShownNonce => SHOWN_NONCE_LENGTH,
+            Form::Tls13 | Form::Tls12 => 0,
+        }
+    }
+
+    fn nonce(&self) -> [u8; aead::NONCE_LEN] {
+        let mut nonce = self.initial;
+        let tail = nonce.iter_mut().rev();
+        for (byte, number) in tail.zip(self.number.to_le_bytes()) {
+            *byte ^= number;
+        }
+        nonce
+    }
+
+    /// The nonce of a record that shows so much of it.
+    fn nonce_of(&self, shown: &[u8]) -> Nonce {
+        let mut nonce = self.nonce();
+        nonce[aead::NONCE_LEN - shown.len()..].copy_from_slice(shown);
+        Nonce::assume_unique_for_key(nonce)
+    }
+
+    /// What is authenticated beside the plaintext: so many bytes of the array.
+    fn context(&self, kind: Kind, head: &[u8], length: usize) -> ([u8; 13], usize) {
+        let mut context = [0; 13];
+        if self.form == Form::Tls13 {
+            context[..HEADER_LENGTH].copy_from_slice(&head[..HEADER_LENGTH]);
+            return (context, HEADER_LENGTH);
+        }
+        let [high, low] = (length as u16).to_be_bytes();
+        context[..8].copy_from_slice(&self.number.to_be_bytes());
+        context[8..].copy_from_slice(&[kind.0, 3, 3, high, low]);
+        (context, context.len())
+    }
+}
+
+/// The true kind of a record of TLS 1.3 stands behind its plaintext, before zeros that hide its length.
+fn unpadded(plain: &[u8]) -> Result<Opened, Broken> {
+    let last = plain.iter().rposition(|&byte| byte != 0);
+    let length = last.ok_or(Broken::new("a record says not what it is"))?;
+    let kind = Kind(plain[length]);
+    Ok(Opened { kind, length })
+}

@@ -1,0 +1,459 @@
+//! Bytes through records: a body is deciphered on its way into the caller's memory.
+//!
+//! What the kernel has received goes into the memory that was asked to be filled, as it comes, and each record is opened
+//! towards the front of it, over the headers between: no plaintext is copied. Only what does not fill a record at the end
+//! of a read, and what is asked for in small pieces, goes through a buffer of the connection. On the way out slices are
+//! gathered into records, which are sealed in place and leave several at a time.
+
+use std::{
+    fmt, io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use rustls::{
+    AlertDescription, ExtractedSecrets, client::ClientConnectionData, kernel::KernelConnection,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+
+use super::{
+    Broken,
+    record_key::{Kind, PLAIN_MAX, RecordKey, record_length},
+};
+
+/// Bytes of a read into the caller's memory: they are opened while the processor's cache has them.
+pub(in super::super) const RECEIVED_AT_ONCE: usize = 256 << 10;
+
+/// Pieces of memory that are smaller are filled through the buffer of the connection, which never holds more.
+const DIRECT_MIN: usize = 32 << 10;
+
+/// Bytes of a read into the buffer when no more are known to come: a head, and little of a body.
+const ASIDE_FIRST: usize = 4 << 10;
+
+/// Bytes of plaintext that are sealed before they are sent.
+const SENT_AT_ONCE: usize = 4 * PLAIN_MAX;
+
+/// Bytes of records that may wait to be sent: what is sealed at once, and answers to renewed keys.
+const WAITING_MAX: usize = 2 * SENT_AT_ONCE;
+
+/// Bytes of the largest message after the handshake: a ticket can hold certificates.
+const MESSAGE_MAX: usize = 64 << 10;
+
+const NEW_SESSION_TICKET: u8 = 4;
+const KEY_UPDATE: u8 = 24;
+
+/// An encrypted stream, from the end of the handshake on.
+pub(in super::super) struct TlsStream {
+    tcp: TcpStream,
+    session: KernelConnection<ClientConnectionData>,
+    opening: RecordKey,
+    sealing: RecordKey,
+    aside: Aside,
+    /// Of messages about the session what is not whole.
+    messages: Vec<u8>,
+    /// The server has said that nothing more comes.
+    ended: bool,
+    outgoing: Vec<u8>,
+    /// Bytes of `outgoing` that were sent.
+    sent: usize,
+}
+
+/// Bytes that were received and not handed out.
+#[derive(Debug, Default)]
+struct Aside {
+    memory: Vec<u8>,
+    /// Where the plaintext that nobody took begins and ends.
+    plain_start: usize,
+    plain_end: usize,
+    /// Where what is not opened begins; it ends with the memory.
+    sealed_start: usize,
+}
+
+impl Aside {
+    fn plain(&self) -> &[u8] {
+        &self.memory[self.plain_start..self.plain_end]
+    }
+
+    fn sealed(&self) -> &[u8] {
+        &self.memory[self.sealed_start..]
+    }
+
+    fn holds_only(&mut self, sealed: &[u8]) {
+        self.memory.clear();
+        self.memory.extend_from_slice(sealed);
+        (self.plain_start, self.plain_end, self.sealed_start) = (0, 0, 0);
+    }
+
+    /// Drops what was taken.
+    fn tidy(&mut self) {
+        self.memory.drain(..self.sealed_start);
+        (self.plain_start, self.plain_end, self.sealed_start) = (0, 0, 0);
+        if self.memory.is_empty() {
+            self.memory = Vec::new();
+        }
+    }
+
+    /// Bytes that the next read may bring: the rest of a record, or a head.
+    fn wanted(&self) -> Result<usize, Broken> {
+        let length = record_length(self.sealed())?.unwrap_or_default();
+        Ok(length.max(ASIDE_FIRST) - self.sealed().len())
+    }
+}
+
+/// How far [`TlsStream::open_all`] came.
+struct Run {
+    /// Bytes of plaintext at the front.
+    plain: usize,
+    /// Bytes that were opened.
+    opened: usize,
+}
+
+impl TlsStream {
+    /// Goes on where a handshake ended, with `received` bytes that came after it.
+    pub(super) fn new(
+        tcp: TcpStream,
+        secrets: &ExtractedSecrets,
+        session: KernelConnection<ClientConnectionData>,
+        received: Vec<u8>,
+    ) -> io::Result<Self> {
+        let version = session.protocol_version();
+        let key = |(number, secrets): &(u64, _)| RecordKey::new(version, *number, secrets);
+        let mut stream = Self {
+            tcp,
+            opening: key(&secrets.rx)?,
+            sealing: key(&secrets.tx)?,
+            session,
+            aside: Aside {
+                memory: received,
+                ..Aside::default()
+            },
+            messages: Vec::new(),
+            ended: false,
+            outgoing: Vec::new(),
+            sent: 0,
+        };
+        stream.open_aside()?;
+        Ok(stream)
+    }
+
+    /// Whether an idle stream must not be used again: the server ended it or sent what nobody asked for, or its key has
+    /// sealed much. Tickets that came meanwhile are taken.
+    pub(in super::super) fn is_dead(&mut self) -> bool {
+        self.sealing.is_worn() || !self.is_quiet().unwrap_or(false)
+    }
+
+    fn is_quiet(&mut self) -> io::Result<bool> {
+        while self.aside.plain().is_empty() && !self.ended {
+            let held = self.grow_aside()?;
+            let outcome = self.tcp.try_read(&mut self.aside.memory[held..]);
+            let count = *outcome.as_ref().unwrap_or(&0);
+            self.aside.memory.truncate(held + count);
+            match outcome {
+                Ok(0) => return Ok(false),
+                Ok(_) => self.open_aside()?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Makes room behind what is not opened; returns how much that is.
+    fn grow_aside(&mut self) -> io::Result<usize> {
+        self.aside.tidy();
+        let (held, wanted) = (self.aside.memory.len(), self.aside.wanted()?);
+        self.aside.memory.resize(held + wanted, 0);
+        Ok(held)
+    }
+
+    fn poll_read_aside(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.tcp.poll_read_ready(cx))?;
+        let held = self.grow_aside()?;
+        let mut room = ReadBuf::new(&mut self.aside.memory[held..]);
+        let outcome = Pin::new(&mut self.tcp).poll_read(cx, &mut room);
+        let count = room.filled().len();
+        self.aside.memory.truncate(held + count);
+        ready!(outcome)?;
+        if count == 0 {
+            return Poll::Ready(Err(cut()));
+        }
+        Poll::Ready(self.open_aside())
+    }
+
+    fn open_aside(&mut self) -> io::Result<()> {
+        let mut memory = std::mem::take(&mut self.aside.memory);
+        let run = self.open_all(&mut memory)?;
+        self.aside = Aside {
+            memory,
+            plain_start: 0,
+            plain_end: run.plain,
+            sealed_start: run.opened,
+        };
+        Ok(())
+    }
+
+    fn poll_read_direct(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(self.tcp.poll_read_ready(cx))?;
+        let start = buffer.filled().len();
+        buffer.put_slice(self.aside.sealed());
+        let held = buffer.filled().len();
+        let outcome = Pin::new(&mut self.tcp).poll_read(cx, buffer);
+        let end = buffer.filled().len();
+        let received = &mut buffer.filled_mut()[start..];
+        let run = match outcome {
+            Poll::Ready(Ok(())) if end == held => Err(cut()),
+            Poll::Ready(Ok(())) => self.open_all(received),
+            Poll::Ready(Err(error)) => Err(error),
+            Poll::Pending => {
+                buffer.set_filled(start);
+                return Poll::Pending;
+            }
+        };
+        let plain = run.as_ref().map_or(0, |run| run.plain);
+        if let Ok(run) = &run {
+            self.aside.holds_only(&received[run.opened..]);
+        }
+        buffer.set_filled(start + plain);
+        Poll::Ready(run.map(drop))
+    }
+
+    /// Opens the whole records that `bytes` begin with, and joins their plaintext at the front.
+    fn open_all(&mut self, bytes: &mut [u8]) -> io::Result<Run> {
+        let mut run = Run {
+            plain: 0,
+            opened: 0,
+        };
+        while let Some(length) = record_length(&bytes[run.opened..])? {
+            let end = run.opened + length;
+            if bytes.len() < end || self.ended {
+                break;
+            }
+            let memory = &mut bytes[run.plain..end];
+            let opened = self.opening.open(memory, run.opened - run.plain)?;
+            run.opened = end;
+            let plain = &memory[..opened.length];
+            match opened.kind {
+                Kind::DATA if self.messages.is_empty() => run.plain += opened.length,
+                Kind::ALERT => self.hear_alert(plain)?,
+                Kind::HANDSHAKE => self.hear_messages(plain)?,
+                _ => return Err(Broken::new("a record came where it must not").into()),
+            }
+        }
+        Ok(run)
+    }
+
+    fn hear_alert(&mut self, alert: &[u8]) -> io::Result<()> {
+        match alert {
+            [_, 0] => {
+                self.ended = true;
+                Ok(())
+            }
+            &[_, what] => {
+                let what = AlertDescription::from(what);
+                let message = format!("the server ended TLS with the alert {what:?}");
+                Err(io::Error::new(io::ErrorKind::ConnectionAborted, message))
+            }
+            _ => Err(Broken::new("an alert is not one").into()),
+        }
+    }
+
+    /// Tickets and renewed keys. TLS 1.2 has neither after the handshake: there it would be another handshake.
+    fn hear_messages(&mut self, part: &[u8]) -> io::Result<()> {
+        if self.session.protocol_version() != rustls::ProtocolVersion::TLSv1_3 {
+            return Err(Broken::new("the server wants to shake hands anew").into());
+        }
+        let mut messages = std::mem::take(&mut self.messages);
+        messages.extend_from_slice(part);
+        let mut rest = &messages[..];
+        while let Some((&[kind, a, b, c], after)) = rest.split_first_chunk() {
+            let length = u32::from_be_bytes([0, a, b, c]) as usize;
+            if length > MESSAGE_MAX {
+                return Err(Broken::new("a message about the session is too long").into());
+            }
+            let Some((message, after)) = after.split_at_checked(length) else {
+                break;
+            };
+            self.hear_message(kind, message, after.is_empty())?;
+            rest = after;
+        }
+        self.messages = rest.to_vec();
+        Ok(())
+    }
+
+    fn hear_message(&mut self, kind: u8, message: &[u8], is_last: bool) -> io::Result<()> {
+        match (kind, message) {
+            (NEW_SESSION_TICKET, ticket) => self
+                .session
+                .handle_new_session_ticket(ticket)
+                .map_err(io::Error::other),
+            (KEY_UPDATE, &[asked @ (0 | 1)]) if is_last => self.renew_keys(asked == 1),
+            _ => Err(Broken::new("a message came that must not").into()),
+        }
+    }
+
+    fn renew_keys(&mut self, both: bool) -> io::Result<()> {
+        let version = self.session.protocol_version();
+        let key = |(number, secrets): (u64, _)| RecordKey::new(version, number, &secrets);
+        let renewed = self.session.update_rx_secret();
+        self.opening = key(renewed.map_err(io::Error::other)?)?;
+        if !both {
+            return Ok(());
+        }
+        if self.outgoing.len() >= WAITING_MAX {
+            return Err(Broken::new("the server renews keys and takes nothing").into());
+        }
+        let answer = [KEY_UPDATE, 0, 0, 1, 0];
+        self.sealing
+            .seal(Kind::HANDSHAKE, &mut self.outgoing, |out| {
+                out.extend_from_slice(&answer);
+            })?;
+        let renewed = self.session.update_tx_secret();
+        self.sealing = key(renewed.map_err(io::Error::other)?)?;
+        Ok(())
+    }
+
+    /// Seals bytes from the front of `slices`; returns how many.
+    fn seal(&mut self, slices: &[io::IoSlice<'_>]) -> Result<usize, Broken> {
+        let mut rest = Rest {
+            slices,
+            offset: 0,
+            taken: 0,
+        };
+        while rest.taken < SENT_AT_ONCE && rest.has_some() {
+            self.sealing.seal(Kind::DATA, &mut self.outgoing, |out| {
+                rest.copy_to(out, PLAIN_MAX);
+            })?;
+        }
+        Ok(rest.taken)
+    }
+
+    /// Ready when everything that was sealed is sent.
+    fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.sent < self.outgoing.len() {
+            let unsent = &self.outgoing[self.sent..];
+            match ready!(Pin::new(&mut self.tcp).poll_write(cx, unsent))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => self.sent += count,
+            }
+        }
+        self.outgoing.clear();
+        self.sent = 0;
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// What of some slices was not taken.
+struct Rest<'a, 'b> {
+    slices: &'a [io::IoSlice<'b>],
+    /// Bytes of the first slice that were taken.
+    offset: usize,
+    /// Bytes that were taken of all.
+    taken: usize,
+}
+
+impl Rest<'_, '_> {
+    fn has_some(&mut self) -> bool {
+        while let Some(first) = self.slices.first()
+            && first.len() == self.offset
+        {
+            (self.slices, self.offset) = (&self.slices[1..], 0);
+        }
+        !self.slices.is_empty()
+    }
+
+    fn copy_to(&mut self, out: &mut Vec<u8>, mut limit: usize) {
+        while limit > 0 && self.has_some() {
+            let piece = &self.slices[0][self.offset..];
+            let count = piece.len().min(limit);
+            out.extend_from_slice(&piece[..count]);
+            self.offset += count;
+            self.taken += count;
+            limit -= count;
+        }
+    }
+}
+
+/// An end that the server did not announce may be somebody else's doing.
+fn cut() -> io::Error {
+    let message = "the connection ended although the server did not end TLS";
+    io::Error::new(io::ErrorKind::UnexpectedEof, message)
+}
+
+impl AsyncRead for TlsStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        while buffer.filled().len() == before && buffer.remaining() > 0 {
+            let plain = this.aside.plain();
+            if !plain.is_empty() {
+                let count = plain.len().min(buffer.remaining());
+                buffer.put_slice(&plain[..count]);
+                this.aside.plain_start += count;
+            } else if this.ended {
+                break;
+            } else if buffer.remaining() >= DIRECT_MIN {
+                ready!(this.poll_read_direct(cx, buffer))?;
+            } else {
+                ready!(this.poll_read_aside(cx))?;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for TlsStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[io::IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        ready!(this.poll_drain(cx))?;
+        let taken = this.seal(slices)?;
+        match this.poll_drain(cx) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            _ => Poll::Ready(Ok(taken)),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    /// Gives the memory back, too: most connections are idle.
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        ready!(this.poll_drain(cx))?;
+        this.outgoing = Vec::new();
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().tcp).poll_shutdown(cx)
+    }
+}
+
+impl fmt::Debug for TlsStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsStream").finish_non_exhaustive()
+    }
+}
