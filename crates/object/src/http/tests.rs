@@ -559,12 +559,19 @@ mod tls {
     /// A server on `localhost` that shows this certificate.
     async fn serve_as(made: &rcgen::CertifiedKey<rcgen::KeyPair>) -> (Arc<Origin>, JoinHandle<()>) {
         let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der());
+        serve_certificate(made.cert.der().clone(), key.expect("a key")).await
+    }
+
+    async fn serve_certificate(
+        certificate: rustls::pki_types::CertificateDer<'static>,
+        key: rustls::pki_types::PrivateKeyDer<'static>,
+    ) -> (Arc<Origin>, JoinHandle<()>) {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("versions")
             .with_no_client_auth()
-            .with_single_cert(vec![made.cert.der().clone()], key.expect("a key"))
+            .with_single_cert(vec![certificate], key)
             .expect("a certificate");
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");

@@ -220,3 +220,107 @@ fn unpadded(plain: &[u8]) -> Result<Opened, Broken> {
     let kind = Kind(plain[length]);
     Ok(Opened { kind, length })
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rustls::crypto::cipher::{AeadKey, Iv};
+
+    use super::*;
+
+    fn key(chosen: usize, number: u64) -> RecordKey {
+        let (key, iv) = (AeadKey::from([7; 32]), Iv::new([9; 12]));
+        let version = [ProtocolVersion::TLSv1_3, ProtocolVersion::TLSv1_2][chosen % 2];
+        let secrets = if chosen < 2 {
+            ConnectionTrafficSecrets::Aes256Gcm { key, iv }
+        } else {
+            ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv }
+        };
+        RecordKey::new(version, number, &secrets).expect("a key")
+    }
+
+    proptest! {
+        /// Records behind one another, of any kind and length, are opened over the headers between.
+        #[test]
+        fn what_was_sealed_is_opened_at_the_front(
+            chosen in 0..4_usize,
+            number in 0..1_000_u64,
+            records in prop::collection::vec((21..24_u8, prop::collection::vec(any::<u8>(), 0..300)), 1..6),
+        ) {
+            let (mut sealing, mut opening) = (key(chosen, number), key(chosen, number));
+            let mut memory = Vec::new();
+            for (kind, plain) in &records {
+                let fill = |out: &mut Vec<u8>| out.extend_from_slice(plain);
+                sealing.seal(Kind(*kind), &mut memory, fill).expect("sealed");
+            }
+            let (mut front, mut at) = (0, 0);
+            for (kind, plain) in &records {
+                let length = record_length(&memory[at..]).expect("a record").expect("whole");
+                let opened = opening.open(&mut memory[front..at + length], at - front);
+                prop_assert_eq!(opened, Ok(Opened { kind: Kind(*kind), length: plain.len() }));
+                prop_assert_eq!(&memory[front..front + plain.len()], &plain[..]);
+                at += length;
+                front += plain.len();
+            }
+            prop_assert_eq!(at, memory.len());
+        }
+
+        /// One bit of a record is changed, or it comes as another than it was sent: it is not opened.
+        #[test]
+        fn what_was_changed_is_not_opened(
+            chosen in 0..4_usize,
+            plain in prop::collection::vec(any::<u8>(), 0..100),
+            place in any::<prop::sample::Index>(),
+            bit in 0..8,
+            skipped in any::<bool>(),
+        ) {
+            let mut record = Vec::new();
+            let fill = |out: &mut Vec<u8>| out.extend_from_slice(&plain);
+            key(chosen, 5).seal(Kind::DATA, &mut record, fill).expect("sealed");
+            let mut late = key(chosen, 6);
+            if !skipped {
+                let at = place.index(record.len());
+                // What TLS 1.2 authenticates of a version is that which was agreed on.
+                prop_assume!(chosen % 2 == 0 || !(1..5).contains(&at));
+                record[at] ^= 1_u8 << bit;
+                late = key(chosen, 5);
+            }
+            prop_assert!(late.open(&mut record, 0).is_err());
+        }
+
+        #[test]
+        fn nothing_that_comes_is_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..100), chosen in 0..4_usize) {
+            let Ok(Some(length)) = record_length(&bytes) else {
+                return Ok(());
+            };
+            let mut bytes = bytes;
+            if bytes.len() >= length {
+                bytes.truncate(length);
+                prop_assert!(key(chosen, 0).open(&mut bytes, 0).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_seals_no_more_than_it_may() {
+        let mut worn = key(0, RECORDS_MAX - 1);
+        assert!(worn.is_worn() && !key(0, 0).is_worn());
+        let mut out = Vec::new();
+        assert!(worn.seal(Kind::DATA, &mut out, |_| {}).is_ok());
+        assert!(worn.seal(Kind::DATA, &mut out, |_| {}).is_err());
+    }
+
+    /// Padding of any length hides how long a record was (RFC 8446, section 5.4).
+    #[test]
+    fn padding_is_taken_off() {
+        let opened = unpadded(&[1, 2, 0, 23, 0, 0]);
+        assert_eq!(
+            opened,
+            Ok(Opened {
+                kind: Kind::DATA,
+                length: 3
+            })
+        );
+        assert!(unpadded(&[0, 0]).is_err());
+    }
+}

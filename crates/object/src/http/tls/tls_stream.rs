@@ -42,6 +42,9 @@ const WAITING_MAX: usize = 2 * SENT_AT_ONCE;
 /// Bytes of the largest message after the handshake: a ticket can hold certificates.
 const MESSAGE_MAX: usize = 64 << 10;
 
+/// Reads that tell whether an idle stream is quiet: one is enough for the tickets of usual servers.
+const QUIET_READS_MAX: usize = 8;
+
 const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
 
@@ -146,7 +149,10 @@ impl TlsStream {
     }
 
     fn is_quiet(&mut self) -> io::Result<bool> {
-        while self.aside.plain().is_empty() && !self.ended {
+        for _ in 0..QUIET_READS_MAX {
+            if self.ended || !self.aside.plain().is_empty() {
+                break;
+            }
             let held = self.grow_aside()?;
             let outcome = self.tcp.try_read(&mut self.aside.memory[held..]);
             let count = *outcome.as_ref().unwrap_or(&0);
@@ -255,11 +261,7 @@ impl TlsStream {
                 self.ended = true;
                 Ok(())
             }
-            &[_, what] => {
-                let what = AlertDescription::from(what);
-                let message = format!("the server ended TLS with the alert {what:?}");
-                Err(io::Error::new(io::ErrorKind::ConnectionAborted, message))
-            }
+            &[_, what] => Err(refused(AlertDescription::from(what))),
             _ => Err(Broken::new("an alert is not one").into()),
         }
     }
@@ -378,6 +380,18 @@ impl Rest<'_, '_> {
             limit -= count;
         }
     }
+}
+
+fn refused(alert: AlertDescription) -> io::Error {
+    let message = match alert {
+        AlertDescription::CertificateRequired => {
+            "the server wants a certificate of its client, and there is none to show: use an endpoint that asks \
+             for none"
+                .to_owned()
+        }
+        other => format!("the server ended TLS with the alert {other:?}"),
+    };
+    io::Error::new(io::ErrorKind::ConnectionAborted, message)
 }
 
 /// An end that the server did not announce may be somebody else's doing.

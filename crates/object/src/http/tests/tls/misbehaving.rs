@@ -17,7 +17,7 @@ type Serving = fn(TlsStream<TcpStream>) -> futures_util::future::BoxFuture<'stat
 struct Host {
     client: Client,
     origin: Arc<Origin>,
-    _file: tempfile::NamedTempFile,
+    file: tempfile::NamedTempFile,
     _server: JoinHandle<()>,
 }
 
@@ -65,12 +65,22 @@ async fn host_of(
             ..HttpSettings::default()
         }),
         origin: Arc::new(origin),
-        _file: file,
+        file,
         _server: server,
     }
 }
 
 impl Host {
+    /// With a client that trusts this certificate alone.
+    fn trusting(self, made: &rcgen::CertifiedKey<rcgen::KeyPair>) -> Self {
+        std::fs::write(self.file.path(), made.cert.pem()).expect("written");
+        let client = client_with(HttpSettings {
+            ca_file: Some(self.file.path().to_owned()),
+            ..HttpSettings::default()
+        });
+        Self { client, ..self }
+    }
+
     async fn get(&self) -> Result<Vec<u8>, HttpError> {
         get(&self.client, &self.origin).await
     }
@@ -159,13 +169,8 @@ async fn host_with_suite(
         *config = narrow;
         config.max_fragment_size = Some(size);
     };
-    let mut host = host_of(&[version], change, answers_with_a_pattern).await;
-    std::fs::write(host._file.path(), made.cert.pem()).expect("written");
-    host.client = client_with(HttpSettings {
-        ca_file: Some(host._file.path().to_owned()),
-        ..HttpSettings::default()
-    });
-    host
+    let host = host_of(&[version], change, answers_with_a_pattern).await;
+    host.trusting(&made)
 }
 
 /// Reads a request of [`BODY`] bytes and answers with what came.
@@ -514,4 +519,34 @@ fn downgrading(listener: TcpListener, config: Arc<ServerConfig>) {
     session.process_new_packets().expect("a hello");
     session.write_tls(&mut stream).expect("it listens");
     let _ = stream.read(&mut [0; 4096]);
+}
+
+/// A server that lets nobody in without a certificate says so after the handshake.
+#[tokio::test]
+async fn a_server_that_wants_a_certificate_is_told_as_one() {
+    let authority = rcgen::generate_simple_self_signed(["us".to_owned()]).expect("generated");
+    let mut roots = rustls::RootCertStore::empty();
+    roots
+        .add(authority.cert.der().clone())
+        .expect("a certificate");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(
+        roots.into(),
+        Arc::clone(&provider),
+    );
+    let verifier = verifier.build().expect("a verifier");
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("generated");
+    let key = PrivateKeyDer::from_pem_slice(made.signing_key.serialize_pem().as_bytes());
+    let strict = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&TLS13])
+        .expect("versions")
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(vec![made.cert.der().clone()], key.expect("a key"))
+        .expect("a certificate");
+    let host = host(|config| *config = strict, answers_with_a_pattern).await;
+    let error = host.trusting(&made).get().await.expect_err("refused");
+    assert!(
+        error.message.contains("certificate of its client"),
+        "{error}"
+    );
 }

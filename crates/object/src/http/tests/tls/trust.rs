@@ -2,6 +2,8 @@
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedKey, IsCa, KeyPair, date_time_ymd};
 
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+
 use super::*;
 
 /// What `openssl req -x509` makes: a certificate that signed itself and may sign others.
@@ -71,4 +73,33 @@ async fn a_server_without_tls_is_told_as_one() {
     let origin = Origin::parse(&format!("https://localhost:{}", plain.port)).expect("valid");
     let outcome = get(&client(), &Arc::new(origin)).await;
     untrusted(outcome, &["speaks no TLS", "http://"]);
+}
+
+/// The certificate that guides tell people to make.
+#[tokio::test]
+async fn what_openssl_makes_is_trusted_where_it_is_named() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (key, certificate) = (directory.path().join("key"), directory.path().join("cert"));
+    let made = std::process::Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt"])
+        .args(["ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
+        .args(["-subj", "/CN=localhost", "-addext"])
+        .args(["subjectAltName=DNS:localhost", "-keyout"])
+        .arg(&key)
+        .arg("-out")
+        .arg(&certificate)
+        .output();
+    if !made.is_ok_and(|made| made.status.success()) {
+        penstock_skips::skipped("openssl is not here");
+        return;
+    }
+    let shown = CertificateDer::from_pem_file(&certificate).expect("a certificate");
+    let key = PrivateKeyDer::from_pem_file(&key).expect("a key");
+    let (origin, _server) = serve_certificate(shown, key).await;
+    let trusting = client_with(HttpSettings {
+        ca_file: Some(certificate),
+        ..HttpSettings::default()
+    });
+    assert_eq!(get(&trusting, &origin).await.expect("trusted"), b"secret");
+    untrusted(get(&client(), &origin).await, &["ca_file", "SHA-256 is "]);
 }
