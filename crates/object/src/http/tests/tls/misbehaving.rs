@@ -124,7 +124,7 @@ async fn bodies_arrive_whole_with_each_version_cipher_and_size_of_record() {
         let names: Vec<_> = provider
             .cipher_suites
             .iter()
-            .map(|suite| suite.suite())
+            .map(rustls::SupportedCipherSuite::suite)
             .collect();
         for name in names {
             let suite = provider
@@ -216,17 +216,15 @@ async fn what_is_sent_in_slices_of_any_size_arrives_whole() {
 }
 
 /// Ends what it says with the connection, with a `close_notify` or without one.
-fn ends_with(announced: bool, mut stream: TlsStream<TcpStream>) -> impl Future<Output = ()> {
-    async move {
-        hear(&mut stream).await;
-        say(&mut stream, b"HTTP/1.1 200 OK\r\n\r\nhalf").await;
-        if announced {
-            stream.shutdown().await.expect("it listens");
-        } else {
-            let (mut tcp, _) = stream.into_inner();
-            tcp.shutdown().await.expect("it listens");
-            let _ = tcp.read(&mut [0; 16]).await;
-        }
+async fn ends_with(announced: bool, mut stream: TlsStream<TcpStream>) {
+    hear(&mut stream).await;
+    say(&mut stream, b"HTTP/1.1 200 OK\r\n\r\nhalf").await;
+    if announced {
+        stream.shutdown().await.expect("it listens");
+    } else {
+        let (mut tcp, _) = stream.into_inner();
+        tcp.shutdown().await.expect("it listens");
+        let _ = tcp.read(&mut [0; 16]).await;
     }
 }
 
