@@ -171,7 +171,11 @@ fn closes_do_not_wait_for_a_distant_store() {
         metric(&mount, "bucket_unsaved_files", "") == 0
     });
     let puts = bed.requests(Operation::PutObject);
-    assert_eq!(puts, FILES + 2, "the folder's, and the first file is sent twice");
+    assert_eq!(
+        puts,
+        FILES + 2,
+        "the folder's, and the first file is sent twice"
+    );
     mount.unmount();
 }
 
