@@ -226,6 +226,27 @@ fn fsync_of_files_and_directories_means_in_the_store() {
 }
 
 #[test]
+fn the_command_sync_means_in_the_store_and_tells_what_is_not() {
+    let bed = Bed::new(Kind::S3);
+    let mount = bed.mount_idle();
+    bed.bucket.put_outside("gone", b"to be removed");
+    let folder = mount.join("folder");
+    fs::create_dir(&folder).expect("mkdir");
+    fs::write(folder.join("file"), b"content").expect("a write");
+    fs::remove_file(mount.join("gone")).expect("a removal");
+    assert_eq!(bed.stored("folder/file"), None);
+    let sync = |path: &Path| run_within(PATIENCE, penstock().arg("sync").arg(path));
+    sync(&folder).expect_success();
+    assert_eq!(bed.stored("folder/file").expect("stored"), b"content");
+    assert!(bed.stored("gone").is_some());
+    sync(mount.path()).expect_success();
+    assert_eq!(bed.stored("gone"), None);
+    let failed = sync(&mount.join("nothing"));
+    assert_eq!(failed.code, Some(1), "{failed:?}");
+    mount.unmount();
+}
+
+#[test]
 fn what_cannot_be_saved_is_told_by_the_end_and_saved_by_the_next_mount() {
     let bed = Bed::new(Kind::S3);
     let mount = bed.mount_idle();

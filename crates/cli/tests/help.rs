@@ -3,11 +3,12 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 12] = [
     "mount",
     "stream",
     "umount",
     "stats",
+    "sync",
     "check",
     "ls",
     "stat",

@@ -579,7 +579,7 @@ async fn compare_behind(events: &[Event]) -> Result<(), TestCaseError> {
             }
             Event::Kill => {
                 // What goes on behind lets go of the volume first.
-                tokio::time::sleep(Duration::from_secs(5)).await;
+                penstock_base::clock::sleep(Duration::from_secs(5)).await;
                 real.bed = real.bed.broken_off(settings.clone(), |_| ());
             }
         }

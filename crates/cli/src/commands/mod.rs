@@ -13,6 +13,7 @@ pub(crate) mod mount;
 mod stat;
 pub(crate) mod stats;
 pub(crate) mod stream;
+mod sync;
 pub(crate) mod umount;
 pub(crate) mod uploads;
 
@@ -33,6 +34,7 @@ const COMMANDS: &[(Make, Run)] = &[
     (stream::command, stream::run),
     (umount::command, umount::run),
     (stats::command, stats::run),
+    (sync::command, sync::run),
     (check::command, check::run),
     (ls::command, ls::run),
     (stat::command, stat::run),
