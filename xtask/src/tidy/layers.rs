@@ -5,6 +5,7 @@
 //!      ->  block (door)    ->          fuse
 //!      ->  bucket (volume) ->  vfs, transfer  ->  object  ->  base
 //!      ->  stream (volume) ->  vfs, transfer
+//!      ->  fileset (volume) ->  vfs, transfer
 //!      ->  bench           ->          development server
 //!      ->  control         ->          base
 //! ```
@@ -21,7 +22,7 @@ use serde_json::Value;
 use super::Finding;
 
 /// A crate of ours with the crates of ours that it may use.
-const LAYERS: [(&str, &[&str]); 18] = [
+const LAYERS: [(&str, &[&str]); 19] = [
     ("penstock-base", &[]),
     ("penstock-control", &["penstock-base"]),
     ("penstock-object", &["penstock-base"]),
@@ -48,6 +49,15 @@ const LAYERS: [(&str, &[&str]); 18] = [
             "penstock-vfs",
         ],
     ),
+    (
+        "penstock-fileset",
+        &[
+            "penstock-base",
+            "penstock-object",
+            "penstock-transfer",
+            "penstock-vfs",
+        ],
+    ),
     ("penstock-fuse", &["penstock-base", "penstock-vfs"]),
     (
         "penstock-block",
@@ -61,6 +71,7 @@ const LAYERS: [(&str, &[&str]); 18] = [
             "penstock-block",
             "penstock-bucket",
             "penstock-control",
+            "penstock-fileset",
             "penstock-fuse",
             "penstock-object",
             "penstock-stream",

@@ -1,0 +1,79 @@
+//! The bytes of files, as immutable objects in the bucket.
+//!
+//! ```text
+//! BUCKET/PREFIX/fileset.json                       what lies here: see [`crate::Label`]
+//! BUCKET/PREFIX/data/NN/WRITER-NUMBER              an object: runs of bytes, one behind the other
+//! ```
+//!
+//! An object is written once, by one PUT, and never changed. Only then the metadata refers to it, by object, offset,
+//! length and checksums, so that one object can hold the runs of many files. `WRITER` is a random number of who had
+//! the file system open and `NUMBER` counts its objects: two that write to one bucket, be it by mistake, never
+//! overwrite each other's. `NN` spreads the keys.
+
+mod blocks;
+mod objects;
+mod pack;
+
+pub(crate) use blocks::Blocks;
+pub(crate) use objects::Objects;
+pub(crate) use pack::{Pack, Piece, packed};
+
+/// Which object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectId {
+    /// Who wrote it.
+    pub writer: u64,
+    /// Which of that writer's.
+    pub number: u64,
+}
+
+impl ObjectId {
+    /// Its key.
+    pub(crate) fn key(self) -> String {
+        let Self { writer, number } = self;
+        format!("{DATA}{:02x}/{writer:016x}-{number:016x}", number & 0xff)
+    }
+
+    /// The object with this key, if it is one's.
+    pub(crate) fn of_key(key: &str) -> Option<Self> {
+        let (writer, number) = key.strip_prefix(DATA)?.get(3..)?.split_once('-')?;
+        let hexadecimal = |digits| u64::from_str_radix(digits, 16).ok();
+        let id = Self {
+            writer: hexadecimal(writer)?,
+            number: hexadecimal(number)?,
+        };
+        (id.key() == key).then_some(id)
+    }
+}
+
+impl std::fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.key())
+    }
+}
+
+/// What keys of objects begin with.
+pub(crate) const DATA: &str = "data/";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_leads_back_to_its_object() {
+        let id = ObjectId {
+            writer: 0xabc,
+            number: 0x1ff,
+        };
+        assert_eq!(id.key(), "data/ff/0000000000000abc-00000000000001ff");
+        assert_eq!(ObjectId::of_key(&id.key()), Some(id));
+        for other in [
+            "data/",
+            "data/00/x-y",
+            "fileset.json",
+            "data/00/0000000000000abc-00000000000001ff",
+        ] {
+            assert_eq!(ObjectId::of_key(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Where metadata is kept: ordered keys, changed by operations that are applied one after the other.
+//!
+//! An [`Engine`] knows nothing of files. It has keys and values of bytes, and three ways to use them:
+//! - [`query`] looks at one state of all keys, such as lay between two operations;
+//! - [`transact`] runs an operation, a closure over get, scan, put and delete, whose changes are made all at once or,
+//!   if it fails, not at all. Operations behave as if one ran after the other (serializable), and each has its own
+//!   result, though many are made durable together;
+//! - [`Engine::commit`] makes changes on the condition that certain keys hold certain values, all of which one message
+//!   can carry.
+//!
+//! An operation may be run again, by an engine that found out that somebody else was faster: it must do nothing but
+//! look, compute and change. What many operations change and none looks at goes through [`Transaction::add`] and
+//! [`Transaction::advance`], which commute, so that engines need not make one wait for another.
+//!
+//! What is applied is seen by everybody at once, and durable after [`Engine::sync`]: a crash takes away the last
+//! operations, never one from the midst of others.
+//!
+//! | driver | what it is for |
+//! |---|---|
+//! | [`MemoryEngine`] | tests |
+//! | [`EmbeddedEngine`] | one machine, no server: a log of our own before a B-tree |
+
+mod draft;
+mod embedded;
+mod error;
+mod layers;
+mod memory;
+
+use std::{
+    fmt::Debug,
+    ops::{ControlFlow, Range},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+pub use embedded::{EmbeddedEngine, EmbeddedSettings};
+pub use error::{EngineError, EngineResult};
+pub use memory::MemoryEngine;
+
+/// Bytes in the longest key.
+pub const KEY_LENGTH_MAX: usize = 512;
+
+/// Called with each key and its value, in order, until it breaks.
+pub type Visitor<'a> = &'a mut dyn FnMut(&[u8], &Bytes) -> ControlFlow<()>;
+
+/// One state of all keys.
+pub trait Reads {
+    /// The value of a key.
+    fn get(&self, key: &[u8]) -> EngineResult<Option<Bytes>>;
+
+    /// Visits the keys of a range in the order of their bytes.
+    fn scan(&self, range: Range<&[u8]>, visit: Visitor<'_>) -> EngineResult<()>;
+}
+
+/// An operation at work: it sees what it changed.
+pub trait Transaction: Reads {
+    /// Sets the value of a key.
+    fn put(&mut self, key: &[u8], value: Bytes);
+
+    /// Removes a key, if it is there.
+    fn delete(&mut self, key: &[u8]);
+
+    /// Adds to a counter, which is 0 until then. Counters are read with [`counter`].
+    fn add(&mut self, key: &[u8], amount: i64) -> EngineResult<()> {
+        let value = counter(self.get(key)?.as_ref()).wrapping_add(amount);
+        self.put(key, Bytes::copy_from_slice(&value.to_le_bytes()));
+        Ok(())
+    }
+
+    /// Moves a mark, which is 0 until then, to `to`, or by one if it stands there or farther: a mark never stands
+    /// where it stood before. Marks are read with [`mark`].
+    fn advance(&mut self, key: &[u8], to: u64) -> EngineResult<()> {
+        let value = to.max(mark(self.get(key)?.as_ref()).saturating_add(1));
+        self.put(key, Bytes::copy_from_slice(&value.to_le_bytes()));
+        Ok(())
+    }
+}
+
+/// What a counter stands at.
+pub fn counter(value: Option<&Bytes>) -> i64 {
+    value.map_or(0, |value| i64::from_le_bytes(eight(value)))
+}
+
+/// Where a mark stands.
+pub fn mark(value: Option<&Bytes>) -> u64 {
+    value.map_or(0, |value| u64::from_le_bytes(eight(value)))
+}
+
+fn eight(value: &[u8]) -> [u8; 8] {
+    value.try_into().unwrap_or_default()
+}
+
+/// What becomes of an operation's changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// They are made.
+    Keep,
+    /// They are not.
+    Discard,
+}
+
+/// An operation as an engine runs it. See [`transact`].
+pub type Operation = Box<dyn FnMut(&mut dyn Transaction) -> Verdict + Send>;
+
+/// A look at one state as an engine runs it. See [`query`].
+pub type Query<'a> = &'a mut (dyn FnMut(&dyn Reads) + Send);
+
+/// Changes that are made if nothing changed that they build on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Conditional {
+    /// Keys with the values that they must have; `None` for those that must not be there.
+    pub checks: Vec<(Bytes, Option<Bytes>)>,
+    /// Keys with their new values.
+    pub puts: Vec<(Bytes, Bytes)>,
+    /// Keys that go.
+    pub deletes: Vec<Bytes>,
+    /// Counters with what is added to them.
+    pub adds: Vec<(Bytes, i64)>,
+}
+
+/// A store of ordered keys.
+///
+/// - **Errors.** After `Io` from a change nothing more is changed: whether the disk has it nobody knows, and a new
+///   process finds out.
+/// - **Cancellation.** Dropping a future leaves the operation done or not done, never half.
+#[async_trait]
+pub trait Engine: Debug + Send + Sync + 'static {
+    /// Runs a look at one state.
+    async fn run_query(&self, query: Query<'_>) -> EngineResult<()>;
+
+    /// Runs an operation. What it changed is seen by all that begins afterwards.
+    async fn run(&self, operation: Operation) -> EngineResult<()>;
+
+    /// Makes changes if all checks hold, and says whether they did.
+    async fn commit(&self, conditional: Conditional) -> EngineResult<bool> {
+        let outcome = transact(self, move |transaction| attempt(transaction, &conditional)).await;
+        match outcome {
+            Ok(()) => Ok(true),
+            Err(Unmet::Check) => Ok(false),
+            Err(Unmet::Engine(error)) => Err(error),
+        }
+    }
+
+    /// Returns when all that was applied before is durable.
+    async fn sync(&self) -> EngineResult<()>;
+
+    /// Makes all durable and lets go of what one process at a time may have.
+    async fn close(&self) -> EngineResult<()>;
+}
+
+/// Why conditional changes were not made.
+enum Unmet {
+    Check,
+    Engine(EngineError),
+}
+
+impl From<EngineError> for Unmet {
+    fn from(error: EngineError) -> Self {
+        Self::Engine(error)
+    }
+}
+
+fn attempt(transaction: &mut dyn Transaction, wanted: &Conditional) -> Result<(), Unmet> {
+    for (key, expected) in &wanted.checks {
+        if transaction.get(key)? != *expected {
+            return Err(Unmet::Check);
+        }
+    }
+    for (key, value) in &wanted.puts {
+        transaction.put(key, value.clone());
+    }
+    for key in &wanted.deletes {
+        transaction.delete(key);
+    }
+    for (key, amount) in &wanted.adds {
+        transaction.add(key, *amount)?;
+    }
+    Ok(())
+}
+
+/// Runs an operation and returns its result. If that is an error nothing is changed.
+pub async fn transact<T, E>(
+    engine: &(impl Engine + ?Sized),
+    mut operation: impl FnMut(&mut dyn Transaction) -> Result<T, E> + Send + 'static,
+) -> Result<T, E>
+where
+    T: Send + 'static,
+    E: From<EngineError> + Send + 'static,
+{
+    let slot = Arc::new(Mutex::new(None));
+    let result = Arc::clone(&slot);
+    let run = engine.run(Box::new(move |transaction| {
+        let outcome = operation(transaction);
+        let verdict = match outcome {
+            Ok(_) => Verdict::Keep,
+            Err(_) => Verdict::Discard,
+        };
+        *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+        verdict
+    }));
+    run.await?;
+    let outcome = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+    outcome.unwrap_or_else(|| Err(EngineError::NOT_RUN.into()))
+}
+
+/// Looks at one state of all keys.
+pub async fn query<T, E>(
+    engine: &(impl Engine + ?Sized),
+    mut look: impl FnMut(&dyn Reads) -> Result<T, E> + Send,
+) -> Result<T, E>
+where
+    T: Send,
+    E: From<EngineError> + Send,
+{
+    let mut result = None;
+    engine
+        .run_query(&mut |reads| result = Some(look(reads)))
+        .await?;
+    result.unwrap_or_else(|| Err(EngineError::NOT_RUN.into()))
+}

@@ -1,0 +1,122 @@
+//! What the embedded engine knows: the tree, and over it what the tree does not have yet.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+
+use super::{log, table::TreeState};
+use crate::engine::{
+    EngineError, Operation, Verdict,
+    draft::Draft,
+    layers::{Changes, Layer, Layered},
+};
+
+/// What a key costs in memory beside its bytes.
+const KEY_OVERHEAD: usize = 96;
+
+/// One state of all keys, in three layers, and the records that the log does not have yet.
+pub(super) struct State {
+    /// Since the last checkpoint began.
+    recent: Changes,
+    /// What a checkpoint is bringing into the tree.
+    merging: Arc<Changes>,
+    tree: TreeState,
+    /// Records that nobody wrote yet.
+    records: BytesMut,
+    /// The number of the last operation.
+    sequence: u64,
+    /// Memory that `recent` occupies, about.
+    recent_bytes: usize,
+    /// Why nothing is changed any more.
+    failed: Option<EngineError>,
+}
+
+impl State {
+    pub(super) fn new(tree: TreeState, replayed: log::Replayed) -> Self {
+        let recent_bytes = replayed.changes.iter().map(cost).sum();
+        Self {
+            recent: replayed.changes,
+            merging: Arc::default(),
+            tree,
+            records: BytesMut::new(),
+            sequence: replayed.last,
+            recent_bytes,
+            failed: None,
+        }
+    }
+
+    fn layers(&self) -> Vec<&dyn Layer> {
+        let mut layers: Vec<&dyn Layer> = vec![&self.recent];
+        if !self.merging.is_empty() {
+            layers.push(&*self.merging);
+        }
+        layers.push(&self.tree);
+        layers
+    }
+
+    pub(super) fn reads(&self) -> Layered<'_> {
+        Layered(self.layers())
+    }
+
+    /// Runs an operation and makes its changes.
+    pub(super) fn run(&mut self, operation: &mut Operation) -> Result<(), EngineError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let mut draft = Draft::new(self.layers());
+        if operation(&mut draft) == Verdict::Discard {
+            return Ok(());
+        }
+        let changes = draft.into_changes();
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.sequence += 1;
+        log::append(&mut self.records, self.sequence, &changes);
+        self.recent_bytes += changes.iter().map(cost).sum::<usize>();
+        self.recent.extend(changes);
+        Ok(())
+    }
+
+    pub(super) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    pub(super) fn recent_bytes(&self) -> usize {
+        self.recent_bytes
+    }
+
+    pub(super) fn failed(&self) -> Option<&EngineError> {
+        self.failed.as_ref()
+    }
+
+    pub(super) fn fail(&mut self, error: EngineError) {
+        self.failed.get_or_insert(error);
+    }
+
+    pub(super) fn has_records(&self) -> bool {
+        !self.records.is_empty()
+    }
+
+    /// The records that nobody wrote yet, with the number of the last one.
+    pub(super) fn take_records(&mut self) -> (BytesMut, u64) {
+        (self.records.split(), self.sequence)
+    }
+
+    /// Begins a checkpoint: returns what the tree lacks. Records were taken before.
+    pub(super) fn begin_merge(&mut self) -> Arc<Changes> {
+        self.merging = Arc::new(std::mem::take(&mut self.recent));
+        self.recent_bytes = 0;
+        Arc::clone(&self.merging)
+    }
+
+    /// The tree has what the checkpoint brought.
+    pub(super) fn end_merge(&mut self, tree: TreeState) {
+        self.tree = tree;
+        self.merging = Arc::default();
+    }
+}
+
+fn cost((key, value): (&bytes::Bytes, &Option<bytes::Bytes>)) -> usize {
+    key.len() + value.as_ref().map_or(0, bytes::Bytes::len) + KEY_OVERHEAD
+}

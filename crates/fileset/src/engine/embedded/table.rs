@@ -1,0 +1,102 @@
+//! The B-tree below the log: everything up to a certain change, in one file.
+
+use std::{ops::Range, path::Path};
+
+use bytes::Bytes;
+use redb::{Builder, Database, Durability, ReadOnlyTable, ReadableDatabase, TableDefinition};
+
+use crate::engine::{
+    EngineError, EngineResult,
+    layers::{Changes, Layer, Said, in_order},
+};
+
+const KEYS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("keys");
+/// What the tree says of itself.
+const FACTS: TableDefinition<'_, &str, u64> = TableDefinition::new("facts");
+/// The last change that is in the tree.
+const SEQUENCE: &str = "sequence";
+
+/// The tree's file.
+#[derive(Debug)]
+pub(super) struct Tree {
+    database: Database,
+}
+
+/// One state of the tree. Its pages are kept as long as this lives.
+pub(super) struct TreeState(ReadOnlyTable<&'static [u8], &'static [u8]>);
+
+impl Tree {
+    /// Opens the tree at `path`, or makes an empty one; `cache` bytes of it are kept in memory.
+    pub(super) fn open(path: &Path, cache: usize) -> EngineResult<Self> {
+        let mut builder = Builder::new();
+        builder.set_cache_size(cache);
+        let database = builder.create(path).map_err(failure)?;
+        Ok(Self { database })
+    }
+
+    /// The number of the last change that is in it; 0 if none is.
+    pub(super) fn sequence(&self) -> EngineResult<u64> {
+        let transaction = self.database.begin_read().map_err(failure)?;
+        let facts = match transaction.open_table(FACTS) {
+            Ok(facts) => facts,
+            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(0),
+            Err(error) => return Err(failure(error)),
+        };
+        let sequence = facts.get(SEQUENCE).map_err(failure)?;
+        Ok(sequence.map_or(0, |sequence| sequence.value()))
+    }
+
+    /// Makes all changes up to number `sequence` at once, durably.
+    pub(super) fn merge(&self, changes: &Changes, sequence: u64) -> EngineResult<()> {
+        let mut transaction = self.database.begin_write().map_err(failure)?;
+        transaction
+            .set_durability(Durability::Immediate)
+            .map_err(failure)?;
+        // A tree that was not closed is opened without a walk over it.
+        transaction.set_quick_repair(true);
+        {
+            let mut keys = transaction.open_table(KEYS).map_err(failure)?;
+            for (key, value) in changes {
+                match value {
+                    Some(value) => keys.insert(&key[..], &value[..]).map_err(failure)?,
+                    None => keys.remove(&key[..]).map_err(failure)?,
+                };
+            }
+            let mut facts = transaction.open_table(FACTS).map_err(failure)?;
+            facts.insert(SEQUENCE, sequence).map_err(failure)?;
+        }
+        transaction.commit().map_err(failure)
+    }
+
+    /// The state now.
+    pub(super) fn state(&self) -> EngineResult<TreeState> {
+        let transaction = self.database.begin_read().map_err(failure)?;
+        transaction.open_table(KEYS).map(TreeState).map_err(failure)
+    }
+}
+
+impl Layer for TreeState {
+    fn says(&self, key: &[u8]) -> EngineResult<Option<Option<Bytes>>> {
+        let value = self.0.get(key).map_err(failure)?;
+        Ok(value.map(|value| Some(Bytes::copy_from_slice(value.value()))))
+    }
+
+    fn says_all<'a>(
+        &'a self,
+        range: Range<&[u8]>,
+    ) -> EngineResult<Box<dyn Iterator<Item = Said> + 'a>> {
+        let found = self.0.range(in_order(range)).map_err(failure)?;
+        Ok(Box::new(found.map(|entry| {
+            let (key, value) = entry.map_err(failure)?;
+            let key = Bytes::copy_from_slice(key.value());
+            Ok((key, Some(Bytes::copy_from_slice(value.value()))))
+        })))
+    }
+}
+
+fn failure(error: impl Into<redb::Error>) -> EngineError {
+    match error.into() {
+        redb::Error::Corrupted(text) => EngineError::Corrupt(text),
+        error => EngineError::Io(error.to_string()),
+    }
+}

@@ -1,0 +1,39 @@
+//! What an engine can fail with.
+
+use penstock_base::FsError;
+use thiserror::Error;
+
+/// The result of an engine's operation.
+pub type EngineResult<T> = Result<T, EngineError>;
+
+/// Why an engine failed. What an operation itself fails with is its own result.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum EngineError {
+    /// Another process has the file system open.
+    #[error("its metadata is in use by process {pid}")]
+    InUse {
+        /// Who has it; 0 if that cannot be seen.
+        pid: u32,
+    },
+    /// What is on the disk is not what was written there.
+    #[error("the metadata is damaged: {0}")]
+    Corrupt(String),
+    /// The disk failed. Nothing more is changed.
+    #[error("metadata: {0}")]
+    Io(String),
+}
+
+impl EngineError {
+    /// An engine returned before it ran what it was given.
+    pub(super) const NOT_RUN: Self = Self::Io(String::new());
+}
+
+impl From<EngineError> for FsError {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::InUse { .. } => Self::Busy("another process has the file system open"),
+            EngineError::Corrupt(text) => Self::Corrupt(text),
+            EngineError::Io(text) => Self::Io(format!("metadata: {text}")),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! An engine that keeps everything in memory, for tests.
+
+use std::sync::{PoisonError, RwLock};
+
+use async_trait::async_trait;
+
+use super::{
+    Engine, EngineResult, Operation, Query, Verdict,
+    draft::Draft,
+    layers::{Changes, Layered},
+};
+
+/// Keys and values in memory. Nothing outlives the process, so nothing is ever waited for.
+#[derive(Debug, Default)]
+pub struct MemoryEngine {
+    keys: RwLock<Changes>,
+}
+
+#[async_trait]
+impl Engine for MemoryEngine {
+    async fn run_query(&self, query: Query<'_>) -> EngineResult<()> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        query(&Layered(vec![&*keys]));
+        Ok(())
+    }
+
+    async fn run(&self, mut operation: Operation) -> EngineResult<()> {
+        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        let mut draft = Draft::new(vec![&*keys]);
+        if operation(&mut draft) == Verdict::Discard {
+            return Ok(());
+        }
+        for (key, value) in draft.into_changes() {
+            match value {
+                Some(value) => keys.insert(key, Some(value)),
+                None => keys.remove(&key),
+            };
+        }
+        Ok(())
+    }
+
+    async fn sync(&self) -> EngineResult<()> {
+        Ok(())
+    }
+
+    async fn close(&self) -> EngineResult<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,216 @@
+//! Open files and what was written to them.
+//!
+//! ```text
+//!  write ──► pending pieces, in memory ──► objects in the bucket ──► extents in the metadata ──► synced
+//!                                └───────────── a save: at fsync and close, and when memory is short
+//! ```
+//!
+//! A save puts what is pending into objects, some at once, and then tells the metadata of all of it in one operation:
+//! so the metadata never refers to bytes that the bucket does not have. What could not be saved stays pending, and
+//! the next save tries again. Reads see pending pieces over the extents.
+//!
+//! | lock | of what |
+//! |---|---|
+//! | `File::turn` | who saves, cuts or punches; waited for by tasks, held across requests |
+//! | `File::pending` | pieces, size and times in memory; held for work in memory alone |
+
+mod change;
+mod pending;
+mod read;
+mod save;
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use penstock_base::{FsError, FsResult, Mutex};
+use penstock_vfs::{Access, Attributes, FileKind, HandleId, Inode, Unsaved};
+
+use crate::{
+    data::{Blocks, Objects},
+    engine::{Engine, query},
+    operations,
+};
+
+use self::pending::Pending;
+
+/// A regular file that is open, or of which something is not saved.
+#[derive(Debug)]
+pub(crate) struct File {
+    pub(crate) inode: Inode,
+    turn: tokio::sync::Mutex<()>,
+    pending: Mutex<Pending>,
+    /// Where the last read ended.
+    read_to: AtomicU64,
+}
+
+impl File {
+    fn new(inode: Inode, size: u64) -> Self {
+        Self {
+            inode,
+            turn: tokio::sync::Mutex::default(),
+            pending: Mutex::new(Pending::new(size)),
+            read_to: AtomicU64::new(0),
+        }
+    }
+}
+
+/// A handle of a file.
+#[derive(Debug, Clone)]
+pub(crate) struct Handle {
+    pub(crate) file: Arc<File>,
+    pub(crate) access: Access,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    /// With the number of those who need them here.
+    files: HashMap<Inode, (Arc<File>, usize)>,
+    handles: HashMap<HandleId, Handle>,
+}
+
+/// All open files.
+#[derive(Debug)]
+pub(crate) struct Files {
+    engine: Arc<dyn Engine>,
+    objects: Arc<Objects>,
+    blocks: Arc<Blocks>,
+    table: Mutex<Table>,
+    last_handle: AtomicU64,
+}
+
+impl Files {
+    pub(crate) fn new(engine: Arc<dyn Engine>, objects: Arc<Objects>) -> Arc<Self> {
+        Arc::new(Self {
+            engine,
+            blocks: Blocks::new(Arc::clone(&objects)),
+            objects,
+            table: Mutex::default(),
+            last_handle: AtomicU64::new(0),
+        })
+    }
+
+    /// A number for a handle, of a file or a directory.
+    pub(crate) fn next_handle(&self) -> HandleId {
+        HandleId(self.last_handle.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Opens a regular file.
+    pub(crate) async fn open(&self, inode: Inode, access: Access) -> FsResult<HandleId> {
+        let file = self.pin(inode).await?;
+        let id = self.next_handle();
+        let handle = Handle { file, access };
+        self.table.lock().handles.insert(id, handle);
+        Ok(id)
+    }
+
+    /// A regular file, which stays in the table until it is given back with [`Files::unpin`].
+    async fn pin(&self, inode: Inode) -> FsResult<Arc<File>> {
+        let size = self.size(inode).await?;
+        let (file, is_new) = {
+            let mut table = self.table.lock();
+            let is_new = !table.files.contains_key(&inode);
+            let (file, pins) = table
+                .files
+                .entry(inode)
+                .or_insert_with(|| (Arc::new(File::new(inode, size)), 0));
+            *pins += 1;
+            (Arc::clone(file), is_new)
+        };
+        if is_new {
+            // Whoever changes the size from now on finds the file; who did before it was there has done so.
+            let size = self.size(inode).await;
+            let size = size.inspect_err(|_| self.unpin(inode))?;
+            file.pending.lock().load_size(size);
+        }
+        Ok(file)
+    }
+
+    async fn size(&self, inode: Inode) -> FsResult<u64> {
+        let node = query(&*self.engine, |reads| operations::node(reads, inode)).await?;
+        match node.kind {
+            FileKind::Regular => Ok(node.size),
+            FileKind::Directory => Err(FsError::IsADirectory),
+            _ => Err(FsError::InvalidArgument("only files are opened")),
+        }
+    }
+
+    /// Gives a file back. One of which something is not saved stays.
+    fn unpin(&self, inode: Inode) {
+        let mut table = self.table.lock();
+        if let Some((_, pins)) = table.files.get_mut(&inode) {
+            *pins -= 1;
+        }
+        Self::drop_idle(&mut table, inode);
+    }
+
+    /// An open handle.
+    pub(crate) fn handle(&self, id: HandleId) -> FsResult<Handle> {
+        let table = self.table.lock();
+        table.handles.get(&id).cloned().ok_or(FsError::BadHandle)
+    }
+
+    /// The file, if it is open or not saved.
+    pub(crate) fn find(&self, inode: Inode) -> Option<Arc<File>> {
+        let table = self.table.lock();
+        table.files.get(&inode).map(|(file, _)| Arc::clone(file))
+    }
+
+    /// Closes a handle and returns its file. One of which something is not saved stays, without handles.
+    pub(crate) fn close(&self, id: HandleId) -> Option<Arc<File>> {
+        let closed = self.table.lock().handles.remove(&id);
+        let file = closed?.file;
+        self.unpin(file.inode);
+        Some(file)
+    }
+
+    fn drop_idle(table: &mut Table, inode: Inode) {
+        let is_idle =
+            |(file, pins): &(Arc<File>, usize)| *pins == 0 && !file.pending.lock().is_unsaved();
+        if table.files.get(&inode).is_some_and(is_idle) {
+            table.files.remove(&inode);
+        }
+    }
+
+    /// Forgets what is pending of a file that nobody can reach any more.
+    pub(crate) fn discard(&self, inode: Inode) {
+        self.table.lock().files.remove(&inode);
+    }
+
+    /// Files of which something is not saved.
+    fn unsaved_files(&self) -> Vec<Arc<File>> {
+        let table = self.table.lock();
+        let files = table.files.values().map(|(file, _)| file);
+        let unsaved = files.filter(|file| file.pending.lock().is_unsaved());
+        unsaved.map(Arc::clone).collect()
+    }
+
+    /// What is not saved.
+    pub(crate) fn unsaved(&self) -> Unsaved {
+        let files = self.unsaved_files();
+        let bytes = files.iter().map(|file| file.pending.lock().bytes());
+        Unsaved {
+            files: files.len() as u64,
+            bytes: bytes.sum(),
+            parts_under_way: 0,
+        }
+    }
+
+    /// Somebody set the time when a file's content changed: what is pending does not.
+    pub(crate) fn forget_modified(&self, inode: Inode) {
+        if let Some(file) = self.find(inode) {
+            file.pending.lock().forget_modified();
+        }
+    }
+
+    /// Shows what is pending of a file in its attributes.
+    pub(crate) fn show(&self, attributes: &mut Attributes) {
+        if let Some(file) = self.find(attributes.inode) {
+            file.pending.lock().show(attributes);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Cutting, growing and punching files.
+
+use std::{ops::Range, sync::Arc};
+
+use penstock_base::{FsError, FsResult, clock};
+use penstock_vfs::{Allocation, Inode, Position, Seek};
+
+use super::{File, Files};
+use crate::{
+    engine::{query, transact},
+    operations::{self, Edit, FileChange, STEP, SizeChange},
+    schema::BLOCK_SIZE,
+};
+
+impl Files {
+    /// Gives a file another size. A long one is cut from its end in steps, each of which leaves a file that is
+    /// shorter than before. `drops_set_id` as for a write. Goes on if it is dropped.
+    pub(crate) async fn resize(
+        self: &Arc<Self>,
+        inode: Inode,
+        size: u64,
+        drops_set_id: bool,
+    ) -> FsResult<()> {
+        if size > i64::MAX as u64 {
+            return Err(FsError::FileTooLarge);
+        }
+        let file = self.pin(inode).await?;
+        let files = Arc::clone(self);
+        let resized = tokio::spawn(async move {
+            let turn = file.turn.lock().await;
+            let now = clock::wall_time();
+            let is_dirty = file.pending.lock().resize(size, now);
+            let change = FileChange {
+                // What is pending brings the size along when it is saved.
+                size: Some(match is_dirty {
+                    true => SizeChange::AtMost(size),
+                    false => SizeChange::To(size),
+                }),
+                modified: Some(now),
+                changed: Some(now),
+                drops_set_id,
+            };
+            let outcome = files.cut(inode, size, change).await;
+            drop(turn);
+            files.unpin(inode);
+            outcome
+        });
+        resized.await.unwrap_or_else(|_| {
+            Err(FsError::Io(
+                "a change of size ended unexpectedly".to_owned(),
+            ))
+        })
+    }
+
+    async fn cut(&self, inode: Inode, size: u64, change: FileChange) -> FsResult<()> {
+        let beyond = size..u64::MAX;
+        let look = |reads: &dyn crate::engine::Reads| {
+            operations::clearing(reads, inode, &beyond, usize::MAX)
+        };
+        let mut edits = query(&*self.engine, look).await?;
+        while edits.len() > STEP {
+            let last = edits.split_off(edits.len() - STEP);
+            let end = last.first().map_or(size, |edit| edit.chunk() * BLOCK_SIZE);
+            let change = FileChange {
+                size: Some(SizeChange::AtMost(end.max(size))),
+                ..FileChange::default()
+            };
+            self.edit(inode, last, change).await?;
+        }
+        self.edit(inode, edits, change).await
+    }
+
+    async fn edit(&self, inode: Inode, edits: Vec<Edit>, change: FileChange) -> FsResult<()> {
+        transact(&*self.engine, move |transaction| {
+            operations::edit(transaction, inode, &edits, &change).map(drop)
+        })
+        .await
+    }
+
+    /// Changes what is allocated of an open file. Nothing is reserved: a bucket has room or says so when it is
+    /// written to. Goes on if it is dropped.
+    pub(crate) async fn allocate(
+        self: &Arc<Self>,
+        file: Arc<File>,
+        range: Range<u64>,
+        allocation: Allocation,
+    ) -> FsResult<()> {
+        if range.end > i64::MAX as u64 {
+            return Err(FsError::FileTooLarge);
+        }
+        let (clears, keeps_size) = match allocation {
+            Allocation::Reserve { keep_size } => (false, keep_size),
+            Allocation::PunchHole => (true, true),
+            Allocation::ZeroRange { keep_size } => (true, keep_size),
+        };
+        let files = Arc::clone(self);
+        let allocated = tokio::spawn(async move {
+            if clears {
+                files.punch(&file, range.clone()).await?;
+            }
+            if keeps_size || file.pending.lock().size() >= range.end {
+                return Ok(());
+            }
+            files.resize(file.inode, range.end, false).await
+        });
+        allocated.await.unwrap_or_else(|_| {
+            Err(FsError::Io(
+                "a change of room ended unexpectedly".to_owned(),
+            ))
+        })
+    }
+
+    async fn punch(&self, file: &File, range: Range<u64>) -> FsResult<()> {
+        let _turn = file.turn.lock().await;
+        file.pending.lock().punch(range.clone());
+        let inode = file.inode;
+        let look = |reads: &dyn crate::engine::Reads| {
+            operations::clearing(reads, inode, &range, usize::MAX)
+        };
+        let mut edits = query(&*self.engine, look).await?;
+        let now = clock::wall_time();
+        while !edits.is_empty() {
+            let later = edits.split_off(edits.len().min(STEP));
+            let change = FileChange {
+                modified: Some(now),
+                changed: Some(now),
+                ..FileChange::default()
+            };
+            self.edit(inode, edits, change).await?;
+            edits = later;
+        }
+        file.pending.lock().punch(range);
+        Ok(())
+    }
+
+    /// The next place that is written, or that is not. What is pending is saved first, and so has extents.
+    pub(crate) async fn seek(self: &Arc<Self>, from: Position, wanted: Seek) -> FsResult<u64> {
+        let file = self.handle(from.handle)?.file;
+        self.save(&file).await?;
+        query(&*self.engine, |reads| {
+            operations::next_place(reads, file.inode, from.offset, wanted)
+        })
+        .await
+    }
+}

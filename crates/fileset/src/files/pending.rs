@@ -1,0 +1,322 @@
+//! What was written to a file and is not in the metadata yet.
+
+use std::{collections::BTreeMap, ops::Range, time::SystemTime};
+
+use bytes::Bytes;
+use penstock_base::Reservation;
+use penstock_vfs::Attributes;
+
+use crate::data::Piece;
+
+/// A piece that is shorter is copied when another one follows it, so that none is much smaller than its memory.
+const SMALL: usize = 16 << 10;
+
+/// Bytes by where they begin; none overlap.
+pub(super) type Pieces = BTreeMap<u64, Bytes>;
+
+/// What a save took.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    pub(super) pieces: Vec<Piece>,
+    pub(super) size: u64,
+    pub(super) modified: Option<SystemTime>,
+    pub(super) drops_set_id: bool,
+}
+
+/// See the module. The size is that of the file as everybody sees it.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    size: u64,
+    /// Whether the metadata has another size.
+    is_resized: bool,
+    modified: Option<SystemTime>,
+    drops_set_id: bool,
+    pieces: Pieces,
+    bytes: u64,
+    memory: Option<Reservation>,
+    /// What a save is putting into the bucket, below `pieces`.
+    saving: Pieces,
+    saving_memory: Option<Reservation>,
+    /// Moves when what a reader found elsewhere may not be true any more.
+    changes: u64,
+}
+
+/// What a reader sees of it.
+#[derive(Debug)]
+pub(super) struct Seen {
+    /// Where the file ends.
+    pub(super) size: u64,
+    /// The pieces in the range, in order, none overlapping.
+    pub(super) pieces: Vec<Piece>,
+    pub(super) changes: u64,
+}
+
+impl Pending {
+    pub(super) fn new(size: u64) -> Self {
+        Self {
+            size,
+            is_resized: false,
+            modified: None,
+            drops_set_id: false,
+            pieces: Pieces::new(),
+            bytes: 0,
+            memory: None,
+            saving: Pieces::new(),
+            saving_memory: None,
+            changes: 0,
+        }
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Whether a save has anything to do, or is doing it.
+    pub(super) fn is_unsaved(&self) -> bool {
+        self.is_resized
+            || self.modified.is_some()
+            || !self.pieces.is_empty()
+            || !self.saving.is_empty()
+    }
+
+    pub(super) fn show(&self, attributes: &mut Attributes) {
+        attributes.size = self.size;
+        attributes.allocated += self.bytes;
+        if let Some(modified) = self.modified {
+            attributes.modified = modified;
+            attributes.changed = attributes.changed.max(modified);
+        }
+    }
+
+    /// Adds what was written, for which `memory` pays.
+    pub(super) fn write(&mut self, offset: u64, data: Bytes, memory: Reservation, now: SystemTime) {
+        match &mut self.memory {
+            Some(held) => held.merge(memory),
+            None => self.memory = Some(memory),
+        }
+        let end = offset + data.len() as u64;
+        cut(&mut self.pieces, offset..end);
+        let before = self.pieces.range(..offset).next_back();
+        let joined = before.and_then(|(start, piece)| {
+            let follows = start + piece.len() as u64 == offset && piece.len() < SMALL;
+            follows.then(|| (*start, [&piece[..], &data[..]].concat().into()))
+        });
+        let (start, piece) = joined.unwrap_or((offset, data));
+        self.pieces.insert(start, piece);
+        self.count();
+        self.size = self.size.max(end);
+        self.is_resized = true;
+        self.modified = Some(now);
+    }
+
+    /// Somebody who is not root wrote.
+    pub(super) fn drop_set_id(&mut self) {
+        self.drops_set_id = true;
+    }
+
+    /// Nothing behind `size` is pending any more, and the file has that size. Returns whether anything is pending
+    /// still. Only in one's turn.
+    pub(super) fn resize(&mut self, size: u64, now: SystemTime) -> bool {
+        cut(&mut self.pieces, size..u64::MAX);
+        self.count();
+        self.size = size;
+        self.changes += 1;
+        let is_dirty = !self.pieces.is_empty();
+        self.is_resized = is_dirty;
+        if is_dirty {
+            self.modified = Some(now);
+        } else {
+            self.modified = None;
+            self.memory = None;
+        }
+        is_dirty
+    }
+
+    /// Nothing in `range` is pending any more. Only in one's turn.
+    pub(super) fn punch(&mut self, range: Range<u64>) {
+        cut(&mut self.pieces, range);
+        self.count();
+        self.changes += 1;
+    }
+
+    /// The metadata says that the file has this size, and nothing is pending that knows better.
+    pub(super) fn load_size(&mut self, size: u64) {
+        if !self.is_unsaved() {
+            self.size = size;
+        }
+    }
+
+    /// Somebody set the time of the content.
+    pub(crate) fn forget_modified(&mut self) {
+        self.modified = None;
+    }
+
+    fn count(&mut self) {
+        self.bytes = self.pieces.values().map(|piece| piece.len() as u64).sum();
+    }
+
+    /// What is to be saved now, if anything. Only in one's turn.
+    pub(super) fn take(&mut self) -> Option<Taken> {
+        if !self.is_unsaved() {
+            return None;
+        }
+        self.saving = std::mem::take(&mut self.pieces);
+        self.saving_memory = self.memory.take();
+        self.bytes = 0;
+        self.is_resized = false;
+        let pieces = self.saving.iter();
+        let pieces = pieces.map(|(offset, bytes)| Piece {
+            offset: *offset,
+            bytes: bytes.clone(),
+        });
+        Some(Taken {
+            pieces: pieces.collect(),
+            size: self.size,
+            modified: self.modified.take(),
+            drops_set_id: std::mem::take(&mut self.drops_set_id),
+        })
+    }
+
+    /// What was taken is in the metadata.
+    pub(super) fn saved(&mut self) {
+        self.saving = Pieces::new();
+        self.saving_memory = None;
+        self.changes += 1;
+    }
+
+    /// What was taken is not, and waits for another save, below what was written since.
+    pub(super) fn give_back(&mut self, taken: &Taken) {
+        let newer = std::mem::take(&mut self.pieces);
+        self.pieces = std::mem::take(&mut self.saving);
+        for (offset, piece) in newer {
+            cut(&mut self.pieces, offset..offset + piece.len() as u64);
+            self.pieces.insert(offset, piece);
+        }
+        self.count();
+        self.memory = match (self.memory.take(), self.saving_memory.take()) {
+            (Some(mut memory), Some(more)) => {
+                memory.merge(more);
+                Some(memory)
+            }
+            (one, other) => one.or(other),
+        };
+        self.is_resized = true;
+        self.modified = self.modified.or(taken.modified);
+        self.drops_set_id |= taken.drops_set_id;
+    }
+
+    /// What a reader of `range` sees.
+    pub(super) fn see(&self, range: &Range<u64>) -> Seen {
+        let mut seen = part(&self.saving, range);
+        for (offset, piece) in part(&self.pieces, range) {
+            cut(&mut seen, offset..offset + piece.len() as u64);
+            seen.insert(offset, piece);
+        }
+        let pieces = seen.into_iter();
+        Seen {
+            size: self.size,
+            pieces: pieces
+                .map(|(offset, bytes)| Piece { offset, bytes })
+                .collect(),
+            changes: self.changes,
+        }
+    }
+}
+
+/// The parts of pieces that lie in a range.
+fn part(pieces: &Pieces, range: &Range<u64>) -> Pieces {
+    let before = pieces.range(..range.start).next_back();
+    let touched = before.into_iter().chain(pieces.range(range.clone()));
+    let parts = touched.filter_map(|(offset, piece)| {
+        let end = offset + piece.len() as u64;
+        let (start, end) = ((*offset).max(range.start), end.min(range.end));
+        let within = |place: u64| (place - offset) as usize;
+        (start < end).then(|| (start, piece.slice(within(start)..within(end))))
+    });
+    parts.collect()
+}
+
+/// Takes a range out of pieces.
+fn cut(pieces: &mut Pieces, range: Range<u64>) {
+    if range.is_empty() {
+        return;
+    }
+    let before = pieces.range(..range.start).next_back();
+    let first = before.map_or(range.start, |(offset, _)| *offset);
+    let touched: Vec<_> = pieces
+        .range(first..range.end)
+        .map(|(offset, _)| *offset)
+        .collect();
+    for offset in touched {
+        let Some(piece) = pieces.remove(&offset) else {
+            continue;
+        };
+        let end = offset + piece.len() as u64;
+        let kept = piece.slice(..(range.start.clamp(offset, end) - offset) as usize);
+        if !kept.is_empty() {
+            pieces.insert(offset, kept);
+        }
+        if range.end < end {
+            pieces.insert(range.end, piece.slice((range.end - offset) as usize..));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use penstock_base::MemoryBudget;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn shown(pending: &Pending, length: u64) -> Vec<u8> {
+        let mut bytes = vec![0; length as usize];
+        for Piece {
+            offset,
+            bytes: piece,
+        } in pending.see(&(0..length)).pieces
+        {
+            bytes[offset as usize..offset as usize + piece.len()].copy_from_slice(&piece);
+        }
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_written_last_is_seen(steps in prop::collection::vec((0u8..5, 0u64..80, 1u64..30), 1..40)) {
+            let budget = MemoryBudget::new(16 << 20);
+            let (mut pending, mut model) = (Pending::new(0), vec![0; 200]);
+            let mut taken = None;
+            for (number, (kind, start, length)) in steps.into_iter().enumerate() {
+                let (start_at, end) = (start as usize, (start + length) as usize);
+                match kind {
+                    0..=2 => {
+                        let data = vec![number as u8 + 1; length as usize];
+                        model[start_at..end].copy_from_slice(&data);
+                        let memory = budget.try_reserve(length).unwrap();
+                        pending.write(start, data.into(), memory, SystemTime::UNIX_EPOCH);
+                    }
+                    3 if taken.is_none() => taken = pending.take(),
+                    3 => if let Some(taken) = taken.take() {
+                        pending.give_back(&taken);
+                    },
+                    // Only who has its turn cuts, and then nothing is being saved.
+                    _ if taken.is_none() => {
+                        model[start_at..end].fill(0);
+                        pending.punch(start..start + length);
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(shown(&pending, 200), model.clone());
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Saving what is pending, and writing to it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+use penstock_base::{FsError, FsResult, clock};
+use penstock_vfs::{
+    Access, Change, Durability, HandleId, Identity, WritePlace, Written, permission,
+};
+
+use super::{File, Files, pending::Taken};
+use crate::{
+    data::packed,
+    engine::{query, transact},
+    operations::{self, Edit, FileChange, SizeChange},
+    schema::BLOCK_SIZE,
+};
+
+/// Bytes of one file that are pending at most: some blocks, so that a save has several requests under way.
+const PENDING_MAX: u64 = 8 * BLOCK_SIZE;
+/// The same at most, as a part of the memory.
+const PENDING_SHARE: u64 = 4;
+/// Pieces of less are copied: they would keep the whole block that they were received in.
+const PINNED_MIN: usize = 256 << 10;
+
+impl Files {
+    /// Writes. Waits for memory, and for a save if much is pending.
+    pub(crate) async fn write(
+        self: &Arc<Self>,
+        by: &Identity,
+        handle: HandleId,
+        (place, data): (WritePlace, Bytes),
+    ) -> FsResult<Written> {
+        let handle = self.handle(handle)?;
+        if handle.access == Access::Read {
+            return Err(FsError::BadHandle);
+        }
+        let file = handle.file;
+        let memory = self.memory(&file, data.len() as u64).await?;
+        let drops_set_id = self.would_drop_set_id(by, &file).await?;
+        let data = match data.len() < PINNED_MIN {
+            true => Bytes::copy_from_slice(&data),
+            false => data,
+        };
+        let (offset, bytes) = {
+            let mut pending = file.pending.lock();
+            let offset = match place {
+                WritePlace::At(offset) => offset,
+                WritePlace::End(_) | WritePlace::EndInPieces(_) => pending.size(),
+            };
+            let end = offset.checked_add(data.len() as u64);
+            if end.is_none_or(|end| end > i64::MAX as u64) {
+                return Err(FsError::FileTooLarge);
+            }
+            if !data.is_empty() {
+                pending.write(offset, data, memory, clock::wall_time());
+            }
+            if drops_set_id {
+                pending.drop_set_id();
+            }
+            (offset, pending.bytes())
+        };
+        if drops_set_id || bytes >= self.pending_max() {
+            self.save(&file).await?;
+        }
+        Ok(Written {
+            durability: Durability::Accepted,
+            moved_to: (offset != place.offset()).then_some(offset),
+            file: Change::UNTOLD,
+        })
+    }
+
+    fn pending_max(&self) -> u64 {
+        let budget = self.objects.transfer().pool().budget();
+        PENDING_MAX.min(budget.total() / PENDING_SHARE)
+    }
+
+    /// Memory for what is written. Where there is none, all that is pending is saved.
+    async fn memory(
+        self: &Arc<Self>,
+        file: &Arc<File>,
+        bytes: u64,
+    ) -> FsResult<penstock_base::Reservation> {
+        let budget = self.objects.transfer().pool().budget();
+        if let Some(memory) = budget.try_reserve(bytes) {
+            return Ok(memory);
+        }
+        self.save(file).await?;
+        if let Some(memory) = budget.try_reserve(bytes) {
+            return Ok(memory);
+        }
+        for other in self.unsaved_files() {
+            // Its own writer hears of a failure.
+            let _ = self.save(&other).await;
+        }
+        budget.reserve(bytes).await
+    }
+
+    async fn would_drop_set_id(&self, by: &Identity, file: &File) -> FsResult<bool> {
+        if by.uid == 0 {
+            return Ok(false);
+        }
+        let node = query(&*self.engine, |reads| operations::node(reads, file.inode)).await?;
+        Ok(permission::without_set_id(node.permissions) != node.permissions)
+    }
+
+    /// Puts what is pending of a file into the bucket and then into the metadata. Goes on if it is dropped.
+    pub(crate) async fn save(self: &Arc<Self>, file: &Arc<File>) -> FsResult<()> {
+        if !file.pending.lock().is_unsaved() {
+            return Ok(());
+        }
+        let (files, file) = (Arc::clone(self), Arc::clone(file));
+        let saved = tokio::spawn(async move {
+            let _turn = file.turn.lock().await;
+            files.save_in_turn(&file).await
+        });
+        saved
+            .await
+            .unwrap_or_else(|_| Err(FsError::Io("a save ended unexpectedly".to_owned())))
+    }
+
+    /// The same for who has the turn.
+    pub(super) async fn save_in_turn(&self, file: &File) -> FsResult<()> {
+        let Some(taken) = file.pending.lock().take() else {
+            return Ok(());
+        };
+        match self.store(file, &taken).await {
+            Ok(()) => {
+                file.pending.lock().saved();
+                Ok(())
+            }
+            Err(error) => {
+                tracing::warn!(inode = file.inode.0, %error, "a file could not be saved");
+                file.pending.lock().give_back(&taken);
+                Err(error)
+            }
+        }
+    }
+
+    async fn store(&self, file: &File, taken: &Taken) -> FsResult<()> {
+        let packs = packed(taken.pieces.clone());
+        let stored = try_join_all(packs.iter().map(|pack| self.objects.put(pack))).await?;
+        let extents = stored.into_iter().flatten();
+        let edits: Vec<_> = extents
+            .map(|(chunk, extent)| Edit::Insert(chunk, extent))
+            .collect();
+        let change = FileChange {
+            size: Some(SizeChange::To(taken.size)),
+            modified: taken.modified,
+            changed: taken.modified,
+            drops_set_id: taken.drops_set_id,
+        };
+        let inode = file.inode;
+        transact(&*self.engine, move |transaction| {
+            operations::edit(transaction, inode, &edits, &change).map(drop)
+        })
+        .await
+    }
+
+    /// Saves a file; what is in the metadata is durable then.
+    pub(crate) async fn sync(self: &Arc<Self>, file: &Arc<File>) -> FsResult<()> {
+        self.save(file).await?;
+        Ok(self.engine.sync().await?)
+    }
+
+    /// Saves all files. Returns those that could not be, with the reason.
+    pub(crate) async fn save_all(self: &Arc<Self>) -> Vec<(Arc<File>, FsError)> {
+        let mut failed = Vec::new();
+        for file in self.unsaved_files() {
+            if let Err(error) = self.save(&file).await {
+                failed.push((file, error));
+            } else {
+                Self::drop_idle(&mut self.table.lock(), file.inode);
+            }
+        }
+        failed
+    }
+}

@@ -1,0 +1,92 @@
+//! Who holds which inode.
+//!
+//! A file without a name stays as long as a door has a reference or a handle of it. When the last one is given back
+//! the file is collected by a task of its own ([`crate::collector`]), so that giving back never waits.
+
+use std::collections::{HashMap, HashSet};
+
+use penstock_base::{FsError, FsResult, Mutex};
+use penstock_vfs::Inode;
+use tokio::sync::Notify;
+
+#[derive(Debug, Default)]
+struct State {
+    /// References and handles.
+    counts: HashMap<Inode, u64>,
+    /// Held files without a name.
+    orphans: HashSet<Inode>,
+    /// Files without a name that nobody holds: nobody may hold them again.
+    collected: HashSet<Inode>,
+    /// Those of them that the collector has not seen.
+    waiting: Vec<Inode>,
+}
+
+impl State {
+    fn settle(&mut self, inode: Inode) -> bool {
+        let is_over = !self.counts.contains_key(&inode) && self.orphans.remove(&inode);
+        if is_over {
+            self.collected.insert(inode);
+            self.waiting.push(inode);
+        }
+        is_over
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    state: Mutex<State>,
+    /// Rings when something waits to be collected.
+    pub(crate) bell: Notify,
+}
+
+impl Held {
+    /// Takes a reference. Fails with `Stale` if the file is being collected.
+    pub(crate) fn take(&self, inode: Inode) -> FsResult<()> {
+        let mut state = self.state.lock();
+        if state.collected.contains(&inode) {
+            return Err(FsError::Stale);
+        }
+        *state.counts.entry(inode).or_default() += 1;
+        Ok(())
+    }
+
+    /// Gives references back.
+    pub(crate) fn give_back(&self, inode: Inode, count: u64) {
+        let mut state = self.state.lock();
+        let Some(held) = state.counts.get_mut(&inode) else {
+            return;
+        };
+        *held = held.saturating_sub(count);
+        if *held == 0 {
+            state.counts.remove(&inode);
+            if state.settle(inode) {
+                self.bell.notify_one();
+            }
+        }
+    }
+
+    /// A file lost its last name.
+    pub(crate) fn orphaned(&self, inode: Inode) {
+        let mut state = self.state.lock();
+        state.orphans.insert(inode);
+        if state.settle(inode) {
+            self.bell.notify_one();
+        }
+    }
+
+    /// What waits to be collected.
+    pub(crate) fn waiting(&self) -> Vec<Inode> {
+        std::mem::take(&mut self.state.lock().waiting)
+    }
+
+    /// A file is gone.
+    pub(crate) fn gone(&self, inode: Inode) {
+        self.state.lock().collected.remove(&inode);
+    }
+
+    /// A file could not be collected, and waits again.
+    pub(crate) fn put_back(&self, inode: Inode) {
+        self.state.lock().waiting.push(inode);
+    }
+}

@@ -1,0 +1,39 @@
+//! A fileset: a whole POSIX file system on any bucket.
+//!
+//! Metadata lives in a transactional [`engine`], data as immutable objects in the bucket. From above:
+//!
+//! | part | what it does |
+//! |---|---|
+//! | [`FilesetVolume`] | the file system as doors know it: references, handles, and each operation handed down |
+//! | `files` | open files: what was written and not saved, saving, reading, cutting |
+//! | `operations` | POSIX, once: what each operation does to keys, in one transaction of the engine |
+//! | `schema` | which keys there are and what their values say; versioned |
+//! | `data` | objects in the bucket: runs of bytes with checksums, fetched and verified |
+//! | [`engine`] | ordered keys, changed by operations one after the other; nothing of files in it |
+//! | [`check`] | whether all of it fits together |
+//!
+//! The order that keeps a file system whole: bytes go into the bucket first, then the metadata refers to them, then
+//! the metadata is synced, then somebody is told; and an object is deleted only when it is durable that nothing
+//! refers to it. What was decided and why, and what is yet to come, is in `docs/decisions/fileset.md`; what each
+//! operation promises in `docs/semantics/fileset.md`.
+
+pub mod check;
+mod collector;
+mod data;
+pub mod engine;
+mod errors;
+mod files;
+mod held;
+mod label;
+mod listings;
+mod numbers;
+mod operations;
+mod schema;
+mod usage;
+mod volume;
+
+pub use data::ObjectId;
+pub use label::{Label, LabelError};
+pub use schema::{BLOCK_SIZE, FORMAT_VERSION, Format};
+pub use usage::{Usage, format_of, usage};
+pub use volume::FilesetVolume;

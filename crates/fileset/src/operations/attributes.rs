@@ -1,0 +1,43 @@
+//! Changing owner, mode and times. The size is changed in [`super::extents`].
+
+use penstock_base::{FsError, FsResult};
+use penstock_vfs::{AttributeChanges, Attributes, Inode, TimeChange, permission};
+
+use super::{Asked, node, put_node, shown};
+use crate::{
+    engine::{Transaction, mark},
+    schema,
+};
+
+/// Makes changes of attributes, all but that of the size, or none.
+pub(crate) fn set_attributes(
+    transaction: &mut dyn Transaction,
+    asked: &Asked,
+    inode: Inode,
+    changes: &AttributeChanges,
+) -> FsResult<Attributes> {
+    let mut file = node(transaction, inode)?;
+    let before = shown(transaction, inode, &file)?;
+    if changes
+        .only_if_changed_at
+        .is_some_and(|time| time != before.changed)
+    {
+        return Err(FsError::NotSynchronized);
+    }
+    permission::check_changes(&before, &asked.by, changes)?;
+    let time = |change| match change {
+        TimeChange::Now => asked.now,
+        TimeChange::To(time) => time,
+    };
+    file.permissions = permission::permissions_after(&before, &asked.by, changes);
+    file.uid = changes.uid.unwrap_or(file.uid);
+    file.gid = changes.gid.unwrap_or(file.gid);
+    file.accessed = changes.accessed.map_or(file.accessed, time);
+    if let Some(modified) = changes.modified {
+        file.modified = time(modified);
+        file.seen = mark(transaction.get(&schema::times(inode))?.as_ref());
+    }
+    file.changed = asked.now;
+    put_node(transaction, inode, &file);
+    shown(transaction, inode, &file)
+}

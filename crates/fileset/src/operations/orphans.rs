@@ -1,0 +1,86 @@
+//! What becomes of files without a name, and of objects that no file refers to.
+//!
+//! The operation that takes a file's last name away makes it an orphan: a key says so, as long as somebody may hold
+//! it. Whoever has the file system open collects orphans when they are given back, and all that it finds when it
+//! opens it: their holder died. A file of many chunks loses them in steps, and its node in the last one.
+//!
+//! An object that lost its last reference is garbage: another key. It is deleted from the bucket when that is
+//! durable, for else a crash could bring a reference back; then the key goes.
+
+use std::ops::ControlFlow;
+
+use penstock_base::FsResult;
+use penstock_vfs::Inode;
+
+use super::{
+    extents::{FileChange, STEP, clearing, edit},
+    node, xattrs,
+};
+use crate::{
+    data::ObjectId,
+    engine::{Reads, Transaction},
+    schema::{self, kind},
+};
+
+/// All orphans.
+pub(crate) fn orphans(reads: &dyn Reads) -> FsResult<Vec<Inode>> {
+    let mut found = Vec::new();
+    reads.scan(&[kind::ORPHAN]..&[kind::ORPHAN + 1], &mut |key, _| {
+        found.extend(schema::inode_in(key).ok());
+        ControlFlow::Continue(())
+    })?;
+    Ok(found)
+}
+
+/// A step of collecting an orphan; returns whether it is gone.
+pub(crate) fn collect(transaction: &mut dyn Transaction, inode: Inode) -> FsResult<bool> {
+    if transaction.get(&schema::orphan(inode))?.is_none() {
+        return Ok(true);
+    }
+    let file = node(transaction, inode)?;
+    let mut edits = clearing(transaction, inode, &(0..u64::MAX), STEP + 1)?;
+    let is_last = edits.len() <= STEP;
+    edits.truncate(STEP);
+    edit(transaction, inode, &edits, &FileChange::default())?;
+    if !is_last {
+        return Ok(false);
+    }
+    for name in xattrs::xattrs(transaction, inode)? {
+        transaction.delete(&schema::xattr(inode, &name));
+    }
+    let mut keys = vec![schema::node(inode), schema::orphan(inode)];
+    match file.kind {
+        penstock_vfs::FileKind::Symlink => keys.push(schema::target(inode)),
+        penstock_vfs::FileKind::Directory => {
+            keys.extend([schema::times(inode), schema::directories(inode)]);
+        }
+        _ => {}
+    }
+    keys.iter().for_each(|key| transaction.delete(key));
+    transaction.add(schema::FILES, -1)?;
+    Ok(true)
+}
+
+/// Some objects that are garbage.
+pub(crate) fn garbage(reads: &dyn Reads) -> FsResult<Vec<ObjectId>> {
+    let mut found = Vec::new();
+    reads.scan(&[kind::GARBAGE]..&[kind::GARBAGE + 1], &mut |key, _| {
+        found.extend(schema::object_in(key).ok());
+        match found.len() < STEP {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    })?;
+    Ok(found)
+}
+
+/// These objects are not in the bucket any more.
+pub(crate) fn drop_garbage(
+    transaction: &mut dyn Transaction,
+    objects: &[ObjectId],
+) -> FsResult<()> {
+    for object in objects {
+        transaction.delete(&schema::garbage(*object));
+    }
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! Moving names.
+
+use penstock_base::{FsError, FsResult};
+use penstock_vfs::{AccessMask, Attributes, Inode, RenameMode, Renamed, permission};
+
+use super::{
+    Asked, Place, attributes, check_empty, count_directories, directory_attributes, enterable,
+    find, node, put_entry, put_node, remove::unlink, touch,
+};
+use crate::{
+    engine::{Reads, Transaction},
+    schema::{self, Entry},
+};
+
+/// What is moved where.
+#[derive(Debug, Clone)]
+pub(crate) struct Renaming {
+    pub(crate) asked: Asked,
+    pub(crate) source: Place,
+    pub(crate) target: Place,
+    pub(crate) mode: RenameMode,
+}
+
+/// What a rename did.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Moved {
+    pub(crate) renamed: Renamed,
+    /// The file that was replaced, if that was its last name.
+    pub(crate) orphan: Option<Inode>,
+}
+
+/// Moves a name, or swaps two. All of it happens at once.
+pub(crate) fn rename(transaction: &mut dyn Transaction, renaming: &Renaming) -> FsResult<Moved> {
+    let Renaming {
+        asked,
+        source,
+        target,
+        mode,
+    } = renaming;
+    let from = directory_attributes(transaction, source.parent)?;
+    let to = directory_attributes(transaction, target.parent)?;
+    permission::check(&from, &asked.by, AccessMask::EXECUTE)?;
+    permission::check(&to, &asked.by, AccessMask::EXECUTE)?;
+    let moved = find(transaction, source.dentry())?.ok_or(FsError::NotFound)?;
+    let there = find(transaction, target.dentry())?;
+    match (mode, there) {
+        (RenameMode::NoReplace, Some(_)) => return Err(FsError::AlreadyExists),
+        (RenameMode::Exchange, None) => return Err(FsError::NotFound),
+        // Two names of one file: nothing is done, as rename(2) says.
+        (_, Some(there)) if there.inode == moved.inode => return Ok(Moved::default()),
+        _ => {}
+    }
+    check_taken(transaction, renaming, (&from, moved.inode))?;
+    check_move(transaction, moved.inode, target.parent)?;
+    let mut orphan = None;
+    match (mode, there) {
+        (RenameMode::Exchange, Some(there)) => {
+            check_taken(transaction, renaming, (&to, there.inode))?;
+            check_move(transaction, there.inode, source.parent)?;
+            place(transaction, asked, there, (target, source))?;
+        }
+        (_, there) => {
+            enterable(transaction, &asked.by, target.parent)?;
+            if let Some(there) = there {
+                orphan = replace(transaction, asked, (moved, there), &to)?;
+            }
+            transaction.delete(&schema::entry(source.dentry()));
+        }
+    }
+    place(transaction, asked, moved, (source, target))?;
+    touch(transaction, source.parent, asked.now)?;
+    if target.parent != source.parent {
+        touch(transaction, target.parent, asked.now)?;
+    }
+    let renamed = Renamed {
+        source: super::change(&from, transaction)?,
+        target: super::change(&to, transaction)?,
+    };
+    Ok(Moved { renamed, orphan })
+}
+
+/// Fails unless the caller may take a file out of its directory, and, where that is another one then, change what is
+/// above it.
+fn check_taken(
+    reads: &dyn Reads,
+    renaming: &Renaming,
+    (directory, inode): (&Attributes, Inode),
+) -> FsResult<()> {
+    let file = attributes(reads, inode)?;
+    permission::check_removal(directory, &file, &renaming.asked.by)?;
+    let is_directory = file.kind == penstock_vfs::FileKind::Directory;
+    if is_directory && renaming.source.parent != renaming.target.parent {
+        permission::check(&file, &renaming.asked.by, AccessMask::WRITE)?;
+    }
+    Ok(())
+}
+
+/// Fails if `moved` would come to lie in itself.
+fn check_move(reads: &dyn Reads, moved: Inode, into: Inode) -> FsResult<()> {
+    let mut at = into;
+    while at != Inode::ROOT {
+        if at == moved {
+            return Err(FsError::InvalidArgument(
+                "a directory cannot be moved into itself",
+            ));
+        }
+        at = Inode(node(reads, at)?.parent);
+    }
+    Ok(())
+}
+
+/// Removes what is in the way.
+fn replace(
+    transaction: &mut dyn Transaction,
+    asked: &Asked,
+    (moved, there): (Entry, Entry),
+    directory: &Attributes,
+) -> FsResult<Option<Inode>> {
+    let file = attributes(transaction, there.inode)?;
+    let is_directory = |entry: Entry| entry.kind == penstock_vfs::FileKind::Directory;
+    match (is_directory(moved), is_directory(there)) {
+        (true, false) => return Err(FsError::NotADirectory),
+        (false, true) => return Err(FsError::IsADirectory),
+        (true, true) => {
+            check_empty(transaction, there.inode)?;
+            count_directories(transaction, directory.inode, -1)?;
+        }
+        (false, false) => {}
+    }
+    permission::check_removal(directory, &file, &asked.by)?;
+    unlink(transaction, asked, there.inode)
+}
+
+/// Puts an entry into its new place. The old one is the caller's business.
+fn place(
+    transaction: &mut dyn Transaction,
+    asked: &Asked,
+    entry: Entry,
+    (from, to): (&Place, &Place),
+) -> FsResult<()> {
+    put_entry(transaction, to.dentry(), entry);
+    let mut file = node(transaction, entry.inode)?;
+    file.changed = asked.now;
+    if file.is_directory() && from.parent != to.parent {
+        file.parent = to.parent.0;
+        count_directories(transaction, from.parent, -1)?;
+        count_directories(transaction, to.parent, 1)?;
+    }
+    put_node(transaction, entry.inode, &file);
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! Extended attributes.
+
+use std::ops::ControlFlow;
+
+use bytes::Bytes;
+use penstock_base::{FsError, FsResult};
+use penstock_vfs::{AccessMask, Identity, Inode, XattrMode, permission};
+
+use super::{Asked, attributes, node, put_node};
+use crate::{
+    engine::{Reads, Transaction},
+    schema,
+};
+
+/// Bytes in the longest value, the kernel's own limit.
+const VALUE_MAX: usize = 64 << 10;
+/// Names of one file's attributes together, the kernel's own limit of a listing.
+const NAMES_MAX: usize = 64 << 10;
+/// Whose attributes are kept. Those of `system.` mean something to a file system, here nothing.
+const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+
+fn check_name(name: &[u8]) -> FsResult<()> {
+    match NAMESPACES
+        .iter()
+        .any(|namespace| name.starts_with(namespace))
+    {
+        true => Ok(()),
+        false => Err(FsError::Unsupported(
+            "attributes of user., trusted. and security. are kept, and no others",
+        )),
+    }
+}
+
+/// Fails unless `by` may do that to an attribute.
+fn check_access(
+    reads: &dyn Reads,
+    by: &Identity,
+    (inode, name): (Inode, &[u8]),
+    wanted: AccessMask,
+) -> FsResult<()> {
+    check_name(name)?;
+    let file = attributes(reads, inode)?;
+    if name.starts_with(b"user.") {
+        return permission::check(&file, by, wanted);
+    }
+    match by.is_trusted || by.uid == 0 {
+        true => Ok(()),
+        false => Err(FsError::NotPermitted("such attributes are root's")),
+    }
+}
+
+/// The value of an attribute.
+pub(crate) fn xattr(
+    reads: &dyn Reads,
+    by: &Identity,
+    inode: Inode,
+    name: &[u8],
+) -> FsResult<Bytes> {
+    check_access(reads, by, (inode, name), AccessMask::READ)?;
+    let value = reads.get(&schema::xattr(inode, name))?;
+    value.ok_or(FsError::NoAttribute)
+}
+
+/// The names of all attributes.
+pub(crate) fn xattrs(reads: &dyn Reads, inode: Inode) -> FsResult<Vec<Bytes>> {
+    node(reads, inode)?;
+    let (prefix, mut names) = (schema::of_xattrs(inode), Vec::new());
+    reads.scan(&prefix..&schema::behind(&prefix), &mut |key, _| {
+        names.push(Bytes::copy_from_slice(schema::name_in(key)));
+        ControlFlow::Continue(())
+    })?;
+    Ok(names)
+}
+
+/// An attribute with its value.
+#[derive(Debug, Clone)]
+pub(crate) struct Attribute {
+    pub(crate) name: Bytes,
+    pub(crate) value: Bytes,
+}
+
+/// Sets an attribute.
+pub(crate) fn set_xattr(
+    transaction: &mut dyn Transaction,
+    asked: &Asked,
+    inode: Inode,
+    (attribute, mode): (&Attribute, XattrMode),
+) -> FsResult<()> {
+    let Attribute { name, value } = attribute;
+    check_access(transaction, &asked.by, (inode, name), AccessMask::WRITE)?;
+    let key = schema::xattr(inode, name);
+    let is_there = transaction.get(&key)?.is_some();
+    match (mode, is_there) {
+        (XattrMode::Create, true) => return Err(FsError::AlreadyExists),
+        (XattrMode::Replace, false) => return Err(FsError::NoAttribute),
+        _ => {}
+    }
+    let names = xattrs(transaction, inode)?;
+    let names: usize = names.iter().map(|name| name.len() + 1).sum();
+    if value.len() > VALUE_MAX || !is_there && names + name.len() >= NAMES_MAX {
+        return Err(FsError::NoSpace);
+    }
+    transaction.put(&key, value.clone());
+    touch_file(transaction, asked, inode)
+}
+
+/// Removes an attribute.
+pub(crate) fn remove_xattr(
+    transaction: &mut dyn Transaction,
+    asked: &Asked,
+    inode: Inode,
+    name: &[u8],
+) -> FsResult<()> {
+    check_access(transaction, &asked.by, (inode, name), AccessMask::WRITE)?;
+    let key = schema::xattr(inode, name);
+    if transaction.get(&key)?.is_none() {
+        return Err(FsError::NoAttribute);
+    }
+    transaction.delete(&key);
+    touch_file(transaction, asked, inode)
+}
+
+fn touch_file(transaction: &mut dyn Transaction, asked: &Asked, inode: Inode) -> FsResult<()> {
+    let mut file = node(transaction, inode)?;
+    file.changed = asked.now;
+    put_node(transaction, inode, &file);
+    Ok(())
+}

@@ -1,0 +1,203 @@
+//! How a file system lies in an engine's keys.
+//!
+//! A key begins with a byte that says what it is of; numbers in keys are big endian, so that they sort.
+//!
+//! | key | value |
+//! |---|---|
+//! | `F` | the file system: version of this format, identity, sizes ([`Format`]) |
+//! | `I` inode | a file: owner, mode, times, size, links of what is no directory ([`Node`]) |
+//! | `T` directory | a mark: when its entries changed last, in nanoseconds since 1970 |
+//! | `L` directory | a counter: directories in it |
+//! | `D` directory, name | an entry: inode and kind ([`Entry`]); a directory's entries so lie in the order of their names |
+//! | `S` inode | the target of a symbolic link |
+//! | `X` inode, name | the value of an extended attribute |
+//! | `C` inode, chunk | which bytes of the chunk lie where ([`Chunk`]); chunks that hold nothing have no key |
+//! | `O` inode | nothing: the file has no name left, and goes when nobody holds it any more |
+//! | `B` object | its length, and how many of its bytes files refer to ([`ObjectUse`]) |
+//! | `G` object | nothing: no file refers to it any more, and it is to be deleted from the bucket |
+//! | `N` | a mark: the last inode that was given out |
+//! | `U` `f`, `U` `b` | counters: files, and bytes that they occupy |
+//!
+//! What an entry changes of its directory is in `T` and `L` alone, a mark and a counter: creates in one directory
+//! change the same keys but look at none of them, so engines need not make them wait for each other. Each value
+//! begins with the version of its own layout, so that one can change without a rewrite of all.
+
+mod chunk;
+mod codec;
+mod format;
+mod node;
+
+pub(crate) use chunk::{Chunk, Extent, GRAIN, Stored};
+pub use format::{BLOCK_SIZE, FORMAT_VERSION, Format};
+pub(crate) use node::{Entry, Node, ObjectUse};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use penstock_vfs::{Dentry, Inode};
+
+use crate::data::ObjectId;
+use penstock_base::{FsError, FsResult};
+
+/// The key of [`Format`].
+pub(crate) const FORMAT: &[u8] = b"F";
+/// The key of the last inode.
+pub(crate) const LAST_INODE: &[u8] = b"N";
+/// The counter of files.
+pub(crate) const FILES: &[u8] = b"Uf";
+/// The counter of bytes that files occupy.
+pub(crate) const BYTES: &[u8] = b"Ub";
+
+/// The first bytes of keys by what they are of.
+pub(crate) mod kind {
+    pub(crate) const NODE: u8 = b'I';
+    pub(crate) const TIMES: u8 = b'T';
+    pub(crate) const DIRECTORIES: u8 = b'L';
+    pub(crate) const ENTRY: u8 = b'D';
+    pub(crate) const TARGET: u8 = b'S';
+    pub(crate) const XATTR: u8 = b'X';
+    pub(crate) const CHUNK: u8 = b'C';
+    pub(crate) const ORPHAN: u8 = b'O';
+    pub(crate) const OBJECT: u8 = b'B';
+    pub(crate) const GARBAGE: u8 = b'G';
+}
+
+/// A key of an inode.
+fn of_inode(kind: u8, inode: Inode) -> BytesMut {
+    let mut key = BytesMut::with_capacity(64);
+    key.put_u8(kind);
+    key.put_u64(inode.0);
+    key
+}
+
+/// The key of a [`Node`].
+pub(crate) fn node(inode: Inode) -> BytesMut {
+    of_inode(kind::NODE, inode)
+}
+
+/// The mark of a directory's last change.
+pub(crate) fn times(directory: Inode) -> BytesMut {
+    of_inode(kind::TIMES, directory)
+}
+
+/// The counter of a directory's directories.
+pub(crate) fn directories(directory: Inode) -> BytesMut {
+    of_inode(kind::DIRECTORIES, directory)
+}
+
+/// The key of an entry.
+pub(crate) fn entry(dentry: Dentry<'_>) -> BytesMut {
+    let mut key = of_inode(kind::ENTRY, dentry.parent);
+    key.put_slice(dentry.name.as_bytes());
+    key
+}
+
+/// What the keys of a directory's entries begin with.
+pub(crate) fn of_directory(directory: Inode) -> BytesMut {
+    of_inode(kind::ENTRY, directory)
+}
+
+/// What the keys of a file's extended attributes begin with.
+pub(crate) fn of_xattrs(inode: Inode) -> BytesMut {
+    of_inode(kind::XATTR, inode)
+}
+
+/// What the keys of a file's chunks begin with.
+pub(crate) fn of_chunks(inode: Inode) -> BytesMut {
+    of_inode(kind::CHUNK, inode)
+}
+
+/// The key of a symbolic link's target.
+pub(crate) fn target(inode: Inode) -> BytesMut {
+    of_inode(kind::TARGET, inode)
+}
+
+/// The key of an extended attribute.
+pub(crate) fn xattr(inode: Inode, name: &[u8]) -> BytesMut {
+    let mut key = of_inode(kind::XATTR, inode);
+    key.put_slice(name);
+    key
+}
+
+/// The key of a [`Chunk`].
+pub(crate) fn chunk(inode: Inode, index: u64) -> BytesMut {
+    let mut key = of_inode(kind::CHUNK, inode);
+    key.put_u64(index);
+    key
+}
+
+/// The key that says that a file has no name left.
+pub(crate) fn orphan(inode: Inode) -> BytesMut {
+    of_inode(kind::ORPHAN, inode)
+}
+
+/// The key of an [`ObjectUse`].
+pub(crate) fn object(id: ObjectId) -> BytesMut {
+    of_object(kind::OBJECT, id)
+}
+
+/// The key that says that an object is garbage.
+pub(crate) fn garbage(id: ObjectId) -> BytesMut {
+    of_object(kind::GARBAGE, id)
+}
+
+fn of_object(kind: u8, id: ObjectId) -> BytesMut {
+    let mut key = BytesMut::with_capacity(17);
+    key.put_u8(kind);
+    key.put_u64(id.writer);
+    key.put_u64(id.number);
+    key
+}
+
+/// The first key behind all that begin with `prefix`, which does not end with the largest byte.
+pub(crate) fn behind(prefix: &[u8]) -> BytesMut {
+    let mut key = BytesMut::from(prefix);
+    for at in (0..key.len()).rev() {
+        if key[at] < u8::MAX {
+            key[at] += 1;
+            key.truncate(at + 1);
+            break;
+        }
+    }
+    key
+}
+
+/// The inode in a key that has one behind its first byte.
+pub(crate) fn inode_in(key: &[u8]) -> FsResult<Inode> {
+    Ok(Inode(number_at(key, 1)?))
+}
+
+/// The chunk in the key of one.
+pub(crate) fn chunk_in(key: &[u8]) -> FsResult<u64> {
+    number_at(key, 9)
+}
+
+/// The object in a key of one.
+pub(crate) fn object_in(key: &[u8]) -> FsResult<ObjectId> {
+    Ok(ObjectId {
+        writer: number_at(key, 1)?,
+        number: number_at(key, 9)?,
+    })
+}
+
+/// What stands behind the inode in a key: a name.
+pub(crate) fn name_in(key: &[u8]) -> &[u8] {
+    key.get(9..).unwrap_or_default()
+}
+
+fn number_at(key: &[u8], at: usize) -> FsResult<u64> {
+    let bytes = key.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+    bytes
+        .map(u64::from_be_bytes)
+        .ok_or_else(|| damaged("a key"))
+}
+
+/// What a value is that says something else than it can.
+pub(crate) fn damaged(what: &str) -> FsError {
+    FsError::Corrupt(format!(
+        "{what} of the metadata is damaged: run `penstock fileset check`"
+    ))
+}
+
+/// An empty value: the key says all.
+pub(crate) fn nothing() -> Bytes {
+    Bytes::new()
+}

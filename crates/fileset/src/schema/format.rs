@@ -1,0 +1,57 @@
+//! What a file system says of itself.
+
+use bytes::{Buf, BufMut, Bytes};
+use penstock_base::{FsError, FsResult};
+
+/// The version of the layout of keys and values, and of objects.
+pub const FORMAT_VERSION: u32 = 1;
+/// Bytes in a chunk of a file, and in the largest object: large enough that a bucket is as fast as it can be with a
+/// few requests under way, small enough that one in memory for each of many writers is bearable.
+pub const BLOCK_SIZE: u64 = 4 << 20;
+
+/// What a file system says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Format {
+    /// [`FORMAT_VERSION`] of who made it.
+    pub version: u32,
+    /// Which file system, among all that there are.
+    pub identity: u64,
+    /// [`BLOCK_SIZE`] of who made it.
+    pub block_size: u64,
+}
+
+impl Format {
+    /// A new one.
+    pub fn new(identity: u64) -> Self {
+        Self {
+            version: FORMAT_VERSION,
+            identity,
+            block_size: BLOCK_SIZE,
+        }
+    }
+
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut bytes = Vec::with_capacity(20);
+        bytes.put_u32_le(self.version);
+        bytes.put_u64_le(self.identity);
+        bytes.put_u64_le(self.block_size);
+        bytes.into()
+    }
+
+    /// Fails with `Unsupported` if another version of Penstock is needed.
+    pub(crate) fn decode(mut value: &[u8]) -> FsResult<Self> {
+        let damaged = |_| super::damaged("the head");
+        let version = value.try_get_u32_le().map_err(damaged)?;
+        let format = Self {
+            version,
+            identity: value.try_get_u64_le().map_err(damaged)?,
+            block_size: value.try_get_u64_le().map_err(damaged)?,
+        };
+        if version != FORMAT_VERSION || format.block_size != BLOCK_SIZE {
+            return Err(FsError::Unsupported(
+                "the file system has another format: use the version of penstock that made it",
+            ));
+        }
+        Ok(format)
+    }
+}

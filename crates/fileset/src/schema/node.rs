@@ -1,0 +1,279 @@
+//! Files, entries of directories, objects: the small values.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::{Buf, BufMut, Bytes};
+use penstock_base::FsResult;
+use penstock_vfs::{Attributes, Device, FileKind, Inode, SpecialFile};
+
+use super::{
+    codec::{put_time, take_time, take_version},
+    damaged,
+};
+
+const VERSION: u8 = 1;
+/// What `stat` says of a directory's size, which means nothing.
+const DIRECTORY_SIZE: u64 = 4096;
+
+/// A file of any kind, but for what is kept apart because it changes more often.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Node {
+    pub(crate) kind: FileKind,
+    pub(crate) permissions: u16,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// Names that lead to it; of a directory 1, or 0 once it is removed.
+    pub(crate) links: u32,
+    pub(crate) size: u64,
+    /// Bytes in its extents.
+    pub(crate) allocated: u64,
+    pub(crate) accessed: SystemTime,
+    pub(crate) modified: SystemTime,
+    pub(crate) changed: SystemTime,
+    /// The directory that a directory is in; 0 for all else.
+    pub(crate) parent: u64,
+    /// Where the mark of a directory's entries stood when `modified` was set: it counts if it moved since.
+    pub(crate) seen: u64,
+    /// With which number it was made exclusively; 0 with none.
+    pub(crate) verifier: u64,
+    /// The epoch in which it was written: 0 as long as there are no snapshots.
+    pub(crate) epoch: u64,
+}
+
+impl Node {
+    /// A file that nobody may use and that nothing refers to.
+    pub(crate) fn new(kind: FileKind, now: SystemTime) -> Self {
+        Self {
+            kind,
+            permissions: 0,
+            uid: 0,
+            gid: 0,
+            links: 1,
+            size: 0,
+            allocated: 0,
+            accessed: now,
+            modified: now,
+            changed: now,
+            parent: 0,
+            seen: 0,
+            verifier: 0,
+            epoch: 0,
+        }
+    }
+
+    pub(crate) fn is_directory(&self) -> bool {
+        self.kind == FileKind::Directory
+    }
+
+    /// What `stat` shows of what is no directory.
+    pub(crate) fn attributes(&self, inode: Inode) -> Attributes {
+        Attributes {
+            permissions: self.permissions,
+            links: self.links,
+            uid: self.uid,
+            gid: self.gid,
+            size: self.size,
+            allocated: self.allocated,
+            accessed: self.accessed,
+            modified: self.modified,
+            changed: self.changed,
+            ..Attributes::new(inode, self.kind, self.changed)
+        }
+    }
+
+    /// What `stat` shows of a directory: `mark` says when its entries changed, `directories` how many are in it.
+    pub(crate) fn directory_attributes(
+        &self,
+        inode: Inode,
+        mark: u64,
+        directories: i64,
+    ) -> Attributes {
+        let entries = SystemTime::UNIX_EPOCH + Duration::from_nanos(mark);
+        let moved = mark > self.seen;
+        let below = u32::try_from(directories).unwrap_or_default();
+        Attributes {
+            // Its name, its own `.`, and the `..` of each directory in it.
+            links: self.links.min(1) * (2 + below),
+            size: DIRECTORY_SIZE,
+            modified: if moved { entries } else { self.modified },
+            changed: if moved {
+                entries.max(self.changed)
+            } else {
+                self.changed
+            },
+            ..self.attributes(inode)
+        }
+    }
+
+    pub(crate) fn encode(&self) -> Bytes {
+        let (kind, device) = kind_bytes(self.kind);
+        let mut bytes = Vec::with_capacity(112);
+        bytes.put_u8(VERSION);
+        bytes.put_u8(kind);
+        bytes.put_u16_le(self.permissions);
+        for number in [self.uid, self.gid, self.links, device] {
+            bytes.put_u32_le(number);
+        }
+        bytes.put_u64_le(self.size);
+        bytes.put_u64_le(self.allocated);
+        for time in [self.accessed, self.modified, self.changed] {
+            put_time(&mut bytes, time);
+        }
+        for number in [self.parent, self.seen, self.verifier, self.epoch] {
+            bytes.put_u64_le(number);
+        }
+        bytes.into()
+    }
+
+    pub(crate) fn decode(mut value: &[u8]) -> FsResult<Self> {
+        take_version(&mut value, VERSION, "an inode")?;
+        Self::decode_fields(&mut value).ok_or_else(|| damaged("an inode"))
+    }
+
+    fn decode_fields(value: &mut &[u8]) -> Option<Self> {
+        let kind = value.try_get_u8().ok()?;
+        let permissions = value.try_get_u16_le().ok()?;
+        let mut number = || value.try_get_u32_le().ok();
+        let (uid, gid, links, device) = (number()?, number()?, number()?, number()?);
+        let (size, allocated) = (value.try_get_u64_le().ok()?, value.try_get_u64_le().ok()?);
+        let (accessed, modified, changed) =
+            (take_time(value)?, take_time(value)?, take_time(value)?);
+        let mut number = || value.try_get_u64_le().ok();
+        Some(Self {
+            kind: kind_of(kind, device)?,
+            permissions,
+            uid,
+            gid,
+            links,
+            size,
+            allocated,
+            accessed,
+            modified,
+            changed,
+            parent: number()?,
+            seen: number()?,
+            verifier: number()?,
+            epoch: number()?,
+        })
+    }
+}
+
+fn kind_bytes(kind: FileKind) -> (u8, u32) {
+    match kind {
+        FileKind::Regular => (1, 0),
+        FileKind::Directory => (2, 0),
+        FileKind::Symlink => (3, 0),
+        FileKind::Special(SpecialFile::Pipe) => (4, 0),
+        FileKind::Special(SpecialFile::Socket) => (5, 0),
+        FileKind::Special(SpecialFile::CharacterDevice(device)) => (6, device.0),
+        FileKind::Special(SpecialFile::BlockDevice(device)) => (7, device.0),
+    }
+}
+
+fn kind_of(kind: u8, device: u32) -> Option<FileKind> {
+    Some(match kind {
+        1 => FileKind::Regular,
+        2 => FileKind::Directory,
+        3 => FileKind::Symlink,
+        4 => FileKind::Special(SpecialFile::Pipe),
+        5 => FileKind::Special(SpecialFile::Socket),
+        6 => FileKind::Special(SpecialFile::CharacterDevice(Device(device))),
+        7 => FileKind::Special(SpecialFile::BlockDevice(Device(device))),
+        _ => return None,
+    })
+}
+
+/// An entry of a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) inode: Inode,
+    /// Of the file; a device's number is with the file alone.
+    pub(crate) kind: FileKind,
+}
+
+impl Entry {
+    pub(crate) fn encode(self) -> Bytes {
+        let mut bytes = Vec::with_capacity(10);
+        bytes.put_u8(VERSION);
+        bytes.put_u8(kind_bytes(self.kind).0);
+        bytes.put_u64_le(self.inode.0);
+        bytes.into()
+    }
+
+    pub(crate) fn decode(mut value: &[u8]) -> FsResult<Self> {
+        take_version(&mut value, VERSION, "an entry")?;
+        let kind = value.try_get_u8().ok();
+        let inode = value.try_get_u64_le().ok();
+        let entry = kind.and_then(|kind| kind_of(kind, 0)).zip(inode);
+        let (kind, inode) = entry.ok_or_else(|| damaged("an entry"))?;
+        Ok(Self {
+            inode: Inode(inode),
+            kind,
+        })
+    }
+}
+
+/// What files use of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ObjectUse {
+    /// Bytes in the object.
+    pub(crate) length: u64,
+    /// Of these, bytes that extents refer to.
+    pub(crate) used: u64,
+}
+
+impl ObjectUse {
+    pub(crate) fn encode(self) -> Bytes {
+        let mut bytes = Vec::with_capacity(17);
+        bytes.put_u8(VERSION);
+        bytes.put_u64_le(self.length);
+        bytes.put_u64_le(self.used);
+        bytes.into()
+    }
+
+    pub(crate) fn decode(mut value: &[u8]) -> FsResult<Self> {
+        take_version(&mut value, VERSION, "an object")?;
+        let numbers = value.try_get_u64_le().ok().zip(value.try_get_u64_le().ok());
+        let (length, used) = numbers.ok_or_else(|| damaged("an object"))?;
+        Ok(Self { length, used })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_what_it_was() {
+        let now = SystemTime::UNIX_EPOCH + Duration::new(1_700_000_000, 123);
+        let kinds = (1..=7).map(|kind| kind_of(kind, if kind > 5 { 77 } else { 0 }).unwrap());
+        for kind in kinds {
+            let node = Node {
+                permissions: 0o6755,
+                size: u64::MAX,
+                parent: 9,
+                verifier: 3,
+                ..Node::new(kind, now)
+            };
+            assert_eq!(Node::decode(&node.encode()).unwrap(), node);
+        }
+        assert!(Node::decode(&[]).is_err());
+        assert!(Node::decode(&[9; 112]).is_err());
+    }
+
+    #[test]
+    fn a_directory_shows_the_later_of_what_was_set_and_what_happened() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
+        let set = Node {
+            modified: SystemTime::UNIX_EPOCH,
+            seen: 500,
+            ..Node::new(FileKind::Directory, now)
+        };
+        let quiet = set.directory_attributes(Inode(5), 500, 3);
+        assert_eq!((quiet.modified, quiet.links), (SystemTime::UNIX_EPOCH, 5));
+        let later = Duration::from_secs(2000);
+        let busy = set.directory_attributes(Inode(5), later.as_nanos() as u64, 0);
+        assert_eq!(busy.modified, SystemTime::UNIX_EPOCH + later);
+        assert_eq!(busy.changed, busy.modified);
+    }
+}

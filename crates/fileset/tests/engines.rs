@@ -1,0 +1,446 @@
+//! What every engine must do: one suite for all of them, and what a crash must not do to those that keep something.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, BufReader, Write},
+    ops::ControlFlow,
+    process::{Command, Stdio},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use penstock_fileset::engine::{
+    Conditional, EmbeddedEngine, EmbeddedSettings, Engine, EngineError, MemoryEngine, Reads,
+    counter, mark, query, transact,
+};
+use proptest::prelude::*;
+
+type Outcome<T> = Result<T, EngineError>;
+
+fn settings(directory: &std::path::Path) -> EmbeddedSettings {
+    EmbeddedSettings {
+        directory: directory.to_owned(),
+        memory: 8 << 20,
+    }
+}
+
+fn bytes(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+async fn put(engine: &dyn Engine, key: &str, value: &str) {
+    let (key, value) = (bytes(key), bytes(value));
+    let put = transact(engine, move |transaction| -> Outcome<()> {
+        transaction.put(&key, value.clone());
+        Ok(())
+    });
+    put.await.unwrap();
+}
+
+fn all(reads: &dyn Reads) -> Outcome<Vec<(String, String)>> {
+    let mut found = Vec::new();
+    reads.scan(&b""[..]..&[0xff; 16][..], &mut |key, value| {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        found.push((text(key), text(value)));
+        ControlFlow::Continue(())
+    })?;
+    Ok(found)
+}
+
+/// The suite: each function takes an engine without keys.
+mod suite {
+    use super::*;
+
+    pub(super) async fn keys_are_put_got_scanned_and_deleted(engine: Arc<dyn Engine>) {
+        for key in ["b", "a", "ab", "c"] {
+            put(&*engine, key, key).await;
+        }
+        let found = query(&*engine, |reads| all(reads)).await.unwrap();
+        let keys: Vec<_> = found.iter().map(|(key, _)| key.as_str()).collect();
+        assert_eq!(keys, ["a", "ab", "b", "c"]);
+        let deleted = transact(&*engine, |transaction| -> Outcome<Option<Bytes>> {
+            transaction.delete(b"ab");
+            assert_eq!(transaction.get(b"ab")?, None, "its own change is seen");
+            assert_eq!(all(transaction)?.len(), 3);
+            transaction.get(b"b")
+        });
+        assert_eq!(deleted.await.unwrap(), Some(bytes("b")));
+        assert_eq!(query(&*engine, |reads| all(reads)).await.unwrap().len(), 3);
+    }
+
+    pub(super) async fn an_operation_that_fails_leaves_nothing(engine: Arc<dyn Engine>) {
+        let failed = transact(&*engine, |transaction| -> Outcome<()> {
+            transaction.put(b"a", bytes("1"));
+            Err(EngineError::Corrupt("as it was told".to_owned()))
+        });
+        assert!(failed.await.is_err());
+        assert_eq!(query(&*engine, |reads| all(reads)).await.unwrap(), []);
+    }
+
+    pub(super) async fn counters_add_up_and_marks_go_forward(engine: Arc<dyn Engine>) {
+        let tasks = (0..8).map(|_| {
+            let engine = Arc::clone(&engine);
+            tokio::spawn(async move {
+                for _ in 0..50 {
+                    let step = |transaction: &mut dyn penstock_fileset::engine::Transaction| {
+                        transaction.add(b"count", 3)?;
+                        transaction.advance(b"mark", 100)
+                    };
+                    transact(&*engine, step).await.unwrap();
+                }
+            })
+        });
+        for task in tasks.collect::<Vec<_>>() {
+            task.await.unwrap();
+        }
+        let read = query(&*engine, |reads| -> Outcome<(i64, u64)> {
+            Ok((
+                counter(reads.get(b"count")?.as_ref()),
+                mark(reads.get(b"mark")?.as_ref()),
+            ))
+        });
+        assert_eq!(read.await.unwrap(), (8 * 50 * 3, 100 + 8 * 50 - 1));
+    }
+
+    pub(super) async fn conditional_changes_are_made_if_all_checks_hold(engine: Arc<dyn Engine>) {
+        let swap = |from: Option<&str>, to: &str| Conditional {
+            checks: vec![(bytes("k"), from.map(bytes)), (bytes("other"), None)],
+            puts: vec![(bytes("k"), bytes(to))],
+            adds: vec![(bytes("n"), 1)],
+            ..Conditional::default()
+        };
+        assert!(engine.commit(swap(None, "1")).await.unwrap());
+        assert!(!engine.commit(swap(None, "2")).await.unwrap());
+        assert!(engine.commit(swap(Some("1"), "2")).await.unwrap());
+        put(&*engine, "other", "x").await;
+        assert!(!engine.commit(swap(Some("2"), "3")).await.unwrap());
+        let count = query(&*engine, |reads| -> Outcome<i64> {
+            Ok(counter(reads.get(b"n")?.as_ref()))
+        });
+        assert_eq!(count.await.unwrap(), 2);
+    }
+
+    /// Write skew: two that each look at both keys and change one must not both find the rule kept.
+    pub(super) async fn no_two_operations_build_on_what_the_other_changes(engine: Arc<dyn Engine>) {
+        for round in 0..100 {
+            put(&*engine, "on-call-a", "1").await;
+            put(&*engine, "on-call-b", "1").await;
+            let leave = |own: &'static str, other: &'static str| {
+                let engine = Arc::clone(&engine);
+                tokio::spawn(async move {
+                    let leave = transact(&*engine, move |transaction| -> Outcome<bool> {
+                        let may = transaction.get(other.as_bytes())? == Some(bytes("1"));
+                        if may {
+                            transaction.put(own.as_bytes(), bytes("0"));
+                        }
+                        Ok(may)
+                    });
+                    leave.await.unwrap()
+                })
+            };
+            let (first, second) = (
+                leave("on-call-a", "on-call-b"),
+                leave("on-call-b", "on-call-a"),
+            );
+            let left = [first.await.unwrap(), second.await.unwrap()];
+            assert_eq!(
+                left.iter().filter(|left| **left).count(),
+                1,
+                "round {round}"
+            );
+        }
+    }
+
+    /// Transfers between accounts while others sum all of them up: each look is at one state.
+    pub(super) async fn a_look_sees_one_state(engine: Arc<dyn Engine>) {
+        for account in 0..10 {
+            put(&*engine, &format!("account-{account}"), "100").await;
+        }
+        let movers = (0..4_u64).map(|mover| {
+            let engine = Arc::clone(&engine);
+            tokio::spawn(async move {
+                for step in 0..200_u64 {
+                    let from = format!("account-{}", (mover + step) % 10);
+                    let to = format!("account-{}", (mover * 3 + step * 7) % 10);
+                    let moved = transact(&*engine, move |transaction| -> Outcome<()> {
+                        for (key, change) in [(&from, -1), (&to, 1)] {
+                            let value = transaction.get(key.as_bytes())?.unwrap();
+                            let value: i64 = String::from_utf8_lossy(&value).parse().unwrap();
+                            transaction.put(key.as_bytes(), bytes(&(value + change).to_string()));
+                        }
+                        Ok(())
+                    });
+                    moved.await.unwrap();
+                }
+            })
+        });
+        let movers: Vec<_> = movers.collect();
+        for _ in 0..100 {
+            let found = query(&*engine, |reads| all(reads)).await.unwrap();
+            let sum: i64 = found
+                .iter()
+                .map(|(_, value)| value.parse::<i64>().unwrap())
+                .sum();
+            assert_eq!(sum, 1000);
+            tokio::task::yield_now().await;
+        }
+        for mover in movers {
+            mover.await.unwrap();
+        }
+    }
+
+    /// More than an engine keeps in memory before it goes elsewhere.
+    pub(super) async fn many_keys_are_in_order(engine: Arc<dyn Engine>) {
+        const COUNT: u32 = 20_000;
+        for first in (0..COUNT).step_by(100) {
+            let filled = transact(&*engine, move |transaction| -> Outcome<()> {
+                for number in first..first + 100 {
+                    let key = number.wrapping_mul(2_654_435_761).to_be_bytes();
+                    transaction.put(&key, Bytes::from(vec![7; 100]));
+                }
+                Ok(())
+            });
+            filled.await.unwrap();
+        }
+        engine.sync().await.unwrap();
+        let scan = query(&*engine, |reads| -> Outcome<(u32, bool)> {
+            let (mut count, mut last, mut in_order) = (0, Vec::new(), true);
+            reads.scan(&b""[..]..&[0xff; 16][..], &mut |key, _| {
+                in_order &= count == 0 || last.as_slice() < key;
+                last = key.to_vec();
+                count += 1;
+                ControlFlow::Continue(())
+            })?;
+            Ok((count, in_order))
+        });
+        assert_eq!(scan.await.unwrap(), (COUNT, true));
+    }
+}
+
+macro_rules! suite_tests {
+    ($($test:ident),+ $(,)?) => {
+        mod memory {
+            use super::*;
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $test() {
+                    suite::$test(Arc::new(MemoryEngine::default())).await;
+                }
+            )+
+        }
+        mod embedded {
+            use super::*;
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $test() {
+                    let directory = tempfile::tempdir().unwrap();
+                    let engine = EmbeddedEngine::open(&settings(directory.path())).unwrap();
+                    suite::$test(Arc::new(engine)).await;
+                }
+            )+
+        }
+    };
+}
+
+suite_tests!(
+    keys_are_put_got_scanned_and_deleted,
+    an_operation_that_fails_leaves_nothing,
+    counters_add_up_and_marks_go_forward,
+    conditional_changes_are_made_if_all_checks_hold,
+    no_two_operations_build_on_what_the_other_changes,
+    a_look_sees_one_state,
+    many_keys_are_in_order,
+);
+
+#[tokio::test]
+async fn an_embedded_engine_is_opened_once_at_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = EmbeddedEngine::open(&settings(directory.path())).unwrap();
+    let second = EmbeddedEngine::open(&settings(directory.path()));
+    let own = std::process::id();
+    assert!(matches!(second, Err(EngineError::InUse { pid }) if pid == own));
+    put(&engine, "k", "v").await;
+    engine.close().await.unwrap();
+    let again = EmbeddedEngine::open(&settings(directory.path())).unwrap();
+    assert_eq!(query(&again, |reads| all(reads)).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_log_of_which_something_is_missing_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    for round in 0..3 {
+        let engine = EmbeddedEngine::open(&settings(directory.path())).unwrap();
+        put(&engine, &format!("k{round}"), "v").await;
+        engine.sync().await.unwrap();
+        // As after a kill: nothing is brought into the tree.
+        let copy = tempfile::tempdir().unwrap();
+        copy_files(directory.path(), copy.path());
+        drop(engine);
+        copy_files(copy.path(), directory.path());
+    }
+    let mut segments: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
+    segments.retain(|entry| {
+        entry
+            .as_ref()
+            .unwrap()
+            .file_name()
+            .to_string_lossy()
+            .starts_with("log.")
+    });
+    let mut segments: Vec<_> = segments
+        .into_iter()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    segments.sort();
+    assert!(segments.len() >= 2, "{segments:?}");
+    let whole = std::fs::read(&segments[0]).unwrap();
+    std::fs::write(&segments[0], &whole[..whole.len() - 1]).unwrap();
+    let opened = EmbeddedEngine::open(&settings(directory.path()));
+    assert!(matches!(opened, Err(EngineError::Corrupt(_))), "{opened:?}");
+}
+
+fn copy_files(from: &std::path::Path, to: &std::path::Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// Random operations on both engines and on a map; the embedded one is now and then closed and opened again.
+    #[test]
+    fn engines_do_what_a_map_does(
+        steps in prop::collection::vec((0u8..10, "[a-d]{1,3}", "[x-z]{0,4}"), 1..60)
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let directory = tempfile::tempdir().unwrap();
+            let memory = MemoryEngine::default();
+            let mut embedded = EmbeddedEngine::open(&settings(directory.path())).unwrap();
+            let mut model = BTreeMap::new();
+            for (kind, key, value) in steps {
+                match kind {
+                    0..=5 => {
+                        model.insert(key.clone(), value.clone());
+                        put(&memory, &key, &value).await;
+                        put(&embedded, &key, &value).await;
+                    }
+                    6..=8 => {
+                        model.remove(&key);
+                        for engine in [&memory as &dyn Engine, &embedded] {
+                            let key = bytes(&key);
+                            let gone = transact(engine, move |transaction| -> Outcome<()> {
+                                transaction.delete(&key);
+                                Ok(())
+                            });
+                            gone.await.unwrap();
+                        }
+                    }
+                    _ => {
+                        embedded.close().await.unwrap();
+                        drop(embedded);
+                        embedded = EmbeddedEngine::open(&settings(directory.path())).unwrap();
+                    }
+                }
+            }
+            let expected: Vec<_> = model.into_iter().collect();
+            assert_eq!(query(&memory, |reads| all(reads)).await.unwrap(), expected);
+            assert_eq!(query(&embedded, |reads| all(reads)).await.unwrap(), expected);
+        });
+    }
+}
+
+/// Set for the process that is killed: where its engine is.
+const VICTIM: &str = "PENSTOCK_TEST_ENGINE_VICTIM";
+
+/// Rounds of kills; `PENSTOCK_ENGINE_KILLS` for more.
+fn kills() -> u64 {
+    let given = std::env::var("PENSTOCK_ENGINE_KILLS").ok();
+    given.and_then(|given| given.parse().ok()).unwrap_or(4)
+}
+
+/// Not a test of its own: the process that [`a_killed_process_loses_nothing_that_was_acknowledged`] kills. It commits
+/// until then and says what is durable.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn victim_of_kills() {
+    let Ok(directory) = std::env::var(VICTIM) else {
+        return;
+    };
+    let engine = EmbeddedEngine::open(&settings(directory.as_ref())).unwrap();
+    let engine: Arc<dyn Engine> = Arc::new(engine);
+    let first = query(&*engine, |reads| -> Outcome<i64> {
+        Ok(counter(reads.get(b"rounds")?.as_ref()))
+    });
+    let first = first.await.unwrap();
+    let tasks = (0..8).map(|task| {
+        let engine = Arc::clone(&engine);
+        tokio::spawn(async move {
+            for number in 0_u64.. {
+                let key = format!("{first:04}-{task}-{number:08}");
+                let written = key.clone();
+                let committed = transact(&*engine, move |transaction| -> Outcome<()> {
+                    transaction.put(written.as_bytes(), Bytes::from(vec![9; 200]));
+                    transaction.add(b"count", 1)?;
+                    transaction.add(b"rounds", i64::from(number == 0 && task == 0))
+                });
+                committed.await.unwrap();
+                engine.sync().await.unwrap();
+                let line = format!("durable {key}\n");
+                std::io::stdout().write_all(line.as_bytes()).unwrap();
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_process_loses_nothing_that_was_acknowledged() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut durable = Vec::new();
+    for round in 0..kills() {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "victim_of_kills", "--nocapture"])
+            .env(VICTIM, directory.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let wanted = 300 + (round * 977) % 2_000;
+        let mut count = 0;
+        while count < wanted {
+            let line = lines.next().unwrap().unwrap();
+            if let Some(key) = line.strip_prefix("durable ") {
+                durable.push(key.to_owned());
+                count += 1;
+            }
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let whole = |line: &String| line.len() == "durable 0000-0-00000000".len();
+        let rest = lines.map_while(Result::ok).filter(whole);
+        durable.extend(rest.filter_map(|line| Some(line.strip_prefix("durable ")?.to_owned())));
+        let begun = std::time::Instant::now();
+        let engine = EmbeddedEngine::open(&settings(directory.path())).unwrap();
+        let took = begun.elapsed();
+        let found = query(&engine, |reads| -> Outcome<(usize, u64)> {
+            let mut missing = 0;
+            for key in &durable {
+                missing += usize::from(reads.get(key.as_bytes())?.is_none());
+            }
+            Ok((missing, counter(reads.get(b"count")?.as_ref()) as u64))
+        });
+        let (missing, count) = found.await.unwrap();
+        println!(
+            "round {round}: {} durable, {count} there, opened in {took:?}",
+            durable.len()
+        );
+        assert_eq!(missing, 0, "of {} acknowledged", durable.len());
+        assert!(count >= durable.len() as u64);
+    }
+}
