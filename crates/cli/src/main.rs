@@ -13,6 +13,7 @@ mod doors;
 mod environment;
 mod explain;
 mod failure;
+mod filesets;
 mod generate;
 mod guardian;
 mod half_dead;

@@ -6,6 +6,7 @@
 //! | logs | `/var/log/penstock` | `~/.local/state/penstock` | `/var/tmp/penstock-UID/log` |
 //! | indexes | `/var/cache/penstock/stream` | `~/.cache/penstock/stream` | `/var/tmp/penstock-UID/stream` |
 //! | staging | `/var/lib/penstock/staging` | `/var/tmp/penstock-staging-UID` | the same |
+//! | filesets | `/var/lib/penstock/fileset` | `~/.local/share/penstock/fileset` | `/var/tmp/penstock-UID/fileset` |
 //!
 //! What is staged of a user's may be large, and homes often lie on a network: hence `/var/tmp`. Older
 //! versions staged there for root, too, see [`older_staging`].
@@ -93,6 +94,15 @@ pub(crate) fn staging(name: &str) -> OwnPlace {
     match is_root() {
         true => OwnPlace::new("/var/lib", "penstock/staging").join(name),
         false => older_staging(name),
+    }
+}
+
+/// For filesets: what is there of a user's is not to be lost, so it lies in the home.
+pub(crate) fn filesets(environment: &Environment) -> OwnPlace {
+    match in_home(environment, "XDG_DATA_HOME", ".local/share") {
+        _ if is_root() => OwnPlace::new("/var/lib", "penstock/fileset"),
+        Some(data) => OwnPlace::new(data, "penstock/fileset"),
+        None => OwnPlace::new(SHARED, of_user("penstock")).join("fileset"),
     }
 }
 

@@ -1,1 +1,324 @@
-//! x
+//! Whether a file system is whole: its keys fit each other, and its objects are in the bucket.
+//!
+//! A check changes nothing. It looks at all keys in one pass and at all objects in a listing; it fetches none of them,
+//! so damage to the bytes of a block is found by who reads it, not here. It keeps about 100 bytes of memory for each
+//! file. Nobody may have the file system open meanwhile, which the engine's lock sees to.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::ControlFlow,
+};
+
+use bytes::Bytes;
+use penstock_base::{FsError, FsResult};
+use penstock_object::{ListOptions, Store};
+use penstock_vfs::{FileKind, Inode};
+
+use crate::{
+    data::{DATA, ObjectId},
+    engine::{Engine, Reads, counter, query},
+    errors::object_failure,
+    schema::{self, BLOCK_SIZE, Chunk, Entry, Node, ObjectUse, kind},
+};
+
+/// What a check found.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Files of all kinds.
+    pub files: u64,
+    /// Bytes of files that were written.
+    pub bytes: u64,
+    /// Objects that files refer to.
+    pub objects: u64,
+    /// Objects in the bucket that nothing refers to: a crash came between a PUT and what was to refer to it.
+    pub leaked: u64,
+    /// What is wrong, a line each, at most [`FINDINGS_MAX`].
+    pub findings: Vec<String>,
+    /// Wrong things that are not among them.
+    pub more: u64,
+}
+
+/// Findings that are told.
+pub const FINDINGS_MAX: usize = 1000;
+
+impl Report {
+    fn add(&mut self, finding: String) {
+        if self.findings.len() < FINDINGS_MAX {
+            self.findings.push(finding);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// Whether nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        self.findings.is_empty()
+    }
+}
+
+/// What the keys say of one inode.
+#[derive(Debug, Default)]
+struct Seen {
+    node: Option<Node>,
+    /// Entries that lead to it.
+    entries: u32,
+    /// The directory of the last of them.
+    parent: u64,
+    /// Directories in it.
+    directories: i64,
+    counted: i64,
+    is_orphan: bool,
+    /// Something else is there that belongs to it.
+    has_more: bool,
+    allocated: u64,
+    /// Where its last extent ends.
+    written_to: u64,
+}
+
+/// What the keys say of all.
+#[derive(Debug, Default)]
+struct Survey {
+    inodes: HashMap<u64, Seen>,
+    /// As the keys say, and as the extents do.
+    objects: BTreeMap<ObjectId, (Option<ObjectUse>, u64)>,
+    garbage: BTreeMap<ObjectId, ()>,
+    files: i64,
+    bytes: i64,
+    unreadable: Vec<String>,
+}
+
+impl Survey {
+    fn of(reads: &dyn Reads) -> FsResult<Self> {
+        let mut survey = Self::default();
+        reads.scan(&[0][..]..&[u8::MAX][..], &mut |key, value| {
+            if let Err(error) = survey.look(key, value) {
+                survey
+                    .unreadable
+                    .push(format!("key {}: {error}", hexadecimal(key)));
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(survey)
+    }
+
+    fn inode(&mut self, inode: Inode) -> &mut Seen {
+        self.inodes.entry(inode.0).or_default()
+    }
+
+    fn look(&mut self, key: &[u8], value: &Bytes) -> FsResult<()> {
+        match key {
+            schema::FORMAT => schema::Format::decode(value).map(drop)?,
+            schema::LAST_INODE => {}
+            schema::FILES => self.files = counter(Some(value)),
+            schema::BYTES => self.bytes = counter(Some(value)),
+            [kind::OBJECT, ..] => {
+                let object = schema::object_in(key)?;
+                self.objects.entry(object).or_default().0 = Some(ObjectUse::decode(value)?);
+            }
+            [kind::GARBAGE, ..] => {
+                self.garbage.insert(schema::object_in(key)?, ());
+            }
+            _ => self.look_at_inode(key, value)?,
+        }
+        Ok(())
+    }
+
+    fn look_at_inode(&mut self, key: &[u8], value: &Bytes) -> FsResult<()> {
+        let inode = schema::inode_in(key)?;
+        match key[0] {
+            kind::NODE => self.inode(inode).node = Some(Node::decode(value)?),
+            kind::DIRECTORIES => self.inode(inode).counted = counter(Some(value)),
+            kind::ORPHAN => self.inode(inode).is_orphan = true,
+            kind::TIMES | kind::TARGET | kind::XATTR => self.inode(inode).has_more = true,
+            kind::ENTRY => {
+                let entry = Entry::decode(value)?;
+                let is_directory = entry.kind == FileKind::Directory;
+                self.inode(inode).directories += i64::from(is_directory);
+                let found = self.inode(entry.inode);
+                found.entries += 1;
+                found.parent = inode.0;
+            }
+            kind::CHUNK => self.look_at_chunk(inode, schema::chunk_in(key)?, value)?,
+            _ => return Err(schema::damaged("a key")),
+        }
+        Ok(())
+    }
+
+    fn look_at_chunk(&mut self, inode: Inode, index: u64, value: &Bytes) -> FsResult<()> {
+        let chunk = Chunk::decode(value)?;
+        let file = self.inode(inode);
+        file.allocated += chunk.allocated();
+        if let Some(last) = chunk.extents.last() {
+            file.written_to = index * BLOCK_SIZE + u64::from(last.at + last.length);
+        }
+        for extent in &chunk.extents {
+            let stored = &extent.stored;
+            let (_, used) = self.objects.entry(stored.object).or_default();
+            *used += u64::from(extent.length);
+            let fits_object = stored.offset.checked_add(stored.length);
+            let fits_run = extent.skip.checked_add(extent.length);
+            if fits_object.is_none_or(|end| end > stored.object_length)
+                || fits_run.is_none_or(|end| end > stored.length)
+            {
+                return Err(schema::damaged("an extent"));
+            }
+        }
+        Ok(())
+    }
+
+    fn report(&self) -> Report {
+        let mut report = Report::default();
+        for text in &self.unreadable {
+            report.add(text.clone());
+        }
+        for (inode, seen) in &self.inodes {
+            for text in seen.problems(*inode) {
+                report.add(format!("inode {inode}: {text}"));
+            }
+            report.files += u64::from(seen.node.is_some());
+            report.bytes += seen.allocated;
+        }
+        if self.files != report.files as i64 {
+            let text = format!(
+                "{} files are counted, {} are there",
+                self.files, report.files
+            );
+            report.add(text);
+        }
+        if self.bytes != report.bytes as i64 {
+            let text = format!(
+                "{} bytes are counted, {} are there",
+                self.bytes, report.bytes
+            );
+            report.add(text);
+        }
+        for (object, (counted, used)) in &self.objects {
+            let counted = counted.map_or(0, |counted| counted.used);
+            if counted != *used {
+                report.add(format!(
+                    "{object}: {used} bytes are in use, {counted} are counted"
+                ));
+            }
+            if self.garbage.contains_key(object) {
+                report.add(format!("{object}: is to be deleted and in use"));
+            }
+            report.objects += 1;
+        }
+        report
+    }
+}
+
+impl Seen {
+    fn problems(&self, inode: u64) -> Vec<String> {
+        let Some(node) = &self.node else {
+            return vec![format!("is missing, {} entries lead to it", self.entries)];
+        };
+        let mut problems = Vec::new();
+        let names = self.entries + u32::from(inode == Inode::ROOT.0);
+        if names != node.links {
+            problems.push(format!(
+                "{names} entries lead to it, {} are counted",
+                node.links
+            ));
+        }
+        if self.is_orphan != (node.links == 0) {
+            problems.push("has no name and nobody collects it, or the other way round".to_owned());
+        }
+        if node.is_directory() {
+            let is_root = inode == Inode::ROOT.0;
+            if self.entries > 0 && self.parent != node.parent && !is_root {
+                problems.push(format!("is in {}, and says {}", self.parent, node.parent));
+            }
+            if self.directories != self.counted {
+                let (there, counted) = (self.directories, self.counted);
+                problems.push(format!(
+                    "{there} directories are in it, {counted} are counted"
+                ));
+            }
+        }
+        if self.allocated != node.allocated {
+            let (there, counted) = (self.allocated, node.allocated);
+            problems.push(format!("{there} bytes are written, {counted} are counted"));
+        }
+        if self.written_to > node.size {
+            problems.push(format!("is written behind its end, at {}", self.written_to));
+        }
+        problems
+    }
+}
+
+fn hexadecimal(key: &[u8]) -> String {
+    key.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Checks the file system whose metadata is in `engine` and whose objects are in `store`.
+pub async fn check(engine: &dyn Engine, store: &dyn Store) -> FsResult<Report> {
+    let survey = query(engine, |reads| Survey::of(reads)).await?;
+    let mut report = survey.report();
+    let mut there = 0;
+    let mut expected: BTreeMap<ObjectId, u64> = BTreeMap::new();
+    for (object, (counted, _)) in &survey.objects {
+        expected.insert(*object, counted.map_or(0, |counted| counted.length));
+    }
+    let mut options = ListOptions {
+        prefix: DATA.to_owned(),
+        ..ListOptions::default()
+    };
+    loop {
+        let page = store.list(options.clone()).await;
+        let page = page.map_err(|error| object_failure(&error))?;
+        for listed in &page.objects {
+            let Some(object) = ObjectId::of_key(&listed.key) else {
+                continue;
+            };
+            there += 1;
+            match expected.remove(&object) {
+                Some(length) if length != listed.size => report.add(format!(
+                    "{object}: has {} bytes in the bucket, {length} were written",
+                    listed.size
+                )),
+                Some(_) => {}
+                None if survey.garbage.contains_key(&object) => {}
+                None => report.leaked += 1,
+            }
+        }
+        if page.continuation.is_none() {
+            break;
+        }
+        options.continuation = page.continuation;
+    }
+    for object in expected.keys() {
+        report.add(format!("{object}: is missing in the bucket"));
+    }
+    tracing::debug!(objects = there, "the bucket was listed");
+    Ok(report)
+}
+
+/// Deletes all objects of a file system, but for its label. Returns how many there were.
+pub async fn destroy(store: &dyn Store) -> FsResult<u64> {
+    let mut deleted = 0;
+    loop {
+        let options = ListOptions {
+            prefix: DATA.to_owned(),
+            ..ListOptions::default()
+        };
+        let page = store.list(options).await;
+        let page = page.map_err(|error| object_failure(&error))?;
+        let keys = page
+            .objects
+            .iter()
+            .filter(|listed| ObjectId::of_key(&listed.key).is_some());
+        let keys = keys.map(|listed| penstock_object::Key::new(&listed.key));
+        let keys: Vec<_> = keys.filter_map(Result::ok).collect();
+        if keys.is_empty() {
+            return Ok(deleted);
+        }
+        let failed = store.delete_many(&keys).await;
+        let failed = failed.map_err(|error| object_failure(&error))?;
+        if let Some(first) = failed.first() {
+            let text = format!("{} could not be deleted: {}", first.key, first.message);
+            return Err(FsError::Io(text));
+        }
+        deleted += keys.len() as u64;
+    }
+}

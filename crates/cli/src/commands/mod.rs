@@ -5,6 +5,7 @@ mod bench;
 mod cache;
 pub(crate) mod check;
 mod completions;
+mod fileset;
 mod help;
 pub(crate) mod listing;
 mod ls;
@@ -32,6 +33,7 @@ type Run = fn(&ArgMatches, &Environment) -> Outcome;
 const COMMANDS: &[(Make, Run)] = &[
     (mount::command, mount::run),
     (stream::command, stream::run),
+    (fileset::command, fileset::run),
     (umount::command, umount::run),
     (stats::command, stats::run),
     (sync::command, sync::run),

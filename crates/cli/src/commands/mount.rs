@@ -17,6 +17,7 @@ use crate::{
     environment::Environment,
     explain,
     failure::Outcome,
+    filesets,
     guardian::Guardian,
     half_dead, keeper,
     logging::{self, LogFile},
@@ -49,7 +50,9 @@ pub(crate) fn command() -> Command {
              reason why not in one line. The mount goes on in the background until `penstock \
              umount`.",
         )
-        .arg(source_argument())
+        .arg(source_argument().help(
+            "s3://BUCKET[/PREFIX], oss://BUCKET[/PREFIX], file:///DIRECTORY or fileset://NAME",
+        ))
         .arg(
             Arg::new("mountpoint")
                 .value_name("MOUNTPOINT")
@@ -72,7 +75,7 @@ pub(super) fn source_argument() -> Arg {
 pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let values = command_line::values(matches, Scope::Mount, environment)?;
     let request = MountRequest {
-        volume: VolumeKind::Bucket,
+        volume: kind_of(matches.get_one::<String>("source").expect("required")),
         source: matches
             .get_one::<String>("source")
             .expect("required")
@@ -85,6 +88,14 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         announced: false,
     };
     perform(request, environment)
+}
+
+/// What kind of volume a source is.
+fn kind_of(source: &str) -> VolumeKind {
+    match filesets::name_in(source) {
+        Some(_) => VolumeKind::Fileset,
+        None => VolumeKind::Bucket,
+    }
 }
 
 /// What to mount where, in whatever way that was asked for.
@@ -106,7 +117,7 @@ impl MountRequest {
         environment: &Environment,
     ) -> Outcome<Self> {
         Ok(Self {
-            volume: VolumeKind::Bucket,
+            volume: kind_of(&source),
             values: command_line::collect(given, Some(&source), environment)?,
             source,
             mountpoint,
@@ -127,7 +138,8 @@ impl MountRequest {
 /// Mounts in the foreground or in the background.
 pub(crate) fn perform(request: MountRequest, environment: &Environment) -> Outcome {
     let values = request.values;
-    stores::check_source(&request.source, &values)?;
+    let store = filesets::store_of(&request.source, environment)?;
+    stores::check_source(&store, &values)?;
     if request.volume == VolumeKind::Stream {
         // A dead volume may stand on the very mount point.
         stream::clean(environment)?;
@@ -139,7 +151,7 @@ pub(crate) fn perform(request: MountRequest, environment: &Environment) -> Outco
     }
     check_no_volume(&request.mountpoint, environment)?;
     let mountpoint = free_mount_point(&request.mountpoint, nonempty)?;
-    if let Some(directory) = stores::local_directory(&request.source) {
+    if let Some(directory) = stores::local_directory(&store) {
         mount_point::check_apart(&mountpoint, &directory)?;
         if let Some(cache) = values.path(&table::CACHE_DIR) {
             mount_point::check_own_apart(Own::Cache, cache, &directory)?;
@@ -224,7 +236,7 @@ fn free_mount_point(place: &Path, nonempty: bool) -> Outcome<PathBuf> {
 /// theirs.
 fn serve_in_background(plan: Plan, announcer: Announcer) -> Outcome {
     match plan.volume.kind {
-        VolumeKind::Bucket => serve_here(plan, announcer),
+        VolumeKind::Bucket | VolumeKind::Fileset => serve_here(plan, announcer),
         VolumeKind::Stream => {
             start_logging(&plan);
             let mut plan = Some(plan);
@@ -244,7 +256,7 @@ fn serve_in_background(plan: Plan, announcer: Announcer) -> Outcome {
 fn serve_here(plan: Plan, announcer: Announcer) -> Outcome {
     start_logging(&plan);
     let guardian = match plan.volume.kind {
-        VolumeKind::Bucket => post_guardian(),
+        VolumeKind::Bucket | VolumeKind::Fileset => post_guardian(),
         VolumeKind::Stream => None,
     };
     daemon::run(&Plan { guardian, ..plan }, announcer)

@@ -14,6 +14,7 @@ use crate::{
     control::{record::Record, server},
     doors::{self, Door, DoorSpec},
     failure::{Failure, Outcome},
+    filesets,
     keeper::Inherited,
     options::table,
     predecessors::{self, Predecessors},
@@ -35,7 +36,8 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
     // Before anything else, so that whoever comes next meets the mount from its first step.
     let control = listen(plan, &answers, orders_sender)?;
     if !plan.goes_on() {
-        stores::probe(&spec.source, &spec.values, &spec.environment).await?;
+        let store = filesets::store_of(&spec.source, &spec.environment)?;
+        stores::probe(&store, &spec.values, &spec.environment).await?;
     }
     let exporter = match spec.values.address(&table::METRICS_ADDRESS) {
         Some(address) => Some(Exporter::start(address, Arc::clone(&resources.registry)).await?),

@@ -3,6 +3,7 @@
 //! ```text
 //! VolumeSpec -> Store -> cache, staging -> bucket: files          (bucket)
 //!                     -> index          -> stream: files or disks (stream)
+//!                     -> engine         -> fileset: files         (fileset)
 //! ```
 //!
 //! An [`OpenedVolume`] knows no door: any number of them can be opened in front of it, see [`crate::doors`].
@@ -10,6 +11,7 @@
 
 pub(crate) mod bucket;
 pub(crate) mod cache;
+mod fileset;
 pub(crate) mod stream;
 
 use std::{path::PathBuf, sync::Arc};
@@ -38,6 +40,8 @@ pub(crate) enum VolumeKind {
     Bucket,
     /// A snapshot of a path.
     Stream,
+    /// A file system of our own.
+    Fileset,
 }
 
 /// Everything that says what a volume is.
@@ -57,7 +61,7 @@ impl VolumeSpec {
     pub(crate) fn memory(&self) -> u64 {
         match self.kind {
             VolumeKind::Stream => limits::memory(&self.values),
-            VolumeKind::Bucket => {
+            VolumeKind::Bucket | VolumeKind::Fileset => {
                 let given = self.values.size(&table::MEMORY);
                 given.unwrap_or_else(memory::default_budget)
             }
@@ -68,7 +72,7 @@ impl VolumeSpec {
     pub(crate) fn processors(&self) -> Option<usize> {
         match self.kind {
             VolumeKind::Stream => limits::processors(&self.values),
-            VolumeKind::Bucket => None,
+            VolumeKind::Bucket | VolumeKind::Fileset => None,
         }
     }
 
@@ -78,6 +82,7 @@ impl VolumeSpec {
         match self.kind {
             VolumeKind::Stream => true,
             VolumeKind::Bucket => bucket::is_staged(&self.values),
+            VolumeKind::Fileset => false,
         }
     }
 }
@@ -152,5 +157,6 @@ pub(crate) async fn open(
     match spec.kind {
         VolumeKind::Bucket => bucket::open(spec, resources, before).await,
         VolumeKind::Stream => stream::open(spec, resources, note).await,
+        VolumeKind::Fileset => fileset::open(spec, resources, before).await,
     }
 }

@@ -1,0 +1,77 @@
+//! `penstock fileset create|list|info|check|destroy`: the life of a file system.
+
+mod check;
+mod create;
+mod destroy;
+mod info;
+mod list;
+
+use clap::{Arg, ArgMatches, Command};
+
+use crate::{
+    command_line,
+    environment::Environment,
+    failure::{Failure, Outcome},
+    filesets::Fileset,
+    options::Scope,
+};
+
+/// Bytes of memory that a command's engine may use.
+const MEMORY: u64 = 64 << 20;
+
+pub(crate) fn command() -> Command {
+    Command::new("fileset")
+        .about("Make, show, check and remove file systems that live in a bucket")
+        .long_about(
+            "A fileset is a whole POSIX file system: its data lies in a bucket, its metadata in a \
+             directory of this machine, which is to be backed up, for without it the data is of no \
+             use. `penstock mount fileset://NAME MOUNTPOINT` mounts it. Options that the store \
+             needs, such as --region and --endpoint, are given to each command and each mount.",
+        )
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(create::command())
+        .subcommand(list::command())
+        .subcommand(info::command())
+        .subcommand(check::command())
+        .subcommand(destroy::command())
+}
+
+pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
+    match matches.subcommand() {
+        Some(("create", matches)) => create::run(matches, environment),
+        Some(("list", matches)) => list::run(matches, environment),
+        Some(("info", matches)) => info::run(matches, environment),
+        Some(("check", matches)) => check::run(matches, environment),
+        Some(("destroy", matches)) => destroy::run(matches, environment),
+        _ => Err(Failure::usage(
+            "`penstock fileset` does nothing by itself",
+            "see `penstock fileset --help`",
+        )),
+    }
+}
+
+/// The argument that names a fileset.
+fn name_argument() -> Arg {
+    Arg::new("name")
+        .value_name("NAME")
+        .required(true)
+        .help("What the file system is called on this machine")
+}
+
+/// The options that its store needs.
+fn with_store_options(command: Command) -> Command {
+    command.args(command_line::option_arguments(Scope::Store))
+}
+
+/// The fileset that the command line names.
+fn named(matches: &ArgMatches, environment: &Environment) -> Outcome<Fileset> {
+    let name = matches.get_one::<String>("name").expect("required");
+    Fileset::new(name, environment)
+}
+
+/// What went wrong in a file system.
+fn failure(fileset: &Fileset, error: &penstock_base::FsError) -> Failure {
+    let cause = format!("fileset `{}`: {error}", fileset.name);
+    Failure::new(cause, "the log says more with --log-level=debug")
+}

@@ -1,0 +1,67 @@
+//! `penstock fileset check NAME`.
+
+use clap::{ArgMatches, Command};
+use penstock_fileset::check::{Report, check};
+
+use super::{failure, name_argument, named, with_store_options};
+use crate::{
+    commands::listing,
+    environment::Environment,
+    failure::{Failure, Outcome},
+    output,
+};
+
+pub(super) fn command() -> Command {
+    let command = Command::new("check")
+        .about("Check that a file system is whole")
+        .long_about(
+            "Looks at all of the metadata, which must not be in use, and lists the bucket: whether \
+             names, links, sizes and counters fit, and whether each object that a file refers to is \
+             there with its length. Changes nothing and reads no data: each block is compared with \
+             its checksum when it is read. Ends with status 1 when something is wrong.",
+        )
+        .arg(name_argument());
+    with_store_options(command)
+}
+
+pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
+    let fileset = named(matches, environment)?;
+    let record = fileset.record()?;
+    let values = listing::values(matches, environment)?;
+    let report = listing::block_on(async {
+        let look = listing::open(&record.store, &values, environment)?;
+        let engine = fileset.engine(super::MEMORY)?;
+        let checked = check(&engine, &*look.store).await;
+        checked.map_err(|error| failure(&fileset, &error))
+    })?;
+    output::print(&text(&report))?;
+    if report.is_clean() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        format!("fileset `{}` is not whole", fileset.name),
+        "restore its metadata, or the objects that are missing",
+    ))
+}
+
+fn text(report: &Report) -> String {
+    let mut text = String::new();
+    for finding in &report.findings {
+        text += &format!("{finding}\n");
+    }
+    if report.more > 0 {
+        text += &format!("and {} more\n", report.more);
+    }
+    let Report {
+        files,
+        bytes,
+        objects,
+        leaked,
+        ..
+    } = report;
+    text += &format!("{files} files, {bytes} bytes in {objects} objects");
+    if *leaked > 0 {
+        text += &format!("; {leaked} objects that nothing refers to, left by a crash");
+    }
+    text + "\n"
+}

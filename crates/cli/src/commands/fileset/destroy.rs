@@ -1,0 +1,78 @@
+//! `penstock fileset destroy NAME`.
+
+use clap::{ArgMatches, Command};
+use penstock_fileset::{Label, LabelError, check::destroy};
+
+use super::{failure, name_argument, named, with_store_options};
+use crate::{
+    command_line,
+    commands::listing,
+    environment::Environment,
+    explain,
+    failure::{Failure, Outcome},
+    output,
+};
+
+pub(super) fn command() -> Command {
+    let command = Command::new("destroy")
+        .about("Remove a file system with all that is in it")
+        .long_about(
+            "Deletes the objects of a file system from the bucket and its metadata from this \
+             machine. Nothing of it can be had back. It must not be in use.",
+        )
+        .arg(name_argument())
+        .arg(command_line::flag(
+            "yes",
+            "Do it: without this nothing is removed",
+        ));
+    with_store_options(command)
+}
+
+pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
+    let fileset = named(matches, environment)?;
+    let record = fileset.record()?;
+    let values = listing::values(matches, environment)?;
+    if !matches.get_flag("yes") {
+        return Err(Failure::usage(
+            format!(
+                "all files of `{}` in {} would be gone",
+                fileset.name, record.store
+            ),
+            "say --yes if that is meant",
+        ));
+    }
+    let deleted = listing::block_on(async {
+        let look = listing::open(&record.store, &values, environment)?;
+        let _engine = fileset.engine(super::MEMORY)?;
+        let label = Label::read(&*look.store).await;
+        let is_ours = match &label {
+            Ok(label) => label.identity == record.identity,
+            // An attempt before this one came as far as this.
+            Err(LabelError::Absent) => true,
+            Err(LabelError::Store(error)) => {
+                return Err(explain::store_error(&record.store, error));
+            }
+            Err(LabelError::Taken(_) | LabelError::Unknown(_)) => false,
+        };
+        if !is_ours {
+            return Err(Failure::new(
+                format!(
+                    "{} holds another file system than `{}`",
+                    record.store, fileset.name
+                ),
+                "see what lies there; nothing was deleted",
+            ));
+        }
+        let deleted = destroy(&*look.store).await;
+        let deleted = deleted.map_err(|error| failure(&fileset, &error))?;
+        match Label::remove(&*look.store).await {
+            Err(LabelError::Store(error)) => Err(explain::store_error(&record.store, &error)),
+            _ => Ok(deleted),
+        }
+    })?;
+    fileset.remove()?;
+    output::print_line(&format!(
+        "fileset {} is gone, with {deleted} objects",
+        fileset.name
+    ))
+}

@@ -1,0 +1,186 @@
+//! The file systems of this machine: for each a directory with a record of where its data is and with its metadata.
+//!
+//! ```text
+//! /var/lib/penstock/fileset/NAME/fileset.json     where its data is: [`Record`]
+//! /var/lib/penstock/fileset/NAME/metadata/        its engine's
+//! ```
+
+use std::{fs, io::Write, os::unix::fs::OpenOptionsExt, path::PathBuf};
+
+use penstock_fileset::{
+    FORMAT_VERSION,
+    engine::{EmbeddedEngine, EmbeddedSettings, EngineError},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    environment::Environment,
+    failure::{Failure, Outcome},
+    places,
+};
+
+/// How the source of a mount names a fileset.
+const SCHEME: &str = "fileset://";
+const RECORD: &str = "fileset.json";
+const METADATA: &str = "metadata";
+/// Letters in the longest name.
+const NAME_MAX: usize = 64;
+
+/// What is known of a file system before it is opened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub version: u32,
+    /// 16 hexadecimal digits, as in the label in the bucket.
+    pub identity: String,
+    /// The URL of its data.
+    pub store: String,
+}
+
+/// The name in a source that names a fileset.
+pub(crate) fn name_in(source: &str) -> Option<&str> {
+    source.strip_prefix(SCHEME)
+}
+
+/// The name of a file system, checked: it is that of a directory, too.
+pub(crate) fn check_name(name: &str) -> Outcome {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let begins = name
+        .bytes()
+        .next()
+        .is_some_and(|byte| byte.is_ascii_alphanumeric());
+    if begins && name.len() <= NAME_MAX && name.bytes().all(is_plain) {
+        return Ok(());
+    }
+    Err(Failure::usage(
+        format!("`{name}` is no name for a fileset"),
+        "use up to 64 letters, digits, `-`, `_` and `.`, a letter or a digit first",
+    ))
+}
+
+/// A file system of this machine.
+#[derive(Debug, Clone)]
+pub(crate) struct Fileset {
+    pub name: String,
+    directory: PathBuf,
+}
+
+impl Fileset {
+    /// The one of this name, whether it is there or not.
+    pub(crate) fn new(name: &str, environment: &Environment) -> Outcome<Self> {
+        check_name(name)?;
+        Ok(Self {
+            directory: places::filesets(environment).path().join(name),
+            name: name.to_owned(),
+        })
+    }
+
+    /// All that are there.
+    pub(crate) fn all(environment: &Environment) -> Vec<Self> {
+        let place = places::filesets(environment).path();
+        let entries = fs::read_dir(place).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let mut all: Vec<_> = names
+            .filter_map(|name| Self::new(&name, environment).ok())
+            .filter(Self::exists)
+            .collect();
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        all
+    }
+
+    pub(crate) fn exists(&self) -> bool {
+        self.directory.join(RECORD).exists()
+    }
+
+    /// What is known of it.
+    pub(crate) fn record(&self) -> Outcome<Record> {
+        let path = self.directory.join(RECORD);
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(Failure::new(
+                    format!("there is no fileset `{}` on this machine", self.name),
+                    "`penstock fileset list` shows those that are there, `penstock fileset create` makes one",
+                ));
+            }
+            Err(error) => return Err(unusable(&path, &error)),
+        };
+        let record: Record = serde_json::from_slice(&text).map_err(|error| {
+            Failure::new(format!("{}: {error}", path.display()), "restore the file")
+        })?;
+        if record.version != FORMAT_VERSION {
+            return Err(Failure::new(
+                format!("fileset `{}` has format {}", self.name, record.version),
+                "use the version of penstock that made it",
+            ));
+        }
+        Ok(record)
+    }
+
+    /// Makes its directory, private to this user.
+    pub(crate) fn make(&self, environment: &Environment) -> Outcome {
+        let place = places::filesets(environment);
+        let made = place
+            .make()
+            .and_then(|_| penstock_base::make_private_directory(&self.directory));
+        made.map(drop)
+            .map_err(|error| unusable(&self.directory, &error))
+    }
+
+    /// Writes its record: from then on it is there.
+    pub(crate) fn write_record(&self, record: &Record) -> Outcome {
+        let path = self.directory.join(RECORD);
+        let write = || {
+            let mut options = fs::OpenOptions::new();
+            let mut file = options
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&path)?;
+            file.write_all(&serde_json::to_vec_pretty(record)?)?;
+            file.sync_all()?;
+            fs::File::open(&self.directory)?.sync_all()
+        };
+        write().map_err(|error: std::io::Error| unusable(&path, &error))
+    }
+
+    /// Opens its metadata; one process at a time has it.
+    pub(crate) fn engine(&self, memory: u64) -> Outcome<EmbeddedEngine> {
+        let settings = EmbeddedSettings {
+            directory: self.directory.join(METADATA),
+            memory,
+        };
+        EmbeddedEngine::open(&settings).map_err(|error| self.engine_failure(&error))
+    }
+
+    fn engine_failure(&self, error: &EngineError) -> Failure {
+        let cause = format!("fileset `{}`: {error}", self.name);
+        let remedy = match error {
+            EngineError::InUse { .. } => {
+                "it is mounted, or another command looks at it: unmount it or wait"
+            }
+            EngineError::Corrupt(_) => "restore its metadata from a backup",
+            EngineError::Io(_) => "see to the disk that its metadata is on",
+        };
+        Failure::new(cause, remedy)
+    }
+
+    /// Removes all that this machine has of it.
+    pub(crate) fn remove(&self) -> Outcome {
+        fs::remove_dir_all(&self.directory).map_err(|error| unusable(&self.directory, &error))
+    }
+}
+
+/// The store that a source is about: that of the fileset that it names, or the source itself.
+pub(crate) fn store_of(source: &str, environment: &Environment) -> Outcome<String> {
+    match name_in(source) {
+        Some(name) => Ok(Fileset::new(name, environment)?.record()?.store),
+        None => Ok(source.to_owned()),
+    }
+}
+
+fn unusable(path: &std::path::Path, error: &std::io::Error) -> Failure {
+    Failure::new(
+        format!("{}: {error}", path.display()),
+        "see to that directory, which must be this user's",
+    )
+}

@@ -1,0 +1,75 @@
+//! A fileset as a volume of files.
+
+use std::sync::Arc;
+
+use penstock_fileset::FilesetVolume;
+use penstock_transfer::{Transfer, TransferSettings};
+use penstock_vfs::Volume;
+
+use super::{Form, OpenedVolume, VolumeSpec, cache};
+use crate::{
+    failure::{Failure, Outcome},
+    filesets::{self, Fileset},
+    options::table,
+    predecessors::Predecessors,
+    resources::Resources,
+    stores,
+};
+
+/// The part of the memory that the metadata's engine may use: one in so many.
+const METADATA_SHARE: u64 = 4;
+/// The same at most.
+const METADATA_MAX: u64 = 256 << 20;
+
+/// Opens metadata and data of the file system that the source names.
+pub(super) async fn open(
+    spec: &VolumeSpec,
+    resources: &Resources,
+    before: &Predecessors<'_>,
+) -> Outcome<OpenedVolume> {
+    let name = filesets::name_in(&spec.source).unwrap_or(&spec.source);
+    let fileset = Fileset::new(name, &spec.environment)?;
+    let record = fileset.record()?;
+    let values = &spec.values;
+    let store = stores::open(
+        &record.store,
+        values,
+        &spec.environment,
+        &resources.registry,
+    )?;
+    let cache = cache::open(spec, resources, before).await?;
+    let store = match &cache {
+        Some(cache) => cache.around(store, &stores::identity(&record.store, values)?),
+        None => store,
+    };
+    let Resources { pool, registry } = resources.clone();
+    // The engine's memory is taken out of the one budget for as long as it is open.
+    let memory = (pool.budget().total() / METADATA_SHARE).min(METADATA_MAX);
+    let reservation = pool.budget().reserve(memory).await;
+    let reservation = reservation.map_err(|error| {
+        Failure::new(
+            format!("memory for metadata: {error}"),
+            "give more with --memory",
+        )
+    })?;
+    let engine = Arc::new(fileset.engine(memory)?);
+    let transfer = Transfer::with_settings(store, pool, TransferSettings::default(), &registry);
+    let volume = FilesetVolume::open(engine, transfer).await;
+    let volume = volume.map_err(|error| {
+        let cause = format!("fileset `{name}`: {error}");
+        Failure::new(cause, format!("`penstock fileset check {name}` says more"))
+    })?;
+    let volume: Arc<dyn Volume> = volume;
+    Ok(OpenedVolume {
+        form: Form::Files(volume),
+        read_only: values.flag(&table::READ_ONLY),
+        keeps_owners: true,
+        read_ahead_kib: None,
+        staging: None,
+        cache,
+        discards_cache: values.flag(&table::CACHE_DISCARD),
+        registry: Arc::clone(&resources.registry),
+        note: None,
+        _held: Some(Box::new(reservation)),
+    })
+}
