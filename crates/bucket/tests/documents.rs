@@ -147,6 +147,11 @@ fn the_bucket_document_has_a_section_on_kept_metadata() {
 }
 
 #[test]
+fn every_row_of_the_fileset_document_has_a_test() {
+    check("docs/semantics/fileset.md", 34);
+}
+
+#[test]
 fn every_row_of_the_stream_document_has_a_test() {
     check("docs/semantics/stream.md", 35);
 }

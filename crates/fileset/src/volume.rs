@@ -8,7 +8,7 @@ use std::{ops::Range, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use penstock_base::{FsError, FsResult, Payload, clock};
+use penstock_base::{FsError, FsResult, Payload, clock, random};
 use penstock_transfer::Transfer;
 use penstock_vfs::{
     AccessMask, Allocation, AttributeChanges, Attributes, Change, Dentry, Detail, DirectorySink,
@@ -57,6 +57,8 @@ pub struct FilesetVolume {
     numbers: Numbers,
     listings: Listings,
     locks: LockTable,
+    /// Another one each time: what was only accepted is lost with the process.
+    epoch: u64,
 }
 
 impl FilesetVolume {
@@ -90,6 +92,7 @@ impl FilesetVolume {
             numbers: Numbers::default(),
             listings: Listings::default(),
             locks: LockTable::default(),
+            epoch: random::number(),
         }))
     }
 
@@ -235,6 +238,10 @@ impl Volume for FilesetVolume {
             finds_holes: true,
             ..Features::READ_ONLY
         }
+    }
+
+    fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     fn locks(&self) -> Option<&dyn Locks> {

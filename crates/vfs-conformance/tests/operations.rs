@@ -11,9 +11,10 @@ use std::{
 };
 
 /// Volumes, with the file that implements [`penstock_vfs::Volume`].
-const VOLUMES: [(&str, &str); 5] = [
+const VOLUMES: [(&str, &str); 6] = [
     ("bucket", "crates/bucket/src/volume.rs"),
     ("stream", "crates/stream/src/volume.rs"),
+    ("fileset", "crates/fileset/src/volume.rs"),
     ("disk files", "crates/block/src/disk_files.rs"),
     ("memory", "crates/vfs-conformance/src/memory.rs"),
     ("toy", "crates/toys/src/generated.rs"),

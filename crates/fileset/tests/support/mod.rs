@@ -1,0 +1,388 @@
+//! A file system under test: an embedded engine, a bucket in memory, and a way to let it crash.
+
+#![allow(unreachable_pub, dead_code, reason = "each test file uses some of it")]
+
+use std::{future::Future, ops::ControlFlow, ops::Range, path::Path, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use penstock_base::{BufferPool, FileName, FsError, FsResult, MemoryBudget, clock};
+use penstock_fileset::{
+    FilesetVolume, Format,
+    check::check,
+    engine::{EmbeddedEngine, EmbeddedSettings, Engine},
+};
+use penstock_object::{ListOptions, Store};
+use penstock_object_testing::{Faults, Faulty, MemoryStore};
+use penstock_transfer::Transfer;
+use penstock_vfs::{
+    Allocation, AttributeChanges, Attributes, Dentry, Detail, DirectorySink, Entry, Exclusivity,
+    HandleId, Identity, Inode, ListFrom, Lookup, New, NewKind, OpenOptions, Position, RemoveKind,
+    RenameMode, Seek, Statistics, Volume, WritePlace, XattrMode,
+};
+
+pub const ROOT: Inode = Inode::ROOT;
+const MEMORY: u64 = 128 << 20;
+
+/// A file system and who uses it.
+#[derive(Clone)]
+pub struct Place {
+    pub volume: Arc<FilesetVolume>,
+    pub engine: Arc<dyn Engine>,
+    /// The bucket itself, whatever fails on the way to it.
+    pub bucket: Arc<dyn Store>,
+    pub faults: Arc<Faults>,
+    directory: Arc<tempfile::TempDir>,
+    by: Identity,
+}
+
+pub fn name(text: &str) -> FileName {
+    FileName::new(text.as_bytes()).unwrap()
+}
+
+/// Somebody whom nobody has checked.
+pub fn user(uid: u32) -> Identity {
+    Identity::new(uid, uid, [])
+}
+
+pub fn file(permissions: u16) -> New<'static> {
+    New {
+        kind: NewKind::Regular,
+        permissions,
+        exclusivity: Exclusivity::New,
+    }
+}
+
+pub fn directory(permissions: u16) -> New<'static> {
+    New {
+        kind: NewKind::Directory,
+        ..file(permissions)
+    }
+}
+
+fn open_engine(directory: &Path) -> Arc<dyn Engine> {
+    let settings = EmbeddedSettings {
+        directory: directory.to_owned(),
+        memory: 16 << 20,
+    };
+    Arc::new(EmbeddedEngine::open(&settings).unwrap())
+}
+
+async fn open_volume(
+    engine: &Arc<dyn Engine>,
+    bucket: &Arc<dyn Store>,
+    faults: &Arc<Faults>,
+) -> Arc<FilesetVolume> {
+    let pool = BufferPool::new(MemoryBudget::new(MEMORY));
+    let store = Arc::new(Faulty::new(Arc::clone(bucket), Arc::clone(faults)));
+    FilesetVolume::open(Arc::clone(engine), Transfer::new(store, pool))
+        .await
+        .unwrap()
+}
+
+impl Place {
+    /// An empty file system of root's.
+    pub async fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let engine = open_engine(directory.path());
+        let by = Identity::new(0, 0, []);
+        FilesetVolume::format(&*engine, &by, Format::new(1))
+            .await
+            .unwrap();
+        let bucket: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let faults = Faults::new(1);
+        let volume = open_volume(&engine, &bucket, &faults).await;
+        Self {
+            volume,
+            engine,
+            bucket,
+            faults,
+            directory: Arc::new(directory),
+            by,
+        }
+    }
+
+    /// The same file system, used by somebody else.
+    pub fn by(&self, by: Identity) -> Self {
+        Self { by, ..self.clone() }
+    }
+
+    /// What is on the disk now is all that is left: as after a kill. What ran goes on with the old files.
+    pub async fn crash(&mut self) {
+        let copy = tempfile::tempdir().unwrap();
+        for entry in std::fs::read_dir(self.directory.path()).unwrap() {
+            let path = entry.unwrap().path();
+            std::fs::copy(&path, copy.path().join(path.file_name().unwrap())).unwrap();
+        }
+        self.engine = open_engine(copy.path());
+        self.volume = open_volume(&self.engine, &self.bucket, &self.faults).await;
+        // The old one must not go before what uses it does.
+        std::mem::forget(Arc::clone(&self.directory));
+        self.directory = Arc::new(copy);
+    }
+
+    /// Fails unless a check finds nothing.
+    pub async fn is_whole(&self) {
+        let report = check(&*self.engine, &*self.bucket).await.unwrap();
+        assert!(report.is_clean(), "{report:#?}");
+    }
+
+    /// Waits for something that goes on behind the volume.
+    pub async fn until<F: Future<Output = bool>>(&self, is_so: impl Fn() -> F) {
+        let waited = clock::deadline(Duration::from_secs(30), async {
+            while !is_so().await {
+                clock::sleep(Duration::from_millis(5)).await;
+            }
+        });
+        waited.await.unwrap();
+    }
+
+    pub async fn find(&self, parent: Inode, text: &str) -> FsResult<Attributes> {
+        let name = name(text);
+        match self
+            .volume
+            .lookup(&self.by, Dentry::new(parent, &name))
+            .await?
+        {
+            Lookup::Found(entry) => Ok(entry.attributes),
+            Lookup::Absent(_) => Err(FsError::NotFound),
+        }
+    }
+
+    pub async fn make(&self, parent: Inode, text: &str, new: New<'_>) -> FsResult<Inode> {
+        let name = name(text);
+        let made = self
+            .volume
+            .make(&self.by, Dentry::new(parent, &name), new, None)
+            .await?;
+        Ok(made.entry.attributes.inode)
+    }
+
+    /// Writes a file whole, new or not.
+    pub async fn store(&self, parent: Inode, text: &str, content: &[u8]) -> FsResult<()> {
+        let new = New {
+            exclusivity: Exclusivity::TakeExisting,
+            ..file(0o644)
+        };
+        let inode = self.make(parent, text, new).await?;
+        let options = OpenOptions {
+            truncate: true,
+            ..OpenOptions::WRITE
+        };
+        let handle = self.open(inode, options).await?;
+        self.write(handle, WritePlace::At(0), content).await?;
+        self.close(handle).await
+    }
+
+    pub async fn content(&self, parent: Inode, text: &str) -> FsResult<Vec<u8>> {
+        let found = self.find(parent, text).await?;
+        let handle = self.open(found.inode, OpenOptions::READ).await?;
+        let read = self.read(handle, 0, u32::MAX).await;
+        self.close(handle).await?;
+        read
+    }
+
+    pub async fn open(&self, inode: Inode, options: OpenOptions) -> FsResult<HandleId> {
+        Ok(self.volume.open(&self.by, inode, options).await?.handle)
+    }
+
+    pub async fn write(&self, handle: HandleId, place: WritePlace, data: &[u8]) -> FsResult<()> {
+        let data = Bytes::copy_from_slice(data);
+        self.volume
+            .write(&self.by, handle, place, data)
+            .await
+            .map(drop)
+    }
+
+    pub async fn read(&self, handle: HandleId, offset: u64, length: u32) -> FsResult<Vec<u8>> {
+        let at = Position { handle, offset };
+        Ok(self.volume.read(&self.by, at, length).await?.to_vec())
+    }
+
+    /// Reads as a kernel does, piece by piece.
+    pub async fn read_all(&self, handle: HandleId, length: usize) -> Vec<u8> {
+        let mut all = Vec::new();
+        while all.len() < length {
+            let piece = self
+                .read(handle, all.len() as u64, 128 << 10)
+                .await
+                .unwrap();
+            assert!(!piece.is_empty());
+            all.extend(piece);
+        }
+        all
+    }
+
+    pub async fn sync(&self, handle: HandleId) -> FsResult<()> {
+        self.volume.sync(handle, 0..u64::MAX, false).await
+    }
+
+    pub async fn close(&self, handle: HandleId) -> FsResult<()> {
+        let flushed = self.volume.flush(handle).await;
+        self.volume.release(handle).await;
+        flushed
+    }
+
+    pub async fn attributes(&self, inode: Inode) -> Attributes {
+        self.volume
+            .attributes(&self.by, inode)
+            .await
+            .unwrap()
+            .attributes
+    }
+
+    pub async fn is_gone(&self, inode: Inode) -> bool {
+        self.volume.attributes(&self.by, inode).await.err() == Some(FsError::Stale)
+    }
+
+    /// Gives all references to an inode back.
+    pub fn forget_all(&self, inode: Inode) {
+        self.volume.forget(inode, u64::MAX);
+    }
+
+    pub async fn change(&self, inode: Inode, changes: AttributeChanges) -> FsResult<Attributes> {
+        Ok(self
+            .volume
+            .set_attributes(&self.by, inode, changes)
+            .await?
+            .attributes)
+    }
+
+    pub async fn read_symlink(&self, inode: Inode) -> FsResult<Bytes> {
+        self.volume.read_symlink(&self.by, inode).await
+    }
+
+    pub async fn link(&self, inode: Inode, (parent, text): (Inode, &str)) -> FsResult<()> {
+        let name = name(text);
+        self.volume
+            .link(&self.by, inode, Dentry::new(parent, &name))
+            .await
+            .map(drop)
+    }
+
+    pub async fn remove(&self, parent: Inode, text: &str, kind: RemoveKind) -> FsResult<()> {
+        let name = name(text);
+        self.volume
+            .remove(&self.by, Dentry::new(parent, &name), kind)
+            .await
+            .map(drop)
+    }
+
+    pub async fn rename(
+        &self,
+        from: (Inode, &str),
+        to: (Inode, &str),
+        mode: RenameMode,
+    ) -> FsResult<()> {
+        let (source, target) = (name(from.1), name(to.1));
+        let (source, target) = (Dentry::new(from.0, &source), Dentry::new(to.0, &target));
+        self.volume
+            .rename(&self.by, source, target, mode)
+            .await
+            .map(drop)
+    }
+
+    pub async fn parent(&self, directory: Inode) -> Inode {
+        self.volume
+            .parent(&self.by, directory)
+            .await
+            .unwrap()
+            .attributes
+            .inode
+    }
+
+    pub async fn seek(&self, handle: HandleId, offset: u64, wanted: Seek) -> FsResult<u64> {
+        self.volume.seek(Position { handle, offset }, wanted).await
+    }
+
+    pub async fn allocate(
+        &self,
+        handle: HandleId,
+        range: Range<u64>,
+        allocation: Allocation,
+    ) -> FsResult<()> {
+        self.volume
+            .allocate(&self.by, handle, range, allocation)
+            .await
+    }
+
+    pub async fn set_xattr(
+        &self,
+        inode: Inode,
+        name: &str,
+        value: &[u8],
+        mode: XattrMode,
+    ) -> FsResult<()> {
+        self.volume
+            .set_xattr(&self.by, inode, name.as_bytes(), value, mode)
+            .await
+    }
+
+    pub async fn xattrs(&self, inode: Inode) -> FsResult<Vec<Bytes>> {
+        self.volume.xattrs(&self.by, inode).await
+    }
+
+    pub async fn statistics(&self) -> Statistics {
+        self.volume.statistics(&self.by, ROOT).await.unwrap()
+    }
+
+    pub async fn sync_directory(&self, directory: Inode) -> FsResult<()> {
+        let handle = self.open_directory(directory).await;
+        self.volume.sync_directory(handle).await
+    }
+
+    pub async fn open_directory(&self, directory: Inode) -> HandleId {
+        self.volume
+            .open_directory(&self.by, directory)
+            .await
+            .unwrap()
+    }
+
+    /// Names with their positions.
+    pub async fn list(
+        &self,
+        handle: HandleId,
+        from: ListFrom<'_>,
+        (room, detail): (usize, Detail),
+    ) -> Vec<(String, u64)> {
+        let mut receiver = Receiver {
+            room,
+            detail,
+            taken: Vec::new(),
+        };
+        self.volume
+            .read_directory(handle, from, &mut receiver)
+            .await
+            .unwrap();
+        receiver.taken
+    }
+
+    /// Keys of objects that hold data.
+    pub async fn objects(&self) -> Vec<String> {
+        let listed = self.bucket.list(ListOptions::default()).await.unwrap();
+        listed
+            .objects
+            .into_iter()
+            .map(|object| object.key)
+            .collect()
+    }
+}
+
+struct Receiver {
+    room: usize,
+    detail: Detail,
+    taken: Vec<(String, u64)>,
+}
+
+impl DirectorySink for Receiver {
+    fn detail(&self) -> Detail {
+        self.detail
+    }
+
+    fn push(&mut self, next: u64, name: &FileName, _entry: &Entry) -> ControlFlow<()> {
+        if self.taken.len() == self.room {
+            return ControlFlow::Break(());
+        }
+        self.taken.push((name.to_string(), next));
+        ControlFlow::Continue(())
+    }
+}
