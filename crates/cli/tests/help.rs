@@ -7,6 +7,7 @@ const COMMANDS: [&str; 12] = [
     "mount",
     "stream",
     "umount",
+    "fileset",
     "stats",
     "sync",
     "check",

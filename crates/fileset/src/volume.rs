@@ -59,6 +59,8 @@ pub struct FilesetVolume {
     locks: LockTable,
     /// Another one each time: what was only accepted is lost with the process.
     epoch: u64,
+    /// Of the file system: part of the numbers that outlive a mount.
+    identity: u64,
 }
 
 impl FilesetVolume {
@@ -75,7 +77,7 @@ impl FilesetVolume {
     /// Serves the file system whose metadata is in `engine` and whose objects are behind `transfer`. What files
     /// without a name left, whose holder died, is collected. Fails with `NotFound` where there is none.
     pub async fn open(engine: Arc<dyn Engine>, transfer: Arc<Transfer>) -> FsResult<Arc<Self>> {
-        format_of(&*engine).await?;
+        let identity = format_of(&*engine).await?.identity;
         let objects = Arc::new(Objects::new(transfer));
         let parts = Arc::new(Parts {
             files: Files::new(Arc::clone(&engine), Arc::clone(&objects)),
@@ -93,6 +95,7 @@ impl FilesetVolume {
             listings: Listings::default(),
             locks: LockTable::default(),
             epoch: random::number(),
+            identity,
         }))
     }
 
@@ -286,12 +289,17 @@ impl Volume for FilesetVolume {
     }
 
     fn node_id(&self, inode: Inode) -> Option<NodeId> {
-        NodeId::new(&inode.0.to_be_bytes())
+        let number = [self.identity.to_be_bytes(), inode.0.to_be_bytes()];
+        NodeId::new(number.as_flattened())
     }
 
     async fn resolve(&self, by: &Identity, id: &NodeId) -> FsResult<Entry> {
-        let bytes = id.as_bytes().try_into().map_err(|_| FsError::Stale)?;
-        self.hold(by, Inode(u64::from_be_bytes(bytes))).await
+        let (identity, inode) = id.as_bytes().split_at_checked(8).ok_or(FsError::Stale)?;
+        let inode = inode.try_into().map_err(|_| FsError::Stale)?;
+        match identity == self.identity.to_be_bytes() {
+            true => self.hold(by, Inode(u64::from_be_bytes(inode))).await,
+            false => Err(FsError::Stale),
+        }
     }
 
     fn forget(&self, inode: Inode, count: u64) {

@@ -268,6 +268,20 @@ async fn an_embedded_engine_is_opened_once_at_a_time() {
 }
 
 #[tokio::test]
+async fn an_engine_that_is_closed_refuses_changes_and_waits_for_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = EmbeddedEngine::open(&settings(directory.path())).unwrap();
+    put(&engine, "k", "v").await;
+    engine.close().await.unwrap();
+    let refused = transact(&engine, |transaction| -> Outcome<()> {
+        transaction.put(b"late", bytes("v"));
+        Ok(())
+    });
+    assert!(matches!(refused.await, Err(EngineError::Io(_))));
+    assert!(engine.sync().await.is_err());
+}
+
+#[tokio::test]
 async fn a_log_of_which_something_is_missing_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     for round in 0..3 {

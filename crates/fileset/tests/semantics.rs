@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use penstock_base::FsError;
 use penstock_fileset::{BLOCK_SIZE, check::check};
-use penstock_object::{ErrorKind, Key, ListOptions, Operation, PutOptions, Store};
+use penstock_object::{ErrorKind, Key, ListOptions, Operation, PutOptions};
 use penstock_object_testing::Fault;
 use penstock_vfs::{
     Allocation, AttributeChanges, Detail, Device, Exclusivity, FileKind, Identity, ListFrom, New,

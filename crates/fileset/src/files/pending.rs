@@ -11,6 +11,9 @@ use crate::data::Piece;
 /// A piece that is shorter is copied when another one follows it, so that none is much smaller than its memory.
 const SMALL: usize = 16 << 10;
 
+/// Memory that is held beyond what the pieces need: each of them takes whole pages.
+const SPARE_MAX: u64 = 1 << 20;
+
 /// Bytes by where they begin; none overlap.
 pub(super) type Pieces = BTreeMap<u64, Bytes>;
 
@@ -103,7 +106,8 @@ impl Pending {
             None => self.memory = Some(memory),
         }
         let end = offset + data.len() as u64;
-        cut(&mut self.pieces, offset..end);
+        self.bytes -= cut(&mut self.pieces, offset..end);
+        self.bytes += data.len() as u64;
         let before = self.pieces.range(..offset).next_back();
         let joined = before.and_then(|(start, piece)| {
             let follows = start + piece.len() as u64 == offset && piece.len() < SMALL;
@@ -111,7 +115,7 @@ impl Pending {
         });
         let (start, piece) = joined.unwrap_or((offset, data));
         self.pieces.insert(start, piece);
-        self.count();
+        self.give_back_memory();
         self.size = self.size.max(end);
         self.is_resized = true;
         self.modified = Some(now);
@@ -125,8 +129,7 @@ impl Pending {
     /// Nothing behind `size` is pending any more, and the file has that size. Returns whether anything is pending
     /// still. Only in one's turn.
     pub(super) fn resize(&mut self, size: u64, now: SystemTime) -> bool {
-        cut(&mut self.pieces, size..u64::MAX);
-        self.count();
+        self.bytes -= cut(&mut self.pieces, size..u64::MAX);
         self.size = size;
         self.changes += 1;
         let is_dirty = !self.pieces.is_empty();
@@ -142,8 +145,7 @@ impl Pending {
 
     /// Nothing in `range` is pending any more. Only in one's turn.
     pub(super) fn punch(&mut self, range: Range<u64>) {
-        cut(&mut self.pieces, range);
-        self.count();
+        self.bytes -= cut(&mut self.pieces, range);
         self.changes += 1;
     }
 
@@ -159,8 +161,14 @@ impl Pending {
         self.modified = None;
     }
 
-    fn count(&mut self) {
-        self.bytes = self.pieces.values().map(|piece| piece.len() as u64).sum();
+    /// Gives back what is paid for bytes that were written over.
+    fn give_back_memory(&mut self) {
+        let needed = self.bytes + SPARE_MAX;
+        if let Some(held) = &mut self.memory
+            && held.bytes() > 2 * needed
+        {
+            drop(held.split(held.bytes() - needed));
+        }
     }
 
     /// What is to be saved now, if anything. Only in one's turn.
@@ -200,7 +208,7 @@ impl Pending {
             cut(&mut self.pieces, offset..offset + piece.len() as u64);
             self.pieces.insert(offset, piece);
         }
-        self.count();
+        self.bytes = self.pieces.values().map(|piece| piece.len() as u64).sum();
         self.memory = match (self.memory.take(), self.saving_memory.take()) {
             (Some(mut memory), Some(more)) => {
                 memory.merge(more);
@@ -244,11 +252,12 @@ fn part(pieces: &Pieces, range: &Range<u64>) -> Pieces {
     parts.collect()
 }
 
-/// Takes a range out of pieces.
-fn cut(pieces: &mut Pieces, range: Range<u64>) {
+/// Takes a range out of pieces, and returns how many bytes that were.
+fn cut(pieces: &mut Pieces, range: Range<u64>) -> u64 {
     if range.is_empty() {
-        return;
+        return 0;
     }
+    let mut removed = 0;
     let before = pieces.range(..range.start).next_back();
     let first = before.map_or(range.start, |(offset, _)| *offset);
     let touched: Vec<_> = pieces
@@ -260,6 +269,8 @@ fn cut(pieces: &mut Pieces, range: Range<u64>) {
             continue;
         };
         let end = offset + piece.len() as u64;
+        let (start, stop) = (range.start.clamp(offset, end), range.end.min(end));
+        removed += stop.saturating_sub(start);
         let kept = piece.slice(..(range.start.clamp(offset, end) - offset) as usize);
         if !kept.is_empty() {
             pieces.insert(offset, kept);
@@ -268,6 +279,7 @@ fn cut(pieces: &mut Pieces, range: Range<u64>) {
             pieces.insert(range.end, piece.slice((range.end - offset) as usize..));
         }
     }
+    removed
 }
 
 #[cfg(test)]

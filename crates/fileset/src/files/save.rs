@@ -1,6 +1,6 @@
 //! Saving what is pending, and writing to it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
@@ -21,6 +21,8 @@ use crate::{
 const PENDING_MAX: u64 = 8 * BLOCK_SIZE;
 /// The same at most, as a part of the memory.
 const PENDING_SHARE: u64 = 4;
+/// How long a write waits for memory.
+const MEMORY_WAIT: Duration = Duration::from_secs(60);
 /// Pieces of less are copied: they would keep the whole block that they were received in.
 const PINNED_MIN: usize = 256 << 10;
 
@@ -94,7 +96,8 @@ impl Files {
             // Its own writer hears of a failure.
             let _ = self.save(&other).await;
         }
-        budget.reserve(bytes).await
+        let reserved = clock::deadline(MEMORY_WAIT, budget.reserve(bytes)).await;
+        reserved.unwrap_or(Err(FsError::OutOfMemory))
     }
 
     async fn would_drop_set_id(&self, by: &Identity, file: &File) -> FsResult<bool> {

@@ -94,8 +94,13 @@ impl State {
         self.failed.get_or_insert(error);
     }
 
-    pub(super) fn has_records(&self) -> bool {
-        !self.records.is_empty()
+    /// Changes nothing any more, if the tree has everything; returns whether it does.
+    pub(super) fn close(&mut self) -> bool {
+        let is_done = self.recent.is_empty() && self.records.is_empty();
+        if is_done {
+            self.fail(EngineError::Io("the engine is closed".to_owned()));
+        }
+        is_done
     }
 
     /// The records that nobody wrote yet, with the number of the last one.

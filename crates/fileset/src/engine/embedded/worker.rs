@@ -111,10 +111,14 @@ impl Shared {
     async fn reached(&self, is_there: impl Fn(&Progress) -> bool) -> EngineResult<()> {
         let mut progress = self.progress.subscribe();
         let reached = progress
-            .wait_for(|progress| progress.failed.is_some() || is_there(progress))
+            .wait_for(|progress| progress.failed.is_some() || progress.ended || is_there(progress))
             .await;
-        let progress = reached.map_err(|_| EngineError::Io("the engine is closed".to_owned()))?;
-        progress.failed.clone().map_or(Ok(()), Err)
+        let closed = || EngineError::Io("the engine is closed".to_owned());
+        let progress = reached.map_err(|_| closed())?;
+        match is_there(&progress) {
+            true => Ok(()),
+            false => Err(progress.failed.clone().unwrap_or_else(closed)),
+        }
     }
 
     pub(super) fn read(&self) -> std::sync::RwLockReadGuard<'_, State> {
@@ -216,7 +220,7 @@ impl Worker {
     }
 
     fn end(&mut self) -> EngineResult<()> {
-        while self.shared.read().recent_bytes() > 0 || self.shared.read().has_records() {
+        while !self.shared.write().close() {
             self.checkpoint()?;
         }
         self.shared
