@@ -10,7 +10,7 @@
 //! - [`stream`]: a bucket that stream volumes are made of, and what they should show.
 //! - [`files`]: files that must open and take what is written to them.
 //! - [`system`]: file operations that report errno, because errno is what is compared.
-//! - [`Bucket`], [`Mount`], [`Scratch`]: a bucket, a mount and a folder that clean up after themselves, also
+//! - [`Bucket`], [`Fileset`], [`Mount`], [`Scratch`]: a bucket, a file system, a mount and a folder that clean up after themselves, also
 //!   when a test fails.
 //! - [`Disk`]: a file system that can be frozen, or lose its power. [`SmallDisk`]: one that is soon full.
 //! - [`Patience`]: waiting for a condition with a limit, in place of sleeping and hoping.
@@ -44,6 +44,7 @@ pub mod system;
 mod binary;
 mod bucket;
 mod disk;
+mod fileset;
 mod mount;
 mod patience;
 mod process;
@@ -54,6 +55,7 @@ mod small_disk;
 pub use binary::{penstock, penstock_path};
 pub use bucket::{BUCKET, Bucket, Kind};
 pub use disk::{Disk, Frozen};
+pub use fileset::Fileset;
 pub use mount::{Mount, MountOptions, is_mounted, unmount_dead};
 pub use patience::Patience;
 pub use process::{Finished, Process, run_within};

@@ -7,53 +7,7 @@ use std::{
     os::unix::fs::{FileExt, MetadataExt, symlink},
 };
 
-use penstock_tests::{Bucket, Finished, Kind, Mount, Patience, penstock, run_within};
-
-const PATIENCE: Patience = Patience::seconds(60);
-
-/// A fileset on a bucket of its own. It is destroyed with this, also when a test fails.
-struct Fileset {
-    name: String,
-    bucket: Bucket,
-}
-
-impl Fileset {
-    fn new(what: &str) -> Self {
-        let name = format!("test-{what}-{}", std::process::id());
-        let bucket = Bucket::new(Kind::S3);
-        let fileset = Self { name, bucket };
-        let source = format!("{}/below", fileset.bucket.source());
-        fileset
-            .run("create", &["--store", &source])
-            .expect_success();
-        fileset
-    }
-
-    fn source(&self) -> String {
-        format!("fileset://{}", self.name)
-    }
-
-    fn run(&self, verb: &str, more: &[&str]) -> Finished {
-        let mut command = self.bucket.command_on("fileset", verb);
-        run_within(PATIENCE, command.arg(&self.name).args(more))
-    }
-
-    /// Whether `penstock fileset info` shows it, which needs no store.
-    fn is_shown(&self) -> bool {
-        let mut command = penstock();
-        run_within(PATIENCE, command.args(["fileset", "info", &self.name])).succeeded()
-    }
-
-    fn mount(&self) -> Mount {
-        Mount::new(&self.source(), &self.bucket.options())
-    }
-}
-
-impl Drop for Fileset {
-    fn drop(&mut self) {
-        self.run("destroy", &["--yes"]);
-    }
-}
+use penstock_tests::Fileset;
 
 #[test]
 fn a_fileset_is_made_mounted_filled_checked_and_destroyed() {

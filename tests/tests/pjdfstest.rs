@@ -1,4 +1,4 @@
-//! pjdfstest, the suite that holds a file system against POSIX, on staged mounts that keep metadata.
+//! pjdfstest, the suite that holds a file system against POSIX, on staged mounts that keep metadata, and on filesets.
 //!
 //! What no bucket can honour is listed here with its reason: the suite must fail exactly there.
 
@@ -12,7 +12,7 @@ use std::{
     process::Command,
 };
 
-use penstock_tests::{Bucket, Kind, Mount, Patience, Scratch, run_within};
+use penstock_tests::{Bucket, Fileset, Kind, Mount, Patience, Scratch, run_within};
 
 const PATIENCE: Patience = Patience::seconds(300);
 
@@ -124,8 +124,8 @@ impl Outcome {
     }
 
     #[track_caller]
-    fn compare(&self, printed: &str) {
-        let expected: BTreeSet<String> = EXPECTED.iter().flat_map(Group::names).collect();
+    fn compare(&self, expected: &[Group], printed: &str) {
+        let expected: BTreeSet<String> = expected.iter().flat_map(Group::names).collect();
         let skipped: BTreeSet<String> = SKIPPED.iter().map(|name| (*name).to_owned()).collect();
         let is_unsteady = |name: &&String| UNSTEADY.iter().any(|(test, _)| test == *name);
         let newly_failed = self.failed.difference(&expected);
@@ -142,17 +142,21 @@ impl Outcome {
     }
 }
 
-/// A staged mount, and what the suite needs beside it.
+/// A mount, and what the suite needs beside it.
 struct Bed {
     mount: Mount,
     scratch: Scratch,
 }
 
 impl Bed {
-    fn new(bucket: &Bucket) -> Self {
+    fn staged(bucket: &Bucket) -> Self {
         let scratch = Scratch::new();
         let options = bucket.staged_options(&scratch.path().join("staging"));
         let mount = bucket.mount_with(&options.option("allow-other", "on"));
+        Self::over(mount, scratch)
+    }
+
+    fn over(mount: Mount, scratch: Scratch) -> Self {
         let above = mount.path().parent().expect("it has a scratch folder");
         // Users that are nobody come by.
         fs::set_permissions(above, Permissions::from_mode(0o755)).expect("it is ours");
@@ -216,16 +220,21 @@ fn users() -> Option<String> {
 fn the_suite_fails_where_expected(kind: Kind) {
     let Some(users) = users() else { return };
     let bucket = Bucket::new(kind);
-    let bed = Bed::new(&bucket);
+    hold(Bed::staged(&bucket), &users, EXPECTED);
+}
+
+/// Holds a mount against the suite.
+#[track_caller]
+fn hold(bed: Bed, users: &str, expected: &[Group]) {
     let mut outcome = Outcome::default();
     // Some tests leave files open for writing, after which nothing can be remounted read-only by
     // the same process: those that do so have one of their own.
-    let remounting = bed.run(&users, true, &["erofs"]);
-    let others = bed.run(&users, false, &[]);
+    let remounting = bed.run(users, true, &["erofs"]);
+    let others = bed.run(users, false, &[]);
     outcome.add(&others);
     outcome.skipped.retain(|name| !name.contains("::erofs_"));
     outcome.add(&remounting);
-    outcome.compare(&format!("{remounting}\n{others}"));
+    outcome.compare(expected, &format!("{remounting}\n{others}"));
     assert!(is_empty(bed.mount.path()), "the suite left something");
     bed.mount.unmount();
 }
@@ -242,6 +251,16 @@ fn posix_is_kept_on_s3_but_for_what_no_bucket_can_do() {
 #[test]
 fn posix_is_kept_on_oss_but_for_what_no_bucket_can_do() {
     the_suite_fails_where_expected(Kind::Oss);
+}
+
+#[test]
+fn posix_is_kept_on_a_fileset() {
+    let Some(users) = users() else { return };
+    let fileset = Fileset::new("posix");
+    let options = fileset.options().option("allow-other", "on");
+    let bed = Bed::over(fileset.mount_with(&options), Scratch::new());
+    hold(bed, &users, &[]);
+    fileset.run("check", &[]).expect_success();
 }
 
 #[test]

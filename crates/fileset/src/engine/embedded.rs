@@ -35,7 +35,7 @@ const TREE: &str = "tree";
 /// Changes over the tree that begin a checkpoint, as a part of the memory.
 const RECENT_SHARE: u64 = 8;
 /// The same at most: what lies between two checkpoints is read again after a crash.
-const RECENT_MAX: u64 = 16 << 20;
+const RECENT_MAX: u64 = 8 << 20;
 
 /// Where an embedded engine keeps its files, and how much memory it may use.
 #[derive(Debug, Clone)]
