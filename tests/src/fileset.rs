@@ -1,5 +1,7 @@
 //! A file system of our own on a bucket of its own.
 
+use std::process::Command;
+
 use crate::{Bucket, Finished, Kind, Mount, MountOptions, Patience, penstock, run_within};
 
 const PATIENCE: Patience = Patience::seconds(60);
@@ -41,10 +43,19 @@ impl Fileset {
         self.bucket.options()
     }
 
+    /// `penstock COMMAND SOURCE` with the options that lead to its bucket.
+    pub fn command(&self, name: &str) -> Command {
+        self.bucket.command_on(name, &self.source())
+    }
+
+    fn source(&self) -> String {
+        format!("fileset://{}", self.name)
+    }
+
     /// Mounts it with `options`, which begin with [`Fileset::options`].
     #[track_caller]
     pub fn mount_with(&self, options: &MountOptions) -> Mount {
-        Mount::new(&format!("fileset://{}", self.name), options)
+        Mount::new(&self.source(), options)
     }
 
     /// Mounts it with defaults.

@@ -7,7 +7,7 @@ use std::{
     os::unix::fs::{FileExt, MetadataExt, symlink},
 };
 
-use penstock_tests::Fileset;
+use penstock_tests::{Fileset, Patience, Scratch, run_within};
 
 #[test]
 fn a_fileset_is_made_mounted_filled_checked_and_destroyed() {
@@ -61,4 +61,15 @@ fn what_was_closed_before_a_kill_is_there_after_it() {
     }
     mount.unmount();
     fileset.run("check", &[]).expect_success();
+}
+
+#[test]
+fn an_option_that_means_nothing_for_a_fileset_is_refused() {
+    let fileset = Fileset::new("options");
+    let scratch = Scratch::new();
+    let mut command = fileset.command("mount");
+    command.arg("--mode=staged").arg(scratch.folder("mnt"));
+    let finished = run_within(Patience::seconds(60), &mut command);
+    assert!(!finished.succeeded());
+    assert!(finished.stderr.contains("--mode"), "{}", finished.stderr);
 }

@@ -10,7 +10,7 @@ use super::{Form, OpenedVolume, VolumeSpec, cache};
 use crate::{
     failure::{Failure, Outcome},
     filesets::{self, Fileset},
-    options::table,
+    options::{Group, OptionSpec, Values, table},
     predecessors::Predecessors,
     resources::Resources,
     stores,
@@ -21,12 +21,44 @@ const METADATA_SHARE: u64 = 4;
 /// The same at most.
 const METADATA_MAX: u64 = 256 << 20;
 
+/// Options of these groups say how files are made of objects, which here nobody does.
+const FOREIGN_GROUPS: [Group; 4] = [
+    Group::Staging,
+    Group::Freshness,
+    Group::Files,
+    Group::Metadata,
+];
+/// Others that mean nothing here.
+const FOREIGN: [&OptionSpec; 5] = [
+    &table::READ_PART_SIZE,
+    &table::PREFETCH_LIMIT,
+    &table::PREFETCH_PARTS,
+    &table::PART_SIZE,
+    &table::UPLOAD_CONCURRENCY,
+];
+
+/// Refuses options that would do nothing.
+fn check_options(values: &Values) -> Outcome {
+    let foreign = table::ALL.iter().copied().filter(|spec| {
+        FOREIGN_GROUPS.contains(&spec.group) || FOREIGN.iter().any(|other| other.name == spec.name)
+    });
+    let mut given = foreign.filter(|spec| values.origin(spec).is_some());
+    let Some(spec) = given.next() else {
+        return Ok(());
+    };
+    Err(Failure::usage(
+        format!("`--{}` means nothing for a fileset", spec.name),
+        "leave it out, also of the environment and the configuration file",
+    ))
+}
+
 /// Opens metadata and data of the file system that the source names.
 pub(super) async fn open(
     spec: &VolumeSpec,
     resources: &Resources,
     before: &Predecessors<'_>,
 ) -> Outcome<OpenedVolume> {
+    check_options(&spec.values)?;
     let name = filesets::name_in(&spec.source).unwrap_or(&spec.source);
     let fileset = Fileset::new(name, &spec.environment)?;
     let record = fileset.record()?;
