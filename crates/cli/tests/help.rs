@@ -3,7 +3,7 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "mount",
     "stream",
     "umount",
