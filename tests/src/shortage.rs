@@ -18,29 +18,39 @@ pub enum Mode {
     Staged,
     /// Anywhere, gathered by the kernel.
     Gathered,
+    /// Anywhere, and saved behind the close.
+    Behind,
 }
 
 impl Mode {
     /// Every one.
-    pub const ALL: [Self; 3] = [Self::Streaming, Self::Staged, Self::Gathered];
+    pub const ALL: [Self; 4] = [Self::Streaming, Self::Staged, Self::Gathered, Self::Behind];
     /// Those in which files can be written anywhere.
-    pub const ANYWHERE: [Self; 2] = [Self::Staged, Self::Gathered];
+    pub const ANYWHERE: [Self; 3] = [Self::Staged, Self::Gathered, Self::Behind];
+
+    /// `options` of a mount that writes so.
+    #[must_use]
+    pub fn choose(self, options: MountOptions) -> MountOptions {
+        match self {
+            Self::Streaming | Self::Staged => options,
+            Self::Gathered => options.option("writeback-cache", "on"),
+            Self::Behind => options
+                .option("save", "behind")
+                .option("save-after", "200ms"),
+        }
+    }
 }
 
 /// The options of a mount of `bucket` that is short, and stages below `folder` if it does.
 pub fn options(bucket: &Bucket, mode: Mode, folder: &Path) -> MountOptions {
     let options = match mode {
         Mode::Streaming => bucket.options(),
-        Mode::Staged | Mode::Gathered => bucket
+        Mode::Staged | Mode::Gathered | Mode::Behind => bucket
             .staged_options(folder)
             .option("staging-size", "16MiB")
             .option("max-dirty-data", "5MiB"),
     };
-    let options = match mode {
-        Mode::Gathered => options.option("writeback-cache", "on"),
-        Mode::Streaming | Mode::Staged => options,
-    };
-    options.option("memory", MEMORY)
+    mode.choose(options).option("memory", MEMORY)
 }
 
 /// A store that is far away behind a thin line, and does nothing wrong.

@@ -115,10 +115,10 @@ struct Ground {
 }
 
 impl Ground {
-    /// Every kind, and on S3 the kernel may gather writes too.
+    /// Every kind, and on S3 the kernel may gather writes too, and files be saved behind.
     fn all(kinds: &[Kind]) -> Vec<Self> {
         let usual = kinds.iter().map(|kind| (*kind, Mode::Staged));
-        let all = usual.chain([(Kind::S3, Mode::Gathered)]);
+        let all = usual.chain([(Kind::S3, Mode::Gathered), (Kind::S3, Mode::Behind)]);
         all.map(|(kind, mode)| Self {
             kind,
             mode,
@@ -132,8 +132,7 @@ impl Ground {
         let usual = || bucket.staged_options(&staging).option("memory", "64MiB");
         let options = match (self.short, self.mode) {
             (true, mode) => shortage::options(bucket, mode, &staging),
-            (false, Mode::Gathered) => usual().option("writeback-cache", "on"),
-            (false, _) => usual(),
+            (false, mode) => mode.choose(usual()),
         };
         bucket.mount_with(&options)
     }
@@ -206,7 +205,7 @@ fn a_file_system_exerciser_finds_nothing_while_the_store_fails_and_is_slow() {
     }
 }
 
-/// Runs it with little memory and staging area, in both modes that write anywhere at the same time.
+/// Runs it with little memory and staging area, in all modes that write anywhere at the same time.
 #[track_caller]
 fn run_short(faults: &Faults) {
     if !has_fsx() {

@@ -198,7 +198,7 @@ fn check_short(mode: Mode, cases: u32) {
     let folders = Folders::with(bucket, options);
     match mode {
         Mode::Streaming => check_streaming(folders, cases),
-        Mode::Staged | Mode::Gathered => check_posix(folders, cases),
+        Mode::Staged | Mode::Gathered | Mode::Behind => check_posix(folders, cases),
     }
 }
 
@@ -215,6 +215,11 @@ fn the_rules_of_posix_are_kept_where_memory_and_staging_are_short_and_the_store_
 #[test]
 fn the_rules_of_posix_are_kept_where_a_short_mount_has_its_writes_gathered() {
     check_short(Mode::Gathered, 20);
+}
+
+#[test]
+fn the_rules_of_posix_are_kept_where_a_short_mount_saves_behind() {
+    check_short(Mode::Behind, 20);
 }
 
 // What was found once, shrunk, and by its name: seeds mean something else when the actions change.

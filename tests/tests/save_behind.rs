@@ -45,6 +45,7 @@ impl Bed {
         options
             .option("save", "behind")
             .option("posix-metadata", "on")
+            .option("memory", "64MiB")
     }
 
     /// A mount that saves nothing by itself in the time of a test.

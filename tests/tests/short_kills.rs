@@ -217,3 +217,8 @@ fn what_a_sync_promised_survives_kills_at_any_moment() {
 fn what_a_sync_promised_survives_kills_while_the_kernel_gathers_writes() {
     rounds(Mode::Gathered);
 }
+
+#[test]
+fn what_a_sync_promised_survives_kills_where_files_are_saved_behind() {
+    rounds(Mode::Behind);
+}

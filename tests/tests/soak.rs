@@ -57,11 +57,12 @@ enum Ground {
 }
 
 impl Ground {
-    const ALL: [Self; 4] = [
+    const ALL: [Self; 5] = [
         Self::Ample,
         Self::Short(Mode::Streaming),
         Self::Short(Mode::Staged),
         Self::Short(Mode::Gathered),
+        Self::Short(Mode::Behind),
     ];
 
     fn mount(self, bucket: &Bucket, scratch: &Scratch) -> Mount {
@@ -85,7 +86,7 @@ impl Ground {
     }
 
     fn is_in_place(self) -> bool {
-        matches!(self, Self::Short(Mode::Staged | Mode::Gathered))
+        matches!(self, Self::Short(mode) if mode != Mode::Streaming)
     }
 
     fn shadow(self, folder: PathBuf, seed: u64) -> Shadow {
@@ -282,4 +283,9 @@ fn nothing_is_lost_while_faults_come_and_go_and_memory_and_staging_are_short() {
 #[test]
 fn nothing_is_lost_while_faults_come_and_go_and_a_short_mount_has_its_writes_gathered() {
     rounds(Ground::Short(Mode::Gathered));
+}
+
+#[test]
+fn nothing_is_lost_while_faults_come_and_go_and_a_short_mount_saves_behind() {
+    rounds(Ground::Short(Mode::Behind));
 }
