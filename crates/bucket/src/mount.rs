@@ -133,6 +133,7 @@ impl Mount {
             object,
             size: version.size,
             modified: Some(file.view().modified),
+            stored: None,
             etag: Some(version.etag.clone()),
             until: self.believed_until(clock::now()),
             kept: None,

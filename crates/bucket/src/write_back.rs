@@ -11,8 +11,9 @@
 //! | what does the store have that is gone? | [`WriteBack::is_removed`]: each answer of the store goes through [`Mount::list`] and [`Mount::head`], which leave it out |
 //! | may an object be written under a key? | after [`WriteBack::settle`]: what waits for the key comes first |
 //!
-//! A removal takes the version that was known when it was asked for. What another client wrote meanwhile stays, and
-//! is seen again. A marker is removed whichever it is: what is in the directory keeps it there.
+//! A removal takes the version that was known when it was asked for: its tag, and where the store told it the time since
+//! which it has it, for another client may store the same bytes. What another client wrote meanwhile stays, and is seen
+//! again. A marker goes after what is to be removed below it; what is in the directory besides keeps it there.
 //!
 //! One task looks what is due ([`carry_out`]): what was left alone for [`SaveBehind::after`], at the latest what
 //! reached [`SaveBehind::age_max`], and everything while more than half of what may wait does. A change that would
@@ -47,8 +48,8 @@ use penstock_base::{
     FsError, FsResult, InMemory, MemoryBudget,
     clock::{self, Instant},
 };
-use penstock_object::{Description, ETag, Key};
-use penstock_transfer::staging::{NameChange, SmallObject, Staging, disk_failure};
+use penstock_object::{Description, Key};
+use penstock_transfer::staging::{NameChange, Removal, SmallObject, Staging, disk_failure};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::{
@@ -83,10 +84,8 @@ pub(crate) enum Late {
 /// Which version of an object is to be removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Which {
-    /// This one.
-    Version(ETag),
-    /// Whichever there is: of objects that mark a directory and hold nothing.
-    Any,
+    /// This one: of objects that mark a directory and hold nothing it may have no tag.
+    Version(Removal),
     /// None is known, so none is removed that waits nowhere.
     Unknown,
 }
@@ -194,8 +193,7 @@ impl WriteBack {
                 return Next::Nothing;
             }
             match which {
-                Which::Version(version) => Next::Change(NameChange::Remove(Some(version))),
-                Which::Any => Next::Change(NameChange::Remove(None)),
+                Which::Version(version) => Next::Change(NameChange::Remove(version)),
                 Which::Unknown => Next::Refused,
             }
         };
@@ -295,7 +293,11 @@ impl WriteBack {
 
     /// Carries out what waits for a key. Fails if that fails; then it goes on waiting.
     pub(crate) async fn settle(&self, key: &Key) -> FsResult<()> {
-        self.settle_all(&Scope::Key(key)).await
+        match key.as_str().ends_with('/') {
+            // A marker goes after what is below it.
+            true => self.settle_below(key.as_str()).await,
+            false => self.settle_all(&Scope::Key(key)).await,
+        }
     }
 
     /// The same of everything below a prefix.

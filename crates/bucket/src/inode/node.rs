@@ -28,6 +28,8 @@ pub(crate) struct Known {
     pub(crate) size: u64,
     /// `None` for directories of which no more is known; they show the time of the mount.
     pub(crate) modified: Option<SystemTime>,
+    /// Since when the store has this version, as it tells, where it did.
+    pub(crate) stored: Option<SystemTime>,
     /// `None` for directories.
     pub(crate) etag: Option<ETag>,
     pub(crate) until: Instant,
@@ -55,6 +57,7 @@ impl Known {
             object: ObjectKind::Normal,
             size: 0,
             modified: None,
+            stored: None,
             etag: None,
             until,
             kept: None,
@@ -77,6 +80,7 @@ impl Known {
             object: info.kind,
             size: info.size,
             modified: Some(info.modified),
+            stored: Some(info.modified),
             etag: Some(info.etag.clone()),
             until,
             kept: None,

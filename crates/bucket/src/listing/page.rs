@@ -267,6 +267,7 @@ impl Mount {
             object: object.kind,
             size: object.size,
             modified: Some(object.modified),
+            stored: Some(object.modified),
             etag: Some(object.etag),
             ..Known::directory(until)
         };

@@ -231,6 +231,7 @@ impl Lookups {
 fn marked_by(info: &ObjectInfo, until: Instant) -> Known {
     Known {
         modified: Some(info.modified),
+        stored: Some(info.modified),
         kept: Some(Arc::new(KeptMetadata::of(info))),
         ..Known::directory(until)
     }

@@ -190,6 +190,7 @@ impl Metadata {
         let stored = for_writing(self.describe_anew(&original, &kept).await)?;
         known.etag = Some(stored.etag.clone());
         known.modified = Some(clock::wall_time());
+        known.stored = None;
         known.until = self.mount.believed_until(begun);
         known.kept = Some(Arc::clone(&kept));
         if let Some(etag) = &original.etag {

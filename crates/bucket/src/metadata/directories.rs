@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use penstock_base::{FsError, FsResult, Payload, clock};
 use penstock_object::{Description, Key};
+use penstock_transfer::staging::Removal;
 use penstock_vfs::{FileKind, Inode, Owner};
 
 use crate::{
@@ -65,7 +66,10 @@ impl Metadata {
             for_writing(self.mount.store().put(&key, Payload::new(), options).await)?;
         }
         let old = known.as_ref().and_then(|known| known.old_marker);
-        if let Some(key) = old_key(&prefix, old)? {
+        if let Some(old) = old_key(&prefix, old)? {
+            // Not before its successor is there.
+            self.mount.settle(&key).await?;
+            let key = old;
             for_writing(self.mount.store().delete(&key).await)?;
         }
         let until = self.mount.believed_until(begun);
@@ -115,7 +119,11 @@ impl Metadata {
     pub(crate) async fn delete_old_markers(&self, markers: &[Key]) -> FsResult<()> {
         let mut left = Vec::new();
         for marker in markers {
-            if !self.mount.removes_marker_behind(marker).await {
+            if !self
+                .mount
+                .removes_marker_behind(marker, Removal::default())
+                .await
+            {
                 left.push(marker.clone());
             }
         }

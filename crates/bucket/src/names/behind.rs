@@ -1,11 +1,11 @@
 //! Making and removing names that the store gets later.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use bytes::Bytes;
 use penstock_base::{FsError, FsResult, Utf8Name, clock};
-use penstock_object::{Description, ETag, Key, ObjectKind};
-use penstock_transfer::staging::SmallObject;
+use penstock_object::{Description, Key, ObjectKind};
+use penstock_transfer::staging::{Removal, SmallObject};
 use penstock_vfs::{FileKind, Inode};
 
 use crate::{
@@ -110,6 +110,18 @@ impl Metadata {
     }
 }
 
+impl Known {
+    /// The removal of the version that is known.
+    pub(crate) fn removal(&self) -> Removal {
+        let etag = self.etag.clone();
+        let since = |stored: SystemTime| stored.duration_since(SystemTime::UNIX_EPOCH).ok();
+        Removal {
+            etag: etag.filter(|etag| !etag.as_str().is_empty()),
+            stored: self.stored.and_then(since).map(|since| since.as_secs()),
+        }
+    }
+}
+
 impl Mount {
     /// Removes the object of a file, now or behind.
     pub(crate) async fn remove_object(&self, inode: Inode, key: &Key) -> FsResult<()> {
@@ -139,7 +151,7 @@ impl Mount {
             let tree = self.namespace.lock();
             let known = tree.node(inode)?.known.as_ref();
             let known = known.filter(|known| known.object == ObjectKind::Normal);
-            known.and_then(|known| known.etag.clone())
+            known.map(Known::removal)
         };
         match version {
             Some(version) => Ok(self.removes_behind(key, version).await),
@@ -148,16 +160,16 @@ impl Mount {
     }
 
     /// Removes an object that is this version, now or behind.
-    pub(crate) async fn remove_version(&self, key: &Key, version: ETag) -> FsResult<()> {
+    pub(crate) async fn remove_version(&self, key: &Key, version: Removal) -> FsResult<()> {
         match self.removes_behind(key, version).await {
             true => Ok(()),
             false => self.delete_now(key).await,
         }
     }
 
-    async fn removes_behind(&self, key: &Key, version: ETag) -> bool {
+    async fn removes_behind(&self, key: &Key, version: Removal) -> bool {
         match self.write_back() {
-            Some(write_back) if !version.as_str().is_empty() => {
+            Some(write_back) if version.etag.is_some() => {
                 write_back.remove(key, Which::Version(version)).await == Wait::Noted
             }
             _ => false,
@@ -165,17 +177,19 @@ impl Mount {
     }
 
     /// Removes an object that marks a directory, now or behind.
-    pub(crate) async fn remove_marker(&self, key: &Key) -> FsResult<()> {
-        match self.removes_marker_behind(key).await {
+    pub(crate) async fn remove_marker(&self, key: &Key, version: Removal) -> FsResult<()> {
+        match self.removes_marker_behind(key, version).await {
             true => Ok(()),
             false => self.delete_now(key).await,
         }
     }
 
     /// Has an object removed behind that marks a directory. Says whether it is.
-    pub(crate) async fn removes_marker_behind(&self, key: &Key) -> bool {
+    pub(crate) async fn removes_marker_behind(&self, key: &Key, version: Removal) -> bool {
         match self.write_back() {
-            Some(write_back) => write_back.remove(key, Which::Any).await == Wait::Noted,
+            Some(write_back) => {
+                write_back.remove(key, Which::Version(version)).await == Wait::Noted
+            }
             None => false,
         }
     }

@@ -70,6 +70,7 @@ impl Names {
             object: ObjectKind::Normal,
             size,
             modified: Some(clock::wall_time()),
+            stored: None,
             etag: Some(stored.etag),
             until: self.mount.believed_until(begun),
             kept: Some(Arc::new(kept)),

@@ -7,7 +7,7 @@ use penstock_vfs::{FileKind, Inode, RemoveKind};
 
 use crate::{
     errors::for_writing,
-    inode::{Change, Reference},
+    inode::{Change, Known, Reference},
     key,
     mount::Mount,
     mount::run_to_end,
@@ -110,13 +110,15 @@ impl Names {
         (parent, name): (Inode, &Utf8Name),
         found: &Reference,
     ) -> FsResult<Change> {
-        let (prefix, late) = {
+        let (prefix, late, version) = {
             let tree = self.mount.namespace.lock();
             let entries = &tree.directory(found.inode())?.entries;
             if entries.values().any(|entry| tree.is_unsaved(entry)) {
                 return Err(FsError::DirectoryNotEmpty);
             }
-            (tree.prefix(found.inode())?, tree.node(found.inode())?.late)
+            let node = tree.node(found.inode())?;
+            let version = node.known.as_ref().map(Known::removal);
+            (tree.prefix(found.inode())?, node.late, version)
         };
         let is_marked = self.check_empty(found.inode(), &prefix).await?;
         let _alone = self.metadata.metadata_locks.lock(&[found.inode()]).await;
@@ -126,7 +128,8 @@ impl Names {
             self.metadata.delete_old_markers(&old).await?;
         }
         if is_marked || late.is_some() {
-            self.mount.remove_marker(&key::marker_key(&prefix)?).await?;
+            let (key, version) = (key::marker_key(&prefix)?, version.unwrap_or_default());
+            self.mount.remove_marker(&key, version).await?;
         }
         self.mount.namespace.lock().remove(parent, name);
         Ok(change)

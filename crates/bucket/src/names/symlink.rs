@@ -101,6 +101,7 @@ impl Names {
             object: ObjectKind::Symlink,
             size: 0,
             modified: Some(clock::wall_time()),
+            stored: None,
             etag: Some(stored.etag),
             until: self.mount.believed_until(begun),
             kept: None,

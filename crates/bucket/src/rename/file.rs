@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use penstock_base::{FsError, FsResult, MIB, clock};
 use penstock_object::{Description, ETag, Key, ObjectKind, WriteCondition};
-use penstock_transfer::ObjectVersion;
+use penstock_transfer::{ObjectVersion, staging::Removal};
 use penstock_vfs::{FileKind, Inode, RenameMode};
 use smallvec::SmallVec;
 
@@ -153,9 +153,11 @@ impl Renames {
             RenameMode::NoReplace if error == FsError::Stale => CHANGED,
             _ => error,
         })?;
-        self.mount
-            .remove_version(source, copied.original.clone())
-            .await?;
+        let removed = Removal {
+            etag: Some(copied.original.clone()).filter(|etag| !etag.as_str().is_empty()),
+            stored: None,
+        };
+        self.mount.remove_version(source, removed).await?;
         Ok((copied, change))
     }
 
@@ -191,6 +193,7 @@ impl Renames {
             },
             size: original.size,
             modified: Some(clock::wall_time()),
+            stored: None,
             etag: Some(etag.clone()),
             until: self.mount.believed_until(begun),
             kept,

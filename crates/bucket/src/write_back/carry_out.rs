@@ -11,9 +11,10 @@ use penstock_base::{
     clock::{self, Instant},
 };
 use penstock_object::{
-    DELETE_MANY_MAX, ErrorKind, Key, ObjectError, ObjectResult, PutOptions, Stored, WriteCondition,
+    DELETE_MANY_MAX, ErrorKind, GetOptions, Key, ObjectError, ObjectResult, Operation, PutOptions,
+    Stored, WriteCondition,
 };
-use penstock_transfer::staging::{NameChange, SmallObject};
+use penstock_transfer::staging::{NameChange, SmallObject, disk_failure};
 use penstock_vfs::FileKind;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
@@ -21,6 +22,7 @@ use crate::{
     errors::{Purpose, object_failure},
     inode::{Change, Node, Place, Reference},
     mount::Mount,
+    posix::{KeptMetadata, LinkTarget},
     write_back::{
         WriteBack,
         pending::{Due, Room, Task, Waiting},
@@ -133,48 +135,60 @@ impl WriteBack {
         }
     }
 
-    /// The key was taken: by an attempt of ours whose answer was lost, or by another client.
+    /// The key was taken: by an attempt of ours whose answer was lost or that came before it was described anew, or
+    /// by another client.
     async fn give_up_write(self: &Arc<Self>, mount: &Arc<Mount>, task: Task, object: SmallObject) {
-        let there = match mount.head(&task.key).await {
-            Ok(there) => there,
-            Err(error) => return self.fail(&task, &error),
-        };
-        let Some(there) = there else {
-            let error = FsError::Busy("another client made it and removed it meanwhile");
-            return self.note_failure(&task, error);
-        };
-        let is_ours =
-            there.size == object.body.len() as u64 && there.metadata == object.description.metadata;
-        if !is_ours {
-            let (key, text) = (
-                &task.key,
-                "another client took the name meanwhile; theirs stays",
-            );
-            tracing::error!("the link `{key}` could not be made: {text}");
-            self.lost.add(task.key.to_string(), FsError::Busy(text));
+        match mount.rewrite_small(&task.key, &object).await {
+            Ok(Some(stored)) => self.end_write(mount, task, Some(stored)).await,
+            Ok(None) => {
+                self.tell_taken(&task, &object);
+                self.end_write(mount, task, None).await;
+            }
+            Err(error) => self.fail(&task, &error),
         }
-        let stored = is_ours.then_some(Stored {
-            etag: there.etag,
-            checksum: None,
-        });
-        self.end_write(mount, task, stored).await;
+    }
+
+    fn tell_taken(&self, task: &Task, object: &SmallObject) {
+        let (key, text) = (
+            &task.key,
+            "another client took the name meanwhile; theirs stays",
+        );
+        let target = KeptMetadata::described(&object.description).posix.link;
+        let target = match target {
+            Some(LinkTarget::Header(target)) => target,
+            _ => String::from_utf8_lossy(&object.body).into_owned(),
+        };
+        tracing::error!("the link `{key}` to `{target}` could not be made: {text}");
+        self.give_up(task, FsError::Busy(text));
+    }
+
+    /// Shutting down tells what is not made, and whoever waits for it.
+    fn give_up(&self, task: &Task, reason: FsError) {
+        self.lost.add(task.key.to_string(), reason.clone());
+        self.pending().note_given_up(&task.key, reason);
     }
 
     /// Notes that an object is in the store, or another client's.
     async fn end_write(self: &Arc<Self>, mount: &Arc<Mount>, task: Task, stored: Option<Stored>) {
         let key = task.key.clone();
-        let ended = self.end(vec![task], Durability::Process).await;
         // A node locks the tree when it goes: after the lock.
-        let nodes: Vec<Reference> = ended.into_iter().filter_map(|ended| ended.node).collect();
-        let mut tree = mount.namespace.lock();
-        for node in &nodes {
-            let has_more = self.has(&key);
-            if let Ok(node) = tree.node_mut(node.inode())
-                && !has_more
-            {
-                node.note_stored(stored.as_ref(), mount.believed_until(clock::now()));
+        let nodes: Vec<Reference> = {
+            let ended = self.end(vec![task], Durability::Process).await;
+            ended.into_iter().filter_map(|ended| ended.node).collect()
+        };
+        {
+            let mut tree = mount.namespace.lock();
+            for node in &nodes {
+                let has_more = self.has(&key);
+                if let Ok(node) = tree.node_mut(node.inode())
+                    && !has_more
+                {
+                    node.note_stored(stored.as_ref(), mount.believed_until(clock::now()));
+                }
             }
         }
+        // Who waits for it goes on with the version that is noted now.
+        self.ended.notify_waiters();
     }
 
     async fn carry_out_removals(self: &Arc<Self>, mount: &Arc<Mount>, tasks: Vec<Task>) {
@@ -195,31 +209,37 @@ impl WriteBack {
         }
         known.into_iter().for_each(Change::end);
         drop(self.end(ended, Durability::Machine).await);
+        self.ended.notify_waiters();
     }
 
     fn give_up_removal(&self, task: &Task, error: &ObjectError) {
         let error = object_failure(error, Purpose::Write);
         let key = &task.key;
         tracing::error!("`{key}` could not be removed and is there again: {error}");
-        self.lost.add(key.to_string(), error);
+        self.give_up(task, error);
     }
 
     /// Takes changes out of the log, and out of what waits unless another one of the key took their place. Returns
-    /// what waited.
+    /// what waited. What the disk does not note goes on waiting, and is carried out once more.
     async fn end(self: &Arc<Self>, tasks: Vec<Task>, durability: Durability) -> Vec<Waiting> {
         let this = Arc::clone(self);
         let ended = self.on_disk(durability == Durability::Process, move || {
-            if let Err(error) = this.note_done(&tasks, durability) {
-                tracing::warn!("the log of names does not know what is done: {error}");
-            }
+            let noted = this.note_done(&tasks, durability);
             let _log = this.staging.names();
+            if let Err(error) = noted {
+                let reason = disk_failure(&error);
+                tracing::warn!("the log of names does not know what is done: {reason}");
+                let mut pending = this.pending();
+                for task in &tasks {
+                    pending.fail(task, reason.clone());
+                }
+                return Ok(Vec::new());
+            }
             let mut pending = this.pending();
             let ended = tasks.iter().filter_map(|task| pending.end(task));
             Ok(ended.collect::<Vec<_>>())
         });
-        let ended = ended.await.unwrap_or_default();
-        self.ended.notify_waiters();
-        ended
+        ended.await.unwrap_or_default()
     }
 
     fn note_done(&self, tasks: &[Task], durability: Durability) -> io::Result<()> {
@@ -278,6 +298,7 @@ impl Node {
         match (stored, &mut self.known) {
             (Some(stored), Some(known)) => {
                 known.until = until;
+                known.stored = None;
                 if known.kind != FileKind::Directory {
                     known.etag = Some(stored.etag.clone());
                 }
@@ -308,6 +329,47 @@ impl Mount {
             true => WriteCondition::IfAbsent,
             false => WriteCondition::Always,
         };
+        self.put_small_if(key, object, condition).await
+    }
+
+    /// Describes an object that is there as `object` says, if it is the same link. Returns nothing if it is not.
+    async fn rewrite_small(&self, key: &Key, object: &SmallObject) -> ObjectResult<Option<Stored>> {
+        let Some(there) = self.head(key).await? else {
+            let text = "it was there a moment ago";
+            return Err(ObjectError::new(
+                ErrorKind::Unavailable,
+                Operation::Put,
+                text,
+            ));
+        };
+        let mut body = Vec::new();
+        if there.size == object.body.len() as u64 && there.size > 0 {
+            let options = GetOptions::default();
+            self.store().get(key, options, &mut body).await?;
+        }
+        let ours = KeptMetadata::described(&object.description).posix.link;
+        let is_same = there.size == object.body.len() as u64
+            && body == object.body
+            && KeptMetadata::of(&there).posix.link == ours;
+        if !is_same {
+            return Ok(None);
+        }
+        if there.metadata == object.description.metadata {
+            return Ok(Some(Stored {
+                etag: there.etag,
+                checksum: None,
+            }));
+        }
+        let condition = WriteCondition::IfMatch(there.etag);
+        self.put_small_if(key, object, condition).await.map(Some)
+    }
+
+    async fn put_small_if(
+        &self,
+        key: &Key,
+        object: &SmallObject,
+        condition: WriteCondition,
+    ) -> ObjectResult<Stored> {
         let description = &object.description;
         let options = PutOptions {
             content_type: description.content_type.clone(),

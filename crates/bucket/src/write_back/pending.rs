@@ -1,6 +1,11 @@
 //! What waits to be carried out, and when each of it is due.
 
-use std::{collections::BTreeMap, ops::Bound, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet, VecDeque},
+    ops::Bound,
+    sync::Arc,
+    time::Duration,
+};
 
 use penstock_base::{
     FsError,
@@ -17,7 +22,20 @@ pub(super) struct Pending {
     changes: BTreeMap<Key, Waiting>,
     /// Counts what began to wait, and each change of it.
     last: u64,
+    /// What was given up lately, for who waits for it.
+    given_up: VecDeque<GivenUp>,
 }
+
+/// A change that was given up.
+#[derive(Debug)]
+struct GivenUp {
+    at: u64,
+    key: Key,
+    reason: FsError,
+}
+
+/// Changes given up that are kept in mind.
+const GIVEN_UP_MAX: usize = 256;
 
 /// A change that waits.
 #[derive(Debug)]
@@ -52,6 +70,15 @@ pub(super) enum Scope<'a> {
     Key(&'a Key),
     /// Those of all keys below a prefix, and of the prefix.
     Below(&'a str),
+}
+
+impl Scope<'_> {
+    fn has(&self, key: &Key) -> bool {
+        match self {
+            Self::Key(one) => *one == key,
+            Self::Below(prefix) => key.as_str().starts_with(prefix),
+        }
+    }
 }
 
 /// A change that is to be carried out now.
@@ -170,6 +197,10 @@ impl Pending {
     /// Makes due what is asked for and did not fail since, and says what is left of it.
     pub(super) fn hasten(&mut self, scope: &Scope<'_>, Asked(asked): Asked) -> Left {
         let (now, mut left) = (clock::now(), Left::default());
+        let mut given_up = self.given_up.iter().filter(|one| one.at > asked);
+        left.failure = given_up
+            .find(|one| scope.has(&one.key))
+            .map(|one| one.reason.clone());
         for waiting in self.scope(scope) {
             if waiting.number > asked {
                 continue;
@@ -210,8 +241,9 @@ impl Pending {
         let is_due = |waiting: &Waiting| waiting.due(age_max, is_crowded) <= now;
         let mut removals = self.changes.values().filter(|one| one.is_removal());
         let removes = removals.any(|one| !one.is_under_way && is_due(one));
+        let parents = self.busy_parents();
         for (key, waiting) in &mut self.changes {
-            if waiting.is_under_way {
+            if waiting.is_under_way || (waiting.is_removal() && parents.contains(key)) {
                 continue;
             }
             let at = waiting.due(age_max, is_crowded);
@@ -236,6 +268,17 @@ impl Pending {
         due
     }
 
+    /// Markers below which something is to be removed: they go after it, or the directory would be seen again.
+    fn busy_parents(&self) -> HashSet<Key> {
+        let keys = self.changes.iter().filter(|(_, one)| one.is_removal());
+        let keys: Vec<&Key> = keys.map(|(key, _)| key).collect();
+        let pairs = keys.iter().zip(keys.iter().skip(1));
+        let busy = pairs.filter(|(marker, next)| {
+            marker.as_str().ends_with('/') && next.as_str().starts_with(marker.as_str())
+        });
+        busy.map(|(marker, _)| Key::clone(marker)).collect()
+    }
+
     /// Whether no other change took the place of this one.
     pub(super) fn is_current(&self, task: &Task) -> bool {
         let waiting = self.changes.get(&task.key);
@@ -251,6 +294,19 @@ impl Pending {
         waiting.is_under_way = false;
         waiting.may_be_stored = true;
         None
+    }
+
+    /// A change is not to be made any more.
+    pub(super) fn note_given_up(&mut self, key: &Key, reason: FsError) {
+        self.last += 1;
+        if self.given_up.len() == GIVEN_UP_MAX {
+            self.given_up.pop_front();
+        }
+        self.given_up.push_back(GivenUp {
+            at: self.last,
+            key: key.clone(),
+            reason,
+        });
     }
 
     /// An attempt failed: it is repeated later.

@@ -79,11 +79,8 @@ impl Mount {
             }
         };
         let node = tree.node_mut(inode)?;
-        node.late = Some(if object.is_new {
-            Late::New
-        } else {
-            Late::Changed
-        });
+        // The store may lack it, whatever it had before.
+        node.late = Some(Late::New);
         node.known = Some(known);
         if let Ok(directory) = tree.directory_mut(inode) {
             directory.marker = Some(true);

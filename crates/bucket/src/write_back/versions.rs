@@ -3,13 +3,14 @@
 //! A store deletes whatever it has. So what it has is looked at just before: of several names in one directory by a
 //! listing, else one by one.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::SystemTime};
 
 use futures_util::{StreamExt, stream};
 use penstock_object::{
-    ETag, ErrorKind, HeadOptions, Key, ListOptions, ObjectError, ObjectResult, Operation,
+    ETag, ErrorKind, HeadOptions, Key, ListOptions, ObjectError, ObjectInfo, ObjectResult,
+    Operation,
 };
-use penstock_transfer::staging::NameChange;
+use penstock_transfer::staging::{NameChange, Removal};
 
 use crate::{mount::Mount, write_back::pending::Task};
 
@@ -37,8 +38,34 @@ pub(super) enum Removed {
 /// What became of the objects of some keys.
 pub(super) type RemovedByKey = HashMap<Key, Removed>;
 
+/// A version as the store tells it.
+#[derive(Debug, Clone)]
+struct There {
+    etag: ETag,
+    modified: SystemTime,
+}
+
 /// What the store has of some keys; `None` for nothing.
-type Found = HashMap<Key, ObjectResult<Option<ETag>>>;
+type Found = HashMap<Key, ObjectResult<Option<There>>>;
+
+impl There {
+    fn is(&self, removal: &Removal) -> bool {
+        let since = self.modified.duration_since(SystemTime::UNIX_EPOCH);
+        let since = since.map_or(0, |since| since.as_secs());
+        removal.etag.as_ref().is_none_or(|etag| *etag == self.etag)
+            && removal.stored.is_none_or(|stored| stored == since)
+    }
+}
+
+impl Task {
+    /// What is to be removed, if not whatever there is.
+    fn removal(&self) -> Option<&Removal> {
+        match &*self.change {
+            NameChange::Remove(removal) if *removal != Removal::default() => Some(removal),
+            _ => None,
+        }
+    }
+}
 
 impl Mount {
     /// Removes the objects that still are the versions that were to be removed.
@@ -59,21 +86,21 @@ impl Mount {
     async fn versions_of(&self, tasks: &[Task]) -> Found {
         let mut found = Found::new();
         let mut alone: Vec<Key> = Vec::new();
-        let checked: Vec<&Key> = tasks
+        let checked: Vec<&Task> = tasks
             .iter()
-            .filter(|task| matches!(*task.change, NameChange::Remove(Some(_))))
-            .map(|task| &task.key)
+            .filter(|task| task.removal().is_some())
             .collect();
-        for keys in checked.chunk_by(|one, other| directory(one) == directory(other)) {
-            if keys.len() >= LISTED_MIN {
-                self.list_versions(keys, &mut found).await;
+        let is_together = |one: &&Task, other: &&Task| directory(&one.key) == directory(&other.key);
+        for tasks in checked.chunk_by(is_together) {
+            if tasks.len() >= LISTED_MIN {
+                self.list_versions(tasks, &mut found).await;
             }
-            let left = keys.iter().filter(|key| !found.contains_key(key.as_str()));
-            alone.extend(left.map(|key| Key::clone(key)));
+            let left = tasks.iter().filter(|task| !found.contains_key(&task.key));
+            alone.extend(left.map(|task| task.key.clone()));
         }
         let looks = alone.into_iter().map(async |key| {
             let there = self.store().head(&key, HeadOptions::default()).await;
-            (key, etag_of(there.map(|info| info.etag)))
+            (key, there_of(there))
         });
         let looks: Vec<_> = stream::iter(looks)
             .buffer_unordered(LOOKS_AT_ONCE)
@@ -83,37 +110,38 @@ impl Mount {
         found
     }
 
-    /// Adds what a listing tells of keys in one directory. What it does not reach is left out.
-    async fn list_versions(&self, keys: &[&Key], found: &mut Found) {
-        let [first, .., last] = keys else { return };
-        let mut before = first.as_str().to_owned();
+    /// Adds those in one directory that a listing shows as the versions that are to be removed. Of the others a listing
+    /// says too little: it may be late, and some stores tell other tags in it.
+    async fn list_versions(&self, tasks: &[&Task], found: &mut Found) {
+        let [first, .., last] = tasks else { return };
+        let mut before = first.key.as_str().to_owned();
         before.pop();
         let mut options = ListOptions {
-            prefix: directory(first).to_owned(),
+            prefix: directory(&first.key).to_owned(),
             delimited: true,
             start_after: Some(before),
             ..ListOptions::default()
         };
-        for _ in 0..PAGES_MAX + keys.len() / NAMES_PER_PAGE {
+        let wanted = tasks.iter().map(|task| (task.key.as_str(), task));
+        let wanted: HashMap<&str, &&Task> = wanted.collect();
+        for _ in 0..PAGES_MAX + tasks.len() / NAMES_PER_PAGE {
             let Ok(page) = self.store().list(options.clone()).await else {
                 return;
             };
-            let prefixes = page.common_prefixes.last().map(String::as_str);
-            let objects = page.objects.last().map(|object| object.key.as_str());
-            let reached = objects.max(prefixes).unwrap_or_default().to_owned();
-            let tags: HashMap<String, ETag> = page
-                .objects
-                .into_iter()
-                .map(|object| (object.key, object.etag))
-                .collect();
-            let is_last = page.continuation.is_none();
-            for key in keys {
-                let is_told = is_last || key.as_str() <= reached.as_str();
-                if is_told && page.hidden == 0 && !found.contains_key(key.as_str()) {
-                    found.insert((*key).clone(), Ok(tags.get(key.as_str()).cloned()));
+            let reached = page.objects.last().map(|object| object.key.clone());
+            for object in page.objects {
+                let Some(task) = wanted.get(object.key.as_str()) else {
+                    continue;
+                };
+                let there = There {
+                    etag: object.etag,
+                    modified: object.modified,
+                };
+                if task.removal().is_some_and(|removal| there.is(removal)) {
+                    found.insert(task.key.clone(), Ok(Some(there)));
                 }
             }
-            if is_last || reached.as_str() >= last.as_str() {
+            if page.continuation.is_none() || reached.as_deref() >= Some(last.key.as_str()) {
                 return;
             }
             options.start_after = None;
@@ -148,27 +176,30 @@ impl Mount {
 }
 
 /// What is known of a removal before the object is removed; `None` if it is to be.
-fn judge(task: &Task, found: Option<&ObjectResult<Option<ETag>>>) -> Option<Removed> {
-    let NameChange::Remove(Some(version)) = &*task.change else {
-        return None;
-    };
+fn judge(task: &Task, found: Option<&ObjectResult<Option<There>>>) -> Option<Removed> {
+    let removal = task.removal()?;
     let Some(found) = found else {
         let text = "what the store has of it is not known";
         let error = ObjectError::new(ErrorKind::Unavailable, Operation::Delete, text);
         return Some(Removed::Failed(error));
     };
     match found {
-        Ok(Some(there)) if there == version => None,
+        Ok(Some(there)) if there.is(removal) => None,
         Ok(Some(_)) => Some(Removed::Changed),
         Ok(None) => Some(Removed::Gone),
         Err(error) => Some(Removed::Failed(error.clone())),
     }
 }
 
-fn etag_of(there: ObjectResult<ETag>) -> ObjectResult<Option<ETag>> {
+fn there_of(there: ObjectResult<ObjectInfo>) -> ObjectResult<Option<There>> {
     match there {
         Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
-        there => there.map(Some),
+        there => there.map(|info| {
+            Some(There {
+                etag: info.etag,
+                modified: info.modified,
+            })
+        }),
     }
 }
 

@@ -87,7 +87,7 @@ async fn what_was_listed_and_is_removed_costs_one_look_and_one_request() {
     assert_eq!(bed.keys().await.len(), 301);
     bed.requests();
     assert!(shut_down(&bed).await.is_empty());
-    assert_eq!(bed.requests(), "delete_many 1, list 1");
+    assert_eq!(bed.requests(), "delete 1, delete_many 1, head 1, list 1");
     assert_eq!(bed.keys().await, [""; 0]);
 }
 
@@ -174,7 +174,7 @@ async fn what_a_kill_leaves_of_names_is_done_by_the_next_mount() {
     let link = bed.inode("new/link").await.unwrap();
     let target = bed.volume.read_symlink(&CALLER, link).await.unwrap();
     assert_eq!(&target[..], b"kept");
-    bed.recovered().await;
+    saved(&bed).await;
     assert!(shut_down(&bed).await.is_empty());
     assert_eq!(
         bed.keys().await,
@@ -351,4 +351,92 @@ async fn a_name_that_is_made_anew_where_one_is_to_be_removed_is_the_new_one() {
     assert_eq!(bed.keys().await, ["file", "link"]);
     assert_eq!(bed.object("link").await.unwrap(), b"new");
     assert_eq!(bed.object("file").await.unwrap(), b"new");
+}
+
+/// Another client's, such as a lock file.
+#[tokio::test]
+async fn what_another_client_stored_with_the_same_bytes_is_not_removed() {
+    let bed = bed();
+    put_all(&bed, &["lock", "folder/"]).await;
+    bed.ls("").await.unwrap();
+    bed.unlink("lock").await.unwrap();
+    bed.rmdir("folder").await.unwrap();
+    std::thread::sleep(Duration::from_millis(1100));
+    put_all(&bed, &["lock", "folder/"]).await;
+    assert!(shut_down(&bed).await.is_empty());
+    assert_eq!(bed.keys().await, ["folder/", "lock"]);
+}
+
+#[tokio::test]
+async fn a_link_is_described_while_it_is_being_stored() {
+    let bed = Bed::staged_with(quick());
+    let held = bed.probe.hold(Operation::Put);
+    bed.symlink("target", "link").await.unwrap();
+    while bed.probe.waiting() == 0 {
+        clock::sleep(Duration::from_millis(1)).await;
+    }
+    let inode = bed.inode("link").await.unwrap();
+    let changes = AttributeChanges {
+        modified: Some(TimeChange::To(UNIX_EPOCH + Duration::from_secs(1000))),
+        ..AttributeChanges::default()
+    };
+    let changed = bed.volume.set_attributes(&CALLER, inode, changes).await;
+    changed.unwrap();
+    bed.probe.release_all();
+    held.add_permits(10);
+    saved(&bed).await;
+    assert!(shut_down(&bed).await.is_empty());
+    let key = Key::new("link").unwrap();
+    let info = bed.remote.head(&key, HeadOptions::default()).await.unwrap();
+    assert!(info.metadata.get("mtime").unwrap().starts_with("1000"));
+}
+
+#[tokio::test]
+async fn fsync_of_a_directory_tells_what_was_given_up() {
+    let bed = bed();
+    bed.put("file", "content").await;
+    bed.probe
+        .fail(Operation::Delete, ErrorKind::PermissionDenied, 1);
+    bed.unlink("file").await.unwrap();
+    let root = bed.open_dir("").await.unwrap();
+    let synced = bed.volume.sync_directory(root).await;
+    assert!(synced.is_err(), "{synced:?}");
+    assert_eq!(bed.volume.sync_directory(root).await, Ok(()));
+    bed.symlink("target", "link").await.unwrap();
+    bed.put("link", "theirs").await;
+    let synced = bed.volume.sync_directory(root).await;
+    assert!(synced.is_err(), "{synced:?}");
+    assert_eq!(shut_down(&bed).await, ["file", "link"]);
+}
+
+#[tokio::test]
+async fn a_directory_is_gone_as_long_as_something_below_it_is_to_be_removed() {
+    let bed = Bed::staged_with(quick());
+    put_all(&bed, &["folder/", "folder/file"]).await;
+    bed.ls("folder").await.unwrap();
+    bed.probe.fail(Operation::Delete, ErrorKind::Unavailable, 3);
+    bed.unlink("folder/file").await.unwrap();
+    bed.rmdir("folder").await.unwrap();
+    for _ in 0..30 {
+        clock::sleep(Duration::from_millis(100)).await;
+        assert_eq!(bed.stat("folder").await, Err(FsError::NotFound));
+        assert_eq!(bed.ls("").await.unwrap(), [""; 0]);
+    }
+    assert!(shut_down(&bed).await.is_empty());
+    assert_eq!(bed.keys().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_directory_that_was_made_anew_is_there_after_kills() {
+    let bed = bed();
+    bed.put("folder/", "").await;
+    bed.rmdir("folder").await.unwrap();
+    bed.mkdir("folder").await.unwrap();
+    bed.delete("folder/").await;
+    let bed = bed.broken_off(behind(LATER), |bed| {
+        bed.probe.fail(Operation::Put, ErrorKind::Unavailable, 1);
+    });
+    assert_eq!(bed.ls("").await.unwrap(), ["folder"]);
+    saved(&bed).await;
+    assert_eq!(bed.keys().await, ["folder/"]);
 }

@@ -5,7 +5,7 @@
 //! DIRECTORY/files/ID.data         what was written to a file, sparse
 //! DIRECTORY/files/ID.journal      which file, and which ranges; see the journal
 //! DIRECTORY/files/ID.upload       an upload that is under way
-//! DIRECTORY/names                 what is to become of names that the store does not have yet
+//! DIRECTORY/names-VOLUME          what is to become of names that the store of a volume does not have yet
 //! DIRECTORY/kept/ID.data          what must not be saved: another client changed the object, or the
 //! DIRECTORY/kept/ID.journal       journal cannot be believed
 //! DIRECTORY/kept/ID.names         a log of names that cannot be believed
@@ -20,8 +20,8 @@ use std::{
 };
 
 use penstock_base::{
-    DirectoryLock, DirectoryLockError, disk_call, make_named_directory, make_private_directory,
-    random,
+    ChecksumKind, DirectoryLock, DirectoryLockError, Summing, disk_call, make_named_directory,
+    make_private_directory, random,
 };
 use rustix::fs::{OFlags, statvfs};
 use thiserror::Error;
@@ -53,8 +53,15 @@ pub enum StagingError {
 /// Whether files in the staging directory of a dead mount are unsaved: those with a journal are. So are names of
 /// which the log tells. Fails where the directory cannot be read, for instance because its disk is not mounted.
 pub fn has_unsaved(directory: &Path) -> io::Result<bool> {
-    if fs::metadata(directory.join(NAMES)).is_ok_and(|log| log.len() > 0) {
-        return Ok(true);
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let is_log = entry
+            .file_name()
+            .as_encoded_bytes()
+            .starts_with(NAMES.as_bytes());
+        if is_log && entry.metadata()?.len() > 0 {
+            return Ok(true);
+        }
     }
     for entry in fs::read_dir(directory.join("files"))? {
         if entry?
@@ -68,8 +75,15 @@ pub fn has_unsaved(directory: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// The log of names, in a staging directory.
-const NAMES: &str = "names";
+/// What the logs of names in a staging directory are called, before what tells their volumes apart.
+const NAMES: &str = "names-";
+
+/// What the log of names of a volume is called.
+pub(super) fn log_of(volume: &str) -> String {
+    let mut summing = Summing::new(ChecksumKind::Crc64Nvme);
+    summing.add(volume.as_bytes());
+    format!("{NAMES}{:016x}", summing.checksum().value())
+}
 
 /// A staging directory, locked while this or a clone of it lives.
 #[derive(Debug, Clone)]
@@ -139,9 +153,15 @@ impl Folder {
         self.directory.join("files").join(format!("{id}.upload"))
     }
 
-    /// The log of names.
-    pub(crate) fn names(&self) -> PathBuf {
-        self.directory.join(NAMES)
+    /// The log of names of a volume.
+    pub(crate) fn names(&self, volume: &str) -> PathBuf {
+        self.directory.join(log_of(volume))
+    }
+
+    /// Makes the names of the logs survive a crash of the machine.
+    pub(crate) fn sync_top(&self) -> io::Result<()> {
+        disk_call();
+        File::open(&self.directory)?.sync_all()
     }
 
     /// Where a log of names is put aside.
@@ -210,7 +230,7 @@ impl Folder {
     }
 
     /// Whether a file in the directory is one that this user made: no other says what is saved.
-    fn is_ours(&self, path: &Path) -> bool {
+    pub(crate) fn is_ours(&self, path: &Path) -> bool {
         let found = fs::symlink_metadata(path);
         found.is_ok_and(|found| found.is_file() && found.uid() == self.lock.owner())
     }

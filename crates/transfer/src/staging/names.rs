@@ -3,14 +3,15 @@
 //! A volume that answers changes of names before the store has them notes each here: an object that is to be
 //! removed, or a small one that is to be written. The last note of a key counts, until the change is *done*.
 //!
-//! The log is one file of the staging directory. It begins with the volume that it is of; each record carries its
-//! length and its checksum, so what a crash cut off is told from what is whole. When nothing is left to do the log
-//! is empty, and when it has grown long it is written anew from what is left.
+//! The log is one file of the staging directory for each volume that used it. It begins with the volume; each record
+//! carries its length and its checksum, so what a crash cut off is told from what is whole. When nothing is left to do
+//! the log is empty, and when it has grown long it is written anew from what is left. A log that could not be read is
+//! never written: notes are refused then.
 
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    io,
+    io::{self, ErrorKind::NotFound},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -37,11 +38,20 @@ const WRITE: &str = "+";
 const DONE: &str = "=";
 const NEW: &str = "new";
 
+/// Which version of an object is to be removed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Removal {
+    /// One with this tag; `None` for whichever there is.
+    pub etag: Option<ETag>,
+    /// One that the store has since then, in seconds since 1970, where that is known.
+    pub stored: Option<u64>,
+}
+
 /// What is to become of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NameChange {
-    /// It is removed if it still is this version, or whichever it is.
-    Remove(Option<ETag>),
+    /// It is removed if it still is this version.
+    Remove(Removal),
     /// It is written.
     Write(SmallObject),
 }
@@ -63,11 +73,13 @@ pub type NameChanges = BTreeMap<Key, Arc<NameChange>>;
 /// The log of one staging directory.
 #[derive(Debug)]
 pub struct NameLog {
+    folder: Folder,
     path: PathBuf,
-    kept: PathBuf,
     volume: String,
     /// Opened with the first note.
     file: Option<Arc<File>>,
+    /// What is there could not be read.
+    is_unread: bool,
     /// Bytes of whole records.
     length: u64,
     /// Bytes when it was written anew last.
@@ -78,39 +90,51 @@ pub struct NameLog {
 impl NameLog {
     pub(crate) fn new(folder: &Folder, volume: &str) -> Self {
         Self {
-            path: folder.names(),
-            kept: folder.kept_names(&FileId::new()),
+            folder: folder.clone(),
+            path: folder.names(volume),
             volume: volume.to_owned(),
             file: None,
+            is_unread: false,
             length: 0,
             begun: 0,
             changes: NameChanges::new(),
         }
     }
 
-    /// What an earlier mount of the same volume left to do. A log that cannot be believed as a whole is put aside,
-    /// for people. Blocks.
+    /// What an earlier mount of the same volume left to do. Of a log that cannot be believed as a whole a copy is put
+    /// aside, for people. Blocks.
     pub fn recover(&mut self) -> io::Result<NameChanges> {
+        let read = self.read();
+        self.is_unread = read.is_err();
+        read
+    }
+
+    fn read(&mut self) -> io::Result<NameChanges> {
         disk_call();
-        let bytes = match fs::read(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(NameChanges::new()),
-            read => read?,
-        };
-        if bytes.is_empty() {
+        if fs::symlink_metadata(&self.path).is_err_and(|error| error.kind() == NotFound) {
             return Ok(NameChanges::new());
         }
+        if !self.folder.is_ours(&self.path) {
+            let text = format!("{} was brought in by another user", self.path.display());
+            return Err(io::Error::other(text));
+        }
+        let bytes = fs::read(&self.path)?;
         let told = read(&bytes, &self.volume);
         if !told.is_whole {
-            fs::copy(&self.path, &self.kept)?;
+            let kept = self.folder.kept_names(&FileId::new());
+            fs::copy(&self.path, &kept)?;
             tracing::error!(
-                "{} cannot be believed as a whole, or is of another volume: what it says of this one is carried \
-                 out, and a copy stays in {}",
+                "{} cannot be believed as a whole: what can be is carried out, and a copy stays in {}",
                 self.path.display(),
-                self.kept.display()
+                kept.display()
             );
         }
+        let file = Folder::open(&self.path)?;
+        // What follows half a record could not be read.
+        file.set_len(told.length)?;
+        self.file = Some(Arc::new(file));
+        (self.length, self.begun) = (told.length, told.length);
         self.changes = told.changes;
-        self.write_anew()?;
         Ok(self.changes.clone())
     }
 
@@ -122,21 +146,23 @@ impl NameLog {
         Ok(())
     }
 
-    /// Notes that what was to become of an object is done, or is not to be done any more. If the disk refuses, a
-    /// mount that follows a crash does it once more. Blocks.
+    /// Notes that what was to become of an object is done, or is not to be done any more. If the disk refuses, it is to
+    /// be noted once more before anything else is stored under the key: else a mount that follows a crash does it again.
+    /// Blocks.
     pub fn note_done(&mut self, key: &Key) -> io::Result<()> {
-        if self.changes.remove(key).is_none() {
+        if !self.changes.contains_key(key) {
             return Ok(());
         }
         match &self.file {
-            Some(file) if self.changes.is_empty() => {
+            Some(file) if self.changes.len() == 1 => {
                 disk_call();
                 file.set_len(0)?;
                 self.length = 0;
-                Ok(())
             }
-            _ => self.append(&join_texts(&[DONE, key.as_str()])),
+            _ => self.append(&join_texts(&[DONE, key.as_str()]))?,
         }
+        self.changes.remove(key);
+        Ok(())
     }
 
     /// The file, once something was noted: what was noted by then survives a crash of the machine once it is synced,
@@ -147,10 +173,14 @@ impl NameLog {
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         disk_call();
+        if self.is_unread {
+            return Err(io::Error::other("what the log of names says is not known"));
+        }
         let file = match &self.file {
             Some(file) => file,
             None => {
                 let file = Arc::new(create(&self.path)?);
+                self.folder.sync_top()?;
                 self.length = 0;
                 self.file.insert(file)
             }
@@ -182,10 +212,7 @@ impl NameLog {
         disk_call();
         let new = self.path.with_extension("new");
         let file = create(&new)?;
-        let mut bytes = Vec::new();
-        if !self.changes.is_empty() {
-            bytes = header(&self.volume);
-        }
+        let mut bytes = header(&self.volume);
         for (key, change) in &self.changes {
             bytes.extend(record(key, change));
         }
@@ -193,6 +220,7 @@ impl NameLog {
         // The old one must not go before this one is there.
         file.sync_data()?;
         fs::rename(&new, &self.path)?;
+        self.folder.sync_top()?;
         self.file = Some(Arc::new(file));
         self.length = bytes.len() as u64;
         self.begun = self.length;
@@ -203,7 +231,7 @@ impl NameLog {
 /// Makes a file in place of the one that may be there.
 fn create(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Err(error) if error.kind() != NotFound => Err(error),
         _ => Folder::create(path),
     }
 }
@@ -214,10 +242,7 @@ fn header(volume: &str) -> Vec<u8> {
 
 fn record(key: &Key, change: &NameChange) -> Vec<u8> {
     let object = match change {
-        NameChange::Remove(None) => return join_texts(&[REMOVE, key.as_str()]),
-        NameChange::Remove(Some(etag)) => {
-            return join_texts(&[REMOVE, key.as_str(), etag.as_str()]);
-        }
+        NameChange::Remove(removal) => return removal_record(key, removal),
         NameChange::Write(object) => object,
     };
     let body = String::from_utf8_lossy(&object.body);
@@ -234,10 +259,18 @@ fn record(key: &Key, change: &NameChange) -> Vec<u8> {
     join_texts(&texts)
 }
 
+fn removal_record(key: &Key, removal: &Removal) -> Vec<u8> {
+    let etag = removal.etag.as_ref().map_or("", ETag::as_str);
+    let stored = removal.stored.map(|seconds| seconds.to_string());
+    join_texts(&[REMOVE, key.as_str(), etag, stored.as_deref().unwrap_or("")])
+}
+
 /// What a log says.
 #[derive(Debug, Default)]
 struct Told {
     changes: NameChanges,
+    /// Bytes of it that were read.
+    length: u64,
     /// Whether all of it was read, but for a last record that a crash cut off.
     is_whole: bool,
 }
@@ -252,11 +285,13 @@ fn read(bytes: &[u8], volume: &str) -> Told {
     if begin != [FORMAT, volume] {
         return told;
     }
+    told.length = (bytes.len() - rest.len()) as u64;
     while let Some((texts, next)) = split_texts(rest) {
         if told.follow(&texts).is_none() {
             return told;
         }
         rest = next;
+        told.length = (bytes.len() - rest.len()) as u64;
     }
     told.is_whole = is_cut(rest);
     told
@@ -280,8 +315,15 @@ impl Told {
         let key = Key::new(key.as_str()).ok()?;
         match (tag.as_str(), rest) {
             (DONE, []) => drop(self.changes.remove(&key)),
-            (REMOVE, []) => self.note(key, NameChange::Remove(None)),
-            (REMOVE, [etag]) => self.note(key, NameChange::Remove(Some(ETag::new(etag)))),
+            (REMOVE, [etag, stored]) => {
+                let removal = Removal {
+                    etag: Some(etag)
+                        .filter(|etag| !etag.is_empty())
+                        .map(|etag| ETag::new(etag)),
+                    stored: stored.parse().ok(),
+                };
+                self.note(key, NameChange::Remove(removal));
+            }
             (WRITE, [new, body, content_type, metadata @ ..]) => {
                 let pairs = metadata.chunks_exact(2);
                 let metadata: UserMetadata = pairs
@@ -311,13 +353,17 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::staging::folder::log_of;
 
     fn key(text: &str) -> Key {
         Key::new(text).expect("a valid key")
     }
 
     fn removed(etag: Option<&str>) -> Arc<NameChange> {
-        Arc::new(NameChange::Remove(etag.map(ETag::new)))
+        Arc::new(NameChange::Remove(Removal {
+            etag: etag.map(ETag::new),
+            stored: etag.map(|_| 1_000),
+        }))
     }
 
     fn written(target: &str) -> Arc<NameChange> {
@@ -355,7 +401,7 @@ mod tests {
         }
 
         fn file(&self) -> PathBuf {
-            self.scratch.path().join("names")
+            self.scratch.path().join(log_of(self.volume))
         }
 
         fn kept(&self) -> usize {
@@ -410,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_damaged_or_of_another_volume_is_kept() {
+    fn a_log_that_is_damaged_is_kept_and_one_of_another_volume_left_alone() {
         let mut bed = Bed::new();
         let mut log = bed.log();
         log.note(&key("a"), &removed(Some("1"))).expect("noted");
@@ -424,7 +470,51 @@ mod tests {
         assert_eq!(bed.kept(), 1);
         bed.volume = "another";
         assert_eq!(bed.recovered().len(), 0);
-        assert_eq!(bed.kept(), 2);
+        bed.volume = "volume";
+        assert_eq!(bed.recovered().len(), 1);
+        assert_eq!(bed.kept(), 1);
+    }
+
+    #[test]
+    fn a_note_of_what_is_done_that_the_disk_refused_is_made_later() {
+        let bed = Bed::new();
+        let mut log = bed.log();
+        log.note(&key("a"), &removed(Some("1"))).expect("noted");
+        log.note(&key("b"), &removed(Some("1"))).expect("noted");
+        let read_only = File::open(&log.path).expect("there");
+        let writable = log.file.replace(Arc::new(read_only));
+        assert!(log.note_done(&key("a")).is_err());
+        log.file = writable;
+        log.note_done(&key("a")).expect("noted");
+        drop(log);
+        let left = NameChanges::from([(key("b"), removed(Some("1")))]);
+        assert_eq!(bed.recovered(), left);
+    }
+
+    /// As with a full disk.
+    #[test]
+    fn a_log_is_recovered_without_writing_it_anew() {
+        let bed = Bed::new();
+        let mut log = bed.log();
+        log.note(&key("a"), &removed(Some("1"))).expect("noted");
+        drop(log);
+        fs::create_dir(bed.file().with_extension("new")).expect("made");
+        let mut log = bed.log();
+        assert_eq!(log.recover().expect("readable").len(), 1);
+        log.note(&key("b"), &removed(Some("2"))).expect("noted");
+        drop(log);
+        assert_eq!(bed.recovered().len(), 2);
+    }
+
+    #[test]
+    fn a_log_that_could_not_be_read_or_is_another_user_s_is_not_written() {
+        let bed = Bed::new();
+        let path = bed.file();
+        fs::create_dir(&path).expect("made");
+        let mut log = bed.log();
+        assert!(log.recover().is_err());
+        assert!(log.note(&key("a"), &removed(None)).is_err());
+        assert!(path.is_dir());
     }
 
     #[test]
