@@ -51,6 +51,7 @@ pub(crate) async fn shut_down(bed: &Bed) -> Vec<String> {
 async fn a_close_asks_the_store_nothing_and_the_file_is_saved_behind() {
     let bed = Bed::staged_with(behind(Duration::from_millis(10)));
     bed.mkdir("new").await.unwrap();
+    saved(&bed).await;
     bed.requests();
     bed.write_file("new/file", "content").await.unwrap();
     assert_eq!(bed.requests(), "");
