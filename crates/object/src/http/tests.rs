@@ -547,6 +547,7 @@ mod tls {
     use super::*;
 
     mod misbehaving;
+    mod raw_records;
     mod trust;
 
     /// A server with a certificate for `localhost`, signed by itself, and that certificate.

@@ -104,13 +104,19 @@ impl Handshake {
     }
 
     /// Tells the server why. Whether it hears that changes nothing here.
+    ///
+    /// rustls is asked for what it has to say and for nothing else: after an error it must not see bytes again.
     async fn complain(&mut self, tcp: &mut TcpStream) {
-        let status = self.connection.process_tls_records(&mut []);
-        if let Ok(ConnectionState::EncodeTlsData(data)) = status.state
-            && encode(data, &mut self.outgoing).is_ok()
-        {
-            let _ = self.send(tcp).await;
+        while self.connection.wants_write() {
+            let status = self.connection.process_tls_records(&mut []);
+            let Ok(ConnectionState::EncodeTlsData(data)) = status.state else {
+                break;
+            };
+            if encode(data, &mut self.outgoing).is_err() {
+                break;
+            }
         }
+        let _ = self.send(tcp).await;
     }
 }
 
