@@ -17,6 +17,9 @@ const HEADER_LENGTH: usize = 5;
 /// Sealed bytes in the largest record: TLS 1.2 allows most (RFC 5246, section 6.2.3).
 const SEALED_MAX: usize = PLAIN_MAX + 2048;
 
+/// The same of TLS 1.3 (RFC 8446, section 5.2).
+const SEALED_13_MAX: usize = PLAIN_MAX + 256;
+
 /// Bytes of the nonce that each record of TLS 1.2 with AES-GCM shows.
 const SHOWN_NONCE_LENGTH: usize = 8;
 
@@ -108,6 +111,9 @@ impl RecordKey {
 
     /// Opens the record that fills `memory` from `start` to its end. The plaintext is moved to the front.
     pub(super) fn open(&mut self, memory: &mut [u8], start: usize) -> Result<Opened, Broken> {
+        if self.form == Form::Tls13 && memory.len() - start > HEADER_LENGTH + SEALED_13_MAX {
+            return Err(Broken::new("a record is too long"));
+        }
         let sealed = start + HEADER_LENGTH + self.shown_length();
         let tag_length = self.key.algorithm().tag_len();
         let length = memory.len().checked_sub(sealed + tag_length);
@@ -169,8 +175,12 @@ impl RecordKey {
         let context = Aad::from(&context[..used]);
         let tag = self
             .key
-            .seal_in_place_separate_tag(nonce, context, &mut out[sealed..])
-            .map_err(|_| Broken::new("a record cannot be sealed"))?;
+            .seal_in_place_separate_tag(nonce, context, &mut out[sealed..]);
+        let Ok(tag) = tag else {
+            // Plaintext must not leave.
+            out.truncate(start);
+            return Err(Broken::new("a record cannot be sealed"));
+        };
         out.extend_from_slice(tag.as_ref());
         self.number += 1;
         Ok(())
@@ -308,6 +318,29 @@ mod tests {
         let mut out = Vec::new();
         assert!(worn.seal(Kind::DATA, &mut out, |_| {}).is_ok());
         assert!(worn.seal(Kind::DATA, &mut out, |_| {}).is_err());
+    }
+
+    /// A record that hides `length` bytes less 11 of padding behind 10 of data.
+    fn padded(length: usize) -> Vec<u8> {
+        let mut record = Vec::new();
+        let fill = |out: &mut Vec<u8>| {
+            let start = out.len();
+            out.extend_from_slice(&[7; 10]);
+            out.push(Kind::DATA.0);
+            out.resize(start + length - 1, 0);
+        };
+        key(0, 0).seal(Kind(0), &mut record, fill).expect("sealed");
+        record
+    }
+
+    /// TLS 1.3 bounds what is sealed, so padding, too (RFC 8446, section 5.2).
+    #[test]
+    fn a_record_is_not_longer_than_its_version_allows() {
+        let longest = PLAIN_MAX + 256 - AES_256_GCM.tag_len();
+        let opened = key(0, 0).open(&mut padded(longest), 0);
+        assert_eq!(opened.map(|opened| opened.length), Ok(10));
+        let opened = key(0, 0).open(&mut padded(longest + 1), 0);
+        assert_eq!(opened, Err(Broken::new("a record is too long")));
     }
 
     /// Padding of any length hides how long a record was (RFC 8446, section 5.4).
