@@ -7,6 +7,7 @@
 //! server shows itself is trusted, too, as it stands: `openssl req -x509` marks what it makes as
 //! an authority's, and such a one vouches for others only, by the book. Names and dates count for all.
 
+mod aside;
 mod handshake;
 mod record_key;
 mod tls_stream;

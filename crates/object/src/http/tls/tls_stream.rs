@@ -21,7 +21,8 @@ use tokio::{
 
 use super::{
     Broken,
-    record_key::{Kind, PLAIN_MAX, RecordKey, record_length},
+    aside::{Aside, Run},
+    record_key::{Kind, Opened, PLAIN_MAX, RecordKey, record_length},
 };
 
 /// Bytes of a read into the caller's memory: they are opened while the processor's cache has them.
@@ -29,9 +30,6 @@ pub(in super::super) const RECEIVED_AT_ONCE: usize = 256 << 10;
 
 /// Pieces of memory that are smaller are filled through the buffer of the connection, which never holds more.
 const DIRECT_MIN: usize = 32 << 10;
-
-/// Bytes of a read into the buffer when no more are known to come: a head, and little of a body.
-const ASIDE_FIRST: usize = 4 << 10;
 
 /// Bytes of plaintext that are sealed before they are sent.
 const SENT_AT_ONCE: usize = 4 * PLAIN_MAX;
@@ -45,6 +43,24 @@ const MESSAGE_MAX: usize = 64 << 10;
 /// Reads that tell whether an idle stream is quiet: one is enough for the tickets of usual servers.
 const QUIET_READS_MAX: usize = 8;
 
+/// Records in a row that bring no data: tickets, renewed keys, nothing at all. rustls bounds the renewals so.
+const RECORDS_WITHOUT_DATA_MAX: usize = 32;
+
+/// Tickets of one connection that are read. Servers send two, and some send more after keys were renewed.
+const TICKETS_MAX: usize = 64;
+
+/// Warnings of one connection that are ignored, and wishes for another handshake, as rustls bounds the former.
+const WARNINGS_MAX: usize = 4;
+
+const CLOSE_NOTIFY: u8 = 0;
+const USER_CANCELED: u8 = 90;
+
+/// The level of an alert that changes nothing.
+const WARNING: u8 = 1;
+
+/// The whole message, of TLS 1.2 alone.
+const HELLO_REQUEST: [u8; 4] = [0; 4];
+
 const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
 
@@ -57,61 +73,65 @@ pub(in super::super) struct TlsStream {
     aside: Aside,
     /// Of messages about the session what is not whole.
     messages: Vec<u8>,
-    /// The server has said that nothing more comes.
-    ended: bool,
+    /// Why nothing more is opened.
+    end: Option<End>,
+    counts: Counts,
     outgoing: Vec<u8>,
     /// Bytes of `outgoing` that were sent.
     sent: usize,
 }
 
-/// Bytes that were received and not handed out.
-#[derive(Debug, Default)]
-struct Aside {
-    memory: Vec<u8>,
-    /// Where the plaintext that nobody took begins and ends.
-    plain_start: usize,
-    plain_end: usize,
-    /// Where what is not opened begins; it ends with the memory.
-    sealed_start: usize,
+/// The end of what is opened: nothing that comes after it is looked at.
+enum End {
+    /// The server has said that nothing more comes.
+    Notified,
+    Failed(Failure),
 }
 
-impl Aside {
-    fn plain(&self) -> &[u8] {
-        &self.memory[self.plain_start..self.plain_end]
-    }
+/// What the server sent and a stream does not go on after.
+#[derive(Clone)]
+enum Failure {
+    Broken(Broken),
+    /// The server ended the connection.
+    Refused(AlertDescription),
+    /// The session took a ticket or new keys for wrong.
+    Session(rustls::Error),
+}
 
-    fn sealed(&self) -> &[u8] {
-        &self.memory[self.sealed_start..]
-    }
+/// What came of that which is bounded.
+#[derive(Default)]
+struct Counts {
+    /// Records since the last that brought data.
+    without_data: usize,
+    tickets: usize,
+    warnings: usize,
+}
 
-    fn holds_only(&mut self, sealed: &[u8]) {
-        self.memory.clear();
-        self.memory.extend_from_slice(sealed);
-        (self.plain_start, self.plain_end, self.sealed_start) = (0, 0, 0);
-    }
-
-    /// Drops what was taken.
-    fn tidy(&mut self) {
-        self.memory.drain(..self.sealed_start);
-        (self.plain_start, self.plain_end, self.sealed_start) = (0, 0, 0);
-        if self.memory.is_empty() {
-            self.memory = Vec::new();
+impl Counts {
+    fn record(&mut self, opened: Opened) -> Result<(), Broken> {
+        self.without_data += 1;
+        if opened.kind == Kind::DATA && opened.length > 0 {
+            self.without_data = 0;
         }
+        if self.without_data > RECORDS_WITHOUT_DATA_MAX {
+            return Err(Broken::new("the server sends records without data"));
+        }
+        Ok(())
     }
 
-    /// Bytes that the next read may bring: the rest of a record, or a head.
-    fn wanted(&self) -> Result<usize, Broken> {
-        let length = record_length(self.sealed())?.unwrap_or_default();
-        Ok(length.max(ASIDE_FIRST) - self.sealed().len())
+    fn warning(&mut self) -> Result<(), Broken> {
+        self.warnings += 1;
+        if self.warnings > WARNINGS_MAX {
+            return Err(Broken::new("the server warns too often"));
+        }
+        Ok(())
     }
-}
 
-/// How far [`TlsStream::open_all`] came.
-struct Run {
-    /// Bytes of plaintext at the front.
-    plain: usize,
-    /// Bytes that were opened.
-    opened: usize,
+    /// Whether this ticket is one of those that are read.
+    fn ticket(&mut self) -> bool {
+        self.tickets += 1;
+        self.tickets <= TICKETS_MAX
+    }
 }
 
 impl TlsStream {
@@ -129,17 +149,24 @@ impl TlsStream {
             opening: key(&secrets.rx)?,
             sealing: key(&secrets.tx)?,
             session,
-            aside: Aside {
-                memory: received,
-                ..Aside::default()
-            },
+            aside: Aside::new(received),
             messages: Vec::new(),
-            ended: false,
+            end: None,
+            counts: Counts::default(),
             outgoing: Vec::new(),
             sent: 0,
         };
-        stream.open_aside()?;
+        stream.open_aside();
+        stream.check()?;
         Ok(stream)
+    }
+
+    /// Whether the stream has not failed.
+    fn check(&self) -> io::Result<()> {
+        match &self.end {
+            Some(End::Failed(failure)) => Err(failure.clone().into()),
+            _ => Ok(()),
+        }
     }
 
     /// Whether an idle stream must not be used again: the server ended it or sent what nobody asked for, or its key has
@@ -150,16 +177,16 @@ impl TlsStream {
 
     fn is_quiet(&mut self) -> io::Result<bool> {
         for _ in 0..QUIET_READS_MAX {
-            if self.ended || !self.aside.plain().is_empty() {
+            if self.end.is_some() || !self.aside.plain().is_empty() {
                 break;
             }
-            let held = self.grow_aside()?;
+            let held = self.aside.grow()?;
             let outcome = self.tcp.try_read(&mut self.aside.memory[held..]);
             let count = *outcome.as_ref().unwrap_or(&0);
-            self.aside.memory.truncate(held + count);
+            self.aside.shrink(held + count);
             match outcome {
                 Ok(0) => return Ok(false),
-                Ok(_) => self.open_aside()?,
+                Ok(_) => self.open_aside(),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
                 Err(error) => return Err(error),
             }
@@ -167,38 +194,25 @@ impl TlsStream {
         Ok(false)
     }
 
-    /// Makes room behind what is not opened; returns how much that is.
-    fn grow_aside(&mut self) -> io::Result<usize> {
-        self.aside.tidy();
-        let (held, wanted) = (self.aside.memory.len(), self.aside.wanted()?);
-        self.aside.memory.resize(held + wanted, 0);
-        Ok(held)
-    }
-
     fn poll_read_aside(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.tcp.poll_read_ready(cx))?;
-        let held = self.grow_aside()?;
+        let held = self.aside.grow()?;
         let mut room = ReadBuf::new(&mut self.aside.memory[held..]);
         let outcome = Pin::new(&mut self.tcp).poll_read(cx, &mut room);
         let count = room.filled().len();
-        self.aside.memory.truncate(held + count);
+        self.aside.shrink(held + count);
         ready!(outcome)?;
         if count == 0 {
             return Poll::Ready(Err(cut()));
         }
-        Poll::Ready(self.open_aside())
+        self.open_aside();
+        Poll::Ready(Ok(()))
     }
 
-    fn open_aside(&mut self) -> io::Result<()> {
+    fn open_aside(&mut self) {
         let mut memory = std::mem::take(&mut self.aside.memory);
-        let run = self.open_all(&mut memory)?;
-        self.aside = Aside {
-            memory,
-            plain_start: 0,
-            plain_end: run.plain,
-            sealed_start: run.opened,
-        };
-        Ok(())
+        let run = self.open_all(&mut memory);
+        self.aside.hold(memory, &run);
     }
 
     fn poll_read_direct(
@@ -215,7 +229,7 @@ impl TlsStream {
         let received = &mut buffer.filled_mut()[start..];
         let run = match outcome {
             Poll::Ready(Ok(())) if end == held => Err(cut()),
-            Poll::Ready(Ok(())) => self.open_all(received),
+            Poll::Ready(Ok(())) => Ok(self.open_all(received)),
             Poll::Ready(Err(error)) => Err(error),
             Poll::Pending => {
                 buffer.set_filled(start);
@@ -230,45 +244,73 @@ impl TlsStream {
         Poll::Ready(run.map(drop))
     }
 
-    /// Opens the whole records that `bytes` begin with, and joins their plaintext at the front.
-    fn open_all(&mut self, bytes: &mut [u8]) -> io::Result<Run> {
+    /// Opens the whole records that `bytes` begin with, and joins their plaintext at the front. What made it end is kept:
+    /// the plaintext before that is handed out first.
+    fn open_all(&mut self, bytes: &mut [u8]) -> Run {
         let mut run = Run {
             plain: 0,
             opened: 0,
         };
-        while let Some(length) = record_length(&bytes[run.opened..])? {
-            let end = run.opened + length;
-            if bytes.len() < end || self.ended {
-                break;
-            }
-            let memory = &mut bytes[run.plain..end];
-            let opened = self.opening.open(memory, run.opened - run.plain)?;
-            run.opened = end;
-            let plain = &memory[..opened.length];
-            match opened.kind {
-                Kind::DATA if self.messages.is_empty() => run.plain += opened.length,
-                Kind::ALERT => self.hear_alert(plain)?,
-                Kind::HANDSHAKE => self.hear_messages(plain)?,
-                _ => return Err(Broken::new("a record came where it must not").into()),
+        while self.end.is_none() {
+            match self.open_next(bytes, &mut run) {
+                Ok(true) => {}
+                Ok(false) => return run,
+                Err(failure) => self.end = Some(End::Failed(failure)),
             }
         }
-        Ok(run)
+        run.opened = bytes.len();
+        run
     }
 
-    fn hear_alert(&mut self, alert: &[u8]) -> io::Result<()> {
-        match alert {
-            [_, 0] => {
-                self.ended = true;
+    /// Opens the record behind those of `run`, if it is whole.
+    fn open_next(&mut self, bytes: &mut [u8], run: &mut Run) -> Result<bool, Failure> {
+        let Some(length) = record_length(&bytes[run.opened..])? else {
+            return Ok(false);
+        };
+        let end = run.opened + length;
+        if bytes.len() < end {
+            return Ok(false);
+        }
+        let memory = &mut bytes[run.plain..end];
+        let opened = self.opening.open(memory, run.opened - run.plain)?;
+        run.opened = end;
+        self.counts.record(opened)?;
+        let plain = &memory[..opened.length];
+        match opened.kind {
+            Kind::DATA if self.messages.is_empty() => run.plain += opened.length,
+            Kind::ALERT => self.hear_alert(plain)?,
+            Kind::HANDSHAKE => self.hear_messages(plain)?,
+            _ => return Err(Broken::new("a record came where it must not").into()),
+        }
+        Ok(true)
+    }
+
+    /// Of warnings TLS 1.3 knows one only, which announces the end (RFC 8446, section 6).
+    fn hear_alert(&mut self, alert: &[u8]) -> Result<(), Failure> {
+        match *alert {
+            [_, CLOSE_NOTIFY] => {
+                self.end = Some(End::Notified);
                 Ok(())
             }
-            &[_, what] => Err(refused(AlertDescription::from(what))),
+            [WARNING, what] if what == USER_CANCELED || !self.is_tls13() => {
+                Ok(self.counts.warning()?)
+            }
+            [_, what] => Err(Failure::Refused(AlertDescription::from(what))),
             _ => Err(Broken::new("an alert is not one").into()),
         }
     }
 
-    /// Tickets and renewed keys. TLS 1.2 has neither after the handshake: there it would be another handshake.
-    fn hear_messages(&mut self, part: &[u8]) -> io::Result<()> {
-        if self.session.protocol_version() != rustls::ProtocolVersion::TLSv1_3 {
+    fn is_tls13(&self) -> bool {
+        self.session.protocol_version() == rustls::ProtocolVersion::TLSv1_3
+    }
+
+    /// Tickets and renewed keys. TLS 1.2 has neither after the handshake: there it would be another handshake, and the
+    /// wish for one may be ignored (RFC 5246, section 7.4.1.1).
+    fn hear_messages(&mut self, part: &[u8]) -> Result<(), Failure> {
+        if !self.is_tls13() {
+            if part == HELLO_REQUEST {
+                return Ok(self.counts.warning()?);
+            }
             return Err(Broken::new("the server wants to shake hands anew").into());
         }
         let mut messages = std::mem::take(&mut self.messages);
@@ -289,22 +331,19 @@ impl TlsStream {
         Ok(())
     }
 
-    fn hear_message(&mut self, kind: u8, message: &[u8], is_last: bool) -> io::Result<()> {
+    fn hear_message(&mut self, kind: u8, message: &[u8], is_last: bool) -> Result<(), Failure> {
         match (kind, message) {
-            (NEW_SESSION_TICKET, ticket) => self
-                .session
-                .handle_new_session_ticket(ticket)
-                .map_err(io::Error::other),
+            (NEW_SESSION_TICKET, _) if !self.counts.ticket() => Ok(()),
+            (NEW_SESSION_TICKET, ticket) => Ok(self.session.handle_new_session_ticket(ticket)?),
             (KEY_UPDATE, &[asked @ (0 | 1)]) if is_last => self.renew_keys(asked == 1),
             _ => Err(Broken::new("a message came that must not").into()),
         }
     }
 
-    fn renew_keys(&mut self, both: bool) -> io::Result<()> {
+    fn renew_keys(&mut self, both: bool) -> Result<(), Failure> {
         let version = self.session.protocol_version();
         let key = |(number, secrets): (u64, _)| RecordKey::new(version, number, &secrets);
-        let renewed = self.session.update_rx_secret();
-        self.opening = key(renewed.map_err(io::Error::other)?)?;
+        self.opening = key(self.session.update_rx_secret()?)?;
         if !both {
             return Ok(());
         }
@@ -316,8 +355,7 @@ impl TlsStream {
             .seal(Kind::HANDSHAKE, &mut self.outgoing, |out| {
                 out.extend_from_slice(&answer);
             })?;
-        let renewed = self.session.update_tx_secret();
-        self.sealing = key(renewed.map_err(io::Error::other)?)?;
+        self.sealing = key(self.session.update_tx_secret()?)?;
         Ok(())
     }
 
@@ -338,6 +376,7 @@ impl TlsStream {
 
     /// Ready when everything that was sealed is sent.
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.check()?;
         while self.sent < self.outgoing.len() {
             let unsent = &self.outgoing[self.sent..];
             match ready!(Pin::new(&mut self.tcp).poll_write(cx, unsent))? {
@@ -382,6 +421,28 @@ impl Rest<'_, '_> {
     }
 }
 
+impl From<Broken> for Failure {
+    fn from(broken: Broken) -> Self {
+        Self::Broken(broken)
+    }
+}
+
+impl From<rustls::Error> for Failure {
+    fn from(error: rustls::Error) -> Self {
+        Self::Session(error)
+    }
+}
+
+impl From<Failure> for io::Error {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Broken(broken) => broken.into(),
+            Failure::Refused(alert) => refused(alert),
+            Failure::Session(error) => Self::other(error),
+        }
+    }
+}
+
 fn refused(alert: AlertDescription) -> io::Error {
     let message = match alert {
         AlertDescription::CertificateRequired => {
@@ -409,14 +470,13 @@ impl AsyncRead for TlsStream {
         let this = self.get_mut();
         let before = buffer.filled().len();
         while buffer.filled().len() == before && buffer.remaining() > 0 {
-            let plain = this.aside.plain();
-            if !plain.is_empty() {
-                let count = plain.len().min(buffer.remaining());
-                buffer.put_slice(&plain[..count]);
-                this.aside.plain_start += count;
-            } else if this.ended {
+            if this.aside.take(buffer) {
                 break;
-            } else if buffer.remaining() >= DIRECT_MIN {
+            }
+            if this.end.is_some() {
+                return Poll::Ready(this.check());
+            }
+            if buffer.remaining() >= DIRECT_MIN {
                 ready!(this.poll_read_direct(cx, buffer))?;
             } else {
                 ready!(this.poll_read_aside(cx))?;
