@@ -20,6 +20,7 @@ fn known(kind: FileKind, lifetime: u64) -> Known {
         object: ObjectKind::Normal,
         size: 1,
         modified: None,
+        stored: None,
         etag: None,
         until,
         kept: None,

@@ -361,7 +361,7 @@ async fn what_another_client_stored_with_the_same_bytes_is_not_removed() {
     bed.ls("").await.unwrap();
     bed.unlink("lock").await.unwrap();
     bed.rmdir("folder").await.unwrap();
-    std::thread::sleep(Duration::from_millis(1100));
+    clock::sleep(Duration::from_millis(1100)).await;
     put_all(&bed, &["lock", "folder/"]).await;
     assert!(shut_down(&bed).await.is_empty());
     assert_eq!(bed.keys().await, ["folder/", "lock"]);
