@@ -72,6 +72,9 @@ impl Folders {
     }
 }
 
+/// For how long a mount that saves behind believes a listing in which a name was not.
+const LISTED_MAX: Duration = Duration::from_millis(1100);
+
 /// Makes long runs: multiplies how many sequences each test tries.
 const EFFORT_VARIABLE: &str = "PENSTOCK_TEST_EFFORT";
 
@@ -150,7 +153,7 @@ fn a_bucket_that_is_saved_behind_keeps_the_rules_of_posix() {
     let options = bucket.staged_options(&scratch.path().join("staging"));
     let options = options.option("save", "behind");
     let folders = Folders {
-        absence: Duration::from_millis(1100),
+        absence: LISTED_MAX,
         ..Folders::with(bucket, options.option("save-after", "30ms"))
     };
     check_posix(folders, 60);
@@ -195,7 +198,14 @@ fn check_short(mode: Mode, cases: u32) {
     let (bucket, scratch) = (Bucket::new(Kind::S3), Scratch::new());
     let options = shortage::options(&bucket, mode, &scratch.path().join("staging"));
     bucket.fail(Faults::latency(Duration::from_millis(2)));
-    let folders = Folders::with(bucket, options);
+    let absence = match mode {
+        Mode::Behind => LISTED_MAX,
+        Mode::Streaming | Mode::Staged | Mode::Gathered => Duration::ZERO,
+    };
+    let folders = Folders {
+        absence,
+        ..Folders::with(bucket, options)
+    };
     match mode {
         Mode::Streaming => check_streaming(folders, cases),
         Mode::Staged | Mode::Gathered | Mode::Behind => check_posix(folders, cases),
@@ -219,7 +229,7 @@ fn the_rules_of_posix_are_kept_where_a_short_mount_has_its_writes_gathered() {
 
 #[test]
 fn the_rules_of_posix_are_kept_where_a_short_mount_saves_behind() {
-    check_short(Mode::Behind, 20);
+    check_short(Mode::Behind, 10);
 }
 
 // What was found once, shrunk, and by its name: seeds mean something else when the actions change.
