@@ -308,16 +308,12 @@ impl WriteBack {
     /// Carries out everything, as far as that takes no longer. Returns what is left and what was given up, with why.
     pub(crate) async fn finish(&self, patience: Duration) -> Vec<(String, FsError)> {
         let settled = clock::deadline(patience, self.settle_below("")).await;
+        let reason = match settled {
+            Ok(_) => FsError::Busy("it was not tried yet"),
+            Err(late) => FsError::TimedOut(late.to_string()),
+        };
         let mut left = self.lost.take();
-        if let Err(late) = settled {
-            let late = FsError::TimedOut(late.to_string());
-            left.extend(self.pending().left_over(&late));
-        } else {
-            left.extend(
-                self.pending()
-                    .left_over(&FsError::Busy("it was not tried yet")),
-            );
-        }
+        left.extend(self.pending().left_over(&reason));
         left
     }
 

@@ -119,11 +119,7 @@ impl Metadata {
     pub(crate) async fn delete_old_markers(&self, markers: &[Key]) -> FsResult<()> {
         let mut left = Vec::new();
         for marker in markers {
-            if !self
-                .mount
-                .removes_marker_behind(marker, Removal::default())
-                .await
-            {
+            if !self.mount.removes_behind(marker, Removal::default()).await {
                 left.push(marker.clone());
             }
         }

@@ -153,7 +153,7 @@ impl Mount {
             let known = known.filter(|known| known.object == ObjectKind::Normal);
             known.map(Known::removal)
         };
-        match version {
+        match version.filter(|version| version.etag.is_some()) {
             Some(version) => Ok(self.removes_behind(key, version).await),
             None => Ok(false),
         }
@@ -167,25 +167,8 @@ impl Mount {
         }
     }
 
-    async fn removes_behind(&self, key: &Key, version: Removal) -> bool {
-        match self.write_back() {
-            Some(write_back) if version.etag.is_some() => {
-                write_back.remove(key, Which::Version(version)).await == Wait::Noted
-            }
-            _ => false,
-        }
-    }
-
-    /// Removes an object that marks a directory, now or behind.
-    pub(crate) async fn remove_marker(&self, key: &Key, version: Removal) -> FsResult<()> {
-        match self.removes_marker_behind(key, version).await {
-            true => Ok(()),
-            false => self.delete_now(key).await,
-        }
-    }
-
-    /// Has an object removed behind that marks a directory. Says whether it is.
-    pub(crate) async fn removes_marker_behind(&self, key: &Key, version: Removal) -> bool {
+    /// Has an object removed behind that is this version. Says whether it is.
+    pub(crate) async fn removes_behind(&self, key: &Key, version: Removal) -> bool {
         match self.write_back() {
             Some(write_back) => {
                 write_back.remove(key, Which::Version(version)).await == Wait::Noted

@@ -129,7 +129,7 @@ impl Names {
         }
         if is_marked || late.is_some() {
             let (key, version) = (key::marker_key(&prefix)?, version.unwrap_or_default());
-            self.mount.remove_marker(&key, version).await?;
+            self.mount.remove_version(&key, version).await?;
         }
         self.mount.namespace.lock().remove(parent, name);
         Ok(change)

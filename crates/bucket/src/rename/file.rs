@@ -157,7 +157,10 @@ impl Renames {
             etag: Some(copied.original.clone()).filter(|etag| !etag.as_str().is_empty()),
             stored: None,
         };
-        self.mount.remove_version(source, removed).await?;
+        match removed.etag {
+            Some(_) => self.mount.remove_version(source, removed).await?,
+            None => self.mount.delete_now(source).await?,
+        }
         Ok((copied, change))
     }
 

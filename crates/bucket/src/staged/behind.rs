@@ -181,11 +181,7 @@ impl Behind {
 
     /// A turn to save a file, if one is free.
     fn turn(&self) -> Option<Turn> {
-        let permit = Arc::clone(&self.turns).try_acquire_owned().ok()?;
-        Some(Turn {
-            permit: Some(permit),
-            bell: Arc::clone(&self.bell),
-        })
+        Turn::take(&self.turns, &self.bell)
     }
 
     /// Waits for the saves under way, and lets go of what is saved.
@@ -201,10 +197,20 @@ impl Behind {
     }
 }
 
-/// One file's turn to be saved.
-struct Turn {
+/// The turn of something that is saved behind.
+pub(crate) struct Turn {
     permit: Option<OwnedSemaphorePermit>,
     bell: Arc<Notify>,
+}
+
+impl Turn {
+    /// One of `turns`, if one is free. `bell` rings when it is free again.
+    pub(crate) fn take(turns: &Arc<Semaphore>, bell: &Arc<Notify>) -> Option<Self> {
+        Some(Self {
+            permit: Some(Arc::clone(turns).try_acquire_owned().ok()?),
+            bell: Arc::clone(bell),
+        })
+    }
 }
 
 impl Drop for Turn {

@@ -16,13 +16,14 @@ use penstock_object::{
 };
 use penstock_transfer::staging::{NameChange, SmallObject, disk_failure};
 use penstock_vfs::FileKind;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
 
 use crate::{
     errors::{Purpose, object_failure},
     inode::{Change, Node, Place, Reference},
     mount::Mount,
     posix::{KeptMetadata, LinkTarget},
+    staged::behind::Turn,
     write_back::{
         WriteBack,
         pending::{Due, Room, Task, Waiting},
@@ -62,29 +63,6 @@ async fn carry_out_what_is_due(mount: Weak<Mount>, bell: Arc<Notify>) {
             }
             None => bell.notified().await,
         }
-    }
-}
-
-/// One of the requests that may be under way.
-struct Turn {
-    permit: Option<OwnedSemaphorePermit>,
-    bell: Arc<Notify>,
-}
-
-impl Turn {
-    fn take(turns: &Arc<Semaphore>, bell: &Arc<Notify>) -> Self {
-        Self {
-            permit: Arc::clone(turns).try_acquire_owned().ok(),
-            bell: Arc::clone(bell),
-        }
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        // Who hears the bell finds the turn free.
-        drop(self.permit.take());
-        self.bell.notify_one();
     }
 }
 

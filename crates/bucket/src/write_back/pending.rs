@@ -218,18 +218,15 @@ impl Pending {
         left
     }
 
-    fn scope(&mut self, scope: &Scope<'_>) -> impl Iterator<Item = &mut Waiting> {
-        let (from, is_one) = match scope {
-            Scope::Key(key) => (key.as_str(), true),
-            Scope::Below(prefix) => (*prefix, false),
+    fn scope<'a>(&'a mut self, scope: &'a Scope<'_>) -> impl Iterator<Item = &'a mut Waiting> {
+        let from = match scope {
+            Scope::Key(key) => key.as_str(),
+            Scope::Below(prefix) => prefix,
         };
         let changes = self
             .changes
             .range_mut::<str, _>((Bound::Included(from), Bound::Unbounded));
-        let changes = changes.take_while(move |(key, _)| match is_one {
-            true => key.as_str() == from,
-            false => key.as_str().starts_with(from),
-        });
+        let changes = changes.take_while(|(key, _)| scope.has(key));
         changes.map(|(_, waiting)| waiting)
     }
 
