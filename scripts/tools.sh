@@ -22,14 +22,20 @@ as_root() {
   fi
 }
 
+# update_package_lists: once for a script. Lists that are old, or of which one cannot be had, mostly do.
+update_package_lists() {
+  [ -z "${package_lists_updated:-}" ] || return 0
+  package_lists_updated=1
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq || true
+}
+
 # install_packages DEBIAN_NAME...: installs system packages; says nothing unless it fails.
 install_packages() {
   local log status=0
   log=$(mktemp)
   if have apt-get; then
     {
-      # Lists that are old, or of which one cannot be had, mostly do.
-      as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq || true
+      update_package_lists
       as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
     } >"$log" 2>&1 || status=$?
   elif have dnf; then
@@ -91,32 +97,25 @@ want_minio() {
   have minio || note "minio is missing and cannot be built; the tests that use it say so and are skipped"
 }
 
-# The file system exerciser is built from source, once, because Debian has no package of it.
-want_fsx() {
-  have fsx && return
-  note "building fsx with cargo (once, takes a minute)"
+# want_crate PROGRAM VERSION USE: builds a crate's program from source, once, because Debian has no package of it.
+# What it works on is small, so its compilation is not the one that its author chose for speed.
+want_crate() {
+  have "$1" && return
+  note "building $1 with cargo (once, takes a minute)"
   mkdir -p "$penstock_cache"
-  cargo install fsx --locked --quiet --root "$penstock_cache" >/dev/null 2>&1 || true
-  have fsx || note "fsx is missing and cannot be built; the tests that use it say so and are skipped"
+  env CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+    cargo install "$1" --version "$2" --locked --quiet --root "$penstock_cache" >/dev/null 2>&1 || true
+  have "$1" || note "$1 is missing and cannot be built; $3 say so and are skipped"
 }
 
-# The suite that holds a file system against POSIX, likewise.
-want_pjdfstest() {
-  have pjdfstest && return
-  note "building pjdfstest with cargo (once, takes a minute)"
-  mkdir -p "$penstock_cache"
-  cargo install pjdfstest --version 0.2.2 --locked --quiet --root "$penstock_cache" >/dev/null 2>&1 || true
-  have pjdfstest || note "pjdfstest is missing and cannot be built; the tests that use it say so and are skipped"
-}
+# The file system exerciser.
+want_fsx() { want_crate fsx 0.3.2 "the tests that use it"; }
 
-# What looks at the licences, the versions and the advisories of what this is built from, likewise.
-want_cargo_deny() {
-  have cargo-deny && return
-  note "building cargo-deny with cargo (once, takes some minutes)"
-  mkdir -p "$penstock_cache"
-  cargo install cargo-deny --version 0.20.2 --locked --quiet --root "$penstock_cache" >/dev/null 2>&1 || true
-  have cargo-deny || note "cargo-deny is missing and cannot be built; the checks that use it say so and are skipped"
-}
+# The suite that holds a file system against POSIX.
+want_pjdfstest() { want_crate pjdfstest 0.2.2 "the tests that use it"; }
+
+# What looks at the licences, the versions and the advisories of what this is built from.
+want_cargo_deny() { want_crate cargo-deny 0.20.2 "the checks that use it"; }
 
 # Debian's python3 cannot make virtual environments without another package.
 want_python_environments() {
