@@ -106,6 +106,51 @@ fn replace(folder: &Path, name: &str, content: &[u8]) {
 }
 
 #[test]
+fn unsaved_names_what_waits_and_why_it_could_not_be_saved() {
+    let bed = Bed::new(Kind::S3);
+    bed.bucket.put_outside("old", b"to be removed");
+    let unsaved = |mount: &Mount| -> Vec<serde_json::Value> {
+        let mut command = penstock();
+        command.arg("unsaved").arg("--json").arg(mount.path());
+        let told = run_within(PATIENCE, &mut command).expect_success().stdout;
+        serde_json::from_str(&told).expect("JSON")
+    };
+    let mount = bed.mount_idle();
+    assert_eq!(unsaved(&mount), Vec::<serde_json::Value>::new());
+    fs::create_dir(mount.join("made")).expect("mkdir");
+    fs::write(mount.join("made/file"), noise(1, 4500)).expect("a write");
+    fs::remove_file(mount.join("old")).expect("a removal");
+    let mut told: Vec<_> = unsaved(&mount)
+        .iter()
+        .map(|item| {
+            assert!(item["age"].is_u64() && item["reason"].is_null(), "{item}");
+            let text = |name: &str| item[name].as_str().unwrap_or_default().to_owned();
+            (text("path"), text("kind"), item["bytes"].as_u64())
+        })
+        .collect();
+    told.sort();
+    let expected = |path: &str, kind: &str, bytes| (path.to_owned(), kind.to_owned(), Some(bytes));
+    let all = [
+        expected("made/", "name", 0),
+        expected("made/file", "file", 4500),
+        expected("old", "removal", 0),
+    ];
+    assert_eq!(told, all);
+    bed.bucket.fail(Faults::rule(refused()));
+    let file = File::open(mount.join("made/file")).expect("there");
+    file.sync_all().expect_err("it is refused");
+    let reasons = unsaved(&mount);
+    let file = reasons.iter().find(|item| item["path"] == "made/file");
+    let reason = file.and_then(|item| item["reason"].as_str());
+    assert!(
+        reason.is_some_and(|reason| reason.contains("permission denied")),
+        "{reasons:?}"
+    );
+    bed.bucket.heal();
+    mount.unmount();
+}
+
+#[test]
 fn a_temporary_file_that_is_renamed_is_one_put_under_its_last_name() {
     const FILES: u64 = 60;
     for kind in Kind::REMOTE {

@@ -24,6 +24,7 @@ pub(crate) mod retry;
 pub(crate) mod room;
 pub(crate) mod save;
 pub(crate) mod sync;
+mod unsaved;
 pub(crate) mod write;
 
 use std::{
@@ -96,6 +97,8 @@ pub(crate) struct StagedBody {
     retried: AtomicBool,
     /// Why the last save behind the close failed, until a program was told.
     failed_behind: Mutex<Option<FsError>>,
+    /// Why the last attempt to save it failed; nothing after one that succeeded.
+    failure: Mutex<Option<FsError>>,
 }
 
 impl StagedMode {
@@ -176,6 +179,7 @@ impl StagedBody {
             saving_back: AtomicBool::new(false),
             retried: AtomicBool::new(false),
             failed_behind: Mutex::default(),
+            failure: Mutex::default(),
         }
     }
 

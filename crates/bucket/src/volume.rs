@@ -14,7 +14,8 @@ use penstock_transfer::{Transfer, staging::Staging};
 use penstock_vfs::{
     Allocation, AttributeChanges, Change, Dentry, DirectorySink, Entry, Features, HandleId,
     Identity, Inode, ListFrom, Lookup, Made, New, OpenOptions, Opened, Position, RemoveKind,
-    RenameMode, Renamed, Statistics, Unsaved, Volume, Watcher, WritePlace, Written, XattrMode,
+    RenameMode, Renamed, Statistics, Unsaved, UnsavedItem, Volume, Watcher, WritePlace, Written,
+    XattrMode,
 };
 
 use crate::{
@@ -152,6 +153,10 @@ impl Volume for BucketVolume {
             parts_under_way: self.files.mount.transfer.uploads_under_way(),
             ..self.files.unsaved()
         }
+    }
+
+    fn unsaved_items(&self) -> Vec<UnsavedItem> {
+        self.files.unsaved_items()
     }
 
     async fn lookup(&self, _by: &Identity, dentry: Dentry<'_>) -> FsResult<Lookup> {

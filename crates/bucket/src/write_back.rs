@@ -50,6 +50,7 @@ use penstock_base::{
 };
 use penstock_object::{Description, Key};
 use penstock_transfer::staging::{NameChange, Removal, SmallObject, Staging, disk_failure};
+use penstock_vfs::UnsavedItem;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::{
@@ -154,6 +155,11 @@ impl WriteBack {
     /// Changes that wait or are being carried out.
     pub(crate) fn len(&self) -> usize {
         self.pending().len()
+    }
+
+    /// What waits or is being carried out.
+    pub(crate) fn items(&self) -> Vec<UnsavedItem> {
+        self.pending().items()
     }
 
     /// Whether anything may wait.

@@ -3,13 +3,14 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "mount",
     "stream",
     "umount",
     "fileset",
     "stats",
     "sync",
+    "unsaved",
     "check",
     "ls",
     "stat",

@@ -11,7 +11,7 @@ use penstock_base::clock;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 use crate::{
-    Reply, Request, SocketDirectory, Status, claim, protocol,
+    Reply, Request, SocketDirectory, Status, UnsavedItem, claim, protocol,
     system::{Peer, Process, has_died},
 };
 
@@ -145,6 +145,25 @@ pub fn status(socket: &Path) -> io::Result<Status> {
     match Connection::open(socket, &Request::Status)?.next_reply()? {
         Some(Reply::Status(status)) => Ok(*status),
         _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Asks one mount what waits to be saved. Fails if it ends before it told everything, or is of a version that
+/// cannot tell.
+pub fn unsaved(socket: &Path) -> io::Result<Vec<UnsavedItem>> {
+    let mut connection = Connection::open(socket, &Request::Unsaved)?;
+    let mut all = Vec::new();
+    loop {
+        match connection.next_reply()? {
+            Some(Reply::Unsaved { items, more }) => {
+                all.extend(items);
+                if !more {
+                    return Ok(all);
+                }
+            }
+            Some(Reply::Refused(refusal)) => return Err(io::Error::other(refusal.cause)),
+            _ => return Err(io::ErrorKind::InvalidData.into()),
+        }
     }
 }
 

@@ -25,5 +25,6 @@ pub use claim::ClaimError;
 pub use directory::{SocketDirectory, mount_id};
 pub use protocol::{
     Memory, Metric, Phase, Progress, Refusal, Reply, Request, Status, Unsaved, UnsavedFile,
+    UnsavedItem, UnsavedKind,
 };
 pub use system::{Process, has_died};

@@ -31,6 +31,8 @@ pub enum Request {
         /// The beginning of the keys; empty for all.
         prefix: String,
     },
+    /// What waits to be saved, one by one: [`Reply::Unsaved`] until one says that there are no more.
+    Unsaved,
 }
 
 /// What the mount answers.
@@ -50,6 +52,51 @@ pub enum Reply {
     Refused(Refusal),
     /// This is not in the cache any more.
     CacheDropped(Dropped),
+    /// Some of what waits to be saved, what waits longest first.
+    Unsaved {
+        /// What waits.
+        items: Vec<UnsavedItem>,
+        /// Whether another reply follows.
+        more: bool,
+    },
+}
+
+/// Something that waits to be saved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnsavedItem {
+    /// Its path from the mount point.
+    pub path: String,
+    /// What waits.
+    pub kind: UnsavedKind,
+    /// Bytes of content; 0 for a name.
+    pub bytes: u64,
+    /// For how long it has waited, in seconds, where that is known.
+    pub age: Option<u64>,
+    /// Why the last attempt failed, if one did and none succeeded since.
+    pub reason: Option<String>,
+}
+
+/// What of something waits to be saved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UnsavedKind {
+    /// The content of a file.
+    File,
+    /// A directory, a link or how they are described.
+    Name,
+    /// That it was removed.
+    Removal,
+}
+
+impl UnsavedKind {
+    /// The word for people.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Name => "name",
+            Self::Removal => "removal",
+        }
+    }
 }
 
 /// A file that could not be saved.

@@ -17,7 +17,7 @@ use tokio::{
 use tracing::{debug, warn};
 
 use crate::{
-    ClaimError, Refusal, Reply, Request, SocketDirectory, Status,
+    ClaimError, Refusal, Reply, Request, SocketDirectory, Status, UnsavedItem,
     claim::{self, Name},
     protocol::{self, Dropped},
     record::Record,
@@ -38,6 +38,9 @@ const ACCEPTING_GRACE: Duration = Duration::from_millis(20);
 /// Answers that may wait for a slow client.
 const REPLIES_WAITING_MAX: usize = 8;
 
+/// What one reply tells of what waits to be saved: paths are of a kilobyte at most.
+const UNSAVED_AT_ONCE: usize = 256;
+
 /// An order to unmount, with where to report how it goes.
 #[derive(Debug)]
 pub struct UnmountOrder {
@@ -54,6 +57,9 @@ pub trait Daemon: Send + Sync + 'static {
 
     /// Drops from the disk cache what it has of keys with this prefix. May block the thread.
     fn drop_cached(&self, prefix: &str) -> Result<Dropped, Refusal>;
+
+    /// What waits to be saved, what waits longest first.
+    fn unsaved(&self) -> Vec<UnsavedItem>;
 }
 
 /// Who answers and who obeys.
@@ -150,10 +156,23 @@ async fn serve(stream: UnixStream, duties: &Duties) -> io::Result<()> {
                 Err(refusal) => Reply::Refused(refusal),
             }
         }
+        Ok(Request::Unsaved) => return tell_unsaved(output, duties.daemon.unsaved()).await,
         Ok(Request::Unmount { lazy }) => return unmount(output, duties, lazy).await,
         Err(refusal) => Reply::Refused(refusal),
     };
     send(&mut output, &reply).await
+}
+
+async fn tell_unsaved(mut output: OwnedWriteHalf, mut left: Vec<UnsavedItem>) -> io::Result<()> {
+    loop {
+        let rest = left.split_off(UNSAVED_AT_ONCE.min(left.len()));
+        let more = !rest.is_empty();
+        send(&mut output, &Reply::Unsaved { items: left, more }).await?;
+        if !more {
+            return Ok(());
+        }
+        left = rest;
+    }
 }
 
 /// Passes an order on, and how it goes back.
@@ -183,7 +202,7 @@ mod tests {
     use std::{fs, os::unix::fs::PermissionsExt};
 
     use super::*;
-    use crate::{Memory, Phase, Progress, UnsavedFile, client};
+    use crate::{Memory, Phase, Progress, UnsavedFile, UnsavedKind, client};
 
     const MOUNTPOINT: &str = "/mnt/x";
 
@@ -220,6 +239,17 @@ mod tests {
                 cause: "there is no cache".to_owned(),
                 remedy: String::new(),
             })
+        }
+
+        fn unsaved(&self) -> Vec<UnsavedItem> {
+            let items = (0..UNSAVED_AT_ONCE as u64 + 1).map(|bytes| UnsavedItem {
+                path: "a".to_owned(),
+                kind: UnsavedKind::File,
+                bytes,
+                age: None,
+                reason: None,
+            });
+            items.collect()
         }
     }
 
@@ -384,6 +414,15 @@ mod tests {
         stream.read_to_string(&mut answer).expect("answered");
         let reply: Reply = serde_json::from_str(&answer).expect("one reply");
         assert!(matches!(reply, Reply::Refused(refusal) if refusal.cause.contains("`dance`")));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn tells_what_is_unsaved_in_several_replies_and_that_they_end() {
+        let bed = Bed::new();
+        let (_server, _orders) = bed.start(status(7, Phase::Mounted)).expect("listens");
+        let items = client::unsaved(&bed.socket()).expect("answered");
+        let told: Vec<_> = items.iter().map(|item| item.bytes).collect();
+        assert_eq!(told, (0..=UNSAVED_AT_ONCE as u64).collect::<Vec<_>>());
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -28,7 +28,8 @@ pub use types::{
     Access, Allocation, AttributeChanges, Attributes, BriefAttributes, Change, Dentry, Detail,
     Device, DirectorySink, Durability, Entry, Exclusivity, FileKind, HandleId, Inode, ListFrom,
     Lookup, Made, New, NewKind, OpenOptions, Opened, Position, RemoveKind, RenameMode, Renamed,
-    Seek, SpecialFile, Statistics, TimeChange, Unsaved, WritePlace, Written, XattrMode,
+    Seek, SpecialFile, Statistics, TimeChange, Unsaved, UnsavedItem, UnsavedKind, WritePlace,
+    Written, XattrMode,
 };
 pub use volume::Volume;
 pub use watcher::{HeldFile, Watcher, Watchers};

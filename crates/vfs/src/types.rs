@@ -431,6 +431,32 @@ pub struct Unsaved {
     pub parts_under_way: u64,
 }
 
+/// Something that waits to be made durable, as people are told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnsavedItem {
+    /// Its path from the root.
+    pub path: String,
+    /// What waits.
+    pub kind: UnsavedKind,
+    /// Bytes of content; 0 for a name.
+    pub bytes: u64,
+    /// For how long it has waited, where that is known.
+    pub age: Option<Duration>,
+    /// Why the last attempt failed, if one did and none succeeded since.
+    pub failure: Option<FsError>,
+}
+
+/// What of something waits to be made durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnsavedKind {
+    /// The content of a file.
+    File,
+    /// A directory, a link or how they are described.
+    Name,
+    /// That it was removed.
+    Removal,
+}
+
 /// A new value for a time stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeChange {

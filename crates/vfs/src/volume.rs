@@ -9,8 +9,8 @@ use penstock_base::{FsError, FsResult, Payload};
 use crate::{
     AccessMask, Allocation, AttributeChanges, Change, Dentry, DirectorySink, Entry, Features,
     FileKind, HandleId, Identity, Inode, ListFrom, Locks, Lookup, Made, New, NodeId, OpenOptions,
-    Opened, Position, RemoveKind, RenameMode, Renamed, Seek, Statistics, Unsaved, Watcher,
-    WritePlace, Written, XattrMode, permission,
+    Opened, Position, RemoveKind, RenameMode, Renamed, Seek, Statistics, Unsaved, UnsavedItem,
+    Watcher, WritePlace, Written, XattrMode, permission,
 };
 
 const NO_XATTRS: FsError = FsError::Unsupported("this volume keeps no extended attributes");
@@ -58,6 +58,11 @@ pub trait Volume: Send + Sync + 'static {
     /// What waits to be made durable.
     fn unsaved(&self) -> Unsaved {
         Unsaved::default()
+    }
+
+    /// The same one by one, what waits longest first.
+    fn unsaved_items(&self) -> Vec<UnsavedItem> {
+        Vec::new()
     }
 
     /// Finds a name.

@@ -151,6 +151,13 @@ impl Behind {
         }
     }
 
+    /// For how long each file has been unsaved.
+    pub(crate) fn ages(&self) -> HashMap<Inode, Duration> {
+        let all = lock(&self.waiting);
+        let ages = all.iter().map(|(inode, one)| (*inode, one.since.elapsed()));
+        ages.collect()
+    }
+
     /// Lets go of a file that was removed or replaced.
     pub(crate) fn forget(&self, inode: Inode) {
         let gone = lock(&self.waiting).remove(&inode);

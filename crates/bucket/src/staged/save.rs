@@ -17,7 +17,7 @@ use crate::{
     files::Files,
     mount::run_to_end,
     open_file::{Body, OpenFile},
-    staged::StagedBody,
+    staged::{StagedBody, lock},
 };
 
 /// Which snapshot the store has.
@@ -100,7 +100,10 @@ impl Files {
         }
         let _entered = self.mount.namespace.enter(&[file.inode]).await?;
         let _turn = body.turn.lock().await;
-        self.store_changes(file, body).await
+        let stored = self.store_changes(file, body).await;
+        let failed = stored.as_ref().err();
+        *lock(&body.failure) = failed.map(|error| error.clone().into());
+        stored
     }
 
     /// Stores what is unsaved. The caller has the file's turn, and no directory above is moved, or the caller

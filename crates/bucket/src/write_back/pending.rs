@@ -13,6 +13,7 @@ use penstock_base::{
 };
 use penstock_object::{DELETE_MANY_MAX, Key};
 use penstock_transfer::staging::NameChange;
+use penstock_vfs::{UnsavedItem, UnsavedKind};
 
 use crate::{inode::Reference, staged::retry::PAUSES};
 
@@ -322,6 +323,21 @@ impl Pending {
             pause,
             reason,
         });
+    }
+
+    /// Everything that waits, as people are told.
+    pub(super) fn items(&self) -> Vec<UnsavedItem> {
+        let items = self.changes.iter().map(|(key, waiting)| UnsavedItem {
+            path: key.to_string(),
+            kind: match waiting.is_removal() {
+                true => UnsavedKind::Removal,
+                false => UnsavedKind::Name,
+            },
+            bytes: 0,
+            age: Some(waiting.since.elapsed()),
+            failure: waiting.failed.as_ref().map(|failed| failed.reason.clone()),
+        });
+        items.collect()
     }
 
     /// The keys of everything that waits, each with why it could not be done, or with `other`.

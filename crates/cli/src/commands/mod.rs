@@ -16,6 +16,7 @@ pub(crate) mod stats;
 pub(crate) mod stream;
 mod sync;
 pub(crate) mod umount;
+mod unsaved;
 pub(crate) mod uploads;
 
 use clap::{ArgMatches, Command};
@@ -37,6 +38,7 @@ const COMMANDS: &[(Make, Run)] = &[
     (umount::command, umount::run),
     (stats::command, stats::run),
     (sync::command, sync::run),
+    (unsaved::command, unsaved::run),
     (check::command, check::run),
     (ls::command, ls::run),
     (stat::command, stat::run),

@@ -73,24 +73,27 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
 }
 
 fn ask(socket: &Path, mountpoint: &Path) -> Outcome<Status> {
-    client::status(socket).map_err(|error| {
-        let shown = mountpoint.display();
-        match error.kind() {
-            // The last three come from a mount that is just leaving.
-            io::ErrorKind::NotFound
-            | io::ErrorKind::ConnectionRefused
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::BrokenPipe
-            | io::ErrorKind::InvalidData => Failure::new(
-                format!("no mount of this user answers for `{shown}`"),
-                "`penstock stats` lists the mounts",
-            ),
-            _ => Failure::new(
-                format!("the mount on `{shown}` does not answer: {error}"),
-                "look into its log",
-            ),
-        }
-    })
+    client::status(socket).map_err(|error| silence(mountpoint, &error))
+}
+
+/// Why a mount gives no answer.
+pub(crate) fn silence(mountpoint: &Path, error: &io::Error) -> Failure {
+    let shown = mountpoint.display();
+    match error.kind() {
+        // The last three come from a mount that is just leaving.
+        io::ErrorKind::NotFound
+        | io::ErrorKind::ConnectionRefused
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::InvalidData => Failure::new(
+            format!("no mount of this user answers for `{shown}`"),
+            "`penstock stats` lists the mounts",
+        ),
+        _ => Failure::new(
+            format!("the mount on `{shown}` does not answer: {error}"),
+            "look into its log",
+        ),
+    }
 }
 
 fn list(mounts: &[Status], as_json: bool) -> Outcome {

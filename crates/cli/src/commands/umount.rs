@@ -197,7 +197,7 @@ impl Wait<'_> {
                 }
                 Ok(Some(Reply::Refused(refusal))) => break Err(refusal.into()),
                 Err(error) if client::is_silence(&error) && !connection.has_died() => {}
-                Ok(Some(Reply::Status(_) | Reply::CacheDropped(_)) | None) | Err(_) => {
+                Ok(_) | Err(_) => {
                     break Err(self.without_last_word(&connection));
                 }
             }

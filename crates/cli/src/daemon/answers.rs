@@ -13,7 +13,10 @@ use penstock_base::{
 
 use super::{Plan, stage::Stage};
 use crate::{
-    control::{Memory, Metric, Refusal, Status, Unsaved, protocol::Dropped, server},
+    control::{
+        Memory, Metric, Refusal, Status, Unsaved, UnsavedItem, UnsavedKind, protocol::Dropped,
+        server,
+    },
     resources::Resources,
     system,
     volumes::OpenedVolume,
@@ -55,6 +58,21 @@ fn plain(samples: Vec<Sample>) -> Vec<Metric> {
     plain.map(Metric::from).collect()
 }
 
+/// What waits, as it is told.
+fn told(item: penstock_vfs::UnsavedItem) -> UnsavedItem {
+    UnsavedItem {
+        path: item.path,
+        kind: match item.kind {
+            penstock_vfs::UnsavedKind::File => UnsavedKind::File,
+            penstock_vfs::UnsavedKind::Name => UnsavedKind::Name,
+            penstock_vfs::UnsavedKind::Removal => UnsavedKind::Removal,
+        },
+        bytes: item.bytes,
+        age: item.age.map(|age| age.as_secs()),
+        reason: item.failure.map(|failure| failure.to_string()),
+    }
+}
+
 impl server::Daemon for Answers {
     fn status(&self) -> Status {
         let Resources { pool, registry } = &self.resources;
@@ -94,5 +112,10 @@ impl server::Daemon for Answers {
             objects: removed.objects,
             bytes: removed.bytes,
         })
+    }
+
+    fn unsaved(&self) -> Vec<UnsavedItem> {
+        let items = self.volume.get().map(|volume| volume.unsaved_items());
+        items.into_iter().flatten().map(told).collect()
     }
 }

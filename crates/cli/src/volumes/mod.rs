@@ -22,7 +22,7 @@ use penstock_base::{
 };
 use penstock_block::Contents;
 use penstock_transfer::DiskCache;
-use penstock_vfs::{Unsaved, Volume};
+use penstock_vfs::{Unsaved, UnsavedItem, Volume};
 
 use crate::{
     environment::Environment,
@@ -123,6 +123,14 @@ impl OpenedVolume {
         match &self.form {
             Form::Files(volume) => volume.unsaved(),
             Form::Disks(_) => Unsaved::default(),
+        }
+    }
+
+    /// The same one by one.
+    pub(crate) fn unsaved_items(&self) -> Vec<UnsavedItem> {
+        match &self.form {
+            Form::Files(volume) => volume.unsaved_items(),
+            Form::Disks(_) => Vec::new(),
         }
     }
 
