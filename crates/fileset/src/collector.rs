@@ -63,7 +63,10 @@ async fn collect(parts: &Parts, inode: penstock_vfs::Inode) -> FsResult<()> {
 
 /// Deletes some garbage; returns whether there may be more.
 async fn delete_garbage(parts: &Parts) -> FsResult<bool> {
-    let garbage = query(&*parts.engine, |reads| operations::garbage(reads)).await?;
+    // Before the look: see there.
+    let uncommitted = parts.objects.uncommitted();
+    let mut garbage = query(&*parts.engine, |reads| operations::garbage(reads)).await?;
+    garbage.retain(|object| !uncommitted.contains(object));
     if garbage.is_empty() {
         return Ok(false);
     }

@@ -206,6 +206,8 @@ async fn files_without_a_name_whose_holder_died_are_collected() {
     let inode = place.find(ROOT, "file").await.unwrap().inode;
     let _held = place.open(inode, OpenOptions::READ).await.unwrap();
     place.remove(ROOT, "file", RemoveKind::File).await.unwrap();
+    // A crash may take what no sync followed.
+    place.sync_directory(ROOT).await.unwrap();
     place.crash().await;
     place
         .until(|| async { place.is_gone(inode).await && place.objects().await.is_empty() })
