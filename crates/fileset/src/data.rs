@@ -17,7 +17,7 @@ mod packer;
 
 pub(crate) use blocks::Blocks;
 pub(crate) use objects::{Objects, Placed};
-pub(crate) use pack::Piece;
+pub(crate) use pack::{Piece, checksums};
 pub(crate) use packer::Packer;
 
 /// Which object.

@@ -106,7 +106,7 @@ impl Objects {
     }
 
     /// Receives a range of a run, counted from the beginning of the run.
-    pub(super) async fn fetch(
+    pub(crate) async fn fetch(
         &self,
         stored: &Stored,
         range: std::ops::Range<u32>,

@@ -107,7 +107,7 @@ impl Pack {
 }
 
 /// The checksum of each grain.
-pub(super) fn checksums<'a>(slices: impl Iterator<Item = &'a Bytes>) -> Vec<u32> {
+pub(crate) fn checksums<'a>(slices: impl Iterator<Item = &'a Bytes>) -> Vec<u32> {
     let mut summing = Summing::new(ChecksumKind::Crc32c);
     let (mut sums, mut filled) = (Vec::new(), 0);
     for slice in slices {

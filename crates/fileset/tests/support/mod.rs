@@ -202,6 +202,12 @@ impl Place {
         self.directory = Arc::new(copy);
     }
 
+    /// A way to the bucket for a command.
+    pub fn transfer(&self) -> Arc<Transfer> {
+        let pool = BufferPool::new(MemoryBudget::new(16 << 20));
+        Transfer::new(Arc::clone(&self.bucket), pool)
+    }
+
     /// Fails unless a check finds nothing.
     pub async fn is_whole(&self) {
         let report = check(&*self.engine, &*self.bucket).await.unwrap();
