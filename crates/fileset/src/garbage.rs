@@ -38,7 +38,9 @@ pub struct Sweep {
 /// Some objects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Count {
+    /// How many.
     pub objects: u64,
+    /// Bytes in them.
     pub bytes: u64,
 }
 

@@ -105,7 +105,7 @@ async fn an_object_is_kept_for_who_has_not_referred_to_it_yet() {
     let meanwhile = async {
         gate.reached.notified().await;
         let mut removed = Vec::new();
-        for number in 0..3 {
+        for (number, handle) in handles.iter().enumerate() {
             let name = format!("file-{number}");
             let inode = place.find(ROOT, &name).await.unwrap().inode;
             let is_saved = place.attributes(inode).await.allocated > 0
@@ -113,7 +113,7 @@ async fn an_object_is_kept_for_who_has_not_referred_to_it_yet() {
                 && is_in_the_metadata(&place, inode).await;
             if is_saved {
                 place.remove(ROOT, &name, RemoveKind::File).await.unwrap();
-                removed.push((inode, handles[number]));
+                removed.push((inode, *handle));
             }
         }
         assert_eq!(removed.len(), 2, "one waits");
