@@ -37,7 +37,7 @@ pub(super) async fn check_blocks(
     let mut next = Bytes::from_static(&[kind::CHUNK]);
     loop {
         let (runs, behind) = query(engine, |reads| step(reads, &next)).await?;
-        let checks = stream::iter(runs.iter().map(|(_, runs)| check_object(&objects, runs)));
+        let checks = stream::iter(runs.values().map(|runs| check_object(&objects, runs)));
         let checks: Vec<_> = checks.buffer_unordered(FETCHES_MAX).try_collect().await?;
         for (bytes, findings) in checks {
             report.compared += bytes;
