@@ -32,6 +32,11 @@ fn a_fileset_is_made_mounted_filled_checked_and_destroyed() {
     mount.unmount();
     let checked = fileset.run("check", &[]);
     checked.expect_success();
+    let collected = fileset.run("gc", &["--json"]).expect_success();
+    let found: serde_json::Value = serde_json::from_str(&collected.stdout).unwrap();
+    assert_eq!(found["live"]["bytes"], content.len() as u64 + 4);
+    assert_eq!(found["unused_bytes"], 4);
+    assert_eq!(found["leaked"]["objects"], 0);
     let mount = fileset.mount();
     let mut expected = content;
     expected[4_194_302..4_194_306].copy_from_slice(b"over");

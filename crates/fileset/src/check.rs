@@ -1,17 +1,21 @@
 //! Whether a file system is whole: its keys fit each other, and its objects are in the bucket.
 //!
-//! A check changes nothing. It looks at all keys in one pass and at all objects in a listing; it fetches none of them,
-//! so damage to the bytes of a block is found by who reads it, not here. It keeps about 100 bytes of memory for each
-//! file. Nobody may have the file system open meanwhile, which the engine's lock sees to.
+//! A check changes nothing. It looks at all keys in one pass and at all objects in a listing; [`check`] fetches none of
+//! them, so damage to the bytes of a block is found by who reads it or by [`check_data`]. It keeps about 100 bytes of
+//! memory for each file. Nobody may have the file system open meanwhile, which the engine's lock sees to.
+
+mod blocks;
 
 use std::{
     collections::{BTreeMap, HashMap},
     ops::ControlFlow,
+    sync::Arc,
 };
 
 use bytes::Bytes;
 use penstock_base::{FsError, FsResult};
 use penstock_object::{ListOptions, Store};
+use penstock_transfer::Transfer;
 use penstock_vfs::{FileKind, Inode};
 
 use crate::{
@@ -32,6 +36,8 @@ pub struct Report {
     pub objects: u64,
     /// Objects in the bucket that nothing refers to: a crash came between a PUT and what was to refer to it.
     pub leaked: u64,
+    /// Bytes in the bucket that were compared with their checksums.
+    pub compared: u64,
     /// What is wrong, a line each, at most [`FINDINGS_MAX`].
     pub findings: Vec<String>,
     /// Wrong things that are not among them.
@@ -291,6 +297,13 @@ pub async fn check(engine: &dyn Engine, store: &dyn Store) -> FsResult<Report> {
         report.add(format!("{object}: is missing in the bucket"));
     }
     tracing::debug!(objects = there, "the bucket was listed");
+    Ok(report)
+}
+
+/// The same, and compares all bytes in the bucket with their checksums.
+pub async fn check_data(engine: &dyn Engine, transfer: Arc<Transfer>) -> FsResult<Report> {
+    let mut report = check(engine, &**transfer.store()).await?;
+    blocks::check_blocks(engine, transfer, &mut report).await?;
     Ok(report)
 }
 

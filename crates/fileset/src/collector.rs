@@ -1,4 +1,5 @@
-//! What goes on behind a volume: orphans are collected, garbage is deleted, what could not be saved is tried again.
+//! What goes on behind a volume: orphans are collected, garbage is deleted, what could not be saved is tried again,
+//! and once a day objects are looked for that a crash left in the bucket.
 
 use std::{
     sync::{Arc, Weak},
@@ -8,8 +9,7 @@ use std::{
 use penstock_base::{FsResult, clock};
 
 use crate::{
-    engine::{query, transact},
-    operations,
+    garbage::{LEAK_GRACE, Sweep, collect, delete_garbage, sweep_bucket},
     volume::Parts,
 };
 
@@ -17,8 +17,14 @@ use crate::{
 /// deleted.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
+/// How often the bucket is listed for objects that leaked. A crash leaves some, so the first time is soon.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
+/// What is old enough by the first time was left by who came before.
+const FIRST_SWEEP: Duration = Duration::from_secs(2 * 60 * 60);
+
 /// Works until the volume is gone.
 pub(crate) async fn run(parts: Weak<Parts>) {
+    let mut next_sweep = clock::now() + FIRST_SWEEP;
     loop {
         let Some(held) = parts.upgrade().map(|parts| Arc::clone(&parts.held)) else {
             return;
@@ -31,6 +37,27 @@ pub(crate) async fn run(parts: Weak<Parts>) {
         if rung.is_err() {
             parts.files.save_all().await;
         }
+        if clock::now() >= next_sweep {
+            next_sweep = clock::now() + SWEEP_INTERVAL;
+            sweep(&parts).await;
+        }
+    }
+}
+
+async fn sweep(parts: &Parts) {
+    let how = Sweep {
+        grace: LEAK_GRACE,
+        dry_run: false,
+    };
+    match sweep_bucket(&*parts.engine, &parts.objects, how).await {
+        Ok(found) if found.deleted > 0 => {
+            tracing::info!(
+                objects = found.deleted,
+                "objects that a crash left were deleted"
+            );
+        }
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, "the bucket could not be looked through"),
     }
 }
 
@@ -39,8 +66,7 @@ pub(crate) async fn work(parts: &Parts) -> FsResult<()> {
     let mut waiting = parts.held.waiting();
     while let Some(inode) = waiting.pop() {
         parts.files.discard(inode);
-        let collected = collect(parts, inode).await;
-        if let Err(error) = collected {
+        if let Err(error) = collect(&*parts.engine, inode).await {
             waiting.push(inode);
             waiting
                 .into_iter()
@@ -49,35 +75,6 @@ pub(crate) async fn work(parts: &Parts) -> FsResult<()> {
         }
         parts.held.gone(inode);
     }
-    while delete_garbage(parts).await? {}
+    while delete_garbage(&*parts.engine, &parts.objects).await? {}
     Ok(())
-}
-
-async fn collect(parts: &Parts, inode: penstock_vfs::Inode) -> FsResult<()> {
-    let step = move |transaction: &mut dyn crate::engine::Transaction| {
-        operations::collect(transaction, inode)
-    };
-    while !transact(&*parts.engine, step).await? {}
-    Ok(())
-}
-
-/// Deletes some garbage; returns whether there may be more.
-async fn delete_garbage(parts: &Parts) -> FsResult<bool> {
-    let garbage = query(&*parts.engine, |reads| operations::garbage(reads)).await?;
-    if garbage.is_empty() {
-        return Ok(false);
-    }
-    // A crash must not bring back what refers to them.
-    parts.engine.sync().await?;
-    let kept = parts.objects.delete(&garbage).await?;
-    let all_went = kept.is_empty();
-    let gone: Vec<_> = garbage
-        .into_iter()
-        .filter(|object| !kept.contains(object))
-        .collect();
-    transact(&*parts.engine, move |transaction| {
-        operations::drop_garbage(transaction, &gone)
-    })
-    .await?;
-    Ok(all_went)
 }

@@ -13,10 +13,12 @@
 mod blocks;
 mod objects;
 mod pack;
+mod packer;
 
 pub(crate) use blocks::Blocks;
-pub(crate) use objects::Objects;
-pub(crate) use pack::{Pack, Piece, packed};
+pub(crate) use objects::{Objects, Placed};
+pub(crate) use pack::{Piece, checksums};
+pub(crate) use packer::Packer;
 
 /// Which object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

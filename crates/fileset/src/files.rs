@@ -5,8 +5,9 @@
 //!                                └───────────── a save: at fsync and close, and when memory is short
 //! ```
 //!
-//! A save puts what is pending into objects, some at once, and then tells the metadata of all of it in one operation:
-//! so the metadata never refers to bytes that the bucket does not have. What could not be saved stays pending, and
+//! A save puts what is pending into objects, which it shares with other files that are saved at the same time
+//! ([`Packer`]), and then tells the metadata of all of it in one operation: so the metadata never refers to bytes that
+//! the bucket does not have. What could not be saved stays pending, and
 //! the next save tries again. Reads see pending pieces over the extents.
 //!
 //! | lock | of what |
@@ -31,7 +32,7 @@ use penstock_base::{FsError, FsResult, Mutex};
 use penstock_vfs::{Access, Attributes, FileKind, HandleId, Inode, Unsaved};
 
 use crate::{
-    data::{Blocks, Objects},
+    data::{Blocks, Objects, Packer},
     engine::{Engine, query},
     operations,
 };
@@ -78,6 +79,7 @@ struct Table {
 pub(crate) struct Files {
     engine: Arc<dyn Engine>,
     objects: Arc<Objects>,
+    packer: Arc<Packer>,
     blocks: Arc<Blocks>,
     table: Mutex<Table>,
     last_handle: AtomicU64,
@@ -88,6 +90,7 @@ impl Files {
         Arc::new(Self {
             engine,
             blocks: Blocks::new(Arc::clone(&objects)),
+            packer: Packer::new(Arc::clone(&objects)),
             objects,
             table: Mutex::default(),
             last_handle: AtomicU64::new(0),

@@ -11,6 +11,7 @@
 //! | `data` | objects in the bucket: runs of bytes with checksums, fetched and verified |
 //! | [`engine`] | ordered keys, changed by operations one after the other; nothing of files in it |
 //! | [`check`] | whether all of it fits together |
+//! | [`garbage`] | objects that no file needs |
 //!
 //! The order that keeps a file system whole: bytes go into the bucket first, then the metadata refers to them, then
 //! the metadata is synced, then somebody is told; and an object is deleted only when it is durable that nothing
@@ -23,6 +24,7 @@ mod data;
 pub mod engine;
 mod errors;
 mod files;
+pub mod garbage;
 mod held;
 mod label;
 mod listings;

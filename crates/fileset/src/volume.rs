@@ -22,6 +22,7 @@ use crate::{
     data::Objects,
     engine::{Engine, Reads, Transaction, query, transact},
     files::Files,
+    garbage::{Garbage, Sweep, sweep_bucket},
     held::Held,
     listings::Listings,
     numbers::Numbers,
@@ -97,6 +98,11 @@ impl FilesetVolume {
             epoch: random::number(),
             identity,
         }))
+    }
+
+    /// Looks through the bucket for objects that leaked, as it does by itself once a day.
+    pub async fn sweep(&self, how: Sweep) -> FsResult<Garbage> {
+        sweep_bucket(&*self.parts.engine, &self.parts.objects, how).await
     }
 
     async fn query<T: Send>(

@@ -1,8 +1,9 @@
-//! `penstock fileset create|list|info|check|destroy`: the life of a file system.
+//! `penstock fileset create|list|info|check|gc|destroy`: the life of a file system.
 
 mod check;
 mod create;
 mod destroy;
+mod gc;
 mod info;
 mod list;
 
@@ -34,6 +35,7 @@ pub(crate) fn command() -> Command {
         .subcommand(list::command())
         .subcommand(info::command())
         .subcommand(check::command())
+        .subcommand(gc::command())
         .subcommand(destroy::command())
 }
 
@@ -43,6 +45,7 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         Some(("list", matches)) => list::run(matches, environment),
         Some(("info", matches)) => info::run(matches, environment),
         Some(("check", matches)) => check::run(matches, environment),
+        Some(("gc", matches)) => gc::run(matches, environment),
         Some(("destroy", matches)) => destroy::run(matches, environment),
         _ => Err(Failure::usage(
             "`penstock fileset` does nothing by itself",

@@ -1,23 +1,53 @@
 //! The objects of a file system in its bucket.
+//!
+//! Between its PUT and the operation that refers to it an object is *uncommitted*: nothing in the metadata says that it
+//! is needed, or one of the files in it came and went already while others are on their way. Who stores something
+//! holds an [`Uncommitted`] until its operation is made, and nobody deletes what is held. Who wants to delete asks
+//! [`Objects::uncommitted`] *before* it looks at the metadata: an object that is not held then is referred to by
+//! then, or never will be.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
-use penstock_base::{FsError, FsResult, Payload, random};
+use penstock_base::{FsError, FsResult, Mutex, Payload, random};
 use penstock_object::{DELETE_MANY_MAX, ETag, Key, PutOptions};
 use penstock_transfer::{ObjectVersion, Transfer};
-use tokio::sync::Semaphore;
 
-use super::{ObjectId, Pack};
+use super::{ObjectId, pack::Pack};
 use crate::{
     errors::{object_failure, transfer_failure},
     schema::{Extent, Stored},
 };
 
-/// PUTs of one file system under way at once.
-const PUTS_MAX: usize = 16;
+/// Objects that are held.
+type Held = Arc<Mutex<HashSet<ObjectId>>>;
+
+/// An object to which the metadata does not refer yet. It is not deleted as long as somebody has this.
+#[derive(Debug)]
+pub(crate) struct Uncommitted {
+    object: ObjectId,
+    held: Held,
+}
+
+impl Drop for Uncommitted {
+    fn drop(&mut self) {
+        self.held.lock().remove(&self.object);
+    }
+}
+
+/// A run that is in the bucket.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    pub(crate) chunk: u64,
+    pub(crate) extent: Extent,
+    /// Until the metadata refers to it.
+    pub(super) _object: Arc<Uncommitted>,
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -25,7 +55,7 @@ pub(crate) struct Objects {
     transfer: Arc<Transfer>,
     writer: u64,
     last: AtomicU64,
-    puts: Semaphore,
+    held: Held,
 }
 
 impl Objects {
@@ -35,29 +65,48 @@ impl Objects {
             transfer,
             writer: random::number(),
             last: AtomicU64::new(0),
-            puts: Semaphore::new(PUTS_MAX),
+            held: Held::default(),
         }
     }
 
-    /// Stores a pack as an object, and returns what is in which chunk.
-    pub(crate) async fn put(&self, pack: &Pack) -> FsResult<Vec<(u64, Extent)>> {
+    /// Stores a pack as an object, and returns where its runs are.
+    pub(super) async fn put(&self, pack: &Pack) -> FsResult<Vec<Placed>> {
+        let object = self.new_object();
+        // Summed up before they are sent: what happens to them on the way is noticed.
+        let extents = pack.extents(object.object);
+        let store = self.transfer.store();
+        store
+            .put(&key(object.object)?, pack.payload(), PutOptions::default())
+            .await
+            .map_err(|error| object_failure(&error))?;
+        let object = Arc::new(object);
+        let placed = extents.into_iter().map(|(chunk, extent)| Placed {
+            chunk,
+            extent,
+            _object: Arc::clone(&object),
+        });
+        Ok(placed.collect())
+    }
+
+    fn new_object(&self) -> Uncommitted {
         let object = ObjectId {
             writer: self.writer,
             number: self.last.fetch_add(1, Ordering::Relaxed) + 1,
         };
-        let _turn = self.puts.acquire().await;
-        // Summed up before they are sent: what happens to them on the way is noticed.
-        let extents = pack.extents(object);
-        let store = self.transfer.store();
-        store
-            .put(&key(object)?, pack.payload(), PutOptions::default())
-            .await
-            .map_err(|error| object_failure(&error))?;
-        Ok(extents)
+        self.held.lock().insert(object);
+        Uncommitted {
+            object,
+            held: Arc::clone(&self.held),
+        }
+    }
+
+    /// Objects that must not be deleted whatever the metadata says. Asked for before looking there.
+    pub(crate) fn uncommitted(&self) -> HashSet<ObjectId> {
+        self.held.lock().clone()
     }
 
     /// Receives a range of a run, counted from the beginning of the run.
-    pub(super) async fn fetch(
+    pub(crate) async fn fetch(
         &self,
         stored: &Stored,
         range: std::ops::Range<u32>,

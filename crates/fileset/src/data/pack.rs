@@ -1,4 +1,4 @@
-//! What is to be stored, cut into objects.
+//! What is to be stored: runs of bytes, and the object that some of them make.
 
 use bytes::Bytes;
 use penstock_base::{ChecksumKind, Payload, Summing};
@@ -16,39 +16,28 @@ pub(crate) struct Piece {
 
 /// A run of bytes in one chunk.
 #[derive(Debug)]
-struct Run {
+pub(super) struct Run {
     chunk: u64,
     at: u32,
     bytes: Vec<Bytes>,
     length: u32,
 }
 
+impl Run {
+    pub(super) fn length(&self) -> u64 {
+        u64::from(self.length)
+    }
+}
+
 /// What goes into one object.
 #[derive(Debug, Default)]
-pub(crate) struct Pack {
+pub(super) struct Pack {
     runs: Vec<Run>,
     length: u32,
 }
 
-/// Cuts pieces, in order and without overlaps, into packs of at most one block.
-pub(crate) fn packed(pieces: Vec<Piece>) -> Vec<Pack> {
-    let mut packs: Vec<Pack> = Vec::new();
-    for run in runs(pieces) {
-        let fits = |pack: &&mut Pack| u64::from(pack.length + run.length) <= BLOCK_SIZE;
-        match packs.last_mut().filter(fits) {
-            Some(pack) => pack.push(run),
-            None => {
-                let mut pack = Pack::default();
-                pack.push(run);
-                packs.push(pack);
-            }
-        }
-    }
-    packs
-}
-
 /// Joins pieces that follow each other within a chunk, and cuts those that reach over its end.
-fn runs(pieces: Vec<Piece>) -> Vec<Run> {
+pub(super) fn runs(pieces: Vec<Piece>) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for Piece {
         mut offset,
@@ -80,21 +69,21 @@ fn runs(pieces: Vec<Piece>) -> Vec<Run> {
 }
 
 impl Pack {
-    fn push(&mut self, run: Run) {
+    pub(super) fn push(&mut self, run: Run) {
         self.length += run.length;
         self.runs.push(run);
     }
 
     /// All bytes.
-    pub(crate) fn payload(&self) -> Payload {
+    pub(super) fn payload(&self) -> Payload {
         let mut payload = Payload::new();
         let bytes = self.runs.iter().flat_map(|run| &run.bytes);
         bytes.for_each(|bytes| payload.push(bytes.clone()));
         payload
     }
 
-    /// What is in which chunk, once `object` holds the bytes.
-    pub(crate) fn extents(&self, object: ObjectId) -> Vec<(u64, Extent)> {
+    /// What is in which chunk, run by run, once `object` holds the bytes.
+    pub(super) fn extents(&self, object: ObjectId) -> Vec<(u64, Extent)> {
         let mut offset = 0;
         let extents = self.runs.iter().map(|run| {
             let stored = Stored {
@@ -118,7 +107,7 @@ impl Pack {
 }
 
 /// The checksum of each grain.
-pub(super) fn checksums<'a>(slices: impl Iterator<Item = &'a Bytes>) -> Vec<u32> {
+pub(crate) fn checksums<'a>(slices: impl Iterator<Item = &'a Bytes>) -> Vec<u32> {
     let mut summing = Summing::new(ChecksumKind::Crc32c);
     let (mut sums, mut filled) = (Vec::new(), 0);
     for slice in slices {
@@ -158,25 +147,23 @@ mod tests {
     };
 
     #[test]
-    fn small_pieces_share_an_object() {
-        let packs = packed(vec![piece(0, 10), piece(10, 5), piece(BLOCK_SIZE * 3, 7)]);
-        assert_eq!(packs.len(), 1);
-        let extents = packs[0].extents(ID);
+    fn runs_lie_one_behind_the_other() {
+        let mut pack = Pack::default();
+        let pieces = vec![piece(0, 10), piece(10, 5), piece(BLOCK_SIZE * 3, 7)];
+        runs(pieces).into_iter().for_each(|run| pack.push(run));
+        let extents = pack.extents(ID);
         let places = extents
             .iter()
             .map(|(chunk, extent)| (*chunk, extent.at, extent.length, extent.stored.offset));
         assert_eq!(places.collect::<Vec<_>>(), [(0, 0, 15, 0), (3, 0, 7, 15)]);
-        assert_eq!(packs[0].payload().len(), 22);
+        assert_eq!(pack.payload().len(), 22);
     }
 
     #[test]
-    fn what_is_larger_than_a_block_is_cut_at_the_ends_of_chunks() {
+    fn pieces_are_cut_at_the_ends_of_chunks() {
         let half = BLOCK_SIZE / 2;
-        let packs = packed(vec![piece(half, BLOCK_SIZE as usize)]);
-        let lengths: Vec<_> = packs.iter().map(|pack| pack.length).collect();
-        assert_eq!(lengths, [BLOCK_SIZE as u32], "both halves fit one object");
-        let packs = packed(vec![piece(half, 2 * BLOCK_SIZE as usize)]);
-        let lengths: Vec<_> = packs.iter().map(|pack| u64::from(pack.length)).collect();
+        let cut = runs(vec![piece(half, 2 * BLOCK_SIZE as usize)]);
+        let lengths: Vec<_> = cut.iter().map(Run::length).collect();
         assert_eq!(lengths, [half, BLOCK_SIZE, half]);
     }
 

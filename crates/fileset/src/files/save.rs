@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures_util::future::try_join_all;
+use futures_util::{StreamExt, stream};
 use penstock_base::{FsError, FsResult, clock};
 use penstock_vfs::{
     Access, Change, Durability, HandleId, Identity, WritePlace, Written, permission,
@@ -11,7 +11,6 @@ use penstock_vfs::{
 
 use super::{File, Files, pending::Taken};
 use crate::{
-    data::packed,
     engine::{query, transact},
     operations::{self, Edit, FileChange, SizeChange},
     schema::BLOCK_SIZE,
@@ -21,6 +20,8 @@ use crate::{
 const PENDING_MAX: u64 = 8 * BLOCK_SIZE;
 /// The same at most, as a part of the memory.
 const PENDING_SHARE: u64 = 4;
+/// Files that are saved at once where all are.
+const SAVES_MAX: usize = 1024;
 /// How long a write waits for memory.
 const MEMORY_WAIT: Duration = Duration::from_secs(60);
 /// Pieces of less are copied: they would keep the whole block that they were received in.
@@ -92,10 +93,8 @@ impl Files {
         if let Some(memory) = budget.try_reserve(bytes) {
             return Ok(memory);
         }
-        for other in self.unsaved_files() {
-            // Its own writer hears of a failure.
-            let _ = self.save(&other).await;
-        }
+        // Who wrote what cannot be saved hears of it.
+        self.save_all().await;
         let reserved = clock::deadline(MEMORY_WAIT, budget.reserve(bytes)).await;
         reserved.unwrap_or(Err(FsError::OutOfMemory))
     }
@@ -142,11 +141,11 @@ impl Files {
     }
 
     async fn store(&self, file: &File, taken: &Taken) -> FsResult<()> {
-        let packs = packed(taken.pieces.clone());
-        let stored = try_join_all(packs.iter().map(|pack| self.objects.put(pack))).await?;
-        let extents = stored.into_iter().flatten();
-        let edits: Vec<_> = extents
-            .map(|(chunk, extent)| Edit::Insert(chunk, extent))
+        // Held until the metadata refers to what was stored.
+        let placed = self.packer.store(taken.pieces.clone()).await?;
+        let edits = placed.iter();
+        let edits: Vec<_> = edits
+            .map(|placed| Edit::Insert(placed.chunk, placed.extent.clone()))
             .collect();
         let change = FileChange {
             size: Some(SizeChange::To(taken.size)),
@@ -167,16 +166,17 @@ impl Files {
         Ok(self.engine.sync().await?)
     }
 
-    /// Saves all files. Returns those that could not be, with the reason.
+    /// Saves all files, many at once, so that they share objects. Returns those that could not be, with the reason.
     pub(crate) async fn save_all(self: &Arc<Self>) -> Vec<(Arc<File>, FsError)> {
-        let mut failed = Vec::new();
-        for file in self.unsaved_files() {
-            if let Err(error) = self.save(&file).await {
-                failed.push((file, error));
-            } else {
-                Self::drop_idle(&mut self.table.lock(), file.inode);
+        let saves = self.unsaved_files().into_iter().map(|file| async {
+            let saved = self.save(&file).await;
+            match saved {
+                Ok(()) => Self::drop_idle(&mut self.table.lock(), file.inode),
+                Err(error) => return Some((file, error)),
             }
-        }
-        failed
+            None
+        });
+        let saves = stream::iter(saves).buffer_unordered(SAVES_MAX);
+        saves.filter_map(|failed| async { failed }).collect().await
     }
 }

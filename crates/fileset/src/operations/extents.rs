@@ -154,11 +154,16 @@ impl Uses {
                 .used
                 .checked_add_signed(change)
                 .ok_or_else(|| schema::damaged("the use of an object"))?;
+            let garbage = schema::garbage(object);
             if used.used > 0 {
                 transaction.put(&key, used.encode());
+                if known.is_none() {
+                    // Other files came with this object and went already.
+                    transaction.delete(&garbage);
+                }
             } else {
                 transaction.delete(&key);
-                transaction.put(&schema::garbage(object), schema::nothing());
+                transaction.put(&garbage, schema::nothing());
             }
         }
         Ok(())

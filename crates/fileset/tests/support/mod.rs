@@ -2,14 +2,25 @@
 
 #![allow(unreachable_pub, dead_code, reason = "each test file uses some of it")]
 
-use std::{future::Future, ops::ControlFlow, ops::Range, path::Path, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    ops::{ControlFlow, Range},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use penstock_base::{BufferPool, FileName, FsError, FsResult, MemoryBudget, clock};
 use penstock_fileset::{
     FilesetVolume, Format,
     check::check,
-    engine::{EmbeddedEngine, EmbeddedSettings, Engine},
+    engine::{
+        EmbeddedEngine, EmbeddedSettings, Engine, EngineResult, Operation as EngineOperation, Query,
+    },
 };
 use penstock_object::{ListOptions, Store};
 use penstock_object_testing::{Faults, Faulty, MemoryStore};
@@ -19,6 +30,7 @@ use penstock_vfs::{
     HandleId, Identity, Inode, ListFrom, Lookup, New, NewKind, OpenOptions, Position, RemoveKind,
     RenameMode, Seek, Statistics, Volume, WritePlace, XattrMode,
 };
+use tokio::sync::Notify;
 
 pub const ROOT: Inode = Inode::ROOT;
 const MEMORY: u64 = 128 << 20;
@@ -79,11 +91,81 @@ async fn open_volume(
         .unwrap()
 }
 
+/// An engine that keeps one of the next operations back until it is told to go on.
+#[derive(Debug)]
+pub struct Gate {
+    inner: Arc<dyn Engine>,
+    /// Operations until the one that waits; 0 for none.
+    until: AtomicU64,
+    open: Notify,
+    /// Rings when it waits.
+    pub reached: Notify,
+}
+
+impl Gate {
+    /// The `nth` operation from now on waits.
+    pub fn hold(&self, nth: u64) {
+        self.until.store(nth, Ordering::SeqCst);
+    }
+
+    /// What waits goes on.
+    pub fn go_on(&self) {
+        self.open.notify_one();
+    }
+}
+
+#[async_trait::async_trait]
+impl Engine for Gate {
+    async fn run_query(&self, query: Query<'_>) -> EngineResult<()> {
+        self.inner.run_query(query).await
+    }
+
+    async fn run(&self, operation: EngineOperation) -> EngineResult<()> {
+        let count = |left: u64| left.checked_sub(1);
+        let before = self
+            .until
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, count);
+        if before == Ok(1) {
+            self.reached.notify_one();
+            self.open.notified().await;
+        }
+        self.inner.run(operation).await
+    }
+
+    async fn sync(&self) -> EngineResult<()> {
+        self.inner.sync().await
+    }
+
+    async fn close(&self) -> EngineResult<()> {
+        self.inner.close().await
+    }
+}
+
 impl Place {
     /// An empty file system of root's.
     pub async fn new() -> Self {
+        Self::over(|engine| engine).await
+    }
+
+    /// The same with an engine that can be kept waiting.
+    pub async fn gated() -> (Self, Arc<Gate>) {
+        let mut gate = None;
+        let place = Self::over(|inner| {
+            let made = Arc::new(Gate {
+                inner,
+                until: AtomicU64::new(0),
+                open: Notify::new(),
+                reached: Notify::new(),
+            });
+            gate = Some(Arc::clone(&made));
+            made
+        });
+        (place.await, gate.unwrap())
+    }
+
+    async fn over(around: impl FnOnce(Arc<dyn Engine>) -> Arc<dyn Engine>) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let engine = open_engine(directory.path());
+        let engine = around(open_engine(directory.path()));
         let by = Identity::new(0, 0, []);
         FilesetVolume::format(&*engine, &by, Format::new(1))
             .await
@@ -118,6 +200,12 @@ impl Place {
         // The old one must not go before what uses it does.
         std::mem::forget(Arc::clone(&self.directory));
         self.directory = Arc::new(copy);
+    }
+
+    /// A way to the bucket for a command.
+    pub fn transfer(&self) -> Arc<Transfer> {
+        let pool = BufferPool::new(MemoryBudget::new(16 << 20));
+        Transfer::new(Arc::clone(&self.bucket), pool)
     }
 
     /// Fails unless a check finds nothing.

@@ -1,10 +1,13 @@
 //! `penstock fileset check NAME`.
 
 use clap::{ArgMatches, Command};
-use penstock_fileset::check::{Report, check};
+use penstock_base::{BufferPool, MemoryBudget};
+use penstock_fileset::check::{Report, check, check_data};
+use penstock_transfer::Transfer;
 
 use super::{failure, name_argument, named, with_store_options};
 use crate::{
+    command_line,
     commands::listing,
     environment::Environment,
     failure::{Failure, Outcome},
@@ -17,10 +20,15 @@ pub(super) fn command() -> Command {
         .long_about(
             "Looks at all of the metadata, which must not be in use, and lists the bucket: whether \
              names, links, sizes and counters fit, and whether each object that a file refers to is \
-             there with its length. Changes nothing and reads no data: each block is compared with \
-             its checksum when it is read. Ends with status 1 when something is wrong.",
+             there with its length. With --data all bytes are read, too, and compared with their \
+             checksums, as each read of a file does anyway. Changes nothing. Ends with status 1 when \
+             something is wrong.",
         )
-        .arg(name_argument());
+        .arg(name_argument())
+        .arg(command_line::flag(
+            "data",
+            "Read all data and compare it with its checksums",
+        ));
     with_store_options(command)
 }
 
@@ -31,7 +39,13 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let report = listing::block_on(async {
         let look = listing::open(&record.store, &values, environment)?;
         let engine = fileset.engine(super::MEMORY)?;
-        let checked = check(&engine, &*look.store).await;
+        let checked = match matches.get_flag("data") {
+            true => {
+                let pool = BufferPool::new(MemoryBudget::new(super::MEMORY));
+                check_data(&engine, Transfer::new(look.store, pool)).await
+            }
+            false => check(&engine, &*look.store).await,
+        };
         checked.map_err(|error| failure(&fileset, &error))
     })?;
     output::print(&text(&report))?;
@@ -57,11 +71,17 @@ fn text(report: &Report) -> String {
         bytes,
         objects,
         leaked,
+        compared,
         ..
     } = report;
     text += &format!("{files} files, {bytes} bytes in {objects} objects");
+    if *compared > 0 {
+        text += &format!("; {compared} bytes in the bucket compared with their checksums");
+    }
     if *leaked > 0 {
-        text += &format!("; {leaked} objects that nothing refers to, left by a crash");
+        text += &format!(
+            "; {leaked} objects that nothing refers to, left by a crash: `penstock fileset gc`"
+        );
     }
     text + "\n"
 }

@@ -1,0 +1,81 @@
+//! `penstock fileset gc NAME`.
+
+use clap::{ArgMatches, Command};
+use penstock_base::{BufferPool, ByteSize, MemoryBudget};
+use penstock_fileset::{
+    Label,
+    garbage::{Count, Garbage, LEAK_GRACE, Sweep, collect_garbage},
+};
+use penstock_transfer::Transfer;
+
+use super::{failure, name_argument, named, with_store_options};
+use crate::{
+    command_line,
+    commands::listing,
+    environment::Environment,
+    failure::{Failure, Outcome},
+    filesets::Record,
+    output,
+};
+
+pub(super) fn command() -> Command {
+    let command = Command::new("gc")
+        .about("Say what the bucket holds and remove what no file needs")
+        .long_about(
+            "Deletes the objects of removed files, and looks through the bucket for objects that \
+             were stored when a crash came, which nothing refers to. These go when they are an hour \
+             old. A mount does the same by itself, once a day. The metadata must not be in use, and \
+             must be the newest that there is: what was stored after an old copy of it was made \
+             looks like left by a crash.",
+        )
+        .arg(name_argument())
+        .arg(command_line::flag("dry-run", "Delete nothing"))
+        .arg(command_line::flag("json", "Print JSON"));
+    with_store_options(command)
+}
+
+pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
+    let fileset = named(matches, environment)?;
+    let record = fileset.record()?;
+    let values = listing::values(matches, environment)?;
+    let sweep = Sweep {
+        grace: LEAK_GRACE,
+        dry_run: matches.get_flag("dry-run"),
+    };
+    let found = listing::block_on(async {
+        let look = listing::open(&record.store, &values, environment)?;
+        let engine = fileset.engine(super::MEMORY)?;
+        check_label(&record, Label::read(&*look.store).await.ok())?;
+        let pool = BufferPool::new(MemoryBudget::new(super::MEMORY));
+        let transfer = Transfer::new(look.store, pool);
+        let found = collect_garbage(&engine, transfer, sweep).await;
+        found.map_err(|error| failure(&fileset, &error))
+    })?;
+    if matches.get_flag("json") {
+        return output::print_json(&found);
+    }
+    output::print(&text(&found))
+}
+
+/// Fails unless the bucket holds this file system: what another one stored is not ours to judge.
+fn check_label(record: &Record, label: Option<Label>) -> Outcome {
+    match label {
+        Some(label) if label.identity == record.identity => Ok(()),
+        _ => Err(Failure::new(
+            format!("{} does not hold this file system", record.store),
+            "look at its fileset.json, and at the options that lead to the store",
+        )),
+    }
+}
+
+fn text(found: &Garbage) -> String {
+    let line = |what: &str, count: Count, more: String| {
+        let Count { objects, bytes } = count;
+        format!("{what:8}  {objects} objects, {}{more}\n", ByteSize(bytes))
+    };
+    let unused = format!(", of which no file needs {}", ByteSize(found.unused_bytes));
+    let deleted = format!(", {} deleted", found.deleted);
+    line("live", found.live, unused)
+        + &line("pending", found.pending, String::new())
+        + &line("leaked", found.leaked, deleted)
+}

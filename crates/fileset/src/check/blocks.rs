@@ -1,0 +1,108 @@
+//! Whether the bytes in the bucket are those that were written: each run that a file refers to is fetched and compared
+//! with its checksums.
+//!
+//! It goes over the chunks in steps, so its memory does not grow with the file system. What several files of a step
+//! have in one object comes with one request.
+
+use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
+
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use penstock_base::{FsError, FsResult};
+use penstock_transfer::Transfer;
+use penstock_vfs::Inode;
+
+use super::Report;
+use crate::{
+    data::{ObjectId, Objects, checksums},
+    engine::{Engine, Reads, query},
+    schema::{self, Chunk, Stored, kind},
+};
+
+/// Chunks in a step.
+const STEP: usize = 1000;
+/// Objects that are fetched at once.
+const FETCHES_MAX: usize = 8;
+
+/// Runs by their objects, and which file refers to each.
+type Runs = BTreeMap<ObjectId, Vec<(Inode, Stored)>>;
+
+/// Adds to the report what is wrong with bytes in the bucket.
+pub(super) async fn check_blocks(
+    engine: &dyn Engine,
+    transfer: Arc<Transfer>,
+    report: &mut Report,
+) -> FsResult<()> {
+    let objects = Objects::new(transfer);
+    let mut next = Bytes::from_static(&[kind::CHUNK]);
+    loop {
+        let (runs, behind) = query(engine, |reads| step(reads, &next)).await?;
+        let checks = stream::iter(runs.values().map(|runs| check_object(&objects, runs)));
+        let checks: Vec<_> = checks.buffer_unordered(FETCHES_MAX).try_collect().await?;
+        for (bytes, findings) in checks {
+            report.compared += bytes;
+            findings.into_iter().for_each(|finding| report.add(finding));
+        }
+        match behind {
+            Some(behind) => next = behind,
+            None => return Ok(()),
+        }
+    }
+}
+
+/// The runs of some chunks from a key on, and the key to go on at. A chunk that cannot be read was told already.
+fn step(reads: &dyn Reads, from: &[u8]) -> FsResult<(Runs, Option<Bytes>)> {
+    let (mut runs, mut chunks, mut behind) = (Runs::new(), 0, None);
+    reads.scan(from..&[kind::CHUNK + 1], &mut |key, value| {
+        if chunks == STEP {
+            behind = Some(Bytes::copy_from_slice(key));
+            return ControlFlow::Break(());
+        }
+        chunks += 1;
+        if let (Ok(inode), Ok(chunk)) = (schema::inode_in(key), Chunk::decode(value)) {
+            for extent in chunk.extents {
+                let stored = extent.stored;
+                runs.entry(stored.object).or_default().push((inode, stored));
+            }
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok((runs, behind))
+}
+
+/// Compares runs of one object, and returns how many bytes that were and what is wrong.
+async fn check_object(objects: &Objects, runs: &[(Inode, Stored)]) -> FsResult<(u64, Vec<String>)> {
+    let start = runs.iter().map(|(_, run)| run.offset).min().unwrap_or(0);
+    let end = runs
+        .iter()
+        .map(|(_, run)| run.offset.saturating_add(run.length));
+    let end = end.max().unwrap_or(0);
+    let Some((_, first)) = runs.first() else {
+        return Ok((0, Vec::new()));
+    };
+    let all = Stored {
+        offset: start,
+        length: end - start,
+        ..first.clone()
+    };
+    let payload = match objects.fetch(&all, 0..all.length).await {
+        Ok(payload) => payload,
+        Err(FsError::Corrupt(cause)) => {
+            let lost = runs
+                .iter()
+                .map(|(inode, _)| format!("inode {}: {cause}", inode.0));
+            return Ok((0, lost.collect()));
+        }
+        Err(error) => return Err(error),
+    };
+    let damaged = runs.iter().filter(|(_, run)| {
+        let at = u64::from(run.offset - start);
+        let bytes = payload.slice(&(at..at + u64::from(run.length)));
+        checksums(bytes.slices().iter()) != run.checksums
+    });
+    let findings = damaged.map(|(inode, run)| {
+        let (inode, object) = (inode.0, run.object);
+        format!("inode {inode}: bytes of {object} in the bucket are not those that were written")
+    });
+    Ok((u64::from(all.length), findings.collect()))
+}

@@ -1,0 +1,200 @@
+//! Objects in the bucket that no file needs, and what is to become of them.
+//!
+//! | what | why | what happens |
+//! |---|---|---|
+//! | garbage | the last file that referred to it went, and a key says so | deleted once that is durable |
+//! | leaked | stored, and no operation ever referred to it: a crash or a failed save came between | found by listing the bucket, deleted when it is older than the grace |
+//!
+//! A listing is compared with the metadata page by page. What a save has under way is neither: a process knows its own
+//! ([`Objects::uncommitted`]), and the grace covers what another one had that wrote to this bucket a moment ago.
+
+use std::{collections::HashSet, ops::AddAssign, sync::Arc, time::Duration};
+
+use penstock_base::{FsResult, clock};
+use penstock_object::{ListOptions, ListedObject};
+use penstock_transfer::Transfer;
+use serde::Serialize;
+
+use crate::{
+    data::{DATA, ObjectId, Objects},
+    engine::{Engine, Reads, Transaction, query, transact},
+    errors::object_failure,
+    operations,
+    schema::{self, ObjectUse},
+};
+
+/// How old an object must be before nothing can be about to refer to it: longer than any upload takes.
+pub const LEAK_GRACE: Duration = Duration::from_secs(60 * 60);
+
+/// How a file system's objects are looked through.
+#[derive(Debug, Clone, Copy)]
+pub struct Sweep {
+    /// Objects that nothing refers to are leaked when they are older: [`LEAK_GRACE`].
+    pub grace: Duration,
+    /// Nothing is deleted.
+    pub dry_run: bool,
+}
+
+/// Some objects.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Count {
+    /// How many.
+    pub objects: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+}
+
+impl AddAssign<u64> for Count {
+    /// One more, of so many bytes.
+    fn add_assign(&mut self, bytes: u64) {
+        self.objects += 1;
+        self.bytes += bytes;
+    }
+}
+
+/// What the bucket holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Garbage {
+    /// Objects that files refer to.
+    pub live: Count,
+    /// Bytes of these that no file refers to any more.
+    pub unused_bytes: u64,
+    /// To be deleted, or too young to tell.
+    pub pending: Count,
+    /// Nothing refers to them, and nothing will.
+    pub leaked: Count,
+    /// Leaked objects that were deleted.
+    pub deleted: u64,
+}
+
+/// What the metadata says of an object.
+enum Standing {
+    Used(u64),
+    Garbage,
+    Unknown,
+}
+
+/// Removes all that no file needs of a file system that nobody has open, and says what there was.
+pub async fn collect_garbage(
+    engine: &dyn Engine,
+    transfer: Arc<Transfer>,
+    sweep: Sweep,
+) -> FsResult<Garbage> {
+    let objects = Objects::new(transfer);
+    if !sweep.dry_run {
+        for orphan in query(engine, |reads| operations::orphans(reads)).await? {
+            collect(engine, orphan).await?;
+        }
+        while delete_garbage(engine, &objects).await? {}
+    }
+    sweep_bucket(engine, &objects, sweep).await
+}
+
+/// Collects a file without a name that nobody holds.
+pub(crate) async fn collect(engine: &dyn Engine, inode: penstock_vfs::Inode) -> FsResult<()> {
+    let step = move |transaction: &mut dyn Transaction| operations::collect(transaction, inode);
+    while !transact(engine, step).await? {}
+    Ok(())
+}
+
+/// Deletes some garbage; returns whether there may be more.
+pub(crate) async fn delete_garbage(engine: &dyn Engine, objects: &Objects) -> FsResult<bool> {
+    // Before the look: see there.
+    let uncommitted = objects.uncommitted();
+    let mut garbage = query(engine, |reads| operations::garbage(reads)).await?;
+    garbage.retain(|object| !uncommitted.contains(object));
+    if garbage.is_empty() {
+        return Ok(false);
+    }
+    // A crash must not bring back what refers to them.
+    engine.sync().await?;
+    let kept = objects.delete(&garbage).await?;
+    let all_went = kept.is_empty();
+    garbage.retain(|object| !kept.contains(object));
+    transact(engine, move |transaction| {
+        operations::drop_garbage(transaction, &garbage)
+    })
+    .await?;
+    Ok(all_went)
+}
+
+/// Compares the bucket with the metadata, and deletes what leaked.
+pub(crate) async fn sweep_bucket(
+    engine: &dyn Engine,
+    objects: &Objects,
+    sweep: Sweep,
+) -> FsResult<Garbage> {
+    let mut found = Garbage::default();
+    let mut options = ListOptions {
+        prefix: DATA.to_owned(),
+        ..ListOptions::default()
+    };
+    loop {
+        let page = objects.transfer().store().list(options.clone()).await;
+        let page = page.map_err(|error| object_failure(&error))?;
+        // Behind the listing and before the look.
+        let uncommitted = objects.uncommitted();
+        let leaked = judge(engine, &page.objects, (&uncommitted, sweep), &mut found).await?;
+        if !sweep.dry_run && !leaked.is_empty() {
+            // An engine that lost its place to another one says so: what that one stored is not ours to judge.
+            engine.sync().await?;
+            let kept = objects.delete(&leaked).await?;
+            found.deleted += (leaked.len() - kept.len()) as u64;
+        }
+        if page.continuation.is_none() {
+            return Ok(found);
+        }
+        options.continuation = page.continuation;
+    }
+}
+
+/// Counts listed objects, and returns those that leaked.
+async fn judge(
+    engine: &dyn Engine,
+    listed: &[ListedObject],
+    (uncommitted, sweep): (&HashSet<ObjectId>, Sweep),
+    found: &mut Garbage,
+) -> FsResult<Vec<ObjectId>> {
+    let known = listed
+        .iter()
+        .filter_map(|listed| Some((ObjectId::of_key(&listed.key)?, listed)));
+    let known: Vec<_> = known.collect();
+    let look = |reads: &dyn Reads| {
+        let objects = known.iter().map(|(object, _)| standing(reads, *object));
+        objects.collect::<FsResult<Vec<_>>>()
+    };
+    let standings = query(engine, look).await?;
+    let mut leaked = Vec::new();
+    for ((object, listed), standing) in known.into_iter().zip(standings) {
+        match standing {
+            Standing::Used(used) => {
+                found.live += listed.size;
+                found.unused_bytes += listed.size.saturating_sub(used);
+            }
+            Standing::Garbage => found.pending += listed.size,
+            Standing::Unknown if uncommitted.contains(&object) => found.pending += listed.size,
+            Standing::Unknown if !is_old(listed, sweep.grace) => found.pending += listed.size,
+            Standing::Unknown => {
+                found.leaked += listed.size;
+                leaked.push(object);
+            }
+        }
+    }
+    Ok(leaked)
+}
+
+fn standing(reads: &dyn Reads, object: ObjectId) -> FsResult<Standing> {
+    if let Some(value) = reads.get(&schema::object(object))? {
+        return Ok(Standing::Used(ObjectUse::decode(&value)?.used));
+    }
+    Ok(match reads.get(&schema::garbage(object))? {
+        Some(_) => Standing::Garbage,
+        None => Standing::Unknown,
+    })
+}
+
+/// Whether an object is older than that. One from the future, by this clock, is not.
+fn is_old(listed: &ListedObject, grace: Duration) -> bool {
+    let age = clock::wall_time().duration_since(listed.modified);
+    age.is_ok_and(|age| age >= grace)
+}

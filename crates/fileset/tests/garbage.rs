@@ -1,0 +1,113 @@
+//! What a crash leaves in the bucket is found and goes; what somebody needs stays.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::time::Duration;
+
+use futures_util::future::join;
+use penstock_fileset::garbage::{Count, Garbage, LEAK_GRACE, Sweep, collect_garbage};
+use penstock_vfs::{OpenOptions, WritePlace};
+
+use support::{Place, ROOT, file};
+
+const NOW: Sweep = Sweep {
+    grace: Duration::ZERO,
+    dry_run: false,
+};
+
+async fn collected(place: &Place, sweep: Sweep) -> Garbage {
+    let found = collect_garbage(&*place.engine, place.transfer(), sweep).await;
+    found.unwrap()
+}
+
+/// A file system that was killed between the PUT of a file and the operation that was to refer to it.
+async fn killed() -> Place {
+    let (mut place, gate) = Place::gated().await;
+    place.store(ROOT, "kept", &[1; 1000]).await.unwrap();
+    let made = place.make(ROOT, "lost", file(0o644)).await.unwrap();
+    let handle = place.open(made, OpenOptions::WRITE).await.unwrap();
+    let written = place.write(handle, WritePlace::At(0), &[2; 500]).await;
+    written.unwrap();
+    gate.hold(1);
+    let survivor = place.clone();
+    tokio::spawn(async move { survivor.sync(handle).await });
+    gate.reached.notified().await;
+    place.crash().await;
+    place
+}
+
+#[tokio::test]
+async fn what_a_crash_left_in_the_bucket_goes_once_it_is_old() {
+    let place = killed().await;
+    let live = Count {
+        objects: 1,
+        bytes: 1000,
+    };
+    let left = Count {
+        objects: 1,
+        bytes: 500,
+    };
+    let young = Sweep {
+        grace: LEAK_GRACE,
+        ..NOW
+    };
+    let found = collected(&place, young).await;
+    assert_eq!((found.live, found.pending, found.deleted), (live, left, 0));
+    let dry = Sweep {
+        dry_run: true,
+        ..NOW
+    };
+    let found = collected(&place, dry).await;
+    assert_eq!((found.live, found.leaked, found.deleted), (live, left, 0));
+    assert_eq!(place.objects().await.len(), 2);
+    let found = collected(&place, NOW).await;
+    assert_eq!((found.live, found.leaked, found.deleted), (live, left, 1));
+    let found = collected(&place, NOW).await;
+    let none = Count::default();
+    assert_eq!(
+        (found.live, found.leaked, found.pending),
+        (live, none, none)
+    );
+    assert_eq!(place.content(ROOT, "kept").await.unwrap(), [1; 1000]);
+    place.is_whole().await;
+}
+
+#[tokio::test]
+async fn what_is_being_saved_is_not_leaked_however_old_it_is() {
+    let (mut place, gate) = Place::gated().await;
+    let made = place.make(ROOT, "file", file(0o644)).await.unwrap();
+    let handle = place.open(made, OpenOptions::WRITE).await.unwrap();
+    let written = place.write(handle, WritePlace::At(0), &[2; 500]).await;
+    written.unwrap();
+    gate.hold(1);
+    let meanwhile = async {
+        gate.reached.notified().await;
+        let found = place.volume.sweep(NOW).await.unwrap();
+        gate.go_on();
+        found
+    };
+    let (synced, found) = join(place.sync(handle), meanwhile).await;
+    synced.unwrap();
+    assert_eq!((found.pending.objects, found.deleted), (1, 0));
+    place.crash().await;
+    assert_eq!(place.content(ROOT, "file").await.unwrap(), [2; 500]);
+    place.is_whole().await;
+}
+
+#[tokio::test]
+async fn bytes_that_were_written_over_are_told_as_unused() {
+    let place = Place::new().await;
+    place.store(ROOT, "file", &[1; 1000]).await.unwrap();
+    let inode = place.find(ROOT, "file").await.unwrap().inode;
+    let handle = place.open(inode, OpenOptions::WRITE).await.unwrap();
+    place
+        .write(handle, WritePlace::At(0), &[2; 300])
+        .await
+        .unwrap();
+    place.close(handle).await.unwrap();
+    let found = place.volume.sweep(NOW).await.unwrap();
+    assert_eq!((found.live.objects, found.live.bytes), (2, 1300));
+    assert_eq!(found.unused_bytes, 300);
+}
