@@ -137,8 +137,8 @@ fn unsaved_names_what_waits_and_why_it_could_not_be_saved() {
     ];
     assert_eq!(told, all);
     bed.bucket.fail(Faults::rule(refused()));
-    let file = File::open(mount.join("made/file")).expect("there");
-    file.sync_all().expect_err("it is refused");
+    let synced = File::open(mount.join("made/file")).and_then(|file| file.sync_all());
+    synced.expect_err("it is refused");
     let reasons = unsaved(&mount);
     let file = reasons.iter().find(|item| item["path"] == "made/file");
     let reason = file.and_then(|item| item["reason"].as_str());
