@@ -88,6 +88,8 @@ pub(crate) struct Attempt<'a> {
     spec: &'a ClientSpec,
     pub(crate) area: Area,
     pub(crate) known: Variables,
+    /// What tells it which certificates to trust.
+    trust: Variables,
 }
 
 impl<'a> Attempt<'a> {
@@ -110,6 +112,7 @@ impl<'a> Attempt<'a> {
             spec,
             area,
             known,
+            trust: store.trust().collect(),
         })
     }
 
@@ -168,6 +171,7 @@ impl<'a> Attempt<'a> {
         let arguments = template::expand_all(command, &self.known)?;
         let mut task = self.session.task(CLIENT, arguments);
         task.environment = self.session.environment(&self.area.cache);
+        task.environment.extend(self.trust.clone());
         for (name, value) in &self.spec.environment {
             let value = template::expand(value, &self.known)?;
             // An empty session token is not the same as none.

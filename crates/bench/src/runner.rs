@@ -76,6 +76,7 @@ pub fn run(settings: &RunSettings, observer: &mut Observer<'_>) -> BenchResult<R
         written: plan.written_most()?,
         server: server_task(&session),
         directory: session.directory.join("server"),
+        tls: settings.tls,
     };
     let store = match settings.target {
         Target::Directory(_) => None,

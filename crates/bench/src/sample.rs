@@ -454,7 +454,7 @@ impl Run<'_> {
 fn server_place(store: &Store) -> Place {
     let known = store.variables();
     Place::Server {
-        url: store.url.clone(),
+        url: store.plain_url(),
         path: format!("/{}/{}", store.bucket, known["prefix_slash"]),
     }
 }

@@ -23,6 +23,8 @@ pub struct RunSettings {
     pub bandwidth: Option<u64>,
     /// What the clients talk to.
     pub target: Target,
+    /// Whether the development server is spoken to by HTTPS.
+    pub tls: bool,
     /// A table of clients to merge over the built-in one.
     pub table: Option<PathBuf>,
     /// How long one run may take; estimated from its sizes if not given.

@@ -2,6 +2,7 @@
 //!
 //! The development server is this program once more, `penstock bench server`, so that one binary is enough ([`serve`]). It
 //! is asked without signatures and without encryption ([`send`]): for its counters, and for whole objects or pieces of them.
+//! Where clients speak HTTPS to it, it goes on answering that on the same port.
 
 use std::{
     fs,
@@ -12,7 +13,7 @@ use std::{
 };
 
 use penstock_base::{ByteSize, Secret};
-use penstock_devserver::{Counters, Crowd, Faults, Fill, Server};
+use penstock_devserver::{Counters, Crowd, Faults, Fill, Identity, Server};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use ureq::{Agent, Body, http::Response};
 
@@ -27,6 +28,9 @@ use crate::{
 /// How long a server may take to start: making memory ready takes about a second per GiB.
 const START: Duration = Duration::from_secs(120);
 const BUCKET: &str = "bench";
+/// Where programs look for certificates to trust: OpenSSL and what is written in Go and Rust, curl. rclone 1.60 does not
+/// start with `AWS_CA_BUNDLE`.
+const TRUST_VARIABLES: [&str; 2] = ["SSL_CERT_FILE", "CURL_CA_BUNDLE"];
 /// The region that requests are signed for if nobody says.
 const REGION: &str = "us-east-1";
 /// The key to servers that are started here.
@@ -43,6 +47,8 @@ pub(crate) struct StoreNeeds {
     /// Starts a server as a program.
     pub(crate) server: Task,
     pub(crate) directory: PathBuf,
+    /// Whether clients are to speak HTTPS.
+    pub(crate) tls: bool,
 }
 
 #[derive(Debug)]
@@ -52,6 +58,8 @@ pub(crate) struct Store {
     pub(crate) prefix: String,
     region: String,
     credentials: Credentials,
+    /// The certificate that clients must trust, beside the system's.
+    ca_file: Option<PathBuf>,
     kind: Kind,
 }
 
@@ -77,6 +85,7 @@ impl Store {
                 prefix: prefix.trim_matches('/').to_owned(),
                 region: region.clone(),
                 credentials: settings.surroundings.credentials.clone(),
+                ca_file: None,
                 kind: Kind::Foreign,
             }),
             Target::Minio => start_minio(settings, needs),
@@ -95,12 +104,16 @@ impl Store {
                 secret_key: Secret::new(KEY),
                 session_token: Secret::default(),
             },
+            ca_file: None,
             kind,
         }
     }
 
     pub(crate) fn description(&self) -> String {
         match &self.kind {
+            Kind::Development(_) if self.ca_file.is_some() => {
+                "development server on this machine, over HTTPS".to_owned()
+            }
             Kind::Development(_) => "development server on this machine".to_owned(),
             Kind::Minio(_) => "MinIO on this machine".to_owned(),
             Kind::Foreign => format!("{}, bucket {}", without_user(&self.url), self.bucket),
@@ -146,6 +159,7 @@ impl Store {
         } = &self.credentials;
         variables([
             ("endpoint", self.url.clone()),
+            ("ca_file", self.ca_file()),
             ("oss_endpoint", local("http://oss.local", &self.url)),
             ("local_endpoint", local(&self.url, "")),
             ("path_style", local("use_path_request_style", "")),
@@ -160,6 +174,25 @@ impl Store {
             ("secret_key", secret_key.expose().to_owned()),
             ("session_token", session_token.expose().to_owned()),
         ])
+    }
+
+    /// Where the certificate is that clients must trust; empty where the system's are enough.
+    fn ca_file(&self) -> String {
+        let file = self.ca_file.as_ref();
+        file.map_or(String::new(), |file| file.display().to_string())
+    }
+
+    /// By which names programs are told of that certificate.
+    pub(crate) fn trust(&self) -> impl Iterator<Item = (String, String)> {
+        let file = self.ca_file();
+        let names = TRUST_VARIABLES.iter().filter(move |_| !file.is_empty());
+        let file = self.ca_file();
+        names.map(move |name| ((*name).to_owned(), file.clone()))
+    }
+
+    /// The development server's address for requests that are not enciphered.
+    pub(crate) fn plain_url(&self) -> String {
+        self.url.replacen("https://", "http://", 1)
     }
 
     /// `text` without any of the secrets.
@@ -183,7 +216,7 @@ impl Store {
             ..Faults::latency(latency)
         };
         let body = serde_json::to_string(&faults).expect("numbers");
-        let answer = send("PUT", (&self.url, "/-/faults"), None, &body);
+        let answer = send("PUT", (&self.plain_url(), "/-/faults"), None, &body);
         answer
             .and_then(text)
             .map(drop)
@@ -195,7 +228,7 @@ impl Store {
         if !self.is_development() {
             return None;
         }
-        let answer = send("GET", (&self.url, "/-/counters"), None, "");
+        let answer = send("GET", (&self.plain_url(), "/-/counters"), None, "");
         serde_json::from_str(&answer.and_then(text).ok()?).ok()
     }
 }
@@ -245,12 +278,20 @@ fn start_development(needs: &StoreNeeds) -> BenchResult<Store> {
         let memory = ByteSize(needs.written + needs.written / 8 + MEMORY_RESERVE);
         words.extend(["--prepared-memory".to_owned(), memory.to_string()]);
     }
+    let ca_file = needs.tls.then(|| needs.directory.join("ca.pem"));
+    if let Some(file) = &ca_file {
+        task.arguments
+            .extend(["--tls".to_owned(), file.display().to_string()]);
+    }
     let (url, running) = start(&task, || {
         let output = fs::read_to_string(&task.output).unwrap_or_default();
         let url = output.trim().strip_prefix("listening on ")?;
         Some(url.to_owned())
     })?;
-    Ok(Store::of_ours(url, Kind::Development(running)))
+    Ok(Store {
+        ca_file,
+        ..Store::of_ours(url, Kind::Development(running))
+    })
 }
 
 /// MinIO keeps its objects in a directory, in which a directory is a bucket.
@@ -379,6 +420,8 @@ pub struct ServeSettings {
     pub crowds: Vec<String>,
     /// Keys that requests must be signed with, `KEY:SECRET`; any or none if empty.
     pub credentials: Vec<String>,
+    /// HTTPS is spoken, too; the certificate to trust is written to this file.
+    pub tls: Option<PathBuf>,
     /// The latency profile.
     pub profile: Option<String>,
     /// Bytes of memory to make ready before the first request.
@@ -413,8 +456,16 @@ fn server_settings(settings: ServeSettings) -> BenchResult<penstock_devserver::S
         };
         settings::latency(name).ok_or_else(why)
     });
+    let identity = settings.tls.as_deref().map(|file| -> BenchResult<_> {
+        let identity = Identity::generate(settings.address.ip());
+        let identity = identity.map_err(|error| BenchError::unusable(file, &error))?;
+        let written = fs::write(file, identity.authority());
+        written.map_err(|error| BenchError::unusable(file, &error))?;
+        Ok(identity)
+    });
     Ok(penstock_devserver::Settings {
         address: settings.address,
+        identity: identity.transpose()?,
         fills: parse::<Fill>(&settings.fills)?,
         crowds: parse::<Crowd>(&settings.crowds)?,
         verify_signatures: !credentials.is_empty(),
@@ -447,6 +498,7 @@ mod tests {
                 secret_key: Secret::new("hunter2"),
                 session_token: Secret::default(),
             },
+            ca_file: None,
             kind: Kind::Foreign,
         }
     }
@@ -486,6 +538,38 @@ mod tests {
         assert!(text(get("/b/none", None)).is_err());
         let counters = get("/-/counters", None);
         assert!(text(counters).expect("good").contains("requests"));
+    }
+
+    /// Clients are led to HTTPS and told whom to trust; the benchmark's own requests reach the same server without.
+    #[test]
+    fn a_server_with_a_certificate_is_asked_in_plain() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("ca.pem");
+        let settings = ServeSettings {
+            address: (Ipv4Addr::LOCALHOST, 0).into(),
+            buckets: vec![BUCKET.to_owned()],
+            fills: Vec::new(),
+            crowds: Vec::new(),
+            credentials: Vec::new(),
+            tls: Some(file.clone()),
+            profile: None,
+            prepared_memory: 0,
+        };
+        let server = Server::start(server_settings(settings).expect("valid")).expect("starts");
+        let store = Store {
+            ca_file: Some(file.clone()),
+            url: server.url(),
+            ..foreign("")
+        };
+        assert!(store.variables()["endpoint"].starts_with("https://127.0.0.1:"));
+        let written = fs::read_to_string(&file).expect("written");
+        assert!(written.contains("BEGIN CERTIFICATE") && !written.contains("PRIVATE"));
+        let trust: Vec<_> = store.trust().collect();
+        assert_eq!(trust.len(), TRUST_VARIABLES.len());
+        assert!(trust.iter().all(|(_, path)| Path::new(path) == file));
+        store.set_latency(Duration::ZERO, None).expect("an answer");
+        assert_eq!(foreign("").trust().count(), 0);
+        assert_eq!(foreign("").variables()["ca_file"], "");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, BufRead, Read},
-    net::{Shutdown, TcpStream},
+    net::TcpStream,
     ops::Range,
     sync::Arc,
     time::Duration,
@@ -17,6 +17,7 @@ use crate::{
         body::Body,
         request::{Framing, Method, Request},
         response::{Payload, Response},
+        secure::{self, Secure},
         wire::Wire,
     },
     operations::{self, Exchange, Operation},
@@ -48,14 +49,29 @@ pub(crate) fn serve(service: &Service, stream: &Arc<TcpStream>) -> io::Result<()
     }
     stream.set_read_timeout(Some(SILENCE_MAX))?;
     stream.set_write_timeout(Some(SILENCE_MAX))?;
+    let secure = encipher(service, stream)?;
     let mut connection = Connection {
         service,
-        wire: Wire::new(Arc::clone(stream)),
+        wire: Wire::new(Arc::clone(stream), secure),
         pacer: Pacer::default(),
         sent: Sent::default(),
     };
     while !service.stop.is_set() && connection.exchange()? {}
-    Ok(())
+    connection.wire.take_leave()
+}
+
+/// Shakes hands with a client that begins to, where the server has an identity to show.
+fn encipher(service: &Service, stream: &Arc<TcpStream>) -> io::Result<Option<Box<Secure>>> {
+    let Some(identity) = &service.settings.identity else {
+        return Ok(None);
+    };
+    let mut first = [0];
+    if stream.peek(&mut first)? == 0 || first != [secure::FIRST_BYTE] {
+        return Ok(None);
+    }
+    let secure = Secure::accept(stream, identity.config())?;
+    service.counters.shook_hands(secure.is_resumed());
+    Ok(Some(Box::new(secure)))
 }
 
 struct Connection<'a> {
@@ -248,7 +264,7 @@ impl Connection<'_> {
             pacer: &self.pacer,
         };
         let fault = visit.decision.fault.as_ref().filter(|_| !has_body(request));
-        let whole = send::send(flow, &self.wire, &response, head, fault);
+        let whole = send::send(flow, &mut self.wire, &response, head, fault);
         if let Payload::Content { content, range } = response.payload {
             self.sent.0 = Some((content, range));
             if !self.wire.buffered().is_empty() {
@@ -261,18 +277,16 @@ impl Connection<'_> {
         Ok(keep && whole?)
     }
 
-    fn reset(&self) -> io::Result<bool> {
-        system::reset_on_close(self.wire.stream())?;
+    fn reset(&mut self) -> io::Result<bool> {
+        self.wire.reset()?;
         Ok(false)
     }
 
     /// Ends the connection so that the answer arrives: closing with unread bytes would reset
     /// it, and a reset overtakes what was sent.
     fn linger(&mut self) {
-        let stream = self.wire.stream();
-        let prepared = stream
-            .shutdown(Shutdown::Write)
-            .and_then(|()| stream.set_read_timeout(Some(LINGER)));
+        let prepared = self.wire.end();
+        let prepared = prepared.and_then(|()| self.wire.stream().set_read_timeout(Some(LINGER)));
         if prepared.is_ok() {
             // Nothing depends on what comes or whether it does.
             let _ = io::copy(&mut (&mut self.wire).take(LINGER_BYTES), &mut io::sink());

@@ -31,6 +31,10 @@ pub struct Counters {
     pub in_flight_max: u64,
     /// Connections accepted.
     pub connections: u64,
+    /// Whole handshakes of connections that were enciphered.
+    pub handshakes: u64,
+    /// Short ones, of clients that came back.
+    pub resumptions: u64,
     /// Faults that struck.
     pub faults: u64,
     /// Processor seconds of the whole process; means something where the server has its own.
@@ -67,6 +71,8 @@ pub(crate) struct CounterTable {
     in_flight: AtomicU64,
     in_flight_max: AtomicU64,
     connections: AtomicU64,
+    handshakes: AtomicU64,
+    resumptions: AtomicU64,
     faults: AtomicU64,
     /// Processor time when counting began, in nanoseconds.
     cpu_start: AtomicU64,
@@ -83,6 +89,8 @@ impl Default for CounterTable {
             in_flight: AtomicU64::new(0),
             in_flight_max: AtomicU64::new(0),
             connections: AtomicU64::new(0),
+            handshakes: AtomicU64::new(0),
+            resumptions: AtomicU64::new(0),
             faults: AtomicU64::new(0),
             cpu_start: AtomicU64::new(cpu_nanoseconds()),
         }
@@ -132,6 +140,14 @@ impl CounterTable {
         self.connections.fetch_add(1, Relaxed);
     }
 
+    pub(crate) fn shook_hands(&self, is_resumed: bool) {
+        let count = match is_resumed {
+            true => &self.resumptions,
+            false => &self.handshakes,
+        };
+        count.fetch_add(1, Relaxed);
+    }
+
     pub(crate) fn struck(&self) {
         self.faults.fetch_add(1, Relaxed);
     }
@@ -142,6 +158,8 @@ impl CounterTable {
             &self.bytes_in,
             &self.bytes_out,
             &self.connections,
+            &self.handshakes,
+            &self.resumptions,
             &self.faults,
         ];
         let tables = self.requests.iter().chain(&self.status);
@@ -171,6 +189,8 @@ impl CounterTable {
             in_flight: self.in_flight.load(Relaxed),
             in_flight_max: self.in_flight_max.load(Relaxed),
             connections: self.connections.load(Relaxed),
+            handshakes: self.handshakes.load(Relaxed),
+            resumptions: self.resumptions.load(Relaxed),
             faults: self.faults.load(Relaxed),
             cpu_seconds: Duration::from_nanos(cpu).as_secs_f64(),
         }

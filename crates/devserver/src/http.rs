@@ -6,4 +6,5 @@ pub(crate) mod encoding;
 pub(crate) mod range;
 pub(crate) mod request;
 pub(crate) mod response;
+pub(crate) mod secure;
 pub(crate) mod wire;

@@ -3,11 +3,11 @@
 // This program is a world of its own: it reads its command line and writes where it listens.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr)]
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
+use std::{io, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::Parser;
 use penstock_devserver::{
-    CONNECTIONS_DEFAULT, Credentials, Crowd, EtagPolicy, Faults, Fill, Server, Settings,
+    CONNECTIONS_DEFAULT, Credentials, Crowd, EtagPolicy, Faults, Fill, Identity, Server, Settings,
     parse_bytes, parse_duration,
 };
 use tracing_subscriber::{Layer, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
@@ -55,6 +55,10 @@ struct Arguments {
     #[arg(long)]
     domain: Option<String>,
 
+    /// Speak HTTPS, too, with a certificate made for the run; the authority to trust is written to FILE.
+    #[arg(long, value_name = "FILE")]
+    tls: Option<PathBuf>,
+
     /// Time until the first byte of every answer, such as 30ms.
     #[arg(long, value_parser = parse_duration, default_value = "0")]
     latency: Duration,
@@ -82,13 +86,18 @@ struct Arguments {
 }
 
 impl Arguments {
-    fn into_settings(self) -> Settings {
+    fn into_settings(self) -> io::Result<Settings> {
         let faults = Faults {
             bandwidth: self.bandwidth,
             bandwidth_total: self.bandwidth_total,
             ..Faults::latency(self.latency)
         };
-        Settings {
+        let identity = self.tls.map(|file| -> io::Result<Identity> {
+            let identity = Identity::generate(self.address.ip())?;
+            std::fs::write(file, identity.authority())?;
+            Ok(identity)
+        });
+        Ok(Settings {
             address: self.address,
             buckets: self.bucket,
             fills: self.fill,
@@ -98,11 +107,12 @@ impl Arguments {
             verify_signatures: self.verify_signatures,
             region: self.region,
             domain: self.domain,
+            identity: identity.transpose()?,
             etag: self.etag,
             faults,
             prepared_memory: self.prepared_memory,
             connections_max: self.connections,
-        }
+        })
     }
 }
 
@@ -118,9 +128,9 @@ fn main() -> ExitCode {
     tracing_subscriber::registry()
         .with(format.with_filter(filter()))
         .init();
-    let settings = Arguments::parse().into_settings();
-    let address = settings.address;
-    match Server::start(settings) {
+    let arguments = Arguments::parse();
+    let address = arguments.address;
+    match arguments.into_settings().and_then(Server::start) {
         Ok(server) => {
             println!("listening on {}", server.url());
             server.wait();

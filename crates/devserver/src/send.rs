@@ -1,6 +1,6 @@
 //! Sending answers: the head, and the body straight from the object's memory.
 
-use std::{io, net::Shutdown, ops::Range};
+use std::{io, ops::Range};
 
 use crate::{
     faults::Fault,
@@ -10,7 +10,6 @@ use crate::{
     },
     service::Flow,
     store::Content,
-    system,
 };
 
 /// Bodies up to this are copied behind the head and sent with it; that is cheaper than
@@ -23,7 +22,7 @@ const STEP: u64 = 256 << 10;
 /// false if the connection is of no more use.
 pub(crate) fn send(
     flow: Flow<'_>,
-    wire: &Wire,
+    wire: &mut Wire,
     response: &Response,
     head: Vec<u8>,
     fault: Option<&Fault>,
@@ -47,7 +46,7 @@ pub(crate) fn send(
     Ok(true)
 }
 
-fn send_inline(flow: Flow<'_>, wire: &Wire, mut head: Vec<u8>, body: &[u8]) -> io::Result<()> {
+fn send_inline(flow: Flow<'_>, wire: &mut Wire, mut head: Vec<u8>, body: &[u8]) -> io::Result<()> {
     head.extend_from_slice(body);
     flow.wait(body.len() as u64)?;
     wire.send(&head)?;
@@ -57,7 +56,7 @@ fn send_inline(flow: Flow<'_>, wire: &Wire, mut head: Vec<u8>, body: &[u8]) -> i
 
 fn send_content(
     flow: Flow<'_>,
-    wire: &Wire,
+    wire: &mut Wire,
     head: Vec<u8>,
     content: &Content,
     range: &Range<u64>,
@@ -66,7 +65,10 @@ fn send_content(
     if length <= INLINE_MAX {
         return send_inline(flow, wire, head, &content.bytes(range.clone()));
     }
-    system::send_more(wire.stream(), &head)?;
+    wire.send_more(&head)?;
+    if wire.is_secure() {
+        return send_slices(flow, wire, content, range);
+    }
     let limited = flow.is_limited();
     for (file, mut place) in content.places(range.clone()) {
         while !place.is_empty() {
@@ -79,7 +81,7 @@ fn send_content(
             if limited {
                 flow.wait(end - place.start)?;
             }
-            let sent = system::send_file(wire.stream(), file, place.start..end)?;
+            let sent = wire.send_file(file, place.start..end)?;
             if sent == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -90,10 +92,27 @@ fn send_content(
     Ok(())
 }
 
+/// Sends a body from where it lies, as [`send_content`] does, where it must be enciphered first.
+fn send_slices(
+    flow: Flow<'_>,
+    wire: &mut Wire,
+    content: &Content,
+    range: &Range<u64>,
+) -> io::Result<()> {
+    for slice in content.slices(range.clone()) {
+        for piece in slice.chunks(flow.step(STEP as usize)) {
+            flow.wait(piece.len() as u64)?;
+            wire.send_more(piece)?;
+            flow.service.counters.sent(piece.len() as u64);
+        }
+    }
+    wire.send(b"")
+}
+
 /// Sends with damage; false if the connection ends with it.
 fn send_harmed(
     flow: Flow<'_>,
-    wire: &Wire,
+    wire: &mut Wire,
     head: &[u8],
     fault: &Fault,
     body: &[u8],
@@ -112,15 +131,15 @@ fn send_harmed(
         }
         _ => {}
     }
-    system::send_more(wire.stream(), head)?;
+    wire.send_more(head)?;
     for piece in body.chunks(flow.step(STEP as usize)) {
         flow.wait(piece.len() as u64)?;
         wire.send(piece)?;
         flow.service.counters.sent(piece.len() as u64);
     }
     match fault {
-        Fault::Reset { .. } => system::reset_on_close(wire.stream())?,
-        Fault::CutBody { .. } => wire.stream().shutdown(Shutdown::Write)?,
+        Fault::Reset { .. } => wire.reset()?,
+        Fault::CutBody { .. } => wire.cut()?,
         _ => wire.send(b"")?,
     }
     Ok(keep)

@@ -101,9 +101,11 @@ impl Server {
         self.address
     }
 
-    /// The endpoint for clients: `http://127.0.0.1:12345`.
+    /// The endpoint for clients: `http://127.0.0.1:12345`, or `https://` with an identity.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        let is_secure = self.settings().identity.is_some();
+        let scheme = if is_secure { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
     }
 
     /// The faults, to be set at any time.

@@ -9,6 +9,7 @@ use std::{
 
 use crate::{
     faults::Faults,
+    identity::Identity,
     store::{crowd::Crowd, fill::Fill},
 };
 
@@ -111,6 +112,8 @@ pub struct Settings {
     pub region: Option<String>,
     /// A domain whose sub-domains are buckets, for host names that do not tell by themselves.
     pub domain: Option<String>,
+    /// What the server shows of itself to clients that speak HTTPS. On the same port it answers who does not.
+    pub identity: Option<Identity>,
     /// What tags are made from.
     pub etag: EtagPolicy,
     /// Faults from the start.
@@ -134,6 +137,7 @@ impl Default for Settings {
             verify_signatures: false,
             region: None,
             domain: None,
+            identity: None,
             etag: EtagPolicy::Auto,
             faults: Faults::default(),
             prepared_memory: 0,

@@ -48,8 +48,8 @@ pub use local::{LocalSettings, LocalStore};
 pub use open::{open, open_backend};
 pub use penstock_base::{Checksum, ChecksumKind};
 pub use settings::{
-    Addressing, ChecksumChoice, Encryption, ListVersion, RetrySettings, SettingsError,
-    SignatureChoice, StoreSettings, Timeouts, WriteSettings,
+    Addressing, ChecksumChoice, ClientCertificate, Encryption, ListVersion, RetrySettings,
+    SettingsError, SignatureChoice, StoreSettings, Timeouts, WriteSettings,
 };
 pub use sink::BodySink;
 pub use store::{Below, DELETE_MANY_MAX, Store};

@@ -46,6 +46,8 @@ pub struct StoreSettings {
     pub look_before_writes: bool,
     /// A PEM file of certificates to trust beside the system's. Default: none.
     pub ca_file: Option<PathBuf>,
+    /// What servers are shown that ask their clients for a certificate. Default: none.
+    pub client_certificate: Option<ClientCertificate>,
     /// `http://host:port` of a proxy for all requests. Default: none.
     pub http_proxy: Option<String>,
     /// The `User-Agent` header. Default: `penstock/VERSION`.
@@ -162,6 +164,7 @@ impl Default for StoreSettings {
             checksum: ChecksumChoice::Auto,
             look_before_writes: true,
             ca_file: None,
+            client_certificate: None,
             http_proxy: None,
             user_agent: None,
             durable: true,
@@ -219,6 +222,15 @@ pub enum SettingsError {
     NoOssEndpoint,
 }
 
+/// Files that tell a server who its client is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// A PEM file of the certificate, and of those between it and its authority.
+    pub certificate: PathBuf,
+    /// A PEM file of its key, which can be the same.
+    pub key: PathBuf,
+}
+
 impl StoreSettings {
     /// What the HTTP client is told.
     pub(crate) fn http(&self) -> Result<HttpSettings, SettingsError> {
@@ -232,6 +244,7 @@ impl StoreSettings {
             idle_connections_max: self.idle_connections_max,
             idle_age_max: self.idle_age_max,
             ca_file: self.ca_file.clone(),
+            client_certificate: self.client_certificate.clone(),
             proxy,
             user_agent: self.user_agent.clone().unwrap_or(defaults.user_agent),
         })

@@ -165,6 +165,7 @@ fn server_command() -> Command {
             "Let objects be there that take no memory, such as bench/many/:10000000:100KiB:1000; may be repeated",
         )))
         .arg(repeated(option("credentials", "KEY:SECRET", "Refuse requests that are not signed with one of these; for tests, as every user can read it")))
+        .arg(option("tls", "FILE", "Speak HTTPS, too, with a certificate made for the run; the one to trust is written to FILE").value_parser(value_parser!(PathBuf)))
         .arg(option("profile", "NAME", "Latency: lan, region, far or distant"))
         .arg(
             option("prepared-memory", "SIZE", "Memory to make ready at the start")
@@ -186,6 +187,7 @@ fn run_server(matches: &ArgMatches, _: &Environment) -> Outcome {
         fills: texts(matches, "fill"),
         crowds: texts(matches, "crowd"),
         credentials: texts(matches, "credentials"),
+        tls: matches.get_one::<PathBuf>("tls").cloned(),
         profile: matches.get_one::<String>("profile").cloned(),
         prepared_memory: *matches.get_one("prepared-memory").expect("has a default"),
     };

@@ -15,8 +15,8 @@ use std::{
 
 use penstock_base::metrics::Registry;
 use penstock_object::{
-    Addressing, ChecksumChoice, ErrorKind, RetrySettings, SignatureChoice, Store, StoreSettings,
-    StoreUrl, StoreUrlError, Timeouts,
+    Addressing, ChecksumChoice, ClientCertificate, ErrorKind, RetrySettings, SignatureChoice,
+    Store, StoreSettings, StoreUrl, StoreUrlError, Timeouts,
     credentials::{
         self, CredentialOrigin, CredentialPlace, CredentialSettings, Credentials, RoleSettings,
     },
@@ -172,6 +172,7 @@ fn store_settings(values: &Values, environment: &Environment) -> Outcome<StoreSe
         listing: written::listing(values),
         checksum: checksum(values),
         ca_file: values.path(&table::CA_FILE).map(Path::to_owned),
+        client_certificate: client_certificate(values)?,
         http_proxy: text(&table::PROXY),
         timeouts: Timeouts {
             connect: values.duration(&table::CONNECT_TIMEOUT),
@@ -228,6 +229,22 @@ fn checksum(values: &Values) -> ChecksumChoice {
     match values.choice(&table::CHECKSUM) {
         "off" => ChecksumChoice::Off,
         _ => ChecksumChoice::Auto,
+    }
+}
+
+/// The certificate that servers are shown. Its key may be in the same file, as curl has it.
+fn client_certificate(values: &Values) -> Outcome<Option<ClientCertificate>> {
+    let key = values.path(&table::CLIENT_KEY);
+    match values.path(&table::CLIENT_CERT) {
+        Some(certificate) => Ok(Some(ClientCertificate {
+            certificate: certificate.to_owned(),
+            key: key.unwrap_or(certificate).to_owned(),
+        })),
+        None if key.is_some() => Err(Failure::usage(
+            "client-key does nothing without client-cert",
+            "name the certificate that it is the key of",
+        )),
+        None => Ok(None),
     }
 }
 

@@ -42,10 +42,10 @@ impl<'a> Body<'a> {
     }
 
     /// The connection, without its framing; for who counts for himself.
-    pub(crate) fn wire(&self) -> &Wire {
-        match &self.framed {
+    pub(crate) fn wire(&mut self) -> &mut Wire {
+        match &mut self.framed {
             Framed::Length { wire, .. } => wire,
-            Framed::Chunked(chunks) => chunks.inner(),
+            Framed::Chunked(chunks) => chunks.inner_mut(),
         }
     }
 

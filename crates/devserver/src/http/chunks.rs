@@ -42,8 +42,8 @@ impl<R: BufRead> Chunks<R> {
         &self.trailers
     }
 
-    pub(crate) fn inner(&self) -> &R {
-        &self.inner
+    pub(crate) fn inner_mut(&mut self) -> &mut R {
+        &mut self.inner
     }
 
     /// Makes sure that there are bytes left in the current chunk, or that the body finished.

@@ -47,7 +47,10 @@ impl Connector {
         if let Some(connector) = self.tls.get() {
             return Ok(connector);
         }
-        let connector = tls::connector(self.settings.ca_file.as_deref())?;
+        let connector = tls::connector(
+            self.settings.ca_file.as_deref(),
+            self.settings.client_certificate.as_ref(),
+        )?;
         Ok(self.tls.get_or_init(|| connector))
     }
 

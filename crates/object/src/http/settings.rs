@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use super::Origin;
+use crate::ClientCertificate;
 
 /// Settings of [`super::Client`].
 #[derive(Debug, Clone)]
@@ -21,6 +22,8 @@ pub(crate) struct HttpSettings {
     pub(crate) idle_age_max: Duration,
     /// Certificates (PEM) to trust beside the system's.
     pub(crate) ca_file: Option<PathBuf>,
+    /// What is shown to servers that ask for a certificate.
+    pub(crate) client_certificate: Option<ClientCertificate>,
     /// A proxy for all requests.
     pub(crate) proxy: Option<Origin>,
     /// The `User-Agent` header.
@@ -37,6 +40,7 @@ impl Default for HttpSettings {
             idle_connections_max: 256,
             idle_age_max: Duration::from_secs(15),
             ca_file: None,
+            client_certificate: None,
             proxy: None,
             user_agent: concat!("penstock/", env!("CARGO_PKG_VERSION")).to_owned(),
         }

@@ -6,6 +6,7 @@
 //! The certificates of the system and those of a file vouch for others. One of the file that the
 //! server shows itself is trusted, too, as it stands: `openssl req -x509` marks what it makes as
 //! an authority's, and such a one vouches for others only, by the book. Names and dates count for all.
+//! A server that asks for a certificate is shown the one that was named, if one was.
 
 mod aside;
 mod handshake;
@@ -19,12 +20,12 @@ use rustls::{
     CertificateError, CipherSuite, ClientConfig, RootCertStore,
     client::WebPkiServerVerifier,
     crypto::CryptoProvider,
-    pki_types::{CertificateDer, ServerName, pem::PemObject},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
 };
 use tokio::net::TcpStream;
 
 use super::{HttpError, Origin};
-use crate::ErrorKind;
+use crate::{ClientCertificate, ErrorKind};
 pub(super) use tls_stream::{RECEIVED_AT_ONCE, TlsStream};
 use verifier::Verifier;
 
@@ -59,8 +60,11 @@ impl From<Broken> for io::Error {
     }
 }
 
-/// A connector that trusts the system's certificates and those in `ca_file`.
-pub(super) fn connector(ca_file: Option<&Path>) -> Result<TlsConnector, HttpError> {
+/// A connector that trusts the system's certificates and those in `ca_file`, and shows `ours` to who asks for it.
+pub(super) fn connector(
+    ca_file: Option<&Path>,
+    ours: Option<&ClientCertificate>,
+) -> Result<TlsConnector, HttpError> {
     let mut roots = RootCertStore::empty();
     let named = match ca_file {
         Some(path) => add_file(&mut roots, path)?,
@@ -80,12 +84,19 @@ pub(super) fn connector(ca_file: Option<&Path>) -> Result<TlsConnector, HttpErro
             .build()
             .map_err(|error| cannot(&error))?;
     let verifier = Arc::new(Verifier { by_the_book, named });
-    let mut config = ClientConfig::builder_with_provider(provider)
+    let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| cannot(&error))?
         .dangerous()
-        .with_custom_certificate_verifier(verifier)
-        .with_no_client_auth();
+        .with_custom_certificate_verifier(verifier);
+    let mut config = match ours {
+        Some(ours) => {
+            let (chain, key) = read_ours(ours)?;
+            let shown = builder.with_client_auth_cert(chain, key);
+            shown.map_err(|error| unusable("client_cert", &ours.certificate, &error))?
+        }
+        None => builder.with_no_client_auth(),
+    };
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     config.enable_secret_extraction = true;
     Ok(TlsConnector(Arc::new(config)))
@@ -144,20 +155,35 @@ fn add_file(
     roots: &mut RootCertStore,
     path: &Path,
 ) -> Result<Vec<CertificateDer<'static>>, HttpError> {
-    let unusable = |error: &dyn std::fmt::Display| {
-        untrusting(format!("cannot use `ca_file` {}: {error}", path.display()))
-    };
-    let certificates = CertificateDer::pem_file_iter(path).map_err(|error| unusable(&error))?;
-    let mut named = Vec::new();
-    for certificate in certificates {
-        let certificate = certificate.map_err(|error| unusable(&error))?;
-        named.push(certificate.clone());
-        roots.add(certificate).map_err(|error| unusable(&error))?;
-    }
-    if named.is_empty() {
-        return Err(unusable(&"it has no PEM certificate"));
+    let named = read_certificates("ca_file", path)?;
+    for certificate in &named {
+        let added = roots.add(certificate.clone());
+        added.map_err(|error| unusable("ca_file", path, &error))?;
     }
     Ok(named)
+}
+
+/// The certificates of a file that an option names.
+fn read_certificates(option: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, HttpError> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    let certificates: Vec<_> = read.map_err(|error| unusable(option, path, &error))?;
+    if certificates.is_empty() {
+        return Err(unusable(option, path, &"it has no PEM certificate"));
+    }
+    Ok(certificates)
+}
+
+fn read_ours(
+    ours: &ClientCertificate,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), HttpError> {
+    let chain = read_certificates("client_cert", &ours.certificate)?;
+    let key = PrivateKeyDer::from_pem_file(&ours.key);
+    let key = key.map_err(|error| unusable("client_key", &ours.key, &error))?;
+    Ok((chain, key))
+}
+
+fn unusable(option: &str, path: &Path, error: &dyn std::fmt::Display) -> HttpError {
+    untrusting(format!("cannot use `{option}` {}: {error}", path.display()))
 }
 
 fn untrusting(message: impl Into<String>) -> HttpError {

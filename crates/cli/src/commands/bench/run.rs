@@ -11,6 +11,7 @@ use penstock_bench::{
 
 use super::{failed, option, say, show, size, surroundings, table_argument, texts};
 use crate::{
+    command_line,
     environment::Environment,
     failure::{Failure, Outcome},
     options::duration,
@@ -94,6 +95,11 @@ fn target_arguments() -> Vec<Arg> {
         option("server", "KIND", "Server to start")
             .value_parser(["devserver", "minio"])
             .default_value("devserver"),
+        command_line::flag(
+            "tls",
+            "Speak HTTPS to the development server, with a certificate made for the run",
+        )
+        .conflicts_with_all(["endpoint", "dir"]),
         option(
             "endpoint",
             "URL",
@@ -169,29 +175,34 @@ fn settings(matches: &ArgMatches, environment: &Environment) -> Outcome<RunSetti
         scale: matches.get_one("scale").copied(),
         profiles: texts(matches, "profiles"),
         bandwidth: matches.get_one("bandwidth").copied(),
-        target: target(matches),
+        target: target(matches)?,
+        tls: matches.get_flag("tls"),
         table: matches.get_one::<PathBuf>("config").cloned(),
         timeout: matches.get_one("timeout").copied(),
         surroundings: surroundings(environment)?,
     })
 }
 
-fn target(matches: &ArgMatches) -> Target {
+fn target(matches: &ArgMatches) -> Outcome<Target> {
     let text = |name: &str| matches.get_one::<String>(name).cloned().unwrap_or_default();
     if let Some(directory) = matches.get_one::<PathBuf>("dir") {
-        return Target::Directory(directory.clone());
+        return Ok(Target::Directory(directory.clone()));
     }
     if matches.contains_id("endpoint") {
-        return Target::Endpoint {
+        return Ok(Target::Endpoint {
             url: text("endpoint"),
             bucket: text("bucket"),
             prefix: text("prefix"),
             region: text("region"),
-        };
+        });
     }
     match text("server").as_str() {
-        "minio" => Target::Minio,
-        _ => Target::DevelopmentServer,
+        "minio" if matches.get_flag("tls") => Err(Failure::usage(
+            "--tls is for the development server",
+            "leave --server out, or name a store with --endpoint https://...",
+        )),
+        "minio" => Ok(Target::Minio),
+        _ => Ok(Target::DevelopmentServer),
     }
 }
 

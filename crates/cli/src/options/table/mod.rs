@@ -27,13 +27,15 @@ pub(crate) use transfers::*;
 use super::{OptionSpec, Scope};
 
 /// Every option, in the order of help.
-pub(crate) static ALL: [&OptionSpec; 99] = [
+pub(crate) static ALL: [&OptionSpec; 101] = [
     &ENDPOINT,
     &READ_ENDPOINT,
     &REGION,
     &SIGNATURE,
     &ADDRESSING,
     &CA_FILE,
+    &CLIENT_CERT,
+    &CLIENT_KEY,
     &PROXY,
     &REQUESTER_PAYS,
     &LIST_OBJECTS_V2,

@@ -18,7 +18,7 @@ pub(crate) static ENDPOINT: OptionSpec = OptionSpec {
     help: "Address of the object store",
     detail: "Scheme, host and port, such as https://oss-cn-hangzhou-internal.aliyuncs.com or \
              http://127.0.0.1:9000. Without a scheme, HTTPS is used.",
-    effect: "Plain HTTP saves about 0.2 CPU seconds per GiB and sends the data in the clear.",
+    effect: "Plain HTTP saves about 0.3 CPU seconds per GiB and sends the data in the clear.",
     ..STORE
 };
 
@@ -74,6 +74,26 @@ pub(crate) static CA_FILE: OptionSpec = OptionSpec {
     help: "Certificates to trust beside the system's",
     detail: "A PEM file with one or more certificates, for stores with a private authority \
              or a certificate that signed itself.",
+    ..STORE
+};
+
+pub(crate) static CLIENT_CERT: OptionSpec = OptionSpec {
+    name: "client-cert",
+    level: Level::Expert,
+    kind: Kind::Path,
+    default: Default::Depends("none is shown"),
+    help: "Certificate to show to a server that asks its clients for one",
+    detail: "A PEM file with the certificate and those between it and its authority. It can hold the key as well.",
+    ..STORE
+};
+
+pub(crate) static CLIENT_KEY: OptionSpec = OptionSpec {
+    name: "client-key",
+    level: Level::Expert,
+    kind: Kind::Path,
+    default: Default::Depends("the file of `client-cert`"),
+    help: "Key of the certificate that is shown to the server",
+    detail: "A PEM file without a passphrase, which nobody else should be able to read.",
     ..STORE
 };
 

@@ -446,8 +446,7 @@ impl From<Failure> for io::Error {
 fn refused(alert: AlertDescription) -> io::Error {
     let message = match alert {
         AlertDescription::CertificateRequired => {
-            "the server wants a certificate of its client, and there is none to show: use an endpoint that asks \
-             for none"
+            "the server wants a certificate of its client: set `client_cert`, or use an endpoint that asks for none"
                 .to_owned()
         }
         other => format!("the server ended TLS with the alert {other:?}"),

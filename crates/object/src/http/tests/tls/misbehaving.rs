@@ -519,21 +519,16 @@ fn downgrading(listener: TcpListener, config: Arc<ServerConfig>) {
     let _ = stream.read(&mut [0; 4096]);
 }
 
-/// A server that lets nobody in without a certificate says so after the handshake.
-#[tokio::test]
-async fn a_server_that_wants_a_certificate_is_told_as_one() {
-    let authority = rcgen::generate_simple_self_signed(["us".to_owned()]).expect("generated");
+/// A server that lets in only whom `made` vouches for, and which has that certificate itself.
+async fn strict_host(made: &rcgen::CertifiedKey<rcgen::KeyPair>) -> Host {
     let mut roots = rustls::RootCertStore::empty();
-    roots
-        .add(authority.cert.der().clone())
-        .expect("a certificate");
+    roots.add(made.cert.der().clone()).expect("a certificate");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(
         roots.into(),
         Arc::clone(&provider),
     );
     let verifier = verifier.build().expect("a verifier");
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("generated");
     let key = PrivateKeyDer::from_pem_slice(made.signing_key.serialize_pem().as_bytes());
     let strict = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13])
@@ -541,10 +536,43 @@ async fn a_server_that_wants_a_certificate_is_told_as_one() {
         .with_client_cert_verifier(verifier)
         .with_single_cert(vec![made.cert.der().clone()], key.expect("a key"))
         .expect("a certificate");
-    let host = host(|config| *config = strict, answers_with_a_pattern).await;
+    host(|config| *config = strict, answers_with_a_pattern).await
+}
+
+/// A server that lets nobody in without a certificate says so after the handshake.
+#[tokio::test]
+async fn a_server_that_wants_a_certificate_is_told_as_one() {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("generated");
+    let host = strict_host(&made).await;
     let error = host.trusting(&made).get().await.expect_err("refused");
     assert!(
-        error.message.contains("certificate of its client"),
+        error.message.contains("certificate of its client")
+            && error.message.contains("client_cert"),
         "{error}"
     );
+}
+
+/// A client with a certificate of whom the server trusts is let in, and one with another's is not.
+#[tokio::test]
+async fn a_server_that_wants_a_certificate_gets_the_one_that_was_named() {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("generated");
+    let other = rcgen::generate_simple_self_signed(["other".to_owned()]).expect("generated");
+    let host = strict_host(&made).await.trusting(&made);
+    let shown = tempfile::NamedTempFile::new().expect("a file");
+    let showing = |made: &rcgen::CertifiedKey<rcgen::KeyPair>| {
+        let both = made.cert.pem() + &made.signing_key.serialize_pem();
+        std::fs::write(shown.path(), both).expect("written");
+        client_with(HttpSettings {
+            ca_file: Some(host.file.path().to_owned()),
+            client_certificate: Some(crate::ClientCertificate {
+                certificate: shown.path().to_owned(),
+                key: shown.path().to_owned(),
+            }),
+            ..HttpSettings::default()
+        })
+    };
+    let right = get(&showing(&made), &host.origin).await;
+    assert!(!right.expect("let in").is_empty());
+    let wrong = get(&showing(&other), &host.origin).await;
+    assert!(wrong.is_err(), "another's certificate");
 }

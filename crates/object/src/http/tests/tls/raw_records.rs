@@ -111,7 +111,7 @@ async fn shake_hands(
     config.send_tls13_tickets = 0;
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), made.cert.pem()).expect("written");
-    let connector = tls::connector(Some(file.path())).expect("a certificate");
+    let connector = tls::connector(Some(file.path()), None).expect("a certificate");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("bound");
     let (near, far) = tokio::join!(TcpStream::connect(address), listener.accept());
@@ -240,6 +240,42 @@ async fn few_warnings_of_tls_1_2_are_ignored() {
     Heard::of(&TLS12, &few).await.is_whole(b"ok");
     let fifth = [&few[..6], &[(ALERT, &NO_RENEGOTIATION[..])]].concat();
     Heard::of(&TLS12, &fifth).await.is_broken("warns too often");
+}
+
+/// A wish for another handshake is ignored, but a handshake is not begun, nor is one that the server begins by itself: who
+/// stands between could make the words before it those of somebody else (RFC 5746).
+#[tokio::test]
+async fn a_renegotiation_is_refused() {
+    let hello_of_a_server = [&[2, 0, 0, 38, 3, 3][..], &[7; 36]].concat();
+    let insisting: [(u8, &[u8]); 3] = [
+        (DATA, b"ok"),
+        (HANDSHAKE, &HELLO_REQUEST),
+        (HANDSHAKE, &hello_of_a_server),
+    ];
+    let heard = Heard::of(&TLS12, &insisting).await;
+    heard.is_broken("wants to shake hands anew");
+    assert_eq!(heard.bytes, b"ok");
+    let often = [(HANDSHAKE, &HELLO_REQUEST[..]); 5];
+    Heard::of(&TLS12, &often).await.is_broken("warns too often");
+    let with_more = [&HELLO_REQUEST[..], &hello_of_a_server].concat();
+    let joined = [(HANDSHAKE, &with_more[..])];
+    let heard = Heard::of(&TLS12, &joined).await;
+    heard.is_broken("wants to shake hands anew");
+}
+
+/// A client that is wished to shake hands anew says nothing: what it would say is the beginning of a handshake.
+#[tokio::test]
+async fn a_wish_for_another_handshake_is_not_answered() {
+    let (mut near, mut tcp, mut sealer) = taken_apart(&TLS12).await;
+    let wish = sealer.seal_all(&[(HANDSHAKE, &HELLO_REQUEST), (DATA, b"ok")]);
+    tcp.write_all(&wish).await.expect("room");
+    let mut bytes = [0; 2];
+    near.read_exact(&mut bytes).await.expect("the data behind");
+    assert_eq!(&bytes, b"ok");
+    drop(near);
+    let mut said = Vec::new();
+    tcp.read_to_end(&mut said).await.expect("an end");
+    assert_eq!(said, b"", "no record left the client");
 }
 
 #[tokio::test]
