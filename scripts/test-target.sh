@@ -7,16 +7,11 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/results.sh"
 log=$1 failures=$2 target=$3
 IFS=$'\t' read -r directory program <<<"$target"
-# A program that reads the command lines of all processes waits for one whose pages a slow store has. So each target
-# sees its own processes alone, and its own records of what is mounted; what it leaves ends with it.
-apart=(unshare --mount --pid --fork --kill-child --mount-proc --
-  bash -c 'mkdir -p /run/penstock && mount -t tmpfs -o mode=700 tmpfs /run/penstock && "$0"; exit $?')
-if ! "${apart[@]}" true 2>/dev/null; then apart=(); fi
 output=$(mktemp)
 trap 'rm -f "$output"' EXIT
 printf '%s begins\n' "$(target_name "$program")"
 status=0
-(cd "$directory" && exec timeout --kill-after 10 "$target_patience" "${apart[@]}" "$program" >"$output" 2>&1) &
+(cd "$directory" && exec timeout --kill-after 10 "$target_patience" "$program" >"$output" 2>&1) &
 running=$!
 # `timeout` has a process group of its own, which Ctrl-C does not reach.
 trap 'kill "$running"' INT TERM
