@@ -3,7 +3,7 @@
 //! ```text
 //!   operation ──► embedded engine ──► log on the disk ┐
 //!                      │                              ├─ both, then `sync` returns
-//!                      └──► groups of the log ──► BUCKET/PREFIX/log/EPOCH-FIRST
+//!                      └──► groups of the log ──► BUCKET/PREFIX/log/EPOCH-NUMBER
 //!                                                 BUCKET/PREFIX/checkpoint, part: what the log need not go back behind
 //! ```
 //!
@@ -175,9 +175,9 @@ impl ShippedEngine {
 pub async fn position(settings: &ShippedSettings) -> EngineResult<Position> {
     let prepared = run_blocking(|| Prepared::open(&settings.local))?;
     let bucket = Bucket::new(Arc::clone(&settings.store), settings.identity);
-    let mut chain = Chain::read(&bucket).await?;
+    let chain = Chain::read(&bucket).await?;
     let holder = chain.holder(&bucket).await?;
-    let last = chain.end(&bucket).await? - 1;
+    let last = chain.last(&bucket).await?;
     let own = prepared.tree.fact(HOLDER)?;
     Ok(Position {
         epoch: chain.epoch(),
@@ -220,8 +220,8 @@ async fn catch_up(
     mut prepared: Prepared,
     claimed: &Claimed,
 ) -> EngineResult<Prepared> {
-    let links = claimed.chain.behind(prepared.last()).to_vec();
-    chain::visit(bucket, &links, |record| {
+    let links = claimed.chain.behind(bucket, prepared.last()).await?;
+    chain::visit(bucket, links, |record| {
         if record.sequence > prepared.last() {
             return prepared.add(record);
         }

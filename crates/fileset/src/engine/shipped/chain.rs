@@ -1,14 +1,17 @@
 //! The log in the bucket as a chain, and how one takes it over.
 //!
 //! ```text
-//! epoch 1:  group 1-9   group 10-30   claim of epoch 2 before 31      (group 40-45: dead)
-//! epoch 2:                            group 31-33   group 34-60   ...
+//! epoch 1:  1 group   2 group   3 claim of epoch 2        (4 group: dead)
+//! epoch 2:                      1 group   2 group   ...
 //! ```
 //!
-//! An object of the log lies at its epoch and its first operation, and is only ever written where none is. So the
-//! writer of an epoch and whoever wants to end it reach for the same place: the one behind the last group. Who is
-//! first has it. If that is a claim, the epoch has ended: no later group of it has a place that joins on, and of a
-//! group that does not join on nothing was acknowledged. Claims stay for ever, for a writer may have slept for long.
+//! An object of the log lies at its epoch and a number that counts there, and is only ever written where none is. So the
+//! writer of an epoch and whoever wants to end it reach for the same place, the next one. Who is first has it. If
+//! that is a claim, the epoch has ended: of a group behind it nothing was acknowledged, nor will be, because groups are
+//! acknowledged in order. Claims stay for ever, for a writer may have slept for long.
+//!
+//! A writer that is busy would win each race for the next place. Then the claim is first put some places ahead, where
+//! the writer will find it, and after that at the first place that is free before.
 //!
 //! Groups are on their way at once, up to [`IN_FLIGHT_MAX`]: of the last of them one may be missing.
 
@@ -25,7 +28,9 @@ use crate::engine::{EngineError, EngineResult, record::Record};
 
 /// Groups that are on their way at once.
 pub(super) const IN_FLIGHT_MAX: usize = 2;
-/// How often a place in the log is reached for while its writer is faster.
+/// How many places ahead a busy writer is stopped.
+const AHEAD: u64 = 16;
+/// How often that is tried.
 const CLAIM_ATTEMPTS: usize = 16;
 /// Groups that are read at once.
 const READS_MAX: usize = 8;
@@ -35,6 +40,8 @@ const READS_MAX: usize = 8;
 pub(super) struct Link {
     pub(super) name: LogName,
     pub(super) bytes: u64,
+    /// Its last operation; 0 where that was not looked for.
+    pub(super) last: u64,
 }
 
 /// See the module.
@@ -42,39 +49,71 @@ pub(super) struct Link {
 pub(super) struct Chain {
     /// Groups that join on to each other, in order.
     pub(super) groups: Vec<Link>,
-    /// Those that do not.
+    /// What does not.
     pub(super) dead: Vec<LogName>,
     /// The last claim.
     claim: Option<LogName>,
-    /// The epoch that goes on.
-    epoch: u64,
+    /// The next place.
+    next: LogName,
 }
 
 impl Chain {
     /// What a listing of the log shows.
     pub(super) fn of(listing: &[(String, u64)]) -> EngineResult<Self> {
-        let mut chain = Self::default();
-        for (key, bytes) in listing {
-            let Some(name) = LogName::of_key(key) else {
-                continue;
-            };
-            if name.epoch > chain.epoch {
-                return Err(damaged(format!(
-                    "the log, of which epoch {} has no beginning,",
-                    name.epoch
-                )));
-            }
-            if name.epoch < chain.epoch {
-                chain.dead.push(name);
-            } else if *bytes == CLAIM_SIZE {
-                chain.claim = Some(name);
-                chain.epoch += 1;
-            } else {
-                let bytes = *bytes;
-                chain.groups.push(Link { name, bytes });
-            }
+        let objects = listing.iter();
+        let objects = objects.filter_map(|(key, bytes)| Some((LogName::of_key(key)?, *bytes)));
+        let objects: Vec<_> = objects.collect();
+        let mut chain = Self {
+            next: LogName {
+                epoch: 0,
+                number: 1,
+            },
+            ..Self::default()
+        };
+        let mut epochs = objects
+            .chunk_by(|(one, _), (other, _)| one.epoch == other.epoch)
+            .peekable();
+        while let Some(epoch) = epochs.next() {
+            chain.add_epoch(epoch, epochs.peek().is_none())?;
         }
         Ok(chain)
+    }
+
+    fn add_epoch(&mut self, objects: &[(LogName, u64)], is_last: bool) -> EngineResult<()> {
+        let Some((first, _)) = objects.first() else {
+            return Ok(());
+        };
+        if first.epoch != self.next.epoch {
+            let text = format!("the log, of which epoch {} has no beginning,", first.epoch);
+            return Err(damaged(text));
+        }
+        // Groups at the beginning go when a checkpoint has them, but for the last ones of all.
+        let goes_on = objects
+            .get(1)
+            .is_some_and(|(second, bytes)| *second == first.next() && *bytes != CLAIM_SIZE);
+        if !is_last || goes_on {
+            self.next = *first;
+        }
+        for (name, bytes) in objects {
+            let (name, bytes) = (*name, *bytes);
+            if name != self.next {
+                self.dead.push(name);
+            } else if bytes == CLAIM_SIZE {
+                self.claim = Some(name);
+                self.next = LogName {
+                    epoch: name.epoch + 1,
+                    number: 1,
+                };
+            } else {
+                self.groups.push(Link {
+                    name,
+                    bytes,
+                    last: 0,
+                });
+                self.next = name.next();
+            }
+        }
+        Ok(())
     }
 
     /// That of the bucket now.
@@ -83,7 +122,7 @@ impl Chain {
     }
 
     /// Whether nothing was ever shipped, or claimed.
-    pub(super) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.claim.is_none() && self.groups.is_empty()
     }
 
@@ -100,44 +139,62 @@ impl Chain {
 
     /// The epoch that goes on.
     pub(super) fn epoch(&self) -> u64 {
-        self.epoch
+        self.next.epoch
     }
 
-    /// The first operation that is not in the log. What does not join on is dead from then on.
-    pub(super) async fn end(&mut self, bucket: &Bucket) -> EngineResult<u64> {
-        let begin = self
-            .groups
-            .partition_point(|link| link.name.epoch < self.epoch);
-        let count = self.groups.len() - begin;
-        let mut next = self.claim.map_or(1, |claim| claim.first);
-        // The groups at the beginning of an epoch go when a checkpoint has them, but for so many.
-        let tail = self.groups.len() - count.min(IN_FLIGHT_MAX);
-        if count >= IN_FLIGHT_MAX {
-            next = self.groups[tail].name.first;
+    /// The last operation in it.
+    pub(super) async fn last(&self, bucket: &Bucket) -> EngineResult<u64> {
+        match self.groups.last() {
+            Some(link) => Ok(group(bucket, link.name).await?.last),
+            None => Ok(0),
         }
-        for at in tail..self.groups.len() {
-            let name = self.groups[at].name;
-            if name.first != next {
-                let dead = self.groups.drain(at..);
-                self.dead.extend(dead.map(|link| link.name));
+    }
+
+    /// Groups at `place` and behind it.
+    pub(super) fn from(&self, place: LogName) -> &[Link] {
+        from(&self.groups, place)
+    }
+
+    /// The last groups, with all operations behind `sequence`.
+    pub(super) async fn behind(&self, bucket: &Bucket, sequence: u64) -> EngineResult<&[Link]> {
+        let mut at = self.groups.len();
+        while at > 0 {
+            let group = group(bucket, self.groups[at - 1].name).await?;
+            if group.last <= sequence {
                 break;
             }
-            next = group(bucket, name).await?.last + 1;
+            at -= 1;
+            if group.first <= sequence + 1 {
+                break;
+            }
         }
-        Ok(next)
+        Ok(&self.groups[at..])
     }
 
-    /// Groups that may have operations behind `sequence`.
-    pub(super) fn behind(&self, sequence: u64) -> &[Link] {
-        behind(&self.groups, sequence)
+    /// Takes in what was found at the next place.
+    fn add(&mut self, there: &Bytes, bucket: &Bucket) -> EngineResult<()> {
+        let bytes = there.len() as u64;
+        if let LogObject::Claim(_) = LogObject::decode(there, bucket.identity, self.next)? {
+            self.claim = Some(self.next);
+            self.next = LogName {
+                epoch: self.next.epoch + 1,
+                number: 1,
+            };
+            return Ok(());
+        }
+        self.groups.push(Link {
+            name: self.next,
+            bytes,
+            last: 0,
+        });
+        self.next = self.next.next();
+        Ok(())
     }
 }
 
-/// Those of `links` that may have operations behind `sequence`.
-pub(super) fn behind(links: &[Link], sequence: u64) -> &[Link] {
-    let ends = links.iter().skip(1).map(|next| next.name.first);
-    let passed = ends.take_while(|next| *next <= sequence + 1).count();
-    &links[passed..]
+/// Those of `links` that lie at `place` and behind it.
+pub(super) fn from(links: &[Link], place: LogName) -> &[Link] {
+    &links[links.partition_point(|link| link.name < place)..]
 }
 
 /// Reads what lies at a place of the log.
@@ -150,8 +207,8 @@ async fn read(bucket: &Bucket, name: LogName) -> EngineResult<Option<LogObject>>
 /// Reads a group that must be there.
 async fn group(bucket: &Bucket, name: LogName) -> EngineResult<Group> {
     match read(bucket, name).await? {
-        Some(LogObject::Group(group)) if group.last >= group.first => Ok(group),
-        Some(_) => Err(damaged(name)),
+        Some(LogObject::Group(group)) => Ok(group),
+        Some(LogObject::Claim(_)) => Err(damaged(name)),
         None => Err(EngineError::Store(format!("{name} is gone"))),
     }
 }
@@ -172,10 +229,8 @@ pub(super) async fn visit(
     while let Some(records) = groups.next().await {
         for record in records? {
             if next.is_some_and(|next| next != record.sequence) {
-                let text = format!(
-                    "the log in the bucket lacks what is before {}",
-                    record.sequence
-                );
+                let sequence = record.sequence;
+                let text = format!("the log in the bucket lacks what is before {sequence}");
                 return Err(EngineError::Corrupt(text));
             }
             next = Some(record.sequence + 1);
@@ -185,7 +240,7 @@ pub(super) async fn visit(
     Ok(())
 }
 
-/// Who may take a log over.
+/// Who may have a log before it is taken over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum From {
     /// It must be empty.
@@ -209,40 +264,54 @@ pub(super) struct Claimed {
 /// Ends the epoch that goes on and begins the next one: nothing more is acknowledged by who had it.
 pub(super) async fn claim(bucket: &Bucket, holder: u64, from: From) -> EngineResult<Claimed> {
     let token = random::number();
-    for _ in 0..CLAIM_ATTEMPTS {
-        let mut chain = Chain::read(bucket).await?;
-        check(&chain, bucket, (holder, from)).await?;
-        let first = chain.end(bucket).await?;
-        let claim = Claim {
-            epoch: chain.epoch,
-            first,
-            holder,
-            token,
-        };
-        let name = LogName {
-            epoch: chain.epoch,
-            first,
-        };
-        let body = claim.encode(bucket.identity);
-        if bucket.create(&name.to_string(), body).await? != Created::Done {
-            continue;
+    let mut chain = Chain::read(bucket).await?;
+    check(&chain, bucket, (holder, from)).await?;
+    let claim = |name| Claim {
+        name,
+        holder,
+        token,
+    };
+    for attempt in 0..CLAIM_ATTEMPTS as u64 * AHEAD {
+        if attempt % AHEAD == 1 {
+            let ahead = LogName {
+                number: chain.next.number + AHEAD,
+                ..chain.next
+            };
+            put(bucket, claim(ahead)).await?;
         }
-        if !bucket.refuses_overwriting() {
-            return Err(EngineError::Store(
-                "the store passes over `If-None-Match`, without which no writer is kept out: \
-                 use a store that has it, or durability=local"
-                    .to_owned(),
-            ));
+        let epoch = chain.epoch();
+        match put(bucket, claim(chain.next)).await? {
+            Created::Done => return claimed(bucket, chain).await,
+            Created::Taken(there) => chain.add(&there, bucket)?,
         }
-        return Ok(Claimed {
-            epoch: chain.epoch + 1,
-            last: first - 1,
-            chain,
-        });
+        if chain.epoch() != epoch {
+            // Somebody else ended it: is it he who may be followed?
+            check(&chain, bucket, (holder, from)).await?;
+        }
     }
     Err(EngineError::Store(
         "its writer is faster each time: end it first".to_owned(),
     ))
+}
+
+async fn put(bucket: &Bucket, claim: Claim) -> EngineResult<Created> {
+    let body = claim.encode(bucket.identity);
+    bucket.create(&claim.name.to_string(), body).await
+}
+
+async fn claimed(bucket: &Bucket, chain: Chain) -> EngineResult<Claimed> {
+    if !bucket.refuses_overwriting() {
+        return Err(EngineError::Store(
+            "the store is not seen to refuse a write where something is (`If-None-Match`), without \
+             which no writer is kept out: take a store that does, or durability `local`"
+                .to_owned(),
+        ));
+    }
+    Ok(Claimed {
+        epoch: chain.epoch() + 1,
+        last: chain.last(bucket).await?,
+        chain,
+    })
 }
 
 async fn check(chain: &Chain, bucket: &Bucket, (holder, from): (u64, From)) -> EngineResult<()> {
@@ -263,41 +332,64 @@ async fn check(chain: &Chain, bucket: &Bucket, (holder, from): (u64, From)) -> E
 mod tests {
     use super::*;
 
-    fn listing(objects: &[(u64, u64, u64)]) -> Vec<(String, u64)> {
+    fn chain(objects: &[(u64, u64, u64)]) -> EngineResult<Chain> {
         let objects = objects.iter();
         let named =
-            objects.map(|&(epoch, first, bytes)| (LogName { epoch, first }.to_string(), bytes));
-        named.collect()
+            objects.map(|&(epoch, number, bytes)| (LogName { epoch, number }.to_string(), bytes));
+        Chain::of(&named.collect::<Vec<_>>())
+    }
+
+    fn groups(chain: &Chain) -> Vec<(u64, u64)> {
+        let names = chain.groups.iter().map(|link| link.name);
+        names.map(|name| (name.epoch, name.number)).collect()
     }
 
     #[test]
     fn what_lies_behind_a_claim_is_dead() {
-        let listing = listing(&[
+        let chain = chain(&[
             (0, 1, CLAIM_SIZE),
             (1, 1, 100),
-            (1, 10, 100),
-            (1, 31, CLAIM_SIZE),
-            (1, 40, 100),
-            (2, 31, 100),
-        ]);
-        let chain = Chain::of(&listing).unwrap();
-        let firsts: Vec<_> = chain.groups.iter().map(|link| link.name.first).collect();
-        assert_eq!(firsts, [1, 10, 31]);
-        assert_eq!(
-            chain.dead,
-            [LogName {
-                epoch: 1,
-                first: 40
-            }]
-        );
-        assert_eq!(chain.epoch(), 2);
-        let behind = |sequence| chain.behind(sequence).len();
-        assert_eq!([0, 8, 9, 29, 30, 500].map(behind), [3, 3, 2, 2, 1, 1]);
+            (1, 2, 100),
+            (1, 3, CLAIM_SIZE),
+            (1, 4, 100),
+            (1, 18, CLAIM_SIZE),
+            (2, 1, 100),
+        ])
+        .unwrap();
+        assert_eq!(groups(&chain), [(1, 1), (1, 2), (2, 1)]);
+        assert_eq!(chain.dead.len(), 2);
+        let next = LogName {
+            epoch: 2,
+            number: 2,
+        };
+        assert_eq!(chain.next, next);
+    }
+
+    #[test]
+    fn what_was_sent_while_a_group_before_was_missing_is_dead() {
+        let gap = chain(&[(0, 1, CLAIM_SIZE), (1, 1, 100), (1, 3, 100)]).unwrap();
+        assert_eq!((groups(&gap), gap.next.number), (vec![(1, 1)], 2));
+        let first = chain(&[(0, 1, CLAIM_SIZE), (1, 2, 100)]).unwrap();
+        assert_eq!((groups(&first), first.next.number), (vec![], 1));
+        let stopped = chain(&[(0, 1, CLAIM_SIZE), (1, 17, CLAIM_SIZE)]).unwrap();
+        assert_eq!((stopped.next.epoch, stopped.next.number), (1, 1));
+    }
+
+    #[test]
+    fn the_beginning_of_an_epoch_may_be_gone() {
+        let chain = chain(&[
+            (0, 1, CLAIM_SIZE),
+            (1, 9, CLAIM_SIZE),
+            (2, 5, 100),
+            (2, 6, 100),
+        ])
+        .unwrap();
+        assert_eq!(groups(&chain), [(2, 5), (2, 6)]);
     }
 
     #[test]
     fn an_epoch_that_nobody_claimed_is_refused() {
-        assert!(Chain::of(&listing(&[(1, 1, 100)])).is_err());
-        assert!(Chain::of(&listing(&[(0, 1, CLAIM_SIZE), (2, 1, 100)])).is_err());
+        assert!(chain(&[(1, 1, 100)]).is_err());
+        assert!(chain(&[(0, 1, CLAIM_SIZE), (2, 1, 100)]).is_err());
     }
 }

@@ -99,7 +99,7 @@ impl Folder {
     /// One part more, of the oldest groups of the log.
     async fn go_on(&mut self, mut manifest: Manifest) -> EngineResult<Manifest> {
         let links = self.shipping.log.lock().clone();
-        let links = some_of(chain::behind(&links, manifest.sequence));
+        let links = some_of(chain::from(&links, manifest.place()));
         let mut changes = Changes::new();
         let mut last = manifest.sequence;
         chain::visit(&self.shipping.bucket, links, |record| {
@@ -115,6 +115,9 @@ impl Folder {
         let mut body = BytesMut::new();
         for (key, value) in &changes {
             record::append_change(&mut body, key, value.as_deref());
+        }
+        if let Some(link) = links.last() {
+            manifest.log = (link.name.epoch, link.name.number + 1);
         }
         manifest.sequence = last;
         let part = self.put_part(last, body.freeze()).await?;
@@ -138,9 +141,19 @@ impl Folder {
         Ok(Manifest {
             version: Manifest::VERSION,
             sequence,
+            log: self.behind(sequence),
             full: parts.len(),
             parts,
         })
+    }
+
+    /// Where the log goes on behind what was applied up to `sequence`. What was there at the opening is before that.
+    fn behind(&self, sequence: u64) -> (u64, u64) {
+        let log = self.shipping.log.lock();
+        let passed = log.iter().take_while(|link| link.last <= sequence);
+        passed
+            .last()
+            .map_or((0, 1), |link| (link.name.epoch, link.name.number + 1))
     }
 
     async fn put_part(&mut self, sequence: u64, body: Bytes) -> EngineResult<Part> {
@@ -180,17 +193,12 @@ impl Folder {
             parts = manifest.parts.len(),
             "a checkpoint of the metadata is in the bucket"
         );
-        let (sequence, epoch) = (manifest.sequence, self.shipping.epoch);
-        let kept = {
-            let mut log = self.shipping.log.lock();
-            let kept = chain::behind(&log, sequence).to_vec();
-            *log = kept.clone();
-            kept
-        };
+        let epoch = self.shipping.epoch;
+        let place = manifest.place();
+        self.shipping.log.lock().retain(|link| link.name >= place);
         let needed = Needed {
             name,
             manifest: &manifest,
-            kept: &kept,
         };
         let collected = needed.collect(bucket, epoch).await;
         self.manifest = Some(manifest);
@@ -258,8 +266,6 @@ pub(super) async fn newest(bucket: &Bucket) -> EngineResult<Option<(ManifestName
 struct Needed<'a> {
     name: ManifestName,
     manifest: &'a Manifest,
-    /// Groups behind it.
-    kept: &'a [Link],
 }
 
 impl Needed<'_> {
@@ -283,18 +289,14 @@ impl Needed<'_> {
         bucket.delete(&useless).await
     }
 
-    /// Groups that the checkpoint has. The last ones of each epoch that goes on stay, see [`Chain::end`].
+    /// Groups that the checkpoint has, but for the last ones of all, see [`Chain`]; and what was left behind claims.
     fn useless_log(&self, chain: &Chain, epoch: u64) -> Vec<String> {
+        let place = self.manifest.place();
         let spared = chain.groups.len().saturating_sub(chain::IN_FLIGHT_MAX);
-        let groups = chain.groups.iter().map(|link| link.name);
-        let before = groups
-            .enumerate()
-            .filter(|(at, name)| *at < spared && !self.kept.iter().any(|link| link.name == *name));
-        let before = before.map(|(_, name)| name);
-        let first_kept = self.kept.first().map_or(0, |link| link.name.first);
-        let useless = before.filter(|name| name.first < first_kept);
+        let groups = chain.groups[..spared].iter().map(|link| link.name);
+        let useless = groups.filter(|name| *name < place && name.epoch <= epoch);
         let dead = chain.dead.iter().copied();
-        let useless = useless.chain(dead).filter(|name| name.epoch <= epoch);
-        useless.map(|name| name.to_string()).collect()
+        let dead = dead.filter(|name| name.epoch < epoch);
+        useless.chain(dead).map(|name| name.to_string()).collect()
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! kind "PENSTKxN"  crc32c  identity  body      8 + 4 + 8 bytes and the body; the checksum is of all behind it
-//! G  group     epoch  first  last, records      8 + 8 + 8 bytes and the records of operations `first` to `last`
-//! C  claim     epoch  first  holder  token      the epoch `epoch` ends before operation `first`: `holder` begins the next
+//! G  group     epoch  number  first  last, records    4 * 8 bytes and the records of operations `first` to `last`
+//! C  claim     epoch  number  holder  token           the epoch `epoch` ends here: `holder` begins the next one
 //! P  part      changes                          as in a record
 //! M  manifest  JSON, see `Manifest`
 //! ```
@@ -79,7 +79,7 @@ impl Kind {
 /// Records that were shipped at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Group {
-    pub(super) epoch: u64,
+    pub(super) name: LogName,
     pub(super) first: u64,
     pub(super) last: u64,
     /// Their records, one after the other, in slices.
@@ -89,10 +89,8 @@ pub(super) struct Group {
 /// Where an epoch ends, and who begins the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Claim {
-    /// The epoch that ends.
-    pub(super) epoch: u64,
-    /// The first operation that is not of it.
-    pub(super) first: u64,
+    /// The epoch that ends, and where.
+    pub(super) name: LogName,
     /// A number of the directory that the metadata is in.
     pub(super) holder: u64,
     /// Another one each time: no two claims are alike.
@@ -108,15 +106,16 @@ pub(super) enum LogObject {
 
 impl Group {
     pub(super) fn encode(&self, identity: u64) -> Payload {
-        let head = numbers([self.epoch, self.first, self.last]);
+        let LogName { epoch, number } = self.name;
+        let head = numbers([epoch, number, self.first, self.last]);
         let body = [head].into_iter().chain(self.records.iter().cloned());
         Kind::Group.framed(identity, body.collect())
     }
 
     fn decode(mut body: Bytes) -> Option<Self> {
-        let [epoch, first, last] = take_numbers(&mut body)?;
+        let [epoch, number, first, last] = take_numbers(&mut body)?;
         Some(Self {
-            epoch,
+            name: LogName { epoch, number },
             first,
             last,
             records: vec![body],
@@ -144,15 +143,15 @@ impl Group {
 
 impl Claim {
     pub(super) fn encode(&self, identity: u64) -> Payload {
-        let body = numbers([self.epoch, self.first, self.holder, self.token]);
+        let LogName { epoch, number } = self.name;
+        let body = numbers([epoch, number, self.holder, self.token]);
         Kind::Claim.framed(identity, vec![body])
     }
 
     fn decode(mut body: Bytes) -> Option<Self> {
-        let [epoch, first, holder, token] = take_numbers(&mut body)?;
+        let [epoch, number, holder, token] = take_numbers(&mut body)?;
         body.is_empty().then_some(Self {
-            epoch,
-            first,
+            name: LogName { epoch, number },
             holder,
             token,
         })
@@ -169,8 +168,8 @@ impl LogObject {
             None => claim().and_then(Claim::decode).map(Self::Claim),
         };
         let is_here = |object: &Self| match object {
-            Self::Group(group) => group.epoch == name.epoch && group.first == name.first,
-            Self::Claim(claim) => claim.epoch == name.epoch && claim.first == name.first,
+            Self::Group(group) => group.name == name,
+            Self::Claim(claim) => claim.name == name,
         };
         object.filter(is_here).ok_or_else(|| damaged(name))
     }
@@ -182,6 +181,8 @@ pub(super) struct Manifest {
     pub(super) version: u32,
     /// The last operation of which it has the changes.
     pub(super) sequence: u64,
+    /// Where the log goes on: an epoch and a number.
+    pub(super) log: (u64, u64),
     /// So many parts, the first, have all keys as they were once; the others what was changed since, in order.
     pub(super) full: usize,
     pub(super) parts: Vec<Part>,
@@ -215,6 +216,12 @@ impl Manifest {
             true => Ok(manifest),
             false => Err(damaged(key)),
         }
+    }
+
+    /// Where the log goes on.
+    pub(super) fn place(&self) -> LogName {
+        let (epoch, number) = self.log;
+        LogName { epoch, number }
     }
 
     /// Bytes of its parts: those that have all keys, and those behind them.
@@ -262,7 +269,10 @@ mod tests {
 
     use super::*;
 
-    const NAME: LogName = LogName { epoch: 3, first: 7 };
+    const NAME: LogName = LogName {
+        epoch: 3,
+        number: 2,
+    };
 
     fn group() -> Group {
         let mut records = BytesMut::new();
@@ -272,7 +282,7 @@ mod tests {
             record::append(&mut records, sequence, &Changes::from([(key, value)]));
         }
         Group {
-            epoch: 3,
+            name: NAME,
             first: 7,
             last: 9,
             records: vec![records.freeze()],
@@ -290,8 +300,7 @@ mod tests {
         assert_eq!(decode(bytes), Ok(LogObject::Group(written.clone())));
         assert_eq!(written.records().map(|records| records.len()), Some(3));
         let claim = Claim {
-            epoch: 3,
-            first: 7,
+            name: NAME,
             holder: 9,
             token: 11,
         };
@@ -304,8 +313,7 @@ mod tests {
     fn an_object_of_another_file_system_or_place_is_refused() {
         let bytes: Bytes = group().encode(5).to_vec().into();
         assert!(LogObject::decode(&bytes, 6, NAME).is_err());
-        let elsewhere = LogName { epoch: 3, first: 8 };
-        assert!(LogObject::decode(&bytes, 5, elsewhere).is_err());
+        assert!(LogObject::decode(&bytes, 5, NAME.next()).is_err());
     }
 
     #[test]

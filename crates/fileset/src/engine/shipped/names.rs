@@ -9,11 +9,11 @@ pub(super) const MANIFESTS: &str = "checkpoint/";
 /// What keys of parts of checkpoints begin with.
 pub(super) const PARTS: &str = "part/";
 
-/// A place in the log: in which epoch, and before which operation. A group or a claim lies there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// A place in the log: in which epoch, counted from 1 there. A group or a claim lies there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LogName {
     pub(super) epoch: u64,
-    pub(super) first: u64,
+    pub(super) number: u64,
 }
 
 /// A manifest: up to which operation its checkpoint goes, and who wrote it.
@@ -33,8 +33,16 @@ pub(super) struct PartName {
 
 impl LogName {
     pub(super) fn of_key(key: &str) -> Option<Self> {
-        let [epoch, first] = numbers(key.strip_prefix(LOG)?)?;
-        Some(Self { epoch, first })
+        let [epoch, number] = numbers(key.strip_prefix(LOG)?)?;
+        Some(Self { epoch, number })
+    }
+
+    /// The next place of its epoch.
+    pub(super) fn next(self) -> Self {
+        Self {
+            number: self.number + 1,
+            ..self
+        }
     }
 }
 
@@ -58,7 +66,7 @@ impl PartName {
 
 impl fmt::Display for LogName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{LOG}{:016x}-{:016x}", self.epoch, self.first)
+        write!(f, "{LOG}{:016x}-{:016x}", self.epoch, self.number)
     }
 }
 
@@ -102,7 +110,7 @@ mod tests {
     fn keys_lead_back_to_names() {
         let log = LogName {
             epoch: 0x1f,
-            first: 7,
+            number: 7,
         };
         assert_eq!(log.to_string(), "log/000000000000001f-0000000000000007");
         assert_eq!(LogName::of_key(&log.to_string()), Some(log));

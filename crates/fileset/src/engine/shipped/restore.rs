@@ -77,11 +77,10 @@ async fn fill(
     tell: &(dyn Fn(Restoring) + Sync),
 ) -> EngineResult<()> {
     // The log first: what is deleted meanwhile a newer checkpoint has.
-    let mut log = Chain::read(bucket).await?;
-    log.end(bucket).await?;
+    let log = Chain::read(bucket).await?;
     let found = fold::newest(bucket).await?;
     let (name, manifest) = found.unwrap_or((NOTHING, Manifest::default()));
-    let links = log.behind(manifest.sequence);
+    let links = log.from(manifest.place());
     let (full, since) = manifest.bytes();
     let log_bytes: u64 = links.iter().map(|link| link.bytes).sum();
     let mut restoring = Restoring {

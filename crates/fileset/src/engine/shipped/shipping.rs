@@ -54,6 +54,8 @@ struct Queue {
     since: Option<Instant>,
     /// Up to which operation somebody waits.
     wanted: u64,
+    /// The last group that was sent.
+    number: u64,
 }
 
 /// How far the bucket is.
@@ -173,8 +175,12 @@ impl Shipping {
         if queue.wanted < first && waiting < GROUP_MAX && !is_late {
             return None;
         }
+        queue.number += 1;
         let mut group = Group {
-            epoch: self.epoch,
+            name: LogName {
+                epoch: self.epoch,
+                number: queue.number,
+            },
             first,
             last: first,
             records: Vec::new(),
@@ -203,10 +209,7 @@ impl Shipping {
 
     /// Sends a group until the bucket has it. Fails if somebody else has its place.
     async fn send(&self, group: Group) -> EngineResult<Sent> {
-        let name = LogName {
-            epoch: group.epoch,
-            first: group.first,
-        };
+        let name = group.name;
         let body = group.encode(self.bucket.identity);
         let mut pause = RETRY_MIN;
         loop {
@@ -216,8 +219,8 @@ impl Shipping {
                         link: Link {
                             name,
                             bytes: body.len() as u64,
+                            last: group.last,
                         },
-                        last: group.last,
                         records: group.records.iter().map(Bytes::len).sum(),
                     });
                 }
@@ -252,7 +255,7 @@ impl Shipping {
         };
         self.queue.lock().bytes -= sent.records;
         self.progress
-            .send_modify(|shipped| shipped.last = sent.last);
+            .send_modify(|shipped| shipped.last = sent.link.last);
         if is_foldable {
             self.foldable.notify_one();
         }
@@ -287,7 +290,6 @@ impl Shipping {
 /// A group that the bucket has.
 struct Sent {
     link: Link,
-    last: u64,
     /// Bytes of its records.
     records: usize,
 }
