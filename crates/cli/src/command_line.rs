@@ -10,6 +10,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, error::ErrorKind};
 use crate::{
     environment::Environment,
     failure::{Failure, Outcome},
+    filesets,
     options::{
         self, Accepts, Default, Given, Kind, Level, OptionSpec, Origin, Scope, Values, config_file,
         mount_words, table,

@@ -41,7 +41,7 @@ use bytes::Bytes;
 pub use embedded::{EmbeddedEngine, EmbeddedSettings};
 pub use error::{EngineError, EngineResult};
 pub use memory::MemoryEngine;
-pub use shipped::{Position, Restoring, ShippedEngine, ShippedSettings, position};
+pub use shipped::{Position, Restoring, ShippedEngine, ShippedSettings, position, remove_shipped};
 
 /// Bytes in the longest key.
 pub const KEY_LENGTH_MAX: usize = 512;

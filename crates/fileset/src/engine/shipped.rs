@@ -187,6 +187,19 @@ pub async fn position(settings: &ShippedSettings) -> EngineResult<Position> {
     })
 }
 
+/// Deletes all that was shipped. Returns how many objects that were.
+pub async fn remove_shipped(store: Arc<dyn Store>) -> EngineResult<u64> {
+    let bucket = Bucket::new(store, 0);
+    let mut deleted = 0;
+    for prefix in [names::PARTS, names::MANIFESTS, names::LOG] {
+        let listed = bucket.list(prefix).await?;
+        let keys: Vec<_> = listed.into_iter().map(|(key, _)| key).collect();
+        deleted += keys.len() as u64;
+        bucket.delete(&keys).await?;
+    }
+    Ok(deleted)
+}
+
 /// The number of the directory, which a new one gets.
 fn holder(prepared: &Prepared, from: From) -> EngineResult<u64> {
     let known = prepared.tree.fact(HOLDER)?;

@@ -1,9 +1,10 @@
 //! `penstock fileset check NAME`.
 
 use clap::{ArgMatches, Command};
+use penstock_base::FsError;
 use penstock_fileset::check::{Report, check};
 
-use super::{failure, name_argument, named, with_store_options};
+use super::{failure, fileset_values, name_argument, named, with_store_options};
 use crate::{
     commands::listing,
     environment::Environment,
@@ -27,11 +28,13 @@ pub(super) fn command() -> Command {
 pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let fileset = named(matches, environment)?;
     let record = fileset.record()?;
-    let values = listing::values(matches, environment)?;
+    let values = fileset_values(matches, environment)?;
     let report = listing::block_on(async {
         let look = listing::open(&record.store, &values, environment)?;
-        let engine = fileset.engine(super::MEMORY)?;
-        let checked = check(&engine, &*look.store).await;
+        let engine = fileset.engine(&record, super::MEMORY, &look.store).await?;
+        let checked = check(&*engine, &*look.store).await;
+        let closed = engine.close().await.map_err(FsError::from);
+        let checked = checked.and_then(|report| closed.map(|()| report));
         checked.map_err(|error| failure(&fileset, &error))
     })?;
     output::print(&text(&report))?;
