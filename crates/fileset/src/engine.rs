@@ -41,6 +41,8 @@ use bytes::Bytes;
 pub use embedded::{EmbeddedEngine, EmbeddedSettings};
 pub use error::{EngineError, EngineResult};
 pub use memory::MemoryEngine;
+#[cfg(feature = "testing")]
+pub use shipped::try_to_read;
 pub use shipped::{Position, Restoring, ShippedEngine, ShippedSettings, position, remove_shipped};
 
 /// Bytes in the longest key.

@@ -101,7 +101,7 @@ impl Chain {
             } else if bytes == CLAIM_SIZE {
                 self.claim = Some(name);
                 self.next = LogName {
-                    epoch: name.epoch + 1,
+                    epoch: name.epoch.saturating_add(1),
                     number: 1,
                 };
             } else {
@@ -177,7 +177,7 @@ impl Chain {
         if let LogObject::Claim(_) = LogObject::decode(there, bucket.identity, self.next)? {
             self.claim = Some(self.next);
             self.next = LogName {
-                epoch: self.next.epoch + 1,
+                epoch: self.next.epoch.saturating_add(1),
                 number: 1,
             };
             return Ok(());
@@ -233,7 +233,7 @@ pub(super) async fn visit(
                 let text = format!("the log in the bucket lacks what is before {sequence}");
                 return Err(EngineError::Corrupt(text));
             }
-            next = Some(record.sequence + 1);
+            next = record.sequence.checked_add(1);
             visit(record)?;
         }
     }
@@ -274,7 +274,7 @@ pub(super) async fn claim(bucket: &Bucket, holder: u64, from: From) -> EngineRes
     for attempt in 0..CLAIM_ATTEMPTS as u64 * AHEAD {
         if attempt % AHEAD == 1 {
             let ahead = LogName {
-                number: chain.next.number + AHEAD,
+                number: chain.next.number.saturating_add(AHEAD),
                 ..chain.next
             };
             put(bucket, claim(ahead)).await?;

@@ -226,7 +226,10 @@ impl Manifest {
 
     /// Bytes of its parts: those that have all keys, and those behind them.
     pub(super) fn bytes(&self) -> (u64, u64) {
-        let sum = |parts: &[Part]| parts.iter().map(|part| part.bytes).sum();
+        let sum = |parts: &[Part]| {
+            let bytes = parts.iter().map(|part| part.bytes);
+            bytes.fold(0, u64::saturating_add)
+        };
         let (full, since) = self.parts.split_at(self.full);
         (sum(full), sum(since))
     }
@@ -243,6 +246,33 @@ pub(super) fn decode_part(bytes: Bytes, identity: u64, key: &str) -> EngineResul
     let body = Kind::Part.unframed(identity, bytes);
     let redone = body.and_then(|body| record::redo(body, &mut changes));
     redone.map(|()| changes).ok_or_else(|| damaged(key))
+}
+
+/// See [`super::try_to_read`].
+#[cfg(feature = "testing")]
+pub(super) fn try_to_read(bytes: &[u8]) {
+    let body = || vec![Bytes::copy_from_slice(bytes)];
+    let sealed = |kind: Kind| Bytes::from(kind.framed(1, body()).to_vec());
+    let name = LogName {
+        epoch: 0,
+        number: 0,
+    };
+    let _ = LogObject::decode(&Bytes::copy_from_slice(bytes), 1, name);
+    for kind in [Kind::Group, Kind::Claim] {
+        let read = kind.unframed(1, sealed(kind));
+        let group = read.and_then(Group::decode);
+        if let Some(records) = group.and_then(|group| group.records()) {
+            let mut changes = Changes::new();
+            for record in records {
+                let _ = record::redo(record.changes, &mut changes);
+            }
+        }
+        let _ = kind.unframed(1, sealed(kind)).and_then(Claim::decode);
+    }
+    let _ = decode_part(sealed(Kind::Part), 1, "a part");
+    if let Ok(manifest) = Manifest::decode(sealed(Kind::Manifest), 1, "a manifest") {
+        let _ = (manifest.bytes(), manifest.place());
+    }
 }
 
 /// An object that is not what it was written as.

@@ -40,7 +40,7 @@ impl LogName {
     /// The next place of its epoch.
     pub(super) fn next(self) -> Self {
         Self {
-            number: self.number + 1,
+            number: self.number.saturating_add(1),
             ..self
         }
     }

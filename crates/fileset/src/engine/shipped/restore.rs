@@ -85,7 +85,7 @@ async fn fill(
     let log_bytes: u64 = links.iter().map(|link| link.bytes).sum();
     let mut restoring = Restoring {
         bytes: 0,
-        total: full + since + log_bytes,
+        total: full.saturating_add(since).saturating_add(log_bytes),
     };
     let there = run_blocking(|| begin(tree, name))?;
     for (at, part) in manifest.parts.iter().enumerate() {
@@ -95,7 +95,7 @@ async fn fill(
             let changes = decode_part(bytes.ok_or_else(gone)?, bucket.identity, &part.key)?;
             run_blocking(|| tree.merge_with(&changes, &[(PARTS, at as u64 + 1)]))?;
         }
-        restoring.bytes += part.bytes;
+        restoring.bytes = restoring.bytes.saturating_add(part.bytes);
         tell(restoring);
     }
     if tree.sequence()? < manifest.sequence {
