@@ -55,6 +55,12 @@ impl Fileset {
         PathBuf::from("/var/lib/penstock/fileset").join(name)
     }
 
+    /// Mounts it with credentials alone: how its bucket is reached was kept with it.
+    #[track_caller]
+    pub fn mount_as_kept(&self) -> Mount {
+        self.mount_with(&self.bucket.credentials())
+    }
+
     /// Mounts what was attached as `name`.
     #[track_caller]
     pub fn mount_as(&self, name: &str) -> Mount {

@@ -63,15 +63,13 @@ fn a_machine_that_was_shut_out_acknowledges_nothing() {
     fs::write(elsewhere.join("file"), b"theirs").unwrap();
     elsewhere.unmount();
     // Mounting does not take it back, attaching does.
-    let options = fileset.options();
     let mut again = fileset.command("mount");
     let point = penstock_tests::Scratch::new();
     again.arg(point.folder("mnt"));
     let refused = run_within(Patience::seconds(60), &mut again);
     assert!(refused.stderr.contains("attach"), "{}", refused.stderr);
-    drop(options);
     fileset.attach(fileset.name());
-    let mount = fileset.mount();
+    let mount = fileset.mount_as_kept();
     assert_eq!(fs::read(mount.join("file")).unwrap(), b"theirs");
     assert!(!mount.join("late").exists());
     mount.unmount();
@@ -95,4 +93,17 @@ fn a_fileset_whose_metadata_is_on_one_machine_is_not_attached() {
     mount.unmount();
     let info = fileset.run("info", &[]);
     assert!(info.stdout.contains("durability  local"), "{}", info.stdout);
+}
+
+#[test]
+fn how_its_store_is_reached_is_kept_with_a_fileset() {
+    let fileset = Fileset::new("kept");
+    let mount = fileset.mount_as_kept();
+    fs::write(mount.join("file"), b"content").unwrap();
+    mount.unmount();
+    let record = fs::read_to_string(Fileset::state(fileset.name()).join("fileset.json")).unwrap();
+    assert!(record.contains("endpoint"), "{record}");
+    for secret in ["access", "secret"] {
+        assert!(!record.contains(secret), "{record}");
+    }
 }
