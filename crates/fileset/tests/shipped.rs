@@ -1,7 +1,7 @@
 //! A log that is in the bucket: what was synced survives the loss of its machine, whoever had it before writes nothing
 //! more, and a store that fails is never taken for one that did not.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
 use std::{
     collections::BTreeMap,

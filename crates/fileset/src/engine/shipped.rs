@@ -59,8 +59,6 @@ pub use restore::Restoring;
 
 /// The fact that says since which epoch this directory has the log.
 const OWN_SINCE: &str = "own-since";
-/// The fact that says which epoch it began last.
-const EPOCH: &str = "epoch";
 
 /// Where a shipped engine keeps what.
 #[derive(Debug, Clone)]
@@ -94,7 +92,7 @@ pub struct ShippedEngine {
 }
 
 impl ShippedEngine {
-    /// Begins a log in a bucket that has none.
+    /// Begins a log in a bucket that has none. Fails with `Fenced` where there is one.
     pub async fn create(settings: &ShippedSettings) -> EngineResult<Self> {
         Self::begin(settings, From::Nobody, &|_| ()).await
     }
@@ -132,11 +130,7 @@ impl ShippedEngine {
                 restore::restore(&bucket, emptied, claimed.last, tell).await?
             }
         };
-        let facts = [
-            (HOLDER, holder),
-            (OWN_SINCE, own_since),
-            (EPOCH, claimed.epoch),
-        ];
+        let facts = [(HOLDER, holder), (OWN_SINCE, own_since)];
         run_blocking(|| prepared.tree.merge_with(&Changes::new(), &facts))?;
         Self::start(bucket, prepared, (claimed, own_since))
     }

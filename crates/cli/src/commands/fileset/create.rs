@@ -6,7 +6,7 @@ use clap::{Arg, ArgMatches, Command};
 use penstock_base::random;
 use penstock_fileset::{
     Durability, FilesetVolume, Format, Label, LabelError,
-    engine::{Engine, ShippedEngine},
+    engine::{Engine, EngineError, ShippedEngine, remove_shipped},
 };
 use penstock_object::Store;
 use penstock_vfs::Identity;
@@ -112,8 +112,11 @@ async fn engine(
     }
     let settings = fileset.shipped(&label.identity, super::MEMORY, store)?;
     let created = ShippedEngine::create(&settings).await;
-    if created.is_err() {
-        // Nothing is there but the label, which would keep the next attempt from the place.
+    if let Err(error) = &created {
+        // What is there would keep the next attempt from the place. A log that was there before is nobody's to delete.
+        if !matches!(error, EngineError::Fenced(_)) {
+            let _ = remove_shipped(Arc::clone(store)).await;
+        }
         let _ = Label::remove(&**store).await;
     }
     Ok(Arc::new(fileset.opened(created)?))

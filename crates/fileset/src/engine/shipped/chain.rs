@@ -318,7 +318,9 @@ async fn check(chain: &Chain, bucket: &Bucket, (holder, from): (u64, From)) -> E
     match from {
         From::Anybody => Ok(()),
         From::Nobody if chain.is_empty() => Ok(()),
-        From::Nobody => Err(EngineError::Store("there is a log already".to_owned())),
+        From::Nobody => Err(EngineError::Fenced(
+            "the bucket has a log already".to_owned(),
+        )),
         From::Oneself if chain.holder(bucket).await? == Some(holder) => Ok(()),
         From::Oneself => Err(EngineError::Fenced(
             "another machine has attached it, and what this one has is old: \
