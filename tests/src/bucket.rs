@@ -84,7 +84,7 @@ impl Bucket {
 
     /// The options that lead to it.
     pub fn options(&self) -> MountOptions {
-        let options = self.credentials();
+        let options = self.signing_options();
         match self.kind {
             Kind::Local => options,
             Kind::S3 | Kind::Oss => self.with_endpoint(options),
@@ -92,7 +92,7 @@ impl Bucket {
     }
 
     /// Those that say who asks, and nothing of where.
-    pub fn credentials(&self) -> MountOptions {
+    pub fn signing_options(&self) -> MountOptions {
         let options = MountOptions::new();
         match self.kind {
             Kind::Local => options,

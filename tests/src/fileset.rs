@@ -58,7 +58,7 @@ impl Fileset {
     /// Mounts it with credentials alone: how its bucket is reached was kept with it.
     #[track_caller]
     pub fn mount_as_kept(&self) -> Mount {
-        self.mount_with(&self.bucket.credentials())
+        self.mount_with(&self.bucket.signing_options())
     }
 
     /// Mounts what was attached as `name`.
