@@ -5,6 +5,7 @@
 
 use std::{
     collections::BTreeMap,
+    future::Future,
     io::{BufRead, BufReader, Write},
     ops::ControlFlow,
     path::Path,
@@ -21,6 +22,7 @@ use penstock_fileset::engine::{
 };
 use penstock_object::{ErrorKind, Key, ListOptions, LocalSettings, LocalStore, Operation, Store};
 use penstock_object_testing::{Fault, Faults, Faulty, MemoryStore};
+use proptest::prelude::*;
 use tempfile::TempDir;
 
 type Outcome<T> = Result<T, EngineError>;
@@ -432,6 +434,110 @@ async fn an_attach_that_was_interrupted_goes_on() {
     place.faults.clear();
     let attached = ShippedEngine::attach(&settings, &|_| ()).await.unwrap();
     assert_eq!(all(&attached).await, expected);
+}
+
+/// Keys as they were after each operation since the last opening, and up to which of them a sync promised.
+struct History {
+    states: Vec<Model>,
+    synced: usize,
+}
+
+impl History {
+    /// Somebody opened it and found this.
+    fn found(&mut self, found: &Model) {
+        let at = self.states.iter().rposition(|state| state == found);
+        let at = at.expect("a state that was there once");
+        assert!(
+            at >= self.synced,
+            "{at}, although {} was synced",
+            self.synced
+        );
+        // What a disk alone had may be lost with it still.
+        self.states.truncate(at + 1);
+        self.states.drain(..self.synced);
+        self.synced = 0;
+    }
+}
+
+/// Tries until no fault comes in between.
+async fn opened<F: Future<Output = Outcome<ShippedEngine>>>(open: impl Fn() -> F) -> ShippedEngine {
+    for _ in 0..50 {
+        match open().await {
+            Err(EngineError::Store(_)) => {}
+            opened => return opened.unwrap(),
+        }
+    }
+    panic!("it is never opened");
+}
+
+async fn random_life(seed: u64, steps: Vec<(u8, u8, u8)>) {
+    let (place, mut machine) = (Place::new(seed), directory());
+    let mut engine = place.create(&machine).await;
+    let mut history = History {
+        states: vec![Model::new()],
+        synced: 0,
+    };
+    for fault in [
+        Fault::LoseAnswer(ErrorKind::Timeout),
+        Fault::fail(ErrorKind::Unavailable),
+        Fault::Delay(Duration::from_millis(2)),
+    ] {
+        place.faults.rate(Some(Operation::Put), 0.04, fault);
+    }
+    for (kind, key, value) in steps {
+        match kind {
+            0..=11 => {
+                let mut state = history.states.last().unwrap().clone();
+                state.insert(format!("key-{key}").into_bytes(), vec![value; 10]);
+                history.states.push(state);
+                put(&engine, &format!("key-{key}"), vec![value; 10])
+                    .await
+                    .unwrap();
+            }
+            12..=15 => {
+                let applied = history.states.len() - 1;
+                if engine.sync().await.is_ok() {
+                    history.synced = applied;
+                }
+            }
+            16 | 17 => {
+                // Killed, and opened again.
+                let copy = copy_of(&machine);
+                drop(engine);
+                machine = copy;
+                engine = opened(|| place.open(&machine)).await;
+                history.found(&all(&engine).await);
+            }
+            _ => {
+                // Lost or cut off, and attached elsewhere.
+                machine = directory();
+                let settings = settings(machine.path(), &place.store);
+                let attached = opened(|| ShippedEngine::attach(&settings, &|_| ())).await;
+                let old = std::mem::replace(&mut engine, attached);
+                let late = put(&old, "late", vec![value]).await;
+                assert!(
+                    late.is_err() || old.sync().await.is_err(),
+                    "it was shut out"
+                );
+                history.found(&all(&engine).await);
+            }
+        }
+    }
+    drop(engine);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever happens, who opens it finds a state that was there, with all that was synced.
+    #[test]
+    fn a_random_life_keeps_what_was_synced(
+        seed in any::<u64>(),
+        steps in prop::collection::vec((0_u8..19, 0_u8..20, any::<u8>()), 1..60),
+    ) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        runtime.block_on(random_life(seed, steps));
+    }
 }
 
 /// Set for the process that is killed: where its engine is, and where its bucket.

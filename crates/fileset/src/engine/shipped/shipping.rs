@@ -247,7 +247,7 @@ impl Shipping {
         });
     }
 
-    fn arrived(&self, sent: Sent) {
+    fn arrived(&self, sent: &Sent) {
         let is_foldable = {
             let mut log = self.log.lock();
             log.push(sent.link);
@@ -275,7 +275,7 @@ impl Shipping {
                 () = self.woken(), if flights.len() < IN_FLIGHT_MAX => continue,
             };
             match sent {
-                Ok(sent) => self.arrived(sent),
+                Ok(sent) => self.arrived(&sent),
                 Err(error) => {
                     tracing::error!(%error, "nothing more is changed here");
                     return self
