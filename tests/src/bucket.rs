@@ -84,15 +84,22 @@ impl Bucket {
 
     /// The options that lead to it.
     pub fn options(&self) -> MountOptions {
+        let options = self.signing_options();
+        match self.kind {
+            Kind::Local => options,
+            Kind::S3 | Kind::Oss => self.with_endpoint(options),
+        }
+    }
+
+    /// Those that say who asks, and nothing of where.
+    pub fn signing_options(&self) -> MountOptions {
         let options = MountOptions::new();
         match self.kind {
             Kind::Local => options,
-            Kind::S3 => self
-                .with_endpoint(options)
+            Kind::S3 => options
                 .variable("AWS_ACCESS_KEY_ID", KEY_ID)
                 .variable("AWS_SECRET_ACCESS_KEY", SECRET),
-            Kind::Oss => self
-                .with_endpoint(options)
+            Kind::Oss => options
                 .variable("OSS_ACCESS_KEY_ID", KEY_ID)
                 .variable("OSS_ACCESS_KEY_SECRET", SECRET),
         }

@@ -1,6 +1,6 @@
 //! A file system of our own on a bucket of its own.
 
-use std::process::Command;
+use std::{path::PathBuf, process::Command};
 
 use crate::{Bucket, Finished, Kind, Mount, MountOptions, Patience, penstock, run_within};
 
@@ -16,14 +16,55 @@ impl Fileset {
     /// An empty one whose name says `what` it is for.
     #[track_caller]
     pub fn new(what: &str) -> Self {
+        Self::made_with(what, &[])
+    }
+
+    /// The same, made with more options.
+    #[track_caller]
+    pub fn made_with(what: &str, more: &[&str]) -> Self {
         let name = format!("test-{what}-{}", std::process::id());
         let bucket = Bucket::new(Kind::S3);
         let fileset = Self { name, bucket };
-        let source = format!("{}/below", fileset.bucket.source());
+        let source = fileset.store();
+        let mut arguments = vec!["--store", &source];
+        arguments.extend(more);
+        fileset.run("create", &arguments).expect_success();
         fileset
-            .run("create", &["--store", &source])
-            .expect_success();
-        fileset
+    }
+
+    /// Where its data lies.
+    fn store(&self) -> String {
+        format!("{}/below", self.bucket.source())
+    }
+
+    /// Brings it up from its bucket alone, under its own name or that of another machine's.
+    #[track_caller]
+    pub fn attach(&self, name: &str) {
+        let mut command = self.bucket.command_on("fileset", "attach");
+        command.args([name, "--store", &self.store()]);
+        run_within(PATIENCE, &mut command).expect_success();
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The directory in which this machine keeps what it has of a fileset, as root.
+    pub fn state(name: &str) -> PathBuf {
+        PathBuf::from("/var/lib/penstock/fileset").join(name)
+    }
+
+    /// Mounts it with credentials alone: how its bucket is reached was kept with it.
+    #[track_caller]
+    pub fn mount_as_kept(&self) -> Mount {
+        self.mount_with(&self.bucket.signing_options())
+    }
+
+    /// Mounts what was attached as `name`.
+    #[track_caller]
+    pub fn mount_as(&self, name: &str) -> Mount {
+        Mount::new(&format!("fileset://{name}"), &self.options())
     }
 
     /// `penstock fileset VERB` of it, with the options that lead to its bucket.

@@ -10,6 +10,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, error::ErrorKind};
 use crate::{
     environment::Environment,
     failure::{Failure, Outcome},
+    filesets,
     options::{
         self, Accepts, Default, Given, Kind, Level, OptionSpec, Origin, Scope, Values, config_file,
         mount_words, table,
@@ -155,7 +156,7 @@ fn given(matches: &ArgMatches, scope: Scope) -> Outcome<Vec<Given>> {
 }
 
 /// Those of them that are not words after `-o`.
-fn given_by_name(matches: &ArgMatches, scope: Scope) -> Vec<Given> {
+pub(crate) fn given_by_name(matches: &ArgMatches, scope: Scope) -> Vec<Given> {
     let mut given = Vec::new();
     for spec in table::of(scope) {
         let values = matches.get_many::<String>(spec.name).into_iter().flatten();
@@ -200,10 +201,19 @@ fn source_of(matches: &ArgMatches) -> Option<&str> {
 /// Adds to `given` what the environment and the configuration file say, of everything and of `source`, and
 /// reads it all.
 pub(crate) fn collect(
-    mut given: Vec<Given>,
+    given: Vec<Given>,
     source: Option<&str>,
     environment: &Environment,
 ) -> Outcome<Values> {
+    Values::resolve(gathered(given, source, environment)?)
+}
+
+/// The same before it is read.
+pub(crate) fn gathered(
+    mut given: Vec<Given>,
+    source: Option<&str>,
+    environment: &Environment,
+) -> Outcome<Vec<Given>> {
     let (variables, unknown) = options::environment::given(environment);
     for name in unknown {
         output::complain(&format!(
@@ -214,7 +224,10 @@ pub(crate) fn collect(
     if let Some(path) = config_path(&given) {
         given.extend(config_file::read(&path, source)?);
     }
-    Values::resolve(given)
+    if let Some(name) = source.and_then(filesets::name_in) {
+        given.extend(filesets::kept_options(name, environment));
+    }
+    Ok(given)
 }
 
 fn config_path(given: &[Given]) -> Option<PathBuf> {

@@ -1,21 +1,28 @@
 //! The file systems of this machine: for each a directory with a record of where its data is and with its metadata.
 //!
 //! ```text
-//! /var/lib/penstock/fileset/NAME/fileset.json     where its data is: [`Record`]
+//! /var/lib/penstock/fileset/NAME/fileset.json     where its data is, and how it is reached: [`Record`]
 //! /var/lib/penstock/fileset/NAME/metadata/        its engine's
 //! ```
 
-use std::{fs, io::Write, os::unix::fs::OpenOptionsExt, path::PathBuf};
+use std::{
+    collections::BTreeMap, fs, io::Write, os::unix::fs::OpenOptionsExt, path::PathBuf, sync::Arc,
+};
 
 use penstock_fileset::{
-    FORMAT_VERSION,
-    engine::{EmbeddedEngine, EmbeddedSettings, EngineError},
+    Durability, FORMAT_VERSION,
+    engine::{
+        EmbeddedEngine, EmbeddedSettings, Engine, EngineError, EngineResult, ShippedEngine,
+        ShippedSettings,
+    },
 };
+use penstock_object::Store;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     environment::Environment,
     failure::{Failure, Outcome},
+    options::{Given, Group, OptionSpec, Origin, table},
     places,
 };
 
@@ -34,6 +41,48 @@ pub(crate) struct Record {
     pub identity: String,
     /// The URL of its data.
     pub store: String,
+    /// What is durable when.
+    #[serde(default)]
+    pub durability: Durability,
+    /// Options that lead to the store, as they were given when it was made or attached. No credentials.
+    #[serde(default)]
+    pub options: BTreeMap<String, String>,
+}
+
+/// Whether an option is kept with a fileset: those of the store are. A proxy's address may hold a password.
+fn is_kept(spec: &OptionSpec) -> bool {
+    spec.group == Group::Store && spec.name != table::PROXY.name
+}
+
+/// Those of `given` that are kept with a fileset, the strongest of each.
+pub(crate) fn to_be_kept(mut given: Vec<Given>) -> BTreeMap<String, String> {
+    given.retain(|given| is_kept(given.spec));
+    given.sort_by_key(|given| given.origin.rank());
+    let kept = given.into_iter();
+    kept.map(|given| (given.spec.name.to_owned(), given.text))
+        .collect()
+}
+
+/// The options that are kept with the fileset of this name, if there is one.
+pub(crate) fn kept_options(name: &str, environment: &Environment) -> Vec<Given> {
+    let record = Fileset::new(name, environment).and_then(|fileset| fileset.record());
+    // Who needs the fileset is told what is wrong with it.
+    record.map_or(Vec::new(), |record| record.given(name))
+}
+
+impl Record {
+    fn given(&self, name: &str) -> Vec<Given> {
+        let known = table::ALL.iter().filter(|spec| is_kept(spec));
+        let given = known.filter_map(|spec| {
+            Some(Given {
+                spec,
+                spelling: spec.name.to_owned(),
+                text: self.options.get(spec.name)?.clone(),
+                origin: Origin::Fileset(name.to_owned()),
+            })
+        });
+        given.collect()
+    }
 }
 
 /// The name in a source that names a fileset.
@@ -126,35 +175,81 @@ impl Fileset {
             .map_err(|error| unusable(&self.directory, &error))
     }
 
-    /// Writes its record: from then on it is there.
+    /// Writes its record, in the place of one that is there: from then on it is there.
     pub(crate) fn write_record(&self, record: &Record) -> Outcome {
         let path = self.directory.join(RECORD);
+        let begun = path.with_extension("new");
         let write = || {
             let mut options = fs::OpenOptions::new();
-            let mut file = options
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&path)?;
+            let options = options.write(true).create(true).truncate(true);
+            let mut file = options.mode(0o600).open(&begun)?;
             file.write_all(&serde_json::to_vec_pretty(record)?)?;
             file.sync_all()?;
+            fs::rename(&begun, &path)?;
             fs::File::open(&self.directory)?.sync_all()
         };
         write().map_err(|error: std::io::Error| unusable(&path, &error))
     }
 
-    /// Opens its metadata; one process at a time has it.
-    pub(crate) fn engine(&self, memory: u64) -> Outcome<EmbeddedEngine> {
-        let settings = EmbeddedSettings {
+    fn settings(&self, memory: u64) -> EmbeddedSettings {
+        EmbeddedSettings {
             directory: self.directory.join(METADATA),
             memory,
-        };
-        EmbeddedEngine::open(&settings).map_err(|error| self.engine_failure(&error))
+        }
+    }
+
+    /// The same with its bucket, `store`. Fails where `identity` is none.
+    pub(crate) fn shipped(
+        &self,
+        identity: &str,
+        memory: u64,
+        store: &Arc<dyn Store>,
+    ) -> Outcome<ShippedSettings> {
+        let number = u64::from_str_radix(identity, 16);
+        let identity = number.map_err(|_| {
+            Failure::new(
+                format!("`{identity}` is no identity of a fileset"),
+                "restore fileset.json",
+            )
+        })?;
+        Ok(ShippedSettings {
+            local: self.settings(memory),
+            store: Arc::clone(store),
+            identity,
+        })
+    }
+
+    /// Opens what this machine has of its metadata, to look at it; one process at a time has it.
+    pub(crate) fn local_engine(&self, memory: u64) -> Outcome<EmbeddedEngine> {
+        self.opened(EmbeddedEngine::open(&self.settings(memory)))
+    }
+
+    /// Opens its metadata; one process at a time has it.
+    pub(crate) async fn engine(
+        &self,
+        record: &Record,
+        memory: u64,
+        store: &Arc<dyn Store>,
+    ) -> Outcome<Arc<dyn Engine>> {
+        if record.durability == Durability::Local {
+            return Ok(Arc::new(self.local_engine(memory)?));
+        }
+        let settings = self.shipped(&record.identity, memory, store)?;
+        Ok(Arc::new(self.opened(ShippedEngine::open(&settings).await)?))
+    }
+
+    /// What was opened, or why it was not.
+    pub(crate) fn opened<T>(&self, opened: EngineResult<T>) -> Outcome<T> {
+        opened.map_err(|error| self.engine_failure(&error))
     }
 
     fn engine_failure(&self, error: &EngineError) -> Failure {
         let cause = format!("fileset `{}`: {error}", self.name);
         let remedy = match error {
+            EngineError::Store(_) => "see to the bucket with `penstock check`, then try again",
+            EngineError::Fenced(_) => {
+                "use it where it is attached now, or attach it here, which shuts out the other one"
+            }
             EngineError::InUse { .. } => {
                 "it is mounted, or another command looks at it: unmount it or wait"
             }

@@ -19,12 +19,15 @@
 //! |---|---|
 //! | [`MemoryEngine`] | tests |
 //! | [`EmbeddedEngine`] | one machine, no server: a log of our own before a B-tree |
+//! | [`ShippedEngine`] | the same, whose log is in a bucket too, so that it survives the loss of its machine |
 
 mod draft;
 mod embedded;
 mod error;
 mod layers;
 mod memory;
+mod record;
+mod shipped;
 
 use std::{
     fmt::Debug,
@@ -38,6 +41,9 @@ use bytes::Bytes;
 pub use embedded::{EmbeddedEngine, EmbeddedSettings};
 pub use error::{EngineError, EngineResult};
 pub use memory::MemoryEngine;
+#[cfg(feature = "testing")]
+pub use shipped::try_to_read;
+pub use shipped::{Position, Restoring, ShippedEngine, ShippedSettings, position, remove_shipped};
 
 /// Bytes in the longest key.
 pub const KEY_LENGTH_MAX: usize = 512;
@@ -123,7 +129,7 @@ pub struct Conditional {
 /// A store of ordered keys.
 ///
 /// - **Errors.** After `Io` from a change nothing more is changed: whether the disk has it nobody knows, and a new
-///   process finds out.
+///   process finds out. After `Store` it can be tried again, after `Fenced` nothing can.
 /// - **Cancellation.** Dropping a future leaves the operation done or not done, never half.
 #[async_trait]
 pub trait Engine: Debug + Send + Sync + 'static {

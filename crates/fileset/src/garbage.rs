@@ -136,8 +136,7 @@ pub(crate) async fn sweep_bucket(
         let uncommitted = objects.uncommitted();
         let leaked = judge(engine, &page.objects, (&uncommitted, sweep), &mut found).await?;
         if !sweep.dry_run && !leaked.is_empty() {
-            // An engine that lost its place to another one says so: what that one stored is not ours to judge.
-            engine.sync().await?;
+            confirm_ownership(engine).await?;
             let kept = objects.delete(&leaked).await?;
             found.deleted += (leaked.len() - kept.len()) as u64;
         }
@@ -146,6 +145,16 @@ pub(crate) async fn sweep_bucket(
         }
         options.continuation = page.continuation;
     }
+}
+
+/// Fails unless the metadata here still is the one of the file system. What another writer stored is not ours to
+/// judge, and cannot have been in a listing that came before an operation that became durable here.
+async fn confirm_ownership(engine: &dyn Engine) -> FsResult<()> {
+    transact(engine, |transaction| {
+        transaction.advance(schema::LAST_SWEEP, 0)
+    })
+    .await?;
+    Ok(engine.sync().await?)
 }
 
 /// Counts listed objects, and returns those that leaked.

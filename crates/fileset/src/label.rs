@@ -6,7 +6,7 @@ use penstock_object::{ErrorKind, GetOptions, Key, ObjectError, PutOptions, Store
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::schema::Format;
+use crate::{durability::Durability, schema::Format};
 
 /// Its key, below the prefix of the file system.
 const KEY: &str = "fileset.json";
@@ -20,6 +20,9 @@ pub struct Label {
     pub identity: String,
     /// What it was called when it was made.
     pub name: String,
+    /// What is durable when.
+    #[serde(default)]
+    pub durability: Durability,
 }
 
 /// Why a label could not be read or written.
@@ -41,11 +44,12 @@ pub enum LabelError {
 
 impl Label {
     /// That of a new file system.
-    pub fn new(name: &str, format: &Format) -> Self {
+    pub fn new(name: &str, format: &Format, durability: Durability) -> Self {
         Self {
             version: format.version,
             identity: format!("{:016x}", format.identity),
             name: name.to_owned(),
+            durability,
         }
     }
 

@@ -21,6 +21,7 @@
 pub mod check;
 mod collector;
 mod data;
+mod durability;
 pub mod engine;
 mod errors;
 mod files;
@@ -35,6 +36,7 @@ mod usage;
 mod volume;
 
 pub use data::ObjectId;
+pub use durability::Durability;
 pub use label::{Label, LabelError};
 pub use schema::{BLOCK_SIZE, FORMAT_VERSION, Format};
 pub use usage::{Usage, format_of, usage};

@@ -16,6 +16,7 @@
 //! | `B` object | its length, and how many of its bytes files refer to ([`ObjectUse`]) |
 //! | `G` object | nothing: no file refers to it any more, and it is to be deleted from the bucket |
 //! | `N` | a mark: the last inode that was given out |
+//! | `W` | a mark: how often leaked objects were deleted |
 //! | `U` `f`, `U` `b` | counters: files, and bytes that they occupy |
 //!
 //! What an entry changes of its directory is in `T` and `L` alone, a mark and a counter: creates in one directory
@@ -41,6 +42,8 @@ use penstock_base::{FsError, FsResult};
 pub(crate) const FORMAT: &[u8] = b"F";
 /// The key of the last inode.
 pub(crate) const LAST_INODE: &[u8] = b"N";
+/// The key of the mark that each deletion of leaked objects moves.
+pub(crate) const LAST_SWEEP: &[u8] = b"W";
 /// The counter of files.
 pub(crate) const FILES: &[u8] = b"Uf";
 /// The counter of bytes that files occupy.

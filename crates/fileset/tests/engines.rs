@@ -13,8 +13,9 @@ use std::{
 use bytes::Bytes;
 use penstock_fileset::engine::{
     Conditional, EmbeddedEngine, EmbeddedSettings, Engine, EngineError, MemoryEngine, Reads,
-    counter, mark, query, transact,
+    ShippedEngine, ShippedSettings, counter, mark, query, transact,
 };
+use penstock_object_testing::MemoryStore;
 use proptest::prelude::*;
 
 type Outcome<T> = Result<T, EngineError>;
@@ -237,6 +238,22 @@ macro_rules! suite_tests {
                 async fn $test() {
                     let directory = tempfile::tempdir().unwrap();
                     let engine = EmbeddedEngine::open(&settings(directory.path())).unwrap();
+                    suite::$test(Arc::new(engine)).await;
+                }
+            )+
+        }
+        mod shipped {
+            use super::*;
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $test() {
+                    let directory = tempfile::tempdir().unwrap();
+                    let settings = ShippedSettings {
+                        local: settings(directory.path()),
+                        store: Arc::new(MemoryStore::new()),
+                        identity: 1,
+                    };
+                    let engine = ShippedEngine::create(&settings).await.unwrap();
                     suite::$test(Arc::new(engine)).await;
                 }
             )+

@@ -1,5 +1,6 @@
-//! `penstock fileset create|list|info|check|gc|destroy`: the life of a file system.
+//! `penstock fileset create|attach|list|info|check|gc|destroy`: the life of a file system.
 
+mod attach;
 mod check;
 mod create;
 mod destroy;
@@ -11,10 +12,11 @@ use clap::{Arg, ArgMatches, Command};
 
 use crate::{
     command_line,
+    commands::listing,
     environment::Environment,
     failure::{Failure, Outcome},
-    filesets::Fileset,
-    options::Scope,
+    filesets::{self, Fileset},
+    options::{Scope, Values},
 };
 
 /// Bytes of memory that a command's engine may use.
@@ -25,13 +27,16 @@ pub(crate) fn command() -> Command {
         .about("Make, show, check and remove file systems that live in a bucket")
         .long_about(
             "A fileset is a whole POSIX file system: its data lies in a bucket, its metadata in a \
-             directory of this machine, which is to be backed up, for without it the data is of no \
-             use. `penstock mount fileset://NAME MOUNTPOINT` mounts it. Options that the store \
-             needs, such as --region and --endpoint, are given to each command and each mount.",
+             directory of this machine and, with --durability=store, in the bucket too, from which \
+             `attach` brings it up on another machine; else that directory is to be backed up, for \
+             without it the data is of no use. `penstock mount fileset://NAME MOUNTPOINT` mounts it. \
+             Options that lead to the store, such as --region and --endpoint, are kept with it; \
+             credentials and --proxy are not.",
         )
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(create::command())
+        .subcommand(attach::command())
         .subcommand(list::command())
         .subcommand(info::command())
         .subcommand(check::command())
@@ -42,6 +47,7 @@ pub(crate) fn command() -> Command {
 pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     match matches.subcommand() {
         Some(("create", matches)) => create::run(matches, environment),
+        Some(("attach", matches)) => attach::run(matches, environment),
         Some(("list", matches)) => list::run(matches, environment),
         Some(("info", matches)) => info::run(matches, environment),
         Some(("check", matches)) => check::run(matches, environment),
@@ -60,6 +66,31 @@ fn name_argument() -> Arg {
         .value_name("NAME")
         .required(true)
         .help("What the file system is called on this machine")
+}
+
+/// The argument that says where its data lies.
+fn store_argument() -> Arg {
+    Arg::new("store")
+        .long("store")
+        .value_name("URL")
+        .required(true)
+        .help(
+            "Where its data lies: s3://BUCKET[/PREFIX], oss://BUCKET[/PREFIX] or file:///DIRECTORY",
+        )
+}
+
+/// The options of a command about a fileset that is there; starts logging.
+fn fileset_values(matches: &ArgMatches, environment: &Environment) -> Outcome<Values> {
+    let name = matches.get_one::<String>("name").expect("required");
+    let mut given = command_line::gathered(
+        command_line::given_by_name(matches, Scope::Store),
+        None,
+        environment,
+    )?;
+    given.extend(filesets::kept_options(name, environment));
+    let values = Values::resolve(given)?;
+    listing::start_logging(&values);
+    Ok(values)
 }
 
 /// The options that its store needs.

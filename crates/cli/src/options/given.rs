@@ -10,6 +10,8 @@ use crate::failure::Failure;
 pub(crate) enum Origin {
     /// The default of the program whose command line we take.
     Program(&'static str),
+    /// What is kept with the fileset of this name.
+    Fileset(String),
     /// A configuration file.
     File { path: PathBuf, line: usize },
     /// An environment variable.
@@ -25,10 +27,11 @@ impl Origin {
     pub(crate) fn rank(&self) -> u8 {
         match self {
             Self::Program(_) => 0,
-            Self::File { .. } => 1,
-            Self::Environment => 2,
-            Self::MountWord => 3,
-            Self::CommandLine => 4,
+            Self::Fileset(_) => 1,
+            Self::File { .. } => 2,
+            Self::Environment => 3,
+            Self::MountWord => 4,
+            Self::CommandLine => 5,
         }
     }
 
@@ -42,6 +45,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Program(name) => write!(f, "the default of {name}"),
+            Self::Fileset(name) => write!(f, "what is kept with fileset {name}"),
             Self::File { path, line } => write!(f, "{}:{line}", path.display()),
             Self::Environment => f.write_str("the environment"),
             Self::MountWord => f.write_str("-o"),

@@ -69,6 +69,7 @@ pub(super) async fn open(
         &spec.environment,
         &resources.registry,
     )?;
+    let bucket = Arc::clone(&store);
     let cache = cache::open(spec, resources, before).await?;
     let store = match &cache {
         Some(cache) => cache.around(store, &stores::identity(&record.store, values)?),
@@ -84,7 +85,7 @@ pub(super) async fn open(
             "give more with --memory",
         )
     })?;
-    let engine = Arc::new(fileset.engine(memory)?);
+    let engine = fileset.engine(&record, memory, &bucket).await?;
     let transfer = Transfer::with_settings(store, pool, TransferSettings::default(), &registry);
     let volume = FilesetVolume::open(engine, transfer).await;
     let volume = volume.map_err(|error| {

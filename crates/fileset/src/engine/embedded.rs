@@ -16,20 +16,28 @@ mod state;
 mod table;
 mod worker;
 
-use std::{fs, path::PathBuf, sync::Arc, thread};
+use std::{
+    fs,
+    path::PathBuf,
+    sync::{Arc, Weak},
+    thread,
+};
 
 use async_trait::async_trait;
-use penstock_base::{DirectoryLock, DirectoryLockError, Mutex};
+use bytes::Bytes;
+use penstock_base::{DirectoryLock, DirectoryLockError, Mutex, run_blocking};
 
+pub(super) use self::table::{Fact, Tree, TreeState};
 use self::{
     log::{Log, Replayed},
     state::State,
-    table::Tree,
     worker::{Shared, Worker},
 };
 use super::{Engine, EngineError, EngineResult, Operation, Query};
-use crate::engine::layers::Changes;
+use crate::engine::{layers::Changes, record::Record};
 
+/// The fact that says who ships the log of this directory, if anybody does.
+pub(super) const HOLDER: &str = "holder";
 /// The tree's file.
 const TREE: &str = "tree";
 /// Changes over the tree that begin a checkpoint, as a part of the memory.
@@ -49,6 +57,8 @@ pub struct EmbeddedSettings {
 /// See the module.
 pub struct EmbeddedEngine {
     shared: Arc<Shared>,
+    /// The worker's.
+    tree: Weak<Tree>,
     /// Held until the worker ended.
     lock: Mutex<Option<Held>>,
 }
@@ -59,45 +69,181 @@ struct Held {
     worker: thread::JoinHandle<()>,
 }
 
-impl EmbeddedEngine {
-    /// Opens what is in the directory, or begins. Blocks on the disk. Fails with `InUse` while another process, or
+/// Records that the log got at once.
+#[derive(Debug, Clone)]
+pub(super) struct Chunk {
+    /// The number of the first operation.
+    pub(super) first: u64,
+    /// And of the last.
+    pub(super) last: u64,
+    pub(super) records: Bytes,
+}
+
+/// Somebody who gets the log as it is written, on the worker's thread, and does not keep it waiting.
+pub(super) trait Tap: Send + Sync {
+    /// The log goes on with this.
+    fn take(&self, chunk: Chunk);
+
+    /// The last operation that need not be kept for it.
+    fn done(&self) -> u64;
+}
+
+/// One who wants all of the log, later.
+#[derive(Debug)]
+struct Absent;
+
+impl Tap for Absent {
+    fn take(&self, _chunk: Chunk) {}
+
+    fn done(&self) -> u64 {
+        0
+    }
+}
+
+/// What is on the disk, locked and read, before the engine begins to work.
+pub(super) struct Prepared {
+    lock: DirectoryLock,
+    pub(super) tree: Arc<Tree>,
+    pub(super) replayed: Replayed,
+    settings: EmbeddedSettings,
+    /// The last operation that is in the tree.
+    merged: u64,
+    /// Records that were found elsewhere.
+    added: Vec<Record>,
+}
+
+impl Prepared {
+    /// Reads what is in the directory, or begins. Blocks on the disk. Fails with `InUse` while another process, or
     /// another part of this one, has it open.
-    pub fn open(settings: &EmbeddedSettings) -> EngineResult<Self> {
+    pub(super) fn open(settings: &EmbeddedSettings) -> EngineResult<Self> {
         let directory = &settings.directory;
         fs::create_dir_all(directory).map_err(|error| log::failure(directory, &error))?;
         let lock = DirectoryLock::take(directory).map_err(|error| match error {
             DirectoryLockError::InUse { pid } => EngineError::InUse { pid },
             DirectoryLockError::Io(error) => log::failure(directory, &error),
         })?;
-        let recent_max = (settings.memory / RECENT_SHARE).min(RECENT_MAX) as usize;
         let cache = settings.memory as usize / 2;
         let tree = Arc::new(Tree::open(&directory.join(TREE), cache)?);
-        let sequence = tree.sequence()?;
-        if sequence == 0 {
+        let merged = tree.sequence()?;
+        if merged == 0 {
             // The table is there from the beginning on.
             tree.merge(&Changes::new(), 0)?;
         }
-        let replayed = Replayed::read(directory, sequence)?;
-        let log = Log::go_on(directory, &replayed)?;
-        let state = State::new(tree.state()?, replayed);
-        let shared = Arc::new(Shared::new(state, recent_max));
+        Ok(Self {
+            replayed: Replayed::read(directory, merged)?,
+            lock,
+            tree,
+            settings: settings.clone(),
+            merged,
+            added: Vec::new(),
+        })
+    }
+
+    /// The same after the tree was filled by other means.
+    pub(super) fn again(self) -> EngineResult<Self> {
+        let merged = self.tree.sequence()?;
+        Ok(Self {
+            replayed: Replayed::read(&self.settings.directory, merged)?,
+            merged,
+            ..self
+        })
+    }
+
+    /// Removes the log.
+    pub(super) fn remove_log(&self) -> EngineResult<()> {
+        self.replayed.remove()
+    }
+
+    /// The last operation.
+    pub(super) fn last(&self) -> u64 {
+        self.replayed.last
+    }
+
+    /// Goes on with a record that was found elsewhere.
+    pub(super) fn add(&mut self, record: Record) -> EngineResult<()> {
+        self.replayed.go_on_with(&record)?;
+        self.added.push(record);
+        Ok(())
+    }
+
+    /// Begins to work.
+    pub(super) fn start(self, tap: Option<Arc<dyn Tap>>) -> EngineResult<EmbeddedEngine> {
+        let directory = &self.settings.directory;
+        let written = self.replayed.last;
+        let mut log = Log::go_on(
+            directory,
+            &self.replayed,
+            written - self.added.len() as u64 + 1,
+        )?;
+        for record in &self.added {
+            log.write(&record.whole)?;
+        }
+        log.sync()?;
+        let recent_max = (self.settings.memory / RECENT_SHARE).min(RECENT_MAX) as usize;
+        let state = State::new(self.tree.state()?, self.replayed);
+        let shared = Arc::new(Shared::new(state, self.merged, recent_max));
+        let tree = Arc::downgrade(&self.tree);
         let worker = Worker {
             shared: Arc::clone(&shared),
             log,
-            tree,
+            tree: self.tree,
+            tap,
+            written,
         };
+        // There may be enough for a checkpoint.
+        shared.ring();
         let worker = thread::Builder::new()
             .name("fileset-commit".to_owned())
             .spawn(move || worker.run())
             .map_err(|error| log::failure(directory, &error))?;
         let held = Held {
-            _lock: lock,
+            _lock: self.lock,
             worker,
         };
-        Ok(Self {
+        Ok(EmbeddedEngine {
             shared,
+            tree,
             lock: Mutex::new(Some(held)),
         })
+    }
+}
+
+impl EmbeddedEngine {
+    /// Opens what is in the directory, or begins. Blocks on the disk. Fails with `InUse` while another process, or
+    /// another part of this one, has it open. Of a log that is shipped to elsewhere nothing is dropped.
+    pub fn open(settings: &EmbeddedSettings) -> EngineResult<Self> {
+        let prepared = Prepared::open(settings)?;
+        let is_shipped = prepared.tree.fact(HOLDER)?.is_some();
+        let tap: Option<Arc<dyn Tap>> = match is_shipped {
+            true => Some(Arc::new(Absent)),
+            false => None,
+        };
+        prepared.start(tap)
+    }
+
+    /// The number of the last operation that was applied.
+    pub(super) fn sequence(&self) -> EngineResult<u64> {
+        let state = self.shared.read();
+        match state.failed() {
+            Some(error) => Err(error.clone()),
+            None => Ok(state.sequence()),
+        }
+    }
+
+    /// Returns when all up to operation `sequence` is on the disk.
+    pub(super) async fn synced(&self, sequence: u64) -> EngineResult<()> {
+        if self.shared.progress.borrow().synced >= sequence {
+            return Ok(());
+        }
+        self.shared.synced(sequence).await
+    }
+
+    /// The tree with all that is applied by now, and the number of the last operation in it.
+    pub(super) async fn snapshot(&self) -> EngineResult<(TreeState, u64)> {
+        self.shared.merged(self.sequence()?).await?;
+        let closed = || EngineError::Io("the engine is closed".to_owned());
+        let tree = self.tree.upgrade().ok_or_else(closed)?;
+        run_blocking(|| tree.snapshot())
     }
 }
 
@@ -132,24 +278,14 @@ impl Engine for EmbeddedEngine {
     }
 
     async fn sync(&self) -> EngineResult<()> {
-        let sequence = {
-            let state = self.shared.read();
-            if let Some(error) = state.failed() {
-                return Err(error.clone());
-            }
-            state.sequence()
-        };
-        if self.shared.progress.borrow().synced >= sequence {
-            return Ok(());
-        }
-        self.shared.synced(sequence).await
+        self.synced(self.sequence()?).await
     }
 
     async fn close(&self) -> EngineResult<()> {
         let closed = self.shared.closed().await;
         let held = self.lock.lock().take();
         if let Some(held) = held {
-            let _ = penstock_base::run_blocking(|| held.worker.join());
+            let _ = run_blocking(|| held.worker.join());
         }
         closed
     }

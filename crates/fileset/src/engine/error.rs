@@ -21,6 +21,12 @@ pub enum EngineError {
     /// The disk failed. Nothing more is changed.
     #[error("metadata: {0}")]
     Io(String),
+    /// The bucket has not taken the log: what was changed is on this machine alone, so far. It is tried again.
+    #[error("the log of the metadata is not in the bucket: {0}")]
+    Store(String),
+    /// Another machine has the file system now. Nothing more is changed.
+    #[error("the file system was taken over: {0}")]
+    Fenced(String),
 }
 
 impl EngineError {
@@ -34,6 +40,7 @@ impl From<EngineError> for FsError {
             EngineError::InUse { .. } => Self::Busy("another process has the file system open"),
             EngineError::Corrupt(text) => Self::Corrupt(text),
             EngineError::Io(text) => Self::Io(format!("metadata: {text}")),
+            EngineError::Store(_) | EngineError::Fenced(_) => Self::Io(error.to_string()),
         }
     }
 }

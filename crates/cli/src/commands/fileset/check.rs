@@ -1,11 +1,11 @@
 //! `penstock fileset check NAME`.
 
 use clap::{ArgMatches, Command};
-use penstock_base::{BufferPool, MemoryBudget};
+use penstock_base::{BufferPool, FsError, MemoryBudget};
 use penstock_fileset::check::{Report, check, check_data};
 use penstock_transfer::Transfer;
 
-use super::{failure, name_argument, named, with_store_options};
+use super::{failure, fileset_values, name_argument, named, with_store_options};
 use crate::{
     command_line,
     commands::listing,
@@ -35,17 +35,19 @@ pub(super) fn command() -> Command {
 pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let fileset = named(matches, environment)?;
     let record = fileset.record()?;
-    let values = listing::values(matches, environment)?;
+    let values = fileset_values(matches, environment)?;
     let report = listing::block_on(async {
         let look = listing::open(&record.store, &values, environment)?;
-        let engine = fileset.engine(super::MEMORY)?;
+        let engine = fileset.engine(&record, super::MEMORY, &look.store).await?;
         let checked = match matches.get_flag("data") {
             true => {
                 let pool = BufferPool::new(MemoryBudget::new(super::MEMORY));
-                check_data(&engine, Transfer::new(look.store, pool)).await
+                check_data(&*engine, Transfer::new(look.store, pool)).await
             }
-            false => check(&engine, &*look.store).await,
+            false => check(&*engine, &*look.store).await,
         };
+        let closed = engine.close().await.map_err(FsError::from);
+        let checked = checked.and_then(|report| closed.map(|()| report));
         checked.map_err(|error| failure(&fileset, &error))
     })?;
     output::print(&text(&report))?;

@@ -1,17 +1,25 @@
 //! `penstock fileset create NAME --store URL`.
 
+use std::sync::Arc;
+
 use clap::{Arg, ArgMatches, Command};
 use penstock_base::random;
-use penstock_fileset::{FilesetVolume, Format, Label, LabelError, engine::Engine};
+use penstock_fileset::{
+    Durability, FilesetVolume, Format, Label, LabelError,
+    engine::{Engine, EngineError, ShippedEngine, remove_shipped},
+};
+use penstock_object::Store;
 use penstock_vfs::Identity;
 
-use super::{failure, name_argument, named, with_store_options};
+use super::{failure, name_argument, named, store_argument, with_store_options};
 use crate::{
+    command_line,
     commands::listing,
     environment::Environment,
     explain,
     failure::{Failure, Outcome},
-    filesets::Record,
+    filesets::{self, Fileset, Record},
+    options::{Scope, Values},
     output, stores,
 };
 
@@ -23,12 +31,14 @@ pub(super) fn command() -> Command {
              root directory belongs to whoever makes it.",
         )
         .arg(name_argument())
+        .arg(store_argument())
         .arg(
-            Arg::new("store")
-                .long("store")
-                .value_name("URL")
-                .required(true)
-                .help("Where its data lies: s3://BUCKET[/PREFIX], oss://BUCKET[/PREFIX] or file:///DIRECTORY"),
+            Arg::new("durability")
+                .long("durability")
+                .value_name("WHERE")
+                .value_parser(["local", "store"])
+                .default_value("local")
+                .help("Where the metadata is when fsync returns: on this machine, or in the bucket too"),
         );
     with_store_options(command)
 }
@@ -36,7 +46,15 @@ pub(super) fn command() -> Command {
 pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let fileset = named(matches, environment)?;
     let url = matches.get_one::<String>("store").expect("required");
-    let values = listing::values(matches, environment)?;
+    let given = command_line::given_by_name(matches, Scope::Store);
+    let given = command_line::gathered(given, None, environment)?;
+    let options = filesets::to_be_kept(given.clone());
+    let values = Values::resolve(given)?;
+    listing::start_logging(&values);
+    let durability = match matches.get_one::<String>("durability").map(String::as_str) {
+        Some("store") => Durability::Store,
+        _ => Durability::Local,
+    };
     stores::check_source(url, &values)?;
     if fileset.exists() {
         return Err(Failure::usage(
@@ -47,9 +65,10 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     listing::block_on(async {
         let look = listing::open(url, &values, environment)?;
         let format = Format::new(random::number());
-        let label = Label::new(&fileset.name, &format);
+        let label = Label::new(&fileset.name, &format, durability);
         fileset.make(environment)?;
-        let engine = fileset.engine(super::MEMORY)?;
+        // Whoever has this name is told before the bucket hears of it.
+        drop(fileset.local_engine(super::MEMORY)?);
         label
             .write(&*look.store)
             .await
@@ -60,8 +79,9 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
                     "take another prefix of the bucket",
                 ),
             })?;
+        let engine = engine(&fileset, &label, &look.store).await?;
         let by = Identity::trusted(penstock_base::user_id(), penstock_base::group_id());
-        let made = FilesetVolume::format(&engine, &by, format).await;
+        let made = FilesetVolume::format(&*engine, &by, format).await;
         made.map_err(|error| failure(&fileset, &error))?;
         engine
             .close()
@@ -71,10 +91,33 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
             version: label.version,
             identity: label.identity,
             store: url.clone(),
+            durability,
+            options,
         })
     })?;
     output::print_line(&format!(
         "fileset {} is made: mount it with `penstock mount fileset://{} MOUNTPOINT`",
         fileset.name, fileset.name
     ))
+}
+
+/// The engine of a file system that is being made.
+async fn engine(
+    fileset: &Fileset,
+    label: &Label,
+    store: &Arc<dyn Store>,
+) -> Outcome<Arc<dyn Engine>> {
+    if label.durability == Durability::Local {
+        return Ok(Arc::new(fileset.local_engine(super::MEMORY)?));
+    }
+    let settings = fileset.shipped(&label.identity, super::MEMORY, store)?;
+    let created = ShippedEngine::create(&settings).await;
+    if let Err(error) = &created {
+        // What is there would keep the next attempt from the place. A log that was there before is nobody's to delete.
+        if !matches!(error, EngineError::Fenced(_)) {
+            let _ = remove_shipped(Arc::clone(store)).await;
+        }
+        let _ = Label::remove(&**store).await;
+    }
+    Ok(Arc::new(fileset.opened(created)?))
 }

@@ -1,9 +1,11 @@
 //! `penstock fileset destroy NAME`.
 
-use clap::{ArgMatches, Command};
-use penstock_fileset::{Label, LabelError, check::destroy};
+use std::sync::Arc;
 
-use super::{failure, name_argument, named, with_store_options};
+use clap::{ArgMatches, Command};
+use penstock_fileset::{Label, LabelError, check::destroy, engine::remove_shipped};
+
+use super::{failure, fileset_values, name_argument, named, with_store_options};
 use crate::{
     command_line,
     commands::listing,
@@ -31,7 +33,7 @@ pub(super) fn command() -> Command {
 pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let fileset = named(matches, environment)?;
     let record = fileset.record()?;
-    let values = listing::values(matches, environment)?;
+    let values = fileset_values(matches, environment)?;
     if !matches.get_flag("yes") {
         return Err(Failure::usage(
             format!(
@@ -43,7 +45,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     }
     let deleted = listing::block_on(async {
         let look = listing::open(&record.store, &values, environment)?;
-        let _engine = fileset.engine(super::MEMORY)?;
+        let _engine = fileset.local_engine(super::MEMORY)?;
         let label = Label::read(&*look.store).await;
         let is_ours = match &label {
             Ok(label) => label.identity == record.identity,
@@ -65,6 +67,8 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         }
         let deleted = destroy(&*look.store).await;
         let deleted = deleted.map_err(|error| failure(&fileset, &error))?;
+        let shipped = fileset.opened(remove_shipped(Arc::clone(&look.store)).await)?;
+        let deleted = deleted + shipped;
         match Label::remove(&*look.store).await {
             Err(LabelError::Store(error)) => Err(explain::store_error(&record.store, &error)),
             _ => Ok(deleted),

@@ -1,14 +1,14 @@
 //! `penstock fileset gc NAME`.
 
 use clap::{ArgMatches, Command};
-use penstock_base::{BufferPool, ByteSize, MemoryBudget};
+use penstock_base::{BufferPool, ByteSize, FsError, MemoryBudget};
 use penstock_fileset::{
     Label,
     garbage::{Count, Garbage, LEAK_GRACE, Sweep, collect_garbage},
 };
 use penstock_transfer::Transfer;
 
-use super::{failure, name_argument, named, with_store_options};
+use super::{failure, fileset_values, name_argument, named, with_store_options};
 use crate::{
     command_line,
     commands::listing,
@@ -37,18 +37,20 @@ pub(super) fn command() -> Command {
 pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let fileset = named(matches, environment)?;
     let record = fileset.record()?;
-    let values = listing::values(matches, environment)?;
+    let values = fileset_values(matches, environment)?;
     let sweep = Sweep {
         grace: LEAK_GRACE,
         dry_run: matches.get_flag("dry-run"),
     };
     let found = listing::block_on(async {
         let look = listing::open(&record.store, &values, environment)?;
-        let engine = fileset.engine(super::MEMORY)?;
         check_label(&record, Label::read(&*look.store).await.ok())?;
+        let engine = fileset.engine(&record, super::MEMORY, &look.store).await?;
         let pool = BufferPool::new(MemoryBudget::new(super::MEMORY));
         let transfer = Transfer::new(look.store, pool);
-        let found = collect_garbage(&engine, transfer, sweep).await;
+        let found = collect_garbage(&*engine, transfer, sweep).await;
+        let closed = engine.close().await.map_err(FsError::from);
+        let found = found.and_then(|found| closed.map(|()| found));
         found.map_err(|error| failure(&fileset, &error))
     })?;
     if matches.get_flag("json") {

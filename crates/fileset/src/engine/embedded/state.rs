@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 
-use super::{log, table::TreeState};
+use super::{log::Replayed, table::TreeState};
 use crate::engine::{
     EngineError, Operation, Verdict,
     draft::Draft,
     layers::{Changes, Layer, Layered},
+    record,
 };
 
 /// What a key costs in memory beside its bytes.
@@ -32,7 +33,7 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(tree: TreeState, replayed: log::Replayed) -> Self {
+    pub(super) fn new(tree: TreeState, replayed: Replayed) -> Self {
         let recent_bytes = replayed.changes.iter().map(cost).sum();
         Self {
             recent: replayed.changes,
@@ -72,7 +73,7 @@ impl State {
             return Ok(());
         }
         self.sequence += 1;
-        log::append(&mut self.records, self.sequence, &changes);
+        record::append(&mut self.records, self.sequence, &changes);
         self.recent_bytes += changes.iter().map(cost).sum::<usize>();
         self.recent.extend(changes);
         Ok(())

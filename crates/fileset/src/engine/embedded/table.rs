@@ -3,7 +3,10 @@
 use std::{ops::Range, path::Path};
 
 use bytes::Bytes;
-use redb::{Builder, Database, Durability, ReadOnlyTable, ReadableDatabase, TableDefinition};
+use redb::{
+    Builder, Database, Durability, ReadOnlyTable, ReadTransaction, ReadableDatabase,
+    TableDefinition,
+};
 
 use crate::engine::{
     EngineError, EngineResult,
@@ -16,14 +19,17 @@ const FACTS: TableDefinition<'_, &str, u64> = TableDefinition::new("facts");
 /// The last change that is in the tree.
 const SEQUENCE: &str = "sequence";
 
+/// A number that the tree keeps beside the keys, under a name.
+pub(in crate::engine) type Fact = (&'static str, u64);
+
 /// The tree's file.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(in crate::engine) struct Tree {
     database: Database,
 }
 
 /// One state of the tree. Its pages are kept as long as this lives.
-pub(super) struct TreeState(ReadOnlyTable<&'static [u8], &'static [u8]>);
+pub(in crate::engine) struct TreeState(ReadOnlyTable<&'static [u8], &'static [u8]>);
 
 impl Tree {
     /// Opens the tree at `path`, or makes an empty one; `cache` bytes of it are kept in memory.
@@ -35,19 +41,27 @@ impl Tree {
     }
 
     /// The number of the last change that is in it; 0 if none is.
-    pub(super) fn sequence(&self) -> EngineResult<u64> {
+    pub(in crate::engine) fn sequence(&self) -> EngineResult<u64> {
+        Ok(self.fact(SEQUENCE)?.unwrap_or_default())
+    }
+
+    /// What is kept under a name, if anything is.
+    pub(in crate::engine) fn fact(&self, name: &str) -> EngineResult<Option<u64>> {
         let transaction = self.database.begin_read().map_err(failure)?;
-        let facts = match transaction.open_table(FACTS) {
-            Ok(facts) => facts,
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(0),
-            Err(error) => return Err(failure(error)),
-        };
-        let sequence = facts.get(SEQUENCE).map_err(failure)?;
-        Ok(sequence.map_or(0, |sequence| sequence.value()))
+        fact_in(&transaction, name)
     }
 
     /// Makes all changes up to number `sequence` at once, durably.
-    pub(super) fn merge(&self, changes: &Changes, sequence: u64) -> EngineResult<()> {
+    pub(in crate::engine) fn merge(&self, changes: &Changes, sequence: u64) -> EngineResult<()> {
+        self.merge_with(changes, &[(SEQUENCE, sequence)])
+    }
+
+    /// Makes changes and keeps facts, at once and durably.
+    pub(in crate::engine) fn merge_with(
+        &self,
+        changes: &Changes,
+        kept: &[Fact],
+    ) -> EngineResult<()> {
         let mut transaction = self.database.begin_write().map_err(failure)?;
         transaction
             .set_durability(Durability::Immediate)
@@ -63,9 +77,27 @@ impl Tree {
                 };
             }
             let mut facts = transaction.open_table(FACTS).map_err(failure)?;
-            facts.insert(SEQUENCE, sequence).map_err(failure)?;
+            for (name, value) in kept {
+                facts.insert(name, value).map_err(failure)?;
+            }
         }
         transaction.commit().map_err(failure)
+    }
+
+    /// Removes all keys and facts.
+    pub(in crate::engine) fn clear(&self) -> EngineResult<()> {
+        let transaction = self.database.begin_write().map_err(failure)?;
+        transaction.delete_table(KEYS).map_err(failure)?;
+        transaction.delete_table(FACTS).map_err(failure)?;
+        transaction.commit().map_err(failure)
+    }
+
+    /// The state now with the number of the last change in it.
+    pub(in crate::engine) fn snapshot(&self) -> EngineResult<(TreeState, u64)> {
+        let transaction = self.database.begin_read().map_err(failure)?;
+        let sequence = fact_in(&transaction, SEQUENCE)?.unwrap_or_default();
+        let keys = transaction.open_table(KEYS).map_err(failure)?;
+        Ok((TreeState(keys), sequence))
     }
 
     /// The state now.
@@ -73,6 +105,16 @@ impl Tree {
         let transaction = self.database.begin_read().map_err(failure)?;
         transaction.open_table(KEYS).map(TreeState).map_err(failure)
     }
+}
+
+fn fact_in(transaction: &ReadTransaction, name: &str) -> EngineResult<Option<u64>> {
+    let facts = match transaction.open_table(FACTS) {
+        Ok(facts) => facts,
+        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
+        Err(error) => return Err(failure(error)),
+    };
+    let value = facts.get(name).map_err(failure)?;
+    Ok(value.map(|value| value.value()))
 }
 
 impl Layer for TreeState {

@@ -2,17 +2,18 @@
 //!
 //! No timer makes groups: whatever was applied while the last group was being synced is the next one. What nobody
 //! waits for is written at once, so that a killed process loses nothing of it, and synced within
-//! [`SYNC_INTERVAL`].
+//! [`SYNC_INTERVAL`]. Who ships the log to elsewhere gets it as it is written, before it is synced.
 
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock},
     time::Duration,
 };
 
+use bytes::BytesMut;
 use tokio::sync::watch;
 
-use super::{log::Log, state::State, table::Tree};
-use crate::engine::{EngineError, EngineResult};
+use super::{Tap, log::Log, state::State, table::Tree};
+use crate::engine::{EngineError, EngineResult, embedded::Chunk};
 
 /// How long something that nobody waits for may be lost with the power.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
@@ -24,6 +25,8 @@ struct Wanted {
     write: bool,
     /// Up to which operation somebody waits for the disk.
     sync: u64,
+    /// Up to which operation somebody waits for the tree.
+    merge: u64,
     /// All is brought into the tree, and the worker ends.
     close: bool,
 }
@@ -33,10 +36,19 @@ struct Wanted {
 pub(super) struct Progress {
     /// The last operation that is durable.
     pub(super) synced: u64,
+    /// The last operation that is in the tree.
+    merged: u64,
     /// Checkpoints made so far.
     checkpoints: u64,
     pub(super) failed: Option<EngineError>,
     ended: bool,
+}
+
+/// What there is to do.
+struct Next {
+    sync: bool,
+    merge: bool,
+    close: bool,
 }
 
 /// What the engine and its worker share.
@@ -50,9 +62,10 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(state: State, recent_max: usize) -> Self {
+    pub(super) fn new(state: State, merged: u64, recent_max: usize) -> Self {
         let progress = Progress {
             synced: state.sequence(),
+            merged,
             ..Progress::default()
         };
         Self {
@@ -82,6 +95,12 @@ impl Shared {
     pub(super) async fn synced(&self, sequence: u64) -> EngineResult<()> {
         self.ask(|wanted| wanted.sync = wanted.sync.max(sequence));
         self.reached(|progress| progress.synced >= sequence).await
+    }
+
+    /// Returns when all up to operation `sequence` is in the tree.
+    pub(super) async fn merged(&self, sequence: u64) -> EngineResult<()> {
+        self.ask(|wanted| wanted.merge = wanted.merge.max(sequence));
+        self.reached(|progress| progress.merged >= sequence).await
     }
 
     /// Returns when there is room over the tree.
@@ -129,11 +148,18 @@ impl Shared {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for work. Returns whether the log is to be synced, and whether all is to end.
-    fn next(&self, unsynced: bool) -> (bool, bool) {
+    /// Waits for work; for what is `unsynced` not longer than [`SYNC_INTERVAL`].
+    fn next(&self, unsynced: bool) -> Next {
         let mut wanted = self.wanted();
-        let synced = self.progress.borrow().synced;
-        while !wanted.write && wanted.sync <= synced && !wanted.close {
+        let (synced, merged) = {
+            let progress = self.progress.borrow();
+            (progress.synced, progress.merged)
+        };
+        let is_idle = |wanted: &Wanted| {
+            !wanted.write && wanted.sync <= synced && wanted.merge <= merged && !wanted.close
+        };
+        let mut is_late = false;
+        while is_idle(&wanted) && !is_late {
             if !unsynced {
                 let woken = self.bell.wait(wanted);
                 wanted = woken.unwrap_or_else(PoisonError::into_inner);
@@ -142,12 +168,14 @@ impl Shared {
             let woken = self.bell.wait_timeout(wanted, SYNC_INTERVAL);
             let (guard, timeout) = woken.unwrap_or_else(PoisonError::into_inner);
             wanted = guard;
-            if timeout.timed_out() {
-                return (true, wanted.close);
-            }
+            is_late = timeout.timed_out();
         }
         wanted.write = false;
-        (wanted.sync > synced, wanted.close)
+        Next {
+            sync: wanted.sync > synced || is_late,
+            merge: wanted.merge > merged,
+            close: wanted.close,
+        }
     }
 }
 
@@ -156,6 +184,9 @@ pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
     pub(super) log: Log,
     pub(super) tree: Arc<Tree>,
+    pub(super) tap: Option<Arc<dyn Tap>>,
+    /// The last operation that the log has.
+    pub(super) written: u64,
 }
 
 impl Worker {
@@ -171,52 +202,68 @@ impl Worker {
     }
 
     fn work(&mut self) -> EngineResult<()> {
-        let mut written = self.shared.read().sequence();
         loop {
-            let unsynced = self.shared.progress.borrow().synced < written;
-            let (sync, close) = self.shared.next(unsynced);
+            let unsynced = self.shared.progress.borrow().synced < self.written;
+            let next = self.shared.next(unsynced);
             let (records, last) = self.shared.write().take_records();
-            self.log.write(&records)?;
-            written = last;
-            if sync || close {
-                self.sync(written)?;
+            self.write(records, last)?;
+            if next.sync || next.close {
+                self.sync()?;
             }
-            if close {
+            if next.close {
                 return self.end();
             }
-            if self.shared.read().recent_bytes() >= self.shared.recent_max {
-                written = self.checkpoint()?;
+            if next.merge || self.shared.read().recent_bytes() >= self.shared.recent_max {
+                self.checkpoint()?;
             }
         }
     }
 
-    fn sync(&self, written: u64) -> EngineResult<()> {
+    fn write(&mut self, records: BytesMut, last: u64) -> EngineResult<()> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        let chunk = Chunk {
+            first: self.written + 1,
+            last,
+            records: records.freeze(),
+        };
+        self.log.write(&chunk.records)?;
+        self.written = last;
+        if let Some(tap) = &self.tap {
+            tap.take(chunk);
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> EngineResult<()> {
         self.log.sync()?;
         self.shared
             .progress
-            .send_modify(|progress| progress.synced = written);
+            .send_modify(|progress| progress.synced = self.written);
         Ok(())
     }
 
     /// Brings what the tree lacks into it, in one commit, and drops the log of that. Operations go on meanwhile.
-    /// Returns the last operation that was written.
-    fn checkpoint(&mut self) -> EngineResult<u64> {
+    fn checkpoint(&mut self) -> EngineResult<()> {
         let (records, last, changes) = {
             let mut state = self.shared.write();
             let (records, last) = state.take_records();
             (records, last, state.begin_merge())
         };
-        self.log.write(&records)?;
+        self.write(records, last)?;
         self.log.rotate(last + 1)?;
-        self.sync(last)?;
+        self.sync()?;
         self.tree.merge(&changes, last)?;
         let tree = self.tree.state()?;
         self.shared.write().end_merge(tree);
-        self.log.drop_older()?;
-        self.shared
-            .progress
-            .send_modify(|progress| progress.checkpoints += 1);
-        Ok(last)
+        let done = self.tap.as_ref().map_or(u64::MAX, |tap| tap.done());
+        self.log.drop_older(done.min(last))?;
+        self.shared.progress.send_modify(|progress| {
+            progress.merged = last;
+            progress.checkpoints += 1;
+        });
+        Ok(())
     }
 
     fn end(&mut self) -> EngineResult<()> {

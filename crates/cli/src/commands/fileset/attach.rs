@@ -1,0 +1,128 @@
+//! `penstock fileset attach NAME --store URL`.
+
+use std::time::Duration;
+
+use clap::{ArgMatches, Command};
+use penstock_base::{ByteSize, Mutex, clock};
+use penstock_fileset::{
+    Durability, Label, LabelError,
+    engine::{Engine, Restoring, ShippedEngine, position},
+};
+
+use super::{failure, name_argument, named, store_argument, with_store_options};
+use crate::{
+    command_line,
+    commands::listing::{self, Look},
+    environment::Environment,
+    explain,
+    failure::{Failure, Outcome},
+    filesets::{self, Fileset, Record},
+    options::{Scope, Values},
+    output, stores,
+};
+
+/// How often the line that shows how far it is changes.
+const TELL_INTERVAL: Duration = Duration::from_millis(200);
+
+pub(super) fn command() -> Command {
+    let command = Command::new("attach")
+        .about("Bring a file system up on this machine, from its bucket")
+        .long_about(
+            "Brings a file system whose durability is `store` to this machine, from its bucket \
+             alone. Whoever has it elsewhere is shut out, at once and for good: nothing that is \
+             written there is acknowledged any more. What an attempt that was interrupted has \
+             brought is not fetched again. A machine that was shut out gets the file system back \
+             the same way.",
+        )
+        .arg(name_argument())
+        .arg(store_argument());
+    with_store_options(command)
+}
+
+pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
+    let fileset = named(matches, environment)?;
+    let url = matches.get_one::<String>("store").expect("required");
+    let given = command_line::given_by_name(matches, Scope::Store);
+    let given = command_line::gathered(given, None, environment)?;
+    let options = filesets::to_be_kept(given.clone());
+    let values = Values::resolve(given)?;
+    listing::start_logging(&values);
+    stores::check_source(url, &values)?;
+    listing::block_on(async {
+        let look = listing::open(url, &values, environment)?;
+        let label = label(&look).await?;
+        check_own(&fileset, &label, &look).await?;
+        fileset.make(environment)?;
+        fetch(&fileset, &label, &look).await?;
+        fileset.write_record(&Record {
+            version: label.version,
+            identity: label.identity,
+            store: url.clone(),
+            durability: label.durability,
+            options,
+        })
+    })?;
+    output::print_line(&format!(
+        "fileset {} is here: mount it with `penstock mount fileset://{} MOUNTPOINT`",
+        fileset.name, fileset.name
+    ))
+}
+
+/// What lies in the bucket, if it can be attached.
+async fn label(look: &Look) -> Outcome<Label> {
+    let label = Label::read(&*look.store).await;
+    let label = label.map_err(|error| match error {
+        LabelError::Store(error) => explain::store_error(&look.source, &error),
+        error => Failure::usage(
+            format!("{}: {error}", look.source),
+            "see --store: it is the URL that the fileset was made with",
+        ),
+    })?;
+    match label.durability {
+        Durability::Store => Ok(label),
+        Durability::Local => Err(Failure::new(
+            format!("the metadata of `{}` is not in the bucket", label.name),
+            "bring its directory from the machine that it was made on: docs/operations.md",
+        )),
+    }
+}
+
+/// Refuses to put a file system in the place of another one, or of itself where this machine has it.
+async fn check_own(fileset: &Fileset, label: &Label, look: &Look) -> Outcome {
+    if !fileset.exists() {
+        return Ok(());
+    }
+    if fileset.record()?.identity != label.identity {
+        return Err(Failure::usage(
+            format!("there is another fileset `{}` already", fileset.name),
+            "take another name, or see `penstock fileset list`",
+        ));
+    }
+    let settings = fileset.shipped(&label.identity, super::MEMORY, &look.store)?;
+    match fileset.opened(position(&settings).await)?.is_own {
+        true => Err(Failure::usage(
+            format!("fileset `{}` is on this machine already", fileset.name),
+            "mount it",
+        )),
+        false => Ok(()),
+    }
+}
+
+async fn fetch(fileset: &Fileset, label: &Label, look: &Look) -> Outcome {
+    let told = Mutex::new(None);
+    let tell = |restoring: Restoring| {
+        let mut told = told.lock();
+        let now = clock::now();
+        if told.is_none_or(|told| now.duration_since(told) >= TELL_INTERVAL) {
+            *told = Some(now);
+            let Restoring { bytes, total } = restoring;
+            let line = format!("{} of {} of metadata", ByteSize(bytes), ByteSize(total));
+            output::draw(Some(&line));
+        }
+    };
+    let settings = fileset.shipped(&label.identity, super::MEMORY, &look.store)?;
+    let attached = ShippedEngine::attach(&settings, &tell).await;
+    output::draw(None);
+    let closed = fileset.opened(attached)?.close().await;
+    closed.map_err(|error| failure(fileset, &error.into()))
+}

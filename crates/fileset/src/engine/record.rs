@@ -1,0 +1,98 @@
+//! A record: the changes of one operation, as the log has them, on the disk and in the bucket.
+//!
+//! ```text
+//! length  crc32c  sequence  changes      4 + 4 + 8 bytes and the changes; the length is that of what is behind the sum
+//! changes: ( key length u16, value length u32 or ALL ONES for a key that goes, key, value ) ...
+//! ```
+//!
+//! Numbers are little endian; the checksum is of all behind it. Whoever reads takes the bytes for those of somebody
+//! hostile: a length is compared with what is there before anything is done with it.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use penstock_base::{ChecksumKind, Summing};
+
+use super::{KEY_LENGTH_MAX, layers::Changes};
+
+/// Length and checksum.
+const FRAME: usize = 8;
+/// What stands for the length of the value of a key that goes.
+const GONE: u32 = u32::MAX;
+
+/// A record whose checksum holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) sequence: u64,
+    /// Its changes, encoded.
+    pub(super) changes: Bytes,
+    /// All of it.
+    pub(super) whole: Bytes,
+}
+
+/// Adds the record of an operation to `bytes`.
+pub(super) fn append(bytes: &mut BytesMut, sequence: u64, changes: &Changes) {
+    let start = bytes.len();
+    bytes.put_bytes(0, FRAME);
+    bytes.put_u64_le(sequence);
+    for (key, value) in changes {
+        append_change(bytes, key, value.as_deref());
+    }
+    let length = (bytes.len() - start - FRAME) as u32;
+    let sum = checksum([&bytes[start + FRAME..]]);
+    bytes[start..start + 4].copy_from_slice(&length.to_le_bytes());
+    bytes[start + 4..start + FRAME].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Adds one change to `bytes`.
+pub(super) fn append_change(bytes: &mut BytesMut, key: &[u8], value: Option<&[u8]>) {
+    bytes.put_u16_le(key.len() as u16);
+    bytes.put_u32_le(value.map_or(GONE, |value| value.len() as u32));
+    bytes.put_slice(key);
+    bytes.put_slice(value.unwrap_or_default());
+}
+
+/// The checksum of slices that follow each other.
+pub(super) fn checksum<'a>(slices: impl IntoIterator<Item = &'a [u8]>) -> u32 {
+    let mut summing = Summing::new(ChecksumKind::Crc32c);
+    slices.into_iter().for_each(|slice| summing.add(slice));
+    summing.take().value() as u32
+}
+
+/// Takes the next record off `bytes`; nothing if it is cut or torn.
+pub(super) fn take(bytes: &mut Bytes) -> Option<Record> {
+    let mut frame = bytes.get(..FRAME)?;
+    let (length, sum) = (frame.get_u32_le() as usize, frame.get_u32_le());
+    let body = bytes.get(FRAME..FRAME.checked_add(length)?)?;
+    if length < 8 || checksum([body]) != sum {
+        return None;
+    }
+    let whole = bytes.split_to(FRAME + length);
+    let mut changes = whole.slice(FRAME..);
+    Some(Record {
+        sequence: changes.get_u64_le(),
+        changes,
+        whole,
+    })
+}
+
+/// Makes changes that were encoded. Nothing if they are not such.
+pub(super) fn redo(mut encoded: Bytes, changes: &mut Changes) -> Option<()> {
+    while encoded.has_remaining() {
+        let key_length = usize::from(encoded.try_get_u16_le().ok()?);
+        let value_length = encoded.try_get_u32_le().ok()?;
+        let value_bytes = if value_length == GONE {
+            0
+        } else {
+            value_length as usize
+        };
+        if key_length > KEY_LENGTH_MAX
+            || encoded.remaining() < key_length.checked_add(value_bytes)?
+        {
+            return None;
+        }
+        // Copies: a slice would keep the whole segment in memory.
+        let key = Bytes::copy_from_slice(&encoded.split_to(key_length));
+        let value = Bytes::copy_from_slice(&encoded.split_to(value_bytes));
+        changes.insert(key, (value_length != GONE).then_some(value));
+    }
+    Some(())
+}

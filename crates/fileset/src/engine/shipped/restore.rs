@@ -1,0 +1,178 @@
+//! Bringing the metadata back from the bucket alone.
+//!
+//! The newest checkpoint's parts go into the tree one by one, each with a note of how many there are; then what the log
+//! says behind it. Whoever is interrupted goes on behind the last part that the tree has. A writer that was just shut out
+//! may still be deleting what its last checkpoint made useless: what is gone when it is to be read is looked for anew.
+
+use std::sync::Arc;
+
+use super::{
+    bucket::Bucket,
+    chain::{self, Chain},
+    fold,
+    format::{Manifest, decode_part},
+    names::ManifestName,
+};
+use crate::engine::{
+    EngineError, EngineResult,
+    embedded::{Fact, Prepared, Tree},
+    layers::Changes,
+    record,
+};
+use penstock_base::run_blocking;
+
+/// How often something that is gone is looked for anew.
+const ATTEMPTS: usize = 5;
+/// Bytes of changes that the tree takes at once.
+const BATCH: usize = 8 << 20;
+
+/// Facts of a tree that is being filled: whether it is, with which checkpoint, and with how many parts of it.
+const UNFINISHED: &str = "unfinished";
+const SEQUENCE: &str = "restored-sequence";
+const EPOCH: &str = "restored-epoch";
+const PARTS: &str = "restored-parts";
+
+/// How far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Restoring {
+    /// Bytes of parts and of log that are there.
+    pub bytes: u64,
+    /// Of so many.
+    pub total: u64,
+}
+
+/// Whether a tree waits for the rest of a checkpoint.
+pub(super) fn is_unfinished(tree: &Tree) -> EngineResult<bool> {
+    Ok(tree.fact(UNFINISHED)?.unwrap_or_default() != 0)
+}
+
+/// Fills the tree with all up to operation `last`, where the log in the bucket ends.
+pub(super) async fn restore(
+    bucket: &Bucket,
+    prepared: Prepared,
+    last: u64,
+    tell: &(dyn Fn(Restoring) + Sync),
+) -> EngineResult<Prepared> {
+    let tree = Arc::clone(&prepared.tree);
+    let mut attempt = 1;
+    loop {
+        match fill(bucket, &tree, last, tell).await {
+            Err(EngineError::Store(text)) if attempt < ATTEMPTS => {
+                tracing::info!(text, "what is to be read is looked for anew");
+                attempt += 1;
+            }
+            filled => break filled?,
+        }
+    }
+    run_blocking(|| {
+        tree.merge_with(&Changes::new(), &[(UNFINISHED, 0)])?;
+        prepared.again()
+    })
+}
+
+async fn fill(
+    bucket: &Bucket,
+    tree: &Tree,
+    last: u64,
+    tell: &(dyn Fn(Restoring) + Sync),
+) -> EngineResult<()> {
+    // The log first: what is deleted meanwhile a newer checkpoint has.
+    let log = Chain::read(bucket).await?;
+    let found = fold::newest(bucket).await?;
+    let (name, manifest) = found.unwrap_or((NOTHING, Manifest::default()));
+    let links = log.from(manifest.place());
+    let (full, since) = manifest.bytes();
+    let log_bytes: u64 = links.iter().map(|link| link.bytes).sum();
+    let mut restoring = Restoring {
+        bytes: 0,
+        total: full.saturating_add(since).saturating_add(log_bytes),
+    };
+    let there = run_blocking(|| begin(tree, name))?;
+    for (at, part) in manifest.parts.iter().enumerate() {
+        if at as u64 >= there {
+            let bytes = bucket.read(&part.key).await?;
+            let gone = || EngineError::Store(format!("{} is gone", part.key));
+            let changes = decode_part(bytes.ok_or_else(gone)?, bucket.identity, &part.key)?;
+            run_blocking(|| tree.merge_with(&changes, &[(PARTS, at as u64 + 1)]))?;
+        }
+        restoring.bytes = restoring.bytes.saturating_add(part.bytes);
+        tell(restoring);
+    }
+    if tree.sequence()? < manifest.sequence {
+        run_blocking(|| tree.merge(&Changes::new(), manifest.sequence))?;
+    }
+    let mut batch = Batch {
+        tree,
+        changes: Changes::new(),
+        bytes: 0,
+        last: tree.sequence()?,
+    };
+    chain::visit(bucket, links, |record| batch.take(record)).await?;
+    batch.end()?;
+    restoring.bytes = restoring.total;
+    tell(restoring);
+    match batch.last == last {
+        true => Ok(()),
+        false => Err(EngineError::Corrupt(format!(
+            "what is in the bucket ends with operation {}, the log with {last}",
+            batch.last
+        ))),
+    }
+}
+
+/// No checkpoint: all is in the log.
+const NOTHING: ManifestName = ManifestName {
+    sequence: 0,
+    epoch: 0,
+};
+
+/// Begins with a checkpoint, or goes on with it: returns how many of its parts are there.
+fn begin(tree: &Tree, name: ManifestName) -> EngineResult<u64> {
+    let facts: [Fact; 2] = [(SEQUENCE, name.sequence), (EPOCH, name.epoch)];
+    let is_same = is_unfinished(tree)?
+        && tree.fact(SEQUENCE)? == Some(name.sequence)
+        && tree.fact(EPOCH)? == Some(name.epoch);
+    if is_same {
+        return Ok(tree.fact(PARTS)?.unwrap_or_default());
+    }
+    tree.clear()?;
+    let facts = [facts[0], facts[1], (UNFINISHED, 1), (PARTS, 0)];
+    tree.merge_with(&Changes::new(), &facts)?;
+    Ok(0)
+}
+
+/// Records on their way into the tree.
+struct Batch<'a> {
+    tree: &'a Tree,
+    changes: Changes,
+    bytes: usize,
+    last: u64,
+}
+
+impl Batch<'_> {
+    fn take(&mut self, record: record::Record) -> EngineResult<()> {
+        if record.sequence <= self.last {
+            return Ok(());
+        }
+        let lacking = || {
+            let text = format!("operation {} is not in the bucket", self.last + 1);
+            EngineError::Corrupt(text)
+        };
+        if record.sequence != self.last + 1 {
+            return Err(lacking());
+        }
+        self.bytes += record.changes.len();
+        record::redo(record.changes, &mut self.changes).ok_or_else(lacking)?;
+        self.last = record.sequence;
+        match self.bytes < BATCH {
+            true => Ok(()),
+            false => self.end(),
+        }
+    }
+
+    fn end(&mut self) -> EngineResult<()> {
+        let changes = std::mem::take(&mut self.changes);
+        self.bytes = 0;
+        run_blocking(|| self.tree.merge(&changes, self.last))
+    }
+}
