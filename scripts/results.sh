@@ -21,6 +21,28 @@ test_targets() {
     sort --reverse
 }
 
+# built_program ARTIFACTS NAME: the program among what cargo says that it built.
+built_program() {
+  sed -nE 's/.*"kind":\["bin"\].*"name":"'"$2"'".*"test":false\}.*"executable":"([^"]+)".*/\1/p' "$1"
+}
+
+# test_queue NAME: of the targets that it reads, those of a queue. `alone`: they look at all processes, and one
+# that is started while the files of another target's test wait for their store is held up in the middle of it,
+# with everybody who looks at it. `volumes`, one after the other: each start of a stream volume
+# cleans up after the volumes that others have killed. `any`: the rest.
+test_queue() {
+  local target name queue
+  while IFS= read -r target; do
+    name=${target##*/}
+    case ${name%-*} in
+      bench) queue=alone ;;
+      stream | stream_* | bad_input | succession) queue=volumes ;;
+      *) queue=any ;;
+    esac
+    [[ $queue != "$1" ]] || printf '%s\n' "$target"
+  done
+}
+
 # print_result LOG REGISTER: names what failed and what was skipped; the last line counts. The harness
 # calls a test passed that was skipped and put a line into the register; one that begins with `check:`
 # is of no test. A target that began and told no result has failed. So has print_result, where anything has.

@@ -71,21 +71,28 @@ else
   skip_check "the advisories at github.com/rustsec/advisory-db cannot be fetched"
 fi
 
-step "Build the binary that the end-to-end tests mount with"
-cargo build --package penstock-cli --features bench
-
-step "Build the tests"
+step "Build the tests, and the binary that the end-to-end tests mount with"
 built=$(mktemp -d)
 trap 'rm -rf "$built" "$PENSTOCK_TEST_SKIPS"; bash scripts/clean-mounts.sh' EXIT
 cargo test --workspace --features penstock-cli/bench --no-run --message-format json-render-diagnostics >"$built/artifacts"
 
+# Cargo would build it once more, with the features that it has without the other crates, and every target ask.
+PENSTOCK_TEST_BINARY=$(built_program "$built/artifacts" penstock)
+export PENSTOCK_TEST_BINARY
+
 step "Tests"
 log=$built/log failures=$built/failures
-# One after the other: a program that is started while another test's files wait for their store is held up
-# in the middle of it, and with it everybody who looks at all processes. TARGETS_AT_ONCE=3 takes half as long.
-test_targets "$built/artifacts" >"$built/targets"
-xargs --delimiter '\n' --max-args 1 --max-procs "${TARGETS_AT_ONCE:-1}" \
-  bash scripts/test-target.sh "$log" "$failures" <"$built/targets"
+# In lanes, for most tests wait: for a store that is slow or away, or for a mount.
+# `test_queue` says which targets cannot run beside which.
+for queue in alone volumes any; do
+  test_targets "$built/artifacts" | test_queue "$queue" >"$built/$queue"
+done
+run_lane() { xargs --max-lines=1 --max-procs 0 bash scripts/test-lane.sh "$log" "$failures"; }
+run_lane <<<"$built/alone"
+{
+  printf '%s\n' "$built/volumes $built/any"
+  for ((lane = 1; lane < ${TARGETS_AT_ONCE:-2}; lane++)); do printf '%s\n' "$built/any"; done
+} | run_lane
 status=0
 timeout --kill-after 10 "$target_patience" cargo test --workspace --doc 2>&1 | tee -a "$log" || status=$?
 

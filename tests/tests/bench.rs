@@ -513,8 +513,15 @@ fn without_its_watchdog_it_cleans_up_itself() {
 fn interrupted_it_reports_what_was_measured() {
     let scratch = Scratch::new();
     let mut child = start_long_run(&scratch);
-    Patience::seconds(60).until("a mount", || !mounts(&scratch).is_empty());
-    thread::sleep(Duration::from_secs(3));
+    let mounted = || {
+        let mounts = mounts(&scratch);
+        (!mounts.is_empty()).then_some(mounts)
+    };
+    let first = Patience::seconds(60).find(mounted).expect("a mount");
+    // Each run has a mount of its own: what the first one measured is kept when the next begins.
+    Patience::seconds(120).until("the next run", || {
+        mounted().is_some_and(|next| next != first)
+    });
     signal(&child.0, "-INT");
     let mut stdout = child.0.stdout.take().expect("piped");
     let output = thread::spawn(move || {

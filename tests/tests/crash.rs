@@ -254,6 +254,23 @@ fn a_mount_that_was_killed_with_its_guardian_makes_way_for_the_next() {
     unmount_dead(dropping.mount.path());
 }
 
+#[test]
+fn a_mount_whose_guardian_was_killed_says_so_once_and_serves_on() {
+    const TOLD: &str = "its guardian has ended";
+    let bucket = Bucket::new(Kind::Local);
+    let mount = bucket.mount();
+    for guardian in mount.process().children() {
+        guardian.signal("-KILL");
+    }
+    PATIENCE.until("it to be told", || mount.log().contains(TOLD));
+    fs::write(mount.join("file"), "content").expect("a write");
+    assert_eq!(mount.unmount().matches(TOLD).count(), 1);
+    // One that ends with its mount is none that was killed.
+    let unharmed = bucket.mount();
+    assert_eq!(fs::read(unharmed.join("file")).expect("a read"), b"content");
+    assert!(!unharmed.unmount().contains(TOLD));
+}
+
 /// The mount table does not lead to its connection any more.
 #[test]
 fn a_mount_that_was_killed_with_its_guardian_and_hidden_makes_way_for_the_next() {

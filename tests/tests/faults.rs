@@ -26,6 +26,9 @@ const REQUEST_TIMEOUT: &str = "2s";
 const RETRY_TIMEOUT: &str = "20s";
 /// An operation ends within the retry timeout, plus one request that was under way.
 const DEADLINE: Duration = Duration::from_secs(30);
+/// The same for failures that never end, which are waited for to the end.
+const SHORT_RETRY_TIMEOUT: &str = "5s";
+const SHORT_DEADLINE: Duration = Duration::from_secs(15);
 
 const READS: [Operation; 1] = [Operation::GetObject];
 const WRITES: [Operation; 4] = [
@@ -36,10 +39,15 @@ const WRITES: [Operation; 4] = [
 ];
 
 fn mount(bucket: &Bucket) -> Mount {
+    patient_mount(bucket, RETRY_TIMEOUT)
+}
+
+/// A mount that tries failing operations for `retry_timeout`.
+fn patient_mount(bucket: &Bucket, retry_timeout: &str) -> Mount {
     let options = bucket
         .options()
         .option("request-timeout", REQUEST_TIMEOUT)
-        .option("retry-timeout", RETRY_TIMEOUT);
+        .option("retry-timeout", retry_timeout);
     bucket.mount_with(&options)
 }
 
@@ -52,10 +60,16 @@ fn write_synced(path: &Path, content: &[u8]) -> io::Result<()> {
 /// Runs `work` and fails the test when it lasts longer than anything may.
 #[track_caller]
 fn within_deadline<T>(what: &str, work: impl FnOnce() -> T) -> T {
+    within(DEADLINE, what, work)
+}
+
+/// The same for a deadline of one's own.
+#[track_caller]
+fn within<T>(deadline: Duration, what: &str, work: impl FnOnce() -> T) -> T {
     let started = Instant::now();
     let result = work();
     let took = started.elapsed();
-    assert!(took < DEADLINE, "{what} took {took:?}");
+    assert!(took < deadline, "{what} took {took:?}");
     result
 }
 
@@ -181,19 +195,19 @@ fn lasting_failures_end_in_an_error_before_the_deadline() {
                 .data()
                 .put(BUCKET, "there", &noise(1, MIB))
                 .expect("memory");
-            let mount = mount(&bucket);
+            let mount = patient_mount(&bucket, SHORT_RETRY_TIMEOUT);
             system::status(&mount.join("there")).expect("a stat while all is well");
             let rule = FaultRule::new(fault.clone());
             bucket.fail(Faults::rule(rule));
             let what = format!("{kind:?}: {fault:?}");
             thread::scope(|scope| {
                 scope.spawn(|| {
-                    let read = within_deadline(&what, || fs::read(mount.join("there")));
+                    let read = within(SHORT_DEADLINE, &what, || fs::read(mount.join("there")));
                     expect_failure(&what, read.map(drop));
                 });
                 scope.spawn(|| {
                     let path = mount.join("new");
-                    let written = within_deadline(&what, || write_synced(&path, b"lost"));
+                    let written = within(SHORT_DEADLINE, &what, || write_synced(&path, b"lost"));
                     expect_failure(&what, written);
                 });
             });

@@ -25,9 +25,9 @@ const CROWD: usize = 10;
 const FILE: usize = 7 * MIB + 321;
 /// What the mounts here are told: how long a silent request and a failing operation may last.
 const REQUEST_TIMEOUT: &str = "1s";
-const RETRY_TIMEOUT: &str = "3s";
+const RETRY_TIMEOUT: &str = "2s";
 /// How long the store is away: longer than operations are retried.
-const OUTAGE: Duration = Duration::from_secs(8);
+const OUTAGE: Duration = Duration::from_secs(5);
 /// How long one call may take: it may wait for memory that others hold until they fail.
 const DEADLINE: Duration = Duration::from_secs(45);
 const PATIENCE: Patience = Patience(DEADLINE);

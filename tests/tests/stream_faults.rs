@@ -12,7 +12,7 @@ use std::{
 
 use penstock_devserver::{Faults, Operation};
 use penstock_tests::{
-    BUCKET, Bucket, Kind, Patience,
+    BUCKET, Bucket, Kind, Mount, Patience,
     data::{digest, digest_of, noise},
     faults::{cut_body, damaged_bodies, passing_faults},
     penstock, run_within,
@@ -35,8 +35,19 @@ fn gets(bucket: &Bucket) -> u64 {
     bucket.server(|server| server.counters().operation(Operation::GetObject))
 }
 
+/// Each file of the mount has its content.
+#[track_caller]
+fn compare(mount: &Mount, files: &[(&String, &Vec<u8>)], what: &str) {
+    for (key, content) in files {
+        let found = digest(&mount.join(key));
+        assert_eq!(found.expect(what), digest_of(content), "{what}: {key}");
+    }
+}
+
 #[test]
 fn reads_of_a_volume_ride_out_every_passing_fault() {
+    /// They wait for the faults side by side.
+    const READERS: usize = 4;
     let faults = [passing_faults(RESET_AFTER), vec![cut_body(RESET_AFTER)]].concat();
     for way in WAYS {
         let mut rig = Rig::new(Kind::S3);
@@ -59,14 +70,13 @@ fn reads_of_a_volume_ride_out_every_passing_fault() {
             rig.bucket.fail(Faults::rule(rule));
             let ours = format!("{number}");
             let files = rig.objects.iter().filter(|(key, _)| key.starts_with(&ours));
-            for (key, content) in files {
-                let found = digest(&mount.join(key));
-                assert_eq!(
-                    found.expect(name),
-                    digest_of(content),
-                    "{way}: {name}: {key}"
-                );
-            }
+            let files: Vec<_> = files.collect();
+            thread::scope(|scope| {
+                for files in files.chunks(files.len().div_ceil(READERS)) {
+                    let mount = &mount;
+                    scope.spawn(move || compare(mount, files, &format!("{way}: {name}")));
+                }
+            });
             rig.bucket.heal();
             assert!(
                 gets(&rig.bucket) > before,

@@ -13,7 +13,8 @@
 //! [`ConnectionAbort`], which it gets when the mount is there. The kernel sends it a signal when the first thread
 //! of the mount's process ends (`PR_SET_PDEATHSIG`); pipes and descriptors of processes tell of an end only when
 //! every thread is gone. It then cuts the connection, which does nothing to a mount that ended in good order, and
-//! ends.
+//! ends. A guardian that ends before was killed: the mount hears the end of the line between them, and says so. It
+//! has threads then, and cannot split off another.
 
 use std::{
     io,
@@ -22,6 +23,7 @@ use std::{
 
 use penstock_fuse::ConnectionAbort;
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
+use tokio::io::AsyncReadExt as _;
 
 use crate::{
     control, descriptors,
@@ -58,6 +60,17 @@ impl Guardian {
     /// Gives it what cuts the connection.
     pub(crate) fn watch(&self, abort: &ConnectionAbort) -> io::Result<()> {
         descriptors::send(&self.0, &[abort.as_fd()], b"connection")
+    }
+
+    /// Waits until the guardian has ended. Must be called within a runtime.
+    pub(crate) fn end(&self) -> io::Result<impl Future<Output = ()> + use<>> {
+        let line = self.0.try_clone()?;
+        line.set_nonblocking(true)?;
+        let mut line = tokio::net::UnixStream::from_std(line)?;
+        Ok(async move {
+            // It never says anything.
+            let _ = line.read(&mut [0]).await;
+        })
     }
 }
 

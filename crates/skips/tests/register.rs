@@ -46,15 +46,20 @@ fn a_test_that_lacks_something_is_registered_by_its_name() {
     assert_eq!(shown, format!("skipped {line}").as_bytes());
 }
 
+/// Where a script of the repository lies.
+fn path_of(name: &str) -> String {
+    format!("{}/../../scripts/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
 /// What `scripts/results.sh` says of a log and a register, in its last line, and all lines.
 fn result(log: &str, register: &str) -> (String, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let [log_path, register_path] = ["log", "register"].map(|name| folder.path().join(name));
     fs::write(&log_path, log).expect("written");
     fs::write(&register_path, register).expect("written");
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/results.sh");
     let output = Command::new("bash")
-        .args(["-euc", "source \"$0\"; print_result \"$1\" \"$2\"", script])
+        .args(["-euc", "source \"$0\"; print_result \"$1\" \"$2\""])
+        .arg(path_of("results.sh"))
         .args([&log_path, &register_path])
         .output()
         .expect("there is a bash");
@@ -142,10 +147,7 @@ fn targets(scripts: &[&str], patience: &str) -> (String, Option<i32>) {
         fs::set_permissions(&program, mode).expect("ours");
         let target = format!("{}\t{}", folder.path().display(), program.display());
         let output = Command::new("bash")
-            .arg(concat!(
-                env!("CARGO_MANIFEST_DIR"),
-                "/../../scripts/test-target.sh"
-            ))
+            .arg(path_of("test-target.sh"))
             .args([&log, &failures])
             .arg(target)
             .env("TARGET_PATIENCE", patience)
@@ -157,10 +159,7 @@ fn targets(scripts: &[&str], patience: &str) -> (String, Option<i32>) {
     let output = Command::new("bash")
         .arg("-euc")
         .arg("source \"$0\"; print_result \"$1\" \"$2\"")
-        .arg(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../scripts/results.sh"
-        ))
+        .arg(path_of("results.sh"))
         .args([&log, &skips])
         .output()
         .expect("there is a bash");
@@ -207,4 +206,48 @@ fn a_target_that_hangs_is_ended_with_what_began_in_it_and_has_failed() {
         "{told}"
     );
     assert_eq!(code, Some(1), "{told}");
+}
+
+#[test]
+fn lanes_that_share_a_queue_run_each_of_its_targets_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [log, failures, queue] = ["log", "failures", "queue"].map(|name| folder.path().join(name));
+    let target = |number| {
+        let program = folder.path().join(format!("target{number}-0"));
+        fs::write(&program, format!("#!/bin/bash\nsleep 0.1; {ENDED}\n")).expect("written");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(&program, mode).expect("ours");
+        format!("{}\t{}\n", folder.path().display(), program.display())
+    };
+    fs::write(&queue, (0..7).map(target).collect::<String>()).expect("written");
+    let lane = || {
+        let mut lane = Command::new("bash");
+        let lane = lane.arg(path_of("test-lane.sh")).args([&log, &failures]);
+        lane.arg(&queue).spawn().expect("there is a bash")
+    };
+    for mut lane in [lane(), lane()] {
+        assert!(lane.wait().expect("our own child").success());
+    }
+    let told = fs::read_to_string(&log).expect("a log");
+    for number in 0..7 {
+        let ran = told.matches(&format!("target{number}-0)")).count();
+        assert_eq!(ran, 1, "{told}");
+    }
+    assert!(!failures.exists());
+}
+
+#[test]
+fn a_target_is_in_one_queue() {
+    let all = ["bench", "stream", "stream_faults", "streaming", "faults"];
+    let lines = all.map(|name| format!("/tests\t/target/{name}-0a1b\n"));
+    let queue = |name: &str| {
+        let mut ask = Command::new("bash");
+        ask.args(["-euc", "source \"$0\"; test_queue \"$1\" <<<\"$2\""]);
+        ask.args([&path_of("results.sh"), name, lines.concat().trim_end()]);
+        let told = ask.output().expect("there is a bash").stdout;
+        String::from_utf8(told).expect("text")
+    };
+    assert_eq!(queue("alone"), lines[0]);
+    assert_eq!(queue("volumes"), lines[1..3].concat());
+    assert_eq!(queue("any"), lines[3..].concat());
 }

@@ -144,9 +144,21 @@ fn tell_guardian(plan: &Plan, door: &dyn Door) {
         Some(abort) => guardian.watch(abort),
         None => Err(std::io::ErrorKind::PermissionDenied.into()),
     };
-    if let Err(error) = watched {
-        warn!(%error, "programs may hang when this process is killed: its guardian cannot cut the connection");
+    match watched.and_then(|()| guardian.end()) {
+        Ok(end) => drop(tokio::spawn(tell_of_lost_guardian(end))),
+        Err(error) => {
+            warn!(%error, "programs may hang when this process is killed: its guardian cannot cut the connection");
+        }
     }
+}
+
+/// Says that the guardian is gone, once it is.
+async fn tell_of_lost_guardian(end: impl Future<Output = ()>) {
+    end.await;
+    warn!(
+        "programs may hang when this process is killed: its guardian has ended; unmount and mount \
+         again to have another one"
+    );
 }
 
 /// What those who find the mount dead are told.
