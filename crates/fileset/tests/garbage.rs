@@ -7,7 +7,10 @@ mod support;
 use std::time::Duration;
 
 use futures_util::future::join;
-use penstock_fileset::garbage::{Count, Garbage, LEAK_GRACE, Sweep, collect_garbage};
+use penstock_fileset::{
+    engine::{EmbeddedSettings, ShippedEngine, ShippedSettings},
+    garbage::{Count, Garbage, LEAK_GRACE, Sweep, collect_garbage},
+};
 use penstock_vfs::{OpenOptions, WritePlace};
 
 use support::{Place, ROOT, file};
@@ -110,4 +113,26 @@ async fn bytes_that_were_written_over_are_told_as_unused() {
     let found = place.volume.sweep(NOW).await.unwrap();
     assert_eq!((found.live.objects, found.live.bytes), (2, 1300));
     assert_eq!(found.unused_bytes, 300);
+}
+
+/// Its metadata lacks what the writer stored that took the file system over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_that_was_shut_out_takes_nothing_for_leaked() {
+    let place = Place::new().await;
+    let machines = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let [old, new] = machines.each_ref().map(|machine| ShippedSettings {
+        local: EmbeddedSettings {
+            directory: machine.path().to_owned(),
+            memory: 16 << 20,
+        },
+        store: place.bucket.clone(),
+        identity: 1,
+    });
+    let old = ShippedEngine::create(&old).await.unwrap();
+    let _new = ShippedEngine::attach(&new, &|_| ()).await.unwrap();
+    place.store(ROOT, "file", &[1; 1000]).await.unwrap();
+    let swept = collect_garbage(&old, place.transfer(), NOW).await;
+    assert!(swept.is_err(), "{swept:?}");
+    assert_eq!(place.content(ROOT, "file").await.unwrap(), [1; 1000]);
+    place.is_whole().await;
 }
