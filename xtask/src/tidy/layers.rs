@@ -106,7 +106,7 @@ const FOR_TESTS: [&str; 5] = [DEVELOPMENT_SERVER, SKIPS, CONFORMANCE, STORES, TO
 const CONFINED: [(&str, &[&str]); 6] = [
     ("httparse", &["penstock-object", DEVELOPMENT_SERVER]),
     ("quick-xml", &["penstock-object", DEVELOPMENT_SERVER]),
-    ("rustls", &["penstock-object"]),
+    ("rustls", &["penstock-object", DEVELOPMENT_SERVER]),
     ("tokio-rustls", &["penstock-object"]),
     ("io-uring", &["penstock-block"]),
     ("clap", &["penstock-cli", DEVELOPMENT_SERVER]),
