@@ -189,6 +189,7 @@ impl Prepared {
             tree: self.tree,
             tap,
             written,
+            unsynced: None,
         };
         // There may be enough for a checkpoint.
         shared.ring();

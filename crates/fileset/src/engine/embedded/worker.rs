@@ -10,6 +10,7 @@ use std::{
 };
 
 use bytes::BytesMut;
+use penstock_base::clock::{self, Instant};
 use tokio::sync::watch;
 
 use super::{Tap, log::Log, state::State, table::Tree};
@@ -148,8 +149,8 @@ impl Shared {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for work; for what is `unsynced` not longer than [`SYNC_INTERVAL`].
-    fn next(&self, unsynced: bool) -> Next {
+    /// Waits for work. What is `unsynced` since then does not wait longer than [`SYNC_INTERVAL`], however much comes.
+    fn next(&self, unsynced: Option<Instant>) -> Next {
         let mut wanted = self.wanted();
         let (synced, merged) = {
             let progress = self.progress.borrow();
@@ -158,19 +159,21 @@ impl Shared {
         let is_idle = |wanted: &Wanted| {
             !wanted.write && wanted.sync <= synced && wanted.merge <= merged && !wanted.close
         };
-        let mut is_late = false;
-        while is_idle(&wanted) && !is_late {
-            if !unsynced {
-                let woken = self.bell.wait(wanted);
-                wanted = woken.unwrap_or_else(PoisonError::into_inner);
-                continue;
-            }
-            let woken = self.bell.wait_timeout(wanted, SYNC_INTERVAL);
-            let (guard, timeout) = woken.unwrap_or_else(PoisonError::into_inner);
-            wanted = guard;
-            is_late = timeout.timed_out();
+        let left = || unsynced.map(|since| SYNC_INTERVAL.saturating_sub(since.elapsed()));
+        while is_idle(&wanted) && left() != Some(Duration::ZERO) {
+            wanted = match left() {
+                None => self
+                    .bell
+                    .wait(wanted)
+                    .unwrap_or_else(PoisonError::into_inner),
+                Some(left) => {
+                    let woken = self.bell.wait_timeout(wanted, left);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
         }
         wanted.write = false;
+        let is_late = left() == Some(Duration::ZERO);
         Next {
             sync: wanted.sync > synced || is_late,
             merge: wanted.merge > merged,
@@ -187,6 +190,8 @@ pub(super) struct Worker {
     pub(super) tap: Option<Arc<dyn Tap>>,
     /// The last operation that the log has.
     pub(super) written: u64,
+    /// Since when it has one that is not synced.
+    pub(super) unsynced: Option<Instant>,
 }
 
 impl Worker {
@@ -203,8 +208,7 @@ impl Worker {
 
     fn work(&mut self) -> EngineResult<()> {
         loop {
-            let unsynced = self.shared.progress.borrow().synced < self.written;
-            let next = self.shared.next(unsynced);
+            let next = self.shared.next(self.unsynced);
             let (records, last) = self.shared.write().take_records();
             self.write(records, last)?;
             if next.sync || next.close {
@@ -230,14 +234,16 @@ impl Worker {
         };
         self.log.write(&chunk.records)?;
         self.written = last;
+        self.unsynced.get_or_insert_with(clock::now);
         if let Some(tap) = &self.tap {
             tap.take(chunk);
         }
         Ok(())
     }
 
-    fn sync(&self) -> EngineResult<()> {
+    fn sync(&mut self) -> EngineResult<()> {
         self.log.sync()?;
+        self.unsynced = None;
         self.shared
             .progress
             .send_modify(|progress| progress.synced = self.written);
@@ -274,5 +280,32 @@ impl Worker {
             .progress
             .send_modify(|progress| progress.ended = true);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{EmbeddedEngine, EmbeddedSettings, transact};
+
+    #[tokio::test]
+    async fn what_nobody_waits_for_is_synced_in_time_however_much_comes() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let settings = EmbeddedSettings {
+            directory: directory.path().to_owned(),
+            memory: 8 << 20,
+        };
+        let engine = EmbeddedEngine::open(&settings).expect("it is new");
+        let begun = clock::now();
+        let is_synced = || engine.shared.progress.borrow().synced > 0;
+        while !is_synced() && begun.elapsed() < 10 * SYNC_INTERVAL {
+            let put = transact(&engine, |transaction| -> EngineResult<()> {
+                transaction.put(b"key", bytes::Bytes::new());
+                Ok(())
+            });
+            put.await.expect("it works");
+            clock::sleep(SYNC_INTERVAL / 20).await;
+        }
+        assert!(is_synced(), "operations that come wait for each other");
     }
 }
