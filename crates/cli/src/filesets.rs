@@ -3,6 +3,7 @@
 //! ```text
 //! /var/lib/penstock/fileset/NAME/fileset.json     where its data is, and how it is reached: [`Record`]
 //! /var/lib/penstock/fileset/NAME/metadata/        its engine's
+//! /var/lib/penstock/fileset/NAME/spool/           bytes on their way to the bucket, with `durability=local`
 //! ```
 
 use std::{
@@ -10,10 +11,10 @@ use std::{
 };
 
 use penstock_fileset::{
-    Durability, FORMAT_VERSION,
+    Durability, FORMAT_VERSION, Spool,
     engine::{
-        EmbeddedEngine, EmbeddedSettings, Engine, EngineError, EngineResult, ShippedEngine,
-        ShippedSettings,
+        Barrier, EmbeddedEngine, EmbeddedSettings, Engine, EngineError, EngineResult,
+        ShippedEngine, ShippedSettings,
     },
 };
 use penstock_object::Store;
@@ -30,6 +31,7 @@ use crate::{
 const SCHEME: &str = "fileset://";
 const RECORD: &str = "fileset.json";
 const METADATA: &str = "metadata";
+const SPOOL: &str = "spool";
 /// Letters in the longest name.
 const NAME_MAX: usize = 64;
 
@@ -104,6 +106,16 @@ pub(crate) fn check_name(name: &str) -> Outcome {
         format!("`{name}` is no name for a fileset"),
         "use up to 64 letters, digits, `-`, `_` and `.`, a letter or a digit first",
     ))
+}
+
+/// What a file system is made of.
+#[derive(Debug)]
+pub(crate) struct OpenedFileset {
+    pub engine: Arc<dyn Engine>,
+    /// Its data.
+    pub store: Arc<dyn Store>,
+    /// What of them waits for the bucket; `store` reads it.
+    pub spool: Option<Arc<Spool>>,
 }
 
 /// A file system of this machine.
@@ -224,18 +236,32 @@ impl Fileset {
         self.opened(EmbeddedEngine::open(&self.settings(memory)))
     }
 
-    /// Opens its metadata; one process at a time has it.
-    pub(crate) async fn engine(
+    /// Opens its metadata, whose log is in `bucket` if it is, and what of its data is not in the bucket yet, before
+    /// `store`, the way to the bucket. One process at a time has it.
+    pub(crate) async fn open(
         &self,
         record: &Record,
         memory: u64,
-        store: &Arc<dyn Store>,
-    ) -> Outcome<Arc<dyn Engine>> {
-        if record.durability == Durability::Local {
-            return Ok(Arc::new(self.local_engine(memory)?));
+        (bucket, store): (&Arc<dyn Store>, Arc<dyn Store>),
+    ) -> Outcome<OpenedFileset> {
+        if record.durability == Durability::Store {
+            let settings = self.shipped(&record.identity, memory, bucket)?;
+            let engine = self.opened(ShippedEngine::open(&settings).await)?;
+            return Ok(OpenedFileset {
+                engine: Arc::new(engine),
+                store,
+                spool: None,
+            });
         }
-        let settings = self.shipped(&record.identity, memory, store)?;
-        Ok(Arc::new(self.opened(ShippedEngine::open(&settings).await)?))
+        let directory = self.directory.join(SPOOL);
+        let spool = Spool::open(&directory, store).map_err(|error| unusable(&directory, &error))?;
+        let barrier: Arc<dyn Barrier> = spool.clone();
+        let engine = EmbeddedEngine::open_behind(&self.settings(memory), Some(barrier));
+        Ok(OpenedFileset {
+            engine: Arc::new(self.opened(engine)?),
+            store: spool.clone(),
+            spool: Some(spool),
+        })
     }
 
     /// What was opened, or why it was not.

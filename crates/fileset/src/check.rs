@@ -19,7 +19,7 @@ use penstock_transfer::Transfer;
 use penstock_vfs::{FileKind, Inode};
 
 use crate::{
-    data::{DATA, ObjectId},
+    data::{DATA, ObjectId, Spool, UNKNOWN_LENGTH},
     engine::{Engine, Reads, counter, query},
     errors::object_failure,
     schema::{self, BLOCK_SIZE, Chunk, Entry, Node, ObjectUse, kind},
@@ -257,8 +257,12 @@ fn hexadecimal(key: &[u8]) -> String {
     key.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Checks the file system whose metadata is in `engine` and whose objects are in `store`.
-pub async fn check(engine: &dyn Engine, store: &dyn Store) -> FsResult<Report> {
+/// Checks the file system whose metadata is in `engine` and whose objects are in `store`, or wait for it in a spool.
+pub async fn check(
+    engine: &dyn Engine,
+    store: &dyn Store,
+    spool: Option<&Spool>,
+) -> FsResult<Report> {
     let survey = query(engine, |reads| Survey::of(reads)).await?;
     let mut report = survey.report();
     let mut there = 0;
@@ -279,10 +283,12 @@ pub async fn check(engine: &dyn Engine, store: &dyn Store) -> FsResult<Report> {
             };
             there += 1;
             match expected.remove(&object) {
-                Some(length) if length != listed.size => report.add(format!(
-                    "{object}: has {} bytes in the bucket, {length} were written",
-                    listed.size
-                )),
+                Some(length) if length != listed.size && length != u64::from(UNKNOWN_LENGTH) => {
+                    report.add(format!(
+                        "{object}: has {} bytes in the bucket, {length} were written",
+                        listed.size
+                    ))
+                }
                 Some(_) => {}
                 None if survey.garbage.contains_key(&object) => {}
                 None => report.leaked += 1,
@@ -293,16 +299,21 @@ pub async fn check(engine: &dyn Engine, store: &dyn Store) -> FsResult<Report> {
         }
         options.continuation = page.continuation;
     }
-    for object in expected.keys() {
+    let waits = |object: &ObjectId| spool.is_some_and(|spool| spool.has(*object));
+    for object in expected.keys().filter(|object| !waits(object)) {
         report.add(format!("{object}: is missing in the bucket"));
     }
     tracing::debug!(objects = there, "the bucket was listed");
     Ok(report)
 }
 
-/// The same, and compares all bytes in the bucket with their checksums.
-pub async fn check_data(engine: &dyn Engine, transfer: Arc<Transfer>) -> FsResult<Report> {
-    let mut report = check(engine, &**transfer.store()).await?;
+/// The same, and compares all bytes with their checksums. `transfer` reads through the spool.
+pub async fn check_data(
+    engine: &dyn Engine,
+    transfer: Arc<Transfer>,
+    spool: Option<&Spool>,
+) -> FsResult<Report> {
+    let mut report = check(engine, &**transfer.store(), spool).await?;
     blocks::check_blocks(engine, transfer, &mut report).await?;
     Ok(report)
 }

@@ -14,11 +14,14 @@ mod blocks;
 mod objects;
 mod pack;
 mod packer;
+mod spool;
 
 pub(crate) use blocks::Blocks;
-pub(crate) use objects::{Objects, Placed};
+pub(crate) use objects::{Objects, Placed, key};
 pub(crate) use pack::{Piece, checksums};
 pub(crate) use packer::Packer;
+pub use spool::Spool;
+pub(crate) use spool::{Due, UNKNOWN_LENGTH};
 
 /// Which object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -156,6 +156,13 @@ pub trait Engine: Debug + Send + Sync + 'static {
     async fn close(&self) -> EngineResult<()>;
 }
 
+/// Something to which keys and values refer, and which must be durable before they are.
+pub trait Barrier: Debug + Send + Sync {
+    /// Makes all of it durable to which an operation refers that was applied by now. Called by the engine's worker
+    /// before it makes operations durable; blocks on the disk. When it fails the engine fails.
+    fn pass(&self) -> std::io::Result<()>;
+}
+
 /// Why conditional changes were not made.
 enum Unmet {
     Check,

@@ -68,7 +68,8 @@ pub struct Garbage {
 }
 
 /// What the metadata says of an object.
-enum Standing {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
     Used(u64),
     Garbage,
     Unknown,
@@ -192,7 +193,8 @@ async fn judge(
     Ok(leaked)
 }
 
-fn standing(reads: &dyn Reads, object: ObjectId) -> FsResult<Standing> {
+/// What the metadata says of an object.
+pub(crate) fn standing(reads: &dyn Reads, object: ObjectId) -> FsResult<Standing> {
     if let Some(value) = reads.get(&schema::object(object))? {
         return Ok(Standing::Used(ObjectUse::decode(&value)?.used));
     }

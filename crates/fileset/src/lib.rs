@@ -32,10 +32,11 @@ mod listings;
 mod numbers;
 mod operations;
 mod schema;
+mod uploads;
 mod usage;
 mod volume;
 
-pub use data::ObjectId;
+pub use data::{ObjectId, Spool};
 pub use durability::Durability;
 pub use label::{Label, LabelError};
 pub use schema::{BLOCK_SIZE, FORMAT_VERSION, Format};

@@ -19,7 +19,7 @@ use penstock_vfs::{
 
 use crate::{
     collector,
-    data::Objects,
+    data::{Objects, Spool},
     engine::{Engine, Reads, Transaction, query, transact},
     files::Files,
     garbage::{Garbage, Sweep, sweep_bucket},
@@ -28,6 +28,7 @@ use crate::{
     numbers::Numbers,
     operations::{self, Asked, Attribute, LINKS_MAX, Making, NewFile, Place, Renaming},
     schema::{self, Format},
+    uploads,
     usage::{format_of, usage},
 };
 
@@ -78,8 +79,18 @@ impl FilesetVolume {
     /// Serves the file system whose metadata is in `engine` and whose objects are behind `transfer`. What files
     /// without a name left, whose holder died, is collected. Fails with `NotFound` where there is none.
     pub async fn open(engine: Arc<dyn Engine>, transfer: Arc<Transfer>) -> FsResult<Arc<Self>> {
+        Self::open_with(engine, transfer, None).await
+    }
+
+    /// The same with a spool, through which `transfer` reads and which is a barrier of the engine. A save of a small
+    /// file then waits for no request, and closing a file for no disk.
+    pub async fn open_with(
+        engine: Arc<dyn Engine>,
+        transfer: Arc<Transfer>,
+        spool: Option<Arc<Spool>>,
+    ) -> FsResult<Arc<Self>> {
         let identity = format_of(&*engine).await?.identity;
-        let objects = Arc::new(Objects::new(transfer));
+        let objects = Arc::new(Objects::with_spool(transfer, spool));
         let parts = Arc::new(Parts {
             files: Files::new(Arc::clone(&engine), Arc::clone(&objects)),
             engine,
@@ -90,6 +101,7 @@ impl FilesetVolume {
             parts.held.orphaned(orphan);
         }
         tokio::spawn(collector::run(Arc::downgrade(&parts)));
+        tokio::spawn(uploads::run(Arc::downgrade(&parts)));
         Ok(Arc::new(Self {
             parts,
             numbers: Numbers::default(),
@@ -258,7 +270,12 @@ impl Volume for FilesetVolume {
     }
 
     fn unsaved(&self) -> Unsaved {
-        self.parts.files.unsaved()
+        let unsaved = self.parts.files.unsaved();
+        let waiting = self.parts.objects.waiting();
+        Unsaved {
+            bytes: unsaved.bytes + waiting.map_or(0, |spool| spool.waiting().0),
+            ..unsaved
+        }
     }
 
     async fn lookup(&self, by: &Identity, dentry: Dentry<'_>) -> FsResult<Lookup> {
@@ -513,6 +530,10 @@ impl Volume for FilesetVolume {
     async fn flush(&self, handle: HandleId) -> FsResult<()> {
         let handle = self.parts.files.handle(handle)?;
         match handle.access.writes() {
+            // With a spool, closing is as durable as on a local disk: a killed process loses nothing of it.
+            true if self.parts.objects.waiting().is_some() => {
+                self.parts.files.save(&handle.file).await
+            }
             true => self.parts.files.sync(&handle.file).await,
             false => Ok(()),
         }
@@ -633,6 +654,10 @@ impl Volume for FilesetVolume {
         let mut failed: Vec<_> = failed
             .map(|(file, error)| (format!("inode {}", file.inode.0), error))
             .collect();
+        if let Err(error) = uploads::drain(&self.parts).await {
+            let what = "bytes that are on this disk alone".to_owned();
+            failed.push((what, error));
+        }
         if let Err(error) = collector::work(&self.parts).await {
             tracing::info!(%error, "what removed files left is cleared away when the file system is opened again");
         }

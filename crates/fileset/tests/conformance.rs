@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use penstock_base::{BufferPool, MemoryBudget};
 use penstock_fileset::{
-    FilesetVolume, Format,
+    FilesetVolume, Format, Spool,
     engine::{EmbeddedEngine, EmbeddedSettings, Engine, MemoryEngine},
 };
+use penstock_object::Store;
 use penstock_object_testing::MemoryStore;
 use penstock_transfer::Transfer;
 use penstock_vfs::Identity;
@@ -16,16 +17,22 @@ use penstock_vfs_conformance::{Ground, conformance_tests};
 
 const MEMORY: u64 = 64 << 20;
 
-async fn over(engine: Arc<dyn Engine>) -> Ground {
+async fn over(engine: Arc<dyn Engine>, spool: Option<Arc<Spool>>) -> Ground {
     let pool = BufferPool::new(MemoryBudget::new(MEMORY));
-    let transfer = Transfer::new(Arc::new(MemoryStore::new()), pool);
+    let store: Arc<dyn Store> = match &spool {
+        Some(spool) => spool.clone(),
+        None => Arc::new(MemoryStore::new()),
+    };
+    let transfer = Transfer::new(store, pool);
     FilesetVolume::format(&*engine, &Identity::root(), Format::new(1))
         .await
         .unwrap();
-    let volume = FilesetVolume::open(Arc::clone(&engine), Arc::clone(&transfer))
-        .await
-        .unwrap();
-    let again = FilesetVolume::open(engine, transfer).await.unwrap();
+    let open = || {
+        let (engine, transfer) = (Arc::clone(&engine), Arc::clone(&transfer));
+        FilesetVolume::open_with(engine, transfer, spool.clone())
+    };
+    let volume = open().await.unwrap();
+    let again = open().await.unwrap();
     Ground::writable(volume).served_again_by(again)
 }
 
@@ -33,7 +40,7 @@ mod on_the_memory_engine {
     use super::*;
 
     async fn open() -> Ground {
-        over(Arc::new(MemoryEngine::default())).await
+        over(Arc::new(MemoryEngine::default()), None).await
     }
 
     conformance_tests!(open);
@@ -49,7 +56,29 @@ mod on_the_embedded_engine {
             memory: MEMORY,
         };
         let engine = EmbeddedEngine::open(&settings).unwrap();
-        over(Arc::new(engine)).await.keeping(directory)
+        over(Arc::new(engine), None).await.keeping(directory)
+    }
+
+    conformance_tests!(open);
+}
+
+mod with_a_spool {
+    use super::*;
+
+    async fn open() -> Ground {
+        let directory = tempfile::tempdir().unwrap();
+        let spool = Spool::open(
+            &directory.path().join("spool"),
+            Arc::new(MemoryStore::new()),
+        );
+        let spool = spool.unwrap();
+        let settings = EmbeddedSettings {
+            directory: directory.path().join("metadata"),
+            memory: MEMORY,
+        };
+        let engine = EmbeddedEngine::open_behind(&settings, Some(spool.clone())).unwrap();
+        let ground = over(Arc::new(engine), Some(spool)).await;
+        ground.keeping(directory)
     }
 
     conformance_tests!(open);

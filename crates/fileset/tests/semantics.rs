@@ -668,10 +668,12 @@ async fn damaged_and_missing_blocks_are_errors_and_never_wrong_bytes() {
         place.content(ROOT, "missing").await,
         Err(FsError::Corrupt(_))
     ));
-    let report = check(&*place.engine, &*place.bucket).await.unwrap();
+    let report = check(&*place.engine, &*place.bucket, None).await.unwrap();
     assert_eq!(report.findings.len(), 1, "{report:?}");
     assert!(report.findings[0].contains("is missing"), "{report:?}");
-    let report = check_data(&*place.engine, place.transfer()).await.unwrap();
+    let report = check_data(&*place.engine, place.transfer(), None)
+        .await
+        .unwrap();
     let told = |text: &str| report.findings.iter().any(|line| line.contains(text));
     assert_eq!(report.findings.len(), 3, "{report:?}");
     assert!(told("are not those that were written"), "{report:?}");
@@ -685,7 +687,9 @@ async fn a_check_of_the_data_reads_each_byte() {
         let name = format!("small-{number}");
         place.store(ROOT, &name, &[number; 100]).await.unwrap();
     }
-    let report = check_data(&*place.engine, place.transfer()).await.unwrap();
+    let report = check_data(&*place.engine, place.transfer(), None)
+        .await
+        .unwrap();
     assert!(report.is_clean(), "{report:?}");
     assert_eq!(report.compared, (6 << 20) + 2000);
 }
@@ -790,7 +794,7 @@ async fn a_check_finds_what_does_not_fit() {
         .put(&key, vec![1].into(), PutOptions::default())
         .await
         .unwrap();
-    let report = check(&*place.engine, &*place.bucket).await.unwrap();
+    let report = check(&*place.engine, &*place.bucket, None).await.unwrap();
     assert!(report.is_clean() && report.leaked == 1, "{report:?}");
     let inode = place.find(ROOT, "file").await.unwrap().inode;
     let gone = [&b"I"[..], &inode.0.to_be_bytes()].concat();
@@ -799,7 +803,7 @@ async fn a_check_finds_what_does_not_fit() {
         Ok::<_, FsError>(())
     });
     broken.await.unwrap();
-    let report = check(&*place.engine, &*place.bucket).await.unwrap();
+    let report = check(&*place.engine, &*place.bucket, None).await.unwrap();
     assert!(
         report
             .findings

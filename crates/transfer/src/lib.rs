@@ -60,11 +60,14 @@ pub struct ObjectVersion {
     pub key: Key,
     /// Its version. An empty tag, where nobody knows it, is any version of that size.
     pub etag: ETag,
-    /// Bytes in that version.
+    /// Bytes in that version, or [`ObjectVersion::ANY_SIZE`] where only parts of it are asked for.
     pub size: u64,
 }
 
 impl ObjectVersion {
+    /// Nobody knows how large it is.
+    pub const ANY_SIZE: u64 = u64::MAX;
+
     /// What a request insists on: none where the tag is not known.
     pub(crate) fn pinned(&self) -> Option<&ETag> {
         (!self.etag.as_str().is_empty()).then_some(&self.etag)
@@ -72,7 +75,8 @@ impl ObjectVersion {
 
     /// Whether what the store has is this version.
     pub(crate) fn is(&self, etag: &ETag, size: u64) -> bool {
-        self.size == size && self.pinned().is_none_or(|pinned| pinned == etag)
+        let fits = self.size == size || self.size == Self::ANY_SIZE;
+        fits && self.pinned().is_none_or(|pinned| pinned == etag)
     }
 }
 

@@ -85,9 +85,10 @@ pub(super) async fn open(
             "give more with --memory",
         )
     })?;
-    let engine = fileset.engine(&record, memory, &bucket).await?;
-    let transfer = Transfer::with_settings(store, pool, TransferSettings::default(), &registry);
-    let volume = FilesetVolume::open(engine, transfer).await;
+    let opened = fileset.open(&record, memory, (&bucket, store)).await?;
+    let settings = TransferSettings::default();
+    let transfer = Transfer::with_settings(opened.store, pool, settings, &registry);
+    let volume = FilesetVolume::open_with(opened.engine, transfer, opened.spool).await;
     let volume = volume.map_err(|error| {
         let cause = format!("fileset `{name}`: {error}");
         Failure::new(cause, format!("`penstock fileset check {name}` says more"))

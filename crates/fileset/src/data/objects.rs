@@ -7,25 +7,29 @@
 //! then, or never will be.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use penstock_base::{FsError, FsResult, Mutex, Payload, random};
+use penstock_base::{FsError, FsResult, Mutex, Payload, random, run_blocking};
 use penstock_object::{DELETE_MANY_MAX, ETag, Key, PutOptions};
 use penstock_transfer::{ObjectVersion, Transfer};
 
-use super::{ObjectId, pack::Pack};
+use super::{
+    ObjectId, Spool,
+    pack::{Pack, Run},
+    spool::UNKNOWN_LENGTH,
+};
 use crate::{
     errors::{object_failure, transfer_failure},
     schema::{Extent, Stored},
 };
 
-/// Objects that are held.
-type Held = Arc<Mutex<HashSet<ObjectId>>>;
+/// Objects that are held, and by how many.
+type Held = Arc<Mutex<HashMap<ObjectId, usize>>>;
 
 /// An object to which the metadata does not refer yet. It is not deleted as long as somebody has this.
 #[derive(Debug)]
@@ -36,11 +40,17 @@ pub(crate) struct Uncommitted {
 
 impl Drop for Uncommitted {
     fn drop(&mut self) {
-        self.held.lock().remove(&self.object);
+        let mut held = self.held.lock();
+        if let Some(holders) = held.get_mut(&self.object) {
+            *holders -= 1;
+            if *holders == 0 {
+                held.remove(&self.object);
+            }
+        }
     }
 }
 
-/// A run that is in the bucket.
+/// A run that is in the bucket, or on its way there in the spool.
 #[derive(Debug)]
 pub(crate) struct Placed {
     pub(crate) chunk: u64,
@@ -53,6 +63,8 @@ pub(crate) struct Placed {
 #[derive(Debug)]
 pub(crate) struct Objects {
     transfer: Arc<Transfer>,
+    /// Where small runs wait for the bucket, if they do.
+    spool: Option<Arc<Spool>>,
     writer: u64,
     last: AtomicU64,
     held: Held,
@@ -61,8 +73,14 @@ pub(crate) struct Objects {
 impl Objects {
     /// The objects behind `transfer`; new ones are those of a new writer.
     pub(crate) fn new(transfer: Arc<Transfer>) -> Self {
+        Self::with_spool(transfer, None)
+    }
+
+    /// The same, with a spool through which `transfer` reads.
+    pub(crate) fn with_spool(transfer: Arc<Transfer>, spool: Option<Arc<Spool>>) -> Self {
         Self {
             transfer,
+            spool,
             writer: random::number(),
             last: AtomicU64::new(0),
             held: Held::default(),
@@ -88,12 +106,33 @@ impl Objects {
         Ok(placed.collect())
     }
 
+    /// Puts a run into the spool, which the bucket gets later.
+    pub(super) async fn spool(&self, spool: &Spool, run: &Run) -> FsResult<Placed> {
+        let slot = spool.take(run.length() as u32, || self.new_id()).await?;
+        // Before the slot goes: from then on the object can be uploaded, unless somebody holds it.
+        let object = self.hold(slot.object);
+        let written = run_blocking(|| slot.write(run));
+        written.map_err(|error| FsError::Io(error.to_string()))?;
+        Ok(Placed {
+            chunk: run.chunk(),
+            extent: run.extent((slot.object, UNKNOWN_LENGTH), slot.offset),
+            _object: Arc::new(object),
+        })
+    }
+
     fn new_object(&self) -> Uncommitted {
-        let object = ObjectId {
+        self.hold(self.new_id())
+    }
+
+    fn new_id(&self) -> ObjectId {
+        ObjectId {
             writer: self.writer,
             number: self.last.fetch_add(1, Ordering::Relaxed) + 1,
-        };
-        self.held.lock().insert(object);
+        }
+    }
+
+    fn hold(&self, object: ObjectId) -> Uncommitted {
+        *self.held.lock().entry(object).or_default() += 1;
         Uncommitted {
             object,
             held: Arc::clone(&self.held),
@@ -102,7 +141,7 @@ impl Objects {
 
     /// Objects that must not be deleted whatever the metadata says. Asked for before looking there.
     pub(crate) fn uncommitted(&self) -> HashSet<ObjectId> {
-        self.held.lock().clone()
+        self.held.lock().keys().copied().collect()
     }
 
     /// Receives a range of a run, counted from the beginning of the run.
@@ -114,7 +153,10 @@ impl Objects {
         let version = ObjectVersion {
             key: key(stored.object)?,
             etag: ETag::new(""),
-            size: u64::from(stored.object_length),
+            size: match stored.object_length {
+                UNKNOWN_LENGTH => ObjectVersion::ANY_SIZE,
+                length => u64::from(length),
+            },
         };
         let start = u64::from(stored.offset) + u64::from(range.start);
         let length = u64::from(range.end - range.start);
@@ -141,12 +183,18 @@ impl Objects {
         Ok(kept)
     }
 
+    /// Where small runs wait for the bucket, if they do.
+    pub(crate) fn waiting(&self) -> Option<&Arc<Spool>> {
+        self.spool.as_ref()
+    }
+
     /// The way to the bucket.
     pub(crate) fn transfer(&self) -> &Arc<Transfer> {
         &self.transfer
     }
 }
 
-fn key(object: ObjectId) -> FsResult<Key> {
+/// The key of an object.
+pub(crate) fn key(object: ObjectId) -> FsResult<Key> {
     Key::new(object.key()).map_err(|_| FsError::NameTooLong)
 }

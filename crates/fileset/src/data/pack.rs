@@ -27,6 +27,30 @@ impl Run {
     pub(super) fn length(&self) -> u64 {
         u64::from(self.length)
     }
+
+    pub(super) fn slices(&self) -> &[Bytes] {
+        &self.bytes
+    }
+
+    /// What is in its chunk once `object`, of so many bytes, holds its bytes from `offset` on.
+    pub(super) fn extent(&self, (object, object_length): (ObjectId, u32), offset: u32) -> Extent {
+        Extent {
+            at: self.at,
+            length: self.length,
+            skip: 0,
+            stored: Stored {
+                object,
+                object_length,
+                offset,
+                length: self.length,
+                checksums: checksums(self.bytes.iter()),
+            },
+        }
+    }
+
+    pub(super) fn chunk(&self) -> u64 {
+        self.chunk
+    }
 }
 
 /// What goes into one object.
@@ -86,20 +110,8 @@ impl Pack {
     pub(super) fn extents(&self, object: ObjectId) -> Vec<(u64, Extent)> {
         let mut offset = 0;
         let extents = self.runs.iter().map(|run| {
-            let stored = Stored {
-                object,
-                object_length: self.length,
-                offset,
-                length: run.length,
-                checksums: checksums(run.bytes.iter()),
-            };
+            let extent = run.extent((object, self.length), offset);
             offset += run.length;
-            let extent = Extent {
-                at: run.at,
-                length: run.length,
-                skip: 0,
-                stored,
-            };
             (run.chunk, extent)
         });
         extents.collect()

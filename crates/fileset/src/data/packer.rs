@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!  save of a file ──► runs ──┬─ large: an object each, at once
-//!                            └─ small: wait in a queue ──► a pack, when it is full,
-//!                                                          or no other pack is under way,
-//!                                                          or its first run waited for GATHER
+//!                            ├─ small: wait in a queue ──► a pack, when it is full,
+//!                            │                             or no other pack is under way,
+//!                            │                             or its first run waited for GATHER
+//!                            └─ small, and there is a spool: on this disk, and later in the bucket
 //! ```
 //!
 //! So a file that is saved alone is not delayed; what many save at about the same time goes out with whoever comes
@@ -166,11 +167,40 @@ impl Packer {
 
     /// Stores pieces, which are in order and do not overlap, and returns where they are.
     pub(crate) async fn store(self: &Arc<Self>, pieces: Vec<Piece>) -> FsResult<Vec<Placed>> {
+        let (mut placed, runs) = self.spooled(runs(pieces)).await;
+        placed.extend(self.put(runs).await?);
+        Ok(placed)
+    }
+
+    /// Puts small runs into the spool, if there is one. Returns where they are, and what the bucket gets at once: large
+    /// runs, and those for which this disk has no room.
+    async fn spooled(&self, runs: Vec<Run>) -> (Vec<Placed>, Vec<Run>) {
+        let Some(spool) = self.objects.waiting() else {
+            return (Vec::new(), runs);
+        };
+        let (mut placed, mut others) = (Vec::new(), Vec::new());
+        for run in runs {
+            if run.length() >= LARGE {
+                others.push(run);
+                continue;
+            }
+            match self.objects.spool(spool, &run).await {
+                Ok(one) => placed.push(one),
+                Err(error) => {
+                    tracing::debug!(%error, "what this disk has no room for goes to the bucket at once");
+                    others.push(run);
+                }
+            }
+        }
+        (placed, others)
+    }
+
+    async fn put(self: &Arc<Self>, runs: Vec<Run>) -> FsResult<Vec<Placed>> {
         let since = clock::now();
         let mut told = Vec::new();
         {
             let mut queue = self.queue.lock();
-            for run in runs(pieces) {
+            for run in runs {
                 let (sender, receiver) = oneshot::channel();
                 queue.push(Waiting {
                     run,

@@ -33,7 +33,7 @@ use self::{
     state::State,
     worker::{Shared, Worker},
 };
-use super::{Engine, EngineError, EngineResult, Operation, Query};
+use super::{Barrier, Engine, EngineError, EngineResult, Operation, Query};
 use crate::engine::{layers::Changes, record::Record};
 
 /// The fact that says who ships the log of this directory, if anybody does.
@@ -167,7 +167,11 @@ impl Prepared {
     }
 
     /// Begins to work.
-    pub(super) fn start(self, tap: Option<Arc<dyn Tap>>) -> EngineResult<EmbeddedEngine> {
+    pub(super) fn start(
+        self,
+        tap: Option<Arc<dyn Tap>>,
+        barrier: Option<Arc<dyn Barrier>>,
+    ) -> EngineResult<EmbeddedEngine> {
         let directory = &self.settings.directory;
         let written = self.replayed.last;
         let mut log = Log::go_on(
@@ -177,6 +181,10 @@ impl Prepared {
         )?;
         for record in &self.added {
             log.write(&record.whole)?;
+        }
+        if let Some(barrier) = &barrier {
+            let passed = barrier.pass();
+            passed.map_err(|error| log::failure(directory, &error))?;
         }
         log.sync()?;
         let recent_max = (self.settings.memory / RECENT_SHARE).min(RECENT_MAX) as usize;
@@ -188,6 +196,7 @@ impl Prepared {
             log,
             tree: self.tree,
             tap,
+            barrier,
             written,
             unsynced: None,
         };
@@ -213,13 +222,21 @@ impl EmbeddedEngine {
     /// Opens what is in the directory, or begins. Blocks on the disk. Fails with `InUse` while another process, or
     /// another part of this one, has it open. Of a log that is shipped to elsewhere nothing is dropped.
     pub fn open(settings: &EmbeddedSettings) -> EngineResult<Self> {
+        Self::open_behind(settings, None)
+    }
+
+    /// The same, with what must be durable before operations are.
+    pub fn open_behind(
+        settings: &EmbeddedSettings,
+        barrier: Option<Arc<dyn Barrier>>,
+    ) -> EngineResult<Self> {
         let prepared = Prepared::open(settings)?;
         let is_shipped = prepared.tree.fact(HOLDER)?.is_some();
         let tap: Option<Arc<dyn Tap>> = match is_shipped {
             true => Some(Arc::new(Absent)),
             false => None,
         };
-        prepared.start(tap)
+        prepared.start(tap, barrier)
     }
 
     /// The number of the last operation that was applied.

@@ -144,7 +144,7 @@ impl ShippedEngine {
         let shipping = Arc::new(Shipping::new(bucket, epoch, last, chain.groups));
         unshipped(&prepared, last, |chunk| shipping.add(chunk))?;
         let tap = Arc::<Shipping>::clone(&shipping);
-        let local = Arc::new(run_blocking(|| prepared.start(Some(tap)))?);
+        let local = Arc::new(run_blocking(|| prepared.start(Some(tap), None))?);
         let folder = Folder::new(Arc::downgrade(&local), Arc::clone(&shipping), own_since);
         let ships = Arc::clone(&shipping);
         let tasks = vec![

@@ -16,10 +16,11 @@ use std::{
 use bytes::Bytes;
 use penstock_base::{BufferPool, FileName, FsError, FsResult, MemoryBudget, clock};
 use penstock_fileset::{
-    FilesetVolume, Format,
+    FilesetVolume, Format, Spool,
     check::check,
     engine::{
-        EmbeddedEngine, EmbeddedSettings, Engine, EngineResult, Operation as EngineOperation, Query,
+        Barrier, EmbeddedEngine, EmbeddedSettings, Engine, EngineResult,
+        Operation as EngineOperation, Query,
     },
 };
 use penstock_object::{ListOptions, Store};
@@ -43,6 +44,8 @@ pub struct Place {
     /// The bucket itself, whatever fails on the way to it.
     pub bucket: Arc<dyn Store>,
     pub faults: Arc<Faults>,
+    /// With `durability=local` as a mount has it.
+    pub spool: Option<Arc<Spool>>,
     directory: Arc<tempfile::TempDir>,
     by: Identity,
 }
@@ -71,24 +74,48 @@ pub fn directory(permissions: u16) -> New<'static> {
     }
 }
 
-fn open_engine(directory: &Path) -> Arc<dyn Engine> {
+fn open_engine(directory: &Path, spool: Option<&Arc<Spool>>) -> Arc<dyn Engine> {
     let settings = EmbeddedSettings {
-        directory: directory.to_owned(),
+        directory: directory.join("metadata"),
         memory: 16 << 20,
     };
-    Arc::new(EmbeddedEngine::open(&settings).unwrap())
+    let barrier = spool.map(|spool| Arc::clone(spool) as Arc<dyn Barrier>);
+    Arc::new(EmbeddedEngine::open_behind(&settings, barrier).unwrap())
+}
+
+fn open_spool(directory: &Path, (bucket, faults): (&Arc<dyn Store>, &Arc<Faults>)) -> Arc<Spool> {
+    let store = Arc::new(Faulty::new(Arc::clone(bucket), Arc::clone(faults)));
+    Spool::open(&directory.join("spool"), store).unwrap()
 }
 
 async fn open_volume(
     engine: &Arc<dyn Engine>,
-    bucket: &Arc<dyn Store>,
-    faults: &Arc<Faults>,
+    (bucket, faults): (&Arc<dyn Store>, &Arc<Faults>),
+    spool: Option<&Arc<Spool>>,
 ) -> Arc<FilesetVolume> {
     let pool = BufferPool::new(MemoryBudget::new(MEMORY));
-    let store = Arc::new(Faulty::new(Arc::clone(bucket), Arc::clone(faults)));
-    FilesetVolume::open(Arc::clone(engine), Transfer::new(store, pool))
+    let store: Arc<dyn Store> = match spool {
+        Some(spool) => spool.clone(),
+        None => Arc::new(Faulty::new(Arc::clone(bucket), Arc::clone(faults))),
+    };
+    let transfer = Transfer::new(store, pool);
+    FilesetVolume::open_with(Arc::clone(engine), transfer, spool.cloned())
         .await
         .unwrap()
+}
+
+/// Copies a directory with all below it.
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy(&path, &target);
+        } else {
+            std::fs::copy(&path, &target).unwrap();
+        }
+    }
 }
 
 /// An engine that keeps one of the next operations back until it is told to go on.
@@ -144,13 +171,18 @@ impl Engine for Gate {
 impl Place {
     /// An empty file system of root's.
     pub async fn new() -> Self {
-        Self::over(|engine| engine).await
+        Self::over(|engine| engine, false).await
+    }
+
+    /// The same whose small files wait for the bucket in a spool.
+    pub async fn spooled() -> Self {
+        Self::over(|engine| engine, true).await
     }
 
     /// The same with an engine that can be kept waiting.
     pub async fn gated() -> (Self, Arc<Gate>) {
         let mut gate = None;
-        let place = Self::over(|inner| {
+        let around = |inner| {
             let made = Arc::new(Gate {
                 inner,
                 until: AtomicU64::new(0),
@@ -158,26 +190,32 @@ impl Place {
                 reached: Notify::new(),
             });
             gate = Some(Arc::clone(&made));
-            made
-        });
-        (place.await, gate.unwrap())
+            made as Arc<dyn Engine>
+        };
+        let place = Self::over(around, false).await;
+        (place, gate.unwrap())
     }
 
-    async fn over(around: impl FnOnce(Arc<dyn Engine>) -> Arc<dyn Engine>) -> Self {
+    async fn over(
+        around: impl FnOnce(Arc<dyn Engine>) -> Arc<dyn Engine>,
+        has_spool: bool,
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let engine = around(open_engine(directory.path()));
+        let bucket: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let faults = Faults::new(1);
+        let spool = has_spool.then(|| open_spool(directory.path(), (&bucket, &faults)));
+        let engine = around(open_engine(directory.path(), spool.as_ref()));
         let by = Identity::new(0, 0, []);
         FilesetVolume::format(&*engine, &by, Format::new(1))
             .await
             .unwrap();
-        let bucket: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        let faults = Faults::new(1);
-        let volume = open_volume(&engine, &bucket, &faults).await;
+        let volume = open_volume(&engine, (&bucket, &faults), spool.as_ref()).await;
         Self {
             volume,
             engine,
             bucket,
             faults,
+            spool,
             directory: Arc::new(directory),
             by,
         }
@@ -190,16 +228,15 @@ impl Place {
 
     /// What is on the disk now is all that is left: as after a kill. What ran goes on with the old files.
     pub async fn crash(&mut self) {
-        let copy = tempfile::tempdir().unwrap();
-        for entry in std::fs::read_dir(self.directory.path()).unwrap() {
-            let path = entry.unwrap().path();
-            std::fs::copy(&path, copy.path().join(path.file_name().unwrap())).unwrap();
-        }
-        self.engine = open_engine(copy.path());
-        self.volume = open_volume(&self.engine, &self.bucket, &self.faults).await;
+        let left = tempfile::tempdir().unwrap();
+        copy(self.directory.path(), left.path());
+        let ways = (&self.bucket, &self.faults);
+        self.spool = self.spool.is_some().then(|| open_spool(left.path(), ways));
+        self.engine = open_engine(left.path(), self.spool.as_ref());
+        self.volume = open_volume(&self.engine, ways, self.spool.as_ref()).await;
         // The old one must not go before what uses it does.
         std::mem::forget(Arc::clone(&self.directory));
-        self.directory = Arc::new(copy);
+        self.directory = Arc::new(left);
     }
 
     /// A way to the bucket for a command.
@@ -210,8 +247,23 @@ impl Place {
 
     /// Fails unless a check finds nothing.
     pub async fn is_whole(&self) {
-        let report = check(&*self.engine, &*self.bucket).await.unwrap();
+        let report = check(&*self.engine, &*self.bucket, self.spool.as_deref())
+            .await
+            .unwrap();
         assert!(report.is_clean(), "{report:#?}");
+    }
+
+    /// The same while the bucket cannot be asked: all is in the spool.
+    pub async fn is_whole_without_the_bucket(&self) {
+        let bucket = MemoryStore::new();
+        let report = check(&*self.engine, &bucket, self.spool.as_deref());
+        let report = report.await.unwrap();
+        assert!(report.is_clean(), "{report:#?}");
+    }
+
+    /// From now on the spool cannot make files.
+    pub fn break_spool(&self) {
+        std::fs::remove_dir(self.directory.path().join("spool")).unwrap();
     }
 
     /// Waits for something that goes on behind the volume.

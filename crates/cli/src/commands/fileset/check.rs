@@ -11,6 +11,7 @@ use crate::{
     commands::listing,
     environment::Environment,
     failure::{Failure, Outcome},
+    filesets::OpenedFileset,
     output,
 };
 
@@ -38,13 +39,18 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let values = fileset_values(matches, environment)?;
     let report = listing::block_on(async {
         let look = listing::open(&record.store, &values, environment)?;
-        let engine = fileset.engine(&record, super::MEMORY, &look.store).await?;
+        let ways = (&look.store, look.store.clone());
+        let OpenedFileset {
+            engine,
+            store,
+            spool,
+        } = fileset.open(&record, super::MEMORY, ways).await?;
         let checked = match matches.get_flag("data") {
             true => {
                 let pool = BufferPool::new(MemoryBudget::new(super::MEMORY));
-                check_data(&*engine, Transfer::new(look.store, pool)).await
+                check_data(&*engine, Transfer::new(store, pool), spool.as_deref()).await
             }
-            false => check(&*engine, &*look.store).await,
+            false => check(&*engine, &*store, spool.as_deref()).await,
         };
         let closed = engine.close().await.map_err(FsError::from);
         let checked = checked.and_then(|report| closed.map(|()| report));

@@ -14,7 +14,7 @@ use crate::{
     commands::listing,
     environment::Environment,
     failure::{Failure, Outcome},
-    filesets::Record,
+    filesets::{OpenedFileset, Record},
     output,
 };
 
@@ -45,9 +45,11 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let found = listing::block_on(async {
         let look = listing::open(&record.store, &values, environment)?;
         check_label(&record, Label::read(&*look.store).await.ok())?;
-        let engine = fileset.engine(&record, super::MEMORY, &look.store).await?;
+        let ways = (&look.store, look.store.clone());
+        let OpenedFileset { engine, store, .. } =
+            fileset.open(&record, super::MEMORY, ways).await?;
         let pool = BufferPool::new(MemoryBudget::new(super::MEMORY));
-        let transfer = Transfer::new(look.store, pool);
+        let transfer = Transfer::new(store, pool);
         let found = collect_garbage(&*engine, transfer, sweep).await;
         let closed = engine.close().await.map_err(FsError::from);
         let found = found.and_then(|found| closed.map(|()| found));

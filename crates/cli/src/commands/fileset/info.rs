@@ -1,8 +1,11 @@
 //! `penstock fileset info NAME`.
 
+use std::sync::Arc;
+
 use clap::{ArgMatches, Command};
-use penstock_base::ByteSize;
-use penstock_fileset::{Durability, engine::position, usage};
+use penstock_base::{ByteSize, FsResult};
+use penstock_fileset::{Durability, Usage, engine::position, usage};
+use penstock_object::Store;
 use serde::Serialize;
 
 use super::{failure, fileset_values, name_argument, named, with_store_options};
@@ -11,7 +14,7 @@ use crate::{
     commands::listing,
     environment::Environment,
     failure::Outcome,
-    filesets::{Fileset, Record},
+    filesets::{Fileset, OpenedFileset, Record},
     output,
 };
 
@@ -37,6 +40,8 @@ struct Info {
     durability: Durability,
     files: u64,
     bytes: u64,
+    /// Of the bytes, those that are on this disk and not in the bucket yet.
+    waiting: u64,
     log: Option<Log>,
 }
 
@@ -54,15 +59,15 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let record = fileset.record()?;
     let values = fileset_values(matches, environment)?;
     let info = listing::block_on(async {
+        let look = listing::open(&record.store, &values, environment)?;
         let log = match record.durability {
             Durability::Local => None,
-            Durability::Store => {
-                let look = listing::open(&record.store, &values, environment)?;
-                Some(log(&fileset, &record, &look).await?)
-            }
+            Durability::Store => Some(log(&fileset, &record, &look).await?),
         };
-        let engine = fileset.local_engine(super::MEMORY)?;
-        let usage = usage(&engine).await;
+        let (waiting, usage) = match record.durability {
+            Durability::Local => local_usage(&fileset, &record, look.store).await?,
+            Durability::Store => (0, usage(&fileset.local_engine(super::MEMORY)?).await),
+        };
         let usage = usage.map_err(|error| failure(&fileset, &error))?;
         Ok(Info {
             name: fileset.name.clone(),
@@ -72,6 +77,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
             durability: record.durability,
             files: usage.files,
             bytes: usage.bytes,
+            waiting,
             log,
         })
     })?;
@@ -79,6 +85,18 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         true => output::print_json(&info),
         false => output::print(&text(&info)),
     }
+}
+
+/// How much there is, and how much of it waits for the bucket on this disk.
+async fn local_usage(
+    fileset: &Fileset,
+    record: &Record,
+    store: Arc<dyn Store>,
+) -> Outcome<(u64, FsResult<Usage>)> {
+    let opened = fileset.open(record, super::MEMORY, (&store, store.clone()));
+    let OpenedFileset { engine, spool, .. } = opened.await?;
+    let waiting = spool.map_or(0, |spool| spool.waiting().0);
+    Ok((waiting, usage(&*engine).await))
 }
 
 async fn log(fileset: &Fileset, record: &Record, look: &listing::Look) -> Outcome<Log> {
@@ -105,6 +123,10 @@ fn text(info: &Info) -> String {
         info.bytes,
         ByteSize(info.bytes),
     );
+    if info.waiting > 0 {
+        let waiting = ByteSize(info.waiting);
+        text += &format!("waiting     {waiting} on this disk alone, which the next mount sends\n");
+    }
     if let Some(log) = &info.log {
         let behind = match (log.taken_over, log.behind) {
             (true, _) => "another machine has it".to_owned(),

@@ -14,7 +14,7 @@ use penstock_base::clock::{self, Instant};
 use tokio::sync::watch;
 
 use super::{Tap, log::Log, state::State, table::Tree};
-use crate::engine::{EngineError, EngineResult, embedded::Chunk};
+use crate::engine::{Barrier, EngineError, EngineResult, embedded::Chunk};
 
 /// How long something that nobody waits for may be lost with the power.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
@@ -188,6 +188,8 @@ pub(super) struct Worker {
     pub(super) log: Log,
     pub(super) tree: Arc<Tree>,
     pub(super) tap: Option<Arc<dyn Tap>>,
+    /// What must be durable first.
+    pub(super) barrier: Option<Arc<dyn Barrier>>,
     /// The last operation that the log has.
     pub(super) written: u64,
     /// Since when it has one that is not synced.
@@ -242,6 +244,10 @@ impl Worker {
     }
 
     fn sync(&mut self) -> EngineResult<()> {
+        if let Some(barrier) = &self.barrier {
+            let passed = barrier.pass();
+            passed.map_err(|error| EngineError::Io(format!("data on this disk: {error}")))?;
+        }
         self.log.sync()?;
         self.unsynced = None;
         self.shared

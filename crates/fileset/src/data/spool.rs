@@ -1,0 +1,293 @@
+//! Bytes that are on this disk and not in the bucket yet.
+//!
+//! ```text
+//!  small runs ──► the open object, a file here ──► sealed ──► one PUT ──► the file goes
+//!       │                                             └───── again while it fails ([`crate::uploads`])
+//!       └──► an operation refers to the object, as if it were in the bucket
+//! ```
+//!
+//! With `durability=local` the save of a small file makes no request. Its bytes are appended to the open object, which
+//! many saves share, one after the other; it is sealed when it is full or [`OPEN_FOR`] old, and only a sealed object
+//! is put into the bucket. So how long it becomes is not known when the metadata first refers to it
+//! ([`UNKNOWN_LENGTH`]).
+//!
+//! | what | rule |
+//! |---|---|
+//! | order | the spool is a [`Barrier`] of the engine: its files are synced before the log is, so what is durable refers to bytes that are |
+//! | reading | it is the [`Store`] that the volume reads through, and answers for what it has |
+//! | removal | an object that no file needs any more is dropped without a request |
+//! | a crash | the next one who opens the spool finds all files sealed; what no metadata refers to is dropped |
+//! | room | [`SPOOL_MAX`] bytes; an append waits for uploads, [`ROOM_WAIT`] at most |
+//! | a full disk | the append fails, and the run goes to the bucket at once |
+
+mod state;
+mod store;
+
+use std::{
+    collections::HashSet,
+    fmt, fs, io,
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use penstock_base::{
+    FsError, FsResult, Mutex,
+    clock::{self, Instant},
+    make_private_directory, run_blocking,
+};
+use penstock_object::Store;
+use tokio::sync::{Notify, watch};
+
+use self::state::State;
+use super::{ObjectId, pack::Run};
+use crate::engine::Barrier;
+
+/// The length of an object that was still open when something first referred to it.
+pub(crate) const UNKNOWN_LENGTH: u32 = u32::MAX;
+/// Bytes that wait for the bucket at most.
+const SPOOL_MAX: u64 = 256 << 20;
+/// How long an object is open at most: as long as comparable tools let a file rest before they store it.
+const OPEN_FOR: Duration = Duration::from_secs(5);
+/// How long an append waits for room.
+const ROOM_WAIT: Duration = Duration::from_secs(60);
+/// Between two attempts to store an object, each of which has the store's own retries.
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
+/// Objects that are put into the bucket at once.
+const UPLOADS_MAX: usize = 4;
+
+/// See the module.
+pub struct Spool {
+    directory: PathBuf,
+    below: Arc<dyn Store>,
+    state: Mutex<State>,
+    /// Bytes that wait for the bucket.
+    bytes: watch::Sender<u64>,
+    /// Rings when there may be something to upload.
+    bell: Notify,
+}
+
+/// A sealed object whose upload was begun. Ends with [`Spool::done`] or [`Spool::failed`].
+#[derive(Debug)]
+pub(crate) struct Due {
+    pub(crate) object: ObjectId,
+    /// Bytes in it.
+    pub(crate) length: u32,
+    file: Arc<fs::File>,
+}
+
+impl Due {
+    /// All bytes of it.
+    pub(crate) fn read(&self) -> io::Result<Bytes> {
+        let mut bytes = vec![0; self.length as usize];
+        run_blocking(|| self.file.read_exact_at(&mut bytes, 0))?;
+        Ok(bytes.into())
+    }
+}
+
+/// Room in an object for one run. The object is not uploaded before this is gone.
+pub(super) struct Slot<'a> {
+    spool: &'a Spool,
+    pub(super) object: ObjectId,
+    pub(super) offset: u32,
+    file: Arc<fs::File>,
+}
+
+impl Slot<'_> {
+    /// Writes the run. Blocks on the disk.
+    pub(super) fn write(&self, run: &Run) -> io::Result<()> {
+        let mut at = u64::from(self.offset);
+        for bytes in run.slices() {
+            self.file.write_all_at(bytes, at)?;
+            at += bytes.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        self.spool.state.lock().slot_ended(self.object);
+        self.spool.bell.notify_one();
+    }
+}
+
+impl Spool {
+    /// The spool in `directory`, which is made, before the bucket `below`. What an earlier one left is uploaded by
+    /// the volume that is opened with it. Blocks on the disk. One process at a time may have it: who has the
+    /// engine's lock.
+    pub fn open(directory: &Path, below: Arc<dyn Store>) -> io::Result<Arc<Self>> {
+        make_private_directory(directory)?;
+        let mut state = State::default();
+        for entry in fs::read_dir(directory)? {
+            let path = entry?.path();
+            match object_of(&path) {
+                Some(object) => state.found(object, fs::File::open(&path)?)?,
+                None => tracing::warn!(path = %path.display(), "this is no file of a spool"),
+            }
+        }
+        Ok(Arc::new(Self {
+            directory: directory.to_owned(),
+            below,
+            bytes: watch::Sender::new(state.bytes()),
+            state: Mutex::new(state),
+            bell: Notify::new(),
+        }))
+    }
+
+    /// Bytes and objects that are not in the bucket yet.
+    pub fn waiting(&self) -> (u64, u64) {
+        let objects = self.state.lock().count() as u64;
+        (*self.bytes.borrow(), objects)
+    }
+
+    /// Whether this object is here.
+    pub(crate) fn has(&self, object: ObjectId) -> bool {
+        self.state.lock().length(object).is_some()
+    }
+
+    /// Room for `length` bytes in the open object, for which `new` makes up a name if there is none. Fails with
+    /// `NoSpace` when the bucket took nothing for [`ROOM_WAIT`].
+    pub(super) async fn take(
+        &self,
+        length: u32,
+        new: impl FnOnce() -> ObjectId,
+    ) -> FsResult<Slot<'_>> {
+        self.room(u64::from(length)).await?;
+        let taken = run_blocking(|| {
+            let mut state = self.state.lock();
+            if !state.has_room(length) {
+                let object = new();
+                state.begin(object, self.create(object)?);
+            }
+            Ok(state.take(length))
+        });
+        let (object, offset, file) =
+            taken.map_err(|error: io::Error| FsError::Io(error.to_string()))?;
+        self.bytes.send_modify(|bytes| *bytes += u64::from(length));
+        Ok(Slot {
+            spool: self,
+            object,
+            offset,
+            file,
+        })
+    }
+
+    async fn room(&self, length: u64) -> FsResult<()> {
+        let mut bytes = self.bytes.subscribe();
+        let room = bytes.wait_for(|bytes| bytes + length <= SPOOL_MAX);
+        let found = clock::deadline(ROOM_WAIT, room).await;
+        found.map(drop).map_err(|_| {
+            tracing::warn!("the bucket takes nothing, and there is no room for more on this disk");
+            FsError::NoSpace
+        })
+    }
+
+    fn path(&self, object: ObjectId) -> PathBuf {
+        let ObjectId { writer, number } = object;
+        self.directory.join(format!("{writer:016x}-{number:016x}"))
+    }
+
+    fn create(&self, object: ObjectId) -> io::Result<fs::File> {
+        let mut options = fs::OpenOptions::new();
+        let options = options.read(true).write(true).create_new(true);
+        options.mode(0o600).open(self.path(object))
+    }
+
+    /// Begins an upload, if one is due and there is room for it. Objects in `held` are not due: see
+    /// [`super::Objects::uncommitted`].
+    pub(crate) fn due(&self, held: &HashSet<ObjectId>) -> Option<Due> {
+        let (object, length, file) = self.state.lock().due(clock::now(), held)?;
+        Some(Due {
+            object,
+            length,
+            file,
+        })
+    }
+
+    /// When to ask for [`Spool::due`] again, unless the bell rings before.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.state.lock().next_due()
+    }
+
+    /// Returns when [`Spool::due`] may have something new.
+    pub(crate) async fn rung(&self) {
+        self.bell.notified().await;
+    }
+
+    /// The bucket has it, or no file needs it.
+    pub(crate) fn done(&self, due: &Due) {
+        self.gone(due.object);
+    }
+
+    /// The bucket did not take it: it is tried again.
+    pub(crate) fn failed(&self, due: &Due) {
+        let again = clock::now() + RETRY_INTERVAL;
+        self.state.lock().upload_failed(due.object, again);
+        self.bell.notify_one();
+    }
+
+    /// All that is here is due.
+    pub(crate) fn seal(&self) {
+        self.state.lock().seal_all();
+        self.bell.notify_one();
+    }
+
+    fn gone(&self, object: ObjectId) {
+        let length = self.state.lock().remove(object);
+        self.bytes
+            .send_modify(|bytes| *bytes -= u64::from(length.unwrap_or(0)));
+        let path = self.path(object);
+        if let Err(error) = run_blocking(|| fs::remove_file(&path)) {
+            // The next one to open the spool uploads it once more, or finds that nobody needs it.
+            tracing::warn!(path = %path.display(), %error, "what the bucket has could not be removed here");
+        }
+        self.bell.notify_one();
+    }
+
+    /// Drops an object that is not being uploaded. `None` if it is not here, and whether it went.
+    fn cancel(&self, object: ObjectId) -> Option<bool> {
+        let is_idle = self.state.lock().cancel(object)?;
+        if is_idle {
+            self.gone(object);
+        }
+        Some(is_idle)
+    }
+}
+
+impl Barrier for Spool {
+    fn pass(&self) -> io::Result<()> {
+        let (files, has_new) = self.state.lock().unsynced();
+        let sync = || {
+            files.iter().try_for_each(|(_, file)| file.sync_data())?;
+            match has_new {
+                true => fs::File::open(&self.directory)?.sync_all(),
+                false => Ok(()),
+            }
+        };
+        sync().inspect_err(|_| self.state.lock().still_unsynced(&files, has_new))
+    }
+}
+
+impl fmt::Debug for Spool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Spool");
+        debug.field("directory", &self.directory);
+        debug.finish_non_exhaustive()
+    }
+}
+
+/// The object whose file has this name.
+fn object_of(path: &Path) -> Option<ObjectId> {
+    let (writer, number) = path.file_name()?.to_str()?.split_once('-')?;
+    let hexadecimal = |digits: &str| {
+        let is_whole = digits.len() == 16;
+        is_whole.then(|| u64::from_str_radix(digits, 16).ok())?
+    };
+    Some(ObjectId {
+        writer: hexadecimal(writer)?,
+        number: hexadecimal(number)?,
+    })
+}

@@ -1,0 +1,230 @@
+//! The objects of a spool, and how far each is.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    fs::File,
+    io,
+    sync::Arc,
+    time::Duration,
+};
+
+use penstock_base::clock::{self, Instant};
+
+use super::{OPEN_FOR, UPLOADS_MAX};
+use crate::{data::ObjectId, schema::BLOCK_SIZE};
+
+/// When an object is asked for again that somebody has not referred to yet.
+const HELD_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How far an object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Runs are appended to it.
+    Open,
+    /// It waits for its upload.
+    Sealed,
+    Uploading,
+}
+
+#[derive(Debug)]
+struct Spooled {
+    file: Arc<File>,
+    /// Bytes that were given out.
+    length: u32,
+    stage: Stage,
+    /// Runs that are being written.
+    slots: usize,
+    is_unsynced: bool,
+    /// When it is sealed, or tried again.
+    due: Instant,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    objects: BTreeMap<ObjectId, Spooled>,
+    open: Option<ObjectId>,
+    /// Names of files are not durable yet.
+    has_new: bool,
+}
+
+/// Files with something that is not synced.
+pub(super) type Unsynced = Vec<(ObjectId, Arc<File>)>;
+
+impl State {
+    /// Adds an object that an earlier spool left.
+    pub(super) fn found(&mut self, object: ObjectId, file: File) -> io::Result<()> {
+        let length = file.metadata()?.len();
+        let length = length.try_into().map_err(|_| {
+            io::Error::other(format!(
+                "{object}: {length} bytes are more than an object has"
+            ))
+        })?;
+        let stage = Stage::Sealed;
+        self.add(object, file, (length, stage, clock::now()));
+        Ok(())
+    }
+
+    fn add(&mut self, object: ObjectId, file: File, (length, stage, due): (u32, Stage, Instant)) {
+        let spooled = Spooled {
+            file: Arc::new(file),
+            length,
+            stage,
+            slots: 0,
+            // One that a killed process left may be in the page cache alone.
+            is_unsynced: true,
+            due,
+        };
+        self.objects.insert(object, spooled);
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        let lengths = self.objects.values();
+        lengths.map(|spooled| u64::from(spooled.length)).sum()
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.objects.len()
+    }
+
+    pub(super) fn length(&self, object: ObjectId) -> Option<u32> {
+        Some(self.objects.get(&object)?.length)
+    }
+
+    pub(super) fn file(&self, object: ObjectId) -> Option<(Arc<File>, u32)> {
+        let spooled = self.objects.get(&object)?;
+        Some((Arc::clone(&spooled.file), spooled.length))
+    }
+
+    /// Whether the open object has room for so many bytes. One that has not is sealed.
+    pub(super) fn has_room(&mut self, length: u32) -> bool {
+        let open = self.open.and_then(|open| self.objects.get(&open));
+        let has_room =
+            open.is_some_and(|open| u64::from(open.length) + u64::from(length) <= BLOCK_SIZE);
+        if !has_room {
+            self.seal();
+        }
+        has_room
+    }
+
+    /// Opens an object.
+    pub(super) fn begin(&mut self, object: ObjectId, file: File) {
+        self.add(object, file, (0, Stage::Open, clock::now() + OPEN_FOR));
+        self.open = Some(object);
+        self.has_new = true;
+    }
+
+    /// Gives out room in the open object.
+    pub(super) fn take(&mut self, length: u32) -> (ObjectId, u32, Arc<File>) {
+        let object = self.open.expect("who takes has asked for room");
+        let open = self.objects.get_mut(&object).expect("it is here");
+        let offset = open.length;
+        open.length += length;
+        open.slots += 1;
+        (object, offset, Arc::clone(&open.file))
+    }
+
+    /// A run was written, or could not be.
+    pub(super) fn slot_ended(&mut self, object: ObjectId) {
+        if let Some(spooled) = self.objects.get_mut(&object) {
+            spooled.slots -= 1;
+            spooled.is_unsynced = true;
+        }
+    }
+
+    fn seal(&mut self) {
+        let open = self.open.take();
+        if let Some(open) = open.and_then(|open| self.objects.get_mut(&open)) {
+            open.stage = Stage::Sealed;
+            open.due = clock::now();
+        }
+    }
+
+    /// Seals the open object; nothing waits for another attempt.
+    pub(super) fn seal_all(&mut self) {
+        self.seal();
+        let now = clock::now();
+        self.objects
+            .values_mut()
+            .for_each(|spooled| spooled.due = spooled.due.min(now));
+    }
+
+    /// Begins the upload of an object that is due.
+    pub(super) fn due(
+        &mut self,
+        now: Instant,
+        held: &HashSet<ObjectId>,
+    ) -> Option<(ObjectId, u32, Arc<File>)> {
+        let open = self.open.and_then(|open| self.objects.get(&open));
+        if open.is_some_and(|open| open.due <= now) {
+            self.seal();
+        }
+        let is_uploading = |spooled: &&Spooled| spooled.stage == Stage::Uploading;
+        if self.objects.values().filter(is_uploading).count() >= UPLOADS_MAX {
+            return None;
+        }
+        for (object, spooled) in &mut self.objects {
+            let is_ready = spooled.stage == Stage::Sealed && spooled.slots == 0;
+            if !is_ready || spooled.due > now {
+                continue;
+            }
+            if held.contains(object) {
+                spooled.due = now + HELD_INTERVAL;
+                continue;
+            }
+            spooled.stage = Stage::Uploading;
+            return Some((*object, spooled.length, Arc::clone(&spooled.file)));
+        }
+        None
+    }
+
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        let waiting = self.objects.values();
+        let waiting = waiting.filter(|it| it.stage != Stage::Uploading && it.slots == 0);
+        waiting.map(|spooled| spooled.due).min()
+    }
+
+    pub(super) fn upload_failed(&mut self, object: ObjectId, again: Instant) {
+        if let Some(spooled) = self.objects.get_mut(&object) {
+            spooled.stage = Stage::Sealed;
+            spooled.due = again;
+        }
+    }
+
+    /// Takes an object out, and returns its length.
+    pub(super) fn remove(&mut self, object: ObjectId) -> Option<u32> {
+        Some(self.objects.remove(&object)?.length)
+    }
+
+    /// Whether an object that is here can be dropped. If so nobody else begins to upload it.
+    pub(super) fn cancel(&mut self, object: ObjectId) -> Option<bool> {
+        let spooled = self.objects.get_mut(&object)?;
+        let is_idle = spooled.stage != Stage::Uploading && spooled.slots == 0;
+        if is_idle {
+            spooled.stage = Stage::Uploading;
+            self.open = self.open.filter(|open| *open != object);
+        }
+        Some(is_idle)
+    }
+
+    /// What a sync has to sync, which counts as synced from now on.
+    pub(super) fn unsynced(&mut self) -> (Unsynced, bool) {
+        let mut files = Unsynced::new();
+        for (object, spooled) in &mut self.objects {
+            if std::mem::take(&mut spooled.is_unsynced) {
+                files.push((*object, Arc::clone(&spooled.file)));
+            }
+        }
+        (files, std::mem::take(&mut self.has_new))
+    }
+
+    /// It failed.
+    pub(super) fn still_unsynced(&mut self, files: &Unsynced, has_new: bool) {
+        for (object, _) in files {
+            if let Some(spooled) = self.objects.get_mut(object) {
+                spooled.is_unsynced = true;
+            }
+        }
+        self.has_new |= has_new;
+    }
+}

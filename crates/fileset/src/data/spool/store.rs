@@ -1,0 +1,126 @@
+//! A spool as the store that a volume reads through.
+
+use std::{fs::File, io, ops::Range, os::unix::fs::FileExt, time::SystemTime};
+
+use async_trait::async_trait;
+use penstock_base::run_blocking;
+use penstock_object::{
+    Below, BodySink, DeleteFailure, ETag, ErrorKind, GetOptions, Got, Key, ObjectError, ObjectInfo,
+    ObjectKind, ObjectResult, Operation, Store,
+};
+
+use super::Spool;
+use crate::data::ObjectId;
+
+/// Bytes that are read from a file at once.
+const PIECE: usize = 128 << 10;
+
+impl Spool {
+    /// The file of a key that is here, with its length.
+    fn find(&self, key: &Key) -> Option<(std::sync::Arc<File>, u64)> {
+        let object = ObjectId::of_key(key.as_str())?;
+        let (file, length) = self.state.lock().file(object)?;
+        Some((file, u64::from(length)))
+    }
+
+    fn cancel_key(&self, key: &Key) -> Option<bool> {
+        self.cancel(ObjectId::of_key(key.as_str())?)
+    }
+}
+
+#[async_trait]
+impl Store for Spool {
+    fn below(&self) -> Below<'_> {
+        Below::Store(&*self.below)
+    }
+
+    async fn get(
+        &self,
+        key: &Key,
+        options: GetOptions,
+        sink: &mut dyn BodySink,
+    ) -> ObjectResult<Got> {
+        let Some((file, length)) = self.find(key) else {
+            return self.below.get(key, options, sink).await;
+        };
+        let failure =
+            |kind, message: String| ObjectError::new(kind, Operation::Get, message).about(key);
+        let range = options.range.unwrap_or(0..length);
+        if range.start >= length {
+            let message = format!("it has {length} bytes on this disk");
+            return Err(failure(ErrorKind::InvalidRange, message));
+        }
+        let mut got = Got {
+            info: info(length),
+            range: range.start..range.end.min(length),
+        };
+        sink.begin(&got);
+        let delivered = run_blocking(|| deliver(&file, got.range.clone(), sink));
+        got.range.end =
+            delivered.map_err(|error| failure(ErrorKind::Unavailable, error.to_string()))?;
+        Ok(got)
+    }
+
+    async fn delete(&self, key: &Key) -> ObjectResult<()> {
+        match self.cancel_key(key) {
+            None => self.below.delete(key).await,
+            Some(true) => Ok(()),
+            Some(false) => Err(busy(key)),
+        }
+    }
+
+    async fn delete_many(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>> {
+        let (mut failed, mut others) = (Vec::new(), Vec::new());
+        for key in keys {
+            match self.cancel_key(key) {
+                None => others.push(key.clone()),
+                Some(true) => {}
+                Some(false) => failed.push(DeleteFailure {
+                    key: key.clone(),
+                    kind: ErrorKind::Unavailable,
+                    code: String::new(),
+                    message: busy(key).message,
+                }),
+            }
+        }
+        if !others.is_empty() {
+            failed.extend(self.below.delete_many(&others).await?);
+        }
+        Ok(failed)
+    }
+}
+
+/// What is in a spool has no tag: nobody replaces it.
+fn info(length: u64) -> ObjectInfo {
+    ObjectInfo {
+        size: length,
+        etag: ETag::new(""),
+        modified: SystemTime::UNIX_EPOCH,
+        kind: ObjectKind::Normal,
+        storage_class: String::new(),
+        content_type: String::new(),
+        metadata: std::iter::empty().collect(),
+        checksum: None,
+    }
+}
+
+fn busy(key: &Key) -> ObjectError {
+    let message = "it is being uploaded";
+    ObjectError::new(ErrorKind::Unavailable, Operation::Delete, message).about(key)
+}
+
+/// Reads a range into a sink. Returns where it was full.
+fn deliver(file: &File, range: Range<u64>, sink: &mut dyn BodySink) -> io::Result<u64> {
+    let mut piece = vec![0; PIECE.min((range.end - range.start) as usize)];
+    let mut at = range.start;
+    while at < range.end {
+        let length = piece.len().min((range.end - at) as usize);
+        file.read_exact_at(&mut piece[..length], at)?;
+        let copied = sink.copy_from(&piece[..length]);
+        at += copied as u64;
+        if copied < length {
+            break;
+        }
+    }
+    Ok(at)
+}

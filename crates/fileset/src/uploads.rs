@@ -1,0 +1,122 @@
+//! What brings the spool of a volume into the bucket: sealed objects, a few at once, until the bucket has them.
+//!
+//! The metadata is asked first: what no file needs any more, and what a crash left without anybody who refers to it, is
+//! dropped without a request. Once the bucket has an object its length is told to the metadata, which did not know it.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use penstock_base::{FsError, FsResult, Payload, clock};
+use penstock_object::PutOptions;
+use penstock_transfer::Transfer;
+
+use crate::{
+    data::{Due, ObjectId, Spool, key},
+    engine::{Transaction, query, transact},
+    errors::{object_failure, transfer_failure},
+    garbage::{Standing, standing},
+    schema::{self, ObjectUse},
+    volume::Parts,
+};
+
+/// How long nothing is looked at when nothing waits.
+const IDLE: Duration = Duration::from_secs(60);
+/// Between looks at uploads that somebody else makes.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Works until the volume is gone.
+pub(crate) async fn run(parts: Weak<Parts>) {
+    let waiting = parts
+        .upgrade()
+        .and_then(|parts| parts.objects.waiting().cloned());
+    let Some(spool) = waiting else { return };
+    loop {
+        let Some(parts) = parts.upgrade() else { return };
+        while let Some(due) = spool.due(&parts.objects.uncommitted()) {
+            tokio::spawn(behind(Arc::clone(&parts), Arc::clone(&spool), due));
+        }
+        drop(parts);
+        let wait = spool
+            .next_due()
+            .map_or(IDLE, |due| due.saturating_duration_since(clock::now()));
+        // Either way it is looked again.
+        let _ = clock::deadline(wait, spool.rung()).await;
+    }
+}
+
+async fn behind(parts: Arc<Parts>, spool: Arc<Spool>, due: Due) {
+    if let Err(error) = upload(&parts, &spool, &due).await {
+        tracing::warn!(object = %due.object, %error, "bytes that are on this disk alone are sent again later");
+    }
+}
+
+/// Uploads all that is here. Fails with the first thing that cannot be, after all that is under way has ended.
+pub(crate) async fn drain(parts: &Parts) -> FsResult<()> {
+    let Some(spool) = parts.objects.waiting() else {
+        return Ok(());
+    };
+    spool.seal();
+    let mut uploads = FuturesUnordered::new();
+    let mut outcome = Ok(());
+    loop {
+        while outcome.is_ok()
+            && let Some(due) = spool.due(&parts.objects.uncommitted())
+        {
+            uploads.push(async move { upload(parts, spool, &due).await });
+        }
+        match uploads.next().await {
+            Some(ended) => outcome = outcome.and(ended),
+            None if outcome.is_err() || spool.waiting().1 == 0 => return outcome,
+            None => clock::sleep(LOOK).await,
+        }
+    }
+}
+
+async fn upload(parts: &Parts, spool: &Spool, due: &Due) -> FsResult<()> {
+    let uploaded = try_upload(parts, due).await;
+    match uploaded {
+        Ok(()) => spool.done(due),
+        Err(_) => spool.failed(due),
+    }
+    uploaded
+}
+
+async fn try_upload(parts: &Parts, due: &Due) -> FsResult<()> {
+    let is_used = matches!(
+        query(&*parts.engine, |reads| standing(reads, due.object)).await?,
+        Standing::Used(_)
+    );
+    if !is_used || due.length == 0 {
+        return Ok(());
+    }
+    let transfer = parts.objects.transfer();
+    let memory = transfer
+        .read_memory(Transfer::cost(u64::from(due.length)))
+        .await;
+    let _memory = memory.map_err(|error| transfer_failure(&error))?;
+    let bytes = due.read().map_err(|error| FsError::Io(error.to_string()))?;
+    let mut payload = Payload::new();
+    payload.push(bytes);
+    let key = key(due.object)?;
+    let put = transfer.store().put(&key, payload, PutOptions::default());
+    put.await.map_err(|error| object_failure(&error))?;
+    tell_length(parts, due.object, due.length).await
+}
+
+async fn tell_length(parts: &Parts, object: ObjectId, length: u32) -> FsResult<()> {
+    let tell = move |transaction: &mut dyn Transaction| {
+        let key = schema::object(object);
+        if let Some(value) = transaction.get(&key)? {
+            let known = ObjectUse {
+                length: u64::from(length),
+                ..ObjectUse::decode(&value)?
+            };
+            transaction.put(&key, known.encode());
+        }
+        Ok(())
+    };
+    transact(&*parts.engine, tell).await
+}

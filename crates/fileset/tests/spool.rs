@@ -1,0 +1,242 @@
+//! With `durability=local` small files wait for the bucket on this disk.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use penstock_base::clock;
+use penstock_fileset::engine::{
+    Barrier, EmbeddedEngine, EmbeddedSettings, Engine, EngineError, EngineResult, transact,
+};
+use penstock_object::{ErrorKind, Operation};
+use penstock_object_testing::Fault;
+use penstock_vfs::{OpenOptions, RemoveKind, Volume, WritePlace};
+
+use support::{Place, ROOT, file};
+
+fn content(number: usize) -> Vec<u8> {
+    number.to_le_bytes().repeat(512)
+}
+
+fn name(number: usize) -> String {
+    format!("file-{number}")
+}
+
+async fn store_some(place: &Place, count: usize) {
+    for number in 0..count {
+        let stored = place.store(ROOT, &name(number), &content(number)).await;
+        stored.unwrap();
+    }
+}
+
+async fn expect_some(place: &Place, count: usize) {
+    for number in 0..count {
+        let read = place.content(ROOT, &name(number)).await.unwrap();
+        assert!(read == content(number), "file {number}");
+    }
+}
+
+fn away(place: &Place) {
+    let fault = Fault::fail(ErrorKind::Unavailable);
+    place.faults.rate(None, 1.0, fault);
+}
+
+fn waiting(place: &Place) -> (u64, u64) {
+    place.spool.as_ref().unwrap().waiting()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_are_written_synced_and_read_while_the_bucket_is_away() {
+    let mut place = Place::spooled().await;
+    away(&place);
+    store_some(&place, 50).await;
+    expect_some(&place, 50).await;
+    let made = place.make(ROOT, "synced", file(0o644)).await.unwrap();
+    let handle = place.open(made, OpenOptions::READ_WRITE).await.unwrap();
+    let written = place.write(handle, WritePlace::At(0), b"bytes").await;
+    written.unwrap();
+    place.sync(handle).await.unwrap();
+    place.crash().await;
+    expect_some(&place, 50).await;
+    assert_eq!(place.content(ROOT, "synced").await.unwrap(), b"bytes");
+    place.is_whole_without_the_bucket().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_saved_one_after_the_other_shares_objects() {
+    let mut place = Place::spooled().await;
+    store_some(&place, 2000).await;
+    assert_eq!(place.volume.shut_down().await, []);
+    let puts = place.faults.calls(Operation::Put);
+    assert!(puts <= 3, "{puts} requests for 8 MB");
+    assert_eq!(waiting(&place), (0, 0));
+    place.crash().await;
+    assert_eq!(waiting(&place), (0, 0));
+    expect_some(&place, 2000).await;
+    place.is_whole().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mount_goes_on_with_what_a_killed_one_left() {
+    let mut place = Place::spooled().await;
+    store_some(&place, 100).await;
+    place.crash().await;
+    place.until(|| async { waiting(&place) == (0, 0) }).await;
+    assert_eq!(place.faults.calls(Operation::Put), 1);
+    expect_some(&place, 100).await;
+    place.is_whole().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_uploaded_stays_and_unmounting_tells() {
+    let mut place = Place::spooled().await;
+    store_some(&place, 10).await;
+    away(&place);
+    let failed = place.volume.shut_down().await;
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    place.faults.clear();
+    place.crash().await;
+    place.until(|| async { waiting(&place) == (0, 0) }).await;
+    expect_some(&place, 10).await;
+    place.is_whole().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_removed_before_it_was_uploaded_costs_no_request() {
+    let mut place = Place::spooled().await;
+    store_some(&place, 20).await;
+    for number in 0..20 {
+        let inode = place.find(ROOT, &name(number)).await.unwrap().inode;
+        let removed = place.remove(ROOT, &name(number), RemoveKind::File).await;
+        removed.unwrap();
+        place.forget_all(inode);
+    }
+    place.until(|| async { waiting(&place) == (0, 0) }).await;
+    assert_eq!(place.volume.shut_down().await, []);
+    assert_eq!(place.faults.calls(Operation::Put), 0);
+    assert_eq!(place.faults.calls(Operation::DeleteMany), 0);
+    place.crash().await;
+    place.is_whole().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_removed_while_its_object_is_uploaded_leaves_nothing() {
+    let mut place = Place::spooled().await;
+    store_some(&place, 1).await;
+    let slow = Fault::Delay(Duration::from_millis(300));
+    place.faults.rate(Some(Operation::Put), 1.0, slow);
+    // The upload begins with the next mount.
+    place.crash().await;
+    place
+        .until(|| async { place.faults.calls(Operation::Put) == 1 })
+        .await;
+    let inode = place.find(ROOT, &name(0)).await.unwrap().inode;
+    let removed = place.remove(ROOT, &name(0), RemoveKind::File).await;
+    removed.unwrap();
+    place.forget_all(inode);
+    place.until(|| async { waiting(&place) == (0, 0) }).await;
+    assert_eq!(place.volume.shut_down().await, []);
+    place
+        .until(|| async { place.objects().await.is_empty() })
+        .await;
+    place.crash().await;
+    place.is_whole().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_without_room_sends_small_files_to_the_bucket_at_once() {
+    let place = Place::spooled().await;
+    place.break_spool();
+    store_some(&place, 3).await;
+    assert_eq!(place.faults.calls(Operation::Put), 3);
+    expect_some(&place, 3).await;
+    place.is_whole().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_runs_go_to_the_bucket_at_once() {
+    let place = Place::spooled().await;
+    let large = vec![7; 5 << 20];
+    place.store(ROOT, "large", &large).await.unwrap();
+    assert_eq!(waiting(&place), (0, 0));
+    assert_eq!(place.objects().await.len(), 2);
+    assert!(place.content(ROOT, "large").await.unwrap() == large);
+    place.is_whole().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writers_at_once_share_an_object_and_nobody_reads_anothers_bytes() {
+    let mut place = Place::spooled().await;
+    let writers: Vec<_> = (0..8)
+        .map(|writer| {
+            let place = place.clone();
+            tokio::spawn(async move {
+                for number in (writer * 100)..(writer * 100 + 100) {
+                    let stored = place.store(ROOT, &name(number), &content(number)).await;
+                    stored.unwrap();
+                }
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    expect_some(&place, 800).await;
+    place.crash().await;
+    expect_some(&place, 800).await;
+    place.until(|| async { waiting(&place) == (0, 0) }).await;
+    expect_some(&place, 800).await;
+    place.is_whole().await;
+}
+
+/// Counts, and fails when it is told to.
+#[derive(Debug, Default)]
+struct Counting {
+    passes: AtomicU64,
+    fails: AtomicU64,
+}
+
+impl Barrier for Counting {
+    fn pass(&self) -> std::io::Result<()> {
+        self.passes.fetch_add(1, Ordering::SeqCst);
+        match self.fails.load(Ordering::SeqCst) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::other("the disk broke")),
+        }
+    }
+}
+
+async fn put(engine: &EmbeddedEngine) -> EngineResult<()> {
+    transact(engine, |transaction| -> EngineResult<()> {
+        transaction.put(b"key", bytes::Bytes::new());
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn nothing_is_durable_before_the_barrier_passed() {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = EmbeddedSettings {
+        directory: directory.path().to_owned(),
+        memory: 8 << 20,
+    };
+    let barrier = Arc::new(Counting::default());
+    let engine = EmbeddedEngine::open_behind(&settings, Some(barrier.clone())).unwrap();
+    let before = barrier.passes.load(Ordering::SeqCst);
+    put(&engine).await.unwrap();
+    engine.sync().await.unwrap();
+    assert!(barrier.passes.load(Ordering::SeqCst) > before);
+    barrier.fails.store(1, Ordering::SeqCst);
+    put(&engine).await.unwrap();
+    let synced = clock::deadline(Duration::from_secs(30), engine.sync());
+    assert!(matches!(synced.await.unwrap(), Err(EngineError::Io(_))));
+}
