@@ -152,6 +152,11 @@ pub trait Engine: Debug + Send + Sync + 'static {
     /// Returns when all that was applied before is durable.
     async fn sync(&self) -> EngineResult<()>;
 
+    /// Returns when all that was applied before survives the end of this process, if not a power cut.
+    async fn hand_over(&self) -> EngineResult<()> {
+        self.sync().await
+    }
+
     /// Makes all durable and lets go of what one process at a time may have.
     async fn close(&self) -> EngineResult<()>;
 }
@@ -161,6 +166,10 @@ pub trait Barrier: Debug + Send + Sync {
     /// Makes all of it durable to which an operation refers that was applied by now. Called by the engine's worker
     /// before it makes operations durable; blocks on the disk. When it fails the engine fails.
     fn pass(&self) -> std::io::Result<()>;
+
+    /// Whether all is there to which an operation refers that was not made durable before the power went. It is told
+    /// the keys that the operation put.
+    fn has(&self, puts: &[(Bytes, Bytes)]) -> bool;
 }
 
 /// Why conditional changes were not made.

@@ -18,6 +18,7 @@ use crate::{
     engine::{Transaction, query, transact},
     errors::{object_failure, transfer_failure},
     garbage::{Standing, standing},
+    operations,
     schema::{self, ObjectUse},
     volume::Parts,
 };
@@ -35,7 +36,9 @@ pub(crate) async fn run(parts: Weak<Parts>) {
     let Some(spool) = waiting else { return };
     loop {
         let Some(parts) = parts.upgrade() else { return };
-        while let Some(due) = spool.due(&parts.objects.uncommitted()) {
+        while !spool.is_draining()
+            && let Some(due) = spool.due(clock::now(), &parts.objects.uncommitted())
+        {
             tokio::spawn(behind(Arc::clone(&parts), Arc::clone(&spool), due));
         }
         drop(parts);
@@ -58,12 +61,14 @@ pub(crate) async fn drain(parts: &Parts) -> FsResult<()> {
     let Some(spool) = parts.objects.waiting() else {
         return Ok(());
     };
-    spool.seal();
+    spool.drain();
+    // What failed a moment ago is tried once more.
+    let all = clock::now() + IDLE;
     let mut uploads = FuturesUnordered::new();
     let mut outcome = Ok(());
     loop {
         while outcome.is_ok()
-            && let Some(due) = spool.due(&parts.objects.uncommitted())
+            && let Some(due) = spool.due(all, &parts.objects.uncommitted())
         {
             uploads.push(async move { upload(parts, spool, &due).await });
         }
@@ -85,12 +90,10 @@ async fn upload(parts: &Parts, spool: &Spool, due: &Due) -> FsResult<()> {
 }
 
 async fn try_upload(parts: &Parts, due: &Due) -> FsResult<()> {
-    let is_used = matches!(
-        query(&*parts.engine, |reads| standing(reads, due.object)).await?,
-        Standing::Used(_)
-    );
-    if !is_used || due.length == 0 {
-        return Ok(());
+    let object = due.object;
+    match query(&*parts.engine, |reads| standing(reads, object)).await? {
+        Standing::Used(_) => {}
+        Standing::Unknown | Standing::Garbage => return forget(parts, object).await,
     }
     let transfer = parts.objects.transfer();
     let memory = transfer
@@ -100,10 +103,19 @@ async fn try_upload(parts: &Parts, due: &Due) -> FsResult<()> {
     let bytes = due.read().map_err(|error| FsError::Io(error.to_string()))?;
     let mut payload = Payload::new();
     payload.push(bytes);
-    let key = key(due.object)?;
+    let key = key(object)?;
     let put = transfer.store().put(&key, payload, PutOptions::default());
     put.await.map_err(|error| object_failure(&error))?;
-    tell_length(parts, due.object, due.length).await
+    tell_length(parts, object, due.length).await
+}
+
+/// The bucket never had it, so there is nothing to delete. A crash must not bring back what refers to it.
+async fn forget(parts: &Parts, object: ObjectId) -> FsResult<()> {
+    transact(&*parts.engine, move |transaction| {
+        operations::drop_garbage(transaction, &[object])
+    })
+    .await?;
+    Ok(parts.engine.sync().await?)
 }
 
 async fn tell_length(parts: &Parts, object: ObjectId, length: u32) -> FsResult<()> {

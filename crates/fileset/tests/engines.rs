@@ -327,9 +327,94 @@ async fn a_log_of_which_something_is_missing_is_refused() {
     segments.sort();
     assert!(segments.len() >= 2, "{segments:?}");
     let whole = std::fs::read(&segments[0]).unwrap();
-    std::fs::write(&segments[0], &whole[..whole.len() - 1]).unwrap();
+    // More than the mark that ends it.
+    std::fs::write(&segments[0], &whole[..whole.len() - 30]).unwrap();
     let opened = EmbeddedEngine::open(&settings(directory.path()));
     assert!(matches!(opened, Err(EngineError::Corrupt(_))), "{opened:?}");
+}
+
+/// Bytes of each of their records, and of a mark.
+const RECORD: usize = 29;
+const MARK: usize = 24;
+
+/// The log of an engine that was killed after each of five operations was synced, in a directory of its own.
+async fn killed_after_five() -> (tempfile::TempDir, std::path::PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = EmbeddedEngine::open(&settings(directory.path())).unwrap();
+    for number in 0..5 {
+        put(&engine, &format!("k{number}"), "value").await;
+        engine.sync().await.unwrap();
+    }
+    let copy = tempfile::tempdir().unwrap();
+    // The last mark is written behind the sync that was waited for.
+    let marked =
+        || std::fs::read(segment(directory.path())).unwrap().len() == 8 + 5 * (RECORD + MARK);
+    while !marked() {
+        std::thread::yield_now();
+    }
+    copy_files(directory.path(), copy.path());
+    let log = segment(copy.path());
+    (copy, log)
+}
+
+fn segment(directory: &std::path::Path) -> std::path::PathBuf {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let mut paths = entries.map(|entry| entry.unwrap().path());
+    let is_log = |path: &std::path::PathBuf| path.to_string_lossy().contains("/log.");
+    paths.find(is_log).unwrap()
+}
+
+/// How many of the five are there; none if the log is refused.
+async fn found_of_five(directory: &std::path::Path) -> Option<usize> {
+    let copy = tempfile::tempdir().unwrap();
+    copy_files(directory, copy.path());
+    let before = std::fs::read(segment(copy.path())).unwrap();
+    let engine = match EmbeddedEngine::open(&settings(copy.path())) {
+        Ok(engine) => engine,
+        Err(EngineError::Corrupt(_)) => {
+            let after = std::fs::read(segment(copy.path())).unwrap();
+            assert!(before == after, "a damaged log is not changed");
+            return None;
+        }
+        Err(error) => unreachable!("{error}"),
+    };
+    let mut found = 0;
+    for number in 0..5 {
+        let key = bytes(&format!("k{number}"));
+        let value = query(&engine, |reads| -> Outcome<_> { reads.get(&key) });
+        found += usize::from(value.await.unwrap().is_some());
+    }
+    Some(found)
+}
+
+#[tokio::test]
+async fn a_flipped_byte_anywhere_in_the_log_loses_nothing_in_silence() {
+    let (directory, log) = killed_after_five().await;
+    let whole = std::fs::read(&log).unwrap();
+    assert_eq!(found_of_five(directory.path()).await, Some(5));
+    for place in 0..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[place] ^= 0x10;
+        std::fs::write(&log, damaged).unwrap();
+        let found = found_of_five(directory.path()).await;
+        assert!(matches!(found, None | Some(5)), "byte {place}: {found:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_crash_left_of_records_that_were_not_synced_is_passed_over() {
+    let (directory, log) = killed_after_five().await;
+    let whole = std::fs::read(&log).unwrap();
+    // A page that did not reach the disk, and one behind it that did: whole records, and no mark that covers them.
+    let record = &whole[8..8 + RECORD];
+    for torn in [
+        [&whole[..], &record[..20]].concat(),
+        [&whole[..], &[0; 100]].concat(),
+        [&whole[..], &[0; RECORD], record].concat(),
+    ] {
+        std::fs::write(&log, torn).unwrap();
+        assert_eq!(found_of_five(directory.path()).await, Some(5));
+    }
 }
 
 fn copy_files(from: &std::path::Path, to: &std::path::Path) {

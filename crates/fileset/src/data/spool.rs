@@ -17,6 +17,7 @@
 //! | reading | it is the [`Store`] that the volume reads through, and answers for what it has |
 //! | removal | an object that no file needs any more is dropped without a request |
 //! | a crash | the next one who opens the spool finds all files sealed; what no metadata refers to is dropped |
+//! | a power cut | operations that were not synced and refer to bytes that are not here are undone ([`Barrier::has`]) |
 //! | room | [`SPOOL_MAX`] bytes; an append waits for uploads, [`ROOM_WAIT`] at most |
 //! | a full disk | the append fails, and the run goes to the bucket at once |
 
@@ -25,7 +26,8 @@ mod store;
 
 use std::{
     collections::HashSet,
-    fmt, fs, io,
+    fmt, fs,
+    io::{self, Write},
     os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::Arc,
@@ -42,8 +44,14 @@ use penstock_object::Store;
 use tokio::sync::{Notify, watch};
 
 use self::state::State;
-use super::{ObjectId, pack::Run};
-use crate::engine::Barrier;
+use super::{
+    ObjectId,
+    pack::{Run, checksums},
+};
+use crate::{
+    engine::Barrier,
+    schema::{Chunk, Stored, kind},
+};
 
 /// The length of an object that was still open when something first referred to it.
 pub(crate) const UNKNOWN_LENGTH: u32 = u32::MAX;
@@ -53,6 +61,8 @@ const SPOOL_MAX: u64 = 256 << 20;
 const OPEN_FOR: Duration = Duration::from_secs(5);
 /// How long an append waits for room.
 const ROOM_WAIT: Duration = Duration::from_secs(60);
+/// The file that says in which start of the machine the spool was open.
+const BOOT: &str = "boot";
 /// Between two attempts to store an object, each of which has the store's own retries.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// Objects that are put into the bucket at once.
@@ -67,6 +77,8 @@ pub struct Spool {
     bytes: watch::Sender<u64>,
     /// Rings when there may be something to upload.
     bell: Notify,
+    /// The machine was not started anew since the spool was last open: what was written is there, synced or not.
+    is_same_boot: bool,
 }
 
 /// A sealed object whose upload was begun. Ends with [`Spool::done`] or [`Spool::failed`].
@@ -120,9 +132,13 @@ impl Spool {
     /// engine's lock.
     pub fn open(directory: &Path, below: Arc<dyn Store>) -> io::Result<Arc<Self>> {
         make_private_directory(directory)?;
+        let is_same_boot = note_boot(&directory.join(BOOT))?;
         let mut state = State::default();
         for entry in fs::read_dir(directory)? {
             let path = entry?.path();
+            if path.ends_with(BOOT) {
+                continue;
+            }
             match object_of(&path) {
                 Some(object) => state.found(object, fs::File::open(&path)?)?,
                 None => tracing::warn!(path = %path.display(), "this is no file of a spool"),
@@ -134,6 +150,7 @@ impl Spool {
             bytes: watch::Sender::new(state.bytes()),
             state: Mutex::new(state),
             bell: Notify::new(),
+            is_same_boot,
         }))
     }
 
@@ -193,13 +210,26 @@ impl Spool {
     fn create(&self, object: ObjectId) -> io::Result<fs::File> {
         let mut options = fs::OpenOptions::new();
         let options = options.read(true).write(true).create_new(true);
-        options.mode(0o600).open(self.path(object))
+        let file = options.mode(0o600).open(self.path(object))?;
+        // One that is not here is in the bucket, or nobody needs it: no power cut may take it.
+        fs::File::open(&self.directory)?.sync_all()?;
+        Ok(file)
     }
 
-    /// Begins an upload, if one is due and there is room for it. Objects in `held` are not due: see
+    /// Whether the bytes that an extent needs are here, or in the bucket.
+    fn has_bytes(&self, stored: &Stored) -> bool {
+        let Some((file, _)) = self.state.lock().file(stored.object) else {
+            return true;
+        };
+        let mut bytes = vec![0; stored.length as usize];
+        let read = file.read_exact_at(&mut bytes, u64::from(stored.offset));
+        read.is_ok() && checksums([&Bytes::from(bytes)].into_iter()) == stored.checksums
+    }
+
+    /// Begins an upload, if one is due at `now` and there is room for it. Objects in `held` are not due: see
     /// [`super::Objects::uncommitted`].
-    pub(crate) fn due(&self, held: &HashSet<ObjectId>) -> Option<Due> {
-        let (object, length, file) = self.state.lock().due(clock::now(), held)?;
+    pub(crate) fn due(&self, now: Instant, held: &HashSet<ObjectId>) -> Option<Due> {
+        let (object, length, file) = self.state.lock().due(now, held)?;
         Some(Due {
             object,
             length,
@@ -229,10 +259,14 @@ impl Spool {
         self.bell.notify_one();
     }
 
-    /// All that is here is due.
-    pub(crate) fn seal(&self) {
-        self.state.lock().seal_all();
-        self.bell.notify_one();
+    /// All that is here is to be uploaded by who says so, and by nobody else from then on.
+    pub(crate) fn drain(&self) {
+        self.state.lock().drain();
+    }
+
+    /// Whether somebody said so.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.state.lock().is_draining()
     }
 
     fn gone(&self, object: ObjectId) {
@@ -259,15 +293,23 @@ impl Spool {
 
 impl Barrier for Spool {
     fn pass(&self) -> io::Result<()> {
-        let (files, has_new) = self.state.lock().unsynced();
-        let sync = || {
-            files.iter().try_for_each(|(_, file)| file.sync_data())?;
-            match has_new {
-                true => fs::File::open(&self.directory)?.sync_all(),
-                false => Ok(()),
-            }
-        };
-        sync().inspect_err(|_| self.state.lock().still_unsynced(&files, has_new))
+        let files = self.state.lock().unsynced();
+        let synced = files.iter().try_for_each(|(_, file)| file.sync_data());
+        synced.inspect_err(|_| self.state.lock().still_unsynced(&files))
+    }
+
+    fn has(&self, puts: &[(Bytes, Bytes)]) -> bool {
+        if self.is_same_boot {
+            return true;
+        }
+        let chunks = puts
+            .iter()
+            .filter(|(key, _)| key.first() == Some(&kind::CHUNK));
+        let mut chunks = chunks.filter_map(|(_, value)| Chunk::decode(value).ok());
+        chunks.all(|chunk| {
+            let mut extents = chunk.extents.iter();
+            extents.all(|extent| self.has_bytes(&extent.stored))
+        })
     }
 }
 
@@ -277,6 +319,18 @@ impl fmt::Debug for Spool {
         debug.field("directory", &self.directory);
         debug.finish_non_exhaustive()
     }
+}
+
+/// Notes which start of the machine this is, and says whether it was noted before.
+fn note_boot(path: &Path) -> io::Result<bool> {
+    let boot = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    if !boot.is_empty() && fs::read(path).is_ok_and(|noted| noted == boot) {
+        return Ok(true);
+    }
+    let mut file = fs::File::create(path)?;
+    file.write_all(&boot)?;
+    file.sync_all()?;
+    Ok(false)
 }
 
 /// The object whose file has this name.

@@ -115,7 +115,10 @@ pub(super) struct Prepared {
 impl Prepared {
     /// Reads what is in the directory, or begins. Blocks on the disk. Fails with `InUse` while another process, or
     /// another part of this one, has it open.
-    pub(super) fn open(settings: &EmbeddedSettings) -> EngineResult<Self> {
+    pub(super) fn open(
+        settings: &EmbeddedSettings,
+        barrier: Option<&dyn Barrier>,
+    ) -> EngineResult<Self> {
         let directory = &settings.directory;
         fs::create_dir_all(directory).map_err(|error| log::failure(directory, &error))?;
         let lock = DirectoryLock::take(directory).map_err(|error| match error {
@@ -130,7 +133,7 @@ impl Prepared {
             tree.merge(&Changes::new(), 0)?;
         }
         Ok(Self {
-            replayed: Replayed::read(directory, merged)?,
+            replayed: Replayed::read(directory, merged, barrier)?,
             lock,
             tree,
             settings: settings.clone(),
@@ -143,7 +146,7 @@ impl Prepared {
     pub(super) fn again(self) -> EngineResult<Self> {
         let merged = self.tree.sequence()?;
         Ok(Self {
-            replayed: Replayed::read(&self.settings.directory, merged)?,
+            replayed: Replayed::read(&self.settings.directory, merged, None)?,
             merged,
             ..self
         })
@@ -230,7 +233,7 @@ impl EmbeddedEngine {
         settings: &EmbeddedSettings,
         barrier: Option<Arc<dyn Barrier>>,
     ) -> EngineResult<Self> {
-        let prepared = Prepared::open(settings)?;
+        let prepared = Prepared::open(settings, barrier.as_deref())?;
         let is_shipped = prepared.tree.fact(HOLDER)?.is_some();
         let tap: Option<Arc<dyn Tap>> = match is_shipped {
             true => Some(Arc::new(Absent)),
@@ -297,6 +300,10 @@ impl Engine for EmbeddedEngine {
 
     async fn sync(&self) -> EngineResult<()> {
         self.synced(self.sequence()?).await
+    }
+
+    async fn hand_over(&self) -> EngineResult<()> {
+        self.shared.written(self.sequence()?).await
     }
 
     async fn close(&self) -> EngineResult<()> {

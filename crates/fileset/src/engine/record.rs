@@ -28,6 +28,18 @@ pub(super) struct Record {
     pub(super) whole: Bytes,
 }
 
+impl Record {
+    /// The keys that it puts, with their values.
+    pub(super) fn puts(&self) -> Vec<(Bytes, Bytes)> {
+        let mut puts = Vec::new();
+        // What is no change is found by who makes them.
+        let _ = each(self.changes.clone(), |key, value| {
+            puts.extend(value.map(|value| (key, value)));
+        });
+        puts
+    }
+}
+
 /// Adds the record of an operation to `bytes`.
 pub(super) fn append(bytes: &mut BytesMut, sequence: u64, changes: &Changes) {
     let start = bytes.len();
@@ -40,6 +52,17 @@ pub(super) fn append(bytes: &mut BytesMut, sequence: u64, changes: &Changes) {
     let sum = checksum([&bytes[start + FRAME..]]);
     bytes[start..start + 4].copy_from_slice(&length.to_le_bytes());
     bytes[start + 4..start + FRAME].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// A record that says a number.
+pub(super) fn mark(sequence: u64, number: u64) -> Bytes {
+    let body = [sequence.to_le_bytes(), number.to_le_bytes()];
+    let body = body.as_flattened();
+    let mut bytes = BytesMut::with_capacity(FRAME + body.len());
+    bytes.put_u32_le(body.len() as u32);
+    bytes.put_u32_le(checksum([body]));
+    bytes.put_slice(body);
+    bytes.freeze()
 }
 
 /// Adds one change to `bytes`.
@@ -75,7 +98,16 @@ pub(super) fn take(bytes: &mut Bytes) -> Option<Record> {
 }
 
 /// Makes changes that were encoded. Nothing if they are not such.
-pub(super) fn redo(mut encoded: Bytes, changes: &mut Changes) -> Option<()> {
+pub(super) fn redo(encoded: Bytes, changes: &mut Changes) -> Option<()> {
+    each(encoded, |key, value| {
+        // Copies: a slice would keep the whole segment in memory.
+        let copy = |bytes: Bytes| Bytes::copy_from_slice(&bytes);
+        changes.insert(copy(key), value.map(copy));
+    })
+}
+
+/// Visits changes that were encoded: keys with their new values. Nothing if they are not such.
+pub(super) fn each(mut encoded: Bytes, mut visit: impl FnMut(Bytes, Option<Bytes>)) -> Option<()> {
     while encoded.has_remaining() {
         let key_length = usize::from(encoded.try_get_u16_le().ok()?);
         let value_length = encoded.try_get_u32_le().ok()?;
@@ -89,10 +121,9 @@ pub(super) fn redo(mut encoded: Bytes, changes: &mut Changes) -> Option<()> {
         {
             return None;
         }
-        // Copies: a slice would keep the whole segment in memory.
-        let key = Bytes::copy_from_slice(&encoded.split_to(key_length));
-        let value = Bytes::copy_from_slice(&encoded.split_to(value_bytes));
-        changes.insert(key, (value_length != GONE).then_some(value));
+        let key = encoded.split_to(key_length);
+        let value = encoded.split_to(value_bytes);
+        visit(key, (value_length != GONE).then_some(value));
     }
     Some(())
 }

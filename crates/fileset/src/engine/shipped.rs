@@ -117,7 +117,7 @@ impl ShippedEngine {
         tell: &(dyn Fn(Restoring) + Sync),
     ) -> EngineResult<Self> {
         let bucket = Bucket::new(Arc::clone(&settings.store), settings.identity);
-        let prepared = run_blocking(|| Prepared::open(&settings.local))?;
+        let prepared = run_blocking(|| Prepared::open(&settings.local, None))?;
         let holder = holder(&prepared, from)?;
         let claimed = chain::claim(&bucket, holder, from).await?;
         let mut own_since = prepared.tree.fact(OWN_SINCE)?.unwrap_or(claimed.epoch);
@@ -167,7 +167,7 @@ impl ShippedEngine {
 /// How far the log of the file system `identity` in a bucket is, seen from the metadata in a directory that nobody
 /// has open.
 pub async fn position(settings: &ShippedSettings) -> EngineResult<Position> {
-    let prepared = run_blocking(|| Prepared::open(&settings.local))?;
+    let prepared = run_blocking(|| Prepared::open(&settings.local, None))?;
     let bucket = Bucket::new(Arc::clone(&settings.store), settings.identity);
     let chain = Chain::read(&bucket).await?;
     let holder = chain.holder(&bucket).await?;

@@ -228,8 +228,30 @@ impl Place {
 
     /// What is on the disk now is all that is left: as after a kill. What ran goes on with the old files.
     pub async fn crash(&mut self) {
+        self.crash_with(|_| ()).await;
+    }
+
+    /// The same after the power went, of which the spool has lost all but `kept` bytes of each object.
+    pub async fn lose_power(&mut self, kept: u64) {
+        let lose = |left: &Path| {
+            for entry in std::fs::read_dir(left.join("spool")).unwrap() {
+                let path = entry.unwrap().path();
+                let file = std::fs::File::options().write(true).open(&path).unwrap();
+                let length = file.metadata().unwrap().len();
+                file.set_len(match path.ends_with("boot") {
+                    true => 0,
+                    false => length.min(kept),
+                })
+                .unwrap();
+            }
+        };
+        self.crash_with(lose).await;
+    }
+
+    async fn crash_with(&mut self, lose: impl FnOnce(&Path)) {
         let left = tempfile::tempdir().unwrap();
         copy(self.directory.path(), left.path());
+        lose(left.path());
         let ways = (&self.bucket, &self.faults);
         self.spool = self.spool.is_some().then(|| open_spool(left.path(), ways));
         self.engine = open_engine(left.path(), self.spool.as_ref());
@@ -263,7 +285,7 @@ impl Place {
 
     /// From now on the spool cannot make files.
     pub fn break_spool(&self) {
-        std::fs::remove_dir(self.directory.path().join("spool")).unwrap();
+        std::fs::remove_dir_all(self.directory.path().join("spool")).unwrap();
     }
 
     /// Waits for something that goes on behind the volume.

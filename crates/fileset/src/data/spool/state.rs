@@ -44,8 +44,7 @@ struct Spooled {
 pub(super) struct State {
     objects: BTreeMap<ObjectId, Spooled>,
     open: Option<ObjectId>,
-    /// Names of files are not durable yet.
-    has_new: bool,
+    is_draining: bool,
 }
 
 /// Files with something that is not synced.
@@ -111,7 +110,6 @@ impl State {
     pub(super) fn begin(&mut self, object: ObjectId, file: File) {
         self.add(object, file, (0, Stage::Open, clock::now() + OPEN_FOR));
         self.open = Some(object);
-        self.has_new = true;
     }
 
     /// Gives out room in the open object.
@@ -140,13 +138,14 @@ impl State {
         }
     }
 
-    /// Seals the open object; nothing waits for another attempt.
-    pub(super) fn seal_all(&mut self) {
+    /// Seals the open object.
+    pub(super) fn drain(&mut self) {
         self.seal();
-        let now = clock::now();
-        self.objects
-            .values_mut()
-            .for_each(|spooled| spooled.due = spooled.due.min(now));
+        self.is_draining = true;
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.is_draining
     }
 
     /// Begins the upload of an object that is due.
@@ -208,23 +207,22 @@ impl State {
     }
 
     /// What a sync has to sync, which counts as synced from now on.
-    pub(super) fn unsynced(&mut self) -> (Unsynced, bool) {
+    pub(super) fn unsynced(&mut self) -> Unsynced {
         let mut files = Unsynced::new();
         for (object, spooled) in &mut self.objects {
             if std::mem::take(&mut spooled.is_unsynced) {
                 files.push((*object, Arc::clone(&spooled.file)));
             }
         }
-        (files, std::mem::take(&mut self.has_new))
+        files
     }
 
     /// It failed.
-    pub(super) fn still_unsynced(&mut self, files: &Unsynced, has_new: bool) {
+    pub(super) fn still_unsynced(&mut self, files: &Unsynced) {
         for (object, _) in files {
             if let Some(spooled) = self.objects.get_mut(object) {
                 spooled.is_unsynced = true;
             }
         }
-        self.has_new |= has_new;
     }
 }

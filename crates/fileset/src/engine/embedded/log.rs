@@ -4,18 +4,28 @@
 //! log.00000000000000000042     a segment, named after the number of its first change
 //!   "PENSTKL1"                 eight bytes that say what it is and in which version
 //!   record ...                 one for each operation, see [`crate::engine::record`]
+//!   mark ...                   a record with the number MARK: all up to this number was synced
 //! ```
 //!
-//! Records are numbered without gaps, over all
-//! segments. A crash may leave the end of the last segment cut or torn: what is behind its last whole record was
-//! never acknowledged. Where a later segment goes on with another number than that leads to, something is missing
-//! that was, and the log is refused. A segment goes when the tree has what is in it, and whoever ships the log to
-//! elsewhere has it there.
+//! Records are numbered without gaps, over all segments. A mark is written behind each sync, and tells a crash from
+//! damage:
+//!
+//! | what is found | what it is |
+//! |---|---|
+//! | a cut or torn record, no mark behind it that covers it | the end that a crash left: never acknowledged, passed over |
+//! | a torn record, and a mark behind it that covers it | damage: the log is refused |
+//! | a segment that does not begin as one, and is longer than such a beginning | damage |
+//! | a segment that goes on with another number than the ones before lead to | damage: something is missing |
+//! | a whole record that no mark covers, whose data is not on the disk ([`Barrier::has`]) | the power went: the log ends before it, and is cut there |
+//!
+//! What a power cut leaves of pages that were not synced may be any of them: so a whole record behind a torn one proves
+//! nothing, and a mark does. A damaged log is never changed. A segment goes when the tree has what is in it, and
+//! whoever ships the log to elsewhere has it there.
 
 use std::{
     collections::VecDeque,
     fs::{self, File, OpenOptions},
-    io::{self, Read, Write},
+    io::{self, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
@@ -23,13 +33,17 @@ use std::{
 use bytes::{Buf, Bytes};
 
 use crate::engine::{
-    EngineError, EngineResult,
+    Barrier, EngineError, EngineResult,
     layers::Changes,
     record::{self, Record},
 };
 
 const MAGIC: &[u8; 8] = b"PENSTKL1";
 const PREFIX: &str = "log.";
+/// The number of a mark.
+const MARK: u64 = u64::MAX;
+/// What the record of a mark begins with: the length of its two numbers.
+const MARK_LENGTH: [u8; 4] = 16_u32.to_le_bytes();
 
 /// The end of the log, where records are added.
 #[derive(Debug)]
@@ -50,53 +64,114 @@ pub(in crate::engine) struct Replayed {
     /// All records that were found, in order, also those that the tree has.
     pub(in crate::engine) records: Vec<Record>,
     segments: VecDeque<(u64, PathBuf)>,
+    /// Where the last segment is to be cut, since the data of what follows was lost with the power.
+    cut: Option<u64>,
+}
+
+/// What was read of the segments.
+#[derive(Debug, Default)]
+struct Found {
+    /// With where each ends in its segment.
+    records: Vec<(Record, u64)>,
+    /// The last change that was synced for sure.
+    synced: u64,
+}
+
+impl Found {
+    /// Reads a segment and returns the number that comes behind its last whole record.
+    fn read_segment(&mut self, path: &Path, first: u64) -> EngineResult<u64> {
+        let whole = Bytes::from(fs::read(path).map_err(|error| failure(path, &error))?);
+        let mut rest = whole.clone();
+        let mut next = first;
+        if !rest.starts_with(MAGIC) {
+            // A crash came before the first record, or somebody else's bytes are there.
+            let is_unbegun = rest.len() <= MAGIC.len();
+            return is_unbegun.then_some(next).ok_or_else(|| damage(path, 0));
+        }
+        rest.advance(MAGIC.len());
+        while let Some(record) = record::take(&mut rest) {
+            let end = (whole.len() - rest.len()) as u64;
+            if let Some(synced) = mark_in(&record) {
+                self.synced = self.synced.max(synced);
+                continue;
+            }
+            if record.sequence != next {
+                return Err(damage(path, end - record.whole.len() as u64));
+            }
+            self.records.push((record, end));
+            next += 1;
+        }
+        match marks_in(&rest).any(|synced| synced >= next) {
+            true => Err(damage(path, (whole.len() - rest.len()) as u64)),
+            false => Ok(next),
+        }
+    }
+}
+
+/// What a mark says was synced.
+fn mark_in(record: &Record) -> Option<u64> {
+    let is_mark = record.sequence == MARK;
+    is_mark.then(|| record.changes.clone().try_get_u64_le().ok())?
+}
+
+/// What the marks behind a torn record say, wherever they begin.
+fn marks_in(torn: &Bytes) -> impl Iterator<Item = u64> {
+    let begins = (0..torn.len()).filter(|start| torn[*start..].starts_with(&MARK_LENGTH));
+    begins.filter_map(|start| mark_in(&record::take(&mut torn.slice(start..))?))
+}
+
+fn damage(path: &Path, at: u64) -> EngineError {
+    EngineError::Corrupt(format!("{} is damaged at byte {at}", path.display()))
 }
 
 impl Replayed {
-    /// Reads the log in `directory` from behind the change `after`, which the tree has.
-    pub(super) fn read(directory: &Path, after: u64) -> EngineResult<Self> {
+    /// Reads the log in `directory` from behind the change `after`, which the tree has. What refers to data that
+    /// `barrier` lacks, and was not synced, is left out with all behind it.
+    pub(super) fn read(
+        directory: &Path,
+        after: u64,
+        barrier: Option<&dyn Barrier>,
+    ) -> EngineResult<Self> {
         let mut replayed = Self {
             last: after,
             ..Self::default()
         };
+        let mut found = Found {
+            synced: after,
+            ..Found::default()
+        };
         let mut next = None;
+        let mut last_known = after;
         for (first, path) in segments(directory)? {
-            if next.is_some_and(|next| next != first) || first > replayed.last + 1 {
+            if next.is_some_and(|next| next != first) || first > last_known + 1 {
                 let text = format!("{} does not go on where the log ends", path.display());
                 return Err(EngineError::Corrupt(text));
             }
-            next = Some(replayed.read_segment(&path, first)?);
+            let behind = found.read_segment(&path, first)?;
+            last_known = last_known.max(behind - 1);
+            next = Some(behind);
             replayed.segments.push_back((first, path));
         }
+        replayed.take_all(found, barrier)?;
         Ok(replayed)
     }
 
-    /// Reads a segment and returns the number that comes behind its last whole record.
-    fn read_segment(&mut self, path: &Path, first: u64) -> EngineResult<u64> {
-        let mut bytes = Vec::new();
-        let mut file = File::open(path).map_err(|error| failure(path, &error))?;
-        file.read_to_end(&mut bytes)
-            .map_err(|error| failure(path, &error))?;
-        let mut bytes = Bytes::from(bytes);
-        let mut next = first;
-        if !bytes.starts_with(MAGIC) {
-            // A crash came before the first record.
-            return Ok(next);
-        }
-        bytes.advance(MAGIC.len());
-        while let Some(record) = record::take(&mut bytes) {
-            let taken = match record.sequence == next {
-                true => self.take(&record),
-                false => None,
-            };
-            if taken.is_none() {
-                let text = format!("record {} of {}", record.sequence, path.display());
-                return Err(EngineError::Corrupt(text));
+    fn take_all(&mut self, found: Found, barrier: Option<&dyn Barrier>) -> EngineResult<()> {
+        for (record, end) in found.records {
+            let is_sound = |barrier: &dyn Barrier| barrier.has(&record.puts());
+            if record.sequence > found.synced && !barrier.is_none_or(is_sound) {
+                tracing::warn!(
+                    operation = record.sequence,
+                    "data of this operation, which was not synced, was lost with the power: it is undone"
+                );
+                self.cut = Some(end - record.whole.len() as u64);
+                return Ok(());
             }
+            let torn = || EngineError::Corrupt(format!("record {}", record.sequence));
+            self.take(&record).ok_or_else(torn)?;
             self.records.push(record);
-            next += 1;
         }
-        Ok(next)
+        Ok(())
     }
 
     /// Makes the changes of a record, unless it made them before.
@@ -106,6 +181,19 @@ impl Replayed {
             self.last = record.sequence;
         }
         Some(())
+    }
+
+    /// Cuts off what was left out, so that nobody reads it later.
+    fn make_cut(&self) -> EngineResult<()> {
+        let (Some(length), Some((_, path))) = (self.cut, self.segments.back()) else {
+            return Ok(());
+        };
+        let cut = || {
+            let file = OpenOptions::new().write(true).open(path)?;
+            file.set_len(length)?;
+            file.sync_all()
+        };
+        cut().map_err(|error: io::Error| failure(path, &error))
     }
 
     /// Removes all segments.
@@ -127,6 +215,7 @@ impl Replayed {
 impl Log {
     /// Begins a segment whose first record is `first`, behind the segments that were `replayed`.
     pub(super) fn go_on(directory: &Path, replayed: &Replayed, first: u64) -> EngineResult<Self> {
+        replayed.make_cut()?;
         let (file, path) = begin(directory, first)?;
         let mut older = replayed.segments.clone();
         // One without a whole record has the same number, and the new one is in its place.
@@ -149,6 +238,11 @@ impl Log {
     pub(super) fn sync(&self) -> EngineResult<()> {
         let synced = self.file.sync_data();
         synced.map_err(|error| failure(&self.current.1, &error))
+    }
+
+    /// Notes that all up to change `synced` is durable.
+    pub(super) fn mark(&mut self, synced: u64) -> EngineResult<()> {
+        self.write(&record::mark(MARK, synced))
     }
 
     /// Begins the next segment, whose first record is `first`. The present one is durable then.

@@ -5,6 +5,7 @@
 //! [`SYNC_INTERVAL`]. Who ships the log to elsewhere gets it as it is written, before it is synced.
 
 use std::{
+    panic::AssertUnwindSafe,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock},
     time::Duration,
 };
@@ -35,6 +36,8 @@ struct Wanted {
 /// How far the worker is.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Progress {
+    /// The last operation that the log has.
+    written: u64,
     /// The last operation that is durable.
     pub(super) synced: u64,
     /// The last operation that is in the tree.
@@ -65,6 +68,7 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(state: State, merged: u64, recent_max: usize) -> Self {
         let progress = Progress {
+            written: state.sequence(),
             synced: state.sequence(),
             merged,
             ..Progress::default()
@@ -96,6 +100,11 @@ impl Shared {
     pub(super) async fn synced(&self, sequence: u64) -> EngineResult<()> {
         self.ask(|wanted| wanted.sync = wanted.sync.max(sequence));
         self.reached(|progress| progress.synced >= sequence).await
+    }
+
+    /// Returns when the log has all up to operation `sequence`.
+    pub(super) async fn written(&self, sequence: u64) -> EngineResult<()> {
+        self.reached(|progress| progress.written >= sequence).await
     }
 
     /// Returns when all up to operation `sequence` is in the tree.
@@ -199,7 +208,12 @@ pub(super) struct Worker {
 impl Worker {
     /// Works until the engine is closed or the disk fails.
     pub(super) fn run(mut self) {
-        if let Err(error) = self.work() {
+        let worked = std::panic::catch_unwind(AssertUnwindSafe(|| self.work()));
+        let panicked = |_| {
+            let text = "the worker of the metadata ended unexpectedly: its files may be damaged";
+            Err(EngineError::Corrupt(text.to_owned()))
+        };
+        if let Err(error) = worked.unwrap_or_else(panicked) {
             tracing::error!(%error, "the metadata of a file system can no longer be changed");
             self.shared.write().fail(error.clone());
             self.shared
@@ -236,6 +250,9 @@ impl Worker {
         };
         self.log.write(&chunk.records)?;
         self.written = last;
+        self.shared
+            .progress
+            .send_modify(|progress| progress.written = last);
         self.unsynced.get_or_insert_with(clock::now);
         if let Some(tap) = &self.tap {
             tap.take(chunk);
@@ -249,6 +266,7 @@ impl Worker {
             passed.map_err(|error| EngineError::Io(format!("data on this disk: {error}")))?;
         }
         self.log.sync()?;
+        self.log.mark(self.written)?;
         self.unsynced = None;
         self.shared
             .progress
