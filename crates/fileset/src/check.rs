@@ -284,10 +284,10 @@ pub async fn check(
             there += 1;
             match expected.remove(&object) {
                 Some(length) if length != listed.size && length != u64::from(UNKNOWN_LENGTH) => {
+                    let there = listed.size;
                     report.add(format!(
-                        "{object}: has {} bytes in the bucket, {length} were written",
-                        listed.size
-                    ))
+                        "{object}: has {there} bytes in the bucket, {length} were written"
+                    ));
                 }
                 Some(_) => {}
                 None if survey.garbage.contains_key(&object) => {}

@@ -63,18 +63,18 @@ async fn sweep(parts: &Parts) {
 
 /// Collects what waits and deletes all garbage.
 pub(crate) async fn work(parts: &Parts) -> FsResult<()> {
-    let mut waiting = parts.held.waiting();
-    while let Some(inode) = waiting.pop() {
+    let mut outcome = Ok(());
+    for inode in parts.held.waiting() {
         parts.files.discard(inode);
-        if let Err(error) = collect(&*parts.engine, inode).await {
-            waiting.push(inode);
-            waiting
-                .into_iter()
-                .for_each(|inode| parts.held.put_back(inode));
-            return Err(error);
+        match collect(&*parts.engine, inode).await {
+            Ok(()) => parts.held.gone(inode),
+            Err(error) => {
+                // One that is damaged keeps no other.
+                parts.held.put_back(inode);
+                outcome = Err(error);
+            }
         }
-        parts.held.gone(inode);
     }
     while delete_garbage(&*parts.engine, &parts.objects).await? {}
-    Ok(())
+    outcome
 }

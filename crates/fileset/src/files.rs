@@ -30,6 +30,7 @@ use std::{
 
 use penstock_base::{FsError, FsResult, Mutex};
 use penstock_vfs::{Access, Attributes, FileKind, HandleId, Inode, Unsaved};
+use tokio::sync::OnceCell;
 
 use crate::{
     data::{Blocks, Objects, Packer},
@@ -37,6 +38,7 @@ use crate::{
     operations,
 };
 
+pub(crate) use self::pending::Overruled;
 use self::pending::Pending;
 
 /// A regular file that is open, or of which something is not saved.
@@ -47,6 +49,8 @@ pub(crate) struct File {
     pending: Mutex<Pending>,
     /// Where the last read ended.
     read_to: AtomicU64,
+    /// The size was asked for once the file could be found here.
+    is_loaded: OnceCell<()>,
 }
 
 impl File {
@@ -56,6 +60,7 @@ impl File {
             turn: tokio::sync::Mutex::default(),
             pending: Mutex::new(Pending::new(size)),
             read_to: AtomicU64::new(0),
+            is_loaded: OnceCell::new(),
         }
     }
 }
@@ -114,22 +119,23 @@ impl Files {
     /// A regular file, which stays in the table until it is given back with [`Files::unpin`].
     async fn pin(&self, inode: Inode) -> FsResult<Arc<File>> {
         let size = self.size(inode).await?;
-        let (file, is_new) = {
+        let file = {
             let mut table = self.table.lock();
-            let is_new = !table.files.contains_key(&inode);
             let (file, pins) = table
                 .files
                 .entry(inode)
                 .or_insert_with(|| (Arc::new(File::new(inode, size)), 0));
             *pins += 1;
-            (Arc::clone(file), is_new)
+            Arc::clone(file)
         };
-        if is_new {
-            // Whoever changes the size from now on finds the file; who did before it was there has done so.
-            let size = self.size(inode).await;
-            let size = size.inspect_err(|_| self.unpin(inode))?;
+        // Who changes the size from now on finds the file; who did before it was there has done so.
+        let load = || async {
+            let size = self.size(inode).await?;
             file.pending.lock().load_size(size);
-        }
+            Ok::<_, FsError>(())
+        };
+        let loaded = file.is_loaded.get_or_try_init(load).await;
+        loaded.inspect_err(|_| self.unpin(inode))?;
         Ok(file)
     }
 
@@ -203,11 +209,22 @@ impl Files {
         }
     }
 
-    /// Somebody set the time when a file's content changed: what is pending does not.
-    pub(crate) fn forget_modified(&self, inode: Inode) {
-        if let Some(file) = self.find(inode) {
-            file.pending.lock().forget_modified();
-        }
+    /// Makes a change of a file's attributes that a save would make, too: one that is under way ends first, and what
+    /// was written before the change does not change them again.
+    pub(crate) async fn overrule<T>(
+        &self,
+        (inode, overruled): (Inode, Overruled),
+        change: impl Future<Output = FsResult<T>>,
+    ) -> FsResult<T> {
+        let file = self.find(inode);
+        let Some(file) = file.filter(|_| overruled.modified || overruled.set_id) else {
+            return change.await;
+        };
+        let _turn = file.turn.lock().await;
+        let written_at = file.pending.lock().written_at();
+        let changed = change.await?;
+        file.pending.lock().overrule(written_at, overruled);
+        Ok(changed)
     }
 
     /// Shows what is pending of a file in its attributes.

@@ -84,7 +84,9 @@ pub async fn collect_garbage(
     let objects = Objects::new(transfer);
     if !sweep.dry_run {
         for orphan in query(engine, |reads| operations::orphans(reads)).await? {
-            collect(engine, orphan).await?;
+            if let Err(error) = collect(engine, orphan).await {
+                tracing::warn!(inode = orphan.0, %error, "a removed file could not be cleared away");
+            }
         }
         while delete_garbage(engine, &objects).await? {}
     }

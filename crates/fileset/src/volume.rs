@@ -21,7 +21,7 @@ use crate::{
     collector,
     data::{Objects, Spool},
     engine::{Engine, Reads, Transaction, query, transact},
-    files::Files,
+    files::{Files, Overruled},
     garbage::{Garbage, Sweep, sweep_bucket},
     held::Held,
     listings::Listings,
@@ -37,6 +37,8 @@ use crate::{
 const TTL: Duration = Duration::from_secs(1);
 /// Entries of a directory that are read at once.
 const ENTRIES: usize = 512;
+/// Bits of permissions that a write by somebody else takes away.
+const SET_ID: u16 = 0o6000;
 /// Bytes that `statfs` counts in.
 const STATISTICS_BLOCK: u64 = 4096;
 /// What a file system seems to hold, in bytes and in files: a bucket has no end.
@@ -354,9 +356,6 @@ impl Volume for FilesetVolume {
             permission::check_changes(&before, by, &changes)?;
             self.parts.files.resize(inode, size, by.uid != 0).await?;
         }
-        if changes.modified.is_some() {
-            self.parts.files.forget_modified(inode);
-        }
         let others = AttributeChanges {
             size: None,
             ..changes
@@ -369,9 +368,14 @@ impl Volume for FilesetVolume {
         if is_only_size {
             return self.attributes(by, inode).await;
         }
-        let attributes = self.transact(move |transaction| {
+        let overruled = Overruled {
+            modified: others.modified.is_some(),
+            set_id: others.permissions.is_some_and(|bits| bits & SET_ID != 0),
+        };
+        let change = self.transact(move |transaction| {
             operations::set_attributes(transaction, &asked, inode, &others)
         });
+        let attributes = self.parts.files.overrule((inode, overruled), change);
         Ok(self.entry(attributes.await?))
     }
 
@@ -530,9 +534,9 @@ impl Volume for FilesetVolume {
     async fn flush(&self, handle: HandleId) -> FsResult<()> {
         let handle = self.parts.files.handle(handle)?;
         match handle.access.writes() {
-            // With a spool, closing is as durable as on a local disk: a killed process loses nothing of it.
+            // As on a local disk: a killed process loses nothing of it, a power cut may.
             true if self.parts.objects.waiting().is_some() => {
-                self.parts.files.save(&handle.file).await
+                self.parts.files.hand_over(&handle.file).await
             }
             true => self.parts.files.sync(&handle.file).await,
             false => Ok(()),

@@ -6,10 +6,13 @@ mod support;
 
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
+use futures_util::future::join;
 use penstock_base::FsError;
 use penstock_fileset::{
     BLOCK_SIZE,
     check::{check, check_data},
+    engine::{EngineError, Transaction, transact},
 };
 use penstock_object::{ErrorKind, Key, ListOptions, Operation, PutOptions};
 use penstock_object_testing::Fault;
@@ -636,6 +639,60 @@ async fn a_save_that_fails_is_told_and_tried_again() {
     place.close(handle).await.unwrap();
     assert_eq!(place.content(ROOT, "file").await.unwrap(), b"kept");
     place.is_whole().await;
+}
+
+/// A save that was under way set the time of what it saved over the one that was set meanwhile.
+#[tokio::test]
+async fn a_time_that_is_set_while_a_save_is_under_way_stays() {
+    let mut place = Place::new().await;
+    let made = place.make(ROOT, "file", file(0o644)).await.unwrap();
+    let handle = place.open(made, OpenOptions::READ_WRITE).await.unwrap();
+    let written = place.write(handle, WritePlace::At(0), &[1; 1000]).await;
+    written.unwrap();
+    let slow = Fault::Delay(Duration::from_millis(200));
+    place.faults.rate(Some(Operation::Put), 1.0, slow);
+    let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
+    let seen = place.attributes(made).await.modified;
+    let set = async {
+        place
+            .until(|| async { place.faults.calls(Operation::Put) == 1 })
+            .await;
+        assert_eq!(place.attributes(made).await.modified, seen);
+        let changes = AttributeChanges {
+            modified: Some(TimeChange::To(long_ago)),
+            ..AttributeChanges::default()
+        };
+        place.change(made, changes).await.unwrap();
+    };
+    let (synced, ()) = join(place.sync(handle), set).await;
+    synced.unwrap();
+    assert_eq!(place.attributes(made).await.modified, long_ago);
+    place.crash().await;
+    assert_eq!(place.attributes(made).await.modified, long_ago);
+    place.is_whole().await;
+}
+
+#[tokio::test]
+async fn a_removed_file_that_cannot_be_cleared_away_keeps_no_other() {
+    let place = Place::new().await;
+    let mut removed = Vec::new();
+    for name in ["first", "damaged", "last"] {
+        place.store(ROOT, name, &[1; 100]).await.unwrap();
+        removed.push(place.find(ROOT, name).await.unwrap().inode);
+    }
+    let key = [&b"C"[..], &removed[1].0.to_be_bytes(), &[0; 8]].concat();
+    let damage = move |transaction: &mut dyn Transaction| -> Result<(), EngineError> {
+        transaction.put(&key, Bytes::from_static(b"?"));
+        Ok(())
+    };
+    transact(&*place.engine, damage).await.unwrap();
+    for (name, inode) in ["first", "damaged", "last"].iter().zip(&removed) {
+        place.remove(ROOT, name, RemoveKind::File).await.unwrap();
+        place.forget_all(*inode);
+    }
+    place
+        .until(|| async { place.objects().await.len() == 1 })
+        .await;
 }
 
 #[tokio::test]

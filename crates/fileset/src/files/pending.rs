@@ -26,6 +26,15 @@ pub(super) struct Taken {
     pub(super) drops_set_id: bool,
 }
 
+/// What somebody sets of a file that a save would set, too.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Overruled {
+    /// The time of its content.
+    pub(crate) modified: bool,
+    /// The bits that a write by somebody else takes away.
+    pub(crate) set_id: bool,
+}
+
 /// See the module. The size is that of the file as everybody sees it.
 #[derive(Debug)]
 pub(crate) struct Pending {
@@ -38,10 +47,18 @@ pub(crate) struct Pending {
     bytes: u64,
     memory: Option<Reservation>,
     /// What a save is putting into the bucket, below `pieces`.
-    saving: Pieces,
-    saving_memory: Option<Reservation>,
+    saving: Option<Saving>,
     /// Moves when what a reader found elsewhere may not be true any more.
     changes: u64,
+}
+
+/// What a save took and has not brought into the metadata.
+#[derive(Debug)]
+struct Saving {
+    pieces: Pieces,
+    bytes: u64,
+    memory: Option<Reservation>,
+    modified: Option<SystemTime>,
 }
 
 /// What a reader sees of it.
@@ -64,8 +81,7 @@ impl Pending {
             pieces: Pieces::new(),
             bytes: 0,
             memory: None,
-            saving: Pieces::new(),
-            saving_memory: None,
+            saving: None,
             changes: 0,
         }
     }
@@ -87,13 +103,14 @@ impl Pending {
         self.is_resized
             || self.modified.is_some()
             || !self.pieces.is_empty()
-            || !self.saving.is_empty()
+            || self.saving.is_some()
     }
 
     pub(super) fn show(&self, attributes: &mut Attributes) {
         attributes.size = self.size;
-        attributes.allocated += self.bytes;
-        if let Some(modified) = self.modified {
+        let saving = self.saving.as_ref();
+        attributes.allocated += self.bytes + saving.map_or(0, |saving| saving.bytes);
+        if let Some(modified) = self.modified.or(saving.and_then(|saving| saving.modified)) {
             attributes.modified = modified;
             attributes.changed = attributes.changed.max(modified);
         }
@@ -156,9 +173,23 @@ impl Pending {
         }
     }
 
-    /// Somebody set the time of the content.
-    pub(crate) fn forget_modified(&mut self) {
-        self.modified = None;
+    /// When what the next save takes was written last.
+    pub(super) fn written_at(&self) -> Option<SystemTime> {
+        self.modified
+    }
+
+    /// Somebody set the time of the content, or its permissions, after what was written at `written_at`: a save of
+    /// that says nothing of them. Only in one's turn.
+    pub(super) fn overrule(&mut self, written_at: Option<SystemTime>, overruled: Overruled) {
+        if self.modified != written_at {
+            return;
+        }
+        if overruled.modified {
+            self.modified = None;
+        }
+        if overruled.set_id {
+            self.drops_set_id = false;
+        }
     }
 
     /// Gives back what is paid for bytes that were written over.
@@ -176,40 +207,45 @@ impl Pending {
         if !self.is_unsaved() {
             return None;
         }
-        self.saving = std::mem::take(&mut self.pieces);
-        self.saving_memory = self.memory.take();
-        self.bytes = 0;
         self.is_resized = false;
-        let pieces = self.saving.iter();
+        let saving = Saving {
+            pieces: std::mem::take(&mut self.pieces),
+            bytes: std::mem::take(&mut self.bytes),
+            memory: self.memory.take(),
+            modified: self.modified.take(),
+        };
+        let pieces = saving.pieces.iter();
         let pieces = pieces.map(|(offset, bytes)| Piece {
             offset: *offset,
             bytes: bytes.clone(),
         });
-        Some(Taken {
+        let taken = Taken {
             pieces: pieces.collect(),
             size: self.size,
-            modified: self.modified.take(),
+            modified: saving.modified,
             drops_set_id: std::mem::take(&mut self.drops_set_id),
-        })
+        };
+        self.saving = Some(saving);
+        Some(taken)
     }
 
     /// What was taken is in the metadata.
     pub(super) fn saved(&mut self) {
-        self.saving = Pieces::new();
-        self.saving_memory = None;
+        self.saving = None;
         self.changes += 1;
     }
 
     /// What was taken is not, and waits for another save, below what was written since.
     pub(super) fn give_back(&mut self, taken: &Taken) {
-        let newer = std::mem::take(&mut self.pieces);
-        self.pieces = std::mem::take(&mut self.saving);
+        let saving = self.saving.take();
+        let (pieces, memory) = saving.map_or((Pieces::new(), None), |it| (it.pieces, it.memory));
+        let newer = std::mem::replace(&mut self.pieces, pieces);
         for (offset, piece) in newer {
             cut(&mut self.pieces, offset..offset + piece.len() as u64);
             self.pieces.insert(offset, piece);
         }
         self.bytes = self.pieces.values().map(|piece| piece.len() as u64).sum();
-        self.memory = match (self.memory.take(), self.saving_memory.take()) {
+        self.memory = match (self.memory.take(), memory) {
             (Some(mut memory), Some(more)) => {
                 memory.merge(more);
                 Some(memory)
@@ -223,7 +259,8 @@ impl Pending {
 
     /// What a reader of `range` sees.
     pub(super) fn see(&self, range: &Range<u64>) -> Seen {
-        let mut seen = part(&self.saving, range);
+        let saving = self.saving.as_ref();
+        let mut seen = saving.map_or(Pieces::new(), |saving| part(&saving.pieces, range));
         for (offset, piece) in part(&self.pieces, range) {
             cut(&mut seen, offset..offset + piece.len() as u64);
             seen.insert(offset, piece);

@@ -166,6 +166,12 @@ impl Files {
         Ok(self.engine.sync().await?)
     }
 
+    /// Saves a file; what is in the metadata survives the end of this process then.
+    pub(crate) async fn hand_over(self: &Arc<Self>, file: &Arc<File>) -> FsResult<()> {
+        self.save(file).await?;
+        Ok(self.engine.hand_over().await?)
+    }
+
     /// Saves all files, many at once, so that they share objects. Returns those that could not be, with the reason.
     pub(crate) async fn save_all(self: &Arc<Self>) -> Vec<(Arc<File>, FsError)> {
         let saves = self.unsaved_files().into_iter().map(|file| async {

@@ -83,7 +83,8 @@ pub(crate) fn edit(
         Some(SizeChange::AtMost(size)) => file.size.min(size),
     };
     file.modified = change.modified.unwrap_or(file.modified);
-    file.changed = change.changed.unwrap_or(file.changed);
+    // What is said late of an earlier time changes nothing of a later one.
+    file.changed = file.changed.max(change.changed.unwrap_or(file.changed));
     if change.drops_set_id {
         file.permissions = permission::without_set_id(file.permissions);
     }

@@ -1,5 +1,7 @@
 //! Moving names.
 
+use std::collections::HashSet;
+
 use penstock_base::{FsError, FsResult};
 use penstock_vfs::{AccessMask, Attributes, Inode, RenameMode, Renamed, permission};
 
@@ -97,8 +99,11 @@ fn check_taken(
 
 /// Fails if `moved` would come to lie in itself.
 fn check_move(reads: &dyn Reads, moved: Inode, into: Inode) -> FsResult<()> {
-    let mut at = into;
+    let (mut at, mut passed) = (into, HashSet::new());
     while at != Inode::ROOT {
+        if !passed.insert(at) {
+            return Err(schema::damaged("the way to a directory"));
+        }
         if at == moved {
             return Err(FsError::InvalidArgument(
                 "a directory cannot be moved into itself",
