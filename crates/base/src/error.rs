@@ -44,8 +44,8 @@ pub enum FsError {
     /// The file would exceed what the store can hold.
     #[error("the file is too large")]
     FileTooLarge,
-    /// The store's disk or quota is full.
-    #[error("no space left in the store")]
+    /// The store's disk or quota is full, or the disk with the metadata of a fileset.
+    #[error("no space left")]
     NoSpace,
     /// The memory budget stayed exhausted until the deadline.
     #[error("the memory budget is exhausted")]

@@ -280,6 +280,7 @@ impl Fileset {
                 "it is mounted, or another command looks at it: unmount it or wait"
             }
             EngineError::Corrupt(_) => "restore its metadata from a backup",
+            EngineError::Full(_) => "make room on the disk that its metadata is on",
             EngineError::Io(_) => "see to the disk that its metadata is on",
         };
         Failure::new(cause, remedy)

@@ -129,7 +129,7 @@ pub struct Conditional {
 /// A store of ordered keys.
 ///
 /// - **Errors.** After `Io` from a change nothing more is changed: whether the disk has it nobody knows, and a new
-///   process finds out. After `Store` it can be tried again, after `Fenced` nothing can.
+///   process finds out. After `Store` and `Full` it can be tried again, after `Fenced` nothing can.
 /// - **Cancellation.** Dropping a future leaves the operation done or not done, never half.
 #[async_trait]
 pub trait Engine: Debug + Send + Sync + 'static {

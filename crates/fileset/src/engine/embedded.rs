@@ -11,6 +11,7 @@
 //! bytes in the log, not the pages of a tree, and a crash leaves a log to read that is as long as what lies between
 //! two checkpoints. Figures and the alternatives are in `docs/decisions/fileset.md`.
 
+mod disk;
 mod log;
 mod state;
 mod table;
@@ -29,6 +30,7 @@ use penstock_base::{DirectoryLock, DirectoryLockError, Mutex, run_blocking};
 
 pub(super) use self::table::{Fact, Tree, TreeState};
 use self::{
+    disk::Disk,
     log::{Log, Replayed},
     state::State,
     worker::{Shared, Worker},
@@ -103,6 +105,7 @@ impl Tap for Absent {
 /// What is on the disk, locked and read, before the engine begins to work.
 pub(super) struct Prepared {
     lock: DirectoryLock,
+    disk: Arc<Disk>,
     pub(super) tree: Arc<Tree>,
     pub(super) replayed: Replayed,
     settings: EmbeddedSettings,
@@ -126,7 +129,9 @@ impl Prepared {
             DirectoryLockError::Io(error) => log::failure(directory, &error),
         })?;
         let cache = settings.memory as usize / 2;
-        let tree = Arc::new(Tree::open(&directory.join(TREE), cache)?);
+        let disk = Arc::new(Disk::default());
+        let tree = Tree::open(&directory.join(TREE), cache, Arc::clone(&disk))?;
+        let tree = Arc::new(tree);
         let merged = tree.sequence()?;
         if merged == 0 {
             // The table is there from the beginning on.
@@ -135,6 +140,7 @@ impl Prepared {
         Ok(Self {
             replayed: Replayed::read(directory, merged, barrier)?,
             lock,
+            disk,
             tree,
             settings: settings.clone(),
             merged,
@@ -178,7 +184,7 @@ impl Prepared {
         let directory = &self.settings.directory;
         let written = self.replayed.last;
         let mut log = Log::go_on(
-            directory,
+            (directory, Arc::clone(&self.disk)),
             &self.replayed,
             written - self.added.len() as u64 + 1,
         )?;
@@ -192,7 +198,9 @@ impl Prepared {
         log.sync()?;
         let recent_max = (self.settings.memory / RECENT_SHARE).min(RECENT_MAX) as usize;
         let state = State::new(self.tree.state()?, self.replayed);
-        let shared = Arc::new(Shared::new(state, self.merged, recent_max));
+        self.disk.be_patient(true);
+        let shared = Shared::new(state, (self.merged, recent_max), self.disk);
+        let shared = Arc::new(shared);
         let tree = Arc::downgrade(&self.tree);
         let worker = Worker {
             shared: Arc::clone(&shared),

@@ -18,6 +18,9 @@ pub enum EngineError {
     /// What is on the disk is not what was written there.
     #[error("the metadata is damaged: {0}")]
     Corrupt(String),
+    /// The disk is full. It is tried again.
+    #[error("the disk of the metadata is full: {0}")]
+    Full(String),
     /// The disk failed. Nothing more is changed.
     #[error("metadata: {0}")]
     Io(String),
@@ -39,6 +42,7 @@ impl From<EngineError> for FsError {
         match error {
             EngineError::InUse { .. } => Self::Busy("another process has the file system open"),
             EngineError::Corrupt(text) => Self::Corrupt(text),
+            EngineError::Full(_) => Self::NoSpace,
             EngineError::Io(text) => Self::Io(format!("metadata: {text}")),
             EngineError::Store(_) | EngineError::Fenced(_) => Self::Io(error.to_string()),
         }

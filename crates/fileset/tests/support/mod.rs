@@ -171,12 +171,18 @@ impl Engine for Gate {
 impl Place {
     /// An empty file system of root's.
     pub async fn new() -> Self {
-        Self::over(|engine| engine, false).await
+        Self::over(tempfile::tempdir().unwrap(), |engine| engine, false).await
+    }
+
+    /// The same whose metadata is below `path`.
+    pub async fn on(path: &Path) -> Self {
+        let directory = tempfile::tempdir_in(path).unwrap();
+        Self::over(directory, |engine| engine, false).await
     }
 
     /// The same whose small files wait for the bucket in a spool.
     pub async fn spooled() -> Self {
-        Self::over(|engine| engine, true).await
+        Self::over(tempfile::tempdir().unwrap(), |engine| engine, true).await
     }
 
     /// The same with an engine that can be kept waiting.
@@ -192,15 +198,15 @@ impl Place {
             gate = Some(Arc::clone(&made));
             made as Arc<dyn Engine>
         };
-        let place = Self::over(around, false).await;
+        let place = Self::over(tempfile::tempdir().unwrap(), around, false).await;
         (place, gate.unwrap())
     }
 
     async fn over(
+        directory: tempfile::TempDir,
         around: impl FnOnce(Arc<dyn Engine>) -> Arc<dyn Engine>,
         has_spool: bool,
     ) -> Self {
-        let directory = tempfile::tempdir().unwrap();
         let bucket: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let faults = Faults::new(1);
         let spool = has_spool.then(|| open_spool(directory.path(), (&bucket, &faults)));

@@ -26,12 +26,14 @@ use std::{
     collections::VecDeque,
     fs::{self, File, OpenOptions},
     io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use bytes::{Buf, Bytes};
 
+use super::disk::{Disk, is_full};
 use crate::engine::{
     Barrier, EngineError, EngineResult,
     layers::Changes,
@@ -49,7 +51,10 @@ const MARK_LENGTH: [u8; 4] = 16_u32.to_le_bytes();
 #[derive(Debug)]
 pub(super) struct Log {
     directory: PathBuf,
+    disk: Arc<Disk>,
     file: File,
+    /// Bytes of it that are whole: what a write that failed left is behind them.
+    length: u64,
     /// Segments before the one that is written, oldest first, with the numbers of their first records.
     older: VecDeque<(u64, PathBuf)>,
     current: (u64, PathBuf),
@@ -214,46 +219,64 @@ impl Replayed {
 
 impl Log {
     /// Begins a segment whose first record is `first`, behind the segments that were `replayed`.
-    pub(super) fn go_on(directory: &Path, replayed: &Replayed, first: u64) -> EngineResult<Self> {
+    pub(super) fn go_on(
+        (directory, disk): (&Path, Arc<Disk>),
+        replayed: &Replayed,
+        first: u64,
+    ) -> EngineResult<Self> {
         replayed.make_cut()?;
-        let (file, path) = begin(directory, first)?;
+        let (file, path) = begin((directory, &disk), first)?;
         let mut older = replayed.segments.clone();
         // One without a whole record has the same number, and the new one is in its place.
         older.retain(|(number, _)| *number != first);
         Ok(Self {
             directory: directory.to_owned(),
+            disk,
             file,
+            length: MAGIC.len() as u64,
             older,
             current: (first, path),
         })
     }
 
-    /// Writes records.
+    /// Writes records, when the disk has room for them.
     pub(super) fn write(&mut self, records: &[u8]) -> EngineResult<()> {
-        let written = self.file.write_all(records);
+        let disk = Arc::clone(&self.disk);
+        let written = disk.write(|| self.append(records));
         written.map_err(|error| failure(&self.current.1, &error))
     }
 
-    /// Makes what was written durable.
-    pub(super) fn sync(&self) -> EngineResult<()> {
-        let synced = self.file.sync_data();
-        synced.map_err(|error| failure(&self.current.1, &error))
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, self.length)?;
+        self.length += bytes.len() as u64;
+        Ok(())
     }
 
-    /// Notes that all up to change `synced` is durable.
+    /// Makes what was written durable. When it fails nobody knows what is, whatever the cause.
+    pub(super) fn sync(&self) -> EngineResult<()> {
+        let path = self.current.1.display();
+        let synced = self.file.sync_data();
+        synced.map_err(|error| EngineError::Io(format!("{path}: {error}")))
+    }
+
+    /// Notes that all up to change `synced` is durable, if there is room for that.
     pub(super) fn mark(&mut self, synced: u64) -> EngineResult<()> {
-        self.write(&record::mark(MARK, synced))
+        match self.append(&record::mark(MARK, synced)) {
+            Err(error) if !is_full(&error) => Err(failure(&self.current.1, &error)),
+            _ => Ok(()),
+        }
     }
 
     /// Begins the next segment, whose first record is `first`. The present one is durable then.
     pub(super) fn rotate(&mut self, first: u64) -> EngineResult<()> {
         self.sync()?;
-        let (file, path) = begin(&self.directory, first)?;
+        let (file, path) = begin((&self.directory, &self.disk), first)?;
         if first != self.current.0 {
             let before = std::mem::replace(&mut self.current, (first, path));
             self.older.push_back(before);
         }
         self.file = file;
+        self.length = MAGIC.len() as u64;
         Ok(())
     }
 
@@ -272,7 +295,8 @@ impl Log {
     }
 }
 
-fn begin(directory: &Path, first: u64) -> EngineResult<(File, PathBuf)> {
+/// A new segment, durable and empty, when the disk has room for it.
+fn begin((directory, disk): (&Path, &Disk), first: u64) -> EngineResult<(File, PathBuf)> {
     let path = directory.join(format!("{PREFIX}{first:020}"));
     let begin = || {
         let mut options = OpenOptions::new();
@@ -287,7 +311,8 @@ fn begin(directory: &Path, first: u64) -> EngineResult<(File, PathBuf)> {
         File::open(directory)?.sync_all()?;
         Ok(file)
     };
-    let file = begin().map_err(|error| failure(&path, &error))?;
+    let file = disk.write(begin);
+    let file = file.map_err(|error| failure(&path, &error))?;
     Ok((file, path))
 }
 
@@ -306,5 +331,9 @@ fn segments(directory: &Path) -> EngineResult<Vec<(u64, PathBuf)>> {
 }
 
 pub(super) fn failure(path: &Path, error: &io::Error) -> EngineError {
-    EngineError::Io(format!("{}: {error}", path.display()))
+    let text = format!("{}: {error}", path.display());
+    match is_full(error) {
+        true => EngineError::Full(text),
+        false => EngineError::Io(text),
+    }
 }

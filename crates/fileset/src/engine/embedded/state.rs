@@ -97,7 +97,12 @@ impl State {
 
     /// Changes nothing any more, if the tree has everything; returns whether it does.
     pub(super) fn close(&mut self) -> bool {
-        let is_done = self.recent.is_empty() && self.records.is_empty();
+        self.recent.is_empty() && self.close_unmerged()
+    }
+
+    /// Changes nothing any more, if the log has everything; returns whether it does.
+    pub(super) fn close_unmerged(&mut self) -> bool {
+        let is_done = self.records.is_empty();
         if is_done {
             self.fail(EngineError::Io("the engine is closed".to_owned()));
         }

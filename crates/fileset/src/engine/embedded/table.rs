@@ -1,13 +1,17 @@
 //! The B-tree below the log: everything up to a certain change, in one file.
 
-use std::{ops::Range, path::Path};
+use std::{fs::File, ops::Range, os::unix::fs::OpenOptionsExt, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use redb::{
     Builder, Database, Durability, ReadOnlyTable, ReadTransaction, ReadableDatabase,
-    TableDefinition,
+    TableDefinition, backends::FileBackend,
 };
 
+use super::{
+    disk::{Disk, TreeFile, is_full},
+    log,
+};
 use crate::engine::{
     EngineError, EngineResult,
     layers::{Changes, Layer, Said, in_order},
@@ -32,11 +36,17 @@ pub(in crate::engine) struct Tree {
 pub(in crate::engine) struct TreeState(ReadOnlyTable<&'static [u8], &'static [u8]>);
 
 impl Tree {
-    /// Opens the tree at `path`, or makes an empty one; `cache` bytes of it are kept in memory.
-    pub(super) fn open(path: &Path, cache: usize) -> EngineResult<Self> {
+    /// Opens the tree at `path` on `disk`, or makes an empty one; `cache` bytes of it are kept in memory.
+    pub(super) fn open(path: &Path, cache: usize, disk: Arc<Disk>) -> EngineResult<Self> {
+        let mut options = File::options();
+        let options = options.read(true).write(true).create(true).truncate(false);
+        let file = options.mode(0o600).open(path);
+        let file = file.map_err(|error| log::failure(path, &error))?;
+        let file = FileBackend::new(file).map_err(failure)?;
         let mut builder = Builder::new();
         builder.set_cache_size(cache);
-        let database = builder.create(path).map_err(failure)?;
+        let database = builder.create_with_backend(TreeFile::new(file, disk));
+        let database = database.map_err(failure)?;
         Ok(Self { database })
     }
 
@@ -139,6 +149,7 @@ impl Layer for TreeState {
 fn failure(error: impl Into<redb::Error>) -> EngineError {
     match error.into() {
         redb::Error::Corrupted(text) => EngineError::Corrupt(text),
+        redb::Error::Io(error) if is_full(&error) => EngineError::Full(error.to_string()),
         error => EngineError::Io(error.to_string()),
     }
 }

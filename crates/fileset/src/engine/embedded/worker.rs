@@ -14,7 +14,7 @@ use bytes::BytesMut;
 use penstock_base::clock::{self, Instant};
 use tokio::sync::watch;
 
-use super::{Tap, log::Log, state::State, table::Tree};
+use super::{Tap, disk::Disk, log::Log, state::State, table::Tree};
 use crate::engine::{Barrier, EngineError, EngineResult, embedded::Chunk};
 
 /// How long something that nobody waits for may be lost with the power.
@@ -61,12 +61,13 @@ pub(super) struct Shared {
     wanted: Mutex<Wanted>,
     bell: Condvar,
     pub(super) progress: watch::Sender<Progress>,
+    disk: Arc<Disk>,
     /// Bytes of changes over the tree that begin a checkpoint; at twice as many operations wait.
     pub(super) recent_max: usize,
 }
 
 impl Shared {
-    pub(super) fn new(state: State, merged: u64, recent_max: usize) -> Self {
+    pub(super) fn new(state: State, (merged, recent_max): (u64, usize), disk: Arc<Disk>) -> Self {
         let progress = Progress {
             written: state.sequence(),
             synced: state.sequence(),
@@ -78,6 +79,7 @@ impl Shared {
             wanted: Mutex::default(),
             bell: Condvar::new(),
             progress: watch::Sender::new(progress),
+            disk,
             recent_max,
         }
     }
@@ -91,6 +93,23 @@ impl Shared {
         self.bell.notify_one();
     }
 
+    /// Asks the worker for something and returns when it is done. Fails if the disk has no room for it, or if the
+    /// worker ended.
+    async fn wait_for(
+        &self,
+        ask: impl FnOnce(&mut Wanted),
+        is_done: impl Fn(&Progress) -> bool,
+    ) -> EngineResult<()> {
+        let mut refusals = self.disk.refusals();
+        self.ask(ask);
+        self.disk.ask();
+        tokio::select! {
+            biased;
+            reached = self.reached(is_done) => reached,
+            error = refusals.next() => Err(error),
+        }
+    }
+
     /// There are records to write.
     pub(super) fn ring(&self) {
         self.ask(|wanted| wanted.write = true);
@@ -98,43 +117,57 @@ impl Shared {
 
     /// Returns when all up to operation `sequence` is durable.
     pub(super) async fn synced(&self, sequence: u64) -> EngineResult<()> {
-        self.ask(|wanted| wanted.sync = wanted.sync.max(sequence));
-        self.reached(|progress| progress.synced >= sequence).await
+        self.wait_for(
+            |wanted| wanted.sync = wanted.sync.max(sequence),
+            |progress| progress.synced >= sequence,
+        )
+        .await
     }
 
     /// Returns when the log has all up to operation `sequence`.
     pub(super) async fn written(&self, sequence: u64) -> EngineResult<()> {
-        self.reached(|progress| progress.written >= sequence).await
+        self.wait_for(
+            |wanted| wanted.write = true,
+            |progress| progress.written >= sequence,
+        )
+        .await
     }
 
     /// Returns when all up to operation `sequence` is in the tree.
     pub(super) async fn merged(&self, sequence: u64) -> EngineResult<()> {
-        self.ask(|wanted| wanted.merge = wanted.merge.max(sequence));
-        self.reached(|progress| progress.merged >= sequence).await
+        self.wait_for(
+            |wanted| wanted.merge = wanted.merge.max(sequence),
+            |progress| progress.merged >= sequence,
+        )
+        .await
     }
 
-    /// Returns when there is room over the tree.
+    /// Returns when there is room for changes, on the disk and over the tree.
     pub(super) async fn room(&self) -> EngineResult<()> {
+        self.disk.has_room().await?;
         loop {
             let before = self.progress.borrow().checkpoints;
             if self.read().recent_bytes() < 2 * self.recent_max {
                 return Ok(());
             }
-            self.ring();
-            self.reached(|progress| progress.checkpoints > before)
-                .await?;
+            self.wait_for(
+                |wanted| wanted.write = true,
+                |progress| progress.checkpoints > before,
+            )
+            .await?;
         }
     }
 
     /// Returns when all is in the tree and the worker has ended.
     pub(super) async fn closed(&self) -> EngineResult<()> {
-        self.ask(|wanted| wanted.close = true);
+        self.end();
         self.reached(|progress| progress.ended).await
     }
 
     /// Tells the worker to end, whether or not anybody waits.
     pub(super) fn end(&self) {
         self.ask(|wanted| wanted.close = true);
+        self.disk.be_patient(false);
     }
 
     async fn reached(&self, is_there: impl Fn(&Progress) -> bool) -> EngineResult<()> {
@@ -298,7 +331,11 @@ impl Worker {
 
     fn end(&mut self) -> EngineResult<()> {
         while !self.shared.write().close() {
-            self.checkpoint()?;
+            match self.checkpoint() {
+                // The log has it all, and is read when there is room.
+                Err(EngineError::Full(_)) if self.shared.write().close_unmerged() => break,
+                ended => ended?,
+            }
         }
         self.shared
             .progress
