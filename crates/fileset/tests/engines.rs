@@ -7,13 +7,18 @@ use std::{
     io::{BufRead, BufReader, Write},
     ops::ControlFlow,
     process::{Command, Stdio},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use bytes::Bytes;
+use penstock_base::clock;
 use penstock_fileset::engine::{
-    Conditional, EmbeddedEngine, EmbeddedSettings, Engine, EngineError, MemoryEngine, Reads,
-    ShippedEngine, ShippedSettings, counter, mark, query, transact,
+    Barrier, Conditional, EmbeddedEngine, EmbeddedSettings, Engine, EngineError, MemoryEngine,
+    Reads, ShippedEngine, ShippedSettings, counter, mark, query, transact,
 };
 use penstock_object_testing::MemoryStore;
 use proptest::prelude::*;
@@ -415,6 +420,109 @@ async fn what_a_crash_left_of_records_that_were_not_synced_is_passed_over() {
         std::fs::write(&log, torn).unwrap();
         assert_eq!(found_of_five(directory.path()).await, Some(5));
     }
+}
+
+/// Keys of the tree that is damaged.
+const KEYS: u64 = 300;
+
+fn nth(number: u64) -> (String, String) {
+    (
+        format!("key {number:06}"),
+        format!("value {number}").repeat(9),
+    )
+}
+
+/// Opens what is there, looks for each key, changes something and closes. Returns how many keys were right, or the
+/// first error.
+async fn use_all(directory: &std::path::Path) -> Outcome<u64> {
+    let engine = EmbeddedEngine::open(&settings(directory))?;
+    let mut right = 0;
+    for number in 0..KEYS {
+        let (key, value) = nth(number);
+        let key = bytes(&key);
+        let found = query(&engine, |reads| reads.get(&key)).await?;
+        right += u64::from(found.as_deref() == Some(value.as_bytes()));
+    }
+    query(&engine, |reads| all(reads)).await?;
+    let change = transact(&engine, |transaction| -> Outcome<()> {
+        for number in (0..KEYS).step_by(7) {
+            transaction.put(nth(number).0.as_bytes(), bytes("changed"));
+        }
+        Ok(())
+    });
+    change.await?;
+    engine.sync().await?;
+    engine.close().await?;
+    Ok(right)
+}
+
+#[tokio::test]
+async fn a_damaged_tree_is_an_error_to_who_asks_and_keeps_nobody_waiting() {
+    let whole = tempfile::tempdir().unwrap();
+    let engine = EmbeddedEngine::open(&settings(whole.path())).unwrap();
+    for number in 0..KEYS {
+        let (key, value) = nth(number);
+        put(&engine, &key, &value).await;
+    }
+    engine.close().await.unwrap();
+    drop(engine);
+    let tree = std::fs::read(whole.path().join("tree")).unwrap();
+    let written = (0..tree.len()).filter(|at| tree[*at] != 0);
+    let written: Vec<_> = written.collect();
+    let mut refused = 0;
+    for at in written.iter().step_by(written.len() / 200) {
+        let mut damaged = tree.clone();
+        damaged[*at] ^= 0xff;
+        let directory = tempfile::tempdir().unwrap();
+        copy_files(whole.path(), directory.path());
+        std::fs::write(directory.path().join("tree"), damaged).unwrap();
+        let used = clock::deadline(Duration::from_secs(20), use_all(directory.path()));
+        refused += u64::from(used.await.expect("nobody waits for ever").is_err());
+    }
+    assert!(refused > 0);
+}
+
+/// What ends the worker the second time that something is synced.
+#[derive(Debug, Default)]
+struct Trap(AtomicBool);
+
+impl Barrier for Trap {
+    fn pass(&self) -> std::io::Result<()> {
+        let is_set = self.0.swap(true, Ordering::SeqCst);
+        assert!(!is_set, "as it was told");
+        Ok(())
+    }
+
+    fn has(&self, _puts: &[(Bytes, Bytes)]) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_worker_that_dies_fails_who_waits_and_who_comes_later() {
+    let directory = tempfile::tempdir().unwrap();
+    let trap: Arc<dyn Barrier> = Arc::new(Trap::default());
+    let engine = EmbeddedEngine::open_behind(&settings(directory.path()), Some(trap)).unwrap();
+    put(&engine, "key", "value").await;
+    let in_time = |synced| clock::deadline(Duration::from_secs(20), synced);
+    let waiting = futures_util::future::join(engine.sync(), engine.sync());
+    let (one, other) = in_time(waiting).await.unwrap();
+    let told = one.unwrap_err();
+    assert!(told.to_string().contains("ended unexpectedly"), "{told}");
+    assert_eq!(other, Err(told.clone()));
+    let later = transact(&engine, |transaction| -> Outcome<()> {
+        transaction.put(b"late", bytes("value"));
+        Ok(())
+    });
+    assert_eq!(later.await, Err(told.clone()));
+    let closed = clock::deadline(Duration::from_secs(20), engine.close());
+    assert_eq!(closed.await.unwrap(), Err(told));
+    let found = query(&engine, |reads| all(reads)).await.unwrap();
+    assert_eq!(
+        found,
+        [("key".to_owned(), "value".to_owned())],
+        "reads go on"
+    );
 }
 
 fn copy_files(from: &std::path::Path, to: &std::path::Path) {

@@ -1,6 +1,11 @@
 //! The B-tree below the log: everything up to a certain change, in one file.
+//!
+//! What reads a damaged file may panic. Nothing of that leaves this module: it is `Corrupt` to whoever asked.
 
-use std::{fs::File, ops::Range, os::unix::fs::OpenOptionsExt, path::Path, sync::Arc};
+use std::{
+    fs::File, iter, ops::Range, os::unix::fs::OpenOptionsExt, panic::AssertUnwindSafe, path::Path,
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use redb::{
@@ -29,7 +34,8 @@ pub(in crate::engine) type Fact = (&'static str, u64);
 /// The tree's file.
 #[derive(Debug)]
 pub(in crate::engine) struct Tree {
-    database: Database,
+    /// Until it is dropped.
+    database: Option<Database>,
 }
 
 /// One state of the tree. Its pages are kept as long as this lives.
@@ -45,9 +51,15 @@ impl Tree {
         let file = FileBackend::new(file).map_err(failure)?;
         let mut builder = Builder::new();
         builder.set_cache_size(cache);
-        let database = builder.create_with_backend(TreeFile::new(file, disk));
-        let database = database.map_err(failure)?;
-        Ok(Self { database })
+        let open = || builder.create_with_backend(TreeFile::new(file, disk));
+        let database = guarded(|| open().map_err(failure))?;
+        Ok(Self {
+            database: Some(database),
+        })
+    }
+
+    fn database(&self) -> EngineResult<&Database> {
+        self.database.as_ref().ok_or(EngineError::NOT_RUN)
     }
 
     /// The number of the last change that is in it; 0 if none is.
@@ -57,8 +69,8 @@ impl Tree {
 
     /// What is kept under a name, if anything is.
     pub(in crate::engine) fn fact(&self, name: &str) -> EngineResult<Option<u64>> {
-        let transaction = self.database.begin_read().map_err(failure)?;
-        fact_in(&transaction, name)
+        let database = self.database()?;
+        guarded(|| fact_in(&database.begin_read().map_err(failure)?, name))
     }
 
     /// Makes all changes up to number `sequence` at once, durably.
@@ -72,7 +84,11 @@ impl Tree {
         changes: &Changes,
         kept: &[Fact],
     ) -> EngineResult<()> {
-        let mut transaction = self.database.begin_write().map_err(failure)?;
+        guarded(|| self.try_to_merge(changes, kept))
+    }
+
+    fn try_to_merge(&self, changes: &Changes, kept: &[Fact]) -> EngineResult<()> {
+        let mut transaction = self.database()?.begin_write().map_err(failure)?;
         transaction
             .set_durability(Durability::Immediate)
             .map_err(failure)?;
@@ -96,25 +112,52 @@ impl Tree {
 
     /// Removes all keys and facts.
     pub(in crate::engine) fn clear(&self) -> EngineResult<()> {
-        let transaction = self.database.begin_write().map_err(failure)?;
-        transaction.delete_table(KEYS).map_err(failure)?;
-        transaction.delete_table(FACTS).map_err(failure)?;
-        transaction.commit().map_err(failure)
+        let database = self.database()?;
+        guarded(|| {
+            let transaction = database.begin_write().map_err(failure)?;
+            transaction.delete_table(KEYS).map_err(failure)?;
+            transaction.delete_table(FACTS).map_err(failure)?;
+            transaction.commit().map_err(failure)
+        })
     }
 
     /// The state now with the number of the last change in it.
     pub(in crate::engine) fn snapshot(&self) -> EngineResult<(TreeState, u64)> {
-        let transaction = self.database.begin_read().map_err(failure)?;
-        let sequence = fact_in(&transaction, SEQUENCE)?.unwrap_or_default();
-        let keys = transaction.open_table(KEYS).map_err(failure)?;
-        Ok((TreeState(keys), sequence))
+        let database = self.database()?;
+        guarded(|| {
+            let transaction = database.begin_read().map_err(failure)?;
+            let sequence = fact_in(&transaction, SEQUENCE)?.unwrap_or_default();
+            let keys = transaction.open_table(KEYS).map_err(failure)?;
+            Ok((TreeState(keys), sequence))
+        })
     }
 
     /// The state now.
     pub(super) fn state(&self) -> EngineResult<TreeState> {
-        let transaction = self.database.begin_read().map_err(failure)?;
-        transaction.open_table(KEYS).map(TreeState).map_err(failure)
+        self.snapshot().map(|(state, _)| state)
     }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        let database = self.database.take();
+        let dropped = guarded(|| {
+            drop(database);
+            Ok(())
+        });
+        if let Err(error) = dropped {
+            tracing::error!(%error, "the tree was not closed");
+        }
+    }
+}
+
+/// Does something with the file, which a damaged one may make panic.
+fn guarded<T>(work: impl FnOnce() -> EngineResult<T>) -> EngineResult<T> {
+    let worked = std::panic::catch_unwind(AssertUnwindSafe(work));
+    worked.unwrap_or_else(|_| {
+        let text = "the file `tree` is not what was written there";
+        Err(EngineError::Corrupt(text.to_owned()))
+    })
 }
 
 fn fact_in(transaction: &ReadTransaction, name: &str) -> EngineResult<Option<u64>> {
@@ -129,19 +172,35 @@ fn fact_in(transaction: &ReadTransaction, name: &str) -> EngineResult<Option<u64
 
 impl Layer for TreeState {
     fn says(&self, key: &[u8]) -> EngineResult<Option<Option<Bytes>>> {
-        let value = self.0.get(key).map_err(failure)?;
-        Ok(value.map(|value| Some(Bytes::copy_from_slice(value.value()))))
+        guarded(|| {
+            let value = self.0.get(key).map_err(failure)?;
+            Ok(value.map(|value| Some(Bytes::copy_from_slice(value.value()))))
+        })
     }
 
     fn says_all<'a>(
         &'a self,
         range: Range<&[u8]>,
     ) -> EngineResult<Box<dyn Iterator<Item = Said> + 'a>> {
-        let found = self.0.range(in_order(range)).map_err(failure)?;
-        Ok(Box::new(found.map(|entry| {
+        let range = in_order(range);
+        let mut found = guarded(|| self.0.range(range).map_err(failure))?;
+        let mut next = move || {
+            let Some(entry) = found.next() else {
+                return Ok(None);
+            };
             let (key, value) = entry.map_err(failure)?;
             let key = Bytes::copy_from_slice(key.value());
-            Ok((key, Some(Bytes::copy_from_slice(value.value()))))
+            Ok(Some((key, Some(Bytes::copy_from_slice(value.value())))))
+        };
+        let mut is_over = false;
+        Ok(Box::new(iter::from_fn(move || {
+            let said = if is_over {
+                None
+            } else {
+                guarded(&mut next).transpose()
+            };
+            is_over = !matches!(said, Some(Ok(_)));
+            said
         })))
     }
 }

@@ -249,6 +249,7 @@ impl Worker {
         if let Err(error) = worked.unwrap_or_else(panicked) {
             tracing::error!(%error, "the metadata of a file system can no longer be changed");
             self.shared.write().fail(error.clone());
+            self.shared.disk.go_on();
             self.shared
                 .progress
                 .send_modify(|progress| progress.failed = Some(error));
