@@ -2,58 +2,25 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
+mod keys;
+
 use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader, Write},
     ops::ControlFlow,
     process::{Command, Stdio},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
+    sync::Arc,
 };
 
 use bytes::Bytes;
-use penstock_base::clock;
 use penstock_fileset::engine::{
-    Barrier, Conditional, EmbeddedEngine, EmbeddedSettings, Engine, EngineError, MemoryEngine,
-    Reads, ShippedEngine, ShippedSettings, counter, mark, query, transact,
+    Conditional, EmbeddedEngine, Engine, EngineError, MemoryEngine, ShippedEngine, ShippedSettings,
+    counter, mark, query, transact,
 };
 use penstock_object_testing::MemoryStore;
 use proptest::prelude::*;
 
-type Outcome<T> = Result<T, EngineError>;
-
-fn settings(directory: &std::path::Path) -> EmbeddedSettings {
-    EmbeddedSettings {
-        directory: directory.to_owned(),
-        memory: 8 << 20,
-    }
-}
-
-fn bytes(text: &str) -> Bytes {
-    Bytes::copy_from_slice(text.as_bytes())
-}
-
-async fn put(engine: &dyn Engine, key: &str, value: &str) {
-    let (key, value) = (bytes(key), bytes(value));
-    let put = transact(engine, move |transaction| -> Outcome<()> {
-        transaction.put(&key, value.clone());
-        Ok(())
-    });
-    put.await.unwrap();
-}
-
-fn all(reads: &dyn Reads) -> Outcome<Vec<(String, String)>> {
-    let mut found = Vec::new();
-    reads.scan(&b""[..]..&[0xff; 16][..], &mut |key, value| {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        found.push((text(key), text(value)));
-        ControlFlow::Continue(())
-    })?;
-    Ok(found)
-}
+use keys::{Outcome, all, bytes, put, settings};
 
 /// The suite: each function takes an engine without keys.
 mod suite {
@@ -301,235 +268,6 @@ async fn an_engine_that_is_closed_refuses_changes_and_waits_for_nothing() {
     });
     assert!(matches!(refused.await, Err(EngineError::Io(_))));
     assert!(engine.sync().await.is_err());
-}
-
-#[tokio::test]
-async fn a_log_of_which_something_is_missing_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
-    for round in 0..3 {
-        let engine = EmbeddedEngine::open(&settings(directory.path())).unwrap();
-        put(&engine, &format!("k{round}"), "v").await;
-        engine.sync().await.unwrap();
-        // As after a kill: nothing is brought into the tree.
-        let copy = tempfile::tempdir().unwrap();
-        copy_files(directory.path(), copy.path());
-        drop(engine);
-        copy_files(copy.path(), directory.path());
-    }
-    let mut segments: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
-    segments.retain(|entry| {
-        entry
-            .as_ref()
-            .unwrap()
-            .file_name()
-            .to_string_lossy()
-            .starts_with("log.")
-    });
-    let mut segments: Vec<_> = segments
-        .into_iter()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    segments.sort();
-    assert!(segments.len() >= 2, "{segments:?}");
-    let whole = std::fs::read(&segments[0]).unwrap();
-    // More than the mark that ends it.
-    std::fs::write(&segments[0], &whole[..whole.len() - 30]).unwrap();
-    let opened = EmbeddedEngine::open(&settings(directory.path()));
-    assert!(matches!(opened, Err(EngineError::Corrupt(_))), "{opened:?}");
-}
-
-/// Bytes of each of their records, and of a mark.
-const RECORD: usize = 29;
-const MARK: usize = 24;
-
-/// The log of an engine that was killed after each of five operations was synced, in a directory of its own.
-async fn killed_after_five() -> (tempfile::TempDir, std::path::PathBuf) {
-    let directory = tempfile::tempdir().unwrap();
-    let engine = EmbeddedEngine::open(&settings(directory.path())).unwrap();
-    for number in 0..5 {
-        put(&engine, &format!("k{number}"), "value").await;
-        engine.sync().await.unwrap();
-    }
-    let copy = tempfile::tempdir().unwrap();
-    // The last mark is written behind the sync that was waited for.
-    let marked =
-        || std::fs::read(segment(directory.path())).unwrap().len() == 8 + 5 * (RECORD + MARK);
-    while !marked() {
-        std::thread::yield_now();
-    }
-    copy_files(directory.path(), copy.path());
-    let log = segment(copy.path());
-    (copy, log)
-}
-
-fn segment(directory: &std::path::Path) -> std::path::PathBuf {
-    let entries = std::fs::read_dir(directory).unwrap();
-    let mut paths = entries.map(|entry| entry.unwrap().path());
-    let is_log = |path: &std::path::PathBuf| path.to_string_lossy().contains("/log.");
-    paths.find(is_log).unwrap()
-}
-
-/// How many of the five are there; none if the log is refused.
-async fn found_of_five(directory: &std::path::Path) -> Option<usize> {
-    let copy = tempfile::tempdir().unwrap();
-    copy_files(directory, copy.path());
-    let before = std::fs::read(segment(copy.path())).unwrap();
-    let engine = match EmbeddedEngine::open(&settings(copy.path())) {
-        Ok(engine) => engine,
-        Err(EngineError::Corrupt(_)) => {
-            let after = std::fs::read(segment(copy.path())).unwrap();
-            assert!(before == after, "a damaged log is not changed");
-            return None;
-        }
-        Err(error) => unreachable!("{error}"),
-    };
-    let mut found = 0;
-    for number in 0..5 {
-        let key = bytes(&format!("k{number}"));
-        let value = query(&engine, |reads| -> Outcome<_> { reads.get(&key) });
-        found += usize::from(value.await.unwrap().is_some());
-    }
-    Some(found)
-}
-
-#[tokio::test]
-async fn a_flipped_byte_anywhere_in_the_log_loses_nothing_in_silence() {
-    let (directory, log) = killed_after_five().await;
-    let whole = std::fs::read(&log).unwrap();
-    assert_eq!(found_of_five(directory.path()).await, Some(5));
-    for place in 0..whole.len() {
-        let mut damaged = whole.clone();
-        damaged[place] ^= 0x10;
-        std::fs::write(&log, damaged).unwrap();
-        let found = found_of_five(directory.path()).await;
-        assert!(matches!(found, None | Some(5)), "byte {place}: {found:?}");
-    }
-}
-
-#[tokio::test]
-async fn what_a_crash_left_of_records_that_were_not_synced_is_passed_over() {
-    let (directory, log) = killed_after_five().await;
-    let whole = std::fs::read(&log).unwrap();
-    // A page that did not reach the disk, and one behind it that did: whole records, and no mark that covers them.
-    let record = &whole[8..8 + RECORD];
-    for torn in [
-        [&whole[..], &record[..20]].concat(),
-        [&whole[..], &[0; 100]].concat(),
-        [&whole[..], &[0; RECORD], record].concat(),
-    ] {
-        std::fs::write(&log, torn).unwrap();
-        assert_eq!(found_of_five(directory.path()).await, Some(5));
-    }
-}
-
-/// Keys of the tree that is damaged.
-const KEYS: u64 = 300;
-
-fn nth(number: u64) -> (String, String) {
-    (
-        format!("key {number:06}"),
-        format!("value {number}").repeat(9),
-    )
-}
-
-/// Opens what is there, looks for each key, changes something and closes. Returns how many keys were right, or the
-/// first error.
-async fn use_all(directory: &std::path::Path) -> Outcome<u64> {
-    let engine = EmbeddedEngine::open(&settings(directory))?;
-    let mut right = 0;
-    for number in 0..KEYS {
-        let (key, value) = nth(number);
-        let key = bytes(&key);
-        let found = query(&engine, |reads| reads.get(&key)).await?;
-        right += u64::from(found.as_deref() == Some(value.as_bytes()));
-    }
-    query(&engine, |reads| all(reads)).await?;
-    let change = transact(&engine, |transaction| -> Outcome<()> {
-        for number in (0..KEYS).step_by(7) {
-            transaction.put(nth(number).0.as_bytes(), bytes("changed"));
-        }
-        Ok(())
-    });
-    change.await?;
-    engine.sync().await?;
-    engine.close().await?;
-    Ok(right)
-}
-
-#[tokio::test]
-async fn a_damaged_tree_is_an_error_to_who_asks_and_keeps_nobody_waiting() {
-    let whole = tempfile::tempdir().unwrap();
-    let engine = EmbeddedEngine::open(&settings(whole.path())).unwrap();
-    for number in 0..KEYS {
-        let (key, value) = nth(number);
-        put(&engine, &key, &value).await;
-    }
-    engine.close().await.unwrap();
-    drop(engine);
-    let tree = std::fs::read(whole.path().join("tree")).unwrap();
-    let written = (0..tree.len()).filter(|at| tree[*at] != 0);
-    let written: Vec<_> = written.collect();
-    let mut refused = 0;
-    for at in written.iter().step_by(written.len() / 200) {
-        let mut damaged = tree.clone();
-        damaged[*at] ^= 0xff;
-        let directory = tempfile::tempdir().unwrap();
-        copy_files(whole.path(), directory.path());
-        std::fs::write(directory.path().join("tree"), damaged).unwrap();
-        let used = clock::deadline(Duration::from_secs(20), use_all(directory.path()));
-        refused += u64::from(used.await.expect("nobody waits for ever").is_err());
-    }
-    assert!(refused > 0);
-}
-
-/// What ends the worker the second time that something is synced.
-#[derive(Debug, Default)]
-struct Trap(AtomicBool);
-
-impl Barrier for Trap {
-    fn pass(&self) -> std::io::Result<()> {
-        let is_set = self.0.swap(true, Ordering::SeqCst);
-        assert!(!is_set, "as it was told");
-        Ok(())
-    }
-
-    fn has(&self, _puts: &[(Bytes, Bytes)]) -> bool {
-        true
-    }
-}
-
-#[tokio::test]
-async fn a_worker_that_dies_fails_who_waits_and_who_comes_later() {
-    let directory = tempfile::tempdir().unwrap();
-    let trap: Arc<dyn Barrier> = Arc::new(Trap::default());
-    let engine = EmbeddedEngine::open_behind(&settings(directory.path()), Some(trap)).unwrap();
-    put(&engine, "key", "value").await;
-    let in_time = |synced| clock::deadline(Duration::from_secs(20), synced);
-    let waiting = futures_util::future::join(engine.sync(), engine.sync());
-    let (one, other) = in_time(waiting).await.unwrap();
-    let told = one.unwrap_err();
-    assert!(told.to_string().contains("ended unexpectedly"), "{told}");
-    assert_eq!(other, Err(told.clone()));
-    let later = transact(&engine, |transaction| -> Outcome<()> {
-        transaction.put(b"late", bytes("value"));
-        Ok(())
-    });
-    assert_eq!(later.await, Err(told.clone()));
-    let closed = clock::deadline(Duration::from_secs(20), engine.close());
-    assert_eq!(closed.await.unwrap(), Err(told));
-    let found = query(&engine, |reads| all(reads)).await.unwrap();
-    assert_eq!(
-        found,
-        [("key".to_owned(), "value".to_owned())],
-        "reads go on"
-    );
-}
-
-fn copy_files(from: &std::path::Path, to: &std::path::Path) {
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
-    }
 }
 
 proptest! {
