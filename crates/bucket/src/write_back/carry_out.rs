@@ -140,9 +140,13 @@ impl WriteBack {
         self.give_up(task, FsError::Busy(text));
     }
 
-    /// Shutting down tells what is not made, and whoever waits for it.
+    /// Whoever waits for it, the next fsync and shutting down tell what is not made.
     fn give_up(&self, task: &Task, reason: FsError) {
-        self.lost.add(task.key.to_string(), reason.clone());
+        let path = task.key.to_string();
+        match *task.change {
+            NameChange::Remove(_) => self.lost.add_removed(path, reason.clone()),
+            NameChange::Write(_) => self.lost.add(path, reason.clone()),
+        }
         self.pending().note_given_up(&task.key, reason);
     }
 

@@ -15,7 +15,7 @@ use penstock_object::{DELETE_MANY_MAX, Key};
 use penstock_transfer::staging::NameChange;
 use penstock_vfs::{UnsavedItem, UnsavedKind};
 
-use crate::{inode::Reference, staged::retry::PAUSES};
+use crate::{files::not_removed, inode::Reference, staged::retry::PAUSES};
 
 /// Changes that wait, by key.
 #[derive(Debug, Default)]
@@ -44,8 +44,10 @@ pub(super) struct Waiting {
     pub(super) change: Arc<NameChange>,
     /// The node that waits for it.
     pub(super) node: Option<Reference>,
-    /// When something began to wait for this key.
+    /// The first change of this key that is not in the store.
     number: u64,
+    /// The first that came while an earlier one is carried out.
+    later: Option<u64>,
     /// Tells the change from one that takes its place while it is carried out.
     serial: u64,
     since: Instant,
@@ -54,13 +56,21 @@ pub(super) struct Waiting {
     /// The store may have something of an earlier attempt.
     may_be_stored: bool,
     failed: Option<Failed>,
+    /// For who waits for the key.
+    told: Option<Told>,
 }
 
-/// The last attempt failed.
+/// The last attempt at the change failed.
 #[derive(Debug)]
 struct Failed {
-    at: u64,
     pause: Duration,
+    reason: FsError,
+}
+
+/// The last attempt at any change of the key that failed.
+#[derive(Debug)]
+struct Told {
+    at: u64,
     reason: FsError,
 }
 
@@ -169,16 +179,21 @@ impl Pending {
                 change,
                 node,
                 number: serial,
+                later: None,
                 serial,
                 since: clock::now(),
                 due,
                 is_under_way: false,
                 may_be_stored: false,
                 failed: None,
+                told: None,
             };
             self.changes.insert(key, waiting);
             return None;
         };
+        if there.is_under_way {
+            there.later.get_or_insert(serial);
+        }
         there.change = change;
         there.serial = serial;
         there.due = due;
@@ -220,8 +235,8 @@ impl Pending {
         // The removal behind the one that is looked at, and why it failed since.
         let mut behind: Option<(&Key, Option<FsError>)> = None;
         for (key, waiting) in scope.of(&mut self.changes).into_iter().rev() {
-            let failed = waiting.failed.as_ref().filter(|failed| failed.at > asked);
-            let mut failure = failed.map(|failed| failed.reason.clone());
+            let told = waiting.told.as_ref().filter(|told| told.at > asked);
+            let mut failure = told.map(|told| told.reason.clone());
             if waiting.is_removal() {
                 // A marker that goes after what is below it is never tried before.
                 if let Some((_, below)) = behind.take().filter(|(below, _)| is_below(below, key)) {
@@ -301,6 +316,8 @@ impl Pending {
         if waiting.serial == task.serial {
             return self.changes.remove(&task.key);
         }
+        // Who waits for what was carried out waits no longer, however often the key is changed meanwhile.
+        waiting.number = waiting.later.take().unwrap_or(waiting.serial);
         waiting.is_under_way = false;
         waiting.may_be_stored = true;
         None
@@ -319,22 +336,25 @@ impl Pending {
         });
     }
 
-    /// An attempt failed: it is repeated later.
+    /// An attempt failed. It is repeated later, unless another change of the key took its place: that is due when it was.
     pub(super) fn fail(&mut self, task: &Task, reason: FsError) {
         self.last += 1;
         let Some(waiting) = self.changes.get_mut(&task.key) else {
             return;
         };
-        let before = waiting.failed.as_ref().map(|failed| failed.pause);
-        let pause = before.map_or(PAUSES[0], |pause| (pause * 2).min(PAUSES[1]));
+        waiting.later = None;
         waiting.is_under_way = false;
         waiting.may_be_stored = true;
-        waiting.due = clock::now() + pause;
-        waiting.failed = Some(Failed {
+        waiting.told = Some(Told {
             at: self.last,
-            pause,
-            reason,
+            reason: reason.clone(),
         });
+        if waiting.serial == task.serial {
+            let before = waiting.failed.as_ref().map(|failed| failed.pause);
+            let pause = before.map_or(PAUSES[0], |pause| (pause * 2).min(PAUSES[1]));
+            waiting.due = clock::now() + pause;
+            waiting.failed = Some(Failed { pause, reason });
+        }
     }
 
     /// Everything that waits, as people are told.
@@ -356,7 +376,12 @@ impl Pending {
     pub(super) fn left_over(&self, other: &FsError) -> Vec<(String, FsError)> {
         let left = self.changes.iter().map(|(key, waiting)| {
             let failed = waiting.failed.as_ref().map(|failed| &failed.reason);
-            (key.to_string(), failed.unwrap_or(other).clone())
+            let reason = failed.unwrap_or(other);
+            let told = match waiting.is_removal() {
+                true => not_removed(reason),
+                false => reason.clone(),
+            };
+            (key.to_string(), told)
         });
         left.collect()
     }
@@ -372,7 +397,7 @@ impl Waiting {
     }
 }
 
-/// What somebody waits for: what began to wait before this number. Failures after it count.
+/// What somebody waits for: what began to wait before this number, or what took its place. Failures after it count.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked(u64);
 

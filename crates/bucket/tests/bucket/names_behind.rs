@@ -495,4 +495,79 @@ async fn what_another_client_stored_under_the_old_name_of_a_renamed_file_stays()
     put_all(&bed, &["old"]).await;
     assert!(shut_down(&bed).await.is_empty());
     assert_eq!(bed.keys().await, ["new", "old"]);
+
+/// As by a program that touches it again and again.
+#[tokio::test]
+async fn fsync_of_a_directory_ends_while_one_below_it_is_described_anew_faster_than_it_is_stored() {
+    const TOUCHES_MAX: usize = 20;
+    for kind in [None, Some(ErrorKind::Unavailable)] {
+        let bed = bed();
+        bed.mkdir("folder").await.unwrap();
+        let inode = bed.inode("folder").await.unwrap();
+        let root = bed.open_dir("").await.unwrap();
+        let held = bed.probe.hold(Operation::Put);
+        if let Some(kind) = kind {
+            bed.probe.fail(Operation::Put, kind, 1000);
+        }
+        let touches = async {
+            for touched in 0..TOUCHES_MAX {
+                while bed.probe.waiting() == 0 {
+                    clock::sleep(Duration::from_millis(1)).await;
+                }
+                let time = UNIX_EPOCH + Duration::from_secs(touched as u64);
+                let changes = AttributeChanges {
+                    modified: Some(TimeChange::To(time)),
+                    ..AttributeChanges::default()
+                };
+                let touched = bed.volume.set_attributes(&CALLER, inode, changes).await;
+                touched.unwrap();
+                held.add_permits(1);
+                while bed.probe.waiting() > 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            synced = bed.volume.sync_directory(root) => assert_eq!(synced.is_err(), kind.is_some()),
+            () = touches => panic!("it goes on as long as the directory is touched"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn fsync_of_a_directory_tells_what_was_given_up_before_it() {
+    let bed = Bed::staged_with(quick());
+    put_all(&bed, &["folder/", "folder/file", "other/"]).await;
+    bed.probe
+        .fail(Operation::Delete, ErrorKind::PermissionDenied, 1);
+    bed.unlink("folder/file").await.unwrap();
+    saved(&bed).await;
+    for (path, is_told) in [("other", false), ("", true), ("", false), ("folder", false)] {
+        let directory = bed.open_dir(path).await.unwrap();
+        let synced = bed.volume.sync_directory(directory).await;
+        assert_eq!(synced.is_err(), is_told, "{path}: {synced:?}");
+    }
+    assert_eq!(shut_down(&bed).await, ["folder/file"]);
+}
+
+#[tokio::test]
+async fn a_removal_does_not_wait_because_what_it_takes_back_could_not_be_stored() {
+    let bed = Bed::staged_with(quick());
+    let held = bed.probe.hold(Operation::Put);
+    bed.probe.fail(Operation::Put, ErrorKind::Unavailable, 1);
+    bed.mkdir("folder").await.unwrap();
+    while bed.probe.waiting() == 0 {
+        clock::sleep(Duration::from_millis(1)).await;
+    }
+    bed.rmdir("folder").await.unwrap();
+    bed.probe.release_all();
+    held.add_permits(1);
+    while bed.metric("bucket_unsaved_files") > 0 {
+        let items = bed.volume.unsaved_items();
+        let failed = items.iter().find_map(|item| item.failure.clone());
+        assert_eq!(failed, None);
+        clock::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(bed.keys().await, [""; 0]);
 }
