@@ -48,20 +48,20 @@ impl Extent {
         self.at + (offset - self.range.start)
     }
 
-    /// What arrives of the object for `range` of the file: grains are not divided, and neither is an object that
-    /// `comes_whole`.
-    pub(super) fn received(&self, range: &Range<u64>, comes_whole: bool) -> Range<u64> {
+    /// What arrives of the object for `range` of the file: grains are not divided, and neither are objects without
+    /// grains of up to `whole_max` bytes.
+    pub(super) fn received(&self, range: &Range<u64>, whole_max: u64) -> Range<u64> {
         let wanted = self.place(range.start)..self.place(range.end);
         match &self.grains {
             Some(grains) => grains.around(&wanted),
-            None if comes_whole => 0..self.object.size,
+            None if self.object.size <= whole_max => 0..self.object.size,
             None => wanted,
         }
     }
 
     /// The bytes of the file that arrive with those of `range`.
-    pub(super) fn widened(&self, range: &Range<u64>, comes_whole: bool) -> Range<u64> {
-        let received = self.received(range, comes_whole);
+    pub(super) fn widened(&self, range: &Range<u64>, whole_max: u64) -> Range<u64> {
+        let received = self.received(range, whole_max);
         let before = self.place(range.start) - received.start;
         let behind = received.end - self.place(range.end);
         let start = range.start.saturating_sub(before).max(self.range.start);
@@ -77,7 +77,13 @@ impl Extent {
         let place = |offset| self.place(offset).saturating_sub(origin);
         let start = place(wanted.start);
         let end = part_end(&(start..place(wanted.end)), length, unit);
-        self.range.end.min(wanted.start.saturating_add(end - start))
+        let end = wanted.start.saturating_add(end - start);
+        // What would be left is not worth a request of its own.
+        let rest = self.range.end.saturating_sub(end);
+        match rest <= (end - wanted.start) / 2 {
+            true => self.range.end,
+            false => end,
+        }
     }
 }
 
@@ -120,13 +126,13 @@ mod tests {
     #[test]
     fn grains_arrive_whole() {
         let extent = extent();
-        let received = extent.received(&(1000..1001), false);
+        let received = extent.received(&(1000..1001), 0);
         assert_eq!(received, 7 + 128 * KIB..7 + 256 * KIB);
-        let widened = extent.widened(&(1000..1001), false);
+        let widened = extent.widened(&(1000..1001), 0);
         assert_eq!(widened, 1000..1000 + 56 * KIB);
         let last = extent.range.end - 1..extent.range.end;
-        assert_eq!(extent.received(&last, false).end, 7 + 512 * KIB);
-        assert_eq!(extent.widened(&last, false).end, extent.range.end);
+        assert_eq!(extent.received(&last, 0).end, 7 + 512 * KIB);
+        assert_eq!(extent.widened(&last, 0).end, extent.range.end);
     }
 
     #[test]
@@ -136,7 +142,7 @@ mod tests {
             range: 0..100 * KIB,
             ..extent()
         };
-        let received = extent.received(&(99 * KIB..100 * KIB), false);
+        let received = extent.received(&(99 * KIB..100 * KIB), 0);
         assert_eq!(received, 7 + 896 * KIB..7 + 1000 * KIB);
     }
 
@@ -146,9 +152,9 @@ mod tests {
             grains: None,
             ..extent()
         };
-        assert_eq!(extent.received(&(1000..1001), true), 0..2000 * KIB);
-        assert_eq!(extent.widened(&(1000..1001), true), extent.range);
-        assert_eq!(extent.widened(&(1000..1001), false), 1000..1001);
+        assert_eq!(extent.received(&(1000..1001), u64::MAX), 0..2000 * KIB);
+        assert_eq!(extent.widened(&(1000..1001), u64::MAX), extent.range);
+        assert_eq!(extent.widened(&(1000..1001), 0), 1000..1001);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::{
     extent::Extent,
     extents::{Asked, Refused, Supply},
 };
+use crate::memory;
 
 /// Bytes of a file of which the extents are asked for at once, at least.
 pub(super) const STEP: u64 = 4 << 20;
@@ -19,8 +20,9 @@ pub(super) const STEP: u64 = 4 << 20;
 /// Extents that are known, after which the map forgets all that it is not asked for.
 const EXTENTS_MAX: usize = 1024;
 
-/// Extents of which one read receives at once: so that the memory for it has a limit, wherever its bytes lie.
-const EXTENTS_AT_ONCE: usize = 16;
+/// Bytes of the budget that a read takes at once where its bytes lie in several extents: each may bring much more than
+/// is wanted of it.
+const COST_AT_ONCE: u64 = 4 << 20;
 
 /// What a map learned.
 #[derive(Debug)]
@@ -37,6 +39,8 @@ pub(crate) struct ExtentMap {
     edition: u64,
     /// Bytes in the file.
     size: u64,
+    /// Objects of up to so many bytes are never fetched in pieces, but where they have grains.
+    whole_max: u64,
     /// By where they begin; none overlap.
     extents: BTreeMap<u64, Extent>,
     /// What is known, as ranges that do not touch: their ends by where they begin.
@@ -44,6 +48,19 @@ pub(crate) struct ExtentMap {
 }
 
 impl ExtentMap {
+    /// Of a file of which nothing is known.
+    pub(super) fn new(whole_max: u64) -> Self {
+        Self {
+            whole_max,
+            ..Self::default()
+        }
+    }
+
+    /// Objects of up to so many bytes are never fetched in pieces, but where they have grains.
+    pub(super) fn whole_max(&self) -> u64 {
+        self.whole_max
+    }
+
     /// Bytes in the file.
     pub(super) fn size(&self) -> u64 {
         self.size
@@ -55,19 +72,30 @@ impl ExtentMap {
         if asked.edition < self.edition {
             return Err(Refused::Outdated);
         }
-        let Range { start, end } = asked.range;
+        let range = &asked.range;
         if asked.edition > self.edition {
-            let end = end.saturating_add(2 * reach);
-            return Err(Refused::Unknown(stepped(&(start..end))));
+            let end = range.end.saturating_add(2 * reach);
+            return Err(Refused::Unknown(stepped(&(range.start..end))));
         }
         self.size = asked.size;
-        match self.missing(&asked.range, reach) {
+        match self.missing(range, reach) {
             Some(missing) => Err(Refused::Unknown(missing)),
-            None => {
-                let beyond = self.within(&asked.range).nth(EXTENTS_AT_ONCE);
-                Ok(start..beyond.map_or(end, |extent| extent.range.start))
-            }
+            None => Ok(range.start..self.affordable(range)),
         }
+    }
+
+    /// The end of what can be received of `range` at once: of one extent at least.
+    fn affordable(&self, range: &Range<u64>) -> u64 {
+        let mut cost = 0;
+        let mut extents = self.within(range);
+        let beyond = extents.find(|extent| {
+            let wanted = range.start.max(extent.range.start)..range.end.min(extent.range.end);
+            let received = extent.received(&wanted, self.whole_max);
+            let before = cost;
+            cost += memory::cost(received.end - received.start);
+            before > 0 && cost > COST_AT_ONCE
+        });
+        beyond.map_or(range.end, |extent| extent.range.start)
     }
 
     /// Takes in what lies where. `None` if that is of an older edition. What was known before is forgotten if that was
@@ -81,7 +109,7 @@ impl ExtentMap {
             let anew = Self {
                 edition: supply.edition,
                 size: self.size,
-                ..Self::default()
+                ..Self::new(self.whole_max)
             };
             std::mem::replace(self, anew)
         });

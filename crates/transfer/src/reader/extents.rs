@@ -54,12 +54,9 @@ pub struct ExtentReader {
 
 impl ExtentReader {
     pub(crate) fn new(transfer: Arc<Transfer>) -> Self {
-        let source = Source::Extents {
-            map: ExtentMap::default(),
-            whole_max: transfer.settings().whole_file_max,
-        };
+        let map = ExtentMap::new(transfer.settings().whole_file_max);
         Self {
-            shared: Shared::new(transfer, source),
+            shared: Shared::new(transfer, Source::Extents(map)),
         }
     }
 
@@ -91,7 +88,7 @@ impl ExtentReader {
             if range == asked.range {
                 return Ok(Ok(payload));
             }
-            // Many small extents: each would keep more memory than it shows while this read waits for the next.
+            // Each part of it may keep more memory than it shows: this read must not, while it waits for more.
             before.push(payload.to_vec().into());
             if range.end == asked.range.end {
                 return Ok(Ok(before));

@@ -200,9 +200,9 @@ impl PartSink {
         };
         let end = writer.filled();
         let new = (self.received - comparison.seen()) as usize;
-        if comparison.add(&view.slice(end - new..end)) {
-            self.part.advance(comparison.compared());
-        } else {
+        let is_right = comparison.add(&view.slice(end - new..end));
+        self.part.advance(comparison.compared());
+        if !is_right {
             let message = "bytes of the object are not those that were written";
             self.refusal = Some(self.error(ErrorKind::ChecksumMismatch, message));
         }

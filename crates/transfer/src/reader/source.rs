@@ -54,11 +54,7 @@ pub(crate) enum Source {
         /// Whether it is never fetched in pieces.
         comes_whole: bool,
     },
-    Extents {
-        map: ExtentMap,
-        /// Objects of up to so many bytes are never fetched in pieces, but where they have grains.
-        whole_max: u64,
-    },
+    Extents(ExtentMap),
 }
 
 impl Source {
@@ -66,7 +62,7 @@ impl Source {
     pub(super) fn size(&self) -> u64 {
         match self {
             Self::Object { version, .. } => version.size,
-            Self::Extents { map, .. } => map.size(),
+            Self::Extents(map) => map.size(),
         }
     }
 
@@ -77,7 +73,7 @@ impl Source {
 
     /// Cuts ranges where one GET cannot go on. What is not known of them is left out.
     pub(super) fn cut(&self, ranges: Ranges) -> Ranges {
-        let Self::Extents { map, .. } = self else {
+        let Self::Extents(map) = self else {
             return ranges;
         };
         let parts = ranges.iter().flat_map(|range| {
@@ -94,17 +90,17 @@ impl Source {
             Self::Object { version, .. } => {
                 Some(version.size.min(part_end(wanted, length, CACHE_BLOCK)))
             }
-            Self::Extents { map, .. } => Some(map.at(wanted.start)?.part_end(wanted, length)),
+            Self::Extents(map) => Some(map.at(wanted.start)?.part_end(wanted, length)),
         }
     }
 
     /// What comes along with `range`, which one GET can bring, and can be of use.
     pub(super) fn widened(&self, range: Range<u64>) -> Range<u64> {
-        let Self::Extents { map, whole_max } = self else {
+        let Self::Extents(map) = self else {
             return range;
         };
         match map.at(range.start) {
-            Some(extent) => extent.widened(&range, extent.object.size <= *whole_max),
+            Some(extent) => extent.widened(&range, map.whole_max()),
             None => range,
         }
     }
@@ -117,8 +113,8 @@ impl Source {
                 comes_whole,
             } if *comes_whole => 0..version.size,
             Self::Object { .. } => range.clone(),
-            Self::Extents { map, whole_max } => match map.at(range.start) {
-                Some(extent) => extent.received(range, extent.object.size <= *whole_max),
+            Self::Extents(map) => match map.at(range.start) {
+                Some(extent) => extent.received(range, map.whole_max()),
                 None => range.clone(),
             },
         };
@@ -143,9 +139,9 @@ impl Source {
                     grains: None,
                 })
             }
-            Self::Extents { map, whole_max } => {
+            Self::Extents(map) => {
                 let extent = map.at(range.start)?;
-                let received = extent.received(range, extent.object.size <= *whole_max);
+                let received = extent.received(range, map.whole_max());
                 Some(Errand {
                     version: Arc::clone(&extent.object),
                     lead: extent.place(range.start) - received.start,
@@ -160,7 +156,7 @@ impl Source {
     pub(super) fn errands(&self, range: &Range<u64>) -> Option<Errands> {
         let is_known = match self {
             Self::Object { .. } => true,
-            Self::Extents { map, .. } => map.known_until(range.start) >= range.end,
+            Self::Extents(map) => map.known_until(range.start) >= range.end,
         };
         let parts = self.cut(std::iter::once(range.clone()).collect());
         let errands = parts.into_iter();

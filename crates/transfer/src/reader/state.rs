@@ -61,7 +61,7 @@ impl State {
 
     /// Whether a read of extents can be planned, and how much of it at once.
     pub(crate) fn admit(&mut self, asked: &Asked) -> Result<Range<u64>, Refused> {
-        let Source::Extents { map, .. } = &mut self.source else {
+        let Source::Extents(map) = &mut self.source else {
             return Ok(asked.range.clone());
         };
         map.admit(asked, self.reach)
@@ -69,7 +69,7 @@ impl State {
 
     /// Takes in where the bytes of a range lie. What is held of other places goes.
     pub(crate) fn supply(&mut self, supply: &Supply) {
-        let Source::Extents { map, .. } = &mut self.source else {
+        let Source::Extents(map) = &mut self.source else {
             return;
         };
         let Some(learned) = map.learn(supply) else {
@@ -310,7 +310,7 @@ impl State {
     fn may_fetch_ahead(&self, frontier: u64) -> bool {
         match self.source {
             Source::Object { .. } => true,
-            Source::Extents { .. } => self.held.parts_from(frontier) < PARTS_AHEAD_MAX,
+            Source::Extents(_) => self.held.parts_from(frontier) < PARTS_AHEAD_MAX,
         }
     }
 
