@@ -29,10 +29,11 @@ use std::{
 };
 
 use penstock_base::{FsError, FsResult, Mutex};
+use penstock_transfer::ExtentReader;
 use penstock_vfs::{Access, Attributes, FileKind, HandleId, Inode, Unsaved};
 
 use crate::{
-    data::{Blocks, Objects, Packer},
+    data::{Objects, Packer},
     engine::{Engine, query},
     operations,
 };
@@ -45,8 +46,6 @@ pub(crate) struct File {
     pub(crate) inode: Inode,
     turn: tokio::sync::Mutex<()>,
     pending: Mutex<Pending>,
-    /// Where the last read ended.
-    read_to: AtomicU64,
 }
 
 impl File {
@@ -55,7 +54,6 @@ impl File {
             inode,
             turn: tokio::sync::Mutex::default(),
             pending: Mutex::new(Pending::new(size)),
-            read_to: AtomicU64::new(0),
         }
     }
 }
@@ -65,6 +63,8 @@ impl File {
 pub(crate) struct Handle {
     pub(crate) file: Arc<File>,
     pub(crate) access: Access,
+    /// Reads what is saved. Gives up what it fetches ahead when the handle is closed.
+    reader: Arc<ExtentReader>,
 }
 
 #[derive(Debug, Default)]
@@ -80,7 +80,6 @@ pub(crate) struct Files {
     engine: Arc<dyn Engine>,
     objects: Arc<Objects>,
     packer: Arc<Packer>,
-    blocks: Arc<Blocks>,
     table: Mutex<Table>,
     last_handle: AtomicU64,
 }
@@ -89,7 +88,6 @@ impl Files {
     pub(crate) fn new(engine: Arc<dyn Engine>, objects: Arc<Objects>) -> Arc<Self> {
         Arc::new(Self {
             engine,
-            blocks: Blocks::new(Arc::clone(&objects)),
             packer: Packer::new(Arc::clone(&objects)),
             objects,
             table: Mutex::default(),
@@ -106,7 +104,12 @@ impl Files {
     pub(crate) async fn open(&self, inode: Inode, access: Access) -> FsResult<HandleId> {
         let file = self.pin(inode).await?;
         let id = self.next_handle();
-        let handle = Handle { file, access };
+        let reader = Arc::new(self.objects.transfer().extent_reader());
+        let handle = Handle {
+            file,
+            access,
+            reader,
+        };
         self.table.lock().handles.insert(id, handle);
         Ok(id)
     }

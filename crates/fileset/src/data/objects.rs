@@ -16,12 +16,12 @@ use std::{
 
 use penstock_base::{FsError, FsResult, Mutex, Payload, random};
 use penstock_object::{DELETE_MANY_MAX, ETag, Key, PutOptions};
-use penstock_transfer::{ObjectVersion, Transfer};
+use penstock_transfer::{Grains, ObjectVersion, Transfer};
 
 use super::{ObjectId, pack::Pack};
 use crate::{
     errors::{object_failure, transfer_failure},
-    schema::{Extent, Stored},
+    schema::{Extent, GRAIN, Stored, damaged},
 };
 
 /// Objects that are held.
@@ -111,11 +111,7 @@ impl Objects {
         stored: &Stored,
         range: std::ops::Range<u32>,
     ) -> FsResult<Payload> {
-        let version = ObjectVersion {
-            key: key(stored.object)?,
-            etag: ETag::new(""),
-            size: u64::from(stored.object_length),
-        };
+        let version = version(stored)?;
         let start = u64::from(stored.offset) + u64::from(range.start);
         let length = u64::from(range.end - range.start);
         let memory = self.transfer.read_memory(Transfer::cost(length)).await;
@@ -145,6 +141,35 @@ impl Objects {
     pub(crate) fn transfer(&self) -> &Arc<Transfer> {
         &self.transfer
     }
+}
+
+/// Where the bytes of an extent lie, which begin at `offset` of their file, and what they are compared with.
+pub(crate) fn saved_extent(offset: u64, extent: &Extent) -> FsResult<penstock_transfer::Extent> {
+    let stored = &extent.stored;
+    let end = extent.skip.checked_add(extent.length);
+    if extent.length == 0 || end.is_none_or(|end| end > stored.length) {
+        return Err(damaged("an extent"));
+    }
+    let run = u64::from(stored.offset);
+    Ok(penstock_transfer::Extent {
+        range: offset..offset + u64::from(extent.length),
+        object: Arc::new(version(stored)?),
+        at: run + u64::from(extent.skip),
+        grains: Some(Grains {
+            run: run..run + u64::from(stored.length),
+            size: u64::from(GRAIN),
+            checksums: stored.checksums.as_slice().into(),
+        }),
+    })
+}
+
+/// Objects are never changed: no tag is needed to know which version it is.
+fn version(stored: &Stored) -> FsResult<ObjectVersion> {
+    Ok(ObjectVersion {
+        key: key(stored.object)?,
+        etag: ETag::new(""),
+        size: u64::from(stored.object_length),
+    })
 }
 
 fn key(object: ObjectId) -> FsResult<Key> {
