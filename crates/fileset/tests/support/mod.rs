@@ -43,6 +43,7 @@ pub struct Place {
     /// The bucket itself, whatever fails on the way to it.
     pub bucket: Arc<dyn Store>,
     pub faults: Arc<Faults>,
+    pub memory: Arc<MemoryBudget>,
     directory: Arc<tempfile::TempDir>,
     by: Identity,
 }
@@ -83,8 +84,9 @@ async fn open_volume(
     engine: &Arc<dyn Engine>,
     bucket: &Arc<dyn Store>,
     faults: &Arc<Faults>,
+    memory: &Arc<MemoryBudget>,
 ) -> Arc<FilesetVolume> {
-    let pool = BufferPool::new(MemoryBudget::new(MEMORY));
+    let pool = BufferPool::new(Arc::clone(memory));
     let store = Arc::new(Faulty::new(Arc::clone(bucket), Arc::clone(faults)));
     FilesetVolume::open(Arc::clone(engine), Transfer::new(store, pool))
         .await
@@ -144,13 +146,18 @@ impl Engine for Gate {
 impl Place {
     /// An empty file system of root's.
     pub async fn new() -> Self {
-        Self::over(|engine| engine).await
+        Self::with_memory(MEMORY).await
+    }
+
+    /// The same with this many bytes for what is read and written.
+    pub async fn with_memory(bytes: u64) -> Self {
+        Self::over(bytes, |engine| engine).await
     }
 
     /// The same with an engine that can be kept waiting.
     pub async fn gated() -> (Self, Arc<Gate>) {
         let mut gate = None;
-        let place = Self::over(|inner| {
+        let place = Self::over(MEMORY, |inner| {
             let made = Arc::new(Gate {
                 inner,
                 until: AtomicU64::new(0),
@@ -163,7 +170,7 @@ impl Place {
         (place.await, gate.unwrap())
     }
 
-    async fn over(around: impl FnOnce(Arc<dyn Engine>) -> Arc<dyn Engine>) -> Self {
+    async fn over(memory: u64, around: impl FnOnce(Arc<dyn Engine>) -> Arc<dyn Engine>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let engine = around(open_engine(directory.path()));
         let by = Identity::new(0, 0, []);
@@ -172,8 +179,10 @@ impl Place {
             .unwrap();
         let bucket: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let faults = Faults::new(1);
-        let volume = open_volume(&engine, &bucket, &faults).await;
+        let memory = MemoryBudget::new(memory);
+        let volume = open_volume(&engine, &bucket, &faults, &memory).await;
         Self {
+            memory,
             volume,
             engine,
             bucket,
@@ -196,7 +205,9 @@ impl Place {
             std::fs::copy(&path, copy.path().join(path.file_name().unwrap())).unwrap();
         }
         self.engine = open_engine(copy.path());
-        self.volume = open_volume(&self.engine, &self.bucket, &self.faults).await;
+        self.memory = MemoryBudget::new(self.memory.total());
+        let (bucket, faults) = (&self.bucket, &self.faults);
+        self.volume = open_volume(&self.engine, bucket, faults, &self.memory).await;
         // The old one must not go before what uses it does.
         std::mem::forget(Arc::clone(&self.directory));
         self.directory = Arc::new(copy);
