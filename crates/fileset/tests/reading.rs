@@ -106,12 +106,7 @@ async fn damage_in_the_midst_of_a_file_is_told_and_the_rest_is_read() {
     let handle = place.open(inode, OpenOptions::READ).await.unwrap();
     for start in (0..12 * MIB).step_by(64 << 10) {
         let is_damaged = start / GRAIN == damaged / GRAIN;
-        // Others may hear of it once: it came when they were fetched ahead.
-        let mut read = place.read(handle, start, 64 << 10).await;
-        if !is_damaged && read.is_err() {
-            read = place.read(handle, start, 64 << 10).await;
-        }
-        match read {
+        match place.read(handle, start, 64 << 10).await {
             Ok(read) => {
                 assert!(!is_damaged && read == content[start as usize..start as usize + 65536]);
             }

@@ -236,6 +236,11 @@ impl Shared {
         range: &Range<u64>,
     ) -> TransferResult<Option<Payload>> {
         self.transfer.metrics().read_memory_waits.increment();
+        self.fetch_alone(range).await
+    }
+
+    /// Reads `range` by itself, as soon as there is memory for it, unless all of it is coming by then.
+    async fn fetch_alone(&self, range: &Range<u64>) -> TransferResult<Option<Payload>> {
         let Some(errands) = lock(&self.state).errands(range) else {
             return Ok(None);
         };

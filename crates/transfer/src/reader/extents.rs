@@ -10,9 +10,12 @@
 use std::{ops::Range, sync::Arc};
 
 use penstock_base::Payload;
+use penstock_object::ErrorKind;
 
-use super::{Shared, extent::Extent, extent_map::ExtentMap, source::Source, stream::InFlight};
-use crate::{Transfer, TransferResult};
+use super::{
+    Shared, extent::Extent, extent_map::ExtentMap, source::Source, state::Plan, stream::InFlight,
+};
+use crate::{Transfer, TransferError, TransferResult};
 
 /// A read of a file.
 #[derive(Debug, Clone)]
@@ -82,7 +85,13 @@ impl ExtentReader {
                 Ok(planned) => planned,
                 Err(refused) => return Ok(Err(refused)),
             };
-            let Some(payload) = self.shared.carry_out(&range, plan).await? else {
+            let waits = matches!(plan, Plan::Wait(_));
+            let mut read = self.shared.carry_out(&range, plan).await;
+            if waits && is_damaged(&read) {
+                // What is damaged may be other bytes, which came before these.
+                read = self.shared.fetch_alone(&range).await;
+            }
+            let Some(payload) = read? else {
                 return Ok(Err(Refused::Outdated));
             };
             if range == asked.range {
@@ -96,4 +105,8 @@ impl ExtentReader {
             rest.range.start = range.end;
         }
     }
+}
+
+fn is_damaged<T>(read: &TransferResult<T>) -> bool {
+    matches!(read, Err(TransferError::Object(error)) if error.kind == ErrorKind::ChecksumMismatch)
 }
