@@ -39,7 +39,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 pub use cache::{CacheContents, CacheError, CacheSettings, DiskCache, KeepFree};
 pub use error::{TransferError, TransferResult};
-pub use reader::{Asked, Extent, ExtentReader, Grains, Reader, Refused, Supply};
+pub use reader::{Extent, ExtentReader, FileRead, Grains, MapPart, Reader, Refused};
 pub use settings::TransferSettings;
 pub use writer::{Appender, Finished, WriteStart, Writer};
 

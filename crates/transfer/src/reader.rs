@@ -53,7 +53,7 @@ use smallvec::SmallVec;
 
 pub use self::{
     extent::{Extent, Grains},
-    extents::{Asked, ExtentReader, Refused, Supply},
+    extents::{ExtentReader, FileRead, MapPart, Refused},
 };
 pub(crate) use self::{habit::Habit, idle::Readers, share::ReadAhead};
 use self::{

@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use penstock_base::{ChecksumKind, KIB, MIB, Payload, Summing, clock};
 use penstock_object::{ETag, ErrorKind, Operation, PutOptions, Store};
 use penstock_transfer::{
-    Asked, Extent, ExtentReader, Grains, ObjectVersion, Refused, Supply, TransferError,
+    Extent, ExtentReader, FileRead, Grains, MapPart, ObjectVersion, Refused, TransferError,
     TransferResult, TransferSettings,
 };
 use proptest::prelude::*;
@@ -120,9 +120,9 @@ impl Layout {
         stored.expect("stored");
     }
 
-    fn supply(&self, range: Range<u64>) -> Supply {
+    fn map_part(&self, range: Range<u64>) -> MapPart {
         let extents = self.extents.iter();
-        Supply {
+        MapPart {
             edition: self.edition,
             extents: extents.filter_map(|extent| part(extent, &range)).collect(),
             range,
@@ -135,7 +135,7 @@ impl Layout {
         if range.is_empty() {
             return Ok(Payload::new());
         }
-        let asked = Asked {
+        let asked = FileRead {
             range,
             size: self.size(),
             edition: self.edition,
@@ -143,7 +143,7 @@ impl Layout {
         loop {
             match reader.read(&asked).await? {
                 Ok(payload) => return Ok(payload),
-                Err(Refused::Unknown(missing)) => reader.supply(&self.supply(missing)),
+                Err(Refused::Unknown(missing)) => reader.learn(&self.map_part(missing)),
                 Err(Refused::Outdated) => panic!("there is no newer edition"),
             }
         }
@@ -371,17 +371,17 @@ async fn what_lies_where_it_lay_is_kept_and_what_was_overwritten_is_not() {
 async fn an_older_edition_is_refused() {
     let mut layout = Layout::written(Bench::plain(), MIB).await;
     let reader = layout.bench.transfer.extent_reader();
-    let former = Asked {
+    let former = FileRead {
         range: 0..MIB,
         size: MIB,
         edition: layout.edition,
     };
-    let stale = layout.supply(0..CHUNK);
+    let stale = layout.map_part(0..CHUNK);
     layout.clear(&(0..100));
     layout.check(&reader, 0..MIB).await;
     let refused = reader.read(&former).await.expect("no request");
     assert_eq!(refused.err(), Some(Refused::Outdated));
-    reader.supply(&stale);
+    reader.learn(&stale);
     layout.check(&reader, 0..MIB).await;
 }
 

@@ -7,7 +7,7 @@
 use std::{ops::Range, sync::Arc};
 
 use penstock_base::{FsError, FsResult, Payload};
-use penstock_transfer::{Asked, Refused, Supply};
+use penstock_transfer::{FileRead, MapPart, Refused};
 use penstock_vfs::{Access, Inode, Position};
 
 use super::{Files, Handle, pending::Seen};
@@ -60,7 +60,7 @@ impl Files {
         if pending.sum::<u64>() == range.end - range.start {
             return Ok(Some(shown(range, &seen.pieces, Payload::new())));
         }
-        let asked = Asked {
+        let asked = FileRead {
             range: range.clone(),
             size: seen.size,
             edition: seen.changes,
@@ -71,20 +71,20 @@ impl Files {
                 Ok(saved) => return Ok(Some(shown(range, &seen.pieces, saved))),
                 Err(Refused::Outdated) => return Ok(None),
                 Err(Refused::Unknown(range)) => {
-                    let supply = self.look_up(handle.file.inode, range, seen.changes).await?;
-                    handle.reader.supply(&supply);
+                    let part = self.look_up(handle.file.inode, range, seen.changes).await?;
+                    handle.reader.learn(&part);
                 }
             }
         }
     }
 
     /// Where bytes of a file lie.
-    async fn look_up(&self, inode: Inode, range: Range<u64>, edition: u64) -> FsResult<Supply> {
+    async fn look_up(&self, inode: Inode, range: Range<u64>, edition: u64) -> FsResult<MapPart> {
         let look = |reads: &dyn crate::engine::Reads| operations::extents_in(reads, inode, &range);
         let found = query(&*self.engine, look).await?;
         let extents = found.iter();
         let extents = extents.map(|written| saved_extent(written.offset, &written.extent));
-        Ok(Supply {
+        Ok(MapPart {
             edition,
             extents: extents.collect::<FsResult<_>>()?,
             range,

@@ -10,15 +10,15 @@ use smallvec::SmallVec;
 
 use super::{
     extent::Extent,
-    extents::{Asked, Refused, Supply},
+    extents::{FileRead, MapPart, Refused},
 };
 use crate::memory;
 
 /// Bytes of a file of which the extents are asked for at once, at least.
 pub(super) const STEP: u64 = 4 << 20;
 
-/// Extents that are known, after which the map forgets all that it is not asked for.
-const EXTENTS_MAX: usize = 1024;
+/// Extents and holes that are known, after which the map forgets all that it is not asked for.
+const PLACES_MAX: usize = 1024;
 
 /// Bytes of the budget that a read takes at once where its bytes lie in several extents: each may bring much more than
 /// is wanted of it.
@@ -43,6 +43,8 @@ pub(crate) struct ExtentMap {
     whole_max: u64,
     /// By where they begin; none overlap.
     extents: BTreeMap<u64, Extent>,
+    /// Holes that are known, which the reader holds.
+    holes: usize,
     /// What is known, as ranges that do not touch: their ends by where they begin.
     known: BTreeMap<u64, u64>,
 }
@@ -68,7 +70,7 @@ impl ExtentMap {
 
     /// Whether a read can be planned that wants to know what lies in `reach` bytes behind it, and how much of it at
     /// once.
-    pub(super) fn admit(&mut self, asked: &Asked, reach: u64) -> Result<Range<u64>, Refused> {
+    pub(super) fn admit(&mut self, asked: &FileRead, reach: u64) -> Result<Range<u64>, Refused> {
         if asked.edition < self.edition {
             return Err(Refused::Outdated);
         }
@@ -100,20 +102,20 @@ impl ExtentMap {
 
     /// Takes in what lies where. `None` if that is of an older edition. What was known before is forgotten if that was
     /// of an older one, or too much.
-    pub(super) fn learn(&mut self, supply: &Supply) -> Option<Learned> {
-        if supply.edition < self.edition {
+    pub(super) fn learn(&mut self, part: &MapPart) -> Option<Learned> {
+        if part.edition < self.edition {
             return None;
         }
-        let begins_anew = supply.edition > self.edition || self.is_full();
+        let begins_anew = part.edition > self.edition || self.is_full();
         let former = begins_anew.then(|| {
             let anew = Self {
-                edition: supply.edition,
+                edition: part.edition,
                 size: self.size,
                 ..Self::new(self.whole_max)
             };
             std::mem::replace(self, anew)
         });
-        let holes = self.add(&supply.range, &supply.extents);
+        let holes = self.add(&part.range, &part.extents);
         Some(Learned { holes, former })
     }
 
@@ -153,7 +155,7 @@ impl ExtentMap {
 
     /// Whether all but what is asked for is to be forgotten.
     fn is_full(&self) -> bool {
-        self.extents.len() >= EXTENTS_MAX
+        self.extents.len() + self.holes >= PLACES_MAX
     }
 
     /// Takes in what lies in `range`. Returns the holes in it that were not known.
@@ -173,6 +175,7 @@ impl ExtentMap {
             }
         }
         self.know(range);
+        self.holes += holes.len();
         holes
     }
 
@@ -270,6 +273,22 @@ mod tests {
         let mut map = map(0..STEP, &[]);
         map.size = STEP;
         assert_eq!(map.missing(&(5..10), 8 * STEP), None);
+    }
+
+    #[test]
+    fn a_file_without_end_and_without_bytes_has_no_map_without_end() {
+        let mut map = map(0..STEP, &[]);
+        let mut most = 0;
+        for step in 1..10 * PLACES_MAX as u64 {
+            let part = MapPart {
+                edition: 0,
+                range: step * STEP..(step + 1) * STEP,
+                extents: Vec::new(),
+            };
+            map.learn(&part);
+            most = most.max(map.holes);
+        }
+        assert_eq!(most, PLACES_MAX);
     }
 
     #[test]

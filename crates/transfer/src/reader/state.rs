@@ -6,7 +6,7 @@ use penstock_base::{Payload, Reservation, clock};
 use smallvec::SmallVec;
 
 use super::{
-    extents::{Asked, Refused, Supply},
+    extents::{FileRead, MapPart, Refused},
     habit::Course,
     held::{Coverage, Dropped, Held, PartHandle, Piece},
     part::Part,
@@ -60,7 +60,7 @@ impl State {
     }
 
     /// Whether a read of extents can be planned, and how much of it at once.
-    pub(crate) fn admit(&mut self, asked: &Asked) -> Result<Range<u64>, Refused> {
+    pub(crate) fn admit(&mut self, asked: &FileRead) -> Result<Range<u64>, Refused> {
         let Source::Extents(map) = &mut self.source else {
             return Ok(asked.range.clone());
         };
@@ -68,11 +68,11 @@ impl State {
     }
 
     /// Takes in where the bytes of a range lie. What is held of other places goes.
-    pub(crate) fn supply(&mut self, supply: &Supply) {
+    pub(crate) fn learn(&mut self, part: &MapPart) {
         let Source::Extents(map) = &mut self.source else {
             return;
         };
-        let Some(learned) = map.learn(supply) else {
+        let Some(learned) = map.learn(part) else {
             return;
         };
         if let Some(former) = learned.former {
