@@ -495,6 +495,7 @@ async fn what_another_client_stored_under_the_old_name_of_a_renamed_file_stays()
     put_all(&bed, &["old"]).await;
     assert!(shut_down(&bed).await.is_empty());
     assert_eq!(bed.keys().await, ["new", "old"]);
+}
 
 /// As by a program that touches it again and again.
 #[tokio::test]

@@ -32,16 +32,6 @@ pub(crate) struct Stored {
     pub(crate) checksums: Vec<u32>,
 }
 
-impl Stored {
-    /// The grains that `range`, counted from the beginning of the run, touches: their bytes and their checksums.
-    pub(crate) fn grains(&self, range: &Range<u32>) -> (Range<u32>, &[u32]) {
-        let (first, last) = (range.start / GRAIN, range.end.div_ceil(GRAIN));
-        let bytes = first * GRAIN..(last * GRAIN).min(self.length);
-        let sums = self.checksums.get(first as usize..last as usize);
-        (bytes, sums.unwrap_or_default())
-    }
-}
-
 /// A part of a chunk that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Extent {
@@ -230,14 +220,5 @@ mod tests {
             prop_assert_eq!(used as u64, chunk.allocated());
             prop_assert_eq!(Chunk::decode(&chunk.encode()).unwrap(), chunk);
         }
-    }
-
-    #[test]
-    fn a_part_of_a_run_is_checked_by_its_grains() {
-        let stored = extent(&(0..3 * GRAIN + 5), 0).stored;
-        assert_eq!(stored.grains(&(1..2)).0, 0..GRAIN);
-        assert_eq!(stored.grains(&(GRAIN..GRAIN + 1)).0, GRAIN..2 * GRAIN);
-        let (bytes, sums) = stored.grains(&(GRAIN - 1..3 * GRAIN + 1));
-        assert_eq!((bytes, sums.len()), (0..3 * GRAIN + 5, 4));
     }
 }
