@@ -77,6 +77,30 @@ fn a_machine_that_was_shut_out_acknowledges_nothing() {
 }
 
 #[test]
+fn a_machine_that_was_shut_out_destroys_nothing_in_the_bucket() {
+    let fileset = shipped("kept");
+    let other = format!("{}-other", fileset.name());
+    fileset.attach(&other);
+    let elsewhere = fileset.mount_as(&other);
+    fs::write(elsewhere.join("file"), b"theirs").unwrap();
+    let refused = fileset.run("destroy", &["--yes"]);
+    assert!(
+        refused.stderr.contains("--local-only"),
+        "{}",
+        refused.stderr
+    );
+    let removed = fileset.run("destroy", &["--yes", "--local-only"]);
+    removed.expect_success();
+    assert!(!fileset.is_shown());
+    let mut file = fs::File::create(elsewhere.join("more")).unwrap();
+    file.write_all(b"more").unwrap();
+    file.sync_all().unwrap();
+    assert_eq!(fs::read(elsewhere.join("file")).unwrap(), b"theirs");
+    elsewhere.unmount();
+    lose(&other);
+}
+
+#[test]
 fn a_fileset_whose_metadata_is_on_one_machine_is_not_attached() {
     let fileset = Fileset::new("not-shipped");
     let mut command = penstock();

@@ -3,9 +3,9 @@
 //! What an open file is, is said in [`crate::open_file`]; what becomes of it in staged mode in [`crate::staged`].
 //! Here is what all of them share.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use penstock_base::FsError;
+use penstock_base::{FsError, FsResult};
 use penstock_vfs::Unsaved;
 
 use crate::{
@@ -22,21 +22,74 @@ const UNHEARD_MAX: usize = 1000;
 
 /// Files that were lost while no program that wrote them was there to hear so.
 #[derive(Debug, Default)]
-pub(crate) struct Unheard(Mutex<Vec<(String, FsError)>>);
+pub(crate) struct Unheard(Mutex<Vec<Lost>>);
+
+/// A file that was lost.
+#[derive(Debug)]
+struct Lost {
+    path: String,
+    reason: FsError,
+    /// Whether it was to be removed, and is there again.
+    was_removed: bool,
+    /// Whether a program heard of it since.
+    is_told: bool,
+}
 
 impl Unheard {
+    fn lost(&self) -> MutexGuard<'_, Vec<Lost>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Keeps a file in mind.
-    pub(crate) fn add(&self, path: String, error: FsError) {
-        let mut lost = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn add(&self, path: String, reason: FsError) {
+        self.keep(path, reason, false);
+    }
+
+    /// Keeps a file in mind that was to be removed and is there again.
+    pub(crate) fn add_removed(&self, path: String, reason: FsError) {
+        self.keep(path, reason, true);
+    }
+
+    fn keep(&self, path: String, reason: FsError, was_removed: bool) {
+        let mut lost = self.lost();
         if lost.len() < UNHEARD_MAX {
-            lost.push((path, error));
+            lost.push(Lost {
+                path,
+                reason,
+                was_removed,
+                is_told: false,
+            });
         }
     }
 
-    /// Everything that was kept in mind.
-    pub(crate) fn take(&self) -> Vec<(String, FsError)> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Tells a program of the files in `scope` that no program was told of. Returns why the first was lost, if any was.
+    pub(crate) fn tell(&self, scope: impl Fn(&str) -> bool) -> FsResult<()> {
+        let mut lost = self.lost();
+        let untold = lost.iter_mut().filter(|lost| !lost.is_told);
+        let mut told = Ok(());
+        for lost in untold.filter(|lost| scope(&lost.path)) {
+            lost.is_told = true;
+            told = told.and_then(|()| Err(lost.reason.clone()));
+        }
+        told
     }
+
+    /// Everything that was kept in mind, whether a program was told or not.
+    pub(crate) fn take(&self) -> Vec<(String, FsError)> {
+        let lost = std::mem::take(&mut *self.lost());
+        let lost = lost.into_iter().map(|lost| match lost.was_removed {
+            true => (lost.path, not_removed(&lost.reason)),
+            false => (lost.path, lost.reason),
+        });
+        lost.collect()
+    }
+}
+
+/// What is told at the end of something that was to be removed and is not.
+pub(crate) fn not_removed(reason: &FsError) -> FsError {
+    FsError::Io(format!(
+        "it was removed here, and not in the store: {reason}"
+    ))
 }
 
 /// Opens, reads, writes and saves files.

@@ -10,6 +10,7 @@ use std::{
     collections::BTreeMap, fs, io::Write, os::unix::fs::OpenOptionsExt, path::PathBuf, sync::Arc,
 };
 
+use penstock_base::{DirectoryLock, DirectoryLockError};
 use penstock_fileset::{
     Durability, FORMAT_VERSION, Spool,
     engine::{
@@ -286,8 +287,16 @@ impl Fileset {
         Failure::new(cause, remedy)
     }
 
-    /// Removes all that this machine has of it.
+    /// Removes all that this machine has of it. Fails while somebody uses it.
     pub(crate) fn remove(&self) -> Outcome {
+        let metadata = self.directory.join(METADATA);
+        let _lock = match DirectoryLock::take(&metadata) {
+            Err(DirectoryLockError::InUse { pid }) => {
+                return self.opened(Err(EngineError::InUse { pid }));
+            }
+            // What cannot be locked, as it is gone or damaged, is not in use.
+            taken => taken.ok(),
+        };
         fs::remove_dir_all(&self.directory).map_err(|error| unusable(&self.directory, &error))
     }
 }

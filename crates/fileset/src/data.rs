@@ -10,14 +10,12 @@
 //! the file system open and `NUMBER` counts its objects: two that write to one bucket, be it by mistake, never
 //! overwrite each other's. `NN` spreads the keys.
 
-mod blocks;
 mod objects;
 mod pack;
 mod packer;
 mod spool;
 
-pub(crate) use blocks::Blocks;
-pub(crate) use objects::{Objects, Placed, key};
+pub(crate) use objects::{Objects, Placed, key, saved_extent};
 pub(crate) use pack::{Piece, checksums};
 pub(crate) use packer::Packer;
 pub use spool::Spool;

@@ -136,6 +136,11 @@ pub trait Engine: Debug + Send + Sync + 'static {
     /// Runs a look at one state.
     async fn run_query(&self, query: Query<'_>) -> EngineResult<()>;
 
+    /// Waits as an operation does, and fails with what an operation that is begun now would fail with.
+    async fn ready(&self) -> EngineResult<()> {
+        Ok(())
+    }
+
     /// Runs an operation. What it changed is seen by all that begins afterwards.
     async fn run(&self, operation: Operation) -> EngineResult<()>;
 

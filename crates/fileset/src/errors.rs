@@ -17,6 +17,10 @@ pub(crate) fn object_failure(error: &ObjectError) -> FsError {
         ErrorKind::NotFound | ErrorKind::InvalidRange | ErrorKind::PreconditionFailed => {
             FsError::Corrupt(format!("a block is missing in the bucket: {error}"))
         }
+        ErrorKind::ChecksumMismatch => {
+            tracing::error!("damaged bytes in the bucket: see `penstock fileset check`");
+            FsError::Corrupt(error.to_string())
+        }
         ErrorKind::PermissionDenied | ErrorKind::BadCredentials | ErrorKind::NoCredentials => {
             FsError::PermissionDenied
         }

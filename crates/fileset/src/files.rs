@@ -29,11 +29,12 @@ use std::{
 };
 
 use penstock_base::{FsError, FsResult, Mutex};
+use penstock_transfer::ExtentReader;
 use penstock_vfs::{Access, Attributes, FileKind, HandleId, Inode, Unsaved};
 use tokio::sync::OnceCell;
 
 use crate::{
-    data::{Blocks, Objects, Packer},
+    data::{Objects, Packer},
     engine::{Engine, query},
     operations,
 };
@@ -47,8 +48,6 @@ pub(crate) struct File {
     pub(crate) inode: Inode,
     turn: tokio::sync::Mutex<()>,
     pending: Mutex<Pending>,
-    /// Where the last read ended.
-    read_to: AtomicU64,
     /// The size was asked for once the file could be found here.
     is_loaded: OnceCell<()>,
 }
@@ -59,7 +58,6 @@ impl File {
             inode,
             turn: tokio::sync::Mutex::default(),
             pending: Mutex::new(Pending::new(size)),
-            read_to: AtomicU64::new(0),
             is_loaded: OnceCell::new(),
         }
     }
@@ -70,6 +68,8 @@ impl File {
 pub(crate) struct Handle {
     pub(crate) file: Arc<File>,
     pub(crate) access: Access,
+    /// Reads what is saved. Gives up what it fetches ahead when the handle is closed.
+    reader: Arc<ExtentReader>,
 }
 
 #[derive(Debug, Default)]
@@ -85,7 +85,6 @@ pub(crate) struct Files {
     engine: Arc<dyn Engine>,
     objects: Arc<Objects>,
     packer: Arc<Packer>,
-    blocks: Arc<Blocks>,
     table: Mutex<Table>,
     last_handle: AtomicU64,
 }
@@ -94,7 +93,6 @@ impl Files {
     pub(crate) fn new(engine: Arc<dyn Engine>, objects: Arc<Objects>) -> Arc<Self> {
         Arc::new(Self {
             engine,
-            blocks: Blocks::new(Arc::clone(&objects)),
             packer: Packer::new(Arc::clone(&objects)),
             objects,
             table: Mutex::default(),
@@ -111,7 +109,12 @@ impl Files {
     pub(crate) async fn open(&self, inode: Inode, access: Access) -> FsResult<HandleId> {
         let file = self.pin(inode).await?;
         let id = self.next_handle();
-        let handle = Handle { file, access };
+        let reader = Arc::new(self.objects.transfer().extent_reader());
+        let handle = Handle {
+            file,
+            access,
+            reader,
+        };
         self.table.lock().handles.insert(id, handle);
         Ok(id)
     }

@@ -8,7 +8,7 @@
 //! | `files` | open files: what was written and not saved, saving, reading, cutting |
 //! | `operations` | POSIX, once: what each operation does to keys, in one transaction of the engine |
 //! | `schema` | which keys there are and what their values say; versioned |
-//! | `data` | objects in the bucket: runs of bytes with checksums, fetched and verified |
+//! | `data` | objects in the bucket: runs of bytes with checksums, and which files share one |
 //! | [`engine`] | ordered keys, changed by operations one after the other; nothing of files in it |
 //! | [`check`] | whether all of it fits together |
 //! | [`garbage`] | objects that no file needs |

@@ -4,16 +4,21 @@
 
 mod support;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join;
+use penstock_base::{BufferPool, MemoryBudget};
 use penstock_fileset::{
+    FilesetVolume, Format,
     engine::{EmbeddedSettings, ShippedEngine, ShippedSettings},
     garbage::{Count, Garbage, LEAK_GRACE, Sweep, collect_garbage},
 };
-use penstock_vfs::{OpenOptions, WritePlace};
+use penstock_object::{ListOptions, Store};
+use penstock_object_testing::MemoryStore;
+use penstock_transfer::Transfer;
+use penstock_vfs::{Dentry, Identity, OpenOptions, Volume, WritePlace};
 
-use support::{Place, ROOT, file};
+use support::{Place, ROOT, file, name};
 
 const NOW: Sweep = Sweep {
     grace: Duration::ZERO,
@@ -113,6 +118,52 @@ async fn bytes_that_were_written_over_are_told_as_unused() {
     let found = place.volume.sweep(NOW).await.unwrap();
     assert_eq!((found.live.objects, found.live.bytes), (2, 1300));
     assert_eq!(found.unused_bytes, 300);
+}
+
+/// Each attempt to save what it holds left objects of which nobody knew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_volume_that_was_shut_out_stores_nothing_more() {
+    let bucket: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let machines = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let [old, new] = machines.each_ref().map(|machine| ShippedSettings {
+        local: EmbeddedSettings {
+            directory: machine.path().to_owned(),
+            memory: 16 << 20,
+        },
+        store: Arc::clone(&bucket),
+        identity: 1,
+    });
+    let engine = Arc::new(ShippedEngine::create(&old).await.unwrap());
+    let root = Identity::root();
+    let formatted = FilesetVolume::format(&*engine, &root, Format::new(1));
+    formatted.await.unwrap();
+    let transfer = Transfer::new(bucket.clone(), BufferPool::new(MemoryBudget::new(64 << 20)));
+    let volume = FilesetVolume::open(engine, transfer).await.unwrap();
+    let file_name = name("file");
+    let dentry = Dentry::new(ROOT, &file_name);
+    let made = volume.make(&root, dentry, file(0o644), Some(OpenOptions::WRITE));
+    let handle = made.await.unwrap().opened.unwrap().handle;
+    let write = async || {
+        let place = WritePlace::At(0);
+        let bytes = bytes::Bytes::from_static(&[1; 1000]);
+        volume.write(&root, handle, place, bytes).await.unwrap();
+        volume.sync(handle, 0..u64::MAX, false).await
+    };
+    write().await.unwrap();
+    let _new = ShippedEngine::attach(&new, &|_| ()).await.unwrap();
+    while write().await.is_ok() {}
+    let objects = async || {
+        let options = ListOptions {
+            prefix: "data/".to_owned(),
+            ..ListOptions::default()
+        };
+        bucket.list(options).await.unwrap().objects.len()
+    };
+    let before = objects().await;
+    for _ in 0..3 {
+        assert!(write().await.is_err());
+    }
+    assert_eq!(objects().await, before);
 }
 
 /// Its metadata lacks what the writer stored that took the file system over.

@@ -1,6 +1,7 @@
 //! Moves object bytes between a store and memory.
 //!
 //! - [`Reader`]: reads of one version of one object, with read-ahead where access is sequential.
+//! - [`ExtentReader`]: the same of a file whose bytes lie in many objects.
 //! - [`Writer`]: a sequential stream into one object, in one PUT or a multipart upload.
 //! - [`Appender`]: a sequential stream to the end of an appendable object.
 //! - [`staging`]: the write-back area, where files are written anywhere before they are saved.
@@ -38,7 +39,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 pub use cache::{CacheContents, CacheError, CacheSettings, DiskCache, KeepFree};
 pub use error::{TransferError, TransferResult};
-pub use reader::Reader;
+pub use reader::{Extent, ExtentReader, FileRead, Grains, MapPart, Reader, Refused};
 pub use settings::TransferSettings;
 pub use writer::{Appender, Finished, WriteStart, Writer};
 
@@ -148,6 +149,11 @@ impl Transfer {
     /// Opens one version of an object for reading. No request is made yet.
     pub fn reader(self: &Arc<Self>, version: ObjectVersion) -> Reader {
         Reader::new(Arc::clone(self), version)
+    }
+
+    /// Opens a file whose bytes lie in many objects for reading. No request is made yet.
+    pub fn extent_reader(self: &Arc<Self>) -> ExtentReader {
+        ExtentReader::new(Arc::clone(self))
     }
 
     /// Bytes of the budget that [`Transfer::fetch`] needs for `length` bytes.

@@ -1,4 +1,4 @@
-//! Reads one version of one object.
+//! Reads one version of one object, or a file whose bytes lie in many ([`extents`]).
 //!
 //! A read finds its bytes in one of three ways:
 //!
@@ -16,17 +16,25 @@
 //! a stream is the business of `stream`; a handle can have several. What is held lies in `held`,
 //! block by block, and each block is let go when it was read. Every GET asks for the pinned ETag.
 //!
+//! All of this goes by offsets. Where the bytes lie is asked only when something has to be fetched (`source`): a part lies
+//! in one object, and what has checksums of its own is compared as it arrives, before anybody sees it (`grains`).
+//!
 //! Memory: read-ahead takes only what is free at that moment and within the streams' share. A read
 //! that finds none free waits in line for exactly its own range and holds nothing meanwhile, so
 //! readers never wait for each other in a circle. Whoever waits makes idle readers drop what they
 //! fetched ahead (`idle`).
 
+mod extent;
+mod extent_map;
+mod extents;
+mod grains;
 mod habit;
 mod held;
 mod idle;
 mod part;
 mod receive;
 mod share;
+mod source;
 mod state;
 mod stream;
 mod window;
@@ -39,22 +47,29 @@ use std::{
     },
 };
 
+use futures_util::future::try_join_all;
 use penstock_base::{Payload, Reservation};
 use smallvec::SmallVec;
 
+pub use self::{
+    extent::{Extent, Grains},
+    extents::{ExtentReader, FileRead, MapPart, Refused},
+};
 pub(crate) use self::{habit::Habit, idle::Readers, share::ReadAhead};
 use self::{
-    held::Piece,
+    held::{Piece, push_zeros},
     part::Part,
     receive::Origin,
+    source::{Errand, Errands, Source},
     state::{Plan, State},
     stream::InFlight,
 };
-use crate::{ObjectVersion, Transfer, TransferResult, lock::lock};
+use crate::{ObjectVersion, Transfer, TransferError, TransferResult, lock::lock};
 
 /// Reads one version of one object, on behalf of one open handle.
 #[derive(Debug)]
 pub struct Reader {
+    version: Arc<ObjectVersion>,
     shared: Arc<Shared>,
 }
 
@@ -63,7 +78,6 @@ pub struct Reader {
 pub(crate) struct Shared {
     id: u64,
     transfer: Arc<Transfer>,
-    version: Arc<ObjectVersion>,
     state: Mutex<State>,
     /// Whether a read has ended.
     was_read: AtomicBool,
@@ -76,24 +90,19 @@ pub(crate) struct Shared {
 impl Reader {
     pub(crate) fn new(transfer: Arc<Transfer>, version: ObjectVersion) -> Self {
         let version = Arc::new(version);
-        let state = State::new(Arc::clone(&transfer), Arc::clone(&version));
-        let shared = Shared {
-            id: transfer.readers().new_id(),
-            transfer,
-            version,
-            state: Mutex::new(state),
-            was_read: AtomicBool::new(false),
-            is_known: AtomicBool::new(false),
-            last_read: AtomicU64::new(0),
+        let source = Source::Object {
+            version: Arc::clone(&version),
+            comes_whole: transfer.settings().comes_whole(version.size),
         };
         Self {
-            shared: Arc::new(shared),
+            version,
+            shared: Shared::new(transfer, source),
         }
     }
 
     /// The version that is read.
     pub fn version(&self) -> &ObjectVersion {
-        &self.shared.version
+        &self.version
     }
 
     /// Reads `length` bytes at `offset`; fewer only at the end of the object. Fails with
@@ -102,23 +111,15 @@ impl Reader {
     /// are returned without waiting. Must be called within a tokio runtime.
     pub async fn read(&self, offset: u64, length: u32) -> TransferResult<Payload> {
         let shared = &self.shared;
-        let end = shared
-            .version
-            .size
-            .min(offset.saturating_add(length.into()));
+        let end = self.version.size.min(offset.saturating_add(length.into()));
         if offset >= end {
             return Ok(Payload::new());
         }
         let range = offset..end;
         let in_flight = InFlight::new(());
-        let result = match shared.plan(&range, &in_flight) {
-            Plan::Ready(payload) => Ok(payload),
-            Plan::Wait(pieces) => shared.wait(&range, pieces).await,
-            Plan::Fetch(memory) => shared.fetch(&range, memory).await,
-            Plan::Memory => shared.fetch_when_memory_is_free(&range).await,
-        };
-        shared.was_read.store(true, Ordering::Relaxed);
-        result
+        let plan = shared.under_lock(|state, first| state.plan(&range, &in_flight, first));
+        let read = shared.carry_out(&range, plan).await?;
+        Ok(read.expect("where an object's bytes lie is always known"))
     }
 }
 
@@ -130,14 +131,8 @@ pub(crate) async fn fetch_whole(
     memory: Reservation,
 ) -> TransferResult<Payload> {
     let range = 0..version.size;
-    fetch(
-        transfer,
-        &Arc::new(version),
-        &range,
-        memory,
-        Origin::TheStore,
-    )
-    .await
+    let errand = Errand::of_object(Arc::new(version), &range);
+    fetch(transfer, &range, (errand, memory), Origin::TheStore).await
 }
 
 /// Receives a part of an object into `memory`, from wherever it is.
@@ -147,20 +142,20 @@ pub(crate) async fn fetch_range(
     range: Range<u64>,
     memory: Reservation,
 ) -> TransferResult<Payload> {
-    let version = Arc::new(version);
-    fetch(transfer, &version, &range, memory, Origin::Anywhere).await
+    let errand = Errand::of_object(Arc::new(version), &range);
+    fetch(transfer, &range, (errand, memory), Origin::Anywhere).await
 }
 
+/// Receives `range` of what an errand brings.
 async fn fetch(
     transfer: &Arc<Transfer>,
-    version: &Arc<ObjectVersion>,
     range: &Range<u64>,
-    memory: Reservation,
+    (errand, memory): (Errand, Reservation),
     origin: Origin,
 ) -> TransferResult<Payload> {
-    let part = Part::new(range.clone());
-    let (transfer, version) = (Arc::clone(transfer), Arc::clone(version));
-    receive::receive(transfer, version, Arc::clone(&part), memory, origin).await;
+    let part = Part::new(range.clone(), &errand);
+    let transfer = Arc::clone(transfer);
+    receive::receive(transfer, errand, Arc::clone(&part), memory, origin).await;
     part.arrival(range.end).await?;
     let mut payload = Payload::new();
     let complete = part.read(range, &mut payload);
@@ -170,27 +165,55 @@ async fn fetch(
 }
 
 impl Shared {
-    fn plan(self: &Arc<Self>, range: &Range<u64>, in_flight: &InFlight) -> Plan {
+    fn new(transfer: Arc<Transfer>, source: Source) -> Arc<Self> {
+        Arc::new(Self {
+            id: transfer.readers().new_id(),
+            state: Mutex::new(State::new(Arc::clone(&transfer), source)),
+            transfer,
+            was_read: AtomicBool::new(false),
+            is_known: AtomicBool::new(false),
+            last_read: AtomicU64::new(0),
+        })
+    }
+
+    /// Does something for a read, which is the first as long as none has ended.
+    fn under_lock<T>(self: &Arc<Self>, work: impl FnOnce(&mut State, bool) -> T) -> T {
         let readers = self.transfer.readers();
         self.last_read.store(readers.now(), Ordering::Relaxed);
         let first = !self.was_read.load(Ordering::Relaxed);
         let mut state = lock(&self.state);
-        let plan = state.plan(range, in_flight, first);
+        let done = work(&mut state, first);
         let holds = state.holds_anything();
         drop(state);
         if holds && !self.is_known.swap(true, Ordering::Relaxed) {
             readers.add(self.id, Arc::downgrade(self));
         }
-        plan
+        done
+    }
+
+    /// Reads `range` as planned. `None` when it is not known any more where its bytes lie.
+    async fn carry_out(&self, range: &Range<u64>, plan: Plan) -> TransferResult<Option<Payload>> {
+        let result = match plan {
+            Plan::Ready(payload) => Ok(Some(payload)),
+            Plan::Wait(pieces) => self.wait(range, pieces).await,
+            Plan::Fetch(memory, errand) => {
+                let brought = (errand, memory);
+                let fetched = fetch(&self.transfer, range, brought, Origin::Anywhere).await;
+                fetched.map(Some)
+            }
+            Plan::Memory => self.fetch_when_memory_is_free(range).await,
+        };
+        self.was_read.store(true, Ordering::Relaxed);
+        result
     }
 
     async fn wait(
         &self,
         range: &Range<u64>,
         pieces: SmallVec<[Piece; 2]>,
-    ) -> TransferResult<Payload> {
+    ) -> TransferResult<Option<Payload>> {
         match self.arrival(range, pieces).await? {
-            Some(payload) => Ok(payload),
+            Some(payload) => Ok(Some(payload)),
             None => self.fetch_when_memory_is_free(range).await,
         }
     }
@@ -208,31 +231,55 @@ impl Shared {
         Ok(lock(&self.state).arrived(range, pieces))
     }
 
-    async fn fetch_when_memory_is_free(&self, range: &Range<u64>) -> TransferResult<Payload> {
+    async fn fetch_when_memory_is_free(
+        &self,
+        range: &Range<u64>,
+    ) -> TransferResult<Option<Payload>> {
         self.transfer.metrics().read_memory_waits.increment();
-        let cost = receive::cost(&self.fetched_for(range));
+        self.fetch_alone(range).await
+    }
+
+    /// Reads `range` by itself, as soon as there is memory for it, unless all of it is coming by then.
+    async fn fetch_alone(&self, range: &Range<u64>) -> TransferResult<Option<Payload>> {
+        let Some(errands) = lock(&self.state).errands(range) else {
+            return Ok(None);
+        };
+        let cost = errands.iter().map(|(_, errand)| errand.cost()).sum();
         let memory = self.transfer.read_memory(cost).await?;
         let coming = lock(&self.state).coming(range);
         if let Some(pieces) = coming
             && let Some(payload) = self.arrival(range, pieces).await?
         {
-            return Ok(payload);
+            return Ok(Some(payload));
         }
-        self.fetch(range, memory).await
+        self.fetch_all(range, errands, memory).await.map(Some)
     }
 
-    async fn fetch(&self, range: &Range<u64>, memory: Reservation) -> TransferResult<Payload> {
-        let (fetched, origin) = (self.fetched_for(range), Origin::Anywhere);
-        let payload = fetch(&self.transfer, &self.version, &fetched, memory, origin).await?;
-        Ok(payload.slice(&(range.start - fetched.start..range.end - fetched.start)))
-    }
-
-    /// What is fetched for a read of `range` that finds nothing of it.
-    fn fetched_for(&self, range: &Range<u64>) -> Range<u64> {
-        if self.transfer.settings().comes_whole(self.version.size) {
-            return 0..self.version.size;
+    /// Receives all of `range`, in which there are holes where no errand brings anything.
+    async fn fetch_all(
+        &self,
+        range: &Range<u64>,
+        errands: Errands,
+        mut memory: Reservation,
+    ) -> TransferResult<Payload> {
+        let fetches = errands.into_iter().map(|(part, errand)| {
+            let paid = memory.split(errand.cost());
+            let brought = (errand, paid.expect("all errands were paid for"));
+            async {
+                let origin = Origin::Anywhere;
+                let payload = fetch(&self.transfer, &part, brought, origin).await?;
+                Ok::<_, TransferError>((part, payload))
+            }
+        });
+        let fetched = try_join_all(fetches.collect::<Vec<_>>()).await?;
+        let (mut payload, mut at) = (Payload::new(), range.start);
+        for (part, bytes) in fetched {
+            push_zeros(&mut payload, part.start - at);
+            payload.append(bytes);
+            at = part.end;
         }
-        range.clone()
+        push_zeros(&mut payload, range.end - at);
+        Ok(payload)
     }
 
     fn last_read(&self) -> u64 {

@@ -85,7 +85,12 @@ impl Files {
             return Ok(());
         }
         let (this, file) = (Arc::clone(self), Arc::clone(&handle.file));
-        run_to_end(this.save(file, handle.id, Then::GoOn)).await
+        run_to_end(this.save(file, handle.id, Then::GoOn)).await?;
+        if handle.file.body.staged().is_none() {
+            return Ok(());
+        }
+        let path = self.mount.namespace.lock().path(handle.file.inode);
+        self.tell_lost(|lost| lost == path)
     }
 
     fn note_ignored_sync(&self) {

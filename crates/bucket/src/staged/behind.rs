@@ -9,8 +9,8 @@
 //! the staging directory is half full. One task looks which files are due and has as many saved at once as there
 //! are turns; the others go on waiting, so that the files that are open for this are counted until they are saved. A save
 //! that fails is repeated with growing pauses; the next close of the file returns why, fsync tries by itself, and
-//! shutting down tells what is left. What another client's version is in the way of is put aside, and shutting
-//! down tells that, too.
+//! shutting down tells what is left. What another client's version is in the way of is put aside: the next fsync of
+//! the name or of a directory above tells that once, and shutting down does, too.
 //!
 //! What is saved late replaces nothing that another client stored meanwhile: the condition of a save is
 //! [`Replacing::Nothing`].
@@ -374,6 +374,18 @@ impl Files {
         let saved = saves.fold(Ok(()), async |all: FsResult<()>, saved| all.and(saved));
         saved.await?;
         let prefix = self.mount.namespace.lock().prefix(directory)?;
-        self.mount.settle_below(&prefix).await
+        let settled = self.mount.settle_below(&prefix).await;
+        // All of them are told, whichever is answered.
+        let told = self.tell_lost(|path| path.starts_with(&prefix));
+        settled.and(told)
+    }
+
+    /// Fails once with why something in `scope` is not in the store that was lost behind the program that made it.
+    pub(crate) fn tell_lost(&self, scope: impl Fn(&str) -> bool) -> FsResult<()> {
+        let names = match self.mount.write_back() {
+            Some(names) => names.lost.tell(&scope),
+            None => Ok(()),
+        };
+        self.unheard.tell(scope).and(names)
     }
 }

@@ -26,7 +26,7 @@ use penstock_vfs::{FileKind, OpenOptions, Opened};
 use crate::{
     files::Files,
     open_file::{FileHandle, OpenFile},
-    staged::{StagedBody, StagedMode, retry::Retried},
+    staged::{StagedBody, StagedMode, retry::Retried, save::CONFLICT},
 };
 
 /// How often the log says what is left to save.
@@ -122,7 +122,11 @@ impl Files {
 
     async fn save_left(self: Arc<Self>, LeftFile { handle, body }: LeftFile) {
         let (file, mode) = (&handle.file, &body.mode);
+        let left_as = self.mount.namespace.lock().path(file.inode);
         let ended = self.retry(&handle, &body, None).await;
+        if ended == Retried::Aside {
+            self.unheard.add(left_as, CONFLICT);
+        }
         if ended == Retried::Saved && !file.view().removed {
             let (path, size) = {
                 let tree = self.mount.namespace.lock();

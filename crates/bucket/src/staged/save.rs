@@ -61,6 +61,11 @@ impl From<FsError> for SaveError {
     }
 }
 
+/// What is told of a file in whose way another client's version is.
+pub(super) const CONFLICT: FsError = FsError::Busy(
+    "another client changed the object meanwhile; theirs stays, and yours is in the staging directory",
+);
+
 impl From<StagedError> for SaveError {
     fn from(error: StagedError) -> Self {
         let error = match error {
@@ -70,9 +75,7 @@ impl From<StagedError> for SaveError {
         let is_conflict = matches!(&error, TransferError::Object(error) if is_conflict(error));
         let meaning = transfer_failure(&error, Purpose::Write);
         if is_conflict {
-            let text = "another client changed the object meanwhile; theirs stays, and yours is in \
-                        the staging directory";
-            return Self::Conflict(FsError::Busy(text));
+            return Self::Conflict(CONFLICT);
         }
         Self::Failed(meaning)
     }

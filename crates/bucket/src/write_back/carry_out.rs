@@ -140,9 +140,13 @@ impl WriteBack {
         self.give_up(task, FsError::Busy(text));
     }
 
-    /// Shutting down tells what is not made, and whoever waits for it.
+    /// Whoever waits for it, the next fsync and shutting down tell what is not made.
     fn give_up(&self, task: &Task, reason: FsError) {
-        self.lost.add(task.key.to_string(), reason.clone());
+        let path = task.key.to_string();
+        match *task.change {
+            NameChange::Remove(_) => self.lost.add_removed(path, reason.clone()),
+            NameChange::Write(_) => self.lost.add(path, reason.clone()),
+        }
         self.pending().note_given_up(&task.key, reason);
     }
 
@@ -175,7 +179,7 @@ impl WriteBack {
         let (mut ended, mut known) = (Vec::new(), Vec::new());
         for (task, change) in tasks.into_iter().zip(changes) {
             match removed.remove(&task.key) {
-                Some(Removed::Failed(error)) if error.kind != ErrorKind::PermissionDenied => {
+                Some(Removed::Failed(error)) if !is_refusal(&error) => {
                     self.fail(&task, &error);
                     continue;
                 }
@@ -252,6 +256,12 @@ impl WriteBack {
         self.ended.notify_waiters();
         self.bell.notify_one();
     }
+}
+
+/// Whether the store does not let us remove an object. One that does not let us look may let us remove it.
+fn is_refusal(error: &ObjectError) -> bool {
+    error.kind == ErrorKind::PermissionDenied
+        && matches!(error.operation, Operation::Delete | Operation::DeleteMany)
 }
 
 fn note_changed(task: &Task) {

@@ -15,7 +15,7 @@ use penstock_object::{DELETE_MANY_MAX, Key};
 use penstock_transfer::staging::NameChange;
 use penstock_vfs::{UnsavedItem, UnsavedKind};
 
-use crate::{inode::Reference, staged::retry::PAUSES};
+use crate::{files::not_removed, inode::Reference, staged::retry::PAUSES};
 
 /// Changes that wait, by key.
 #[derive(Debug, Default)]
@@ -44,8 +44,10 @@ pub(super) struct Waiting {
     pub(super) change: Arc<NameChange>,
     /// The node that waits for it.
     pub(super) node: Option<Reference>,
-    /// When something began to wait for this key.
+    /// The first change of this key that is not in the store.
     number: u64,
+    /// The first that came while an earlier one is carried out.
+    later: Option<u64>,
     /// Tells the change from one that takes its place while it is carried out.
     serial: u64,
     since: Instant,
@@ -54,13 +56,21 @@ pub(super) struct Waiting {
     /// The store may have something of an earlier attempt.
     may_be_stored: bool,
     failed: Option<Failed>,
+    /// For who waits for the key.
+    told: Option<Told>,
 }
 
-/// The last attempt failed.
+/// The last attempt at the change failed.
 #[derive(Debug)]
 struct Failed {
-    at: u64,
     pause: Duration,
+    reason: FsError,
+}
+
+/// The last attempt at any change of the key that failed.
+#[derive(Debug)]
+struct Told {
+    at: u64,
     reason: FsError,
 }
 
@@ -80,6 +90,21 @@ impl Scope<'_> {
             Self::Below(prefix) => key.as_str().starts_with(prefix),
         }
     }
+
+    /// Its changes among `changes`, in order.
+    fn of<'a>(&self, changes: &'a mut BTreeMap<Key, Waiting>) -> Vec<(&'a Key, &'a mut Waiting)> {
+        let from = match self {
+            Self::Key(key) => key.as_str(),
+            Self::Below(prefix) => prefix,
+        };
+        let changes = changes.range_mut::<str, _>((Bound::Included(from), Bound::Unbounded));
+        changes.take_while(|(key, _)| self.has(key)).collect()
+    }
+}
+
+/// Whether a key is below a marker.
+fn is_below(key: &Key, marker: &Key) -> bool {
+    marker.as_str().ends_with('/') && key.as_str().starts_with(marker.as_str())
 }
 
 /// A change that is to be carried out now.
@@ -154,16 +179,21 @@ impl Pending {
                 change,
                 node,
                 number: serial,
+                later: None,
                 serial,
                 since: clock::now(),
                 due,
                 is_under_way: false,
                 may_be_stored: false,
                 failed: None,
+                told: None,
             };
             self.changes.insert(key, waiting);
             return None;
         };
+        if there.is_under_way {
+            there.later.get_or_insert(serial);
+        }
         there.change = change;
         there.serial = serial;
         there.due = due;
@@ -202,33 +232,32 @@ impl Pending {
         left.failure = given_up
             .find(|one| scope.has(&one.key))
             .map(|one| one.reason.clone());
-        for waiting in self.scope(scope) {
+        // The removal behind the one that is looked at, and why it failed since.
+        let mut behind: Option<(&Key, Option<FsError>)> = None;
+        for (key, waiting) in scope.of(&mut self.changes).into_iter().rev() {
+            let told = waiting.told.as_ref().filter(|told| told.at > asked);
+            let mut failure = told.map(|told| told.reason.clone());
+            if waiting.is_removal() {
+                // A marker that goes after what is below it is never tried before.
+                if let Some((_, below)) = behind.take().filter(|(below, _)| is_below(below, key)) {
+                    failure = failure.or(below);
+                }
+                behind = Some((key, failure.clone()));
+            }
             if waiting.number > asked {
                 continue;
             }
-            match &waiting.failed {
-                Some(failed) if failed.at > asked => {
-                    left.failure.get_or_insert_with(|| failed.reason.clone());
+            match failure {
+                Some(reason) => {
+                    left.failure.get_or_insert(reason);
                 }
-                _ => {
+                None => {
                     left.is_going_on = true;
                     waiting.due = now;
                 }
             }
         }
         left
-    }
-
-    fn scope<'a>(&'a mut self, scope: &'a Scope<'_>) -> impl Iterator<Item = &'a mut Waiting> {
-        let from = match scope {
-            Scope::Key(key) => key.as_str(),
-            Scope::Below(prefix) => prefix,
-        };
-        let changes = self
-            .changes
-            .range_mut::<str, _>((Bound::Included(from), Bound::Unbounded));
-        let changes = changes.take_while(|(key, _)| scope.has(key));
-        changes.map(|(_, waiting)| waiting)
     }
 
     /// Takes what is due, as far as there is room, and marks it as under way.
@@ -271,9 +300,7 @@ impl Pending {
         let keys = self.changes.iter().filter(|(_, one)| one.is_removal());
         let keys: Vec<&Key> = keys.map(|(key, _)| key).collect();
         let pairs = keys.iter().zip(keys.iter().skip(1));
-        let busy = pairs.filter(|(marker, next)| {
-            marker.as_str().ends_with('/') && next.as_str().starts_with(marker.as_str())
-        });
+        let busy = pairs.filter(|(marker, next)| is_below(next, marker));
         busy.map(|(marker, _)| Key::clone(marker)).collect()
     }
 
@@ -289,6 +316,8 @@ impl Pending {
         if waiting.serial == task.serial {
             return self.changes.remove(&task.key);
         }
+        // Who waits for what was carried out waits no longer, however often the key is changed meanwhile.
+        waiting.number = waiting.later.take().unwrap_or(waiting.serial);
         waiting.is_under_way = false;
         waiting.may_be_stored = true;
         None
@@ -307,22 +336,25 @@ impl Pending {
         });
     }
 
-    /// An attempt failed: it is repeated later.
+    /// An attempt failed. It is repeated later, unless another change of the key took its place: that is due when it was.
     pub(super) fn fail(&mut self, task: &Task, reason: FsError) {
         self.last += 1;
         let Some(waiting) = self.changes.get_mut(&task.key) else {
             return;
         };
-        let before = waiting.failed.as_ref().map(|failed| failed.pause);
-        let pause = before.map_or(PAUSES[0], |pause| (pause * 2).min(PAUSES[1]));
+        waiting.later = None;
         waiting.is_under_way = false;
         waiting.may_be_stored = true;
-        waiting.due = clock::now() + pause;
-        waiting.failed = Some(Failed {
+        waiting.told = Some(Told {
             at: self.last,
-            pause,
-            reason,
+            reason: reason.clone(),
         });
+        if waiting.serial == task.serial {
+            let before = waiting.failed.as_ref().map(|failed| failed.pause);
+            let pause = before.map_or(PAUSES[0], |pause| (pause * 2).min(PAUSES[1]));
+            waiting.due = clock::now() + pause;
+            waiting.failed = Some(Failed { pause, reason });
+        }
     }
 
     /// Everything that waits, as people are told.
@@ -344,7 +376,12 @@ impl Pending {
     pub(super) fn left_over(&self, other: &FsError) -> Vec<(String, FsError)> {
         let left = self.changes.iter().map(|(key, waiting)| {
             let failed = waiting.failed.as_ref().map(|failed| &failed.reason);
-            (key.to_string(), failed.unwrap_or(other).clone())
+            let reason = failed.unwrap_or(other);
+            let told = match waiting.is_removal() {
+                true => not_removed(reason),
+                false => reason.clone(),
+            };
+            (key.to_string(), told)
         });
         left.collect()
     }
@@ -360,7 +397,7 @@ impl Waiting {
     }
 }
 
-/// What somebody waits for: what began to wait before this number. Failures after it count.
+/// What somebody waits for: what began to wait before this number, or what took its place. Failures after it count.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked(u64);
 
@@ -371,4 +408,43 @@ pub(super) struct Left {
     pub(super) is_going_on: bool,
     /// Why something failed since.
     pub(super) failure: Option<FsError>,
+}
+
+#[cfg(test)]
+mod tests {
+    use penstock_transfer::staging::Removal;
+
+    use super::*;
+
+    /// It never begins, so it never fails by itself: who waited for it waited as long as what is below it failed.
+    #[test]
+    fn a_marker_that_is_held_back_fails_with_what_is_below_it() {
+        let mut pending = Pending::default();
+        for key in [
+            "folder/",
+            "folder/file",
+            "folder/inner/",
+            "folder/inner/file",
+        ] {
+            let key = Key::new(key).expect("valid");
+            let removal = Arc::new(NameChange::Remove(Removal::default()));
+            pending.add(key, removal, None, clock::now());
+        }
+        let asked = pending.asked();
+        assert!(pending.hasten(&Scope::Below("folder/"), asked).is_going_on);
+        let room = Room {
+            writes: 1,
+            removals: 1,
+        };
+        let due = pending.take_due(Duration::ZERO, false, room);
+        let keys: Vec<_> = due.removals.iter().map(|task| task.key.as_str()).collect();
+        assert_eq!(keys, ["folder/file", "folder/inner/file"]);
+        let reason = FsError::Busy("for a test");
+        pending.fail(&due.removals[0], reason.clone());
+        assert!(pending.hasten(&Scope::Below("folder/"), asked).is_going_on);
+        pending.fail(&due.removals[1], reason.clone());
+        let left = pending.hasten(&Scope::Below("folder/"), asked);
+        assert!(!left.is_going_on);
+        assert_eq!(left.failure, Some(reason));
+    }
 }

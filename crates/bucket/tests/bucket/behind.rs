@@ -420,3 +420,45 @@ async fn a_saved_file_replaces_an_unsaved_one() {
     assert_eq!(bed.keys().await, ["unsaved"]);
     assert_eq!(bed.object("unsaved").await.unwrap(), b"saved");
 }
+
+#[tokio::test]
+async fn fsync_tells_once_what_was_put_aside_before_it() {
+    for syncs_the_file in [false, true] {
+        let bed = Bed::staged_with(behind(Duration::from_millis(10)));
+        for folder in ["folder/", "other/"] {
+            bed.put(folder, "").await;
+        }
+        let handle = bed.create("folder/file").await.unwrap();
+        bed.put("folder/file", "theirs").await;
+        bed.write(handle, 0, "ours").await.unwrap();
+        bed.close(handle).await.unwrap();
+        saved(&bed).await;
+        assert_eq!(bed.staging_files("kept").len(), 2);
+        let other = bed.open_dir("other").await.unwrap();
+        assert_eq!(bed.volume.sync_directory(other).await, Ok(()));
+        let root = bed.open_dir("").await.unwrap();
+        let told = match syncs_the_file {
+            true => {
+                let file = bed.open("folder/file", READ).await.unwrap();
+                bed.sync(file).await
+            }
+            false => bed.volume.sync_directory(root).await,
+        };
+        assert!(matches!(told, Err(FsError::Busy(_))), "{told:?}");
+        assert_eq!(bed.volume.sync_directory(root).await, Ok(()), "it was told");
+        assert_eq!(shut_down(&bed).await, ["folder/file"]);
+    }
+}
+
+#[tokio::test]
+async fn what_a_kill_left_and_is_put_aside_is_told_by_fsync_and_at_the_end() {
+    let bed = bed();
+    bed.write_file("file", "ours").await.unwrap();
+    bed.put("file", "theirs").await;
+    let bed = bed.killed(behind(LATER), |_| ()).await;
+    assert_eq!(bed.staging_files("kept").len(), 2);
+    let root = bed.open_dir("").await.unwrap();
+    let told = bed.volume.sync_directory(root).await;
+    assert!(matches!(told, Err(FsError::Busy(_))), "{told:?}");
+    assert_eq!(shut_down(&bed).await, ["file"]);
+}

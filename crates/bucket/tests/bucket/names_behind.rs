@@ -440,3 +440,135 @@ async fn a_directory_that_was_made_anew_is_there_after_kills() {
     saved(&bed).await;
     assert_eq!(bed.keys().await, ["folder/"]);
 }
+
+/// The copy of its marker is younger than the marker that was listed.
+#[tokio::test]
+async fn a_directory_that_was_renamed_and_removed_does_not_come_back() {
+    let bed = bed();
+    put_all(&bed, &["old/", "old/inner/"]).await;
+    bed.ls("").await.unwrap();
+    bed.ls("old").await.unwrap();
+    clock::sleep(Duration::from_millis(1100)).await;
+    bed.rename("old", "new").await.unwrap();
+    bed.rmdir("new/inner").await.unwrap();
+    bed.rmdir("new").await.unwrap();
+    assert!(shut_down(&bed).await.is_empty());
+    assert_eq!(bed.keys().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn who_waits_for_a_directory_to_go_hears_why_what_is_below_it_stays() {
+    let bed = bed();
+    put_all(&bed, &["folder/", "folder/file", "other/"]).await;
+    bed.ls("folder").await.unwrap();
+    bed.probe
+        .fail(Operation::Delete, ErrorKind::Unavailable, 1000);
+    bed.unlink("folder/file").await.unwrap();
+    bed.rmdir("folder").await.unwrap();
+    let root = bed.open_dir("").await.unwrap();
+    let synced = bed.volume.sync_directory(root);
+    let synced = clock::deadline(Duration::from_secs(20), synced).await;
+    assert!(matches!(synced, Ok(Err(FsError::Io(_)))), "{synced:?}");
+}
+
+#[tokio::test]
+async fn a_removal_whose_look_is_refused_once_is_carried_out() {
+    let bed = Bed::staged_with(quick());
+    bed.put("file", "content").await;
+    bed.stat("file").await.unwrap();
+    bed.probe
+        .fail(Operation::Head, ErrorKind::PermissionDenied, 1);
+    bed.unlink("file").await.unwrap();
+    saved(&bed).await;
+    assert_eq!(bed.keys().await, [""; 0]);
+    assert!(shut_down(&bed).await.is_empty());
+}
+
+/// Another client's, such as a lock file.
+#[tokio::test]
+async fn what_another_client_stored_under_the_old_name_of_a_renamed_file_stays() {
+    let bed = bed();
+    put_all(&bed, &["old"]).await;
+    bed.ls("").await.unwrap();
+    bed.rename("old", "new").await.unwrap();
+    clock::sleep(Duration::from_millis(1100)).await;
+    put_all(&bed, &["old"]).await;
+    assert!(shut_down(&bed).await.is_empty());
+    assert_eq!(bed.keys().await, ["new", "old"]);
+}
+
+/// As by a program that touches it again and again.
+#[tokio::test]
+async fn fsync_of_a_directory_ends_while_one_below_it_is_described_anew_faster_than_it_is_stored() {
+    const TOUCHES_MAX: usize = 20;
+    for kind in [None, Some(ErrorKind::Unavailable)] {
+        let bed = bed();
+        bed.mkdir("folder").await.unwrap();
+        let inode = bed.inode("folder").await.unwrap();
+        let root = bed.open_dir("").await.unwrap();
+        let held = bed.probe.hold(Operation::Put);
+        if let Some(kind) = kind {
+            bed.probe.fail(Operation::Put, kind, 1000);
+        }
+        let touches = async {
+            for touched in 0..TOUCHES_MAX {
+                while bed.probe.waiting() == 0 {
+                    clock::sleep(Duration::from_millis(1)).await;
+                }
+                let time = UNIX_EPOCH + Duration::from_secs(touched as u64);
+                let changes = AttributeChanges {
+                    modified: Some(TimeChange::To(time)),
+                    ..AttributeChanges::default()
+                };
+                let touched = bed.volume.set_attributes(&CALLER, inode, changes).await;
+                touched.unwrap();
+                held.add_permits(1);
+                while bed.probe.waiting() > 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            synced = bed.volume.sync_directory(root) => assert_eq!(synced.is_err(), kind.is_some()),
+            () = touches => panic!("it goes on as long as the directory is touched"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn fsync_of_a_directory_tells_what_was_given_up_before_it() {
+    let bed = Bed::staged_with(quick());
+    put_all(&bed, &["folder/", "folder/file", "other/"]).await;
+    bed.probe
+        .fail(Operation::Delete, ErrorKind::PermissionDenied, 1);
+    bed.unlink("folder/file").await.unwrap();
+    saved(&bed).await;
+    for (path, is_told) in [("other", false), ("", true), ("", false), ("folder", false)] {
+        let directory = bed.open_dir(path).await.unwrap();
+        let synced = bed.volume.sync_directory(directory).await;
+        assert_eq!(synced.is_err(), is_told, "{path}: {synced:?}");
+    }
+    assert_eq!(shut_down(&bed).await, ["folder/file"]);
+}
+
+#[tokio::test]
+async fn a_removal_does_not_wait_because_what_it_takes_back_could_not_be_stored() {
+    let bed = Bed::staged_with(quick());
+    let held = bed.probe.hold(Operation::Put);
+    bed.probe.fail(Operation::Put, ErrorKind::Unavailable, 1);
+    bed.mkdir("folder").await.unwrap();
+    while bed.probe.waiting() == 0 {
+        clock::sleep(Duration::from_millis(1)).await;
+    }
+    bed.rmdir("folder").await.unwrap();
+    bed.probe.release_all();
+    held.add_permits(1);
+    while bed.metric("bucket_unsaved_files") > 0 {
+        let items = bed.volume.unsaved_items();
+        let failed = items.iter().find_map(|item| item.failure.clone());
+        assert_eq!(failed, None);
+        clock::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(bed.keys().await, [""; 0]);
+}

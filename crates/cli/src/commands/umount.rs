@@ -269,8 +269,8 @@ fn report(unsaved: &[UnsavedFile]) -> Outcome {
         return Ok(());
     }
     Err(Failure::new(
-        format!("{} files could not be saved", unsaved.len()),
-        "write them again",
+        format!("{} changes could not be saved", unsaved.len()),
+        "what a staging directory keeps the next mount saves; do the rest again",
     )
     .with_exit(Exit::Unsaved))
 }

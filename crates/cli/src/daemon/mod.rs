@@ -153,8 +153,8 @@ fn report(plan: &Plan, end: End) -> Outcome {
     }
     let count = unsaved.len();
     Err(Failure::new(
-        format!("{count} files could not be saved"),
-        "write them again",
+        format!("{count} changes could not be saved"),
+        "what a staging directory keeps the next mount saves; do the rest again",
     )
     .with_exit(Exit::Unsaved))
 }

@@ -16,7 +16,7 @@ use std::{
 
 use penstock_base::{FsError, FsResult, Mutex, Payload, random, run_blocking};
 use penstock_object::{DELETE_MANY_MAX, ETag, Key, PutOptions};
-use penstock_transfer::{ObjectVersion, Transfer};
+use penstock_transfer::{Grains, ObjectVersion, Transfer};
 
 use super::{
     ObjectId, Spool,
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     errors::{object_failure, transfer_failure},
-    schema::{Extent, Stored},
+    schema::{Extent, GRAIN, Stored, damaged},
 };
 
 /// Objects that are held, and by how many.
@@ -150,14 +150,7 @@ impl Objects {
         stored: &Stored,
         range: std::ops::Range<u32>,
     ) -> FsResult<Payload> {
-        let version = ObjectVersion {
-            key: key(stored.object)?,
-            etag: ETag::new(""),
-            size: match stored.object_length {
-                UNKNOWN_LENGTH => ObjectVersion::ANY_SIZE,
-                length => u64::from(length),
-            },
-        };
+        let version = version(stored)?;
         let start = u64::from(stored.offset) + u64::from(range.start);
         let length = u64::from(range.end - range.start);
         let memory = self.transfer.read_memory(Transfer::cost(length)).await;
@@ -192,6 +185,38 @@ impl Objects {
     pub(crate) fn transfer(&self) -> &Arc<Transfer> {
         &self.transfer
     }
+}
+
+/// Where the bytes of an extent lie, which begin at `offset` of their file, and what they are compared with.
+pub(crate) fn saved_extent(offset: u64, extent: &Extent) -> FsResult<penstock_transfer::Extent> {
+    let stored = &extent.stored;
+    let end = extent.skip.checked_add(extent.length);
+    if extent.length == 0 || end.is_none_or(|end| end > stored.length) {
+        return Err(damaged("an extent"));
+    }
+    let run = u64::from(stored.offset);
+    Ok(penstock_transfer::Extent {
+        range: offset..offset + u64::from(extent.length),
+        object: Arc::new(version(stored)?),
+        at: run + u64::from(extent.skip),
+        grains: Some(Grains {
+            run: run..run + u64::from(stored.length),
+            size: u64::from(GRAIN),
+            checksums: stored.checksums.as_slice().into(),
+        }),
+    })
+}
+
+/// Objects are never changed: no tag is needed to know which version it is.
+fn version(stored: &Stored) -> FsResult<ObjectVersion> {
+    Ok(ObjectVersion {
+        key: key(stored.object)?,
+        etag: ETag::new(""),
+        size: match stored.object_length {
+            UNKNOWN_LENGTH => ObjectVersion::ANY_SIZE,
+            length => u64::from(length),
+        },
+    })
 }
 
 /// The key of an object.

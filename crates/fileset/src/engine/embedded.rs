@@ -183,6 +183,10 @@ impl Prepared {
     ) -> EngineResult<EmbeddedEngine> {
         let directory = &self.settings.directory;
         let written = self.replayed.last;
+        if let Some(barrier) = &barrier {
+            let passed = barrier.pass();
+            passed.map_err(|error| log::failure(directory, &error))?;
+        }
         let mut log = Log::go_on(
             (directory, Arc::clone(&self.disk)),
             &self.replayed,
@@ -190,10 +194,6 @@ impl Prepared {
         )?;
         for record in &self.added {
             log.write(&record.whole)?;
-        }
-        if let Some(barrier) = &barrier {
-            let passed = barrier.pass();
-            passed.map_err(|error| log::failure(directory, &error))?;
         }
         log.sync()?;
         let recent_max = (self.settings.memory / RECENT_SHARE).min(RECENT_MAX) as usize;
@@ -297,6 +297,11 @@ impl Engine for EmbeddedEngine {
     async fn run_query(&self, query: Query<'_>) -> EngineResult<()> {
         query(&self.shared.read().reads());
         Ok(())
+    }
+
+    async fn ready(&self) -> EngineResult<()> {
+        self.shared.room().await?;
+        self.sequence().map(drop)
     }
 
     async fn run(&self, mut operation: Operation) -> EngineResult<()> {

@@ -310,6 +310,11 @@ impl Engine for ShippedEngine {
         self.local.run_query(query).await
     }
 
+    async fn ready(&self) -> EngineResult<()> {
+        self.shipping.room().await?;
+        self.local.ready().await
+    }
+
     async fn run(&self, operation: Operation) -> EngineResult<()> {
         self.shipping.room().await?;
         self.local.run(operation).await

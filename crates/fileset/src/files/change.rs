@@ -41,6 +41,8 @@ impl Files {
                 drops_set_id,
             };
             let outcome = files.cut(inode, size, change).await;
+            // Whoever looked at the metadata meanwhile may have seen what is cut now.
+            file.pending.lock().punch(size..size);
             drop(turn);
             files.unpin(inode);
             outcome

@@ -141,6 +141,8 @@ impl Files {
     }
 
     async fn store(&self, file: &File, taken: &Taken) -> FsResult<()> {
+        // Where nothing can refer to it any more, nothing is stored: nobody would ever delete it.
+        self.engine.ready().await?;
         // Held until the metadata refers to what was stored.
         let placed = self.packer.store(taken.pieces.clone()).await?;
         let edits = placed.iter();

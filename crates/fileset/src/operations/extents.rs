@@ -56,7 +56,8 @@ pub(crate) struct FileChange {
     pub(crate) drops_set_id: bool,
 }
 
-/// Makes edits, in order, with what else changes of the file.
+/// Makes edits with what else changes of the file: clears what is to be cleared, then inserts the rest, none of which
+/// overlaps.
 pub(crate) fn edit(
     transaction: &mut dyn Transaction,
     inode: Inode,
@@ -104,16 +105,18 @@ fn edit_chunk(
         None => Chunk::default(),
     };
     let before = chunk.allocated();
+    let mut new = Vec::new();
     for edit in edits {
         match edit {
             Edit::Clear(_, range) => chunk.clear(range, &mut uses.changes),
             Edit::Insert(_, extent) => {
                 let length = u64::from(extent.stored.object_length);
                 uses.lengths.insert(extent.stored.object, length);
-                chunk.insert(extent.clone(), &mut uses.changes);
+                new.push(extent.clone());
             }
         }
     }
+    chunk.insert(new, &mut uses.changes);
     file.allocated = file
         .allocated
         .saturating_sub(before)

@@ -32,16 +32,6 @@ pub(crate) struct Stored {
     pub(crate) checksums: Vec<u32>,
 }
 
-impl Stored {
-    /// The grains that `range`, counted from the beginning of the run, touches: their bytes and their checksums.
-    pub(crate) fn grains(&self, range: &Range<u32>) -> (Range<u32>, &[u32]) {
-        let (first, last) = (range.start / GRAIN, range.end.div_ceil(GRAIN));
-        let bytes = first * GRAIN..(last * GRAIN).min(self.length);
-        let sums = self.checksums.get(first as usize..last as usize);
-        (bytes, sums.unwrap_or_default())
-    }
-}
-
 /// A part of a chunk that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Extent {
@@ -96,12 +86,33 @@ impl Chunk {
         self.extents = kept;
     }
 
-    /// Puts an extent in, over what was there.
-    pub(crate) fn insert(&mut self, extent: Extent, changes: &mut Vec<UseChange>) {
-        self.clear(&(extent.at..extent.end()), changes);
-        changes.push((extent.stored.object, i64::from(extent.length)));
-        let place = self.extents.partition_point(|there| there.at < extent.at);
-        self.extents.insert(place, extent);
+    /// Puts extents in that do not overlap, over what was there, in one pass.
+    pub(crate) fn insert(&mut self, mut new: Vec<Extent>, changes: &mut Vec<UseChange>) {
+        new.sort_by_key(|extent| extent.at);
+        let mut kept = Vec::with_capacity(self.extents.len() + new.len() + 1);
+        let mut first = 0;
+        for extent in self.extents.drain(..) {
+            while new.get(first).is_some_and(|over| over.end() <= extent.at) {
+                first += 1;
+            }
+            let mut at = 0;
+            let over = new[first..].iter();
+            for over in over.take_while(|over| over.at < extent.end()) {
+                kept.extend(extent.part(&(at..over.at)));
+                let hidden = extent.part(&(over.at..over.end()));
+                changes.extend(hidden.map(|it| (it.stored.object, -i64::from(it.length))));
+                at = over.end();
+            }
+            kept.extend(extent.part(&(at..u32::MAX)));
+        }
+        changes.extend(
+            new.iter()
+                .map(|it| (it.stored.object, i64::from(it.length))),
+        );
+        kept.extend(new);
+        // Two sorted lists.
+        kept.sort_by_key(|extent| extent.at);
+        self.extents = kept;
     }
 
     /// Bytes that are written.
@@ -213,7 +224,7 @@ mod tests {
             for (number, (start, length, is_written)) in writes.into_iter().enumerate() {
                 let (range, number) = (start..start + length, number as u64);
                 if is_written {
-                    chunk.insert(extent(&range, number), &mut changes);
+                    chunk.insert(vec![extent(&range, number)], &mut changes);
                 } else {
                     chunk.clear(&range, &mut changes);
                 }
@@ -230,14 +241,5 @@ mod tests {
             prop_assert_eq!(used as u64, chunk.allocated());
             prop_assert_eq!(Chunk::decode(&chunk.encode()).unwrap(), chunk);
         }
-    }
-
-    #[test]
-    fn a_part_of_a_run_is_checked_by_its_grains() {
-        let stored = extent(&(0..3 * GRAIN + 5), 0).stored;
-        assert_eq!(stored.grains(&(1..2)).0, 0..GRAIN);
-        assert_eq!(stored.grains(&(GRAIN..GRAIN + 1)).0, GRAIN..2 * GRAIN);
-        let (bytes, sums) = stored.grains(&(GRAIN - 1..3 * GRAIN + 1));
-        assert_eq!((bytes, sums.len()), (0..3 * GRAIN + 5, 4));
     }
 }

@@ -46,6 +46,7 @@ pub struct Place {
     pub faults: Arc<Faults>,
     /// With `durability=local` as a mount has it.
     pub spool: Option<Arc<Spool>>,
+    pub memory: Arc<MemoryBudget>,
     directory: Arc<tempfile::TempDir>,
     by: Identity,
 }
@@ -91,9 +92,9 @@ fn open_spool(directory: &Path, (bucket, faults): (&Arc<dyn Store>, &Arc<Faults>
 async fn open_volume(
     engine: &Arc<dyn Engine>,
     (bucket, faults): (&Arc<dyn Store>, &Arc<Faults>),
-    spool: Option<&Arc<Spool>>,
+    (spool, memory): (Option<&Arc<Spool>>, &Arc<MemoryBudget>),
 ) -> Arc<FilesetVolume> {
-    let pool = BufferPool::new(MemoryBudget::new(MEMORY));
+    let pool = BufferPool::new(Arc::clone(memory));
     let store: Arc<dyn Store> = match spool {
         Some(spool) => spool.clone(),
         None => Arc::new(Faulty::new(Arc::clone(bucket), Arc::clone(faults))),
@@ -171,18 +172,25 @@ impl Engine for Gate {
 impl Place {
     /// An empty file system of root's.
     pub async fn new() -> Self {
-        Self::over(tempfile::tempdir().unwrap(), |engine| engine, false).await
+        Self::with_memory(MEMORY).await
+    }
+
+    /// The same with this many bytes for what is read and written.
+    pub async fn with_memory(bytes: u64) -> Self {
+        let ground = (tempfile::tempdir().unwrap(), bytes);
+        Self::over(ground, |engine| engine, false).await
     }
 
     /// The same whose metadata is below `path`.
     pub async fn on(path: &Path) -> Self {
-        let directory = tempfile::tempdir_in(path).unwrap();
-        Self::over(directory, |engine| engine, false).await
+        let ground = (tempfile::tempdir_in(path).unwrap(), MEMORY);
+        Self::over(ground, |engine| engine, false).await
     }
 
     /// The same whose small files wait for the bucket in a spool.
     pub async fn spooled() -> Self {
-        Self::over(tempfile::tempdir().unwrap(), |engine| engine, true).await
+        let ground = (tempfile::tempdir().unwrap(), MEMORY);
+        Self::over(ground, |engine| engine, true).await
     }
 
     /// The same with an engine that can be kept waiting.
@@ -198,12 +206,13 @@ impl Place {
             gate = Some(Arc::clone(&made));
             made as Arc<dyn Engine>
         };
-        let place = Self::over(tempfile::tempdir().unwrap(), around, false).await;
+        let ground = (tempfile::tempdir().unwrap(), MEMORY);
+        let place = Self::over(ground, around, false).await;
         (place, gate.unwrap())
     }
 
     async fn over(
-        directory: tempfile::TempDir,
+        (directory, memory): (tempfile::TempDir, u64),
         around: impl FnOnce(Arc<dyn Engine>) -> Arc<dyn Engine>,
         has_spool: bool,
     ) -> Self {
@@ -215,8 +224,10 @@ impl Place {
         FilesetVolume::format(&*engine, &by, Format::new(1))
             .await
             .unwrap();
-        let volume = open_volume(&engine, (&bucket, &faults), spool.as_ref()).await;
+        let memory = MemoryBudget::new(memory);
+        let volume = open_volume(&engine, (&bucket, &faults), (spool.as_ref(), &memory)).await;
         Self {
+            memory,
             volume,
             engine,
             bucket,
@@ -261,7 +272,9 @@ impl Place {
         let ways = (&self.bucket, &self.faults);
         self.spool = self.spool.is_some().then(|| open_spool(left.path(), ways));
         self.engine = open_engine(left.path(), self.spool.as_ref());
-        self.volume = open_volume(&self.engine, ways, self.spool.as_ref()).await;
+        self.memory = MemoryBudget::new(self.memory.total());
+        let means = (self.spool.as_ref(), &self.memory);
+        self.volume = open_volume(&self.engine, ways, means).await;
         // The old one must not go before what uses it does.
         std::mem::forget(Arc::clone(&self.directory));
         self.directory = Arc::new(left);

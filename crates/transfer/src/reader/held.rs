@@ -1,5 +1,5 @@
 //! What a reader holds or is about to receive: the blocks of its parts, by offset, never
-//! overlapping.
+//! overlapping. Holes, of which nothing needs to be fetched, are among them.
 //!
 //! A [`PartHandle`] is shared by the blocks of a part and by the reads that wait for it. When the
 //! last of them is gone nobody wants the part any more and its GET is cancelled.
@@ -13,15 +13,19 @@ use std::{
     },
 };
 
+use bytes::Bytes;
 use penstock_base::Payload;
 use smallvec::SmallVec;
 use tokio::task::AbortHandle;
 
-use super::{
-    part::{BLOCK, Part},
-    stream::StreamId,
-};
+use super::{part::Part, source::Ranges, stream::StreamId};
 use crate::{TransferResult, memory};
+
+/// Owns the holes: no stream has this number.
+const NOBODY: StreamId = StreamId::MAX;
+
+/// What holes read as.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Keeps a part's GET going.
 #[derive(Debug)]
@@ -80,25 +84,76 @@ impl Drop for Piece {
     }
 }
 
-/// One block of a part.
+/// Bytes that need not be fetched.
 #[derive(Debug)]
 struct Segment {
     end: u64,
-    handle: Arc<PartHandle>,
-    index: usize,
+    content: Content,
     owner: StreamId,
     /// Bytes that were read.
     read: u64,
 }
 
+#[derive(Debug)]
+enum Content {
+    /// One block of a part.
+    Block {
+        handle: Arc<PartHandle>,
+        index: usize,
+    },
+    Hole,
+}
+
 impl Segment {
+    fn hole(end: u64) -> Self {
+        Self {
+            end,
+            content: Content::Hole,
+            owner: NOBODY,
+            read: 0,
+        }
+    }
+
+    /// The part that it is of, unless it is a hole.
+    fn handle(&self) -> Option<&Arc<PartHandle>> {
+        match &self.content {
+            Content::Block { handle, .. } => Some(handle),
+            Content::Hole => None,
+        }
+    }
+
     fn is_of(&self, handle: &Arc<PartHandle>) -> bool {
-        Arc::ptr_eq(&self.handle, handle)
+        self.handle().is_some_and(|own| Arc::ptr_eq(own, handle))
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.handle().is_some_and(|handle| handle.is_awaited())
     }
 
     /// Whether everything of it is there or still to come.
     fn is_sound(&self) -> bool {
-        !self.handle.part.failed() || self.handle.part.filled() >= self.end
+        let sound = |part: &Part| !part.failed() || part.filled() >= self.end;
+        self.handle().is_none_or(|handle| sound(&handle.part))
+    }
+
+    /// The bytes of `range` added to `payload`; `false` when they are not all there.
+    fn read(&self, range: &Range<u64>, payload: &mut Payload) -> bool {
+        match &self.content {
+            Content::Block { handle, .. } => handle.part.read(range, payload),
+            Content::Hole => {
+                push_zeros(payload, range.end - range.start);
+                true
+            }
+        }
+    }
+}
+
+/// Adds `count` zeros to `payload`.
+pub(super) fn push_zeros(payload: &mut Payload, mut count: u64) {
+    while count > 0 {
+        let some = count.min(ZEROS.len() as u64);
+        payload.push(Bytes::from_static(&ZEROS[..some as usize]));
+        count -= some;
     }
 }
 
@@ -106,7 +161,7 @@ impl Segment {
 #[derive(Debug)]
 pub(crate) struct Coverage {
     pub(crate) pieces: SmallVec<[Piece; 2]>,
-    pub(crate) gaps: SmallVec<[Range<u64>; 2]>,
+    pub(crate) gaps: Ranges,
 }
 
 /// What was given up.
@@ -123,25 +178,54 @@ pub(crate) struct Dropped {
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     segments: BTreeMap<u64, Segment>,
+    /// How many of them are.
+    holes: usize,
 }
 
 impl Held {
+    /// Whether nothing is held but holes.
     pub(crate) fn is_empty(&self) -> bool {
-        self.segments.is_empty()
+        self.segments.len() == self.holes
+    }
+
+    /// Adds holes, where nothing is held.
+    pub(crate) fn add_holes(&mut self, holes: impl IntoIterator<Item = Range<u64>>) {
+        for hole in holes {
+            self.segments.insert(hole.start, Segment::hole(hole.end));
+            self.holes += 1;
+        }
+    }
+
+    /// Forgets all holes, and drops the blocks whose ranges are not to be `kept`.
+    pub(crate) fn retain(&mut self, kept: impl Fn(&Range<u64>) -> bool) -> Dropped {
+        self.segments
+            .retain(|_, segment| segment.handle().is_some());
+        self.holes = 0;
+        let segments = self.segments.iter();
+        let gone: SmallVec<[u64; 8]> = segments
+            .filter(|(start, segment)| !kept(&(**start..segment.end)))
+            .map(|(start, _)| *start)
+            .collect();
+        self.drop_all(&gone)
     }
 
     /// Adds a part for the stream `owner`. Blocks that are held already stay as they are: where two
     /// parts overlap both must begin at the same offset.
     pub(crate) fn add(&mut self, handle: &Arc<PartHandle>, owner: StreamId) {
-        let range = handle.part.range();
-        for index in 0..(range.end - range.start).div_ceil(BLOCK) as usize {
+        for index in 0..handle.part.blocks() {
             let block = handle.part.block_range(index);
+            if block.is_empty() {
+                handle.part.release(index);
+                continue;
+            }
             match self.segments.entry(block.start) {
                 Entry::Occupied(_) => handle.part.release(index),
                 Entry::Vacant(place) => drop(place.insert(Segment {
                     end: block.end,
-                    handle: Arc::clone(handle),
-                    index,
+                    content: Content::Block {
+                        handle: Arc::clone(handle),
+                        index,
+                    },
                     owner,
                     read: 0,
                 })),
@@ -156,7 +240,7 @@ impl Held {
         while start < range.end {
             let (_, segment) = self.segments.range(..=start).next_back()?;
             let end = range.end.min(segment.end);
-            if start >= end || !segment.handle.part.read(&(start..end), &mut payload) {
+            if start >= end || !segment.read(&(start..end), &mut payload) {
                 return None;
             }
             start = end;
@@ -180,9 +264,9 @@ impl Held {
                 coverage.gaps.push(start..begin);
             }
             start = segment.end.min(range.end);
-            coverage
-                .pieces
-                .push(Piece::new(&segment.handle, begin..start));
+            if let Some(handle) = segment.handle() {
+                coverage.pieces.push(Piece::new(handle, begin..start));
+            }
         }
         if start < range.end {
             coverage.gaps.push(start..range.end);
@@ -206,6 +290,24 @@ impl Held {
     pub(crate) fn next_held(&self, start: u64, limit: u64) -> u64 {
         let next = self.segments.range(start..limit).next();
         next.map_or(limit, |(held, _)| *held)
+    }
+
+    /// The bytes of `limits` around a `gap` in it that are not held.
+    pub(crate) fn free_around(&self, gap: &Range<u64>, limits: &Range<u64>) -> Range<u64> {
+        let before = self.segments.range(limits.start..gap.start).next_back();
+        let reaching = self.segments.range(..=limits.start).next_back();
+        let ends = before.or(reaching).map_or(0, |(_, segment)| segment.end);
+        ends.max(limits.start)..self.next_held(gap.end, limits.end)
+    }
+
+    /// Parts that hold, or will hold, bytes from `start` on.
+    pub(crate) fn parts_from(&self, start: u64) -> usize {
+        let segments = self.segments.range(start..);
+        let blocks = segments.filter_map(|(_, segment)| match &segment.content {
+            Content::Block { handle, index } => Some((handle, *index)),
+            Content::Hole => None,
+        });
+        blocks.filter(|(_, index)| *index == 0).count()
     }
 
     /// Drops what `owner` holds below `end`.
@@ -241,9 +343,11 @@ impl Held {
                 .segments
                 .iter()
                 .rev()
-                .find(|(_, segment)| segment.owner == owner && !segment.handle.is_awaited());
-            let Some((_, segment)) = farthest else { break };
-            let part = Arc::clone(&segment.handle);
+                .find(|(_, segment)| segment.owner == owner && !segment.is_awaited());
+            let Some(part) = farthest.and_then(|(_, segment)| segment.handle()) else {
+                break;
+            };
+            let part = Arc::clone(part);
             dropped = dropped.and(self.drop_part(&part));
         }
         dropped
@@ -264,7 +368,9 @@ impl Held {
         let mut dropped = Dropped::default();
         for start in starts {
             if let Some(segment) = self.segments.remove(start) {
-                segment.handle.part.release(segment.index);
+                if let Content::Block { handle, index } = &segment.content {
+                    handle.part.release(*index);
+                }
                 let length = segment.end - start;
                 dropped = dropped.and(Dropped {
                     cost: memory::cost(length),
@@ -282,8 +388,11 @@ impl Held {
         let mut consumed = SmallVec::<[u64; 4]>::new();
         let first = self.first_overlapping(range.start);
         for (start, segment) in self.segments.range_mut(first..range.end) {
+            let Content::Block { handle, .. } = &segment.content else {
+                continue;
+            };
             segment.read += segment.end.min(range.end) - range.start.max(*start);
-            if segment.read >= segment.end - start && !segment.handle.is_awaited() {
+            if segment.read >= segment.end - start && !handle.is_awaited() {
                 consumed.push(*start);
             }
         }
@@ -295,7 +404,7 @@ impl Held {
         let failed: SmallVec<[Arc<PartHandle>; 1]> = self
             .overlapping(range)
             .filter(|(_, segment)| !segment.is_sound())
-            .map(|(_, segment)| Arc::clone(&segment.handle))
+            .filter_map(|(_, segment)| segment.handle().map(Arc::clone))
             .collect();
         for handle in failed {
             let starts: SmallVec<[u64; 8]> = self

@@ -1,5 +1,8 @@
 //! A run of consecutive bytes that one GET receives.
 //!
+//! Its offsets are those of whoever reads: of the object, or of a file of which the object has a part. More may
+//! arrive than is shown: bytes of grains or of a small object, before and behind.
+//!
 //! The bytes lie in buffers of at most one block each. A part is read from while it arrives:
 //! whoever needs bytes up to some offset waits for just those, and is woken once, when they are
 //! there. Blocks can be let go one by one as they are consumed.
@@ -13,7 +16,7 @@ use std::{
 use penstock_base::{BLOCK_SIZE, BufferView, Payload};
 use smallvec::SmallVec;
 
-use super::share::Ahead;
+use super::{share::Ahead, source::Errand};
 use crate::{TransferError, TransferResult, lock::lock, memory};
 
 /// Bytes in a block, as offsets are counted.
@@ -25,6 +28,10 @@ type Wakers = SmallVec<[Waker; 2]>;
 #[derive(Debug)]
 pub(crate) struct Part {
     range: Range<u64>,
+    /// Bytes that arrive before the first that is shown.
+    lead: u64,
+    /// Bytes that arrive.
+    length: u64,
     state: Mutex<State>,
 }
 
@@ -32,7 +39,7 @@ pub(crate) struct Part {
 struct State {
     /// What it has of the limit of read-ahead.
     ahead: Ahead,
-    /// The end of what arrived, as an offset in the object.
+    /// The end of what arrived, as an offset.
     filled: u64,
     blocks: SmallVec<[Block; 8]>,
     waiting: SmallVec<[(u64, Waker); 2]>,
@@ -49,13 +56,15 @@ enum Block {
 }
 
 impl Part {
-    pub(crate) fn new(range: Range<u64>) -> Arc<Self> {
-        Self::ahead(range, Ahead::default())
+    /// A part that shows `range` of what an errand brings.
+    pub(crate) fn new(range: Range<u64>, errand: &Errand) -> Arc<Self> {
+        Self::ahead(range, errand, Ahead::default())
     }
 
     /// A part that is fetched ahead of whoever reads it.
-    pub(crate) fn ahead(range: Range<u64>, ahead: Ahead) -> Arc<Self> {
-        let blocks = (range.end - range.start).div_ceil(BLOCK);
+    pub(crate) fn ahead(range: Range<u64>, errand: &Errand, ahead: Ahead) -> Arc<Self> {
+        let length = errand.range.end - errand.range.start;
+        let blocks = length.div_ceil(BLOCK);
         let state = State {
             ahead,
             filled: range.start,
@@ -65,22 +74,33 @@ impl Part {
         };
         Arc::new(Self {
             range,
+            lead: errand.lead,
+            length,
             state: Mutex::new(state),
         })
     }
 
-    /// The bytes of the object that this part is to hold.
+    /// The bytes that this part is to show.
     pub(crate) fn range(&self) -> &Range<u64> {
         &self.range
     }
 
-    /// The range of the object that block `index` holds.
-    pub(crate) fn block_range(&self, index: usize) -> Range<u64> {
-        let start = self.range.start + index as u64 * BLOCK;
-        start..self.range.end.min(start + BLOCK)
+    /// Blocks of it.
+    pub(super) fn blocks(&self) -> usize {
+        self.length.div_ceil(BLOCK) as usize
     }
 
-    /// The end of what arrived, as an offset in the object.
+    /// What block `index` shows; empty if that is nothing.
+    pub(crate) fn block_range(&self, index: usize) -> Range<u64> {
+        let start = index as u64 * BLOCK;
+        let place = |received: u64| {
+            let offset = self.range.start + received.saturating_sub(self.lead);
+            offset.min(self.range.end)
+        };
+        place(start)..place(start + BLOCK)
+    }
+
+    /// The end of what arrived, as an offset.
     pub(crate) fn filled(&self) -> u64 {
         lock(&self.state).filled
     }
@@ -99,14 +119,14 @@ impl Part {
         }
         let mut start = range.start;
         while start < range.end {
-            let index = ((start - self.range.start) / BLOCK) as usize;
-            let Block::Held(view) = &state.blocks[index] else {
+            let place = start - self.range.start + self.lead;
+            let Block::Held(view) = &state.blocks[(place / BLOCK) as usize] else {
                 return false;
             };
-            let block = self.block_range(index);
-            let end = range.end.min(block.end);
-            payload.push(view.slice((start - block.start) as usize..(end - block.start) as usize));
-            start = end;
+            let from = place % BLOCK;
+            let count = (range.end - start).min(BLOCK - from);
+            payload.push(view.slice(from as usize..(from + count) as usize));
+            start += count;
         }
         true
     }
@@ -129,11 +149,12 @@ impl Part {
 
     /// Lets go of the memory of block `index`. Slices that were read from it stay valid.
     pub(crate) fn release(&self, index: usize) {
-        let range = self.block_range(index);
+        let start = index as u64 * BLOCK;
+        let length = BLOCK.min(self.length.saturating_sub(start));
         let mut state = lock(&self.state);
         let released = std::mem::replace(&mut state.blocks[index], Block::Released);
         if !matches!(released, Block::Released) {
-            state.ahead.release(memory::cost(range.end - range.start));
+            state.ahead.release(memory::cost(length));
         }
         drop(state);
         drop(released);
@@ -159,8 +180,10 @@ impl Part {
         drop(damaged);
     }
 
-    /// Everything before `filled` has arrived.
-    pub(super) fn advance(&self, filled: u64) {
+    /// The first `received` bytes have arrived and may be shown.
+    pub(super) fn advance(&self, received: u64) {
+        let filled = self.range.start + received.saturating_sub(self.lead);
+        let filled = filled.min(self.range.end);
         let ready = {
             let mut state = lock(&self.state);
             state.filled = filled;

@@ -9,8 +9,12 @@ use penstock_base::{
 };
 use penstock_object::{BodySink, ErrorKind, GetOptions, Got, ObjectError, ObjectResult, Operation};
 
-use super::part::{BLOCK, Part};
-use crate::{ObjectVersion, Transfer, TransferError, memory};
+use super::{
+    grains::Comparison,
+    part::{BLOCK, Part},
+    source::Errand,
+};
+use crate::{ObjectVersion, Transfer, TransferError};
 
 /// Where the bytes of a version may come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,26 +25,28 @@ pub(crate) enum Origin {
     TheStore,
 }
 
-/// Receives `part` of `version` into memory that `reservation` pays for.
+/// Receives `part`, which `errand` brings, into memory that `reservation` pays for.
 ///
 /// When the future is dropped the part fails with `Interrupted`.
 pub(crate) async fn receive(
     transfer: Arc<Transfer>,
-    version: Arc<ObjectVersion>,
+    errand: Errand,
     part: Arc<Part>,
     reservation: Reservation,
     origin: Origin,
 ) {
-    // Stores tell a checksum over the whole object only to those who ask for all of it.
-    let is_whole = *part.range() == (0..version.size);
+    let version = &errand.version;
+    // Stores tell a checksum over the whole object only to those who ask for all of it. Grains have theirs, and are
+    // shown before all has arrived.
+    let is_whole = errand.range == (0..version.size) && errand.grains.is_none();
     let options = GetOptions {
-        range: (!is_whole).then(|| part.range().clone()),
+        range: (!is_whole).then(|| errand.range.clone()),
         if_match: version.pinned().cloned(),
         fresh: origin == Origin::TheStore,
     };
     let store = Arc::clone(transfer.store());
     let key = version.key.clone();
-    let mut sink = PartSink::new(transfer, version, part, reservation);
+    let mut sink = PartSink::new(transfer, errand, part, reservation);
     let mut result = store.get(&key, options.clone(), &mut sink).await;
     if is_damaged(&result) && sink.begin_again().await {
         result = store.get(&key, options, &mut sink).await;
@@ -54,16 +60,14 @@ fn is_damaged(result: &ObjectResult<Got>) -> bool {
         .is_err_and(|error| error.kind == ErrorKind::ChecksumMismatch)
 }
 
-/// Bytes of the budget that [`receive`] needs for `range`.
-pub(crate) fn cost(range: &Range<u64>) -> u64 {
-    memory::cost(range.end - range.start)
-}
-
 /// The memory of one part while it is being filled. Blocks are taken from the pool only when
 /// their first byte is about to arrive, so that few are in use and those are in the CPU's cache.
 struct PartSink {
     transfer: Arc<Transfer>,
     version: Arc<ObjectVersion>,
+    /// What arrives of the object.
+    range: Range<u64>,
+    comparison: Option<Comparison>,
     part: Arc<Part>,
     reservation: Reservation,
     writer: Option<BufferWriter>,
@@ -82,14 +86,18 @@ struct PartSink {
 impl PartSink {
     fn new(
         transfer: Arc<Transfer>,
-        version: Arc<ObjectVersion>,
+        errand: Errand,
         part: Arc<Part>,
         reservation: Reservation,
     ) -> Self {
         transfer.metrics().gets_in_flight.add(1);
+        let place = errand.range.start;
+        let comparison = errand.grains.map(|grains| Comparison::new(grains, place));
         Self {
             transfer,
-            version,
+            version: errand.version,
+            range: errand.range,
+            comparison,
             part,
             reservation,
             writer: None,
@@ -104,8 +112,7 @@ impl PartSink {
     }
 
     fn length(&self) -> u64 {
-        let range = self.part.range();
-        range.end - range.start
+        self.range.end - self.range.start
     }
 
     /// What is wrong with a response, if anything.
@@ -113,7 +120,7 @@ impl PartSink {
         let (kind, message) = if !self.version.is(&got.info.etag, got.info.size) {
             let message = "the store sent another version than the one that was asked for";
             (ErrorKind::PreconditionFailed, message)
-        } else if got.range.start != self.part.range().start + self.received {
+        } else if got.range.start != self.range.start + self.received {
             let message = "the store sent another range than the one that was asked for";
             (ErrorKind::Protocol, message)
         } else {
@@ -152,7 +159,7 @@ impl PartSink {
         match failure {
             Some(failure) => self.part.fail(TransferError::Object(failure)),
             None => {
-                self.part.advance(self.part.range().end);
+                self.part.advance(self.length());
                 self.record_rate();
             }
         }
@@ -167,11 +174,38 @@ impl PartSink {
         self.view = None;
         self.part.forget_received();
         self.received = 0;
-        match self.transfer.read_memory(cost(self.part.range())).await {
+        let cost = Transfer::cost(self.length());
+        match self.transfer.read_memory(cost).await {
             Ok(memory) => self.reservation = memory,
             Err(_) => return false,
         }
         true
+    }
+
+    /// Shows what arrived, as far as it may be.
+    fn show(&mut self) {
+        if self.comparison.is_some() {
+            self.compare();
+        } else if !self.is_checked_at_end {
+            self.part.advance(self.received);
+        }
+    }
+
+    /// Compares what arrived since the last time, and shows the grains that are complete.
+    fn compare(&mut self) {
+        let (Some(comparison), Some(writer), Some(view)) =
+            (&mut self.comparison, &self.writer, &self.view)
+        else {
+            return;
+        };
+        let end = writer.filled();
+        let new = (self.received - comparison.seen()) as usize;
+        let is_right = comparison.add(&view.slice(end - new..end));
+        self.part.advance(comparison.compared());
+        if !is_right {
+            let message = "bytes of the object are not those that were written";
+            self.refusal = Some(self.error(ErrorKind::ChecksumMismatch, message));
+        }
     }
 
     fn record_rate(&self) {
@@ -188,7 +222,8 @@ unsafe impl BodySink for PartSink {
     fn begin(&mut self, got: &Got) {
         self.refusal = self.refuse(got);
         let is_whole = got.range.end - got.range.start == got.info.size;
-        self.is_checked_at_end = got.info.checksum.is_some() && is_whole;
+        self.is_checked_at_end =
+            got.info.checksum.is_some() && is_whole && self.comparison.is_none();
         if self.began.is_none() {
             let now = clock::now();
             self.began = Some(now);
@@ -233,9 +268,7 @@ unsafe impl BodySink for PartSink {
             // those of the writer's memory.
             unsafe { writer.advance(count) };
             self.received += count as u64;
-            if !self.is_checked_at_end {
-                self.part.advance(self.part.range().start + self.received);
-            }
+            self.show();
         }
     }
 }

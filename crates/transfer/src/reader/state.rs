@@ -6,14 +6,19 @@ use penstock_base::{Payload, Reservation, clock};
 use smallvec::SmallVec;
 
 use super::{
+    extents::{FileRead, MapPart, Refused},
     habit::Course,
     held::{Coverage, Dropped, Held, PartHandle, Piece},
     part::Part,
     receive::{self, Origin},
     share::Ahead,
-    stream::{InFlight, Place, StreamId, Streams, UNREAD_BEHIND_MAX, part_end, part_size},
+    source::{Errand, Errands, Source},
+    stream::{InFlight, Place, StreamId, Streams, UNREAD_BEHIND_MAX, part_size},
 };
-use crate::{ObjectVersion, Transfer};
+use crate::Transfer;
+
+/// Parts of extents that a stream has ahead at most: where a file is in many small pieces, each of them is a request.
+const PARTS_AHEAD_MAX: usize = 64;
 
 /// What a read does next.
 #[derive(Debug)]
@@ -23,7 +28,7 @@ pub(crate) enum Plan {
     /// Wait for these parts, then look again.
     Wait(SmallVec<[Piece; 2]>),
     /// Fetch just the read's range, into this memory.
-    Fetch(Reservation),
+    Fetch(Reservation, Errand),
     /// Wait for memory for the read's range, then look again.
     Memory,
 }
@@ -32,30 +37,62 @@ pub(crate) enum Plan {
 #[derive(Debug)]
 pub(crate) struct State {
     transfer: Arc<Transfer>,
-    version: Arc<ObjectVersion>,
+    source: Source,
     streams: Streams,
     held: Held,
     course: Course,
+    /// Bytes ahead of the last read of which it is worth knowing where they lie.
+    reach: u64,
 }
 
 impl State {
-    pub(crate) fn new(transfer: Arc<Transfer>, version: Arc<ObjectVersion>) -> Self {
+    pub(crate) fn new(transfer: Arc<Transfer>, source: Source) -> Self {
         let settings = transfer.settings();
         let streams = Streams::new(settings.streams_per_reader, settings.skip_max);
         Self {
             transfer,
-            version,
+            source,
             streams,
             held: Held::default(),
             course: Course::default(),
+            reach: 0,
         }
+    }
+
+    /// Whether a read of extents can be planned, and how much of it at once.
+    pub(crate) fn admit(&mut self, asked: &FileRead) -> Result<Range<u64>, Refused> {
+        let Source::Extents(map) = &mut self.source else {
+            return Ok(asked.range.clone());
+        };
+        map.admit(asked, self.reach)
+    }
+
+    /// Takes in where the bytes of a range lie. What is held of other places goes.
+    pub(crate) fn learn(&mut self, part: &MapPart) {
+        let Source::Extents(map) = &mut self.source else {
+            return;
+        };
+        let Some(learned) = map.learn(part) else {
+            return;
+        };
+        if let Some(former) = learned.former {
+            let dropped = self.held.retain(|range| map.agrees_with(&former, range));
+            self.streams.look_again();
+            self.account(dropped);
+        }
+        self.held.add_holes(learned.holes);
+    }
+
+    /// What brings all of `range`, by what each brings of it; `None` where it is not known what lies there.
+    pub(crate) fn errands(&self, range: &Range<u64>) -> Option<Errands> {
+        self.source.errands(range)
     }
 
     /// Takes in a read of `range`. It is the `first` as long as no read of this reader has ended.
     pub(crate) fn plan(&mut self, range: &Range<u64>, read: &InFlight, first: bool) -> Plan {
         let now = clock::now();
         self.course.read(range, first);
-        if self.course.is_whole(self.version.size) {
+        if self.course.is_whole(self.source.size()) {
             self.tell_habit();
         }
         let held_until = self.held.first_gap(range.start);
@@ -74,9 +111,10 @@ impl State {
             let dropped = self.held.drop_below(place.stream, behind);
             self.account(dropped);
         }
-        if self.comes_whole() {
+        if self.source.comes_whole() {
             return self.serve_whole(range, place.stream);
         }
+        self.reach = 0;
         let plan = self.serve(range, place, first);
         if !matches!(plan, Plan::Memory) {
             self.prefetch(place.stream, delay);
@@ -134,12 +172,12 @@ impl State {
         if gaps.is_empty() {
             return Plan::Wait(pieces);
         }
-        let whole = 0..self.version.size;
+        let whole = 0..self.source.size();
         let Some(memory) = self.reserve(&whole) else {
             return Plan::Memory;
         };
         if whole == *range {
-            return Plan::Fetch(memory);
+            return self.fetch(memory, range);
         }
         let ahead = whole.end - (range.end - range.start);
         self.transfer.metrics().prefetched_bytes.add(ahead);
@@ -152,10 +190,11 @@ impl State {
             return Plan::Ready(payload);
         }
         let Coverage { mut pieces, gaps } = self.held.coverage(range);
-        for gap in gaps {
+        for gap in self.source.cut(gaps) {
             let wanted = self.extend(&gap, place, first);
             if wanted == *range {
-                return self.reserve(range).map_or(Plan::Memory, Plan::Fetch);
+                let memory = self.reserve(range);
+                return memory.map_or(Plan::Memory, |memory| self.fetch(memory, range));
             }
             let ahead = (wanted.end - wanted.start) - (gap.end - gap.start);
             if let Some((memory, paid)) = self.reserve_ahead(&wanted, ahead) {
@@ -171,11 +210,15 @@ impl State {
         Plan::Wait(pieces)
     }
 
-    /// What to fetch for a `gap` in what is held. Only a read that begins the object or that moves
-    /// a stream's frontier fetches more than was asked for.
+    fn fetch(&self, memory: Reservation, range: &Range<u64>) -> Plan {
+        let errand = self.source.errand(range);
+        errand.map_or(Plan::Memory, |errand| Plan::Fetch(memory, errand))
+    }
+
+    /// What to fetch for a `gap` in what is held, which one GET can bring. Only a read that begins the object or that moves
+    /// a stream's frontier fetches more than was asked for and what comes along with that.
     fn extend(&mut self, gap: &Range<u64>, place: Place, first: bool) -> Range<u64> {
         let settings = self.transfer.settings();
-        let size = self.version.size;
         let Some(stream) = self
             .streams
             .get(place.stream)
@@ -188,27 +231,23 @@ impl State {
                 .share
                 .as_ref()
                 .map_or(u64::MAX, |share| share.bytes() / 2);
-            part_size(stream.length, settings.read_part_size.min(limit))
+            Some(part_size(stream.length, settings.read_part_size.min(limit)))
         } else if first && gap.start == 0 {
-            if self.expects_whole() {
-                u64::MAX
-            } else {
-                part_size(0, u64::MAX)
-            }
+            Some(match self.expects_whole() {
+                true => u64::MAX,
+                false => part_size(0, u64::MAX),
+            })
         } else {
-            return gap.clone();
+            None
         };
-        let end = size.min(part_end(gap, length));
-        gap.start..self.held.next_held(gap.end, end)
-    }
-
-    fn comes_whole(&self) -> bool {
-        self.transfer.settings().comes_whole(self.version.size)
+        let end = length.and_then(|length| self.source.part_end(gap, length));
+        let wanted = self.source.widened(gap.start..end.unwrap_or(gap.end));
+        self.held.free_around(gap, &wanted)
     }
 
     /// Whether all of the object will be read, as far as anybody can tell, and there is memory for it.
     fn expects_whole(&self) -> bool {
-        let size = self.version.size;
+        let size = self.source.size();
         size <= self.transfer.read_ahead().share_of_another() / 2
             && self.transfer.habit().expects_whole(size)
     }
@@ -216,8 +255,8 @@ impl State {
     /// Lets the next files profit from how much of this one was read. To be called when nobody reads it any
     /// more, too.
     pub(crate) fn tell_habit(&mut self) {
-        let size = self.version.size;
-        if !self.comes_whole() {
+        let size = self.source.size();
+        if !self.source.comes_whole() {
             self.course.tell(self.transfer.habit(), size);
         }
     }
@@ -228,7 +267,7 @@ impl State {
         let Some(stream) = self.streams.get(id).filter(|stream| stream.is_sequential()) else {
             return;
         };
-        let size = self.version.size;
+        let size = self.source.size();
         if stream.frontier >= size || window_max == 0 {
             stream.share = None;
             return;
@@ -241,13 +280,18 @@ impl State {
         let part = part_size(stream.length, limit);
         let window = stream.consumption.window(part, delay).min(share_bytes);
         share.show_window(window);
-        let horizon = size.min(stream.frontier.saturating_add(window));
-        let mut start = stream.scheduled.max(stream.frontier);
+        self.reach = window.saturating_add(part);
+        let frontier = stream.frontier;
+        let horizon = size.min(frontier.saturating_add(window));
+        let mut start = stream.scheduled.max(frontier);
         loop {
             start = self.held.first_gap(start);
-            let end = size.min(part_end(&(start..start), part));
+            let Some(end) = self.source.part_end(&(start..start), part) else {
+                break;
+            };
             let end = self.held.next_held(start, end);
-            if start >= size || end > horizon || !self.prefetch_part(start..end, id) {
+            let is_due = start < size && end <= horizon && self.may_fetch_ahead(frontier);
+            if !is_due || !self.prefetch_part(start..end, id) {
                 break;
             }
             start = end;
@@ -262,10 +306,19 @@ impl State {
         self.transfer.settings().window_max() / self.streams.sequential().max(1) as u64
     }
 
+    /// Whether one more part may be on its way, or wait, for who reads at `frontier`.
+    fn may_fetch_ahead(&self, frontier: u64) -> bool {
+        match self.source {
+            Source::Object { .. } => true,
+            Source::Extents(_) => self.held.parts_from(frontier) < PARTS_AHEAD_MAX,
+        }
+    }
+
     fn prefetch_part(&mut self, range: Range<u64>, owner: StreamId) -> bool {
         let bytes = range.end - range.start;
         let Some((memory, paid)) = self.reserve_ahead(&range, bytes) else {
-            self.transfer.readers().reclaim_idle(receive::cost(&range));
+            let cost = self.source.cost(&range);
+            self.transfer.readers().reclaim_idle(cost);
             return false;
         };
         self.transfer.metrics().prefetched_bytes.add(bytes);
@@ -274,12 +327,14 @@ impl State {
     }
 
     fn receive(&mut self, range: &Range<u64>, owner: StreamId, memory: Reservation, ahead: Ahead) {
-        let part = Part::ahead(range.clone(), ahead);
+        let Some(errand) = self.source.errand(range) else {
+            return;
+        };
+        let part = Part::ahead(range.clone(), &errand, ahead);
         let transfer = Arc::clone(&self.transfer);
-        let version = Arc::clone(&self.version);
         let get = receive::receive(
             transfer,
-            version,
+            errand,
             Arc::clone(&part),
             memory,
             Origin::Anywhere,
@@ -293,7 +348,7 @@ impl State {
     fn reserve_ahead(&self, range: &Range<u64>, ahead: u64) -> Option<(Reservation, Ahead)> {
         let paid = match ahead {
             0 => Ahead::default(),
-            _ => self.transfer.read_ahead().pay(receive::cost(range))?,
+            _ => self.transfer.read_ahead().pay(self.source.cost(range))?,
         };
         self.reserve(range).map(|memory| (memory, paid))
     }
@@ -302,7 +357,7 @@ impl State {
         self.transfer
             .pool()
             .budget()
-            .try_reserve(receive::cost(range))
+            .try_reserve(self.source.cost(range))
     }
 
     /// Seconds that a part of the stream's present size takes.

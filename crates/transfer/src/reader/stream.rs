@@ -22,7 +22,6 @@ use penstock_base::{MIB, clock::Instant};
 use smallvec::SmallVec;
 
 use super::{share::StreamShare, window::Consumption};
-use crate::cache::BLOCK as CACHE_BLOCK;
 
 /// How far behind its frontier a stream still owns bytes that it fetched and nobody read. One of
 /// the threads that take the kernel's requests may sleep while the others go on, so a read can be
@@ -159,6 +158,13 @@ impl Streams {
     pub(crate) fn sequential(&self) -> usize {
         let streams = self.streams.iter();
         streams.filter(|stream| stream.is_sequential()).count()
+    }
+
+    /// What was fetched ahead is partly gone: all of them look again what they lack.
+    pub(crate) fn look_again(&mut self) {
+        for stream in &mut self.streams {
+            stream.scheduled = stream.scheduled.min(stream.frontier);
+        }
     }
 
     /// The streams that may hold something, least recently used first.
@@ -316,9 +322,9 @@ pub(crate) fn part_size(length: u64, limit: u64) -> u64 {
     doubled.min(limit).max(MIB)
 }
 
-/// Where a part with the bytes that are `wanted`, and about `length` if that is more, ends. Parts meet
-/// where blocks of the disk cache do: it would have to copy what comes in two pieces.
-pub(crate) fn part_end(wanted: &Range<u64>, length: u64) -> u64 {
-    let end = wanted.start.saturating_add(length) / CACHE_BLOCK * CACHE_BLOCK;
-    end.max(wanted.end.next_multiple_of(CACHE_BLOCK))
+/// Where a part with the bytes that are `wanted`, and about `length` if that is more, ends: at a multiple of `unit`.
+/// Blocks of the disk cache are one, which would have to copy what comes in two pieces, and grains are.
+pub(crate) fn part_end(wanted: &Range<u64>, length: u64, unit: u64) -> u64 {
+    let end = wanted.start.saturating_add(length) / unit * unit;
+    end.max(wanted.end.next_multiple_of(unit))
 }

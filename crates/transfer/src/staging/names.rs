@@ -80,6 +80,8 @@ pub struct NameLog {
     file: Option<Arc<File>>,
     /// What is there could not be read.
     is_unread: bool,
+    /// A crash of the machine may bring back the log before this one.
+    is_name_unsynced: bool,
     /// Bytes of whole records.
     length: u64,
     /// Bytes when it was written anew last.
@@ -95,6 +97,7 @@ impl NameLog {
             volume: volume.to_owned(),
             file: None,
             is_unread: false,
+            is_name_unsynced: false,
             length: 0,
             begun: 0,
             changes: NameChanges::new(),
@@ -153,6 +156,7 @@ impl NameLog {
         if !self.changes.contains_key(key) {
             return Ok(());
         }
+        self.sync_name()?;
         match &self.file {
             Some(file) if self.changes.len() == 1 => {
                 disk_call();
@@ -176,6 +180,7 @@ impl NameLog {
         if self.is_unread {
             return Err(io::Error::other("what the log of names says is not known"));
         }
+        self.sync_name()?;
         let file = match &self.file {
             Some(file) => file,
             None => {
@@ -220,10 +225,21 @@ impl NameLog {
         // The old one must not go before this one is there.
         file.sync_data()?;
         fs::rename(&new, &self.path)?;
-        self.folder.sync_top()?;
+        // The next mount reads this one, so what follows is noted in it, whatever the disk says now.
         self.file = Some(Arc::new(file));
         self.length = bytes.len() as u64;
         self.begun = self.length;
+        self.is_name_unsynced = true;
+        self.sync_name()
+    }
+
+    /// Makes a log that was written anew the one that is there after a crash of the machine: before anything is noted
+    /// in it alone.
+    fn sync_name(&mut self) -> io::Result<()> {
+        if self.is_name_unsynced {
+            self.folder.sync_top()?;
+            self.is_name_unsynced = false;
+        }
         Ok(())
     }
 }

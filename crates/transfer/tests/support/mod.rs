@@ -63,6 +63,7 @@ pub struct TestStore {
     pub discards: AtomicBool,
     /// Ranges of the GETs in the order of their arrival.
     pub gets: Mutex<Vec<Range<u64>>>,
+    keys_got: Mutex<Vec<Key>>,
     /// Sizes of the parts that were sent.
     pub part_sizes: Mutex<Vec<u64>>,
     counts: Mutex<BTreeMap<&'static str, u64>>,
@@ -84,6 +85,7 @@ impl TestStore {
             blank: Mutex::default(),
             discards: AtomicBool::new(false),
             gets: Mutex::default(),
+            keys_got: Mutex::default(),
             part_sizes: Mutex::default(),
             counts: Mutex::default(),
             faults: Mutex::default(),
@@ -122,6 +124,15 @@ impl TestStore {
 
     pub fn gets(&self) -> Vec<Range<u64>> {
         self.gets.lock().unwrap().clone()
+    }
+
+    /// The same of one object.
+    pub fn gets_of(&self, wanted: &str) -> Vec<Range<u64>> {
+        let keys = self.keys_got.lock().unwrap();
+        let gets = keys.iter().zip(self.gets());
+        gets.filter(|(key, _)| key.as_str() == wanted)
+            .map(|(_, range)| range)
+            .collect()
     }
 
     pub async fn uploads(&self) -> usize {
@@ -283,6 +294,7 @@ impl Store for TestStore {
         sink: &mut dyn BodySink,
     ) -> ObjectResult<Got> {
         let _going = Going::begin(self);
+        self.keys_got.lock().unwrap().push(key.clone());
         self.gets
             .lock()
             .unwrap()

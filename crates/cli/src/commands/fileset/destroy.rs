@@ -3,7 +3,12 @@
 use std::sync::Arc;
 
 use clap::{ArgMatches, Command};
-use penstock_fileset::{Label, LabelError, check::destroy, engine::remove_shipped};
+use penstock_fileset::{
+    Durability, Label, LabelError,
+    check::destroy,
+    engine::{Engine, EngineError, ShippedEngine, remove_shipped},
+};
+use penstock_object::Store;
 
 use super::{failure, fileset_values, name_argument, named, with_store_options};
 use crate::{
@@ -12,6 +17,7 @@ use crate::{
     environment::Environment,
     explain,
     failure::{Failure, Outcome},
+    filesets::{Fileset, Record},
     output,
 };
 
@@ -20,12 +26,17 @@ pub(super) fn command() -> Command {
         .about("Remove a file system with all that is in it")
         .long_about(
             "Deletes the objects of a file system from the bucket and its metadata from this \
-             machine. Nothing of it can be had back. It must not be in use.",
+             machine. Nothing of it can be had back. It must not be in use, and no other machine \
+             may have attached it.",
         )
         .arg(name_argument())
         .arg(command_line::flag(
             "yes",
             "Do it: without this nothing is removed",
+        ))
+        .arg(command_line::flag(
+            "local-only",
+            "Remove only what this machine has of it, and nothing in the bucket",
         ));
     with_store_options(command)
 }
@@ -43,8 +54,13 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
             "say --yes if that is meant",
         ));
     }
+    if matches.get_flag("local-only") {
+        fileset.remove()?;
+        return output::print_line(&format!("{} is untouched", record.store));
+    }
     let deleted = listing::block_on(async {
         let look = listing::open(&record.store, &values, environment)?;
+        shut_out_others(&fileset, &record, &look.store).await?;
         let _engine = fileset.local_engine(super::MEMORY)?;
         let label = Label::read(&*look.store).await;
         let is_ours = match &label {
@@ -79,4 +95,25 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         "fileset {} is gone, with {deleted} objects",
         fileset.name
     ))
+}
+
+/// Claims the log in the bucket, if there is one. Fails if another machine has the file system: it may be in use there.
+async fn shut_out_others(fileset: &Fileset, record: &Record, store: &Arc<dyn Store>) -> Outcome {
+    if record.durability == Durability::Local {
+        return Ok(());
+    }
+    let settings = fileset.shipped(&record.identity, super::MEMORY, store)?;
+    match ShippedEngine::open(&settings).await {
+        Ok(engine) => fileset.opened(engine.close().await),
+        Err(EngineError::Fenced(_)) => Err(Failure::new(
+            format!("another machine has attached `{}`", fileset.name),
+            "destroy it there; --local-only removes what this machine has of it",
+        )),
+        Err(EngineError::InUse { pid }) => fileset.opened(Err(EngineError::InUse { pid })),
+        Err(error) => {
+            // An attempt before this one may have come as far as the log, and what is damaged can be destroyed, too.
+            tracing::info!(%error, "the log in the bucket cannot be opened");
+            Ok(())
+        }
+    }
 }

@@ -201,6 +201,15 @@ impl Replayed {
         cut().map_err(|error: io::Error| failure(path, &error))
     }
 
+    /// Makes what was read durable: who wrote it may have been killed before it was, and it counts as synced from now on.
+    fn sync(&self) -> EngineResult<()> {
+        for (_, path) in &self.segments {
+            let synced = File::open(path).and_then(|file| file.sync_data());
+            synced.map_err(|error| failure(path, &error))?;
+        }
+        Ok(())
+    }
+
     /// Removes all segments.
     pub(super) fn remove(&self) -> EngineResult<()> {
         for (_, path) in &self.segments {
@@ -225,6 +234,7 @@ impl Log {
         first: u64,
     ) -> EngineResult<Self> {
         replayed.make_cut()?;
+        replayed.sync()?;
         let (file, path) = begin((directory, &disk), first)?;
         let mut older = replayed.segments.clone();
         // One without a whole record has the same number, and the new one is in its place.
