@@ -131,9 +131,14 @@ impl Tree {
         for inode in below.iter().copied() {
             self.forget_remembered(inode);
             self.outdate(inode);
-            if inode != top
-                && let Some(node) = self.nodes.get_mut(&inode)
-            {
+            let Some(node) = self.nodes.get_mut(&inode) else {
+                continue;
+            };
+            if let Some(known) = &mut node.known {
+                // A copy has a time of its own.
+                known.stored = None;
+            }
+            if inode != top {
                 node.distrust(now);
             }
         }

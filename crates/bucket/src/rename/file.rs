@@ -158,15 +158,26 @@ impl Renames {
             RenameMode::NoReplace if error == FsError::Stale => CHANGED,
             _ => error,
         })?;
-        let removed = Removal {
-            etag: Some(copied.original.clone()).filter(|etag| !etag.as_str().is_empty()),
-            stored: None,
-        };
+        let removed = self.removal_of(rename.moved.inode(), &copied.original);
         match removed.etag {
             Some(_) => self.mount.remove_version(source, removed).await?,
             None => self.mount.delete_now(source).await?,
         }
         Ok((copied, change))
+    }
+
+    /// The removal of the version that was copied, since the time that is known of it.
+    fn removal_of(&self, moved: Inode, original: &ETag) -> Removal {
+        let tree = self.mount.namespace.lock();
+        let known = tree.node(moved).ok().and_then(|node| node.known.as_ref());
+        let known = known.filter(|known| known.etag.as_ref() == Some(original));
+        known.map_or_else(
+            || Removal {
+                etag: Some(original.clone()).filter(|etag| !etag.as_str().is_empty()),
+                stored: None,
+            },
+            Known::removal,
+        )
     }
 
     /// Copies the object as it is known, or as it is now if it was changed meanwhile.

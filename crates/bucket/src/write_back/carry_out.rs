@@ -184,7 +184,7 @@ impl WriteBack {
         let (mut ended, mut known) = (Vec::new(), Vec::new());
         for (task, change) in tasks.into_iter().zip(changes) {
             match removed.remove(&task.key) {
-                Some(Removed::Failed(error)) if error.kind != ErrorKind::PermissionDenied => {
+                Some(Removed::Failed(error)) if !is_refusal(&error) => {
                     self.fail(&task, &error);
                     continue;
                 }
@@ -266,6 +266,12 @@ impl WriteBack {
         self.ended.notify_waiters();
         self.bell.notify_one();
     }
+}
+
+/// Whether the store does not let us remove an object. One that does not let us look may let us remove it.
+fn is_refusal(error: &ObjectError) -> bool {
+    error.kind == ErrorKind::PermissionDenied
+        && matches!(error.operation, Operation::Delete | Operation::DeleteMany)
 }
 
 fn note_changed(task: &Task) {

@@ -90,6 +90,21 @@ impl Scope<'_> {
             Self::Below(prefix) => key.as_str().starts_with(prefix),
         }
     }
+
+    /// Its changes among `changes`, in order.
+    fn of<'a>(&self, changes: &'a mut BTreeMap<Key, Waiting>) -> Vec<(&'a Key, &'a mut Waiting)> {
+        let from = match self {
+            Self::Key(key) => key.as_str(),
+            Self::Below(prefix) => prefix,
+        };
+        let changes = changes.range_mut::<str, _>((Bound::Included(from), Bound::Unbounded));
+        changes.take_while(|(key, _)| self.has(key)).collect()
+    }
+}
+
+/// Whether a key is below a marker.
+fn is_below(key: &Key, marker: &Key) -> bool {
+    marker.as_str().ends_with('/') && key.as_str().starts_with(marker.as_str())
 }
 
 /// A change that is to be carried out now.
@@ -222,33 +237,32 @@ impl Pending {
         left.failure = given_up
             .find(|one| scope.has(&one.key))
             .map(|one| one.reason.clone());
-        for waiting in self.scope(scope) {
+        // The removal behind the one that is looked at, and why it failed since.
+        let mut behind: Option<(&Key, Option<FsError>)> = None;
+        for (key, waiting) in scope.of(&mut self.changes).into_iter().rev() {
+            let told = waiting.told.as_ref().filter(|told| told.at > asked);
+            let mut failure = told.map(|told| told.reason.clone());
+            if waiting.is_removal() {
+                // A marker that goes after what is below it is never tried before.
+                if let Some((_, below)) = behind.take().filter(|(below, _)| is_below(below, key)) {
+                    failure = failure.or(below);
+                }
+                behind = Some((key, failure.clone()));
+            }
             if waiting.number > asked {
                 continue;
             }
-            match &waiting.told {
-                Some(told) if told.at > asked => {
-                    left.failure.get_or_insert_with(|| told.reason.clone());
+            match failure {
+                Some(reason) => {
+                    left.failure.get_or_insert(reason);
                 }
-                _ => {
+                None => {
                     left.is_going_on = true;
                     waiting.due = now;
                 }
             }
         }
         left
-    }
-
-    fn scope<'a>(&'a mut self, scope: &'a Scope<'_>) -> impl Iterator<Item = &'a mut Waiting> {
-        let from = match scope {
-            Scope::Key(key) => key.as_str(),
-            Scope::Below(prefix) => prefix,
-        };
-        let changes = self
-            .changes
-            .range_mut::<str, _>((Bound::Included(from), Bound::Unbounded));
-        let changes = changes.take_while(|(key, _)| scope.has(key));
-        changes.map(|(_, waiting)| waiting)
     }
 
     /// Takes what is due, as far as there is room, and marks it as under way.
@@ -291,9 +305,7 @@ impl Pending {
         let keys = self.changes.iter().filter(|(_, one)| one.is_removal());
         let keys: Vec<&Key> = keys.map(|(key, _)| key).collect();
         let pairs = keys.iter().zip(keys.iter().skip(1));
-        let busy = pairs.filter(|(marker, next)| {
-            marker.as_str().ends_with('/') && next.as_str().starts_with(marker.as_str())
-        });
+        let busy = pairs.filter(|(marker, next)| is_below(next, marker));
         busy.map(|(marker, _)| Key::clone(marker)).collect()
     }
 
@@ -401,4 +413,43 @@ pub(super) struct Left {
     pub(super) is_going_on: bool,
     /// Why something failed since.
     pub(super) failure: Option<FsError>,
+}
+
+#[cfg(test)]
+mod tests {
+    use penstock_transfer::staging::Removal;
+
+    use super::*;
+
+    /// It never begins, so it never fails by itself: who waited for it waited as long as what is below it failed.
+    #[test]
+    fn a_marker_that_is_held_back_fails_with_what_is_below_it() {
+        let mut pending = Pending::default();
+        for key in [
+            "folder/",
+            "folder/file",
+            "folder/inner/",
+            "folder/inner/file",
+        ] {
+            let key = Key::new(key).expect("valid");
+            let removal = Arc::new(NameChange::Remove(Removal::default()));
+            pending.add(key, removal, None, clock::now());
+        }
+        let asked = pending.asked();
+        assert!(pending.hasten(&Scope::Below("folder/"), asked).is_going_on);
+        let room = Room {
+            writes: 1,
+            removals: 1,
+        };
+        let due = pending.take_due(Duration::ZERO, false, room);
+        let keys: Vec<_> = due.removals.iter().map(|task| task.key.as_str()).collect();
+        assert_eq!(keys, ["folder/file", "folder/inner/file"]);
+        let reason = FsError::Busy("for a test");
+        pending.fail(&due.removals[0], reason.clone());
+        assert!(pending.hasten(&Scope::Below("folder/"), asked).is_going_on);
+        pending.fail(&due.removals[1], reason.clone());
+        let left = pending.hasten(&Scope::Below("folder/"), asked);
+        assert!(!left.is_going_on);
+        assert_eq!(left.failure, Some(reason));
+    }
 }
