@@ -381,14 +381,15 @@ impl Shadow {
     fn step_files(&mut self, folder: &Path) -> std::io::Result<()> {
         let (from, to) = (self.name(), self.name());
         let mut next = self.files.clone();
-        match self.chance.below(10) {
+        match self.chance.below(12) {
             0..5 => {
                 let size = self.chance.below(9000);
                 let content = noise(self.chance.below(1 << 30) as u64, size);
                 let temporary = folder.join(format!("tmp-{to}"));
                 // Of a temporary file that a kill leaves nothing is said.
                 fs::write(&temporary, &content)?;
-                next.insert(to.clone(), content);
+                fs::set_permissions(&temporary, Permissions::from_mode(0o644))?;
+                next.insert(to.clone(), with_mode(0o644, content));
                 self.cut = Some(next.clone());
                 fs::rename(&temporary, folder.join(&to))?;
             }
@@ -405,6 +406,13 @@ impl Shadow {
             }
             9 if self.files.contains_key(&from) => {
                 File::open(folder.join(&from))?.sync_all()?;
+            }
+            10.. if self.files.contains_key(&from) => {
+                let mode = *self.chance.pick(&[0o600, 0o640, 0o644, 0o664]);
+                let file = next.get_mut(&from).expect("it is there");
+                *file = with_mode(mode, file.split_off(MODE_LENGTH));
+                self.cut = Some(next.clone());
+                fs::set_permissions(folder.join(&from), Permissions::from_mode(mode))?;
             }
             _ => {}
         }
@@ -440,6 +448,13 @@ impl Shadow {
     }
 }
 
+/// Bytes before the content of a file that say its mode.
+const MODE_LENGTH: usize = 4;
+
+fn with_mode(mode: u32, content: Vec<u8>) -> Vec<u8> {
+    [mode.to_le_bytes().to_vec(), content].concat()
+}
+
 fn shown(folder: &Path) -> std::io::Result<BTreeMap<String, Vec<u8>>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder)? {
@@ -452,7 +467,8 @@ fn shown(folder: &Path) -> std::io::Result<BTreeMap<String, Vec<u8>>> {
         } else if kind.is_dir() {
             found.insert(name, b"/".to_vec());
         } else if !name.starts_with("tmp-") {
-            found.insert(name, fs::read(&path)?);
+            let mode = fs::metadata(&path)?.permissions().mode() & 0o7777;
+            found.insert(name, with_mode(mode, fs::read(&path)?));
         }
     }
     Ok(found)
@@ -560,4 +576,55 @@ fn an_archive_is_unpacked_far_sooner_than_it_is_stored() {
     });
     assert!(close > FILES as u32 * LATENCY, "each close waits");
     assert!(behind * 3 < close, "{behind:?}, {close:?}");
+}
+
+/// The tree is in the store when a program changes what is said of its files.
+#[test]
+fn changes_of_a_saved_tree_do_not_wait_for_a_distant_store() {
+    const FILES: u64 = 300;
+    for kind in Kind::REMOTE {
+        let bed = Bed::new(kind);
+        let tree = bed.scratch.folder("tree");
+        for number in 0..FILES {
+            fs::write(tree.join(format!("{number}")), noise(number, 4500)).expect("a write");
+        }
+        let mount = bed.mount_idle();
+        let copy = |from: &Path| {
+            let mut rsync = Command::new("rsync");
+            rsync.arg("-a").arg(from).arg(mount.join("tree/"));
+            run_within(PATIENCE, &mut rsync).expect_success();
+        };
+        // With a slash at its end: what is in it.
+        let source = tree.join("");
+        fs::create_dir(mount.join("tree")).expect("mkdir");
+        copy(&source);
+        File::open(mount.path())
+            .and_then(|root| root.sync_all())
+            .expect("a sync");
+        bed.bucket.fail(Faults::latency(LATENCY));
+        bed.reset();
+        copy(&source);
+        let mut change = Command::new("chmod");
+        change.args(["-R", "u=rwX,go="]).arg(mount.join("tree"));
+        run_within(PATIENCE, &mut change).expect_success();
+        let mut touch = Command::new("touch");
+        touch.args(["-d", "@1000"]);
+        touch.args((0..FILES).map(|number| mount.join("tree").join(format!("{number}"))));
+        run_within(PATIENCE, &mut touch).expect_success();
+        let asked = bed.all_requests();
+        assert!(asked <= FILES / 10, "{kind:?}: {asked} requests");
+        let found = fs::metadata(mount.join("tree/7")).expect("there");
+        assert_eq!(found.permissions().mode() & 0o7777, 0o600);
+        bed.bucket.heal();
+        mount.unmount();
+        let options = bed.bucket.options().option("posix-metadata", "on");
+        let plain = bed.bucket.mount_with(&options);
+        for number in 0..FILES {
+            let found = fs::metadata(plain.join("tree").join(format!("{number}"))).expect("there");
+            assert_eq!(found.permissions().mode() & 0o7777, 0o600, "{number}");
+            let modified = found.modified().expect("a time");
+            assert_eq!(modified, UNIX_EPOCH + Duration::from_secs(1000));
+        }
+        plain.unmount();
+    }
 }

@@ -23,6 +23,7 @@ use crate::{
     metadata::Pace,
     mount::Mount,
     open_file::OpenFile,
+    write_back::shown_as,
 };
 
 /// How long a listing answers at most for names that were not looked for one by one.
@@ -348,13 +349,17 @@ impl Mount {
         Ok(entry)
     }
 
-    /// Describes an object, if there is one.
+    /// Describes an object, if there is one, as it is to be described here.
     pub(crate) async fn head(&self, key: &Key) -> Result<Option<ObjectInfo>, ObjectError> {
         if self.is_removed(key) {
             return Ok(None);
         }
+        let before = self.redescribed(key);
         match self.store().head(key, HeadOptions::default()).await {
-            Ok(info) => Ok(Some(info)),
+            Ok(info) => match self.redescribed(key).or(before) {
+                Some(new) => Ok(Some(shown_as(info, &new))),
+                None => Ok(Some(info)),
+            },
             Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }

@@ -10,6 +10,7 @@
 //! - [`change`]: otherwise the object is copied onto itself, on condition that it still is the
 //!   version whose metadata was changed. One change of a file at a time, and none while it is
 //!   renamed or removed, see [`locks`].
+//! - [`behind`]: or that is done later, where files are saved behind the close.
 //! - [`directories`]: markers, which are written anew instead, and those of other programs, which
 //!   are read and replaced by the common form when they are changed.
 //! - [`xattrs`].
@@ -17,6 +18,7 @@
 //! The root of the mount is no object; what is changed of it lives in memory.
 
 mod asking;
+mod behind;
 mod change;
 mod directories;
 mod locks;

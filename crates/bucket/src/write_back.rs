@@ -1,14 +1,15 @@
 //! Changes of names that are answered by the journal and carried out behind.
 //!
 //! Where files are saved behind the close ([`crate::SaveBehind`]) so are the small objects that are names and
-//! nothing else: a directory's marker is written, a link is written, an object is removed after the log of names
-//! ([`NameLog`]) has it. What happens to one key meanwhile is folded: a directory that is made, given an owner and
+//! nothing else: a directory's marker is written, a link is written, an object is removed, or is described anew, after the
+//! log of names ([`NameLog`]) has it. What happens to one key meanwhile is folded: a directory that is made, given an owner and
 //! times and removed again costs nothing.
 //!
 //! | question | answered by |
 //! |---|---|
 //! | what is there that the store lacks? | the tree: a node that waits here is [`Late`], held, and believed like an unsaved file |
 //! | what does the store have that is gone? | [`WriteBack::is_removed`]: each answer of the store goes through [`Mount::list`] and [`Mount::head`], which leave it out |
+//! | how is a saved file described? | [`Mount::head`] shows what waits over an answer about that version ([`describe`]) |
 //! | may an object be written under a key? | after [`WriteBack::settle`]: what waits for the key comes first |
 //!
 //! A removal takes the version that was known when it was asked for: its tag, and where the store told it the time since
@@ -31,6 +32,7 @@
 //! [`SaveBehind::age_max`]: crate::SaveBehind::age_max
 
 mod carry_out;
+mod describe;
 mod pending;
 mod recover;
 mod seen;
@@ -61,6 +63,7 @@ use crate::{
 };
 
 pub(crate) use carry_out::begin;
+pub(crate) use describe::shown_as;
 
 /// Small objects that are written at the same time.
 const WRITES_AT_ONCE: usize = 64;
@@ -176,7 +179,7 @@ impl WriteBack {
     pub(crate) fn waiting_write(&self, key: &Key) -> Option<SmallObject> {
         match &*self.pending().get(key)?.change {
             NameChange::Write(object) => Some(object.clone()),
-            NameChange::Remove(_) => None,
+            NameChange::Remove(_) | NameChange::Describe(_) => None,
         }
     }
 
@@ -197,6 +200,10 @@ impl WriteBack {
         let removal = move |there: Option<&Waiting>| {
             if there.is_some_and(Waiting::is_of_something_new) {
                 return Next::Nothing;
+            }
+            // Its version is not known any more.
+            if there.is_some_and(Waiting::is_described) {
+                return Next::Refused;
             }
             match which {
                 Which::Version(version) => Next::Change(NameChange::Remove(version)),

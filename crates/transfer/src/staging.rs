@@ -64,7 +64,7 @@ pub use error::StagedError;
 pub use extents::{Extents, Held, Piece};
 pub use file::{ChangeGuard, Engagement, NewPlace, StagedFile, State};
 pub use folder::{FileId, StagingError, has_unsaved};
-pub use names::{NameChange, NameChanges, NameLog, Removal, SmallObject};
+pub use names::{NameChange, NameChanges, NameLog, Redescription, Removal, SmallObject};
 pub use recover::RecoveredFile;
 pub use save::staged_size_max;
 pub use space::{Payment, Place, Space};

@@ -181,6 +181,9 @@ impl Metadata {
         if self.describe_late(inode, &kept).await? {
             return Ok(());
         }
+        if self.describe_saved_behind(inode, &kept).await? {
+            return Ok(());
+        }
         let (original, mut known) = {
             let tree = self.mount.namespace.lock();
             let known = tree.node(inode)?.known.clone().ok_or(FsError::Stale)?;

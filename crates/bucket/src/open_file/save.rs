@@ -89,8 +89,12 @@ impl Files {
         if handle.file.body.staged().is_none() {
             return Ok(());
         }
-        let path = self.mount.namespace.lock().path(handle.file.inode);
-        self.tell_lost(|lost| lost == path)
+        let key = self.mount.namespace.lock().file_key(handle.file.inode);
+        let Ok(key) = key else { return Ok(()) };
+        // How it is described may wait.
+        let settled = self.mount.settle(&key).await;
+        let told = self.tell_lost(|lost| lost == key.as_str());
+        settled.and(told)
     }
 
     fn note_ignored_sync(&self) {

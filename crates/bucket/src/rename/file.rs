@@ -60,6 +60,11 @@ impl Renames {
             turns_of_both(moved.as_deref(), replaced.as_deref()).await;
         let mut replaced = replaced.as_ref().zip(replaced_turn);
         if let (Some(file), Some(turn)) = (&moved, &mut moved_turn) {
+            if self.is_moved_behind(file.inode) {
+                self.mount
+                    .forgo_description(&self.target_key(rename)?)
+                    .await?;
+            }
             if let Some(free) = self.place_behind(rename, replaced.as_ref().map(|(file, _)| *file))
             {
                 let moved = (file, turn);

@@ -119,6 +119,7 @@ impl Files {
         if file.view().removed {
             return Ok(());
         }
+        self.settle_description(file).await?;
         let replacing = match self.mount.save_behind() {
             Some(_) => Replacing::Nothing,
             None => Replacing::Anything,
@@ -130,6 +131,22 @@ impl Files {
         }
         // An earlier save may have stored the content and nothing else.
         Ok(self.metadata.store_unsaved_metadata(file).await?)
+    }
+
+    /// Lets fall away how the object was to be described that a save replaces, which says that itself. A copy of the
+    /// object must not come between the save and the version that it replaces.
+    async fn settle_description(&self, file: &OpenFile) -> FsResult<()> {
+        let (key, is_said) = {
+            let tree = self.mount.namespace.lock();
+            let said = tree.node(file.inode).ok();
+            let said = said.is_some_and(|node| node.is_dirty() && node.unsaved.is_some());
+            (tree.file_key(file.inode), said)
+        };
+        match key {
+            Ok(key) if is_said => self.mount.forgo_description(&key).await,
+            Ok(key) => self.mount.settle(&key).await,
+            Err(_) => Ok(()),
+        }
     }
 
     async fn store_snapshot(

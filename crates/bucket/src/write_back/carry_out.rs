@@ -85,7 +85,10 @@ impl WriteBack {
             let turn = Turn::take(&self.writes, &self.bell);
             let (this, mount) = (Arc::clone(self), Arc::clone(mount));
             tokio::spawn(async move {
-                this.carry_out_write(&mount, task).await;
+                match &*task.change {
+                    NameChange::Describe(_) => this.carry_out_description(&mount, task).await,
+                    _ => this.carry_out_write(&mount, task).await,
+                }
                 drop(turn);
             });
         }
@@ -141,11 +144,13 @@ impl WriteBack {
     }
 
     /// Whoever waits for it, the next fsync and shutting down tell what is not made.
-    fn give_up(&self, task: &Task, reason: FsError) {
+    pub(super) fn give_up(&self, task: &Task, reason: FsError) {
         let path = task.key.to_string();
         match *task.change {
             NameChange::Remove(_) => self.lost.add_removed(path, reason.clone()),
-            NameChange::Write(_) => self.lost.add(path, reason.clone()),
+            NameChange::Write(_) | NameChange::Describe(_) => {
+                self.lost.add(path, reason.clone());
+            }
         }
         self.pending().note_given_up(&task.key, reason);
     }
@@ -203,7 +208,11 @@ impl WriteBack {
 
     /// Takes changes out of the log, and out of what waits unless another one of the key took their place. Returns
     /// what waited. What the disk does not note goes on waiting, and is carried out once more.
-    async fn end(self: &Arc<Self>, tasks: Vec<Task>, durability: Durability) -> Vec<Waiting> {
+    pub(super) async fn end(
+        self: &Arc<Self>,
+        tasks: Vec<Task>,
+        durability: Durability,
+    ) -> Vec<Waiting> {
         let this = Arc::clone(self);
         let ended = self.on_disk(durability == Durability::Process, move || {
             let noted = this.note_done(&tasks, durability);
@@ -241,7 +250,7 @@ impl WriteBack {
         }
     }
 
-    fn fail(&self, task: &Task, error: &ObjectError) {
+    pub(super) fn fail(&self, task: &Task, error: &ObjectError) {
         self.note_failure(task, object_failure(error, Purpose::Write));
     }
 
@@ -249,6 +258,7 @@ impl WriteBack {
         let what = match *task.change {
             NameChange::Remove(_) => "removed",
             NameChange::Write(_) => "stored",
+            NameChange::Describe(_) => "described anew",
         };
         let key = &task.key;
         tracing::warn!("`{key}` could not be {what} yet: {reason}; it is tried again");
@@ -271,7 +281,7 @@ fn note_changed(task: &Task) {
 
 /// What a note of what is done survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Durability {
+pub(super) enum Durability {
     /// The end of the process.
     Process,
     /// The end of the machine, too: what was removed must not be removed once more after it, for by then the key may
@@ -299,7 +309,7 @@ impl Node {
 impl Mount {
     /// Marks the names that are changed in the store from now on, as far as memory has the directories that they are
     /// in.
-    fn begin_changes(&self, tasks: &[Task]) -> Vec<Option<Change>> {
+    pub(super) fn begin_changes(&self, tasks: &[Task]) -> Vec<Option<Change>> {
         let places: Vec<Option<Place>> = {
             let tree = self.namespace.lock();
             tasks

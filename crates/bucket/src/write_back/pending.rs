@@ -137,10 +137,15 @@ impl Waiting {
         matches!(*self.change, NameChange::Remove(_))
     }
 
+    /// Whether the store may have it.
+    pub(super) fn is_begun(&self) -> bool {
+        self.may_be_stored || self.is_under_way
+    }
+
     /// Whether it is a write that was not begun of what the store never had.
     pub(super) fn is_of_something_new(&self) -> bool {
         let is_new = matches!(&*self.change, NameChange::Write(object) if object.is_new);
-        is_new && !self.may_be_stored && !self.is_under_way
+        is_new && !self.is_begun()
     }
 }
 

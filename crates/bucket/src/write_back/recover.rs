@@ -34,7 +34,7 @@ impl WriteBack {
         );
         for (key, change) in left {
             let node = match &*change {
-                NameChange::Remove(_) => None,
+                NameChange::Remove(_) | NameChange::Describe(_) => None,
                 NameChange::Write(object) => self.show_left(mount, &key, object),
             };
             // Its first attempt may have been made.

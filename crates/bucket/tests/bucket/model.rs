@@ -8,16 +8,18 @@ use std::{collections::BTreeMap, time::Duration};
 
 use penstock_base::FsError;
 use penstock_object::{ErrorKind, Operation as Request};
-use penstock_vfs::{FileKind, HandleId, OpenOptions, RenameMode};
+use penstock_vfs::{AttributeChanges, FileKind, HandleId, OpenOptions, RenameMode, Volume};
 use proptest::prelude::*;
 
-use crate::support::{Bed, WRITE};
+use crate::support::{Bed, CALLER, WRITE};
 
 /// Sequences that each test tries.
 const CASES: u32 = 300;
 
 /// Handles that a sequence uses.
 const SLOTS: usize = 3;
+/// With which files are made.
+const NEW_PERMISSIONS: u16 = 0o644;
 
 #[derive(Debug, Clone)]
 enum Operation {
@@ -36,6 +38,9 @@ enum Operation {
     Read(String),
     Stat(String),
     List(String),
+    /// Of a directory nothing is expected.
+    Chmod(String, u16),
+    Mode(String),
     Unlink(String),
     Mkdir(String),
     Rmdir(String),
@@ -97,6 +102,7 @@ fn outcome<T>(result: Result<T, FsError>, show: impl FnOnce(T) -> String) -> Out
 #[derive(Debug, Clone, Default)]
 struct File {
     content: Vec<u8>,
+    permissions: u16,
     /// What a slot wrote and did not save.
     unsaved: Option<(usize, Vec<u8>)>,
     removed: bool,
@@ -183,6 +189,7 @@ impl Model {
                 let unsaved = Some((slot, Vec::new()));
                 self.files.push(File {
                     unsaved,
+                    permissions: NEW_PERMISSIONS,
                     ..File::default()
                 });
                 let file = self.files.len() - 1;
@@ -242,6 +249,20 @@ impl Model {
                 let content = unsaved.as_ref().map_or(content, |(_, unsaved)| unsaved);
                 format!("file of {}", content.len())
             }
+        })
+    }
+
+    fn chmod(&mut self, path: &str, permissions: u16) -> Outcome {
+        if let Entry::File(file) = self.find(path)? {
+            self.files[file].permissions = permissions;
+        }
+        done()
+    }
+
+    fn mode(&self, path: &str) -> Outcome {
+        Ok(match self.find(path)? {
+            Entry::Directory => "directory".to_owned(),
+            Entry::File(file) => format!("{:o}", self.files[file].permissions),
         })
     }
 
@@ -380,6 +401,8 @@ impl Model {
             Operation::Read(path) => self.read(path),
             Operation::Stat(path) => self.stat(path),
             Operation::List(path) => self.list(path),
+            Operation::Chmod(path, permissions) => self.chmod(path, *permissions),
+            Operation::Mode(path) => self.mode(path),
             Operation::Unlink(path) => self.unlink(path),
             Operation::Mkdir(path) => self.mkdir(path),
             Operation::Rmdir(path) => self.rmdir(path),
@@ -453,6 +476,13 @@ impl Real {
                 names.sort();
                 names.join(" ")
             }),
+            Operation::Chmod(path, permissions) => {
+                outcome(chmod(bed, path, *permissions).await, nothing)
+            }
+            Operation::Mode(path) => outcome(bed.stat(path).await, |stat| match stat.kind {
+                FileKind::Directory => "directory".to_owned(),
+                _ => format!("{:o}", stat.permissions),
+            }),
             Operation::Unlink(path) => outcome(bed.unlink(path).await, nothing),
             Operation::Mkdir(path) => outcome(bed.mkdir(path).await, |_| String::new()),
             Operation::Rmdir(path) => outcome(bed.rmdir(path).await, nothing),
@@ -478,6 +508,16 @@ impl Real {
             }
         }
     }
+}
+
+async fn chmod(bed: &Bed, path: &str, permissions: u16) -> Result<(), FsError> {
+    let changes = AttributeChanges {
+        permissions: Some(permissions),
+        ..AttributeChanges::default()
+    };
+    let inode = bed.inode(path).await?;
+    let changed = bed.volume.set_attributes(&CALLER, inode, changes).await;
+    changed.map(drop)
 }
 
 /// Every path that a mount shows, directories with a slash, files with their content.
@@ -551,6 +591,8 @@ fn event() -> impl Strategy<Value = Event> {
         2 => path().prop_map(Read),
         2 => path().prop_map(Stat),
         2 => path().prop_map(List),
+        4 => (path(), 0o600u16..0o700).prop_map(|(path, mode)| Chmod(path, mode)),
+        4 => path().prop_map(Mode),
         4 => path().prop_map(Unlink),
         4 => path().prop_map(Mkdir),
         4 => path().prop_map(Rmdir),
@@ -590,6 +632,11 @@ async fn compare_behind(events: &[Event]) -> Result<(), TestCaseError> {
     let lost = penstock_vfs::Volume::shut_down(&*real.bed.volume).await;
     prop_assert_eq!(lost, []);
     prop_assert_eq!(tree(&real.bed.fresh()).await, expected);
+    real.bed = real.bed.fresh_with(settings);
+    for path in model.entries.keys() {
+        let seen = real.apply(&Operation::Mode(path.clone())).await;
+        prop_assert_eq!(seen, model.mode(path), "{}", path);
+    }
     Ok(())
 }
 

@@ -441,62 +441,6 @@ async fn a_directory_that_was_made_anew_is_there_after_kills() {
     assert_eq!(bed.keys().await, ["folder/"]);
 }
 
-/// The copy of its marker is younger than the marker that was listed.
-#[tokio::test]
-async fn a_directory_that_was_renamed_and_removed_does_not_come_back() {
-    let bed = bed();
-    put_all(&bed, &["old/", "old/inner/"]).await;
-    bed.ls("").await.unwrap();
-    bed.ls("old").await.unwrap();
-    clock::sleep(Duration::from_millis(1100)).await;
-    bed.rename("old", "new").await.unwrap();
-    bed.rmdir("new/inner").await.unwrap();
-    bed.rmdir("new").await.unwrap();
-    assert!(shut_down(&bed).await.is_empty());
-    assert_eq!(bed.keys().await, [""; 0]);
-}
-
-#[tokio::test]
-async fn who_waits_for_a_directory_to_go_hears_why_what_is_below_it_stays() {
-    let bed = bed();
-    put_all(&bed, &["folder/", "folder/file", "other/"]).await;
-    bed.ls("folder").await.unwrap();
-    bed.probe
-        .fail(Operation::Delete, ErrorKind::Unavailable, 1000);
-    bed.unlink("folder/file").await.unwrap();
-    bed.rmdir("folder").await.unwrap();
-    let root = bed.open_dir("").await.unwrap();
-    let synced = bed.volume.sync_directory(root);
-    let synced = clock::deadline(Duration::from_secs(20), synced).await;
-    assert!(matches!(synced, Ok(Err(FsError::Io(_)))), "{synced:?}");
-}
-
-#[tokio::test]
-async fn a_removal_whose_look_is_refused_once_is_carried_out() {
-    let bed = Bed::staged_with(quick());
-    bed.put("file", "content").await;
-    bed.stat("file").await.unwrap();
-    bed.probe
-        .fail(Operation::Head, ErrorKind::PermissionDenied, 1);
-    bed.unlink("file").await.unwrap();
-    saved(&bed).await;
-    assert_eq!(bed.keys().await, [""; 0]);
-    assert!(shut_down(&bed).await.is_empty());
-}
-
-/// Another client's, such as a lock file.
-#[tokio::test]
-async fn what_another_client_stored_under_the_old_name_of_a_renamed_file_stays() {
-    let bed = bed();
-    put_all(&bed, &["old"]).await;
-    bed.ls("").await.unwrap();
-    bed.rename("old", "new").await.unwrap();
-    clock::sleep(Duration::from_millis(1100)).await;
-    put_all(&bed, &["old"]).await;
-    assert!(shut_down(&bed).await.is_empty());
-    assert_eq!(bed.keys().await, ["new", "old"]);
-}
-
 /// As by a program that touches it again and again.
 #[tokio::test]
 async fn fsync_of_a_directory_ends_while_one_below_it_is_described_anew_faster_than_it_is_stored() {
@@ -571,4 +515,60 @@ async fn a_removal_does_not_wait_because_what_it_takes_back_could_not_be_stored(
         clock::sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(bed.keys().await, [""; 0]);
+}
+
+/// The copy of its marker is younger than the marker that was listed.
+#[tokio::test]
+async fn a_directory_that_was_renamed_and_removed_does_not_come_back() {
+    let bed = bed();
+    put_all(&bed, &["old/", "old/inner/"]).await;
+    bed.ls("").await.unwrap();
+    bed.ls("old").await.unwrap();
+    clock::sleep(Duration::from_millis(1100)).await;
+    bed.rename("old", "new").await.unwrap();
+    bed.rmdir("new/inner").await.unwrap();
+    bed.rmdir("new").await.unwrap();
+    assert!(shut_down(&bed).await.is_empty());
+    assert_eq!(bed.keys().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn who_waits_for_a_directory_to_go_hears_why_what_is_below_it_stays() {
+    let bed = bed();
+    put_all(&bed, &["folder/", "folder/file", "other/"]).await;
+    bed.ls("folder").await.unwrap();
+    bed.probe
+        .fail(Operation::Delete, ErrorKind::Unavailable, 1000);
+    bed.unlink("folder/file").await.unwrap();
+    bed.rmdir("folder").await.unwrap();
+    let root = bed.open_dir("").await.unwrap();
+    let synced = bed.volume.sync_directory(root);
+    let synced = clock::deadline(Duration::from_secs(20), synced).await;
+    assert!(matches!(synced, Ok(Err(FsError::Io(_)))), "{synced:?}");
+}
+
+#[tokio::test]
+async fn a_removal_whose_look_is_refused_once_is_carried_out() {
+    let bed = Bed::staged_with(quick());
+    bed.put("file", "content").await;
+    bed.stat("file").await.unwrap();
+    bed.probe
+        .fail(Operation::Head, ErrorKind::PermissionDenied, 1);
+    bed.unlink("file").await.unwrap();
+    saved(&bed).await;
+    assert_eq!(bed.keys().await, [""; 0]);
+    assert!(shut_down(&bed).await.is_empty());
+}
+
+/// Another client's, such as a lock file.
+#[tokio::test]
+async fn what_another_client_stored_under_the_old_name_of_a_renamed_file_stays() {
+    let bed = bed();
+    put_all(&bed, &["old"]).await;
+    bed.ls("").await.unwrap();
+    bed.rename("old", "new").await.unwrap();
+    clock::sleep(Duration::from_millis(1100)).await;
+    put_all(&bed, &["old"]).await;
+    assert!(shut_down(&bed).await.is_empty());
+    assert_eq!(bed.keys().await, ["new", "old"]);
 }

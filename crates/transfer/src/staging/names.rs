@@ -1,7 +1,7 @@
 //! What is to become of small objects, told to the disk before the store.
 //!
 //! A volume that answers changes of names before the store has them notes each here: an object that is to be
-//! removed, or a small one that is to be written. The last note of a key counts, until the change is *done*.
+//! removed or described anew, or a small one that is to be written. The last note of a key counts, until the change is *done*.
 //!
 //! The log is one file of the staging directory for each volume that used it. It begins with the volume; each record
 //! carries its length and its checksum, so what a crash cut off is told from what is whole. When nothing is left to do
@@ -35,6 +35,7 @@ const GROWTH: u64 = 4;
 
 const REMOVE: &str = "-";
 const WRITE: &str = "+";
+const DESCRIBE: &str = "~";
 const DONE: &str = "=";
 const NEW: &str = "new";
 
@@ -54,6 +55,17 @@ pub enum NameChange {
     Remove(Removal),
     /// It is written.
     Write(SmallObject),
+    /// It is described anew if it still is this version.
+    Describe(Redescription),
+}
+
+/// How a version of an object is to be described.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Redescription {
+    /// The tag of the version.
+    pub etag: ETag,
+    /// What is said of it then.
+    pub description: Description,
 }
 
 /// An object that is written in one request from what the log says.
@@ -259,20 +271,41 @@ fn header(volume: &str) -> Vec<u8> {
 fn record(key: &Key, change: &NameChange) -> Vec<u8> {
     let object = match change {
         NameChange::Remove(removal) => return removal_record(key, removal),
+        NameChange::Describe(new) => {
+            let begin = [DESCRIBE, key.as_str(), new.etag.as_str()];
+            return described_record(&begin, &new.description);
+        }
         NameChange::Write(object) => object,
     };
     let body = String::from_utf8_lossy(&object.body);
-    let description = &object.description;
-    let mut texts = vec![
+    let begin = [
         WRITE,
         key.as_str(),
         if object.is_new { NEW } else { "" },
         &body,
-        description.content_type.as_deref().unwrap_or_default(),
     ];
+    described_record(&begin, &object.description)
+}
+
+/// A record that ends with a description.
+fn described_record(begin: &[&str], description: &Description) -> Vec<u8> {
+    let mut texts = begin.to_vec();
+    texts.push(description.content_type.as_deref().unwrap_or_default());
     let metadata = description.metadata.iter();
     texts.extend(metadata.flat_map(|(name, value)| [name.as_str(), value.as_str()]));
     join_texts(&texts)
+}
+
+/// The description that a record ends with.
+fn description(content_type: &str, metadata: &[String]) -> Description {
+    let pairs = metadata.chunks_exact(2);
+    let metadata: UserMetadata = pairs
+        .map(|pair| (pair[0].clone(), pair[1].clone()))
+        .collect();
+    Description {
+        content_type: Some(content_type.to_owned()).filter(|text| !text.is_empty()),
+        metadata,
+    }
 }
 
 fn removal_record(key: &Key, removal: &Removal) -> Vec<u8> {
@@ -341,20 +374,19 @@ impl Told {
                 self.note(key, NameChange::Remove(removal));
             }
             (WRITE, [new, body, content_type, metadata @ ..]) => {
-                let pairs = metadata.chunks_exact(2);
-                let metadata: UserMetadata = pairs
-                    .map(|pair| (pair[0].clone(), pair[1].clone()))
-                    .collect();
-                let content_type = Some(content_type.clone()).filter(|text| !text.is_empty());
                 let object = SmallObject {
                     body: Bytes::from(body.clone()),
-                    description: Description {
-                        content_type,
-                        metadata,
-                    },
+                    description: description(content_type, metadata),
                     is_new: new == NEW,
                 };
                 self.note(key, NameChange::Write(object));
+            }
+            (DESCRIBE, [etag, content_type, metadata @ ..]) => {
+                let new = Redescription {
+                    etag: ETag::new(etag),
+                    description: description(content_type, metadata),
+                };
+                self.note(key, NameChange::Describe(new));
             }
             _ => return None,
         }
@@ -391,6 +423,16 @@ mod tests {
                 metadata: [pair("mode", "41471"), pair("gid", "")].into(),
             },
             is_new: true,
+        }))
+    }
+
+    fn described(etag: &str) -> Arc<NameChange> {
+        let NameChange::Write(object) = &*written("") else {
+            unreachable!("it is one");
+        };
+        Arc::new(NameChange::Describe(Redescription {
+            etag: ETag::new(etag),
+            description: object.description.clone(),
         }))
     }
 
@@ -434,10 +476,12 @@ mod tests {
         log.note(&key("d/"), &written("")).expect("noted");
         log.note(&key("d/"), &removed(None)).expect("noted");
         log.note(&key("link"), &written("to/where")).expect("noted");
+        log.note(&key("file"), &described("1")).expect("noted");
         log.note_done(&key("a")).expect("noted");
         drop(log);
         let left = NameChanges::from([
             (key("d/"), removed(None)),
+            (key("file"), described("1")),
             (key("link"), written("to/where")),
         ]);
         assert_eq!(bed.recovered(), left);
@@ -445,6 +489,7 @@ mod tests {
         let mut log = bed.log();
         log.recover().expect("readable");
         log.note_done(&key("d/")).expect("noted");
+        log.note_done(&key("file")).expect("noted");
         log.note_done(&key("link")).expect("noted");
         let length = fs::metadata(bed.file()).expect("there").len();
         assert_eq!(length, 0, "nothing is left to do");

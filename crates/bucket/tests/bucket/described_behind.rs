@@ -1,0 +1,337 @@
+//! Owner, mode, times and attributes of saved files that the store gets later.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use penstock_base::{FsError, clock};
+use penstock_bucket::BucketSettings;
+use penstock_object::{CompleteOptions, ErrorKind, HeadOptions, Key, Operation, PutOptions, Store};
+use penstock_vfs::{AttributeChanges, TimeChange, UnsavedKind, Volume, XattrMode};
+
+use crate::{
+    behind::{LATER, behind, saved, shut_down},
+    support::{Bed, CALLER, READ, READ_WRITE},
+};
+
+fn bed() -> Bed {
+    Bed::staged_with(behind(LATER))
+}
+
+fn quick() -> Bed {
+    Bed::staged_with(behind(Duration::from_millis(10)))
+}
+
+async fn chmod(bed: &Bed, path: &str, permissions: u16) -> Result<(), FsError> {
+    let changes = AttributeChanges {
+        permissions: Some(permissions),
+        ..AttributeChanges::default()
+    };
+    let inode = bed.inode(path).await?;
+    let changed = bed.volume.set_attributes(&CALLER, inode, changes).await;
+    changed.map(drop)
+}
+
+async fn permissions(bed: &Bed, path: &str) -> u16 {
+    bed.stat(path).await.unwrap().permissions
+}
+
+/// What the store has of it.
+async fn mode(bed: &Bed, key: &str) -> Option<String> {
+    let key = Key::new(key).unwrap();
+    let info = bed.remote.head(&key, HeadOptions::default()).await.unwrap();
+    info.metadata.get("mode").cloned()
+}
+
+/// An object whose copy has another tag.
+async fn put_in_parts(bed: &Bed, key: &str) {
+    let key = Key::new(key).unwrap();
+    let options = PutOptions::default();
+    let upload = bed.remote.create_upload(&key, options).await.unwrap();
+    let part = bed
+        .remote
+        .upload_part(&key, &upload, 1, b"content".to_vec().into())
+        .await
+        .unwrap();
+    let options = CompleteOptions::default();
+    let parts = [part];
+    let completed = bed.remote.complete_upload(&key, &upload, &parts, options);
+    completed.await.unwrap();
+}
+
+#[tokio::test]
+async fn changes_of_saved_files_cost_one_copy_each_and_that_later() {
+    let bed = bed();
+    let names: Vec<String> = (0..50).map(|number| number.to_string()).collect();
+    for name in &names {
+        bed.put(name, "content").await;
+    }
+    bed.ls("").await.unwrap();
+    bed.requests();
+    let times = AttributeChanges {
+        modified: Some(TimeChange::To(UNIX_EPOCH + Duration::from_secs(1000))),
+        ..AttributeChanges::default()
+    };
+    for name in &names {
+        chmod(&bed, name, 0o600).await.unwrap();
+        let inode = bed.inode(name).await.unwrap();
+        let touched = bed.volume.set_attributes(&CALLER, inode, times).await;
+        touched.unwrap();
+        assert_eq!(permissions(&bed, name).await, 0o600);
+    }
+    assert_eq!(bed.requests(), "");
+    assert_eq!(mode(&bed, "7").await, None);
+    assert_eq!(bed.metric("bucket_unsaved_files"), 50);
+    let items = bed.volume.unsaved_items();
+    assert!(items.iter().all(|item| item.kind == UnsavedKind::Name));
+    assert_eq!(items.len(), 50);
+    assert!(shut_down(&bed).await.is_empty());
+    assert_eq!(bed.requests(), "copy 50");
+    assert_eq!(mode(&bed, "7").await.unwrap(), "33152");
+    let fresh = bed.fresh_with(behind(LATER));
+    let seen = fresh.stat("7").await.unwrap();
+    assert_eq!(seen.permissions, 0o600);
+    assert_eq!(seen.modified, UNIX_EPOCH + Duration::from_secs(1000));
+}
+
+#[tokio::test]
+async fn what_waits_to_be_described_is_seen_in_each_answer_of_the_store() {
+    let bed = Bed::staged_with(BucketSettings {
+        attr_timeout: Duration::ZERO,
+        ..behind(LATER)
+    });
+    bed.put("file", "content").await;
+    chmod(&bed, "file", 0o600).await.unwrap();
+    bed.forget_all();
+    assert_eq!(permissions(&bed, "file").await, 0o600);
+    bed.forget_all();
+    let listed = bed.list("", 10).await.unwrap();
+    assert_eq!(listed[0].entry.attributes.permissions, 0o600);
+    assert_eq!(mode(&bed, "file").await, None);
+    bed.put("file", "theirs").await;
+    assert_eq!(permissions(&bed, "file").await, 0o644);
+}
+
+#[tokio::test]
+async fn an_attribute_of_a_saved_file_waits_too() {
+    let bed = bed();
+    bed.put("file", "content").await;
+    let inode = bed.inode("file").await.unwrap();
+    bed.requests();
+    let set = bed
+        .volume
+        .set_xattr(&CALLER, inode, b"user.name", b"value", XattrMode::Set);
+    set.await.unwrap();
+    assert_eq!(bed.requests(), "");
+    let value = bed
+        .volume
+        .xattr(&CALLER, inode, b"user.name")
+        .await
+        .unwrap();
+    assert_eq!(&value[..], b"value");
+    assert!(shut_down(&bed).await.is_empty());
+    assert_eq!(bed.requests(), "copy 1");
+}
+
+/// Its copy is younger than what was looked up.
+#[tokio::test]
+async fn a_file_that_was_described_anew_is_removed() {
+    for is_stored in [false, true] {
+        let bed = bed();
+        bed.put("file", "content").await;
+        bed.ls("").await.unwrap();
+        clock::sleep(Duration::from_millis(1100)).await;
+        chmod(&bed, "file", 0o600).await.unwrap();
+        let root = bed.open_dir("").await.unwrap();
+        if is_stored {
+            bed.volume.sync_directory(root).await.unwrap();
+        }
+        bed.unlink("file").await.unwrap();
+        assert!(shut_down(&bed).await.is_empty());
+        assert_eq!(bed.keys().await, [""; 0], "{is_stored}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_removed_while_it_is_described_anew() {
+    let bed = quick();
+    put_in_parts(&bed, "file").await;
+    let held = bed.probe.hold_late(Operation::Copy);
+    chmod(&bed, "file", 0o600).await.unwrap();
+    while bed.probe.waiting() == 0 {
+        clock::sleep(Duration::from_millis(1)).await;
+    }
+    held.add_permits(1);
+    bed.unlink("file").await.unwrap();
+    assert!(shut_down(&bed).await.is_empty());
+    assert_eq!(bed.keys().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_file_that_is_written_takes_along_how_it_was_to_be_described() {
+    let bed = bed();
+    put_in_parts(&bed, "file").await;
+    chmod(&bed, "file", 0o600).await.unwrap();
+    let handle = bed.open("file", READ_WRITE).await.unwrap();
+    bed.write(handle, 0, "C").await.unwrap();
+    bed.close(handle).await.unwrap();
+    bed.requests();
+    assert!(shut_down(&bed).await.is_empty());
+    assert_eq!(bed.requests(), "put 1");
+    assert_eq!(bed.object("file").await.unwrap(), b"Content");
+    assert_eq!(mode(&bed, "file").await.unwrap(), "33152");
+}
+
+#[tokio::test]
+async fn a_file_is_written_while_it_is_described_anew() {
+    let bed = quick();
+    put_in_parts(&bed, "file").await;
+    let held = bed.probe.hold_late(Operation::Copy);
+    chmod(&bed, "file", 0o600).await.unwrap();
+    while bed.probe.waiting() == 0 {
+        clock::sleep(Duration::from_millis(1)).await;
+    }
+    let handle = bed.open("file", READ_WRITE).await.unwrap();
+    bed.write(handle, 0, "C").await.unwrap();
+    bed.close(handle).await.unwrap();
+    held.add_permits(1);
+    saved(&bed).await;
+    assert!(shut_down(&bed).await.is_empty());
+    assert_eq!(bed.object("file").await.unwrap(), b"Content");
+    assert_eq!(mode(&bed, "file").await.unwrap(), "33152");
+}
+
+#[tokio::test]
+async fn a_file_that_was_to_be_described_anew_is_replaced_by_an_unsaved_one() {
+    for is_begun in [false, true] {
+        let bed = bed();
+        put_in_parts(&bed, "file").await;
+        bed.write_file("new", "new").await.unwrap();
+        chmod(&bed, "file", 0o600).await.unwrap();
+        if is_begun {
+            let held = bed.probe.hold_late(Operation::Copy);
+            let file = bed.open("file", READ).await.unwrap();
+            let renamed = async {
+                while bed.probe.waiting() == 0 {
+                    clock::sleep(Duration::from_millis(1)).await;
+                }
+                held.add_permits(1);
+                bed.rename("new", "file").await.unwrap();
+            };
+            let (synced, ()) = tokio::join!(bed.sync(file), renamed);
+            synced.unwrap();
+        } else {
+            bed.rename("new", "file").await.unwrap();
+        }
+        bed.requests();
+        assert!(shut_down(&bed).await.is_empty());
+        assert_eq!(bed.requests(), "put 1");
+        assert_eq!(bed.object("file").await.unwrap(), b"new");
+        assert_eq!(mode(&bed, "file").await.unwrap(), "33188");
+        assert_eq!(bed.keys().await, ["file"]);
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_was_described_anew_is_renamed() {
+    let bed = bed();
+    put_in_parts(&bed, "old").await;
+    chmod(&bed, "old", 0o600).await.unwrap();
+    bed.rename("old", "new").await.unwrap();
+    assert_eq!(permissions(&bed, "new").await, 0o600);
+    bed.put("folder/file", "content").await;
+    chmod(&bed, "folder/file", 0o600).await.unwrap();
+    bed.rename("folder", "moved").await.unwrap();
+    assert_eq!(permissions(&bed, "moved/file").await, 0o600);
+    assert!(shut_down(&bed).await.is_empty());
+    assert_eq!(bed.keys().await, ["moved/file", "new"]);
+    for key in ["new", "moved/file"] {
+        assert_eq!(mode(&bed, key).await.unwrap(), "33152");
+    }
+}
+
+#[tokio::test]
+async fn another_client_s_version_is_not_described_anew() {
+    let bed = bed();
+    for name in ["replaced", "gone"] {
+        bed.put(name, "content").await;
+        chmod(&bed, name, 0o600).await.unwrap();
+    }
+    bed.put("replaced", "theirs").await;
+    bed.delete("gone").await;
+    assert!(shut_down(&bed).await.is_empty());
+    assert_eq!(bed.object("replaced").await.unwrap(), b"theirs");
+    assert_eq!(mode(&bed, "replaced").await, None);
+    assert_eq!(bed.keys().await, ["replaced"]);
+}
+
+/// The copy is another version.
+#[tokio::test]
+async fn a_copy_whose_answer_was_lost_is_ours() {
+    for is_killed in [false, true] {
+        let mut bed = quick();
+        put_in_parts(&bed, "file").await;
+        bed.stat("file").await.unwrap();
+        bed.probe.fail_late(Operation::Copy, ErrorKind::Unavailable);
+        chmod(&bed, "file", 0o600).await.unwrap();
+        while mode(&bed, "file").await.is_none() {
+            clock::sleep(Duration::from_millis(1)).await;
+        }
+        if is_killed {
+            bed = bed.broken_off(behind(LATER), |_| ());
+        }
+        chmod(&bed, "file", 0o640).await.unwrap();
+        assert!(shut_down(&bed).await.is_empty());
+        assert_eq!(mode(&bed, "file").await.unwrap(), "33184");
+    }
+}
+
+#[tokio::test]
+async fn what_a_kill_leaves_to_be_described_is_seen_and_stored_by_the_next_mount() {
+    for next in [
+        behind(LATER),
+        BucketSettings {
+            save_behind: None,
+            ..behind(LATER)
+        },
+    ] {
+        let bed = bed();
+        bed.put("file", "content").await;
+        chmod(&bed, "file", 0o600).await.unwrap();
+        let bed = bed.broken_off(next, |bed| {
+            bed.probe.fail(Operation::Copy, ErrorKind::Unavailable, 1);
+        });
+        assert_eq!(permissions(&bed, "file").await, 0o600);
+        assert_eq!(mode(&bed, "file").await, None);
+        saved(&bed).await;
+        assert!(shut_down(&bed).await.is_empty());
+        assert_eq!(mode(&bed, "file").await.unwrap(), "33152");
+    }
+}
+
+#[tokio::test]
+async fn fsync_of_a_file_stores_how_it_is_described() {
+    let bed = bed();
+    bed.put("file", "content").await;
+    chmod(&bed, "file", 0o600).await.unwrap();
+    let file = bed.open("file", READ).await.unwrap();
+    bed.sync(file).await.unwrap();
+    assert_eq!(mode(&bed, "file").await.unwrap(), "33152");
+    chmod(&bed, "file", 0o640).await.unwrap();
+    bed.probe.fail(Operation::Copy, ErrorKind::Unavailable, 1);
+    assert!(bed.sync(file).await.is_err());
+    bed.sync(file).await.unwrap();
+    assert_eq!(mode(&bed, "file").await.unwrap(), "33184");
+}
+
+#[tokio::test]
+async fn what_must_not_be_described_anew_is_as_it_was_and_told() {
+    let bed = quick();
+    bed.put("file", "content").await;
+    bed.probe
+        .fail(Operation::Copy, ErrorKind::PermissionDenied, 1);
+    chmod(&bed, "file", 0o600).await.unwrap();
+    saved(&bed).await;
+    assert_eq!(permissions(&bed, "file").await, 0o644);
+    let root = bed.open_dir("").await.unwrap();
+    assert!(bed.volume.sync_directory(root).await.is_err());
+    assert_eq!(shut_down(&bed).await, ["file"]);
+}
