@@ -245,6 +245,38 @@ async fn random_reads_fetch_the_grains_that_they_touch() {
     assert_eq!(layout.bench.store.gets(), expected);
 }
 
+/// A program that reads pages of a file here and there comes back to grains that it has read of.
+#[tokio::test]
+async fn random_reads_of_a_small_file_fetch_each_grain_once() {
+    let layout = Layout::written(Bench::plain(), 6 * MIB).await;
+    let reader = layout.bench.transfer.extent_reader();
+    for number in 0..2000 {
+        let page = number * 7919 % (layout.size() / (4 * KIB));
+        let start = page * 4 * KIB;
+        layout.check(&reader, start..start + 4 * KIB).await;
+    }
+    // A mebibyte at the beginning, and the other grains.
+    let gets = layout.bench.store.gets().len();
+    assert_eq!(gets, 1 + 40);
+}
+
+/// Nor do they hold more than that.
+#[tokio::test]
+async fn random_reads_of_a_large_file_hold_the_last_grains() {
+    let layout = Layout::written(Bench::plain(), 64 * MIB).await;
+    let reader = layout.bench.transfer.extent_reader();
+    for number in 0..500 {
+        let start = 4 * MIB + number * 1933 % (60 * MIB / (4 * KIB)) * 4 * KIB;
+        layout.check(&reader, start..start + 4 * KIB).await;
+    }
+    let used = layout.bench.budget().used();
+    assert!(
+        (64 * GRAIN..=73 * GRAIN).contains(&used),
+        "{}",
+        used / GRAIN
+    );
+}
+
 #[tokio::test]
 async fn small_objects_without_checksums_come_whole() {
     let mut layout = Layout::new(Bench::plain(), 10 * 300 * KIB);

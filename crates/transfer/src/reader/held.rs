@@ -5,7 +5,7 @@
 //! last of them is gone nobody wants the part any more and its GET is cancelled.
 
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::{BTreeMap, VecDeque, btree_map::Entry},
     ops::Range,
     sync::{
         Arc,
@@ -19,10 +19,16 @@ use smallvec::SmallVec;
 use tokio::task::AbortHandle;
 
 use super::{part::Part, source::Ranges, stream::StreamId};
-use crate::{TransferResult, memory};
+use crate::TransferResult;
 
-/// Owns the holes: no stream has this number.
+/// Owns the holes. No stream has this number, nor the next.
 const NOBODY: StreamId = StreamId::MAX;
+
+/// Owns what was fetched with reads here and there, and may be read again.
+pub(super) const KEPT: StreamId = StreamId::MAX - 1;
+
+/// Bytes of the budget that it has at most.
+const KEPT_MAX: u64 = 8 << 20;
 
 /// What holes read as.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -122,6 +128,14 @@ impl Segment {
         }
     }
 
+    /// Bytes of the budget that it has.
+    fn cost(&self) -> u64 {
+        match &self.content {
+            Content::Block { handle, index } => handle.part.block_cost(*index),
+            Content::Hole => 0,
+        }
+    }
+
     fn is_of(&self, handle: &Arc<PartHandle>) -> bool {
         self.handle().is_some_and(|own| Arc::ptr_eq(own, handle))
     }
@@ -180,6 +194,10 @@ pub(crate) struct Held {
     segments: BTreeMap<u64, Segment>,
     /// How many of them are.
     holes: usize,
+    /// Where blocks begin that are kept, the oldest first.
+    kept: VecDeque<u64>,
+    /// Bytes of the budget that they have.
+    kept_cost: u64,
 }
 
 impl Held {
@@ -335,6 +353,24 @@ impl Held {
         }
     }
 
+    /// Keeps what `owner` holds, in place of what was kept for longest.
+    pub(crate) fn keep(&mut self, owner: StreamId) -> Dropped {
+        for (start, segment) in &mut self.segments {
+            if segment.owner == owner {
+                segment.owner = KEPT;
+                self.kept.push_back(*start);
+                self.kept_cost += segment.cost();
+            }
+        }
+        let mut dropped = Dropped::default();
+        while self.kept_cost > KEPT_MAX
+            && let Some(oldest) = self.kept.front().copied()
+        {
+            dropped = dropped.and(self.drop_all(&[oldest]));
+        }
+        dropped
+    }
+
     /// Drops parts of `owner` that no read waits for, the farthest first, until `cost` is saved.
     pub(crate) fn reclaim(&mut self, owner: StreamId, cost: u64) -> Dropped {
         let mut dropped = Dropped::default();
@@ -368,12 +404,16 @@ impl Held {
         let mut dropped = Dropped::default();
         for start in starts {
             if let Some(segment) = self.segments.remove(start) {
+                if segment.owner == KEPT {
+                    self.kept.retain(|kept| kept != start);
+                    self.kept_cost -= segment.cost();
+                }
                 if let Content::Block { handle, index } = &segment.content {
                     handle.part.release(*index);
                 }
                 let length = segment.end - start;
                 dropped = dropped.and(Dropped {
-                    cost: memory::cost(length),
+                    cost: segment.cost(),
                     unread: length.saturating_sub(segment.read),
                     start: Some(*start),
                 });
@@ -392,7 +432,8 @@ impl Held {
                 continue;
             };
             segment.read += segment.end.min(range.end) - range.start.max(*start);
-            if segment.read >= segment.end - start && !handle.is_awaited() {
+            let is_read = segment.owner != KEPT && segment.read >= segment.end - start;
+            if is_read && !handle.is_awaited() {
                 consumed.push(*start);
             }
         }

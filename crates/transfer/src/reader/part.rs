@@ -100,6 +100,12 @@ impl Part {
         place(start)..place(start + BLOCK)
     }
 
+    /// Bytes of the budget that block `index` has.
+    pub(super) fn block_cost(&self, index: usize) -> u64 {
+        let start = index as u64 * BLOCK;
+        memory::cost(BLOCK.min(self.length.saturating_sub(start)))
+    }
+
     /// The end of what arrived, as an offset.
     pub(crate) fn filled(&self) -> u64 {
         lock(&self.state).filled
@@ -149,12 +155,10 @@ impl Part {
 
     /// Lets go of the memory of block `index`. Slices that were read from it stay valid.
     pub(crate) fn release(&self, index: usize) {
-        let start = index as u64 * BLOCK;
-        let length = BLOCK.min(self.length.saturating_sub(start));
         let mut state = lock(&self.state);
         let released = std::mem::replace(&mut state.blocks[index], Block::Released);
         if !matches!(released, Block::Released) {
-            state.ahead.release(memory::cost(length));
+            state.ahead.release(self.block_cost(index));
         }
         drop(state);
         drop(released);

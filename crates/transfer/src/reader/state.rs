@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::{
     extents::{FileRead, MapPart, Refused},
     habit::Course,
-    held::{Coverage, Dropped, Held, PartHandle, Piece},
+    held::{Coverage, Dropped, Held, KEPT, PartHandle, Piece},
     part::Part,
     receive::{self, Origin},
     share::Ahead,
@@ -104,6 +104,13 @@ impl State {
             let dropped = self.held.drop_owned(stream);
             self.account(dropped);
         }
+        for stream in changes.forgotten {
+            let dropped = match self.keeps_grains() {
+                true => self.held.keep(stream),
+                false => self.held.drop_owned(stream),
+            };
+            self.account(dropped);
+        }
         let delay = self.delay(place.stream, now);
         if let Some(stream) = self.streams.get(place.stream) {
             stream.consumption.record(place.advanced, now, delay);
@@ -146,7 +153,7 @@ impl State {
     /// Drops what no read waits for, about `cost` bytes of the budget, from the streams that were
     /// idle for longest. Returns how much it was.
     pub(crate) fn reclaim(&mut self, cost: u64) -> u64 {
-        let mut total = Dropped::default();
+        let mut total = self.held.reclaim(KEPT, cost);
         for id in self.streams.ids() {
             if total.cost >= cost {
                 break;
@@ -304,6 +311,14 @@ impl State {
     /// Bytes that one of the streams may have ahead, which together keep to what one file may.
     fn window_max(&self) -> u64 {
         self.transfer.settings().window_max() / self.streams.sequential().max(1) as u64
+    }
+
+    /// Whether what came along with a read here or there is kept though other places were read since: a whole grain was
+    /// fetched for it, and programs come back. Only while half of the memory is free.
+    fn keeps_grains(&self) -> bool {
+        let budget = self.transfer.pool().budget();
+        let is_plenty = || budget.available() >= budget.total() / 2;
+        matches!(self.source, Source::Extents(_)) && is_plenty()
     }
 
     /// Whether one more part may be on its way, or wait, for who reads at `frontier`.

@@ -99,8 +99,10 @@ pub(crate) struct Streams {
 /// What [`Streams::place`] did besides.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    /// Streams that are gone.
+    /// Sequential streams that are gone.
     pub(crate) evicted: SmallVec<[StreamId; 2]>,
+    /// Reads that are remembered no more.
+    pub(crate) forgotten: SmallVec<[StreamId; 2]>,
     /// Streams that were found to be one: what the first had belongs to the second.
     pub(crate) merged: SmallVec<[(StreamId, StreamId); 2]>,
 }
@@ -270,7 +272,10 @@ impl Streams {
         {
             let gone = self.streams.remove(oldest);
             self.strays += usize::from(gone.continuations == 0);
-            changes.evicted.push(gone.id);
+            match sequential {
+                true => changes.evicted.push(gone.id),
+                false => changes.forgotten.push(gone.id),
+            }
         }
     }
 }
