@@ -97,11 +97,8 @@ impl Connection {
     /// Waits until a record begins. A connection that is silent ends, unless something of it is under way.
     async fn begun(&self, records: &mut Records<OwnedReadHalf>) -> Result<(), ReceiveError> {
         loop {
-            let Some(socket) = records.emptied() else {
-                return Ok(());
-            };
-            match clock::deadline(IDLE_DEADLINE, socket.readable()).await {
-                Ok(ready) => return Ok(ready?),
+            match clock::deadline(IDLE_DEADLINE, records.begun()).await {
+                Ok(begun) => return begun?.then_some(()).ok_or(ReceiveError::Closed),
                 Err(_) if self.load.is_idle() => return Err(ReceiveError::Closed),
                 Err(_) => {}
             }

@@ -5,7 +5,10 @@ use std::{io, sync::Arc};
 use bytes::{Buf, Bytes, BytesMut};
 use penstock_base::{BufferPool, BufferWriter, FsError};
 use thiserror::Error;
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    net::tcp::OwnedReadHalf,
+};
 
 use super::{Load, load::Underway};
 use crate::{
@@ -70,15 +73,6 @@ impl<S: AsyncRead + Unpin> Records<S> {
             fragments: 0,
             pool,
         }
-    }
-
-    /// The socket, if nothing of it waits to be looked at. Who waits long for it to have something needs no buffer.
-    pub(crate) fn emptied(&mut self) -> Option<&S> {
-        if !self.buffer.is_empty() {
-            return None;
-        }
-        self.buffer = BytesMut::new();
-        Some(&self.socket)
     }
 
     /// The next record. The content of a WRITE that is long is received into a block, which waits for `load`.
@@ -210,6 +204,25 @@ impl<S: AsyncRead + Unpin> Records<S> {
             0 => Err(ReceiveError::Cut),
             _ => Ok(()),
         }
+    }
+}
+
+impl Records<OwnedReadHalf> {
+    /// Waits until something was received of a record, and says whether there is one. Who waits needs no buffer. A future
+    /// that is dropped has received nothing.
+    pub(crate) async fn begun(&mut self) -> io::Result<bool> {
+        while self.buffer.is_empty() {
+            self.buffer = BytesMut::new();
+            self.socket.readable().await?;
+            self.buffer.reserve(RECEIVE_BUFFER);
+            match self.socket.try_read_buf(&mut self.buffer) {
+                Ok(0) => return Ok(false),
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                // It may have seemed to be readable.
+                _ => {}
+            }
+        }
+        Ok(true)
     }
 }
 

@@ -85,3 +85,43 @@ impl From<NameError> for Status {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_has_a_status() {
+        let text = String::new;
+        for (error, status) in [
+            (FsError::NotFound, 2),
+            (FsError::AlreadyExists, 17),
+            (FsError::NotADirectory, 20),
+            (FsError::IsADirectory, 21),
+            (FsError::DirectoryNotEmpty, 66),
+            (FsError::PermissionDenied, 13),
+            (FsError::NotPermitted(""), 1),
+            (FsError::InvalidArgument(""), 22),
+            (FsError::NameTooLong, 63),
+            (FsError::NameNotUtf8, 22),
+            (FsError::FileTooLarge, 27),
+            (FsError::NoSpace, 28),
+            (FsError::OutOfMemory, 10008),
+            (FsError::LimitReached(""), 10008),
+            (FsError::Busy(""), 10008),
+            (FsError::Stale, 70),
+            (FsError::ReadOnly, 30),
+            (FsError::Unsupported(""), 10004),
+            (FsError::NotSynchronized, 10002),
+            (FsError::TooManyLinks, 31),
+            (FsError::CrossDevice, 18),
+            (FsError::BadHandle, 70),
+            (FsError::Interrupted, 10008),
+            (FsError::TimedOut(text()), 10008),
+            (FsError::Corrupt(text()), 5),
+            (FsError::Io(text()), 5),
+        ] {
+            assert_eq!(status_of(&error), Status(status), "{error:?}");
+        }
+    }
+}
