@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `make guest-test`: the tests that need a kernel driver which this machine's kernel may lack, such
-# as nbd or ublk, in a guest with Debian's kernel. Everything is emulated, so neither KVM nor root is
+# as nbd, ublk or NFS, in a guest with Debian's kernel. Everything is emulated, so neither KVM nor root is
 # needed, and the guest sees nothing of this machine: it gets the binaries, with their libraries,
 # in memory. PACKAGE names another kernel package, TESTS="NAME ..." some of the tests, KEEP=1 keeps
 # what the guest boots from.
@@ -12,7 +12,7 @@ source scripts/tools.sh
 
 # What the guest loads, with what that needs, in this order. The tests of what is missing come before
 # the last two.
-readonly modules=(crc32c_generic fuse loop erofs ext4 nbd ublk_drv)
+readonly modules=(crc32c_generic fuse loop erofs ext4 nfsv3 nbd ublk_drv)
 readonly guest_memory=2G guest_processors=2
 # Seconds until a guest that hangs is ended.
 readonly limit=1500
@@ -149,7 +149,7 @@ note "$(basename "$image")"
 
 say "Build"
 cargo build --quiet --package penstock-cli
-read -ra tests <<<"${TESTS:-penstock_block stream_nbd stream_ublk}"
+read -ra tests <<<"${TESTS:-penstock_block stream_nbd stream_ublk nfs}"
 
 say "Guest"
 guest=$folder/guest

@@ -29,6 +29,7 @@ use std::{
 
 use bytes::Bytes;
 use rustix::io::{Errno, pread};
+use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::{FsResult, MIB, MemoryBudget, Mutex, Reservation};
 
@@ -349,6 +350,20 @@ impl BufferWriter {
         // SAFETY: that many were just read.
         unsafe { self.advance(read) };
         Ok(read)
+    }
+
+    /// Receives some of the next `length` bytes, for which there must be room, and returns how many; none at the end of
+    /// what is sent. A future that is dropped has received nothing.
+    pub async fn receive_from(
+        &mut self,
+        source: &mut (impl AsyncRead + Unpin),
+        length: usize,
+    ) -> io::Result<usize> {
+        let mut room = &mut self.unfilled()[..length];
+        let received = source.read_buf(&mut room).await?;
+        // SAFETY: `read_buf` initialised that many at the front of `room`.
+        unsafe { self.advance(received) };
+        Ok(received)
     }
 
     /// Adds `count` bytes of `value`, for which there must be room.

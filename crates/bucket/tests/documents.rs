@@ -157,6 +157,11 @@ fn every_row_of_the_stream_document_has_a_test() {
 }
 
 #[test]
+fn every_row_of_the_nfs_document_has_a_test() {
+    check("docs/semantics/nfs.md", 45);
+}
+
+#[test]
 fn every_row_of_the_errno_document_has_a_test() {
     check("docs/semantics/errno.md", 35);
 }

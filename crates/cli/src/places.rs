@@ -6,6 +6,7 @@
 //! | logs | `/var/log/penstock` | `~/.local/state/penstock` | `/var/tmp/penstock-UID/log` |
 //! | indexes | `/var/cache/penstock/stream` | `~/.cache/penstock/stream` | `/var/tmp/penstock-UID/stream` |
 //! | staging | `/var/lib/penstock/staging` | `/var/tmp/penstock-staging-UID` | the same |
+//! | keys of handles | `/var/lib/penstock/nfs` | `~/.local/share/penstock/nfs` | `/var/tmp/penstock-UID/nfs` |
 //! | filesets | `/var/lib/penstock/fileset` | `~/.local/share/penstock/fileset` | `/var/tmp/penstock-UID/fileset` |
 //!
 //! What is staged of a user's may be large, and homes often lie on a network: hence `/var/tmp`. Older
@@ -103,6 +104,15 @@ pub(crate) fn filesets(environment: &Environment) -> OwnPlace {
         _ if is_root() => OwnPlace::new("/var/lib", "penstock/fileset"),
         Some(data) => OwnPlace::new(data, "penstock/fileset"),
         None => OwnPlace::new(SHARED, of_user("penstock")).join("fileset"),
+    }
+}
+
+/// For what NFS mount targets keep.
+pub(crate) fn nfs(environment: &Environment) -> OwnPlace {
+    match in_home(environment, "XDG_DATA_HOME", ".local/share") {
+        _ if is_root() => OwnPlace::new("/var/lib", "penstock/nfs"),
+        Some(data) => OwnPlace::new(data, "penstock/nfs"),
+        None => OwnPlace::new(SHARED, of_user("penstock")).join("nfs"),
     }
 }
 

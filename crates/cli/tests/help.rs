@@ -3,9 +3,10 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "mount",
     "stream",
+    "serve",
     "umount",
     "fileset",
     "stats",

@@ -21,8 +21,9 @@ const VOLUMES: [(&str, &str); 6] = [
 ];
 
 /// Doors, with where they ask a volume.
-const DOORS: [(&str, &str); 2] = [
+const DOORS: [(&str, &str); 3] = [
     ("fuse", "crates/fuse/src"),
+    ("nfs", "crates/nfs/src"),
     ("walk", "crates/toys/src/walk.rs"),
 ];
 

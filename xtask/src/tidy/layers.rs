@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cli  ->  fuse (door)    ->          vfs  ->  base
+//!      ->  nfs (door)     ->          vfs  ->  base
 //!      ->  block (door)    ->          fuse
 //!      ->  bucket (volume) ->  vfs, transfer  ->  object  ->  base
 //!      ->  stream (volume) ->  vfs, transfer
@@ -22,7 +23,7 @@ use serde_json::Value;
 use super::Finding;
 
 /// A crate of ours with the crates of ours that it may use.
-const LAYERS: [(&str, &[&str]); 19] = [
+const LAYERS: [(&str, &[&str]); 20] = [
     ("penstock-base", &[]),
     ("penstock-control", &["penstock-base"]),
     ("penstock-object", &["penstock-base"]),
@@ -59,6 +60,7 @@ const LAYERS: [(&str, &[&str]); 19] = [
         ],
     ),
     ("penstock-fuse", &["penstock-base", "penstock-vfs"]),
+    ("penstock-nfs", &["penstock-base", "penstock-vfs"]),
     (
         "penstock-block",
         &["penstock-base", "penstock-fuse", "penstock-vfs"],
@@ -73,6 +75,7 @@ const LAYERS: [(&str, &[&str]); 19] = [
             "penstock-control",
             "penstock-fileset",
             "penstock-fuse",
+            "penstock-nfs",
             "penstock-object",
             "penstock-stream",
             "penstock-transfer",

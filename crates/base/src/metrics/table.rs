@@ -51,6 +51,18 @@ definitions! {
     FUSE_WRITES_SPILLED = COUNTER "fuse_writes_spilled_total" [] Count
         "Writes that waited on the disk, for want of memory.";
 
+    NFS_CALLS = COUNTER "nfs_calls_total" ["procedure"] Count "Calls of NFS answered.";
+    NFS_ERRORS = COUNTER "nfs_errors_total" ["procedure"] Count "Calls of NFS answered with an error.";
+    NFS_CALL_MICROSECONDS = COUNTER "nfs_call_microseconds_total" ["procedure"] Microseconds
+        "Time from receiving a call to having its answer.";
+    NFS_CONTENT_BYTES = COUNTER "nfs_content_bytes_total" ["procedure"] Bytes
+        "Bytes of file content read and written through NFS.";
+    NFS_CONNECTIONS = GAUGE "nfs_connections" [] Count "Connections of NFS clients.";
+    NFS_REFUSED = COUNTER "nfs_refused_total" [] Count
+        "Calls and connections of NFS clients that were refused before anything was looked at.";
+    NFS_REPEATED = COUNTER "nfs_repeated_total" [] Count
+        "Calls of NFS that came again and were given the first answer.";
+
     BUCKET_INODES = GAUGE "bucket_inodes" [] Count "Files and directories that somebody holds.";
     BUCKET_IDLE_DIRECTORIES = GAUGE "bucket_idle_directories" [] Count
         "Directories that nobody holds and that stay for what they remember.";

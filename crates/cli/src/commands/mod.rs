@@ -11,6 +11,7 @@ pub(crate) mod listing;
 mod ls;
 mod man;
 pub(crate) mod mount;
+mod serve;
 mod stat;
 pub(crate) mod stats;
 pub(crate) mod stream;
@@ -34,6 +35,7 @@ type Run = fn(&ArgMatches, &Environment) -> Outcome;
 const COMMANDS: &[(Make, Run)] = &[
     (mount::command, mount::run),
     (stream::command, stream::run),
+    (serve::command, serve::run),
     (fileset::command, fileset::run),
     (umount::command, umount::run),
     (stats::command, stats::run),
@@ -58,6 +60,7 @@ Examples:
   penstock mount oss://bucket /mnt/data --endpoint https://oss-cn-hangzhou.aliyuncs.com
   penstock mount file:///srv/bucket /mnt/data
   penstock stream s3://bucket/imagenet /mnt/images --region eu-west-1
+  penstock serve file:///srv/bucket --listen 127.0.0.1:12049
   penstock check s3://bucket --region eu-west-1
   penstock umount /mnt/data
 

@@ -13,7 +13,7 @@ use super::{stream, umount};
 use crate::{
     command_line,
     daemon::{self, Announcer, Plan, READY_DEADLINE, Side},
-    doors::block,
+    doors::{DoorKind, block},
     environment::Environment,
     explain,
     failure::Outcome,
@@ -91,7 +91,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
 }
 
 /// What kind of volume a source is.
-fn kind_of(source: &str) -> VolumeKind {
+pub(super) fn kind_of(source: &str) -> VolumeKind {
     match filesets::name_in(source) {
         Some(_) => VolumeKind::Fileset,
         None => VolumeKind::Bucket,
@@ -171,6 +171,7 @@ pub(crate) fn perform(request: MountRequest, environment: &Environment) -> Outco
             values,
             environment: environment.clone(),
         },
+        door: DoorKind::Kernel,
         log,
         place,
         line: None,
@@ -270,7 +271,7 @@ fn post_guardian() -> Option<Guardian> {
     posted.ok()
 }
 
-fn start_logging(plan: &Plan) {
+pub(super) fn start_logging(plan: &Plan) {
     logging::start(
         plan.volume.values.choice(&table::LOG_LEVEL),
         plan.log.as_ref(),

@@ -24,6 +24,7 @@ use tracing::{error, info};
 
 use crate::{
     control::SocketDirectory,
+    doors::DoorKind,
     failure::{Exit, Failure, Outcome},
     guardian::Guardian,
     keeper::{Inherited, Line},
@@ -41,6 +42,8 @@ const RUNTIME_GRACE: Duration = Duration::from_secs(1);
 /// Everything that is known before a mount is started.
 pub(crate) struct Plan {
     pub volume: VolumeSpec,
+    /// How programs reach it.
+    pub door: DoorKind,
     pub log: Option<LogFile>,
     /// Where the sockets of the user's mounts are.
     pub place: SocketDirectory,

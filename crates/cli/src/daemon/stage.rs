@@ -8,15 +8,24 @@ use std::{
     },
 };
 
-use crate::{control::Phase, mount_table};
+use crate::{control::Phase, doors::DoorKind, mount_table};
+
+/// What shows that a volume can be reached.
+#[derive(Debug)]
+enum Sign {
+    /// This number in the mount table, if it has one.
+    Mount(Option<u64>),
+    /// The process itself.
+    Process,
+}
 
 /// The phase of one mount. It never goes back: whoever asks once the mount is gone has it stay gone,
 /// also when the kernel gives its number to the next one.
 #[derive(Debug)]
 pub(super) struct Stage {
     mountpoint: PathBuf,
-    /// Its number in the mount table, once it is there.
-    mounted: OnceLock<Option<u64>>,
+    /// What shows that it is there, once it is.
+    sign: OnceLock<Sign>,
     gone: AtomicBool,
 }
 
@@ -25,22 +34,27 @@ impl Stage {
     pub(super) fn new(mountpoint: PathBuf) -> Self {
         Self {
             mountpoint,
-            mounted: OnceLock::new(),
+            sign: OnceLock::new(),
             gone: AtomicBool::new(false),
         }
     }
 
-    /// The mount is there.
-    pub(super) fn enter(&self) {
-        let number = mount_table::find(&self.mountpoint).map(|entry| entry.id);
-        self.mounted.get_or_init(|| number);
+    /// The door is open.
+    pub(super) fn enter(&self, door: DoorKind) {
+        let number = || mount_table::find(&self.mountpoint).map(|entry| entry.id);
+        self.sign.get_or_init(|| match door {
+            DoorKind::Kernel => Sign::Mount(number()),
+            DoorKind::Nfs(_) => Sign::Process,
+        });
     }
 
     pub(super) fn phase(&self) -> Phase {
-        let Some(number) = self.mounted.get() else {
-            return Phase::Starting;
+        let has = |number| mount_table::has(number, &self.mountpoint);
+        let is_there = match self.sign.get() {
+            None => return Phase::Starting,
+            Some(Sign::Mount(number)) => number.is_some_and(has),
+            Some(Sign::Process) => true,
         };
-        let is_there = number.is_some_and(|number| mount_table::has(number, &self.mountpoint));
         if !is_there {
             self.gone.store(true, Ordering::Relaxed);
         }
@@ -59,10 +73,13 @@ mod tests {
     fn what_is_mounted_is_told_and_what_is_not_saves() {
         let root = Stage::new("/".into());
         assert_eq!(root.phase(), Phase::Starting);
-        root.enter();
+        root.enter(DoorKind::Kernel);
         assert_eq!(root.phase(), Phase::Mounted);
         let nowhere = Stage::new("/no/such/place".into());
-        nowhere.enter();
+        nowhere.enter(DoorKind::Kernel);
         assert_eq!(nowhere.phase(), Phase::Saving);
+        let target = Stage::new("/no/such/place".into());
+        target.enter(DoorKind::Nfs(([127, 0, 0, 1], 2049).into()));
+        assert_eq!(target.phase(), Phase::Mounted);
     }
 }

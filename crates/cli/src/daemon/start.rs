@@ -48,7 +48,7 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
         door,
         record,
     } = open(plan, &resources, &answers, control.as_ref()).await?;
-    answers.stage.enter();
+    answers.stage.enter(plan.door);
     Ok(Mounted {
         core: Core {
             door,
@@ -112,6 +112,7 @@ fn door_spec(plan: &Plan) -> Outcome<DoorSpec<'_>> {
         )
     })?;
     Ok(DoorSpec {
+        kind: plan.door,
         source: &plan.volume.source,
         mountpoint: &plan.volume.mountpoint,
         values: &plan.volume.values,

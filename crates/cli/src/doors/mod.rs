@@ -1,13 +1,14 @@
 //! How programs reach volumes.
 //!
 //! A door is opened in front of an [`OpenedVolume`] that may have others, and knows nothing of options beyond
-//! its own: what it has to know of the volume are facts in there. What a [`DoorSpec`] does not decide is
-//! decided by the volume's [`Form`]: files are served through FUSE, disks as block devices.
+//! its own: what it has to know of the volume are facts in there. Which door it is says the [`DoorKind`], and for the
+//! kernel the volume's [`Form`]: files are served through FUSE, disks as block devices.
 
 pub(crate) mod block;
 mod fuse;
+mod nfs;
 
-use std::{path::Path, time::Duration};
+use std::{net::SocketAddr, path::Path, time::Duration};
 
 use async_trait::async_trait;
 use penstock_base::KIB;
@@ -16,7 +17,7 @@ use penstock_fuse::{ConnectionAbort, UnmountError, UnmountMode, Unsaved};
 
 use crate::{
     environment::Environment,
-    failure::Outcome,
+    failure::{Failure, Outcome},
     options::{Values, table},
     resources::Resources,
     volumes::{Form, OpenedVolume},
@@ -51,9 +52,19 @@ pub(crate) trait Door: Send + Sync {
     }
 }
 
+/// How programs reach a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DoorKind {
+    /// The kernel mounts it.
+    Kernel,
+    /// Clients of NFS find it at this address.
+    Nfs(SocketAddr),
+}
+
 /// Everything that says where and how a door is opened.
 #[derive(Debug)]
 pub(crate) struct DoorSpec<'a> {
+    pub kind: DoorKind,
     /// What programs are shown as the source of the mount.
     pub source: &'a str,
     /// Absolute and checked.
@@ -72,9 +83,20 @@ pub(crate) async fn open(
     spec: DoorSpec<'_>,
     resources: &Resources,
 ) -> Outcome<Box<dyn Door>> {
-    Ok(match &volume.form {
-        Form::Files(files) => Box::new(fuse::open(files, volume, &spec, resources).await?),
-        Form::Disks(disks) => {
+    Ok(match (&volume.form, spec.kind) {
+        (Form::Files(files), DoorKind::Kernel) => {
+            Box::new(fuse::open(files, volume, &spec, resources).await?)
+        }
+        (Form::Files(files), DoorKind::Nfs(address)) => {
+            Box::new(nfs::open(files, volume, (&spec, address), resources).await?)
+        }
+        (Form::Disks(_), DoorKind::Nfs(_)) => {
+            return Err(Failure::usage(
+                "a stream volume of disks is for the kernel",
+                "mount it with `penstock stream`",
+            ));
+        }
+        (Form::Disks(disks), DoorKind::Kernel) => {
             let read_ahead_kib = read_ahead_kib(&spec, volume);
             Box::new(block::open(disks.clone(), read_ahead_kib, spec, resources).await?)
         }
@@ -151,6 +173,7 @@ mod tests {
 
         async fn door(&self, volume: &OpenedVolume, mountpoint: &Path) -> Box<dyn Door> {
             let spec = DoorSpec {
+                kind: DoorKind::Kernel,
                 source: "test",
                 mountpoint,
                 values: &self.values,

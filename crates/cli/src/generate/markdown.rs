@@ -29,7 +29,7 @@ error that names the option, the value, the range and the place where it was giv
 
 Commands that look into a bucket without mounting it (`ls`, `stat`, `check`, `uploads`) have the
 options marked with *. `stream` has these, those marked with +, and those for stream volumes, which
-`mount` has not.
+`mount` has not. `serve` has those of `mount` but what says how the kernel mounts, and those for NFS mount targets.
 
 `--help` leaves out the options that are marked (expert); `--help-all` and the manual page have them.
 
@@ -138,7 +138,7 @@ fn row(spec: &OptionSpec) -> String {
     let mark = match spec.scope {
         Scope::Store => " *",
         Scope::Volume => " +",
-        Scope::Mount | Scope::Stream => "",
+        Scope::Mount | Scope::Stream | Scope::Serve => "",
     };
     let level = match spec.level {
         Level::Expert => " (expert)",

@@ -99,7 +99,7 @@ pub(crate) fn given(list: &str, scope: Scope) -> Outcome<Vec<Given>> {
 }
 
 fn option_of(word: MountWord, scope: Scope) -> Outcome<Given> {
-    let known = table::find(&word.name).filter(|spec| scope.includes(spec.scope));
+    let known = table::find(&word.name).filter(|spec| scope.includes(spec));
     let Some(spec) = known else {
         return Err(unknown(&word.name, scope));
     };

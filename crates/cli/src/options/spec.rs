@@ -15,12 +15,13 @@ pub(crate) enum Group {
     Metadata,
     Mount,
     Stream,
+    Serve,
     Observation,
 }
 
 impl Group {
     /// Every group, in the order of help.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Store,
         Self::Credentials,
         Self::Transfers,
@@ -31,6 +32,7 @@ impl Group {
         Self::Metadata,
         Self::Mount,
         Self::Stream,
+        Self::Serve,
         Self::Observation,
     ];
 
@@ -47,6 +49,7 @@ impl Group {
             Self::Metadata => "Metadata kept in objects",
             Self::Mount => "Mount",
             Self::Stream => "Stream volumes",
+            Self::Serve => "NFS mount target",
             Self::Observation => "Logs, metrics and configuration",
         }
     }
@@ -57,33 +60,38 @@ impl Group {
 pub(crate) enum Scope {
     /// Every command that speaks to a store.
     Store,
-    /// Only `mount`.
+    /// Those that show a bucket or a fileset: `mount` and, unless it is the kernel's business, `serve`.
     Mount,
-    /// Those that mount something: `mount` and `stream`.
+    /// Those that show something: `stream`, too.
     Volume,
     /// Only `stream`.
     Stream,
+    /// Only `serve`.
+    Serve,
 }
 
 impl Scope {
-    /// Whether a command of this scope has the options of `other`.
-    pub(crate) fn includes(self, other: Self) -> bool {
-        match other {
+    /// Whether a command of this scope has an option.
+    pub(crate) fn includes(self, spec: &OptionSpec) -> bool {
+        let serves = self == Self::Serve && !spec.of_kernel;
+        match spec.scope {
             Self::Store => true,
-            Self::Volume => self != Self::Store,
-            Self::Mount | Self::Stream => self == other,
+            Self::Volume => serves || matches!(self, Self::Mount | Self::Stream),
+            Self::Mount => serves || self == Self::Mount,
+            Self::Stream | Self::Serve => self == spec.scope,
         }
     }
 
     /// Whether its commands take mount words after `-o`.
     pub(crate) fn takes_words(self) -> bool {
-        self != Self::Store
+        matches!(self, Self::Mount | Self::Volume | Self::Stream)
     }
 
     /// The command whose help explains its options.
     pub(crate) fn command(self) -> &'static str {
         match self {
             Self::Stream => "stream",
+            Self::Serve => "serve",
             _ => "mount",
         }
     }
@@ -128,6 +136,8 @@ pub(crate) struct OptionSpec {
     pub aliases: &'static [&'static str],
     pub group: Group,
     pub scope: Scope,
+    /// It says how the kernel mounts, so that `serve` has no use for it.
+    pub of_kernel: bool,
     pub level: Level,
     pub accepts: Accepts,
     pub kind: Kind,
@@ -148,6 +158,7 @@ impl OptionSpec {
         aliases: &[],
         group: Group::Store,
         scope: Scope::Mount,
+        of_kernel: false,
         level: Level::Common,
         accepts: Accepts::Anywhere,
         kind: Kind::Flag,

@@ -7,6 +7,7 @@ mod freshness;
 mod metadata;
 mod mount;
 mod observation;
+mod serve;
 mod staging;
 mod store;
 mod stream;
@@ -19,6 +20,7 @@ pub(crate) use freshness::*;
 pub(crate) use metadata::*;
 pub(crate) use mount::*;
 pub(crate) use observation::*;
+pub(crate) use serve::*;
 pub(crate) use staging::*;
 pub(crate) use store::*;
 pub(crate) use stream::*;
@@ -27,7 +29,7 @@ pub(crate) use transfers::*;
 use super::{OptionSpec, Scope};
 
 /// Every option, in the order of help.
-pub(crate) static ALL: [&OptionSpec; 101] = [
+pub(crate) static ALL: [&OptionSpec; 109] = [
     &ENDPOINT,
     &READ_ENDPOINT,
     &REGION,
@@ -125,6 +127,14 @@ pub(crate) static ALL: [&OptionSpec; 101] = [
     &LIST_REQUESTS_MAX,
     &BUCKET,
     &BUCKET_PATH,
+    &LISTEN,
+    &EXPORT_PATH,
+    &CLIENTS,
+    &SQUASH,
+    &ANONYMOUS_UID,
+    &ANONYMOUS_GID,
+    &PRIVILEGED_PORT,
+    &STATE_DIR,
     &LOG_LEVEL,
     &LOG_FILE,
     &METRICS_ADDRESS,
@@ -133,8 +143,7 @@ pub(crate) static ALL: [&OptionSpec; 101] = [
 
 /// The options of a command that does `scope`.
 pub(crate) fn of(scope: Scope) -> impl Iterator<Item = &'static OptionSpec> {
-    ALL.into_iter()
-        .filter(move |spec| scope.includes(spec.scope))
+    ALL.into_iter().filter(move |spec| scope.includes(spec))
 }
 
 /// The option that is called `name`.

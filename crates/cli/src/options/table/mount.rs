@@ -6,12 +6,14 @@ use crate::options::{Default, Group, Kind, Level, OptionSpec, Scope};
 
 const MOUNT: OptionSpec = OptionSpec {
     group: Group::Mount,
+    of_kernel: true,
     ..OptionSpec::COMMON
 };
 
 pub(crate) static READ_ONLY: OptionSpec = OptionSpec {
     name: "read-only",
     scope: Scope::Volume,
+    of_kernel: false,
     aliases: &["ro"],
     help: "Refuse every change",
     ..MOUNT

@@ -115,6 +115,7 @@ pub(crate) static MAX_DIRTY_DATA: OptionSpec = OptionSpec {
 
 pub(crate) static WRITEBACK_CACHE: OptionSpec = OptionSpec {
     name: "writeback-cache",
+    of_kernel: true,
     help: "Let the kernel gather small writes before they reach the mount",
     detail: "For mode=staged. Until a file is closed or synced the kernel may keep what was written \
              for half a minute: if this program is killed meanwhile that is lost, and the close \

@@ -1,0 +1,154 @@
+//! The NFS door: clients on any machine ask for each operation.
+
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use penstock_fuse::{UnmountError, UnmountMode, Unsaved};
+use penstock_nfs::{Export, ExportId, HandleKey, Network, NfsServer, NfsSettings, Rule, Squash};
+use penstock_vfs::{Owner, Volume};
+use tracing::info;
+
+use super::{Door, DoorSpec};
+use crate::{
+    failure::{Failure, Outcome},
+    filesets::{self, Fileset},
+    options::{OptionSpec, Values, table},
+    places,
+    resources::Resources,
+    stores,
+    volumes::OpenedVolume,
+};
+
+/// The file with the key of handles.
+const KEY: &str = "handle.key";
+/// How long changes under way may take to end when a target is told to go.
+const UNMOUNT_GRACE: Duration = Duration::from_secs(10);
+
+/// A mount target that others can tell to go while it is waited for.
+pub(super) struct NfsDoor(Arc<NfsServer>);
+
+#[async_trait]
+impl Door for NfsDoor {
+    async fn wait(&self) -> Unsaved {
+        self.0.ended().await
+    }
+
+    /// Clients hold no files open that could be in the way: those of them that go on find nobody.
+    async fn unmount(&self, _mode: UnmountMode) -> Result<(), UnmountError> {
+        let server = Arc::clone(&self.0);
+        tokio::spawn(async move { server.leave(UNMOUNT_GRACE).await });
+        Ok(())
+    }
+
+    async fn leave(&self, grace: Duration) -> Unsaved {
+        self.0.leave(grace).await
+    }
+
+    fn is_used(&self) -> bool {
+        self.0.connections() > 0
+    }
+}
+
+/// Serves the files of a volume.
+pub(super) async fn open(
+    files: &Arc<dyn Volume>,
+    volume: &OpenedVolume,
+    (spec, address): (&DoorSpec<'_>, SocketAddr),
+    resources: &Resources,
+) -> Outcome<NfsDoor> {
+    let settings = NfsSettings {
+        export: export(spec.values, volume.read_only)?,
+        export_id: export_id(spec)?,
+        key: key(spec)?,
+    };
+    let path = settings.export.path.clone();
+    let memory = (Arc::clone(&resources.pool), &*resources.registry);
+    let server = NfsServer::start(Arc::clone(files), address, settings, memory).await;
+    let server = server.map_err(|error| {
+        Failure::new(
+            format!("cannot listen on `{address}`: {error}"),
+            "give --listen another address or port; below 1024 they are root's",
+        )
+    })?;
+    let (address, source) = (server.address(), spec.source);
+    info!(%address, source, path, "NFS clients are served");
+    if !files.features().persistent_ids {
+        info!(
+            "this volume has no lasting file numbers: clients must mount again when this process has ended"
+        );
+    }
+    Ok(NfsDoor(Arc::new(server)))
+}
+
+/// What clients may do, as options say it.
+fn export(values: &Values, read_only: bool) -> Outcome<Export> {
+    let path = values.text(&table::EXPORT_PATH).unwrap_or("/");
+    if !path.starts_with('/') {
+        return Err(Failure::usage(
+            format!("`{path}` is no path that can be mounted"),
+            "give --export a path that begins with `/`",
+        ));
+    }
+    let id = |spec: &OptionSpec| values.count(spec).and_then(|id| u32::try_from(id).ok());
+    let rule = Rule {
+        clients: clients(values)?,
+        read_only,
+        squash: match values.choice(&table::SQUASH) {
+            "none" => Squash::None,
+            "all" => Squash::All,
+            _ => Squash::Root,
+        },
+        anonymous: Owner {
+            uid: id(&table::ANONYMOUS_UID).unwrap_or(penstock_nfs::NOBODY),
+            gid: id(&table::ANONYMOUS_GID).unwrap_or(penstock_nfs::NOBODY),
+        },
+        privileged_port: values.flag(&table::PRIVILEGED_PORT),
+        ..Rule::default()
+    };
+    Ok(Export {
+        path: path.to_owned(),
+        rules: vec![rule],
+    })
+}
+
+fn clients(values: &Values) -> Outcome<Vec<Network>> {
+    let given = values.text(&table::CLIENTS).unwrap_or_default();
+    let networks = given
+        .split(',')
+        .map(str::trim)
+        .filter(|text| !text.is_empty());
+    let networks = networks.map(|text| {
+        text.parse()
+            .map_err(|error: penstock_nfs::ParseNetworkError| {
+                Failure::usage(error.to_string(), "see to --clients")
+            })
+    });
+    networks.collect()
+}
+
+/// The same from every target of a file system: a fileset has an identity, and of a bucket it is where it is.
+fn export_id(spec: &DoorSpec<'_>) -> Outcome<ExportId> {
+    let name = match filesets::name_in(spec.source) {
+        Some(name) => Fileset::new(name, spec.environment)?.record()?.identity,
+        None => stores::identity(spec.source, spec.values)?,
+    };
+    Ok(ExportId::of(&name))
+}
+
+fn key(spec: &DoorSpec<'_>) -> Outcome<HandleKey> {
+    let unusable = |place: PathBuf, error: &std::io::Error| {
+        Failure::new(
+            format!("the key of file handles in `{}`: {error}", place.display()),
+            "see to that directory, or name another one with --state-dir",
+        )
+    };
+    let (place, made) = match spec.values.path(&table::STATE_DIR) {
+        Some(given) => (given.to_owned(), penstock_base::make_named_directory(given)),
+        None => {
+            let own = places::nfs(spec.environment);
+            (own.path(), own.make().map(drop))
+        }
+    };
+    let key = made.and_then(|()| HandleKey::kept_in(&place.join(KEY)));
+    key.map_err(|error| unusable(place, &error))
+}

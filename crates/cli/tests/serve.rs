@@ -1,0 +1,409 @@
+//! `penstock serve`: mount targets over a bucket and over a fileset, asked by clients that are not ours, killed and
+//! started again.
+
+// Tests live in the ambient world.
+#![allow(clippy::disallowed_methods, clippy::panic)]
+
+mod support;
+
+use std::{
+    fs,
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use nfs3_client::{
+    MountClient, Nfs3Client,
+    nfs3_types::{
+        mount::dirpath,
+        nfs3::{
+            COMMIT3args, CREATE3args, GETATTR3args, LOOKUP3args, Nfs3Option, Nfs3Result, READ3args,
+            WRITE3args, createhow3, diropargs3, nfs_fh3, nfsstat3, sattr3, set_atime, set_mtime,
+            stable_how,
+        },
+        rpc::{auth_unix, opaque_auth},
+        xdr_codec::Opaque,
+    },
+    tokio::TokioIo,
+};
+use support::{Background, Ended, Scratch, run, succeed, wait_until};
+
+type Io = TokioIo<tokio::net::TcpStream>;
+
+/// A port that nobody listens on.
+fn free_address() -> SocketAddr {
+    let probe = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    probe.local_addr().expect("bound")
+}
+
+/// A mount target of a source.
+struct Target {
+    scratch: Scratch,
+    source: String,
+    address: SocketAddr,
+    fileset: Option<String>,
+    process: Option<Background>,
+}
+
+impl Target {
+    fn of_bucket(options: &[&str]) -> Self {
+        let scratch = Scratch::new();
+        let source = format!("file://{}", scratch.folder("bucket").display());
+        Self::started(scratch, source, None, options)
+    }
+
+    fn of_fileset(what: &str) -> Self {
+        let scratch = Scratch::new();
+        let name = format!("serve-{what}-{}", std::process::id());
+        let store = format!("file://{}", scratch.folder("bucket").display());
+        let mut create = scratch.penstock();
+        succeed(create.args(["fileset", "create", &name, "--store", &store]));
+        let source = format!("fileset://{name}");
+        Self::started(scratch, source, Some(name), &[])
+    }
+
+    fn started(
+        scratch: Scratch,
+        source: String,
+        fileset: Option<String>,
+        options: &[&str],
+    ) -> Self {
+        let mut target = Self {
+            scratch,
+            source,
+            address: free_address(),
+            fileset,
+            process: None,
+        };
+        target.start(options);
+        target
+    }
+
+    fn command(&self, options: &[&str]) -> Command {
+        let mut command = self.scratch.penstock();
+        command
+            .args(["serve", &self.source, "--squash", "none", "--listen"])
+            .arg(self.address.to_string())
+            .arg("--state-dir")
+            .arg(self.scratch.path("state"))
+            .args(options);
+        command
+    }
+
+    fn start(&mut self, options: &[&str]) {
+        let child = self.command(options).stderr(Stdio::null()).spawn();
+        self.process = Some(Background(child.expect("it was just built")));
+        wait_until("it listens", || TcpStream::connect(self.address).is_ok());
+    }
+
+    /// Kills the process, so that it can save nothing.
+    fn kill(&mut self) {
+        drop(self.process.take());
+    }
+
+    /// Asks it to end, and waits until it has.
+    #[allow(unsafe_code)]
+    fn terminate(&mut self) {
+        let mut process = self.process.take().expect("started");
+        let pid = libc::pid_t::try_from(process.0.id()).expect("a process id");
+        // SAFETY: the process is our own child, which was not waited for yet.
+        let sent = unsafe { libc::kill(pid, libc::SIGTERM) };
+        assert_eq!(sent, 0, "the process is there");
+        let mut status = None;
+        wait_until("it ends", || {
+            status = process.0.try_wait().expect("our own child");
+            status.is_some()
+        });
+        assert!(
+            status.is_some_and(|status| status.success()),
+            "{}",
+            self.scratch.log()
+        );
+    }
+
+    /// A path on it as libnfs writes it.
+    fn url(&self, path: &str) -> String {
+        let port = self.address.port();
+        format!("nfs://127.0.0.1/{path}?nfsport={port}&mountport={port}")
+    }
+
+    async fn connect(&self) -> Io {
+        let stream = tokio::net::TcpStream::connect(self.address).await;
+        TokioIo::new(stream.expect("it listens"))
+    }
+
+    async fn client(&self) -> Client {
+        let credential = opaque_auth::auth_unix(&auth_unix::default());
+        let none = opaque_auth::default();
+        let mut mounts = MountClient::new_with_auth(self.connect().await, credential, none);
+        let mounted = mounts
+            .mnt(dirpath(Opaque::borrowed(b"/")))
+            .await
+            .expect("mounted");
+        let credential = opaque_auth::auth_unix(&auth_unix::default());
+        let none = opaque_auth::default();
+        Client {
+            nfs: Nfs3Client::new_with_auth(self.connect().await, credential, none),
+            root: nfs_fh3 {
+                data: Opaque::owned(mounted.fhandle.0.to_vec()),
+            },
+        }
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        self.kill();
+        if let Some(name) = &self.fileset {
+            run(self
+                .scratch
+                .penstock()
+                .args(["fileset", "destroy", name, "--yes"]));
+        }
+    }
+}
+
+/// `nfs3_client` with the handle of the root.
+struct Client {
+    nfs: Nfs3Client<Io>,
+    root: nfs_fh3,
+}
+
+impl Client {
+    fn place(&self, name: &str) -> diropargs3<'static> {
+        diropargs3 {
+            dir: self.root.clone(),
+            name: name.as_bytes().to_vec().into(),
+        }
+    }
+
+    async fn create(&mut self, name: &str) -> nfs_fh3 {
+        let new = sattr3 {
+            mode: Nfs3Option::Some(0o644),
+            uid: Nfs3Option::None,
+            gid: Nfs3Option::None,
+            size: Nfs3Option::None,
+            atime: set_atime::DONT_CHANGE,
+            mtime: set_mtime::DONT_CHANGE,
+        };
+        let args = CREATE3args {
+            where_: self.place(name),
+            how: createhow3::UNCHECKED(new),
+        };
+        self.nfs
+            .create(&args)
+            .await
+            .expect("answered")
+            .unwrap()
+            .obj
+            .unwrap()
+    }
+
+    async fn write(&mut self, file: &nfs_fh3, offset: u64, bytes: &[u8]) -> (stable_how, [u8; 8]) {
+        let args = WRITE3args {
+            file: file.clone(),
+            offset,
+            count: bytes.len() as u32,
+            stable: stable_how::UNSTABLE,
+            data: Opaque::owned(bytes.to_vec()),
+        };
+        let written = self.nfs.write(&args).await.expect("answered").unwrap();
+        (written.committed, written.verf.0)
+    }
+
+    async fn commit(&mut self, file: &nfs_fh3) -> [u8; 8] {
+        let args = COMMIT3args {
+            file: file.clone(),
+            offset: 0,
+            count: 0,
+        };
+        self.nfs
+            .commit(&args)
+            .await
+            .expect("answered")
+            .unwrap()
+            .verf
+            .0
+    }
+
+    async fn lookup(&mut self, name: &str) -> Option<nfs_fh3> {
+        let args = LOOKUP3args {
+            what: self.place(name),
+        };
+        match self.nfs.lookup(&args).await.expect("answered") {
+            Nfs3Result::Ok(found) => Some(found.object),
+            Nfs3Result::Err(_) => None,
+        }
+    }
+
+    async fn status(&mut self, file: &nfs_fh3) -> nfsstat3 {
+        let args = GETATTR3args {
+            object: file.clone(),
+        };
+        match self.nfs.getattr(&args).await.expect("answered") {
+            Nfs3Result::Ok(_) => nfsstat3::NFS3_OK,
+            Nfs3Result::Err((status, _)) => status,
+        }
+    }
+
+    async fn read(&mut self, file: &nfs_fh3, length: usize) -> Vec<u8> {
+        let mut content = Vec::new();
+        while content.len() < length {
+            let args = READ3args {
+                file: file.clone(),
+                offset: content.len() as u64,
+                count: 1 << 20,
+            };
+            let read = self.nfs.read(&args).await.expect("answered").unwrap();
+            content.extend_from_slice(&read.data);
+            if read.eof {
+                break;
+            }
+        }
+        content
+    }
+}
+
+fn content(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at / 7 % 251) as u8).collect()
+}
+
+/// Writes a file in pieces, commits it, and writes another one that is not committed.
+async fn write_two(client: &mut Client, all: &[u8]) -> (nfs_fh3, nfs_fh3, [u8; 8]) {
+    let committed = client.create("committed").await;
+    let mut verifiers = Vec::new();
+    for (index, piece) in all.chunks(1 << 20).enumerate() {
+        let (how, verifier) = client.write(&committed, (index << 20) as u64, piece).await;
+        assert_eq!(how, stable_how::UNSTABLE, "a kill would lose it");
+        verifiers.push(verifier);
+    }
+    verifiers.push(client.commit(&committed).await);
+    assert!(verifiers.iter().all(|verifier| *verifier == verifiers[0]));
+    let lost = client.create("lost").await;
+    client.write(&lost, 0, b"not committed").await;
+    (committed, lost, verifiers[0])
+}
+
+#[tokio::test]
+async fn a_killed_target_of_a_fileset_comes_back_with_its_handles_and_all_that_was_committed() {
+    let mut target = Target::of_fileset("kill");
+    let mut client = target.client().await;
+    let root = client.root.clone();
+    let all = content(5_000_000);
+    let (committed, lost, verifier) = write_two(&mut client, &all).await;
+    target.kill();
+    target.start(&[]);
+    let mut client = target.client().await;
+    assert_eq!(client.root, root);
+    assert_eq!(client.lookup("committed").await, Some(committed.clone()));
+    assert!(client.read(&committed, all.len()).await == all);
+    assert_eq!(
+        client.lookup("lost").await,
+        Some(lost.clone()),
+        "its name was durable"
+    );
+    assert_ne!(
+        client.commit(&lost).await,
+        verifier,
+        "its client writes it once more"
+    );
+    client.write(&lost, 0, b"once more").await;
+    client.commit(&lost).await;
+    target.terminate();
+    target.start(&[]);
+    let mut client = target.client().await;
+    assert_eq!(client.read(&lost, 9).await, b"once more");
+}
+
+#[tokio::test]
+async fn a_killed_target_of_a_bucket_comes_back_with_all_that_was_committed() {
+    let mut target = Target::of_bucket(&[]);
+    let mut client = target.client().await;
+    let root = client.root.clone();
+    let all = content(5_000_000);
+    let (committed, _, verifier) = write_two(&mut client, &all).await;
+    target.kill();
+    assert!(fs::read(target.scratch.path("bucket/committed")).expect("there") == all);
+    target.start(&[]);
+    let mut client = target.client().await;
+    assert_eq!(client.root, root, "the root is the root");
+    assert_eq!(client.status(&committed).await, nfsstat3::NFS3ERR_STALE);
+    let found = client.lookup("committed").await.expect("there");
+    assert!(client.read(&found, all.len()).await == all);
+    assert_ne!(client.commit(&found).await, verifier);
+}
+
+#[tokio::test]
+async fn what_a_client_writes_and_leaves_is_saved_when_the_target_ends() {
+    let mut target = Target::of_bucket(&[]);
+    let mut client = target.client().await;
+    let file = client.create("file").await;
+    client.write(&file, 0, b"never committed").await;
+    // Another client reads it meanwhile: what is not saved is saved for it.
+    let mut other = target.client().await;
+    assert_eq!(other.read(&file, 15).await, b"never committed");
+    client.write(&file, 15, b", nor this").await;
+    target.terminate();
+    let saved = fs::read(target.scratch.path("bucket/file")).expect("there");
+    assert_eq!(saved, b"never committed, nor this");
+}
+
+/// A program of libnfs; says what is missing without it.
+fn libnfs(program: &str, arguments: &[&str]) -> Option<Ended> {
+    if run(Command::new("which").arg(program)).code != Some(0) {
+        penstock_skips::skipped(format!(
+            "{program} is missing: apt-get install libnfs-utils"
+        ));
+        return None;
+    }
+    Some(run(Command::new(program).args(arguments)))
+}
+
+fn copied_and_listed(target: &Target, original: &Path) -> Option<()> {
+    let text = |path: &Path| path.to_str().expect("plain").to_owned();
+    let copied = libnfs("nfs-cp", &[&text(original), &target.url("/copy")])?;
+    assert_eq!(copied.code, Some(0), "{copied:?}");
+    let listed = libnfs("nfs-ls", &[&target.url("")])?;
+    assert!(listed.out.contains("9000000 copy"), "{listed:?}");
+    let back: PathBuf = target.scratch.path("back");
+    let fetched = libnfs("nfs-cp", &[&target.url("/copy"), &text(&back)])?;
+    assert_eq!(fetched.code, Some(0), "{fetched:?}");
+    let expected = fs::read(original).expect("ours");
+    assert!(fs::read(back).expect("fetched") == expected);
+    Some(())
+}
+
+#[test]
+fn programs_of_libnfs_copy_and_list_on_a_bucket_and_on_a_fileset() {
+    for mut target in [Target::of_bucket(&[]), Target::of_fileset("libnfs")] {
+        let original = target.scratch.path("original");
+        fs::write(&original, content(9_000_000)).expect("scratch is writable");
+        if copied_and_listed(&target, &original).is_none() {
+            return;
+        }
+        target.terminate();
+    }
+}
+
+#[test]
+fn a_target_without_an_address_or_with_wrong_clients_is_refused() {
+    let scratch = Scratch::new();
+    let source = format!("file://{}", scratch.folder("bucket").display());
+    let address = free_address().to_string();
+    let refused = |arguments: &[&str]| {
+        let ended = run(scratch.penstock().args(["serve", &source]).args(arguments));
+        (ended.code, ended.err)
+    };
+    let (code, text) = refused(&[]);
+    assert!(code == Some(2) && text.contains("--listen"), "{text}");
+    let (code, text) = refused(&["--listen", &address, "--clients", "10.0.0.0/40"]);
+    assert!(code == Some(2) && text.contains("10.0.0.0/40"), "{text}");
+    let (code, text) = refused(&["--listen", &address, "--allow-other"]);
+    assert!(code == Some(2) && text.contains("--allow-other"), "{text}");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let taken = listener.local_addr().expect("bound").to_string();
+    let state = scratch.path("state").display().to_string();
+    let (code, text) = refused(&["--listen", &taken, "--state-dir", &state]);
+    assert!(code == Some(1) && text.contains("cannot listen"), "{text}");
+}

@@ -1,0 +1,35 @@
+//! The NFS door: a [`penstock_vfs::Volume`] behind an NFSv3 mount target.
+//!
+//! From the wire inwards:
+//!
+//! - `transport`: records on connections, with bounds on what is under way; replies from any task, in slices.
+//! - [`protocol`]: bytes to calls, results to bytes: RPC, MOUNT and NFS. Nothing there knows a volume or a socket.
+//! - `service`: a call as calls of a `Volume`: who asks (`export`), whether it is a repeat (`duplicates`), about which
+//!   file (`handles`, `nodes`), and one file per family of procedures.
+//! - `open_files`, `places`: what a volume wants to know that a stateless client does not tell.
+//!
+//! A byte that is read is copied once, by the kernel, from where the volume has it into the socket. A byte that is
+//! written is copied once, by the kernel, from the socket into a block of the buffer pool, which the volume then owns.
+//!
+//! The door checks permissions by the attributes that a volume shows, for every volume: a bucket does not check, and a
+//! fileset checks once more.
+
+mod duplicates;
+mod export;
+mod handles;
+mod limits;
+mod metrics;
+mod nodes;
+mod open_files;
+mod places;
+pub mod protocol;
+mod server;
+mod service;
+mod settings;
+mod transport;
+
+pub use export::{Export, NOBODY, Network, ParseNetworkError, Rule, Squash};
+pub use handles::{ExportId, HandleKey};
+pub use server::{NfsServer, Unsaved};
+pub use settings::NfsSettings;
+pub use transport::whole_record;

@@ -1,0 +1,70 @@
+//! The bounds of what clients can make the server hold, and for how long.
+
+use std::time::Duration;
+
+use penstock_base::{BLOCK_SIZE, KIB, MIB};
+
+/// Bytes that a READ may ask for and a WRITE may bring: what fits into a block of the pool.
+pub(crate) const TRANSFER_MAX: u32 = BLOCK_SIZE as u32;
+/// Bytes of an answer to READDIR or READDIRPLUS at most.
+pub(crate) const LISTING_MAX: u32 = 64 << 10;
+/// Bytes of a call without the content of a WRITE.
+pub(crate) const MESSAGE_MAX: usize = 16 << 10;
+/// Bytes of a call that are looked at to find out whether it is a WRITE: its header with the longest credential and
+/// verifier, and all of its arguments but the content, need fewer.
+pub(crate) const HEAD_MAX: usize = 1024;
+/// Fragments of one record.
+pub(crate) const FRAGMENTS_MAX: usize = 256;
+/// Bytes of one fragment: a WRITE in one.
+pub(crate) const FRAGMENT_MAX: usize = TRANSFER_MAX as usize + MESSAGE_MAX;
+
+/// Connections at once.
+pub(crate) const CONNECTIONS_MAX: usize = 16_384;
+/// Calls of one connection under way at once.
+pub(crate) const CALLS_OF_CONNECTION_MAX: usize = 64;
+/// Calls of all connections under way at once.
+pub(crate) const CALLS_MAX: usize = 8192;
+/// Bytes of content of one connection under way at once.
+pub(crate) const CONTENT_OF_CONNECTION_MAX: u64 = 16 * MIB;
+/// The part of the memory that content of all connections under way may take: one in so many. What a volume needs to
+/// finish them comes out of the rest.
+pub(crate) const CONTENT_SHARE: u64 = 4;
+/// Content is counted in so many bytes.
+pub(crate) const CONTENT_UNIT: u64 = 4 * KIB;
+/// Bytes that are received at once where nobody knows what they are.
+pub(crate) const RECEIVE_BUFFER: usize = 16 << 10;
+
+/// How long a connection may be silent while nothing of it is under way. Clients close theirs sooner, and open another
+/// one when they need it.
+pub(crate) const IDLE_DEADLINE: Duration = Duration::from_secs(6 * 60);
+/// How long a record may take from its first byte to its last, waiting for memory included.
+pub(crate) const RECORD_DEADLINE: Duration = Duration::from_secs(60);
+/// How long a batch of replies may take.
+pub(crate) const REPLY_DEADLINE: Duration = Duration::from_secs(60);
+/// Replies that are sent with one system call.
+pub(crate) const BATCH_MAX: usize = 16;
+
+/// Answers that are kept to be repeated.
+pub(crate) const DUPLICATES_MAX: usize = 16_384;
+/// How long a repeat waits for the call that it repeats.
+pub(crate) const DUPLICATE_DEADLINE: Duration = Duration::from_secs(60);
+/// Places in directories that are remembered.
+pub(crate) const PLACES_MAX: usize = 16_384;
+/// Files that are open at once.
+pub(crate) const OPEN_FILES_MAX: usize = 4096;
+/// How long a file stays open that nobody reads.
+pub(crate) const READER_IDLE: Duration = Duration::from_secs(5);
+/// How long a file stays open that nobody writes.
+pub(crate) const WRITER_IDLE: Duration = Duration::from_secs(15);
+/// How long a write waits for those that belong in front of it, where files are written from front to back.
+pub(crate) const ORDER_DEADLINE: Duration = Duration::from_secs(10);
+/// Files of a volume without lasting numbers whose handles stay good.
+pub(crate) const HELD_MAX: usize = 1 << 20;
+/// How long a handle stays good at least that the volume would like to have back.
+pub(crate) const HELD_AT_LEAST: Duration = Duration::from_secs(30);
+/// Files that a volume may want back at once.
+pub(crate) const WANTED_MAX: usize = 1 << 16;
+/// Directories that clients are known to have mounted.
+pub(crate) const MOUNTS_MAX: usize = 1024;
+/// How often what is idle is looked for.
+pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_secs(1);

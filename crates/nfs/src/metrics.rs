@@ -1,0 +1,70 @@
+//! What a server counts.
+
+use std::sync::Arc;
+
+use penstock_base::{
+    clock::Instant,
+    metrics::{Counter, Gauge, Registry, table},
+};
+
+use crate::protocol::{nfs3, rpc::Reply};
+
+/// What is counted of one procedure.
+#[derive(Debug)]
+struct ProcedureMetrics {
+    calls: Arc<Counter>,
+    errors: Arc<Counter>,
+    microseconds: Arc<Counter>,
+    bytes: Arc<Counter>,
+}
+
+/// What a server counts.
+#[derive(Debug)]
+pub(crate) struct NfsMetrics {
+    procedures: Vec<ProcedureMetrics>,
+    pub(crate) connections: Arc<Gauge>,
+    pub(crate) refused: Arc<Counter>,
+    pub(crate) repeated: Arc<Counter>,
+}
+
+/// Where the status of a procedure stands in a reply.
+const STATUS: std::ops::Range<usize> = 28..32;
+
+impl NfsMetrics {
+    pub(crate) fn new(registry: &Registry) -> Self {
+        let procedures = nfs3::PROCEDURES.iter().map(|name| {
+            let labels = [("procedure", *name)];
+            ProcedureMetrics {
+                calls: registry.counter(&table::NFS_CALLS, &labels),
+                errors: registry.counter(&table::NFS_ERRORS, &labels),
+                microseconds: registry.counter(&table::NFS_CALL_MICROSECONDS, &labels),
+                bytes: registry.counter(&table::NFS_CONTENT_BYTES, &labels),
+            }
+        });
+        Self {
+            procedures: procedures.collect(),
+            connections: registry.gauge(&table::NFS_CONNECTIONS, &[]),
+            refused: registry.counter(&table::NFS_REFUSED, &[]),
+            repeated: registry.counter(&table::NFS_REPEATED, &[]),
+        }
+    }
+
+    /// Counts an answered call that brought or has so many bytes of content.
+    pub(crate) fn answered(
+        &self,
+        procedure: u32,
+        begun: Instant,
+        (reply, received): (&Reply, u64),
+    ) {
+        let Some(metrics) = self.procedures.get(procedure as usize) else {
+            return;
+        };
+        metrics.calls.increment();
+        let status = reply.head.get(STATUS).unwrap_or_default();
+        if status.iter().any(|byte| *byte != 0) {
+            metrics.errors.increment();
+        }
+        metrics.microseconds.add(begun.elapsed().as_micros() as u64);
+        metrics.bytes.add(received + reply.payload.len() as u64);
+    }
+}

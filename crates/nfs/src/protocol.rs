@@ -1,0 +1,6 @@
+//! Bytes to calls, results to bytes. Nothing here knows a volume or a socket.
+
+pub mod mount3;
+pub mod nfs3;
+pub mod rpc;
+pub mod xdr;

@@ -1,0 +1,443 @@
+//! Calls as calls of a volume.
+
+mod attributes;
+mod data;
+mod directory;
+mod facts;
+mod listing;
+mod make;
+mod mounting;
+mod names;
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use penstock_base::{FsResult, Mutex, Payload, clock, metrics::Registry, random};
+use penstock_vfs::{
+    Access, AccessMask, Attributes, Change, Features, FileKind, Identity, Inode, Volume, permission,
+};
+use tracing::debug;
+
+use crate::{
+    NfsSettings, Rule,
+    duplicates::{Arrival, CallKey, Duplicates},
+    export::Export,
+    handles::Handles,
+    metrics::NfsMetrics,
+    nodes::{Node, Nodes},
+    open_files::OpenFiles,
+    places::Places,
+    protocol::{
+        mount3,
+        nfs3::{self, FileId, Request, Status},
+        rpc::{AuthStatus, Call, Credential, Refusal, Refused, Reply},
+        xdr::Encoder,
+    },
+    transport::{Answering, Work},
+};
+use make::Exclusives;
+use mounting::Mounted;
+
+/// What all connections share.
+pub(crate) struct Service {
+    volume: Arc<dyn Volume>,
+    features: Features,
+    nodes: Nodes,
+    files: OpenFiles,
+    places: Places,
+    duplicates: Duplicates,
+    exclusives: Exclusives,
+    export: Export,
+    system: FileId,
+    mounted: Mutex<Mounted>,
+    pub(crate) metrics: NfsMetrics,
+    /// Calls that change something and are not answered yet.
+    changing: AtomicU64,
+}
+
+/// For whom a call is carried out.
+#[derive(Debug)]
+struct Asked {
+    by: Identity,
+    read_only: bool,
+}
+
+impl Asked {
+    /// Fails where nothing may be changed.
+    fn may_change(&self) -> Result<(), Status> {
+        match self.read_only {
+            true => Err(Status::READ_ONLY),
+            false => Ok(()),
+        }
+    }
+
+    fn check(&self, file: &Attributes, wanted: AccessMask) -> Result<(), Status> {
+        Ok(permission::check(file, &self.by, wanted)?)
+    }
+
+    /// Who opened a file may go on reading or writing it whatever its mode is by then; a server that was never told of
+    /// opening lets the owner do so.
+    fn check_content(&self, file: &Attributes, wanted: &[AccessMask]) -> Result<(), Status> {
+        match file.kind {
+            FileKind::Regular => {}
+            FileKind::Directory => return Err(Status::IS_DIRECTORY),
+            _ => return Err(Status::INVALID),
+        }
+        let allowed = permission::allowed(file, &self.by);
+        let is_allowed = wanted.iter().any(|wanted| allowed.contains(*wanted));
+        match is_allowed || file.uid == self.by.uid {
+            true => Ok(()),
+            false => Err(Status::ACCESS),
+        }
+    }
+}
+
+impl Service {
+    pub(crate) fn new(volume: Arc<dyn Volume>, settings: NfsSettings, registry: &Registry) -> Self {
+        let handles = Handles::new(&settings.key, settings.export_id, random::number());
+        Self {
+            features: volume.features(),
+            nodes: Nodes::new(Arc::clone(&volume), handles),
+            files: OpenFiles::new(Arc::clone(&volume)),
+            volume,
+            places: Places::default(),
+            duplicates: Duplicates::default(),
+            exclusives: Exclusives::default(),
+            export: settings.export,
+            system: FileId(settings.export_id.0.into()),
+            mounted: Mutex::default(),
+            metrics: NfsMetrics::new(registry),
+            changing: AtomicU64::new(0),
+        }
+    }
+
+    /// Closes what is idle.
+    pub(crate) async fn sweep(&self) {
+        self.files.sweep().await;
+        self.nodes.sweep();
+    }
+
+    /// Closes all files, and shuts the volume down. Returns the paths of files that could not be saved.
+    pub(crate) async fn shut_down(&self) -> Vec<(String, penstock_base::FsError)> {
+        let failed = self.files.close_all().await;
+        let mut unsaved = self.volume.shut_down().await;
+        if unsaved.is_empty() {
+            let named = |(inode, error): (Inode, _)| (format!("inode {}", inode.0), error);
+            unsaved.extend(failed.into_iter().map(named));
+        }
+        unsaved
+    }
+
+    /// Calls under way that change something.
+    pub(crate) fn changing(&self) -> u64 {
+        self.changing.load(Ordering::Acquire)
+    }
+
+    /// Carries out a call, and returns the bytes that belong behind what it wrote.
+    async fn perform(&self, asked: &Asked, request: Request, out: &mut Encoder) -> Payload {
+        match request {
+            Request::Null => {}
+            Request::GetAttributes { file } => self.get_attributes(asked, &file, out).await,
+            Request::SetAttributes { file, new, guard } => {
+                self.set_attributes(asked, &file, (new, guard), out).await;
+            }
+            Request::Lookup(place) => self.lookup(asked, &place, out).await,
+            Request::Access { file, wanted } => self.access(asked, (&file, wanted), out).await,
+            Request::ReadLink { file } => self.read_link(asked, &file, out).await,
+            Request::Read {
+                file,
+                offset,
+                count,
+            } => {
+                return self.read(asked, &file, (offset, count), out).await;
+            }
+            Request::Write {
+                file,
+                offset,
+                stability,
+                data,
+            } => {
+                self.write(asked, &file, (offset, stability, data), out)
+                    .await;
+            }
+            Request::Create(place, how) => self.create(asked, &place, how, out).await,
+            Request::MakeDirectory(place, new) => {
+                self.make_directory(asked, &place, &new, out).await;
+            }
+            Request::MakeSymlink { place, new, target } => {
+                self.make_symlink(asked, &place, (&new, &target), out).await;
+            }
+            Request::MakeNode(place, kind) => self.make_node(asked, &place, kind, out).await,
+            Request::Remove(place) => self.remove(asked, &place, out).await,
+            Request::RemoveDirectory(place) => self.remove_directory(asked, &place, out).await,
+            Request::Rename { source, target } => {
+                self.rename(asked, (&source, &target), out).await;
+            }
+            Request::Link { file, place } => self.link(asked, (&file, &place), out).await,
+            Request::ReadDirectory {
+                directory,
+                cookie,
+                verifier,
+                bytes,
+            } => {
+                let from = (cookie, verifier);
+                self.read_directory(asked, &directory, (from, bytes), out)
+                    .await;
+            }
+            Request::ReadDirectoryPlus {
+                directory,
+                cookie,
+                verifier,
+                bytes,
+            } => {
+                let from = (cookie, verifier);
+                self.read_directory_plus(asked, &directory, (from, bytes), out)
+                    .await;
+            }
+            Request::Statistics { file } => self.statistics(asked, &file, out).await,
+            Request::Facts { file } => self.facts(asked, &file, out).await,
+            Request::PathFacts { file } => self.path_facts(asked, &file, out).await,
+            Request::Commit { file, range } => self.commit(asked, &file, range, out).await,
+        }
+        Payload::new()
+    }
+
+    /// What a file looks like now; nothing if it is gone.
+    async fn attributes_of(&self, asked: &Asked, inode: Inode) -> Option<Attributes> {
+        let entry = self.volume.attributes(&asked.by, inode).await.ok()?;
+        Some(entry.attributes)
+    }
+
+    /// What a change did to a file, with what can be seen of it now where the volume does not tell.
+    async fn told(&self, asked: &Asked, inode: Inode, change: Change) -> Change {
+        match change.after {
+            Some(_) => change,
+            None => Change {
+                before: None,
+                after: self.attributes_of(asked, inode).await,
+            },
+        }
+    }
+
+    /// Makes a change of names in a directory durable, where it is not already.
+    async fn settle(&self, directory: Inode) -> FsResult<()> {
+        if !self.features.saves_names_behind {
+            return Ok(());
+        }
+        let root = Identity::root();
+        let handle = self.volume.open_directory(&root, directory).await?;
+        let synced = self.volume.sync_directory(handle).await;
+        self.volume.release_directory(handle).await;
+        synced
+    }
+
+    /// The same for a change of a file.
+    async fn settle_file(&self, file: &Attributes) -> FsResult<()> {
+        if !self.features.saves_names_behind {
+            return Ok(());
+        }
+        match file.kind {
+            FileKind::Regular => {
+                let writer = self.files.writer(file.inode);
+                let handle = match writer {
+                    Some(writer) => writer,
+                    None => self.files.open(file, Access::Read).await?,
+                };
+                self.volume.sync(handle.id, 0..u64::MAX, false).await
+            }
+            FileKind::Directory => self.settle(file.inode).await,
+            // What cannot be opened is made durable with all names.
+            FileKind::Symlink | FileKind::Special(_) => self.settle(Inode::ROOT).await,
+        }
+    }
+
+    async fn directory(&self, asked: &Asked, handle: &Bytes) -> Result<Node, Status> {
+        self.nodes.find(&asked.by, handle).await?.directory()
+    }
+}
+
+/// Writes a status, and says whether it is one of success.
+fn status<T>(out: &mut Encoder, outcome: Result<T, Status>) -> Option<T> {
+    match outcome {
+        Ok(done) => {
+            out.u32(Status::OK.0);
+            Some(done)
+        }
+        Err(Status(number)) => {
+            out.u32(number);
+            None
+        }
+    }
+}
+
+/// One client's calls.
+pub(crate) struct Client {
+    pub(crate) service: Arc<Service>,
+    pub(crate) address: SocketAddr,
+}
+
+impl Client {
+    fn refuse(&self, xid: u32, refusal: Refusal) -> (Work, u64) {
+        self.service.metrics.refused.increment();
+        (Work::Done(Reply::refused(Refused { xid, refusal })), 0)
+    }
+
+    /// The rule for this client, and for whom it asks.
+    fn asked(&self, credential: &Credential) -> Result<Asked, AuthStatus> {
+        let rule = self.rule().ok_or(AuthStatus::BadCredential)?;
+        let by = rule.identity(credential).ok_or(AuthStatus::TooWeak)?;
+        let read_only = rule.read_only;
+        Ok(Asked { by, read_only })
+    }
+
+    fn rule(&self) -> Option<&Rule> {
+        let export = &self.service.export;
+        export.rule(self.address.ip(), self.address.port())
+    }
+
+    fn nfs(&self, mut call: Call, data: Option<Bytes>) -> (Work, u64) {
+        let (xid, procedure) = (call.xid, call.procedure);
+        if call.version != nfs3::VERSION {
+            return self.refuse(xid, Refusal::ProgramMismatch(nfs3::VERSION));
+        }
+        let arguments = call.arguments.rest().clone();
+        let request = match Request::decode(procedure, &mut call.arguments, data) {
+            None => return self.refuse(xid, Refusal::ProcedureUnavailable),
+            Some(Err(_)) => return self.refuse(xid, Refusal::GarbageArguments),
+            Some(Ok(request)) => request,
+        };
+        if request == Request::Null {
+            let reply = Reply::finished(Reply::begin(xid), Payload::new());
+            return (Work::Done(reply), 0);
+        }
+        let asked = match self.asked(&call.credential) {
+            Ok(asked) => asked,
+            Err(status) => return self.refuse(xid, Refusal::Denied(status)),
+        };
+        let answer = Call3 {
+            service: Arc::clone(&self.service),
+            asked,
+            id: (xid, procedure),
+        };
+        let content = request.content_of_answer();
+        if request.is_repeatable() {
+            let changes = request.changes();
+            let answer = Box::pin(answer.carry_out(request));
+            return match changes {
+                true => (Work::Changes(answer), content),
+                false => (Work::Looks(answer), content),
+            };
+        }
+        let duplicates = &self.service.duplicates;
+        let key = duplicates.key(self.address.ip(), (xid, procedure), &arguments);
+        (Work::Changes(Box::pin(answer.once(key, request))), content)
+    }
+
+    fn mount(&self, mut call: Call) -> (Work, u64) {
+        let (xid, procedure) = (call.xid, call.procedure);
+        if call.version != mount3::VERSION {
+            return self.refuse(xid, Refusal::ProgramMismatch(mount3::VERSION));
+        }
+        match mount3::Request::decode(procedure, &mut call.arguments) {
+            None => self.refuse(xid, Refusal::ProcedureUnavailable),
+            Some(Err(_)) => self.refuse(xid, Refusal::GarbageArguments),
+            Some(Ok(request)) => {
+                let asked = self.asked(&call.credential).ok();
+                let (service, address) = (Arc::clone(&self.service), self.address);
+                let answer = async move {
+                    let mut out = Reply::begin(xid);
+                    service
+                        .mounting(asked, (address.ip(), request), &mut out)
+                        .await;
+                    Reply::finished(out, Payload::new())
+                };
+                (Work::Looks(Box::pin(answer)), 0)
+            }
+        }
+    }
+}
+
+impl Answering for Client {
+    fn begin(&self, call: Call, data: Option<Bytes>) -> (Work, u64) {
+        match call.program {
+            nfs3::PROGRAM => self.nfs(call, data),
+            mount3::PROGRAM => self.mount(call),
+            _ => self.refuse(call.xid, Refusal::ProgramUnavailable),
+        }
+    }
+
+    fn refused(&self) {
+        self.service.metrics.refused.increment();
+    }
+}
+
+/// A call of NFS on its way.
+struct Call3 {
+    service: Arc<Service>,
+    asked: Asked,
+    /// Its number and that of its procedure.
+    id: (u32, u32),
+}
+
+impl Call3 {
+    async fn carry_out(self, request: Request) -> Reply {
+        let begun = clock::now();
+        let received = request.content_received();
+        let _changing = request.changes().then(|| Changing::new(&self.service));
+        let mut out = Reply::begin(self.id.0);
+        let payload = self.service.perform(&self.asked, request, &mut out).await;
+        let reply = Reply::finished(out, payload);
+        let metrics = &self.service.metrics;
+        metrics.answered(self.id.1, begun, (&reply, received));
+        reply
+    }
+
+    /// The same unless it was carried out before: then with the answer that it had.
+    async fn once(self, key: CallKey, request: Request) -> Reply {
+        let service = Arc::clone(&self.service);
+        match service.duplicates.arrive(key).await {
+            Arrival::First(running) => {
+                let reply = self.carry_out(request).await;
+                running.answered(reply.head.clone());
+                reply
+            }
+            Arrival::Repeat(head) => {
+                service.metrics.repeated.increment();
+                Reply {
+                    head,
+                    payload: Payload::new(),
+                }
+            }
+            Arrival::Late => {
+                let xid = self.id.0;
+                debug!(xid, "a call that is still carried out was repeated");
+                Reply::refused(Refused {
+                    xid,
+                    refusal: Refusal::SystemError,
+                })
+            }
+        }
+    }
+}
+
+/// A call that changes something, while it is carried out.
+struct Changing(Arc<Service>);
+
+impl Changing {
+    fn new(service: &Arc<Service>) -> Self {
+        service.changing.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(service))
+    }
+}
+
+impl Drop for Changing {
+    fn drop(&mut self) {
+        self.0.changing.fetch_sub(1, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,90 @@
+//! The entries of an answer to READDIR or READDIRPLUS.
+
+use std::{ops::ControlFlow, sync::Arc};
+
+use penstock_base::FileName;
+use penstock_vfs::{Detail, DirectorySink, Entry, Inode, Volume};
+
+use crate::{
+    nodes::Node,
+    places::cookie_of,
+    protocol::{nfs3::HANDLE_MAX, xdr::opaque_length},
+};
+
+/// Bytes of an entry beside its name: that there is one, its number and its cookie.
+const ENTRY: usize = 4 + 8 + 8;
+/// The same of its attributes and its handle, each with whether they are there.
+const PLUS: usize = 4 + 84 + 4 + opaque_fixed(HANDLE_MAX);
+
+const fn opaque_fixed(length: usize) -> usize {
+    4 + length
+}
+
+/// Bytes that an entry takes at most.
+pub(super) fn entry_bytes(name_length: usize, has_attributes: bool) -> usize {
+    let plus = if has_attributes { PLUS } else { 0 };
+    ENTRY + opaque_length(name_length) + plus
+}
+
+/// An entry of a directory.
+pub(super) struct Listed {
+    pub(super) name: Vec<u8>,
+    pub(super) inode: Inode,
+    pub(super) cookie: u64,
+    /// The file, where its attributes are wanted.
+    pub(super) node: Option<Node>,
+}
+
+/// Entries up to a number of bytes.
+pub(super) struct Page {
+    volume: Arc<dyn Volume>,
+    detail: Detail,
+    room: usize,
+    pub(super) entries: Vec<Listed>,
+    pub(super) last: Option<FileName>,
+    /// There was no room for another one.
+    pub(super) is_full: bool,
+}
+
+impl Page {
+    pub(super) fn new(volume: &Arc<dyn Volume>, detail: Detail, room: usize) -> Self {
+        Self {
+            volume: Arc::clone(volume),
+            detail,
+            room,
+            entries: Vec::new(),
+            last: None,
+            is_full: false,
+        }
+    }
+
+    /// Whether there was room for so many bytes, which are taken then.
+    pub(super) fn takes(&mut self, name_length: usize) -> bool {
+        let bytes = entry_bytes(name_length, self.detail == Detail::Attributes);
+        let left = self.room.checked_sub(bytes);
+        self.room = left.unwrap_or(self.room);
+        self.is_full |= left.is_none();
+        left.is_some()
+    }
+}
+
+impl DirectorySink for Page {
+    fn detail(&self) -> Detail {
+        self.detail
+    }
+
+    fn push(&mut self, _next: u64, name: &FileName, entry: &Entry) -> ControlFlow<()> {
+        if self.is_full || !self.takes(name.as_bytes().len()) {
+            return ControlFlow::Break(());
+        }
+        let has_attributes = self.detail == Detail::Attributes;
+        self.entries.push(Listed {
+            name: name.as_bytes().to_vec(),
+            inode: entry.attributes.inode,
+            cookie: cookie_of(name),
+            node: has_attributes.then(|| Node::of(&self.volume, entry.clone())),
+        });
+        self.last = Some(name.clone());
+        ControlFlow::Continue(())
+    }
+}

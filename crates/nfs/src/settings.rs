@@ -1,0 +1,14 @@
+//! What the door is told.
+
+use crate::{Export, ExportId, HandleKey};
+
+/// Everything that a server needs to know beside its volume and its address.
+#[derive(Debug)]
+pub struct NfsSettings {
+    /// What clients mount, and what they may do.
+    pub export: Export,
+    /// Which file system it is, the same from every server of it.
+    pub export_id: ExportId,
+    /// What handles are made with, the same for every server of it.
+    pub key: HandleKey,
+}

@@ -1,0 +1,154 @@
+//! Many connections, slow ones, and what is under way on one.
+
+use std::sync::atomic::Ordering;
+
+use nfs3_types::{
+    nfs3::{GETATTR3args, READ3args, stable_how},
+    xdr_codec::Void,
+};
+use tokio::io::AsyncReadExt;
+
+use crate::support::*;
+
+const NFS: u32 = 100_003;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_of_one_connection_overtake_each_other() {
+    let target = Target::new().await;
+    let mut client = target.root().await;
+    let root = target.handle().await;
+    let file = create(&mut client, &root, "file").await;
+    write(&mut client, &file, (0, b"content"), stable_how::FILE_SYNC)
+        .await
+        .unwrap();
+    target.volume.hold_reads(true);
+    let mut raw = RawClient::new(&target).await;
+    let read = READ3args {
+        file,
+        offset: 0,
+        count: 7,
+    };
+    let read = call_bytes(1, (NFS, 3, 6), credential(0, 0, &[]), &read);
+    let look = GETATTR3args { object: root };
+    let look = call_bytes(2, (NFS, 3, 1), credential(0, 0, &[]), &look);
+    raw.send(&[record(&read), record(&look)].concat()).await;
+    assert_eq!(raw.words().await[0], 2);
+    target.volume.hold_reads(false);
+    let words = raw.receive().await.unwrap();
+    assert_eq!(words[..4], [0, 0, 0, 1]);
+    assert!(words.ends_with(b"content\0"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_has_a_bounded_number_of_calls_under_way() {
+    let target = Target::new().await;
+    let mut client = target.root().await;
+    let root = target.handle().await;
+    let file = create(&mut client, &root, "file").await;
+    target.volume.hold_reads(true);
+    let mut raw = RawClient::new(&target).await;
+    let read = READ3args {
+        file,
+        offset: 0,
+        count: 7,
+    };
+    for xid in 0..200 {
+        let call = call_bytes(xid, (NFS, 3, 6), credential(0, 0, &[]), &read);
+        raw.send(&record(&call)).await;
+    }
+    until("the bound is reached", || {
+        target.volume.begun.load(Ordering::SeqCst) >= 64
+    })
+    .await;
+    // Others are not held up.
+    for _ in 0..20 {
+        assert!(attributes(&mut client, &root).await.is_ok());
+    }
+    assert_eq!(target.volume.begun.load(Ordering::SeqCst), 64);
+    target.volume.hold_reads(false);
+    let mut answered = 0;
+    while answered < 200 {
+        raw.receive().await.unwrap();
+        answered += 1;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_connections_are_served_at_once() {
+    let target = Target::new().await;
+    let root = target.handle().await;
+    let mut clients = Vec::new();
+    for _ in 0..500 {
+        clients.push(target.root().await);
+    }
+    let mut tasks = Vec::new();
+    for mut client in clients {
+        let root = root.clone();
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..10 {
+                attributes(&mut client, &root).await.unwrap();
+            }
+            client
+        }));
+    }
+    let mut clients = Vec::new();
+    for task in tasks {
+        clients.push(task.await.unwrap());
+    }
+    assert!(target.server.connections() >= 500);
+    drop(clients);
+    until("they are gone", || target.server.connections() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_reads_no_replies_holds_up_nobody_else() {
+    let target = Target::new().await;
+    let mut client = target.root().await;
+    let root = target.handle().await;
+    let file = create(&mut client, &root, "file").await;
+    let mib = vec![5; 1 << 20];
+    write(&mut client, &file, (0, &mib), stable_how::UNSTABLE)
+        .await
+        .unwrap();
+    let mut slow = RawClient::new(&target).await;
+    let read = READ3args {
+        file: file.clone(),
+        offset: 0,
+        count: 1 << 20,
+    };
+    for xid in 0..100 {
+        let call = call_bytes(xid, (NFS, 3, 6), credential(0, 0, &[]), &read);
+        slow.send(&record(&call)).await;
+    }
+    let begun = || target.volume.begun.load(Ordering::SeqCst);
+    until("its share is under way", || begun() >= 8).await;
+    for _ in 0..20 {
+        let (bytes, _) = crate::support::read(&mut client, &file, 0, 1 << 20)
+            .await
+            .unwrap();
+        assert!(bytes == mib);
+    }
+    assert!(
+        begun() < 100,
+        "it was read from only as far as its share goes"
+    );
+    for _ in 0..100 {
+        assert_eq!(slow.receive().await.unwrap().len(), 128 + (1 << 20));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn silent_and_half_open_connections_end() {
+    let target = Target::new().await;
+    let mut silent = target.connect().await;
+    let mut half = RawClient::new(&target).await;
+    let null = call_bytes(1, (NFS, 3, 0), credential(0, 0, &[]), &Void);
+    let null = record(&null);
+    half.send(&null[..10]).await;
+    let begun = tokio::time::Instant::now();
+    let mut byte = [0];
+    assert_eq!(half.0.read(&mut byte).await.unwrap_or(0), 0);
+    assert_eq!(begun.elapsed().as_secs(), 60, "a record that does not end");
+    assert_eq!(silent.read(&mut byte).await.unwrap(), 0);
+    assert_eq!(begun.elapsed().as_secs(), 360, "nothing was asked");
+}

@@ -1,0 +1,112 @@
+//! Calls that come again.
+
+use std::sync::atomic::Ordering;
+
+use nfs3_types::nfs3::{REMOVE3args, RENAME3args, nfs_fh3};
+
+use crate::support::*;
+
+const NFS: u32 = 100_003;
+
+fn removal(xid: u32, root: &nfs_fh3) -> Vec<u8> {
+    let arguments = REMOVE3args {
+        object: place(root, "file"),
+    };
+    record(&call_bytes(
+        xid,
+        (NFS, 3, 12),
+        credential(0, 0, &[]),
+        &arguments,
+    ))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeat_has_the_answer_of_the_first_also_over_another_connection() {
+    let target = Target::new().await;
+    let mut client = target.root().await;
+    let root = target.handle().await;
+    create(&mut client, &root, "file").await;
+    let mut raw = RawClient::new(&target).await;
+    raw.send(&removal(7, &root)).await;
+    let first = raw.receive().await.unwrap();
+    let mut other = RawClient::new(&target).await;
+    for client in [&mut raw, &mut other] {
+        client.send(&removal(7, &root)).await;
+        assert_eq!(client.receive().await.as_ref(), Some(&first));
+    }
+    assert_eq!(target.volume.begun.load(Ordering::SeqCst), 1);
+    assert_eq!(target.metric("nfs_repeated_total"), 2);
+    raw.send(&removal(8, &root)).await;
+    assert_eq!(raw.words().await[6], 2, "another call finds nothing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeat_waits_while_the_first_is_carried_out() {
+    let target = Target::new().await;
+    let mut client = target.root().await;
+    let root = target.handle().await;
+    create(&mut client, &root, "file").await;
+    target.volume.hold_removals(true);
+    let (mut first, mut second) = (RawClient::new(&target).await, RawClient::new(&target).await);
+    first.send(&removal(7, &root)).await;
+    until("it is begun", || {
+        target.volume.begun.load(Ordering::SeqCst) == 1
+    })
+    .await;
+    second.send(&removal(7, &root)).await;
+    // What is asked after it on the same connection is answered before it.
+    let null = call_bytes(
+        9,
+        (NFS, 3, 0),
+        credential(0, 0, &[]),
+        &nfs3_types::xdr_codec::Void,
+    );
+    second.send(&record(&null)).await;
+    assert_eq!(second.words().await[0], 9);
+    target.volume.hold_removals(false);
+    let (first, second) = (first.receive().await, second.receive().await);
+    assert!(first.is_some() && first == second);
+    assert_eq!(target.volume.begun.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_goes_on_when_its_client_has_gone() {
+    let target = Target::new().await;
+    let mut client = target.root().await;
+    let root = target.handle().await;
+    create(&mut client, &root, "file").await;
+    target.volume.hold_removals(true);
+    let mut raw = RawClient::new(&target).await;
+    raw.send(&removal(7, &root)).await;
+    until("it is begun", || {
+        target.volume.begun.load(Ordering::SeqCst) == 1
+    })
+    .await;
+    drop(raw);
+    target.volume.hold_removals(false);
+    let mut again = RawClient::new(&target).await;
+    again.send(&removal(7, &root)).await;
+    assert_eq!(again.words().await[6], 0, "it was removed, by the first");
+    assert_eq!(target.volume.begun.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_number_with_other_arguments_is_another_call() {
+    let target = Target::new().await;
+    let mut client = target.root().await;
+    let root = target.handle().await;
+    create(&mut client, &root, "one").await;
+    create(&mut client, &root, "two").await;
+    let mut raw = RawClient::new(&target).await;
+    for from in ["one", "two"] {
+        let arguments = RENAME3args {
+            from: place(&root, from),
+            to: place(&root, &format!("new {from}")),
+        };
+        let call = call_bytes(7, (NFS, 3, 14), credential(0, 0, &[]), &arguments);
+        raw.send(&record(&call)).await;
+        assert_eq!(raw.words().await[6], 0);
+    }
+    let found = names(&mut client, &root, 4096).await;
+    assert_eq!(found, [".", "..", "new one", "new two"]);
+}

@@ -1,0 +1,361 @@
+//! A mount target over a volume in memory, and clients.
+
+mod raw;
+mod shaped;
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use nfs3_client::{MountClient, MountError, Nfs3Client, tokio::TokioIo};
+use nfs3_types::{
+    mount::dirpath,
+    nfs3::*,
+    rpc::{auth_unix, opaque_auth},
+    xdr_codec::Opaque,
+};
+use penstock_base::{BufferPool, MemoryBudget, metrics::Registry};
+use penstock_nfs::{Export, ExportId, HandleKey, NfsServer, NfsSettings, Rule, Squash};
+use tokio::net::TcpStream;
+
+pub use raw::{RawClient, call_bytes, record};
+pub use shaped::{Shape, Shaped};
+
+/// A client of NFS.
+pub type Client = Nfs3Client<TokioIo<TcpStream>>;
+
+/// A file system that is told apart from others by this.
+const NAME: &str = "the file system of the tests";
+
+/// A mount target.
+pub struct Target {
+    pub server: NfsServer,
+    pub volume: Arc<Shaped>,
+    pub registry: Arc<Registry>,
+    _directory: Arc<tempfile::TempDir>,
+}
+
+/// What a target is made of.
+pub struct Making {
+    pub rule: Rule,
+    pub path: &'static str,
+    pub name: &'static str,
+    pub memory: u64,
+}
+
+impl Default for Making {
+    fn default() -> Self {
+        Self {
+            rule: open_to_all(),
+            path: "/",
+            name: NAME,
+            memory: 64 << 20,
+        }
+    }
+}
+
+/// Everybody may do all, root too.
+pub fn open_to_all() -> Rule {
+    Rule {
+        squash: Squash::None,
+        ..Rule::default()
+    }
+}
+
+impl Target {
+    /// One that lets everybody do all.
+    pub async fn new() -> Self {
+        Self::made(Making::default(), Arc::default()).await
+    }
+
+    pub async fn with_rule(rule: Rule) -> Self {
+        let making = Making {
+            rule,
+            ..Making::default()
+        };
+        Self::made(making, Arc::default()).await
+    }
+
+    pub async fn over(volume: Arc<Shaped>) -> Self {
+        Self::made(Making::default(), volume).await
+    }
+
+    pub async fn made(making: Making, volume: Arc<Shaped>) -> Self {
+        let directory = Arc::new(tempfile::tempdir().unwrap());
+        Self::started(making, volume, directory).await
+    }
+
+    /// Another target of the same volume, with the same key: as after a restart.
+    pub async fn again(&self, making: Making) -> Self {
+        let directory = Arc::clone(&self._directory);
+        Self::started(making, Arc::clone(&self.volume), directory).await
+    }
+
+    async fn started(
+        making: Making,
+        volume: Arc<Shaped>,
+        directory: Arc<tempfile::TempDir>,
+    ) -> Self {
+        let settings = NfsSettings {
+            export: Export {
+                path: making.path.to_owned(),
+                rules: vec![making.rule],
+            },
+            export_id: ExportId::of(making.name),
+            key: HandleKey::kept_in(&directory.path().join("key")).unwrap(),
+        };
+        let pool = BufferPool::new(MemoryBudget::new(making.memory));
+        let registry = Registry::new();
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let memory = (pool, &*registry);
+        let server = NfsServer::start(Arc::clone(&volume) as _, address, settings, memory);
+        Self {
+            server: server.await.unwrap(),
+            volume,
+            registry,
+            _directory: directory,
+        }
+    }
+
+    pub async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.server.address()).await.unwrap()
+    }
+
+    /// A client whose user is root.
+    pub async fn root(&self) -> Client {
+        self.user(0, 0).await
+    }
+
+    pub async fn user(&self, uid: u32, gid: u32) -> Client {
+        let io = TokioIo::new(self.connect().await);
+        Nfs3Client::new_with_auth(io, credential(uid, gid, &[]), opaque_auth::default())
+    }
+
+    pub async fn user_of(&self, uid: u32, gid: u32, groups: &[u32]) -> Client {
+        let io = TokioIo::new(self.connect().await);
+        Nfs3Client::new_with_auth(io, credential(uid, gid, groups), opaque_auth::default())
+    }
+
+    pub async fn nobody(&self) -> Client {
+        Nfs3Client::new(TokioIo::new(self.connect().await))
+    }
+
+    pub async fn mounts(&self) -> MountClient<TokioIo<TcpStream>> {
+        let io = TokioIo::new(self.connect().await);
+        MountClient::new_with_auth(io, credential(0, 0, &[]), opaque_auth::default())
+    }
+
+    /// The handle of a directory.
+    pub async fn mount(&self, path: &str) -> Result<nfs_fh3, u32> {
+        let path = dirpath(Opaque::owned(path.as_bytes().to_vec()));
+        match self.mounts().await.mnt(path).await {
+            Ok(mounted) => Ok(handle(mounted.fhandle.0.as_ref())),
+            Err(MountError::Denied(status)) => Err(status as u32),
+            Err(MountError::Rpc(error)) => panic!("{error}"),
+        }
+    }
+
+    /// The handle of the root.
+    pub async fn handle(&self) -> nfs_fh3 {
+        self.mount("/").await.unwrap()
+    }
+
+    /// The value of a metric, over all its labels.
+    pub fn metric(&self, name: &str) -> u64 {
+        let samples = self.registry.prometheus();
+        let name = format!("penstock_{name}");
+        let lines = samples.lines().filter(|line| line.starts_with(&name));
+        lines
+            .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+            .sum()
+    }
+}
+
+pub fn credential(uid: u32, gid: u32, groups: &[u32]) -> opaque_auth<'static> {
+    opaque_auth::auth_unix(&auth_unix {
+        stamp: 1,
+        machinename: Opaque::borrowed(b"client"),
+        uid,
+        gid,
+        gids: groups.to_vec(),
+    })
+}
+
+pub fn handle(bytes: &[u8]) -> nfs_fh3 {
+    nfs_fh3 {
+        data: Opaque::owned(bytes.to_vec()),
+    }
+}
+
+pub fn name(text: &str) -> filename3<'static> {
+    text.as_bytes().to_vec().into()
+}
+
+pub fn place(directory: &nfs_fh3, text: &str) -> diropargs3<'static> {
+    diropargs3 {
+        dir: directory.clone(),
+        name: name(text),
+    }
+}
+
+/// No attributes.
+pub fn nothing() -> sattr3 {
+    sattr3 {
+        mode: Nfs3Option::None,
+        uid: Nfs3Option::None,
+        gid: Nfs3Option::None,
+        size: Nfs3Option::None,
+        atime: set_atime::DONT_CHANGE,
+        mtime: set_mtime::DONT_CHANGE,
+    }
+}
+
+pub fn mode(mode: u32) -> sattr3 {
+    sattr3 {
+        mode: Nfs3Option::Some(mode),
+        ..nothing()
+    }
+}
+
+/// The status of an answer.
+pub fn status<T, E>(answer: &Nfs3Result<T, E>) -> nfsstat3 {
+    match answer {
+        Nfs3Result::Ok(_) => nfsstat3::NFS3_OK,
+        Nfs3Result::Err((status, _)) => *status,
+    }
+}
+
+/// Makes a file, and returns its handle.
+pub async fn create(client: &mut Client, directory: &nfs_fh3, text: &str) -> nfs_fh3 {
+    let args = CREATE3args {
+        where_: place(directory, text),
+        how: createhow3::UNCHECKED(mode(0o644)),
+    };
+    client.create(&args).await.unwrap().unwrap().obj.unwrap()
+}
+
+pub async fn make_directory(client: &mut Client, directory: &nfs_fh3, text: &str) -> nfs_fh3 {
+    let args = MKDIR3args {
+        where_: place(directory, text),
+        attributes: mode(0o755),
+    };
+    client.mkdir(&args).await.unwrap().unwrap().obj.unwrap()
+}
+
+pub async fn lookup(
+    client: &mut Client,
+    directory: &nfs_fh3,
+    text: &str,
+) -> Result<nfs_fh3, nfsstat3> {
+    let args = LOOKUP3args {
+        what: place(directory, text),
+    };
+    match client.lookup(&args).await.unwrap() {
+        Nfs3Result::Ok(found) => Ok(found.object),
+        Nfs3Result::Err((status, _)) => Err(status),
+    }
+}
+
+pub async fn attributes(client: &mut Client, file: &nfs_fh3) -> Result<fattr3, nfsstat3> {
+    let args = GETATTR3args {
+        object: file.clone(),
+    };
+    match client.getattr(&args).await.unwrap() {
+        Nfs3Result::Ok(found) => Ok(found.obj_attributes),
+        Nfs3Result::Err((status, _)) => Err(status),
+    }
+}
+
+/// Writes, and returns how durable that is with the verifier.
+pub async fn write(
+    client: &mut Client,
+    file: &nfs_fh3,
+    (offset, bytes): (u64, &[u8]),
+    stable: stable_how,
+) -> Result<(stable_how, [u8; 8]), nfsstat3> {
+    let args = WRITE3args {
+        file: file.clone(),
+        offset,
+        count: bytes.len() as u32,
+        stable,
+        data: Opaque::owned(bytes.to_vec()),
+    };
+    match client.write(&args).await.unwrap() {
+        Nfs3Result::Ok(written) => {
+            assert_eq!(written.count as usize, bytes.len());
+            Ok((written.committed, written.verf.0))
+        }
+        Nfs3Result::Err((status, _)) => Err(status),
+    }
+}
+
+/// Reads, and returns the bytes with whether the file ends behind them.
+pub async fn read(
+    client: &mut Client,
+    file: &nfs_fh3,
+    offset: u64,
+    count: u32,
+) -> Result<(Vec<u8>, bool), nfsstat3> {
+    let args = READ3args {
+        file: file.clone(),
+        offset,
+        count,
+    };
+    match client.read(&args).await.unwrap() {
+        Nfs3Result::Ok(read) => {
+            assert_eq!(read.count as usize, read.data.len());
+            Ok((read.data.to_vec(), read.eof))
+        }
+        Nfs3Result::Err((status, _)) => Err(status),
+    }
+}
+
+pub async fn commit(client: &mut Client, file: &nfs_fh3) -> Result<[u8; 8], nfsstat3> {
+    let args = COMMIT3args {
+        file: file.clone(),
+        offset: 0,
+        count: 0,
+    };
+    match client.commit(&args).await.unwrap() {
+        Nfs3Result::Ok(committed) => Ok(committed.verf.0),
+        Nfs3Result::Err((status, _)) => Err(status),
+    }
+}
+
+pub async fn remove(client: &mut Client, directory: &nfs_fh3, text: &str) -> nfsstat3 {
+    let args = REMOVE3args {
+        object: place(directory, text),
+    };
+    status(&client.remove(&args).await.unwrap())
+}
+
+/// Every name in a directory, read in answers of so many bytes.
+pub async fn names(client: &mut Client, directory: &nfs_fh3, bytes: u32) -> Vec<String> {
+    let (mut names, mut cookie, mut verifier) = (Vec::new(), 0, [0; 8]);
+    loop {
+        let args = READDIR3args {
+            dir: directory.clone(),
+            cookie,
+            cookieverf: cookieverf3(verifier),
+            count: bytes,
+        };
+        let page = client.readdir(&args).await.unwrap().unwrap();
+        verifier = page.cookieverf.0;
+        let entries = page.reply.entries.into_inner();
+        for entry in &entries {
+            names.push(String::from_utf8(entry.name.0.to_vec()).unwrap());
+            cookie = entry.cookie;
+        }
+        if page.reply.eof {
+            return names;
+        }
+        assert!(!entries.is_empty());
+    }
+}
+
+/// Waits until something holds.
+pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = std::time::Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
