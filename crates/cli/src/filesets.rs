@@ -4,6 +4,8 @@
 //! /var/lib/penstock/fileset/NAME/fileset.json     where its data is, and how it is reached: [`Record`]
 //! /var/lib/penstock/fileset/NAME/metadata/        its engine's
 //! ```
+//!
+//! Where this begins is said by [`crate::places`].
 
 use std::{
     collections::BTreeMap, fs, io::Write, os::unix::fs::OpenOptionsExt, path::PathBuf, sync::Arc,
