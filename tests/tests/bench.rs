@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use penstock_tests::{Finished, Patience, Scratch, penstock, run_within, stream::Sent};
+use penstock_tests::{Fileset, Finished, Patience, Scratch, penstock, run_within, stream::Sent};
 use serde_json::Value;
 
 const PATIENCE: Patience = Patience::seconds(180);
@@ -314,6 +314,67 @@ fn stream_volumes_are_measured_beside_bucket_mounts() {
     sent(direct).assert_one_get_each(Sent::default(), 64, bytes);
     let names = sample_of(row(&report, "stat"), "penstock-stream");
     assert_eq!(names["requests"], serde_json::json!({}), "names are local");
+}
+
+/// A tiny run of some rows of the suite of POSIX file systems, twice.
+fn posix(scratch: &Scratch, rows: &str, clients: &str) -> Value {
+    let file = scratch.path().join("report.json");
+    let arguments = [
+        "run",
+        "--suite",
+        "posix",
+        "--scale",
+        TINY,
+        "--profiles",
+        "lan",
+        "--repeat",
+        "2",
+        "--rows",
+        rows,
+        "--clients",
+        clients,
+        "--json",
+    ];
+    let mut command = bench(scratch, &arguments);
+    run_within(PATIENCE, command.arg(&file)).expect_success();
+    assert_nothing_left(scratch);
+    let text = fs::read_to_string(&file).expect("a report");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// Every run of a report must have succeeded, with content compared.
+fn assert_all_verified(report: &Value) {
+    for row in rows(report) {
+        for cell in row["cells"].as_array().expect("cells") {
+            let samples = cell["samples"].as_array().expect("samples");
+            assert_eq!(samples.len(), 2, "{row:#}");
+            for sample in samples {
+                assert_eq!(sample["failure"], Value::Null, "{row:#}");
+                assert_eq!(sample["verified"], true, "{row:#}");
+            }
+        }
+    }
+}
+
+#[test]
+fn clients_with_a_layout_of_their_own_are_set_up_anew_for_each_store() {
+    let scratch = Scratch::new();
+    let clients = "penstock-fileset,penstock-fileset-store";
+    let report = posix(&scratch, "store-16,remove-1", clients);
+    assert_eq!(rows(&report).len(), 2);
+    assert_all_verified(&report);
+    assert!(!Fileset::state("bench").exists(), "it was to lie elsewhere");
+}
+
+#[test]
+fn ext4_on_this_machine_stands_beside_the_clients() {
+    let scratch = Scratch::new();
+    let report = posix(&scratch, "create-hot,rm", "ext4");
+    if let Some(why) = report["clients"][0]["missing"].as_str() {
+        return penstock_skips::skipped(why);
+    }
+    assert_all_verified(&report);
+    assert_eq!(loop_devices(&scratch), Vec::<PathBuf>::new());
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub(crate) struct ClientSpec {
     pub(crate) probe: Vec<String>,
     /// What is missing when it does not; the program's own complaint if empty.
     pub(crate) lacking: String,
-    /// Run once for the client before its first mount.
+    /// Run once for the client before its first mount in a store.
     pub(crate) setup: Vec<Vec<String>>,
     /// Mounts; may stay in the foreground or leave a daemon.
     pub(crate) mount: Vec<String>,
@@ -348,6 +348,7 @@ impl Client {
                 ("program", program.display().to_string()),
                 ("penstock", ourselves),
                 ("state", state),
+                ("run", session.token().to_owned()),
             ]));
         }
         known

@@ -8,7 +8,7 @@
 //! The way to a sample: [`suite`] has the tables as data, [`plan`] makes rows of them, [`runner`]
 //! lets the clients of the [`client`] take turns, [`sample`] prepares, mounts ([`mount`]), measures
 //! ([`measure`]), waits until all is stored ([`settled`]) and checks ([`worker`]) one run. The [`watchdog`] outlives all of it and
-//! cleans up.
+//! cleans up. Two generators of load are part of it, [`rw_bench`] and [`md_bench`]; what they share is the [`load`].
 //!
 //! [`suite`]: crate::suite
 //! [`plan`]: crate::plan
@@ -16,6 +16,7 @@
 #![allow(rustdoc::private_intra_doc_links)]
 
 mod client;
+mod load;
 mod measure;
 mod mount;
 mod plan;
@@ -35,6 +36,7 @@ mod template;
 mod tool;
 
 pub mod compare;
+pub mod md_bench;
 pub mod record;
 pub mod report;
 pub mod rw_bench;

@@ -150,7 +150,7 @@ impl<'a> Attempt<'a> {
         Ok(mount)
     }
 
-    /// Once for each client: the directory of its state tells whether it was done.
+    /// Once for each client and store: the directory of its state tells whether it was done.
     fn set_up(&self) -> Result<(), String> {
         let state = self.session.state(&self.client.name);
         if state.exists() {

@@ -19,7 +19,7 @@ const LIMIT_BASE: Duration = Duration::from_secs(120);
 const SLOWEST_RATE: u64 = 4 << 20;
 /// What a file may cost beside its bytes.
 const SLOWEST_FILE: Duration = Duration::from_millis(100);
-/// The same of a file that programs handle one after the other, with several requests each.
+/// The same of a file that programs make or remove one after the other, with several requests each.
 const SLOWEST_STORED_FILE: Duration = Duration::from_secs(2);
 /// What a listed object may cost.
 const SLOWEST_OBJECT: Duration = Duration::from_millis(1);
@@ -174,7 +174,7 @@ impl Planned {
         for spec in row.inputs.iter().chain(&row.outputs) {
             files += self.workload.count(spec)?;
         }
-        let handled = match row.until_stored {
+        let handled = match row.until_stored || row.fresh_store {
             true => self.workload.number(&row.files)?.max(files),
             false => 0,
         };

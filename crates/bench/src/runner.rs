@@ -98,6 +98,7 @@ pub fn run(settings: &RunSettings, observer: &mut Observer<'_>) -> BenchResult<R
         store,
         clients: &clients,
         prepared: BTreeSet::new(),
+        wear: Wear::New,
         report,
         done: 0,
         total: 0,
@@ -143,6 +144,16 @@ fn fio_overhead(session: &Session) -> f64 {
     once().min(once())
 }
 
+/// What was done with the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wear {
+    New,
+    /// It has what clients made to be read.
+    Used,
+    /// Its objects are not as they were.
+    Changed,
+}
+
 struct Runner<'a> {
     settings: &'a RunSettings,
     session: &'a Session,
@@ -151,6 +162,7 @@ struct Runner<'a> {
     clients: &'a [Client],
     /// Inputs that were made through a mount: by row, and by client where each has its own.
     prepared: BTreeSet<(String, String, String)>,
+    wear: Wear,
     fio_overhead: f64,
     report: Report,
     /// Runs that are done, of all, and since when.
@@ -224,6 +236,15 @@ impl Runner<'_> {
     }
 
     fn sample(&mut self, planned: &Planned, client: &Client) -> BenchResult<Sample> {
+        let row = &planned.workload.row;
+        let needs_another = match self.wear {
+            Wear::New => false,
+            Wear::Used => row.fresh_store,
+            Wear::Changed => true,
+        };
+        if needs_another && client.cannot(row).is_none() {
+            self.renew_store()?;
+        }
         let owner = Some(&client.name).filter(|_| client.has_own_layout());
         let inputs = (
             planned.workload.suite.clone(),
@@ -241,21 +262,22 @@ impl Runner<'_> {
             is_prepared: self.prepared.contains(&inputs),
         };
         let sample = run.sample();
-        let changes = planned.workload.row.changes_store();
+        let changes = row.changes_store();
         if sample.failure.is_none() && !changes {
             self.prepared.insert(inputs);
         }
-        if client.cannot(&planned.workload.row).is_some() {
+        if client.cannot(row).is_some() {
             return Ok(sample);
         }
-        let leaves_something = sample.failure.is_some() && !planned.workload.row.outputs.is_empty();
-        if changes || leaves_something {
-            self.renew_store()?;
-        }
+        let leaves_something = sample.failure.is_some() && !row.outputs.is_empty();
+        self.wear = match changes || leaves_something {
+            true => Wear::Changed,
+            false => Wear::Used,
+        };
         Ok(sample)
     }
 
-    /// A new development server in place of one whose objects are not as they were.
+    /// A new development server in place of one whose objects are not as they were, with which clients begin anew.
     fn renew_store(&mut self) -> BenchResult<()> {
         if !self.store.as_ref().is_some_and(Store::is_development) || system::interrupted() {
             return Ok(());
@@ -265,6 +287,9 @@ impl Runner<'_> {
         }
         self.needs.server = server_task(self.session);
         self.store = Some(Store::begin(self.settings, &self.needs)?);
+        self.session.forget_states();
+        self.prepared.clear();
+        self.wear = Wear::New;
         Ok(())
     }
 }

@@ -8,26 +8,20 @@
 //! arrived. And a file that fails is counted and makes the run fail.
 
 use std::{
-    collections::BTreeMap,
     fs::{self, File},
     io::{self, Write},
-    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::atomic::{AtomicUsize, Ordering},
-    time::Duration,
 };
 
-use penstock_base::{clock, random};
-use serde::{Deserialize, Serialize};
+use penstock_base::random;
 
-use crate::{BenchError, BenchResult, system, tool, worker::RwBenchContent};
-
-/// Bytes of one read or write.
-const BLOCK: usize = 1 << 20;
-/// Threads at most.
-const THREADS_MAX: usize = 65_536;
-/// Complaints that are printed; the rest is counted.
-const COMPLAINTS_MAX: usize = 5;
+use crate::{
+    BenchError, BenchResult,
+    load::{self, Load, Outcome},
+    system,
+    worker::RwBenchContent,
+};
 
 /// What to do.
 #[derive(Debug, Clone)]
@@ -50,66 +44,35 @@ pub struct RwBench {
     pub json: bool,
 }
 
-/// What came of it, as the line of JSON has it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Figures {
-    pub(crate) seconds: f64,
-    pub(crate) bytes: u64,
-    pub(crate) files: u64,
-    pub(crate) failed: u64,
-    /// Of one file, by percentile.
-    pub(crate) latency_seconds: BTreeMap<String, f64>,
-}
-
 type Sized = (PathBuf, u64);
-
-/// What one file came to: bytes, and how long that took.
-type Outcome = Result<(u64, Duration), String>;
 
 /// Runs it and prints what the original prints.
 ///
 /// # Errors
 /// The directory cannot be listed, or some files failed.
 pub fn run(bench: &RwBench, output: &mut dyn Write) -> BenchResult<()> {
-    let cannot_print = |error: io::Error| {
-        let cause = format!("cannot print: {error}");
-        BenchError::new(cause, "check where it is redirected to")
-    };
     let files = files(bench)?;
     let (word, what) = if bench.write {
         ("write", "Write")
     } else {
         ("read", "Read")
     };
-    writeln!(
+    let load = Load {
+        word,
+        count: files.len(),
+        threads: bench.threads.min(files.len()),
+        json: bench.json,
+    };
+    let next = AtomicUsize::new(0);
+    let content = bench.write.then(RwBenchContent::default);
+    load.run(
         output,
-        "starting the {word} test with {} files",
-        files.len()
+        |_| work(&files, &next, content.as_ref()),
+        |figures| {
+            let rate = figures.bytes as f64 / figures.seconds.max(1e-9) / 1e6;
+            format!("{what} throughput: {rate:.2} MByte/s")
+        },
     )
-    .map_err(cannot_print)?;
-    let started = clock::now();
-    let outcomes = work(bench, &files);
-    let took = started.elapsed();
-    let figures = figures(took, &outcomes);
-    let complaints = outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
-    let complaints = complaints.take(COMPLAINTS_MAX);
-    let mut text: String = complaints
-        .map(|complaint| format!("{complaint}\n"))
-        .collect();
-    let rate = figures.bytes as f64 / figures.seconds.max(1e-9) / 1e6;
-    text += &format!("Total time: {took:?}\n{what} throughput: {rate:.2} MByte/s\n");
-    if bench.json {
-        text += &serde_json::to_string(&figures).expect("numbers and text");
-        text += "\n";
-    }
-    output.write_all(text.as_bytes()).map_err(cannot_print)?;
-    match figures.failed {
-        0 => Ok(()),
-        failed => {
-            let cause = format!("{failed} of {} files failed", files.len());
-            Err(BenchError::new(cause, "see the lines above"))
-        }
-    }
 }
 
 fn files(bench: &RwBench) -> BenchResult<Vec<Sized>> {
@@ -152,78 +115,31 @@ fn shuffle(files: &mut [Sized]) {
     }
 }
 
-fn work(bench: &RwBench, files: &[Sized]) -> Vec<Outcome> {
-    let next = AtomicUsize::new(0);
-    let content = bench.write.then(RwBenchContent::default);
-    let threads = bench.threads.clamp(1, THREADS_MAX).min(files.len().max(1));
-    let worker = || {
-        let mut mine = Vec::new();
-        let mut buffer = vec![0; if bench.write { 0 } else { BLOCK }];
-        while let Some((path, size)) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let started = clock::now();
-            let moved = match &content {
-                Some(content) => write(path, *size, content),
-                None => read(path, *size, &mut buffer),
-            };
-            let outcome = moved.map(|bytes| (bytes, started.elapsed()));
-            mine.push(outcome.map_err(|error| format!("{}: {error}", path.display())));
-        }
-        mine
-    };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
-        let outcomes = threads
-            .into_iter()
-            .map(|thread| thread.join().expect("it does not panic"));
-        outcomes.collect::<Vec<_>>().concat()
-    })
+/// What one thread does: whichever file is next, until there is none.
+fn work(files: &[Sized], next: &AtomicUsize, content: Option<&RwBenchContent>) -> Vec<Outcome> {
+    let mut mine = Vec::new();
+    let mut buffer = load::buffer(content.is_none());
+    while let Some((path, size)) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+        mine.push(load::timed(path, || match content {
+            Some(content) => write(path, *size, content),
+            None => load::read(path, *size, &mut buffer),
+        }));
+    }
+    mine
 }
 
 fn write(path: &Path, size: u64, content: &RwBenchContent) -> io::Result<u64> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
     let target = File::create(path)?;
-    let mut offset = 0;
-    while offset < size {
-        let left = usize::try_from(size - offset).unwrap_or(BLOCK);
-        let piece = content.slice(&name, offset, left.min(BLOCK));
-        target.write_all_at(piece, offset)?;
-        offset += piece.len() as u64;
-    }
+    load::fill(&target, path, size, content)?;
     // Closing is when some clients store a file; `drop` would hide that they could not.
     system::close(target)?;
-    Ok(offset)
-}
-
-fn read(path: &Path, size: u64, buffer: &mut [u8]) -> io::Result<u64> {
-    let source = File::open(path)?;
-    let mut offset = 0;
-    while offset < size {
-        let left = usize::try_from(size - offset).unwrap_or(BLOCK);
-        let count = source.read_at(&mut buffer[..left.min(BLOCK)], offset)?;
-        if count == 0 {
-            return Err(io::Error::other(format!("ends at {offset} of {size}")));
-        }
-        offset += count as u64;
-    }
-    Ok(offset)
-}
-
-fn figures(took: Duration, outcomes: &[Outcome]) -> Figures {
-    let done: Vec<_> = outcomes.iter().filter_map(|it| it.as_ref().ok()).collect();
-    let mut latencies: Vec<f64> = done.iter().map(|(_, took)| took.as_secs_f64()).collect();
-    Figures {
-        seconds: took.as_secs_f64(),
-        bytes: done.iter().map(|(bytes, _)| bytes).sum(),
-        files: done.len() as u64,
-        failed: (outcomes.len() - done.len()) as u64,
-        latency_seconds: tool::percentiles(&mut latencies),
-    }
+    Ok(size)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::worker::Content;
+    use crate::{load::figures_of, worker::Content};
 
     fn bench(directory: &Path, write: bool) -> RwBench {
         RwBench {
@@ -236,11 +152,6 @@ mod tests {
             files_per_thread: None,
             json: true,
         }
-    }
-
-    fn figures_of(output: &[u8]) -> Figures {
-        let text = String::from_utf8_lossy(output);
-        serde_json::from_str(text.lines().last().expect("a line")).expect("JSON")
     }
 
     #[test]

@@ -357,7 +357,7 @@ impl Run<'_> {
             sample.verified = Some(true);
             return Ok(());
         }
-        if row.inputs.is_empty() || row.changes_inputs {
+        if row.inputs.is_empty() || row.changes_inputs || row.removes_inputs {
             return Ok(());
         }
         let files = self.workload().files(&row.inputs)?;
@@ -365,11 +365,15 @@ impl Run<'_> {
         self.check(place, files, sample)
     }
 
-    /// Compares what arrived with what was written, and removes it.
+    /// Compares what arrived with what was written and removes it, and looks that what was removed is gone.
     fn check_written(&self, sample: &mut Sample) -> Result<(), Reason> {
         let row = self.row();
         let files = self.workload().files(&row.outputs)?;
-        if files.is_empty() {
+        let gone = match row.removes_inputs {
+            true => self.workload().files(&row.inputs)?,
+            false => Vec::new(),
+        };
+        if files.is_empty() && gone.is_empty() {
             return Ok(());
         }
         let suite = &self.workload().suite;
@@ -379,6 +383,10 @@ impl Run<'_> {
         let keys = keys.chain(directories).collect();
         let check = |place: Place| {
             let checked = self.check(place.clone(), files, sample);
+            let checked = checked.and_then(|()| self.check_gone(place.clone(), gone, sample));
+            if self.store_goes() {
+                return checked;
+            }
             let removed = self.work(&Job::Remove { place, keys });
             checked.and(removed)
         };
@@ -396,7 +404,30 @@ impl Run<'_> {
         }
     }
 
+    /// Whether the store ends with this run, so that nothing needs to be removed from it.
+    fn store_goes(&self) -> bool {
+        self.row().fresh_store && self.store.is_some_and(Store::is_development)
+    }
+
+    fn check_gone(
+        &self,
+        place: Place,
+        files: Vec<Expected>,
+        sample: &mut Sample,
+    ) -> Result<(), Reason> {
+        if files.is_empty() {
+            return Ok(());
+        }
+        let keys = files.into_iter().map(|file| file.key).collect();
+        let outcome = self.work(&Job::CheckGone { place, keys });
+        sample.verified = Some(outcome.is_ok());
+        outcome
+    }
+
     fn check(&self, place: Place, files: Vec<Expected>, sample: &mut Sample) -> Result<(), Reason> {
+        if files.is_empty() {
+            return Ok(());
+        }
         let is_known = files.iter().any(|file| file.content.is_known());
         let job = Job::Check {
             place,

@@ -36,6 +36,8 @@ pub(crate) struct Session {
     /// Our directory in the mounted one that is measured.
     pub(crate) elsewhere: Option<PathBuf>,
     next: AtomicU64,
+    /// Counts the stores that clients have had.
+    stores: AtomicU64,
     farewells: Mutex<BTreeSet<Farewell>>,
     _watchdog: Watchdog,
 }
@@ -65,6 +67,7 @@ impl Session {
             directory,
             elsewhere,
             next: AtomicU64::new(0),
+            stores: AtomicU64::new(0),
             farewells: Mutex::default(),
             _watchdog: watchdog,
         })
@@ -154,9 +157,27 @@ impl Session {
         verdict.problem.map_or(Ok(()), Err)
     }
 
-    /// The directory in which a client keeps what must outlive one mount.
+    /// A word that no other invocation has.
+    pub(crate) fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// The directory in which a client keeps what must outlive one mount, until the store is another one.
     pub(crate) fn state(&self, client: &str) -> PathBuf {
-        self.directory.join("state").join(client)
+        self.states().join(client)
+    }
+
+    fn states(&self) -> PathBuf {
+        let store = self.stores.load(Ordering::Relaxed);
+        self.directory.join("state").join(store.to_string())
+    }
+
+    /// Forgets what clients know of a store that is no more: each is set up anew before its next mount.
+    pub(crate) fn forget_states(&self) {
+        let forgotten = self.states();
+        self.stores.fetch_add(1, Ordering::Relaxed);
+        // Left over, it would only take space until the end.
+        let _ = fs::remove_dir_all(forgotten);
     }
 }
 

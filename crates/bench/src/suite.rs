@@ -19,12 +19,13 @@ use crate::{
 };
 
 /// The suites that are built in, in the order in which they are listed.
-const BUILT_IN: [(&str, &str); 7] = [
+const BUILT_IN: [(&str, &str); 8] = [
     ("smoke", include_str!("../suites/smoke.toml")),
     ("large", include_str!("../suites/large.toml")),
     ("ossfs2", include_str!("../suites/ossfs2.toml")),
     ("ossfs1", include_str!("../suites/ossfs1.toml")),
     ("worktree", include_str!("../suites/worktree.toml")),
+    ("posix", include_str!("../suites/posix.toml")),
     ("strmvol", include_str!("../suites/strmvol.toml")),
     ("fss", include_str!("../suites/fss.toml")),
 ];
@@ -83,6 +84,10 @@ pub(crate) struct Row {
     pub(crate) crowd: Option<Files>,
     /// The command writes into its inputs.
     pub(crate) changes_inputs: bool,
+    /// The command removes its inputs: none of them must be there afterwards.
+    pub(crate) removes_inputs: bool,
+    /// Each run has a store in which nothing is but its inputs, and so has a client with a layout of its own.
+    pub(crate) fresh_store: bool,
     /// Files that are there afterwards, removed after each run.
     pub(crate) outputs: Vec<Files>,
     /// Files that are made in `{scratch}`, outside the mount, before each run.
@@ -233,7 +238,7 @@ impl Suite {
 impl Row {
     /// Whether the store is another one after it.
     pub(crate) fn changes_store(&self) -> bool {
-        self.changes_inputs || self.until_stored
+        self.changes_inputs || self.removes_inputs || self.until_stored || self.fresh_store
     }
 
     /// The words of every command, the measured one last.

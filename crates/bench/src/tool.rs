@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::{rw_bench, suite::Tool};
+use crate::{load::Figures, suite::Tool};
 
 /// The percentiles that are kept, by their names.
 const KEPT: [(&str, f64); 4] = [("50", 0.5), ("95", 0.95), ("99", 0.99), ("99.9", 0.999)];
@@ -53,7 +53,7 @@ pub(crate) fn arguments(tool: Tool) -> &'static [&'static str] {
 fn parse_rw_bench(output: &str) -> Result<Said, String> {
     let line = output.lines().rev().find(|line| line.starts_with('{'));
     let figures = line.and_then(|line| serde_json::from_str(line).ok());
-    let figures: rw_bench::Figures = figures.ok_or("rw-bench printed no figures")?;
+    let figures: Figures = figures.ok_or("rw-bench printed no figures")?;
     if figures.failed > 0 {
         return Err(format!("{} files failed", figures.failed));
     }

@@ -64,6 +64,8 @@ pub(crate) enum Job {
         files: Vec<Expected>,
         budget: u64,
     },
+    /// Look that files are not there.
+    CheckGone { place: Place, keys: Vec<String> },
     /// Remove files and directories that are there.
     Remove { place: Place, keys: Vec<String> },
 }
@@ -104,6 +106,7 @@ fn perform(job: &Job) -> Verdict {
             files,
             budget,
         } => check_all(place, files, *budget),
+        Job::CheckGone { place, keys } => check_gone(place, keys).map(|()| 0),
         Job::Remove { place, keys } => {
             let remove = |key: &String| named(Path::new(key), place.remove(key));
             keys.iter().try_for_each(remove).map(|()| 0)
@@ -139,12 +142,28 @@ fn write(root: &Path, file: &Expected) -> io::Result<()> {
     crate::system::close(target)
 }
 
+/// Those of many that are looked at, evenly spread.
+fn some<T>(all: &[T]) -> impl ExactSizeIterator<Item = &T> {
+    let step = all.len().div_ceil(FILES_MAX).max(1);
+    all.iter().step_by(step)
+}
+
+fn check_gone(place: &Place, keys: &[String]) -> Result<(), String> {
+    for key in some(keys) {
+        match place.has(key) {
+            Ok(false) => {}
+            Ok(true) => return Err(format!("{key}: is still there")),
+            Err(error) => return Err(format!("{key}: {error}")),
+        }
+    }
+    Ok(())
+}
+
 fn check_all(place: &Place, files: &[Expected], budget: u64) -> Result<u64, String> {
-    let step = files.len().div_ceil(FILES_MAX).max(1);
-    let count = files.len().div_ceil(step) as u64;
+    let count = some(files).len() as u64;
     let of_each = (budget / count.max(1)).max(PAGE);
     let mut compared = 0;
-    for file in files.iter().step_by(step) {
+    for file in some(files) {
         compared += check(place, file, of_each).map_err(|why| format!("{}: {why}", file.key))?;
     }
     Ok(compared)
@@ -221,6 +240,25 @@ impl Place {
                     answer.into_body().into_reader().read_exact(bytes)
                 };
                 Ok((length(&answer).unwrap_or(0), Box::new(read)))
+            }
+        }
+    }
+
+    fn has(&self, key: &str) -> io::Result<bool> {
+        match self {
+            Self::Directory(root) => match fs::symlink_metadata(root.join(key)) {
+                Ok(_) => Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+                Err(error) => Err(error),
+            },
+            Self::Server { url, path } => {
+                let path = format!("{path}{key}");
+                let status = send("HEAD", (url, &path), None, "")?.status();
+                match status.as_u16() {
+                    404 => Ok(false),
+                    _ if status.is_success() => Ok(true),
+                    code => Err(io::Error::other(format!("the server answers {code}"))),
+                }
             }
         }
     }
@@ -385,6 +423,13 @@ mod tests {
             })
         };
         assert_eq!(check(&files).compared, 3 * BLOCK + 5);
+        let gone = |key: &str| {
+            let place = Place::Directory(root.path().to_path_buf());
+            let keys = vec![key.to_owned()];
+            perform(&Job::CheckGone { place, keys }).problem
+        };
+        assert_eq!(gone("c"), Some("c: is still there".to_owned()));
+        assert_eq!(gone("d"), None);
         let file = File::options()
             .write(true)
             .open(root.path().join("a/b"))
@@ -432,7 +477,15 @@ mod tests {
             place: place.clone(),
             keys,
         };
+        let gone = |keys: &[&str]| {
+            let keys = keys.iter().map(|&key| key.to_owned()).collect();
+            let place = place.clone();
+            perform(&Job::CheckGone { place, keys }).problem
+        };
+        let still_there = Some("p/00000001: is still there".to_owned());
+        assert_eq!(gone(&["p/none", "p/00000001"]), still_there);
         assert_eq!(perform(&removal), Verdict::default());
+        assert_eq!(gone(&["p/none", "p/00000001"]), None);
         let problem = check(1 << 20).problem.expect("one is missing");
         assert_eq!(problem, "p/00000001: the server answers 404");
     }

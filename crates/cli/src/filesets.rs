@@ -5,6 +5,8 @@
 //! /var/lib/penstock/fileset/NAME/metadata/        its engine's
 //! /var/lib/penstock/fileset/NAME/spool/           bytes on their way to the bucket, with `durability=local`
 //! ```
+//!
+//! Where this begins is said by [`crate::places`].
 
 use std::{
     collections::BTreeMap, fs, io::Write, os::unix::fs::OpenOptionsExt, path::PathBuf, sync::Arc,

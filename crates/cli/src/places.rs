@@ -9,6 +9,8 @@
 //! | keys of handles | `/var/lib/penstock/nfs` | `~/.local/share/penstock/nfs` | `/var/tmp/penstock-UID/nfs` |
 //! | filesets | `/var/lib/penstock/fileset` | `~/.local/share/penstock/fileset` | `/var/tmp/penstock-UID/fileset` |
 //!
+//! `PENSTOCK_FILESET_DIR` names another place for filesets, of root's too.
+//!
 //! What is staged of a user's may be large, and homes often lie on a network: hence `/var/tmp`. Older
 //! versions staged there for root, too, see [`older_staging`].
 
@@ -21,6 +23,8 @@ use penstock_base::{find_own_directory, is_root, make_own_directory, user_id};
 
 use crate::{control::SocketDirectory, environment::Environment};
 
+/// Names the directory of this machine's filesets.
+pub(crate) const FILESETS_VARIABLE: &str = "PENSTOCK_FILESET_DIR";
 /// Kept when the machine restarts, and everybody may make directories in it.
 const SHARED: &str = "/var/tmp";
 
@@ -98,8 +102,13 @@ pub(crate) fn staging(name: &str) -> OwnPlace {
     }
 }
 
-/// For filesets: what is there of a user's is not to be lost, so it lies in the home.
+/// For filesets: what is there of a user's is not to be lost, so it lies in the home, unless a variable names another
+/// place.
 pub(crate) fn filesets(environment: &Environment) -> OwnPlace {
+    let named = environment.directory(FILESETS_VARIABLE);
+    if let Some((above, name)) = named.as_deref().and_then(parted) {
+        return OwnPlace::new(above, name);
+    }
     match in_home(environment, "XDG_DATA_HOME", ".local/share") {
         _ if is_root() => OwnPlace::new("/var/lib", "penstock/fileset"),
         Some(data) => OwnPlace::new(data, "penstock/fileset"),
@@ -114,6 +123,11 @@ pub(crate) fn nfs(environment: &Environment) -> OwnPlace {
         Some(data) => OwnPlace::new(data, "penstock/nfs"),
         None => OwnPlace::new(SHARED, of_user("penstock")).join("nfs"),
     }
+}
+
+/// What a directory lies in, and its name there.
+fn parted(directory: &Path) -> Option<(&Path, &Path)> {
+    Some((directory.parent()?, directory.file_name()?.as_ref()))
 }
 
 /// Where older versions staged it, whoever ran them.
@@ -151,6 +165,14 @@ mod tests {
             let path = path.display().to_string();
             assert!(path.contains(&id), "{path}");
         }
+    }
+
+    #[test]
+    fn filesets_lie_where_a_variable_says() {
+        let named = Environment::of(&[(FILESETS_VARIABLE, "/srv/a/b"), ("HOME", "/home/me")]);
+        assert_eq!(filesets(&named).path(), Path::new("/srv/a/b"));
+        let relative = Environment::of(&[(FILESETS_VARIABLE, "b"), ("HOME", "/home/me")]);
+        assert!(filesets(&relative).path().ends_with("penstock/fileset"));
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::{
 };
 
 mod list;
+mod md_bench;
 mod run;
 mod show;
 
@@ -30,13 +31,14 @@ type Make = fn() -> Command;
 type Run = fn(&ArgMatches, &Environment) -> Outcome;
 
 /// Every command of the benchmark.
-const COMMANDS: [(Make, Run); 8] = [
+const COMMANDS: [(Make, Run); 9] = [
     (run::command, run::run),
     (list::command, list::run),
     (show::show_command, show::show),
     (show::compare_command, show::run_compare),
     (server_command, run_server),
     (rw_bench_command, run_rw_bench),
+    (md_bench::command, md_bench::run),
     (watchdog_command, run_watchdog),
     (worker_command, run_worker),
 ];

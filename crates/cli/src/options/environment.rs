@@ -1,7 +1,7 @@
 //! Options in environment variables: `PENSTOCK_` and the name in capitals.
 
 use super::{Given, Origin, table};
-use crate::environment::Environment;
+use crate::{environment::Environment, places};
 
 const PREFIX: &str = "PENSTOCK_";
 
@@ -14,6 +14,9 @@ pub(crate) fn given(environment: &Environment) -> (Vec<Given>, Vec<String>) {
         let Some(word) = name.strip_prefix(PREFIX) else {
             continue;
         };
+        if name == places::FILESETS_VARIABLE {
+            continue;
+        }
         match table::find(&word.to_ascii_lowercase()) {
             Some(spec) => given.push(Given {
                 spec,
@@ -36,6 +39,7 @@ mod tests {
         let environment = Environment::of(&[
             ("PENSTOCK_ATTR_TIMEOUT", "5s"),
             ("PENSTOCK_TYPO", "1"),
+            (places::FILESETS_VARIABLE, "/srv/filesets"),
             ("HOME", "/root"),
         ]);
         let (given, unknown) = given(&environment);
