@@ -4,14 +4,14 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Where what was synced is. In both cases the bytes are in the bucket.
+/// Where what was synced is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// The metadata is on the disk of this machine alone.
+    /// On the disk of this machine: the metadata alone there, small files until the bucket has them.
     #[default]
     Local,
-    /// The metadata is in the bucket too: the file system survives the loss of its machine.
+    /// In the bucket, with its metadata: the file system survives the loss of its machine.
     Store,
 }
 

@@ -38,7 +38,7 @@ pub(super) fn command() -> Command {
                 .value_name("WHERE")
                 .value_parser(["local", "store"])
                 .default_value("local")
-                .help("Where the metadata is when fsync returns: on this machine, or in the bucket too"),
+                .help("Where a file is when fsync returns: on this machine's disk, or in the bucket, with its metadata"),
         );
     with_store_options(command)
 }
