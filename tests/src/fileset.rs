@@ -45,6 +45,13 @@ impl Fileset {
         run_within(PATIENCE, &mut command).expect_success();
     }
 
+    /// Another file system takes its place in the bucket.
+    pub fn replace_label(&self) {
+        let label = r#"{"version":1,"identity":"0000000000000000","name":"another"}"#;
+        self.bucket
+            .put_outside("below/fileset.json", label.as_bytes());
+    }
+
     /// What it is called.
     pub fn name(&self) -> &str {
         &self.name

@@ -101,6 +101,21 @@ fn a_machine_that_was_shut_out_destroys_nothing_in_the_bucket() {
 }
 
 #[test]
+fn a_fileset_whose_place_another_one_took_is_not_mounted() {
+    for durability in ["store", "local"] {
+        let what = format!("taken-{durability}");
+        let fileset = Fileset::made_with(&what, &["--durability", durability]);
+        fileset.replace_label();
+        let mut again = fileset.command("mount");
+        let point = penstock_tests::Scratch::new();
+        again.arg(point.folder("mnt"));
+        let refused = run_within(Patience::seconds(60), &mut again);
+        let told = "does not hold this file system";
+        assert!(refused.stderr.contains(told), "{}", refused.stderr);
+    }
+}
+
+#[test]
 fn a_fileset_whose_metadata_is_on_one_machine_is_not_attached() {
     let fileset = Fileset::new("not-shipped");
     let mut command = penstock();

@@ -12,7 +12,7 @@ use std::{
 
 use penstock_base::{DirectoryLock, DirectoryLockError};
 use penstock_fileset::{
-    Durability, FORMAT_VERSION, Spool,
+    Durability, FORMAT_VERSION, Label, Spool,
     engine::{
         Barrier, EmbeddedEngine, EmbeddedSettings, Engine, EngineError, EngineResult,
         ShippedEngine, ShippedSettings,
@@ -74,6 +74,17 @@ pub(crate) fn kept_options(name: &str, environment: &Environment) -> Vec<Given> 
 }
 
 impl Record {
+    /// Fails unless its place in the bucket has the label of this file system: what another one stored is not ours.
+    pub(crate) fn check_label(&self, label: Option<Label>) -> Outcome {
+        match label {
+            Some(label) if label.identity == self.identity => Ok(()),
+            _ => Err(Failure::new(
+                format!("{} does not hold this file system", self.store),
+                "look at its fileset.json, and at the options that lead to the store",
+            )),
+        }
+    }
+
     fn given(&self, name: &str) -> Vec<Given> {
         let known = table::ALL.iter().filter(|spec| is_kept(spec));
         let given = known.filter_map(|spec| {

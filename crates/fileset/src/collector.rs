@@ -9,7 +9,9 @@ use std::{
 use penstock_base::{FsResult, clock};
 
 use crate::{
+    Label,
     garbage::{LEAK_GRACE, Sweep, collect, delete_garbage, sweep_bucket},
+    usage::format_of,
     volume::Parts,
 };
 
@@ -44,7 +46,22 @@ pub(crate) async fn run(parts: Weak<Parts>) {
     }
 }
 
+/// Whether the bucket holds this file system and not another one by now, whose objects would look like leaked ones.
+async fn holds_ours(parts: &Parts) -> bool {
+    let Ok(format) = format_of(&*parts.engine).await else {
+        return false;
+    };
+    let label = Label::read(&**parts.objects.transfer().store()).await;
+    label.is_ok_and(|label| label.identity == format!("{:016x}", format.identity))
+}
+
 async fn sweep(parts: &Parts) {
+    if !holds_ours(parts).await {
+        tracing::warn!(
+            "the bucket does not say that it holds this file system: it is not looked through"
+        );
+        return;
+    }
     let how = Sweep {
         grace: LEAK_GRACE,
         dry_run: false,

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use penstock_fileset::FilesetVolume;
+use penstock_fileset::{Durability, FilesetVolume, Label, LabelError};
+use penstock_object::Store;
 use penstock_transfer::{Transfer, TransferSettings};
 use penstock_vfs::Volume;
 
 use super::{Form, OpenedVolume, VolumeSpec, cache};
 use crate::{
+    explain,
     failure::{Failure, Outcome},
-    filesets::{self, Fileset},
+    filesets::{self, Fileset, Record},
     options::{Group, OptionSpec, Values, table},
     predecessors::Predecessors,
     resources::Resources,
@@ -52,6 +54,19 @@ fn check_options(values: &Values) -> Outcome {
     ))
 }
 
+/// Fails if another file system, or none, lies where this one's data should be. One that is on this disk can be mounted
+/// while its bucket is away.
+async fn check_place(record: &Record, store: &dyn Store) -> Outcome {
+    match Label::read(store).await {
+        Err(LabelError::Store(error)) if record.durability == Durability::Local => {
+            tracing::warn!(%error, "the bucket cannot be asked which file system it holds");
+            Ok(())
+        }
+        Err(LabelError::Store(error)) => Err(explain::store_error(&record.store, &error)),
+        label => record.check_label(label.ok()),
+    }
+}
+
 /// Opens metadata and data of the file system that the source names.
 pub(super) async fn open(
     spec: &VolumeSpec,
@@ -69,6 +84,7 @@ pub(super) async fn open(
         &spec.environment,
         &resources.registry,
     )?;
+    check_place(&record, &*store).await?;
     let bucket = Arc::clone(&store);
     let cache = cache::open(spec, resources, before).await?;
     let store = match &cache {

@@ -10,12 +10,8 @@ use penstock_transfer::Transfer;
 
 use super::{failure, fileset_values, name_argument, named, with_store_options};
 use crate::{
-    command_line,
-    commands::listing,
-    environment::Environment,
-    failure::{Failure, Outcome},
-    filesets::{OpenedFileset, Record},
-    output,
+    command_line, commands::listing, environment::Environment, failure::Outcome,
+    filesets::OpenedFileset, output,
 };
 
 pub(super) fn command() -> Command {
@@ -44,7 +40,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     };
     let found = listing::block_on(async {
         let look = listing::open(&record.store, &values, environment)?;
-        check_label(&record, Label::read(&*look.store).await.ok())?;
+        record.check_label(Label::read(&*look.store).await.ok())?;
         let ways = (&look.store, look.store.clone());
         let OpenedFileset { engine, store, .. } =
             fileset.open(&record, super::MEMORY, ways).await?;
@@ -59,17 +55,6 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         return output::print_json(&found);
     }
     output::print(&text(&found))
-}
-
-/// Fails unless the bucket holds this file system: what another one stored is not ours to judge.
-fn check_label(record: &Record, label: Option<Label>) -> Outcome {
-    match label {
-        Some(label) if label.identity == record.identity => Ok(()),
-        _ => Err(Failure::new(
-            format!("{} does not hold this file system", record.store),
-            "look at its fileset.json, and at the options that lead to the store",
-        )),
-    }
 }
 
 fn text(found: &Garbage) -> String {
