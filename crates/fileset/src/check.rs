@@ -265,6 +265,9 @@ pub async fn check(
 ) -> FsResult<Report> {
     let survey = query(engine, |reads| Survey::of(reads)).await?;
     let mut report = survey.report();
+    if let Err(error) = engine.verify().await {
+        report.add(error.to_string());
+    }
     let mut there = 0;
     let mut expected: BTreeMap<ObjectId, u64> = BTreeMap::new();
     for (object, (counted, _)) in &survey.objects {

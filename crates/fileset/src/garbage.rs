@@ -139,6 +139,10 @@ pub(crate) async fn sweep_bucket(
         let uncommitted = objects.uncommitted();
         let leaked = judge(engine, &page.objects, (&uncommitted, sweep), &mut found).await?;
         if !sweep.dry_run && !leaked.is_empty() {
+            if found.deleted == 0 {
+                // What is not found in damaged metadata may be what a file needs.
+                engine.verify().await?;
+            }
             confirm_ownership(engine).await?;
             let kept = objects.delete(&leaked).await?;
             found.deleted += (leaked.len() - kept.len()) as u64;

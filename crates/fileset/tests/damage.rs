@@ -156,7 +156,11 @@ async fn use_all(directory: &std::path::Path) -> Outcome<u64> {
         let (key, value) = nth(number);
         let key = bytes(&key);
         let found = query(&engine, |reads| reads.get(&key)).await?;
-        right += u64::from(found.as_deref() == Some(value.as_bytes()));
+        assert!(found.is_none() || found.as_deref() == Some(value.as_bytes()));
+        right += u64::from(found.is_some());
+    }
+    if engine.verify().await.is_ok() {
+        assert_eq!(right, KEYS, "what is not found is damage that is found");
     }
     query(&engine, |reads| all(reads)).await?;
     let change = transact(&engine, |transaction| -> Outcome<()> {

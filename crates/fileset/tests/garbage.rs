@@ -7,10 +7,13 @@ mod support;
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join;
-use penstock_base::{BufferPool, MemoryBudget};
+use penstock_base::{BufferPool, FsError, MemoryBudget};
 use penstock_fileset::{
     FilesetVolume, Format,
-    engine::{EmbeddedSettings, ShippedEngine, ShippedSettings},
+    engine::{
+        EmbeddedSettings, Engine, EngineError, EngineResult, Operation, Query, ShippedEngine,
+        ShippedSettings,
+    },
     garbage::{Count, Garbage, LEAK_GRACE, Sweep, collect_garbage},
 };
 use penstock_object::{ListOptions, Store};
@@ -44,6 +47,43 @@ async fn killed() -> Place {
     gate.reached.notified().await;
     place.crash().await;
     place
+}
+
+/// An engine of whose keys some are not found.
+#[derive(Debug)]
+struct Damaged(Arc<dyn Engine>);
+
+#[async_trait::async_trait]
+impl Engine for Damaged {
+    async fn run_query(&self, query: Query<'_>) -> EngineResult<()> {
+        self.0.run_query(query).await
+    }
+
+    async fn run(&self, operation: Operation) -> EngineResult<()> {
+        self.0.run(operation).await
+    }
+
+    async fn sync(&self) -> EngineResult<()> {
+        self.0.sync().await
+    }
+
+    async fn verify(&self) -> EngineResult<()> {
+        Err(EngineError::Corrupt("as it was told".to_owned()))
+    }
+
+    async fn close(&self) -> EngineResult<()> {
+        self.0.close().await
+    }
+}
+
+#[tokio::test]
+async fn damaged_metadata_takes_nothing_for_leaked() {
+    let place = killed().await;
+    let before = place.objects().await;
+    let damaged = Damaged(Arc::clone(&place.engine));
+    let refused = collect_garbage(&damaged, place.transfer(), NOW).await;
+    assert!(matches!(refused, Err(FsError::Corrupt(_))), "{refused:?}");
+    assert_eq!(place.objects().await, before);
 }
 
 #[tokio::test]

@@ -270,6 +270,11 @@ impl EmbeddedEngine {
     /// The tree with all that is applied by now, and the number of the last operation in it.
     pub(super) async fn snapshot(&self) -> EngineResult<(TreeState, u64)> {
         self.shared.merged(self.sequence()?).await?;
+        self.tree_state()
+    }
+
+    /// The tree as it is, and the number of the last operation in it.
+    fn tree_state(&self) -> EngineResult<(TreeState, u64)> {
         let closed = || EngineError::Io("the engine is closed".to_owned());
         let tree = self.tree.upgrade().ok_or_else(closed)?;
         run_blocking(|| tree.snapshot())
@@ -317,6 +322,11 @@ impl Engine for EmbeddedEngine {
 
     async fn hand_over(&self) -> EngineResult<()> {
         self.shared.written(self.sequence()?).await
+    }
+
+    async fn verify(&self) -> EngineResult<()> {
+        let (state, _) = self.tree_state()?;
+        run_blocking(|| state.verify())
     }
 
     async fn close(&self) -> EngineResult<()> {

@@ -327,6 +327,10 @@ impl Engine for ShippedEngine {
         local.and(shipped)
     }
 
+    async fn verify(&self) -> EngineResult<()> {
+        self.local.verify().await
+    }
+
     async fn close(&self) -> EngineResult<()> {
         let synced = match self.local.sequence() {
             Ok(_) => self.sync().await,

@@ -1,6 +1,8 @@
 //! The B-tree below the log: everything up to a certain change, in one file.
 //!
-//! What reads a damaged file may panic. Nothing of that leaves this module: it is `Corrupt` to whoever asked.
+//! Each value is kept behind a sum of it and of its key, so that no damaged one is taken for what was written.
+//! A key that is not found where it is looked for is told from one that is not there by [`TreeState::verify`] alone,
+//! which reads all. What reads a damaged file may panic. Nothing of that leaves this module: it is `Corrupt` to whoever asked.
 
 use std::{
     fs::File, iter, ops::Range, os::unix::fs::OpenOptionsExt, panic::AssertUnwindSafe, path::Path,
@@ -10,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use redb::{
     Builder, Database, Durability, ReadOnlyTable, ReadTransaction, ReadableDatabase,
-    TableDefinition, backends::FileBackend,
+    ReadableTableMetadata, TableDefinition, backends::FileBackend,
 };
 
 use super::{
@@ -18,11 +20,12 @@ use super::{
     log,
 };
 use crate::engine::{
-    EngineError, EngineResult,
+    EngineError, EngineResult, KEY_LENGTH_MAX,
     layers::{Changes, Layer, Said, in_order},
+    record,
 };
 
-const KEYS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("keys");
+const KEYS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("summed keys");
 /// What the tree says of itself.
 const FACTS: TableDefinition<'_, &str, u64> = TableDefinition::new("facts");
 /// The last change that is in the tree.
@@ -98,7 +101,9 @@ impl Tree {
             let mut keys = transaction.open_table(KEYS).map_err(failure)?;
             for (key, value) in changes {
                 match value {
-                    Some(value) => keys.insert(&key[..], &value[..]).map_err(failure)?,
+                    Some(value) => keys
+                        .insert(&key[..], &summed(key, value)[..])
+                        .map_err(failure)?,
                     None => keys.remove(&key[..]).map_err(failure)?,
                 };
             }
@@ -154,10 +159,7 @@ impl Drop for Tree {
 /// Does something with the file, which a damaged one may make panic.
 fn guarded<T>(work: impl FnOnce() -> EngineResult<T>) -> EngineResult<T> {
     let worked = std::panic::catch_unwind(AssertUnwindSafe(work));
-    worked.unwrap_or_else(|_| {
-        let text = "the file `tree` is not what was written there";
-        Err(EngineError::Corrupt(text.to_owned()))
-    })
+    worked.unwrap_or_else(|_| Err(damaged()))
 }
 
 fn fact_in(transaction: &ReadTransaction, name: &str) -> EngineResult<Option<u64>> {
@@ -174,7 +176,8 @@ impl Layer for TreeState {
     fn says(&self, key: &[u8]) -> EngineResult<Option<Option<Bytes>>> {
         guarded(|| {
             let value = self.0.get(key).map_err(failure)?;
-            Ok(value.map(|value| Some(Bytes::copy_from_slice(value.value()))))
+            let value = value.map(|value| compared(key, value.value()));
+            value.map(|value| value.map(Some)).transpose()
         })
     }
 
@@ -190,7 +193,8 @@ impl Layer for TreeState {
             };
             let (key, value) = entry.map_err(failure)?;
             let key = Bytes::copy_from_slice(key.value());
-            Ok(Some((key, Some(Bytes::copy_from_slice(value.value())))))
+            let value = compared(&key, value.value())?;
+            Ok(Some((key, Some(value))))
         };
         let mut is_over = false;
         Ok(Box::new(iter::from_fn(move || {
@@ -205,9 +209,47 @@ impl Layer for TreeState {
     }
 }
 
+impl TreeState {
+    /// Reads all keys. Fails unless each is what was written, none is missing, and each is found by who looks for it.
+    pub(in crate::engine) fn verify(&self) -> EngineResult<()> {
+        let mut count = 0;
+        for said in self.says_all(&[]..&[u8::MAX; KEY_LENGTH_MAX + 1])? {
+            let (key, _) = said?;
+            if self.says(&key)?.is_none() {
+                return Err(damaged());
+            }
+            count += 1;
+        }
+        let length = guarded(|| self.0.len().map_err(failure))?;
+        (length == count).then_some(()).ok_or_else(damaged)
+    }
+}
+
+/// A value as the file has it.
+fn summed(key: &[u8], value: &[u8]) -> Vec<u8> {
+    let sum = record::checksum([key, value]);
+    [&sum.to_le_bytes()[..], value].concat()
+}
+
+/// The value that the file has for a key, if it is what was written.
+fn compared(key: &[u8], summed: &[u8]) -> EngineResult<Bytes> {
+    let (sum, value) = summed.split_first_chunk().ok_or_else(damaged)?;
+    match u32::from_le_bytes(*sum) == record::checksum([key, value]) {
+        true => Ok(Bytes::copy_from_slice(value)),
+        false => Err(damaged()),
+    }
+}
+
+fn damaged() -> EngineError {
+    EngineError::Corrupt("the file `tree` is not what was written there".to_owned())
+}
+
 fn failure(error: impl Into<redb::Error>) -> EngineError {
     match error.into() {
         redb::Error::Corrupted(text) => EngineError::Corrupt(text),
+        redb::Error::TableDoesNotExist(table) => EngineError::Corrupt(format!(
+            "the file `tree` has no {table}, or is of an older version"
+        )),
         redb::Error::Io(error) if is_full(&error) => EngineError::Full(error.to_string()),
         error => EngineError::Io(error.to_string()),
     }
