@@ -13,7 +13,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use penstock_tests::{Fileset, Kind, Bucket, Patience, Scratch, system};
+use penstock_tests::{Bucket, Fileset, Kind, Patience, Scratch, system};
 
 const PATIENCE: Patience = Patience::seconds(120);
 
@@ -128,10 +128,15 @@ fn copies_and_lists(place: &Path) {
     for number in 0..300 {
         fs::write(place.join(format!("directory/{number:03}")), b"small").expect("written");
     }
-    let listed = fs::read_dir(place.join("directory")).expect("listed").count();
+    let listed = fs::read_dir(place.join("directory"))
+        .expect("listed")
+        .count();
     assert_eq!(listed, 301);
     fs::rename(place.join("directory/000"), place.join("directory/moved")).expect("moved");
-    assert_eq!(fs::read(place.join("directory/moved")).expect("read"), b"small");
+    assert_eq!(
+        fs::read(place.join("directory/moved")).expect("read"),
+        b"small"
+    );
     fs::remove_dir_all(place.join("directory")).expect("removed");
     assert!(!place.join("directory").exists());
 }
@@ -152,8 +157,15 @@ fn the_kernel_mounts_a_fileset_as_a_posix_file_system() {
     symlink("file", place.join("link")).expect("linked");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).expect("set");
     let seen = fs::metadata(place.join("link")).expect("there");
-    assert_eq!((seen.nlink(), seen.mode() & 0o7777, seen.len()), (2, 0o640, 200_000));
-    let mut open = fs::File::options().read(true).write(true).open(&file).expect("opened");
+    assert_eq!(
+        (seen.nlink(), seen.mode() & 0o7777, seen.len()),
+        (2, 0o640, 200_000)
+    );
+    let mut open = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&file)
+        .expect("opened");
     open.write_all_at(b"over", 100_000).expect("written");
     open.set_len(150_000).expect("cut");
     open.sync_all().expect("synced");
@@ -161,10 +173,15 @@ fn the_kernel_mounts_a_fileset_as_a_posix_file_system() {
     fs::remove_file(&other).expect("removed");
     let mut bytes = [0; 4];
     open.seek(SeekFrom::Start(100_000)).expect("sought");
-    open.read_exact(&mut bytes).expect("it lives until it is closed");
+    open.read_exact(&mut bytes)
+        .expect("it lives until it is closed");
     assert_eq!(&bytes, b"over");
     drop(open);
-    let mut appended = fs::File::options().append(true).create(true).open(&file).expect("new");
+    let mut appended = fs::File::options()
+        .append(true)
+        .create(true)
+        .open(&file)
+        .expect("new");
     for number in 0..20 {
         writeln!(appended, "line {number}").expect("appended");
     }
