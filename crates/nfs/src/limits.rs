@@ -48,8 +48,8 @@ pub(crate) const BATCH_MAX: usize = 16;
 pub(crate) const DUPLICATES_MAX: usize = 16_384;
 /// How long a repeat waits for the call that it repeats.
 pub(crate) const DUPLICATE_DEADLINE: Duration = Duration::from_secs(60);
-/// Places in directories that are remembered.
-pub(crate) const PLACES_MAX: usize = 16_384;
+/// Names in directories that are remembered, so that listings go on behind them.
+pub(crate) const PLACES_MAX: usize = 65_536;
 /// Files that are open at once.
 pub(crate) const OPEN_FILES_MAX: usize = 4096;
 /// How long a file stays open that nobody reads.

@@ -7,6 +7,8 @@
 
 mod file;
 mod order;
+#[cfg(test)]
+mod tests;
 
 use std::{collections::HashMap, ops::Range, sync::Arc};
 

@@ -1,8 +1,9 @@
 //! Cookies: where in a directory a listing goes on.
 //!
-//! The cookie of an entry is a number made of its name, the same from every server and after each restart. The name
-//! that a listing stopped at is remembered, so that the next call goes on behind it even if it was removed meanwhile;
-//! that of any other entry is found by a walk over the directory.
+//! The cookie of an entry is a number made of its name, the same from every server and after each restart. Names that
+//! were listed or removed are remembered for a while, so that a listing goes on behind each of them though it is gone: a
+//! program that removes what it lists makes its client ask from the midst of what it got. Any other cookie is found by
+//! a walk over the directory.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -35,7 +36,7 @@ pub(crate) fn cookie_of(name: &FileName) -> u64 {
     FIRST + sum % (LIMIT - FIRST)
 }
 
-/// The names that listings stopped at.
+/// Names that were listed or removed.
 #[derive(Debug, Default)]
 pub(crate) struct Places(Mutex<Remembered>);
 
@@ -46,12 +47,18 @@ struct Remembered {
 }
 
 impl Places {
-    /// Remembers where a listing of a directory stopped.
-    pub(crate) fn remember(&self, directory: Inode, name: &FileName) {
-        let place = (directory, cookie_of(name));
+    /// Remembers names of a directory.
+    pub(crate) fn remember<'a>(
+        &self,
+        directory: Inode,
+        names: impl IntoIterator<Item = &'a FileName>,
+    ) {
         let mut remembered = self.0.lock();
-        if remembered.names.insert(place, name.clone()).is_none() {
-            remembered.order.push_back(place);
+        for name in names {
+            let place = (directory, cookie_of(name));
+            if remembered.names.insert(place, name.clone()).is_none() {
+                remembered.order.push_back(place);
+            }
         }
         while remembered.order.len() > PLACES_MAX {
             if let Some(oldest) = remembered.order.pop_front() {
@@ -146,7 +153,7 @@ mod tests {
     fn the_oldest_places_are_forgotten() {
         let places = Places::default();
         for number in 0..=PLACES_MAX {
-            places.remember(Inode(1), &name(&number.to_string()));
+            places.remember(Inode(1), [&name(&number.to_string())]);
         }
         let remembered = places.0.lock();
         assert_eq!(remembered.names.len(), PLACES_MAX);

@@ -5,7 +5,7 @@ use penstock_vfs::{AccessMask, Attributes, Detail, ListFrom};
 
 use super::{
     Asked, Service,
-    listing::{Listed, Page},
+    listing::{Listed, ListedName, Page},
     status,
 };
 use crate::{
@@ -78,7 +78,7 @@ impl Service {
     fn write_entry(&self, entry: Listed, with_attributes: bool, out: &mut Encoder) {
         out.bool(true);
         out.u64(entry.inode.0);
-        out.opaque(&entry.name);
+        out.opaque(entry.name.as_bytes());
         out.u64(entry.cookie);
         if !with_attributes {
             return;
@@ -145,16 +145,14 @@ impl Service {
         };
         let from = after.as_ref().map_or(ListFrom::START, ListFrom::After);
         volume.list(&asked.by, inode, from, page).await?;
-        if let Some(last) = &page.last {
-            self.places.remember(inode, last);
-        }
+        self.places.remember(inode, page.names());
         Ok(())
     }
 }
 
-fn dots(name: &[u8], node: Node, cookie: u64) -> Listed {
+fn dots(name: &'static [u8], node: Node, cookie: u64) -> Listed {
     Listed {
-        name: name.to_vec(),
+        name: ListedName::Dots(name),
         inode: node.inode(),
         cookie,
         node: Some(node),

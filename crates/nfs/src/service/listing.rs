@@ -26,9 +26,25 @@ pub(super) fn entry_bytes(name_length: usize, has_attributes: bool) -> usize {
     ENTRY + opaque_length(name_length) + plus
 }
 
+/// What an entry is called.
+pub(super) enum ListedName {
+    /// `.` or `..`.
+    Dots(&'static [u8]),
+    Name(FileName),
+}
+
+impl ListedName {
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Dots(dots) => dots,
+            Self::Name(name) => name.as_bytes(),
+        }
+    }
+}
+
 /// An entry of a directory.
 pub(super) struct Listed {
-    pub(super) name: Vec<u8>,
+    pub(super) name: ListedName,
     pub(super) inode: Inode,
     pub(super) cookie: u64,
     /// The file, where its attributes are wanted.
@@ -41,7 +57,6 @@ pub(super) struct Page {
     detail: Detail,
     room: usize,
     pub(super) entries: Vec<Listed>,
-    pub(super) last: Option<FileName>,
     /// There was no room for another one.
     pub(super) is_full: bool,
 }
@@ -53,9 +68,16 @@ impl Page {
             detail,
             room,
             entries: Vec::new(),
-            last: None,
             is_full: false,
         }
+    }
+
+    /// The names in it.
+    pub(super) fn names(&self) -> impl Iterator<Item = &FileName> {
+        self.entries.iter().filter_map(|entry| match &entry.name {
+            ListedName::Dots(_) => None,
+            ListedName::Name(name) => Some(name),
+        })
     }
 
     /// Whether there was room for so many bytes, which are taken then.
@@ -79,12 +101,11 @@ impl DirectorySink for Page {
         }
         let has_attributes = self.detail == Detail::Attributes;
         self.entries.push(Listed {
-            name: name.as_bytes().to_vec(),
+            name: ListedName::Name(name.clone()),
             inode: entry.attributes.inode,
             cookie: cookie_of(name),
             node: has_attributes.then(|| Node::of(&self.volume, entry.clone())),
         });
-        self.last = Some(name.clone());
         ControlFlow::Continue(())
     }
 }

@@ -97,6 +97,7 @@ impl Service {
             self.check_removal(asked, &directory, &name).await?;
             let dentry = Dentry::new(directory.inode(), &name);
             let removed = self.volume.remove(&asked.by, dentry, kind).await?;
+            self.places.remember(directory.inode(), [&name]);
             self.settle(directory.inode()).await?;
             change = self.told(asked, directory.inode(), removed).await;
             Ok(())
@@ -161,6 +162,7 @@ impl Service {
             .volume
             .rename(&asked.by, old, new, RenameMode::Replace)
             .await?;
+        self.places.remember(above.inode(), [old.name]);
         self.settle(above.inode()).await?;
         if above.inode() != below.inode() {
             self.settle(below.inode()).await?;

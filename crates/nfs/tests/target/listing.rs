@@ -72,6 +72,33 @@ async fn a_listing_goes_on_where_it_was_though_names_come_and_go() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_listing_goes_on_behind_any_name_that_was_listed_or_removed() {
+    let target = Target::new().await;
+    let (mut client, directory) = filled(&target, 50).await;
+    let args = |cookie| READDIR3args {
+        dir: directory.clone(),
+        cookie,
+        cookieverf: cookieverf3([0; 8]),
+        count: 65_536,
+    };
+    let all = client.readdir(&args(0)).await.unwrap().unwrap();
+    let all = all.reply.entries.into_inner();
+    // The one server has listed the names, the other one removes them.
+    let another = target.again(Making::default()).await;
+    let mut other = another.root().await;
+    for number in 20..30 {
+        let text = format!("file {number:04}");
+        let removed = remove(&mut other, &directory, &text).await;
+        assert_eq!(removed, nfsstat3::NFS3_OK);
+        for client in [&mut client, &mut other] {
+            let args = args(all[number + 2].cookie);
+            let rest = client.readdir(&args).await.unwrap().unwrap();
+            assert_eq!(rest.reply.entries.into_inner().len(), 50 - number - 1);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_cookie_of_any_entry_is_good_also_after_a_restart() {
     let target = Target::new().await;
     let (mut client, directory) = filled(&target, 50).await;
