@@ -6,6 +6,7 @@
 //!      ->  bucket (volume) ->  vfs, transfer  ->  object  ->  base
 //!      ->  stream (volume) ->  vfs, transfer
 //!      ->  fileset (volume) ->  vfs, transfer
+//!      ->  tools           ->          base
 //!      ->  bench           ->          development server
 //!      ->  control         ->          base
 //! ```
@@ -22,7 +23,7 @@ use serde_json::Value;
 use super::Finding;
 
 /// A crate of ours with the crates of ours that it may use.
-const LAYERS: [(&str, &[&str]); 19] = [
+const LAYERS: [(&str, &[&str]); 20] = [
     ("penstock-base", &[]),
     ("penstock-control", &["penstock-base"]),
     ("penstock-object", &["penstock-base"]),
@@ -75,10 +76,12 @@ const LAYERS: [(&str, &[&str]); 19] = [
             "penstock-fuse",
             "penstock-object",
             "penstock-stream",
+            "penstock-tools",
             "penstock-transfer",
             "penstock-vfs",
         ],
     ),
+    ("penstock-tools", &["penstock-base"]),
     ("penstock-bench", &["penstock-base", DEVELOPMENT_SERVER]),
     (DEVELOPMENT_SERVER, &[]),
     (SKIPS, &[]),

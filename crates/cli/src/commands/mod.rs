@@ -15,6 +15,7 @@ mod stat;
 pub(crate) mod stats;
 pub(crate) mod stream;
 mod sync;
+pub(crate) mod tools;
 pub(crate) mod umount;
 mod unsaved;
 pub(crate) mod uploads;
@@ -43,6 +44,7 @@ const COMMANDS: &[(Make, Run)] = &[
     (ls::command, ls::run),
     (stat::command, stat::run),
     (uploads::command, uploads::run),
+    (tools::rm::command, tools::rm::run),
     #[cfg(feature = "bench")]
     (bench::command, bench::run),
     (cache::command, cache::run),
