@@ -12,12 +12,13 @@
 //! Nothing here reads the command line or prints: a tool takes settings, a [`Report`] that may be looked at
 //! meanwhile, and a [`Stop`] that ends it.
 
-#![allow(dead_code)]
-
+pub mod copy;
 mod local;
+mod patterns;
 pub mod remove;
 mod report;
 mod work;
 
+pub use patterns::Patterns;
 pub use report::{Report, Summary};
 pub use work::{Stop, THREADS_MAX, Threads};

@@ -38,8 +38,11 @@ impl Counter {
     }
 }
 
+/// Who is told each thing that is done.
+type Listener = Box<dyn Fn(&str) + Send + Sync>;
+
 /// What was done so far.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Report {
     /// Files of any kind but directories: removed, copied, archived.
     pub files: Counter,
@@ -58,6 +61,7 @@ pub struct Report {
     failed: Counter,
     has_changed: AtomicBool,
     lines: Mutex<Vec<String>>,
+    listener: Option<Listener>,
 }
 
 /// The end of a tool, for programs.
@@ -80,6 +84,21 @@ pub struct Summary {
 }
 
 impl Report {
+    /// A report that tells `listener` of each thing that is done.
+    pub fn telling(listener: Listener) -> Self {
+        Self {
+            listener: Some(listener),
+            ..Self::default()
+        }
+    }
+
+    /// Tells of one thing, if anybody listens.
+    pub(crate) fn tell(&self, line: impl FnOnce() -> String) {
+        if let Some(listener) = &self.listener {
+            listener(&line());
+        }
+    }
+
     /// Something could not be done, and why.
     pub fn fail(&self, line: impl Display) {
         self.failed.add(1);

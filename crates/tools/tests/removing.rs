@@ -180,7 +180,7 @@ fn a_stop_ends_it_and_says_what_was_done() {
     let report = Report::default();
     let stop = Stop::default();
     stop.set();
-    remove(&[tree.clone()], &settings(), &report, &stop);
+    remove(std::slice::from_ref(&tree), &settings(), &report, &stop);
     assert!(tree.exists());
     assert_eq!(report.failed(), 0);
 }

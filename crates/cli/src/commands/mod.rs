@@ -44,6 +44,7 @@ const COMMANDS: &[(Make, Run)] = &[
     (ls::command, ls::run),
     (stat::command, stat::run),
     (uploads::command, uploads::run),
+    (tools::cp::command, tools::cp::run),
     (tools::rm::command, tools::rm::run),
     #[cfg(feature = "bench")]
     (bench::command, bench::run),

@@ -1,6 +1,6 @@
 //! Trees made of chance, and what they are in words.
 
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used)]
 
 use std::{
     collections::BTreeMap,
@@ -18,18 +18,18 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags}
 
 /// Which kinds of files and attributes a tree has besides files, directories and links.
 #[derive(Debug, Clone, Copy)]
-pub struct Variety {
+pub(crate) struct Variety {
     /// Attributes in `user.`, ACLs.
-    pub attributes: bool,
+    pub(crate) attributes: bool,
     /// FIFOs, sockets, devices, other owners: for root.
-    pub special: bool,
+    pub(crate) special: bool,
     /// Symbolic links that lead out of the tree.
-    pub outside: bool,
+    pub(crate) outside: bool,
     /// Names that are no UTF-8.
-    pub raw_names: bool,
+    pub(crate) raw_names: bool,
 }
 
-pub const EVERYTHING: Variety = Variety {
+pub(crate) const EVERYTHING: Variety = Variety {
     attributes: true,
     special: true,
     outside: true,
@@ -37,12 +37,12 @@ pub const EVERYTHING: Variety = Variety {
 };
 
 /// Whether this process may do everything.
-pub fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
 /// Fills `root` with `count` entries.
-pub fn fill(root: &Path, count: usize, seed: u64, variety: Variety) {
+pub(crate) fn fill(root: &Path, count: usize, seed: u64, variety: Variety) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut directories = vec![root.to_path_buf()];
     let mut files: Vec<PathBuf> = Vec::new();
@@ -181,7 +181,7 @@ fn date(path: &Path, random: &mut fastrand::Rng) {
 }
 
 /// What every entry of a tree is, by path: kind, mode, owners, time, links, content and attributes.
-pub fn describe(root: &Path) -> BTreeMap<Vec<u8>, String> {
+pub(crate) fn describe(root: &Path) -> BTreeMap<Vec<u8>, String> {
     let mut found = BTreeMap::new();
     let mut links: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
     let mut waiting = vec![root.to_path_buf()];
@@ -250,7 +250,7 @@ fn in_words(path: &Path, metadata: &fs::Metadata) -> String {
 }
 
 /// Fails with the first differences of two trees.
-pub fn assert_same(left: &Path, right: &Path) {
+pub(crate) fn assert_same(left: &Path, right: &Path) {
     let (left, right) = (describe(left), describe(right));
     let mut differences = Vec::new();
     for key in left.keys().chain(right.keys()) {

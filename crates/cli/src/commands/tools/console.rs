@@ -28,12 +28,29 @@ pub(in crate::commands) struct Ending {
     pub changed: Exit,
 }
 
+impl Default for Work {
+    fn default() -> Self {
+        Self {
+            done: "done",
+            json: false,
+            tells_each: false,
+            is_silent: false,
+            ending: Ending {
+                failed: Exit::Failed,
+                changed: Exit::Failed,
+            },
+        }
+    }
+}
+
 /// A tool that runs.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::commands) struct Work {
     /// What is done to files, in the past tense: "removed".
     pub done: &'static str,
     pub json: bool,
+    /// Each thing that is done has a line on standard output.
+    pub tells_each: bool,
     /// Standard output has other data.
     pub is_silent: bool,
     pub ending: Ending,
@@ -44,7 +61,10 @@ impl Work {
     pub(in crate::commands) fn run(self, tool: impl FnOnce(&Report, &Stop) -> Outcome) -> Outcome {
         let stop = Stop::default();
         watch_signals(&stop)?;
-        let report = Report::default();
+        let report = match self.tells_each {
+            true => Report::telling(Box::new(print_each)),
+            false => Report::default(),
+        };
         let begun = clock::now();
         let (end, ended) = mpsc::channel::<()>();
         let outcome = thread::scope(|scope| {
@@ -143,6 +163,10 @@ fn as_json(summary: &Summary, elapsed: Duration, is_stopped: bool) -> serde_json
     value["seconds"] = json!(elapsed.as_secs_f64());
     value["interrupted"] = json!(is_stopped);
     value
+}
+
+fn print_each(line: &str) {
+    let _ = output::print_line(&crate::legible::legible(line));
 }
 
 /// Sets `stop` when the user or the system asks to end. A second Ctrl-C ends the process at once.

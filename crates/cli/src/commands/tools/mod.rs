@@ -4,12 +4,17 @@
 //! Ctrl-C, and at the end everything that could not be done.
 
 mod console;
+pub(crate) mod cp;
 pub(crate) mod rm;
 
-use clap::{Arg, ArgAction, ArgMatches, value_parser};
-use penstock_tools::{THREADS_MAX, Threads};
+use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::PathBuf};
 
-pub(super) use console::{Ending, Work};
+use clap::{Arg, ArgAction, ArgMatches, value_parser};
+use penstock_tools::{Patterns, THREADS_MAX, Threads};
+
+use crate::failure::{Failure, Outcome};
+
+pub(super) use console::Work;
 
 /// The programs by their own names, with the commands that they are.
 const PROGRAMS: [(&str, &str); 3] = [("parcp", "cp"), ("partar", "tar"), ("parrm", "rm")];
@@ -45,4 +50,46 @@ fn json_argument() -> Arg {
 /// A flag with a letter.
 fn lettered(name: &'static str, letter: char, help: &'static str) -> Arg {
     crate::command_line::flag(name, help).short(letter)
+}
+
+/// `--exclude` and `--exclude-from`.
+fn exclude_arguments() -> [Arg; 2] {
+    [
+        Arg::new("exclude")
+            .long("exclude")
+            .value_name("PATTERN")
+            .action(ArgAction::Append)
+            .value_parser(value_parser!(OsString))
+            .help("Leave out names, paths that begin with `/` or contain one, as rsync has them"),
+        Arg::new("exclude-from")
+            .long("exclude-from")
+            .value_name("FILE")
+            .action(ArgAction::Append)
+            .value_parser(value_parser!(PathBuf))
+            .help("Leave out what the lines of FILE say; `+ PATTERN` keeps"),
+    ]
+}
+
+fn patterns(matches: &ArgMatches) -> Outcome<Patterns> {
+    let mut patterns = Patterns::default();
+    let failed = |what: String| {
+        move |error: std::io::Error| {
+            Failure::usage(
+                format!("cannot take {what}: {error}"),
+                "check --exclude-from",
+            )
+        }
+    };
+    for text in matches.get_many::<OsString>("exclude").unwrap_or_default() {
+        let added = patterns.add(text.as_bytes());
+        added.map_err(failed(format!("`{}`", text.display())))?;
+    }
+    for path in matches
+        .get_many::<PathBuf>("exclude-from")
+        .unwrap_or_default()
+    {
+        let added = patterns.add_file(path);
+        added.map_err(failed(format!("the patterns of {}", path.display())))?;
+    }
+    Ok(patterns)
 }

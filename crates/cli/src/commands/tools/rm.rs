@@ -8,7 +8,7 @@ use std::{
 use clap::{Arg, ArgMatches, Command, value_parser};
 use penstock_tools::remove::{self, Settings};
 
-use super::{Ending, Work, json_argument, lettered, threads, threads_argument};
+use super::{Work, json_argument, lettered, threads, threads_argument};
 use crate::{
     command_line::flag,
     environment::Environment,
@@ -78,11 +78,7 @@ pub(crate) fn run(matches: &ArgMatches, _: &Environment) -> Outcome {
     let work = Work {
         done: "removed",
         json: matches.get_flag("json"),
-        is_silent: false,
-        ending: Ending {
-            failed: Exit::Failed,
-            changed: Exit::Failed,
-        },
+        ..Work::default()
     };
     work.run(|report, stop| {
         remove::remove(&paths, &settings, report, stop);
