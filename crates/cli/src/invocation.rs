@@ -69,6 +69,7 @@ fn called_as(program: &str, environment: &Environment) -> Outcome {
     }
     match rest {
         [word, name, rest @ ..] if word == "as" => as_program(name, rest, environment),
+        [word, rest @ ..] if word == "tar" => tool("tar", rest, environment),
         // mount.fuse3, for `mount -t fuse.penstock`, names no command.
         [source, ..] if source.to_string_lossy().contains("://") => {
             let command = [OsString::from("penstock"), OsString::from("mount")];
@@ -95,8 +96,12 @@ fn as_program(name: &OsStr, rest: &[OsString], environment: &Environment) -> Out
 
 /// `parcp ...` and its like are commands of ours under other names.
 fn tool(command: &str, rest: &[OsString], environment: &Environment) -> Outcome {
+    let rest = match command {
+        "tar" => commands::tools::tar::from_old_style(rest),
+        _ => rest.to_vec(),
+    };
     let command = ["penstock", command].map(OsString::from);
-    commands::dispatch(&[&command[..], rest].concat(), environment)
+    commands::dispatch(&[&command[..], &rest].concat(), environment)
 }
 
 /// `mount.KIND SOURCE MOUNTPOINT [-sfnv] [-N NAMESPACE] [-t TYPE] [-o WORDS]`. For other programs'

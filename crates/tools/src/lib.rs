@@ -12,6 +12,7 @@
 //! Nothing here reads the command line or prints: a tool takes settings, a [`Report`] that may be looked at
 //! meanwhile, and a [`Stop`] that ends it.
 
+pub mod archive;
 pub mod copy;
 mod local;
 mod patterns;

@@ -1,6 +1,6 @@
 //! What parcp copies, and how it goes on where it was cut off.
 
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 mod support;
 
@@ -50,13 +50,7 @@ fn plain() -> Settings {
 fn copied(sources: &[&Path], target: &Path, settings: &Settings) -> Summary {
     let report = Report::default();
     let sources: Vec<PathBuf> = sources.iter().map(|path| path.to_path_buf()).collect();
-    copy(
-        &sources,
-        &target.to_path_buf(),
-        settings,
-        &report,
-        &Stop::default(),
-    );
+    copy(&sources, target, settings, &report, &Stop::default());
     report.summary()
 }
 

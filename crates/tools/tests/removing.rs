@@ -1,6 +1,6 @@
 //! What parrm removes, and what it leaves.
 
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 mod support;
 

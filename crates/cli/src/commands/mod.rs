@@ -46,6 +46,7 @@ const COMMANDS: &[(Make, Run)] = &[
     (uploads::command, uploads::run),
     (tools::cp::command, tools::cp::run),
     (tools::rm::command, tools::rm::run),
+    (tools::tar::command, tools::tar::run),
     #[cfg(feature = "bench")]
     (bench::command, bench::run),
     (cache::command, cache::run),

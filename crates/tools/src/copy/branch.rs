@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use rustix::fs::{FileType, Stat};
+use rustix::fs::Stat;
 
 use crate::{local::Directory, work::Node};
 
@@ -37,7 +37,6 @@ pub(super) struct Item {
     pub(super) name: CString,
     /// What its copy is called, if otherwise.
     pub(super) renamed: Option<CString>,
-    pub(super) kind: FileType,
 }
 
 impl Item {

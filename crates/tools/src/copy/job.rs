@@ -184,7 +184,6 @@ impl<'a> Copying<'a> {
             let item = Item {
                 name: entry.name,
                 renamed: None,
-                kind,
             };
             match is_directory {
                 true => directories.push(item),

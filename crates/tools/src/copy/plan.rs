@@ -137,7 +137,6 @@ fn plan_one(
     let item = Item {
         renamed: (name != place.name).then_some(name),
         name: place.name,
-        kind,
     };
     Ok(match kind {
         FileType::Directory => Task::Enter(branch, item),

@@ -27,6 +27,8 @@ pub(crate) struct Variety {
     pub(crate) outside: bool,
     /// Names that are no UTF-8.
     pub(crate) raw_names: bool,
+    /// Sockets, which no archive can hold.
+    pub(crate) sockets: bool,
 }
 
 pub(crate) const EVERYTHING: Variety = Variety {
@@ -34,6 +36,7 @@ pub(crate) const EVERYTHING: Variety = Variety {
     special: true,
     outside: true,
     raw_names: true,
+    sockets: true,
 };
 
 /// Whether this process may do everything.
@@ -67,7 +70,7 @@ pub(crate) fn fill(root: &Path, count: usize, seed: u64, variety: Variety) {
                 fs::hard_link(&files[random.usize(..files.len())], &path).unwrap();
                 continue;
             }
-            7 if variety.special && is_root() => special(&path, &mut random),
+            7 if variety.special && is_root() => special(&path, &mut random, variety),
             8 => sparse(&path, &mut random),
             _ => {
                 let size = random.usize(0..3) * random.usize(0..20_000);
@@ -99,13 +102,14 @@ fn content(random: &mut fastrand::Rng, size: usize) -> Vec<u8> {
     (0..size).map(|_| random.u8(..)).collect()
 }
 
-fn special(path: &Path, random: &mut fastrand::Rng) {
+fn special(path: &Path, random: &mut fastrand::Rng, variety: Variety) {
     let kinds = [
         (FileType::Fifo, 0),
-        (FileType::Socket, 0),
         (FileType::CharacterDevice, rustix::fs::makedev(1, 3)),
         (FileType::BlockDevice, rustix::fs::makedev(7, 200)),
+        (FileType::Socket, 0),
     ];
+    let kinds = &kinds[..if variety.sockets { 4 } else { 3 }];
     let (kind, device) = kinds[random.usize(..kinds.len())];
     rustix::fs::mknodat(CWD, path, kind, Mode::from(0o640), device).unwrap();
 }

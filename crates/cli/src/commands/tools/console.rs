@@ -62,6 +62,7 @@ impl Work {
         let stop = Stop::default();
         watch_signals(&stop)?;
         let report = match self.tells_each {
+            true if self.is_silent => Report::telling(Box::new(complain_each)),
             true => Report::telling(Box::new(print_each)),
             false => Report::default(),
         };
@@ -167,6 +168,10 @@ fn as_json(summary: &Summary, elapsed: Duration, is_stopped: bool) -> serde_json
 
 fn print_each(line: &str) {
     let _ = output::print_line(&crate::legible::legible(line));
+}
+
+fn complain_each(line: &str) {
+    output::complain(&crate::legible::legible(line));
 }
 
 /// Sets `stop` when the user or the system asks to end. A second Ctrl-C ends the process at once.

@@ -6,6 +6,7 @@
 mod console;
 pub(crate) mod cp;
 pub(crate) mod rm;
+pub(crate) mod tar;
 
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::PathBuf};
 
