@@ -20,6 +20,10 @@ pub(crate) enum Exit {
     Usage,
     /// The mount ended, but some files could not be saved.
     Unsaved,
+    /// Files of an archive failed; what tar(1) ends with.
+    Fatal,
+    /// The user ended it.
+    Interrupted,
 }
 
 impl Exit {
@@ -30,6 +34,8 @@ impl Exit {
             Self::Failed => 1,
             Self::Usage => 2,
             Self::Unsaved => 3,
+            Self::Fatal => 2,
+            Self::Interrupted => 130,
         }
     }
 

@@ -64,8 +64,12 @@ fn called_as(program: &str, environment: &Environment) -> Outcome {
     if let Some(program) = personality::find(program) {
         return program.run(rest, environment);
     }
+    if let Some(command) = commands::tools::find(program) {
+        return tool(command, rest, environment);
+    }
     match rest {
         [word, name, rest @ ..] if word == "as" => as_program(name, rest, environment),
+        [word, rest @ ..] if word == "tar" => tool("tar", rest, environment),
         // mount.fuse3, for `mount -t fuse.penstock`, names no command.
         [source, ..] if source.to_string_lossy().contains("://") => {
             let command = [OsString::from("penstock"), OsString::from("mount")];
@@ -77,16 +81,27 @@ fn called_as(program: &str, environment: &Environment) -> Outcome {
 
 /// `penstock as NAME ...`: as if called by that name, where links cannot be made.
 fn as_program(name: &OsStr, rest: &[OsString], environment: &Environment) -> Outcome {
-    match personality::find(&name.to_string_lossy()) {
+    let name = name.to_string_lossy();
+    if let Some(command) = commands::tools::find(&name) {
+        return tool(command, rest, environment);
+    }
+    match personality::find(&name) {
         Some(program) => program.run(rest, environment),
         None => Err(Failure::usage(
-            format!(
-                "`{}` is no program that can be stood in for",
-                name.display()
-            ),
-            "ossfs, ossfs2 and goofys are",
+            format!("`{name}` is no program that can be stood in for"),
+            "ossfs, ossfs2, goofys, parcp, partar and parrm are",
         )),
     }
+}
+
+/// `parcp ...` and its like are commands of ours under other names.
+fn tool(command: &str, rest: &[OsString], environment: &Environment) -> Outcome {
+    let rest = match command {
+        "tar" => commands::tools::tar::from_old_style(rest),
+        _ => rest.to_vec(),
+    };
+    let command = ["penstock", command].map(OsString::from);
+    commands::dispatch(&[&command[..], &rest].concat(), environment)
 }
 
 /// `mount.KIND SOURCE MOUNTPOINT [-sfnv] [-N NAMESPACE] [-t TYPE] [-o WORDS]`. For other programs'

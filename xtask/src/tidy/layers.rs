@@ -7,6 +7,7 @@
 //!      ->  bucket (volume) ->  vfs, transfer  ->  object  ->  base
 //!      ->  stream (volume) ->  vfs, transfer
 //!      ->  fileset (volume) ->  vfs, transfer
+//!      ->  tools           ->          base
 //!      ->  bench           ->          development server
 //!      ->  control         ->          base
 //! ```
@@ -78,10 +79,12 @@ const LAYERS: [(&str, &[&str]); 20] = [
             "penstock-nfs",
             "penstock-object",
             "penstock-stream",
+            "penstock-tools",
             "penstock-transfer",
             "penstock-vfs",
         ],
     ),
+    ("penstock-tools", &["penstock-base"]),
     ("penstock-bench", &["penstock-base", DEVELOPMENT_SERVER]),
     (DEVELOPMENT_SERVER, &[]),
     (SKIPS, &[]),

@@ -16,6 +16,7 @@ mod stat;
 pub(crate) mod stats;
 pub(crate) mod stream;
 mod sync;
+pub(crate) mod tools;
 pub(crate) mod umount;
 mod unsaved;
 pub(crate) mod uploads;
@@ -45,6 +46,9 @@ const COMMANDS: &[(Make, Run)] = &[
     (ls::command, ls::run),
     (stat::command, stat::run),
     (uploads::command, uploads::run),
+    (tools::cp::command, tools::cp::run),
+    (tools::rm::command, tools::rm::run),
+    (tools::tar::command, tools::tar::run),
     #[cfg(feature = "bench")]
     (bench::command, bench::run),
     (cache::command, cache::run),

@@ -1,0 +1,208 @@
+//! A tool at work, as the terminal shows it, and how it ends.
+
+use std::{
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::Duration,
+};
+
+use penstock_base::{ByteSize, clock};
+use penstock_tools::{Report, Stop, Summary};
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::{
+    failure::{Exit, Failure, Outcome},
+    output,
+};
+
+/// How often the line on the terminal is drawn anew.
+const REDRAW: Duration = Duration::from_millis(200);
+
+/// How a tool ends when not everything could be done.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::commands) struct Ending {
+    /// Some of it failed.
+    pub failed: Exit,
+    /// Files changed while they were read, and nothing else.
+    pub changed: Exit,
+}
+
+impl Default for Work {
+    fn default() -> Self {
+        Self {
+            done: "done",
+            json: false,
+            tells_each: false,
+            is_silent: false,
+            ending: Ending {
+                failed: Exit::Failed,
+                changed: Exit::Failed,
+            },
+        }
+    }
+}
+
+/// A tool that runs.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::commands) struct Work {
+    /// What is done to files, in the past tense: "removed".
+    pub done: &'static str,
+    pub json: bool,
+    /// Each thing that is done has a line on standard output.
+    pub tells_each: bool,
+    /// Standard output has other data.
+    pub is_silent: bool,
+    pub ending: Ending,
+}
+
+impl Work {
+    /// Runs `tool` until its end or Ctrl-C, and tells what came of it.
+    pub(in crate::commands) fn run(self, tool: impl FnOnce(&Report, &Stop) -> Outcome) -> Outcome {
+        let stop = Stop::default();
+        watch_signals(&stop)?;
+        let report = match self.tells_each {
+            true if self.is_silent => Report::telling(Box::new(complain_each)),
+            true => Report::telling(Box::new(print_each)),
+            false => Report::default(),
+        };
+        let begun = clock::now();
+        let (end, ended) = mpsc::channel::<()>();
+        let outcome = thread::scope(|scope| {
+            let report = &report;
+            scope.spawn(move || self.draw(report, &ended));
+            let outcome = tool(report, &stop);
+            drop(end);
+            outcome
+        });
+        outcome?;
+        self.conclude(&report, begun.elapsed(), stop.is_set())
+    }
+
+    /// Shows how far it is until `ended` hangs up.
+    fn draw(self, report: &Report, ended: &mpsc::Receiver<()>) {
+        let begun = clock::now();
+        while ended.recv_timeout(REDRAW) == Err(RecvTimeoutError::Timeout) {
+            if !output::draw(Some(&self.line(report, begun.elapsed()))) {
+                return;
+            }
+        }
+        output::draw(None);
+    }
+
+    fn line(self, report: &Report, elapsed: Duration) -> String {
+        let seconds = elapsed.as_secs_f64().max(0.001);
+        let files = report.files.get();
+        let bytes = report.bytes.get();
+        let mut line = format!(
+            "{files} files {}, {:.0}/s",
+            self.done,
+            files as f64 / seconds
+        );
+        if bytes > 0 {
+            let rate = ByteSize((bytes as f64 / seconds) as u64);
+            line += &format!(", {}, {rate}/s", ByteSize(bytes));
+        }
+        if report.failed() > 0 {
+            line += &format!(", {} failed", report.failed());
+        }
+        let (input, total) = (report.input.get(), report.input_total.get());
+        if input > 0 && total >= input {
+            let left = (total - input) as f64 / input as f64 * seconds;
+            line += &format!(
+                ", {} % of the archive, {left:.0} s left",
+                input * 100 / total
+            );
+        }
+        line
+    }
+
+    fn conclude(self, report: &Report, elapsed: Duration, is_stopped: bool) -> Outcome {
+        let summary = report.summary();
+        for line in &summary.failures {
+            output::complain(&crate::legible::legible(line));
+        }
+        if self.json && !self.is_silent {
+            output::print_json(&as_json(&summary, elapsed, is_stopped))?;
+        }
+        let said = self.in_words(&summary);
+        if is_stopped {
+            let remedy = "run it again to go on";
+            return Err(
+                Failure::new(format!("interrupted; {said}"), remedy).with_exit(Exit::Interrupted)
+            );
+        }
+        if summary.failed > 0 {
+            let kept = summary.failures.len() as u64;
+            let beyond = match summary.failed.saturating_sub(kept) {
+                0 => String::new(),
+                more => format!(" ({more} are not shown)"),
+            };
+            let cause = format!("{} failures{beyond}; {said}", summary.failed);
+            return Err(Failure::new(cause, "").with_exit(self.ending.failed));
+        }
+        if report.has_changed() {
+            return Err(Failure::new(said, "").with_exit(self.ending.changed));
+        }
+        Ok(())
+    }
+
+    fn in_words(self, summary: &Summary) -> String {
+        let mut said = format!(
+            "{} files and {} directories were {}",
+            summary.files, summary.directories, self.done
+        );
+        if summary.unchanged > 0 {
+            said += &format!(", {} were there already", summary.unchanged);
+        }
+        said
+    }
+}
+
+fn as_json(summary: &Summary, elapsed: Duration, is_stopped: bool) -> serde_json::Value {
+    let mut value = json!(summary);
+    value["seconds"] = json!(elapsed.as_secs_f64());
+    value["interrupted"] = json!(is_stopped);
+    value
+}
+
+fn print_each(line: &str) {
+    let _ = output::print_line(&crate::legible::legible(line));
+}
+
+fn complain_each(line: &str) {
+    output::complain(&crate::legible::legible(line));
+}
+
+/// Sets `stop` when the user or the system asks to end. A second Ctrl-C ends the process at once.
+fn watch_signals(stop: &Stop) -> Outcome {
+    let stop = stop.clone();
+    let (ready, watching) = mpsc::channel();
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let Ok(runtime) = runtime else { return };
+        runtime.block_on(async {
+            let kinds = (SignalKind::interrupt(), SignalKind::terminate());
+            let (Ok(mut interrupt), Ok(mut terminate)) = (signal(kinds.0), signal(kinds.1)) else {
+                return;
+            };
+            let _ = ready.send(());
+            for count in 0.. {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+                stop.set();
+                if count > 0 {
+                    let this = rustix::process::getpid();
+                    let _ = rustix::process::kill_process(this, rustix::process::Signal::KILL);
+                }
+            }
+        });
+    });
+    watching
+        .recv()
+        .map_err(|_| Failure::new("cannot watch for signals", "try again"))
+}

@@ -1,0 +1,121 @@
+//! `penstock rm`, `parrm`: removes trees by many threads.
+
+use std::{
+    io::{self, BufRead, IsTerminal, Write},
+    path::PathBuf,
+};
+
+use clap::{Arg, ArgMatches, Command, value_parser};
+use penstock_tools::remove::{self, Settings};
+
+use super::{Work, json_argument, lettered, threads, threads_argument};
+use crate::{
+    command_line::flag,
+    environment::Environment,
+    failure::{Exit, Failure, Outcome},
+};
+
+/// More names than this are asked about with `-I`, as rm(1) has it.
+const ASKED_ONCE_ABOVE: usize = 3;
+
+pub(crate) fn command() -> Command {
+    Command::new("rm")
+        .about("Remove files and trees by many threads (parrm)")
+        .long_about(
+            "Removes files, and with -r directories and everything below them, by many threads. Never follows a \
+             symbolic link. Refuses `/`, `.` and `..`, and directories on which a file system is mounted. What \
+             cannot be removed is told at the end.",
+        )
+        .arg(
+            Arg::new("path")
+                .value_name("PATH")
+                .num_args(0..)
+                .value_parser(value_parser!(PathBuf))
+                .help("What to remove"),
+        )
+        .arg(lettered("recursive", 'r', "Remove directories and what is in them").visible_short_alias('R'))
+        .arg(lettered("force", 'f', "A path that is not there is no failure; ask nothing"))
+        .arg(lettered("dir", 'd', "Remove empty directories"))
+        .arg(
+            Arg::new("ask-each")
+                .short('i')
+                .action(clap::ArgAction::SetTrue)
+                .help("Ask before each PATH"),
+        )
+        .arg(
+            Arg::new("ask-once")
+                .short('I')
+                .action(clap::ArgAction::SetTrue)
+                .help("Ask once before more than three PATHs or with -r"),
+        )
+        .arg(flag("one-file-system", "Skip directories on which another file system is mounted"))
+        .arg(flag("cross-mounts", "Remove also what is in file systems mounted below PATH"))
+        .arg(flag("no-preserve-root", "Do not refuse `/`"))
+        .arg(threads_argument())
+        .arg(json_argument())
+        .after_help("Exit status: 0 all was removed, 1 something was not, 130 interrupted.")
+}
+
+pub(crate) fn run(matches: &ArgMatches, _: &Environment) -> Outcome {
+    let settings = Settings {
+        recursive: matches.get_flag("recursive"),
+        directories: matches.get_flag("dir"),
+        force: matches.get_flag("force"),
+        root: matches.get_flag("no-preserve-root"),
+        one_file_system: matches.get_flag("one-file-system"),
+        mounts: matches.get_flag("cross-mounts") && !matches.get_flag("one-file-system"),
+        threads: threads(matches),
+    };
+    let given = matches.get_many::<PathBuf>("path").unwrap_or_default();
+    let paths: Vec<PathBuf> = given.cloned().collect();
+    if paths.is_empty() && !settings.force {
+        return Err(
+            Failure::usage("nothing to remove is named", "see `penstock help rm`")
+                .with_exit(Exit::Failed),
+        );
+    }
+    let paths = confirmed(paths, matches, settings.recursive)?;
+    let work = Work {
+        done: "removed",
+        json: matches.get_flag("json"),
+        ..Work::default()
+    };
+    work.run(|report, stop| {
+        remove::remove(&paths, &settings, report, stop);
+        Ok(())
+    })
+}
+
+/// What the user wants to remove after all.
+fn confirmed(paths: Vec<PathBuf>, matches: &ArgMatches, recursive: bool) -> Outcome<Vec<PathBuf>> {
+    if matches.get_flag("force") {
+        return Ok(paths);
+    }
+    if matches.get_flag("ask-once") && (recursive || paths.len() > ASKED_ONCE_ABOVE) {
+        let question = format!("remove {} paths?", paths.len());
+        return Ok(if ask(&question)? { paths } else { Vec::new() });
+    }
+    if !matches.get_flag("ask-each") {
+        return Ok(paths);
+    }
+    let mut wanted = Vec::new();
+    for path in paths {
+        if ask(&format!("remove '{}'?", path.display()))? {
+            wanted.push(path);
+        }
+    }
+    Ok(wanted)
+}
+
+fn ask(question: &str) -> Outcome<bool> {
+    let failed = |error: io::Error| Failure::new(format!("cannot ask: {error}"), "use -f");
+    let mut stderr = io::stderr().lock();
+    let question = crate::legible::legible(question);
+    write!(stderr, "parrm: {question} ").map_err(failed)?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer).map_err(failed)?;
+    if !io::stdin().is_terminal() {
+        writeln!(stderr).map_err(failed)?;
+    }
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}

@@ -1,0 +1,383 @@
+//! `penstock tar`, `partar`: makes, takes apart and lists archives by many threads.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs::File,
+    io::{self, IsTerminal, Read},
+    os::unix::{ffi::OsStrExt, fs::FileTypeExt},
+    path::{Path, PathBuf},
+};
+
+use clap::{Arg, ArgGroup, ArgMatches, Command, builder::PossibleValuesParser, value_parser};
+use penstock_base::ByteSize;
+use penstock_tools::{
+    Report, Stop,
+    archive::{self, Compression, CreateSettings, ExtractSettings, Format, Selection, Sources},
+};
+
+use super::{
+    Work, cp::umask, exclude_arguments, json_argument, lettered, patterns, threads,
+    threads_argument,
+};
+use crate::{
+    command_line::flag,
+    environment::Environment,
+    failure::{Exit, Failure, Outcome},
+};
+
+use super::console::Ending;
+
+/// Members that an archive may have, if nothing else is said.
+const MEMBERS_MAX: u64 = 1 << 30;
+/// Letters that take a value, in the old way of writing options.
+const VALUED: &[u8] = b"fCPX";
+
+const EXAMPLES: &str = "\
+Examples:
+  partar -c -P 16 -f data.tar.zst -a data    # zstd by the name; -z, -J and --zstd say it
+  partar -x -f data.tar.zst -C /srv
+  partar -tv -f data.tar
+  partar -c -f - data | ssh host partar -x -C /srv
+
+Exit status: 0 success, 1 files changed while they were read, 2 failures, 130 interrupted.";
+
+pub(crate) fn command() -> Command {
+    Command::new("tar")
+        .about("Make, extract and list archives by many threads (partar)")
+        .long_about(
+            "Makes, extracts and lists tar archives by many threads: files are read ahead of the archive and \
+             written behind it. Reads ustar, PAX and GNU with long names and holes, compressed with gzip, zstd or \
+             xz, and writes PAX unless told otherwise. Members whose names or links lead out of the tree are refused.",
+        )
+        .arg(
+            Arg::new("path")
+                .value_name("PATH")
+                .num_args(0..)
+                .value_parser(value_parser!(PathBuf))
+                .help("What goes in; or which members are meant, with what is below them"),
+        )
+        .args(what_arguments())
+        .group(ArgGroup::new("what").args(["create", "extract", "list"]).required(true))
+        .arg(
+            Arg::new("file")
+                .short('f')
+                .long("file")
+                .value_name("ARCHIVE")
+                .value_parser(value_parser!(PathBuf))
+                .help("The archive [default: -, standard input or output]"),
+        )
+        .arg(
+            Arg::new("directory")
+                .short('C')
+                .long("directory")
+                .value_name("DIRECTORY")
+                .value_parser(value_parser!(PathBuf))
+                .help("Where PATHs begin, and where members go [default: .]"),
+        )
+        .args(compression_arguments())
+        .args(exclude_arguments())
+        .args(create_arguments())
+        .args(extract_arguments())
+        .arg(lettered("verbose", 'v', "Tell of each member"))
+        .arg(threads_argument())
+        .arg(json_argument())
+        .after_help(EXAMPLES)
+}
+
+fn what_arguments() -> [Arg; 3] {
+    [
+        lettered("create", 'c', "Make an archive"),
+        lettered("extract", 'x', "Extract an archive").visible_alias("get"),
+        lettered(
+            "list",
+            't',
+            "List an archive; with -v also sizes, times and owners",
+        ),
+    ]
+}
+
+fn compression_arguments() -> [Arg; 4] {
+    [
+        lettered("gzip", 'z', "Compress with gzip"),
+        lettered("xz", 'J', "Compress with xz, by many threads"),
+        flag("zstd", "Compress with zstd, by many threads"),
+        lettered(
+            "auto-compress",
+            'a',
+            "Compress as the end of ARCHIVE's name says",
+        ),
+    ]
+}
+
+fn create_arguments() -> [Arg; 2] {
+    [
+        Arg::new("format")
+            .long("format")
+            .value_name("FORMAT")
+            .value_parser(PossibleValuesParser::new(["pax", "posix", "gnu", "ustar"]))
+            .default_value("pax")
+            .help("How to write: pax keeps everything"),
+        flag("one-file-system", "Leave out what is mounted below PATH"),
+    ]
+}
+
+fn extract_arguments() -> [Arg; 9] {
+    [
+        lettered("keep-old-files", 'k', "Do not replace what is there"),
+        lettered(
+            "preserve-permissions",
+            'p',
+            "Ignore the umask; what root does anyway",
+        )
+        .visible_alias("same-permissions"),
+        flag(
+            "same-owner",
+            "Give files their owners; what root does anyway",
+        ),
+        flag("no-same-owner", "Own what is extracted"),
+        flag(
+            "numeric-owner",
+            "Users and groups are numbers, whatever their names",
+        ),
+        flag(
+            "allow-links-out",
+            "Make also symbolic links that lead out of the tree",
+        ),
+        Arg::new("strip-components")
+            .long("strip-components")
+            .value_name("N")
+            .value_parser(value_parser!(u16))
+            .default_value("0")
+            .help("Leave away N names at the beginning of paths"),
+        Arg::new("max-bytes")
+            .long("max-bytes")
+            .value_name("SIZE")
+            .value_parser(value_parser!(ByteSize))
+            .help(
+                "Leave an archive with more content [default: what the file system has room for]",
+            ),
+        Arg::new("max-members")
+            .long("max-members")
+            .value_name("N")
+            .value_parser(value_parser!(u64))
+            .help("Leave an archive with more members"),
+    ]
+}
+
+/// A command line as tar(1) has had it since its beginning: `cvf ARCHIVE ...` for `-c -v -f ARCHIVE ...`.
+pub(crate) fn from_old_style(arguments: &[OsString]) -> Vec<OsString> {
+    let Some((first, rest)) = arguments.split_first() else {
+        return Vec::new();
+    };
+    let letters = first.as_bytes();
+    let is_old = matches!(letters.first(), Some(b'c' | b'x' | b't'))
+        && letters.iter().all(u8::is_ascii_alphabetic)
+        && letters.len() < 10;
+    if !is_old {
+        return arguments.to_vec();
+    }
+    let mut rest = rest.iter();
+    let mut modern = Vec::new();
+    for letter in letters {
+        modern.push(OsString::from(format!("-{}", *letter as char)));
+        if VALUED.contains(letter) {
+            modern.extend(rest.next().cloned());
+        }
+    }
+    modern.extend(rest.cloned());
+    modern
+}
+
+pub(crate) fn run(matches: &ArgMatches, _: &Environment) -> Outcome {
+    let file = matches
+        .get_one::<PathBuf>("file")
+        .filter(|path| *path != Path::new("-"));
+    let is_create = matches.get_flag("create");
+    let is_list = matches.get_flag("list");
+    let work = Work {
+        done: match (is_create, is_list) {
+            (true, _) => "archived",
+            (_, true) => "listed",
+            _ => "extracted",
+        },
+        json: matches.get_flag("json"),
+        tells_each: is_list || matches.get_flag("verbose"),
+        is_silent: is_create && file.is_none(),
+        ending: Ending {
+            failed: Exit::Fatal,
+            changed: Exit::Failed,
+        },
+    };
+    if is_create {
+        let settings = create_settings(matches, file)?;
+        let sources = sources(matches)?;
+        return work.run(|report, stop| create(file, &sources, &settings, report, stop));
+    }
+    let settings = extract_settings(matches)?;
+    work.run(|report, stop| {
+        let input = open(file, report)?;
+        let base = base(matches);
+        match is_list {
+            true => archive::list(input, &settings.selection, report, stop),
+            false => archive::extract(input, &base, &settings, report, stop),
+        }
+        Ok(())
+    })
+}
+
+fn base(matches: &ArgMatches) -> PathBuf {
+    let given = matches.get_one::<PathBuf>("directory");
+    given.cloned().unwrap_or_else(|| PathBuf::from("."))
+}
+
+fn sources(matches: &ArgMatches) -> Outcome<Sources> {
+    let given = matches.get_many::<PathBuf>("path").unwrap_or_default();
+    let paths: Vec<PathBuf> = given.cloned().collect();
+    if paths.is_empty() {
+        return Err(Failure::usage(
+            "an archive of nothing is not made",
+            "name what goes in",
+        ));
+    }
+    Ok(Sources {
+        base: base(matches),
+        paths,
+    })
+}
+
+fn create_settings(matches: &ArgMatches, file: Option<&PathBuf>) -> Outcome<CreateSettings> {
+    let by_name = || file.map_or(Compression::None, |path| Compression::of_name(path));
+    let compression = [
+        ("gzip", Compression::Gzip),
+        ("xz", Compression::Xz),
+        ("zstd", Compression::Zstd),
+        ("auto-compress", by_name()),
+    ];
+    let asked = compression
+        .into_iter()
+        .find(|(name, _)| matches.get_flag(name));
+    Ok(CreateSettings {
+        format: match matches.get_one::<String>("format").map(String::as_str) {
+            Some("gnu") => Format::Gnu,
+            Some("ustar") => Format::Ustar,
+            _ => Format::Pax,
+        },
+        compression: asked.map_or(Compression::None, |(_, compression)| compression),
+        exclude: patterns(matches)?,
+        one_file_system: matches.get_flag("one-file-system"),
+        numeric: matches.get_flag("numeric-owner"),
+        threads: threads(matches),
+    })
+}
+
+fn extract_settings(matches: &ArgMatches) -> Outcome<ExtractSettings> {
+    let members = matches.get_many::<PathBuf>("path").unwrap_or_default();
+    let is_root = rustix::process::geteuid().is_root();
+    let is_given = |name| matches.get_flag(name);
+    Ok(ExtractSettings {
+        selection: Selection {
+            members: members
+                .map(|path| path.as_os_str().as_bytes().to_vec())
+                .collect(),
+            exclude: patterns(matches)?,
+            is_long: is_given("verbose"),
+        },
+        strip: usize::from(
+            matches
+                .get_one::<u16>("strip-components")
+                .copied()
+                .unwrap_or_default(),
+        ),
+        same_owner: (is_root || is_given("same-owner")) && !is_given("no-same-owner"),
+        numeric: is_given("numeric-owner"),
+        same_mode: is_root || is_given("preserve-permissions"),
+        keep: is_given("keep-old-files"),
+        links_out: is_given("allow-links-out"),
+        bytes_max: matches.get_one::<ByteSize>("max-bytes").map(|size| size.0),
+        members_max: matches
+            .get_one::<u64>("max-members")
+            .copied()
+            .unwrap_or(MEMBERS_MAX),
+        umask: umask(),
+        threads: threads(matches),
+    })
+}
+
+fn create(
+    file: Option<&PathBuf>,
+    sources: &Sources,
+    settings: &CreateSettings,
+    report: &Report,
+    stop: &Stop,
+) -> Outcome {
+    let Some(path) = file else {
+        if io::stdout().is_terminal() {
+            return Err(Failure::usage(
+                "an archive is not for a terminal",
+                "say where with -f",
+            ));
+        }
+        let output = Box::new(io::stdout());
+        return archive::create(sources, settings, output, report, stop)
+            .map_err(|error| unwritable(OsStr::new("standard output"), &error));
+    };
+    let failed = |error: io::Error| unwritable(path.as_os_str(), &error);
+    // A pipe or a device stays; a file has its name when it is whole.
+    let is_special = path.metadata().is_ok_and(|metadata| {
+        let kind = metadata.file_type();
+        kind.is_fifo() || kind.is_char_device() || kind.is_block_device()
+    });
+    if is_special {
+        let output = File::options().write(true).open(path).map_err(failed)?;
+        return archive::create(sources, settings, Box::new(output), report, stop).map_err(failed);
+    }
+    let output = archive::WholeFile::create(path).map_err(failed)?;
+    let writer = output.writer().map_err(failed)?;
+    archive::create(sources, settings, Box::new(writer), report, stop).map_err(failed)?;
+    match stop.is_set() {
+        true => Ok(()),
+        false => output.publish().map_err(failed),
+    }
+}
+
+fn unwritable(path: &OsStr, error: &io::Error) -> Failure {
+    let failure = Failure::new(
+        format!("cannot write the archive `{}`: {error}", path.display()),
+        "check its directory and the room there",
+    );
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => failure.with_exit(Exit::Quiet),
+        _ => failure.with_exit(Exit::Fatal),
+    }
+}
+
+fn open(file: Option<&PathBuf>, report: &Report) -> Outcome<Box<dyn Read + Send>> {
+    let Some(path) = file else {
+        return Ok(Box::new(io::stdin()));
+    };
+    let opened = File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
+    let (size, file) = opened.map_err(|error| {
+        Failure::new(
+            format!("cannot open the archive `{}`: {error}", path.display()),
+            "check the name after -f",
+        )
+        .with_exit(Exit::Fatal)
+    })?;
+    report.input_total.set(size);
+    Ok(Box::new(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_may_be_written_as_they_always_were() {
+        let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
+        let modern = from_old_style(&words("cfPv a.tar 8 b"));
+        assert_eq!(modern, words("-c -f a.tar -P 8 -v b"));
+        for text in ["-xf a", "--extract", "cat.tar"] {
+            assert_eq!(from_old_style(&words(text)), words(text));
+        }
+    }
+}

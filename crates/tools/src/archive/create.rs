@@ -1,0 +1,214 @@
+//! Makes an archive.
+//!
+//! A walk in the order of names says what comes; each member is looked at, and read if it is small, by whoever is
+//! free; one thread takes them in order and writes. Large files are read in pieces ahead of the writer. What is held
+//! is bounded by the number of members ahead, by the size of a small file, and by the names of the directories on
+//! the way to where the walk is.
+
+mod job;
+mod walk;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    io::{self, Write},
+    sync::{Arc, mpsc},
+};
+
+use super::{
+    Compression, Format, Kind, Member, Sources,
+    accounts::Accounts,
+    compression_threads,
+    format::{encode, padding},
+};
+use crate::{
+    Patterns, Report, Stop, Threads,
+    work::{Crew, Order},
+};
+
+use job::{Chunk, Content, Found, Large, Prepared, Reading, Task};
+
+/// Members that are looked at ahead of the writer.
+const AHEAD_MAX: usize = 256;
+/// Pieces of a large file that are read ahead of the writer.
+const PIECES_MAX: usize = 16;
+/// Bytes of a piece.
+const PIECE_BYTES: u64 = 1 << 20;
+/// The end of an archive.
+const END: [u8; 1024] = [0; 1024];
+
+/// How an archive is made.
+#[derive(Debug, Clone)]
+pub struct CreateSettings {
+    /// How it is written.
+    pub format: Format,
+    /// How it is compressed.
+    pub compression: Compression,
+    /// What is left out.
+    pub exclude: Patterns,
+    /// What is mounted below a source is left out.
+    pub one_file_system: bool,
+    /// Owners are numbers alone.
+    pub numeric: bool,
+    /// How many threads.
+    pub threads: Threads,
+}
+
+/// Writes an archive of `sources` to `output`. What could not be read stands in `report`; fails if the archive
+/// cannot be written.
+pub fn create(
+    sources: &Sources,
+    settings: &CreateSettings,
+    output: Box<dyn Write + Send + '_>,
+    report: &Report,
+    stop: &Stop,
+) -> io::Result<()> {
+    let threads = compression_threads(settings.threads);
+    let output = settings.compression.writer(output, threads)?;
+    let accounts = match settings.numeric {
+        true => Accounts::default(),
+        false => Accounts::read(),
+    };
+    let job = Reading::new(report, accounts);
+    Crew::run(&job, settings.threads, Order::Oldest, stop, |crew| {
+        let (ahead, coming) = mpsc::sync_channel(AHEAD_MAX);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                walk::walk(sources, settings, report, &|planned| {
+                    // A writer that gave up takes nothing more.
+                    let (done, result) = mpsc::sync_channel(1);
+                    ahead.send(result).is_ok() && crew.submit(Task::Prepare(planned, done))
+                });
+            });
+            let mut writing = Writing {
+                output,
+                format: settings.format,
+                report,
+                crew,
+                links: HashMap::new(),
+            };
+            let written = writing.members(coming);
+            written.and_then(|()| match stop.is_set() {
+                true => Ok(()),
+                false => writing.finish(),
+            })
+        })
+    })
+}
+
+/// The thread that writes.
+struct Writing<'a> {
+    output: super::compression::Output<'a>,
+    format: Format,
+    report: &'a Report,
+    crew: &'a Crew<Task>,
+    /// Names of files that have several.
+    links: HashMap<(u64, u64), Vec<u8>>,
+}
+
+impl Writing<'_> {
+    fn members(&mut self, coming: mpsc::Receiver<mpsc::Receiver<Prepared>>) -> io::Result<()> {
+        for result in coming {
+            // Dropped when the work is to end.
+            let Ok(prepared) = result.recv() else {
+                return Ok(());
+            };
+            if let Prepared::Member(prepared) = prepared {
+                self.member(*prepared)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> io::Result<()> {
+        self.output.write_all(&END)?;
+        self.output.finish()
+    }
+
+    fn member(&mut self, found: Found) -> io::Result<()> {
+        let Found {
+            mut member,
+            mut content,
+            identity,
+        } = found;
+        if let Some(identity) = identity {
+            if let Some(first) = self.links.get(&identity) {
+                member = as_link(&member, first.clone());
+                content = Content::Nothing;
+            } else {
+                self.links.insert(identity, member.name.clone());
+            }
+        }
+        self.report
+            .tell(|| String::from_utf8_lossy(&member.name).into_owned());
+        if self.format == Format::Ustar
+            && let Some(map) = member.data.take()
+        {
+            // The format has no holes: they become zeros.
+            content = content.filled(&map, member.size);
+        }
+        match encode(&member, self.format) {
+            Ok(blocks) => self.output.write_all(&blocks)?,
+            Err(why) => {
+                let name = String::from_utf8_lossy(&member.name);
+                self.report
+                    .fail(format_args!("cannot archive '{name}': {why}"));
+                return Ok(());
+            }
+        }
+        match member.kind {
+            Kind::Directory => self.report.directories.add(1),
+            _ => self.report.files.add(1),
+        }
+        let stored = match content {
+            Content::Nothing => return Ok(()),
+            Content::Small(bytes) => {
+                self.output.write_all(&bytes)?;
+                bytes.len() as u64
+            }
+            Content::Large(large) => self.large(&large)?,
+        };
+        self.report.bytes.add(stored);
+        self.output.write_all(&END[..padding(stored)])
+    }
+
+    /// Writes a large file, some pieces of which are always being read.
+    fn large(&mut self, large: &Arc<Large>) -> io::Result<u64> {
+        let mut pieces = large.ranges.iter().flat_map(|(offset, length)| {
+            let begins = (*offset..offset + length).step_by(PIECE_BYTES as usize);
+            begins.map(move |begin| (begin, PIECE_BYTES.min(offset + length - begin)))
+        });
+        let mut coming: VecDeque<(u64, mpsc::Receiver<Chunk>)> = VecDeque::new();
+        let mut stored = 0;
+        loop {
+            while coming.len() < PIECES_MAX
+                && let Some((offset, length)) = pieces.next()
+            {
+                let (done, result) = mpsc::sync_channel(1);
+                self.crew
+                    .submit(Task::Piece(Arc::clone(large), (offset, length), done));
+                coming.push_back((length, result));
+            }
+            let Some((length, result)) = coming.pop_front() else {
+                break;
+            };
+            let Ok(chunk) = result.recv() else {
+                return Err(io::ErrorKind::Interrupted.into());
+            };
+            self.output.write_all(&chunk)?;
+            stored += length;
+        }
+        large.look_again(self.report);
+        Ok(stored)
+    }
+}
+
+fn as_link(member: &Member, first: Vec<u8>) -> Member {
+    Member {
+        kind: Kind::HardLink,
+        size: 0,
+        data: None,
+        link: first,
+        attributes: Vec::new(),
+        ..member.clone()
+    }
+}

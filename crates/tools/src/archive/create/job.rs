@@ -1,0 +1,257 @@
+//! What many threads do for an archive: look at members, and read.
+
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+    sync::{Arc, mpsc::SyncSender},
+};
+
+use rustix::fs::{self, FileType, Mode, OFlags, Stat};
+
+use super::{
+    super::{Kind, Member, accounts::Accounts},
+    walk::{Planned, as_path},
+};
+use crate::{
+    Report,
+    local::{self, Handle, Segments, kind_of, read_fully},
+    work::{Crew, Job},
+};
+
+/// Files up to this size are read by who looks at them.
+const SMALL_BYTES: u64 = 128 << 10;
+
+/// A piece of a file.
+pub(super) type Chunk = Vec<u8>;
+
+/// A piece of the work, and where its result goes.
+pub(super) enum Task {
+    Prepare(Planned, SyncSender<Prepared>),
+    Piece(Arc<Large>, (u64, u64), SyncSender<Chunk>),
+}
+
+/// What became of a planned member.
+pub(super) enum Prepared {
+    Member(Box<Found>),
+    /// Nothing: that is told already.
+    Skipped,
+}
+
+/// A member with what comes behind its header.
+pub(super) struct Found {
+    pub(super) member: Member,
+    pub(super) content: Content,
+    /// Which file it is, if that has several names.
+    pub(super) identity: Option<(u64, u64)>,
+}
+
+/// What comes behind the header.
+pub(super) enum Content {
+    Nothing,
+    Small(Vec<u8>),
+    Large(Arc<Large>),
+}
+
+impl Content {
+    /// The same with zeros for holes.
+    pub(super) fn filled(self, map: &[(u64, u64)], size: u64) -> Self {
+        match self {
+            Self::Small(bytes) if size <= SMALL_BYTES => {
+                let mut filled = vec![0; size as usize];
+                let mut rest = &bytes[..];
+                for (offset, length) in map {
+                    let (data, after) = rest.split_at(*length as usize);
+                    filled[*offset as usize..][..data.len()].copy_from_slice(data);
+                    rest = after;
+                }
+                Self::Small(filled)
+            }
+            Self::Small(_) | Self::Nothing => self,
+            Self::Large(large) => Self::Large(Arc::new(large.whole())),
+        }
+    }
+}
+
+/// A file that is read while it is written.
+pub(super) struct Large {
+    file: Arc<OwnedFd>,
+    stat: Stat,
+    path: Vec<u8>,
+    pub(super) ranges: Vec<(u64, u64)>,
+}
+
+impl Large {
+    fn whole(&self) -> Self {
+        Self {
+            file: Arc::clone(&self.file),
+            stat: self.stat,
+            path: self.path.clone(),
+            ranges: vec![(0, self.stat.st_size.cast_unsigned())],
+        }
+    }
+
+    /// Notes if it changed since it was looked at first.
+    pub(super) fn look_again(&self, report: &Report) {
+        let after = fs::fstat(&self.file);
+        let is_same = after.is_ok_and(|after| {
+            after.st_size == self.stat.st_size
+                && local::modified(&after) == local::modified(&self.stat)
+        });
+        if !is_same {
+            report.note_change(as_path(&self.path));
+        }
+    }
+}
+
+/// An archive's threads that read.
+pub(super) struct Reading<'a> {
+    report: &'a Report,
+    accounts: Accounts,
+}
+
+impl<'a> Reading<'a> {
+    pub(super) fn new(report: &'a Report, accounts: Accounts) -> Self {
+        Self { report, accounts }
+    }
+
+    fn prepare(&self, planned: &Planned) -> Prepared {
+        match self.try_prepare(planned) {
+            Ok(Some(prepared)) => Prepared::Member(Box::new(prepared)),
+            Ok(None) => Prepared::Skipped,
+            Err(error) => {
+                self.report
+                    .fail_at("cannot archive", as_path(&planned.path), error);
+                Prepared::Skipped
+            }
+        }
+    }
+
+    fn try_prepare(&self, planned: &Planned) -> io::Result<Option<Found>> {
+        let stat = planned.directory.stat(&planned.name)?;
+        let kind = match kind_of(&stat) {
+            FileType::RegularFile => Kind::File,
+            FileType::Directory => Kind::Directory,
+            FileType::Symlink => Kind::Symlink,
+            FileType::Fifo => Kind::Fifo,
+            FileType::CharacterDevice => Kind::Character,
+            FileType::BlockDevice => Kind::Block,
+            _ => {
+                let path = String::from_utf8_lossy(&planned.path).into_owned();
+                self.report.tell(|| format!("{path}: socket ignored"));
+                self.report.unchanged.add(1);
+                return Ok(None);
+            }
+        };
+        let mut member = self.plain_member(planned, kind, &stat);
+        let mut content = Content::Nothing;
+        match kind {
+            Kind::File => content = self.read(planned, &stat, &mut member)?,
+            Kind::Directory => {
+                member.name.push(b'/');
+                member.attributes = as_bytes(local::attributes(open(planned)?)?);
+            }
+            Kind::Symlink => {
+                let target = fs::readlinkat(&planned.directory, &planned.name, Vec::new())?;
+                member.link = target.into_bytes();
+            }
+            _ => {
+                let handle = Handle::of(&planned.directory, &planned.name)?;
+                let list = handle.access_list().into_iter();
+                let name = b"system.posix_acl_access".to_vec();
+                member.attributes = list.map(|list| (name.clone(), list)).collect();
+            }
+        }
+        let has_names = kind != Kind::Directory && stat.st_nlink > 1;
+        Ok(Some(Found {
+            member,
+            content,
+            identity: has_names.then_some((stat.st_dev, stat.st_ino)),
+        }))
+    }
+
+    fn plain_member(&self, planned: &Planned, kind: Kind, stat: &Stat) -> Member {
+        let owner = (u64::from(stat.st_uid), u64::from(stat.st_gid));
+        Member {
+            mode: stat.st_mode & 0o7777,
+            owner,
+            owner_names: self.accounts.names(owner),
+            modified: (stat.st_mtime, stat.st_mtime_nsec as u32),
+            device: match kind {
+                Kind::Character | Kind::Block => (fs::major(stat.st_rdev), fs::minor(stat.st_rdev)),
+                _ => (0, 0),
+            },
+            ..Member::new(planned.path.clone(), kind)
+        }
+    }
+
+    /// Opens a file, looks for its holes and reads it if it is small.
+    fn read(&self, planned: &Planned, stat: &Stat, member: &mut Member) -> io::Result<Content> {
+        let file = open(planned)?;
+        let size = stat.st_size.cast_unsigned();
+        member.size = size;
+        member.attributes = as_bytes(local::attributes(&file)?);
+        let ranges: Vec<_> = Segments::of(file.as_fd(), stat, 0, size)
+            .map(|(begin, end)| (begin, end - begin))
+            .collect();
+        if ranges.iter().map(|(_, length)| length).sum::<u64>() < size {
+            member.data = Some(ranges.clone());
+        }
+        let large = Large {
+            file: Arc::new(file),
+            stat: *stat,
+            path: planned.path.clone(),
+            ranges,
+        };
+        if member.stored() > SMALL_BYTES {
+            return Ok(Content::Large(Arc::new(large)));
+        }
+        let mut bytes = Vec::with_capacity(member.stored() as usize);
+        for range in &large.ranges {
+            bytes.extend(self.piece(&large, *range));
+        }
+        large.look_again(self.report);
+        Ok(Content::Small(bytes))
+    }
+
+    /// A piece of a file. What is not there any more is zeros: the header has said how much comes.
+    fn piece(&self, large: &Large, (offset, length): (u64, u64)) -> Chunk {
+        let mut buffer = vec![0; length as usize];
+        match read_fully(&large.file, &mut buffer, offset) {
+            Ok(count) => buffer[count..].fill(0),
+            Err(error) => {
+                buffer.fill(0);
+                self.report
+                    .fail_at("cannot read", as_path(&large.path), error);
+            }
+        }
+        buffer
+    }
+}
+
+impl Job for Reading<'_> {
+    type Task = Task;
+
+    fn run(&self, task: Task, _: &Crew<Task>) {
+        // Who asked may have given up.
+        match task {
+            Task::Prepare(planned, done) => drop(done.send(self.prepare(&planned))),
+            Task::Piece(large, range, done) => drop(done.send(self.piece(&large, range))),
+        }
+    }
+
+    fn work(&self) -> u64 {
+        self.report.work()
+    }
+}
+
+fn open(planned: &Planned) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    fs::openat(&planned.directory, &planned.name, flags, Mode::empty())
+}
+
+fn as_bytes(attributes: Vec<(std::ffi::CString, Vec<u8>)>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let attributes = attributes.into_iter();
+    attributes
+        .map(|(name, value)| (name.into_bytes(), value))
+        .collect()
+}

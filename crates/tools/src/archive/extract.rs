@@ -1,0 +1,381 @@
+//! Takes an archive apart.
+//!
+//! One thread reads it, makes directories as they come and hands everything else out: a small file as one task, a
+//! large one piece by piece. A later member of the same name, and a link to a member before, wait for that one.
+//! Owners, modes and times of directories are set at the end, deepest first.
+//!
+//! An archive may be meant to harm: names that lead out of the tree, links out of it and members through links are
+//! refused, each with a line; an archive that grows beyond what the file system has room for is left.
+
+mod job;
+mod started;
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Read},
+    path::Path,
+    sync::Arc,
+};
+
+use rustix::{
+    fs::{self, Mode},
+    io::Errno,
+};
+
+use super::{
+    Compression, Kind, Member, Reader, Selection, accounts::Accounts, is_final, list::tell_missing,
+    names, place::Places,
+};
+use crate::{
+    Report, Stop, Threads,
+    local::{Directory, c_string},
+    work::{Crew, Order},
+};
+
+use job::{Target, Task, Writing};
+use started::{Budget, Started};
+
+/// Bytes of content that are on their way from the archive to files.
+const BYTES_MAX: u64 = 64 << 20;
+/// Bytes that are handed out at once.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// How an archive is taken apart.
+#[derive(Debug, Clone)]
+pub struct ExtractSettings {
+    /// What is meant.
+    pub selection: Selection,
+    /// Names at the beginning of paths that are left away.
+    pub strip: usize,
+    /// Users and groups as in the archive; only root can.
+    pub same_owner: bool,
+    /// By their numbers alone.
+    pub numeric: bool,
+    /// Modes as in the archive, whatever the umask.
+    pub same_mode: bool,
+    /// What is there stays.
+    pub keep: bool,
+    /// Symbolic links that lead out of the tree are made.
+    pub links_out: bool,
+    /// Bytes that may be extracted; without one, what the file system has room for.
+    pub bytes_max: Option<u64>,
+    /// Members that may be extracted.
+    pub members_max: u64,
+    /// Permission bits that new files do not get.
+    pub umask: u32,
+    /// How many threads.
+    pub threads: Threads,
+}
+
+/// Extracts `input` below the directory `target`. What could not be extracted stands in `report`.
+pub fn extract(
+    input: Box<dyn Read + Send>,
+    target: &Path,
+    settings: &ExtractSettings,
+    report: &Report,
+    stop: &Stop,
+) {
+    let root = match Directory::open(target) {
+        Ok(root) => root,
+        Err(error) => return report.fail_at("cannot open", target, error),
+    };
+    let reader = match Compression::reader(input) {
+        Ok(input) => Reader::new(input),
+        Err(error) => return report.fail(format_args!("cannot read the archive: {error}")),
+    };
+    let accounts = match settings.numeric {
+        true => Accounts::default(),
+        false => Accounts::read(),
+    };
+    let room = settings.bytes_max.unwrap_or_else(|| room(&root));
+    let started = Started::default();
+    let budget = Budget::new(BYTES_MAX);
+    let job = Writing::new(settings, report, accounts, &started);
+    Crew::run(&job, settings.threads, Order::Oldest, stop, |crew| {
+        let mut extraction = Extraction {
+            is_whole: false,
+            reader,
+            places: Places::new(root),
+            settings,
+            report,
+            stop,
+            crew,
+            started: &started,
+            budget: &budget,
+            directories: BTreeMap::new(),
+            seen: vec![false; settings.selection.members.len()],
+            room,
+            members_left: settings.members_max,
+        };
+        extraction.members();
+        crew.wait();
+        extraction.finish();
+    });
+}
+
+fn room(root: &Directory) -> u64 {
+    fs::fstatvfs(root).map_or(u64::MAX, |room| room.f_bavail.saturating_mul(room.f_frsize))
+}
+
+struct Extraction<'a, 'crew, R> {
+    /// The archive was read to its end: what comes behind it is taken too, for who writes into a pipe.
+    is_whole: bool,
+    reader: Reader<R>,
+    places: Places,
+    settings: &'a ExtractSettings,
+    report: &'a Report,
+    stop: &'a Stop,
+    crew: &'crew Crew<Task<'a>>,
+    started: &'a Started,
+    budget: &'a Budget,
+    /// What directories get at the end, by path.
+    directories: BTreeMap<Parts, Member>,
+    seen: Vec<bool>,
+    room: u64,
+    members_left: u64,
+}
+
+impl<'a, R: Read> Extraction<'a, '_, R> {
+    fn members(&mut self) {
+        while !self.stop.is_set() {
+            let member = match self.reader.next_member() {
+                Ok(None) => {
+                    self.is_whole = true;
+                    break;
+                }
+                Ok(Some(member)) => member,
+                Err(damage) => {
+                    self.report.fail(&damage);
+                    if is_final(&damage) {
+                        break;
+                    }
+                    continue;
+                }
+            };
+            let name = String::from_utf8_lossy(&member.name).into_owned();
+            match self.member(member) {
+                Ok(()) => {}
+                Err(Failed::Member(why)) => {
+                    self.report
+                        .fail(format_args!("cannot extract '{name}': {why}"));
+                }
+                Err(Failed::Archive) => break,
+            }
+        }
+        if !self.stop.is_set() && self.is_whole {
+            self.reader.drain();
+        }
+    }
+
+    fn member(&mut self, member: Member) -> Result<(), Failed> {
+        let name = member.name.clone();
+        let all = names::parts(&name).map_err(Failed::refused)?;
+        let is_directory = member.kind == Kind::Directory;
+        if !self
+            .settings
+            .selection
+            .has(&all, is_directory, &mut self.seen)
+        {
+            return Ok(());
+        }
+        let Some(parts) = all
+            .get(self.settings.strip..)
+            .filter(|parts| !parts.is_empty())
+        else {
+            // The root itself, or what was left away.
+            return Ok(());
+        };
+        self.account(&member)?;
+        self.report
+            .tell(|| String::from_utf8_lossy(&name).into_owned());
+        let path = parts.join(&b'/');
+        self.started.wait_for(&path);
+        if is_directory {
+            return self.directory(parts, member);
+        }
+        self.places.forget(&path);
+        self.directories.remove(&owned(parts));
+        let (last, above) = parts
+            .split_last()
+            .ok_or(Failed::refused("it has no name"))?;
+        let target = Target {
+            directory: self.places.directory(above).map_err(Failed::system)?,
+            name: c_string(last).map_err(Failed::system)?,
+            path,
+        };
+        match member.kind {
+            Kind::File => self.file(target, member),
+            Kind::HardLink => self.hard_link(target, &member),
+            Kind::Symlink if !self.settings.links_out && names::leads_out(parts, &member.link) => {
+                let link = String::from_utf8_lossy(&member.link);
+                Err(Failed::Member(format!(
+                    "it is a link out of the tree, to '{link}'; --allow-links-out makes such links"
+                )))
+            }
+            Kind::Other(letter) => Err(Failed::Member(format!(
+                "it is of the unknown kind '{}'",
+                letter.escape_ascii()
+            ))),
+            _ => {
+                self.started.begin(&target.path);
+                self.submit(Task::Other(target, Box::new(member)))
+            }
+        }
+    }
+
+    /// Refuses to go on beyond the limits.
+    fn account(&mut self, member: &Member) -> Result<(), Failed> {
+        let stored = member.stored();
+        if stored > self.room {
+            self.report.fail(format_args!(
+                "'{}' and what follows are left: the archive has more content than there is room for, or than \
+                 --max-bytes allows",
+                String::from_utf8_lossy(&member.name)
+            ));
+            return Err(Failed::Archive);
+        }
+        self.room -= stored;
+        if self.members_left == 0 {
+            self.report.fail(format_args!(
+                "the archive has more than {} members, and the rest is left; --max-members allows more",
+                self.settings.members_max
+            ));
+            return Err(Failed::Archive);
+        }
+        self.members_left -= 1;
+        Ok(())
+    }
+
+    fn directory(&mut self, parts: &[&[u8]], member: Member) -> Result<(), Failed> {
+        let (last, above) = parts
+            .split_last()
+            .ok_or(Failed::refused("it has no name"))?;
+        let above = self.places.directory(above).map_err(Failed::system)?;
+        let name = c_string(last).map_err(Failed::system)?;
+        match fs::mkdirat(&above, &name, Mode::RWXU) {
+            Ok(()) => {}
+            Err(Errno::EXIST) => drop(self.places.existing(parts).map_err(Failed::system)?),
+            Err(error) => return Err(Failed::system(error)),
+        }
+        self.report.directories.add(1);
+        self.directories.insert(owned(parts), member);
+        Ok(())
+    }
+
+    fn file(&mut self, target: Target, member: Member) -> Result<(), Failed> {
+        self.started.begin(&target.path);
+        if member.stored() <= PIECE_BYTES as u64 {
+            let permit = self.budget.take(member.stored());
+            let mut content = vec![0; member.stored() as usize];
+            self.read(&mut content)?;
+            return self.submit(Task::Small(target, Box::new(member), (content, permit)));
+        }
+        let ranges = member.ranges();
+        let growing = Arc::new(job::Growing::new(target, member));
+        for (mut offset, length) in ranges {
+            let end = offset + length;
+            while offset < end {
+                let count = (end - offset).min(PIECE_BYTES as u64);
+                let permit = self.budget.take(count);
+                let mut piece = vec![0; count as usize];
+                if let Err(failed) = self.read(&mut piece) {
+                    growing.give_up();
+                    return Err(failed);
+                }
+                self.submit(Task::Piece(Arc::clone(&growing), offset, (piece, permit)))?;
+                offset += count;
+            }
+        }
+        self.submit(Task::Last(growing))
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> Result<(), Failed> {
+        match self.reader.read_content(buffer) {
+            Ok(count) if count == buffer.len() => {
+                self.report.input.add(count as u64);
+                Ok(())
+            }
+            Ok(_) => Err(Failed::refused("the archive has less content than it says")),
+            Err(damage) => {
+                self.report.fail(damage);
+                Err(Failed::Archive)
+            }
+        }
+    }
+
+    fn hard_link(&mut self, target: Target, member: &Member) -> Result<(), Failed> {
+        let link = names::parts(&member.link)
+            .map_err(|why| Failed::Member(format!("what it links to is refused: {why}")))?;
+        let link = link.get(self.settings.strip..).unwrap_or_default();
+        let (last, above) = link
+            .split_last()
+            .ok_or(Failed::refused("it links to nothing"))?;
+        self.started.wait_for(&link.join(&b'/'));
+        let from = Target {
+            directory: self.places.existing(above).map_err(Failed::system)?,
+            name: c_string(last).map_err(Failed::system)?,
+            path: Vec::new(),
+        };
+        self.started.begin(&target.path);
+        self.submit(Task::Link(from, target))
+    }
+
+    fn submit(&self, task: Task<'a>) -> Result<(), Failed> {
+        match self.crew.submit(task) {
+            true => Ok(()),
+            false => Err(Failed::Archive),
+        }
+    }
+
+    /// Gives directories what they have, those below before those above: a mode may close them.
+    fn finish(&mut self) {
+        let mut levels: BTreeMap<usize, Vec<(Parts, Member)>> = BTreeMap::new();
+        for (parts, member) in std::mem::take(&mut self.directories) {
+            levels.entry(parts.len()).or_default().push((parts, member));
+        }
+        for (_, level) in levels.into_iter().rev() {
+            for (parts, member) in level {
+                let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+                match self.places.existing(&parts) {
+                    Ok(directory) => {
+                        self.crew
+                            .submit(Task::Directory(directory, Box::new(member)));
+                    }
+                    Err(error) => self.report.fail(format_args!(
+                        "cannot set attributes of '{}': {error}",
+                        String::from_utf8_lossy(&member.name)
+                    )),
+                }
+            }
+            self.crew.wait();
+        }
+        if !self.stop.is_set() {
+            tell_missing(&self.settings.selection, &self.seen, self.report);
+        }
+    }
+}
+
+/// A path, name by name.
+type Parts = Vec<Vec<u8>>;
+
+fn owned(parts: &[&[u8]]) -> Parts {
+    parts.iter().map(|part| part.to_vec()).collect()
+}
+
+/// Why something was not extracted.
+enum Failed {
+    /// Only this member, in words.
+    Member(String),
+    /// Nor what follows.
+    Archive,
+}
+
+impl Failed {
+    fn refused(why: &'static str) -> Self {
+        Self::Member(why.to_owned())
+    }
+
+    fn system(error: impl Into<io::Error>) -> Self {
+        Self::Member(crate::report::reason(&error.into()))
+    }
+}

@@ -1,0 +1,503 @@
+//! One file of any kind but directories.
+
+use std::{io, os::fd::AsFd, os::fd::OwnedFd};
+
+use rustix::{
+    fs::{self, AtFlags, FileType, Mode, OFlags, Stat},
+    io::Errno,
+};
+
+use super::{
+    Unchanged,
+    branch::{Branch, Item, Spot},
+    job::{Copying, Task, is_regular},
+    large::Large,
+    links::Turn,
+    prune::remove_tree,
+};
+use crate::{
+    local::{self, Segments, Temporary, copy_range, is_equal, kind_of, temporary_name},
+    work::Crew,
+};
+
+/// Files from this size on are copied by several threads.
+const LARGE_BYTES: u64 = 64 << 20;
+/// Files up to this size go through memory: that is two calls.
+const SMALL_BYTES: u64 = 128 << 10;
+/// How often a file is read again because it changed meanwhile.
+const ATTEMPTS_MAX: usize = 2;
+
+impl Copying<'_> {
+    /// Copies one, or leaves it to the tasks of a large file or to who copies another name of it.
+    pub(super) fn copy_file(
+        &self,
+        branch: &Branch,
+        item: &Item,
+        crew: &Crew<Task>,
+    ) -> io::Result<()> {
+        let stat = branch.data.source.stat(&item.name)?;
+        let stat = match kind_of(&stat) {
+            FileType::Symlink if !self.settings.recursive => return Err(Errno::LOOP.into()),
+            FileType::Directory => return Err(Errno::ISDIR.into()),
+            _ => stat,
+        };
+        if !self.settings.preserve.links || stat.st_nlink < 2 {
+            return self.copy_one(branch, item, &stat, crew);
+        }
+        match self.links.meet(&stat, branch, item) {
+            Turn::Wait => Ok(()),
+            Turn::Link(spot) => self.link(branch, item, &spot),
+            Turn::Copy => {
+                let done = self.copy_one(branch, item, &stat, crew);
+                // A large file says so itself.
+                if done.is_err() || !is_large(&stat) {
+                    self.tell_links(branch, item, &stat, done.is_ok(), crew);
+                }
+                done
+            }
+        }
+    }
+
+    /// Lets those go on who wait for the copy of a file with several names.
+    pub(super) fn tell_links(
+        &self,
+        branch: &Branch,
+        item: &Item,
+        stat: &Stat,
+        is_there: bool,
+        crew: &Crew<Task>,
+    ) {
+        let spot = is_there
+            .then(|| Spot::of(branch, item.target_name()))
+            .flatten();
+        for (branch, item) in self.links.copied(stat, spot) {
+            crew.push(Task::Files(branch, vec![item]));
+        }
+    }
+
+    fn copy_one(
+        &self,
+        branch: &Branch,
+        item: &Item,
+        stat: &Stat,
+        crew: &Crew<Task>,
+    ) -> io::Result<()> {
+        let existing = self.make_way(branch, item)?;
+        if is_regular(stat) {
+            return self.copy_regular(branch, item, (stat, existing.as_ref()), crew);
+        }
+        if !self.settings.recursive {
+            return Err(io::Error::other(
+                "it is no file; use -a to copy it as what it is",
+            ));
+        }
+        let made = self.make_other(branch, item, stat, existing.as_ref())?;
+        if made {
+            self.report
+                .tell(|| branch.path_of(&item.name).display().to_string());
+            self.report.files.add(1);
+        } else {
+            self.report.unchanged.add(1);
+        }
+        Ok(())
+    }
+
+    /// What has the name of the copy. A directory is removed where that is asked for.
+    fn make_way(&self, branch: &Branch, item: &Item) -> io::Result<Option<Stat>> {
+        let Some(target) = branch
+            .data
+            .target
+            .as_ref()
+            .filter(|_| !branch.data.is_fresh)
+        else {
+            return Ok(None);
+        };
+        let existing = target.stat_if_any(item.target_name())?;
+        match existing.as_ref().map(kind_of) {
+            Some(FileType::Directory) if self.settings.delete => {
+                if !self.settings.dry_run {
+                    let removed = remove_tree(target, item.target_name(), true)?;
+                    self.report.removed.add(removed);
+                }
+                Ok(None)
+            }
+            Some(FileType::Directory) => {
+                Err(io::Error::other("a directory has the name of the copy"))
+            }
+            Some(FileType::RegularFile | FileType::Symlink) | None => Ok(existing),
+            Some(_) if self.settings.recursive => Ok(existing),
+            Some(_) => Err(io::Error::other(
+                "what has the name of the copy is no file and is not replaced",
+            )),
+        }
+    }
+
+    fn copy_regular(
+        &self,
+        branch: &Branch,
+        item: &Item,
+        (stat, existing): (&Stat, Option<&Stat>),
+        crew: &Crew<Task>,
+    ) -> io::Result<()> {
+        if let Some(existing) = existing
+            && self.may_stay(branch, item, stat, existing)?
+        {
+            self.report.unchanged.add(1);
+            self.tell_links_of_large(branch, item, stat, crew);
+            return Ok(());
+        }
+        self.report
+            .tell(|| branch.path_of(&item.name).display().to_string());
+        if self.settings.dry_run {
+            self.report.files.add(1);
+            self.report.bytes.add(stat.st_size.cast_unsigned());
+            self.tell_links_of_large(branch, item, stat, crew);
+            return Ok(());
+        }
+        let Some(target) = &branch.data.target else {
+            return Ok(());
+        };
+        let source = open_source(branch, item)?;
+        let temporary = Temporary::create(target, item.target_name())?;
+        if is_large(stat) {
+            Large::begin(
+                self,
+                (branch, item),
+                (source, temporary),
+                (stat, existing),
+                crew,
+            )
+        } else {
+            self.fill(branch, item, stat, (&source, &temporary))?;
+            self.complete(branch, item, (stat, existing), (&source, temporary))
+        }
+    }
+
+    fn tell_links_of_large(&self, branch: &Branch, item: &Item, stat: &Stat, crew: &Crew<Task>) {
+        if self.settings.preserve.links && stat.st_nlink > 1 && is_large(stat) {
+            self.tell_links(branch, item, stat, true, crew);
+        }
+    }
+
+    /// Whether the copy that is there needs no new content. What else differs is set right.
+    fn may_stay(
+        &self,
+        branch: &Branch,
+        item: &Item,
+        stat: &Stat,
+        existing: &Stat,
+    ) -> io::Result<bool> {
+        if !is_regular(existing) {
+            return Ok(false);
+        }
+        if self.settings.update && local::modified(existing) >= local::modified(stat) {
+            return Ok(true);
+        }
+        let has_same_size = existing.st_size == stat.st_size;
+        let is_same = match self.settings.unchanged {
+            Unchanged::Never => false,
+            Unchanged::ByTime => has_same_size && is_same_time(stat, existing),
+            Unchanged::ByContent => has_same_size && self.has_same_content(branch, item)?,
+        };
+        if is_same && !self.settings.dry_run {
+            self.set_right(branch, item, stat, existing)?;
+        }
+        Ok(is_same)
+    }
+
+    fn has_same_content(&self, branch: &Branch, item: &Item) -> io::Result<bool> {
+        let copy = open_copy(branch, item)?;
+        is_equal(open_source(branch, item)?, copy, self.stop)
+    }
+
+    /// Gives a copy whose content is right what else the source has.
+    fn set_right(
+        &self,
+        branch: &Branch,
+        item: &Item,
+        stat: &Stat,
+        existing: &Stat,
+    ) -> io::Result<()> {
+        let keep = self.settings.preserve;
+        let has_other_owner = keep.owner && local::owner(stat) != local::owner(existing);
+        let has_other_mode = keep.mode && local::permissions(stat) != local::permissions(existing);
+        let has_other_time = keep.times && local::modified(stat) != local::modified(existing);
+        if !(has_other_owner || has_other_mode || has_other_time || keep.attributes) {
+            return Ok(());
+        }
+        let copy = open_copy(branch, item)?;
+        if has_other_owner {
+            local::give(&copy, local::owner(stat))?;
+        }
+        if keep.attributes {
+            let wanted = local::attributes(open_source(branch, item)?)?;
+            local::set_attributes(&copy, &wanted, &local::attributes(&copy)?)?;
+        }
+        if has_other_mode || has_other_owner {
+            fs::fchmod(&copy, local::permissions(stat))?;
+        }
+        if has_other_time {
+            fs::futimens(&copy, &local::times(stat))?;
+        }
+        Ok(())
+    }
+
+    /// Copies the content of a file that is not large. What changes meanwhile is read once more.
+    fn fill(
+        &self,
+        branch: &Branch,
+        item: &Item,
+        stat: &Stat,
+        (source, copy): (&OwnedFd, &Temporary),
+    ) -> io::Result<()> {
+        let mut before = *stat;
+        for attempt in 1..=ATTEMPTS_MAX {
+            let counted = self.copy_bytes(source, copy, &before)?;
+            let after = fs::fstat(source)?;
+            if is_same_version(&before, &after) {
+                self.report.bytes.add(counted);
+                return Ok(());
+            }
+            if attempt == ATTEMPTS_MAX {
+                self.report.bytes.add(counted);
+                break;
+            }
+            fs::ftruncate(copy, 0)?;
+            before = after;
+        }
+        self.report.note_change(&branch.path_of(&item.name));
+        Ok(())
+    }
+
+    fn copy_bytes(&self, source: &OwnedFd, copy: &Temporary, stat: &Stat) -> io::Result<u64> {
+        let size = stat.st_size.cast_unsigned();
+        let is_sparse = stat.st_blocks * 512 < stat.st_size;
+        if size <= SMALL_BYTES && !is_sparse {
+            // One more, to see that it does not go on.
+            let mut buffer = vec![0; size as usize + 1];
+            let count = local::read_fully(source, &mut buffer, 0)?;
+            local::write_fully(copy, &buffer[..count], 0)?;
+            return Ok(count as u64);
+        }
+        fs::ftruncate(copy, size)?;
+        if size > SMALL_BYTES && fs::ioctl_ficlone(copy, source).is_ok() {
+            return Ok(size);
+        }
+        for range in Segments::of(source.as_fd(), stat, 0, size) {
+            copy_range(source.as_fd(), copy.as_fd(), range, self.stop, &|_| {})?;
+        }
+        Ok(size)
+    }
+
+    /// Gives a copy whose content is there what else it has, and then its name.
+    pub(super) fn complete(
+        &self,
+        branch: &Branch,
+        item: &Item,
+        (stat, existing): (&Stat, Option<&Stat>),
+        (source, copy): (&OwnedFd, Temporary),
+    ) -> io::Result<()> {
+        if self.settings.verify {
+            self.verify(source, &copy)?;
+        }
+        self.dress(branch, (stat, existing), (source, &copy))?;
+        copy.publish(item.target_name())?;
+        self.report.files.add(1);
+        Ok(())
+    }
+
+    fn verify(&self, source: &OwnedFd, copy: &Temporary) -> io::Result<()> {
+        // From the disk, not from what was just written.
+        fs::fdatasync(copy)?;
+        fs::fadvise(copy, 0, None, fs::Advice::DontNeed)?;
+        match is_equal(source, copy, self.stop)? {
+            true => Ok(()),
+            false => Err(io::Error::other(
+                "the copy differs from its source and was removed",
+            )),
+        }
+    }
+
+    fn dress(
+        &self,
+        branch: &Branch,
+        (stat, existing): (&Stat, Option<&Stat>),
+        (source, copy): (&OwnedFd, &Temporary),
+    ) -> io::Result<()> {
+        let keep = self.settings.preserve;
+        let replaced = existing.filter(|existing| is_regular(existing));
+        match (keep.owner, replaced) {
+            (true, _) => local::give(copy, local::owner(stat))?,
+            (false, Some(replaced)) => local::give(copy, local::owner(replaced))?,
+            (false, None) => {}
+        }
+        if keep.attributes {
+            local::set_attributes(copy, &local::attributes(source)?, &Vec::new())?;
+        }
+        if branch.data.hands_down && keep.mode && !self.has_access_list(source) {
+            local::remove_access_list(copy)?;
+        }
+        let mode = match (keep.mode, replaced) {
+            (true, _) => local::permissions(stat),
+            (false, Some(replaced)) => local::permissions(replaced),
+            (false, None) => Mode::from_raw_mode(stat.st_mode & 0o777 & !self.settings.umask),
+        };
+        fs::fchmod(copy, mode)?;
+        if keep.times {
+            fs::futimens(copy, &local::times(stat))?;
+        }
+        Ok(())
+    }
+
+    fn has_access_list(&self, source: &OwnedFd) -> bool {
+        let name = c"system.posix_acl_access";
+        self.settings.preserve.attributes && fs::fgetxattr(source, name, &mut [0_u8; 0][..]).is_ok()
+    }
+
+    /// Makes `item` another name of what is at `spot`.
+    fn link(&self, branch: &Branch, item: &Item, spot: &Spot) -> io::Result<()> {
+        let existing = self.make_way(branch, item)?;
+        let Some(target) = &branch.data.target else {
+            self.report.files.add(1);
+            return Ok(());
+        };
+        let (directory, first) = spot.open()?;
+        if let Some(existing) = existing {
+            let first = directory.stat(first)?;
+            if (first.st_dev, first.st_ino) == (existing.st_dev, existing.st_ino) {
+                self.report.unchanged.add(1);
+                return Ok(());
+            }
+        }
+        self.report.files.add(1);
+        if self.settings.dry_run {
+            return Ok(());
+        }
+        self.under_name(branch, item, existing.is_some(), &|under| {
+            fs::linkat(&directory, first, target, under, AtFlags::empty())
+        })
+    }
+
+    /// Makes something under its name at once, or where that is taken under another one that then takes its place.
+    fn under_name(
+        &self,
+        branch: &Branch,
+        item: &Item,
+        is_taken: bool,
+        make: &dyn Fn(&std::ffi::CStr) -> rustix::io::Result<()>,
+    ) -> io::Result<()> {
+        let Some(target) = &branch.data.target else {
+            return Ok(());
+        };
+        let name = item.target_name();
+        if !is_taken {
+            return Ok(make(name)?);
+        }
+        let temporary = temporary_name(name);
+        let made = match make(&temporary) {
+            Err(Errno::EXIST) => target
+                .remove_file(&temporary)
+                .and_then(|()| make(&temporary)),
+            other => other,
+        };
+        made?;
+        if let Err(error) = fs::renameat(target, &temporary, target, name) {
+            let _ = target.remove_file(&temporary);
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
+    /// Copies a link, a FIFO, a socket or a device. Says whether it had to be made.
+    fn make_other(
+        &self,
+        branch: &Branch,
+        item: &Item,
+        stat: &Stat,
+        existing: Option<&Stat>,
+    ) -> io::Result<bool> {
+        let Some(target) = &branch.data.target else {
+            return Ok(true);
+        };
+        let name = item.target_name();
+        let kind = kind_of(stat);
+        let same_kind = existing.filter(|existing| kind_of(existing) == kind);
+        let is_link = kind == FileType::Symlink;
+        let mut is_same = same_kind.is_some_and(|existing| existing.st_rdev == stat.st_rdev);
+        let mut leads_to = c"".to_owned();
+        if is_link {
+            leads_to = fs::readlinkat(&branch.data.source, &item.name, Vec::new())?;
+            is_same = is_same && fs::readlinkat(target, name, Vec::new())? == leads_to;
+        }
+        if self.settings.dry_run {
+            return Ok(!is_same);
+        }
+        if !is_same {
+            let mode = local::permissions(stat);
+            self.under_name(branch, item, existing.is_some(), &|under| match is_link {
+                true => fs::symlinkat(&leads_to, target, under),
+                false => fs::mknodat(target, under, kind, mode, stat.st_rdev),
+            })?;
+        }
+        self.dress_other(branch, item, stat, same_kind.filter(|_| is_same))?;
+        Ok(!is_same)
+    }
+
+    fn dress_other(
+        &self,
+        branch: &Branch,
+        item: &Item,
+        stat: &Stat,
+        existing: Option<&Stat>,
+    ) -> io::Result<()> {
+        let (Some(target), keep) = (&branch.data.target, self.settings.preserve) else {
+            return Ok(());
+        };
+        let name = item.target_name();
+        if keep.owner
+            && existing.is_none_or(|existing| local::owner(existing) != local::owner(stat))
+        {
+            local::give_in(target, name, local::owner(stat))?;
+        }
+        if keep.mode && kind_of(stat) != FileType::Symlink {
+            let handle = local::Handle::of(target, name)?;
+            if keep.attributes {
+                let list = local::Handle::of(&branch.data.source, &item.name)?.access_list();
+                handle.set_access_list(list.as_deref())?;
+            }
+            handle.set_mode(local::permissions(stat))?;
+        }
+        if keep.times {
+            local::date_in(target, name, &local::times(stat))?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn is_large(stat: &Stat) -> bool {
+    is_regular(stat) && stat.st_size.cast_unsigned() >= LARGE_BYTES
+}
+
+/// Whether nobody wrote to a file between two looks.
+pub(super) fn is_same_version(before: &Stat, after: &Stat) -> bool {
+    before.st_size == after.st_size && local::modified(before) == local::modified(after)
+}
+
+/// Whether the copy has the source's time. A file system that keeps whole seconds has no more to show.
+fn is_same_time(stat: &Stat, existing: &Stat) -> bool {
+    let (source, copy) = (local::modified(stat), local::modified(existing));
+    source == copy || (source.0 == copy.0 && copy.1 == 0)
+}
+
+fn open_source(branch: &Branch, item: &Item) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    fs::openat(&branch.data.source, &item.name, flags, Mode::empty())
+}
+
+fn open_copy(branch: &Branch, item: &Item) -> rustix::io::Result<OwnedFd> {
+    let Some(target) = &branch.data.target else {
+        return Err(Errno::NOENT);
+    };
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    fs::openat(target, item.target_name(), flags, Mode::empty())
+}

@@ -1,0 +1,313 @@
+//! The tasks of a copy.
+
+use std::{
+    ffi::{CStr, CString},
+    io,
+    sync::Arc,
+};
+
+use rustix::{
+    fs::{self, FileType, Mode, Stat},
+    io::Errno,
+};
+
+use super::{
+    Settings,
+    branch::{Branch, Item, Pair, relative},
+    large::Large,
+    links::Links,
+    prune,
+};
+use crate::{
+    Report, Stop,
+    local::{self, Directory, kind_of},
+    work::{Crew, Job, Node},
+};
+
+/// Files that one task copies at most.
+const BATCH_MAX: usize = 32;
+
+/// A piece of the work.
+pub(super) enum Task {
+    /// Make the counterpart of a directory and go into it.
+    Enter(Branch, Item),
+    /// Remove what the source has not, before anything is made.
+    Prune(Branch),
+    /// Take the next page of names.
+    List(Branch),
+    /// Copy what is no directory.
+    Files(Branch, Vec<Item>),
+    /// Copy a range of a large file.
+    Range(Arc<Large>),
+}
+
+/// A copy.
+pub(super) struct Copying<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) report: &'a Report,
+    pub(super) stop: &'a Stop,
+    pub(super) links: Links,
+}
+
+impl<'a> Copying<'a> {
+    pub(super) fn new(settings: &'a Settings, report: &'a Report, stop: &'a Stop) -> Self {
+        Self {
+            settings,
+            report,
+            stop,
+            links: Links::default(),
+        }
+    }
+
+    fn enter(&self, branch: &Branch, item: &Item, crew: &Crew<Task>) {
+        match self.enter_pair(branch, item) {
+            Ok(None) => self.leave(Arc::clone(branch)),
+            Ok(Some(pair)) => {
+                let is_foreign = self.settings.one_file_system
+                    && pair.stat.is_some_and(|stat| stat.st_dev != pair.device);
+                let is_pruned = self.settings.delete && !pair.is_fresh && pair.target.is_some();
+                let node = Node::new(Some(Arc::clone(branch)), item.name.clone(), pair);
+                if is_foreign {
+                    self.leave(node);
+                } else if is_pruned {
+                    crew.push(Task::Prune(node));
+                } else {
+                    crew.push(Task::List(node));
+                }
+            }
+            Err(error) => {
+                self.fail(branch, &item.name, "cannot copy", error);
+                self.leave(Arc::clone(branch));
+            }
+        }
+    }
+
+    /// Opens a directory and makes its counterpart; none if that is told already.
+    fn enter_pair(&self, branch: &Branch, item: &Item) -> io::Result<Option<Pair>> {
+        let source = branch.data.source.open_in(&item.name)?;
+        let stat = source.own_stat()?;
+        if (stat.st_dev, stat.st_ino) == branch.data.destination {
+            return Err(io::Error::other("the copy itself lies there"));
+        }
+        let name = item.target_name();
+        let (target, is_fresh) = match &branch.data.target {
+            None => (None, true),
+            Some(above) => self.make_directory(above, name, &stat)?,
+        };
+        if is_fresh {
+            self.report
+                .tell(|| format!("{}", branch.path_of(&item.name).display()));
+            self.report.directories.add(1);
+        } else {
+            self.report.unchanged.add(1);
+        }
+        Ok(Some(Pair {
+            hands_down: target
+                .as_ref()
+                .is_some_and(|target| local::hands_down(target)),
+            source,
+            target,
+            stat: Some(stat),
+            is_fresh,
+            target_name: name.to_owned(),
+            device: branch.data.device,
+            destination: branch.data.destination,
+        }))
+    }
+
+    /// Makes and opens a directory; says whether it is new.
+    fn make_directory(
+        &self,
+        above: &Arc<Directory>,
+        name: &CStr,
+        stat: &Stat,
+    ) -> io::Result<(Option<Arc<Directory>>, bool)> {
+        if self.settings.dry_run {
+            return Ok(match above.open_in(name) {
+                Ok(existing) => (Some(existing), false),
+                Err(_) => (None, true),
+            });
+        }
+        // Until it is filled only its owner looks into it.
+        match fs::mkdirat(above, name, Mode::RWXU) {
+            Ok(()) => return Ok((Some(above.open_in(name)?), true)),
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match above.open_in(name) {
+            Ok(existing) => {
+                self.let_in(&existing, stat)?;
+                Ok((Some(existing), false))
+            }
+            Err(Errno::LOOP | Errno::NOTDIR) if self.settings.delete => {
+                above.remove_file(name)?;
+                self.report.removed.add(1);
+                fs::mkdirat(above, name, Mode::RWXU)?;
+                Ok((Some(above.open_in(name)?), true))
+            }
+            Err(Errno::LOOP | Errno::NOTDIR) => Err(io::Error::other(
+                "something that is no directory has the name of the copy",
+            )),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Lets this process write into a directory that an earlier copy closed.
+    fn let_in(&self, existing: &Directory, stat: &Stat) -> rustix::io::Result<()> {
+        let wanted = Mode::from_raw_mode(stat.st_mode & 0o7777);
+        if self.settings.preserve.mode && !wanted.contains(Mode::RWXU) && !local::is_root() {
+            fs::fchmod(existing, wanted | Mode::RWXU)?;
+        }
+        Ok(())
+    }
+
+    fn list(&self, branch: Branch, crew: &Crew<Task>) {
+        let page = match branch.data.source.next_page() {
+            Ok(page) => page,
+            Err(error) => {
+                self.report.fail_at("cannot list", &branch.path(), error);
+                return self.leave(branch);
+            }
+        };
+        if page.is_empty() {
+            return self.leave(branch);
+        }
+        let mut files = Vec::new();
+        let mut directories = Vec::new();
+        for entry in page {
+            // What cannot be looked at fails when it is copied.
+            let kind = branch.data.source.kind(&entry).unwrap_or(FileType::Unknown);
+            let is_directory = kind == FileType::Directory;
+            if self.is_left_out(&branch, &entry.name, is_directory) {
+                continue;
+            }
+            let item = Item {
+                name: entry.name,
+                renamed: None,
+            };
+            match is_directory {
+                true => directories.push(item),
+                false => files.push(item),
+            }
+        }
+        let batch = (files.len() / (2 * crew.limit())).clamp(1, BATCH_MAX);
+        let files = files.chunks(batch).map(<[Item]>::to_vec);
+        // Counted before the next page can be found to be the last.
+        let mut tasks: Vec<Task> = files
+            .map(|batch| Task::Files(branch.enter(), batch))
+            .collect();
+        tasks.extend(
+            directories
+                .into_iter()
+                .map(|item| Task::Enter(branch.enter(), item)),
+        );
+        crew.push(Task::List(branch));
+        tasks.into_iter().for_each(|task| crew.push(task));
+    }
+
+    /// Whether patterns leave `name` out.
+    pub(super) fn is_left_out(&self, branch: &Branch, name: &CStr, is_directory: bool) -> bool {
+        let exclude = &self.settings.exclude;
+        !exclude.is_empty() && exclude.leave_out(&relative(branch, name), is_directory)
+    }
+
+    fn copy_files(&self, branch: Branch, items: &[Item], crew: &Crew<Task>) {
+        for item in items {
+            if self.stop.is_set() {
+                break;
+            }
+            if let Err(error) = self.copy_file(&branch, item, crew) {
+                self.fail_to_copy(&branch, item, error);
+            }
+        }
+        self.leave(branch);
+    }
+
+    /// Notes that `item` could not be copied.
+    pub(super) fn fail_to_copy(&self, branch: &Branch, item: &Item, error: io::Error) {
+        // An end on request is no failure.
+        if !(self.stop.is_set() && error.kind() == io::ErrorKind::Interrupted) {
+            self.fail(branch, &item.name, "cannot copy", error);
+        }
+    }
+
+    fn fail(&self, branch: &Branch, name: &CString, action: &str, error: io::Error) {
+        branch.fail();
+        self.report.fail_at(action, &branch.path_of(name), error);
+    }
+
+    /// Ends a task of `branch`; the last one gives the copy what the source has, and goes on above.
+    pub(super) fn leave(&self, mut branch: Branch) {
+        while branch.leave() {
+            // What is not whole gets no time that says so.
+            if !self.stop.is_set()
+                && let Err(error) = self.finish(&branch)
+            {
+                self.report.fail_at(
+                    "cannot set attributes of the copy of",
+                    &branch.path(),
+                    error,
+                );
+            }
+            match &branch.above {
+                None => return,
+                Some(above) => branch = Arc::clone(above),
+            }
+        }
+    }
+
+    fn finish(&self, branch: &Branch) -> io::Result<()> {
+        let (Some(stat), Some(target)) = (&branch.data.stat, &branch.data.target) else {
+            return Ok(());
+        };
+        if self.settings.dry_run {
+            return Ok(());
+        }
+        let keep = self.settings.preserve;
+        if keep.owner
+            && (branch.data.is_fresh || local::owner(stat) != local::owner(&target.own_stat()?))
+        {
+            local::give(target, local::owner(stat))?;
+        }
+        if keep.attributes {
+            let wanted = local::attributes(&branch.data.source)?;
+            local::set_attributes(target, &wanted, &local::attributes(target)?)?;
+        }
+        if keep.mode {
+            fs::fchmod(target, local::permissions(stat))?;
+        } else if branch.data.is_fresh {
+            let mode = stat.st_mode & 0o777 & !self.settings.umask;
+            fs::fchmod(target, Mode::from_raw_mode(mode))?;
+        }
+        if keep.times {
+            fs::futimens(target, &local::times(stat))?;
+        }
+        Ok(())
+    }
+}
+
+impl Job for Copying<'_> {
+    type Task = Task;
+
+    fn run(&self, task: Task, crew: &Crew<Task>) {
+        match task {
+            Task::Enter(branch, item) => self.enter(&branch, &item, crew),
+            Task::Prune(branch) => {
+                prune::prune(self, &branch);
+                crew.push(Task::List(branch));
+            }
+            Task::List(branch) => self.list(branch, crew),
+            Task::Files(branch, items) => self.copy_files(branch, &items, crew),
+            Task::Range(large) => self.copy_range(large, crew),
+        }
+    }
+
+    fn work(&self) -> u64 {
+        self.report.work()
+    }
+}
+
+/// Whether `stat` is a file with content.
+pub(super) fn is_regular(stat: &Stat) -> bool {
+    kind_of(stat) == FileType::RegularFile
+}

@@ -1,0 +1,91 @@
+//! Several names of one file.
+//!
+//! The first name that is met is copied, others become links to it. Who meets another name while the first is
+//! copied leaves it to who copies. The table forgets a file when all of its names were met.
+
+use std::collections::HashMap;
+
+use penstock_base::Mutex;
+use rustix::fs::Stat;
+
+use super::branch::{Branch, Item, Spot};
+
+/// Files with several names that are being copied.
+#[derive(Debug, Default)]
+pub(super) struct Links(Mutex<HashMap<(u64, u64), Link>>);
+
+#[derive(Debug)]
+struct Link {
+    /// Names that were not met yet.
+    left: u64,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// These wait for the copy.
+    Copying(Vec<(Branch, Item)>),
+    There(Spot),
+    /// It could not be copied: each name is tried by itself.
+    Failed,
+}
+
+/// What is to be done with a name.
+pub(super) enum Turn {
+    /// Copy it, and say so afterwards.
+    Copy,
+    /// Make it a link to this.
+    Link(Spot),
+    /// Nothing: somebody else will.
+    Wait,
+}
+
+impl Links {
+    /// Meets a name of the file that `stat` describes.
+    pub(super) fn meet(&self, stat: &Stat, branch: &Branch, item: &Item) -> Turn {
+        let mut table = self.0.lock();
+        let key = (stat.st_dev, stat.st_ino);
+        let Some(link) = table.get_mut(&key) else {
+            let link = Link {
+                left: stat.st_nlink - 1,
+                state: State::Copying(Vec::new()),
+            };
+            table.insert(key, link);
+            return Turn::Copy;
+        };
+        link.left = link.left.saturating_sub(1);
+        let turn = match &mut link.state {
+            State::Copying(waiting) => {
+                waiting.push((branch.enter(), item.clone()));
+                return Turn::Wait;
+            }
+            State::There(spot) => Turn::Link(spot.clone()),
+            State::Failed => Turn::Copy,
+        };
+        if link.left == 0 {
+            table.remove(&key);
+        }
+        turn
+    }
+
+    /// The copy is at `spot`; without one it could not be made. Returns who waited for it.
+    pub(super) fn copied(&self, stat: &Stat, spot: Option<Spot>) -> Vec<(Branch, Item)> {
+        let mut table = self.0.lock();
+        let key = (stat.st_dev, stat.st_ino);
+        let Some(link) = table.get_mut(&key) else {
+            return Vec::new();
+        };
+        let state = spot.map_or(State::Failed, State::There);
+        let before = std::mem::replace(&mut link.state, state);
+        let is_over = link.left == 0;
+        let State::Copying(waiting) = before else {
+            return Vec::new();
+        };
+        // Who waited comes back and asks for the spot.
+        link.left += waiting.len() as u64;
+        if is_over && waiting.is_empty() {
+            table.remove(&key);
+        }
+        waiting
+    }
+}

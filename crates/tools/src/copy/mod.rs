@@ -1,0 +1,113 @@
+//! `cp` by many threads.
+//!
+//! A directory is made, filled and then given its times and mode, by who leaves it last. Files are copied in batches
+//! by whoever is free, large ones in ranges by several. A file has its name only when it is whole, so that a copy
+//! that was cut off is gone on with: what is there and the same stays.
+//!
+//! [`plan`] decides what becomes what and refuses what cannot be right, [`job`] walks, [`file`](mod@file) copies one file,
+//! [`links`] keeps several names of one file together, [`prune`] removes from a mirror what its source has not.
+
+mod branch;
+mod file;
+mod job;
+mod large;
+mod links;
+mod plan;
+mod prune;
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    Patterns, Report, Stop, Threads,
+    work::{Crew, Order},
+};
+
+use job::Copying;
+
+/// What a copy keeps besides content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Preserve {
+    /// Permission bits.
+    pub mode: bool,
+    /// User and group, as far as this process may.
+    pub owner: bool,
+    /// Times, to the nanosecond.
+    pub times: bool,
+    /// Extended attributes, access control lists among them.
+    pub attributes: bool,
+    /// That several names are one file.
+    pub links: bool,
+}
+
+impl Preserve {
+    /// Everything.
+    pub const ALL: Self = Self {
+        mode: true,
+        owner: true,
+        times: true,
+        attributes: true,
+        links: true,
+    };
+    /// What cp(1) keeps without options.
+    pub const NOTHING: Self = Self {
+        mode: false,
+        owner: false,
+        times: false,
+        attributes: false,
+        links: false,
+    };
+}
+
+/// When a file that is there is left as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unchanged {
+    /// Never.
+    Never,
+    /// If size and time are the same.
+    ByTime,
+    /// If the content is the same.
+    ByContent,
+}
+
+/// How a copy is made.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Directories with what is in them; links as links, and what is no file as what it is.
+    pub recursive: bool,
+    /// What is mounted below a source is left out.
+    pub one_file_system: bool,
+    /// See [`Preserve`].
+    pub preserve: Preserve,
+    /// See [`Unchanged`].
+    pub unchanged: Unchanged,
+    /// The target is what the one source becomes, even if it is a directory.
+    pub exact: bool,
+    /// Removed from the target is what the source has not.
+    pub delete: bool,
+    /// A file that is as new as its source, or newer, stays.
+    pub update: bool,
+    /// Nothing is done, only told.
+    pub dry_run: bool,
+    /// What was copied is read again and compared.
+    pub verify: bool,
+    /// What is left out.
+    pub exclude: Patterns,
+    /// Permission bits that new files do not get, where modes are not kept.
+    pub umask: u32,
+    /// How many threads.
+    pub threads: Threads,
+}
+
+/// Copies `sources` to `target`. What could not be copied stands in `report`.
+pub fn copy(sources: &[PathBuf], target: &Path, settings: &Settings, report: &Report, stop: &Stop) {
+    let plan = match plan::plan(sources, target, settings, report) {
+        Ok(plan) => plan,
+        Err(refused) => return report.fail(refused),
+    };
+    let job = Copying::new(settings, report, stop);
+    Crew::run(&job, settings.threads, Order::Newest, stop, |crew| {
+        for task in plan {
+            crew.submit(task);
+        }
+    });
+}

@@ -1,0 +1,193 @@
+//! An open directory.
+//!
+//! Everything is named by one name in it, and no link is followed: whoever renames meanwhile what leads here,
+//! or puts a link in the place of something, does not lead a tool out of the tree.
+
+use std::{
+    ffi::{CStr, CString, OsStr},
+    io,
+    mem::MaybeUninit,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::Path,
+    sync::Arc,
+};
+
+use penstock_base::Mutex;
+use rustix::{
+    fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, Stat},
+    io::Errno,
+};
+
+/// Bytes of names that are listed at once.
+const PAGE_BYTES: usize = 32 << 10;
+
+/// What a listing tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) name: CString,
+    /// As the directory has it; unknown on some file systems.
+    pub(crate) kind: FileType,
+}
+
+/// An open directory.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    descriptor: OwnedFd,
+    /// Its position is the descriptor's: one lists at a time.
+    listing: Mutex<()>,
+}
+
+const DIRECTORY: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+impl Directory {
+    /// Opens a directory that a user named: links in the path are followed.
+    pub(crate) fn open(path: &Path) -> rustix::io::Result<Arc<Self>> {
+        let flags = DIRECTORY.difference(OFlags::NOFOLLOW);
+        fs::open(path, flags, Mode::empty()).map(Self::new)
+    }
+
+    /// Opens a directory in this one. Fails with `LOOP` or `NOTDIR` if it is something else.
+    pub(crate) fn open_in(&self, name: &CStr) -> rustix::io::Result<Arc<Self>> {
+        fs::openat(self, name, DIRECTORY, Mode::empty()).map(Self::new)
+    }
+
+    fn new(descriptor: OwnedFd) -> Arc<Self> {
+        Arc::new(Self {
+            descriptor,
+            listing: Mutex::new(()),
+        })
+    }
+
+    /// The next names; none at the end.
+    pub(crate) fn next_page(&self) -> rustix::io::Result<Vec<Entry>> {
+        let _one = self.listing.lock();
+        let mut space = [MaybeUninit::uninit(); PAGE_BYTES];
+        let mut listing = RawDir::new(&self.descriptor, &mut space);
+        let mut page = Vec::new();
+        while let Some(entry) = listing.next() {
+            let entry = entry?;
+            let name = entry.file_name();
+            if name != c"." && name != c".." {
+                page.push(Entry {
+                    name: name.to_owned(),
+                    kind: entry.file_type(),
+                });
+            }
+            // A page of nothing but these two is not the end.
+            if listing.is_buffer_empty() && !page.is_empty() {
+                break;
+            }
+        }
+        Ok(page)
+    }
+
+    /// All names, for who must have them in order.
+    pub(crate) fn list(&self) -> rustix::io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        loop {
+            let page = self.next_page()?;
+            if page.is_empty() {
+                return Ok(entries);
+            }
+            entries.extend(page);
+        }
+    }
+
+    /// Lists from the beginning again.
+    pub(crate) fn rewind(&self) -> rustix::io::Result<()> {
+        fs::seek(self, fs::SeekFrom::Start(0)).map(drop)
+    }
+
+    /// What is known of `name`; of a link, not of what it leads to.
+    pub(crate) fn stat(&self, name: &CStr) -> rustix::io::Result<Stat> {
+        fs::statat(self, name, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// The same, or none if there is no such name.
+    pub(crate) fn stat_if_any(&self, name: &CStr) -> rustix::io::Result<Option<Stat>> {
+        match self.stat(name) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What is known of the directory itself.
+    pub(crate) fn own_stat(&self) -> rustix::io::Result<Stat> {
+        fs::fstat(self)
+    }
+
+    /// The kind of `name`, which is asked for where the listing did not tell.
+    pub(crate) fn kind(&self, entry: &Entry) -> rustix::io::Result<FileType> {
+        match entry.kind {
+            FileType::Unknown => self.stat(&entry.name).map(|stat| kind_of(&stat)),
+            known => Ok(known),
+        }
+    }
+
+    /// Removes `name`, which is no directory.
+    pub(crate) fn remove_file(&self, name: &CStr) -> rustix::io::Result<()> {
+        fs::unlinkat(self, name, AtFlags::empty())
+    }
+
+    /// Removes the empty directory `name`.
+    pub(crate) fn remove_directory(&self, name: &CStr) -> rustix::io::Result<()> {
+        fs::unlinkat(self, name, AtFlags::REMOVEDIR)
+    }
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// The kind of file that `stat` describes.
+pub(crate) fn kind_of(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+/// A path that a user gave, as a name in an open directory.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) name: CString,
+}
+
+impl Place {
+    /// Opens what is above the last name of `path`. A path that ends in `/`, `.` or `..` has no last name; `.`
+    /// stands for it.
+    pub(crate) fn of(path: &Path) -> io::Result<Self> {
+        let bytes = path.as_os_str().as_bytes();
+        let end = bytes.iter().rposition(|byte| *byte != b'/');
+        let trimmed = &bytes[..end.map_or(0, |end| end + 1)];
+        let begin = trimmed.iter().rposition(|byte| *byte == b'/');
+        let name = &trimmed[begin.map_or(0, |begin| begin + 1)..];
+        if name.is_empty() || name == b"." || name == b".." {
+            return Ok(Self {
+                directory: Directory::open(path)?,
+                name: c".".to_owned(),
+            });
+        }
+        let above = match begin {
+            None => Path::new("."),
+            Some(0) => Path::new("/"),
+            Some(begin) => Path::new(OsStr::from_bytes(&trimmed[..begin])),
+        };
+        Ok(Self {
+            directory: Directory::open(above)?,
+            name: c_string(name)?,
+        })
+    }
+}
+
+/// A name for the system. Fails if it holds a NUL.
+pub(crate) fn c_string(name: &[u8]) -> io::Result<CString> {
+    CString::new(name).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
+}

@@ -1,0 +1,218 @@
+//! Owners, modes, times and extended attributes: what a file has besides its content.
+
+use std::{
+    ffi::{CStr, CString},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+};
+
+use rustix::{
+    fs::{self, AtFlags, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags},
+    io::Errno,
+};
+
+use super::Directory;
+
+/// Bytes of all names, or of one value, of extended attributes: what Linux allows at most.
+const ATTRIBUTES_MAX: usize = 64 << 10;
+/// Most values are no longer than this.
+const VALUE_USUAL: usize = 256;
+/// Access by list, which a directory may hand down to what is made in it.
+const ACCESS_LIST: &CStr = c"system.posix_acl_access";
+
+/// Extended attributes by name.
+pub(crate) type Attributes = Vec<(CString, Vec<u8>)>;
+
+/// The permission bits of `stat`.
+pub(crate) fn permissions(stat: &Stat) -> Mode {
+    Mode::from_raw_mode(stat.st_mode & 0o7777)
+}
+
+/// The times of `stat`.
+pub(crate) fn times(stat: &Stat) -> Timestamps {
+    Timestamps {
+        last_access: Timespec {
+            tv_sec: stat.st_atime,
+            tv_nsec: stat.st_atime_nsec.cast_signed(),
+        },
+        last_modification: Timespec {
+            tv_sec: stat.st_mtime,
+            tv_nsec: stat.st_mtime_nsec.cast_signed(),
+        },
+    }
+}
+
+/// When the content changed last, in seconds and nanoseconds.
+pub(crate) fn modified(stat: &Stat) -> (i64, u64) {
+    (stat.st_mtime, stat.st_mtime_nsec)
+}
+
+/// Whose a file is.
+pub(crate) fn owner(stat: &Stat) -> (u32, u32) {
+    (stat.st_uid, stat.st_gid)
+}
+
+/// Gives an open file its owner. Who may not give files away keeps them, as with cp(1), and gets the group if
+/// that is possible.
+pub(crate) fn give(file: impl AsFd, owner: (u32, u32)) -> rustix::io::Result<()> {
+    let (user, group) = (Uid::from_raw(owner.0), Gid::from_raw(owner.1));
+    match fs::fchown(&file, Some(user), Some(group)) {
+        Err(Errno::PERM) if !is_root() => {
+            let _ = fs::fchown(&file, None, Some(group));
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+/// Gives what is no file or directory its owner.
+pub(crate) fn give_in(
+    directory: &Directory,
+    name: &CStr,
+    owner: (u32, u32),
+) -> rustix::io::Result<()> {
+    let (user, group) = (Uid::from_raw(owner.0), Gid::from_raw(owner.1));
+    let flags = AtFlags::SYMLINK_NOFOLLOW;
+    match fs::chownat(directory, name, Some(user), Some(group), flags) {
+        Err(Errno::PERM) if !is_root() => Ok(()),
+        other => other,
+    }
+}
+
+/// Sets the times of what is no file or directory.
+pub(crate) fn date_in(
+    directory: &Directory,
+    name: &CStr,
+    times: &Timestamps,
+) -> rustix::io::Result<()> {
+    fs::utimensat(directory, name, times, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// What cannot be opened, such as a FIFO, to change it. No link that takes its place is followed.
+pub(crate) struct Handle(OwnedFd);
+
+impl Handle {
+    /// Holds `name`.
+    pub(crate) fn of(directory: &Directory, name: &CStr) -> rustix::io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        fs::openat(directory, name, flags, Mode::empty()).map(Self)
+    }
+
+    /// Sets the mode.
+    pub(crate) fn set_mode(&self, mode: Mode) -> rustix::io::Result<()> {
+        fs::chmod(self.path(), mode)
+    }
+
+    /// The list of who may use it, as the system has it; the only attribute that such files have.
+    pub(crate) fn access_list(&self) -> Option<Vec<u8>> {
+        let mut list = vec![0; ATTRIBUTES_MAX];
+        let size = fs::getxattr(self.path(), ACCESS_LIST, &mut list[..]).ok()?;
+        list.truncate(size);
+        Some(list)
+    }
+
+    /// Sets the list.
+    pub(crate) fn set_access_list(&self, list: Option<&[u8]>) -> rustix::io::Result<()> {
+        tolerate(match list {
+            Some(list) => fs::setxattr(self.path(), ACCESS_LIST, list, XattrFlags::empty()),
+            None => fs::removexattr(self.path(), ACCESS_LIST),
+        })
+    }
+
+    fn path(&self) -> String {
+        format!("/proc/self/fd/{}", self.0.as_raw_fd())
+    }
+}
+
+/// Whether this process may do what only root may.
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The extended attributes of an open file; none where the file system has none.
+pub(crate) fn attributes(file: impl AsFd) -> rustix::io::Result<Attributes> {
+    let names = match names(&file) {
+        Err(Errno::NOTSUP | Errno::NOSYS) => return Ok(Vec::new()),
+        other => other?,
+    };
+    let mut attributes = Vec::new();
+    for name in names {
+        match value(&file, &name) {
+            Ok(value) => attributes.push((name, value)),
+            // Removed meanwhile, or nothing that this process may see.
+            Err(Errno::NODATA | Errno::PERM | Errno::ACCESS) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(attributes)
+}
+
+fn names(file: impl AsFd) -> rustix::io::Result<Vec<CString>> {
+    let mut space = [0_u8; VALUE_USUAL];
+    let small = fs::flistxattr(&file, &mut space[..]);
+    let list = match small {
+        Ok(size) => space[..size].to_vec(),
+        Err(Errno::RANGE) => {
+            let mut space = vec![0; ATTRIBUTES_MAX];
+            let size = fs::flistxattr(&file, &mut space[..])?;
+            space.truncate(size);
+            space
+        }
+        Err(error) => return Err(error),
+    };
+    let names = list
+        .split(|byte| *byte == 0)
+        .filter(|name| !name.is_empty());
+    Ok(names.filter_map(|name| CString::new(name).ok()).collect())
+}
+
+fn value(file: impl AsFd, name: &CStr) -> rustix::io::Result<Vec<u8>> {
+    let mut value = vec![0; VALUE_USUAL];
+    let size = match fs::fgetxattr(&file, name, &mut value[..]) {
+        Err(Errno::RANGE) => {
+            value.resize(ATTRIBUTES_MAX, 0);
+            fs::fgetxattr(&file, name, &mut value[..])?
+        }
+        other => other?,
+    };
+    value.truncate(size);
+    Ok(value)
+}
+
+/// Gives an open file these attributes and takes others away. What the file system or the system's rules do not
+/// take is passed over, as cp(1) does.
+pub(crate) fn set_attributes(
+    file: impl AsFd,
+    wanted: &Attributes,
+    existing: &Attributes,
+) -> rustix::io::Result<()> {
+    for (name, _) in existing {
+        if wanted.iter().all(|(other, _)| other != name) {
+            tolerate(fs::fremovexattr(&file, name.as_c_str()))?;
+        }
+    }
+    for (name, value) in wanted {
+        if existing.iter().all(|one| (&one.0, &one.1) != (name, value)) {
+            let set = fs::fsetxattr(&file, name.as_c_str(), value, XattrFlags::empty());
+            tolerate(set)?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes away the list that a new file got from its directory.
+pub(crate) fn remove_access_list(file: impl AsFd) -> rustix::io::Result<()> {
+    tolerate(fs::fremovexattr(file, ACCESS_LIST))
+}
+
+/// Whether a directory hands a list down to what is made in it.
+pub(crate) fn hands_down(directory: &Directory) -> bool {
+    fs::fgetxattr(directory, c"system.posix_acl_default", &mut [0_u8; 0][..])
+        .is_ok_and(|size| size > 0)
+}
+
+fn tolerate(done: rustix::io::Result<()>) -> rustix::io::Result<()> {
+    match done {
+        Err(Errno::NOTSUP | Errno::PERM | Errno::ACCESS | Errno::NODATA | Errno::INVAL) => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,14 @@
+//! Files of this machine, named by one name below an open directory.
+
+mod content;
+mod directory;
+mod metadata;
+mod temporary;
+
+pub(crate) use content::{Segments, copy_range, is_equal, read_fully, write_fully};
+pub(crate) use directory::{Directory, Entry, Place, c_string, kind_of};
+pub(crate) use metadata::{
+    Handle, attributes, date_in, give, give_in, hands_down, is_root, modified, owner, permissions,
+    remove_access_list, set_attributes, times,
+};
+pub(crate) use temporary::{Temporary, temporary_name};

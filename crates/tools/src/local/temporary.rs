@@ -1,0 +1,109 @@
+//! A file that has its name only when it is whole.
+//!
+//! It is written under a name that follows from the last one, so that who comes after a crash finds what was left
+//! and takes its place. A lock tells that from what another process is writing now.
+
+use std::{
+    ffi::{CStr, CString},
+    hash::{DefaultHasher, Hash, Hasher},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
+};
+
+use rustix::{
+    fs::{self, FlockOperation, Mode, OFlags},
+    io::Errno,
+};
+
+use super::Directory;
+
+/// What such names begin with.
+const BEGINNING: &[u8] = b".parcp-";
+
+/// The name under which `name` is written.
+pub(crate) fn temporary_name(name: &CStr) -> CString {
+    // Fixed keys: the same name from every process.
+    let mut hasher = DefaultHasher::new();
+    name.to_bytes().hash(&mut hasher);
+    let digits = format!("{:016x}", hasher.finish());
+    let bytes = [BEGINNING, digits.as_bytes()].concat();
+    CString::new(bytes).unwrap_or_default()
+}
+
+/// A file on its way. Dropped before it is published, it is gone.
+#[derive(Debug)]
+pub(crate) struct Temporary {
+    directory: Arc<Directory>,
+    name: CString,
+    file: OwnedFd,
+    is_published: bool,
+}
+
+impl Temporary {
+    /// A new and empty file that will be `name` in `directory`. Only its owner may look at it. Fails with `BUSY`
+    /// if another process is about to write the same.
+    pub(crate) fn create(directory: &Arc<Directory>, name: &CStr) -> rustix::io::Result<Self> {
+        let name = temporary_name(name);
+        let file = match create(directory, &name) {
+            Err(Errno::EXIST) => {
+                remove_left(directory, &name)?;
+                create(directory, &name)?
+            }
+            other => other?,
+        };
+        Ok(Self {
+            directory: Arc::clone(directory),
+            name,
+            file,
+            is_published: false,
+        })
+    }
+
+    /// Gives it its name, in the place of what has it. Nobody ever sees less than all of it.
+    pub(crate) fn publish(mut self, name: &CStr) -> rustix::io::Result<()> {
+        fs::renameat(&self.directory, &self.name, &self.directory, name)?;
+        self.is_published = true;
+        Ok(())
+    }
+}
+
+impl AsFd for Temporary {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.is_published {
+            let _ = self.directory.remove_file(&self.name);
+        }
+    }
+}
+
+fn create(directory: &Directory, name: &CStr) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?;
+    lock(&file)?;
+    Ok(file)
+}
+
+/// Locks a file for this process. Fails with `BUSY` if another has it; a file system without locks has none.
+fn lock(file: &OwnedFd) -> rustix::io::Result<()> {
+    match fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Err(Errno::BUSY),
+        _ => Ok(()),
+    }
+}
+
+/// Removes what a process that is no more has left.
+fn remove_left(directory: &Directory, name: &CStr) -> rustix::io::Result<()> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    match fs::openat(directory, name, flags, Mode::empty()) {
+        Ok(file) => lock(&file)?,
+        Err(Errno::NOENT) => return Ok(()),
+        // A link or what is no file, which nobody writes.
+        Err(_) => {}
+    }
+    directory.remove_file(name)
+}

@@ -1,0 +1,392 @@
+//! What partar writes and reads, beside GNU tar and bsdtar, and what it refuses.
+
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
+
+mod support;
+
+use std::{
+    fs,
+    io::{Cursor, Write},
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Arc, Mutex},
+};
+
+use penstock_skips::skipped;
+use penstock_tools::{
+    Patterns, Report, Stop, Summary, Threads,
+    archive::{
+        Compression, CreateSettings, ExtractSettings, Format, Selection, Sources, create, extract,
+        list,
+    },
+};
+use support::{EVERYTHING, Variety, assert_same, fill};
+
+/// What an archive can hold.
+const ARCHIVABLE: Variety = Variety {
+    sockets: false,
+    ..EVERYTHING
+};
+/// What every program and format keeps.
+const PLAIN: Variety = Variety {
+    attributes: false,
+    raw_names: false,
+    ..ARCHIVABLE
+};
+
+fn creating(format: Format, compression: Compression) -> CreateSettings {
+    CreateSettings {
+        format,
+        compression,
+        exclude: Patterns::default(),
+        one_file_system: false,
+        numeric: false,
+        threads: Threads::Fixed(8),
+    }
+}
+
+fn extracting() -> ExtractSettings {
+    ExtractSettings {
+        selection: Selection::default(),
+        strip: 0,
+        same_owner: support::is_root(),
+        numeric: true,
+        same_mode: true,
+        keep: false,
+        links_out: true,
+        bytes_max: None,
+        members_max: u64::MAX,
+        umask: 0o022,
+        threads: Threads::Fixed(8),
+    }
+}
+
+/// Somewhere to write that can be looked at afterwards.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn created(base: &Path, settings: &CreateSettings) -> (Vec<u8>, Summary) {
+    let report = Report::default();
+    let output = Shared::default();
+    let sources = Sources {
+        base: base.to_path_buf(),
+        paths: vec![PathBuf::from("tree")],
+    };
+    create(
+        &sources,
+        settings,
+        Box::new(output.clone()),
+        &report,
+        &Stop::default(),
+    )
+    .unwrap();
+    let bytes = output.0.lock().unwrap().clone();
+    (bytes, report.summary())
+}
+
+fn extracted(archive: &[u8], target: &Path, settings: &ExtractSettings) -> Summary {
+    fs::create_dir_all(target).unwrap();
+    let report = Report::default();
+    let input = Box::new(Cursor::new(archive.to_vec()));
+    extract(input, target, settings, &report, &Stop::default());
+    report.summary()
+}
+
+fn folder(count: usize, seed: u64, variety: Variety) -> (tempfile::TempDir, PathBuf, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    fill(&tree, count, seed, variety);
+    let to = folder.path().join("to");
+    (folder, tree, to)
+}
+
+#[test]
+fn a_random_tree_comes_back_identical_from_each_compression_and_twice_the_same() {
+    let (folder, tree, _) = folder(1500, 11, ARCHIVABLE);
+    let large = vec![7; 5 << 20];
+    fs::write(tree.join("large"), large).unwrap();
+    for (number, compression) in [
+        Compression::None,
+        Compression::Gzip,
+        Compression::Zstd,
+        Compression::Xz,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let settings = creating(Format::Pax, compression);
+        let (archive, summary) = created(folder.path(), &settings);
+        assert_eq!(summary.failures, [""; 0]);
+        let to = folder.path().join(format!("to-{number}"));
+        let summary = extracted(&archive, &to, &extracting());
+        assert_eq!(summary.failures, [""; 0], "{compression:?}");
+        assert_same(&tree, &to.join("tree"));
+        // Extracted over itself it is the same once more.
+        if number == 0 {
+            assert_eq!(created(folder.path(), &settings).0, archive);
+            extracted(&archive, &to, &extracting());
+            assert_same(&tree, &to.join("tree"));
+        }
+    }
+}
+
+fn has(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output().is_ok();
+    if !found {
+        skipped(format_args!("{program} is not installed"));
+    }
+    found
+}
+
+fn run(program: &str, arguments: &[&str]) {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{program} {arguments:?}: {told}");
+}
+
+/// Times to the second, for formats that keep no more.
+fn round_times(tree: &Path) {
+    let mut waiting = vec![tree.to_path_buf()];
+    while let Some(path) = waiting.pop() {
+        if fs::symlink_metadata(&path).unwrap().is_dir() {
+            waiting.extend(
+                fs::read_dir(&path)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
+        }
+        let time = rustix::fs::Timespec {
+            tv_sec: 1_000_000_007,
+            tv_nsec: 0,
+        };
+        let times = rustix::fs::Timestamps {
+            last_access: time,
+            last_modification: time,
+        };
+        let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+        rustix::fs::utimensat(rustix::fs::CWD, &path, &times, flags).unwrap();
+    }
+}
+
+#[test]
+fn gnu_tar_and_bsdtar_read_what_we_write() {
+    for (program, format) in [
+        ("tar", Format::Pax),
+        ("tar", Format::Gnu),
+        ("bsdtar", Format::Pax),
+        ("bsdtar", Format::Gnu),
+    ] {
+        if !has(program) {
+            continue;
+        }
+        let (folder, tree, to) = folder(600, 12, PLAIN);
+        round_times(&tree);
+        let (archive, summary) = created(folder.path(), &creating(format, Compression::None));
+        assert_eq!(summary.failures, [""; 0]);
+        let file = folder.path().join("archive");
+        fs::write(&file, archive).unwrap();
+        fs::create_dir(&to).unwrap();
+        let paths = (file.to_str().unwrap(), to.to_str().unwrap());
+        run(
+            program,
+            &["-xpf", paths.0, "-C", paths.1, "--numeric-owner"],
+        );
+        assert_same(&tree, &to.join("tree"));
+    }
+}
+
+#[test]
+fn we_read_what_gnu_tar_and_bsdtar_write() {
+    for (program, format, sparse) in [
+        ("tar", "gnu", "-S"),
+        ("tar", "posix", "-S"),
+        ("tar", "posix", "--sparse-version=0.0"),
+        ("tar", "posix", "--sparse-version=0.1"),
+        ("bsdtar", "pax", "--acls"),
+        ("bsdtar", "gnutar", "--acls"),
+    ] {
+        if !has(program) {
+            continue;
+        }
+        let (folder, tree, to) = folder(600, 13, PLAIN);
+        round_times(&tree);
+        let file = folder.path().join("archive");
+        let base = folder.path().to_str().unwrap();
+        let format = format!("--format={format}");
+        let extra = if sparse.contains("version") {
+            "-S"
+        } else {
+            "-p"
+        };
+        let archive = file.to_str().unwrap();
+        run(
+            program,
+            &["-cf", archive, "-C", base, &format, sparse, extra, "tree"],
+        );
+        let summary = extracted(&fs::read(&file).unwrap(), &to, &extracting());
+        assert_eq!(summary.failures, [""; 0], "{program} {format} {sparse}");
+        assert_same(&tree, &to.join("tree"));
+    }
+}
+
+/// An archive with these members, made by GNU's rules, byte by byte.
+fn made(members: &[(&str, u8, &str, &[u8])]) -> Vec<u8> {
+    let mut archive = Vec::new();
+    for (name, kind, link, content) in members {
+        let mut block = [0_u8; 512];
+        let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, name.as_bytes());
+        put(100, b"0000644\x000000000\x000000000\0");
+        put(
+            124,
+            format!("{:011o}\0{:011o}\0", content.len(), 0).as_bytes(),
+        );
+        put(148, b"        ");
+        put(156, &[*kind]);
+        put(157, link.as_bytes());
+        put(257, b"ustar  \0");
+        let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
+        block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        archive.extend(block);
+        archive.extend_from_slice(content);
+        archive.resize(archive.len().next_multiple_of(512), 0);
+    }
+    archive.resize(archive.len() + 1024, 0);
+    archive
+}
+
+#[test]
+fn hostile_members_are_refused_with_a_line_each_and_others_arrive() {
+    let folder = tempfile::tempdir().unwrap();
+    let outside = folder.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("file"), "precious").unwrap();
+    let to = folder.path().join("to");
+    let archive = made(&[
+        ("/absolute", b'0', "", b"x"),
+        ("../up", b'0', "", b"x"),
+        ("a/../../up", b'0', "", b"x"),
+        ("out", b'2', "../outside", b""),
+        ("absolute-link", b'2', "/etc/passwd", b""),
+        ("inner", b'2', "good", b""),
+        ("inner/through", b'0', "", b"x"),
+        ("hard", b'1', "../outside/file", b""),
+        ("hard-absolute", b'1', "/etc/passwd", b""),
+        ("strange", b'Z', "", b""),
+        ("good/file", b'0', "", b"content"),
+    ]);
+    let careful = ExtractSettings {
+        links_out: false,
+        ..extracting()
+    };
+    let summary = extracted(&archive, &to, &careful);
+    assert_eq!(summary.failed, 9, "{summary:?}");
+    assert_eq!(fs::read(to.join("good/file")).unwrap(), b"content");
+    assert_eq!(fs::read(outside.join("file")).unwrap(), b"precious");
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+    assert!(!folder.path().join("up").exists());
+    // With links out of the tree, members still do not go through them.
+    let archive = made(&[
+        ("out", b'2', "../outside", b""),
+        ("out/file", b'0', "", b"evil"),
+    ]);
+    let summary = extracted(&archive, &to, &extracting());
+    assert_eq!(summary.failed, 1, "{summary:?}");
+    assert_eq!(fs::read(outside.join("file")).unwrap(), b"precious");
+}
+
+#[test]
+fn bombs_are_left() {
+    let (folder, tree, to) = folder(0, 0, PLAIN);
+    fs::write(tree.join("zeros"), vec![0; 8 << 20]).unwrap();
+    fs::write(tree.join("zz"), "after").unwrap();
+    let (archive, _) = created(folder.path(), &creating(Format::Pax, Compression::Gzip));
+    let mut settings = extracting();
+    settings.bytes_max = Some(1 << 20);
+    let summary = extracted(&archive, &to, &settings);
+    assert_eq!(summary.failed, 1);
+    assert!(summary.failures[0].contains("--max-bytes"), "{summary:?}");
+    assert!(!to.join("tree/zeros").exists());
+    let mut settings = extracting();
+    settings.members_max = 2;
+    let summary = extracted(&archive, &to, &settings);
+    assert!(summary.failures[0].contains("--max-members"), "{summary:?}");
+}
+
+#[test]
+fn cut_and_damaged_archives_are_told_in_one_line_and_nothing_half_stays() {
+    let (folder, tree, _) = folder(0, 0, PLAIN);
+    for name in ["a", "b", "c"] {
+        fs::write(tree.join(name), vec![b'x'; 3 << 20]).unwrap();
+    }
+    let (archive, _) = created(folder.path(), &creating(Format::Gnu, Compression::None));
+    for cut in [archive.len() - 1024, archive.len() / 2, 700, 513, 100] {
+        let to = folder.path().join(format!("cut-{cut}"));
+        let summary = extracted(&archive[..cut], &to, &extracting());
+        assert_eq!(summary.failed, 1, "{cut}: {summary:?}");
+        assert!(summary.failures[0].contains("cut off"), "{summary:?}");
+        for name in ["a", "b", "c"] {
+            let size =
+                fs::metadata(to.join("tree").join(name)).map_or(3 << 20, |found| found.len());
+            assert_eq!(size, 3 << 20);
+        }
+    }
+    // A damaged header: what is behind the next one arrives.
+    let mut damaged = archive.clone();
+    damaged[512 + 10] ^= 0xff;
+    let to = folder.path().join("damaged");
+    let summary = extracted(&damaged, &to, &extracting());
+    assert_eq!(summary.failed, 1, "{summary:?}");
+    assert!(!to.join("tree/a").exists() && to.join("tree/b").exists());
+    for compression in [Compression::Gzip, Compression::Zstd, Compression::Xz] {
+        let (archive, _) = created(folder.path(), &creating(Format::Pax, compression));
+        let to = folder.path().join(format!("{compression:?}"));
+        let summary = extracted(&archive[..archive.len() / 2], &to, &extracting());
+        assert_eq!(summary.failed, 1, "{compression:?}: {summary:?}");
+    }
+}
+
+#[test]
+fn members_are_chosen_excluded_and_stripped() {
+    let (folder, tree, to) = folder(0, 0, PLAIN);
+    for path in ["a/x.o", "a/x.c", "b/y.c"] {
+        fs::create_dir_all(tree.join(path).parent().unwrap()).unwrap();
+        fs::write(tree.join(path), "x").unwrap();
+    }
+    let (archive, _) = created(folder.path(), &creating(Format::Pax, Compression::None));
+    let mut settings = extracting();
+    settings.strip = 1;
+    settings.selection.members = vec![b"tree/a".to_vec(), b"missing".to_vec()];
+    settings.selection.exclude.add(b"*.o").unwrap();
+    let summary = extracted(&archive, &to, &settings);
+    assert_eq!(summary.failures, ["'missing' is not in the archive"]);
+    assert!(to.join("a/x.c").exists() && !to.join("a/x.o").exists() && !to.join("b").exists());
+    let names = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&names);
+    let report = Report::telling(Box::new(move |line| {
+        heard.lock().unwrap().push(line.to_owned());
+    }));
+    let input = Box::new(Cursor::new(archive));
+    list(input, &Selection::default(), &report, &Stop::default());
+    let expected = [
+        "tree/",
+        "tree/a/",
+        "tree/a/x.c",
+        "tree/a/x.o",
+        "tree/b/",
+        "tree/b/y.c",
+    ];
+    assert_eq!(*names.lock().unwrap(), expected);
+}

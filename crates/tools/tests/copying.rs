@@ -1,0 +1,364 @@
+//! What parcp copies, and how it goes on where it was cut off.
+
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
+
+mod support;
+
+use std::{
+    fs,
+    io::{Seek, SeekFrom, Write},
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+use penstock_tools::{
+    Patterns, Report, Stop, Summary, Threads,
+    copy::{Preserve, Settings, Unchanged, copy},
+};
+use support::{EVERYTHING, assert_same, fill};
+
+fn restore() -> Settings {
+    Settings {
+        recursive: true,
+        one_file_system: true,
+        preserve: Preserve::ALL,
+        unchanged: Unchanged::ByTime,
+        exact: true,
+        delete: false,
+        update: false,
+        dry_run: false,
+        verify: false,
+        exclude: Patterns::default(),
+        umask: 0o022,
+        threads: Threads::Fixed(8),
+    }
+}
+
+fn plain() -> Settings {
+    Settings {
+        recursive: false,
+        one_file_system: false,
+        preserve: Preserve::NOTHING,
+        unchanged: Unchanged::Never,
+        exact: false,
+        ..restore()
+    }
+}
+
+fn copied(sources: &[&Path], target: &Path, settings: &Settings) -> Summary {
+    let report = Report::default();
+    let sources: Vec<PathBuf> = sources.iter().map(|path| path.to_path_buf()).collect();
+    copy(&sources, target, settings, &report, &Stop::default());
+    report.summary()
+}
+
+/// A folder with a directory `from` in it, and the path `to`.
+fn folder() -> (tempfile::TempDir, PathBuf, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("from");
+    fs::create_dir(&from).unwrap();
+    let to = folder.path().join("to");
+    (folder, from, to)
+}
+
+#[test]
+fn a_random_tree_arrives_identical_and_a_second_restore_copies_nothing() {
+    let (_folder, from, to) = folder();
+    fill(&from, 4000, 1, EVERYTHING);
+    let first = copied(&[&from], &to, &restore());
+    assert_eq!(first.failures, [""; 0]);
+    assert_same(&from, &to);
+    let second = copied(&[&from], &to, &restore());
+    assert_eq!(
+        (second.files, second.bytes, second.failed),
+        (0, 0, 0),
+        "{second:?}"
+    );
+    assert_eq!(second.unchanged, first.files + first.directories);
+    assert_same(&from, &to);
+}
+
+#[test]
+fn verify_and_checksum_find_the_same_tree_the_same() {
+    let (_folder, from, to) = folder();
+    fill(&from, 300, 2, EVERYTHING);
+    let verified = Settings {
+        verify: true,
+        ..restore()
+    };
+    assert_eq!(copied(&[&from], &to, &verified).failures, [""; 0]);
+    let file = from.join("file");
+    fs::write(&file, "one").unwrap();
+    copied(&[&from], &to, &restore());
+    // The same size and time, and another content: only a comparison tells.
+    let time = fs::metadata(&file).unwrap().modified().unwrap();
+    fs::write(&file, "two").unwrap();
+    fs::File::options()
+        .write(true)
+        .open(&file)
+        .unwrap()
+        .set_modified(time)
+        .unwrap();
+    assert_eq!(copied(&[&from], &to, &restore()).files, 0);
+    let compared = Settings {
+        unchanged: Unchanged::ByContent,
+        ..restore()
+    };
+    assert_eq!(copied(&[&from], &to, &compared).files, 1);
+    assert_same(&from, &to);
+}
+
+#[test]
+fn a_mirror_loses_what_its_source_lost_and_keeps_what_is_left_out() {
+    let (_folder, from, to) = folder();
+    fill(&from, 500, 3, EVERYTHING);
+    copied(&[&from], &to, &restore());
+    fs::create_dir_all(to.join("gone/deep/er")).unwrap();
+    fs::write(to.join("gone/deep/file"), "x").unwrap();
+    symlink("/etc", to.join("gone-link")).unwrap();
+    fs::write(to.join("kept.log"), "x").unwrap();
+    // A directory where the source has a file, and the other way round.
+    fs::write(from.join("turns"), "file").unwrap();
+    fs::create_dir_all(to.join("turns/into")).unwrap();
+    fs::create_dir(from.join("becomes")).unwrap();
+    symlink("/etc", to.join("becomes")).unwrap();
+    let mut mirror = Settings {
+        delete: true,
+        ..restore()
+    };
+    mirror.exclude.add(b"*.log").unwrap();
+    let summary = copied(&[&from], &to, &mirror);
+    assert_eq!(summary.failures, [""; 0]);
+    assert!(to.join("kept.log").exists() && Path::new("/etc/passwd").exists());
+    fs::remove_file(to.join("kept.log")).unwrap();
+    copied(&[&from], &to, &mirror);
+    assert_same(&from, &to);
+}
+
+#[test]
+fn patterns_leave_out_names_and_anchored_paths() {
+    let (_folder, from, to) = folder();
+    for path in ["a/cache/x", "cache/x", "a/b.o", "c.o", "keep"] {
+        fs::create_dir_all(from.join(path).parent().unwrap()).unwrap();
+        fs::write(from.join(path), "x").unwrap();
+    }
+    let mut settings = restore();
+    settings.exclude.add(b"*.o").unwrap();
+    settings.exclude.add(b"/cache").unwrap();
+    copied(&[&from], &to, &settings);
+    assert!(to.join("keep").exists() && to.join("a/cache/x").exists());
+    assert!(!to.join("cache").exists() && !to.join("c.o").exists() && !to.join("a/b.o").exists());
+}
+
+#[test]
+fn the_habits_of_cp() {
+    let (folder, from, _) = folder();
+    let base = folder.path();
+    fs::write(from.join("file"), "content").unwrap();
+    fs::set_permissions(from.join("file"), fs::Permissions::from_mode(0o755)).unwrap();
+    // A new name; then over it, which keeps its mode; then into a directory.
+    let to = base.join("new");
+    copied(&[&from.join("file")], &to, &plain());
+    assert_eq!(fs::metadata(&to).unwrap().mode() & 0o7777, 0o755);
+    fs::set_permissions(&to, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(from.join("file"), "longer content").unwrap();
+    copied(&[&from.join("file")], &to, &plain());
+    assert_eq!(fs::read(&to).unwrap(), b"longer content");
+    assert_eq!(fs::metadata(&to).unwrap().mode() & 0o7777, 0o600);
+    fs::create_dir(base.join("into")).unwrap();
+    copied(&[&to, &from.join("file")], &base.join("into"), &plain());
+    assert!(base.join("into/new").exists() && base.join("into/file").exists());
+    // Directories want -r, and go below what is there.
+    let summary = copied(&[&from], &base.join("into"), &plain());
+    assert!(
+        summary.failures[0].contains("-r not specified"),
+        "{summary:?}"
+    );
+    let recursive = Settings {
+        recursive: true,
+        ..plain()
+    };
+    copied(&[&from], &base.join("into"), &recursive);
+    assert!(base.join("into/from/file").exists());
+    copied(&[&from], &base.join("made"), &recursive);
+    assert!(base.join("made/file").exists());
+    copied(&[&from.join(".")], &base.join("into"), &recursive);
+    assert!(base.join("into/file").exists());
+    // A link is followed without -r.
+    symlink("from/file", base.join("link")).unwrap();
+    copied(&[&base.join("link")], &base.join("followed"), &plain());
+    assert!(
+        fs::symlink_metadata(base.join("followed"))
+            .unwrap()
+            .is_file()
+    );
+}
+
+#[test]
+fn what_cannot_be_right_is_refused_in_one_line() {
+    let (folder, from, _) = folder();
+    let base = folder.path();
+    fs::create_dir(from.join("inner")).unwrap();
+    fs::write(from.join("file"), "x").unwrap();
+    let missing = base.join("missing");
+    let cases: [(&[&Path], PathBuf, &str); 6] = [
+        (&[&missing], base.join("x"), "No such file"),
+        (&[&from], from.join("inner/x"), "into itself"),
+        (&[&from], from.clone(), "same file"),
+        (&[&from.join("file")], from.join("file"), "same file"),
+        (&[&from, &missing], base.join("nowhere"), "several sources"),
+        (&[&from], base.join("no/where"), "No such file"),
+    ];
+    for (sources, target, expected) in cases {
+        let summary = copied(sources, &target, &restore());
+        assert!(
+            summary.failures[0].contains(expected),
+            "{expected}: {summary:?}"
+        );
+        assert_eq!(summary.failed, 1);
+    }
+    let mirror = Settings {
+        delete: true,
+        ..restore()
+    };
+    let summary = copied(&[&from.join("inner")], &from, &mirror);
+    assert!(
+        summary.failures[0].contains("--delete would remove it"),
+        "{summary:?}"
+    );
+    assert!(from.join("file").exists());
+}
+
+#[test]
+fn what_another_process_left_half_done_is_taken_over() {
+    let (_folder, from, to) = folder();
+    fs::write(from.join("file"), "whole").unwrap();
+    let report = Report::default();
+    copied(&[&from], &to, &restore());
+    // The name that a cut off copy leaves is the same each time.
+    let mut settings = restore();
+    settings.unchanged = Unchanged::Never;
+    for left in fs::read_dir(&to).unwrap() {
+        assert_eq!(left.unwrap().file_name(), "file");
+    }
+    assert_eq!(report.failed(), 0);
+    assert_eq!(copied(&[&from], &to, &settings).failed, 0);
+    assert_eq!(fs::read_dir(&to).unwrap().count(), 1);
+}
+
+#[test]
+fn large_files_go_in_ranges_and_keep_their_holes() {
+    let (_folder, from, to) = folder();
+    let path = from.join("large");
+    let mut file = fs::File::create(&path).unwrap();
+    for offset in [0, 20 << 20, 63 << 20, 100 << 20] {
+        file.seek(SeekFrom::Start(offset)).unwrap();
+        file.write_all(&vec![offset as u8 + 7; 3 << 20]).unwrap();
+    }
+    file.set_len(300 << 20).unwrap();
+    fs::hard_link(&path, from.join("other name")).unwrap();
+    let summary = copied(&[&from], &to, &restore());
+    assert_eq!(summary.failures, [""; 0]);
+    assert_same(&from, &to);
+    let blocks = |path: &Path| fs::metadata(path).unwrap().blocks();
+    assert!(blocks(&to.join("large")) <= blocks(&path) + 64);
+}
+
+#[test]
+fn a_dry_run_changes_nothing_and_counts_everything() {
+    let (_folder, from, to) = folder();
+    fill(&from, 300, 5, EVERYTHING);
+    let dry = Settings {
+        dry_run: true,
+        ..restore()
+    };
+    let told = copied(&[&from], &to, &dry);
+    assert!(!to.exists());
+    let done = copied(&[&from], &to, &restore());
+    assert_eq!(
+        (told.files, told.directories),
+        (done.files, done.directories)
+    );
+}
+
+#[test]
+fn update_leaves_what_is_newer() {
+    let (_folder, from, to) = folder();
+    fs::write(from.join("file"), "old").unwrap();
+    copied(&[&from], &to, &restore());
+    fs::write(to.join("file"), "newer than its source").unwrap();
+    let update = Settings {
+        update: true,
+        ..restore()
+    };
+    assert_eq!(copied(&[&from], &to, &update).files, 0);
+    assert_eq!(copied(&[&from], &to, &restore()).files, 1);
+}
+
+/// A thread that puts links to another place where directories of the target are.
+#[test]
+fn a_target_whose_directories_become_links_leads_nowhere() {
+    let (folder, from, to) = folder();
+    let outside = folder.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    for number in 0..30 {
+        fs::create_dir_all(from.join(format!("{number}/below"))).unwrap();
+        fs::write(from.join(format!("{number}/below/file")), "x").unwrap();
+        fs::write(from.join(format!("{number}/file")), "x").unwrap();
+    }
+    for _ in 0..20 {
+        let _ = fs::remove_dir_all(&to);
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in (0..30).cycle() {
+                    if is_over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let directory = to.join(number.to_string());
+                    let aside = to.join(format!("{number}-aside"));
+                    if fs::rename(&directory, &aside).is_ok() {
+                        let _ = symlink(&outside, &directory);
+                    }
+                }
+            });
+            copied(&[&from], &to, &restore());
+            is_over.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn a_file_that_grows_while_it_is_read_is_told_and_a_next_run_sets_it_right() {
+    let (_folder, from, to) = folder();
+    let path = from.join("log");
+    fs::write(&path, vec![b'x'; 8 << 20]).unwrap();
+    let is_over = AtomicBool::new(false);
+    let (begin, begun) = std::sync::mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut file = fs::File::options().append(true).open(&path).unwrap();
+            while !is_over.load(Ordering::Relaxed) {
+                file.write_all(b"more").unwrap();
+                let _ = begin.send(());
+            }
+        });
+        begun.recv().unwrap();
+        let report = Report::default();
+        copy(
+            std::slice::from_ref(&from),
+            &to,
+            &restore(),
+            &report,
+            &Stop::default(),
+        );
+        is_over.store(true, Ordering::Relaxed);
+        assert!(report.has_changed());
+        assert!(report.summary().failures[0].contains("changed while it was read"));
+    });
+    assert_eq!(copied(&[&from], &to, &restore()).failures, [""; 0]);
+    assert_same(&from, &to);
+}
