@@ -589,40 +589,53 @@ fn changes_of_a_saved_tree_do_not_wait_for_a_distant_store() {
             fs::write(tree.join(format!("{number}")), noise(number, 4500)).expect("a write");
         }
         let mount = bed.mount_idle();
-        let copy = |from: &Path| {
-            let mut rsync = Command::new("rsync");
-            rsync.arg("-a").arg(from).arg(mount.join("tree/"));
-            run_within(PATIENCE, &mut rsync).expect_success();
+        let run = |program: &str, arguments: &[&Path]| {
+            let mut command = Command::new(program);
+            run_within(PATIENCE, command.args(arguments)).expect_success();
         };
+        let [synced, copied] = ["synced/", "copied"].map(|name| mount.join(name));
         // With a slash at its end: what is in it.
         let source = tree.join("");
-        fs::create_dir(mount.join("tree")).expect("mkdir");
-        copy(&source);
+        fs::create_dir(&synced).expect("mkdir");
+        run("rsync", &["-a".as_ref(), &source, &synced]);
+        run("cp", &["-r".as_ref(), &tree, &copied]);
         File::open(mount.path())
             .and_then(|root| root.sync_all())
             .expect("a sync");
         bed.bucket.fail(Faults::latency(LATENCY));
         bed.reset();
-        copy(&source);
-        let mut change = Command::new("chmod");
-        change.args(["-R", "u=rwX,go="]).arg(mount.join("tree"));
-        run_within(PATIENCE, &mut change).expect_success();
+        run("rsync", &["-a".as_ref(), &source, &synced]);
+        for folder in [&synced, &copied] {
+            run("chmod", &["-R".as_ref(), "u=rwX,go=".as_ref(), folder]);
+        }
         let mut touch = Command::new("touch");
         touch.args(["-d", "@1000"]);
-        touch.args((0..FILES).map(|number| mount.join("tree").join(format!("{number}"))));
+        touch.args((0..FILES).map(|number| copied.join(format!("{number}"))));
         run_within(PATIENCE, &mut touch).expect_success();
         let asked = bed.all_requests();
         assert!(asked <= FILES / 10, "{kind:?}: {asked} requests");
-        let found = fs::metadata(mount.join("tree/7")).expect("there");
+        let found = fs::metadata(copied.join("7")).expect("there");
         assert_eq!(found.permissions().mode() & 0o7777, 0o600);
         bed.bucket.heal();
         mount.unmount();
+        let copies = bed.requests(Operation::CopyObject);
+        assert_eq!(
+            copies,
+            2 * FILES,
+            "one for each, however often it was changed"
+        );
         let options = bed.bucket.options().option("posix-metadata", "on");
         let plain = bed.bucket.mount_with(&options);
+        let found = |folder: &str, number| {
+            let path = plain.join(folder).join(format!("{number}"));
+            fs::metadata(path).expect("there")
+        };
         for number in 0..FILES {
-            let found = fs::metadata(plain.join("tree").join(format!("{number}"))).expect("there");
-            assert_eq!(found.permissions().mode() & 0o7777, 0o600, "{number}");
-            let modified = found.modified().expect("a time");
+            for folder in ["synced", "copied"] {
+                let mode = found(folder, number).permissions().mode();
+                assert_eq!(mode & 0o7777, 0o600, "{folder}/{number}");
+            }
+            let modified = found("copied", number).modified().expect("a time");
             assert_eq!(modified, UNIX_EPOCH + Duration::from_secs(1000));
         }
         plain.unmount();

@@ -133,6 +133,23 @@ impl Metadata {
         tree.node(inode).is_ok_and(|node| node.unsaved.is_some())
     }
 
+    /// Of a file that an earlier attempt stored: what was to be sent along now counts as unsaved, unless the object says
+    /// that. It may have been changed since that attempt.
+    pub(crate) async fn compare_sent(&self, inode: Inode, key: &Key) {
+        let there = self.mount.head(key).await.ok().flatten();
+        let mut tree = self.mount.namespace.lock();
+        let Ok(node) = tree.node_mut(inode) else {
+            return;
+        };
+        let is_there = |sent: &Arc<KeptMetadata>| {
+            let there = there.as_ref();
+            there.is_some_and(|there| there.metadata == sent.metadata())
+        };
+        if let Some(sent) = node.sent.take_if(|sent| !is_there(sent)) {
+            node.unsaved.get_or_insert(sent);
+        }
+    }
+
     /// Stores what was changed of a file while it was being saved. In the file's turn.
     pub(crate) async fn store_unsaved_metadata(&self, file: &OpenFile) -> FsResult<()> {
         let unsaved = {

@@ -229,6 +229,7 @@ impl Files {
         if let Some(version) = found.map_err(SaveError::to_find)? {
             // Only what was sent has been compared.
             content.evict().await;
+            self.metadata.compare_sent(file.inode, &key).await;
             return Ok((version, Stored::Earlier));
         }
         // Older versions kept no checksums of what they sent.
@@ -236,6 +237,7 @@ impl Files {
             let found = content.find_snapshot(transfer, &key, snapshot).await;
             if let Some(version) = found.map_err(SaveError::to_find)? {
                 content.evict().await;
+                self.metadata.compare_sent(file.inode, &key).await;
                 return Ok((version, Stored::Now));
             }
         }

@@ -335,3 +335,25 @@ async fn what_must_not_be_described_anew_is_as_it_was_and_told() {
     assert!(bed.volume.sync_directory(root).await.is_err());
     assert_eq!(shut_down(&bed).await, ["file"]);
 }
+
+/// The description came after the attempt.
+#[tokio::test]
+async fn a_file_whose_save_was_not_answered_is_described_as_it_was_changed_since() {
+    for is_killed in [false, true] {
+        let mut bed = bed();
+        let handle = bed.create("file").await.unwrap();
+        bed.write(handle, 0, "content").await.unwrap();
+        bed.probe.fail_late(Operation::Put, ErrorKind::Unavailable);
+        bed.probe.fail(Operation::Head, ErrorKind::Unavailable, 10);
+        bed.sync(handle).await.unwrap_err();
+        bed.probe.mend();
+        bed.close(handle).await.unwrap();
+        chmod(&bed, "file", 0o600).await.unwrap();
+        if is_killed {
+            bed = bed.killed(behind(LATER), |_| ()).await;
+        }
+        assert!(shut_down(&bed).await.is_empty());
+        assert_eq!(bed.object("file").await.unwrap(), b"content");
+        assert_eq!(mode(&bed, "file").await.unwrap(), "33152", "{is_killed}");
+    }
+}
