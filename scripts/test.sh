@@ -22,6 +22,7 @@ want attr attr
 want s3fs s3fs
 want rclone rclone
 want rsync rsync
+want nfs-ls libnfs-utils
 want fsck.erofs erofs-utils
 want e2fsck e2fsprogs
 want_minio

@@ -3,6 +3,7 @@
 //! A tier stands for processors and memory together; each of them can be given by itself, and wins.
 
 use penstock_stream::{ResourceLimits, Tier};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::{
     memory,
@@ -54,6 +55,20 @@ pub(crate) fn enforced(values: &Values) -> Option<ResourceLimits> {
         },
         ..limits
     })
+}
+
+/// Lets the process open as many files as it may at most, and returns how many; `None` for any number. The limit that
+/// processes begin with is for programs that call select(2).
+pub(crate) fn raised_descriptor_limit() -> Option<u64> {
+    let begun = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: begun.maximum,
+        ..begun
+    };
+    match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => raised.current,
+        Err(_) => begun.current,
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Calls that come again.
 //!
 //! A client that hears nothing asks again, and a call that cannot be repeated (REMOVE, RENAME, an exclusive CREATE) would
-//! then fail though it was carried out. So its answer is kept for a while and given again; and a repeat that comes while
-//! the first is still running waits for it. Only calls that change something are kept: a table of all would cost more
-//! than it saves. What is kept goes with the process.
+//! then fail though it was carried out; a WRITE that is carried out late once more would undo what was written since. So
+//! the answer is kept for a while and given again; and a repeat that comes while the first is still running waits for it.
+//! Only calls that change something are kept: a table of all would cost more than it saves. What is kept goes with the
+//! process.
 
 use std::{
     collections::{HashMap, VecDeque, hash_map::Entry},

@@ -35,7 +35,7 @@ use crate::{
     places::Places,
     protocol::{
         mount3,
-        nfs3::{self, FileId, Request, Status},
+        nfs3::{self, Effect, FileId, Request, Status},
         rpc::{AuthStatus, Call, Credential, Refusal, Refused, Reply},
         xdr::Encoder,
     },
@@ -51,7 +51,10 @@ pub(crate) struct Service {
     nodes: Nodes,
     files: OpenFiles,
     places: Places,
-    duplicates: Duplicates,
+    /// Calls that changed names or attributes.
+    changes: Duplicates,
+    /// Calls that wrote, which come so often that they would drive out the others.
+    writes: Duplicates,
     exclusives: Exclusives,
     export: Export,
     system: FileId,
@@ -107,7 +110,8 @@ impl Service {
             files: OpenFiles::new(Arc::clone(&volume)),
             volume,
             places: Places::default(),
-            duplicates: Duplicates::default(),
+            changes: Duplicates::default(),
+            writes: Duplicates::default(),
             exclusives: Exclusives::default(),
             export: settings.export,
             system: FileId(settings.export_id.0.into()),
@@ -132,6 +136,14 @@ impl Service {
             unsaved.extend(failed.into_iter().map(named));
         }
         unsaved
+    }
+
+    /// The calls among which a repeat of one with this effect is found.
+    fn duplicates(&self, effect: Effect) -> &Duplicates {
+        match effect {
+            Effect::Writes => &self.writes,
+            Effect::None | Effect::Changes | Effect::Saves => &self.changes,
+        }
     }
 
     /// Calls under way that change something.
@@ -326,17 +338,16 @@ impl Client {
             id: (xid, procedure),
         };
         let content = request.content_of_answer();
-        if request.is_repeatable() {
-            let changes = request.changes();
-            let answer = Box::pin(answer.carry_out(request));
-            return match changes {
-                true => (Work::Changes(answer), content),
-                false => (Work::Looks(answer), content),
-            };
-        }
-        let duplicates = &self.service.duplicates;
-        let key = duplicates.key(self.address.ip(), (xid, procedure), &arguments);
-        (Work::Changes(Box::pin(answer.once(key, request))), content)
+        let work = match request.effect() {
+            Effect::None => Work::Looks(Box::pin(answer.carry_out(request))),
+            Effect::Saves => Work::Changes(Box::pin(answer.carry_out(request))),
+            effect => {
+                let duplicates = self.service.duplicates(effect);
+                let key = duplicates.key(self.address.ip(), (xid, procedure), &arguments);
+                Work::Changes(Box::pin(answer.once(key, request)))
+            }
+        };
+        (work, content)
     }
 
     fn mount(&self, mut call: Call) -> (Work, u64) {
@@ -389,7 +400,8 @@ impl Call3 {
     async fn carry_out(self, request: Request) -> Reply {
         let begun = clock::now();
         let received = request.content_received();
-        let _changing = request.changes().then(|| Changing::new(&self.service));
+        let looks = request.effect() == Effect::None;
+        let _changing = (!looks).then(|| Changing::new(&self.service));
         let mut out = Reply::begin(self.id.0);
         let payload = self.service.perform(&self.asked, request, &mut out).await;
         let reply = Reply::finished(out, payload);
@@ -401,7 +413,7 @@ impl Call3 {
     /// The same unless it was carried out before: then with the answer that it had.
     async fn once(self, key: CallKey, request: Request) -> Reply {
         let service = Arc::clone(&self.service);
-        match service.duplicates.arrive(key).await {
+        match service.duplicates(request.effect()).arrive(key).await {
             Arrival::First(running) => {
                 let reply = self.carry_out(request).await;
                 running.answered(reply.head.clone());

@@ -108,13 +108,15 @@ const STORES: &str = "penstock-object-testing";
 /// Crates of ours that the tests of every crate may use.
 const FOR_TESTS: [&str; 5] = [DEVELOPMENT_SERVER, SKIPS, CONFORMANCE, STORES, TOYS];
 
-/// Libraries that speak a protocol, with the crates that may use them.
-const CONFINED: [(&str, &[&str]); 6] = [
+/// Libraries that speak a protocol, with the crates that may use them; those that none may are for tests.
+const CONFINED: [(&str, &[&str]); 8] = [
     ("httparse", &["penstock-object", DEVELOPMENT_SERVER]),
     ("quick-xml", &["penstock-object", DEVELOPMENT_SERVER]),
     ("rustls", &["penstock-object", DEVELOPMENT_SERVER]),
     ("tokio-rustls", &["penstock-object"]),
     ("io-uring", &["penstock-block"]),
+    ("nfs3_client", &[]),
+    ("nfs3_types", &[]),
     ("clap", &["penstock-cli", DEVELOPMENT_SERVER]),
 ];
 

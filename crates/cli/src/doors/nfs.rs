@@ -12,6 +12,7 @@ use super::{Door, DoorSpec};
 use crate::{
     failure::{Failure, Outcome},
     filesets::{self, Fileset},
+    limits,
     options::{OptionSpec, Values, table},
     places,
     resources::Resources,
@@ -62,6 +63,8 @@ pub(super) async fn open(
         key: key(spec)?,
     };
     let path = settings.export.path.clone();
+    // Each connection takes one.
+    limits::raised_descriptor_limit();
     let memory = (Arc::clone(&resources.pool), &*resources.registry);
     let server = NfsServer::start(Arc::clone(files), address, settings, memory).await;
     let server = server.map_err(|error| {

@@ -4,8 +4,8 @@ mod request;
 mod results;
 mod status;
 
-pub(crate) use request::name_of;
 pub use request::{CreateHow, NewAttributes, NodeKind, Place, Request, Stability, decode_write};
+pub(crate) use request::{Effect, name_of};
 pub(crate) use results::{FileId, attributes, post_operation, weak_consistency};
 pub(crate) use status::Status;
 

@@ -2,7 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use nfs3_types::nfs3::{REMOVE3args, RENAME3args, nfs_fh3};
+use nfs3_types::{
+    nfs3::{REMOVE3args, RENAME3args, WRITE3args, nfs_fh3, stable_how},
+    xdr_codec::Opaque,
+};
 
 use crate::support::*;
 
@@ -109,4 +112,36 @@ async fn the_same_number_with_other_arguments_is_another_call() {
     }
     let found = names(&mut client, &root, 4096).await;
     assert_eq!(found, [".", "..", "new one", "new two"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_is_repeated_never_undoes_what_was_written_since() {
+    let target = Target::new().await;
+    let mut client = target.root().await;
+    let root = target.handle().await;
+    let file = create(&mut client, &root, "file").await;
+    let old = WRITE3args {
+        file: file.clone(),
+        offset: 0,
+        count: 5000,
+        stable: stable_how::UNSTABLE,
+        data: Opaque::owned(vec![b'a'; 5000]),
+    };
+    let old = record(&call_bytes(7, (NFS, 3, 7), credential(0, 0, &[]), &old));
+    target.volume.hold_writes(true);
+    let (mut first, mut second) = (RawClient::new(&target).await, RawClient::new(&target).await);
+    first.send(&old).await;
+    let begun = || target.volume.begun.load(Ordering::SeqCst);
+    until("it is begun", || begun() == 1).await;
+    second.send(&old).await;
+    target.volume.hold_writes(false);
+    assert_eq!(first.receive().await, second.receive().await);
+    let new = vec![b'b'; 5000];
+    write(&mut client, &file, (0, &new), stable_how::UNSTABLE)
+        .await
+        .unwrap();
+    second.send(&old).await;
+    assert_eq!(second.words().await[6], 0);
+    assert_eq!(read(&mut client, &file, 0, 5000).await, Ok((new, true)));
+    assert_eq!(target.volume.written.lock().unwrap().len(), 2);
 }

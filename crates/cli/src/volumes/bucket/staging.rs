@@ -11,11 +11,11 @@ use std::{
 
 use penstock_base::{BufferPool, ChecksumKind, Payload};
 use penstock_bucket::{AT_ONCE_DEFAULT, SaveBehind, Staging, StagingError, StagingSettings};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::warn;
 
 use crate::{
     failure::{Failure, Outcome},
+    limits,
     mount_point::{self, Own},
     options::{Values, table},
     places::{self, OwnPlace},
@@ -90,25 +90,11 @@ pub(super) fn save_behind(values: &Values) -> Option<SaveBehind> {
 
 /// Closed files that may be unsaved: half of what the process may open is for these.
 fn unsaved_files_max() -> usize {
-    let limit = raised_descriptor_limit();
+    let limit = limits::raised_descriptor_limit();
     let limit = limit.map_or(usize::MAX, |limit| {
         usize::try_from(limit).unwrap_or(usize::MAX)
     });
     (limit / 2 / OPEN_FOR_UNSAVED).clamp(UNSAVED_FILES.0, UNSAVED_FILES.1)
-}
-
-/// Lets the process open as many files as it may at most, and returns how many; `None` for any number. The limit that
-/// processes begin with is for programs that call select(2).
-fn raised_descriptor_limit() -> Option<u64> {
-    let begun = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: begun.maximum,
-        ..begun
-    };
-    match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => raised.current,
-        Err(_) => begun.current,
-    }
 }
 
 /// Refuses options that a mount which stages nothing would pass over: who gives them wants another one.

@@ -178,26 +178,36 @@ impl Request {
         }
     }
 
-    /// Whether it changes something.
-    pub(crate) fn changes(&self) -> bool {
-        !self.is_repeatable() || matches!(self, Self::Write { .. } | Self::Commit { .. })
-    }
-
-    /// Whether it may be carried out twice, and the second answer is as good as the first.
-    pub(crate) fn is_repeatable(&self) -> bool {
-        !matches!(
-            self,
+    /// What it does to files.
+    pub(crate) fn effect(&self) -> Effect {
+        match self {
+            Self::Write { .. } => Effect::Writes,
+            Self::Commit { .. } => Effect::Saves,
             Self::SetAttributes { .. }
-                | Self::Create(..)
-                | Self::MakeDirectory(..)
-                | Self::MakeSymlink { .. }
-                | Self::MakeNode(..)
-                | Self::Remove(_)
-                | Self::RemoveDirectory(_)
-                | Self::Rename { .. }
-                | Self::Link { .. }
-        )
+            | Self::Create(..)
+            | Self::MakeDirectory(..)
+            | Self::MakeSymlink { .. }
+            | Self::MakeNode(..)
+            | Self::Remove(_)
+            | Self::RemoveDirectory(_)
+            | Self::Rename { .. }
+            | Self::Link { .. } => Effect::Changes,
+            _ => Effect::None,
+        }
     }
+}
+
+/// What a call does to files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// It looks.
+    None,
+    /// It changes names or attributes: done twice it would fail, or do harm.
+    Changes,
+    /// It writes: done late once more it would undo what was written since.
+    Writes,
+    /// It makes durable what is there, as often as anybody likes.
+    Saves,
 }
 
 fn decode(procedure: u32, from: &mut Decoder, data: Option<Bytes>) -> Decoded<Request> {

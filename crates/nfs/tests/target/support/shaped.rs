@@ -51,6 +51,7 @@ pub struct Shaped {
     /// READs wait while this is true.
     reads_held: watch::Sender<bool>,
     removals_held: watch::Sender<bool>,
+    writes_held: watch::Sender<bool>,
     /// Reads and removals that were begun.
     pub begun: AtomicU64,
     pub syncs: AtomicU64,
@@ -77,6 +78,7 @@ impl Shaped {
             shape,
             reads_held: watch::Sender::new(false),
             removals_held: watch::Sender::new(false),
+            writes_held: watch::Sender::new(false),
             begun: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             opens: AtomicU64::new(0),
@@ -94,6 +96,10 @@ impl Shaped {
 
     pub fn hold_removals(&self, held: bool) {
         self.removals_held.send_replace(held);
+    }
+
+    pub fn hold_writes(&self, held: bool) {
+        self.writes_held.send_replace(held);
     }
 
     async fn pass(&self, held: &watch::Sender<bool>) {
@@ -223,6 +229,7 @@ impl Volume for Shaped {
         place: WritePlace,
         data: Bytes,
     ) -> FsResult<Written> {
+        self.pass(&self.writes_held).await;
         self.written.lock().unwrap().push(place.offset());
         let written = self.inner.write(by, handle, place, data).await?;
         Ok(match self.shape.accepts {
