@@ -50,7 +50,7 @@ pub use penstock_transfer::staging::{
     has_unsaved,
 };
 pub use settings::{
-    BucketSettings, METADATA_REQUESTS_DEFAULT, MetadataSettings, RENAME_DIR_LIMIT_DEFAULT,
+    BucketSettings, Fsync, METADATA_REQUESTS_DEFAULT, MetadataSettings, RENAME_DIR_LIMIT_DEFAULT,
     SaveBehind,
 };
 pub use volume::BucketVolume;

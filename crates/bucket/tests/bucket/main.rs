@@ -10,6 +10,7 @@ mod support;
 mod appending;
 mod attributes;
 mod behind;
+mod fsync_journal;
 mod listing;
 mod listing_ranges;
 mod lookup;

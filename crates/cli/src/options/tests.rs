@@ -46,6 +46,7 @@ fn what_is_read_without_asking_has_a_default() {
                 | Kind::FlagOrDuration { .. }
                 | Kind::Mode
                 | Kind::Choice(_)
+                | Kind::FlagOrChoice(_)
         );
         let has_default = matches!(spec.default, Default::Is(_));
         assert!(!needs_default || has_default, "{}", spec.name);

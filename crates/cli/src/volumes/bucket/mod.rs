@@ -5,7 +5,7 @@ mod staging;
 
 use std::sync::Arc;
 
-use penstock_bucket::{BucketSettings, BucketVolume, SaveBehind, Staging};
+use penstock_bucket::{BucketSettings, BucketVolume, Fsync, SaveBehind, Staging};
 use penstock_object::Store;
 use penstock_transfer::{Transfer, TransferSettings};
 use penstock_vfs::Volume;
@@ -86,8 +86,14 @@ fn tell_promise(settings: &BucketSettings) {
     };
     let after = after.min(age_max);
     let waits = match settings.fsync {
-        true => "fsync and unmounting wait for the store, sync and syncfs do not",
-        false => "unmounting waits for the store; fsync does not, as set, nor do sync and syncfs",
+        Fsync::Store => "fsync and unmounting wait for the store, sync and syncfs do not",
+        Fsync::Journal => {
+            "fsync waits for the disk of the staging directory, `penstock sync` and unmounting for the store, sync and \
+             syncfs for neither"
+        }
+        Fsync::Nothing => {
+            "unmounting waits for the store; fsync does not, as set, nor do sync and syncfs"
+        }
     };
     tracing::info!(
         "files are saved behind: close returns when the staging directory has a file, and the store has it about \
@@ -126,7 +132,7 @@ fn bucket_settings(values: &Values) -> Outcome<BucketSettings> {
         attr_timeout: interval.unwrap_or_else(|| values.duration(&table::ATTR_TIMEOUT)),
         negative_timeout: values.duration(&table::NEGATIVE_TIMEOUT),
         close_to_open: values.flag(&table::CLOSE_TO_OPEN),
-        fsync: values.flag(&table::FSYNC),
+        fsync: staging::fsync(values)?,
         save_behind: staging::save_behind(values),
         appendable: values.flag(&table::APPENDABLE),
         symlinks: values.flag(&table::SYMLINKS),
