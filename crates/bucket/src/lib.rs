@@ -30,6 +30,7 @@ mod gauges;
 mod handles;
 mod inode;
 mod key;
+mod learning;
 mod listing;
 mod lookup;
 mod metadata;

@@ -114,6 +114,12 @@ impl Mount {
         begun + self.settings.attr_timeout
     }
 
+    /// Until when a complete listing that was begun then answers for names that it did not show.
+    pub(crate) fn complete_until(&self, begun: Instant) -> Instant {
+        let settings = &self.settings;
+        begun + settings.listing_timeout.min(settings.attr_timeout)
+    }
+
     /// What an object shows as, as of a question asked at `begun`.
     pub(crate) fn known_object(&self, info: &ObjectInfo, begun: Instant) -> Known {
         let until = self.believed_until(begun);

@@ -50,6 +50,8 @@ pub struct BucketSettings {
     /// How long attributes and listings are believed. Longer saves requests; shorter shows
     /// sooner what others change in the bucket.
     pub attr_timeout: Duration,
+    /// How long a complete listing answers for names that it did not show, `attr_timeout` at most.
+    pub listing_timeout: Duration,
     /// How long the absence of a name is believed. One second by default: enough that creating
     /// a file after looking for it asks the store once, too short to hide what others create.
     pub negative_timeout: Duration,
@@ -145,6 +147,7 @@ impl Default for BucketSettings {
             dir_mode: 0o755,
             read_only: false,
             attr_timeout: Duration::from_secs(60),
+            listing_timeout: Duration::MAX,
             negative_timeout: Duration::from_secs(1),
             close_to_open: false,
             fsync: Fsync::Store,

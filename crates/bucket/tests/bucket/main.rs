@@ -11,6 +11,7 @@ mod appending;
 mod attributes;
 mod behind;
 mod fsync_journal;
+mod learning;
 mod listing;
 mod listing_ranges;
 mod lookup;
