@@ -59,6 +59,17 @@ impl Bed {
         self.bucket.mount_with(&options)
     }
 
+    /// A mount whose fsync asks the disk and not the store, which hears nothing in the time of a test.
+    fn mount_fsyncing_here(&self) -> Mount {
+        let options = self.bucket.staged_options(&staging(&self.disk));
+        let options = options
+            .option("save", "behind")
+            .option("fsync", "journal")
+            .option("save-after", "1h")
+            .option("unsaved-age", "1h");
+        self.bucket.mount_with(&options)
+    }
+
     fn stored(&self, name: &str) -> Option<Vec<u8>> {
         self.bucket.data().get(BUCKET, name)
     }
@@ -172,4 +183,42 @@ fn a_file_that_was_emptied_is_empty_after_a_crash_of_the_machine() {
     await_sync(&bed.disk, journals(&bed.disk));
     bed.restart(mount, ("file", b""));
     drop(file);
+}
+
+#[test]
+fn what_was_fsynced_to_the_journal_survives_a_crash_of_the_machine() {
+    let Some(bed) = Bed::new() else { return };
+    let mount = bed.mount_fsyncing_here();
+    let (old, new) = (noise(1, 4096), noise(2, 70_000));
+    // In the way of programs that replace a file: over an unsaved one, which was fsynced, too.
+    for content in [&old, &new] {
+        let file = open(&mount.join("file.tmp"), ANY);
+        write(&file, 0, content);
+        fs::File::from(file).sync_all().expect("fsync");
+        fs::rename(mount.join("file.tmp"), mount.join("file")).expect("a rename");
+        fs::File::open(mount.join("file"))
+            .and_then(|file| file.sync_all())
+            .expect("fsync");
+    }
+    assert_eq!(bed.stored("file"), None, "nobody saved it");
+    bed.restart(mount, ("file", &new));
+}
+
+#[test]
+fn what_a_directory_has_that_was_fsynced_to_the_journal_survives_a_crash_of_the_machine() {
+    let Some(bed) = Bed::new() else { return };
+    bed.bucket.put_outside("directory/2", b"removed before");
+    let mount = bed.mount_fsyncing_here();
+    fs::remove_file(mount.join("directory/2")).expect("a removal");
+    for number in 0..4 {
+        let path = mount.join(format!("directory/{number}"));
+        fs::write(path, noise(number, 5000)).expect("a write");
+    }
+    let directory = fs::File::open(mount.join("directory")).expect("there");
+    directory.sync_all().expect("fsync");
+    bed.restart(mount, ("directory/2", &noise(2, 5000)));
+    for number in [0, 1, 3] {
+        let name = format!("directory/{number}");
+        assert_eq!(bed.stored(&name), Some(noise(number, 5000)), "{name}");
+    }
 }

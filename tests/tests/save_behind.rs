@@ -5,7 +5,8 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File, Permissions},
-    os::unix::fs::PermissionsExt,
+    io::Write,
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     process::Command,
     sync::atomic::{AtomicBool, Ordering},
@@ -289,6 +290,69 @@ fn the_command_sync_means_in_the_store_and_tells_what_is_not() {
     assert_eq!(bed.stored("gone"), None);
     let failed = sync(&mount.join("nothing"));
     assert_eq!(failed.code, Some(1), "{failed:?}");
+    mount.unmount();
+}
+
+#[test]
+fn fsync_to_the_journal_needs_no_store_and_outlives_a_kill() {
+    let bed = Bed::new(Kind::S3);
+    let options = bed.options().option("save-after", "1h");
+    let options = options
+        .option("unsaved-age", "1h")
+        .option("fsync", "journal");
+    let mount = bed.bucket.mount_with(&options);
+    let told = mount.log();
+    let promise = "fsync waits for the disk of the staging directory, `penstock sync` and unmounting for the store";
+    assert!(told.contains(promise), "{told}");
+    let folder = mount.join("folder");
+    fs::create_dir(&folder).expect("mkdir");
+    let content = noise(1, 4500);
+    bed.bucket.without_server(|| {
+        let mut file = File::create(folder.join("file")).expect("new");
+        file.write_all(&content).expect("a write");
+        file.sync_all().expect("the disk has it");
+        file.sync_data().expect("the disk has it");
+        let mut options = File::options();
+        let options = options
+            .write(true)
+            .create_new(true)
+            .custom_flags(libc::O_SYNC);
+        let mut each = options.open(folder.join("each")).expect("new");
+        each.write_all(&content).expect("the disk has it");
+        let folder = File::open(&folder).expect("a directory");
+        folder.sync_all().expect("the disk has all");
+    });
+    assert_eq!(bed.stored("folder/file"), None);
+    mount.kill_and_unmount();
+    let mount = bed.bucket.mount_with(&options);
+    PATIENCE.until("the files to be saved", || {
+        let has = |name| bed.stored(name).as_ref() == Some(&content);
+        has("folder/file") && has("folder/each")
+    });
+    mount.unmount();
+}
+
+#[test]
+fn the_command_sync_means_in_the_store_with_fsync_to_the_journal_too() {
+    let bed = Bed::new(Kind::S3);
+    let options = bed.options().option("save-after", "1h");
+    let options = options
+        .option("unsaved-age", "1h")
+        .option("fsync", "journal");
+    let mount = bed.bucket.mount_with(&options);
+    let sync = |path: &Path| run_within(PATIENCE, penstock().arg("sync").arg(path));
+    fs::create_dir(mount.join("folder")).expect("mkdir");
+    for name in ["file", "folder/file"] {
+        fs::write(mount.join(name), b"content").expect("a write");
+    }
+    sync(&mount.join("file")).expect_success();
+    assert_eq!(bed.stored("file").as_deref(), Some(&b"content"[..]));
+    assert_eq!(bed.stored("folder/file"), None);
+    bed.bucket.fail(Faults::rule(refused()));
+    assert_eq!(sync(&mount.join("folder")).code, Some(1));
+    bed.bucket.heal();
+    sync(mount.path()).expect_success();
+    assert_eq!(bed.stored("folder/file").as_deref(), Some(&b"content"[..]));
     mount.unmount();
 }
 

@@ -13,7 +13,7 @@ use penstock_vfs::{AttributeChanges, Attributes, Entry, FileKind, HandleId, Inod
 
 use crate::{
     files::Files,
-    inode::Node,
+    inode::{Node, Place},
     lookup::Lookups,
     metadata::Metadata,
     metadata::{MetadataChange, moment},
@@ -53,6 +53,12 @@ impl Mount {
     pub(crate) fn entry(&self, inode: Inode) -> FsResult<Entry> {
         let tree = self.namespace.lock();
         Ok(self.entry_of(inode, tree.node(inode)?))
+    }
+
+    /// Whether what memory knows of a file is believed.
+    fn is_current(&self, inode: Inode) -> FsResult<bool> {
+        let tree = self.namespace.lock();
+        Ok(tree.node(inode)?.is_current(clock::now()))
     }
 
     /// What `stat` shows of a node and for how long that may be believed.
@@ -166,7 +172,7 @@ impl Mount {
 impl Lookups {
     /// What `stat` shows, asking the store when memory is too old.
     pub(crate) async fn attributes(self: &Arc<Self>, inode: Inode) -> FsResult<Entry> {
-        let ask = {
+        let place = {
             let mut tree = self.mount.namespace.lock();
             let now = clock::now();
             let was_looked_up = tree.node_mut(inode)?.shows_what_was_looked_up(now);
@@ -176,7 +182,14 @@ impl Lookups {
                 return Err(FsError::Stale);
             }
             let is_current = was_looked_up || node.is_current(now);
-            !orphan && inode != Inode::ROOT && !is_current
+            node.place.clone().filter(|_| !is_current)
+        };
+        let ask = match place {
+            Some(Place { parent, name }) => {
+                let is_renewed = self.learn_names(parent, &name).await?;
+                !(is_renewed && self.mount.is_current(inode)?)
+            }
+            None => false,
         };
         if ask && let Err(error) = self.refresh(inode).await {
             let is_open = self.mount.namespace.lock().node(inode)?.file.is_some();

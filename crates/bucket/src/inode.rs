@@ -47,7 +47,7 @@ mod remembering;
 mod tests;
 mod tree;
 
-pub(crate) use answers::{Question, Recall};
+pub(crate) use answers::{Learned, Question, Recall, Told};
 pub(crate) use changing::Change;
 pub(crate) use directory::{Dentry, Directory, Patience};
 pub(crate) use gate::Moving;

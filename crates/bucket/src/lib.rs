@@ -30,6 +30,7 @@ mod gauges;
 mod handles;
 mod inode;
 mod key;
+mod learning;
 mod listing;
 mod lookup;
 mod metadata;
@@ -50,7 +51,7 @@ pub use penstock_transfer::staging::{
     has_unsaved,
 };
 pub use settings::{
-    BucketSettings, METADATA_REQUESTS_DEFAULT, MetadataSettings, RENAME_DIR_LIMIT_DEFAULT,
+    BucketSettings, Fsync, METADATA_REQUESTS_DEFAULT, MetadataSettings, RENAME_DIR_LIMIT_DEFAULT,
     SaveBehind,
 };
 pub use volume::BucketVolume;

@@ -12,6 +12,9 @@
 //! A failure ends a call. What was shown before it is the receiver's, so the next call for that position is
 //! answered with it: asking the store again would make a program wait for the same failure twice.
 //!
+//! Where files are saved behind, a directory of which memory knows all and believes all that it knows is shown from there,
+//! for as long as a listing is believed that asked the store.
+//!
 //! Files that were created here and have not reached the store come first; they are noted before
 //! the first page is asked for, and skipped when it shows them after all.
 
@@ -36,6 +39,9 @@ use crate::{
     lookup::Lookups,
     mount::Mount,
 };
+
+/// Names in a directory that is listed from memory, at most.
+const FROM_MEMORY_MAX: usize = 10_000;
 
 /// How long a failure is kept for the call that follows it.
 const FAILURE_AGE_MAX: Duration = Duration::from_secs(5);
@@ -102,6 +108,8 @@ impl Reading {
 struct Listing {
     /// Names of files that are not in the store yet, in order; positions begin with them.
     unsaved: Vec<Utf8Name>,
+    /// These are all names that there are, in the store or not.
+    is_from_memory: bool,
     pages: Pages,
     /// Set as long as everything before this position was shown in order.
     whole: Option<u64>,
@@ -167,7 +175,7 @@ impl Listings {
         }
         let listing = match &mut reading.listing {
             Some(listing) => listing,
-            none => none.insert(self.begin_listing(handle.inode)?),
+            none => none.insert(self.begin_or_recall(handle.inode)?),
         };
         let mut at = position;
         let shown = self.show(handle.inode, listing, &mut at, sink).await;
@@ -261,6 +269,11 @@ impl Listings {
         sink: &mut dyn DirectorySink,
     ) -> FsResult<()> {
         while let Some(name) = listing.unsaved_at(*position) {
+            if listing.is_from_memory && !self.mount.namespace.has(directory, name) {
+                // It was forgotten, or removed, since the listing began.
+                let patience = self.mount.lookup_patience();
+                self.lookups.find(directory, name, patience).await?;
+            }
             if self
                 .show_unsaved(directory, name, *position + 1, sink)
                 .is_break()
@@ -269,7 +282,27 @@ impl Listings {
             }
             *position += 1;
         }
+        if listing.is_from_memory {
+            return Ok(());
+        }
         self.show_pages(directory, listing, position, sink).await
+    }
+
+    /// Begins a listing, which asks the store nothing where files are saved behind and memory knows everything.
+    fn begin_or_recall(self: &Arc<Self>, directory: Inode) -> FsResult<Listing> {
+        let mut listing = self.begin_listing(directory)?;
+        if self.mount.save_behind().is_none() {
+            return Ok(listing);
+        }
+        let tree = self.mount.namespace.lock();
+        if let Some(names) = tree.names_known(directory, FROM_MEMORY_MAX)? {
+            listing.unsaved = names;
+            listing.is_from_memory = true;
+            // It tells nothing new.
+            listing.whole = None;
+        }
+        drop(tree);
+        Ok(listing)
     }
 
     fn begin_listing(self: &Arc<Self>, directory: Inode) -> FsResult<Listing> {
@@ -282,6 +315,7 @@ impl Listings {
         let pages = Pages::new(&self.lookups, directory, prefix, first);
         Ok(Listing {
             unsaved,
+            is_from_memory: false,
             pages,
             whole: Some(first),
             begun: clock::now(),
@@ -370,7 +404,7 @@ impl Listings {
         if let Ok(directory) = tree.directory_mut(directory)
             && directory.losses == listing.losses
         {
-            directory.complete_until = Some(self.mount.believed_until(listing.begun));
+            directory.complete_until = Some(self.mount.complete_until(listing.begun));
             directory.marker = Some(directory.marker == Some(true) || listing.pages.marker());
         }
     }

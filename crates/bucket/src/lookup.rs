@@ -8,12 +8,10 @@
 //! Memory answers first: what was looked up, listed or made here within its time, and, after a
 //! complete listing of a directory, that there is nothing else in it.
 
-use std::{iter, sync::Arc, time::Duration};
+use std::{iter, sync::Arc};
 
 use penstock_base::{FsError, FsResult, Utf8Name, clock, clock::Instant};
-use penstock_object::{
-    ErrorKind, HeadOptions, Key, ListOptions, ListPage, ObjectError, ObjectInfo,
-};
+use penstock_object::{ErrorKind, HeadOptions, Key, ListOptions, ObjectError, ObjectInfo};
 use penstock_vfs::{Entry, FileKind, Inode, Lookup};
 
 use crate::{
@@ -25,9 +23,6 @@ use crate::{
     open_file::OpenFile,
     write_back::shown_as,
 };
-
-/// How long a listing answers at most for names that were not looked for one by one.
-const LISTED_MAX: Duration = Duration::from_secs(1);
 
 /// Objects to be removed for which a page is made longer, at most: a page has a thousand.
 const REMOVED_MAX: usize = 990;
@@ -102,51 +97,6 @@ impl Lookups {
             self.prolong(found.inode());
         }
         Ok(found)
-    }
-
-    /// Where files are saved behind: lists a directory in which name after name is looked for that memory does
-    /// not know, as by a program that makes files there. One page then answers for all names that are free, as
-    /// long as the absence of a name is believed and [`LISTED_MAX`] at most; those that are not free are asked for as
-    /// before. Returns whether it was listed.
-    async fn learn_names(&self, directory: Inode, name: &Utf8Name) -> FsResult<bool> {
-        let settings = &self.mount.settings;
-        let is_believed = !settings.attr_timeout.is_zero() && !settings.negative_timeout.is_zero();
-        if self.mount.save_behind().is_none() || !is_believed {
-            return Ok(false);
-        }
-        let is_wanted = {
-            let mut tree = self.mount.namespace.lock();
-            // A name that a listing told is asked for by itself.
-            let is_told = tree.entry(directory, name).is_some();
-            !is_told && tree.directory_mut(directory)?.wants_listing(clock::now())
-        };
-        Ok(is_wanted && self.list_names(directory).await?)
-    }
-
-    async fn list_names(&self, directory: Inode) -> FsResult<bool> {
-        let observation = self.mount.namespace.observe(directory)?;
-        let prefix = self.mount.namespace.lock().prefix(directory)?;
-        let options = ListOptions {
-            prefix: prefix.clone(),
-            delimited: true,
-            ..ListOptions::default()
-        };
-        let listed = self.mount.list(options).await;
-        let is_whole = |page: &ListPage| page.continuation.is_none() && page.hidden == 0;
-        let Some(page) = listed.ok().filter(is_whole) else {
-            // What cannot be listed is asked for name by name.
-            let mut tree = self.mount.namespace.lock();
-            tree.directory_mut(directory)?.note_unlisted(clock::now());
-            return Ok(false);
-        };
-        let objects = page.objects.iter().map(|object| object.key.as_str());
-        let prefixes = page.common_prefixes.iter().map(String::as_str);
-        let names = objects
-            .chain(prefixes)
-            .flat_map(|key| key::names_told(&prefix, key));
-        let patience = self.mount.settings.negative_timeout.min(LISTED_MAX);
-        let until = observation.begun() + patience;
-        Ok(observation.learn(names.collect(), until))
     }
 
     /// Checks that there is nothing under a name that is to be made. Somebody else may still make

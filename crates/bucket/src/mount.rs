@@ -26,7 +26,7 @@ use penstock_transfer::{ObjectVersion, Transfer};
 use penstock_vfs::{Entry, FileKind, Inode};
 
 use crate::{
-    BucketSettings, SaveBehind,
+    BucketSettings, Fsync, SaveBehind,
     inode::{Known, Namespace, Patience, TreeSettings},
     metrics::{BucketMetrics, Notices},
     open_file::{Mode, OpenFile},
@@ -114,6 +114,12 @@ impl Mount {
         begun + self.settings.attr_timeout
     }
 
+    /// Until when a complete listing that was begun then answers for names that it did not show.
+    pub(crate) fn complete_until(&self, begun: Instant) -> Instant {
+        let settings = &self.settings;
+        begun + settings.listing_timeout.min(settings.attr_timeout)
+    }
+
     /// What an object shows as, as of a question asked at `begun`.
     pub(crate) fn known_object(&self, info: &ObjectInfo, begun: Instant) -> Known {
         let until = self.believed_until(begun);
@@ -152,6 +158,14 @@ impl Mount {
     /// How files are saved behind the close, where they are.
     pub(crate) fn save_behind(&self) -> Option<SaveBehind> {
         self.mode.staged().and(self.settings.save_behind)
+    }
+
+    /// What fsync waits for.
+    pub(crate) fn fsync(&self) -> Fsync {
+        match self.settings.fsync {
+            Fsync::Journal if self.save_behind().is_none() => Fsync::Store,
+            fsync => fsync,
+        }
     }
 
     /// Changes of names that the store gets later, where there can be any.

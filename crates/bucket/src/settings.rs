@@ -21,6 +21,18 @@ pub struct SaveBehind {
     pub files_max: usize,
 }
 
+/// What fsync waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fsync {
+    /// What was written is durable in the store, and seen by a new open.
+    Store,
+    /// Of staged files that are saved behind the close: what was written, and the journal that tells of it, survive a
+    /// crash of this machine. Elsewhere the same as [`Fsync::Store`].
+    Journal,
+    /// Nothing: only closing a file makes it durable.
+    Nothing,
+}
+
 /// Settings of a [`crate::BucketVolume`]. Every field has a default that suits one writer and
 /// many readers of data that changes seldom.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,15 +50,16 @@ pub struct BucketSettings {
     /// How long attributes and listings are believed. Longer saves requests; shorter shows
     /// sooner what others change in the bucket.
     pub attr_timeout: Duration,
+    /// How long a complete listing answers for names that it did not show, `attr_timeout` at most.
+    pub listing_timeout: Duration,
     /// How long the absence of a name is believed. One second by default: enough that creating
     /// a file after looking for it asks the store once, too short to hide what others create.
     pub negative_timeout: Duration,
     /// Ask the store for the version of a file at each open (one HEAD), so that whoever opens a
     /// file after another client closed it sees what was written.
     pub close_to_open: bool,
-    /// Whether fsync makes what was written durable and visible. If not, fsync does nothing and
-    /// only closing a file does.
-    pub fsync: bool,
+    /// What fsync waits for.
+    pub fsync: Fsync,
     /// Save staged files behind the close; `None` saves them at the close.
     pub save_behind: Option<SaveBehind>,
     /// Write files as appendable objects, where the store has them: each 8 MiB become visible
@@ -134,9 +147,10 @@ impl Default for BucketSettings {
             dir_mode: 0o755,
             read_only: false,
             attr_timeout: Duration::from_secs(60),
+            listing_timeout: Duration::MAX,
             negative_timeout: Duration::from_secs(1),
             close_to_open: false,
-            fsync: true,
+            fsync: Fsync::Store,
             save_behind: None,
             appendable: false,
             symlinks: true,

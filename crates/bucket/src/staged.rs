@@ -84,7 +84,7 @@ impl OpenFiles {
 /// What an open file has in staged mode.
 #[derive(Debug)]
 pub(crate) struct StagedBody {
-    mode: Arc<StagedMode>,
+    pub(crate) mode: Arc<StagedMode>,
     /// What was written and not saved, and what of the rest is here.
     pub(crate) content: Arc<StagedFile>,
     /// Held by a save, an engagement, a removal or a rename of the file.

@@ -283,7 +283,11 @@ impl Volume for BucketVolume {
 
     async fn sync_directory(&self, handle: HandleId) -> FsResult<()> {
         let directory = self.listings.handles.get(handle)?.inode();
-        self.files.save_below(directory).await
+        self.files.sync_below(directory).await
+    }
+
+    async fn save(&self, _by: &Identity, inode: Inode) -> FsResult<()> {
+        self.files.save_inode(inode).await
     }
 
     async fn release(&self, handle: HandleId) {

@@ -91,7 +91,10 @@ fn argument(spec: &'static OptionSpec) -> Arg {
         Some(letter) => argument.short(letter),
         None => argument,
     };
-    if matches!(spec.kind, Kind::Flag | Kind::FlagOrDuration { .. }) {
+    if matches!(
+        spec.kind,
+        Kind::Flag | Kind::FlagOrDuration { .. } | Kind::FlagOrChoice(_)
+    ) {
         return argument
             .num_args(0..=1)
             .require_equals(true)
@@ -136,7 +139,12 @@ fn long_help(spec: &OptionSpec) -> String {
     let mut facts = vec![format!("default: {}", spec.default_text())];
     if !matches!(
         spec.kind,
-        Kind::Flag | Kind::Text(_) | Kind::Path | Kind::FileOrUrl | Kind::Choice(_)
+        Kind::Flag
+            | Kind::Text(_)
+            | Kind::Path
+            | Kind::FileOrUrl
+            | Kind::Choice(_)
+            | Kind::FlagOrChoice(_)
     ) {
         facts.insert(0, spec.kind.range());
     }
@@ -313,7 +321,7 @@ mod tests {
         assert_eq!(values.mode(&table::DIR_MODE), 0o700);
         assert_eq!(values.mode(&table::FILE_MODE), 0o600);
         assert!(values.flag(&table::READ_ONLY) && values.flag(&table::ALLOW_OTHER));
-        assert!(!values.flag(&table::FSYNC) && values.flag(&table::FOREGROUND));
+        assert!(values.choice(&table::FSYNC) == "off" && values.flag(&table::FOREGROUND));
     }
 
     #[test]

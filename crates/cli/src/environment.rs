@@ -7,6 +7,9 @@ use std::{collections::BTreeMap, ffi::OsString, num::NonZeroUsize, path::PathBuf
 /// How many processors a test lets the machine have. Release builds do not look at it.
 const PROCESSORS_VARIABLE: &str = "PENSTOCK_TEST_PROCESSORS";
 
+/// Names the directory of this machine's filesets.
+pub(crate) const FILESETS_VARIABLE: &str = "PENSTOCK_FILESET_DIR";
+
 /// What the process was started with.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Environment {

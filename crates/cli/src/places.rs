@@ -21,10 +21,11 @@ use std::{
 
 use penstock_base::{find_own_directory, is_root, make_own_directory, user_id};
 
-use crate::{control::SocketDirectory, environment::Environment};
+use crate::{
+    control::SocketDirectory,
+    environment::{Environment, FILESETS_VARIABLE},
+};
 
-/// Names the directory of this machine's filesets.
-pub(crate) const FILESETS_VARIABLE: &str = "PENSTOCK_FILESET_DIR";
 /// Kept when the machine restarts, and everybody may make directories in it.
 const SHARED: &str = "/var/tmp";
 

@@ -367,3 +367,18 @@ fn a_place_with_a_stream_volume() {
     refused(&mut command, "is busy", "penstock umount");
     support::succeed(scratch.penstock().arg("umount").arg(&mountpoint));
 }
+
+#[test]
+fn fsync_to_the_journal_without_files_that_are_saved_behind() {
+    let scratch = Scratch::new();
+    let (bucket, mountpoint) = (scratch.folder("bucket"), scratch.folder("mnt"));
+    let source = format!("file://{}", bucket.display());
+    let modes: [&[&str]; 3] = [&[], &["--mode=staged"], &["--mode=staged", "--save=close"]];
+    for mode in modes {
+        let mut command = mount(&scratch, &source, &mountpoint);
+        command.args(mode).arg("--fsync=journal");
+        let remedy = "--mode=staged --save=behind";
+        refused(&mut command, "needs files that are saved behind", remedy);
+        assert!(!is_mounted(&mountpoint));
+    }
+}

@@ -36,6 +36,7 @@ use crate::{
     protocol::{
         DescriptorTable, Message, Opcode, Request, RequestHeader, Transfer, encode::OpenReply,
     },
+    system::SAVE,
     transport::WriteData,
 };
 
@@ -163,6 +164,7 @@ impl Adapter {
             Request::Seek { .. } => features.finds_holes,
             Request::CopyRange(_) => features.copies_ranges,
             Request::SyncDirectory { .. } => features.saves_names_behind,
+            Request::Control { command } => features.saves_names_behind && *command == SAVE,
             Request::GetLock(_) | Request::SetLock { .. } => self.volume.locks().is_some(),
             Request::GetXattr { .. }
             | Request::ListXattr { .. }
@@ -309,6 +311,7 @@ impl Adapter {
                 begin(directory::read(self, of, transfer, Detail::Attributes))
             }
             Request::SyncDirectory { handle } => begin(directory::sync(self, handle)),
+            Request::Control { .. } => begin(attributes::save(self, of)),
             Request::ReleaseDirectory { handle } => begin(directory::release(self, handle)),
             Request::GetXattr { name, size } => begin(xattrs::get(self, of, owned(name), size)),
             Request::ListXattr { size } => begin(xattrs::list(self, of, size)),

@@ -35,3 +35,4 @@ pub use negotiate::Negotiated;
 pub use notify::{Notifier, NotifyError};
 pub use session::{Session, THREADS_MAX, THREADS_MIN, Unsaved};
 pub use settings::{FuseSettings, InterruptPolicy, MAX_BACKGROUND, READ_AHEAD_KIB};
+pub use system::save;

@@ -50,6 +50,7 @@ mod save;
 mod space;
 mod spans;
 mod sweep;
+mod sync;
 #[cfg(test)]
 mod tests;
 mod touched;
@@ -68,5 +69,6 @@ pub use names::{NameChange, NameChanges, NameLog, Redescription, Removal, SmallO
 pub use recover::RecoveredFile;
 pub use save::staged_size_max;
 pub use space::{Payment, Place, Space};
+pub use sync::Forced;
 pub use uploads::Uploads;
 pub use write::{HeldRange, Part, push_zeros};

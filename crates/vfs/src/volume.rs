@@ -236,6 +236,12 @@ pub trait Volume: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Returns when what was written to a file, or is in a directory and below it, is where the volume keeps it in the
+    /// end. Of use where [`crate::Features::saves_names_behind`] says so and `sync` may promise less.
+    async fn save(&self, _by: &Identity, _inode: Inode) -> FsResult<()> {
+        Ok(())
+    }
+
     /// The last descriptor was closed; the handle is gone.
     async fn release(&self, _handle: HandleId) {}
 

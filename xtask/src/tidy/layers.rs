@@ -24,7 +24,7 @@ use serde_json::Value;
 use super::Finding;
 
 /// A crate of ours with the crates of ours that it may use.
-const LAYERS: [(&str, &[&str]); 20] = [
+const LAYERS: [(&str, &[&str]); 21] = [
     ("penstock-base", &[]),
     ("penstock-control", &["penstock-base"]),
     ("penstock-object", &["penstock-base"]),

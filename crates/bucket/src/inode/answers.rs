@@ -1,5 +1,7 @@
 //! How the store's answers enter the tree, and what memory answers in their place.
 
+use std::collections::HashMap;
+
 use penstock_base::{
     FsResult, Utf8Name,
     clock::{self, Instant},
@@ -20,6 +22,21 @@ pub(crate) enum Recall {
     Absent,
     /// Ask the store.
     Unknown,
+}
+
+/// The names that a listing shows, and what it tells of each.
+pub(crate) type Told = HashMap<Utf8Name, Option<Known>>;
+
+/// What a listing of a whole directory tells.
+#[derive(Debug)]
+pub(crate) struct Learned {
+    pub(crate) names: Told,
+    /// Until when there is nothing else.
+    pub(crate) complete_until: Instant,
+    /// Whether there are names that were known and whose metadata was not asked for.
+    pub(crate) leaves_some: bool,
+    /// Whether there is more to know of an object than a listing tells.
+    pub(crate) keeps_metadata: bool,
 }
 
 /// A question to the store about a name.
@@ -66,34 +83,122 @@ impl Tree {
         })
     }
 
-    /// Takes `names` for all that the store has in a directory, as an answer to a question asked at `epoch`. What
-    /// they lead to is not known: each is asked for when it is used.
-    pub(super) fn learn(
-        &mut self,
+    /// Whether a listing could tell something of a name that memory does not know, or believes no longer: not if one was
+    /// made since, and all was described.
+    pub(crate) fn may_learn(
+        &self,
         directory: Inode,
-        epoch: u64,
-        names: Vec<Utf8Name>,
-        until: Instant,
-    ) -> bool {
+        name: &Utf8Name,
+        believes_absence: bool,
+    ) -> FsResult<bool> {
+        let Some(entry) = self.entry(directory, name) else {
+            return Ok(believes_absence);
+        };
+        let directory = self.directory(directory)?;
+        let until = self.known_of(entry).map(|known| known.until);
+        let is_news = |until| directory.listed_at.is_none_or(|at| at < until);
+        Ok(until.is_some_and(is_news) || directory.is_undescribed)
+    }
+
+    /// What is known of what an entry leads to.
+    fn known_of<'tree>(&'tree self, entry: &'tree Dentry) -> Option<&'tree Known> {
+        match entry {
+            Dentry::Held(inode) => self.nodes.get(inode)?.known.as_ref(),
+            Dentry::Remembered(known) => Some(known),
+        }
+    }
+
+    /// Takes what was listed for all that the store has in a directory, as an answer to a question asked at `epoch`.
+    /// Where it does not tell enough of a name, that is asked for when it is used.
+    pub(super) fn learn(&mut self, directory: Inode, epoch: u64, learned: Learned) -> bool {
         let Ok(losses) = self.directory(directory).map(|directory| directory.losses) else {
             return false;
         };
-        for name in names {
-            let is_news = self.is_unchanged_since((directory, &name), epoch)
-                && self.entry(directory, &name).is_none();
-            if is_news {
-                let doubted = Known::doubted(clock::now());
-                self.remember(directory, &name, doubted);
+        for (name, listed) in learned.names {
+            if self.is_unchanged_since((directory, &name), epoch) {
+                self.learn_name((directory, &name), epoch, listed, learned.keeps_metadata);
             }
         }
         let Ok(directory) = self.directory_mut(directory) else {
             return false;
         };
+        directory.listed_at = Some(clock::now());
+        directory.is_undescribed = learned.leaves_some;
         let is_whole = directory.losses == losses && directory.moved_at <= epoch;
         if is_whole {
-            directory.complete_until = directory.complete_until.max(Some(until));
+            let until = Some(learned.complete_until);
+            directory.complete_until = directory.complete_until.max(until);
         }
         is_whole
+    }
+
+    fn learn_name(
+        &mut self,
+        (directory, name): (Inode, &Utf8Name),
+        epoch: u64,
+        listed: Option<Known>,
+        keeps_metadata: bool,
+    ) {
+        let entry = self.entry(directory, name);
+        let is_new = entry.is_none();
+        let known = entry.and_then(|entry| self.known_of(entry));
+        let tells_all = |listed: &Known| {
+            !keeps_metadata
+                || listed.kept.is_some()
+                || known.is_some_and(|known| known.still_describes(listed))
+        };
+        match listed.filter(tells_all) {
+            Some(listed) => {
+                let question = Question::of_the_name(epoch);
+                self.settle((directory, name), question, Some(listed));
+            }
+            None if is_new => drop(self.remember(directory, name, Known::doubted(clock::now()))),
+            None => {}
+        }
+    }
+
+    /// Those of the names that a listing shows of which memory knows something that is believed no longer, and of whose
+    /// metadata the listing does not say that it is the same. In order.
+    pub(crate) fn to_describe(&self, directory: Inode, told: &Told) -> Vec<Utf8Name> {
+        let now = clock::now();
+        let is_outdated = |(name, listed): &(&Utf8Name, &Option<Known>)| {
+            let entry = self.entry(directory, name);
+            let known = entry.and_then(|entry| self.known_of(entry));
+            let (Some(known), Some(listed)) = (known, listed) else {
+                return false;
+            };
+            known.kept.is_some() && known.until <= now && !known.still_describes(listed)
+        };
+        let outdated = told.iter().filter(is_outdated);
+        let mut names: Vec<_> = outdated.map(|(name, _)| name.clone()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// The names in a directory, in order, if memory knows all of them, no more than `max`, and believes what it knows
+    /// of each.
+    pub(crate) fn names_known(
+        &self,
+        directory: Inode,
+        max: usize,
+    ) -> FsResult<Option<Vec<Utf8Name>>> {
+        let directory = self.directory(directory)?;
+        let now = clock::now();
+        let is_complete = directory.complete_until.is_some_and(|until| until > now);
+        let is_current = |entry: &Dentry| match entry {
+            Dentry::Held(inode) => self
+                .nodes
+                .get(inode)
+                .is_some_and(|node| node.is_current(now)),
+            Dentry::Remembered(known) => known.until > now,
+        };
+        let entries = &directory.entries;
+        if !is_complete || entries.len() > max || !entries.values().all(is_current) {
+            return Ok(None);
+        }
+        let mut names: Vec<_> = entries.keys().cloned().collect();
+        names.sort_unstable();
+        Ok(Some(names))
     }
 
     /// Begins a question to the store about names in `directory` and returns its epoch.

@@ -25,6 +25,10 @@ const CHANGES_MAX: usize = 65_536;
 /// Unknown names that are asked for one by one before a directory is listed for them.
 const UNKNOWN_MAX: u32 = 3;
 
+/// Files whose metadata is asked for with the first such listing, and with the last ones: as long as names are looked
+/// for one after the other each listing asks for twice as many as the one before.
+const DESCRIBED: (usize, usize) = (32, 256);
+
 /// How long one after the other they may come: as long as they do, each time that nothing is believed any more
 /// one listing is made.
 const LATELY: Duration = Duration::from_secs(10);
@@ -54,10 +58,16 @@ pub(crate) struct Directory {
     pub(crate) complete_until: Option<Instant>,
     /// Counts the times that a name was forgotten which led somewhere.
     pub(crate) losses: u64,
-    /// Names that were looked for lately and that memory did not know.
+    /// Names that were looked for lately and that memory did not know, or believed no longer.
     unknown: u32,
     /// When the last of these was looked for.
     unknown_at: Option<Instant>,
+    /// When it was listed last for such names.
+    pub(super) listed_at: Option<Instant>,
+    /// Files whose metadata is asked for with the next such listing.
+    describes: usize,
+    /// The last one left files whose metadata was not asked for.
+    pub(super) is_undescribed: bool,
     /// Not to be listed for such names before this: it is too large for that.
     unlisted_until: Option<Instant>,
     /// Whether an object marks this directory, where that is known.
@@ -136,16 +146,24 @@ impl Directory {
         self.complete_until = None;
     }
 
-    /// Counts a name that memory does not know, and says whether there were so many, lately, that a listing is
+    /// Counts a name that memory does not know, or believes no longer, and says whether there were so many, lately, that a listing is
     /// cheaper.
     pub(crate) fn wants_listing(&mut self, now: Instant) -> bool {
         let is_lately = |at: Instant| at + LATELY > now;
         if !self.unknown_at.replace(now).is_some_and(is_lately) {
             self.unknown = 0;
+            self.describes = 0;
         }
         self.unknown = self.unknown.saturating_add(1);
         let is_too_large = self.unlisted_until.is_some_and(|until| until > now);
         self.unknown > UNKNOWN_MAX && !is_too_large
+    }
+
+    /// Of how many files the metadata may be asked for with a listing that is made now.
+    pub(crate) fn take_described(&mut self) -> usize {
+        let count = self.describes.max(DESCRIBED.0);
+        self.describes = (count * 2).min(DESCRIBED.1);
+        count
     }
 
     /// Notes that a listing of this directory for such names came to nothing.

@@ -9,7 +9,7 @@ use penstock_base::{
 use penstock_vfs::Inode;
 use tokio::sync::Notify;
 
-use crate::inode::{Known, Question, Tree, TreeSettings};
+use crate::inode::{Known, Learned, Question, Tree, TreeSettings};
 
 /// The tree of a volume, shared by everything that works on it.
 #[derive(Debug)]
@@ -36,6 +36,11 @@ impl Namespace {
     pub(crate) fn hold(self: &Arc<Self>, parent: Inode, name: &Utf8Name) -> Option<Reference> {
         let inode = self.lock().hold(parent, name)?;
         Some(Reference::adopt(self, inode))
+    }
+
+    /// Whether a name leads to a node or is remembered to lead to something.
+    pub(crate) fn has(&self, parent: Inode, name: &Utf8Name) -> bool {
+        self.lock().entry(parent, name).is_some()
     }
 
     /// One more reference to a node.
@@ -132,11 +137,11 @@ impl Observation {
         holds
     }
 
-    /// Takes `names` for all that there are in the directory, until then. Returns whether memory has room for that
+    /// Takes what was listed for all that there is in the directory. Returns whether memory has room for that
     /// and nothing changed that speaks against it.
-    pub(crate) fn learn(&self, names: Vec<Utf8Name>, until: Instant) -> bool {
+    pub(crate) fn learn(&self, learned: Learned) -> bool {
         let mut tree = self.namespace.lock();
-        tree.learn(self.directory, self.epoch, names, until)
+        tree.learn(self.directory, self.epoch, learned)
     }
 
     /// Applies the answer about one name and returns what it then leads to.

@@ -241,7 +241,7 @@ impl Entry {
 impl Mount {
     /// What a listing tells of a key, and the key that it stands for: some programs mark
     /// directories by objects of other names.
-    fn listed(
+    pub(crate) fn listed(
         &self,
         mut key: String,
         object: Option<ListedObject>,

@@ -60,7 +60,8 @@ impl Names {
     }
 
     fn show_new(&self, (parent, name): (Inode, &Utf8Name), new: &SmallFile) -> FsResult<Reference> {
-        let until = self.mount.believed_until(clock::now());
+        let now = clock::now();
+        let until = self.mount.believed_until(now);
         let mut tree = self.mount.namespace.lock();
         // Somebody else may have made it in the same moment.
         if tree.directory(parent)?.entries.contains_key(name) {
@@ -77,7 +78,7 @@ impl Names {
         tree.node_mut(inode)?.late = Some(Late::New);
         if let Ok(directory) = tree.directory_mut(inode) {
             directory.marker = Some(true);
-            directory.complete_until = Some(until);
+            directory.complete_until = Some(self.mount.complete_until(now));
         }
         drop(tree);
         Ok(Reference::adopt(&self.mount.namespace, inode))

@@ -71,7 +71,7 @@ impl Names {
         let inode = tree.link((parent, name), FileKind::Directory, known);
         let directory = tree.directory_mut(inode)?;
         directory.marker = Some(true);
-        directory.complete_until = Some(until);
+        directory.complete_until = Some(self.mount.complete_until(begun));
         drop(tree);
         change.end();
         Ok(Reference::adopt(&self.mount.namespace, inode))

@@ -28,9 +28,10 @@ use futures_util::{StreamExt, stream::FuturesUnordered};
 use penstock_base::{FsError, FsResult, clock, clock::Instant};
 use penstock_object::ObjectKind;
 use penstock_transfer::{ObjectVersion, staging::on_worker};
-use penstock_vfs::HandleId;
+use penstock_vfs::{FileKind, HandleId, Inode};
 
 use crate::{
+    Fsync,
     errors::{Purpose, transfer_failure},
     files::Files,
     mount::run_to_end,
@@ -38,7 +39,7 @@ use crate::{
         Body, FileHandle, Mode, OpenFile, Turn,
         stream::{OpenStream, WriteStream},
     },
-    staged::behind::SAVES_AT_ONCE,
+    staged::{StagedBody, behind::SAVES_AT_ONCE},
 };
 
 /// What happens after a file was saved.
@@ -74,11 +75,15 @@ impl Files {
         saved
     }
 
-    /// Saves what the handle wrote, unless the settings make this a formality.
+    /// fsync of what the handle wrote: saves it, unless the settings ask for less.
     pub(crate) async fn sync(self: &Arc<Self>, handle: &FileHandle) -> FsResult<()> {
-        if !self.mount.settings.fsync {
-            self.note_ignored_sync();
-            return Ok(());
+        match (self.mount.fsync(), &handle.file.body) {
+            (Fsync::Nothing, _) => {
+                self.note_ignored_sync();
+                return Ok(());
+            }
+            (Fsync::Journal, Body::Staged(body)) => return self.sync_here(handle, body).await,
+            _ => {}
         }
         // Of a staged file any handle saves what all of them wrote.
         if !handle.saves && handle.file.body.staged().is_none() {
@@ -95,6 +100,35 @@ impl Files {
         let settled = self.mount.settle(&key).await;
         let told = self.tell_lost(|lost| lost == key.as_str());
         settled.and(told)
+    }
+
+    /// Returns when the disk here has what was written to a file. Tells once, too, if it could not be saved behind.
+    async fn sync_here(
+        self: &Arc<Self>,
+        handle: &FileHandle,
+        body: &Arc<StagedBody>,
+    ) -> FsResult<()> {
+        let (this, body) = (Arc::clone(self), Arc::clone(body));
+        let file = Arc::clone(&handle.file);
+        run_to_end(async move {
+            this.sync_to_journal(&body.mode, vec![file]).await?;
+            body.failed_behind()
+        })
+        .await
+    }
+
+    /// Returns when the store has what was written to a file, or is in a directory or below it.
+    pub(crate) async fn save_inode(self: &Arc<Self>, inode: Inode) -> FsResult<()> {
+        let (kind, file) = {
+            let tree = self.mount.namespace.lock();
+            let node = tree.node(inode)?;
+            (node.kind, node.file.clone())
+        };
+        match file {
+            _ if kind == FileKind::Directory => self.save_below(inode).await,
+            Some(file) => run_to_end(Arc::clone(self).save_shared(file)).await,
+            None => Ok(()),
+        }
     }
 
     fn note_ignored_sync(&self) {

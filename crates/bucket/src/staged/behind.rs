@@ -24,7 +24,6 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{StreamExt, stream};
 use penstock_base::{
     FsError, FsResult,
     clock::{self, Instant},
@@ -33,12 +32,11 @@ use penstock_vfs::Inode;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::{
-    SaveBehind,
+    Fsync, SaveBehind,
     files::Files,
-    mount::run_to_end,
     open_file::{Body, FileHandle, OpenFile},
     staged::{
-        StagedBody, lock,
+        StagedBody, StagedMode, lock,
         retry::{PAUSES, is_unsaved},
         save::SaveError,
     },
@@ -349,30 +347,25 @@ impl Files {
         }
     }
 
-    /// Saves everything that is unsaved in and below a directory, names too, unless fsync does nothing. What programs have open is
+    /// fsync of a directory: of all that is unsaved in and below it, names too. What programs have open is
     /// among it: a file that was just closed is told from one by a RELEASE that comes later.
+    pub(crate) async fn sync_below(self: &Arc<Self>, directory: Inode) -> FsResult<()> {
+        match (self.mount.fsync(), self.mount.mode.staged()) {
+            (Fsync::Nothing, _) | (_, None) => Ok(()),
+            (Fsync::Journal, Some(mode)) => {
+                let unsaved = self.unsaved_below(mode, directory);
+                self.sync_to_journal(mode, unsaved).await
+            }
+            (Fsync::Store, Some(_)) => self.save_below(directory).await,
+        }
+    }
+
+    /// Saves everything that is unsaved in and below a directory, names too.
     pub(crate) async fn save_below(self: &Arc<Self>, directory: Inode) -> FsResult<()> {
-        let Some(mode) = self
-            .mount
-            .mode
-            .staged()
-            .filter(|_| self.mount.settings.fsync)
-        else {
+        let Some(mode) = self.mount.mode.staged() else {
             return Ok(());
         };
-        let mut unsaved = mode.engaged.all();
-        unsaved.retain(|file| is_unsaved(file));
-        {
-            let tree = self.mount.namespace.lock();
-            unsaved.retain(|file| tree.is_below(file.inode, directory));
-        }
-        let saves = unsaved.into_iter().map(|file| {
-            let this = Arc::clone(self);
-            run_to_end(this.save_shared(file))
-        });
-        let saves = stream::iter(saves).buffer_unordered(SAVES_AT_ONCE);
-        let saved = saves.fold(Ok(()), async |all: FsResult<()>, saved| all.and(saved));
-        saved.await?;
+        self.save_all(self.unsaved_below(mode, directory)).await?;
         let prefix = self.mount.namespace.lock().prefix(directory)?;
         let settled = self.mount.settle_below(&prefix).await;
         // All of them are told, whichever is answered.
@@ -387,5 +380,14 @@ impl Files {
             None => Ok(()),
         };
         self.unheard.tell(scope).and(names)
+    }
+
+    fn unsaved_below(&self, mode: &StagedMode, directory: Inode) -> Vec<Arc<OpenFile>> {
+        let mut unsaved = mode.engaged.all();
+        unsaved.retain(|file| is_unsaved(file));
+        let tree = self.mount.namespace.lock();
+        unsaved.retain(|file| tree.is_below(file.inode, directory));
+        drop(tree);
+        unsaved
     }
 }

@@ -276,7 +276,7 @@ impl Files {
     }
 
     /// Saves a staged file, in a task of its own.
-    pub(super) async fn save_shared(self: Arc<Self>, file: Arc<OpenFile>) -> FsResult<()> {
+    pub(crate) async fn save_shared(self: Arc<Self>, file: Arc<OpenFile>) -> FsResult<()> {
         match &file.body {
             Body::Staged(body) => Ok(self.save_staged(&file, body).await?),
             Body::Streamed(_) => Ok(()),

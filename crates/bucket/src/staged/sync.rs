@@ -1,17 +1,34 @@
-//! Makes what was written survive a crash of the machine, every few seconds.
+//! Makes what was written survive a crash of the machine: every few seconds, and for fsync where the journal is enough
+//! ([`Fsync::Journal`](crate::Fsync::Journal)).
+//!
+//! What fsync answers then is on the disk of the staging directory, with everything that a recovery needs: the log of
+//! names first, since a new file may stand where another one is to be removed, then the files, whose names are
+//! forced once for all of them. A file that the disk failed to take goes to the store instead from then on: the kernel
+//! tells of such a failure once.
 
 use std::{
+    io,
     sync::{Arc, Weak},
     time::Duration,
 };
 
-use penstock_base::clock;
-use penstock_transfer::staging::on_worker;
+use futures_util::{StreamExt, stream};
+use penstock_base::{FsError, FsResult, clock};
+use penstock_transfer::staging::{StagedFile, Staging, disk_failure, on_worker};
 
-use crate::{open_file::Body, staged::StagedMode};
+use crate::{
+    files::Files,
+    mount::run_to_end,
+    open_file::OpenFile,
+    staged::{StagedBody, StagedMode, behind::SAVES_AT_ONCE, retry::is_unsaved},
+};
 
 /// How much of what was written a crash of the machine may cost.
 const PERIOD: Duration = Duration::from_secs(5);
+/// Files that are forced to the disk at the same time for a program that waits.
+const FORCED_AT_ONCE: usize = 16;
+/// How often a journal that is written anew meanwhile is forced to the disk again.
+const ROUNDS_MAX: usize = 8;
 
 /// Begins to sync staging files as long as the volume lives, where there is a runtime to do it.
 pub(crate) fn begin(mode: &Arc<StagedMode>) {
@@ -27,24 +44,132 @@ async fn sync_periodically(mode: Weak<StagedMode>) {
         let staging = mode.staging();
         on_worker(|| staging.space().look()).await;
         staging.closed().expire(staging.space().free_seen());
-        let names = staging.names().file();
-        if let Some(names) = names {
-            on_worker(|| tell(names.sync_data())).await;
-        }
-        for file in mode.engaged.all() {
-            let synced = tokio::task::spawn_blocking(move || match &file.body {
-                Body::Staged(body) => body.content.sync_to_disk(),
-                Body::Streamed(_) => Ok(()),
-            });
-            // One after the other: the disk has better things to do.
-            let synced = synced.await.map_err(std::io::Error::other);
-            tell(synced.flatten());
-        }
+        tell(force_names(staging).await);
+        let files = mode.engaged.all();
+        let files = files.iter().filter_map(|file| file.body.staged());
+        let files = files.map(|body| Arc::clone(&body.content)).collect();
+        // One after the other: the disk has better things to do.
+        tell(force(staging, files, 1).await);
     }
 }
 
-fn tell(synced: std::io::Result<()>) {
+fn tell(synced: io::Result<()>) {
     if let Err(error) = synced {
         tracing::warn!(%error, "a staging file could not be synced");
     }
+}
+
+async fn force_names(staging: &Staging) -> io::Result<()> {
+    let names = staging.names().file();
+    match names {
+        Some(names) => on_worker(|| names.sync_data()).await,
+        None => Ok(()),
+    }
+}
+
+/// Forces all of `files` to the disk, so many at once, and returns the first failure.
+async fn force(
+    staging: &Staging,
+    mut files: Vec<Arc<StagedFile>>,
+    at_once: usize,
+) -> io::Result<()> {
+    for _ in 0..ROUNDS_MAX {
+        files = force_once(staging, files, at_once).await?;
+        if files.is_empty() {
+            return Ok(());
+        }
+    }
+    let text = "what was written anew again and again could not be synced";
+    Err(io::Error::other(text))
+}
+
+/// Forces all of `files` to the disk. Returns those whose journals were written anew meanwhile, or the first failure.
+async fn force_once(
+    staging: &Staging,
+    files: Vec<Arc<StagedFile>>,
+    at_once: usize,
+) -> io::Result<Vec<Arc<StagedFile>>> {
+    let force = |file: Arc<StagedFile>| Ok(file.force()?.map(|forced| (file, forced)));
+    let (forced, bytes) = each(files, at_once, force).await;
+    let is_new = forced.iter().any(|(_, forced)| !forced.is_named());
+    if is_new && let Err(error) = on_worker(|| staging.force_names()).await {
+        forced.iter().for_each(|(file, _)| file.note_unsynced());
+        return Err(error);
+    }
+    let note =
+        |(file, forced): (Arc<StagedFile>, _)| Ok((!file.note_forced(&forced)?).then_some(file));
+    let (anew, notes) = each(forced, at_once, note).await;
+    bytes.and(notes).map(|()| anew)
+}
+
+/// Makes a disk call for each of `items`. Returns what they return that is something, and the first failure.
+async fn each<T: Send + 'static, R: Send + 'static>(
+    items: Vec<T>,
+    at_once: usize,
+    call: impl Fn(T) -> io::Result<Option<R>> + Copy + Send + 'static,
+) -> (Vec<R>, io::Result<()>) {
+    let calls = items
+        .into_iter()
+        .map(|item| tokio::task::spawn_blocking(move || call(item)));
+    let calls = stream::iter(calls).buffer_unordered(at_once);
+    let all = (Vec::new(), Ok(()));
+    calls
+        .fold(all, async |(mut done, first), made| {
+            let made = made.map_err(io::Error::other).flatten();
+            let failed = made.map(|made| done.extend(made));
+            (done, first.and(failed))
+        })
+        .await
+}
+
+impl Files {
+    /// Returns when the disk of the staging directory has what was written to `files`, and what became of names.
+    pub(crate) async fn sync_to_journal(
+        self: &Arc<Self>,
+        mode: &Arc<StagedMode>,
+        files: Vec<Arc<OpenFile>>,
+    ) -> FsResult<()> {
+        let staging = mode.staging();
+        let names = force_names(staging).await;
+        names.map_err(|error| disk_failure(&error))?;
+        let (for_store, here): (Vec<_>, Vec<_>) =
+            files.into_iter().partition(|file| self.needs_store(file));
+        let mut contents = Vec::new();
+        for body in here.iter().filter_map(|file| file.body.staged()) {
+            keep(body).await?;
+            contents.push(Arc::clone(&body.content));
+        }
+        let forced = force(staging, contents, FORCED_AT_ONCE).await;
+        let stored = self.save_all(for_store).await;
+        forced.map_err(|error| disk_failure(&error)).and(stored)
+    }
+
+    /// Whether the disk here is not enough for what a file lacks in the store.
+    fn needs_store(&self, file: &OpenFile) -> bool {
+        let body = file.body.staged();
+        let is_unsynced = body.is_some_and(|body| body.content.is_unsynced());
+        // What changed during a save has no journal.
+        is_unsynced || !is_unsaved(file) && self.metadata.has_unsaved_metadata(file.inode)
+    }
+
+    /// Saves these files, many at once, and returns the first failure.
+    pub(super) async fn save_all(self: &Arc<Self>, files: Vec<Arc<OpenFile>>) -> FsResult<()> {
+        let saves = files.into_iter().map(|file| {
+            let this = Arc::clone(self);
+            run_to_end(this.save_shared(file))
+        });
+        let saves = stream::iter(saves).buffer_unordered(SAVES_AT_ONCE);
+        saves
+            .fold(Ok(()), async |all: FsResult<()>, saved| all.and(saved))
+            .await
+    }
+}
+
+/// Sees to it that a file has a journal, if anything of it is unsaved: a new one that is empty has none before it is
+/// closed.
+async fn keep(body: &Arc<StagedBody>) -> FsResult<()> {
+    let content = Arc::clone(&body.content);
+    let kept = move || content.keep_for_recovery();
+    let kept: Result<(), FsError> = body.staging().on_disk(true, kept).await;
+    kept
 }

@@ -11,6 +11,8 @@ mod appending;
 mod attributes;
 mod behind;
 mod described_behind;
+mod fsync_journal;
+mod learning;
 mod listing;
 mod listing_ranges;
 mod lookup;

@@ -44,7 +44,7 @@ async fn advance(seconds: u64) {
 }
 
 /// The clock of the wall is not paused.
-async fn wait_for_the_wall_clock(time: Duration) {
+pub(crate) async fn wait_for_the_wall_clock(time: Duration) {
     let end = clock::wall_time() + time;
     while clock::wall_time() < end {
         tokio::task::yield_now().await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use penstock_base::{FsError, MIB, clock};
-use penstock_bucket::BucketSettings;
+use penstock_bucket::{BucketSettings, Fsync};
 use penstock_object::{ErrorKind, Operation};
 use penstock_object_testing::MemoryStore;
 use penstock_vfs::{AttributeChanges, OpenOptions, Volume};
@@ -109,7 +109,7 @@ async fn going_on_after_fsync_does_not_overwrite_another_clients_version() {
 #[tokio::test(start_paused = true)]
 async fn fsync_can_be_turned_off() {
     let bed = Bed::with(BucketSettings {
-        fsync: false,
+        fsync: Fsync::Nothing,
         ..BucketSettings::default()
     });
     let handle = bed.create("file").await.unwrap();

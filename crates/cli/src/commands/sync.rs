@@ -3,7 +3,7 @@
 use std::{
     fs::OpenOptions,
     io,
-    os::unix::fs::OpenOptionsExt,
+    os::{fd::AsFd, unix::fs::OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -20,9 +20,9 @@ pub(crate) fn command() -> Command {
         .about("Wait until the store has what was written to a file or below a directory")
         .long_about(
             "Returns when the store has what programs wrote to the files and below the directories, and what \
-             they made and removed there: fsync of each. A mount point stands for all of its mount. `sync` \
-             without a path, and syncfs, cannot do that: the kernel tells a mount nothing of them. With \
-             fsync=off nothing is waited for.",
+             they made and removed there: fsync of each, and with fsync=journal or off the store as well. A mount \
+             point stands for all of its mount. `sync` without a path, and syncfs, cannot do that: the kernel tells \
+             a mount nothing of them. Of a mount with save=close and fsync=off nothing is waited for.",
         )
         .arg(
             Arg::new("path")
@@ -54,5 +54,6 @@ fn sync(path: &Path) -> io::Result<()> {
         .read(true)
         .custom_flags(flags)
         .open(path)?;
-    file.sync_all()
+    file.sync_all()?;
+    penstock_fuse::save(file.as_fd())
 }

@@ -1,7 +1,7 @@
 //! Options in environment variables: `PENSTOCK_` and the name in capitals.
 
 use super::{Given, Origin, table};
-use crate::{environment::Environment, places};
+use crate::environment::{Environment, FILESETS_VARIABLE};
 
 const PREFIX: &str = "PENSTOCK_";
 
@@ -14,7 +14,7 @@ pub(crate) fn given(environment: &Environment) -> (Vec<Given>, Vec<String>) {
         let Some(word) = name.strip_prefix(PREFIX) else {
             continue;
         };
-        if name == places::FILESETS_VARIABLE {
+        if name == FILESETS_VARIABLE {
             continue;
         }
         match table::find(&word.to_ascii_lowercase()) {
@@ -39,7 +39,7 @@ mod tests {
         let environment = Environment::of(&[
             ("PENSTOCK_ATTR_TIMEOUT", "5s"),
             ("PENSTOCK_TYPO", "1"),
-            (places::FILESETS_VARIABLE, "/srv/filesets"),
+            (FILESETS_VARIABLE, "/srv/filesets"),
             ("HOME", "/root"),
         ]);
         let (given, unknown) = given(&environment);

@@ -23,6 +23,8 @@ pub(crate) enum Kind {
     Mode,
     /// One of a few words.
     Choice(&'static [&'static str]),
+    /// One of a few words, of which on stands for the first and off for the last.
+    FlagOrChoice(&'static [&'static str]),
     /// An address and port to listen on.
     Address,
     /// A file. A relative path is meant from where the command runs.
@@ -74,6 +76,11 @@ impl Kind {
                 let word = words.iter().find(|word| word.eq_ignore_ascii_case(text));
                 word.copied().map(Value::Choice)
             }
+            Self::FlagOrChoice(words) => match parse_flag(text) {
+                Some(true) => words.first().copied().map(Value::Choice),
+                Some(false) => words.last().copied().map(Value::Choice),
+                None => return Self::Choice(words).parse(text),
+            },
             Self::Address => text.parse().ok().map(Value::Address),
             Self::FileOrUrl if text.contains("://") => Some(Value::Text(text.to_owned())),
             Self::Path | Self::FileOrUrl => std::path::absolute(text).ok().map(Value::Path),
@@ -111,7 +118,9 @@ impl Kind {
             ),
             Self::Count { min, max } => format!("a whole number from {min} to {max}"),
             Self::Mode => format!("octal permissions from 0 to {MODE_MAX:o}"),
-            Self::Choice(words) => format!("one of {}", words.join(", ")),
+            Self::Choice(words) | Self::FlagOrChoice(words) => {
+                format!("one of {}", words.join(", "))
+            }
             Self::Address => "an address and port, such as 127.0.0.1:9400".to_owned(),
             Self::Path => "the path of a file".to_owned(),
             Self::FileOrUrl => "the path of a file, or a URL".to_owned(),
@@ -128,7 +137,7 @@ impl Kind {
             Self::FlagOrDuration { .. } => "on|off|DURATION".to_owned(),
             Self::Count { .. } => "NUMBER".to_owned(),
             Self::Mode => "MODE".to_owned(),
-            Self::Choice(words) => words.join("|"),
+            Self::Choice(words) | Self::FlagOrChoice(words) => words.join("|"),
             Self::Address => "ADDRESS:PORT".to_owned(),
             Self::Path => "FILE".to_owned(),
             Self::FileOrUrl => "FILE|URL".to_owned(),
@@ -168,7 +177,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ALL: [Kind; 12] = [
+    const ALL: [Kind; 13] = [
         Kind::Flag,
         Kind::Size { min: 10, max: 4096 },
         Kind::Duration {
@@ -187,6 +196,7 @@ mod tests {
             max: Duration::from_secs(60),
         },
         Kind::FileOrUrl,
+        Kind::FlagOrChoice(&["all", "some", "off"]),
     ];
 
     #[test]
@@ -200,6 +210,9 @@ mod tests {
             (ALL[5], "PATH", Value::Choice("path")),
             (ALL[10], "on", Value::Flag(true)),
             (ALL[10], "1m", Value::Duration(Duration::from_secs(60))),
+            (ALL[12], "on", Value::Choice("all")),
+            (ALL[12], "Some", Value::Choice("some")),
+            (ALL[12], "false", Value::Choice("off")),
             (ALL[11], "/a/b", Value::Path("/a/b".into())),
             (ALL[11], "s3://a/b", Value::Text("s3://a/b".to_owned())),
         ];
@@ -223,6 +236,7 @@ mod tests {
             (ALL[10], "2m"),
             (ALL[10], "soon"),
             (Kind::Flag, "maybe"),
+            (ALL[12], "none"),
             (Kind::Address, "localhost"),
             (Kind::Secret, ""),
         ] {

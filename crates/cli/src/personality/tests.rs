@@ -86,7 +86,7 @@ fn the_mount_command_of_the_ossfs2_benchmark() {
     let secret = values.secret(&table::ACCESS_KEY_SECRET).expect("given");
     assert_eq!(secret.expose(), "yourAccessKeySecret");
     assert_eq!(values.mode(&table::FILE_MODE), 0o777);
-    assert!(values.flag(&table::ALLOW_OTHER) && !values.flag(&table::FSYNC));
+    assert!(values.flag(&table::ALLOW_OTHER) && values.choice(&table::FSYNC) == "off");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What `stat`, `chmod`, `readlink` and `statfs` ask for.
+//! What `stat`, `chmod`, `readlink` and `statfs` ask for, and [`save`](crate::save) of an inode.
 
 use penstock_vfs::AttributeChanges;
 
@@ -32,4 +32,9 @@ pub(super) async fn statistics(adapter: Adapter, subject: Subject) -> Outcome {
     let statistics = adapter.volume.statistics(&subject.by, subject.node);
     let statistics = statistics.await?;
     Ok(Answer::body(|body| encode::statistics(body, &statistics)))
+}
+
+pub(super) async fn save(adapter: Adapter, subject: Subject) -> Outcome {
+    adapter.volume.save(&subject.by, subject.node).await?;
+    Ok(Answer::body(encode::controlled))
 }

@@ -10,7 +10,7 @@
 //! | FSYNCDIR, unless names are saved behind | success; names are in the store when the call that made them returns |
 //! | LSEEK, if the volume knows of no holes | seeks by itself; `SEEK_HOLE` finds only the end |
 //! | COPY_FILE_RANGE, if the volume copies nothing | copies through the page cache |
-//! | IOCTL, POLL, BMAP | `ENOTTY`; always ready; `EINVAL` |
+//! | IOCTL but for [`crate::save`], POLL, BMAP | `ENOTTY`; always ready; `EINVAL` |
 //! | STATX, TMPFILE, SYNCFS | asks with GETATTR; `EOPNOTSUPP`; success |
 //!
 //! Locks are negotiated only where the volume has some. Else the kernel keeps them itself and never asks.

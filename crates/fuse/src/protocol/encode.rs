@@ -114,6 +114,11 @@ pub(crate) fn opened_directory(body: &mut Body, handle: HandleId) {
     body.u64(handle.0).u32(0).u32(0);
 }
 
+/// The reply to IOCTL, of a command that returns 0 and no data.
+pub(crate) fn controlled(body: &mut Body) {
+    body.u64(0).u64(0);
+}
+
 /// The reply to WRITE.
 pub(crate) fn written(body: &mut Body, size: u32) {
     body.u32(size).u32(0);

@@ -138,6 +138,12 @@ fn handles(opcode: Opcode, mut fields: Fields<'_>) -> Result<Request<'_>, ParseE
         Opcode::ReleaseDirectory => Request::ReleaseDirectory {
             handle: handle(&mut fields)?,
         },
+        Opcode::Control => {
+            handle(&mut fields)?;
+            fields.skip(4)?;
+            let command = fields.u32()?;
+            Request::Control { command }
+        }
         other => return locks(other, fields),
     })
 }

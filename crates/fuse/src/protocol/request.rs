@@ -96,6 +96,10 @@ pub enum Request<'a> {
     SyncDirectory {
         handle: HandleId,
     },
+    /// `command` as given to `ioctl`.
+    Control {
+        command: u32,
+    },
     Release {
         handle: HandleId,
         /// Whose lock of the whole file goes with it.

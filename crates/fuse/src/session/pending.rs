@@ -85,6 +85,7 @@ impl Purpose {
             Request::Flush { .. }
             | Request::Sync { .. }
             | Request::SyncDirectory { .. }
+            | Request::Control { .. }
             | Request::Release { .. }
             | Request::ReleaseDirectory { .. } => Self::End,
             Request::Write { .. } => Self::Write,

@@ -15,7 +15,14 @@
 //! [`Staging::on_disk`]: crate::staging::area::Staging::on_disk
 //! [`StagedFile::notes_quickly`]: crate::staging::file::StagedFile::notes_quickly
 
-use std::{fs::File, io, ops::Range, os::unix::fs::FileExt, time::SystemTime};
+use std::{
+    fs::File,
+    io,
+    ops::Range,
+    os::unix::fs::FileExt,
+    sync::atomic::{AtomicBool, Ordering},
+    time::SystemTime,
+};
 
 use penstock_base::{BufferWriter, FsError, disk_call, run_blocking};
 use rustix::fs::{FallocateFlags, fallocate};
@@ -24,11 +31,26 @@ use rustix::fs::{FallocateFlags, fallocate};
 #[derive(Debug)]
 pub(crate) struct DiskFile {
     file: File,
+    /// Its name survives a crash of the machine.
+    is_named: AtomicBool,
 }
 
 impl DiskFile {
     pub(crate) fn new(file: File) -> Self {
-        Self { file }
+        Self {
+            file,
+            is_named: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether its name survives a crash of the machine.
+    pub(crate) fn is_named(&self) -> bool {
+        self.is_named.load(Ordering::Relaxed)
+    }
+
+    /// The directory was synced since the file is there.
+    pub(crate) fn note_named(&self) {
+        self.is_named.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {

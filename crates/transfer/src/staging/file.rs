@@ -57,6 +57,8 @@ pub struct StagedFile {
     reader: Mutex<Option<Arc<Reader>>>,
     /// Whether a save failed, so that the store may have what is not known here.
     failed: AtomicBool,
+    /// Whether what is unsaved could not be forced to the disk once.
+    pub(super) is_unsynced: AtomicBool,
     /// Held while the whole file is fetched.
     pub(super) fetching: tokio::sync::Mutex<()>,
     /// Whether that was done, or tried, since it was engaged.
@@ -176,6 +178,7 @@ impl StagedFile {
             engagements: AtomicU64::new(0),
             reader: Mutex::default(),
             failed: AtomicBool::new(false),
+            is_unsynced: AtomicBool::new(false),
             fetching: tokio::sync::Mutex::default(),
             fetched: AtomicBool::new(false),
         }

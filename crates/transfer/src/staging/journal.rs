@@ -68,6 +68,8 @@ pub(crate) struct Journal {
     found: bool,
     /// Nothing may be added to it: a later note of what is on the disk would cover what is not believed.
     is_doubted: bool,
+    /// Its name survives a crash of the machine.
+    is_named: bool,
 }
 
 /// How much of which journal there was at a time.
@@ -138,6 +140,7 @@ impl Journal {
             serial: random::number(),
             found: false,
             is_doubted: false,
+            is_named: false,
         })
     }
 
@@ -157,6 +160,8 @@ impl Journal {
             serial: random::number(),
             found: true,
             is_doubted: told.is_doubted,
+            // It was found after a crash of the machine.
+            is_named: told.is_doubted,
         })
     }
 
@@ -191,6 +196,11 @@ impl Journal {
         self.found || self.length > LONG.max(GROWTH * self.begun)
     }
 
+    /// Whether its name survives a crash of the machine, and is not that of the journal before it.
+    pub(crate) fn is_named(&self) -> bool {
+        self.is_named
+    }
+
     /// Whether a crash of the machine leaves anything of it.
     pub(crate) fn is_covered(&self) -> bool {
         self.synced > 0
@@ -202,10 +212,10 @@ impl Journal {
     }
 
     /// What to pass to [`Journal::note_covered`] when the bytes of all records so far, and the
-    /// records, are on the disk. `None` if they are already.
+    /// records, are on the disk, and the name of the journal. `None` if they are already.
     pub(crate) fn uncovered(&self) -> Option<Extent> {
         let is_uncovered = self.length > self.synced || self.repeated > self.repeated_synced;
-        is_uncovered.then_some(Extent {
+        (is_uncovered || !self.is_named).then_some(Extent {
             serial: self.serial,
             length: self.length,
             repeated: self.repeated,
@@ -231,6 +241,7 @@ impl Journal {
         if noted.serial == self.serial {
             self.synced = noted.length;
             self.repeated_synced = noted.repeated;
+            self.is_named = true;
         }
     }
 

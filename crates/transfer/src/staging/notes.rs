@@ -164,8 +164,8 @@ impl StagedFile {
     /// is so. Under the lock of the journal, and not of the content, which readers need.
     fn cover(&self, old: Option<&Journal>) -> io::Result<bool> {
         let covered = old.is_some_and(Journal::is_covered);
-        if covered && let Some(disk) = self.disk_if_any() {
-            disk.sync()?;
+        if covered {
+            self.force_bytes()?;
         }
         Ok(covered)
     }
@@ -222,6 +222,7 @@ impl StagedFile {
         let Some(old) = journal.take() else { return };
         let Some(anew) = anew else {
             old.remove();
+            self.forget_unsynced();
             return;
         };
         match covered.and_then(|covered| self.create_journal(anew.draft, covered)) {
@@ -279,37 +280,6 @@ impl StagedFile {
     /// How the object is to be described, as far as the journal was told.
     pub fn description(&self) -> Option<Description> {
         self.state().as_ref()?.description.clone()
-    }
-
-    /// Makes what was written survive a crash of the machine. Holds the lock of the journal only while it looks
-    /// and notes: writers wait for that. Blocks.
-    pub fn sync_to_disk(&self) -> io::Result<()> {
-        let looked = lock(&self.journal).as_ref().and_then(|journal| {
-            let extent = journal.uncovered()?;
-            Some((extent, journal.file(), journal.is_covered()))
-        });
-        let Some((extent, file, is_old)) = looked else {
-            return Ok(());
-        };
-        // Where nothing was written there are no bytes.
-        if let Some(disk) = self.disk_if_any() {
-            disk.sync()?;
-        }
-        // The records before the note: it must not be there without them.
-        file.sync_data()?;
-        if !is_old {
-            self.staging().folder().sync()?;
-        }
-        let noted = match lock(&self.journal).as_mut() {
-            Some(journal) => journal.note_covered(extent)?,
-            None => None,
-        };
-        let Some(noted) = noted else { return Ok(()) };
-        file.sync_data()?;
-        if let Some(journal) = lock(&self.journal).as_mut() {
-            journal.confirm(noted);
-        }
-        Ok(())
     }
 }
 

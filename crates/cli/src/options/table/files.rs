@@ -50,12 +50,15 @@ pub(crate) static DIR_MODE: OptionSpec = OptionSpec {
 
 pub(crate) static FSYNC: OptionSpec = OptionSpec {
     name: "fsync",
-    default: Default::Is("on"),
-    help: "Make fsync wait until the file is durable in the store",
-    detail: "After an fsync the file is visible to a new open, wherever. When off, fsync returns \
-             at once and only close makes a file durable.",
-    effect: "Each fsync in the middle of a file ends an upload; writing on then copies inside the \
-             store.",
+    kind: Kind::FlagOrChoice(&["store", "journal", "off"]),
+    default: Default::Is("store"),
+    help: "What fsync waits for",
+    detail: "`store`, also `on`: until the file is durable in the store, and visible to a new open, wherever. \
+             `journal`, with save=behind: until it survives a crash of this machine, on the disk of the staging \
+             directory; `penstock sync` and unmounting wait for the store as before. `off`: for nothing; only close \
+             makes a file durable. O_SYNC means the same as fsync.",
+    effect: "In the store, each fsync in the middle of a file ends an upload; writing on then copies inside the \
+             store. In the journal it costs what it costs on the local disk, and is lost with that disk.",
     ..FILES
 };
 

@@ -18,10 +18,12 @@ pub(crate) static ATTR_TIMEOUT: OptionSpec = OptionSpec {
         min: Duration::ZERO,
         max: DAY,
     },
-    default: Default::Is("60s"),
+    default: Default::Depends(
+        "60s; with mode=staged 5m, and 60s that a listed directory holds nothing else with save=close",
+    ),
     help: "How long sizes, times and listings are believed",
     detail: "A change made elsewhere may stay unseen for so long. Changes made through this mount \
-             are seen at once.",
+             are seen at once. With save=behind a directory that was listed is shown from memory for so long.",
     effect: "Longer saves requests; with 0 every stat and every lookup asks the store.",
     ..FRESHNESS
 };

@@ -3,9 +3,9 @@
 mod metadata;
 mod staging;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use penstock_bucket::{BucketSettings, BucketVolume, SaveBehind, Staging};
+use penstock_bucket::{BucketSettings, BucketVolume, Fsync, SaveBehind, Staging};
 use penstock_object::Store;
 use penstock_transfer::{Transfer, TransferSettings};
 use penstock_vfs::Volume;
@@ -18,6 +18,11 @@ use crate::{
     resources::Resources,
     stores,
 };
+
+/// How long what is known of files is believed where files are streamed, unless set otherwise.
+const BELIEVED: Duration = Duration::from_secs(60);
+/// The same where they are staged: as long as by the programs that keep a work tree on a bucket.
+const BELIEVED_STAGED: Duration = Duration::from_secs(300);
 
 /// Whether files can be written anywhere, by way of a staging directory.
 pub(crate) fn is_staged(values: &Values) -> bool {
@@ -86,8 +91,14 @@ fn tell_promise(settings: &BucketSettings) {
     };
     let after = after.min(age_max);
     let waits = match settings.fsync {
-        true => "fsync and unmounting wait for the store, sync and syncfs do not",
-        false => "unmounting waits for the store; fsync does not, as set, nor do sync and syncfs",
+        Fsync::Store => "fsync and unmounting wait for the store, sync and syncfs do not",
+        Fsync::Journal => {
+            "fsync waits for the disk of the staging directory, `penstock sync` and unmounting for the store, sync and \
+             syncfs for neither"
+        }
+        Fsync::Nothing => {
+            "unmounting waits for the store; fsync does not, as set, nor do sync and syncfs"
+        }
     };
     tracing::info!(
         "files are saved behind: close returns when the staging directory has a file, and the store has it about \
@@ -110,23 +121,37 @@ fn transfer_settings(values: &Values) -> TransferSettings {
     }
 }
 
+/// How long what is known of files is believed, and how long that a directory holds nothing else than was listed.
+fn believed(values: &Values) -> (Duration, Duration) {
+    let given = values.origin(&table::ATTR_TIMEOUT);
+    let given = given.map(|_| values.duration(&table::ATTR_TIMEOUT));
+    let given = metadata::stat_cache_interval(values).or(given);
+    match (given, is_staged(values), staging::save_behind(values)) {
+        (Some(given), ..) => (given, given),
+        (None, false, _) => (BELIEVED, BELIEVED),
+        (None, true, None) => (BELIEVED_STAGED, BELIEVED),
+        (None, true, Some(_)) => (BELIEVED_STAGED, BELIEVED_STAGED),
+    }
+}
+
 fn bucket_settings(values: &Values) -> Outcome<BucketSettings> {
     let id = |spec, own: u32| {
         let given = values.count(spec).and_then(|id| u32::try_from(id).ok());
         given.unwrap_or(own)
     };
     let limit = values.count(&table::RENAME_LIMIT);
-    let interval = metadata::stat_cache_interval(values);
+    let (attr_timeout, listing_timeout) = believed(values);
     Ok(BucketSettings {
         uid: id(&table::UID, penstock_base::user_id()),
         gid: id(&table::GID, penstock_base::group_id()),
         file_mode: values.mode(&table::FILE_MODE),
         dir_mode: values.mode(&table::DIR_MODE),
         read_only: values.flag(&table::READ_ONLY),
-        attr_timeout: interval.unwrap_or_else(|| values.duration(&table::ATTR_TIMEOUT)),
+        attr_timeout,
+        listing_timeout,
         negative_timeout: values.duration(&table::NEGATIVE_TIMEOUT),
         close_to_open: values.flag(&table::CLOSE_TO_OPEN),
-        fsync: values.flag(&table::FSYNC),
+        fsync: staging::fsync(values)?,
         save_behind: staging::save_behind(values),
         appendable: values.flag(&table::APPENDABLE),
         symlinks: values.flag(&table::SYMLINKS),

@@ -10,7 +10,7 @@ use std::{
 };
 
 use penstock_base::{BufferPool, ChecksumKind, Payload};
-use penstock_bucket::{AT_ONCE_DEFAULT, SaveBehind, Staging, StagingError, StagingSettings};
+use penstock_bucket::{AT_ONCE_DEFAULT, Fsync, SaveBehind, Staging, StagingError, StagingSettings};
 use tracing::warn;
 
 use crate::{
@@ -86,6 +86,19 @@ pub(super) fn save_behind(values: &Values) -> Option<SaveBehind> {
         age_max: values.duration(&table::UNSAVED_AGE),
         files_max: unsaved_files_max(),
     })
+}
+
+/// What fsync waits for.
+pub(super) fn fsync(values: &Values) -> Outcome<Fsync> {
+    match values.choice(&table::FSYNC) {
+        "off" => Ok(Fsync::Nothing),
+        "journal" if save_behind(values).is_none() => Err(Failure::usage(
+            "fsync=journal needs files that are saved behind the close",
+            "add --mode=staged --save=behind, or leave fsync=journal out",
+        )),
+        "journal" => Ok(Fsync::Journal),
+        _ => Ok(Fsync::Store),
+    }
 }
 
 /// Closed files that may be unsaved: half of what the process may open is for these.
