@@ -3,7 +3,7 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 17] = [
     "mount",
     "stream",
     "umount",
@@ -15,6 +15,9 @@ const COMMANDS: [&str; 14] = [
     "ls",
     "stat",
     "uploads",
+    "cp",
+    "rm",
+    "tar",
     "cache",
     "help",
     "completions",
