@@ -3,7 +3,7 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 18] = [
     "mount",
     "stream",
     "serve",
@@ -16,6 +16,9 @@ const COMMANDS: [&str; 15] = [
     "ls",
     "stat",
     "uploads",
+    "cp",
+    "rm",
+    "tar",
     "cache",
     "help",
     "completions",

@@ -87,10 +87,11 @@ pub fn create(
                 links: HashMap::new(),
             };
             let written = writing.members(coming);
-            written.and_then(|()| match stop.is_set() {
+            // An end on request is no failure, and no end of an archive.
+            match stop.is_set() {
                 true => Ok(()),
-                false => writing.finish(),
-            })
+                false => written.and_then(|()| writing.finish()),
+            }
         })
     })
 }

@@ -138,7 +138,11 @@ impl Work {
                 0 => String::new(),
                 more => format!(" ({more} are not shown)"),
             };
-            let cause = format!("{} failures{beyond}; {said}", summary.failed);
+            let failures = match summary.failed {
+                1 => "1 failure".to_owned(),
+                count => format!("{count} failures"),
+            };
+            let cause = format!("{failures}{beyond}; {said}");
             return Err(Failure::new(cause, "").with_exit(self.ending.failed));
         }
         if report.has_changed() {

@@ -1,0 +1,153 @@
+//! parcp, partar and parrm as programs: their names, their exit statuses, and that a crash leaves nothing wrong.
+
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+/// A folder with links to the binary under its other names.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["parcp", "partar", "parrm"] {
+        symlink(env!("CARGO_BIN_EXE_penstock"), folder.path().join(name)).unwrap();
+    }
+    folder
+}
+
+fn command(folder: &Path, program: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(folder.join(program));
+    command.current_dir(folder).args(arguments);
+    command
+}
+
+fn run(folder: &Path, program: &str, arguments: &[&str]) -> Output {
+    command(folder, program, arguments).output().unwrap()
+}
+
+fn code(output: &Output) -> Option<i32> {
+    output.status.code()
+}
+
+fn make_tree(folder: &Path, files: usize, bytes: usize) -> PathBuf {
+    let tree = folder.join("tree");
+    for number in 0..files {
+        let directory = tree.join((number % 17).to_string());
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(
+            directory.join(number.to_string()),
+            vec![number as u8; bytes],
+        )
+        .unwrap();
+    }
+    tree
+}
+
+fn is_same(left: &Path, right: &Path) -> bool {
+    let status = Command::new("diff").arg("-r").args([left, right]).status();
+    status.unwrap().success()
+}
+
+#[test]
+fn called_by_their_names_they_are_themselves_and_end_as_gnu_does() {
+    let folder = folder();
+    let base = folder.path();
+    let tree = make_tree(base, 40, 100);
+    assert_eq!(
+        code(&run(base, "parcp", &["-P", "4", "-a", "tree", "copy"])),
+        Some(0)
+    );
+    assert!(is_same(&tree, &base.join("copy")));
+    assert_eq!(code(&run(base, "parcp", &["tree", "plain"])), Some(1));
+    assert_eq!(
+        code(&run(base, "partar", &["cf", "a.tar", "tree"])),
+        Some(0)
+    );
+    let listed = run(base, "partar", &["tf", "a.tar"]);
+    assert!(String::from_utf8_lossy(&listed.stdout).starts_with("tree/\n"));
+    fs::create_dir(base.join("out")).unwrap();
+    assert_eq!(
+        code(&run(base, "partar", &["-x", "-f", "a.tar", "-C", "out"])),
+        Some(0)
+    );
+    assert!(is_same(&tree, &base.join("out/tree")));
+    assert_eq!(code(&run(base, "partar", &["xf", "missing.tar"])), Some(2));
+    let removed = run(base, "parrm", &["-r", "--json", "tree", "missing"]);
+    assert_eq!(code(&removed), Some(1));
+    let told = String::from_utf8_lossy(&removed.stderr).into_owned();
+    assert!(
+        told.contains("cannot remove 'missing': No such file or directory"),
+        "{told}"
+    );
+    assert!(String::from_utf8_lossy(&removed.stdout).contains("\"files\": 40"));
+    assert!(!tree.exists());
+}
+
+#[test]
+fn a_copy_that_is_killed_leaves_no_half_file_and_a_second_run_sets_it_right() {
+    let folder = folder();
+    let base = folder.path();
+    let tree = make_tree(base, 600, 300_000);
+    let mut kills = 0;
+    for _ in 0..40 {
+        let mut child = command(base, "parcp", &["--restore", "tree", "copy"])
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // It has begun when there is something more to see than before.
+        let begun = count(&base.join("copy"));
+        while count(&base.join("copy")) <= begun + 5 && child.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        kills += usize::from(child.try_wait().unwrap().is_none());
+        let _ = child.kill();
+        child.wait().unwrap();
+        assert_no_half_file(&base.join("copy"));
+    }
+    assert!(kills > 3, "only {kills} runs were killed on their way");
+    assert_eq!(
+        code(&run(
+            base,
+            "parcp",
+            &["--restore", "--delete", "tree", "copy"]
+        )),
+        Some(0)
+    );
+    assert!(is_same(&tree, &base.join("copy")));
+    let again = run(base, "parcp", &["--restore", "--json", "tree", "copy"]);
+    assert!(String::from_utf8_lossy(&again.stdout).contains("\"files\": 0"));
+}
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else {
+        return Vec::new();
+    };
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths
+        .flat_map(|path| {
+            if path.is_dir() {
+                files(&path)
+            } else {
+                vec![path]
+            }
+        })
+        .collect()
+}
+
+fn count(directory: &Path) -> usize {
+    files(directory).len()
+}
+
+fn assert_no_half_file(directory: &Path) {
+    for path in files(directory) {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let size = fs::metadata(&path).unwrap().len();
+        assert!(
+            name.starts_with(".parcp-") || size == 300_000,
+            "{path:?}: {size}"
+        );
+    }
+}
