@@ -19,7 +19,7 @@ mod worker;
 
 use std::{
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Weak},
     thread,
 };
@@ -42,6 +42,8 @@ use crate::engine::{layers::Changes, record::Record};
 pub(super) const HOLDER: &str = "holder";
 /// The tree's file.
 const TREE: &str = "tree";
+/// The file of the tree that will be in its place.
+const REPLACEMENT: &str = "tree.new";
 /// Changes over the tree that begin a checkpoint, as a part of the memory.
 const RECENT_SHARE: u64 = 8;
 /// The same at most: what lies between two checkpoints is read again after a crash.
@@ -122,16 +124,22 @@ impl Prepared {
         settings: &EmbeddedSettings,
         barrier: Option<&dyn Barrier>,
     ) -> EngineResult<Self> {
+        Self::open_locked(settings, barrier, locked(&settings.directory)?)
+    }
+
+    fn open_locked(
+        settings: &EmbeddedSettings,
+        barrier: Option<&dyn Barrier>,
+        lock: DirectoryLock,
+    ) -> EngineResult<Self> {
         let directory = &settings.directory;
-        fs::create_dir_all(directory).map_err(|error| log::failure(directory, &error))?;
-        let lock = DirectoryLock::take(directory).map_err(|error| match error {
-            DirectoryLockError::InUse { pid } => EngineError::InUse { pid },
-            DirectoryLockError::Io(error) => log::failure(directory, &error),
-        })?;
-        let cache = settings.memory as usize / 2;
         let disk = Arc::new(Disk::default());
-        let tree = Tree::open(&directory.join(TREE), cache, Arc::clone(&disk))?;
-        let tree = Arc::new(tree);
+        let tree = Arc::new(opened(settings, TREE, &disk)?);
+        if tree.fact(HOLDER)?.is_none() && directory.join(REPLACEMENT).exists() {
+            return Err(EngineError::Corrupt(
+                "it was not brought here to its end: `penstock fileset attach` goes on".to_owned(),
+            ));
+        }
         let merged = tree.sequence()?;
         if merged == 0 {
             // The table is there from the beginning on.
@@ -146,21 +154,6 @@ impl Prepared {
             merged,
             added: Vec::new(),
         })
-    }
-
-    /// The same after the tree was filled by other means.
-    pub(super) fn again(self) -> EngineResult<Self> {
-        let merged = self.tree.sequence()?;
-        Ok(Self {
-            replayed: Replayed::read(&self.settings.directory, merged, None)?,
-            merged,
-            ..self
-        })
-    }
-
-    /// Removes the log.
-    pub(super) fn remove_log(&self) -> EngineResult<()> {
-        self.replayed.remove()
     }
 
     /// The last operation.
@@ -227,6 +220,67 @@ impl Prepared {
             lock: Mutex::new(Some(held)),
         })
     }
+}
+
+/// A tree that is filled from elsewhere, in a directory that is locked. What is in the directory stays until it is whole.
+pub(super) struct Replacement {
+    lock: DirectoryLock,
+    pub(super) tree: Tree,
+    settings: EmbeddedSettings,
+}
+
+impl Replacement {
+    /// Begins, or goes on with what was begun and not ended, if that is sound. Nothing else in the directory is read.
+    /// Blocks on the disk.
+    pub(super) fn open(settings: &EmbeddedSettings) -> EngineResult<Self> {
+        let lock = locked(&settings.directory)?;
+        let path = settings.directory.join(REPLACEMENT);
+        let tree = match opened(settings, REPLACEMENT, &Arc::default()) {
+            Err(EngineError::Corrupt(_)) => {
+                fs::remove_file(&path).map_err(|error| log::failure(&path, &error))?;
+                opened(settings, REPLACEMENT, &Arc::default())?
+            }
+            opened => opened?,
+        };
+        Ok(Self {
+            lock,
+            tree,
+            settings: settings.clone(),
+        })
+    }
+
+    /// Puts it in the place of all that was in the directory. Blocks on the disk.
+    pub(super) fn finish(self) -> EngineResult<Prepared> {
+        let Self {
+            lock,
+            tree,
+            settings,
+        } = self;
+        drop(tree);
+        let directory = &settings.directory;
+        Replayed::remove(directory)?;
+        let replace = || {
+            fs::rename(directory.join(REPLACEMENT), directory.join(TREE))?;
+            fs::File::open(directory)?.sync_all()
+        };
+        replace().map_err(|error| log::failure(directory, &error))?;
+        Prepared::open_locked(&settings, None, lock)
+    }
+}
+
+/// Makes a directory and locks it.
+fn locked(directory: &Path) -> EngineResult<DirectoryLock> {
+    fs::create_dir_all(directory).map_err(|error| log::failure(directory, &error))?;
+    DirectoryLock::take(directory).map_err(|error| match error {
+        DirectoryLockError::InUse { pid } => EngineError::InUse { pid },
+        DirectoryLockError::Io(error) => log::failure(directory, &error),
+    })
+}
+
+/// The tree in a file of the directory.
+fn opened(settings: &EmbeddedSettings, file: &str, disk: &Arc<Disk>) -> EngineResult<Tree> {
+    let cache = settings.memory as usize / 2;
+    Tree::open(&settings.directory.join(file), cache, Arc::clone(disk))
 }
 
 impl EmbeddedEngine {

@@ -50,7 +50,7 @@ use self::{
 };
 use super::{
     EmbeddedSettings, Engine, EngineError, EngineResult, Operation, Query,
-    embedded::{Chunk, EmbeddedEngine, HOLDER, Prepared},
+    embedded::{Chunk, EmbeddedEngine, HOLDER, Prepared, Replacement},
     layers::Changes,
     record::Record,
 };
@@ -94,41 +94,45 @@ pub struct ShippedEngine {
 impl ShippedEngine {
     /// Begins a log in a bucket that has none. Fails with `Fenced` where there is one.
     pub async fn create(settings: &ShippedSettings) -> EngineResult<Self> {
-        Self::begin(settings, From::Nobody, &|_| ()).await
+        Self::begin(settings, From::Nobody).await
     }
 
     /// Goes on with the log of this directory. Fails with `Fenced` if another machine has it.
     pub async fn open(settings: &ShippedSettings) -> EngineResult<Self> {
-        Self::begin(settings, From::Oneself, &|_| ()).await
+        Self::begin(settings, From::Oneself).await
     }
 
-    /// Takes the log over from whoever has it, and fills the directory from the bucket alone; what was in it is
-    /// removed, but for what an attempt before this one brought. `tell` is told how far it is.
+    /// Takes the log over from whoever has it, and fills the directory from the bucket alone. Nobody is shut out, and what
+    /// was in the directory stays, before all could be read. What an attempt before this one brought is not read again.
+    /// `tell` is told how far it is.
     pub async fn attach(
         settings: &ShippedSettings,
         tell: &(dyn Fn(Restoring) + Sync),
     ) -> EngineResult<Self> {
-        Self::begin(settings, From::Anybody, tell).await
+        let bucket = Bucket::new(Arc::clone(&settings.store), settings.identity);
+        let replacement = run_blocking(|| Replacement::open(&settings.local))?;
+        restore::restore(&bucket, &replacement.tree, tell).await?;
+        let holder = random::number();
+        let claimed = chain::claim(&bucket, holder, From::Anybody).await?;
+        restore::go_on(&bucket, &replacement.tree, &claimed, tell).await?;
+        let epoch = claimed.epoch;
+        let facts = [(HOLDER, holder), (OWN_SINCE, epoch), restore::WHOLE];
+        let prepared = run_blocking(|| {
+            replacement.tree.merge_with(&Changes::new(), &facts)?;
+            replacement.finish()
+        })?;
+        Self::start(bucket, prepared, (claimed, epoch))
     }
 
-    async fn begin(
-        settings: &ShippedSettings,
-        from: From,
-        tell: &(dyn Fn(Restoring) + Sync),
-    ) -> EngineResult<Self> {
+    async fn begin(settings: &ShippedSettings, from: From) -> EngineResult<Self> {
         let bucket = Bucket::new(Arc::clone(&settings.store), settings.identity);
         let prepared = run_blocking(|| Prepared::open(&settings.local, None))?;
         let holder = holder(&prepared, from)?;
         let claimed = chain::claim(&bucket, holder, from).await?;
-        let mut own_since = prepared.tree.fact(OWN_SINCE)?.unwrap_or(claimed.epoch);
+        let own_since = prepared.tree.fact(OWN_SINCE)?.unwrap_or(claimed.epoch);
         let prepared = match from {
-            From::Nobody => prepared,
             From::Oneself => catch_up(&bucket, prepared, &claimed).await?,
-            From::Anybody => {
-                own_since = claimed.epoch;
-                let emptied = run_blocking(|| emptied(prepared))?;
-                restore::restore(&bucket, emptied, claimed.last, tell).await?
-            }
+            From::Nobody | From::Anybody => prepared,
         };
         let facts = [(HOLDER, holder), (OWN_SINCE, own_since)];
         run_blocking(|| prepared.tree.merge_with(&Changes::new(), &facts))?;
@@ -204,27 +208,12 @@ pub async fn remove_shipped(store: Arc<dyn Store>) -> EngineResult<u64> {
 fn holder(prepared: &Prepared, from: From) -> EngineResult<u64> {
     let known = prepared.tree.fact(HOLDER)?;
     match (from, known) {
-        (From::Oneself, Some(_)) if restore::is_unfinished(&prepared.tree)? => {
-            Err(EngineError::Corrupt(
-                "it was not brought here to its end: `penstock fileset attach` goes on".to_owned(),
-            ))
-        }
         (From::Oneself, Some(holder)) => Ok(holder),
         (From::Oneself, None) => Err(EngineError::Corrupt(
             "its log was never shipped from here".to_owned(),
         )),
         _ => Ok(random::number()),
     }
-}
-
-/// A directory without anything but what a restoration that was interrupted left.
-fn emptied(prepared: Prepared) -> EngineResult<Prepared> {
-    if restore::is_unfinished(&prepared.tree)? {
-        return Ok(prepared);
-    }
-    prepared.remove_log()?;
-    prepared.tree.clear()?;
-    prepared.again()
 }
 
 /// What the bucket has and the disk lost. Fails if they do not agree in what both have.

@@ -211,9 +211,9 @@ impl Replayed {
     }
 
     /// Removes all segments.
-    pub(super) fn remove(&self) -> EngineResult<()> {
-        for (_, path) in &self.segments {
-            fs::remove_file(path).map_err(|error| failure(path, &error))?;
+    pub(super) fn remove(directory: &Path) -> EngineResult<()> {
+        for (_, path) in segments(directory)? {
+            fs::remove_file(&path).map_err(|error| failure(&path, &error))?;
         }
         Ok(())
     }

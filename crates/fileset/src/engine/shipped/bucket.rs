@@ -96,15 +96,26 @@ impl Bucket {
         }
     }
 
-    /// Deletes objects. Those that could not be are found by who looks for them the next time.
+    /// Deletes objects. Fails if any could not be; the others are gone then all the same.
     pub(super) async fn delete(&self, names: &[String]) -> EngineResult<()> {
+        let mut failures = Vec::new();
         for some in names.chunks(DELETE_MANY_MAX) {
             let keys = some.iter().map(|name| key(name));
             let keys = keys.collect::<EngineResult<Vec<_>>>()?;
             let deleted = self.store.delete_many(&keys).await;
-            deleted.map_err(|error| failure(&error))?;
+            failures.extend(deleted.map_err(|error| failure(&error))?);
         }
-        Ok(())
+        match failures.first() {
+            None => Ok(()),
+            Some(first) => Err(EngineError::Store(format!(
+                "{} of {} objects could not be deleted; {}: {} {}",
+                failures.len(),
+                names.len(),
+                first.key,
+                first.code,
+                first.message
+            ))),
+        }
     }
 }
 

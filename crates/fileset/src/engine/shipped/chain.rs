@@ -13,7 +13,9 @@
 //! A writer that is busy would win each race for the next place. Then the claim is first put some places ahead, where
 //! the writer will find it, and after that at the first place that is free before.
 //!
-//! Groups are on their way at once, up to [`IN_FLIGHT_MAX`]: of the last of them one may be missing.
+//! Groups are on their way at once, up to [`IN_FLIGHT_MAX`]: of the last of them one may be missing. So a hole with as many
+//! groups behind it was made by a deletion, and a checkpoint has all that is before: what deletions spared, and what a
+//! request brought that arrived long after it was repeated. Deletions leave the last groups, [`IN_FLIGHT_MAX`], where they are.
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -87,12 +89,12 @@ impl Chain {
             let text = format!("the log, of which epoch {} has no beginning,", first.epoch);
             return Err(damaged(text));
         }
-        // Groups at the beginning go when a checkpoint has them, but for the last ones of all.
-        let goes_on = objects
-            .get(1)
-            .is_some_and(|(second, bytes)| *second == first.next() && *bytes != CLAIM_SIZE);
-        if !is_last || goes_on {
-            self.next = *first;
+        let begin = match is_last {
+            true => behind_deleted(objects),
+            false => leading_to_claim(objects),
+        };
+        if let Some(begin) = begin {
+            self.begin_at(begin);
         }
         for (name, bytes) in objects {
             let (name, bytes) = (*name, *bytes);
@@ -114,6 +116,15 @@ impl Chain {
             }
         }
         Ok(())
+    }
+
+    /// Goes on at a place. What is not before it was deleted, so a checkpoint has all that is before it.
+    fn begin_at(&mut self, place: LogName) {
+        if place.number > 1 {
+            let covered = self.groups.drain(..);
+            self.dead.extend(covered.map(|link| link.name));
+        }
+        self.next = place;
     }
 
     /// That of the bucket now.
@@ -190,6 +201,27 @@ impl Chain {
         self.next = self.next.next();
         Ok(())
     }
+}
+
+/// Where the groups begin that lead to the end of an epoch which has ended: its first claim.
+fn leading_to_claim(objects: &[(LogName, u64)]) -> Option<LogName> {
+    let end = objects.iter().position(|(_, bytes)| *bytes == CLAIM_SIZE)?;
+    let run = objects[..=end].windows(2).rev();
+    let joined = run.take_while(|pair| pair[0].0.next() == pair[1].0);
+    Some(objects[end - joined.count()].0)
+}
+
+/// Where an epoch begins that goes on: behind the last hole that groups left which were deleted, if there is one.
+fn behind_deleted(objects: &[(LogName, u64)]) -> Option<LogName> {
+    let mut groups = 0;
+    for (at, (name, bytes)) in objects.iter().enumerate().rev() {
+        groups += usize::from(*bytes != CLAIM_SIZE);
+        let before = at.checked_sub(1).map_or(0, |at| objects[at].0.number);
+        if name.number != before.saturating_add(1) && groups >= IN_FLIGHT_MAX {
+            return Some(*name);
+        }
+    }
+    None
 }
 
 /// Those of `links` that lie at `place` and behind it.
@@ -387,6 +419,52 @@ mod tests {
         ])
         .unwrap();
         assert_eq!(groups(&chain), [(2, 5), (2, 6)]);
+    }
+
+    #[test]
+    fn a_hole_that_a_deletion_left_hides_nothing_behind_it() {
+        let late = chain(&[
+            (0, 1, CLAIM_SIZE),
+            (1, 1, 100),
+            (1, 7, 100),
+            (1, 8, 100),
+            (1, 9, 100),
+        ])
+        .unwrap();
+        assert_eq!(groups(&late), [(1, 7), (1, 8), (1, 9)]);
+        let between = chain(&[
+            (0, 1, CLAIM_SIZE),
+            (1, 1, 100),
+            (1, 3, 100),
+            (1, 7, 100),
+            (1, 8, 100),
+            (1, 10, 100),
+        ])
+        .unwrap();
+        assert_eq!(groups(&between), [(1, 7), (1, 8)]);
+        assert_eq!(between.next.number, 9);
+        let ended = chain(&[
+            (0, 1, CLAIM_SIZE),
+            (1, 1, 100),
+            (1, 7, 100),
+            (1, 8, CLAIM_SIZE),
+            (1, 9, 100),
+            (1, 24, CLAIM_SIZE),
+            (2, 1, 100),
+        ])
+        .unwrap();
+        assert_eq!(groups(&ended), [(1, 7), (2, 1)]);
+        let claimed = chain(&[
+            (0, 1, CLAIM_SIZE),
+            (1, 1, 100),
+            (1, 7, 100),
+            (1, 8, 100),
+            (1, 9, CLAIM_SIZE),
+            (1, 10, 100),
+        ])
+        .unwrap();
+        assert_eq!(groups(&claimed), [(1, 7), (1, 8)]);
+        assert_eq!(claimed.next.epoch, 2);
     }
 
     #[test]

@@ -104,6 +104,10 @@ impl Folder {
         let mut last = manifest.sequence;
         chain::visit(&self.shipping.bucket, links, |record| {
             if record.sequence > last {
+                if record.sequence != last + 1 {
+                    let text = format!("operation {} is not in the bucket", last + 1);
+                    return Err(EngineError::Corrupt(text));
+                }
                 last = record.sequence;
                 let redone = record::redo(record.changes, &mut changes);
                 return redone
@@ -150,10 +154,10 @@ impl Folder {
     /// Where the log goes on behind what was applied up to `sequence`. What was there at the opening is before that.
     fn behind(&self, sequence: u64) -> (u64, u64) {
         let log = self.shipping.log.lock();
-        let passed = log.iter().take_while(|link| link.last <= sequence);
-        passed
-            .last()
-            .map_or((0, 1), |link| (link.name.epoch, link.name.number + 1))
+        let next = log.iter().find(|link| link.last > sequence);
+        let name = next.map(|link| link.name);
+        let name = name.or_else(|| log.last().map(|link| link.name.next()));
+        name.map_or((0, 1), |name| (name.epoch, name.number))
     }
 
     async fn put_part(&mut self, sequence: u64, body: Bytes) -> EngineResult<Part> {
@@ -289,14 +293,14 @@ impl Needed<'_> {
         bucket.delete(&useless).await
     }
 
-    /// Groups that the checkpoint has, but for the last ones of all, see [`Chain`]; and what was left behind claims.
+    /// Groups that the checkpoint has, but for the last ones of all, see [`Chain`], and what was left behind claims.
     fn useless_log(&self, chain: &Chain, epoch: u64) -> Vec<String> {
         let place = self.manifest.place();
         let spared = chain.groups.len().saturating_sub(chain::IN_FLIGHT_MAX);
         let groups = chain.groups[..spared].iter().map(|link| link.name);
         let useless = groups.filter(|name| *name < place && name.epoch <= epoch);
         let dead = chain.dead.iter().copied();
-        let dead = dead.filter(|name| name.epoch < epoch);
+        let dead = dead.filter(|name| name.epoch < epoch || (*name < place && name.epoch == epoch));
         useless.chain(dead).map(|name| name.to_string()).collect()
     }
 }

@@ -3,19 +3,20 @@
 //! The newest checkpoint's parts go into the tree one by one, each with a note of how many there are; then what the log
 //! says behind it. Whoever is interrupted goes on behind the last part that the tree has. A writer that was just shut out
 //! may still be deleting what its last checkpoint made useless: what is gone when it is to be read is looked for anew.
-
-use std::sync::Arc;
+//!
+//! All that is read before the log is claimed, so that a bucket from which nothing can be brought back shuts nobody out; what
+//! its writer added meanwhile comes after the claim.
 
 use super::{
     bucket::Bucket,
-    chain::{self, Chain},
+    chain::{self, Chain, Claimed, Link},
     fold,
     format::{Manifest, decode_part},
     names::ManifestName,
 };
 use crate::engine::{
     EngineError, EngineResult,
-    embedded::{Fact, Prepared, Tree},
+    embedded::{Fact, Tree},
     layers::Changes,
     record,
 };
@@ -41,41 +42,64 @@ pub struct Restoring {
     pub total: u64,
 }
 
-/// Whether a tree waits for the rest of a checkpoint.
-pub(super) fn is_unfinished(tree: &Tree) -> EngineResult<bool> {
-    Ok(tree.fact(UNFINISHED)?.unwrap_or_default() != 0)
-}
-
-/// Fills the tree with all up to operation `last`, where the log in the bucket ends.
+/// Fills the tree with all that is in the bucket.
 pub(super) async fn restore(
     bucket: &Bucket,
-    prepared: Prepared,
-    last: u64,
-    tell: &(dyn Fn(Restoring) + Sync),
-) -> EngineResult<Prepared> {
-    let tree = Arc::clone(&prepared.tree);
-    let mut attempt = 1;
-    loop {
-        match fill(bucket, &tree, last, tell).await {
-            Err(EngineError::Store(text)) if attempt < ATTEMPTS => {
-                tracing::info!(text, "what is to be read is looked for anew");
-                attempt += 1;
-            }
-            filled => break filled?,
-        }
-    }
-    run_blocking(|| {
-        tree.merge_with(&Changes::new(), &[(UNFINISHED, 0)])?;
-        prepared.again()
-    })
-}
-
-async fn fill(
-    bucket: &Bucket,
     tree: &Tree,
-    last: u64,
     tell: &(dyn Fn(Restoring) + Sync),
 ) -> EngineResult<()> {
+    let mut attempt = 1;
+    loop {
+        match fill(bucket, tree, tell).await {
+            Err(error @ (EngineError::Store(_) | EngineError::Corrupt(_)))
+                if attempt < ATTEMPTS =>
+            {
+                tracing::info!(%error, "what is to be read is looked for anew");
+                attempt += 1;
+            }
+            filled => return filled,
+        }
+    }
+}
+
+/// Brings a tree that was filled up to where the log ended that was claimed.
+pub(super) async fn go_on(
+    bucket: &Bucket,
+    tree: &Tree,
+    claimed: &Claimed,
+    tell: &(dyn Fn(Restoring) + Sync),
+) -> EngineResult<()> {
+    let links = claimed.chain.behind(bucket, tree.sequence()?).await?;
+    if let Err(error) = redo(bucket, tree, links).await {
+        // Its writer made a checkpoint meanwhile, and deleted what that has.
+        tracing::info!(%error, "the newest checkpoint is brought");
+        restore(bucket, tree, tell).await?;
+    }
+    let (last, wanted) = (tree.sequence()?, claimed.last);
+    match last == wanted {
+        true => Ok(()),
+        false => Err(EngineError::Corrupt(format!(
+            "what is in the bucket ends with operation {last}, the log with {wanted}"
+        ))),
+    }
+}
+
+/// The tree is whole: what goes on with another restoration does not begin with it.
+pub(super) const WHOLE: Fact = (UNFINISHED, 0);
+
+/// Makes the changes of the log that the tree lacks.
+async fn redo(bucket: &Bucket, tree: &Tree, links: &[Link]) -> EngineResult<()> {
+    let mut batch = Batch {
+        tree,
+        changes: Changes::new(),
+        bytes: 0,
+        last: tree.sequence()?,
+    };
+    chain::visit(bucket, links, |record| batch.take(record)).await?;
+    batch.end()
+}
+
+async fn fill(bucket: &Bucket, tree: &Tree, tell: &(dyn Fn(Restoring) + Sync)) -> EngineResult<()> {
     // The log first: what is deleted meanwhile a newer checkpoint has.
     let log = Chain::read(bucket).await?;
     let found = fold::newest(bucket).await?;
@@ -101,23 +125,10 @@ async fn fill(
     if tree.sequence()? < manifest.sequence {
         run_blocking(|| tree.merge(&Changes::new(), manifest.sequence))?;
     }
-    let mut batch = Batch {
-        tree,
-        changes: Changes::new(),
-        bytes: 0,
-        last: tree.sequence()?,
-    };
-    chain::visit(bucket, links, |record| batch.take(record)).await?;
-    batch.end()?;
+    redo(bucket, tree, links).await?;
     restoring.bytes = restoring.total;
     tell(restoring);
-    match batch.last == last {
-        true => Ok(()),
-        false => Err(EngineError::Corrupt(format!(
-            "what is in the bucket ends with operation {}, the log with {last}",
-            batch.last
-        ))),
-    }
+    Ok(())
 }
 
 /// No checkpoint: all is in the log.
@@ -129,7 +140,7 @@ const NOTHING: ManifestName = ManifestName {
 /// Begins with a checkpoint, or goes on with it: returns how many of its parts are there.
 fn begin(tree: &Tree, name: ManifestName) -> EngineResult<u64> {
     let facts: [Fact; 2] = [(SEQUENCE, name.sequence), (EPOCH, name.epoch)];
-    let is_same = is_unfinished(tree)?
+    let is_same = tree.fact(UNFINISHED)? == Some(1)
         && tree.fact(SEQUENCE)? == Some(name.sequence)
         && tree.fact(EPOCH)? == Some(name.epoch);
     if is_same {
