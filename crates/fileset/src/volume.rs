@@ -4,6 +4,8 @@
 //! What is left here is what only a door needs: references, handles, what a listing remembers, and that what becomes
 //! of a change is told.
 
+mod listing;
+
 use std::{ops::Range, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
@@ -11,9 +13,9 @@ use bytes::Bytes;
 use penstock_base::{FsError, FsResult, Payload, clock, random};
 use penstock_transfer::Transfer;
 use penstock_vfs::{
-    AccessMask, Allocation, AttributeChanges, Attributes, Change, Dentry, Detail, DirectorySink,
-    Entry, Features, FileKind, HandleId, Identity, Inode, ListFrom, LockTable, Locks, Lookup, Made,
-    New, NewKind, NodeId, OpenOptions, Opened, Position, RemoveKind, RenameMode, Renamed, Seek,
+    AccessMask, Allocation, AttributeChanges, Attributes, Change, Dentry, DirectorySink, Entry,
+    Features, FileKind, HandleId, Identity, Inode, ListFrom, LockTable, Locks, Lookup, Made, New,
+    NewKind, NodeId, OpenOptions, Opened, Position, RemoveKind, RenameMode, Renamed, Seek,
     Statistics, Unsaved, Volume, WritePlace, Written, XattrMode, permission,
 };
 
@@ -35,8 +37,6 @@ use crate::{
 /// How long a door may believe what it is told. Nobody else changes a file system on an embedded engine, so this only
 /// bounds what a kernel keeps.
 const TTL: Duration = Duration::from_secs(1);
-/// Entries of a directory that are read at once.
-const ENTRIES: usize = 512;
 /// Bits of permissions that a write by somebody else takes away.
 const SET_ID: u16 = 0o6000;
 /// Bytes that `statfs` counts in.
@@ -168,46 +168,6 @@ impl FilesetVolume {
             closes_silently: !options.access.writes(),
             ..Opened::new(handle)
         })
-    }
-
-    /// Lists what comes behind a name, of what `from` says, into `sink`.
-    async fn list_into(
-        &self,
-        (directory, mut after): (Inode, Option<penstock_base::FileName>),
-        handle: Option<HandleId>,
-        sink: &mut dyn DirectorySink,
-    ) -> FsResult<()> {
-        let with_attributes = sink.detail() == Detail::Attributes;
-        loop {
-            let listed = self
-                .query(|reads| {
-                    operations::list(reads, (directory, after.as_ref()), ENTRIES, with_attributes)
-                })
-                .await?;
-            let is_last = listed.len() < ENTRIES;
-            for listed in listed {
-                let next = operations::position_of(&listed.name);
-                let inode = listed.attributes.inode;
-                if with_attributes && self.parts.held.take(inode).is_err() {
-                    // It was removed since.
-                    continue;
-                }
-                let entry = self.entry(listed.attributes);
-                if let Some(handle) = handle {
-                    self.listings.remember(handle, next, &listed.name);
-                }
-                if sink.push(next, &listed.name, &entry).is_break() {
-                    if with_attributes {
-                        self.parts.held.give_back(inode, 1);
-                    }
-                    return Ok(());
-                }
-                after = Some(listed.name);
-            }
-            if is_last {
-                return Ok(());
-            }
-        }
     }
 
     fn orphaned(&self, orphan: Option<Inode>) {
