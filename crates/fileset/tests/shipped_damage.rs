@@ -196,3 +196,22 @@ async fn an_attach_that_fails_shuts_nobody_out() {
     let attached = place.attach(&second).await.unwrap();
     assert_eq!(all(&attached).await.len(), 6);
 }
+
+/// An operation can be as large as what one save changes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operation_of_any_size_that_was_acknowledged_is_found_elsewhere() {
+    let (place, first, second) = (Place::new(), directory(), directory());
+    let engine = place.create(&first).await;
+    let large = Bytes::from(vec![7; 70 << 20]);
+    let value = large.clone();
+    let put = transact(&engine, move |transaction| -> Outcome<()> {
+        transaction.put(b"large", value.clone());
+        Ok(())
+    });
+    put.await.unwrap();
+    engine.sync().await.unwrap();
+    drop(engine);
+    let attached = place.attach(&second).await.unwrap();
+    let found = query(&attached, |reads| -> Outcome<_> { reads.get(b"large") });
+    assert!(found.await.unwrap() == Some(large));
+}

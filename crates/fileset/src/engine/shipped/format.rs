@@ -22,8 +22,9 @@ use crate::engine::{
     record::{self, Record},
 };
 
-/// Bytes in the largest object that is read: larger ones are not written.
-pub(super) const OBJECT_MAX: u64 = 64 << 20;
+/// Bytes in the largest object that is read: what stores take in one PUT. A group may have one operation of any size, and
+/// what was acknowledged must be readable.
+pub(super) const OBJECT_MAX: u64 = 5 << 30;
 /// Bytes before the body.
 const HEAD: usize = 20;
 /// Bytes in a claim. A group has a record, and is longer.
