@@ -95,9 +95,44 @@ fn a_machine_that_was_shut_out_destroys_nothing_in_the_bucket() {
     let mut file = fs::File::create(elsewhere.join("more")).unwrap();
     file.write_all(b"more").unwrap();
     file.sync_all().unwrap();
+    drop(file);
     assert_eq!(fs::read(elsewhere.join("file")).unwrap(), b"theirs");
     elsewhere.unmount();
     lose(&other);
+}
+
+#[test]
+fn a_directory_that_was_damaged_is_brought_back_from_the_bucket() {
+    let fileset = shipped("damaged");
+    let mount = fileset.mount();
+    for number in 0..20 {
+        let mut file = fs::File::create(mount.join(format!("file-{number}"))).unwrap();
+        file.write_all(b"content").unwrap();
+        file.sync_all().unwrap();
+    }
+    mount.kill_and_unmount();
+    let metadata = Fileset::state(fileset.name()).join("metadata");
+    let entries = fs::read_dir(metadata).unwrap();
+    let mut logs = entries.map(|entry| entry.unwrap().path());
+    let log = logs.find(|path| {
+        path.to_string_lossy().contains("/log.") && fs::metadata(path).unwrap().len() > 1000
+    });
+    let log = log.unwrap();
+    let mut bytes = fs::read(&log).unwrap();
+    bytes[500] ^= 1;
+    fs::write(&log, bytes).unwrap();
+    let mut again = fileset.command("mount");
+    let point = penstock_tests::Scratch::new();
+    again.arg(point.folder("mnt"));
+    let refused = run_within(Patience::seconds(60), &mut again);
+    assert!(refused.stderr.contains("is damaged"), "{}", refused.stderr);
+    fileset.attach(fileset.name());
+    let mount = fileset.mount();
+    for number in 0..20 {
+        let content = fs::read(mount.join(format!("file-{number}"))).unwrap();
+        assert_eq!(content, b"content");
+    }
+    mount.unmount();
 }
 
 #[test]

@@ -6,7 +6,7 @@ use clap::{ArgMatches, Command};
 use penstock_base::{ByteSize, Mutex, clock};
 use penstock_fileset::{
     Durability, Label, LabelError,
-    engine::{Engine, Restoring, ShippedEngine, position},
+    engine::{Engine, EngineError, Restoring, ShippedEngine, position},
 };
 
 use super::{failure, name_argument, named, store_argument, with_store_options};
@@ -99,7 +99,12 @@ async fn check_own(fileset: &Fileset, label: &Label, look: &Look) -> Outcome {
         ));
     }
     let settings = fileset.shipped(&label.identity, super::MEMORY, &look.store)?;
-    match fileset.opened(position(&settings).await)?.is_own {
+    let is_own = match position(&settings).await {
+        // What is damaged here the bucket has: it takes its place.
+        Err(EngineError::Corrupt(_)) => false,
+        position => fileset.opened(position)?.is_own,
+    };
+    match is_own {
         true => Err(Failure::usage(
             format!("fileset `{}` is on this machine already", fileset.name),
             "mount it",
