@@ -147,6 +147,7 @@ fn a_fileset_whose_place_another_one_took_is_not_mounted() {
         let refused = run_within(Patience::seconds(60), &mut again);
         let told = "does not hold this file system";
         assert!(refused.stderr.contains(told), "{}", refused.stderr);
+        lose(fileset.name());
     }
 }
 

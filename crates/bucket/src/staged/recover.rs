@@ -124,7 +124,9 @@ impl Files {
         let (file, mode) = (&handle.file, &body.mode);
         let left_as = self.mount.namespace.lock().path(file.inode);
         let ended = self.retry(&handle, &body, None).await;
-        if ended == Retried::Aside {
+        // Where files are saved behind, the program may have been told that all is well.
+        let saves_behind = self.mount.write_back().is_some_and(|names| names.takes());
+        if ended == Retried::Aside && saves_behind {
             self.unheard.add(left_as, CONFLICT);
         }
         if ended == Retried::Saved && !file.view().removed {
