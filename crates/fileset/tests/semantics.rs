@@ -667,6 +667,7 @@ async fn a_time_that_is_set_while_a_save_is_under_way_stays() {
     let (synced, ()) = join(place.sync(handle), set).await;
     synced.unwrap();
     assert_eq!(place.attributes(made).await.modified, long_ago);
+    place.sync(handle).await.unwrap();
     place.crash().await;
     assert_eq!(place.attributes(made).await.modified, long_ago);
     place.is_whole().await;
