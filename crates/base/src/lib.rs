@@ -23,6 +23,7 @@
 //! Beside that lock, private directories and the bell of a mailbox, this crate does no I/O.
 
 mod blocking;
+mod boot;
 mod budget;
 mod checksum;
 mod directory_lock;
@@ -52,6 +53,7 @@ pub mod random;
 pub mod text;
 
 pub use blocking::run_blocking;
+pub use boot::boot_id;
 pub use budget::{MemoryBudget, Reclaim, Reservation};
 pub use checksum::{Checksum, ChecksumKind, Summing};
 pub use directory_lock::{DirectoryLock, DirectoryLockError};

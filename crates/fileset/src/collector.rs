@@ -52,7 +52,7 @@ async fn holds_ours(parts: &Parts) -> bool {
         return false;
     };
     let label = Label::read(&**parts.objects.transfer().store()).await;
-    label.is_ok_and(|label| label.identity == format!("{:016x}", format.identity))
+    label.is_ok_and(|label| label.is_of(&format))
 }
 
 async fn sweep(parts: &Parts) {

@@ -33,19 +33,30 @@ pub struct ObjectId {
 impl ObjectId {
     /// Its key.
     pub(crate) fn key(self) -> String {
+        format!("{DATA}{:02x}/{}", self.number & 0xff, self.name())
+    }
+
+    /// What its key ends with, and what it is called in a spool.
+    fn name(self) -> String {
         let Self { writer, number } = self;
-        format!("{DATA}{:02x}/{writer:016x}-{number:016x}", number & 0xff)
+        format!("{writer:016x}-{number:016x}")
     }
 
     /// The object with this key, if it is one's.
     pub(crate) fn of_key(key: &str) -> Option<Self> {
-        let (writer, number) = key.strip_prefix(DATA)?.get(3..)?.split_once('-')?;
+        let id = Self::of_name(key.strip_prefix(DATA)?.get(3..)?)?;
+        (id.key() == key).then_some(id)
+    }
+
+    /// The object of this name, if it is one's.
+    fn of_name(name: &str) -> Option<Self> {
+        let (writer, number) = name.split_once('-')?;
         let hexadecimal = |digits| u64::from_str_radix(digits, 16).ok();
         let id = Self {
             writer: hexadecimal(writer)?,
             number: hexadecimal(number)?,
         };
-        (id.key() == key).then_some(id)
+        (id.name() == name).then_some(id)
     }
 }
 

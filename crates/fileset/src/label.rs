@@ -47,10 +47,15 @@ impl Label {
     pub fn new(name: &str, format: &Format, durability: Durability) -> Self {
         Self {
             version: format.version,
-            identity: format!("{:016x}", format.identity),
+            identity: spelled(format),
             name: name.to_owned(),
             durability,
         }
+    }
+
+    /// Whether it is that of the file system that says this of itself.
+    pub(crate) fn is_of(&self, format: &Format) -> bool {
+        self.identity == spelled(format)
     }
 
     /// Puts it where there is none.
@@ -85,6 +90,10 @@ impl Label {
     pub async fn remove(store: &dyn Store) -> Result<(), LabelError> {
         Ok(store.delete(&key()?).await?)
     }
+}
+
+fn spelled(format: &Format) -> String {
+    format!("{:016x}", format.identity)
 }
 
 fn key() -> Result<Key, LabelError> {

@@ -83,7 +83,7 @@ pub(crate) async fn drain(parts: &Parts) -> FsResult<()> {
 async fn upload(parts: &Parts, spool: &Spool, due: &Due) -> FsResult<()> {
     let uploaded = try_upload(parts, due).await;
     match uploaded {
-        Ok(()) => spool.done(due),
+        Ok(()) => spool.gone(due.object),
         Err(_) => spool.failed(due),
     }
     uploaded

@@ -37,8 +37,6 @@ use crate::{
 /// How long a door may believe what it is told. Nobody else changes a file system on an embedded engine, so this only
 /// bounds what a kernel keeps.
 const TTL: Duration = Duration::from_secs(1);
-/// Bits of permissions that a write by somebody else takes away.
-const SET_ID: u16 = 0o6000;
 /// Bytes that `statfs` counts in.
 const STATISTICS_BLOCK: u64 = 4096;
 /// What a file system seems to hold, in bytes and in files: a bucket has no end.
@@ -330,7 +328,9 @@ impl Volume for FilesetVolume {
         }
         let overruled = Overruled {
             modified: others.modified.is_some(),
-            set_id: others.permissions.is_some_and(|bits| bits & SET_ID != 0),
+            set_id: others
+                .permissions
+                .is_some_and(|bits| permission::without_set_id(bits) != bits),
         };
         let change = self.transact(move |transaction| {
             operations::set_attributes(transaction, &asked, inode, &others)

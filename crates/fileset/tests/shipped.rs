@@ -3,30 +3,28 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
+mod keys;
+
 use std::{
-    collections::BTreeMap,
     future::Future,
     io::{BufRead, BufReader, Write},
-    ops::ControlFlow,
     path::Path,
     process::{Command, Stdio},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use bytes::Bytes;
 use penstock_base::clock;
 use penstock_fileset::engine::{
-    EmbeddedEngine, EmbeddedSettings, Engine, EngineError, Reads, Restoring, ShippedEngine,
-    ShippedSettings, Transaction, position, query, transact,
+    EmbeddedEngine, EmbeddedSettings, Engine, EngineError, Restoring, ShippedEngine,
+    ShippedSettings, position,
 };
 use penstock_object::{ErrorKind, Key, ListOptions, LocalSettings, LocalStore, Operation, Store};
 use penstock_object_testing::{Fault, Faults, Faulty, MemoryStore};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-type Outcome<T> = Result<T, EngineError>;
-type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+use keys::{Model, Outcome, model as all, put_value as put};
 
 fn settings(directory: &Path, store: &Arc<dyn Store>) -> ShippedSettings {
     ShippedSettings {
@@ -84,27 +82,6 @@ impl Place {
     fn puts(&self) -> u64 {
         self.faults.calls(Operation::Put)
     }
-}
-
-async fn put(engine: &dyn Engine, key: &str, value: Vec<u8>) -> Outcome<()> {
-    let key = key.as_bytes().to_vec();
-    let put = move |transaction: &mut dyn Transaction| -> Outcome<()> {
-        transaction.put(&key, Bytes::from(value.clone()));
-        Ok(())
-    };
-    transact(engine, put).await
-}
-
-async fn all(engine: &dyn Engine) -> Model {
-    let look = |reads: &dyn Reads| -> Outcome<Model> {
-        let mut found = Model::new();
-        reads.scan(&b""[..]..&[0xff; 16][..], &mut |key, value| {
-            found.insert(key.to_vec(), value.to_vec());
-            ControlFlow::Continue(())
-        })?;
-        Ok(found)
-    };
-    query(engine, look).await.unwrap()
 }
 
 fn directory() -> TempDir {

@@ -4,20 +4,20 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
-use std::{collections::BTreeMap, ops::ControlFlow, path::Path, sync::Arc, time::Duration};
+mod keys;
+
+use std::{path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use penstock_base::clock;
 use penstock_fileset::engine::{
-    EmbeddedSettings, Engine, EngineError, Reads, ShippedEngine, ShippedSettings, Transaction,
-    query, transact,
+    EmbeddedSettings, Engine, EngineError, ShippedEngine, ShippedSettings, query, transact,
 };
 use penstock_object::{ErrorKind, Key, ListOptions, Operation, Store};
 use penstock_object_testing::{Fault, Faults, Faulty, MemoryStore};
 use tempfile::TempDir;
 
-type Outcome<T> = Result<T, EngineError>;
-type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+use keys::{Outcome, model as all, put_value as put};
 
 /// Groups of log after which a checkpoint is made of it.
 const FOLD_GROUPS: usize = 512;
@@ -101,15 +101,6 @@ impl Place {
     }
 }
 
-async fn put(engine: &dyn Engine, key: &str, value: Vec<u8>) -> Outcome<()> {
-    let (key, value) = (key.as_bytes().to_vec(), Bytes::from(value));
-    let put = move |transaction: &mut dyn Transaction| -> Outcome<()> {
-        transaction.put(&key, value.clone());
-        Ok(())
-    };
-    transact(engine, put).await
-}
-
 /// Makes operations, each in a group of its own.
 async fn put_each(engine: &dyn Engine, name: &str, count: usize) {
     for number in 0..count {
@@ -118,18 +109,6 @@ async fn put_each(engine: &dyn Engine, name: &str, count: usize) {
             .unwrap();
         engine.sync().await.unwrap();
     }
-}
-
-async fn all(engine: &dyn Engine) -> Model {
-    let look = |reads: &dyn Reads| -> Outcome<Model> {
-        let mut found = Model::new();
-        reads.scan(&b""[..]..&[0xff; 16][..], &mut |key, value| {
-            found.insert(key.to_vec(), value.to_vec());
-            ControlFlow::Continue(())
-        })?;
-        Ok(found)
-    };
-    query(engine, look).await.unwrap()
 }
 
 fn directory() -> TempDir {

@@ -199,6 +199,15 @@ impl Node {
         self.times = None;
     }
 
+    /// What it is described as is on its way to the store, or there.
+    pub(crate) fn note_described(&mut self, kept: &Arc<KeptMetadata>) {
+        self.clear_times();
+        let is_this = |unsaved: &Arc<KeptMetadata>| Arc::ptr_eq(unsaved, kept);
+        if self.unsaved.as_ref().is_some_and(is_this) {
+            self.unsaved = None;
+        }
+    }
+
     /// A door may keep pages of the version `etag`, or of what the file does not hold any more. Returns what
     /// was noted before.
     pub(crate) fn note_pages(&mut self, etag: Option<ETag>, at: Instant) -> Option<Box<LastOpen>> {

@@ -68,14 +68,7 @@ impl Metadata {
     fn show_described(&self, inode: Inode, kept: &Arc<KeptMetadata>) -> FsResult<()> {
         let mut tree = self.mount.namespace.lock();
         let node = tree.node_mut(inode)?;
-        node.clear_times();
-        if node
-            .unsaved
-            .as_ref()
-            .is_some_and(|unsaved| Arc::ptr_eq(unsaved, kept))
-        {
-            node.unsaved = None;
-        }
+        node.note_described(kept);
         if let Some(mut known) = node.known.clone() {
             known.kept = Some(Arc::clone(kept));
             tree.publish(inode, known);

@@ -208,14 +208,7 @@ impl Metadata {
         }
         let mut tree = self.mount.namespace.lock();
         let node = tree.node_mut(inode)?;
-        node.clear_times();
-        if node
-            .unsaved
-            .as_ref()
-            .is_some_and(|unsaved| Arc::ptr_eq(unsaved, &kept))
-        {
-            node.unsaved = None;
-        }
+        node.note_described(&kept);
         let file = node.file.clone();
         if let Some(etag) = &original.etag {
             node.follow_pages(etag, &stored.etag);

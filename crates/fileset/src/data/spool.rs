@@ -36,7 +36,7 @@ use std::{
 
 use bytes::Bytes;
 use penstock_base::{
-    FsError, FsResult, Mutex,
+    FsError, FsResult, Mutex, boot_id,
     clock::{self, Instant},
     make_private_directory, run_blocking,
 };
@@ -81,7 +81,7 @@ pub struct Spool {
     is_same_boot: bool,
 }
 
-/// A sealed object whose upload was begun. Ends with [`Spool::done`] or [`Spool::failed`].
+/// A sealed object whose upload was begun. Ends with [`Spool::gone`] or [`Spool::failed`].
 #[derive(Debug)]
 pub(crate) struct Due {
     pub(crate) object: ObjectId,
@@ -162,7 +162,7 @@ impl Spool {
 
     /// Whether this object is here.
     pub(crate) fn has(&self, object: ObjectId) -> bool {
-        self.state.lock().length(object).is_some()
+        self.state.lock().file(object).is_some()
     }
 
     /// Room for `length` bytes in the open object, for which `new` makes up a name if there is none. Fails with
@@ -203,8 +203,7 @@ impl Spool {
     }
 
     fn path(&self, object: ObjectId) -> PathBuf {
-        let ObjectId { writer, number } = object;
-        self.directory.join(format!("{writer:016x}-{number:016x}"))
+        self.directory.join(object.name())
     }
 
     fn create(&self, object: ObjectId) -> io::Result<fs::File> {
@@ -247,11 +246,6 @@ impl Spool {
         self.bell.notified().await;
     }
 
-    /// The bucket has it, or no file needs it.
-    pub(crate) fn done(&self, due: &Due) {
-        self.gone(due.object);
-    }
-
     /// The bucket did not take it: it is tried again.
     pub(crate) fn failed(&self, due: &Due) {
         let again = clock::now() + RETRY_INTERVAL;
@@ -269,7 +263,8 @@ impl Spool {
         self.state.lock().is_draining()
     }
 
-    fn gone(&self, object: ObjectId) {
+    /// The bucket has it, or no file needs it.
+    pub(crate) fn gone(&self, object: ObjectId) {
         let length = self.state.lock().remove(object);
         self.bytes
             .send_modify(|bytes| *bytes -= u64::from(length.unwrap_or(0)));
@@ -323,25 +318,17 @@ impl fmt::Debug for Spool {
 
 /// Notes which start of the machine this is, and says whether it was noted before.
 fn note_boot(path: &Path) -> io::Result<bool> {
-    let boot = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    if !boot.is_empty() && fs::read(path).is_ok_and(|noted| noted == boot) {
+    let boot = boot_id();
+    if !boot.is_empty() && fs::read_to_string(path).is_ok_and(|noted| noted == boot) {
         return Ok(true);
     }
     let mut file = fs::File::create(path)?;
-    file.write_all(&boot)?;
+    file.write_all(boot.as_bytes())?;
     file.sync_all()?;
     Ok(false)
 }
 
-/// The object whose file has this name.
+/// The object whose file this is.
 fn object_of(path: &Path) -> Option<ObjectId> {
-    let (writer, number) = path.file_name()?.to_str()?.split_once('-')?;
-    let hexadecimal = |digits: &str| {
-        let is_whole = digits.len() == 16;
-        is_whole.then(|| u64::from_str_radix(digits, 16).ok())?
-    };
-    Some(ObjectId {
-        writer: hexadecimal(writer)?,
-        number: hexadecimal(number)?,
-    })
+    ObjectId::of_name(path.file_name()?.to_str()?)
 }

@@ -140,13 +140,23 @@ impl Service {
         (file, wanted): (&Bytes, u32),
         out: &mut Encoder,
     ) {
+        if let Some(file) = self.found(asked, file, out).await {
+            out.u32(wanted & granted(asked, &file));
+        }
+    }
+
+    /// Finds a file and answers with the status and its attributes. Nothing where it is not found.
+    pub(super) async fn found(
+        &self,
+        asked: &Asked,
+        file: &Bytes,
+        out: &mut Encoder,
+    ) -> Option<Attributes> {
         let found = self.nodes.find(&asked.by, file).await;
         let node = status(out, found);
         let attributes = node.as_ref().map(|node| &node.attributes);
         post_operation(out, attributes, self.system);
-        if let Some(file) = attributes {
-            out.u32(wanted & granted(asked, file));
-        }
+        attributes.cloned()
     }
 
     pub(super) async fn read_link(&self, asked: &Asked, file: &Bytes, out: &mut Encoder) {

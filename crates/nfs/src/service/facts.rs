@@ -52,11 +52,7 @@ impl Service {
     }
 
     pub(super) async fn facts(&self, asked: &Asked, file: &Bytes, out: &mut Encoder) {
-        let found = self.nodes.find(&asked.by, file).await;
-        let node = status(out, found);
-        let attributes = node.as_ref().map(|node| &node.attributes);
-        post_operation(out, attributes, self.system);
-        if attributes.is_none() {
+        if self.found(asked, file, out).await.is_none() {
             return;
         }
         for number in [
@@ -83,11 +79,7 @@ impl Service {
     }
 
     pub(super) async fn path_facts(&self, asked: &Asked, file: &Bytes, out: &mut Encoder) {
-        let found = self.nodes.find(&asked.by, file).await;
-        let node = status(out, found);
-        let attributes = node.as_ref().map(|node| &node.attributes);
-        post_operation(out, attributes, self.system);
-        if attributes.is_none() {
+        if self.found(asked, file, out).await.is_none() {
             return;
         }
         out.u32(self.features.links_max);

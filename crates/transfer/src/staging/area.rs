@@ -1,12 +1,11 @@
 //! What the staged files of a mount share: the directory, its space, memory for saves.
 
 use std::{
-    fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use penstock_base::{FsError, FsResult, GIB, MIB, MemoryBudget, run_blocking};
+use penstock_base::{FsError, FsResult, GIB, MIB, MemoryBudget, boot_id, run_blocking};
 
 use crate::staging::{
     closed::{Closed, Left, Reopened},
@@ -27,9 +26,6 @@ pub const PUT_MAX_DEFAULT: u64 = 25 * MIB;
 
 /// Disk calls that the threads which ask may make at once, unless fewer are set.
 pub const AT_ONCE_DEFAULT: usize = 2;
-
-/// The system names the time since which it runs here.
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Where and how much is staged.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,14 +90,13 @@ impl Staging {
         let memory = SaveMemory::new(budget);
         let at_once = tokio::sync::Semaphore::new(settings.at_once);
         let names = Mutex::new(NameLog::new(&folder, &settings.volume));
-        let boot = fs::read_to_string(Path::new(BOOT_ID)).unwrap_or_default();
         Ok(Arc::new(Self {
             settings,
             folder,
             space,
             closed,
             sweeper: Arc::default(),
-            boot: boot.trim().to_owned(),
+            boot: boot_id(),
             memory,
             at_once,
             uploads,

@@ -86,10 +86,6 @@ impl State {
         self.objects.len()
     }
 
-    pub(super) fn length(&self, object: ObjectId) -> Option<u32> {
-        Some(self.objects.get(&object)?.length)
-    }
-
     pub(super) fn file(&self, object: ObjectId) -> Option<(Arc<File>, u32)> {
         let spooled = self.objects.get(&object)?;
         Some((Arc::clone(&spooled.file), spooled.length))
