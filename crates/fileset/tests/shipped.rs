@@ -586,15 +586,16 @@ async fn a_killed_machine_loses_nothing_that_was_synced() {
             }
         }
         let is_taken_over = round % 3 == 1;
-        let mut attached = None;
+        let (mut attached, mut old) = (None, None);
         if is_taken_over {
             // The old writer is alive, and writing.
-            machine = directory();
+            old = Some(std::mem::replace(&mut machine, directory()));
             let settings = settings(machine.path(), &store);
             attached = Some(ShippedEngine::attach(&settings, &|_| ()).await.unwrap());
         }
         child.kill().unwrap();
         child.wait().unwrap();
+        drop(old);
         let whole = |line: &String| line.len() == "durable 00000000-0-00000000".len();
         let rest = lines.map_while(Result::ok).filter(whole);
         durable.extend(rest.filter_map(|line| Some(line.strip_prefix("durable ")?.to_owned())));
@@ -624,6 +625,6 @@ async fn a_killed_machine_loses_nothing_that_was_synced() {
             durable.len(),
             there.len()
         );
-        drop(engine);
+        engine.close().await.unwrap();
     }
 }

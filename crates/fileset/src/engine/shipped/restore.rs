@@ -69,9 +69,12 @@ pub(super) async fn go_on(
     claimed: &Claimed,
     tell: &(dyn Fn(Restoring) + Sync),
 ) -> EngineResult<()> {
-    let links = claimed.chain.behind(bucket, tree.sequence()?).await?;
-    if let Err(error) = redo(bucket, tree, links).await {
-        // Its writer made a checkpoint meanwhile, and deleted what that has.
+    let rest = async {
+        let links = claimed.chain.behind(bucket, tree.sequence()?).await?;
+        redo(bucket, tree, links).await
+    };
+    if let Err(error) = rest.await {
+        // Its writer made a checkpoint meanwhile, and deletes what that has.
         tracing::info!(%error, "the newest checkpoint is brought");
         restore(bucket, tree, tell).await?;
     }
