@@ -9,7 +9,7 @@ use crate::engine::{
     EngineError, Operation, Verdict,
     draft::Draft,
     layers::{Changes, Layer, Layered},
-    record,
+    record::{self, Tip},
 };
 
 /// What a key costs in memory beside its bytes.
@@ -24,8 +24,8 @@ pub(super) struct State {
     tree: TreeState,
     /// Records that nobody wrote yet.
     records: BytesMut,
-    /// The number of the last operation.
-    sequence: u64,
+    /// Behind the last operation.
+    tip: Tip,
     /// Memory that `recent` occupies, about.
     recent_bytes: usize,
     /// Why nothing is changed any more.
@@ -40,7 +40,7 @@ impl State {
             merging: Arc::default(),
             tree,
             records: BytesMut::new(),
-            sequence: replayed.last,
+            tip: replayed.tip,
             recent_bytes,
             failed: None,
         }
@@ -72,15 +72,14 @@ impl State {
         if changes.is_empty() {
             return Ok(());
         }
-        self.sequence += 1;
-        record::append(&mut self.records, self.sequence, &changes);
+        record::append(&mut self.records, &mut self.tip, &changes);
         self.recent_bytes += changes.iter().map(cost).sum::<usize>();
         self.recent.extend(changes);
         Ok(())
     }
 
     pub(super) fn sequence(&self) -> u64 {
-        self.sequence
+        self.tip.sequence
     }
 
     pub(super) fn recent_bytes(&self) -> usize {
@@ -109,9 +108,9 @@ impl State {
         is_done
     }
 
-    /// The records that nobody wrote yet, with the number of the last one.
-    pub(super) fn take_records(&mut self) -> (BytesMut, u64) {
-        (self.records.split(), self.sequence)
+    /// The records that nobody wrote yet, with the place behind them.
+    pub(super) fn take_records(&mut self) -> (BytesMut, Tip) {
+        (self.records.split(), self.tip)
     }
 
     /// Begins a checkpoint: returns what the tree lacks. Records were taken before.

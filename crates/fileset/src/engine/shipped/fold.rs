@@ -29,7 +29,7 @@ use crate::engine::{
     EngineError, EngineResult, Reads,
     embedded::{EmbeddedEngine, TreeState},
     layers::{Changes, Layered},
-    record,
+    record::{self, Tip},
 };
 
 /// Bytes of a part of all keys, about.
@@ -101,18 +101,19 @@ impl Folder {
         let links = self.shipping.log.lock().clone();
         let links = some_of(chain::from(&links, manifest.place()));
         let mut changes = Changes::new();
-        let mut last = manifest.sequence;
-        chain::visit(&self.shipping.bucket, links, |record| {
-            if record.sequence > last {
-                if record.sequence != last + 1 {
-                    let text = format!("operation {} is not in the bucket", last + 1);
-                    return Err(EngineError::Corrupt(text));
-                }
-                last = record.sequence;
-                let redone = record::redo(record.changes, &mut changes);
-                return redone
-                    .ok_or_else(|| EngineError::Corrupt(format!("record {last} in the bucket")));
+        let mut tip = manifest.tip();
+        chain::visit(&self.shipping.bucket, links, |before, record| {
+            if record.sequence <= tip.sequence {
+                return Ok(());
             }
+            let next = before.behind(&record).filter(|_| before == tip);
+            let lacking = || {
+                let text = format!("operation {} is not in the bucket", tip.sequence + 1);
+                EngineError::Corrupt(text)
+            };
+            let next = next.ok_or_else(lacking)?;
+            record::redo(record.changes, &mut changes).ok_or_else(lacking)?;
+            tip = next;
             Ok(())
         })
         .await?;
@@ -123,8 +124,8 @@ impl Folder {
         if let Some(link) = links.last() {
             manifest.log = (link.name.epoch, link.name.number + 1);
         }
-        manifest.sequence = last;
-        let part = self.put_part(last, body.freeze()).await?;
+        (manifest.sequence, manifest.history) = (tip.sequence, tip.history);
+        let part = self.put_part(tip.sequence, body.freeze()).await?;
         manifest.parts.push(part);
         Ok(manifest)
     }
@@ -133,7 +134,7 @@ impl Folder {
     async fn anew(&mut self) -> EngineResult<Manifest> {
         let closed = || EngineError::Io("the engine is closed".to_owned());
         let snapshot = self.engine.upgrade().ok_or_else(closed)?.snapshot().await;
-        let (tree, sequence) = snapshot?;
+        let (tree, Tip { sequence, history }) = snapshot?;
         // Not before all of it is acknowledged.
         self.shipping.shipped(sequence).await?;
         let mut parts = Vec::new();
@@ -145,6 +146,7 @@ impl Folder {
         Ok(Manifest {
             version: Manifest::VERSION,
             sequence,
+            history,
             log: self.behind(sequence),
             full: parts.len(),
             parts,
