@@ -57,9 +57,6 @@ use super::{
 
 pub use restore::Restoring;
 
-/// The fact that says since which epoch this directory has the log.
-const OWN_SINCE: &str = "own-since";
-
 /// Where a shipped engine keeps what.
 #[derive(Debug, Clone)]
 pub struct ShippedSettings {
@@ -117,13 +114,12 @@ impl ShippedEngine {
         let holder = random::number();
         let claimed = chain::claim(&bucket, holder, From::Anybody).await?;
         restore::go_on(&bucket, &replacement.tree, &claimed, tell).await?;
-        let epoch = claimed.epoch;
-        let facts = [(HOLDER, holder), (OWN_SINCE, epoch), restore::WHOLE];
+        let facts = [(HOLDER, holder), restore::WHOLE];
         let prepared = run_blocking(|| {
             replacement.tree.merge_with(&Changes::new(), &facts)?;
             replacement.finish()
         })?;
-        Self::start(bucket, prepared, (claimed, epoch))
+        Self::start(bucket, prepared, claimed)
     }
 
     async fn begin(settings: &ShippedSettings, from: From) -> EngineResult<Self> {
@@ -131,28 +127,23 @@ impl ShippedEngine {
         let prepared = run_blocking(|| Prepared::open(&settings.local, None))?;
         let holder = holder(&prepared, from)?;
         let claimed = chain::claim(&bucket, holder, from).await?;
-        let own_since = prepared.tree.fact(OWN_SINCE)?.unwrap_or(claimed.epoch);
         let prepared = match from {
             From::Oneself => catch_up(&bucket, prepared, &claimed).await?,
             From::Nobody | From::Anybody => prepared,
         };
-        let facts = [(HOLDER, holder), (OWN_SINCE, own_since)];
+        let facts = [(HOLDER, holder)];
         run_blocking(|| prepared.tree.merge_with(&Changes::new(), &facts))?;
-        Self::start(bucket, prepared, (claimed, own_since))
+        Self::start(bucket, prepared, claimed)
     }
 
-    fn start(
-        bucket: Bucket,
-        prepared: Prepared,
-        (claimed, own_since): (Claimed, u64),
-    ) -> EngineResult<Self> {
+    fn start(bucket: Bucket, prepared: Prepared, claimed: Claimed) -> EngineResult<Self> {
         let Claimed { epoch, chain, tip } = claimed;
         let shipping = Shipping::new(bucket, epoch, tip.sequence, chain.groups);
         let shipping = Arc::new(shipping);
         unshipped(&prepared, tip, |chunk| shipping.add(chunk))?;
         let tap = Arc::<Shipping>::clone(&shipping);
         let local = Arc::new(run_blocking(|| prepared.start(Some(tap), None))?);
-        let folder = Folder::new(Arc::downgrade(&local), Arc::clone(&shipping), own_since);
+        let folder = Folder::new(Arc::downgrade(&local), Arc::clone(&shipping));
         let ships = Arc::clone(&shipping);
         let tasks = vec![
             tokio::spawn(async move { ships.run().await }),
