@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File, Permissions},
     io::Write,
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
@@ -69,6 +69,17 @@ impl Bed {
     fn files(&self, folder: &str) -> Vec<PathBuf> {
         let files = fs::read_dir(self.staging().join(folder)).expect("a staging directory");
         files.flatten().map(|file| file.path()).collect()
+    }
+
+    /// Returns when the store has nothing to do any more, and had not for a while.
+    fn wait_for_what_is_under_way(&self) {
+        let mut quiet = Instant::now();
+        while quiet.elapsed() < 2 * LATENCY {
+            thread::sleep(LATENCY / 10);
+            if self.bucket.server(|server| server.counters().in_flight) > 0 {
+                quiet = Instant::now();
+            }
+        }
     }
 
     fn requests(&self, operation: Operation) -> u64 {
@@ -393,6 +404,7 @@ struct Shadow {
     /// What the operation that was cut off would have made of it.
     cut: Option<BTreeMap<String, Vec<u8>>>,
     chance: Chance,
+    history: Vec<String>,
 }
 
 impl Shadow {
@@ -401,6 +413,7 @@ impl Shadow {
             folder: format!("folder-{number}"),
             files: BTreeMap::new(),
             cut: None,
+            history: Vec::new(),
             chance: Chance::new(seed * 31 + number),
         }
     }
@@ -432,6 +445,7 @@ impl Shadow {
             (_, true) => {}
         }
         self.cut = Some(next.clone());
+        self.history.push(format!("{:?} name {} {was_there}", std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() % 1000000, path.display()));
         match (is_link, was_there) {
             (true, false) => std::os::unix::fs::symlink(target, path)?,
             (false, false) => fs::create_dir(path)?,
@@ -445,7 +459,9 @@ impl Shadow {
     fn step_files(&mut self, folder: &Path) -> std::io::Result<()> {
         let (from, to) = (self.name(), self.name());
         let mut next = self.files.clone();
-        match self.chance.below(12) {
+        let kind = self.chance.below(12);
+        self.history.push(format!("{:?} {} {from} {to} has {}", std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() % 1000000, match kind { 0..5 => "write to", 5..7 => "rename", 7..9 => "remove from", 9 => "fsync from", _ => "chmod from"}, self.files.contains_key(&from)));
+        match kind {
             0..5 => {
                 let size = self.chance.below(9000);
                 let content = noise(self.chance.below(1 << 30) as u64, size);
@@ -488,11 +504,15 @@ impl Shadow {
     #[track_caller]
     fn settle(&mut self, found: BTreeMap<String, Vec<u8>>, place: &str) {
         let cut = self.cut.take();
-        let sizes = |files: &BTreeMap<String, Vec<u8>>| -> Vec<(String, usize)> {
-            let sizes = files
-                .iter()
-                .map(|(name, content)| (name.clone(), content.len()));
-            sizes.collect()
+        let others = |files: &BTreeMap<String, Vec<u8>>| -> Vec<String> {
+            let names: BTreeSet<&String> = files.keys().chain(found.keys()).collect();
+            let others = names.into_iter().filter(|name| files.get(*name) != found.get(*name));
+            let shown = |content: Option<&Vec<u8>>| content.map_or("nothing".to_owned(), brief);
+            let told = others.map(|name| {
+                let (found, wanted) = (found.get(name), files.get(name));
+                format!("{name}: {} in place of {}", shown(found), shown(wanted))
+            });
+            told.collect()
         };
         // A rename of a saved file is a copy and a removal: a kill may leave both names.
         let both = cut.as_ref().map(|cut| {
@@ -502,13 +522,24 @@ impl Shadow {
         });
         assert!(
             found == self.files || Some(&found) == cut.as_ref() || Some(&found) == both.as_ref(),
-            "{} in {place}: {:?} in place of {:?} or {:?}",
+            "{:#?} {} in {place}: {:?}, or {:?}",
+            self.history[self.history.len().saturating_sub(25)..].to_vec(),
             self.folder,
-            sizes(&found),
-            sizes(&self.files),
-            cut.as_ref().map(sizes),
+            others(&self.files),
+            cut.as_ref().map(others),
         );
         self.files = found;
+    }
+}
+
+/// What a file of a shadow is, in short.
+fn brief(content: &Vec<u8>) -> String {
+    match content.split_first_chunk::<MODE_LENGTH>() {
+        Some((mode, content)) if content.len() > 20 => {
+            let mode = u32::from_le_bytes(*mode);
+            format!("{mode:o} with {} bytes {:x?}", content.len(), &content[..4])
+        }
+        _ => String::from_utf8_lossy(content).into_owned(),
     }
 }
 
@@ -557,9 +588,22 @@ fn kill_again_and_again(kind: Kind, seed: u64, rounds: u64) {
         let pause = Duration::from_millis(200 + chance.below(2000) as u64);
         thread::scope(|scope| {
             for shadow in &mut shadows {
-                let (folder, killed) = (mount.join(&shadow.folder), &killed);
+                let (folder, killed, bed) = (mount.join(&shadow.folder), &killed, &bed);
                 scope.spawn(move || {
                     if let Ok(found) = shown(&folder) {
+                        let first: Vec<String> = shadow.files.keys().filter(|name| !found.contains_key(*name)).cloned().collect();
+                        if !first.is_empty() && !shadow.cut.as_ref().is_some_and(|cut| found == *cut) {
+                            for name in &first {
+                                eprintln!("MISSING {name} stored: {:?}", bed.stored(&format!("{}/{name}", shadow.folder)).map(|bytes| bytes.len()));
+                            }
+                            thread::sleep(Duration::from_secs(1));
+                            let again = shown(&folder).map(|found| first.iter().map(|name| found.contains_key(name)).collect::<Vec<_>>());
+                            eprintln!("AGAIN {again:?}");
+                            for name in &first {
+                                eprintln!("MISSING {name} stored: {:?}", bed.stored(&format!("{}/{name}", shadow.folder)).map(|bytes| bytes.len()));
+                            }
+                        }
+                        shadow.history.push("mounted".to_owned());
                         shadow.settle(found, "the mount");
                         while let Ok(()) = shadow.step(&folder) {}
                     }
@@ -572,7 +616,7 @@ fn kill_again_and_again(kind: Kind, seed: u64, rounds: u64) {
         });
         mount.kill_and_unmount();
         // What it had sent arrives before anything of the next mount: nobody could tell it from what that removes.
-        thread::sleep(2 * LATENCY);
+        bed.wait_for_what_is_under_way();
         assert_eq!(bed.files("kept"), Vec::<PathBuf>::new(), "round {round}");
     }
     bed.bucket.heal();
