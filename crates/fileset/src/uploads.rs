@@ -37,7 +37,7 @@ pub(crate) async fn run(parts: Weak<Parts>) {
     loop {
         let Some(parts) = parts.upgrade() else { return };
         while !spool.is_draining()
-            && let Some(due) = spool.due(clock::now(), &parts.objects.uncommitted())
+            && let Some(due) = spool.due(clock::now(), || parts.objects.uncommitted())
         {
             tokio::spawn(behind(Arc::clone(&parts), Arc::clone(&spool), due));
         }
@@ -68,7 +68,7 @@ pub(crate) async fn drain(parts: &Parts) -> FsResult<()> {
     let mut outcome = Ok(());
     loop {
         while outcome.is_ok()
-            && let Some(due) = spool.due(all, &parts.objects.uncommitted())
+            && let Some(due) = spool.due(all, || parts.objects.uncommitted())
         {
             uploads.push(async move { upload(parts, spool, &due).await });
         }

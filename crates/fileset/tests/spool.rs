@@ -127,6 +127,31 @@ async fn what_is_removed_before_it_was_uploaded_costs_no_request() {
     place.is_whole().await;
 }
 
+/// What removed files left in the object may be cleared away just then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_saved_into_an_object_of_removed_ones_stays() {
+    let (place, gate) = Place::spooled_and_gated().await;
+    let kept = place.make(ROOT, "kept", file(0o644)).await.unwrap();
+    store_some(&place, 1).await;
+    let inode = place.find(ROOT, &name(0)).await.unwrap().inode;
+    gate.hold_sync();
+    let removed = place.remove(ROOT, &name(0), RemoveKind::File).await;
+    removed.unwrap();
+    place.forget_all(inode);
+    gate.reached.notified().await;
+    let handle = place.open(kept, OpenOptions::WRITE).await.unwrap();
+    let written = place.write(handle, WritePlace::At(0), &content(1)).await;
+    written.unwrap();
+    place.sync(handle).await.unwrap();
+    place.close(handle).await.unwrap();
+    gate.go_on();
+    place
+        .until(|| async { place.volume.unsaved().bytes == 0 })
+        .await;
+    assert!(place.content(ROOT, "kept").await.unwrap() == content(1));
+    place.is_whole().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_is_removed_while_its_object_is_uploaded_leaves_nothing() {
     let mut place = Place::spooled().await;

@@ -225,9 +225,13 @@ impl Spool {
         read.is_ok() && checksums([&Bytes::from(bytes)].into_iter()) == stored.checksums
     }
 
-    /// Begins an upload, if one is due at `now` and there is room for it. Objects in `held` are not due: see
-    /// [`super::Objects::uncommitted`].
-    pub(crate) fn due(&self, now: Instant, held: &HashSet<ObjectId>) -> Option<Due> {
+    /// Begins an upload, if one is due at `now` and there is room for it. Objects that are `held` are not due: see
+    /// [`super::Objects::uncommitted`], which is asked when no run can be added any more to what is sealed.
+    pub(crate) fn due(
+        &self,
+        now: Instant,
+        held: impl FnOnce() -> HashSet<ObjectId>,
+    ) -> Option<Due> {
         let (object, length, file) = self.state.lock().due(now, held)?;
         Some(Due {
             object,
@@ -276,13 +280,14 @@ impl Spool {
         self.bell.notify_one();
     }
 
-    /// Drops an object that is not being uploaded. `None` if it is not here, and whether it went.
-    fn cancel(&self, object: ObjectId) -> Option<bool> {
-        let is_idle = self.state.lock().cancel(object)?;
-        if is_idle {
-            self.gone(object);
+    /// Somebody found that no file needs an object. If it is here it is left to whoever uploads: what is saved just
+    /// now may go into it until it is sealed, so only who looks afterwards knows. Returns whether it is here.
+    pub(crate) fn takes_care_of(&self, object: ObjectId) -> bool {
+        let is_here = self.state.lock().hasten(object);
+        if is_here {
+            self.bell.notify_one();
         }
-        Some(is_idle)
+        is_here
     }
 }
 

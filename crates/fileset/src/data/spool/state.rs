@@ -148,7 +148,7 @@ impl State {
     pub(super) fn due(
         &mut self,
         now: Instant,
-        held: &HashSet<ObjectId>,
+        held: impl FnOnce() -> HashSet<ObjectId>,
     ) -> Option<(ObjectId, u32, Arc<File>)> {
         let open = self.open.and_then(|open| self.objects.get(&open));
         if open.is_some_and(|open| open.due <= now) {
@@ -158,6 +158,7 @@ impl State {
         if self.objects.values().filter(is_uploading).count() >= UPLOADS_MAX {
             return None;
         }
+        let held = held();
         for (object, spooled) in &mut self.objects {
             let is_ready = spooled.stage == Stage::Sealed && spooled.slots == 0;
             if !is_ready || spooled.due > now {
@@ -191,15 +192,13 @@ impl State {
         Some(self.objects.remove(&object)?.length)
     }
 
-    /// Whether an object that is here can be dropped. If so nobody else begins to upload it.
-    pub(super) fn cancel(&mut self, object: ObjectId) -> Option<bool> {
-        let spooled = self.objects.get_mut(&object)?;
-        let is_idle = spooled.stage != Stage::Uploading && spooled.slots == 0;
-        if is_idle {
-            spooled.stage = Stage::Uploading;
-            self.open = self.open.filter(|open| *open != object);
+    /// Whether an object is here. If so it is sealed, and asked for at once.
+    pub(super) fn hasten(&mut self, object: ObjectId) -> bool {
+        if self.open == Some(object) {
+            self.seal();
         }
-        Some(is_idle)
+        let spooled = self.objects.get_mut(&object);
+        spooled.map(|spooled| spooled.due = clock::now()).is_some()
     }
 
     /// What a sync has to sync, which counts as synced from now on.
