@@ -109,7 +109,7 @@ impl Objects {
 
     /// Puts a run into the spool, which the bucket gets later.
     pub(super) async fn spool(&self, spool: &Spool, run: &Run) -> FsResult<Placed> {
-        let slot = spool.take(run.length() as u32, || self.new_id()).await?;
+        let mut slot = spool.take(run.length() as u32, || self.new_id()).await?;
         // Before the slot goes: from then on the object can be uploaded, unless somebody holds it.
         let object = self.hold(slot.object);
         let written = run_blocking(|| slot.write(run));

@@ -85,7 +85,7 @@ pub struct Spool {
 #[derive(Debug)]
 pub(crate) struct Due {
     pub(crate) object: ObjectId,
-    /// Bytes in it.
+    /// Bytes in it, without those at its end that could not be written.
     pub(crate) length: u32,
     file: Arc<fs::File>,
 }
@@ -104,24 +104,27 @@ pub(super) struct Slot<'a> {
     spool: &'a Spool,
     pub(super) object: ObjectId,
     pub(super) offset: u32,
+    /// Where the run ends, once it is written.
+    end: u32,
     file: Arc<fs::File>,
 }
 
 impl Slot<'_> {
     /// Writes the run. Blocks on the disk.
-    pub(super) fn write(&self, run: &Run) -> io::Result<()> {
+    pub(super) fn write(&mut self, run: &Run) -> io::Result<()> {
         let mut at = u64::from(self.offset);
         for bytes in run.slices() {
             self.file.write_all_at(bytes, at)?;
             at += bytes.len() as u64;
         }
+        self.end = at as u32;
         Ok(())
     }
 }
 
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        self.spool.state.lock().slot_ended(self.object);
+        self.spool.state.lock().slot_ended(self.object, self.end);
         self.spool.bell.notify_one();
     }
 }
@@ -188,6 +191,7 @@ impl Spool {
             spool: self,
             object,
             offset,
+            end: 0,
             file,
         })
     }
@@ -336,4 +340,44 @@ fn note_boot(path: &Path) -> io::Result<bool> {
 /// The object whose file this is.
 fn object_of(path: &Path) -> Option<ObjectId> {
     ObjectId::of_name(path.file_name()?.to_str()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use penstock_object_testing::MemoryStore;
+
+    use super::*;
+    use crate::data::{Piece, pack::runs};
+
+    fn spool(directory: &tempfile::TempDir) -> Arc<Spool> {
+        Spool::open(directory.path(), Arc::new(MemoryStore::new())).expect("it is new")
+    }
+
+    async fn taken(spool: &Spool, length: u32) -> Slot<'_> {
+        let new = || ObjectId {
+            writer: 1,
+            number: 1,
+        };
+        spool.take(length, new).await.expect("there is room")
+    }
+
+    #[tokio::test]
+    async fn what_a_full_disk_did_not_take_keeps_nothing_from_the_bucket() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let spool = spool(&directory);
+        let bytes = Bytes::from_static(b"synced");
+        let run = runs(vec![Piece {
+            offset: 0,
+            bytes: bytes.clone(),
+        }]);
+        let mut slot = taken(&spool, 6).await;
+        slot.write(&run[0]).expect("there is room");
+        drop(slot);
+        // The write of this one fails.
+        drop(taken(&spool, 1000).await);
+        let due = spool.due(clock::now() + OPEN_FOR, HashSet::new);
+        let due = due.expect("it is old enough");
+        assert_eq!(due.read().expect("it is here"), bytes);
+        assert_eq!(due.length, 6);
+    }
 }

@@ -31,6 +31,8 @@ struct Spooled {
     file: Arc<File>,
     /// Bytes that were given out.
     length: u32,
+    /// Where what was written ends: a full disk takes no more, and nothing refers to what it did not take.
+    end: u32,
     stage: Stage,
     /// Runs that are being written.
     slots: usize,
@@ -68,6 +70,7 @@ impl State {
         let spooled = Spooled {
             file: Arc::new(file),
             length,
+            end: length,
             stage,
             slots: 0,
             // One that a killed process left may be in the page cache alone.
@@ -118,10 +121,11 @@ impl State {
         (object, offset, Arc::clone(&open.file))
     }
 
-    /// A run was written, or could not be.
-    pub(super) fn slot_ended(&mut self, object: ObjectId) {
+    /// A run was written up to `end`, or, with 0, could not be.
+    pub(super) fn slot_ended(&mut self, object: ObjectId, end: u32) {
         if let Some(spooled) = self.objects.get_mut(&object) {
             spooled.slots -= 1;
+            spooled.end = spooled.end.max(end);
             spooled.is_unsynced = true;
         }
     }
@@ -169,7 +173,7 @@ impl State {
                 continue;
             }
             spooled.stage = Stage::Uploading;
-            return Some((*object, spooled.length, Arc::clone(&spooled.file)));
+            return Some((*object, spooled.end, Arc::clone(&spooled.file)));
         }
         None
     }
