@@ -5,16 +5,17 @@
 mod support;
 
 use std::{
+    path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use penstock_base::clock;
 use penstock_fileset::engine::{
-    Barrier, EmbeddedEngine, EmbeddedSettings, Engine, EngineError, EngineResult, transact,
+    Barrier, EmbeddedEngine, EmbeddedSettings, Engine, EngineError, EngineResult, query, transact,
 };
 use penstock_object::{ErrorKind, Operation};
 use penstock_object_testing::Fault;
@@ -277,8 +278,16 @@ impl Barrier for Counting {
 }
 
 async fn put(engine: &EmbeddedEngine) -> EngineResult<()> {
-    transact(engine, |transaction| -> EngineResult<()> {
-        transaction.put(b"key", bytes::Bytes::new());
+    put_value(engine, b"key", bytes::Bytes::new()).await
+}
+
+async fn put_value(
+    engine: &EmbeddedEngine,
+    key: &'static [u8],
+    value: bytes::Bytes,
+) -> EngineResult<()> {
+    transact(engine, move |transaction| -> EngineResult<()> {
+        transaction.put(key, value.clone());
         Ok(())
     })
     .await
@@ -301,4 +310,57 @@ async fn nothing_is_durable_before_the_barrier_passed() {
     put(&engine).await.unwrap();
     let synced = clock::deadline(Duration::from_secs(30), engine.sync());
     assert!(matches!(synced.await.unwrap(), Err(EngineError::Io(_))));
+}
+
+/// Keeps what is on the disk when it is asked to pass, as a power cut just then would, and has lost what `lost` refers to.
+#[derive(Debug)]
+struct CutOff {
+    directory: PathBuf,
+    left: PathBuf,
+    is_armed: AtomicBool,
+}
+
+impl Barrier for CutOff {
+    fn pass(&self) -> std::io::Result<()> {
+        if self.is_armed.swap(false, Ordering::SeqCst) {
+            support::copy(&self.directory, &self.left);
+        }
+        Ok(())
+    }
+
+    fn has(&self, puts: &[(bytes::Bytes, bytes::Bytes)]) -> bool {
+        puts.iter().all(|(key, _)| &key[..] != b"lost")
+    }
+}
+
+#[tokio::test]
+async fn a_power_cut_in_a_checkpoint_leaves_a_log_that_goes_on() {
+    let [first, left, again] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let barrier = Arc::new(CutOff {
+        directory: first.path().to_owned(),
+        left: left.path().to_owned(),
+        is_armed: AtomicBool::new(false),
+    });
+    let open = |directory: &tempfile::TempDir| {
+        let settings = EmbeddedSettings {
+            directory: directory.path().to_owned(),
+            memory: 8 << 20,
+        };
+        EmbeddedEngine::open_behind(&settings, Some(barrier.clone()))
+    };
+    let engine = open(&first).unwrap();
+    put(&engine).await.unwrap();
+    engine.sync().await.unwrap();
+    barrier.is_armed.store(true, Ordering::SeqCst);
+    // As much as begins a checkpoint.
+    let much = vec![0; 2 << 20].into();
+    put_value(&engine, b"lost", much).await.unwrap();
+    engine.close().await.unwrap();
+    let engine = open(&left).unwrap();
+    put(&engine).await.unwrap();
+    engine.sync().await.unwrap();
+    support::copy(left.path(), again.path());
+    let engine = open(&again).unwrap();
+    let lost = query(&engine, |reads| reads.get(b"lost")).await;
+    assert_eq!(lost.unwrap(), None);
 }

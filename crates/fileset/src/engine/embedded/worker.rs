@@ -316,8 +316,9 @@ impl Worker {
             (records, last, state.begin_merge())
         };
         self.write(records, last)?;
-        self.log.rotate(last + 1)?;
+        // A segment that is rotated is synced, which nothing is before the barrier passed.
         self.sync()?;
+        self.log.rotate(last + 1)?;
         self.tree.merge(&changes, last)?;
         let tree = self.tree.state()?;
         self.shared.write().end_merge(tree);
