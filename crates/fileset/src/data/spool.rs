@@ -135,7 +135,7 @@ impl Spool {
     /// engine's lock.
     pub fn open(directory: &Path, below: Arc<dyn Store>) -> io::Result<Arc<Self>> {
         make_private_directory(directory)?;
-        let is_same_boot = note_boot(&directory.join(BOOT))?;
+        let is_same_boot = is_noted(&directory.join(BOOT));
         let mut state = State::default();
         for entry in fs::read_dir(directory)? {
             let path = entry?.path();
@@ -155,6 +155,18 @@ impl Spool {
             bell: Notify::new(),
             is_same_boot,
         }))
+    }
+
+    /// Notes that what refers to bytes of this start of the machine is to be trusted: what refers to bytes that an
+    /// earlier one lost is undone. Blocks on the disk.
+    pub(crate) fn note_boot(&self) {
+        if self.is_same_boot {
+            return;
+        }
+        if let Err(error) = note_boot(&self.directory.join(BOOT)) {
+            // The next one to open it compares more than it must.
+            tracing::warn!(%error, "the start of the machine could not be noted in the spool");
+        }
     }
 
     /// Bytes and objects that are not in the bucket yet.
@@ -325,16 +337,17 @@ impl fmt::Debug for Spool {
     }
 }
 
-/// Notes which start of the machine this is, and says whether it was noted before.
-fn note_boot(path: &Path) -> io::Result<bool> {
+/// Whether it was noted that the machine was not started anew since.
+fn is_noted(path: &Path) -> bool {
     let boot = boot_id();
-    if !boot.is_empty() && fs::read_to_string(path).is_ok_and(|noted| noted == boot) {
-        return Ok(true);
-    }
+    !boot.is_empty() && fs::read_to_string(path).is_ok_and(|noted| noted == boot)
+}
+
+/// Notes which start of the machine this is.
+fn note_boot(path: &Path) -> io::Result<()> {
     let mut file = fs::File::create(path)?;
-    file.write_all(boot.as_bytes())?;
-    file.sync_all()?;
-    Ok(false)
+    file.write_all(boot_id().as_bytes())?;
+    file.sync_all()
 }
 
 /// The object whose file this is.

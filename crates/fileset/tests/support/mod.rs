@@ -272,8 +272,10 @@ impl Place {
         self.crash_with(|_| ()).await;
     }
 
-    /// The same after the power went, of which the spool has lost all but `kept` bytes of each object.
+    /// The same after the power went, of which the spool has lost all but `kept` bytes of each object. The first mount
+    /// after that comes no farther than to open the spool.
     pub async fn lose_power(&mut self, kept: u64) {
+        let ways = (Arc::clone(&self.bucket), Arc::clone(&self.faults));
         let lose = |left: &Path| {
             for entry in std::fs::read_dir(left.join("spool")).unwrap() {
                 let path = entry.unwrap().path();
@@ -285,6 +287,7 @@ impl Place {
                 })
                 .unwrap();
             }
+            drop(open_spool(left, (&ways.0, &ways.1)));
         };
         self.crash_with(lose).await;
     }
