@@ -62,11 +62,11 @@ pub(crate) async fn drain(parts: &Parts) -> FsResult<()> {
         return Ok(());
     };
     spool.drain();
-    // What failed a moment ago is tried once more.
-    let all = clock::now() + IDLE;
     let mut uploads = FuturesUnordered::new();
     let mut outcome = Ok(());
     loop {
+        // What failed a moment ago is tried once more, and what is held is asked for again.
+        let all = clock::now() + IDLE;
         while outcome.is_ok()
             && let Some(due) = spool.due(all, || parts.objects.uncommitted())
         {

@@ -128,6 +128,31 @@ async fn what_is_removed_before_it_was_uploaded_costs_no_request() {
     place.is_whole().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unmounting_ends_though_a_removed_file_is_still_being_saved() {
+    let (place, gate) = Place::spooled_and_gated().await;
+    let inode = place.make(ROOT, "removed", file(0o644)).await.unwrap();
+    let handle = place.open(inode, OpenOptions::WRITE).await.unwrap();
+    let written = place.write(handle, WritePlace::At(0), b"bytes").await;
+    written.unwrap();
+    gate.hold(1);
+    let saving = place.clone();
+    let saving = tokio::spawn(async move { saving.sync(handle).await });
+    gate.reached.notified().await;
+    let removed = place.remove(ROOT, "removed", RemoveKind::File).await;
+    removed.unwrap();
+    place.forget_all(inode);
+    place.until(|| place.is_gone(inode)).await;
+    let ending = place.clone();
+    let ending = tokio::spawn(async move { ending.volume.shut_down().await });
+    // It has looked at the object, which somebody holds.
+    clock::sleep(Duration::from_millis(200)).await;
+    gate.go_on();
+    saving.await.unwrap().unwrap_err();
+    let ended = clock::deadline(Duration::from_secs(10), ending).await;
+    assert_eq!(ended.unwrap().unwrap(), []);
+}
+
 /// What removed files left in the object may be cleared away just then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_is_saved_into_an_object_of_removed_ones_stays() {
