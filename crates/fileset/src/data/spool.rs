@@ -360,10 +360,27 @@ mod tests {
     use penstock_object_testing::MemoryStore;
 
     use super::*;
-    use crate::data::{Piece, pack::runs};
+    use crate::{
+        data::{Piece, pack::runs},
+        schema::BLOCK_SIZE,
+    };
 
     fn spool(directory: &tempfile::TempDir) -> Arc<Spool> {
         Spool::open(directory.path(), Arc::new(MemoryStore::new())).expect("it is new")
+    }
+
+    #[tokio::test]
+    async fn nothing_is_due_while_as_many_are_uploaded_as_may_be() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let spool = spool(&directory);
+        for number in 0..=UPLOADS_MAX as u64 {
+            let object = ObjectId { writer: 1, number };
+            drop(spool.take(BLOCK_SIZE as u32, || object).await);
+        }
+        let later = clock::now() + OPEN_FOR;
+        let begun = std::iter::from_fn(|| spool.due(later, HashSet::new));
+        assert_eq!(begun.count(), UPLOADS_MAX);
+        assert_eq!(spool.next_due(), None, "the bell rings when one has ended");
     }
 
     async fn taken(spool: &Spool, length: u32) -> Slot<'_> {

@@ -158,8 +158,7 @@ impl State {
         if open.is_some_and(|open| open.due <= now) {
             self.seal();
         }
-        let is_uploading = |spooled: &&Spooled| spooled.stage == Stage::Uploading;
-        if self.objects.values().filter(is_uploading).count() >= UPLOADS_MAX {
+        if !self.may_upload() {
             return None;
         }
         let held = held();
@@ -178,7 +177,16 @@ impl State {
         None
     }
 
+    /// Whether one more object may be on its way.
+    fn may_upload(&self) -> bool {
+        let is_uploading = |spooled: &&Spooled| spooled.stage == Stage::Uploading;
+        self.objects.values().filter(is_uploading).count() < UPLOADS_MAX
+    }
+
     pub(super) fn next_due(&self) -> Option<Instant> {
+        if !self.may_upload() {
+            return None;
+        }
         let waiting = self.objects.values();
         let waiting = waiting.filter(|it| it.stage != Stage::Uploading && it.slots == 0);
         waiting.map(|spooled| spooled.due).min()
