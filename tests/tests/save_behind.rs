@@ -445,7 +445,15 @@ impl Shadow {
             (_, true) => {}
         }
         self.cut = Some(next.clone());
-        self.history.push(format!("{:?} name {} {was_there}", std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() % 1000000, path.display()));
+        self.history.push(format!(
+            "{:?} name {} {was_there}",
+            std::time::SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap()
+                .as_millis()
+                % 1000000,
+            path.display()
+        ));
         match (is_link, was_there) {
             (true, false) => std::os::unix::fs::symlink(target, path)?,
             (false, false) => fs::create_dir(path)?,
@@ -460,7 +468,22 @@ impl Shadow {
         let (from, to) = (self.name(), self.name());
         let mut next = self.files.clone();
         let kind = self.chance.below(12);
-        self.history.push(format!("{:?} {} {from} {to} has {}", std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() % 1000000, match kind { 0..5 => "write to", 5..7 => "rename", 7..9 => "remove from", 9 => "fsync from", _ => "chmod from"}, self.files.contains_key(&from)));
+        self.history.push(format!(
+            "{:?} {} {from} {to} has {}",
+            std::time::SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap()
+                .as_millis()
+                % 1000000,
+            match kind {
+                0..5 => "write to",
+                5..7 => "rename",
+                7..9 => "remove from",
+                9 => "fsync from",
+                _ => "chmod from",
+            },
+            self.files.contains_key(&from)
+        ));
         match kind {
             0..5 => {
                 let size = self.chance.below(9000);
@@ -506,7 +529,9 @@ impl Shadow {
         let cut = self.cut.take();
         let others = |files: &BTreeMap<String, Vec<u8>>| -> Vec<String> {
             let names: BTreeSet<&String> = files.keys().chain(found.keys()).collect();
-            let others = names.into_iter().filter(|name| files.get(*name) != found.get(*name));
+            let others = names
+                .into_iter()
+                .filter(|name| files.get(*name) != found.get(*name));
             let shown = |content: Option<&Vec<u8>>| content.map_or("nothing".to_owned(), brief);
             let told = others.map(|name| {
                 let (found, wanted) = (found.get(name), files.get(name));
@@ -591,16 +616,36 @@ fn kill_again_and_again(kind: Kind, seed: u64, rounds: u64) {
                 let (folder, killed, bed) = (mount.join(&shadow.folder), &killed, &bed);
                 scope.spawn(move || {
                     if let Ok(found) = shown(&folder) {
-                        let first: Vec<String> = shadow.files.keys().filter(|name| !found.contains_key(*name)).cloned().collect();
-                        if !first.is_empty() && !shadow.cut.as_ref().is_some_and(|cut| found == *cut) {
+                        let first: Vec<String> = shadow
+                            .files
+                            .keys()
+                            .filter(|name| !found.contains_key(*name))
+                            .cloned()
+                            .collect();
+                        if !first.is_empty()
+                            && !shadow.cut.as_ref().is_some_and(|cut| found == *cut)
+                        {
                             for name in &first {
-                                eprintln!("MISSING {name} stored: {:?}", bed.stored(&format!("{}/{name}", shadow.folder)).map(|bytes| bytes.len()));
+                                eprintln!(
+                                    "MISSING {name} stored: {:?}",
+                                    bed.stored(&format!("{}/{name}", shadow.folder))
+                                        .map(|bytes| bytes.len())
+                                );
                             }
                             thread::sleep(Duration::from_secs(1));
-                            let again = shown(&folder).map(|found| first.iter().map(|name| found.contains_key(name)).collect::<Vec<_>>());
+                            let again = shown(&folder).map(|found| {
+                                first
+                                    .iter()
+                                    .map(|name| found.contains_key(name))
+                                    .collect::<Vec<_>>()
+                            });
                             eprintln!("AGAIN {again:?}");
                             for name in &first {
-                                eprintln!("MISSING {name} stored: {:?}", bed.stored(&format!("{}/{name}", shadow.folder)).map(|bytes| bytes.len()));
+                                eprintln!(
+                                    "MISSING {name} stored: {:?}",
+                                    bed.stored(&format!("{}/{name}", shadow.folder))
+                                        .map(|bytes| bytes.len())
+                                );
                             }
                         }
                         shadow.history.push("mounted".to_owned());

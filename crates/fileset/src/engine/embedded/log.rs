@@ -77,13 +77,15 @@ pub(in crate::engine) struct Replayed {
     segments: VecDeque<(u64, PathBuf)>,
     /// Where the last segment is to be cut, since the data of what follows was lost with the power.
     cut: Option<u64>,
+    /// Segments behind the one that is cut, which go.
+    lost: Vec<PathBuf>,
 }
 
 /// What was read of the segments.
 #[derive(Debug, Default)]
 struct Found {
-    /// With where each ends in its segment.
-    records: Vec<(Record, u64)>,
+    /// With the number of the segment of each, and where it ends there.
+    records: Vec<(Record, (u64, u64))>,
     /// Before the first of them and behind the last, if a segment says so.
     ends: Option<(Tip, Tip)>,
     /// The last change that was synced for sure.
@@ -112,7 +114,7 @@ impl Found {
             }
             let behind = tip.behind(&record);
             tip = behind.ok_or_else(|| damage(path, end - record.whole.len() as u64))?;
-            self.records.push((record, end));
+            self.records.push((record, (first, end)));
         }
         self.ends = Some((begin, tip));
         match marks_in(&rest).any(|synced| synced > tip.sequence) {
@@ -192,14 +194,14 @@ impl Replayed {
         self.begin = found.ends.map_or(self.begin, |(begin, _)| begin);
         let mut tip = self.begin;
         self.check_history(tip)?;
-        for (record, end) in found.records {
+        for (record, (segment, end)) in found.records {
             let is_sound = |barrier: &dyn Barrier| barrier.has(&record.puts());
             if record.sequence > found.synced && !barrier.is_none_or(is_sound) {
                 tracing::warn!(
                     operation = record.sequence,
                     "data of this operation, which was not synced, was lost with the power: it is undone"
                 );
-                self.cut = Some(end - record.whole.len() as u64);
+                self.cut_in(segment, end - record.whole.len() as u64);
                 return Ok(());
             }
             let torn = || EngineError::Corrupt(format!("record {}", record.sequence));
@@ -244,11 +246,25 @@ impl Replayed {
         Some(())
     }
 
+    /// The log ends in segment `number`, of which `length` bytes stay.
+    fn cut_in(&mut self, number: u64, length: u64) {
+        let kept = self
+            .segments
+            .iter()
+            .take_while(|(first, _)| *first <= number);
+        let behind = self.segments.split_off(kept.count());
+        self.lost = behind.into_iter().map(|(_, path)| path).collect();
+        self.cut = Some(length);
+    }
+
     /// Cuts off what was left out, so that nobody reads it later.
     fn make_cut(&self) -> EngineResult<()> {
         let (Some(length), Some((_, path))) = (self.cut, self.segments.back()) else {
             return Ok(());
         };
+        for path in self.lost.iter().rev() {
+            fs::remove_file(path).map_err(|error| failure(path, &error))?;
+        }
         let cut = || {
             let file = OpenOptions::new().write(true).open(path)?;
             file.set_len(length)?;

@@ -317,8 +317,9 @@ impl Worker {
             (records, tip, state.begin_merge())
         };
         self.write(records, tip)?;
-        self.log.rotate(tip)?;
+        // A segment that is rotated is synced, which nothing is before the barrier passed.
         self.sync()?;
+        self.log.rotate(tip)?;
         self.tree.merge(&changes, tip)?;
         let tree = self.tree.state()?;
         self.shared.write().end_merge(tree);
