@@ -241,6 +241,31 @@ fn we_read_what_gnu_tar_and_bsdtar_write() {
     }
 }
 
+/// An archive with one file that says what holes it has, but not how long it is with them, so many times.
+fn without_real_size(times: usize) -> Vec<u8> {
+    let records = b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n";
+    let mut content = b"1\n0\n512\n".to_vec();
+    content.resize(1024, 0);
+    let members = [
+        ("records", b'x', "", &records[..]),
+        ("a", b'0', "", &content),
+    ];
+    made(&members.repeat(times))
+}
+
+#[test]
+fn a_member_that_was_refused_is_not_waited_for_by_the_next_of_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("to");
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let archive = without_real_size(2);
+        done.send(extracted(&archive, &to, &extracting())).unwrap();
+    });
+    let summary = ended.recv_timeout(std::time::Duration::from_secs(20));
+    assert_eq!(summary.unwrap().failed, 2);
+}
+
 /// An archive with these members, made by GNU's rules, byte by byte.
 fn made(members: &[(&str, u8, &str, &[u8])]) -> Vec<u8> {
     let mut archive = Vec::new();

@@ -9,10 +9,12 @@ use std::{
     io::{Seek, SeekFrom, Write},
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
+    process::Command,
     sync::atomic::{AtomicBool, Ordering},
     thread,
 };
 
+use penstock_skips::skipped;
 use penstock_tools::{
     Patterns, Report, Stop, Summary, Threads,
     copy::{Preserve, Settings, Unchanged, copy},
@@ -364,4 +366,72 @@ fn a_file_that_grows_while_it_is_read_is_told_and_a_next_run_sets_it_right() {
     });
     assert_eq!(copied(&[&from], &to, &restore()).failures, [""; 0]);
     assert_same(&from, &to);
+}
+
+/// Something mounted at a place, until it is dropped.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn at(place: &Path, what: &Path) -> Option<Self> {
+        let mut mount = Command::new("mount");
+        let is_mounted = mount
+            .arg("--bind")
+            .args([what, place])
+            .status()
+            .is_ok_and(|status| status.success());
+        if !is_mounted {
+            skipped("nothing can be mounted here");
+        }
+        is_mounted.then(|| Self(place.to_path_buf()))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn delete_stays_out_of_what_is_mounted_in_the_target() {
+    let (folder, from, to) = folder();
+    let outside = folder.path().join("outside");
+    let place = to.join("old/mounted");
+    fs::create_dir_all(&place).unwrap();
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("precious"), "stays").unwrap();
+    fs::write(to.join("old/file"), "goes").unwrap();
+    let Some(_mounted) = Mounted::at(&place, &outside) else {
+        return;
+    };
+    let mirror = Settings {
+        delete: true,
+        ..restore()
+    };
+    let summary = copied(&[&from], &to, &mirror);
+    assert!(outside.join("precious").exists());
+    assert!(!to.join("old/file").exists());
+    assert_eq!((summary.failed, summary.removed), (1, 1), "{summary:?}");
+    assert!(summary.failures[0].contains("mount point"), "{summary:?}");
+}
+
+#[test]
+fn delete_leaves_what_patterns_name_also_in_directories_that_go() {
+    let (_folder, from, to) = folder();
+    fs::create_dir_all(to.join("old/inner")).unwrap();
+    for name in ["old/a.keep", "old/b", "old/inner/c"] {
+        fs::write(to.join(name), "x").unwrap();
+    }
+    let mut mirror = Settings {
+        delete: true,
+        ..restore()
+    };
+    mirror.exclude.add(b"*.keep").unwrap();
+    let summary = copied(&[&from], &to, &mirror);
+    assert_eq!((summary.failed, summary.removed), (0, 3), "{summary:?}");
+    assert!(to.join("old/a.keep").exists() && !to.join("old/inner").exists());
+    // Nor does it go where a file takes the place of its directory.
+    fs::write(from.join("old"), "a file").unwrap();
+    assert_eq!(copied(&[&from], &to, &mirror).failed, 1);
+    assert!(to.join("old/a.keep").exists());
 }

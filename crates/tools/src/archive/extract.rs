@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     Report, Stop, Threads,
-    local::{Directory, c_string},
+    local::{Directory, Place, c_string},
     work::{Crew, Order},
 };
 
@@ -90,7 +90,7 @@ pub fn extract(
     let room = settings.bytes_max.unwrap_or_else(|| room(&root));
     let started = Started::default();
     let budget = Budget::new(BYTES_MAX);
-    let job = Writing::new(settings, report, accounts, &started);
+    let job = Writing::new(settings, report, accounts);
     Crew::run(&job, settings.threads, Order::Oldest, stop, |crew| {
         let mut extraction = Extraction {
             is_whole: false,
@@ -189,7 +189,7 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
         self.report
             .tell(|| String::from_utf8_lossy(&name).into_owned());
         let path = parts.join(&b'/');
-        self.started.wait_for(&path);
+        self.wait_for(&path)?;
         if is_directory {
             return self.directory(parts, member);
         }
@@ -198,14 +198,13 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
         let (last, above) = parts
             .split_last()
             .ok_or(Failed::refused("it has no name"))?;
-        let target = Target {
+        let place = Place {
             directory: self.places.directory(above).map_err(Failed::system)?,
             name: c_string(last).map_err(Failed::system)?,
-            path,
         };
         match member.kind {
-            Kind::File => self.file(target, member),
-            Kind::HardLink => self.hard_link(target, &member),
+            Kind::File => self.file(self.begin(place, path), member),
+            Kind::HardLink => self.hard_link(place, path, &member),
             Kind::Symlink if !self.settings.links_out && names::leads_out(parts, &member.link) => {
                 let link = String::from_utf8_lossy(&member.link);
                 Err(Failed::Member(format!(
@@ -216,10 +215,22 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
                 "it is of the unknown kind '{}'",
                 letter.escape_ascii()
             ))),
-            _ => {
-                self.started.begin(&target.path);
-                self.submit(Task::Other(target, Box::new(member)))
-            }
+            _ => self.submit(Task::Other(self.begin(place, path), Box::new(member))),
+        }
+    }
+
+    fn begin(&self, place: Place, path: Vec<u8>) -> Target<'a> {
+        Target {
+            directory: place.directory,
+            name: place.name,
+            path: self.started.begin(path),
+        }
+    }
+
+    fn wait_for(&self, path: &[u8]) -> Result<(), Failed> {
+        match self.started.wait_for(path, self.stop) {
+            true => Ok(()),
+            false => Err(Failed::Archive),
         }
     }
 
@@ -262,8 +273,7 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
         Ok(())
     }
 
-    fn file(&mut self, target: Target, member: Member) -> Result<(), Failed> {
-        self.started.begin(&target.path);
+    fn file(&mut self, target: Target<'a>, member: Member) -> Result<(), Failed> {
         if member.stored() <= PIECE_BYTES as u64 {
             let permit = self.budget.take(member.stored());
             let mut content = vec![0; member.stored() as usize];
@@ -303,21 +313,19 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
         }
     }
 
-    fn hard_link(&mut self, target: Target, member: &Member) -> Result<(), Failed> {
+    fn hard_link(&mut self, place: Place, path: Vec<u8>, member: &Member) -> Result<(), Failed> {
         let link = names::parts(&member.link)
             .map_err(|why| Failed::Member(format!("what it links to is refused: {why}")))?;
         let link = link.get(self.settings.strip..).unwrap_or_default();
         let (last, above) = link
             .split_last()
             .ok_or(Failed::refused("it links to nothing"))?;
-        self.started.wait_for(&link.join(&b'/'));
-        let from = Target {
+        self.wait_for(&link.join(&b'/'))?;
+        let from = Place {
             directory: self.places.existing(above).map_err(Failed::system)?,
             name: c_string(last).map_err(Failed::system)?,
-            path: Vec::new(),
         };
-        self.started.begin(&target.path);
-        self.submit(Task::Link(from, target))
+        self.submit(Task::Link(from, self.begin(place, path)))
     }
 
     fn submit(&self, task: Task<'a>) -> Result<(), Failed> {

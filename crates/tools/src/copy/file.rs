@@ -114,11 +114,11 @@ impl Copying<'_> {
         };
         let existing = target.stat_if_any(item.target_name())?;
         match existing.as_ref().map(kind_of) {
-            Some(FileType::Directory) if self.settings.delete => {
-                if !self.settings.dry_run {
-                    let removed = remove_tree(target, item.target_name(), true)?;
-                    self.report.removed.add(removed);
-                }
+            Some(FileType::Directory)
+                if self.settings.delete
+                    && (self.settings.dry_run
+                        || remove_tree(self, branch, target, item.target_name())?) =>
+            {
                 Ok(None)
             }
             Some(FileType::Directory) => {

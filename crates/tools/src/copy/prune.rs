@@ -1,18 +1,28 @@
 //! What a mirror has and its source has not, goes.
 //!
 //! That happens before anything is copied into a directory, which makes room and keeps apart what was there and
-//! what is made now. What patterns leave out is no business of the copy, and stays.
+//! what is made now. What patterns leave out is no business of the copy, and stays, and so does what is mounted there.
 
-use std::{collections::HashSet, ffi::CStr, io, sync::Arc};
+use std::{
+    collections::HashSet,
+    ffi::{CStr, CString},
+    io,
+    sync::Arc,
+};
 
 use rustix::{fs::FileType, io::Errno};
 
-use super::{branch::Branch, job::Copying};
+use super::{
+    branch::{Branch, relative},
+    job::Copying,
+};
 use crate::local::{Directory, Entry};
 
 /// Removes from the counterpart of `branch` what is not there any more.
 pub(super) fn prune(copying: &Copying<'_>, branch: &Branch) {
-    if let Err(error) = prune_directory(copying, branch) {
+    if let Err(error) = prune_directory(copying, branch)
+        && !copying.stop.is_set()
+    {
         branch.fail();
         copying
             .report
@@ -63,49 +73,111 @@ fn remove_extra(
         copying.report.removed.add(1);
         return Ok(());
     }
-    let removed = remove_tree(target, &entry.name, is_directory)?;
-    copying.report.removed.add(removed);
+    if is_directory {
+        remove_tree(copying, branch, target, &entry.name)?;
+    } else {
+        target.remove_file(&entry.name)?;
+        copying.report.removed.add(1);
+    }
     Ok(())
 }
 
-/// Removes `name` with all that is below it. Returns how many entries that were.
+/// A directory that is being emptied.
+struct Level {
+    directory: Arc<Directory>,
+    name: CString,
+    /// From where the copy begins, as patterns have it.
+    path: Vec<u8>,
+    /// Directories in it that are still to go.
+    directories: Vec<CString>,
+    /// Something in it stays.
+    is_kept: bool,
+}
+
+/// Removes the directory `name` of the copy of `branch` with what is below it. Says whether it went: not if something
+/// stays in it. Ends with `Interrupted` when the work is to end.
 pub(super) fn remove_tree(
+    copying: &Copying<'_>,
+    branch: &Branch,
     above: &Arc<Directory>,
     name: &CStr,
-    is_directory: bool,
-) -> rustix::io::Result<u64> {
-    if !is_directory {
-        above.remove_file(name)?;
-        return Ok(1);
-    }
-    let mut removed = 0;
-    let mut open = vec![(Arc::clone(above), name.to_owned(), above.open_in(name)?)];
-    while let Some((_, _, directory)) = open.last() {
-        let directory = Arc::clone(directory);
-        let page = directory.next_page()?;
-        if page.is_empty() {
-            let Some((above, name, _)) = open.pop() else {
-                break;
-            };
-            above.remove_directory(&name)?;
-            removed += 1;
-            continue;
+) -> io::Result<bool> {
+    let path = relative(branch, name);
+    let Some(first) = enter(copying, above, name, path)? else {
+        return Ok(false);
+    };
+    let mut levels = vec![first];
+    while let Some(mut level) = levels.pop() {
+        if copying.stop.is_set() {
+            return Err(io::ErrorKind::Interrupted.into());
         }
-        let mut below = None;
-        for entry in page {
-            match directory.remove_file(&entry.name) {
-                Ok(()) => removed += 1,
-                Err(Errno::ISDIR | Errno::PERM) => below = Some(entry.name),
+        if let Some(name) = level.directories.pop() {
+            let path = [&level.path, &b"/"[..], name.to_bytes()].concat();
+            let inner = enter(copying, &level.directory, &name, path)?;
+            level.is_kept |= inner.is_none();
+            levels.push(level);
+            levels.extend(inner);
+        } else if !empty_page(copying, &mut level)? {
+            levels.push(level);
+        } else if let Some(parent) = levels.last_mut() {
+            parent.is_kept |= leave(copying, &level, &parent.directory)?;
+        } else {
+            return Ok(!leave(copying, &level, above)?);
+        }
+    }
+    Ok(false)
+}
+
+/// Opens a directory to empty it; none if something is mounted there, which is told.
+fn enter(
+    copying: &Copying<'_>,
+    above: &Directory,
+    name: &CStr,
+    path: Vec<u8>,
+) -> io::Result<Option<Level>> {
+    if above.is_mount_point(name)? {
+        copying.report.fail(format_args!(
+            "'{}' of the target is a mount point and stays: unmount it, or leave it out with --exclude",
+            String::from_utf8_lossy(&path)
+        ));
+        return Ok(None);
+    }
+    Ok(Some(Level {
+        directory: above.open_in(name)?,
+        name: name.to_owned(),
+        path,
+        directories: Vec::new(),
+        is_kept: false,
+    }))
+}
+
+/// Removes the files of the next page of names. Says whether there was none.
+fn empty_page(copying: &Copying<'_>, level: &mut Level) -> io::Result<bool> {
+    let page = level.directory.next_page()?;
+    let is_last = page.is_empty();
+    for entry in page {
+        let is_directory = level.directory.kind(&entry)? == FileType::Directory;
+        let path = [&level.path, &b"/"[..], entry.name.to_bytes()].concat();
+        if copying.settings.exclude.leave_out(&path, is_directory) {
+            level.is_kept = true;
+        } else if is_directory {
+            level.directories.push(entry.name);
+        } else {
+            match level.directory.remove_file(&entry.name) {
+                Ok(()) => copying.report.removed.add(1),
                 Err(Errno::NOENT) => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             }
         }
-        if let Some(name) = below {
-            // Other directories of the page come again.
-            directory.rewind()?;
-            let inner = directory.open_in(&name)?;
-            open.push((directory, name, inner));
-        }
     }
-    Ok(removed)
+    Ok(is_last)
+}
+
+/// Removes a directory that was emptied. Says whether it stays.
+fn leave(copying: &Copying<'_>, level: &Level, above: &Directory) -> io::Result<bool> {
+    if !level.is_kept {
+        above.remove_directory(&level.name)?;
+        copying.report.removed.add(1);
+    }
+    Ok(level.is_kept)
 }

@@ -17,7 +17,7 @@ use std::{
 
 use penstock_base::Mutex;
 use rustix::{
-    fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, Stat},
+    fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, Stat, StatxAttributes, StatxFlags, statx},
     io::Errno,
 };
 
@@ -129,6 +129,18 @@ impl Directory {
             FileType::Unknown => self.stat(&entry.name).map(|stat| kind_of(&stat)),
             known => Ok(known),
         }
+    }
+
+    /// Whether another file system, or another part of the same one, is mounted on `name`. Kernels before 5.8 tell
+    /// the first only.
+    pub(crate) fn is_mount_point(&self, name: &CStr) -> rustix::io::Result<bool> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        let found = statx(self, name, flags, StatxFlags::TYPE)?;
+        let told = StatxAttributes::MOUNT_ROOT;
+        if found.stx_attributes_mask.contains(told) {
+            return Ok(found.stx_attributes.contains(told));
+        }
+        Ok(self.own_stat()?.st_dev != self.stat(name)?.st_dev)
     }
 
     /// Removes `name`, which is no directory.

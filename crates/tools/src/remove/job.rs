@@ -115,7 +115,7 @@ impl<'a> Removal<'a> {
     fn open(&self, parent: &Parent, name: &CString) -> Result<Option<Arc<Directory>>, Why> {
         let above = parent.directory();
         let is_below = matches!(parent, Parent::Branch(_));
-        if is_below && !self.settings.mounts && safety::is_mount_point(above, name)? {
+        if is_below && !self.settings.mounts && above.is_mount_point(name)? {
             return Err(Why::Mounted);
         }
         match above.open_in(name) {

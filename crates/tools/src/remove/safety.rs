@@ -1,22 +1,11 @@
 //! What is not removed without being asked for by name.
 
-use std::{
-    ffi::CStr,
-    fmt, io,
-    os::{fd::AsFd, unix::ffi::OsStrExt},
-    path::Path,
-};
+use std::{fmt, io, os::unix::ffi::OsStrExt, path::Path};
 
-use rustix::{
-    fs::{AtFlags, StatxAttributes, StatxFlags, statx},
-    io::Errno,
-};
+use rustix::io::Errno;
 
 use super::Settings;
-use crate::{
-    local::{Directory, Place},
-    report::reason,
-};
+use crate::{local::Place, report::reason};
 
 /// Why something was not touched, in one line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -69,7 +58,12 @@ pub(super) fn check_directory(
                 .to_owned(),
         ));
     }
-    if !settings.mounts && is_mount_point(&place.directory, &place.name).map_err(failed)? {
+    if !settings.mounts
+        && place
+            .directory
+            .is_mount_point(&place.name)
+            .map_err(failed)?
+    {
         return Err(mounted(path));
     }
     Ok(())
@@ -87,18 +81,6 @@ fn is_root(place: &Place) -> rustix::io::Result<bool> {
     let root = rustix::fs::stat("/")?;
     let stat = place.directory.stat(&place.name)?;
     Ok((root.st_dev, root.st_ino) == (stat.st_dev, stat.st_ino))
-}
-
-/// Whether another file system, or another part of the same one, is mounted on `name`. Kernels before 5.8 tell
-/// the first only.
-pub(super) fn is_mount_point(above: &Directory, name: &CStr) -> rustix::io::Result<bool> {
-    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-    let found = statx(above.as_fd(), name, flags, StatxFlags::TYPE)?;
-    let told = StatxAttributes::MOUNT_ROOT;
-    if found.stx_attributes_mask.contains(told) {
-        return Ok(found.stx_attributes.contains(told));
-    }
-    Ok(above.own_stat()?.st_dev != above.stat(name)?.st_dev)
 }
 
 #[cfg(test)]

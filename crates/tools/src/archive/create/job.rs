@@ -9,7 +9,11 @@ use std::{
 use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 
 use super::{
-    super::{Kind, Member, accounts::Accounts},
+    super::{
+        Kind, Member,
+        accounts::Accounts,
+        format::{BLOCK, RANGES_MAX},
+    },
     walk::{Planned, as_path},
 };
 use crate::{
@@ -190,9 +194,7 @@ impl<'a> Reading<'a> {
         let size = stat.st_size.cast_unsigned();
         member.size = size;
         member.attributes = as_bytes(local::attributes(&file)?);
-        let ranges: Vec<_> = Segments::of(file.as_fd(), stat, 0, size)
-            .map(|(begin, end)| (begin, end - begin))
-            .collect();
+        let ranges = ranges(Segments::of(file.as_fd(), stat, 0, size), size);
         if ranges.iter().map(|(_, length)| length).sum::<u64>() < size {
             member.data = Some(ranges.clone());
         }
@@ -244,6 +246,27 @@ impl Job for Reading<'_> {
     }
 }
 
+/// Where data is: offsets and lengths, in whole blocks, as GNU tar takes them. More ranges than a reader takes become
+/// one, to the end of the file.
+fn ranges(segments: impl Iterator<Item = (u64, u64)>, size: u64) -> Vec<(u64, u64)> {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for (begin, end) in segments {
+        let begin = begin - begin % BLOCK as u64;
+        let end = end.next_multiple_of(BLOCK as u64).min(size);
+        // Room for the mark of an end.
+        let is_full = ranges.len() + 1 == RANGES_MAX;
+        match ranges.last_mut() {
+            Some((offset, length)) if *offset + *length >= begin => *length = end - *offset,
+            Some((offset, length)) if is_full => {
+                *length = size - *offset;
+                break;
+            }
+            _ => ranges.push((begin, end - begin)),
+        }
+    }
+    ranges
+}
+
 fn open(planned: &Planned) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     fs::openat(&planned.directory, &planned.name, flags, Mode::empty())
@@ -254,4 +277,25 @@ fn as_bytes(attributes: Vec<(std::ffi::CString, Vec<u8>)>) -> Vec<(Vec<u8>, Vec<
     attributes
         .map(|(name, value)| (name.into_bytes(), value))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_that_do_not_begin_with_a_block_are_widened_to_whole_ones() {
+        let found = ranges([(100, 700), (1000, 1100), (5000, 5100)].into_iter(), 5100);
+        assert_eq!(found, [(0, 1536), (4608, 492)]);
+    }
+
+    #[test]
+    fn a_file_with_more_ranges_than_a_reader_takes_is_data_from_there_on() {
+        let count = RANGES_MAX as u64 + 5;
+        let segments = (0..count).map(|index| (index * 8192, index * 8192 + 4096));
+        let found = ranges(segments, count * 8192);
+        assert_eq!(found.len(), RANGES_MAX - 1);
+        let (offset, length) = found[RANGES_MAX - 2];
+        assert_eq!(offset + length, count * 8192);
+    }
 }

@@ -19,11 +19,11 @@ use rustix::{
 use super::{
     super::{Kind, Member, accounts::Accounts},
     ExtractSettings,
-    started::{Permit, Started},
+    started::{Begun, Permit},
 };
 use crate::{
     Report,
-    local::{self, Directory, Handle, write_fully},
+    local::{self, Directory, Handle, Place, write_fully},
     report::reason,
     work::{Crew, Job},
 };
@@ -35,32 +35,32 @@ const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 type Piece<'a> = (Vec<u8>, Permit<'a>);
 
 /// Where a member goes.
-pub(super) struct Target {
+pub(super) struct Target<'a> {
     pub(super) directory: Arc<Directory>,
     pub(super) name: CString,
     /// The path by which others wait for it.
-    pub(super) path: Vec<u8>,
+    pub(super) path: Begun<'a>,
 }
 
 /// A piece of the work.
 pub(super) enum Task<'a> {
     /// A file with all its content.
-    Small(Target, Box<Member>, Piece<'a>),
+    Small(Target<'a>, Box<Member>, Piece<'a>),
     /// Some content of a large file.
-    Piece(Arc<Growing>, u64, Piece<'a>),
+    Piece(Arc<Growing<'a>>, u64, Piece<'a>),
     /// There is no more of it.
-    Last(Arc<Growing>),
+    Last(Arc<Growing<'a>>),
     /// The second is another name of the first.
-    Link(Target, Target),
+    Link(Place, Target<'a>),
     /// A symbolic link, a FIFO or a device.
-    Other(Target, Box<Member>),
+    Other(Target<'a>, Box<Member>),
     /// What a directory gets at the end.
     Directory(Arc<Directory>, Box<Member>),
 }
 
 /// A large file that is being written.
-pub(super) struct Growing {
-    target: Target,
+pub(super) struct Growing<'a> {
+    target: Target<'a>,
     member: Member,
     /// None before its first piece.
     file: Mutex<Option<Arc<OwnedFd>>>,
@@ -76,8 +76,8 @@ struct Pieces {
     is_last_known: bool,
 }
 
-impl Growing {
-    pub(super) fn new(target: Target, member: Member) -> Self {
+impl<'a> Growing<'a> {
+    pub(super) fn new(target: Target<'a>, member: Member) -> Self {
         Self {
             target,
             member,
@@ -94,7 +94,7 @@ impl Growing {
     }
 }
 
-impl Drop for Growing {
+impl Drop for Growing<'_> {
     /// What did not become whole goes.
     fn drop(&mut self) {
         let is_whole = {
@@ -112,7 +112,6 @@ pub(super) struct Writing<'a> {
     settings: &'a ExtractSettings,
     report: &'a Report,
     accounts: Accounts,
-    started: &'a Started,
 }
 
 impl<'a> Writing<'a> {
@@ -120,17 +119,15 @@ impl<'a> Writing<'a> {
         settings: &'a ExtractSettings,
         report: &'a Report,
         accounts: Accounts,
-        started: &'a Started,
     ) -> Self {
         Self {
             settings,
             report,
             accounts,
-            started,
         }
     }
 
-    fn small(&self, target: &Target, member: &Member, content: &[u8]) -> io::Result<()> {
+    fn small(&self, target: &Target<'_>, member: &Member, content: &[u8]) -> io::Result<()> {
         let file = self.create(target)?;
         let written = self.fill(&file, member, content);
         let done = written.and_then(|()| self.dress_file(&file, member));
@@ -154,7 +151,7 @@ impl<'a> Writing<'a> {
     }
 
     /// A new file in the place of what has its name.
-    fn create(&self, target: &Target) -> io::Result<OwnedFd> {
+    fn create(&self, target: &Target<'_>) -> io::Result<OwnedFd> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let create = || {
@@ -171,7 +168,7 @@ impl<'a> Writing<'a> {
     /// Makes something; what has its name is removed first, unless that should stay.
     fn in_place<T>(
         &self,
-        target: &Target,
+        target: &Target<'_>,
         make: &dyn Fn() -> rustix::io::Result<T>,
     ) -> rustix::io::Result<T> {
         match make() {
@@ -183,7 +180,7 @@ impl<'a> Writing<'a> {
         }
     }
 
-    fn piece(&self, growing: &Growing, offset: u64, content: &[u8]) {
+    fn piece(&self, growing: &Growing<'_>, offset: u64, content: &[u8]) {
         let written = self.try_piece(growing, offset, content);
         if let Err(error) = written {
             growing.failure.lock().get_or_insert(reason(&error));
@@ -193,7 +190,7 @@ impl<'a> Writing<'a> {
         self.end_if_whole(growing);
     }
 
-    fn try_piece(&self, growing: &Growing, offset: u64, content: &[u8]) -> io::Result<()> {
+    fn try_piece(&self, growing: &Growing<'_>, offset: u64, content: &[u8]) -> io::Result<()> {
         if growing.failure.lock().is_some() {
             return Ok(());
         }
@@ -207,13 +204,13 @@ impl<'a> Writing<'a> {
         write_fully(&*file, content, offset)
     }
 
-    fn last(&self, growing: &Growing) {
+    fn last(&self, growing: &Growing<'_>) {
         growing.pieces.lock().is_last_known = true;
         self.end_if_whole(growing);
     }
 
     /// Who wrote the last piece, or found that there is no more, ends the file.
-    fn end_if_whole(&self, growing: &Growing) {
+    fn end_if_whole(&self, growing: &Growing<'_>) {
         {
             let mut pieces = growing.pieces.lock();
             if !pieces.is_last_known || pieces.written != growing.member.stored() {
@@ -230,10 +227,9 @@ impl<'a> Writing<'a> {
             }
             Err(why) => self.fail(&growing.member, &why),
         }
-        self.started.end(&growing.target.path);
     }
 
-    fn end(&self, growing: &Growing) -> Result<(), String> {
+    fn end(&self, growing: &Growing<'_>) -> Result<(), String> {
         if let Some(why) = growing.failure.lock().take() {
             return Err(why);
         }
@@ -245,7 +241,7 @@ impl<'a> Writing<'a> {
         dressed.map_err(|error| reason(&error))
     }
 
-    fn link(&self, from: &Target, target: &Target) -> io::Result<()> {
+    fn link(&self, from: &Place, target: &Target<'_>) -> io::Result<()> {
         let first = from.directory.stat(&from.name)?;
         if let Some(existing) = target.directory.stat_if_any(&target.name)?
             && (existing.st_dev, existing.st_ino) == (first.st_dev, first.st_ino)
@@ -265,7 +261,7 @@ impl<'a> Writing<'a> {
         Ok(self.in_place(target, &link)?)
     }
 
-    fn other(&self, target: &Target, member: &Member) -> io::Result<()> {
+    fn other(&self, target: &Target<'_>, member: &Member) -> io::Result<()> {
         let link = CString::new(member.link.clone())?;
         let kind = match member.kind {
             Kind::Fifo => FileType::Fifo,
@@ -340,17 +336,16 @@ impl<'a> Writing<'a> {
             .fail(format_args!("cannot extract '{name}': {why}"));
     }
 
-    fn done(&self, target: &Target, what: &str, done: io::Result<()>) {
+    fn done(&self, target: &Target<'_>, what: &str, done: io::Result<()>) {
         match done {
             Ok(()) => self.report.files.add(1),
             Err(error) => {
-                let path = String::from_utf8_lossy(&target.path);
+                let path = String::from_utf8_lossy(target.path.path());
                 let reason = reason(&error);
                 self.report
                     .fail(format_args!("cannot extract {what}'{path}': {reason}"));
             }
         }
-        self.started.end(&target.path);
     }
 }
 

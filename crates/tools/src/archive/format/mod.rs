@@ -13,6 +13,7 @@ mod sparse;
 pub use encode::Format;
 pub(super) use encode::{encode, padding};
 pub use reader::{Damage, Reader};
+pub(super) use sparse::RANGES_MAX;
 
 /// Bytes of a block; everything in an archive is made of whole ones.
 pub(super) const BLOCK: usize = 512;

@@ -18,8 +18,8 @@ pub(super) const IN_HEADER: (usize, usize) = (386, 4);
 pub(super) const IN_EXTENSION: (usize, usize) = (0, 21);
 pub(super) const EXTENSION_GOES_ON: usize = 504;
 
-/// Ranges that a map may have.
-const RANGES_MAX: usize = 1 << 17;
+/// Ranges that a map may have, the mark of an end among them.
+pub(in crate::archive) const RANGES_MAX: usize = 1 << 20;
 
 /// The ranges of a part of a map. None if they are no numbers.
 pub(super) fn from_block(
