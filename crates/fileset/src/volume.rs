@@ -616,6 +616,7 @@ impl Volume for FilesetVolume {
     }
 
     async fn shut_down(&self) -> Vec<(String, FsError)> {
+        self.parts.files.end_folding().await;
         let failed = self.parts.files.save_all().await;
         let failed = failed.into_iter();
         let mut failed: Vec<_> = failed

@@ -209,12 +209,12 @@ async fn a_writer_that_was_shut_out_while_it_made_a_checkpoint_deletes_nothing()
     assert_eq!(all(&opened).await.len(), FOLD_GROUPS);
 }
 
-/// An operation can be as large as what one save changes.
+/// The largest takes 64 MiB, and one that is larger is refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operation_of_any_size_that_was_acknowledged_is_found_elsewhere() {
     let (place, first, second) = (Place::new(), directory(), directory());
     let engine = place.create(&first).await;
-    let large = Bytes::from(vec![7; 70 << 20]);
+    let large = Bytes::from(vec![7; 63 << 20]);
     let value = large.clone();
     let put = transact(&engine, move |transaction| -> Outcome<()> {
         transaction.put(b"large", value.clone());

@@ -132,7 +132,8 @@ impl Objects {
         }
     }
 
-    fn hold(&self, object: ObjectId) -> Uncommitted {
+    /// Keeps an object from being deleted.
+    pub(crate) fn hold(&self, object: ObjectId) -> Uncommitted {
         *self.held.lock().entry(object).or_default() += 1;
         Uncommitted {
             object,

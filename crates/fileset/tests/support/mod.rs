@@ -207,6 +207,12 @@ impl Place {
         Self::over(ground, |engine| engine, true).await
     }
 
+    /// The same with another engine around its own.
+    pub async fn around(around: impl FnOnce(Arc<dyn Engine>) -> Arc<dyn Engine>) -> Self {
+        let ground = (tempfile::tempdir().unwrap(), MEMORY);
+        Self::over(ground, around, false).await
+    }
+
     /// The same with an engine that can be kept waiting.
     pub async fn gated() -> (Self, Arc<Gate>) {
         Self::with_gate(false).await

@@ -12,6 +12,10 @@ use crate::engine::{
     record::{self, Tip},
 };
 
+/// Bytes of keys and values that one operation changes at most. A record's length is a number of 32 bits, and a record is
+/// written, sent and read back whole: this is a small part of the one and of a machine's memory, and 64 times what the
+/// steps are held to in which long operations run.
+const RECORD_MAX: usize = 64 << 20;
 /// What a key costs in memory beside its bytes.
 const KEY_OVERHEAD: usize = 96;
 
@@ -72,8 +76,12 @@ impl State {
         if changes.is_empty() {
             return Ok(());
         }
+        let bytes = changes.iter().map(cost).sum::<usize>();
+        if bytes > RECORD_MAX {
+            return Err(EngineError::TooLarge(bytes));
+        }
         record::append(&mut self.records, &mut self.tip, &changes);
-        self.recent_bytes += changes.iter().map(cost).sum::<usize>();
+        self.recent_bytes += bytes;
         self.recent.extend(changes);
         Ok(())
     }

@@ -23,9 +23,10 @@ use crate::engine::{
     record::{self, Record, Tip},
 };
 
-/// Bytes in the largest object that is read: what stores take in one PUT. A group may have one operation of any size, and
-/// what was acknowledged must be readable.
-pub(super) const OBJECT_MAX: u64 = 5 << 30;
+/// Bytes in the largest object that is read. What was acknowledged must be readable: a group has at most what one that is
+/// full lacked a byte of ([`GROUP_MAX`](super::shipping::GROUP_MAX)) and what the embedded engine lets gather before it is
+/// written, an operation of the largest among it, together less than half of this.
+pub(super) const OBJECT_MAX: u64 = 256 << 20;
 /// Bytes before the body.
 const HEAD: usize = 20;
 /// Bytes in a claim. A group has a record, and is longer.
