@@ -404,7 +404,6 @@ struct Shadow {
     /// What the operation that was cut off would have made of it.
     cut: Option<BTreeMap<String, Vec<u8>>>,
     chance: Chance,
-    history: Vec<String>,
 }
 
 impl Shadow {
@@ -413,7 +412,6 @@ impl Shadow {
             folder: format!("folder-{number}"),
             files: BTreeMap::new(),
             cut: None,
-            history: Vec::new(),
             chance: Chance::new(seed * 31 + number),
         }
     }
@@ -445,15 +443,6 @@ impl Shadow {
             (_, true) => {}
         }
         self.cut = Some(next.clone());
-        self.history.push(format!(
-            "{:?} name {} {was_there}",
-            std::time::SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .unwrap()
-                .as_millis()
-                % 1000000,
-            path.display()
-        ));
         match (is_link, was_there) {
             (true, false) => std::os::unix::fs::symlink(target, path)?,
             (false, false) => fs::create_dir(path)?,
@@ -467,24 +456,7 @@ impl Shadow {
     fn step_files(&mut self, folder: &Path) -> std::io::Result<()> {
         let (from, to) = (self.name(), self.name());
         let mut next = self.files.clone();
-        let kind = self.chance.below(12);
-        self.history.push(format!(
-            "{:?} {} {from} {to} has {}",
-            std::time::SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .unwrap()
-                .as_millis()
-                % 1000000,
-            match kind {
-                0..5 => "write to",
-                5..7 => "rename",
-                7..9 => "remove from",
-                9 => "fsync from",
-                _ => "chmod from",
-            },
-            self.files.contains_key(&from)
-        ));
-        match kind {
+        match self.chance.below(12) {
             0..5 => {
                 let size = self.chance.below(9000);
                 let content = noise(self.chance.below(1 << 30) as u64, size);
@@ -532,7 +504,8 @@ impl Shadow {
             let others = names
                 .into_iter()
                 .filter(|name| files.get(*name) != found.get(*name));
-            let shown = |content: Option<&Vec<u8>>| content.map_or("nothing".to_owned(), brief);
+            let shown =
+                |content: Option<&Vec<u8>>| content.map_or("nothing".to_owned(), |it| brief(it));
             let told = others.map(|name| {
                 let (found, wanted) = (found.get(name), files.get(name));
                 format!("{name}: {} in place of {}", shown(found), shown(wanted))
@@ -547,8 +520,7 @@ impl Shadow {
         });
         assert!(
             found == self.files || Some(&found) == cut.as_ref() || Some(&found) == both.as_ref(),
-            "{:#?} {} in {place}: {:?}, or {:?}",
-            self.history[self.history.len().saturating_sub(25)..].to_vec(),
+            "{} in {place}: {:?}, or {:?}",
             self.folder,
             others(&self.files),
             cut.as_ref().map(others),
@@ -558,7 +530,7 @@ impl Shadow {
 }
 
 /// What a file of a shadow is, in short.
-fn brief(content: &Vec<u8>) -> String {
+fn brief(content: &[u8]) -> String {
     match content.split_first_chunk::<MODE_LENGTH>() {
         Some((mode, content)) if content.len() > 20 => {
             let mode = u32::from_le_bytes(*mode);
@@ -613,42 +585,9 @@ fn kill_again_and_again(kind: Kind, seed: u64, rounds: u64) {
         let pause = Duration::from_millis(200 + chance.below(2000) as u64);
         thread::scope(|scope| {
             for shadow in &mut shadows {
-                let (folder, killed, bed) = (mount.join(&shadow.folder), &killed, &bed);
+                let (folder, killed) = (mount.join(&shadow.folder), &killed);
                 scope.spawn(move || {
                     if let Ok(found) = shown(&folder) {
-                        let first: Vec<String> = shadow
-                            .files
-                            .keys()
-                            .filter(|name| !found.contains_key(*name))
-                            .cloned()
-                            .collect();
-                        if !first.is_empty()
-                            && !shadow.cut.as_ref().is_some_and(|cut| found == *cut)
-                        {
-                            for name in &first {
-                                eprintln!(
-                                    "MISSING {name} stored: {:?}",
-                                    bed.stored(&format!("{}/{name}", shadow.folder))
-                                        .map(|bytes| bytes.len())
-                                );
-                            }
-                            thread::sleep(Duration::from_secs(1));
-                            let again = shown(&folder).map(|found| {
-                                first
-                                    .iter()
-                                    .map(|name| found.contains_key(name))
-                                    .collect::<Vec<_>>()
-                            });
-                            eprintln!("AGAIN {again:?}");
-                            for name in &first {
-                                eprintln!(
-                                    "MISSING {name} stored: {:?}",
-                                    bed.stored(&format!("{}/{name}", shadow.folder))
-                                        .map(|bytes| bytes.len())
-                                );
-                            }
-                        }
-                        shadow.history.push("mounted".to_owned());
                         shadow.settle(found, "the mount");
                         while let Ok(()) = shadow.step(&folder) {}
                     }
