@@ -25,7 +25,8 @@
 //! # Locks
 //!
 //! The log is locked while the disk takes a note, and what begins or ends to wait does so under that lock, so that both
-//! have one order. What waits is locked for map operations alone, also under the tree; nothing is locked under it.
+//! have one order. What waits for the key is held meanwhile ([`Pending::hold`]): nothing of it is begun. What waits is
+//! locked for map operations alone, also under the tree; nothing is locked under it.
 //!
 //! [`NameLog`]: penstock_transfer::staging::NameLog
 //! [`SaveBehind::after`]: crate::SaveBehind::after
@@ -96,11 +97,17 @@ pub(crate) enum Which {
 
 /// What is to wait for a key.
 enum Next {
-    Change(NameChange),
+    Change(Arc<NameChange>),
     /// Nothing any more: what waited is taken back.
     Nothing,
     /// What waits already.
     Refused,
+}
+
+impl Next {
+    fn change(change: NameChange) -> Self {
+        Self::Change(Arc::new(change))
+    }
 }
 
 /// What became of a change that was to wait.
@@ -206,7 +213,7 @@ impl WriteBack {
                 return Next::Refused;
             }
             match which {
-                Which::Version(version) => Next::Change(NameChange::Remove(version)),
+                Which::Version(version) => Next::change(NameChange::Remove(version)),
                 Which::Unknown => Next::Refused,
             }
         };
@@ -224,7 +231,7 @@ impl WriteBack {
         let is_marker = key.as_str().ends_with('/');
         let write = move |there: Option<&Waiting>| match there {
             Some(_) if !is_marker => Next::Refused,
-            there => Next::Change(NameChange::Write(SmallObject {
+            there => Next::change(NameChange::Write(SmallObject {
                 is_new: object.is_new && there.is_none(),
                 ..object
             })),
@@ -241,11 +248,11 @@ impl WriteBack {
     ) -> Wait {
         let is_marker = key.as_str().ends_with('/');
         let write = move |there: Option<&Waiting>| match there.map(|there| &*there.change) {
-            Some(NameChange::Write(object)) => Next::Change(NameChange::Write(SmallObject {
+            Some(NameChange::Write(object)) => Next::change(NameChange::Write(SmallObject {
                 description,
                 ..object.clone()
             })),
-            _ if is_marker => Next::Change(NameChange::Write(SmallObject {
+            _ if is_marker => Next::change(NameChange::Write(SmallObject {
                 body: Bytes::new(),
                 description,
                 is_new: false,
@@ -271,9 +278,8 @@ impl WriteBack {
         let due = clock::now() + settings.after;
         let noted = self.on_disk(true, move || this.note(&key, change, node, due));
         let waits = noted.await.unwrap_or(Wait::Refused);
-        if waits == Wait::Noted {
-            self.bell.notify_one();
-        }
+        // Also what was not changed may be begun again.
+        self.bell.notify_one();
         waits
     }
 
@@ -285,23 +291,38 @@ impl WriteBack {
         due: Instant,
     ) -> io::Result<Wait> {
         let mut log = self.staging.names();
-        let next = change(self.pending().get(key));
-        let displaced = match next {
+        let next = self.decide(key, change);
+        let noted = match &next {
             Next::Refused => return Ok(Wait::Refused),
-            Next::Nothing => {
-                log.note_done(key)?;
-                self.pending().take(key)
+            Next::Nothing => log.note_done(key),
+            Next::Change(change) => log.note(key, change),
+        };
+        let displaced = {
+            let mut pending = self.pending();
+            if let Err(error) = noted {
+                pending.release(key);
+                return Err(error);
             }
-            Next::Change(change) => {
-                let change = Arc::new(change);
-                log.note(key, &change)?;
-                self.pending().add(key.clone(), change, node, due)
+            match next {
+                Next::Change(change) => pending.add(key.clone(), change, node, due),
+                Next::Nothing | Next::Refused => pending.take(key),
             }
         };
         drop(log);
         // It locks the tree when it goes.
         drop(displaced);
         Ok(Wait::Noted)
+    }
+
+    /// What is to wait for a key from now on. What waits until then is not begun any more: a write that is taken back
+    /// must not be on its way.
+    fn decide(&self, key: &Key, change: impl FnOnce(Option<&Waiting>) -> Next) -> Next {
+        let mut pending = self.pending();
+        let next = change(pending.get(key));
+        if !matches!(next, Next::Refused) {
+            pending.hold(key);
+        }
+        next
     }
 
     /// Carries out what waits for a key. Fails if that fails; then it goes on waiting.
@@ -356,5 +377,83 @@ impl WriteBack {
     ) -> FsResult<T> {
         let call = move || call().map_err(|error| disk_failure(&error));
         self.staging.on_disk(quick, call).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::HashSet,
+        sync::atomic::{AtomicBool, Ordering},
+        thread,
+    };
+
+    use penstock_object::ETag;
+    use penstock_transfer::staging::{Redescription, StagingSettings};
+
+    use super::*;
+    use crate::write_back::pending::Room;
+
+    const KEYS: usize = 3000;
+    const ROOM: Room = Room {
+        writes: KEYS,
+        removals: 1,
+    };
+
+    /// What had been decided by what waits was noted later, and what waited was begun in between.
+    #[test]
+    fn what_is_taken_back_was_not_begun_in_the_same_moment() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let budget = MemoryBudget::new(64 << 20);
+        let settings = StagingSettings::new(directory.path(), "volume");
+        let staging = Staging::open(settings, &budget).expect("a staging directory");
+        let save_behind = SaveBehind {
+            after: Duration::ZERO,
+            age_max: Duration::ZERO,
+            files_max: 1,
+        };
+        let write_back = WriteBack::new(&staging, Some(save_behind), &budget);
+        let (is_over, is_begun) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (taken_back, begun) = thread::scope(|scope| {
+            let begins = scope.spawn(|| {
+                let mut begun = HashSet::new();
+                while !is_over.load(Ordering::Relaxed) {
+                    let due = write_back.pending().take_due(Duration::ZERO, false, ROOM);
+                    begun.extend(due.writes.into_iter().map(|task| task.key));
+                    is_begun.fetch_or(!begun.is_empty(), Ordering::Relaxed);
+                }
+                begun
+            });
+            let keys =
+                (0..).take_while(|number| *number < KEYS || !is_begun.load(Ordering::Relaxed));
+            let keys = keys.map(|number| Key::new(number.to_string()).expect("valid"));
+            let taken_back: Vec<Key> = keys
+                .filter(|key| note_and_take_back(&write_back, key))
+                .collect();
+            is_over.store(true, Ordering::Relaxed);
+            (taken_back, begins.join().expect("it looks what is due"))
+        });
+        assert!(!taken_back.is_empty(), "some are in time");
+        let both: Vec<_> = taken_back
+            .iter()
+            .filter(|key| begun.contains(*key))
+            .collect();
+        assert_eq!(both, Vec::<&Key>::new());
+    }
+
+    fn note_and_take_back(write_back: &WriteBack, key: &Key) -> bool {
+        let change = NameChange::Describe(Redescription {
+            etag: ETag::new("version"),
+            description: Description::default(),
+        });
+        let now = clock::now();
+        let noted = write_back.note(key, |_| Next::change(change), None, now);
+        assert_eq!(noted.expect("the disk takes it"), Wait::Noted);
+        let take_back = |there: Option<&Waiting>| match there.is_some_and(Waiting::is_begun) {
+            true => Next::Refused,
+            false => Next::Nothing,
+        };
+        let taken_back = write_back.note(key, take_back, None, now);
+        taken_back.expect("the disk takes it") == Wait::Noted
     }
 }

@@ -59,7 +59,7 @@ impl WriteBack {
                 }
             };
             match is_free {
-                true => Next::Change(NameChange::Describe(Redescription { etag, description })),
+                true => Next::change(NameChange::Describe(Redescription { etag, description })),
                 false => Next::Refused,
             }
         };

@@ -53,6 +53,9 @@ pub(super) struct Waiting {
     since: Instant,
     due: Instant,
     is_under_way: bool,
+    /// Somebody decided by what waits what is to take its place, and the log does not have that yet: nothing is begun
+    /// meanwhile.
+    is_being_changed: bool,
     /// The store may have something of an earlier attempt.
     may_be_stored: bool,
     failed: Option<Failed>,
@@ -142,6 +145,10 @@ impl Waiting {
         self.may_be_stored || self.is_under_way
     }
 
+    fn may_be_begun(&self) -> bool {
+        !self.is_under_way && !self.is_being_changed
+    }
+
     /// Whether it is a write that was not begun of what the store never had.
     pub(super) fn is_of_something_new(&self) -> bool {
         let is_new = matches!(&*self.change, NameChange::Write(object) if object.is_new);
@@ -169,6 +176,22 @@ impl Pending {
         changes.take_while(move |(key, _)| key.as_str().starts_with(prefix))
     }
 
+    /// Holds what waits for a key until it was changed, so that it stays as it is now.
+    pub(super) fn hold(&mut self, key: &Key) {
+        self.set_being_changed(key, true);
+    }
+
+    /// Lets go of what was held and was not changed.
+    pub(super) fn release(&mut self, key: &Key) {
+        self.set_being_changed(key, false);
+    }
+
+    fn set_being_changed(&mut self, key: &Key, is_being_changed: bool) {
+        if let Some(waiting) = self.changes.get_mut(key) {
+            waiting.is_being_changed = is_being_changed;
+        }
+    }
+
     /// Lets a change wait in place of the one that may wait for its key. Returns what is not held any more.
     pub(super) fn add(
         &mut self,
@@ -189,6 +212,7 @@ impl Pending {
                 since: clock::now(),
                 due,
                 is_under_way: false,
+                is_being_changed: false,
                 may_be_stored: false,
                 failed: None,
                 told: None,
@@ -199,6 +223,7 @@ impl Pending {
         if there.is_under_way {
             there.later.get_or_insert(serial);
         }
+        there.is_being_changed = false;
         there.change = change;
         there.serial = serial;
         there.due = due;
@@ -272,10 +297,10 @@ impl Pending {
         // One request takes many: those that are not due yet go with the first that is.
         let is_due = |waiting: &Waiting| waiting.due(age_max, is_crowded) <= now;
         let mut removals = self.changes.values().filter(|one| one.is_removal());
-        let removes = removals.any(|one| !one.is_under_way && is_due(one));
+        let removes = removals.any(|one| one.may_be_begun() && is_due(one));
         let parents = self.busy_parents();
         for (key, waiting) in &mut self.changes {
-            if waiting.is_under_way || (waiting.is_removal() && parents.contains(key)) {
+            if !waiting.may_be_begun() || (waiting.is_removal() && parents.contains(key)) {
                 continue;
             }
             let at = waiting.due(age_max, is_crowded);
