@@ -31,12 +31,12 @@ impl Drop for Mount {
 }
 
 /// What `attempt` comes to once there is room. A child that another test is just starting has all files of this process
-/// open until it runs its program, those too that are removed and closed meanwhile.
+/// open until it runs its program, those too that are removed and closed meanwhile, with their locks.
 async fn with_room<T>(attempt: impl AsyncFn() -> Result<T, ObjectError>) -> Result<T, ObjectError> {
     const ATTEMPTS: usize = 200;
     for _ in 0..ATTEMPTS {
         match attempt().await {
-            Err(error) if error.kind == ErrorKind::NoSpace => {}
+            Err(error) if matches!(error.kind, ErrorKind::NoSpace | ErrorKind::Unavailable) => {}
             ended => return ended,
         }
         penstock_base::clock::sleep(Duration::from_millis(20)).await;
