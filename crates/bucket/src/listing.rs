@@ -34,7 +34,7 @@ use tokio::sync::Mutex;
 
 use crate::{
     handles::{HandleIds, Handles},
-    inode::{Namespace, Reference, Tree},
+    inode::{Namespace, Reference, Resolved, Tree},
     listing::pages::Pages,
     lookup::Lookups,
     mount::Mount,
@@ -106,7 +106,7 @@ impl Reading {
 /// Where a listing stands.
 #[derive(Debug)]
 struct Listing {
-    /// Names of files that are not in the store yet, in order; positions begin with them.
+    /// Names of what the store lacks something of, in order; positions begin with them.
     unsaved: Vec<Utf8Name>,
     /// These are all names that there are, in the store or not.
     is_from_memory: bool,
@@ -251,7 +251,7 @@ impl Listings {
             }
             // What was saved meanwhile came just now.
             if self
-                .show_entry(listing, at, position + 1, sink)
+                .show_entry((directory, listing), at, position + 1, sink)
                 .await?
                 .is_break()
             {
@@ -338,14 +338,15 @@ impl Listings {
     }
 
     async fn show_pages(
-        &self,
+        self: &Arc<Self>,
         directory: Inode,
         listing: &mut Listing,
         position: &mut u64,
         sink: &mut dyn DirectorySink,
     ) -> FsResult<()> {
         while let Some((number, index)) = listing.pages.seek(*position).await? {
-            let shown = self.show_entry(listing, (number, index), *position + 1, sink);
+            let at = (number, index);
+            let shown = self.show_entry((directory, listing), at, *position + 1, sink);
             if shown.await?.is_break() {
                 return Ok(());
             }
@@ -361,8 +362,8 @@ impl Listings {
 
     /// Offers an entry of a page.
     async fn show_entry(
-        &self,
-        listing: &mut Listing,
+        self: &Arc<Self>,
+        (directory, listing): (Inode, &mut Listing),
         (number, index): (usize, usize),
         next: u64,
         sink: &mut dyn DirectorySink,
@@ -370,14 +371,22 @@ impl Listings {
         let hidden = listing.pages.is_hidden(number, index).await?;
         let page = listing.pages.page(number);
         let name = page.name(index);
-        // Entries that changed here since the page was asked for are shown as they are now.
-        if !hidden
-            && listing.unsaved.binary_search(name).is_err()
-            && let Some(found) = page.resolve(index)
-        {
-            return Ok(self.push(found, name, next, sink));
+        if hidden || listing.unsaved.binary_search(name).is_ok() {
+            return Ok(ControlFlow::Continue(()));
         }
-        Ok(ControlFlow::Continue(()))
+        // Entries that changed here since the page was asked for are shown as they are now.
+        let found = match page.resolve(index) {
+            Resolved::Found(found) => Some(found),
+            Resolved::Absent => None,
+            Resolved::Outdated => {
+                let patience = self.mount.lookup_patience();
+                self.lookups.find(directory, name, patience).await?
+            }
+        };
+        Ok(match found {
+            Some(found) => self.push(found, name, next, sink),
+            None => ControlFlow::Continue(()),
+        })
     }
 
     /// Offers an entry. A receiver that takes it holds the reference from then on.
@@ -416,11 +425,11 @@ impl Listing {
     }
 }
 
-/// The names of files in a directory that are not in the store yet, in order.
+/// The names in a directory of what the store lacks something of, in order.
 fn unsaved_in(tree: &Tree, directory: Inode) -> FsResult<Vec<Utf8Name>> {
     let entries = tree.directory(directory)?.entries.iter();
     let mut names: Vec<Utf8Name> = entries
-        .filter(|(_, entry)| tree.is_new(entry))
+        .filter(|(_, entry)| tree.is_ours(entry))
         .map(|(name, _)| name.clone())
         .collect();
     names.sort_unstable();

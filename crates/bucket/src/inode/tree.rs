@@ -226,13 +226,12 @@ impl Tree {
         found
     }
 
-    /// Whether an entry leads to something that was made here and is not in the store yet.
-    pub(crate) fn is_new(&self, entry: &Dentry) -> bool {
+    /// Whether an entry leads to something that stays here whatever the store has under its name: it is new, or
+    /// something of it is unsaved, and the object that this replaces may be gone.
+    pub(crate) fn is_ours(&self, entry: &Dentry) -> bool {
         let node = entry.held().and_then(|inode| self.nodes.get(&inode));
         let is_new = |file: &Arc<OpenFile>| file.view().new;
-        node.is_some_and(|node| {
-            node.late == Some(Late::New) || node.file.as_ref().is_some_and(is_new)
-        })
+        node.is_some_and(|node| node.is_unsaved() || node.file.as_ref().is_some_and(is_new))
     }
 
     /// Whether an entry leads to something of which the store lacks something.

@@ -7,7 +7,7 @@ use penstock_object::{ListPage, ListedObject};
 use penstock_vfs::{FileKind, Inode};
 
 use crate::{
-    inode::{Known, Observation, OldMarker, Reference, Resolved},
+    inode::{Known, Observation, OldMarker, Resolved},
     key,
     listing::pages::Start,
     lookup::Lookups,
@@ -215,13 +215,10 @@ impl Page {
         (self.next.is_none() || prefix <= self.last_key.as_str()).then_some(false)
     }
 
-    /// The node of an entry as it is now, unless it was removed here since the page was asked for.
-    pub(super) fn resolve(&self, index: usize) -> Option<Reference> {
+    /// What an entry leads to now.
+    pub(super) fn resolve(&self, index: usize) -> Resolved {
         let Entry { name, known, .. } = &self.entries[index];
-        match self.observation.resolve(name, known.clone()) {
-            Resolved::Found(found) => Some(found),
-            Resolved::Absent | Resolved::Outdated => None,
-        }
+        self.observation.resolve(name, known.clone())
     }
 }
 

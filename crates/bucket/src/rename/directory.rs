@@ -425,7 +425,7 @@ impl Renames {
         {
             let tree = self.mount.namespace.lock();
             let entries = &tree.directory(directory)?.entries;
-            if entries.values().any(|entry| tree.is_new(entry)) {
+            if entries.values().any(|entry| tree.is_ours(entry)) {
                 return Err(FsError::DirectoryNotEmpty);
             }
         }

@@ -357,3 +357,24 @@ async fn a_file_whose_save_was_not_answered_is_described_as_it_was_changed_since
         assert_eq!(mode(&bed, "file").await.unwrap(), "33152", "{is_killed}");
     }
 }
+
+/// What a listing told of the file was of no use meanwhile, and the file was left out.
+#[tokio::test]
+async fn a_file_that_is_described_during_a_listing_is_listed() {
+    let bed = bed();
+    bed.put("file", "content").await;
+    chmod(&bed, "file", 0o600).await.unwrap();
+    let mut held = None;
+    let bed = bed.broken_off(behind(LATER), |bed| {
+        held = Some(bed.probe.hold(Operation::Copy));
+    });
+    while bed.probe.waiting() == 0 {
+        clock::sleep(Duration::from_millis(1)).await;
+    }
+    let release = async {
+        clock::sleep(Duration::from_millis(20)).await;
+        held.unwrap().add_permits(1);
+    };
+    let (listed, ()) = tokio::join!(bed.list("", 10), release);
+    assert_eq!(listed.unwrap().len(), 1);
+}

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use penstock_base::{FsError, MIB, clock};
 use penstock_bucket::BucketSettings;
-use penstock_object::{ErrorKind, Operation};
+use penstock_object::{ErrorKind, Key, Operation, Store};
 use penstock_vfs::{AttributeChanges, HandleId, OpenOptions, Volume};
 
 use crate::support::{Bed, CALLER, READ, READ_WRITE};
@@ -685,4 +685,17 @@ async fn a_read_of_what_is_partly_here_is_of_one_version() {
         Ok(bytes) => assert!(bytes == ours || bytes == vec![b'B'; MIB as usize]),
         Err(error) => assert_eq!(error, FsError::Stale),
     }
+}
+
+/// A listing showed it only once it was saved.
+#[tokio::test]
+async fn an_unsaved_file_is_listed_also_when_its_object_is_gone() {
+    let bed = Bed::staged();
+    bed.put("file", "content").await;
+    let handle = bed.open("file", READ_WRITE).await.unwrap();
+    bed.write(handle, 0, "C").await.unwrap();
+    bed.remote.delete(&Key::new("file").unwrap()).await.unwrap();
+    bed.forget_all();
+    let listed = bed.list("", 10).await.unwrap();
+    assert_eq!(listed.len(), 1);
 }
