@@ -278,8 +278,9 @@ impl WriteBack {
         let due = clock::now() + settings.after;
         let noted = self.on_disk(true, move || this.note(&key, change, node, due));
         let waits = noted.await.unwrap_or(Wait::Refused);
-        // Also what was not changed may be begun again.
+        // Also what was not changed may be begun again, and who waits for what was taken back waits no longer.
         self.bell.notify_one();
+        self.ended.notify_waiters();
         waits
     }
 
@@ -390,19 +391,23 @@ mod tests {
 
     use penstock_object::ETag;
     use penstock_transfer::staging::{Redescription, StagingSettings};
+    use tempfile::TempDir;
 
     use super::*;
-    use crate::write_back::pending::Room;
+    use crate::write_back::pending::{Due, Room};
 
     const KEYS: usize = 3000;
-    const ROOM: Room = Room {
-        writes: KEYS,
-        removals: 1,
-    };
 
-    /// What had been decided by what waits was noted later, and what waited was begun in between.
-    #[test]
-    fn what_is_taken_back_was_not_begun_in_the_same_moment() {
+    fn key(text: &str) -> Key {
+        Key::new(text).expect("valid")
+    }
+
+    fn etag() -> ETag {
+        ETag::new("version")
+    }
+
+    /// One that carries out nothing, and its directory.
+    fn write_back() -> (Arc<WriteBack>, TempDir) {
         let directory = tempfile::tempdir().expect("a directory");
         let budget = MemoryBudget::new(64 << 20);
         let settings = StagingSettings::new(directory.path(), "volume");
@@ -413,12 +418,27 @@ mod tests {
             files_max: 1,
         };
         let write_back = WriteBack::new(&staging, Some(save_behind), &budget);
+        (write_back, directory)
+    }
+
+    fn take_due(write_back: &WriteBack) -> Due {
+        let room = Room {
+            writes: KEYS,
+            removals: 1,
+        };
+        write_back.pending().take_due(Duration::ZERO, false, room)
+    }
+
+    /// What had been decided by what waits was noted later, and what waited was begun in between.
+    #[test]
+    fn what_is_taken_back_was_not_begun_in_the_same_moment() {
+        let (write_back, _directory) = write_back();
         let (is_over, is_begun) = (AtomicBool::new(false), AtomicBool::new(false));
         let (taken_back, begun) = thread::scope(|scope| {
             let begins = scope.spawn(|| {
                 let mut begun = HashSet::new();
                 while !is_over.load(Ordering::Relaxed) {
-                    let due = write_back.pending().take_due(Duration::ZERO, false, ROOM);
+                    let due = take_due(&write_back);
                     begun.extend(due.writes.into_iter().map(|task| task.key));
                     is_begun.fetch_or(!begun.is_empty(), Ordering::Relaxed);
                 }
@@ -426,8 +446,8 @@ mod tests {
             });
             let keys =
                 (0..).take_while(|number| *number < KEYS || !is_begun.load(Ordering::Relaxed));
-            let keys = keys.map(|number| Key::new(number.to_string()).expect("valid"));
             let taken_back: Vec<Key> = keys
+                .map(|number| key(&number.to_string()))
                 .filter(|key| note_and_take_back(&write_back, key))
                 .collect();
             is_over.store(true, Ordering::Relaxed);
@@ -443,7 +463,7 @@ mod tests {
 
     fn note_and_take_back(write_back: &WriteBack, key: &Key) -> bool {
         let change = NameChange::Describe(Redescription {
-            etag: ETag::new("version"),
+            etag: etag(),
             description: Description::default(),
         });
         let now = clock::now();
@@ -455,5 +475,49 @@ mod tests {
         };
         let taken_back = write_back.note(key, take_back, None, now);
         taken_back.expect("the disk takes it") == Wait::Noted
+    }
+
+    /// How the file was described that a rename replaced fell away before the journal had the rename: a kill in between
+    /// lost it. It must not be begun meanwhile either.
+    #[tokio::test]
+    async fn a_description_that_is_held_is_noted_and_not_begun() {
+        let (write_back, _directory) = write_back();
+        for is_let_go in [true, false] {
+            let described = (etag(), Description::default());
+            let noted = write_back.describe_version(&key("file"), described).await;
+            assert_eq!(noted, Wait::Noted);
+            let held = write_back.hold_description(&key("file")).expect("it waits");
+            assert!(take_due(&write_back).writes.is_empty());
+            assert!(write_back.has(&key("file")));
+            match is_let_go {
+                true => {
+                    held.forgo().await;
+                    assert!(!write_back.has(&key("file")));
+                }
+                false => {
+                    drop(held);
+                    assert_eq!(take_due(&write_back).writes.len(), 1);
+                }
+            }
+        }
+    }
+
+    /// Nothing told it.
+    #[tokio::test]
+    async fn who_waits_for_what_is_taken_back_goes_on() {
+        let (write_back, _directory) = write_back();
+        let described = (etag(), Description::default());
+        let noted = write_back.describe_version(&key("file"), described).await;
+        assert_eq!(noted, Wait::Noted);
+        let waits = {
+            let write_back = Arc::clone(&write_back);
+            tokio::spawn(async move { write_back.settle(&key("file")).await })
+        };
+        clock::sleep(Duration::from_millis(20)).await;
+        let held = write_back.hold_description(&key("file"));
+        held.expect("it was not begun").forgo().await;
+        let waited = clock::deadline(Duration::from_secs(10), waits).await;
+        let waited = waited.expect("it goes on").expect("no panic");
+        assert_eq!(waited, Ok(()));
     }
 }

@@ -60,18 +60,24 @@ impl Renames {
             turns_of_both(moved.as_deref(), replaced.as_deref()).await;
         let mut replaced = replaced.as_ref().zip(replaced_turn);
         if let (Some(file), Some(turn)) = (&moved, &mut moved_turn) {
-            if self.is_moved_behind(file.inode) {
-                self.mount
-                    .forgo_description(&self.target_key(rename)?)
-                    .await?;
-            }
+            let description = match self.is_moved_behind(file.inode) {
+                true => {
+                    let target = self.target_key(rename)?;
+                    self.mount.hold_description(&target).await?
+                }
+                false => None,
+            };
             if let Some(free) = self.place_behind(rename, replaced.as_ref().map(|(file, _)| *file))
             {
                 let moved = (file, turn);
                 self.rename_unsaved(rename, moved, &mut replaced, free)
                     .await?;
+                if let Some(description) = description {
+                    description.forgo().await;
+                }
                 return Ok(None);
             }
+            drop(description);
             self.files.finish(file, turn).await?;
         }
         if self.mount.save_behind().is_some()

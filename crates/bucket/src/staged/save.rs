@@ -128,9 +128,16 @@ impl Files {
             if self.store_snapshot(file, body, &snapshot).await? == Stored::Now {
                 break;
             }
+            if body.content.look(Content::is_dirty)? {
+                // It is unsaved relative to what was found.
+                run_blocking(|| body.content.trim_journal());
+            }
         }
         // An earlier save may have stored the content and nothing else.
-        Ok(self.metadata.store_unsaved_metadata(file).await?)
+        self.metadata.store_unsaved_metadata(file).await?;
+        // Not before: it tells how the file is to be described, as long as nothing else does.
+        run_blocking(|| body.content.trim_journal());
+        Ok(())
     }
 
     /// Lets fall away how the object was to be described that a save replaces, which says that itself. A copy of the
@@ -246,16 +253,13 @@ impl Files {
 
     /// Shows what was saved to everybody on this mount.
     fn publish_staged(&self, file: &OpenFile, body: &StagedBody, version: ObjectVersion) {
-        {
-            let mut tree = self.mount.namespace.lock();
-            let known = self.mount.known_written(file, &version, ObjectKind::Normal);
-            // Before the content is unlocked: a sync must not find that nothing is unsaved.
-            body.content.end_snapshot(version.clone(), |content| {
-                file.show_stored(version, content);
-            });
-            tree.publish(file.inode, known);
-        }
-        run_blocking(|| body.content.trim_journal());
+        let mut tree = self.mount.namespace.lock();
+        let known = self.mount.known_written(file, &version, ObjectKind::Normal);
+        // Before the content is unlocked: a sync must not find that nothing is unsaved.
+        body.content.end_snapshot(version.clone(), |content| {
+            file.show_stored(version, content);
+        });
+        tree.publish(file.inode, known);
     }
 
     /// Saves a file that has much unsaved, while it is still being written.

@@ -66,6 +66,20 @@ impl WriteBack {
         self.wait(key, describe, None).await
     }
 
+    /// Keeps how an object is to be described from being begun, if it waits and was not.
+    pub(super) fn hold_description(self: &Arc<Self>, key: &Key) -> Option<HeldDescription> {
+        let mut pending = self.pending();
+        let there = pending.get(key)?;
+        if there.redescription().is_none() || there.is_begun() {
+            return None;
+        }
+        pending.hold(key);
+        Some(HeldDescription {
+            write_back: Arc::clone(self),
+            key: key.clone(),
+        })
+    }
+
     /// Takes back how an object is to be described, if nothing of that was begun. Says whether it was.
     async fn take_back_description(self: &Arc<Self>, key: &Key) -> bool {
         let take_back = |there: Option<&Waiting>| {
@@ -118,7 +132,41 @@ impl WriteBack {
     }
 }
 
+/// How an object is to be described, which is not begun while this lives.
+pub(crate) struct HeldDescription {
+    write_back: Arc<WriteBack>,
+    key: Key,
+}
+
+impl HeldDescription {
+    /// Lets it fall away: the journal has by now what replaces the object and its description. If the disk refuses, it
+    /// falls away when that is saved.
+    pub(crate) async fn forgo(self) {
+        self.write_back.take_back_description(&self.key).await;
+    }
+}
+
+impl Drop for HeldDescription {
+    fn drop(&mut self) {
+        self.write_back.pending().release(&self.key);
+        self.write_back.bell.notify_one();
+    }
+}
+
 impl Mount {
+    /// Holds how the object of a key is to be described, since a file is about to take its place. Waits for the store if
+    /// that was begun.
+    pub(crate) async fn hold_description(&self, key: &Key) -> FsResult<Option<HeldDescription>> {
+        let Some(write_back) = self.write_back().filter(|names| names.has(key)) else {
+            return Ok(None);
+        };
+        let held = write_back.hold_description(key);
+        if held.is_none() && write_back.redescribed(key).is_some() {
+            write_back.settle(key).await?;
+        }
+        Ok(held)
+    }
+
     /// Lets fall away how the object of a key is to be described, since something is to be stored under it that
     /// replaces the object and its description. Waits for the store if that was begun.
     pub(crate) async fn forgo_description(&self, key: &Key) -> FsResult<()> {

@@ -143,6 +143,38 @@ async fn a_file_that_was_changed_is_recovered_with_what_it_is_now() {
     assert_eq!((shown.uid, shown.permissions), (7, 0o755), "{inode:?}");
 }
 
+/// The journal went with the save, before the store was told of the change.
+#[tokio::test]
+async fn a_chmod_during_a_save_survives_a_kill_after_it() {
+    let bed = Bed::staged_with(keeping());
+    let handle = bed.create("file").await.unwrap();
+    bed.write(handle, 0, "content").await.unwrap();
+    let inode = bed.inode("file").await.unwrap();
+    let held = bed.probe.hold(Operation::Put);
+    bed.probe.fail(Operation::Copy, ErrorKind::Unavailable, 100);
+    let chmod = async {
+        while bed.probe.waiting() == 0 {
+            clock::sleep(Duration::from_millis(1)).await;
+        }
+        let changes = AttributeChanges {
+            permissions: Some(0o600),
+            ..AttributeChanges::default()
+        };
+        let changed = bed.volume.set_attributes(&CALLER, inode, changes).await;
+        held.add_permits(1);
+        changed.map(drop)
+    };
+    let (synced, changed) = tokio::join!(bed.sync(handle), chmod);
+    changed.unwrap();
+    synced.expect_err("it cannot be described anew");
+    assert_eq!(bed.object("file").await.unwrap(), b"content");
+    let bed = killed_as_it_is(&bed, keeping()).await;
+    assert_eq!(bed.stat("file").await.unwrap().permissions, 0o600);
+    assert_eq!(bed.staging_files("kept"), [""; 0]);
+    bed.forget_all();
+    assert_eq!(bed.stat("file").await.unwrap().permissions, 0o600);
+}
+
 #[tokio::test]
 async fn a_change_of_size_before_a_kill_is_recovered() {
     let bed = Bed::staged();
@@ -516,8 +548,8 @@ async fn a_recovered_file_that_is_removed_is_not_saved() {
     bed.expect_swept().await;
 }
 
-/// The mount after one that goes on trying to save its one file.
-async fn killed_as_it_is(bed: &Bed) -> Bed {
+/// The mount after one that goes on trying to save its one file, of another bucket.
+async fn killed_as_it_is(bed: &Bed, settings: BucketSettings) -> Bed {
     let left = bed.staging_path(".");
     let leave = |staging: &Path| {
         for kind in ["journal", "data"] {
@@ -525,8 +557,8 @@ async fn killed_as_it_is(bed: &Bed) -> Bed {
             fs::copy(only(&left, kind), copy).unwrap();
         }
     };
-    let next = Bed::staged();
-    next.killed(BucketSettings::default(), leave).await
+    let next = Bed::staged_with(settings.clone());
+    next.killed(settings, leave).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -544,7 +576,7 @@ async fn what_was_doubted_after_a_crash_of_the_machine_is_doubted_after_a_kill_t
     });
     assert_eq!(bed.read_file("file").await.unwrap(), b"sure");
     clock::sleep(until_synced).await;
-    let next = killed_as_it_is(&bed).await;
+    let next = killed_as_it_is(&bed, BucketSettings::default()).await;
     assert_eq!(next.object("file").await.unwrap(), b"sure");
 }
 
@@ -559,7 +591,7 @@ async fn what_is_written_to_a_recovered_file_survives_the_next_kill() {
     let handle = bed.open("file", READ_WRITE).await.unwrap();
     bed.write(handle, 30, "a second mount").await.unwrap();
     assert_eq!(bed.read(handle, 0, 100).await.unwrap().len(), 44);
-    let next = killed_as_it_is(&bed).await;
+    let next = killed_as_it_is(&bed, BucketSettings::default()).await;
     let expected = [WRITTEN, b"\0\0", b"a second mount"].concat();
     assert_eq!(next.object("file").await.unwrap(), expected);
 }
