@@ -149,6 +149,11 @@ impl Behind {
         }
     }
 
+    /// Keeps the handle of a file that is saved when the volume shuts down.
+    pub(super) fn keep(&self, handle: Arc<FileHandle>) {
+        self.add(Waiting::new(handle), usize::MAX);
+    }
+
     /// For how long each file has been unsaved.
     pub(crate) fn ages(&self) -> HashMap<Inode, Duration> {
         let all = lock(&self.waiting);

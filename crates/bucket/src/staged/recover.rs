@@ -123,7 +123,7 @@ impl Files {
     async fn save_left(self: Arc<Self>, LeftFile { handle, body }: LeftFile) {
         let (file, mode) = (&handle.file, &body.mode);
         let left_as = self.mount.namespace.lock().path(file.inode);
-        let ended = self.retry(&handle, &body, None).await;
+        let ended = self.retry(Arc::clone(&handle), &body, None).await;
         // Where files are saved behind, the program may have been told that all is well.
         let saves_behind = self.mount.write_back().is_some_and(|names| names.takes());
         if ended == Retried::Aside && saves_behind {

@@ -57,7 +57,7 @@ impl Files {
                 Err(failed) => {
                     let (this, handle) = (Arc::clone(&this), Arc::clone(&handle));
                     let body = Arc::clone(&body);
-                    tokio::spawn(async move { this.retry(&handle, &body, Some(failed)).await });
+                    tokio::spawn(async move { this.retry(handle, &body, Some(failed)).await });
                 }
             }
             Ok(())
@@ -78,15 +78,27 @@ impl Files {
     }
 
     /// Tries to save a file, of which an attempt has `failed` or none was made, until that succeeds
-    /// or the volume shuts down. The handle keeps the file. `retried` is set, and is so until
-    /// nothing is left to try.
+    /// or the volume shuts down. The handle keeps the file, and its name until it was saved then. `retried` is
+    /// set, and is so until nothing is left to try.
     pub(super) async fn retry(
         self: &Arc<Self>,
-        handle: &FileHandle,
+        handle: Arc<FileHandle>,
+        body: &StagedBody,
+        failed: Option<FailedAttempt>,
+    ) -> Retried {
+        let ended = self.retry_and_again(&handle.file, body, failed).await;
+        if ended == Retried::Shut {
+            self.behind.keep(handle);
+        }
+        ended
+    }
+
+    async fn retry_and_again(
+        self: &Arc<Self>,
+        file: &OpenFile,
         body: &StagedBody,
         mut failed: Option<FailedAttempt>,
     ) -> Retried {
-        let file = &handle.file;
         loop {
             let ended = self.retry_until_saved(file, body, failed.take()).await;
             body.retried.store(false, Ordering::Relaxed);

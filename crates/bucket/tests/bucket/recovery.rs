@@ -548,6 +548,31 @@ async fn a_recovered_file_that_is_removed_is_not_saved() {
     bed.expect_swept().await;
 }
 
+/// Who was to save the others let go of them, and with that of their names.
+#[tokio::test]
+async fn what_a_kill_left_is_saved_by_a_mount_that_ends_at_once() {
+    const FILES: usize = 100;
+    let bed = Bed::staged();
+    for number in 0..FILES {
+        let handle = bed.create(&number.to_string()).await.unwrap();
+        bed.write(handle, 0, "content").await.unwrap();
+    }
+    let mut held = None;
+    let bed = bed.broken_off(BucketSettings::default(), |bed| {
+        held = Some(bed.probe.hold(Operation::Put));
+    });
+    while bed.probe.waiting() == 0 {
+        clock::sleep(Duration::from_millis(1)).await;
+    }
+    let release = async {
+        clock::sleep(Duration::from_millis(20)).await;
+        held.unwrap().add_permits(FILES);
+    };
+    let (lost, ()) = tokio::join!(bed.volume.shut_down(), release);
+    assert_eq!(lost, []);
+    assert_eq!(bed.keys().await.len(), FILES);
+}
+
 /// The mount after one that goes on trying to save its one file, of another bucket.
 async fn killed_as_it_is(bed: &Bed, settings: BucketSettings) -> Bed {
     let left = bed.staging_path(".");
