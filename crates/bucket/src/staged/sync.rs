@@ -44,7 +44,7 @@ async fn sync_periodically(mode: Weak<StagedMode>) {
         let staging = mode.staging();
         on_worker(|| staging.space().look()).await;
         staging.closed().expire(staging.space().free_seen());
-        tell(force_names(staging).await);
+        tell(force_log(staging).await);
         let files = mode.engaged.all();
         let files = files.iter().filter_map(|file| file.body.staged());
         let files = files.map(|body| Arc::clone(&body.content)).collect();
@@ -59,12 +59,8 @@ fn tell(synced: io::Result<()>) {
     }
 }
 
-async fn force_names(staging: &Staging) -> io::Result<()> {
-    let names = staging.names().file();
-    match names {
-        Some(names) => on_worker(|| names.sync_data()).await,
-        None => Ok(()),
-    }
+async fn force_log(staging: &Staging) -> io::Result<()> {
+    on_worker(|| staging.force_log()).await
 }
 
 /// Forces all of `files` to the disk, so many at once, and returns the first failure.
@@ -130,7 +126,7 @@ impl Files {
         files: Vec<Arc<OpenFile>>,
     ) -> FsResult<()> {
         let staging = mode.staging();
-        let names = force_names(staging).await;
+        let names = force_log(staging).await;
         names.map_err(|error| disk_failure(&error))?;
         let (for_store, here): (Vec<_>, Vec<_>) =
             files.into_iter().partition(|file| self.needs_store(file));

@@ -234,7 +234,7 @@ impl WriteBack {
     }
 
     fn note_done(&self, tasks: &[Task], durability: Durability) -> io::Result<()> {
-        let file = {
+        {
             let mut log = self.staging.names();
             for task in tasks {
                 // What took its place is noted already.
@@ -242,11 +242,10 @@ impl WriteBack {
                     log.note_done(&task.key)?;
                 }
             }
-            log.file()
-        };
-        match file {
-            Some(file) if durability == Durability::Machine => file.sync_data(),
-            _ => Ok(()),
+        }
+        match durability {
+            Durability::Machine => self.staging.force_log(),
+            Durability::Process => Ok(()),
         }
     }
 

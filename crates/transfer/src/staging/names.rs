@@ -94,6 +94,8 @@ pub struct NameLog {
     is_unread: bool,
     /// A crash of the machine may bring back the log before this one.
     is_name_unsynced: bool,
+    /// The disk refused something of this file once, and tells that once: it may lack it, whatever it says later.
+    is_doubted: bool,
     /// Bytes of whole records.
     length: u64,
     /// Bytes when it was written anew last.
@@ -110,6 +112,7 @@ impl NameLog {
             file: None,
             is_unread: false,
             is_name_unsynced: false,
+            is_doubted: false,
             length: 0,
             begun: 0,
             changes: NameChanges::new(),
@@ -182,9 +185,17 @@ impl NameLog {
     }
 
     /// The file, once something was noted: what was noted by then survives a crash of the machine once it is synced,
-    /// without the log, which others need.
-    pub fn file(&self) -> Option<Arc<File>> {
-        self.file.clone()
+    /// without the log, which others need. A file of which the disk refused something is written anew.
+    pub(crate) fn to_sync(&mut self) -> io::Result<Option<Arc<File>>> {
+        if self.is_doubted {
+            self.write_anew()?;
+        }
+        Ok(self.file.clone())
+    }
+
+    /// The disk refused something of a file that was to be synced.
+    pub(crate) fn doubt(&mut self, file: &Arc<File>) {
+        self.is_doubted |= self.file.as_ref().is_some_and(|now| Arc::ptr_eq(now, file));
     }
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -241,6 +252,7 @@ impl NameLog {
         self.file = Some(Arc::new(file));
         self.length = bytes.len() as u64;
         self.begun = self.length;
+        self.is_doubted = false;
         self.is_name_unsynced = true;
         self.sync_name()
     }
@@ -400,6 +412,8 @@ impl Told {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::OwnedFd;
+
     use super::*;
     use crate::staging::folder::log_of;
 
@@ -550,6 +564,25 @@ mod tests {
         drop(log);
         let left = NameChanges::from([(key("b"), removed(Some("1")))]);
         assert_eq!(bed.recovered(), left);
+    }
+
+    /// The kernel tells once that it could not write; the next sync of the file says that all is well.
+    #[test]
+    fn a_log_that_could_not_be_synced_is_written_anew() {
+        let bed = Bed::new();
+        let mut log = bed.log();
+        log.note(&key("a"), &removed(Some("1"))).expect("noted");
+        let (_reader, refuses) = io::pipe().expect("a pipe");
+        log.file = Some(Arc::new(File::from(OwnedFd::from(refuses))));
+        fs::remove_file(bed.file()).expect("there");
+        let file = log.to_sync().expect("it is there").expect("noted");
+        assert!(file.sync_data().is_err());
+        log.doubt(&file);
+        let file = log.to_sync().expect("written").expect("noted");
+        file.sync_data().expect("the disk takes it");
+        log.note(&key("b"), &removed(Some("1"))).expect("noted");
+        drop(log);
+        assert_eq!(bed.recovered().len(), 2);
     }
 
     /// As with a full disk.

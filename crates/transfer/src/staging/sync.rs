@@ -10,7 +10,8 @@
 //! A journal that was written anew between the first step and the third says so in the third, and begins again.
 //!
 //! The kernel tells once that bytes could not be written, and takes them for written then. So a file of which a step
-//! failed stays [unsynced](StagedFile::is_unsynced), and is not forced again, until the store has what it holds.
+//! failed stays [unsynced](StagedFile::is_unsynced), and is not forced again, until the store has what it holds; and a
+//! log of names that could not be synced is written anew.
 
 use std::{
     fs::File,
@@ -43,6 +44,19 @@ impl Staging {
     /// Makes the names of staging files and journals survive a crash of the machine. Blocks.
     pub fn force_names(&self) -> io::Result<()> {
         self.folder().sync()
+    }
+
+    /// Makes what the log of names says survive a crash of the machine, without the log, which others need meanwhile.
+    /// Blocks.
+    pub fn force_log(&self) -> io::Result<()> {
+        let Some(file) = self.names().to_sync()? else {
+            return Ok(());
+        };
+        let synced = file.sync_data();
+        if synced.is_err() {
+            self.names().doubt(&file);
+        }
+        synced
     }
 }
 
