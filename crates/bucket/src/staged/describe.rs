@@ -1,8 +1,8 @@
 //! What a staged file is beside its bytes, for the journal.
 //!
 //! A node knows the owner, mode, times and extended attributes that go to the store with the next
-//! save. The journal has them too, as long as it has unsaved bytes: a recovery of a file that was
-//! never stored finds them nowhere else. Without bytes that are unsaved there is nothing to recover.
+//! save. The journal has them too, from the first unsaved byte until a save has stored bytes and description: a recovery
+//! finds them nowhere else, be it of a file that was never stored or of what changed while it was being saved.
 
 use std::sync::Arc;
 

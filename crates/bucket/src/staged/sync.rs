@@ -136,15 +136,24 @@ impl Files {
             contents.push(Arc::clone(&body.content));
         }
         let forced = force(staging, contents, FORCED_AT_ONCE).await;
+        let may_note = !for_store.is_empty();
         let stored = self.save_all(for_store).await;
-        forced.map_err(|error| disk_failure(&error)).and(stored)
+        // How such a file is described may wait in the log of names.
+        let noted = match may_note {
+            true => force_log(staging).await,
+            false => Ok(()),
+        };
+        forced
+            .and(noted)
+            .map_err(|error| disk_failure(&error))
+            .and(stored)
     }
 
     /// Whether the disk here is not enough for what a file lacks in the store.
     fn needs_store(&self, file: &OpenFile) -> bool {
         let body = file.body.staged();
         let is_unsynced = body.is_some_and(|body| body.content.is_unsynced());
-        // What changed during a save has no journal.
+        // What changed during a save may have no journal any more.
         is_unsynced || !is_unsaved(file) && self.metadata.has_unsaved_metadata(file.inode)
     }
 
