@@ -33,6 +33,6 @@ impl WholeFile {
     /// Gives it its name, in the place of what has it.
     pub fn publish(self) -> io::Result<()> {
         rustix::fs::fchmod(&self.file, self.mode)?;
-        Ok(self.file.publish(&self.name)?)
+        self.file.publish(&self.name)
     }
 }

@@ -6,6 +6,7 @@
 use std::{
     ffi::{CStr, CString},
     hash::{DefaultHasher, Hash, Hasher},
+    io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
 };
@@ -15,7 +16,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::Directory;
+use super::{Directory, flush};
 
 /// What such names begin with.
 const BEGINNING: &[u8] = b".parcp-";
@@ -60,7 +61,8 @@ impl Temporary {
     }
 
     /// Gives it its name, in the place of what has it. Nobody ever sees less than all of it.
-    pub(crate) fn publish(mut self, name: &CStr) -> rustix::io::Result<()> {
+    pub(crate) fn publish(mut self, name: &CStr) -> io::Result<()> {
+        flush(&self.file)?;
         fs::renameat(&self.directory, &self.name, &self.directory, name)?;
         self.is_published = true;
         Ok(())

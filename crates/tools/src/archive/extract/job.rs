@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     Report,
-    local::{self, Directory, Handle, Place, write_fully},
+    local::{self, Directory, Handle, Place, flush, write_fully},
     report::reason,
     work::{Crew, Job},
 };
@@ -289,7 +289,7 @@ impl<'a> Writing<'a> {
         Ok(())
     }
 
-    /// The same for a new file, to which its directory may have handed down a list.
+    /// The same for a new file, to which its directory may have handed down a list, and its end.
     fn dress_file(&self, file: &OwnedFd, member: &Member) -> io::Result<()> {
         if member
             .attributes
@@ -298,7 +298,8 @@ impl<'a> Writing<'a> {
         {
             local::remove_access_list(file)?;
         }
-        self.dress(file, member)
+        self.dress(file, member)?;
+        flush(file)
     }
 
     /// Owner, attributes, mode and times, in the order in which none undoes another.
