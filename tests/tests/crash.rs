@@ -259,6 +259,10 @@ fn a_mount_whose_guardian_was_killed_says_so_once_and_serves_on() {
     const TOLD: &str = "its guardian has ended";
     let bucket = Bucket::new(Kind::Local);
     let mount = bucket.mount();
+    // By then the guardian is watched.
+    PATIENCE.until("it to be mounted", || {
+        mount.log().contains("mounted source=")
+    });
     for guardian in mount.process().children() {
         guardian.signal("-KILL");
     }

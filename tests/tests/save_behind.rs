@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File, Permissions},
     io::Write,
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
@@ -69,6 +69,17 @@ impl Bed {
     fn files(&self, folder: &str) -> Vec<PathBuf> {
         let files = fs::read_dir(self.staging().join(folder)).expect("a staging directory");
         files.flatten().map(|file| file.path()).collect()
+    }
+
+    /// Returns when the store has nothing to do any more, and had not for a while.
+    fn wait_for_what_is_under_way(&self) {
+        let mut quiet = Instant::now();
+        while quiet.elapsed() < 2 * LATENCY {
+            thread::sleep(LATENCY / 10);
+            if self.bucket.server(|server| server.counters().in_flight) > 0 {
+                quiet = Instant::now();
+            }
+        }
     }
 
     fn requests(&self, operation: Operation) -> u64 {
@@ -488,11 +499,18 @@ impl Shadow {
     #[track_caller]
     fn settle(&mut self, found: BTreeMap<String, Vec<u8>>, place: &str) {
         let cut = self.cut.take();
-        let sizes = |files: &BTreeMap<String, Vec<u8>>| -> Vec<(String, usize)> {
-            let sizes = files
-                .iter()
-                .map(|(name, content)| (name.clone(), content.len()));
-            sizes.collect()
+        let others = |files: &BTreeMap<String, Vec<u8>>| -> Vec<String> {
+            let names: BTreeSet<&String> = files.keys().chain(found.keys()).collect();
+            let others = names
+                .into_iter()
+                .filter(|name| files.get(*name) != found.get(*name));
+            let shown =
+                |content: Option<&Vec<u8>>| content.map_or("nothing".to_owned(), |it| brief(it));
+            let told = others.map(|name| {
+                let (found, wanted) = (found.get(name), files.get(name));
+                format!("{name}: {} in place of {}", shown(found), shown(wanted))
+            });
+            told.collect()
         };
         // A rename of a saved file is a copy and a removal: a kill may leave both names.
         let both = cut.as_ref().map(|cut| {
@@ -502,13 +520,23 @@ impl Shadow {
         });
         assert!(
             found == self.files || Some(&found) == cut.as_ref() || Some(&found) == both.as_ref(),
-            "{} in {place}: {:?} in place of {:?} or {:?}",
+            "{} in {place}: {:?}, or {:?}",
             self.folder,
-            sizes(&found),
-            sizes(&self.files),
-            cut.as_ref().map(sizes),
+            others(&self.files),
+            cut.as_ref().map(others),
         );
         self.files = found;
+    }
+}
+
+/// What a file of a shadow is, in short.
+fn brief(content: &[u8]) -> String {
+    match content.split_first_chunk::<MODE_LENGTH>() {
+        Some((mode, content)) if content.len() > 20 => {
+            let mode = u32::from_le_bytes(*mode);
+            format!("{mode:o} with {} bytes {:x?}", content.len(), &content[..4])
+        }
+        _ => String::from_utf8_lossy(content).into_owned(),
     }
 }
 
@@ -572,7 +600,7 @@ fn kill_again_and_again(kind: Kind, seed: u64, rounds: u64) {
         });
         mount.kill_and_unmount();
         // What it had sent arrives before anything of the next mount: nobody could tell it from what that removes.
-        thread::sleep(2 * LATENCY);
+        bed.wait_for_what_is_under_way();
         assert_eq!(bed.files("kept"), Vec::<PathBuf>::new(), "round {round}");
     }
     bed.bucket.heal();

@@ -28,7 +28,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::{FsError, FsResult, Mutex, clock};
 
 /// Bytes are accounted in pages, which keeps a large budget within a semaphore's range.
-const PAGE: u64 = 4096;
+pub(crate) const PAGE: u64 = 4096;
 
 /// How long a waiter waits before it asks the reclaimers again.
 const RECLAIM_PERIOD: Duration = Duration::from_millis(20);

@@ -31,7 +31,7 @@ use bytes::Bytes;
 use rustix::io::{Errno, pread};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::{FsResult, MIB, MemoryBudget, Mutex, Reservation};
+use crate::{FsResult, MIB, MemoryBudget, Mutex, Reservation, budget::PAGE};
 
 /// Bytes in a pooled block: one read or write request of the kernel at its largest.
 pub const BLOCK_SIZE: usize = MIB as usize;
@@ -83,10 +83,11 @@ impl BufferPool {
         &self.budget
     }
 
-    /// Bytes of the budget that a buffer of `capacity` bytes occupies.
+    /// Bytes of the budget that a buffer of `capacity` bytes occupies: whole pages, so that several can be paid for at
+    /// once.
     pub fn cost(capacity: usize) -> u64 {
         if capacity <= HEAP_BUFFER_MAX {
-            capacity as u64
+            (capacity as u64).next_multiple_of(PAGE)
         } else {
             BLOCK_SIZE as u64
         }

@@ -295,6 +295,7 @@ impl Fileset {
             }
             EngineError::Corrupt(_) => "restore its metadata from a backup",
             EngineError::Full(_) => "make room on the disk that its metadata is on",
+            EngineError::TooLarge(_) => "report this: no operation should be that large",
             EngineError::Io(_) => "see to the disk that its metadata is on",
         };
         Failure::new(cause, remedy)

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! A save puts what is pending into objects, which it shares with other files that are saved at the same time
-//! ([`Packer`]), and then tells the metadata of all of it in one operation: so the metadata never refers to bytes that
-//! the bucket does not have. What could not be saved stays pending, and
-//! the next save tries again. Reads see pending pieces over the extents.
+//! ([`Packer`]), and then tells the metadata of it, in as many operations as keep each of them short: so the metadata
+//! never refers to bytes that the bucket does not have. What could not be saved stays pending, and the next save tries
+//! again. Reads see pending pieces over the extents, and chunks of many extents are folded behind (`compact.rs`).
 //!
 //! | lock | of what |
 //! |---|---|
@@ -16,6 +16,7 @@
 //! | `File::pending` | pieces, size and times in memory; held for work in memory alone |
 
 mod change;
+mod compact;
 mod pending;
 mod read;
 mod save;
@@ -40,7 +41,7 @@ use crate::{
 };
 
 pub(crate) use self::pending::Overruled;
-use self::pending::Pending;
+use self::{compact::Compactor, pending::Pending};
 
 /// A regular file that is open, or of which something is not saved.
 #[derive(Debug)]
@@ -87,6 +88,7 @@ pub(crate) struct Files {
     packer: Arc<Packer>,
     table: Mutex<Table>,
     last_handle: AtomicU64,
+    compactor: Compactor,
 }
 
 impl Files {
@@ -97,6 +99,7 @@ impl Files {
             objects,
             table: Mutex::default(),
             last_handle: AtomicU64::new(0),
+            compactor: Compactor::default(),
         })
     }
 

@@ -105,7 +105,7 @@ pub(crate) async fn delete_garbage(engine: &dyn Engine, objects: &Objects) -> Fs
     // Before the look: see there.
     let uncommitted = objects.uncommitted();
     let mut garbage = query(engine, |reads| operations::garbage(reads)).await?;
-    garbage.retain(|object| !uncommitted.contains(object));
+    garbage.retain(|object| !uncommitted.contains(object) && !objects.spool_takes_care_of(*object));
     if garbage.is_empty() {
         return Ok(false);
     }

@@ -21,7 +21,8 @@ use penstock_vfs::{AccessMask, Attributes, Change, Dentry, Identity, Inode, perm
 pub(crate) use attributes::set_attributes;
 pub(crate) use directory::{find_position, list, position_of};
 pub(crate) use extents::{
-    Edit, FileChange, STEP, SizeChange, clearing, edit, extents_in, next_place,
+    Edit, FileChange, SizeChange, Step, abandon, chunk, clearing, edit, extents_in, fold,
+    next_place,
 };
 pub(crate) use link::link;
 pub(crate) use make::{Making, NewFile, format, make};

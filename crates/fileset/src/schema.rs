@@ -28,7 +28,7 @@ mod codec;
 mod format;
 mod node;
 
-pub(crate) use chunk::{Chunk, Extent, GRAIN, Stored};
+pub(crate) use chunk::{Chunk, Extent, FOLD_FIRST_AT, GRAIN, Stored, UseChange};
 pub use format::{BLOCK_SIZE, FORMAT_VERSION, Format};
 pub(crate) use node::{Entry, Node, ObjectUse};
 

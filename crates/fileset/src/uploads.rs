@@ -37,7 +37,7 @@ pub(crate) async fn run(parts: Weak<Parts>) {
     loop {
         let Some(parts) = parts.upgrade() else { return };
         while !spool.is_draining()
-            && let Some(due) = spool.due(clock::now(), &parts.objects.uncommitted())
+            && let Some(due) = spool.due(clock::now(), || parts.objects.uncommitted())
         {
             tokio::spawn(behind(Arc::clone(&parts), Arc::clone(&spool), due));
         }
@@ -62,13 +62,13 @@ pub(crate) async fn drain(parts: &Parts) -> FsResult<()> {
         return Ok(());
     };
     spool.drain();
-    // What failed a moment ago is tried once more.
-    let all = clock::now() + IDLE;
     let mut uploads = FuturesUnordered::new();
     let mut outcome = Ok(());
     loop {
+        // What failed a moment ago is tried once more, and what is held is asked for again.
+        let all = clock::now() + IDLE;
         while outcome.is_ok()
-            && let Some(due) = spool.due(all, &parts.objects.uncommitted())
+            && let Some(due) = spool.due(all, || parts.objects.uncommitted())
         {
             uploads.push(async move { upload(parts, spool, &due).await });
         }

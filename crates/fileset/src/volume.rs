@@ -10,7 +10,7 @@ use std::{ops::Range, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use penstock_base::{FsError, FsResult, Payload, clock, random};
+use penstock_base::{FsError, FsResult, Payload, clock, random, run_blocking};
 use penstock_transfer::Transfer;
 use penstock_vfs::{
     AccessMask, Allocation, AttributeChanges, Attributes, Change, Dentry, DirectorySink, Entry,
@@ -90,6 +90,9 @@ impl FilesetVolume {
         spool: Option<Arc<Spool>>,
     ) -> FsResult<Arc<Self>> {
         let identity = format_of(&*engine).await?.identity;
+        if let Some(spool) = &spool {
+            run_blocking(|| spool.note_boot());
+        }
         let objects = Arc::new(Objects::with_spool(transfer, spool));
         let parts = Arc::new(Parts {
             files: Files::new(Arc::clone(&engine), Arc::clone(&objects)),
@@ -613,6 +616,7 @@ impl Volume for FilesetVolume {
     }
 
     async fn shut_down(&self) -> Vec<(String, FsError)> {
+        self.parts.files.end_folding().await;
         let failed = self.parts.files.save_all().await;
         let failed = failed.into_iter();
         let mut failed: Vec<_> = failed

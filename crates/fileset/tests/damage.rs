@@ -56,6 +56,8 @@ async fn a_log_of_which_something_is_missing_is_refused() {
 /// Bytes of each of their records, and of a mark.
 const RECORD: usize = 29;
 const MARK: usize = 24;
+/// Bytes before the first of them.
+const HEAD: usize = 16;
 
 /// The log of an engine that was killed after each of five operations was synced, in a directory of its own.
 async fn killed_after_five() -> (tempfile::TempDir, std::path::PathBuf) {
@@ -68,7 +70,7 @@ async fn killed_after_five() -> (tempfile::TempDir, std::path::PathBuf) {
     let copy = tempfile::tempdir().unwrap();
     // The last mark is written behind the sync that was waited for.
     let marked =
-        || std::fs::read(segment(directory.path())).unwrap().len() == 8 + 5 * (RECORD + MARK);
+        || std::fs::read(segment(directory.path())).unwrap().len() == HEAD + 5 * (RECORD + MARK);
     while !marked() {
         std::thread::yield_now();
     }
@@ -126,7 +128,7 @@ async fn what_a_crash_left_of_records_that_were_not_synced_is_passed_over() {
     let (directory, log) = killed_after_five().await;
     let whole = std::fs::read(&log).unwrap();
     // A page that did not reach the disk, and one behind it that did: whole records, and no mark that covers them.
-    let record = &whole[8..8 + RECORD];
+    let record = &whole[HEAD..HEAD + RECORD];
     for torn in [
         [&whole[..], &record[..20]].concat(),
         [&whole[..], &[0; 100]].concat(),

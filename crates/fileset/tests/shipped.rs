@@ -288,6 +288,75 @@ async fn a_copy_that_went_on_by_itself_is_refused() {
     assert!(matches!(opened, Err(EngineError::Fenced(_))), "{opened:?}");
 }
 
+/// Of two that went on from one state, one without the bucket, with `alone` operations, the other with it, with
+/// `together`, the first is refused and can be brought back.
+async fn put_back(alone: u8, together: u8) {
+    let (place, first) = (Place::new(1), directory());
+    let engine = place.create(&first).await;
+    put(&engine, "a", vec![1]).await.unwrap();
+    engine.sync().await.unwrap();
+    let snapshot = copy_of(&first);
+    drop(engine);
+    let engine = place.open(&snapshot).await.unwrap();
+    let fail = Fault::fail(ErrorKind::Unavailable);
+    place.faults.rate(Some(Operation::Put), 1.0, fail);
+    for number in 0..alone {
+        put(&engine, &format!("alone-{number}"), vec![1])
+            .await
+            .unwrap();
+    }
+    assert!(engine.sync().await.is_err(), "the bucket does not have it");
+    let reverted = copy_of(&snapshot);
+    drop(engine);
+    place.faults.clear();
+    let engine = place.open(&first).await.unwrap();
+    for number in 0..together {
+        put(&engine, &format!("together-{number}"), vec![1])
+            .await
+            .unwrap();
+        engine.sync().await.unwrap();
+    }
+    let expected = all(&engine).await;
+    engine.close().await.unwrap();
+    let opened = place.open(&reverted).await;
+    assert!(matches!(opened, Err(EngineError::Fenced(_))), "{opened:?}");
+    let position = position(&settings(reverted.path(), &place.store)).await;
+    assert!(position.is_ok_and(|position| position.is_own && !position.agrees));
+    let attached = place.attach(&reverted).await.unwrap();
+    assert_eq!(all(&attached).await, expected);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_that_was_put_back_behind_the_bucket_does_not_go_on_upon_another_history() {
+    put_back(2, 5).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_that_was_put_back_before_the_bucket_does_not_go_on_upon_another_history() {
+    put_back(5, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_of_another_time_than_its_tree_is_refused() {
+    let (place, first) = (Place::new(1), directory());
+    place.create(&first).await.close().await.unwrap();
+    let snapshot = copy_of(&first);
+    for (machine, value) in [(&first, 1), (&snapshot, 2)] {
+        let local = settings(machine.path(), &place.store).local;
+        let engine = EmbeddedEngine::open(&local).unwrap();
+        for number in 0..5 {
+            put(&engine, &format!("key-{number}"), vec![value])
+                .await
+                .unwrap();
+        }
+        engine.close().await.unwrap();
+    }
+    std::fs::copy(snapshot.path().join("tree"), first.path().join("tree")).unwrap();
+    let local = settings(first.path(), &place.store).local;
+    let opened = EmbeddedEngine::open(&local);
+    assert!(matches!(opened, Err(EngineError::Corrupt(_))), "{opened:?}");
+}
+
 /// Many small syncs: more groups than a log in the bucket may have.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_log_becomes_a_checkpoint() {
@@ -586,15 +655,16 @@ async fn a_killed_machine_loses_nothing_that_was_synced() {
             }
         }
         let is_taken_over = round % 3 == 1;
-        let mut attached = None;
+        let (mut attached, mut old) = (None, None);
         if is_taken_over {
             // The old writer is alive, and writing.
-            machine = directory();
+            old = Some(std::mem::replace(&mut machine, directory()));
             let settings = settings(machine.path(), &store);
             attached = Some(ShippedEngine::attach(&settings, &|_| ()).await.unwrap());
         }
         child.kill().unwrap();
         child.wait().unwrap();
+        drop(old);
         let whole = |line: &String| line.len() == "durable 00000000-0-00000000".len();
         let rest = lines.map_while(Result::ok).filter(whole);
         durable.extend(rest.filter_map(|line| Some(line.strip_prefix("durable ")?.to_owned())));
@@ -624,6 +694,6 @@ async fn a_killed_machine_loses_nothing_that_was_synced() {
             durable.len(),
             there.len()
         );
-        drop(engine);
+        engine.close().await.unwrap();
     }
 }

@@ -176,12 +176,45 @@ async fn an_attach_that_fails_shuts_nobody_out() {
     assert_eq!(all(&attached).await.len(), 6);
 }
 
-/// An operation can be as large as what one save changes.
+/// A copy of its directory took the log over while it made a checkpoint: both have that checkpoint, and parts that the
+/// one no longer needs the other may.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_that_was_shut_out_while_it_made_a_checkpoint_deletes_nothing() {
+    let (place, first, copy) = (Place::new(), directory(), directory());
+    let engine = place.create(&first).await;
+    let later = Fault::Delay(Duration::from_secs(2));
+    let at_once = Fault::Delay(Duration::ZERO);
+    // It looks for a checkpoint, and then for what is useless.
+    place.faults.queue(Operation::List, [at_once, later]);
+    put_each(&engine, "a", FOLD_GROUPS - 1).await;
+    keys::copy_files(first.path(), copy.path());
+    // What is deleted was deleted by the first.
+    let faults = Faults::new(1);
+    let denied = Fault::fail(ErrorKind::PermissionDenied);
+    faults.rate(Some(Operation::DeleteMany), 1.0, denied);
+    let settings = ShippedSettings {
+        store: Arc::new(Faulty::new(Arc::clone(&place.bucket), faults)),
+        ..place.settings(copy.path())
+    };
+    put_each(&engine, "b", 1).await;
+    while place.keys("checkpoint/").await.is_empty() {
+        clock::sleep(Duration::from_millis(1)).await;
+    }
+    let before = place.keys("").await;
+    let opened = ShippedEngine::open(&settings).await.unwrap();
+    clock::sleep(Duration::from_secs(3)).await;
+    let after = place.keys("").await;
+    assert!(before.iter().all(|key| after.contains(key)));
+    assert!(put(&engine, "late", vec![1]).await.is_err() || engine.sync().await.is_err());
+    assert_eq!(all(&opened).await.len(), FOLD_GROUPS);
+}
+
+/// The largest takes 64 MiB, and one that is larger is refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operation_of_any_size_that_was_acknowledged_is_found_elsewhere() {
     let (place, first, second) = (Place::new(), directory(), directory());
     let engine = place.create(&first).await;
-    let large = Bytes::from(vec![7; 70 << 20]);
+    let large = Bytes::from(vec![7; 63 << 20]);
     let value = large.clone();
     let put = transact(&engine, move |transaction| -> Outcome<()> {
         transaction.put(b"large", value.clone());

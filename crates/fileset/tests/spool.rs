@@ -5,16 +5,17 @@
 mod support;
 
 use std::{
+    path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use penstock_base::clock;
 use penstock_fileset::engine::{
-    Barrier, EmbeddedEngine, EmbeddedSettings, Engine, EngineError, EngineResult, transact,
+    Barrier, EmbeddedEngine, EmbeddedSettings, Engine, EngineError, EngineResult, query, transact,
 };
 use penstock_object::{ErrorKind, Operation};
 use penstock_object_testing::Fault;
@@ -124,6 +125,56 @@ async fn what_is_removed_before_it_was_uploaded_costs_no_request() {
     assert_eq!(place.faults.calls(Operation::DeleteMany), 0);
     assert_eq!(place.volume.shut_down().await, []);
     place.crash().await;
+    place.is_whole().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unmounting_ends_though_a_removed_file_is_still_being_saved() {
+    let (place, gate) = Place::spooled_and_gated().await;
+    let inode = place.make(ROOT, "removed", file(0o644)).await.unwrap();
+    let handle = place.open(inode, OpenOptions::WRITE).await.unwrap();
+    let written = place.write(handle, WritePlace::At(0), b"bytes").await;
+    written.unwrap();
+    gate.hold(1);
+    let saving = place.clone();
+    let saving = tokio::spawn(async move { saving.sync(handle).await });
+    gate.reached.notified().await;
+    let removed = place.remove(ROOT, "removed", RemoveKind::File).await;
+    removed.unwrap();
+    place.forget_all(inode);
+    place.until(|| place.is_gone(inode)).await;
+    let ending = place.clone();
+    let ending = tokio::spawn(async move { ending.volume.shut_down().await });
+    // It has looked at the object, which somebody holds.
+    clock::sleep(Duration::from_millis(200)).await;
+    gate.go_on();
+    saving.await.unwrap().unwrap_err();
+    let ended = clock::deadline(Duration::from_secs(10), ending).await;
+    assert_eq!(ended.unwrap().unwrap(), []);
+}
+
+/// What removed files left in the object may be cleared away just then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_saved_into_an_object_of_removed_ones_stays() {
+    let (place, gate) = Place::spooled_and_gated().await;
+    let kept = place.make(ROOT, "kept", file(0o644)).await.unwrap();
+    store_some(&place, 1).await;
+    let inode = place.find(ROOT, &name(0)).await.unwrap().inode;
+    gate.hold_sync();
+    let removed = place.remove(ROOT, &name(0), RemoveKind::File).await;
+    removed.unwrap();
+    place.forget_all(inode);
+    gate.reached.notified().await;
+    let handle = place.open(kept, OpenOptions::WRITE).await.unwrap();
+    let written = place.write(handle, WritePlace::At(0), &content(1)).await;
+    written.unwrap();
+    place.sync(handle).await.unwrap();
+    place.close(handle).await.unwrap();
+    gate.go_on();
+    place
+        .until(|| async { place.volume.unsaved().bytes == 0 })
+        .await;
+    assert!(place.content(ROOT, "kept").await.unwrap() == content(1));
     place.is_whole().await;
 }
 
@@ -252,8 +303,16 @@ impl Barrier for Counting {
 }
 
 async fn put(engine: &EmbeddedEngine) -> EngineResult<()> {
-    transact(engine, |transaction| -> EngineResult<()> {
-        transaction.put(b"key", bytes::Bytes::new());
+    put_value(engine, b"key", bytes::Bytes::new()).await
+}
+
+async fn put_value(
+    engine: &EmbeddedEngine,
+    key: &'static [u8],
+    value: bytes::Bytes,
+) -> EngineResult<()> {
+    transact(engine, move |transaction| -> EngineResult<()> {
+        transaction.put(key, value.clone());
         Ok(())
     })
     .await
@@ -276,4 +335,57 @@ async fn nothing_is_durable_before_the_barrier_passed() {
     put(&engine).await.unwrap();
     let synced = clock::deadline(Duration::from_secs(30), engine.sync());
     assert!(matches!(synced.await.unwrap(), Err(EngineError::Io(_))));
+}
+
+/// Keeps what is on the disk when it is asked to pass, as a power cut just then would, and has lost what `lost` refers to.
+#[derive(Debug)]
+struct CutOff {
+    directory: PathBuf,
+    left: PathBuf,
+    is_armed: AtomicBool,
+}
+
+impl Barrier for CutOff {
+    fn pass(&self) -> std::io::Result<()> {
+        if self.is_armed.swap(false, Ordering::SeqCst) {
+            support::copy(&self.directory, &self.left);
+        }
+        Ok(())
+    }
+
+    fn has(&self, puts: &[(bytes::Bytes, bytes::Bytes)]) -> bool {
+        puts.iter().all(|(key, _)| &key[..] != b"lost")
+    }
+}
+
+#[tokio::test]
+async fn a_power_cut_in_a_checkpoint_leaves_a_log_that_goes_on() {
+    let [first, left, again] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let barrier = Arc::new(CutOff {
+        directory: first.path().to_owned(),
+        left: left.path().to_owned(),
+        is_armed: AtomicBool::new(false),
+    });
+    let open = |directory: &tempfile::TempDir| {
+        let settings = EmbeddedSettings {
+            directory: directory.path().to_owned(),
+            memory: 8 << 20,
+        };
+        EmbeddedEngine::open_behind(&settings, Some(barrier.clone()))
+    };
+    let engine = open(&first).unwrap();
+    put(&engine).await.unwrap();
+    engine.sync().await.unwrap();
+    barrier.is_armed.store(true, Ordering::SeqCst);
+    // As much as begins a checkpoint.
+    let much = vec![0; 2 << 20].into();
+    put_value(&engine, b"lost", much).await.unwrap();
+    engine.close().await.unwrap();
+    let engine = open(&left).unwrap();
+    put(&engine).await.unwrap();
+    engine.sync().await.unwrap();
+    support::copy(left.path(), again.path());
+    let engine = open(&again).unwrap();
+    let lost = query(&engine, |reads| reads.get(b"lost")).await;
+    assert_eq!(lost.unwrap(), None);
 }

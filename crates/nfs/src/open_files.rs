@@ -150,8 +150,8 @@ impl OpenFiles {
         for (inode, open_file) in all {
             let _turn = open_file.turn().await;
             if let Some(writer) = open_file.take(Access::Write) {
-                let flushed = self.volume.flush(writer.id).await;
-                failed.extend(flushed.err().map(|error| (inode, error)));
+                let saved = self.save(&open_file, &writer).await;
+                failed.extend(saved.err().map(|error| (inode, error)));
                 self.volume.release(writer.id).await;
             }
             if let Some(reader) = open_file.take(Access::Read) {
@@ -179,9 +179,18 @@ impl OpenFiles {
         is_closed
     }
 
+    /// Makes durable what was written: a COMMIT that comes when the file is closed finds nothing to do.
+    async fn save(&self, file: &OpenFile, open: &Open) -> FsResult<()> {
+        if let Some(written) = file.unsynced() {
+            self.volume.sync(open.id, 0..u64::MAX, false).await?;
+            file.synced(written);
+        }
+        self.volume.flush(open.id).await
+    }
+
     async fn close_handle(&self, open_file: &Arc<OpenFile>, access: Access, open: Open) {
         if access == Access::Write
-            && let Err(error) = self.volume.flush(open.id).await
+            && let Err(error) = self.save(open_file, &open).await
         {
             let inode = open_file.inode.0;
             warn!(inode, %error, "a file could not be saved, and will be tried again");

@@ -339,8 +339,8 @@ impl Client {
         };
         let content = request.content_of_answer();
         let work = match request.effect() {
-            Effect::None => Work::Looks(Box::pin(answer.carry_out(request))),
-            Effect::Saves => Work::Changes(Box::pin(answer.carry_out(request))),
+            Effect::None => Work::Looks(Box::pin(answer.each_time(request))),
+            Effect::Saves => Work::Changes(Box::pin(answer.each_time(request))),
             effect => {
                 let duplicates = self.service.duplicates(effect);
                 let key = duplicates.key(self.address.ip(), (xid, procedure), &arguments);
@@ -366,7 +366,7 @@ impl Client {
                     service
                         .mounting(asked, (address.ip(), request), &mut out)
                         .await;
-                    Reply::finished(out, Payload::new())
+                    Some(Reply::finished(out, Payload::new()))
                 };
                 (Work::Looks(Box::pin(answer)), 0)
             }
@@ -410,29 +410,32 @@ impl Call3 {
         reply
     }
 
-    /// The same unless it was carried out before: then with the answer that it had.
-    async fn once(self, key: CallKey, request: Request) -> Reply {
+    /// The answer of a call that may be carried out again.
+    async fn each_time(self, request: Request) -> Option<Reply> {
+        Some(self.carry_out(request).await)
+    }
+
+    /// The same unless it was carried out before: then with the answer that it had. A repeat of one that is still carried
+    /// out is not answered: a client takes whatever comes for the answer to both.
+    async fn once(self, key: CallKey, request: Request) -> Option<Reply> {
         let service = Arc::clone(&self.service);
         match service.duplicates(request.effect()).arrive(key).await {
             Arrival::First(running) => {
                 let reply = self.carry_out(request).await;
                 running.answered(reply.head.clone());
-                reply
+                Some(reply)
             }
             Arrival::Repeat(head) => {
                 service.metrics.repeated.increment();
-                Reply {
+                Some(Reply {
                     head,
                     payload: Payload::new(),
-                }
+                })
             }
             Arrival::Late => {
                 let xid = self.id.0;
                 debug!(xid, "a call that is still carried out was repeated");
-                Reply::refused(Refused {
-                    xid,
-                    refusal: Refusal::SystemError,
-                })
+                None
             }
         }
     }

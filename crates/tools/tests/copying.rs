@@ -349,17 +349,20 @@ fn a_file_that_grows_while_it_is_read_is_told_and_a_next_run_sets_it_right() {
             }
         });
         begun.recv().unwrap();
-        let report = Report::default();
-        copy(
-            std::slice::from_ref(&from),
-            &to,
-            &restore(),
-            &report,
-            &Stop::default(),
-        );
+        // Where the processors are busy the file may not grow while it is copied.
+        let told = (0..100).find_map(|_| {
+            let report = Report::default();
+            copy(
+                std::slice::from_ref(&from),
+                &to,
+                &restore(),
+                &report,
+                &Stop::default(),
+            );
+            report.has_changed().then(|| report.summary().failures)
+        });
         is_over.store(true, Ordering::Relaxed);
-        assert!(report.has_changed());
-        assert!(report.summary().failures[0].contains("changed while it was read"));
+        assert!(told.unwrap()[0].contains("changed while it was read"));
     });
     assert_eq!(copied(&[&from], &to, &restore()).failures, [""; 0]);
     assert_same(&from, &to);

@@ -412,7 +412,7 @@ mod tests {
     #[test]
     fn small_rests_cost_what_they_hold_and_large_ones_a_block() {
         let lengths = [0, 4 * KIB, 128 * KIB, 129 * KIB, MIB, MIB + KIB, 8 * MIB];
-        let costs = [0, 4 * KIB, 128 * KIB, MIB, MIB, MIB + KIB, 8 * MIB];
+        let costs = [0, 4 * KIB, 128 * KIB, MIB, MIB, MIB + 4 * KIB, 8 * MIB];
         assert_eq!(lengths.map(cost), costs);
     }
 

@@ -322,6 +322,23 @@ async fn the_first_grain_is_shown_before_the_others_came() {
     assert!(elapsed < Duration::from_millis(300), "{elapsed:?}");
 }
 
+/// Each of them takes a page of the budget, and all together fill fewer.
+#[tokio::test(start_paused = true)]
+async fn a_read_of_many_short_extents_that_waited_for_memory_pays_for_each() {
+    let mut layout = Layout::new(slow(Duration::ZERO, 16 * MIB), 64 * KIB);
+    for start in (0..64 * KIB).step_by(2 * KIB as usize) {
+        let range = start..start + 700;
+        layout.store(vec![Run { range, before: 0 }]).await;
+    }
+    let reader = layout.bench.transfer.extent_reader();
+    let all = layout.bench.budget().try_reserve(16 * MIB);
+    let held = async {
+        clock::sleep(Duration::from_secs(1)).await;
+        drop(all.expect("nobody has any"));
+    };
+    tokio::join!(layout.check(&reader, 0..64 * KIB), held);
+}
+
 #[tokio::test]
 async fn a_dropped_reader_cancels_what_it_fetches() {
     let mut layout = Layout::written(Bench::plain(), 64 * MIB).await;

@@ -4,7 +4,8 @@
 //! is needed, or one of the files in it came and went already while others are on their way. Who stores something
 //! holds an [`Uncommitted`] until its operation is made, and nobody deletes what is held. Who wants to delete asks
 //! [`Objects::uncommitted`] *before* it looks at the metadata: an object that is not held then is referred to by
-//! then, or never will be.
+//! then, or never will be. That is so of objects that nobody adds to: one in the spool must be sealed before
+//! ([`Spool::due`]), and is left to who uploads.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -108,7 +109,7 @@ impl Objects {
 
     /// Puts a run into the spool, which the bucket gets later.
     pub(super) async fn spool(&self, spool: &Spool, run: &Run) -> FsResult<Placed> {
-        let slot = spool.take(run.length() as u32, || self.new_id()).await?;
+        let mut slot = spool.take(run.length() as u32, || self.new_id()).await?;
         // Before the slot goes: from then on the object can be uploaded, unless somebody holds it.
         let object = self.hold(slot.object);
         let written = run_blocking(|| slot.write(run));
@@ -131,7 +132,8 @@ impl Objects {
         }
     }
 
-    fn hold(&self, object: ObjectId) -> Uncommitted {
+    /// Keeps an object from being deleted.
+    pub(crate) fn hold(&self, object: ObjectId) -> Uncommitted {
         *self.held.lock().entry(object).or_default() += 1;
         Uncommitted {
             object,
@@ -174,6 +176,12 @@ impl Objects {
             );
         }
         Ok(kept)
+    }
+
+    /// Whether an object waits for the bucket: who uploads finds that no file needs it ([`crate::uploads`]).
+    pub(crate) fn spool_takes_care_of(&self, object: ObjectId) -> bool {
+        let spool = self.spool.as_ref();
+        spool.is_some_and(|spool| spool.takes_care_of(object))
     }
 
     /// Where small runs wait for the bucket, if they do.

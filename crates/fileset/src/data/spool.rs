@@ -85,7 +85,7 @@ pub struct Spool {
 #[derive(Debug)]
 pub(crate) struct Due {
     pub(crate) object: ObjectId,
-    /// Bytes in it.
+    /// Bytes in it, without those at its end that could not be written.
     pub(crate) length: u32,
     file: Arc<fs::File>,
 }
@@ -104,24 +104,27 @@ pub(super) struct Slot<'a> {
     spool: &'a Spool,
     pub(super) object: ObjectId,
     pub(super) offset: u32,
+    /// Where the run ends, once it is written.
+    end: u32,
     file: Arc<fs::File>,
 }
 
 impl Slot<'_> {
     /// Writes the run. Blocks on the disk.
-    pub(super) fn write(&self, run: &Run) -> io::Result<()> {
+    pub(super) fn write(&mut self, run: &Run) -> io::Result<()> {
         let mut at = u64::from(self.offset);
         for bytes in run.slices() {
             self.file.write_all_at(bytes, at)?;
             at += bytes.len() as u64;
         }
+        self.end = at as u32;
         Ok(())
     }
 }
 
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        self.spool.state.lock().slot_ended(self.object);
+        self.spool.state.lock().slot_ended(self.object, self.end);
         self.spool.bell.notify_one();
     }
 }
@@ -132,7 +135,7 @@ impl Spool {
     /// engine's lock.
     pub fn open(directory: &Path, below: Arc<dyn Store>) -> io::Result<Arc<Self>> {
         make_private_directory(directory)?;
-        let is_same_boot = note_boot(&directory.join(BOOT))?;
+        let is_same_boot = is_noted(&directory.join(BOOT));
         let mut state = State::default();
         for entry in fs::read_dir(directory)? {
             let path = entry?.path();
@@ -152,6 +155,18 @@ impl Spool {
             bell: Notify::new(),
             is_same_boot,
         }))
+    }
+
+    /// Notes that what refers to bytes of this start of the machine is to be trusted: what refers to bytes that an
+    /// earlier one lost is undone. Blocks on the disk.
+    pub(crate) fn note_boot(&self) {
+        if self.is_same_boot {
+            return;
+        }
+        if let Err(error) = note_boot(&self.directory.join(BOOT)) {
+            // The next one to open it compares more than it must.
+            tracing::warn!(%error, "the start of the machine could not be noted in the spool");
+        }
     }
 
     /// Bytes and objects that are not in the bucket yet.
@@ -188,6 +203,7 @@ impl Spool {
             spool: self,
             object,
             offset,
+            end: 0,
             file,
         })
     }
@@ -225,9 +241,13 @@ impl Spool {
         read.is_ok() && checksums([&Bytes::from(bytes)].into_iter()) == stored.checksums
     }
 
-    /// Begins an upload, if one is due at `now` and there is room for it. Objects in `held` are not due: see
-    /// [`super::Objects::uncommitted`].
-    pub(crate) fn due(&self, now: Instant, held: &HashSet<ObjectId>) -> Option<Due> {
+    /// Begins an upload, if one is due at `now` and there is room for it. Objects that are `held` are not due: see
+    /// [`super::Objects::uncommitted`], which is asked when no run can be added any more to what is sealed.
+    pub(crate) fn due(
+        &self,
+        now: Instant,
+        held: impl FnOnce() -> HashSet<ObjectId>,
+    ) -> Option<Due> {
         let (object, length, file) = self.state.lock().due(now, held)?;
         Some(Due {
             object,
@@ -276,13 +296,14 @@ impl Spool {
         self.bell.notify_one();
     }
 
-    /// Drops an object that is not being uploaded. `None` if it is not here, and whether it went.
-    fn cancel(&self, object: ObjectId) -> Option<bool> {
-        let is_idle = self.state.lock().cancel(object)?;
-        if is_idle {
-            self.gone(object);
+    /// Somebody found that no file needs an object. If it is here it is left to whoever uploads: what is saved just
+    /// now may go into it until it is sealed, so only who looks afterwards knows. Returns whether it is here.
+    pub(crate) fn takes_care_of(&self, object: ObjectId) -> bool {
+        let is_here = self.state.lock().hasten(object);
+        if is_here {
+            self.bell.notify_one();
         }
-        Some(is_idle)
+        is_here
     }
 }
 
@@ -316,19 +337,77 @@ impl fmt::Debug for Spool {
     }
 }
 
-/// Notes which start of the machine this is, and says whether it was noted before.
-fn note_boot(path: &Path) -> io::Result<bool> {
+/// Whether it was noted that the machine was not started anew since.
+fn is_noted(path: &Path) -> bool {
     let boot = boot_id();
-    if !boot.is_empty() && fs::read_to_string(path).is_ok_and(|noted| noted == boot) {
-        return Ok(true);
-    }
+    !boot.is_empty() && fs::read_to_string(path).is_ok_and(|noted| noted == boot)
+}
+
+/// Notes which start of the machine this is.
+fn note_boot(path: &Path) -> io::Result<()> {
     let mut file = fs::File::create(path)?;
-    file.write_all(boot.as_bytes())?;
-    file.sync_all()?;
-    Ok(false)
+    file.write_all(boot_id().as_bytes())?;
+    file.sync_all()
 }
 
 /// The object whose file this is.
 fn object_of(path: &Path) -> Option<ObjectId> {
     ObjectId::of_name(path.file_name()?.to_str()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use penstock_object_testing::MemoryStore;
+
+    use super::*;
+    use crate::{
+        data::{Piece, pack::runs},
+        schema::BLOCK_SIZE,
+    };
+
+    fn spool(directory: &tempfile::TempDir) -> Arc<Spool> {
+        Spool::open(directory.path(), Arc::new(MemoryStore::new())).expect("it is new")
+    }
+
+    #[tokio::test]
+    async fn nothing_is_due_while_as_many_are_uploaded_as_may_be() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let spool = spool(&directory);
+        for number in 0..=UPLOADS_MAX as u64 {
+            let object = ObjectId { writer: 1, number };
+            drop(spool.take(BLOCK_SIZE as u32, || object).await);
+        }
+        let later = clock::now() + OPEN_FOR;
+        let begun = std::iter::from_fn(|| spool.due(later, HashSet::new));
+        assert_eq!(begun.count(), UPLOADS_MAX);
+        assert_eq!(spool.next_due(), None, "the bell rings when one has ended");
+    }
+
+    async fn taken(spool: &Spool, length: u32) -> Slot<'_> {
+        let new = || ObjectId {
+            writer: 1,
+            number: 1,
+        };
+        spool.take(length, new).await.expect("there is room")
+    }
+
+    #[tokio::test]
+    async fn what_a_full_disk_did_not_take_keeps_nothing_from_the_bucket() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let spool = spool(&directory);
+        let bytes = Bytes::from_static(b"synced");
+        let run = runs(vec![Piece {
+            offset: 0,
+            bytes: bytes.clone(),
+        }]);
+        let mut slot = taken(&spool, 6).await;
+        slot.write(&run[0]).expect("there is room");
+        drop(slot);
+        // The write of this one fails.
+        drop(taken(&spool, 1000).await);
+        let due = spool.due(clock::now() + OPEN_FOR, HashSet::new);
+        let due = due.expect("it is old enough");
+        assert_eq!(due.read().expect("it is here"), bytes);
+        assert_eq!(due.length, 6);
+    }
 }

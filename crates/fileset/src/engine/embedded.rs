@@ -36,7 +36,10 @@ use self::{
     worker::{Shared, Worker},
 };
 use super::{Barrier, Engine, EngineError, EngineResult, Operation, Query};
-use crate::engine::{layers::Changes, record::Record};
+use crate::engine::{
+    layers::Changes,
+    record::{Record, Tip},
+};
 
 /// The fact that says who ships the log of this directory, if anybody does.
 pub(super) const HOLDER: &str = "holder";
@@ -76,9 +79,9 @@ struct Held {
 /// Records that the log got at once.
 #[derive(Debug, Clone)]
 pub(super) struct Chunk {
-    /// The number of the first operation.
-    pub(super) first: u64,
-    /// And of the last.
+    /// What they go on behind.
+    pub(super) before: Tip,
+    /// The number of the last operation.
     pub(super) last: u64,
     pub(super) records: Bytes,
 }
@@ -113,7 +116,9 @@ pub(super) struct Prepared {
     settings: EmbeddedSettings,
     /// The last operation that is in the tree.
     merged: u64,
-    /// Records that were found elsewhere.
+    /// Behind the last operation that was on the disk.
+    found: Tip,
+    /// Records that were found elsewhere, which go on there.
     added: Vec<Record>,
 }
 
@@ -140,25 +145,27 @@ impl Prepared {
                 "it was not brought here to its end: `penstock fileset attach` goes on".to_owned(),
             ));
         }
-        let merged = tree.sequence()?;
-        if merged == 0 {
+        let merged = tree.tip()?;
+        if merged == Tip::default() {
             // The table is there from the beginning on.
-            tree.merge(&Changes::new(), 0)?;
+            tree.merge(&Changes::new(), merged)?;
         }
+        let replayed = Replayed::read(directory, merged, barrier)?;
         Ok(Self {
-            replayed: Replayed::read(directory, merged, barrier)?,
             lock,
             disk,
             tree,
             settings: settings.clone(),
-            merged,
+            merged: merged.sequence,
+            found: replayed.tip,
+            replayed,
             added: Vec::new(),
         })
     }
 
-    /// The last operation.
-    pub(super) fn last(&self) -> u64 {
-        self.replayed.last
+    /// Behind the last operation.
+    pub(super) fn tip(&self) -> Tip {
+        self.replayed.tip
     }
 
     /// Goes on with a record that was found elsewhere.
@@ -175,16 +182,13 @@ impl Prepared {
         barrier: Option<Arc<dyn Barrier>>,
     ) -> EngineResult<EmbeddedEngine> {
         let directory = &self.settings.directory;
-        let written = self.replayed.last;
+        let written = self.replayed.tip;
         if let Some(barrier) = &barrier {
             let passed = barrier.pass();
             passed.map_err(|error| log::failure(directory, &error))?;
         }
-        let mut log = Log::go_on(
-            (directory, Arc::clone(&self.disk)),
-            &self.replayed,
-            written - self.added.len() as u64 + 1,
-        )?;
+        let disk = Arc::clone(&self.disk);
+        let mut log = Log::go_on((directory, disk), &self.replayed, self.found)?;
         for record in &self.added {
             log.write(&record.whole)?;
         }
@@ -321,14 +325,14 @@ impl EmbeddedEngine {
         self.shared.synced(sequence).await
     }
 
-    /// The tree with all that is applied by now, and the number of the last operation in it.
-    pub(super) async fn snapshot(&self) -> EngineResult<(TreeState, u64)> {
+    /// The tree with all that is applied by now, and the place behind the last operation in it.
+    pub(super) async fn snapshot(&self) -> EngineResult<(TreeState, Tip)> {
         self.shared.merged(self.sequence()?).await?;
         self.tree_state()
     }
 
-    /// The tree as it is, and the number of the last operation in it.
-    fn tree_state(&self) -> EngineResult<(TreeState, u64)> {
+    /// The tree as it is, and the place behind the last operation in it.
+    fn tree_state(&self) -> EngineResult<(TreeState, Tip)> {
         let closed = || EngineError::Io("the engine is closed".to_owned());
         let tree = self.tree.upgrade().ok_or_else(closed)?;
         run_blocking(|| tree.snapshot())

@@ -27,6 +27,9 @@ pub enum EngineError {
     /// The bucket has not taken the log: what was changed is on this machine alone, so far. It is tried again.
     #[error("the log of the metadata is not in the bucket: {0}")]
     Store(String),
+    /// One operation changes more than a record may hold. Nothing was changed.
+    #[error("an operation that changes {0} bytes of the metadata is too large")]
+    TooLarge(usize),
     /// Another machine has the file system now. Nothing more is changed.
     #[error("the file system was taken over: {0}")]
     Fenced(String),
@@ -44,7 +47,9 @@ impl From<EngineError> for FsError {
             EngineError::Corrupt(text) => Self::Corrupt(text),
             EngineError::Full(_) => Self::NoSpace,
             EngineError::Io(text) => Self::Io(format!("metadata: {text}")),
-            EngineError::Store(_) | EngineError::Fenced(_) => Self::Io(error.to_string()),
+            EngineError::Store(_) | EngineError::Fenced(_) | EngineError::TooLarge(_) => {
+                Self::Io(error.to_string())
+            }
         }
     }
 }

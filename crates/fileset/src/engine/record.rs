@@ -18,6 +18,33 @@ const FRAME: usize = 8;
 /// What stands for the length of the value of a key that goes.
 const GONE: u32 = u32::MAX;
 
+/// A place in the history of a file system. Two that are the same have the same operations before them, whoever
+/// wrote those: so a disk and a bucket, or a log and a tree, are told to be of one history where both go that far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Tip {
+    /// The number of the last operation; 0 before the first.
+    pub(super) sequence: u64,
+    /// A number that the checksums of all records up to it lead to.
+    pub(super) history: u64,
+}
+
+impl Tip {
+    /// The place behind `record`, which must be the next one.
+    pub(super) fn behind(self, record: &Record) -> Option<Self> {
+        (record.sequence == self.sequence + 1).then(|| self.behind_sum(record.sum()))
+    }
+
+    fn behind_sum(self, sum: u32) -> Self {
+        // 2^64 divided by the golden ratio: odd, so two histories stay two when they go on alike.
+        const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
+        let history = self.history ^ u64::from(sum);
+        Self {
+            sequence: self.sequence + 1,
+            history: history.wrapping_mul(MIX).rotate_left(32),
+        }
+    }
+}
+
 /// A record whose checksum holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
@@ -29,6 +56,11 @@ pub(super) struct Record {
 }
 
 impl Record {
+    fn sum(&self) -> u32 {
+        let sum = self.whole.get(4..FRAME).unwrap_or_default();
+        sum.try_into().map_or(0, u32::from_le_bytes)
+    }
+
     /// The keys that it puts, with their values.
     pub(super) fn puts(&self) -> Vec<(Bytes, Bytes)> {
         let mut puts = Vec::new();
@@ -40,11 +72,11 @@ impl Record {
     }
 }
 
-/// Adds the record of an operation to `bytes`.
-pub(super) fn append(bytes: &mut BytesMut, sequence: u64, changes: &Changes) {
+/// Adds the record of the next operation to `bytes`, and goes on to behind it.
+pub(super) fn append(bytes: &mut BytesMut, tip: &mut Tip, changes: &Changes) {
     let start = bytes.len();
     bytes.put_bytes(0, FRAME);
-    bytes.put_u64_le(sequence);
+    bytes.put_u64_le(tip.sequence + 1);
     for (key, value) in changes {
         append_change(bytes, key, value.as_deref());
     }
@@ -52,6 +84,7 @@ pub(super) fn append(bytes: &mut BytesMut, sequence: u64, changes: &Changes) {
     let sum = checksum([&bytes[start + FRAME..]]);
     bytes[start..start + 4].copy_from_slice(&length.to_le_bytes());
     bytes[start + 4..start + FRAME].copy_from_slice(&sum.to_le_bytes());
+    *tip = tip.behind_sum(sum);
 }
 
 /// A record that says a number.

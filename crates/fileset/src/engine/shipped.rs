@@ -37,7 +37,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use penstock_base::{random, run_blocking};
 use penstock_object::Store;
 use tokio::task::JoinHandle;
@@ -52,13 +52,10 @@ use super::{
     EmbeddedSettings, Engine, EngineError, EngineResult, Operation, Query,
     embedded::{Chunk, EmbeddedEngine, HOLDER, Prepared, Replacement},
     layers::Changes,
-    record::Record,
+    record::{Record, Tip},
 };
 
 pub use restore::Restoring;
-
-/// The fact that says since which epoch this directory has the log.
-const OWN_SINCE: &str = "own-since";
 
 /// Where a shipped engine keeps what.
 #[derive(Debug, Clone)]
@@ -82,6 +79,8 @@ pub struct Position {
     pub behind: u64,
     /// Whether this machine has it.
     pub is_own: bool,
+    /// Whether what this machine has and what the bucket has are of one history, where this machine has it.
+    pub agrees: bool,
 }
 
 /// See the module.
@@ -115,13 +114,12 @@ impl ShippedEngine {
         let holder = random::number();
         let claimed = chain::claim(&bucket, holder, From::Anybody).await?;
         restore::go_on(&bucket, &replacement.tree, &claimed, tell).await?;
-        let epoch = claimed.epoch;
-        let facts = [(HOLDER, holder), (OWN_SINCE, epoch), restore::WHOLE];
+        let facts = [(HOLDER, holder), restore::WHOLE];
         let prepared = run_blocking(|| {
             replacement.tree.merge_with(&Changes::new(), &facts)?;
             replacement.finish()
         })?;
-        Self::start(bucket, prepared, (claimed, epoch))
+        Self::start(bucket, prepared, claimed)
     }
 
     async fn begin(settings: &ShippedSettings, from: From) -> EngineResult<Self> {
@@ -129,27 +127,23 @@ impl ShippedEngine {
         let prepared = run_blocking(|| Prepared::open(&settings.local, None))?;
         let holder = holder(&prepared, from)?;
         let claimed = chain::claim(&bucket, holder, from).await?;
-        let own_since = prepared.tree.fact(OWN_SINCE)?.unwrap_or(claimed.epoch);
         let prepared = match from {
             From::Oneself => catch_up(&bucket, prepared, &claimed).await?,
             From::Nobody | From::Anybody => prepared,
         };
-        let facts = [(HOLDER, holder), (OWN_SINCE, own_since)];
+        let facts = [(HOLDER, holder)];
         run_blocking(|| prepared.tree.merge_with(&Changes::new(), &facts))?;
-        Self::start(bucket, prepared, (claimed, own_since))
+        Self::start(bucket, prepared, claimed)
     }
 
-    fn start(
-        bucket: Bucket,
-        prepared: Prepared,
-        (claimed, own_since): (Claimed, u64),
-    ) -> EngineResult<Self> {
-        let Claimed { epoch, chain, last } = claimed;
-        let shipping = Arc::new(Shipping::new(bucket, epoch, last, chain.groups));
-        unshipped(&prepared, last, |chunk| shipping.add(chunk))?;
+    fn start(bucket: Bucket, prepared: Prepared, claimed: Claimed) -> EngineResult<Self> {
+        let Claimed { epoch, chain, tip } = claimed;
+        let shipping = Shipping::new(bucket, epoch, tip.sequence, chain.groups);
+        let shipping = Arc::new(shipping);
+        unshipped(&prepared, tip, |chunk| shipping.add(chunk))?;
         let tap = Arc::<Shipping>::clone(&shipping);
         let local = Arc::new(run_blocking(|| prepared.start(Some(tap), None))?);
-        let folder = Folder::new(Arc::downgrade(&local), Arc::clone(&shipping), own_since);
+        let folder = Folder::new(Arc::downgrade(&local), Arc::clone(&shipping));
         let ships = Arc::clone(&shipping);
         let tasks = vec![
             tokio::spawn(async move { ships.run().await }),
@@ -175,13 +169,15 @@ pub async fn position(settings: &ShippedSettings) -> EngineResult<Position> {
     let bucket = Bucket::new(Arc::clone(&settings.store), settings.identity);
     let chain = Chain::read(&bucket).await?;
     let holder = chain.holder(&bucket).await?;
-    let last = chain.last(&bucket).await?;
+    let tip = chain.tip(&bucket).await?;
     let own = prepared.tree.fact(HOLDER)?;
+    let is_own = own.is_some() && own == holder;
     Ok(Position {
         epoch: chain.epoch(),
-        last,
-        behind: prepared.last().saturating_sub(last),
-        is_own: own.is_some() && own == holder,
+        last: tip.sequence,
+        behind: prepared.tip().sequence.saturating_sub(tip.sequence),
+        is_own,
+        agrees: !is_own || agree(&bucket, &prepared, (&chain, tip)).await?,
     })
 }
 
@@ -222,43 +218,56 @@ async fn catch_up(
     mut prepared: Prepared,
     claimed: &Claimed,
 ) -> EngineResult<Prepared> {
-    let links = claimed.chain.behind(bucket, prepared.last()).await?;
-    chain::visit(bucket, links, |record| {
-        if record.sequence > prepared.last() {
-            return prepared.add(record);
-        }
-        match is_known(&prepared, &record) {
-            true => Ok(()),
-            false => Err(EngineError::Fenced(
-                "what is on this machine and what is in the bucket do not agree: a copy of this \
-                 directory was in use; `penstock fileset attach` brings back what is in the bucket"
-                    .to_owned(),
-            )),
-        }
+    if !agree(bucket, &prepared, (&claimed.chain, claimed.tip)).await? {
+        return Err(EngineError::Fenced(
+            "what is on this machine and what is in the bucket do not agree: this directory was put \
+             back to what it was once, or a copy of it was in use; `penstock fileset attach` brings \
+             back what is in the bucket"
+                .to_owned(),
+        ));
+    }
+    let last = prepared.tip().sequence;
+    let links = claimed.chain.behind(bucket, last).await?;
+    chain::visit(bucket, links, |_, record| match record.sequence > last {
+        true => prepared.add(record),
+        false => Ok(()),
     })
     .await?;
     Ok(prepared)
 }
 
-/// Whether the log on the disk has this very record, or none with its number any more.
-fn is_known(prepared: &Prepared, record: &Record) -> bool {
-    let records = &prepared.replayed.records;
-    let at = records.binary_search_by_key(&record.sequence, |known| known.sequence);
-    at.is_err() || at.is_ok_and(|at| records[at] == *record)
+/// Whether disk and bucket have the same operations, as far as both go.
+async fn agree(
+    bucket: &Bucket,
+    prepared: &Prepared,
+    (chain, there): (&Chain, Tip),
+) -> EngineResult<bool> {
+    let here = prepared.tip();
+    if there.sequence <= here.sequence {
+        let known = prepared.replayed.tip_at(there.sequence);
+        let known = known.ok_or_else(|| lacking("on this machine", there))?;
+        return Ok(known == there);
+    }
+    let known = chain.tip_at(bucket, here.sequence).await?;
+    let known = known.ok_or_else(|| lacking("in the bucket", here))?;
+    Ok(known == here)
 }
 
-/// What the disk has and the bucket lacks.
-fn unshipped(prepared: &Prepared, last: u64, mut add: impl FnMut(Chunk)) -> EngineResult<()> {
+fn lacking(place: &str, tip: Tip) -> EngineError {
+    let next = tip.sequence + 1;
+    EngineError::Corrupt(format!(
+        "the log {place} lacks operation {next}: `penstock fileset attach` brings back what is in \
+         the bucket"
+    ))
+}
+
+/// What the disk has and the bucket, which is at `tip`, lacks.
+fn unshipped(prepared: &Prepared, tip: Tip, mut add: impl FnMut(Chunk)) -> EngineResult<()> {
     let records = &prepared.replayed.records;
-    let begin = records.partition_point(|record| record.sequence <= last);
-    let records = &records[begin..];
-    let next = records.first().map(|record| record.sequence);
-    if prepared.last() > last && next != Some(last + 1) {
-        let text = format!("the log on this machine lacks operation {}", last + 1);
-        return Err(EngineError::Corrupt(text));
-    }
-    let mut rest = records;
-    while let Some(first) = rest.first() {
+    let begin = records.partition_point(|record| record.sequence <= tip.sequence);
+    let mut rest = &records[begin..];
+    let mut before = tip;
+    while !rest.is_empty() {
         let mut bytes = BytesMut::new();
         let fits = |record: &&Record| {
             let fits = bytes.len() < GROUP_MAX;
@@ -269,12 +278,14 @@ fn unshipped(prepared: &Prepared, last: u64, mut add: impl FnMut(Chunk)) -> Engi
         };
         let count = rest.iter().take_while(fits).count();
         let (taken, others) = rest.split_at(count);
+        let behind = taken.iter().try_fold(before, Tip::behind);
+        let behind = behind.ok_or_else(|| lacking("on this machine", before))?;
         add(Chunk {
-            first: first.sequence,
-            last: first.sequence + taken.len() as u64 - 1,
-            records: Bytes::from(bytes),
+            before,
+            last: behind.sequence,
+            records: bytes.freeze(),
         });
-        rest = others;
+        (before, rest) = (behind, others);
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use penstock_vfs::{Allocation, Inode, Position, Seek};
 use super::{File, Files};
 use crate::{
     engine::{query, transact},
-    operations::{self, Edit, FileChange, STEP, SizeChange},
+    operations::{self, Edit, FileChange, SizeChange, Step},
     schema::BLOCK_SIZE,
 };
 
@@ -54,29 +54,45 @@ impl Files {
         })
     }
 
-    async fn cut(&self, inode: Inode, size: u64, change: FileChange) -> FsResult<()> {
+    async fn cut(self: &Arc<Self>, inode: Inode, size: u64, change: FileChange) -> FsResult<()> {
         let beyond = size..u64::MAX;
         let look = |reads: &dyn crate::engine::Reads| {
             operations::clearing(reads, inode, &beyond, usize::MAX)
         };
         let mut edits = query(&*self.engine, look).await?;
-        while edits.len() > STEP {
-            let last = edits.split_off(edits.len() - STEP);
-            let end = last.first().map_or(size, |edit| edit.chunk() * BLOCK_SIZE);
-            let change = FileChange {
-                size: Some(SizeChange::AtMost(end.max(size))),
+        edits.reverse();
+        let change = move |step: &Step| match step.is_last {
+            true => change.clone(),
+            false => FileChange {
+                size: Some(SizeChange::AtMost(size.max(step.chunk * BLOCK_SIZE))),
                 ..FileChange::default()
-            };
-            self.edit(inode, last, change).await?;
-        }
-        self.edit(inode, edits, change).await
+            },
+        };
+        self.edit((inode, edits), change, |_| ()).await
     }
 
-    async fn edit(&self, inode: Inode, edits: Vec<Edit>, change: FileChange) -> FsResult<()> {
-        transact(&*self.engine, move |transaction| {
-            operations::edit(transaction, inode, &edits, &change).map(drop)
-        })
-        .await
+    /// Makes edits in their order, in as many operations as they need. `change` says what else changes with each step;
+    /// `after` is told of each that was made.
+    pub(super) async fn edit(
+        self: &Arc<Self>,
+        (inode, edits): (Inode, Vec<Edit>),
+        change: impl Fn(&Step) -> FileChange + Clone + Send + 'static,
+        after: impl Fn(&Step),
+    ) -> FsResult<()> {
+        let (edits, mut made) = (Arc::new(edits), 0);
+        loop {
+            let (edits, change) = (Arc::clone(&edits), change.clone());
+            let step = transact(&*self.engine, move |transaction| {
+                operations::edit(transaction, inode, (&edits, made), &change)
+            });
+            let step = step.await?;
+            self.fold_behind(inode, &step.crowded);
+            after(&step);
+            if step.is_last {
+                return Ok(());
+            }
+            made += step.edits;
+        }
     }
 
     /// Changes what is allocated of an open file. Nothing is reserved: a bucket has room or says so when it is
@@ -112,24 +128,22 @@ impl Files {
         })
     }
 
-    async fn punch(&self, file: &File, range: Range<u64>) -> FsResult<()> {
+    async fn punch(self: &Arc<Self>, file: &File, range: Range<u64>) -> FsResult<()> {
         let _turn = file.turn.lock().await;
         file.pending.lock().punch(range.clone());
         let inode = file.inode;
         let look = |reads: &dyn crate::engine::Reads| {
             operations::clearing(reads, inode, &range, usize::MAX)
         };
-        let mut edits = query(&*self.engine, look).await?;
+        let edits = query(&*self.engine, look).await?;
         let now = clock::wall_time();
-        while !edits.is_empty() {
-            let later = edits.split_off(edits.len().min(STEP));
-            let change = FileChange {
-                modified: Some(now),
-                changed: Some(now),
-                ..FileChange::default()
-            };
-            self.edit(inode, edits, change).await?;
-            edits = later;
+        let change = move |_: &Step| FileChange {
+            modified: Some(now),
+            changed: Some(now),
+            ..FileChange::default()
+        };
+        if !edits.is_empty() {
+            self.edit((inode, edits), change, |_| ()).await?;
         }
         file.pending.lock().punch(range);
         Ok(())

@@ -14,6 +14,9 @@ const SMALL: usize = 16 << 10;
 /// Memory that is held beyond what the pieces need: each of them takes whole pages.
 const SPARE_MAX: u64 = 1 << 20;
 
+/// Pieces that are pending at most: a chunk has a list of them afterwards.
+const PIECES_MAX: usize = 8192;
+
 /// Bytes by where they begin; none overlap.
 pub(super) type Pieces = BTreeMap<u64, Bytes>;
 
@@ -92,6 +95,11 @@ impl Pending {
 
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Whether a save of it is due, since it has so many bytes or pieces.
+    pub(super) fn is_much(&self, bytes: u64) -> bool {
+        self.bytes >= bytes || self.pieces.len() >= PIECES_MAX
     }
 
     pub(super) fn changes(&self) -> u64 {
@@ -229,13 +237,26 @@ impl Pending {
         Some(taken)
     }
 
+    /// What was taken of the file before `end` is in the metadata.
+    pub(super) fn saved_before(&mut self, end: u64) {
+        if let Some(saving) = &mut self.saving {
+            saving.bytes -= cut(&mut saving.pieces, 0..end);
+        }
+        self.changes += 1;
+    }
+
+    /// What was saved lies elsewhere now.
+    pub(super) fn moved(&mut self) {
+        self.changes += 1;
+    }
+
     /// What was taken is in the metadata.
     pub(super) fn saved(&mut self) {
         self.saving = None;
         self.changes += 1;
     }
 
-    /// What was taken is not, and waits for another save, below what was written since.
+    /// What is left of what was taken is not, and waits for another save, below what was written since.
     pub(super) fn give_back(&mut self, taken: &Taken) {
         let saving = self.saving.take();
         let (pieces, memory) = saving.map_or((Pieces::new(), None), |it| (it.pieces, it.memory));

@@ -11,8 +11,9 @@ use penstock_vfs::{
 
 use super::{File, Files, pending::Taken};
 use crate::{
-    engine::{query, transact},
-    operations::{self, Edit, FileChange, SizeChange},
+    data::Placed,
+    engine::query,
+    operations::{self, Edit, FileChange, SizeChange, Step},
     schema::BLOCK_SIZE,
 };
 
@@ -46,7 +47,7 @@ impl Files {
             true => Bytes::copy_from_slice(&data),
             false => data,
         };
-        let (offset, bytes) = {
+        let (offset, is_much) = {
             let mut pending = file.pending.lock();
             let offset = match place {
                 WritePlace::At(offset) => offset,
@@ -62,9 +63,9 @@ impl Files {
             if drops_set_id {
                 pending.drop_set_id();
             }
-            (offset, pending.bytes())
+            (offset, pending.is_much(self.pending_max()))
         };
-        if drops_set_id || bytes >= self.pending_max() {
+        if drops_set_id || is_much {
             self.save(&file).await?;
         }
         Ok(Written {
@@ -123,7 +124,7 @@ impl Files {
     }
 
     /// The same for who has the turn.
-    pub(super) async fn save_in_turn(&self, file: &File) -> FsResult<()> {
+    pub(super) async fn save_in_turn(self: &Arc<Self>, file: &File) -> FsResult<()> {
         let Some(taken) = file.pending.lock().take() else {
             return Ok(());
         };
@@ -140,26 +141,30 @@ impl Files {
         }
     }
 
-    async fn store(&self, file: &File, taken: &Taken) -> FsResult<()> {
+    async fn store(self: &Arc<Self>, file: &File, taken: &Taken) -> FsResult<()> {
         // Where nothing can refer to it any more, nothing is stored: nobody would ever delete it.
         self.engine.ready().await?;
-        // Held until the metadata refers to what was stored.
+        self.fold_first(file.inode, &taken.pieces).await;
+        // Held until the metadata refers to all that was stored.
         let placed = self.packer.store(taken.pieces.clone()).await?;
-        let edits = placed.iter();
-        let edits: Vec<_> = edits
-            .map(|placed| Edit::Insert(placed.chunk, placed.extent.clone()))
-            .collect();
+        let mut edits: Vec<_> = placed.iter().map(inserted).collect();
+        edits.sort_by_key(Edit::chunk);
+        // Size and times come with the first step: a crash behind it leaves a hole where the others are missing.
         let change = FileChange {
             size: Some(SizeChange::To(taken.size)),
             modified: taken.modified,
             changed: taken.modified,
             drops_set_id: taken.drops_set_id,
         };
-        let inode = file.inode;
-        transact(&*self.engine, move |transaction| {
-            operations::edit(transaction, inode, &edits, &change).map(drop)
-        })
-        .await
+        let change = move |step: &Step| match step.is_first {
+            true => change.clone(),
+            false => FileChange::default(),
+        };
+        let saved = |step: &Step| {
+            let end = (step.chunk + 1).saturating_mul(BLOCK_SIZE);
+            file.pending.lock().saved_before(end);
+        };
+        self.edit((file.inode, edits), change, saved).await
     }
 
     /// Saves a file; what is in the metadata is durable then.
@@ -187,4 +192,8 @@ impl Files {
         let saves = stream::iter(saves).buffer_unordered(SAVES_MAX);
         saves.filter_map(|failed| async { failed }).collect().await
     }
+}
+
+fn inserted(placed: &Placed) -> Edit {
+    Edit::Insert(placed.chunk, placed.extent.clone())
 }

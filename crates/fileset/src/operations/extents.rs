@@ -1,11 +1,12 @@
 //! Which bytes of a file lie where, and its size.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     ops::{ControlFlow, Range},
     time::SystemTime,
 };
 
+use bytes::Bytes;
 use penstock_base::{FsError, FsResult};
 use penstock_vfs::{Inode, Seek, permission};
 
@@ -13,11 +14,15 @@ use super::{node, put_node};
 use crate::{
     data::ObjectId,
     engine::{Reads, Transaction},
-    schema::{self, BLOCK_SIZE, Chunk, Extent, Node, ObjectUse},
+    schema::{self, BLOCK_SIZE, Chunk, Extent, Node, ObjectUse, UseChange},
 };
 
 /// Chunks that one operation changes where there are many: long ones run in steps.
 pub(crate) const STEP: usize = 1000;
+/// Bytes of keys and values that an operation changes before it takes no further chunk.
+const STEP_BYTES: usize = 1 << 20;
+/// What a chunk, or an object whose use changes, costs of that beside a value: keys, and the rest of a record.
+const KEYS_COST: usize = 96;
 
 /// What is done to a chunk.
 #[derive(Debug, Clone)]
@@ -56,74 +61,190 @@ pub(crate) struct FileChange {
     pub(crate) drops_set_id: bool,
 }
 
-/// Makes edits with what else changes of the file: clears what is to be cleared, then inserts the rest, none of which
-/// overlaps.
+/// What an operation did of edits that many operations may make.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Step {
+    /// How many of the edits.
+    pub(crate) edits: usize,
+    /// The chunk of the last of them.
+    pub(crate) chunk: u64,
+    /// None were made before.
+    pub(crate) is_first: bool,
+    /// There were no more.
+    pub(crate) is_last: bool,
+    /// Chunks of too many extents by now.
+    pub(crate) crowded: Vec<u64>,
+}
+
+/// Makes edits with what else changes of the file, which `change` says of this step: of each chunk clears what is to
+/// be cleared, then inserts the rest, none of which overlaps. Edits of a chunk follow each other. Takes them in their
+/// order, as many as one operation may: those of the first chunk at least, from the one on before which `made` were.
 pub(crate) fn edit(
     transaction: &mut dyn Transaction,
     inode: Inode,
-    edits: &[Edit],
-    change: &FileChange,
-) -> FsResult<Node> {
+    (edits, made): (&[Edit], usize),
+    change: &dyn Fn(&Step) -> FileChange,
+) -> FsResult<Step> {
     let mut file = node(transaction, inode)?;
-    let mut by_chunk: BTreeMap<u64, Vec<&Edit>> = BTreeMap::new();
-    for edit in edits {
-        by_chunk.entry(edit.chunk()).or_default().push(edit);
+    let (mut step, mut uses, allocated) = (Step::default(), Uses::default(), file.allocated);
+    let (mut chunks, mut bytes) = (0, 0);
+    let edits = &edits[made..];
+    for edits in edits.chunk_by(|one, other| one.chunk() == other.chunk()) {
+        let index = edits[0].chunk();
+        let edited = EditedChunk::new(transaction, (inode, index), edits)?;
+        let cost = uses.cost_with(&edited);
+        if chunks == STEP || chunks > 0 && bytes + edited.cost() + cost > STEP_BYTES {
+            break;
+        }
+        chunks += 1;
+        bytes += edited.cost();
+        step.edits += edits.len();
+        step.chunk = index;
+        step.crowded
+            .extend(edited.chunk.is_crowded().then_some(index));
+        edited.put(transaction, (inode, index), (&mut file, &mut uses));
     }
-    let (mut uses, allocated) = (Uses::default(), file.allocated);
-    for (chunk, edits) in by_chunk {
-        edit_chunk(transaction, (inode, chunk), (&edits, &mut uses), &mut file)?;
-    }
+    step.is_first = made == 0;
+    step.is_last = step.edits == edits.len();
     uses.apply(transaction)?;
-    let more = file.allocated.wrapping_sub(allocated) as i64;
-    if more != 0 {
-        transaction.add(schema::BYTES, more)?;
-    }
-    file.size = match change.size {
-        None => file.size,
-        Some(SizeChange::To(size)) => size,
-        Some(SizeChange::AtMost(size)) => file.size.min(size),
-    };
-    file.modified = change.modified.unwrap_or(file.modified);
-    // What is said late of an earlier time changes nothing of a later one.
-    file.changed = file.changed.max(change.changed.unwrap_or(file.changed));
-    if change.drops_set_id {
-        file.permissions = permission::without_set_id(file.permissions);
-    }
+    count_bytes(transaction, allocated, &file)?;
+    change(&step).apply(&mut file);
     put_node(transaction, inode, &file);
-    Ok(file)
+    Ok(step)
 }
 
-fn edit_chunk(
-    transaction: &mut dyn Transaction,
-    (inode, index): (Inode, u64),
-    (edits, uses): (&[&Edit], &mut Uses),
-    file: &mut Node,
-) -> FsResult<()> {
-    let key = schema::chunk(inode, index);
-    let mut chunk = match transaction.get(&key)? {
-        Some(value) => Chunk::decode(&value)?,
-        None => Chunk::default(),
-    };
-    let before = chunk.allocated();
-    let mut new = Vec::new();
-    for edit in edits {
-        match edit {
-            Edit::Clear(_, range) => chunk.clear(range, &mut uses.changes),
-            Edit::Insert(_, extent) => {
-                let length = u64::from(extent.stored.object_length);
-                uses.lengths.insert(extent.stored.object, length);
-                new.push(extent.clone());
-            }
+/// Counts what a file occupies more than `before`, or less.
+fn count_bytes(transaction: &mut dyn Transaction, before: u64, file: &Node) -> FsResult<()> {
+    match file.allocated.wrapping_sub(before) as i64 {
+        0 => Ok(()),
+        more => Ok(transaction.add(schema::BYTES, more)?),
+    }
+}
+
+impl FileChange {
+    fn apply(&self, file: &mut Node) {
+        file.size = match self.size {
+            None => file.size,
+            Some(SizeChange::To(size)) => size,
+            Some(SizeChange::AtMost(size)) => file.size.min(size),
+        };
+        file.modified = self.modified.unwrap_or(file.modified);
+        // What is said late of an earlier time changes nothing of a later one.
+        file.changed = file.changed.max(self.changed.unwrap_or(file.changed));
+        if self.drops_set_id {
+            file.permissions = permission::without_set_id(file.permissions);
         }
     }
-    chunk.insert(new, &mut uses.changes);
-    file.allocated = file
-        .allocated
-        .saturating_sub(before)
-        .saturating_add(chunk.allocated());
-    match chunk.extents.is_empty() {
-        true => transaction.delete(&key),
-        false => transaction.put(&key, chunk.encode()),
+}
+
+/// A chunk of which edits were made, and not yet put.
+struct EditedChunk {
+    chunk: Chunk,
+    value: Bytes,
+    /// Bytes that were written of it before.
+    before: u64,
+    uses: Vec<UseChange>,
+    /// Lengths of objects that may be new.
+    lengths: Vec<(ObjectId, u64)>,
+}
+
+impl EditedChunk {
+    fn new(reads: &dyn Reads, place: (Inode, u64), edits: &[Edit]) -> FsResult<Self> {
+        let mut chunk = chunk(reads, place)?;
+        let (before, mut uses, mut new) = (chunk.allocated(), Vec::new(), Vec::new());
+        for edit in edits {
+            match edit {
+                Edit::Clear(_, range) => chunk.clear(range, &mut uses),
+                Edit::Insert(_, extent) => new.push(extent.clone()),
+            }
+        }
+        Ok(Self::inserted((chunk, before), new, uses))
+    }
+
+    fn inserted(
+        (mut chunk, before): (Chunk, u64),
+        new: Vec<Extent>,
+        mut uses: Vec<UseChange>,
+    ) -> Self {
+        let lengths = new.iter().map(|extent| &extent.stored);
+        let lengths = lengths.map(|it| (it.object, u64::from(it.object_length)));
+        let lengths = lengths.collect();
+        chunk.insert(new, &mut uses);
+        Self {
+            value: chunk.encode(),
+            chunk,
+            before,
+            uses,
+            lengths,
+        }
+    }
+
+    fn cost(&self) -> usize {
+        self.value.len() + KEYS_COST
+    }
+
+    fn put(
+        self,
+        transaction: &mut dyn Transaction,
+        (inode, index): (Inode, u64),
+        (file, uses): (&mut Node, &mut Uses),
+    ) {
+        let allocated = file.allocated.saturating_sub(self.before);
+        file.allocated = allocated.saturating_add(self.chunk.allocated());
+        uses.lengths.extend(self.lengths);
+        for (object, change) in self.uses {
+            *uses.sums.entry(object).or_default() += change;
+        }
+        let key = schema::chunk(inode, index);
+        match self.chunk.extents.is_empty() {
+            true => transaction.delete(&key),
+            false => transaction.put(&key, self.value),
+        }
+    }
+}
+
+/// What is written of a chunk.
+pub(crate) fn chunk(reads: &dyn Reads, (inode, index): (Inode, u64)) -> FsResult<Chunk> {
+    match reads.get(&schema::chunk(inode, index))? {
+        Some(value) => Chunk::decode(&value),
+        None => Ok(Chunk::default()),
+    }
+}
+
+/// Shows `folded` runs in a chunk instead of the many extents that were copied to them, wherever it still is what it
+/// was `before`. Returns whether the chunk has fewer extents now; else nothing is changed.
+pub(crate) fn fold(
+    transaction: &mut dyn Transaction,
+    (inode, index): (Inode, u64),
+    before: &Chunk,
+    folded: &[Extent],
+) -> FsResult<bool> {
+    let mut file = node(transaction, inode)?;
+    let now = chunk(transaction, (inode, index))?;
+    let (extents, allocated) = (now.extents.len(), now.allocated());
+    let unchanged = folded.iter().flat_map(|run| {
+        let ranges = now.agreeing(before, &(run.at..run.end()));
+        ranges.into_iter().filter_map(|range| run.part(&range))
+    });
+    let unchanged = unchanged.collect();
+    let edited = EditedChunk::inserted((now, allocated), unchanged, Vec::new());
+    if edited.chunk.extents.len() >= extents {
+        return Ok(false);
+    }
+    let (mut uses, allocated) = (Uses::default(), file.allocated);
+    edited.put(transaction, (inode, index), (&mut file, &mut uses));
+    uses.apply(transaction)?;
+    count_bytes(transaction, allocated, &file)?;
+    put_node(transaction, inode, &file);
+    Ok(true)
+}
+
+/// Objects that were stored for nothing are to be deleted, unless something refers to them.
+pub(crate) fn abandon(transaction: &mut dyn Transaction, objects: &[ObjectId]) -> FsResult<()> {
+    for object in objects {
+        if transaction.get(&schema::object(*object))?.is_none() {
+            transaction.put(&schema::garbage(*object), schema::nothing());
+        }
     }
     Ok(())
 }
@@ -131,18 +252,22 @@ fn edit_chunk(
 /// How the use of objects changes.
 #[derive(Debug, Default)]
 struct Uses {
-    changes: Vec<(ObjectId, i64)>,
+    sums: BTreeMap<ObjectId, i64>,
     /// Of objects that may be new.
     lengths: HashMap<ObjectId, u64>,
 }
 
 impl Uses {
+    /// What they would cost of an operation with those of one more chunk.
+    fn cost_with(&self, edited: &EditedChunk) -> usize {
+        let more = edited.uses.iter().map(|(object, _)| object);
+        let more = more.filter(|object| !self.sums.contains_key(object));
+        let more: HashSet<_> = more.collect();
+        (self.sums.len() + more.len()) * KEYS_COST
+    }
+
     fn apply(self, transaction: &mut dyn Transaction) -> FsResult<()> {
-        let mut sums: BTreeMap<ObjectId, i64> = BTreeMap::new();
-        for (object, change) in self.changes {
-            *sums.entry(object).or_default() += change;
-        }
-        for (object, change) in sums {
+        for (object, change) in self.sums {
             let key = schema::object(object);
             let value = transaction.get(&key)?;
             let known = value.map(|value| ObjectUse::decode(&value)).transpose()?;

@@ -38,11 +38,9 @@ pub(crate) fn collect(transaction: &mut dyn Transaction, inode: Inode) -> FsResu
         return Ok(true);
     }
     let file = node(transaction, inode)?;
-    let mut edits = clearing(transaction, inode, &(0..u64::MAX), STEP + 1)?;
-    let is_last = edits.len() <= STEP;
-    edits.truncate(STEP);
-    edit(transaction, inode, &edits, &FileChange::default())?;
-    if !is_last {
+    let edits = clearing(transaction, inode, &(0..u64::MAX), STEP + 1)?;
+    let step = edit(transaction, inode, (&edits, 0), &|_| FileChange::default())?;
+    if !step.is_last {
         return Ok(false);
     }
     for name in xattrs::xattrs(transaction, inode)? {

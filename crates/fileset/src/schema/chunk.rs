@@ -15,6 +15,16 @@ use super::{codec::take_version, damaged};
 use crate::data::ObjectId;
 
 const VERSION: u8 = 1;
+/// Extents of a chunk after which it is to be folded: a save writes them all anew, and a read takes a request for each.
+pub(crate) const FOLD_AT: usize = 256;
+/// The same after which a save waits until it is folded: as many as random writes of whole pages leave at most.
+pub(crate) const FOLD_FIRST_AT: usize = 4 * FOLD_AT;
+/// Extents of so many bytes stay as they are when a chunk is folded.
+const WHOLE: u32 = 1 << 20;
+/// Holes of fewer bytes are filled with zeros when a chunk is folded: other file systems have no shorter ones.
+const HOLE_MIN: u32 = 4 << 10;
+/// Bytes of an extent without its checksums.
+const EXTENT_LENGTH: usize = 40;
 /// Bytes that one checksum is of: as many as the kernel reads ahead of a reader at least, so that small reads from a
 /// large block need not fetch the whole.
 pub(crate) const GRAIN: u32 = 128 << 10;
@@ -44,7 +54,7 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    fn end(&self) -> u32 {
+    pub(crate) fn end(&self) -> u32 {
         self.at + self.length
     }
 
@@ -119,6 +129,72 @@ impl Chunk {
     pub(crate) fn allocated(&self) -> u64 {
         let lengths = self.extents.iter().map(|extent| u64::from(extent.length));
         lengths.sum()
+    }
+
+    /// Whether it is to be folded, and folding leaves much less.
+    pub(crate) fn is_crowded(&self) -> bool {
+        let spared = || self.groups().map(|(_, count)| count - 1).sum::<usize>();
+        self.extents.len() > FOLD_AT && spared() >= FOLD_AT / 2
+    }
+
+    /// Whether a chunk of this value may have more than [`FOLD_FIRST_AT`] extents.
+    pub(crate) fn may_be_overcrowded(value: &[u8]) -> bool {
+        value.len() > FOLD_FIRST_AT * EXTENT_LENGTH
+    }
+
+    /// The ranges that folding makes one run each: of extents that are not long, between which there are short holes
+    /// at most.
+    pub(crate) fn foldable(&self) -> Vec<Range<u32>> {
+        let groups = self.groups().filter(|(_, count)| *count > 1);
+        groups.map(|(range, _)| range).collect()
+    }
+
+    /// Short extents that lie together, with how many these are.
+    fn groups(&self) -> impl Iterator<Item = (Range<u32>, usize)> {
+        let together = |one: &Extent, other: &Extent| {
+            one.length.max(other.length) < WHOLE && other.at - one.end() < HOLE_MIN
+        };
+        let groups = self.extents.chunk_by(together);
+        groups.filter_map(|group| {
+            let (first, last) = group.first().zip(group.last())?;
+            Some((first.at..last.end(), group.len()))
+        })
+    }
+
+    /// Parts of `range` that are written here and in `other`, and where the same bytes are shown. Holes of both count as
+    /// the same where they lie between such.
+    pub(crate) fn agreeing(&self, other: &Self, range: &Range<u32>) -> Vec<Range<u32>> {
+        let mut parts: Vec<Range<u32>> = Vec::new();
+        let (mut at, mut goes_on) = (range.start, false);
+        while at < range.end {
+            let ((one, end), (another, other_end)) = (self.place(at), other.place(at));
+            let end = end.min(other_end).min(range.end);
+            match parts.last_mut().filter(|_| goes_on) {
+                _ if one != another => goes_on = false,
+                _ if one.is_none() => {}
+                Some(last) => last.end = end,
+                None => {
+                    parts.push(at..end);
+                    goes_on = true;
+                }
+            }
+            at = end;
+        }
+        parts
+    }
+
+    /// Which byte of which object is shown at a place, if any, and how far it goes on like that.
+    fn place(&self, at: u32) -> (Option<(ObjectId, u64)>, u32) {
+        let index = self.extents.partition_point(|extent| extent.end() <= at);
+        match self.extents.get(index) {
+            None => (None, u32::MAX),
+            Some(extent) if at < extent.at => (None, extent.at),
+            Some(extent) => {
+                let stored = &extent.stored;
+                let byte = u64::from(stored.offset) + u64::from(extent.skip + (at - extent.at));
+                (Some((stored.object, byte)), extent.end())
+            }
+        }
     }
 
     pub(crate) fn encode(&self) -> Bytes {
@@ -212,6 +288,50 @@ mod tests {
             (0..extent.length).map(byte)
         });
         bytes.collect()
+    }
+
+    fn chunk(extents: &[(Range<u32>, u64)]) -> Chunk {
+        let extents = extents.iter();
+        let extents = extents.map(|(range, number)| extent(range, *number));
+        Chunk {
+            extents: extents.collect(),
+        }
+    }
+
+    #[test]
+    fn short_extents_that_lie_together_are_folded_and_long_ones_stay() {
+        let long = WHOLE;
+        let chunk = chunk(&[
+            (0..10, 1),
+            (10..20, 2),
+            (20..20 + long, 3),
+            (20 + long..30 + long, 4),
+            (30 + long + HOLE_MIN..2 * long, 5),
+            (2 * long + HOLE_MIN - 1..3 * long, 6),
+        ]);
+        let behind = 30 + long + HOLE_MIN;
+        assert_eq!(chunk.foldable(), [0..20, behind..3 * long]);
+        assert!(!chunk.is_crowded());
+    }
+
+    #[test]
+    fn many_extents_that_cannot_be_joined_are_left_alone() {
+        let apart = |step: u32| {
+            let extents = (0..500).map(|at| (at * step..at * step + 1, 1));
+            chunk(&extents.collect::<Vec<_>>())
+        };
+        assert!(apart(100).is_crowded());
+        assert!(!apart(HOLE_MIN + 1).is_crowded());
+    }
+
+    #[test]
+    fn what_changed_since_does_not_agree_and_what_is_cut_is_not_filled() {
+        let before = chunk(&[(0..10, 1), (10..20, 2), (25..40, 3)]);
+        let mut now = before.clone();
+        now.insert(vec![extent(&(5..12), 4)], &mut Vec::new());
+        assert_eq!(now.agreeing(&before, &(0..40)), [0..5, 12..40]);
+        now.clear(&(18..40), &mut Vec::new());
+        assert_eq!(now.agreeing(&before, &(0..40)), [0..5, 12..18]);
     }
 
     proptest! {

@@ -106,7 +106,7 @@ async fn open_volume(
 }
 
 /// Copies a directory with all below it.
-fn copy(from: &Path, to: &Path) {
+pub fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();
@@ -119,12 +119,14 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// An engine that keeps one of the next operations back until it is told to go on.
+/// An engine that keeps one of the next operations or syncs back until it is told to go on.
 #[derive(Debug)]
 pub struct Gate {
     inner: Arc<dyn Engine>,
     /// Operations until the one that waits; 0 for none.
     until: AtomicU64,
+    /// The same of syncs.
+    until_sync: AtomicU64,
     open: Notify,
     /// Rings when it waits.
     pub reached: Notify,
@@ -136,9 +138,23 @@ impl Gate {
         self.until.store(nth, Ordering::SeqCst);
     }
 
+    /// The next sync waits.
+    pub fn hold_sync(&self) {
+        self.until_sync.store(1, Ordering::SeqCst);
+    }
+
     /// What waits goes on.
     pub fn go_on(&self) {
         self.open.notify_one();
+    }
+
+    async fn pass(&self, until: &AtomicU64) {
+        let count = |left: u64| left.checked_sub(1);
+        let before = until.fetch_update(Ordering::SeqCst, Ordering::SeqCst, count);
+        if before == Ok(1) {
+            self.reached.notify_one();
+            self.open.notified().await;
+        }
     }
 }
 
@@ -149,19 +165,17 @@ impl Engine for Gate {
     }
 
     async fn run(&self, operation: EngineOperation) -> EngineResult<()> {
-        let count = |left: u64| left.checked_sub(1);
-        let before = self
-            .until
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, count);
-        if before == Ok(1) {
-            self.reached.notify_one();
-            self.open.notified().await;
-        }
+        self.pass(&self.until).await;
         self.inner.run(operation).await
     }
 
     async fn sync(&self) -> EngineResult<()> {
+        self.pass(&self.until_sync).await;
         self.inner.sync().await
+    }
+
+    async fn hand_over(&self) -> EngineResult<()> {
+        self.inner.hand_over().await
     }
 
     async fn close(&self) -> EngineResult<()> {
@@ -193,13 +207,29 @@ impl Place {
         Self::over(ground, |engine| engine, true).await
     }
 
+    /// The same with another engine around its own.
+    pub async fn around(around: impl FnOnce(Arc<dyn Engine>) -> Arc<dyn Engine>) -> Self {
+        let ground = (tempfile::tempdir().unwrap(), MEMORY);
+        Self::over(ground, around, false).await
+    }
+
     /// The same with an engine that can be kept waiting.
     pub async fn gated() -> (Self, Arc<Gate>) {
+        Self::with_gate(false).await
+    }
+
+    /// The same with a spool.
+    pub async fn spooled_and_gated() -> (Self, Arc<Gate>) {
+        Self::with_gate(true).await
+    }
+
+    async fn with_gate(has_spool: bool) -> (Self, Arc<Gate>) {
         let mut gate = None;
         let around = |inner| {
             let made = Arc::new(Gate {
                 inner,
                 until: AtomicU64::new(0),
+                until_sync: AtomicU64::new(0),
                 open: Notify::new(),
                 reached: Notify::new(),
             });
@@ -207,7 +237,7 @@ impl Place {
             made as Arc<dyn Engine>
         };
         let ground = (tempfile::tempdir().unwrap(), MEMORY);
-        let place = Self::over(ground, around, false).await;
+        let place = Self::over(ground, around, has_spool).await;
         (place, gate.unwrap())
     }
 
@@ -248,8 +278,10 @@ impl Place {
         self.crash_with(|_| ()).await;
     }
 
-    /// The same after the power went, of which the spool has lost all but `kept` bytes of each object.
+    /// The same after the power went, of which the spool has lost all but `kept` bytes of each object. The first mount
+    /// after that comes no farther than to open the spool.
     pub async fn lose_power(&mut self, kept: u64) {
+        let ways = (Arc::clone(&self.bucket), Arc::clone(&self.faults));
         let lose = |left: &Path| {
             for entry in std::fs::read_dir(left.join("spool")).unwrap() {
                 let path = entry.unwrap().path();
@@ -261,6 +293,7 @@ impl Place {
                 })
                 .unwrap();
             }
+            drop(open_spool(left, (&ways.0, &ways.1)));
         };
         self.crash_with(lose).await;
     }

@@ -129,6 +129,18 @@ async fn a_file_that_cannot_be_saved_stays_open_and_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_written_to_a_file_is_durable_when_it_is_closed_before_its_commit() {
+    let (doors, files) = doors();
+    let writer = files.open(&file(1), Access::Write).await.unwrap();
+    writer.file.note_write();
+    drop(writer);
+    later(&files, WRITER_IDLE).await;
+    assert_eq!(doors.open_now(), 0);
+    files.sync(Inode(1), 0..u64::MAX).await.unwrap();
+    assert_eq!(doors.synced.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_as_many_files_are_open_as_may_be() {
     let (doors, files) = doors();
     let mut held = Vec::new();

@@ -91,7 +91,6 @@ pub(crate) enum Refusal {
     ProgramMismatch(u32),
     ProcedureUnavailable,
     GarbageArguments,
-    SystemError,
     Denied(AuthStatus),
     RpcMismatch,
 }
@@ -197,7 +196,6 @@ impl Reply {
             }
             Refusal::ProcedureUnavailable => accepted(&mut out, 3),
             Refusal::GarbageArguments => accepted(&mut out, 4),
-            Refusal::SystemError => accepted(&mut out, 5),
         }
         Self::finished(out, Payload::new())
     }

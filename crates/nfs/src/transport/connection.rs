@@ -25,8 +25,8 @@ use crate::{
 };
 use bytes::Bytes;
 
-/// An answer under way.
-pub(crate) type Answer = Pin<Box<dyn Future<Output = Reply> + Send>>;
+/// An answer under way; nothing where the call is not answered.
+pub(crate) type Answer = Pin<Box<dyn Future<Output = Option<Reply>> + Send>>;
 
 /// What a call becomes.
 pub(crate) enum Work {
@@ -136,14 +136,17 @@ impl Connection {
             Work::Looks(mut answer) => {
                 let mut context = Context::from_waker(Waker::noop());
                 match answer.as_mut().poll(&mut context) {
-                    Poll::Ready(reply) => return self.send(reply, underway),
+                    Poll::Ready(Some(reply)) => return self.send(reply, underway),
+                    Poll::Ready(None) => return,
                     Poll::Pending => answer,
                 }
             }
         };
         let outbox = Arc::clone(&self.outbox);
         tokio::spawn(async move {
-            outbox.send(answer.await).await;
+            if let Some(reply) = answer.await {
+                outbox.send(reply).await;
+            }
             drop(underway);
         });
     }

@@ -99,12 +99,15 @@ async fn check_own(fileset: &Fileset, label: &Label, look: &Look) -> Outcome {
         ));
     }
     let settings = fileset.shipped(&label.identity, super::MEMORY, &look.store)?;
-    let is_own = match position(&settings).await {
-        // What is damaged here the bucket has: it takes its place.
+    let is_of_use = match position(&settings).await {
+        // What is damaged here, or of another time, the bucket has: it takes its place.
         Err(EngineError::Corrupt(_)) => false,
-        position => fileset.opened(position)?.is_own,
+        position => {
+            let position = fileset.opened(position)?;
+            position.is_own && position.agrees
+        }
     };
-    match is_own {
+    match is_of_use {
         true => Err(Failure::usage(
             format!("fileset `{}` is on this machine already", fileset.name),
             "mount it",

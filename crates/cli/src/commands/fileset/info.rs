@@ -52,6 +52,8 @@ struct Log {
     operations: u64,
     behind: u64,
     taken_over: bool,
+    /// Whether what is here and what is in the bucket are of one history.
+    agrees: bool,
 }
 
 pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
@@ -107,6 +109,7 @@ async fn log(fileset: &Fileset, record: &Record, look: &listing::Look) -> Outcom
         operations: position.last,
         behind: position.behind,
         taken_over: !position.is_own,
+        agrees: position.agrees,
     })
 }
 
@@ -128,10 +131,11 @@ fn text(info: &Info) -> String {
         text += &format!("waiting     {waiting} on this disk alone, which the next mount sends\n");
     }
     if let Some(log) = &info.log {
-        let behind = match (log.taken_over, log.behind) {
-            (true, _) => "another machine has it".to_owned(),
-            (false, 0) => "has all".to_owned(),
-            (false, behind) => format!("lacks {behind} operations, which the next mount sends"),
+        let behind = match log.behind {
+            _ if log.taken_over => "another machine has it".to_owned(),
+            _ if !log.agrees => "and what is here is of another time: attach it".to_owned(),
+            0 => "has all".to_owned(),
+            behind => format!("lacks {behind} operations, which the next mount sends"),
         };
         text += &format!(
             "epoch       {}\nlog         {} operations, {behind}\n",

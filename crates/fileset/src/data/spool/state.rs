@@ -31,6 +31,8 @@ struct Spooled {
     file: Arc<File>,
     /// Bytes that were given out.
     length: u32,
+    /// Where what was written ends: a full disk takes no more, and nothing refers to what it did not take.
+    end: u32,
     stage: Stage,
     /// Runs that are being written.
     slots: usize,
@@ -68,6 +70,7 @@ impl State {
         let spooled = Spooled {
             file: Arc::new(file),
             length,
+            end: length,
             stage,
             slots: 0,
             // One that a killed process left may be in the page cache alone.
@@ -118,10 +121,11 @@ impl State {
         (object, offset, Arc::clone(&open.file))
     }
 
-    /// A run was written, or could not be.
-    pub(super) fn slot_ended(&mut self, object: ObjectId) {
+    /// A run was written up to `end`, or, with 0, could not be.
+    pub(super) fn slot_ended(&mut self, object: ObjectId, end: u32) {
         if let Some(spooled) = self.objects.get_mut(&object) {
             spooled.slots -= 1;
+            spooled.end = spooled.end.max(end);
             spooled.is_unsynced = true;
         }
     }
@@ -148,16 +152,16 @@ impl State {
     pub(super) fn due(
         &mut self,
         now: Instant,
-        held: &HashSet<ObjectId>,
+        held: impl FnOnce() -> HashSet<ObjectId>,
     ) -> Option<(ObjectId, u32, Arc<File>)> {
         let open = self.open.and_then(|open| self.objects.get(&open));
         if open.is_some_and(|open| open.due <= now) {
             self.seal();
         }
-        let is_uploading = |spooled: &&Spooled| spooled.stage == Stage::Uploading;
-        if self.objects.values().filter(is_uploading).count() >= UPLOADS_MAX {
+        if !self.may_upload() {
             return None;
         }
+        let held = held();
         for (object, spooled) in &mut self.objects {
             let is_ready = spooled.stage == Stage::Sealed && spooled.slots == 0;
             if !is_ready || spooled.due > now {
@@ -168,12 +172,21 @@ impl State {
                 continue;
             }
             spooled.stage = Stage::Uploading;
-            return Some((*object, spooled.length, Arc::clone(&spooled.file)));
+            return Some((*object, spooled.end, Arc::clone(&spooled.file)));
         }
         None
     }
 
+    /// Whether one more object may be on its way.
+    fn may_upload(&self) -> bool {
+        let is_uploading = |spooled: &&Spooled| spooled.stage == Stage::Uploading;
+        self.objects.values().filter(is_uploading).count() < UPLOADS_MAX
+    }
+
     pub(super) fn next_due(&self) -> Option<Instant> {
+        if !self.may_upload() {
+            return None;
+        }
         let waiting = self.objects.values();
         let waiting = waiting.filter(|it| it.stage != Stage::Uploading && it.slots == 0);
         waiting.map(|spooled| spooled.due).min()
@@ -191,15 +204,13 @@ impl State {
         Some(self.objects.remove(&object)?.length)
     }
 
-    /// Whether an object that is here can be dropped. If so nobody else begins to upload it.
-    pub(super) fn cancel(&mut self, object: ObjectId) -> Option<bool> {
-        let spooled = self.objects.get_mut(&object)?;
-        let is_idle = spooled.stage != Stage::Uploading && spooled.slots == 0;
-        if is_idle {
-            spooled.stage = Stage::Uploading;
-            self.open = self.open.filter(|open| *open != object);
+    /// Whether an object is here. If so it is sealed, and asked for at once.
+    pub(super) fn hasten(&mut self, object: ObjectId) -> bool {
+        if self.open == Some(object) {
+            self.seal();
         }
-        Some(is_idle)
+        let spooled = self.objects.get_mut(&object);
+        spooled.map(|spooled| spooled.due = clock::now()).is_some()
     }
 
     /// What a sync has to sync, which counts as synced from now on.

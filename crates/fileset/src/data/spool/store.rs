@@ -23,8 +23,8 @@ impl Spool {
         Some((file, u64::from(length)))
     }
 
-    fn cancel_key(&self, key: &Key) -> Option<bool> {
-        self.cancel(ObjectId::of_key(key.as_str())?)
+    fn takes_care_of_key(&self, key: &Key) -> bool {
+        ObjectId::of_key(key.as_str()).is_some_and(|object| self.takes_care_of(object))
     }
 }
 
@@ -62,20 +62,18 @@ impl Store for Spool {
     }
 
     async fn delete(&self, key: &Key) -> ObjectResult<()> {
-        match self.cancel_key(key) {
-            None => self.below.delete(key).await,
-            Some(true) => Ok(()),
-            Some(false) => Err(busy(key)),
+        match self.takes_care_of_key(key) {
+            true => Err(busy(key)),
+            false => self.below.delete(key).await,
         }
     }
 
     async fn delete_many(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>> {
         let (mut failed, mut others) = (Vec::new(), Vec::new());
         for key in keys {
-            match self.cancel_key(key) {
-                None => others.push(key.clone()),
-                Some(true) => {}
-                Some(false) => failed.push(DeleteFailure {
+            match self.takes_care_of_key(key) {
+                false => others.push(key.clone()),
+                true => failed.push(DeleteFailure {
                     key: key.clone(),
                     kind: ErrorKind::Unavailable,
                     code: String::new(),
@@ -105,7 +103,7 @@ fn info(length: u64) -> ObjectInfo {
 }
 
 fn busy(key: &Key) -> ObjectError {
-    let message = "it is being uploaded";
+    let message = "it is on this disk, and goes from there";
     ObjectError::new(ErrorKind::Unavailable, Operation::Delete, message).about(key)
 }
 

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! log.00000000000000000042     a segment, named after the number of its first change
-//!   "PENSTKL1"                 eight bytes that say what it is and in which version
+//!   "PENSTKL2" history         eight bytes that say what it is and in which version, and eight of what led to it, see
+//!                              [`Tip`](crate::engine::record::Tip)
 //!   record ...                 one for each operation, see [`crate::engine::record`]
 //!   mark ...                   a record with the number MARK: all up to this number was synced
 //! ```
@@ -15,7 +16,8 @@
 //! | a cut or torn record, no mark behind it that covers it | the end that a crash left: never acknowledged, passed over |
 //! | a torn record, and a mark behind it that covers it | damage: the log is refused |
 //! | a segment that does not begin as one, and is longer than such a beginning | damage |
-//! | a segment that goes on with another number than the ones before lead to | damage: something is missing |
+//! | a segment that goes on with another number or history than the ones before lead to | damage: something is missing, or of another time |
+//! | a log that leads elsewhere than to what the tree has | damage: one of them is of another time |
 //! | a whole record that no mark covers, whose data is not on the disk ([`Barrier::has`]) | the power went: the log ends before it, and is cut there |
 //!
 //! What a power cut leaves of pages that were not synced may be any of them: so a whole record behind a torn one proves
@@ -37,10 +39,12 @@ use super::disk::{Disk, is_full};
 use crate::engine::{
     Barrier, EngineError, EngineResult,
     layers::Changes,
-    record::{self, Record},
+    record::{self, Record, Tip},
 };
 
-const MAGIC: &[u8; 8] = b"PENSTKL1";
+const MAGIC: &[u8; 8] = b"PENSTKL2";
+/// Bytes before the first record.
+const HEAD: usize = 16;
 const PREFIX: &str = "log.";
 /// The number of a mark.
 const MARK: u64 = u64::MAX;
@@ -64,20 +68,26 @@ pub(super) struct Log {
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Replayed {
     pub(super) changes: Changes,
-    /// The number of the last change.
-    pub(super) last: u64,
+    /// Behind the last change.
+    pub(super) tip: Tip,
+    /// Before the first of `records`.
+    begin: Tip,
     /// All records that were found, in order, also those that the tree has.
     pub(in crate::engine) records: Vec<Record>,
     segments: VecDeque<(u64, PathBuf)>,
     /// Where the last segment is to be cut, since the data of what follows was lost with the power.
     cut: Option<u64>,
+    /// Segments behind the one that is cut, which go.
+    lost: Vec<PathBuf>,
 }
 
 /// What was read of the segments.
 #[derive(Debug, Default)]
 struct Found {
-    /// With where each ends in its segment.
-    records: Vec<(Record, u64)>,
+    /// With the number of the segment of each, and where it ends there.
+    records: Vec<(Record, (u64, u64))>,
+    /// Before the first of them and behind the last, if a segment says so.
+    ends: Option<(Tip, Tip)>,
     /// The last change that was synced for sure.
     synced: u64,
 }
@@ -87,30 +97,48 @@ impl Found {
     fn read_segment(&mut self, path: &Path, first: u64) -> EngineResult<u64> {
         let whole = Bytes::from(fs::read(path).map_err(|error| failure(path, &error))?);
         let mut rest = whole.clone();
-        let mut next = first;
-        if !rest.starts_with(MAGIC) {
-            // A crash came before the first record, or somebody else's bytes are there.
-            let is_unbegun = rest.len() <= MAGIC.len();
-            return is_unbegun.then_some(next).ok_or_else(|| damage(path, 0));
+        if rest.len() <= HEAD {
+            // A crash came before the first record.
+            return Ok(first);
         }
-        rest.advance(MAGIC.len());
+        let mut tip = take_head(&mut rest, first).ok_or_else(|| damage(path, 0))?;
+        let (begin, end) = self.ends.unwrap_or((tip, tip));
+        if end != tip {
+            return Err(damage(path, MAGIC.len() as u64));
+        }
         while let Some(record) = record::take(&mut rest) {
             let end = (whole.len() - rest.len()) as u64;
             if let Some(synced) = mark_in(&record) {
                 self.synced = self.synced.max(synced);
                 continue;
             }
-            if record.sequence != next {
-                return Err(damage(path, end - record.whole.len() as u64));
-            }
-            self.records.push((record, end));
-            next += 1;
+            let behind = tip.behind(&record);
+            tip = behind.ok_or_else(|| damage(path, end - record.whole.len() as u64))?;
+            self.records.push((record, (first, end)));
         }
-        match marks_in(&rest).any(|synced| synced >= next) {
+        self.ends = Some((begin, tip));
+        match marks_in(&rest).any(|synced| synced > tip.sequence) {
             true => Err(damage(path, (whole.len() - rest.len()) as u64)),
-            false => Ok(next),
+            false => Ok(tip.sequence + 1),
         }
     }
+}
+
+/// What a segment begins with.
+fn head(before: Tip) -> Vec<u8> {
+    [&MAGIC[..], &before.history.to_le_bytes()].concat()
+}
+
+/// Before the first record of a segment, which has the number `first`.
+fn take_head(bytes: &mut Bytes, first: u64) -> Option<Tip> {
+    if !bytes.starts_with(MAGIC) {
+        return None;
+    }
+    bytes.advance(MAGIC.len());
+    Some(Tip {
+        sequence: first.checked_sub(1)?,
+        history: bytes.try_get_u64_le().ok()?,
+    })
 }
 
 /// What a mark says was synced.
@@ -130,23 +158,24 @@ fn damage(path: &Path, at: u64) -> EngineError {
 }
 
 impl Replayed {
-    /// Reads the log in `directory` from behind the change `after`, which the tree has. What refers to data that
-    /// `barrier` lacks, and was not synced, is left out with all behind it.
+    /// Reads the log in `directory` from `after` on, which the tree has. What refers to data that `barrier` lacks, and
+    /// was not synced, is left out with all behind it.
     pub(super) fn read(
         directory: &Path,
-        after: u64,
+        after: Tip,
         barrier: Option<&dyn Barrier>,
     ) -> EngineResult<Self> {
         let mut replayed = Self {
-            last: after,
+            tip: after,
+            begin: after,
             ..Self::default()
         };
         let mut found = Found {
-            synced: after,
+            synced: after.sequence,
             ..Found::default()
         };
         let mut next = None;
-        let mut last_known = after;
+        let mut last_known = after.sequence;
         for (first, path) in segments(directory)? {
             if next.is_some_and(|next| next != first) || first > last_known + 1 {
                 let text = format!("{} does not go on where the log ends", path.display());
@@ -162,30 +191,70 @@ impl Replayed {
     }
 
     fn take_all(&mut self, found: Found, barrier: Option<&dyn Barrier>) -> EngineResult<()> {
-        for (record, end) in found.records {
+        self.begin = found.ends.map_or(self.begin, |(begin, _)| begin);
+        let mut tip = self.begin;
+        self.check_history(tip)?;
+        for (record, (segment, end)) in found.records {
             let is_sound = |barrier: &dyn Barrier| barrier.has(&record.puts());
             if record.sequence > found.synced && !barrier.is_none_or(is_sound) {
                 tracing::warn!(
                     operation = record.sequence,
                     "data of this operation, which was not synced, was lost with the power: it is undone"
                 );
-                self.cut = Some(end - record.whole.len() as u64);
+                self.cut_in(segment, end - record.whole.len() as u64);
                 return Ok(());
             }
             let torn = || EngineError::Corrupt(format!("record {}", record.sequence));
+            tip = tip.behind(&record).ok_or_else(torn)?;
             self.take(&record).ok_or_else(torn)?;
+            self.check_history(tip)?;
             self.records.push(record);
         }
         Ok(())
     }
 
+    /// Fails if the log leads elsewhere than to what is known.
+    fn check_history(&self, tip: Tip) -> EngineResult<()> {
+        match tip.sequence == self.tip.sequence && tip != self.tip {
+            false => Ok(()),
+            true => Err(EngineError::Corrupt(format!(
+                "the log and the file `tree` have each another operation {}: one of them is of \
+                 another time",
+                tip.sequence
+            ))),
+        }
+    }
+
+    /// The place behind operation `sequence`, if the log still has it.
+    pub(in crate::engine) fn tip_at(&self, sequence: u64) -> Option<Tip> {
+        if sequence == self.tip.sequence {
+            return Some(self.tip);
+        }
+        let records = self.records.iter();
+        let mut records = records.take_while(|record| record.sequence <= sequence);
+        let tip = records.try_fold(self.begin, Tip::behind)?;
+        (tip.sequence == sequence).then_some(tip)
+    }
+
     /// Makes the changes of a record, unless it made them before.
     fn take(&mut self, record: &Record) -> Option<()> {
-        if record.sequence > self.last {
+        if record.sequence > self.tip.sequence {
+            let tip = self.tip.behind(record)?;
             record::redo(record.changes.clone(), &mut self.changes)?;
-            self.last = record.sequence;
+            self.tip = tip;
         }
         Some(())
+    }
+
+    /// The log ends in segment `number`, of which `length` bytes stay.
+    fn cut_in(&mut self, number: u64, length: u64) {
+        let kept = self
+            .segments
+            .iter()
+            .take_while(|(first, _)| *first <= number);
+        let behind = self.segments.split_off(kept.count());
+        self.lost = behind.into_iter().map(|(_, path)| path).collect();
+        self.cut = Some(length);
     }
 
     /// Cuts off what was left out, so that nobody reads it later.
@@ -193,6 +262,9 @@ impl Replayed {
         let (Some(length), Some((_, path))) = (self.cut, self.segments.back()) else {
             return Ok(());
         };
+        for path in self.lost.iter().rev() {
+            fs::remove_file(path).map_err(|error| failure(path, &error))?;
+        }
         let cut = || {
             let file = OpenOptions::new().write(true).open(path)?;
             file.set_len(length)?;
@@ -220,22 +292,23 @@ impl Replayed {
 
     /// Goes on with a record that is known from elsewhere, and which the next segment is to begin with.
     pub(super) fn go_on_with(&mut self, record: &Record) -> EngineResult<()> {
-        let is_next = record.sequence == self.last + 1;
-        let taken = if is_next { self.take(record) } else { None };
+        let is_new = record.sequence > self.tip.sequence;
+        let taken = if is_new { self.take(record) } else { None };
         taken.ok_or_else(|| EngineError::Corrupt(format!("record {}", record.sequence)))
     }
 }
 
 impl Log {
-    /// Begins a segment whose first record is `first`, behind the segments that were `replayed`.
+    /// Begins a segment that goes on at `before`, behind the segments that were `replayed`.
     pub(super) fn go_on(
         (directory, disk): (&Path, Arc<Disk>),
         replayed: &Replayed,
-        first: u64,
+        before: Tip,
     ) -> EngineResult<Self> {
         replayed.make_cut()?;
         replayed.sync()?;
-        let (file, path) = begin((directory, &disk), first)?;
+        let (file, path) = begin((directory, &disk), before)?;
+        let first = before.sequence + 1;
         let mut older = replayed.segments.clone();
         // One without a whole record has the same number, and the new one is in its place.
         older.retain(|(number, _)| *number != first);
@@ -243,7 +316,7 @@ impl Log {
             directory: directory.to_owned(),
             disk,
             file,
-            length: MAGIC.len() as u64,
+            length: HEAD as u64,
             older,
             current: (first, path),
         })
@@ -277,16 +350,17 @@ impl Log {
         }
     }
 
-    /// Begins the next segment, whose first record is `first`. The present one is durable then.
-    pub(super) fn rotate(&mut self, first: u64) -> EngineResult<()> {
+    /// Begins the next segment, which goes on at `before`. The present one is durable then.
+    pub(super) fn rotate(&mut self, before: Tip) -> EngineResult<()> {
         self.sync()?;
-        let (file, path) = begin((&self.directory, &self.disk), first)?;
+        let (file, path) = begin((&self.directory, &self.disk), before)?;
+        let first = before.sequence + 1;
         if first != self.current.0 {
             let before = std::mem::replace(&mut self.current, (first, path));
             self.older.push_back(before);
         }
         self.file = file;
-        self.length = MAGIC.len() as u64;
+        self.length = HEAD as u64;
         Ok(())
     }
 
@@ -306,7 +380,8 @@ impl Log {
 }
 
 /// A new segment, durable and empty, when the disk has room for it.
-fn begin((directory, disk): (&Path, &Disk), first: u64) -> EngineResult<(File, PathBuf)> {
+fn begin((directory, disk): (&Path, &Disk), before: Tip) -> EngineResult<(File, PathBuf)> {
+    let first = before.sequence + 1;
     let path = directory.join(format!("{PREFIX}{first:020}"));
     let begin = || {
         let mut options = OpenOptions::new();
@@ -316,7 +391,7 @@ fn begin((directory, disk): (&Path, &Disk), first: u64) -> EngineResult<(File, P
             .truncate(true)
             .mode(0o600)
             .open(&path)?;
-        file.write_all(MAGIC)?;
+        file.write_all(&head(before))?;
         file.sync_data()?;
         File::open(directory)?.sync_all()?;
         Ok(file)

@@ -9,9 +9,13 @@ use crate::engine::{
     EngineError, Operation, Verdict,
     draft::Draft,
     layers::{Changes, Layer, Layered},
-    record,
+    record::{self, Tip},
 };
 
+/// Bytes of keys and values that one operation changes at most. A record's length is a number of 32 bits, and a record is
+/// written, sent and read back whole: this is a small part of the one and of a machine's memory, and 64 times what the
+/// steps are held to in which long operations run.
+const RECORD_MAX: usize = 64 << 20;
 /// What a key costs in memory beside its bytes.
 const KEY_OVERHEAD: usize = 96;
 
@@ -24,8 +28,8 @@ pub(super) struct State {
     tree: TreeState,
     /// Records that nobody wrote yet.
     records: BytesMut,
-    /// The number of the last operation.
-    sequence: u64,
+    /// Behind the last operation.
+    tip: Tip,
     /// Memory that `recent` occupies, about.
     recent_bytes: usize,
     /// Why nothing is changed any more.
@@ -40,7 +44,7 @@ impl State {
             merging: Arc::default(),
             tree,
             records: BytesMut::new(),
-            sequence: replayed.last,
+            tip: replayed.tip,
             recent_bytes,
             failed: None,
         }
@@ -72,15 +76,18 @@ impl State {
         if changes.is_empty() {
             return Ok(());
         }
-        self.sequence += 1;
-        record::append(&mut self.records, self.sequence, &changes);
-        self.recent_bytes += changes.iter().map(cost).sum::<usize>();
+        let bytes = changes.iter().map(cost).sum::<usize>();
+        if bytes > RECORD_MAX {
+            return Err(EngineError::TooLarge(bytes));
+        }
+        record::append(&mut self.records, &mut self.tip, &changes);
+        self.recent_bytes += bytes;
         self.recent.extend(changes);
         Ok(())
     }
 
     pub(super) fn sequence(&self) -> u64 {
-        self.sequence
+        self.tip.sequence
     }
 
     pub(super) fn recent_bytes(&self) -> usize {
@@ -109,9 +116,9 @@ impl State {
         is_done
     }
 
-    /// The records that nobody wrote yet, with the number of the last one.
-    pub(super) fn take_records(&mut self) -> (BytesMut, u64) {
-        (self.records.split(), self.sequence)
+    /// The records that nobody wrote yet, with the place behind them.
+    pub(super) fn take_records(&mut self) -> (BytesMut, Tip) {
+        (self.records.split(), self.tip)
     }
 
     /// Begins a checkpoint: returns what the tree lacks. Records were taken before.

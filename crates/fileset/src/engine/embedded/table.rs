@@ -22,14 +22,15 @@ use super::{
 use crate::engine::{
     EngineError, EngineResult, KEY_LENGTH_MAX,
     layers::{Changes, Layer, Said, in_order},
-    record,
+    record::{self, Tip},
 };
 
 const KEYS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("summed keys");
 /// What the tree says of itself.
 const FACTS: TableDefinition<'_, &str, u64> = TableDefinition::new("facts");
-/// The last change that is in the tree.
+/// The last change that is in the tree, and the history that led to it.
 const SEQUENCE: &str = "sequence";
+const HISTORY: &str = "history";
 
 /// A number that the tree keeps beside the keys, under a name.
 pub(in crate::engine) type Fact = (&'static str, u64);
@@ -65,9 +66,10 @@ impl Tree {
         self.database.as_ref().ok_or(EngineError::NOT_RUN)
     }
 
-    /// The number of the last change that is in it; 0 if none is.
-    pub(in crate::engine) fn sequence(&self) -> EngineResult<u64> {
-        Ok(self.fact(SEQUENCE)?.unwrap_or_default())
+    /// Behind the last change that is in it.
+    pub(in crate::engine) fn tip(&self) -> EngineResult<Tip> {
+        let database = self.database()?;
+        guarded(|| tip_in(&database.begin_read().map_err(failure)?))
     }
 
     /// What is kept under a name, if anything is.
@@ -76,9 +78,10 @@ impl Tree {
         guarded(|| fact_in(&database.begin_read().map_err(failure)?, name))
     }
 
-    /// Makes all changes up to number `sequence` at once, durably.
-    pub(in crate::engine) fn merge(&self, changes: &Changes, sequence: u64) -> EngineResult<()> {
-        self.merge_with(changes, &[(SEQUENCE, sequence)])
+    /// Makes all changes up to `tip` at once, durably.
+    pub(in crate::engine) fn merge(&self, changes: &Changes, tip: Tip) -> EngineResult<()> {
+        let facts = [(SEQUENCE, tip.sequence), (HISTORY, tip.history)];
+        self.merge_with(changes, &facts)
     }
 
     /// Makes changes and keeps facts, at once and durably.
@@ -126,14 +129,14 @@ impl Tree {
         })
     }
 
-    /// The state now with the number of the last change in it.
-    pub(in crate::engine) fn snapshot(&self) -> EngineResult<(TreeState, u64)> {
+    /// The state now with the place behind the last change in it.
+    pub(in crate::engine) fn snapshot(&self) -> EngineResult<(TreeState, Tip)> {
         let database = self.database()?;
         guarded(|| {
             let transaction = database.begin_read().map_err(failure)?;
-            let sequence = fact_in(&transaction, SEQUENCE)?.unwrap_or_default();
+            let tip = tip_in(&transaction)?;
             let keys = transaction.open_table(KEYS).map_err(failure)?;
-            Ok((TreeState(keys), sequence))
+            Ok((TreeState(keys), tip))
         })
     }
 
@@ -170,6 +173,13 @@ fn fact_in(transaction: &ReadTransaction, name: &str) -> EngineResult<Option<u64
     };
     let value = facts.get(name).map_err(failure)?;
     Ok(value.map(|value| value.value()))
+}
+
+fn tip_in(transaction: &ReadTransaction) -> EngineResult<Tip> {
+    Ok(Tip {
+        sequence: fact_in(transaction, SEQUENCE)?.unwrap_or_default(),
+        history: fact_in(transaction, HISTORY)?.unwrap_or_default(),
+    })
 }
 
 impl Layer for TreeState {

@@ -15,7 +15,7 @@ use penstock_base::clock::{self, Instant};
 use tokio::sync::watch;
 
 use super::{Tap, disk::Disk, log::Log, state::State, table::Tree};
-use crate::engine::{Barrier, EngineError, EngineResult, embedded::Chunk};
+use crate::engine::{Barrier, EngineError, EngineResult, embedded::Chunk, record::Tip};
 
 /// How long something that nobody waits for may be lost with the power.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
@@ -232,8 +232,8 @@ pub(super) struct Worker {
     pub(super) tap: Option<Arc<dyn Tap>>,
     /// What must be durable first.
     pub(super) barrier: Option<Arc<dyn Barrier>>,
-    /// The last operation that the log has.
-    pub(super) written: u64,
+    /// Behind the last operation that the log has.
+    pub(super) written: Tip,
     /// Since when it has one that is not synced.
     pub(super) unsynced: Option<Instant>,
 }
@@ -259,8 +259,8 @@ impl Worker {
     fn work(&mut self) -> EngineResult<()> {
         loop {
             let next = self.shared.next(self.unsynced);
-            let (records, last) = self.shared.write().take_records();
-            self.write(records, last)?;
+            let (records, tip) = self.shared.write().take_records();
+            self.write(records, tip)?;
             if next.sync || next.close {
                 self.sync()?;
             }
@@ -273,20 +273,20 @@ impl Worker {
         }
     }
 
-    fn write(&mut self, records: BytesMut, last: u64) -> EngineResult<()> {
+    fn write(&mut self, records: BytesMut, tip: Tip) -> EngineResult<()> {
         if records.is_empty() {
             return Ok(());
         }
         let chunk = Chunk {
-            first: self.written + 1,
-            last,
+            before: self.written,
+            last: tip.sequence,
             records: records.freeze(),
         };
         self.log.write(&chunk.records)?;
-        self.written = last;
+        self.written = tip;
         self.shared
             .progress
-            .send_modify(|progress| progress.written = last);
+            .send_modify(|progress| progress.written = tip.sequence);
         self.unsynced.get_or_insert_with(clock::now);
         if let Some(tap) = &self.tap {
             tap.take(chunk);
@@ -300,31 +300,33 @@ impl Worker {
             passed.map_err(|error| EngineError::Io(format!("data on this disk: {error}")))?;
         }
         self.log.sync()?;
-        self.log.mark(self.written)?;
+        let synced = self.written.sequence;
+        self.log.mark(synced)?;
         self.unsynced = None;
         self.shared
             .progress
-            .send_modify(|progress| progress.synced = self.written);
+            .send_modify(|progress| progress.synced = synced);
         Ok(())
     }
 
     /// Brings what the tree lacks into it, in one commit, and drops the log of that. Operations go on meanwhile.
     fn checkpoint(&mut self) -> EngineResult<()> {
-        let (records, last, changes) = {
+        let (records, tip, changes) = {
             let mut state = self.shared.write();
-            let (records, last) = state.take_records();
-            (records, last, state.begin_merge())
+            let (records, tip) = state.take_records();
+            (records, tip, state.begin_merge())
         };
-        self.write(records, last)?;
-        self.log.rotate(last + 1)?;
+        self.write(records, tip)?;
+        // A segment that is rotated is synced, which nothing is before the barrier passed.
         self.sync()?;
-        self.tree.merge(&changes, last)?;
+        self.log.rotate(tip)?;
+        self.tree.merge(&changes, tip)?;
         let tree = self.tree.state()?;
         self.shared.write().end_merge(tree);
         let done = self.tap.as_ref().map_or(u64::MAX, |tap| tap.done());
-        self.log.drop_older(done.min(last))?;
+        self.log.drop_older(done.min(tip.sequence))?;
         self.shared.progress.send_modify(|progress| {
-            progress.merged = last;
+            progress.merged = tip.sequence;
             progress.checkpoints += 1;
         });
         Ok(())

@@ -26,7 +26,10 @@ use super::{
     format::{CLAIM_SIZE, Claim, Group, LogObject, damaged},
     names::{LOG, LogName},
 };
-use crate::engine::{EngineError, EngineResult, record::Record};
+use crate::engine::{
+    EngineError, EngineResult,
+    record::{Record, Tip},
+};
 
 /// Groups that are on their way at once.
 pub(super) const IN_FLIGHT_MAX: usize = 2;
@@ -153,12 +156,26 @@ impl Chain {
         self.next.epoch
     }
 
-    /// The last operation in it.
-    pub(super) async fn last(&self, bucket: &Bucket) -> EngineResult<u64> {
+    /// Behind the last operation in it.
+    pub(super) async fn tip(&self, bucket: &Bucket) -> EngineResult<Tip> {
         match self.groups.last() {
-            Some(link) => Ok(group(bucket, link.name).await?.last),
-            None => Ok(0),
+            Some(link) => {
+                let tip = group(bucket, link.name).await?.tip();
+                tip.ok_or_else(|| damaged(link.name))
+            }
+            None => Ok(Tip::default()),
         }
+    }
+
+    /// The place behind operation `sequence`, if it goes back that far and on from there.
+    pub(super) async fn tip_at(&self, bucket: &Bucket, sequence: u64) -> EngineResult<Option<Tip>> {
+        let Some(link) = self.behind(bucket, sequence).await?.first() else {
+            return Ok(None);
+        };
+        let records = group(bucket, link.name).await?.records();
+        let records = records.ok_or_else(|| damaged(link.name))?;
+        let mut places = records.into_iter().map(|(before, _)| before);
+        Ok(places.find(|place| place.sequence == sequence))
     }
 
     /// Groups at `place` and behind it.
@@ -175,7 +192,7 @@ impl Chain {
                 break;
             }
             at -= 1;
-            if group.first <= sequence + 1 {
+            if group.before.sequence <= sequence {
                 break;
             }
         }
@@ -245,11 +262,11 @@ async fn group(bucket: &Bucket, name: LogName) -> EngineResult<Group> {
     }
 }
 
-/// Visits all records of `links` in order, each joining on to the one before.
+/// Visits all records of `links` in order with what each goes on behind, each joining on to the one before.
 pub(super) async fn visit(
     bucket: &Bucket,
     links: &[Link],
-    mut visit: impl FnMut(Record) -> EngineResult<()>,
+    mut visit: impl FnMut(Tip, Record) -> EngineResult<()>,
 ) -> EngineResult<()> {
     let names: Vec<_> = links.iter().map(|link| link.name).collect();
     let reads = names.into_iter().map(|name| async move {
@@ -259,14 +276,14 @@ pub(super) async fn visit(
     let mut groups = stream::iter(reads).buffered(READS_MAX);
     let mut next = None;
     while let Some(records) = groups.next().await {
-        for record in records? {
-            if next.is_some_and(|next| next != record.sequence) {
+        for (before, record) in records? {
+            if next.is_some_and(|next| next != before) {
                 let sequence = record.sequence;
                 let text = format!("the log in the bucket lacks what is before {sequence}");
                 return Err(EngineError::Corrupt(text));
             }
-            next = record.sequence.checked_add(1);
-            visit(record)?;
+            next = before.behind(&record);
+            visit(before, record)?;
         }
     }
     Ok(())
@@ -289,8 +306,8 @@ pub(super) struct Claimed {
     pub(super) epoch: u64,
     /// All before it.
     pub(super) chain: Chain,
-    /// The last operation before it.
-    pub(super) last: u64,
+    /// Behind the last operation before it.
+    pub(super) tip: Tip,
 }
 
 /// Ends the epoch that goes on and begins the next one: nothing more is acknowledged by who had it.
@@ -341,7 +358,7 @@ async fn claimed(bucket: &Bucket, chain: Chain) -> EngineResult<Claimed> {
     }
     Ok(Claimed {
         epoch: chain.epoch() + 1,
-        last: chain.last(bucket).await?,
+        tip: chain.tip(bucket).await?,
         chain,
     })
 }

@@ -6,8 +6,8 @@
 //! last and where none is; then what no manifest needs any more is deleted.
 //!
 //! A writer that was shut out may not know it yet and go on here. So a checkpoint never goes farther than the log that was
-//! acknowledged, which makes it true for whoever has the file system now; nobody uses parts that another machine's
-//! writer may delete, but begins with all keys; and nobody deletes what belongs to a later epoch than his own.
+//! acknowledged, which makes it true for whoever has the file system now; and nobody deletes anything unless he has the log
+//! still, after his manifest is there: who takes it over later begins with that manifest, and needs nothing else.
 
 use std::{
     ops::ControlFlow,
@@ -29,7 +29,7 @@ use crate::engine::{
     EngineError, EngineResult, Reads,
     embedded::{EmbeddedEngine, TreeState},
     layers::{Changes, Layered},
-    record,
+    record::{self, Tip},
 };
 
 /// Bytes of a part of all keys, about.
@@ -47,8 +47,6 @@ const RETRY: Duration = Duration::from_secs(10);
 pub(super) struct Folder {
     pub(super) engine: Weak<EmbeddedEngine>,
     pub(super) shipping: Arc<Shipping>,
-    /// The first epoch of this machine.
-    pub(super) own_since: u64,
     /// Parts written so far.
     parts: u64,
     /// What was written last, once that is known.
@@ -56,15 +54,10 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    pub(super) fn new(
-        engine: Weak<EmbeddedEngine>,
-        shipping: Arc<Shipping>,
-        own_since: u64,
-    ) -> Self {
+    pub(super) fn new(engine: Weak<EmbeddedEngine>, shipping: Arc<Shipping>) -> Self {
         Self {
             engine,
             shipping,
-            own_since,
             parts: 0,
             manifest: None,
         }
@@ -86,8 +79,7 @@ impl Folder {
     async fn fold(&mut self) -> EngineResult<()> {
         if self.manifest.is_none() {
             let newest = newest(&self.shipping.bucket).await?;
-            let own = newest.filter(|(name, _)| name.epoch >= self.own_since);
-            self.manifest = own.map(|(_, manifest)| manifest);
+            self.manifest = newest.map(|(_, manifest)| manifest);
         }
         let manifest = match self.manifest.clone() {
             Some(manifest) if !is_due_anew(&manifest) => self.go_on(manifest).await?,
@@ -101,18 +93,19 @@ impl Folder {
         let links = self.shipping.log.lock().clone();
         let links = some_of(chain::from(&links, manifest.place()));
         let mut changes = Changes::new();
-        let mut last = manifest.sequence;
-        chain::visit(&self.shipping.bucket, links, |record| {
-            if record.sequence > last {
-                if record.sequence != last + 1 {
-                    let text = format!("operation {} is not in the bucket", last + 1);
-                    return Err(EngineError::Corrupt(text));
-                }
-                last = record.sequence;
-                let redone = record::redo(record.changes, &mut changes);
-                return redone
-                    .ok_or_else(|| EngineError::Corrupt(format!("record {last} in the bucket")));
+        let mut tip = manifest.tip();
+        chain::visit(&self.shipping.bucket, links, |before, record| {
+            if record.sequence <= tip.sequence {
+                return Ok(());
             }
+            let next = before.behind(&record).filter(|_| before == tip);
+            let lacking = || {
+                let text = format!("operation {} is not in the bucket", tip.sequence + 1);
+                EngineError::Corrupt(text)
+            };
+            let next = next.ok_or_else(lacking)?;
+            record::redo(record.changes, &mut changes).ok_or_else(lacking)?;
+            tip = next;
             Ok(())
         })
         .await?;
@@ -123,8 +116,8 @@ impl Folder {
         if let Some(link) = links.last() {
             manifest.log = (link.name.epoch, link.name.number + 1);
         }
-        manifest.sequence = last;
-        let part = self.put_part(last, body.freeze()).await?;
+        (manifest.sequence, manifest.history) = (tip.sequence, tip.history);
+        let part = self.put_part(tip.sequence, body.freeze()).await?;
         manifest.parts.push(part);
         Ok(manifest)
     }
@@ -133,7 +126,7 @@ impl Folder {
     async fn anew(&mut self) -> EngineResult<Manifest> {
         let closed = || EngineError::Io("the engine is closed".to_owned());
         let snapshot = self.engine.upgrade().ok_or_else(closed)?.snapshot().await;
-        let (tree, sequence) = snapshot?;
+        let (tree, Tip { sequence, history }) = snapshot?;
         // Not before all of it is acknowledged.
         self.shipping.shipped(sequence).await?;
         let mut parts = Vec::new();
@@ -145,6 +138,7 @@ impl Folder {
         Ok(Manifest {
             version: Manifest::VERSION,
             sequence,
+            history,
             log: self.behind(sequence),
             full: parts.len(),
             parts,
@@ -273,9 +267,13 @@ struct Needed<'a> {
 }
 
 impl Needed<'_> {
-    /// Deletes all else that is not of a later epoch than `epoch`, but for claims.
+    /// Deletes all else, but for claims, if `epoch` goes on still.
     async fn collect(&self, bucket: &Bucket, epoch: u64) -> EngineResult<()> {
-        let mut useless = self.useless_log(&Chain::read(bucket).await?, epoch);
+        let log = Chain::read(bucket).await?;
+        if log.epoch() != epoch {
+            return Ok(());
+        }
+        let mut useless = self.useless_log(&log, epoch);
         for (key, _) in bucket.list(MANIFESTS).await? {
             let is_old = |name: ManifestName| name < self.name && name.epoch <= epoch;
             if ManifestName::of_key(&key).is_some_and(is_old) {

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! kind "PENSTKxN"  crc32c  identity  body      8 + 4 + 8 bytes and the body; the checksum is of all behind it
-//! G  group     epoch  number  first  last, records    4 * 8 bytes and the records of operations `first` to `last`
+//! G  group     epoch  number  before  last, records   5 * 8 bytes and the records behind `before`, a
+//!                                               [`Tip`](crate::engine::record::Tip), up to operation `last`
 //! C  claim     epoch  number  holder  token           the epoch `epoch` ends here: `holder` begins the next one
 //! P  part      changes                          as in a record
 //! M  manifest  JSON, see `Manifest`
@@ -19,12 +20,13 @@ use super::names::LogName;
 use crate::engine::{
     EngineError, EngineResult,
     layers::Changes,
-    record::{self, Record},
+    record::{self, Record, Tip},
 };
 
-/// Bytes in the largest object that is read: what stores take in one PUT. A group may have one operation of any size, and
-/// what was acknowledged must be readable.
-pub(super) const OBJECT_MAX: u64 = 5 << 30;
+/// Bytes in the largest object that is read. What was acknowledged must be readable: a group has at most what one that is
+/// full lacked a byte of ([`GROUP_MAX`](super::shipping::GROUP_MAX)) and what the embedded engine lets gather before it is
+/// written, an operation of the largest among it, together less than half of this.
+pub(super) const OBJECT_MAX: u64 = 256 << 20;
 /// Bytes before the body.
 const HEAD: usize = 20;
 /// Bytes in a claim. A group has a record, and is longer.
@@ -42,7 +44,7 @@ enum Kind {
 impl Kind {
     fn magic(self) -> &'static [u8; 8] {
         match self {
-            Self::Group => b"PENSTKG1",
+            Self::Group => b"PENSTKG2",
             Self::Claim => b"PENSTKC1",
             Self::Part => b"PENSTKP1",
             Self::Manifest => b"PENSTKM1",
@@ -81,7 +83,9 @@ impl Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Group {
     pub(super) name: LogName,
-    pub(super) first: u64,
+    /// What it goes on behind.
+    pub(super) before: Tip,
+    /// Its last operation.
     pub(super) last: u64,
     /// Their records, one after the other, in slices.
     pub(super) records: Vec<Bytes>,
@@ -108,37 +112,43 @@ pub(super) enum LogObject {
 impl Group {
     pub(super) fn encode(&self, identity: u64) -> Payload {
         let LogName { epoch, number } = self.name;
-        let head = numbers([epoch, number, self.first, self.last]);
+        let Tip { sequence, history } = self.before;
+        let head = numbers([epoch, number, sequence, history, self.last]);
         let body = [head].into_iter().chain(self.records.iter().cloned());
         Kind::Group.framed(identity, body.collect())
     }
 
     fn decode(mut body: Bytes) -> Option<Self> {
-        let [epoch, number, first, last] = take_numbers(&mut body)?;
+        let [epoch, number, sequence, history, last] = take_numbers(&mut body)?;
         Some(Self {
             name: LogName { epoch, number },
-            first,
+            before: Tip { sequence, history },
             last,
             records: vec![body],
         })
     }
 
-    /// All records, if it has those that it says, each whole.
-    pub(super) fn records(&self) -> Option<Vec<Record>> {
+    /// All records with what each goes on behind, if it has those that it says, each whole.
+    pub(super) fn records(&self) -> Option<Vec<(Tip, Record)>> {
         let mut found = Vec::new();
-        let mut next = self.first;
+        let mut tip = self.before;
         for slice in &self.records {
             let mut slice = slice.clone();
             while !slice.is_empty() {
                 let record = record::take(&mut slice)?;
-                if record.sequence != next {
-                    return None;
-                }
-                next = next.checked_add(1)?;
-                found.push(record);
+                let before = tip;
+                tip = tip.behind(&record)?;
+                found.push((before, record));
             }
         }
-        (next.checked_sub(1)? == self.last && !found.is_empty()).then_some(found)
+        (tip.sequence == self.last && !found.is_empty()).then_some(found)
+    }
+
+    /// Behind its last record.
+    pub(super) fn tip(&self) -> Option<Tip> {
+        let records = self.records()?;
+        let (before, record) = records.last()?;
+        before.behind(record)
     }
 }
 
@@ -180,8 +190,9 @@ impl LogObject {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Manifest {
     pub(super) version: u32,
-    /// The last operation of which it has the changes.
+    /// The last operation of which it has the changes, and the history that led there.
     pub(super) sequence: u64,
+    pub(super) history: u64,
     /// Where the log goes on: an epoch and a number.
     pub(super) log: (u64, u64),
     /// So many parts, the first, have all keys as they were once; the others what was changed since, in order.
@@ -198,7 +209,7 @@ pub(super) struct Part {
 
 impl Manifest {
     /// The version that is written, and understood.
-    pub(super) const VERSION: u32 = 1;
+    pub(super) const VERSION: u32 = 2;
 
     pub(super) fn encode(&self, identity: u64) -> Payload {
         let text = serde_json::to_vec(self).unwrap_or_default();
@@ -216,6 +227,14 @@ impl Manifest {
         match manifest.full <= manifest.parts.len() {
             true => Ok(manifest),
             false => Err(damaged(key)),
+        }
+    }
+
+    /// Behind the last operation of which it has the changes.
+    pub(super) fn tip(&self) -> Tip {
+        Tip {
+            sequence: self.sequence,
+            history: self.history,
         }
     }
 
@@ -264,7 +283,7 @@ pub(super) fn try_to_read(bytes: &[u8]) {
         let group = read.and_then(Group::decode);
         if let Some(records) = group.and_then(|group| group.records()) {
             let mut changes = Changes::new();
-            for record in records {
+            for (_, record) in records {
                 let _ = record::redo(record.changes, &mut changes);
             }
         }
@@ -307,14 +326,19 @@ mod tests {
 
     fn group() -> Group {
         let mut records = BytesMut::new();
-        for sequence in 7..10_u64 {
-            let key = Bytes::copy_from_slice(&sequence.to_be_bytes());
-            let value = (sequence != 8).then(|| Bytes::from_static(b"value"));
-            record::append(&mut records, sequence, &Changes::from([(key, value)]));
+        let before = Tip {
+            sequence: 6,
+            history: 1,
+        };
+        let mut tip = before;
+        for number in 7..10_u64 {
+            let key = Bytes::copy_from_slice(&number.to_be_bytes());
+            let value = (number != 8).then(|| Bytes::from_static(b"value"));
+            record::append(&mut records, &mut tip, &Changes::from([(key, value)]));
         }
         Group {
             name: NAME,
-            first: 7,
+            before,
             last: 9,
             records: vec![records.freeze()],
         }
@@ -350,13 +374,17 @@ mod tests {
     #[test]
     fn a_group_without_one_of_its_records_is_refused() {
         let whole = group();
-        for (first, last) in [(6, 9), (7, 8), (7, 10), (8, 9)] {
+        for (sequence, last) in [(5, 9), (6, 8), (6, 10), (7, 9)] {
+            let before = Tip {
+                sequence,
+                ..whole.before
+            };
             let other = Group {
-                first,
+                before,
                 last,
                 ..whole.clone()
             };
-            assert_eq!(other.records(), None, "{first} to {last}");
+            assert_eq!(other.records(), None, "behind {sequence} to {last}");
         }
     }
 

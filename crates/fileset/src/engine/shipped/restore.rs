@@ -18,7 +18,7 @@ use crate::engine::{
     EngineError, EngineResult,
     embedded::{Fact, Tree},
     layers::Changes,
-    record,
+    record::{self, Tip},
 };
 use penstock_base::run_blocking;
 
@@ -69,17 +69,21 @@ pub(super) async fn go_on(
     claimed: &Claimed,
     tell: &(dyn Fn(Restoring) + Sync),
 ) -> EngineResult<()> {
-    let links = claimed.chain.behind(bucket, tree.sequence()?).await?;
-    if let Err(error) = redo(bucket, tree, links).await {
-        // Its writer made a checkpoint meanwhile, and deleted what that has.
+    let rest = async {
+        let links = claimed.chain.behind(bucket, tree.tip()?.sequence).await?;
+        redo(bucket, tree, links).await
+    };
+    if let Err(error) = rest.await {
+        // Its writer made a checkpoint meanwhile, and deletes what that has.
         tracing::info!(%error, "the newest checkpoint is brought");
         restore(bucket, tree, tell).await?;
     }
-    let (last, wanted) = (tree.sequence()?, claimed.last);
-    match last == wanted {
+    let (there, wanted) = (tree.tip()?, claimed.tip);
+    match there == wanted {
         true => Ok(()),
         false => Err(EngineError::Corrupt(format!(
-            "what is in the bucket ends with operation {last}, the log with {wanted}"
+            "what is in the bucket leads to operation {}, and its log to another operation {}",
+            there.sequence, wanted.sequence
         ))),
     }
 }
@@ -93,9 +97,9 @@ async fn redo(bucket: &Bucket, tree: &Tree, links: &[Link]) -> EngineResult<()> 
         tree,
         changes: Changes::new(),
         bytes: 0,
-        last: tree.sequence()?,
+        tip: tree.tip()?,
     };
-    chain::visit(bucket, links, |record| batch.take(record)).await?;
+    chain::visit(bucket, links, |before, record| batch.take(before, record)).await?;
     batch.end()
 }
 
@@ -122,8 +126,8 @@ async fn fill(bucket: &Bucket, tree: &Tree, tell: &(dyn Fn(Restoring) + Sync)) -
         restoring.bytes = restoring.bytes.saturating_add(part.bytes);
         tell(restoring);
     }
-    if tree.sequence()? < manifest.sequence {
-        run_blocking(|| tree.merge(&Changes::new(), manifest.sequence))?;
+    if tree.tip()?.sequence < manifest.sequence {
+        run_blocking(|| tree.merge(&Changes::new(), manifest.tip()))?;
     }
     redo(bucket, tree, links).await?;
     restoring.bytes = restoring.total;
@@ -157,24 +161,20 @@ struct Batch<'a> {
     tree: &'a Tree,
     changes: Changes,
     bytes: usize,
-    last: u64,
+    tip: Tip,
 }
 
 impl Batch<'_> {
-    fn take(&mut self, record: record::Record) -> EngineResult<()> {
-        if record.sequence <= self.last {
+    fn take(&mut self, before: Tip, record: record::Record) -> EngineResult<()> {
+        if record.sequence <= self.tip.sequence {
             return Ok(());
         }
-        let lacking = || {
-            let text = format!("operation {} is not in the bucket", self.last + 1);
-            EngineError::Corrupt(text)
-        };
-        if record.sequence != self.last + 1 {
-            return Err(lacking());
-        }
+        let next = self.tip.sequence + 1;
+        let lacking = || EngineError::Corrupt(format!("operation {next} is not in the bucket"));
+        let behind = before.behind(&record).filter(|_| before == self.tip);
+        self.tip = behind.ok_or_else(lacking)?;
         self.bytes += record.changes.len();
         record::redo(record.changes, &mut self.changes).ok_or_else(lacking)?;
-        self.last = record.sequence;
         match self.bytes < BATCH {
             true => Ok(()),
             false => self.end(),
@@ -184,6 +184,6 @@ impl Batch<'_> {
     fn end(&mut self) -> EngineResult<()> {
         let changes = std::mem::take(&mut self.changes);
         self.bytes = 0;
-        run_blocking(|| self.tree.merge(&changes, self.last))
+        run_blocking(|| self.tree.merge(&changes, self.tip))
     }
 }

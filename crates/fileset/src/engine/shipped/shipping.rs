@@ -167,12 +167,12 @@ impl Shipping {
     /// The next group, if it is time for it.
     fn next_group(&self) -> Option<Group> {
         let mut queue = self.queue.lock();
-        let first = queue.chunks.front()?.first;
+        let before = queue.chunks.front()?.before;
         let waiting: usize = queue.chunks.iter().map(|chunk| chunk.records.len()).sum();
         let is_late = queue
             .since
             .is_some_and(|since| since.elapsed() >= SHIP_INTERVAL);
-        if queue.wanted < first && waiting < GROUP_MAX && !is_late {
+        if queue.wanted <= before.sequence && waiting < GROUP_MAX && !is_late {
             return None;
         }
         queue.number += 1;
@@ -181,8 +181,8 @@ impl Shipping {
                 epoch: self.epoch,
                 number: queue.number,
             },
-            first,
-            last: first,
+            before,
+            last: before.sequence,
             records: Vec::new(),
         };
         let mut bytes = 0;

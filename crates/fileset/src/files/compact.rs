@@ -1,0 +1,366 @@
+//! Folding: the many extents that random writes left in a chunk become one run.
+//!
+//! ```text
+//!  a save leaves a chunk of many extents ──► queue ──► its short runs are read and compared with their checksums
+//!                                                   ──► stored as a save stores them
+//!                                                   ──► one operation shows them wherever the chunk is as it was read
+//! ```
+//!
+//! It takes nobody's turn: what was written, cut or punched meanwhile stays as it is, and a fold that came too late for
+//! all of it changes nothing. Only a chunk of very many extents is folded by the save itself, before it adds more.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
+    ops::Range,
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::{Bytes, BytesMut};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use penstock_base::{
+    FsError, FsResult, Mutex,
+    clock::{self, Instant},
+};
+use penstock_vfs::Inode;
+use tokio::task::JoinHandle;
+
+use super::Files;
+use crate::{
+    data::{ObjectId, Piece, Placed, UNKNOWN_LENGTH, Uncommitted, checksums},
+    engine::{Reads, query, transact},
+    operations,
+    schema::{self, BLOCK_SIZE, Chunk, Extent, FOLD_FIRST_AT, GRAIN, Stored, damaged},
+};
+
+/// Chunks that are folded at once.
+const FOLDS_MAX: usize = 2;
+/// Chunks that wait; another one is found again by its next save.
+const WAITING_MAX: usize = 4096;
+/// How long a chunk is left alone that could not be folded.
+const REST: Duration = Duration::from_secs(60);
+/// How long a save waits for a fold: with a spool it can do without the bucket.
+const SAVE_WAIT: Duration = Duration::from_secs(10);
+/// Requests of one fold at once.
+const FETCHES_MAX: usize = 4;
+/// Bytes of an object that are fetched at once, about.
+const SPAN_MAX: u32 = 1 << 20;
+/// Bytes that nobody wants which are fetched rather than asked around.
+const GAP_MAX: u32 = 2 * GRAIN;
+
+/// A chunk of a file.
+type At = (Inode, u64);
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<At>,
+    /// Those that wait and those that are being folded.
+    known: HashSet<At>,
+    resting: HashMap<At, Instant>,
+    workers: usize,
+    tasks: Vec<JoinHandle<()>>,
+    is_ended: bool,
+}
+
+impl Queue {
+    fn push(&mut self, at: At) {
+        let is_wanted = !self.is_ended && self.waiting.len() < WAITING_MAX;
+        if is_wanted && !self.rests(at) && self.known.insert(at) {
+            self.waiting.push_back(at);
+        }
+    }
+
+    fn rests(&self, at: At) -> bool {
+        let until = self.resting.get(&at);
+        until.is_some_and(|until| *until > clock::now())
+    }
+
+    fn rest(&mut self, at: At) {
+        let now = clock::now();
+        self.resting.retain(|_, until| *until > now);
+        if self.resting.len() < WAITING_MAX {
+            self.resting.insert(at, now + REST);
+        }
+    }
+
+    /// The next chunk for a worker, which ends if there is none.
+    fn next(&mut self) -> Option<At> {
+        let next = self.waiting.pop_front();
+        self.workers -= usize::from(next.is_none());
+        next
+    }
+}
+
+/// What is to be folded. See the module.
+#[derive(Debug, Default)]
+pub(super) struct Compactor {
+    queue: Mutex<Queue>,
+}
+
+/// Bytes move: readers of the file learn that, whatever comes of it, before anything is deleted that they may look for.
+struct Moving<'a> {
+    files: &'a Files,
+    inode: Inode,
+    _old: Vec<Uncommitted>,
+}
+
+impl Drop for Moving<'_> {
+    fn drop(&mut self) {
+        if let Some(file) = self.files.find(self.inode) {
+            file.pending.lock().moved();
+        }
+    }
+}
+
+impl Files {
+    /// Folds chunks some time.
+    pub(super) fn fold_behind(self: &Arc<Self>, inode: Inode, chunks: &[u64]) {
+        if chunks.is_empty() {
+            return;
+        }
+        let mut queue = self.compactor.queue.lock();
+        chunks.iter().for_each(|chunk| queue.push((inode, *chunk)));
+        queue.tasks.retain(|task| !task.is_finished());
+        while queue.workers < FOLDS_MAX.min(queue.waiting.len()) {
+            queue.workers += 1;
+            let files = Arc::clone(self);
+            queue.tasks.push(tokio::spawn(files.fold_waiting()));
+        }
+    }
+
+    async fn fold_waiting(self: Arc<Self>) {
+        loop {
+            let next = self.compactor.queue.lock().next();
+            let Some(at) = next else { return };
+            self.try_to_fold(at).await;
+            self.compactor.queue.lock().known.remove(&at);
+        }
+    }
+
+    /// Gives up what is being folded, and folds no more behind.
+    pub(crate) async fn end_folding(&self) {
+        let tasks = {
+            let mut queue = self.compactor.queue.lock();
+            queue.is_ended = true;
+            queue.waiting.clear();
+            std::mem::take(&mut queue.tasks)
+        };
+        tasks.iter().for_each(JoinHandle::abort);
+        for task in tasks {
+            // It was told to end.
+            let _ = task.await;
+        }
+    }
+
+    /// Folds chunks that a save is about to add to, and that have very many extents. One that cannot be folded stays.
+    pub(super) async fn fold_first(&self, inode: Inode, pieces: &[Piece]) {
+        let chunks = pieces.iter().flat_map(|piece| {
+            let last = piece.offset + (piece.bytes.len() as u64).saturating_sub(1);
+            piece.offset / BLOCK_SIZE..=last / BLOCK_SIZE
+        });
+        let chunks: BTreeSet<u64> = chunks.collect();
+        let look = |reads: &dyn Reads| overcrowded(reads, inode, &chunks);
+        for chunk in query(&*self.engine, look).await.unwrap_or_default() {
+            let at = (inode, chunk);
+            if self.compactor.queue.lock().rests(at) {
+                continue;
+            }
+            if clock::deadline(SAVE_WAIT, self.try_to_fold(at))
+                .await
+                .is_err()
+            {
+                self.compactor.queue.lock().rest(at);
+            }
+        }
+    }
+
+    async fn try_to_fold(&self, at: At) {
+        match self.fold(at).await {
+            Ok(()) | Err(FsError::Stale) => {}
+            Err(error) => {
+                let (inode, chunk) = (at.0.0, at.1);
+                tracing::warn!(inode, chunk, %error, "the many parts of a chunk could not be joined; it is tried again");
+                self.compactor.queue.lock().rest(at);
+            }
+        }
+    }
+
+    /// Folds a chunk, if there is something to fold and memory for it.
+    async fn fold(&self, at: At) -> FsResult<()> {
+        let before = query(&*self.engine, |reads| operations::chunk(reads, at)).await?;
+        let ranges = before.foldable();
+        let lengths = ranges
+            .iter()
+            .map(|range| u64::from(range.end - range.start));
+        let budget = self.objects.transfer().pool().budget();
+        let memory = budget.try_reserve(lengths.sum());
+        let Some(_memory) = memory.filter(|_| !ranges.is_empty()) else {
+            return Ok(());
+        };
+        let pieces = self.read_ranges(at.1, &before, &ranges).await?;
+        self.engine.ready().await?;
+        let placed = self.packer.store(pieces).await?;
+        match self.replace(at, before, &placed).await {
+            Ok(true) => Ok(()),
+            late => {
+                self.abandon(&placed).await?;
+                late.map(drop)
+            }
+        }
+    }
+
+    /// Shows what was stored, where it is what the chunk shows still. Returns whether that was worth it.
+    async fn replace(&self, at: At, before: Chunk, placed: &[Placed]) -> FsResult<bool> {
+        let old: BTreeSet<_> = before.extents.iter().map(|it| it.stored.object).collect();
+        let _moving = Moving {
+            files: self,
+            inode: at.0,
+            _old: old.into_iter().map(|it| self.objects.hold(it)).collect(),
+        };
+        let folded: Vec<_> = placed.iter().map(|placed| placed.extent.clone()).collect();
+        transact(&*self.engine, move |transaction| {
+            operations::fold(transaction, at, &before, &folded)
+        })
+        .await
+    }
+
+    /// What was stored for nothing is garbage. What is in a spool goes by itself.
+    async fn abandon(&self, placed: &[Placed]) -> FsResult<()> {
+        let stored = placed.iter().map(|placed| &placed.extent.stored);
+        let known = stored.filter(|stored| stored.object_length != UNKNOWN_LENGTH);
+        let objects: BTreeSet<_> = known.map(|stored| stored.object).collect();
+        let objects: Vec<_> = objects.into_iter().collect();
+        transact(&*self.engine, move |transaction| {
+            operations::abandon(transaction, &objects)
+        })
+        .await
+    }
+
+    /// Reads ranges of a chunk, in few requests.
+    async fn read_ranges(
+        &self,
+        chunk: u64,
+        extents: &Chunk,
+        ranges: &[Range<u32>],
+    ) -> FsResult<Vec<Piece>> {
+        let mut pieces = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            let parts = extents.extents.iter();
+            let parts: Vec<_> = parts.filter_map(|extent| extent.part(range)).collect();
+            let bytes = self.read_parts(range, &parts).await?;
+            pieces.push(Piece {
+                offset: chunk * BLOCK_SIZE + u64::from(range.start),
+                bytes,
+            });
+        }
+        Ok(pieces)
+    }
+
+    async fn read_parts(&self, range: &Range<u32>, parts: &[Extent]) -> FsResult<Bytes> {
+        let mut bytes = BytesMut::zeroed((range.end - range.start) as usize);
+        let fetched = spans(parts)?.into_iter().map(|span| self.fetch_span(span));
+        let mut fetched = stream::iter(fetched).buffer_unordered(FETCHES_MAX);
+        while let Some(parts) = fetched.try_next().await? {
+            for (at, part) in parts {
+                let start = (at - range.start) as usize;
+                bytes[start..start + part.len()].copy_from_slice(&part);
+            }
+        }
+        Ok(bytes.freeze())
+    }
+
+    /// Fetches a part of an object, and returns the bytes in it with their places in the chunk.
+    async fn fetch_span(&self, span: Span) -> FsResult<Vec<(u32, Bytes)>> {
+        let whole = Stored {
+            offset: span.range.start,
+            length: span.range.end - span.range.start,
+            checksums: Vec::new(),
+            ..span.wanted[0].stored.clone()
+        };
+        let payload = self.objects.fetch(&whole, 0..whole.length).await?;
+        let parts = span.wanted.into_iter().map(|extent| {
+            let (grains, lies) = grains(&extent)?;
+            let within = |place: u32| u64::from(place - span.range.start);
+            let received = payload.slice(&(within(lies.start)..within(lies.end)));
+            if checksums(received.slices().iter()) != extent.stored.checksums[grains.clone()] {
+                return Err(differs(extent.stored.object));
+            }
+            let skip = u64::from(extent.skip) - u64::from(GRAIN) * grains.start as u64;
+            let bytes = received.slice(&(skip..skip + u64::from(extent.length)));
+            Ok((extent.at, bytes.to_vec().into()))
+        });
+        parts.collect()
+    }
+}
+
+/// A part of an object that is fetched at once, and what is wanted of it.
+struct Span {
+    range: Range<u32>,
+    wanted: Vec<Extent>,
+}
+
+/// Which requests bring extents.
+fn spans(extents: &[Extent]) -> FsResult<Vec<Span>> {
+    let mut by_object: BTreeMap<ObjectId, Vec<(Range<u32>, &Extent)>> = BTreeMap::new();
+    for extent in extents {
+        let (_, lies) = grains(extent)?;
+        let wanted = by_object.entry(extent.stored.object).or_default();
+        wanted.push((lies, extent));
+    }
+    let mut spans: Vec<Span> = Vec::new();
+    for mut wanted in by_object.into_values() {
+        wanted.sort_by_key(|(lies, _)| lies.start);
+        let first = spans.len();
+        for (lies, extent) in wanted {
+            let fits = |span: &&mut Span| {
+                lies.start <= span.range.end.saturating_add(GAP_MAX)
+                    && lies.end - span.range.start <= SPAN_MAX
+            };
+            match spans[first..].last_mut().filter(fits) {
+                Some(span) => {
+                    span.range.end = span.range.end.max(lies.end);
+                    span.wanted.push(extent.clone());
+                }
+                None => spans.push(Span {
+                    range: lies,
+                    wanted: vec![extent.clone()],
+                }),
+            }
+        }
+    }
+    Ok(spans)
+}
+
+/// The grains in which an extent's bytes are, and where these lie in the object.
+fn grains(extent: &Extent) -> FsResult<(Range<usize>, Range<u32>)> {
+    let stored = &extent.stored;
+    let end = extent.skip.checked_add(extent.length);
+    let end = end.filter(|end| *end <= stored.length);
+    let end = end.ok_or_else(|| damaged("an extent"))?;
+    let (first, behind) = (extent.skip / GRAIN, end.div_ceil(GRAIN));
+    let behind_bytes = (u64::from(behind) * u64::from(GRAIN)).min(u64::from(stored.length)) as u32;
+    let start = stored.offset.checked_add(first * GRAIN);
+    let stop = stored.offset.checked_add(behind_bytes);
+    let lies = start.zip(stop).ok_or_else(|| damaged("an extent"))?;
+    Ok((first as usize..behind as usize, lies.0..lies.1))
+}
+
+fn differs(object: ObjectId) -> FsError {
+    FsError::Corrupt(format!("bytes of {object} are not those that were written"))
+}
+
+/// Those of some chunks that have too many extents for one more save.
+fn overcrowded(reads: &dyn Reads, inode: Inode, chunks: &BTreeSet<u64>) -> FsResult<Vec<u64>> {
+    let mut found = Vec::new();
+    for index in chunks {
+        let value = reads.get(&schema::chunk(inode, *index))?;
+        let Some(value) = value.filter(|value| Chunk::may_be_overcrowded(value)) else {
+            continue;
+        };
+        let chunk = Chunk::decode(&value)?;
+        if chunk.extents.len() > FOLD_FIRST_AT && chunk.is_crowded() {
+            found.push(*index);
+        }
+    }
+    Ok(found)
+}
