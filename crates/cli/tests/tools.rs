@@ -4,7 +4,7 @@
 
 use std::{
     fs,
-    os::unix::fs::symlink,
+    os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
@@ -150,4 +150,79 @@ fn assert_no_half_file(directory: &Path) {
             "{path:?}: {size}"
         );
     }
+}
+
+/// The permission bits and the user of a file.
+fn rights(path: &Path) -> (u32, u32) {
+    let metadata = fs::metadata(path).unwrap();
+    (metadata.mode() & 0o7777, metadata.uid())
+}
+
+fn shell(folder: &Path, script: &str) -> Output {
+    command(folder, "/bin/sh", &["-ec", script])
+        .output()
+        .unwrap()
+}
+
+fn is_link(path: &Path) -> bool {
+    fs::symlink_metadata(path).unwrap().is_symlink()
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+#[test]
+fn an_archive_that_a_link_names_goes_to_where_that_leads() {
+    let folder = folder();
+    let base = folder.path();
+    make_tree(base, 5, 100);
+    fs::create_dir(base.join("elsewhere")).unwrap();
+    symlink("elsewhere/a.tar", base.join("link")).unwrap();
+    // First there is nothing where it leads, then there is.
+    for _ in 0..2 {
+        let made = shell(base, "umask 027; ./partar -cf link tree");
+        assert_eq!(code(&made), Some(0));
+        assert!(is_link(&base.join("link")));
+        assert_eq!(rights(&base.join("elsewhere/a.tar")).0, 0o640);
+    }
+}
+
+#[test]
+fn an_archive_goes_into_what_is_open_already_and_not_into_its_place() {
+    let folder = folder();
+    let base = folder.path();
+    make_tree(base, 5, 100);
+    // As /dev/stdout is.
+    symlink("/proc/self/fd/1", base.join("stdout")).unwrap();
+    let script = "(echo before; ./partar -cf stdout tree; echo behind) > out";
+    assert_eq!(code(&shell(base, script)), Some(0));
+    assert!(is_link(&base.join("stdout")));
+    let written = fs::read(base.join("out")).unwrap();
+    assert!(written.starts_with(b"before\n"));
+    assert!(written.len() > 1 << 10);
+    assert!(written.ends_with(b"\0behind\n"));
+}
+
+#[test]
+fn a_new_archive_has_the_rights_of_a_new_file_and_one_that_is_replaced_keeps_its_own() {
+    let folder = folder();
+    let base = folder.path();
+    make_tree(base, 5, 100);
+    assert_eq!(
+        code(&shell(base, "umask 077; ./partar -cf a.tar tree")),
+        Some(0)
+    );
+    assert_eq!(rights(&base.join("a.tar")).0, 0o600);
+    let path = base.join("a.tar");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o664)).unwrap();
+    if is_root() {
+        chown(&path, Some(7), None).unwrap();
+    }
+    let before = rights(&path);
+    assert_eq!(
+        code(&run(base, "partar", &["-cf", "a.tar", "tree"])),
+        Some(0)
+    );
+    assert_eq!(rights(&path), before);
 }

@@ -24,7 +24,7 @@ pub use create::{CreateSettings, create};
 pub use extract::{ExtractSettings, extract};
 pub use format::{Damage, Format, Kind, Member, Reader};
 pub use list::list;
-pub use whole_file::WholeFile;
+pub use whole_file::{WholeFile, Writer, open_in_place};
 
 /// Which members of an archive are meant.
 #[derive(Debug, Clone, Default)]

@@ -4,7 +4,7 @@ use std::{
     ffi::{OsStr, OsString},
     fs::File,
     io::{self, IsTerminal, Read},
-    os::unix::{ffi::OsStrExt, fs::FileTypeExt},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
@@ -12,7 +12,10 @@ use clap::{Arg, ArgGroup, ArgMatches, Command, builder::PossibleValuesParser, va
 use penstock_base::ByteSize;
 use penstock_tools::{
     Report, Stop,
-    archive::{self, Compression, CreateSettings, ExtractSettings, Format, Selection, Sources},
+    archive::{
+        self, Compression, CreateSettings, ExtractSettings, Format, Selection, Sources, WholeFile,
+    },
+    flush,
 };
 
 use super::{
@@ -317,26 +320,31 @@ fn create(
                 "say where with -f",
             ));
         }
-        let output = Box::new(io::stdout());
-        return archive::create(sources, settings, output, report, stop)
+        return archive::create(sources, settings, Box::new(io::stdout()), report, stop)
+            .and_then(|()| flush(io::stdout()))
             .map_err(|error| unwritable(OsStr::new("standard output"), &error));
     };
-    let failed = |error: io::Error| unwritable(path.as_os_str(), &error);
-    // A pipe or a device stays; a file has its name when it is whole.
-    let is_special = path.metadata().is_ok_and(|metadata| {
-        let kind = metadata.file_type();
-        kind.is_fifo() || kind.is_char_device() || kind.is_block_device()
-    });
-    if is_special {
-        let output = File::options().write(true).open(path).map_err(failed)?;
-        return archive::create(sources, settings, Box::new(output), report, stop).map_err(failed);
+    create_in(path, sources, settings, report, stop)
+        .map_err(|error| unwritable(path.as_os_str(), &error))
+}
+
+/// Makes an archive in a file, or in what has its name and is none.
+fn create_in(
+    path: &Path,
+    sources: &Sources,
+    settings: &CreateSettings,
+    report: &Report,
+    stop: &Stop,
+) -> io::Result<()> {
+    if let Some(output) = archive::open_in_place(path)? {
+        archive::create(sources, settings, Box::new(&output), report, stop)?;
+        return flush(output);
     }
-    let output = archive::WholeFile::create(path).map_err(failed)?;
-    let writer = output.writer().map_err(failed)?;
-    archive::create(sources, settings, Box::new(writer), report, stop).map_err(failed)?;
+    let output = WholeFile::create(path, umask())?;
+    archive::create(sources, settings, Box::new(output.writer()), report, stop)?;
     match stop.is_set() {
         true => Ok(()),
-        false => output.publish().map_err(failed),
+        false => output.publish(),
     }
 }
 
