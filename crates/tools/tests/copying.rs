@@ -6,6 +6,7 @@ mod support;
 
 use std::{
     fs,
+    hash::{DefaultHasher, Hash, Hasher},
     io::{Seek, SeekFrom, Write},
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
@@ -434,4 +435,27 @@ fn delete_leaves_what_patterns_name_also_in_directories_that_go() {
     fs::write(from.join("old"), "a file").unwrap();
     assert_eq!(copied(&[&from], &to, &mirror).failed, 1);
     assert!(to.join("old/a.keep").exists());
+}
+
+/// The name under which `name` is written.
+fn name_on_its_way(name: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    name.as_bytes().hash(&mut hasher);
+    format!(".parcp-{:016x}", hasher.finish())
+}
+
+#[test]
+fn a_file_with_the_name_of_a_neighbour_on_its_way_is_not_mixed_up_with_it() {
+    let (_folder, from, to) = folder();
+    let left = name_on_its_way("file");
+    for round in 0..50 {
+        fs::write(from.join("file"), format!("file {round}")).unwrap();
+        fs::write(from.join(&left), "left").unwrap();
+        let summary = copied(&[&from], &to, &restore());
+        assert_eq!(summary.failed, 1, "{round}: {summary:?}");
+        assert!(summary.failures[0].contains(".parcp-"), "{summary:?}");
+        let content = fs::read_to_string(to.join("file")).unwrap();
+        assert_eq!(content, format!("file {round}"));
+        assert!(!to.join(&left).exists());
+    }
 }

@@ -35,6 +35,7 @@ impl Copying<'_> {
         item: &Item,
         crew: &Crew<Task>,
     ) -> io::Result<()> {
+        item.check_name()?;
         let stat = branch.data.source.stat(&item.name)?;
         let stat = match kind_of(&stat) {
             FileType::Symlink if !self.settings.recursive => return Err(Errno::LOOP.into()),

@@ -84,6 +84,7 @@ impl<'a> Copying<'a> {
 
     /// Opens a directory and makes its counterpart; none if that is told already.
     fn enter_pair(&self, branch: &Branch, item: &Item) -> io::Result<Option<Pair>> {
+        item.check_name()?;
         let source = branch.data.source.open_in(&item.name)?;
         let stat = source.own_stat()?;
         if (stat.st_dev, stat.st_ino) == branch.data.destination {

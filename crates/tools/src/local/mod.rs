@@ -14,4 +14,4 @@ pub(crate) use metadata::{
     Handle, attributes, date_in, give, give_in, hands_down, is_root, modified, owner, permissions,
     remove_access_list, set_attributes, times,
 };
-pub(crate) use temporary::{Temporary, temporary_name};
+pub(crate) use temporary::{Temporary, is_temporary, temporary_name};

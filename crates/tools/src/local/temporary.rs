@@ -20,15 +20,23 @@ use super::{Directory, flush};
 
 /// What such names begin with.
 const BEGINNING: &[u8] = b".parcp-";
+/// How many digits follow.
+const DIGITS: usize = 16;
 
 /// The name under which `name` is written.
 pub(crate) fn temporary_name(name: &CStr) -> CString {
     // Fixed keys: the same name from every process.
     let mut hasher = DefaultHasher::new();
     name.to_bytes().hash(&mut hasher);
-    let digits = format!("{:016x}", hasher.finish());
+    let digits = format!("{:0DIGITS$x}", hasher.finish());
     let bytes = [BEGINNING, digits.as_bytes()].concat();
     CString::new(bytes).unwrap_or_default()
+}
+
+/// Whether a file could be written under this name that will get another one.
+pub(crate) fn is_temporary(name: &CStr) -> bool {
+    let digits = name.to_bytes().strip_prefix(BEGINNING);
+    digits.is_some_and(|digits| digits.len() == DIGITS && digits.iter().all(u8::is_ascii_hexdigit))
 }
 
 /// A file on its way. Dropped before it is published, it is gone.
