@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::{
-    fs,
+    fs::{self, File},
     os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
@@ -225,4 +225,26 @@ fn a_new_archive_has_the_rights_of_a_new_file_and_one_that_is_replaced_keeps_its
         Some(0)
     );
     assert_eq!(rights(&path), before);
+}
+
+#[test]
+fn lines_that_cannot_be_written_make_a_failure() {
+    let folder = folder();
+    let base = folder.path();
+    let tree = make_tree(base, 20, 10);
+    run(base, "partar", &["-cf", "a.tar", "tree"]);
+    for (program, arguments, expected) in [
+        ("partar", &["-tf", "a.tar"][..], 2),
+        ("partar", &["-cvf", "b.tar", "tree"], 2),
+        ("parcp", &["-av", "tree", "copy"], 1),
+    ] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let mut command = command(base, program, arguments);
+        let ended = command.stdout(full).output().unwrap();
+        let told = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(code(&ended), Some(expected), "{program}: {told}");
+        assert!(told.contains("cannot write to standard output"), "{told}");
+    }
+    // What is done does not depend on who listens.
+    assert!(is_same(&tree, &base.join("copy")));
 }

@@ -205,6 +205,7 @@ pub(crate) fn run(matches: &ArgMatches, _: &Environment) -> Outcome {
         },
         json: matches.get_flag("json"),
         tells_each: is_list || matches.get_flag("verbose"),
+        is_list,
         is_silent: is_create && file.is_none(),
         ending: Ending {
             failed: Exit::Fatal,
