@@ -248,3 +248,21 @@ fn lines_that_cannot_be_written_make_a_failure() {
     // What is done does not depend on who listens.
     assert!(is_same(&tree, &base.join("copy")));
 }
+
+#[test]
+fn an_archive_in_the_tree_does_not_hold_itself() {
+    let folder = folder();
+    let base = folder.path();
+    make_tree(base, 5, 100);
+    let in_file = "cd tree; ../partar -cf a.tar .";
+    for script in [in_file, in_file, "cd tree; ../partar -c . > b.tar"] {
+        assert_eq!(code(&shell(base, script)), Some(0));
+    }
+    for (archive, expected) in [("tree/a.tar", 0), ("tree/b.tar", 1)] {
+        let listed = run(base, "partar", &["-tf", archive]).stdout;
+        let listed = String::from_utf8_lossy(&listed).into_owned();
+        let archives = listed.lines().filter(|line| line.ends_with(".tar"));
+        assert_eq!(archives.count(), expected, "{listed}");
+        assert!(!listed.contains(".parcp-"), "{listed}");
+    }
+}

@@ -82,6 +82,7 @@ fn created(base: &Path, settings: &CreateSettings) -> (Vec<u8>, Summary) {
     let sources = Sources {
         base: base.to_path_buf(),
         paths: vec![PathBuf::from("tree")],
+        except: Vec::new(),
     };
     create(
         &sources,

@@ -68,7 +68,7 @@ pub fn create(
         true => Accounts::default(),
         false => Accounts::read(),
     };
-    let job = Reading::new(report, accounts);
+    let job = Reading::new(report, accounts, &sources.except);
     Crew::run(&job, settings.threads, Order::Oldest, stop, |crew| {
         let (ahead, coming) = mpsc::sync_channel(AHEAD_MAX);
         std::thread::scope(|scope| {

@@ -16,6 +16,7 @@ use rustix::{
     io::Errno,
 };
 
+use super::FileId;
 use crate::local::{self, Place, Temporary, kind_of, permissions};
 
 /// Links that are followed from one to the next, as the system has it.
@@ -46,6 +47,13 @@ impl WholeFile {
             existing,
             umask,
         })
+    }
+
+    /// What is no part of the archive: itself, and what it replaces.
+    pub fn except(&self) -> io::Result<Vec<FileId>> {
+        let own = FileId::of(&self.file)?;
+        let existing = self.existing.as_ref().map(FileId::from);
+        Ok(own.into_iter().chain(existing).collect())
     }
 
     /// Writes to it.

@@ -3,8 +3,8 @@
 use std::{
     ffi::{OsStr, OsString},
     fs::File,
-    io::{self, IsTerminal, Read},
-    os::unix::ffi::OsStrExt,
+    io::{self, BufWriter, IsTerminal, Read},
+    os::{fd::AsFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
 };
 
@@ -13,7 +13,8 @@ use penstock_base::ByteSize;
 use penstock_tools::{
     Report, Stop,
     archive::{
-        self, Compression, CreateSettings, ExtractSettings, Format, Selection, Sources, WholeFile,
+        self, Compression, CreateSettings, ExtractSettings, FileId, Format, Selection, Sources,
+        WholeFile,
     },
     flush,
 };
@@ -32,6 +33,8 @@ use super::console::Ending;
 
 /// Members that an archive may have, if nothing else is said.
 const MEMBERS_MAX: u64 = 1 << 30;
+/// Bytes that are written at once to what is no file.
+const BUFFER_BYTES: usize = 64 << 10;
 /// Letters that take a value, in the old way of writing options.
 const VALUED: &[u8] = b"fCPX";
 
@@ -215,7 +218,7 @@ pub(crate) fn run(matches: &ArgMatches, _: &Environment) -> Outcome {
     if is_create {
         let settings = create_settings(matches, file)?;
         let sources = sources(matches)?;
-        return work.run(|report, stop| create(file, &sources, &settings, report, stop));
+        return work.run(|report, stop| create(file, sources, &settings, report, stop));
     }
     let settings = extract_settings(matches)?;
     work.run(|report, stop| {
@@ -246,6 +249,7 @@ fn sources(matches: &ArgMatches) -> Outcome<Sources> {
     Ok(Sources {
         base: base(matches),
         paths,
+        except: Vec::new(),
     })
 }
 
@@ -309,40 +313,43 @@ fn extract_settings(matches: &ArgMatches) -> Outcome<ExtractSettings> {
 
 fn create(
     file: Option<&PathBuf>,
-    sources: &Sources,
+    sources: Sources,
     settings: &CreateSettings,
     report: &Report,
     stop: &Stop,
 ) -> Outcome {
-    let Some(path) = file else {
-        if io::stdout().is_terminal() {
-            return Err(Failure::usage(
-                "an archive is not for a terminal",
-                "say where with -f",
-            ));
-        }
-        return archive::create(sources, settings, Box::new(io::stdout()), report, stop)
-            .and_then(|()| flush(io::stdout()))
-            .map_err(|error| unwritable(OsStr::new("standard output"), &error));
-    };
-    create_in(path, sources, settings, report, stop)
-        .map_err(|error| unwritable(path.as_os_str(), &error))
+    if file.is_none() && io::stdout().is_terminal() {
+        return Err(Failure::usage(
+            "an archive is not for a terminal",
+            "say where with -f",
+        ));
+    }
+    let name = file.map_or(OsStr::new("standard output"), |path| path.as_os_str());
+    create_in(file, sources, settings, report, stop).map_err(|error| unwritable(name, &error))
 }
 
 /// Makes an archive in a file, or in what has its name and is none.
 fn create_in(
-    path: &Path,
-    sources: &Sources,
+    file: Option<&PathBuf>,
+    mut sources: Sources,
     settings: &CreateSettings,
     report: &Report,
     stop: &Stop,
 ) -> io::Result<()> {
-    if let Some(output) = archive::open_in_place(path)? {
-        archive::create(sources, settings, Box::new(&output), report, stop)?;
+    let in_place = match file {
+        None => Some(io::stdout().as_fd().try_clone_to_owned()?.into()),
+        Some(path) => archive::open_in_place(path)?,
+    };
+    if let Some(output) = in_place {
+        sources.except.extend(FileId::of(&output)?);
+        let writer = BufWriter::with_capacity(BUFFER_BYTES, &output);
+        archive::create(&sources, settings, Box::new(writer), report, stop)?;
         return flush(output);
     }
-    let output = WholeFile::create(path, umask())?;
-    archive::create(sources, settings, Box::new(output.writer()), report, stop)?;
+    let path = file.cloned().unwrap_or_default();
+    let output = WholeFile::create(&path, umask())?;
+    sources.except = output.except()?;
+    archive::create(&sources, settings, Box::new(output.writer()), report, stop)?;
     match stop.is_set() {
         true => Ok(()),
         false => output.publish(),

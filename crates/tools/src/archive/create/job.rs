@@ -10,7 +10,7 @@ use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 
 use super::{
     super::{
-        Kind, Member,
+        FileId, Kind, Member,
         accounts::Accounts,
         format::{BLOCK, RANGES_MAX},
     },
@@ -111,11 +111,16 @@ impl Large {
 pub(super) struct Reading<'a> {
     report: &'a Report,
     accounts: Accounts,
+    except: &'a [FileId],
 }
 
 impl<'a> Reading<'a> {
-    pub(super) fn new(report: &'a Report, accounts: Accounts) -> Self {
-        Self { report, accounts }
+    pub(super) fn new(report: &'a Report, accounts: Accounts, except: &'a [FileId]) -> Self {
+        Self {
+            report,
+            accounts,
+            except,
+        }
     }
 
     fn prepare(&self, planned: &Planned) -> Prepared {
@@ -133,18 +138,16 @@ impl<'a> Reading<'a> {
     fn try_prepare(&self, planned: &Planned) -> io::Result<Option<Found>> {
         let stat = planned.directory.stat(&planned.name)?;
         let kind = match kind_of(&stat) {
+            FileType::RegularFile if self.except.contains(&FileId::from(&stat)) => {
+                return Ok(self.leave_out(planned, "it is the archive"));
+            }
             FileType::RegularFile => Kind::File,
             FileType::Directory => Kind::Directory,
             FileType::Symlink => Kind::Symlink,
             FileType::Fifo => Kind::Fifo,
             FileType::CharacterDevice => Kind::Character,
             FileType::BlockDevice => Kind::Block,
-            _ => {
-                let path = String::from_utf8_lossy(&planned.path).into_owned();
-                self.report.tell(|| format!("{path}: socket ignored"));
-                self.report.unchanged.add(1);
-                return Ok(None);
-            }
+            _ => return Ok(self.leave_out(planned, "socket ignored")),
         };
         let mut member = self.plain_member(planned, kind, &stat);
         let mut content = Content::Nothing;
@@ -171,6 +174,13 @@ impl<'a> Reading<'a> {
             content,
             identity: has_names.then_some((stat.st_dev, stat.st_ino)),
         }))
+    }
+
+    fn leave_out(&self, planned: &Planned, why: &str) -> Option<Found> {
+        let path = String::from_utf8_lossy(&planned.path);
+        self.report.tell(|| format!("{path}: {why}"));
+        self.report.unchanged.add(1);
+        None
     }
 
     fn plain_member(&self, planned: &Planned, kind: Kind, stat: &Stat) -> Member {
