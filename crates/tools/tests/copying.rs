@@ -459,3 +459,28 @@ fn a_file_with_the_name_of_a_neighbour_on_its_way_is_not_mixed_up_with_it() {
         assert!(!to.join(&left).exists());
     }
 }
+
+#[test]
+fn a_file_that_says_it_is_empty_is_copied_to_its_end() {
+    let (folder, _, _) = folder();
+    let to = folder.path().join("to");
+    for path in ["/proc/version", "/proc/self/mountinfo"] {
+        let summary = copied(&[Path::new(path)], &to, &plain());
+        assert_eq!(summary.failures, [""; 0]);
+        let content = fs::read(path).unwrap();
+        assert_eq!(fs::read(&to).unwrap(), content, "{path}");
+        assert_eq!(summary.bytes, content.len() as u64);
+    }
+}
+
+#[test]
+fn a_file_that_says_it_is_longer_than_it_is_gets_no_zeros() {
+    let (folder, _, _) = folder();
+    let path = Path::new("/sys/kernel/mm/transparent_hugepage/enabled");
+    let to = folder.path().join("to");
+    if !path.exists() {
+        return skipped("no file of sysfs is there");
+    }
+    copied(&[path], &to, &plain());
+    assert_eq!(fs::read(&to).unwrap(), fs::read(path).unwrap());
+}

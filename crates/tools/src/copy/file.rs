@@ -277,6 +277,10 @@ impl Copying<'_> {
             // One more, to see that it does not go on.
             let mut buffer = vec![0; size as usize + 1];
             let count = local::read_fully(source, &mut buffer, 0)?;
+            if size == 0 && count > 0 {
+                // As in /proc, where files do not say how long they are.
+                return self.copy_span(source, copy, (0, u64::MAX));
+            }
             local::write_fully(copy, &buffer[..count], 0)?;
             return Ok(count as u64);
         }
@@ -285,9 +289,18 @@ impl Copying<'_> {
             return Ok(size);
         }
         for range in Segments::of(source.as_fd(), stat, 0, size) {
-            copy_range(source.as_fd(), copy.as_fd(), range, self.stop, &|_| {})?;
+            let end = self.copy_span(source, copy, range)?;
+            if end < range.1 {
+                // As in /sys, where a file says that it has a page.
+                fs::ftruncate(copy, end)?;
+                return Ok(end);
+            }
         }
         Ok(size)
+    }
+
+    fn copy_span(&self, source: &OwnedFd, copy: &Temporary, span: (u64, u64)) -> io::Result<u64> {
+        copy_range(source.as_fd(), copy.as_fd(), span, self.stop, &|_| {})
     }
 
     /// Gives a copy whose content is there what else it has, and then its name.
