@@ -4,10 +4,15 @@
 
 use std::{
     fs::{self, File},
-    os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink},
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt, chown, symlink},
+        process::CommandExt,
+    },
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
+
+use penstock_skips::skipped;
 
 /// A folder with links to the binary under its other names.
 fn folder() -> tempfile::TempDir {
@@ -265,4 +270,62 @@ fn an_archive_in_the_tree_does_not_hold_itself() {
         assert_eq!(archives.count(), expected, "{listed}");
         assert!(!listed.contains(".parcp-"), "{listed}");
     }
+}
+
+/// A user who owns nothing.
+const NOBODY: u32 = 65534;
+
+#[test]
+fn who_cannot_give_a_copy_its_owner_does_not_lend_it_the_owners_rights() {
+    let folder = folder();
+    let base = folder.path();
+    if !is_root() {
+        return skipped("only root has files of others");
+    }
+    fs::set_permissions(base, fs::Permissions::from_mode(0o755)).unwrap();
+    let tree = make_tree(base, 1, 10);
+    for path in [tree.join("0/0"), tree.join("0")] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o6755)).unwrap();
+    }
+    fs::create_dir(base.join("own")).unwrap();
+    chown(base.join("own"), Some(NOBODY), Some(NOBODY)).unwrap();
+    // The second time what is there is set right.
+    for _ in 0..2 {
+        let mut command = command(base, "parcp", &["--restore", "tree", "own/copy"]);
+        let Ok(ended) = command.uid(NOBODY).gid(NOBODY).output() else {
+            return skipped("others may not run the binary");
+        };
+        assert_eq!(code(&ended), Some(0), "{ended:?}");
+        for path in ["own/copy/0/0", "own/copy/0"] {
+            assert_eq!(rights(&base.join(path)), (0o755, NOBODY));
+        }
+    }
+}
+
+#[test]
+fn a_file_that_cannot_get_its_owner_stays_and_is_told() {
+    let folder = folder();
+    let base = folder.path();
+    let enters = Command::new("unshare").args(["-r", "true"]).status();
+    if !is_root() || !enters.is_ok_and(|status| status.success()) {
+        return skipped("only root with user namespaces");
+    }
+    let tree = make_tree(base, 2, 10);
+    fs::write(tree.join("large"), vec![1; 2 << 20]).unwrap();
+    for path in ["0/0", "1/1", "large"] {
+        chown(tree.join(path), Some(7), Some(7)).unwrap();
+    }
+    run(base, "partar", &["-cf", "a.tar", "tree"]);
+    fs::create_dir(base.join("out")).unwrap();
+    for script in [
+        "unshare -r ./parcp --restore tree copy",
+        "unshare -r ./partar -xf a.tar -C out --numeric-owner",
+    ] {
+        let ended = shell(base, script);
+        let told = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(matches!(code(&ended), Some(1 | 2)), "{script}: {told}");
+        assert!(told.contains("3 failures"), "{told}");
+    }
+    assert!(is_same(&tree, &base.join("copy")));
+    assert!(is_same(&tree, &base.join("out/tree")));
 }

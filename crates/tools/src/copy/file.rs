@@ -10,13 +10,15 @@ use rustix::{
 use super::{
     Unchanged,
     branch::{Branch, Item, Spot},
-    job::{Copying, Task, is_regular},
+    job::{Copying, Task, UNDRESSED, is_regular},
     large::Large,
     links::Turn,
     prune::remove_tree,
 };
 use crate::{
-    local::{self, Segments, Temporary, copy_range, is_equal, kind_of, temporary_name},
+    local::{
+        self, Attempts, LENT, Segments, Temporary, copy_range, is_equal, kind_of, temporary_name,
+    },
     work::Crew,
 };
 
@@ -200,8 +202,11 @@ impl Copying<'_> {
             Unchanged::ByTime => has_same_size && is_same_time(stat, existing),
             Unchanged::ByContent => has_same_size && self.has_same_content(branch, item)?,
         };
-        if is_same && !self.settings.dry_run {
-            self.set_right(branch, item, stat, existing)?;
+        if is_same
+            && !self.settings.dry_run
+            && let Err(error) = self.set_right(branch, item, stat, existing)
+        {
+            self.fail(branch, &item.name, UNDRESSED, error);
         }
         Ok(is_same)
     }
@@ -227,20 +232,25 @@ impl Copying<'_> {
             return Ok(());
         }
         let copy = open_copy(branch, item)?;
+        let mut attempts = Attempts::default();
+        let mut withheld = Mode::empty();
         if has_other_owner {
-            local::give(&copy, local::owner(stat))?;
+            let given = local::give(&copy, local::owner(stat));
+            withheld = attempts.note(given).unwrap_or(LENT);
         }
         if keep.attributes {
             let wanted = local::attributes(open_source(branch, item)?)?;
-            local::set_attributes(&copy, &wanted, &local::attributes(&copy)?)?;
+            let existing = local::attributes(&copy)?;
+            attempts.note(local::set_attributes(&copy, &wanted, &existing));
         }
         if has_other_mode || has_other_owner {
-            fs::fchmod(&copy, local::permissions(stat))?;
+            let mode = local::permissions(stat).difference(withheld);
+            attempts.note(fs::fchmod(&copy, mode));
         }
         if has_other_time {
-            fs::futimens(&copy, &local::times(stat))?;
+            attempts.note(fs::futimens(&copy, &local::times(stat)));
         }
-        Ok(())
+        Ok(attempts.end()?)
     }
 
     /// Copies the content of a file that is not large. What changes meanwhile is read once more.
@@ -314,9 +324,12 @@ impl Copying<'_> {
         if self.settings.verify {
             self.verify(source, &copy)?;
         }
-        self.dress(branch, (stat, existing), (source, &copy))?;
+        let dressed = self.dress(branch, (stat, existing), (source, &copy));
         copy.publish(item.target_name())?;
         self.report.files.add(1);
+        if let Err(error) = dressed {
+            self.fail(branch, &item.name, UNDRESSED, error.into());
+        }
         Ok(())
     }
 
@@ -337,30 +350,33 @@ impl Copying<'_> {
         branch: &Branch,
         (stat, existing): (&Stat, Option<&Stat>),
         (source, copy): (&OwnedFd, &Temporary),
-    ) -> io::Result<()> {
+    ) -> rustix::io::Result<()> {
         let keep = self.settings.preserve;
         let replaced = existing.filter(|existing| is_regular(existing));
-        match (keep.owner, replaced) {
-            (true, _) => local::give(copy, local::owner(stat))?,
-            (false, Some(replaced)) => local::give(copy, local::owner(replaced))?,
-            (false, None) => {}
-        }
+        let owner = match keep.owner {
+            true => Some(local::owner(stat)),
+            false => replaced.map(local::owner),
+        };
+        let mut attempts = Attempts::default();
+        let given = owner.map_or(Ok(Mode::empty()), |owner| local::give(copy, owner));
+        let withheld = attempts.note(given).unwrap_or(LENT);
         if keep.attributes {
-            local::set_attributes(copy, &local::attributes(source)?, &Vec::new())?;
+            let set = |wanted| local::set_attributes(copy, &wanted, &Vec::new());
+            attempts.note(local::attributes(source).and_then(set));
         }
         if branch.data.hands_down && keep.mode && !self.has_access_list(source) {
-            local::remove_access_list(copy)?;
+            attempts.note(local::remove_access_list(copy));
         }
         let mode = match (keep.mode, replaced) {
             (true, _) => local::permissions(stat),
             (false, Some(replaced)) => local::permissions(replaced),
             (false, None) => Mode::from_raw_mode(stat.st_mode & 0o777 & !self.settings.umask),
         };
-        fs::fchmod(copy, mode)?;
+        attempts.note(fs::fchmod(copy, mode.difference(withheld)));
         if keep.times {
-            fs::futimens(copy, &local::times(stat))?;
+            attempts.note(fs::futimens(copy, &local::times(stat)));
         }
-        Ok(())
+        attempts.end()
     }
 
     fn has_access_list(&self, source: &OwnedFd) -> bool {
@@ -453,7 +469,10 @@ impl Copying<'_> {
                 false => fs::mknodat(target, under, kind, mode, stat.st_rdev),
             })?;
         }
-        self.dress_other(branch, item, stat, same_kind.filter(|_| is_same))?;
+        let kept = same_kind.filter(|_| is_same);
+        if let Err(error) = self.dress_other(branch, item, stat, kept) {
+            self.fail(branch, &item.name, UNDRESSED, error.into());
+        }
         Ok(!is_same)
     }
 
@@ -463,28 +482,29 @@ impl Copying<'_> {
         item: &Item,
         stat: &Stat,
         existing: Option<&Stat>,
-    ) -> io::Result<()> {
+    ) -> rustix::io::Result<()> {
         let (Some(target), keep) = (&branch.data.target, self.settings.preserve) else {
             return Ok(());
         };
         let name = item.target_name();
+        let mut attempts = Attempts::default();
         if keep.owner
             && existing.is_none_or(|existing| local::owner(existing) != local::owner(stat))
         {
-            local::give_in(target, name, local::owner(stat))?;
+            attempts.note(local::give_in(target, name, local::owner(stat)));
         }
         if keep.mode && kind_of(stat) != FileType::Symlink {
             let handle = local::Handle::of(target, name)?;
             if keep.attributes {
                 let list = local::Handle::of(&branch.data.source, &item.name)?.access_list();
-                handle.set_access_list(list.as_deref())?;
+                attempts.note(handle.set_access_list(list.as_deref()));
             }
-            handle.set_mode(local::permissions(stat))?;
+            attempts.note(handle.set_mode(local::permissions(stat)));
         }
         if keep.times {
-            local::date_in(target, name, &local::times(stat))?;
+            attempts.note(local::date_in(target, name, &local::times(stat)));
         }
-        Ok(())
+        attempts.end()
     }
 }
 

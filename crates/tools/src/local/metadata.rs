@@ -51,16 +51,43 @@ pub(crate) fn owner(stat: &Stat) -> (u32, u32) {
     (stat.st_uid, stat.st_gid)
 }
 
+/// Several things that are all tried, whatever becomes of those before.
+#[derive(Debug, Default)]
+pub(crate) struct Attempts(Option<Errno>);
+
+impl Attempts {
+    /// Notes what became of one; returns what came of it, if anything did.
+    pub(crate) fn note<T>(&mut self, done: rustix::io::Result<T>) -> Option<T> {
+        match done {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.0.get_or_insert(error);
+                None
+            }
+        }
+    }
+
+    /// The first failure.
+    pub(crate) fn end(self) -> rustix::io::Result<()> {
+        self.0.map_or(Ok(()), Err)
+    }
+}
+
+/// Rights of its owner and its group, which a file lends to who runs it.
+pub(crate) const LENT: Mode = Mode::SUID.union(Mode::SGID);
+
 /// Gives an open file its owner. Who may not give files away keeps them, as with cp(1), and gets the group if
-/// that is possible.
-pub(crate) fn give(file: impl AsFd, owner: (u32, u32)) -> rustix::io::Result<()> {
+/// that is possible. Returns those rights that the file must not lend then.
+pub(crate) fn give(file: impl AsFd, owner: (u32, u32)) -> rustix::io::Result<Mode> {
     let (user, group) = (Uid::from_raw(owner.0), Gid::from_raw(owner.1));
     match fs::fchown(&file, Some(user), Some(group)) {
         Err(Errno::PERM) if !is_root() => {
-            let _ = fs::fchown(&file, None, Some(group));
-            Ok(())
+            let mut withheld = Mode::empty();
+            withheld.set(Mode::SUID, user != rustix::process::geteuid());
+            withheld.set(Mode::SGID, fs::fchown(&file, None, Some(group)).is_err());
+            Ok(withheld)
         }
-        other => other,
+        other => other.map(|()| Mode::empty()),
     }
 }
 

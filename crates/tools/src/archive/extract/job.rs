@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     Report,
-    local::{self, Directory, Handle, Place, flush, write_fully},
+    local::{self, Attempts, Directory, Handle, LENT, Place, flush, write_fully},
     report::reason,
     work::{Crew, Job},
 };
@@ -275,45 +275,73 @@ impl<'a> Writing<'a> {
             FileType::Symlink => fs::symlinkat(&link, directory, name),
             _ => fs::mknodat(directory, name, kind, Mode::RUSR | Mode::WUSR, device),
         })?;
+        if let Err(error) = self.dress_other(target, member, kind) {
+            self.fail_to_dress(member, error);
+        }
+        Ok(())
+    }
+
+    fn dress_other(
+        &self,
+        target: &Target<'_>,
+        member: &Member,
+        kind: FileType,
+    ) -> rustix::io::Result<()> {
+        let (directory, name) = (&target.directory, &target.name);
+        let mut attempts = Attempts::default();
         if self.settings.same_owner {
-            local::give_in(directory, name, self.owner(member))?;
+            attempts.note(local::give_in(directory, name, self.owner(member)));
         }
         if kind != FileType::Symlink {
             let handle = Handle::of(directory, name)?;
             let lists = member.attributes.iter();
             let mut lists = lists.filter(|(name, _)| name == ACCESS_LIST);
-            handle.set_access_list(lists.next().map(|(_, value)| value.as_slice()))?;
-            handle.set_mode(self.mode(member))?;
+            let list = lists.next().map(|(_, value)| value.as_slice());
+            attempts.note(handle.set_access_list(list));
+            attempts.note(handle.set_mode(self.mode(member)));
         }
-        local::date_in(directory, name, &times(member))?;
-        Ok(())
+        attempts.note(local::date_in(directory, name, &times(member)));
+        attempts.end()
     }
 
-    /// The same for a new file, to which its directory may have handed down a list, and its end.
+    /// The same for a new file, to which its directory may have handed down a list, and its end. Fails if its content is
+    /// lost.
     fn dress_file(&self, file: &OwnedFd, member: &Member) -> io::Result<()> {
-        if member
-            .attributes
-            .iter()
-            .all(|(name, _)| name != ACCESS_LIST)
+        let mut lists = member.attributes.iter();
+        if lists.all(|(name, _)| name != ACCESS_LIST)
+            && let Err(error) = local::remove_access_list(file)
         {
-            local::remove_access_list(file)?;
+            self.fail_to_dress(member, error);
         }
-        self.dress(file, member)?;
+        self.dress(file, member);
         flush(file)
     }
 
-    /// Owner, attributes, mode and times, in the order in which none undoes another.
-    fn dress(&self, file: impl std::os::fd::AsFd, member: &Member) -> io::Result<()> {
+    /// Owner, attributes, mode and times, in the order in which none undoes another. What is not possible is told.
+    fn dress(&self, file: impl std::os::fd::AsFd, member: &Member) {
+        let mut attempts = Attempts::default();
+        let mut withheld = Mode::empty();
         if self.settings.same_owner {
-            local::give(&file, self.owner(member))?;
+            let given = local::give(&file, self.owner(member));
+            withheld = attempts.note(given).unwrap_or(LENT);
         }
         let wanted = attributes(member);
         if !wanted.is_empty() {
-            local::set_attributes(&file, &wanted, &Vec::new())?;
+            attempts.note(local::set_attributes(&file, &wanted, &Vec::new()));
         }
-        fs::fchmod(&file, self.mode(member))?;
-        fs::futimens(&file, &times(member))?;
-        Ok(())
+        attempts.note(fs::fchmod(&file, self.mode(member).difference(withheld)));
+        attempts.note(fs::futimens(&file, &times(member)));
+        if let Err(error) = attempts.end() {
+            self.fail_to_dress(member, error);
+        }
+    }
+
+    fn fail_to_dress(&self, member: &Member, error: Errno) {
+        let name = String::from_utf8_lossy(&member.name);
+        self.report.fail(format_args!(
+            "cannot set attributes of '{name}': {}",
+            reason(&error.into())
+        ));
     }
 
     fn owner(&self, member: &Member) -> (u32, u32) {
@@ -364,11 +392,7 @@ impl<'a> Job for Writing<'a> {
             Task::Last(growing) => self.last(&growing),
             Task::Link(from, target) => self.done(&target, "the link ", self.link(&from, &target)),
             Task::Other(target, member) => self.done(&target, "", self.other(&target, &member)),
-            Task::Directory(directory, member) => {
-                if let Err(error) = self.dress(&directory, &member) {
-                    self.fail(&member, &reason(&error));
-                }
-            }
+            Task::Directory(directory, member) => self.dress(&directory, &member),
         }
     }
 
