@@ -484,3 +484,32 @@ fn a_file_that_says_it_is_longer_than_it_is_gets_no_zeros() {
     copied(&[path], &to, &plain());
     assert_eq!(fs::read(&to).unwrap(), fs::read(path).unwrap());
 }
+
+#[test]
+fn two_sources_of_one_name_are_refused_and_none_is_lost() {
+    let (folder, from, to) = folder();
+    let other = folder.path().join("other");
+    for directory in [&other, &to] {
+        fs::create_dir(directory).unwrap();
+    }
+    for (directory, content) in [(&from, "first"), (&other, "second")] {
+        fs::create_dir(directory.join("tree")).unwrap();
+        fs::write(directory.join("tree/file"), content).unwrap();
+        fs::write(directory.join("file"), content).unwrap();
+    }
+    let recursive = Settings {
+        recursive: true,
+        ..plain()
+    };
+    let sources = [
+        &from.join("file"),
+        &from.join("tree"),
+        &other.join("file"),
+        &other.join("tree"),
+    ];
+    let summary = copied(&sources.map(PathBuf::as_path), &to, &recursive);
+    assert_eq!(summary.failed, 2, "{summary:?}");
+    for file in ["file", "tree/file"] {
+        assert_eq!(fs::read(to.join(file)).unwrap(), b"first");
+    }
+}
