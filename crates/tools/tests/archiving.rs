@@ -416,3 +416,32 @@ fn members_are_chosen_excluded_and_stripped() {
     ];
     assert_eq!(*names.lock().unwrap(), expected);
 }
+
+#[test]
+fn links_that_lead_out_through_another_link_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = made(&[
+        ("d", b'2', ".", b""),
+        ("l", b'2', "d/d/d/../../../etc", b""),
+        ("a/b/up", b'2', "../../x", b""),
+        ("hard", b'1', "a/b/up", b""),
+        ("a/c", b'1', "a/b/up", b""),
+        ("a/b/same", b'1', "a/b/up", b""),
+    ]);
+    let careful = ExtractSettings {
+        links_out: false,
+        ..extracting()
+    };
+    let summary = extracted(&archive, folder.path(), &careful);
+    assert_eq!(summary.failed, 3, "{summary:?}");
+    let is_there = |name| fs::symlink_metadata(folder.path().join(name)).is_ok();
+    for (name, expected) in [
+        ("d", true),
+        ("a/b/same", true),
+        ("l", false),
+        ("hard", false),
+        ("a/c", false),
+    ] {
+        assert_eq!(is_there(name), expected, "{name}");
+    }
+}

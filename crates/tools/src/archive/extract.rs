@@ -208,7 +208,7 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
             Kind::Symlink if !self.settings.links_out && names::leads_out(parts, &member.link) => {
                 let link = String::from_utf8_lossy(&member.link);
                 Err(Failed::Member(format!(
-                    "it is a link out of the tree, to '{link}'; --allow-links-out makes such links"
+                    "it is a link that leads out of the tree, or might, to '{link}'; --allow-links-out makes such links"
                 )))
             }
             Kind::Other(letter) => Err(Failed::Member(format!(

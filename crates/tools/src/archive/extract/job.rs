@@ -17,13 +17,13 @@ use rustix::{
 };
 
 use super::{
-    super::{Kind, Member, accounts::Accounts},
+    super::{Kind, Member, accounts::Accounts, names},
     ExtractSettings,
     started::{Begun, Permit},
 };
 use crate::{
     Report,
-    local::{self, Attempts, Directory, Handle, LENT, Place, flush, write_fully},
+    local::{self, Attempts, Directory, Handle, LENT, Place, flush, kind_of, write_fully},
     report::reason,
     work::{Crew, Job},
 };
@@ -243,6 +243,14 @@ impl<'a> Writing<'a> {
 
     fn link(&self, from: &Place, target: &Target<'_>) -> io::Result<()> {
         let first = from.directory.stat(&from.name)?;
+        if kind_of(&first) == FileType::Symlink && !self.settings.links_out {
+            // From another place the same link leads elsewhere.
+            let leads_to = fs::readlinkat(&from.directory, &from.name, Vec::new())?;
+            let parts: Vec<&[u8]> = target.path.path().split(|byte| *byte == b'/').collect();
+            if names::leads_out(&parts, leads_to.as_bytes()) {
+                return Err(io::Error::other("there it is a link out of the tree"));
+            }
+        }
         if let Some(existing) = target.directory.stat_if_any(&target.name)?
             && (existing.st_dev, existing.st_ino) == (first.st_dev, first.st_ino)
         {
