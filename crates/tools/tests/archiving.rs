@@ -445,3 +445,38 @@ fn links_that_lead_out_through_another_link_are_refused() {
         assert_eq!(is_there(name), expected, "{name}");
     }
 }
+
+/// The member `name` with these extensions in front of it.
+fn extended<'a>(
+    count: usize,
+    records: &'a [u8],
+    name: &'a str,
+) -> Vec<(&'a str, u8, &'a str, &'a [u8])> {
+    let mut members = vec![("records", b'x', "", records); count];
+    members.push((name, b'0', "", b"content"));
+    members
+}
+
+#[test]
+fn extensions_of_a_member_have_a_limit_together_and_what_follows_arrives() {
+    let folder = tempfile::tempdir().unwrap();
+    let value = "v".repeat(1 << 20);
+    let record = format!("comment={value}\n");
+    let length = record.len() + 8;
+    let record = format!("{length} {record}");
+    assert_eq!(record.len(), length);
+    let members = [
+        extended(3, record.as_bytes(), "few"),
+        extended(5, record.as_bytes(), "many"),
+        extended(0, b"", "after"),
+    ];
+    let summary = extracted(&made(&members.concat()), folder.path(), &extracting());
+    assert_eq!(summary.failed, 1, "{summary:?}");
+    assert!(
+        summary.failures[0].contains("longer than 4 MiB"),
+        "{summary:?}"
+    );
+    for name in ["few", "after"] {
+        assert!(folder.path().join(name).exists(), "{name}");
+    }
+}

@@ -37,6 +37,8 @@ use started::{Budget, Started};
 
 /// Bytes of content that are on their way from the archive to files.
 const BYTES_MAX: u64 = 64 << 20;
+/// Bytes of attributes of directories that are kept until the end.
+const KEPT_MAX: u64 = 256 << 20;
 /// Bytes that are handed out at once.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -103,6 +105,7 @@ pub fn extract(
             started: &started,
             budget: &budget,
             directories: BTreeMap::new(),
+            kept: 0,
             seen: vec![false; settings.selection.members.len()],
             room,
             members_left: settings.members_max,
@@ -130,6 +133,8 @@ struct Extraction<'a, 'crew, R> {
     budget: &'a Budget,
     /// What directories get at the end, by path.
     directories: BTreeMap<Parts, Member>,
+    /// How much their attributes are.
+    kept: u64,
     seen: Vec<bool>,
     room: u64,
     members_left: u64,
@@ -203,7 +208,7 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
             name: c_string(last).map_err(Failed::system)?,
         };
         match member.kind {
-            Kind::File => self.file(self.begin(place, path), member),
+            Kind::File => self.file(self.begin(place, path, &member), member),
             Kind::HardLink => self.hard_link(place, path, &member),
             Kind::Symlink if !self.settings.links_out && names::leads_out(parts, &member.link) => {
                 let link = String::from_utf8_lossy(&member.link);
@@ -215,15 +220,19 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
                 "it is of the unknown kind '{}'",
                 letter.escape_ascii()
             ))),
-            _ => self.submit(Task::Other(self.begin(place, path), Box::new(member))),
+            _ => self.submit(Task::Other(
+                self.begin(place, path, &member),
+                Box::new(member),
+            )),
         }
     }
 
-    fn begin(&self, place: Place, path: Vec<u8>) -> Target<'a> {
+    fn begin(&self, place: Place, path: Vec<u8>, member: &Member) -> Target<'a> {
         Target {
             directory: place.directory,
             name: place.name,
             path: self.started.begin(path),
+            _weight: self.budget.take(member.weight()),
         }
     }
 
@@ -269,8 +278,28 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
             Err(error) => return Err(Failed::system(error)),
         }
         self.report.directories.add(1);
+        self.keep(parts, member)
+    }
+
+    /// Keeps what a directory gets at the end: without its attributes where that would be too much.
+    fn keep(&mut self, parts: &[&[u8]], mut member: Member) -> Result<(), Failed> {
+        let weight = match member.attributes.is_empty() {
+            true => 0,
+            false => member.weight(),
+        };
+        let fits = self.kept + weight <= KEPT_MAX;
+        if fits {
+            self.kept += weight;
+        } else {
+            member.attributes.clear();
+        }
         self.directories.insert(owned(parts), member);
-        Ok(())
+        match fits {
+            true => Ok(()),
+            false => Err(Failed::refused(
+                "its attributes, and those of directories before, are too much to be kept until the end",
+            )),
+        }
     }
 
     fn file(&mut self, target: Target<'a>, member: Member) -> Result<(), Failed> {
@@ -325,7 +354,7 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
             directory: self.places.existing(above).map_err(Failed::system)?,
             name: c_string(last).map_err(Failed::system)?,
         };
-        self.submit(Task::Link(from, self.begin(place, path)))
+        self.submit(Task::Link(from, self.begin(place, path, member)))
     }
 
     fn submit(&self, task: Task<'a>) -> Result<(), Failed> {

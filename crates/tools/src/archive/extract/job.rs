@@ -40,6 +40,8 @@ pub(super) struct Target<'a> {
     pub(super) name: CString,
     /// The path by which others wait for it.
     pub(super) path: Begun<'a>,
+    /// What is known of the member, as a part of the budget.
+    pub(super) _weight: Permit<'a>,
 }
 
 /// A piece of the work.
