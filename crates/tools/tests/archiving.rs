@@ -7,9 +7,14 @@ mod support;
 use std::{
     fs,
     io::{Cursor, Write},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
 };
 
 use penstock_skips::skipped;
@@ -479,4 +484,37 @@ fn extensions_of_a_member_have_a_limit_together_and_what_follows_arrives() {
     for name in ["few", "after"] {
         assert!(folder.path().join(name).exists(), "{name}");
     }
+}
+
+#[test]
+fn a_file_that_is_swapped_is_archived_with_its_own_mode_or_told() {
+    let (folder, tree, to) = folder(0, 0, PLAIN);
+    for (name, mode) in [("public", 0o644), ("secret", 0o600)] {
+        fs::write(tree.join(name), name).unwrap();
+        fs::set_permissions(tree.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let is_over = AtomicBool::new(false);
+    let settings = creating(Format::Pax, Compression::None);
+    let found = thread::scope(|scope| {
+        scope.spawn(|| support::swap_until(&is_over, &tree.join("public"), &tree.join("secret")));
+        let found = (0..1000).find_map(|_| {
+            let (archive, _) = created(folder.path(), &settings);
+            extracted(&archive, &to, &extracting());
+            let wrong = mixed_up(&to.join("tree"));
+            fs::remove_dir_all(&to).unwrap();
+            wrong
+        });
+        is_over.store(true, Ordering::Relaxed);
+        found
+    });
+    assert_eq!(found, None);
+}
+
+/// A file with the secret that others may read.
+fn mixed_up(directory: &Path) -> Option<PathBuf> {
+    let names = ["public", "secret"].map(|name| directory.join(name));
+    names.into_iter().find(|path| {
+        let is_secret = fs::read(path).is_ok_and(|content| content == b"secret");
+        is_secret && fs::metadata(path).unwrap().permissions().mode() & 0o077 != 0
+    })
 }

@@ -513,3 +513,33 @@ fn two_sources_of_one_name_are_refused_and_none_is_lost() {
         assert_eq!(fs::read(to.join(file)).unwrap(), b"first");
     }
 }
+
+#[test]
+fn a_file_that_is_swapped_is_copied_with_its_own_mode_or_told() {
+    let (folder, from, _) = folder();
+    for (name, mode) in [("public", 0o644), ("secret", 0o600)] {
+        fs::write(from.join(name), name).unwrap();
+        fs::set_permissions(from.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let is_over = AtomicBool::new(false);
+    let to = folder.path().join("to");
+    thread::scope(|scope| {
+        let swapping = scope
+            .spawn(|| support::swap_until(&is_over, &from.join("public"), &from.join("secret")));
+        for _ in 0..3000 {
+            copied(&[&from.join("public")], &to, &restore());
+            let Ok(content) = fs::read(&to) else {
+                continue;
+            };
+            let mode = fs::metadata(&to).unwrap().mode();
+            fs::remove_file(&to).unwrap();
+            let expected = if content == b"secret" { 0o600 } else { 0o644 };
+            if mode & 0o777 != expected {
+                is_over.store(true, Ordering::Relaxed);
+                swapping.join().unwrap();
+                panic!("{:?} has mode {mode:o}", String::from_utf8_lossy(&content));
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+}

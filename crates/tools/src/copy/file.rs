@@ -160,19 +160,19 @@ impl Copying<'_> {
         let Some(target) = &branch.data.target else {
             return Ok(());
         };
-        let source = open_source(branch, item)?;
+        let (source, stat) = open_source(branch, item, stat)?;
         let temporary = Temporary::create(target, item.target_name())?;
-        if is_large(stat) {
+        if is_large(&stat) {
             Large::begin(
                 self,
                 (branch, item),
                 (source, temporary),
-                (stat, existing),
+                (&stat, existing),
                 crew,
             )
         } else {
-            self.fill(branch, item, stat, (&source, &temporary))?;
-            self.complete(branch, item, (stat, existing), (&source, temporary))
+            self.fill(branch, item, &stat, (&source, &temporary))?;
+            self.complete(branch, item, (&stat, existing), (&source, temporary))
         }
     }
 
@@ -200,7 +200,7 @@ impl Copying<'_> {
         let is_same = match self.settings.unchanged {
             Unchanged::Never => false,
             Unchanged::ByTime => has_same_size && is_same_time(stat, existing),
-            Unchanged::ByContent => has_same_size && self.has_same_content(branch, item)?,
+            Unchanged::ByContent => has_same_size && self.has_same_content(branch, item, stat)?,
         };
         if is_same
             && !self.settings.dry_run
@@ -211,9 +211,9 @@ impl Copying<'_> {
         Ok(is_same)
     }
 
-    fn has_same_content(&self, branch: &Branch, item: &Item) -> io::Result<bool> {
+    fn has_same_content(&self, branch: &Branch, item: &Item, stat: &Stat) -> io::Result<bool> {
         let copy = open_copy(branch, item)?;
-        is_equal(open_source(branch, item)?, copy, self.stop)
+        is_equal(open_source(branch, item, stat)?.0, copy, self.stop)
     }
 
     /// Gives a copy whose content is right what else the source has.
@@ -239,7 +239,7 @@ impl Copying<'_> {
             withheld = attempts.note(given).unwrap_or(LENT);
         }
         if keep.attributes {
-            let wanted = local::attributes(open_source(branch, item)?)?;
+            let wanted = local::attributes(open_source(branch, item, stat)?.0)?;
             let existing = local::attributes(&copy)?;
             attempts.note(local::set_attributes(&copy, &wanted, &existing));
         }
@@ -523,9 +523,15 @@ fn is_same_time(stat: &Stat, existing: &Stat) -> bool {
     source == copy || (source.0 == copy.0 && copy.1 == 0)
 }
 
-fn open_source(branch: &Branch, item: &Item) -> rustix::io::Result<OwnedFd> {
+/// Opens a file that was seen as `stat` says. Returns what it is now, which is large or not as before.
+fn open_source(branch: &Branch, item: &Item, seen: &Stat) -> io::Result<(OwnedFd, Stat)> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    fs::openat(&branch.data.source, &item.name, flags, Mode::empty())
+    let file = fs::openat(&branch.data.source, &item.name, flags, Mode::empty())?;
+    let stat = local::stat_of_same(&file, seen)?;
+    match is_large(&stat) == is_large(seen) {
+        true => Ok((file, stat)),
+        false => Err(io::Error::other("it changed just now; try again")),
+    }
 }
 
 fn open_copy(branch: &Branch, item: &Item) -> rustix::io::Result<OwnedFd> {

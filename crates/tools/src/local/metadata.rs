@@ -2,6 +2,7 @@
 
 use std::{
     ffi::{CStr, CString},
+    io,
     os::fd::{AsFd, AsRawFd, OwnedFd},
 };
 
@@ -49,6 +50,17 @@ pub(crate) fn modified(stat: &Stat) -> (i64, u64) {
 /// Whose a file is.
 pub(crate) fn owner(stat: &Stat) -> (u32, u32) {
     (stat.st_uid, stat.st_gid)
+}
+
+/// What an open file is. Fails if that is not the file that was seen under its name, which might have had another mode.
+pub(crate) fn stat_of_same(file: impl AsFd, seen: &Stat) -> io::Result<Stat> {
+    let stat = fs::fstat(file)?;
+    match (stat.st_dev, stat.st_ino) == (seen.st_dev, seen.st_ino) {
+        true => Ok(stat),
+        false => Err(io::Error::other(
+            "another file got its name just now; try again",
+        )),
+    }
 }
 
 /// Several things that are all tried, whatever becomes of those before.

@@ -12,6 +12,6 @@ pub(crate) use directory::{Directory, Entry, Place, c_string, kind_of};
 pub use flush::flush;
 pub(crate) use metadata::{
     Attempts, Handle, LENT, attributes, date_in, give, give_in, hands_down, is_root, modified,
-    owner, permissions, remove_access_list, set_attributes, times,
+    owner, permissions, remove_access_list, set_attributes, stat_of_same, times,
 };
 pub(crate) use temporary::{Temporary, is_temporary, temporary_name};

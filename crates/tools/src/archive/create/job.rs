@@ -136,7 +136,7 @@ impl<'a> Reading<'a> {
     }
 
     fn try_prepare(&self, planned: &Planned) -> io::Result<Option<Found>> {
-        let stat = planned.directory.stat(&planned.name)?;
+        let mut stat = planned.directory.stat(&planned.name)?;
         let kind = match kind_of(&stat) {
             FileType::RegularFile if self.except.contains(&FileId::from(&stat)) => {
                 return Ok(self.leave_out(planned, "it is the archive"));
@@ -149,15 +149,22 @@ impl<'a> Reading<'a> {
             FileType::BlockDevice => Kind::Block,
             _ => return Ok(self.leave_out(planned, "socket ignored")),
         };
+        let opened = match kind {
+            Kind::File | Kind::Directory => Some(open(planned)?),
+            _ => None,
+        };
+        if let Some(file) = &opened {
+            stat = local::stat_of_same(file, &stat)?;
+        }
         let mut member = self.plain_member(planned, kind, &stat);
         let mut content = Content::Nothing;
-        match kind {
-            Kind::File => content = self.read(planned, &stat, &mut member)?,
-            Kind::Directory => {
+        match (kind, opened) {
+            (Kind::Directory, Some(file)) => {
                 member.name.push(b'/');
-                member.attributes = as_bytes(local::attributes(open(planned)?)?);
+                member.attributes = as_bytes(local::attributes(file)?);
             }
-            Kind::Symlink => {
+            (_, Some(file)) => content = self.read(planned, file, &stat, &mut member)?,
+            (Kind::Symlink, _) => {
                 let target = fs::readlinkat(&planned.directory, &planned.name, Vec::new())?;
                 member.link = target.into_bytes();
             }
@@ -198,9 +205,14 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Opens a file, looks for its holes and reads it if it is small.
-    fn read(&self, planned: &Planned, stat: &Stat, member: &mut Member) -> io::Result<Content> {
-        let file = open(planned)?;
+    /// Looks for the holes of a file and reads it if it is small.
+    fn read(
+        &self,
+        planned: &Planned,
+        file: OwnedFd,
+        stat: &Stat,
+        member: &mut Member,
+    ) -> io::Result<Content> {
         let size = stat.st_size.cast_unsigned();
         member.size = size;
         member.attributes = as_bytes(local::attributes(&file)?);
