@@ -116,8 +116,12 @@ pub fn extract(
     });
 }
 
+/// Bytes that the file system has room for; all that there can be where it does not tell.
 fn room(root: &Directory) -> u64 {
-    fs::fstatvfs(root).map_or(u64::MAX, |room| room.f_bavail.saturating_mul(room.f_frsize))
+    match fs::fstatvfs(root) {
+        Ok(room) if room.f_blocks > 0 => room.f_bavail.saturating_mul(room.f_frsize),
+        _ => u64::MAX,
+    }
 }
 
 struct Extraction<'a, 'crew, R> {
@@ -414,5 +418,16 @@ impl Failed {
 
     fn system(error: impl Into<io::Error>) -> Self {
         Self::Member(crate::report::reason(&error.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_that_does_not_tell_its_size_has_room() {
+        let root = Directory::open(Path::new("/proc")).unwrap();
+        assert_eq!(room(&root), u64::MAX);
     }
 }
