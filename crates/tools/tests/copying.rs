@@ -543,3 +543,25 @@ fn a_file_that_is_swapped_is_copied_with_its_own_mode_or_told() {
         is_over.store(true, Ordering::Relaxed);
     });
 }
+
+#[test]
+fn a_stop_ends_the_removal_of_a_tree_from_a_mirror() {
+    let (_folder, from, to) = folder();
+    for number in 0..500 {
+        fs::create_dir_all(to.join(format!("gone/{number}/below"))).unwrap();
+    }
+    let stop = Stop::default();
+    let heard = stop.clone();
+    let report = Report::telling(Box::new(move |line| {
+        if line.contains("gone") {
+            heard.set();
+        }
+    }));
+    let mirror = Settings {
+        delete: true,
+        ..restore()
+    };
+    copy(&[from], &to, &mirror, &report, &stop);
+    assert_eq!(report.summary().failures, [""; 0]);
+    assert!(fs::read_dir(to.join("gone")).unwrap().count() > 400);
+}
