@@ -518,3 +518,36 @@ fn mixed_up(directory: &Path) -> Option<PathBuf> {
         is_secret && fs::metadata(path).unwrap().permissions().mode() & 0o077 != 0
     })
 }
+
+#[test]
+fn the_root_of_an_archive_gives_the_target_its_mode_and_time_and_a_volume_has_a_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("to");
+    let archive = made(&[
+        ("volume", b'V', "", b""),
+        ("./", b'5', "", b""),
+        ("file", b'0', "", b"x"),
+    ]);
+    let summary = extracted(&archive, &to, &extracting());
+    assert_eq!(summary.failures, [""; 0]);
+    let found = fs::metadata(&to).unwrap();
+    assert_eq!(found.permissions().mode() & 0o7777, 0o644);
+    assert_eq!(found.modified().unwrap(), std::time::UNIX_EPOCH);
+    assert!(to.join("file").exists() && !to.join("volume").exists());
+}
+
+#[test]
+fn a_file_whose_first_name_no_format_takes_is_whole_under_the_next() {
+    let (folder, tree, to) = folder(0, 0, PLAIN);
+    let long = "long".repeat(60);
+    fs::write(tree.join(&long), "content").unwrap();
+    for name in ["next", "third"] {
+        fs::hard_link(tree.join(&long), tree.join(name)).unwrap();
+    }
+    let (archive, summary) = created(folder.path(), &creating(Format::Ustar, Compression::None));
+    assert_eq!(summary.failed, 1, "{summary:?}");
+    assert_eq!(extracted(&archive, &to, &extracting()).failures, [""; 0]);
+    for name in ["next", "third"] {
+        assert_eq!(fs::read(to.join("tree").join(name)).unwrap(), b"content");
+    }
+}

@@ -187,11 +187,14 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
         {
             return Ok(());
         }
+        if all.is_empty() && is_directory && self.settings.strip == 0 {
+            return self.keep(&all, member);
+        }
         let Some(parts) = all
             .get(self.settings.strip..)
             .filter(|parts| !parts.is_empty())
         else {
-            // The root itself, or what was left away.
+            // What was left away.
             return Ok(());
         };
         self.account(&member)?;
@@ -220,6 +223,8 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
                     "it is a link that leads out of the tree, or might, to '{link}'; --allow-links-out makes such links"
                 )))
             }
+            // The name of a volume.
+            Kind::Other(b'V') => Ok(()),
             Kind::Other(letter) => Err(Failed::Member(format!(
                 "it is of the unknown kind '{}'",
                 letter.escape_ascii()

@@ -45,8 +45,8 @@ pub(super) enum Prepared {
 pub(super) struct Found {
     pub(super) member: Member,
     pub(super) content: Content,
-    /// Which file it is, if that has several names.
-    pub(super) identity: Option<(u64, u64)>,
+    /// Which file it is and how many names it has, if that is more than one.
+    pub(super) names: Option<((u64, u64), u64)>,
 }
 
 /// What comes behind the header.
@@ -179,7 +179,7 @@ impl<'a> Reading<'a> {
         Ok(Some(Found {
             member,
             content,
-            identity: has_names.then_some((stat.st_dev, stat.st_ino)),
+            names: has_names.then_some(((stat.st_dev, stat.st_ino), stat.st_nlink)),
         }))
     }
 
