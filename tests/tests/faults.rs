@@ -15,8 +15,7 @@ use penstock_tests::{
     BUCKET, Bucket, Kind, Mount, Patience, Scratch,
     data::{digest, digest_of, noise},
     faults::{cut_body, passing_faults},
-    penstock,
-    system,
+    penstock, system,
 };
 
 const MIB: usize = 1 << 20;
@@ -350,6 +349,9 @@ fn the_tools_tell_what_could_not_be_saved_when_a_file_was_closed() {
     }
     mount.unmount();
     for name in ["copy", "file"] {
-        assert_eq!(bucket.data().get(BUCKET, name).as_deref(), Some(&content[..]));
+        assert_eq!(
+            bucket.data().get(BUCKET, name).as_deref(),
+            Some(&content[..])
+        );
     }
 }
