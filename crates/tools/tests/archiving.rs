@@ -7,7 +7,7 @@ mod support;
 use std::{
     fs,
     io::{Cursor, Write},
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     process::Command,
     sync::{
@@ -550,4 +550,39 @@ fn a_file_whose_first_name_no_format_takes_is_whole_under_the_next() {
     for name in ["next", "third"] {
         assert_eq!(fs::read(to.join("tree").join(name)).unwrap(), b"content");
     }
+}
+
+#[test]
+fn a_link_that_is_swapped_does_not_give_another_file_away() {
+    if !support::is_root() {
+        return skipped("only root gives files away");
+    }
+    let (folder, tree, to) = folder(0, 0, PLAIN);
+    let precious = folder.path().join("precious");
+    fs::write(&precious, "root's").unwrap();
+    for number in 0..200 {
+        let link = tree.join(number.to_string());
+        std::os::unix::fs::symlink("nowhere", &link).unwrap();
+        std::os::unix::fs::lchown(&link, Some(7), Some(7)).unwrap();
+    }
+    let (archive, _) = created(folder.path(), &creating(Format::Pax, Compression::None));
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in (0..200).cycle() {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                let link = to.join("tree").join(number.to_string());
+                if fs::remove_file(&link).is_ok() {
+                    let _ = fs::hard_link(&precious, &link);
+                }
+            }
+        });
+        for _ in 0..60 {
+            extracted(&archive, &to, &extracting());
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(fs::metadata(&precious).unwrap().uid(), 0);
 }

@@ -17,7 +17,8 @@ use super::{
 };
 use crate::{
     local::{
-        self, Attempts, LENT, Segments, Temporary, copy_range, is_equal, kind_of, temporary_name,
+        self, Attempts, Handle, LENT, Segments, Temporary, copy_range, is_equal, kind_of,
+        temporary_name,
     },
     work::Crew,
 };
@@ -488,18 +489,21 @@ impl Copying<'_> {
         };
         let name = item.target_name();
         let mut attempts = Attempts::default();
-        if keep.owner
-            && existing.is_none_or(|existing| local::owner(existing) != local::owner(stat))
-        {
-            attempts.note(local::give_in(target, name, local::owner(stat)));
-        }
-        if keep.mode && kind_of(stat) != FileType::Symlink {
-            let handle = local::Handle::of(target, name)?;
-            if keep.attributes {
-                let list = local::Handle::of(&branch.data.source, &item.name)?.access_list();
+        let has_other_owner = keep.owner
+            && existing.is_none_or(|existing| local::owner(existing) != local::owner(stat));
+        let has_mode = keep.mode && kind_of(stat) != FileType::Symlink;
+        if has_other_owner || has_mode {
+            let handle = Handle::of_kind(target, name, kind_of(stat))?;
+            if has_other_owner {
+                attempts.note(handle.give(local::owner(stat)));
+            }
+            if has_mode && keep.attributes {
+                let list = Handle::of(&branch.data.source, &item.name)?.access_list();
                 attempts.note(handle.set_access_list(list.as_deref()));
             }
-            attempts.note(handle.set_mode(local::permissions(stat)));
+            if has_mode {
+                attempts.note(handle.set_mode(local::permissions(stat)));
+            }
         }
         if keep.times {
             attempts.note(local::date_in(target, name, &local::times(stat)));

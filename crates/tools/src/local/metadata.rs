@@ -7,11 +7,11 @@ use std::{
 };
 
 use rustix::{
-    fs::{self, AtFlags, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags},
+    fs::{self, AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags},
     io::Errno,
 };
 
-use super::Directory;
+use super::{Directory, kind_of};
 
 /// Bytes of all names, or of one value, of extended attributes: what Linux allows at most.
 const ATTRIBUTES_MAX: usize = 64 << 10;
@@ -103,20 +103,6 @@ pub(crate) fn give(file: impl AsFd, owner: (u32, u32)) -> rustix::io::Result<Mod
     }
 }
 
-/// Gives what is no file or directory its owner.
-pub(crate) fn give_in(
-    directory: &Directory,
-    name: &CStr,
-    owner: (u32, u32),
-) -> rustix::io::Result<()> {
-    let (user, group) = (Uid::from_raw(owner.0), Gid::from_raw(owner.1));
-    let flags = AtFlags::SYMLINK_NOFOLLOW;
-    match fs::chownat(directory, name, Some(user), Some(group), flags) {
-        Err(Errno::PERM) if !is_root() => Ok(()),
-        other => other,
-    }
-}
-
 /// Sets the times of what is no file or directory.
 pub(crate) fn date_in(
     directory: &Directory,
@@ -134,6 +120,28 @@ impl Handle {
     pub(crate) fn of(directory: &Directory, name: &CStr) -> rustix::io::Result<Self> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         fs::openat(directory, name, flags, Mode::empty()).map(Self)
+    }
+
+    /// Holds `name`, which was made as this kind. Fails with `STALE` if something else has the name by now.
+    pub(crate) fn of_kind(
+        directory: &Directory,
+        name: &CStr,
+        kind: FileType,
+    ) -> rustix::io::Result<Self> {
+        let handle = Self::of(directory, name)?;
+        match kind_of(&fs::fstat(&handle.0)?) == kind {
+            true => Ok(handle),
+            false => Err(Errno::STALE),
+        }
+    }
+
+    /// Gives it its owner. Who may not give files away keeps it.
+    pub(crate) fn give(&self, owner: (u32, u32)) -> rustix::io::Result<()> {
+        let (user, group) = (Uid::from_raw(owner.0), Gid::from_raw(owner.1));
+        match fs::chownat(&self.0, c"", Some(user), Some(group), AtFlags::EMPTY_PATH) {
+            Err(Errno::PERM) if !is_root() => Ok(()),
+            other => other,
+        }
     }
 
     /// Sets the mode.

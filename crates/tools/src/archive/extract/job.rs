@@ -299,11 +299,11 @@ impl<'a> Writing<'a> {
     ) -> rustix::io::Result<()> {
         let (directory, name) = (&target.directory, &target.name);
         let mut attempts = Attempts::default();
+        let handle = Handle::of_kind(directory, name, kind)?;
         if self.settings.same_owner {
-            attempts.note(local::give_in(directory, name, self.owner(member)));
+            attempts.note(handle.give(self.owner(member)));
         }
         if kind != FileType::Symlink {
-            let handle = Handle::of(directory, name)?;
             let lists = member.attributes.iter();
             let mut lists = lists.filter(|(name, _)| name == ACCESS_LIST);
             let list = lists.next().map(|(_, value)| value.as_slice());
