@@ -586,3 +586,31 @@ fn a_link_that_is_swapped_does_not_give_another_file_away() {
     });
     assert_eq!(fs::metadata(&precious).unwrap().uid(), 0);
 }
+
+#[test]
+fn a_file_gives_way_to_a_directory_and_an_empty_directory_to_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("to");
+    for directory in ["file", "full"] {
+        fs::create_dir_all(to.join(directory)).unwrap();
+    }
+    fs::write(to.join("full/kept"), "kept").unwrap();
+    fs::write(to.join("directory"), "goes").unwrap();
+    std::os::unix::fs::symlink("full", to.join("link")).unwrap();
+    let archive = made(&[
+        ("directory/", b'5', "", b""),
+        ("directory/x", b'0', "", b"x"),
+        ("file", b'0', "", b"x"),
+        ("full", b'0', "", b"x"),
+        ("link/", b'5', "", b""),
+    ]);
+    let kept = ExtractSettings {
+        keep: true,
+        ..extracting()
+    };
+    assert_eq!(extracted(&archive, &to, &kept).failed, 5);
+    let summary = extracted(&archive, &to, &extracting());
+    assert_eq!(summary.failed, 2, "{summary:?}");
+    assert!(to.join("directory/x").is_file() && to.join("file").is_file());
+    assert!(to.join("full/kept").exists() && to.join("link").is_symlink());
+}

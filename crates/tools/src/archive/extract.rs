@@ -12,13 +12,14 @@ mod started;
 
 use std::{
     collections::BTreeMap,
+    ffi::CStr,
     io::{self, Read},
     path::Path,
     sync::Arc,
 };
 
 use rustix::{
-    fs::{self, Mode},
+    fs::{self, FileType, Mode},
     io::Errno,
 };
 
@@ -28,7 +29,7 @@ use super::{
 };
 use crate::{
     Report, Stop, Threads,
-    local::{Directory, Place, c_string},
+    local::{Directory, Place, c_string, kind_of},
     work::{Crew, Order},
 };
 
@@ -281,10 +282,14 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
             .ok_or(Failed::refused("it has no name"))?;
         let above = self.places.directory(above).map_err(Failed::system)?;
         let name = c_string(last).map_err(Failed::system)?;
-        match fs::mkdirat(&above, &name, Mode::RWXU) {
-            Ok(()) => {}
+        let make = || fs::mkdirat(&above, &name, Mode::RWXU);
+        match make() {
+            Err(Errno::EXIST) if !self.settings.keep && is_file(&above, &name) => {
+                let removed = above.remove_file(&name);
+                removed.and_then(|()| make()).map_err(Failed::system)?;
+            }
             Err(Errno::EXIST) => drop(self.places.existing(parts).map_err(Failed::system)?),
-            Err(error) => return Err(Failed::system(error)),
+            other => other.map_err(Failed::system)?,
         }
         self.report.directories.add(1);
         self.keep(parts, member)
@@ -399,6 +404,11 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
             tell_missing(&self.settings.selection, &self.seen, self.report);
         }
     }
+}
+
+fn is_file(directory: &Directory, name: &CStr) -> bool {
+    let stat = directory.stat(name);
+    stat.is_ok_and(|stat| kind_of(&stat) == FileType::RegularFile)
 }
 
 /// A path, name by name.

@@ -175,7 +175,11 @@ impl<'a> Writing<'a> {
     ) -> rustix::io::Result<T> {
         match make() {
             Err(Errno::EXIST) if !self.settings.keep => {
-                target.directory.remove_file(&target.name)?;
+                match target.directory.remove_file(&target.name) {
+                    // Only an empty one goes.
+                    Err(Errno::ISDIR) => target.directory.remove_directory(&target.name)?,
+                    other => other?,
+                }
                 make()
             }
             other => other,
