@@ -12,10 +12,10 @@ use std::{
 
 use penstock_devserver::{Fault, FaultRule, Faults, Operation};
 use penstock_tests::{
-    BUCKET, Bucket, Kind, Mount, Patience,
+    BUCKET, Bucket, Kind, Mount, Patience, Scratch,
     data::{digest, digest_of, noise},
     faults::{cut_body, passing_faults},
-    system,
+    penstock, system,
 };
 
 const MIB: usize = 1 << 20;
@@ -313,5 +313,45 @@ fn a_slow_server_slows_down_and_nothing_else() {
         write_synced(&mount.join("new"), &content).expect("a slow write");
         bucket.heal();
         mount.unmount();
+    }
+}
+
+#[test]
+fn the_tools_tell_what_could_not_be_saved_when_a_file_was_closed() {
+    let denied = Fault::Status {
+        status: 403,
+        code: "AccessDenied".to_owned(),
+    };
+    let scratch = Scratch::new();
+    let content = noise(3, 100_000);
+    fs::write(scratch.path().join("file"), &content).expect("room");
+    let bucket = Bucket::new(Kind::S3);
+    let mount = mount(&bucket);
+    let run = |arguments: &[&str]| {
+        let mut command = penstock();
+        let output = command.args(arguments).current_dir(scratch.path()).output();
+        output.expect("it runs").status.code()
+    };
+    let path = |name| mount.join(name).display().to_string();
+    let archived = run(&["tar", "-c", "-f", "a.tar", "file"]);
+    assert_eq!(archived, Some(0));
+    let (directory, copy, archive) = (path(""), path("copy"), path("a.tar"));
+    let cases = [
+        (["cp", "file", &copy].to_vec(), 1),
+        (["tar", "-c", "-f", &archive, "file"].to_vec(), 2),
+        (["tar", "-x", "-f", "a.tar", "-C", &directory].to_vec(), 2),
+    ];
+    for (arguments, expected) in &cases {
+        bucket.fail(Faults::rule(FaultRule::new(denied.clone()).on(&WRITES)));
+        assert_eq!(run(arguments), Some(*expected), "{arguments:?}");
+        bucket.heal();
+        assert_eq!(run(arguments), Some(0), "{arguments:?}");
+    }
+    mount.unmount();
+    for name in ["copy", "file"] {
+        assert_eq!(
+            bucket.data().get(BUCKET, name).as_deref(),
+            Some(&content[..])
+        );
     }
 }

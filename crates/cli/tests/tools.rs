@@ -3,11 +3,16 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::{
-    fs,
-    os::unix::fs::symlink,
+    fs::{self, File},
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt, chown, symlink},
+        process::CommandExt,
+    },
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
+
+use penstock_skips::skipped;
 
 /// A folder with links to the binary under its other names.
 fn folder() -> tempfile::TempDir {
@@ -150,4 +155,177 @@ fn assert_no_half_file(directory: &Path) {
             "{path:?}: {size}"
         );
     }
+}
+
+/// The permission bits and the user of a file.
+fn rights(path: &Path) -> (u32, u32) {
+    let metadata = fs::metadata(path).unwrap();
+    (metadata.mode() & 0o7777, metadata.uid())
+}
+
+fn shell(folder: &Path, script: &str) -> Output {
+    command(folder, "/bin/sh", &["-ec", script])
+        .output()
+        .unwrap()
+}
+
+fn is_link(path: &Path) -> bool {
+    fs::symlink_metadata(path).unwrap().is_symlink()
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+#[test]
+fn an_archive_that_a_link_names_goes_to_where_that_leads() {
+    let folder = folder();
+    let base = folder.path();
+    make_tree(base, 5, 100);
+    fs::create_dir(base.join("elsewhere")).unwrap();
+    symlink("elsewhere/a.tar", base.join("link")).unwrap();
+    // First there is nothing where it leads, then there is.
+    for _ in 0..2 {
+        let made = shell(base, "umask 027; ./partar -cf link tree");
+        assert_eq!(code(&made), Some(0));
+        assert!(is_link(&base.join("link")));
+        assert_eq!(rights(&base.join("elsewhere/a.tar")).0, 0o640);
+    }
+}
+
+#[test]
+fn an_archive_goes_into_what_is_open_already_and_not_into_its_place() {
+    let folder = folder();
+    let base = folder.path();
+    make_tree(base, 5, 100);
+    // As /dev/stdout is.
+    symlink("/proc/self/fd/1", base.join("stdout")).unwrap();
+    let script = "(echo before; ./partar -cf stdout tree; echo behind) > out";
+    assert_eq!(code(&shell(base, script)), Some(0));
+    assert!(is_link(&base.join("stdout")));
+    let written = fs::read(base.join("out")).unwrap();
+    assert!(written.starts_with(b"before\n"));
+    assert!(written.len() > 1 << 10);
+    assert!(written.ends_with(b"\0behind\n"));
+}
+
+#[test]
+fn a_new_archive_has_the_rights_of_a_new_file_and_one_that_is_replaced_keeps_its_own() {
+    let folder = folder();
+    let base = folder.path();
+    make_tree(base, 5, 100);
+    assert_eq!(
+        code(&shell(base, "umask 077; ./partar -cf a.tar tree")),
+        Some(0)
+    );
+    assert_eq!(rights(&base.join("a.tar")).0, 0o600);
+    let path = base.join("a.tar");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o664)).unwrap();
+    if is_root() {
+        chown(&path, Some(7), None).unwrap();
+    }
+    let before = rights(&path);
+    assert_eq!(
+        code(&run(base, "partar", &["-cf", "a.tar", "tree"])),
+        Some(0)
+    );
+    assert_eq!(rights(&path), before);
+}
+
+#[test]
+fn lines_that_cannot_be_written_make_a_failure() {
+    let folder = folder();
+    let base = folder.path();
+    let tree = make_tree(base, 20, 10);
+    run(base, "partar", &["-cf", "a.tar", "tree"]);
+    for (program, arguments, expected) in [
+        ("partar", &["-tf", "a.tar"][..], 2),
+        ("partar", &["-cvf", "b.tar", "tree"], 2),
+        ("parcp", &["-av", "tree", "copy"], 1),
+    ] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let mut command = command(base, program, arguments);
+        let ended = command.stdout(full).output().unwrap();
+        let told = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(code(&ended), Some(expected), "{program}: {told}");
+        assert!(told.contains("cannot write to standard output"), "{told}");
+    }
+    // What is done does not depend on who listens.
+    assert!(is_same(&tree, &base.join("copy")));
+}
+
+#[test]
+fn an_archive_in_the_tree_does_not_hold_itself() {
+    let folder = folder();
+    let base = folder.path();
+    make_tree(base, 5, 100);
+    let in_file = "cd tree; ../partar -cf a.tar .";
+    for script in [in_file, in_file, "cd tree; ../partar -c . > b.tar"] {
+        assert_eq!(code(&shell(base, script)), Some(0));
+    }
+    for (archive, expected) in [("tree/a.tar", 0), ("tree/b.tar", 1)] {
+        let listed = run(base, "partar", &["-tf", archive]).stdout;
+        let listed = String::from_utf8_lossy(&listed).into_owned();
+        let archives = listed.lines().filter(|line| line.ends_with(".tar"));
+        assert_eq!(archives.count(), expected, "{listed}");
+        assert!(!listed.contains(".parcp-"), "{listed}");
+    }
+}
+
+/// A user who owns nothing.
+const NOBODY: u32 = 65534;
+
+#[test]
+fn who_cannot_give_a_copy_its_owner_does_not_lend_it_the_owners_rights() {
+    let folder = folder();
+    let base = folder.path();
+    if !is_root() {
+        return skipped("only root has files of others");
+    }
+    fs::set_permissions(base, fs::Permissions::from_mode(0o755)).unwrap();
+    let tree = make_tree(base, 1, 10);
+    for path in [tree.join("0/0"), tree.join("0")] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o6755)).unwrap();
+    }
+    fs::create_dir(base.join("own")).unwrap();
+    chown(base.join("own"), Some(NOBODY), Some(NOBODY)).unwrap();
+    // The second time what is there is set right.
+    for _ in 0..2 {
+        let mut command = command(base, "parcp", &["--restore", "tree", "own/copy"]);
+        let Ok(ended) = command.uid(NOBODY).gid(NOBODY).output() else {
+            return skipped("others may not run the binary");
+        };
+        assert_eq!(code(&ended), Some(0), "{ended:?}");
+        for path in ["own/copy/0/0", "own/copy/0"] {
+            assert_eq!(rights(&base.join(path)), (0o755, NOBODY));
+        }
+    }
+}
+
+#[test]
+fn a_file_that_cannot_get_its_owner_stays_and_is_told() {
+    let folder = folder();
+    let base = folder.path();
+    let enters = Command::new("unshare").args(["-r", "true"]).status();
+    if !is_root() || !enters.is_ok_and(|status| status.success()) {
+        return skipped("only root with user namespaces");
+    }
+    let tree = make_tree(base, 2, 10);
+    fs::write(tree.join("large"), vec![1; 2 << 20]).unwrap();
+    for path in ["0/0", "1/1", "large"] {
+        chown(tree.join(path), Some(7), Some(7)).unwrap();
+    }
+    run(base, "partar", &["-cf", "a.tar", "tree"]);
+    fs::create_dir(base.join("out")).unwrap();
+    for script in [
+        "unshare -r ./parcp --restore tree copy",
+        "unshare -r ./partar -xf a.tar -C out --numeric-owner",
+    ] {
+        let ended = shell(base, script);
+        let told = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(matches!(code(&ended), Some(1 | 2)), "{script}: {told}");
+        assert!(told.contains("3 failures"), "{told}");
+    }
+    assert!(is_same(&tree, &base.join("copy")));
+    assert!(is_same(&tree, &base.join("out/tree")));
 }

@@ -20,6 +20,7 @@ pub mod remove;
 mod report;
 mod work;
 
+pub use local::flush;
 pub use patterns::Patterns;
 pub use report::{Report, Summary};
 pub use work::{Stop, THREADS_MAX, Threads};

@@ -7,9 +7,14 @@ mod support;
 use std::{
     fs,
     io::{Cursor, Write},
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     process::Command,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
 };
 
 use penstock_skips::skipped;
@@ -82,6 +87,7 @@ fn created(base: &Path, settings: &CreateSettings) -> (Vec<u8>, Summary) {
     let sources = Sources {
         base: base.to_path_buf(),
         paths: vec![PathBuf::from("tree")],
+        except: Vec::new(),
     };
     create(
         &sources,
@@ -414,4 +420,197 @@ fn members_are_chosen_excluded_and_stripped() {
         "tree/b/y.c",
     ];
     assert_eq!(*names.lock().unwrap(), expected);
+}
+
+#[test]
+fn links_that_lead_out_through_another_link_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = made(&[
+        ("d", b'2', ".", b""),
+        ("l", b'2', "d/d/d/../../../etc", b""),
+        ("a/b/up", b'2', "../../x", b""),
+        ("hard", b'1', "a/b/up", b""),
+        ("a/c", b'1', "a/b/up", b""),
+        ("a/b/same", b'1', "a/b/up", b""),
+    ]);
+    let careful = ExtractSettings {
+        links_out: false,
+        ..extracting()
+    };
+    let summary = extracted(&archive, folder.path(), &careful);
+    assert_eq!(summary.failed, 3, "{summary:?}");
+    let is_there = |name| fs::symlink_metadata(folder.path().join(name)).is_ok();
+    for (name, expected) in [
+        ("d", true),
+        ("a/b/same", true),
+        ("l", false),
+        ("hard", false),
+        ("a/c", false),
+    ] {
+        assert_eq!(is_there(name), expected, "{name}");
+    }
+}
+
+/// The member `name` with these extensions in front of it.
+fn extended<'a>(
+    count: usize,
+    records: &'a [u8],
+    name: &'a str,
+) -> Vec<(&'a str, u8, &'a str, &'a [u8])> {
+    let mut members = vec![("records", b'x', "", records); count];
+    members.push((name, b'0', "", b"content"));
+    members
+}
+
+#[test]
+fn extensions_of_a_member_have_a_limit_together_and_what_follows_arrives() {
+    let folder = tempfile::tempdir().unwrap();
+    let value = "v".repeat(1 << 20);
+    let record = format!("comment={value}\n");
+    let length = record.len() + 8;
+    let record = format!("{length} {record}");
+    assert_eq!(record.len(), length);
+    let members = [
+        extended(3, record.as_bytes(), "few"),
+        extended(5, record.as_bytes(), "many"),
+        extended(0, b"", "after"),
+    ];
+    let summary = extracted(&made(&members.concat()), folder.path(), &extracting());
+    assert_eq!(summary.failed, 1, "{summary:?}");
+    assert!(
+        summary.failures[0].contains("longer than 4 MiB"),
+        "{summary:?}"
+    );
+    for name in ["few", "after"] {
+        assert!(folder.path().join(name).exists(), "{name}");
+    }
+}
+
+#[test]
+fn a_file_that_is_swapped_is_archived_with_its_own_mode_or_told() {
+    let (folder, tree, to) = folder(0, 0, PLAIN);
+    for (name, mode) in [("public", 0o644), ("secret", 0o600)] {
+        fs::write(tree.join(name), name).unwrap();
+        fs::set_permissions(tree.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let is_over = AtomicBool::new(false);
+    let settings = creating(Format::Pax, Compression::None);
+    let found = thread::scope(|scope| {
+        scope.spawn(|| support::swap_until(&is_over, &tree.join("public"), &tree.join("secret")));
+        let found = (0..1000).find_map(|_| {
+            let (archive, _) = created(folder.path(), &settings);
+            extracted(&archive, &to, &extracting());
+            let wrong = mixed_up(&to.join("tree"));
+            fs::remove_dir_all(&to).unwrap();
+            wrong
+        });
+        is_over.store(true, Ordering::Relaxed);
+        found
+    });
+    assert_eq!(found, None);
+}
+
+/// A file with the secret that others may read.
+fn mixed_up(directory: &Path) -> Option<PathBuf> {
+    let names = ["public", "secret"].map(|name| directory.join(name));
+    names.into_iter().find(|path| {
+        let is_secret = fs::read(path).is_ok_and(|content| content == b"secret");
+        is_secret && fs::metadata(path).unwrap().permissions().mode() & 0o077 != 0
+    })
+}
+
+#[test]
+fn the_root_of_an_archive_gives_the_target_its_mode_and_time_and_a_volume_has_a_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("to");
+    let archive = made(&[
+        ("volume", b'V', "", b""),
+        ("./", b'5', "", b""),
+        ("file", b'0', "", b"x"),
+    ]);
+    let summary = extracted(&archive, &to, &extracting());
+    assert_eq!(summary.failures, [""; 0]);
+    let found = fs::metadata(&to).unwrap();
+    assert_eq!(found.permissions().mode() & 0o7777, 0o644);
+    assert_eq!(found.modified().unwrap(), std::time::UNIX_EPOCH);
+    assert!(to.join("file").exists() && !to.join("volume").exists());
+}
+
+#[test]
+fn a_file_whose_first_name_no_format_takes_is_whole_under_the_next() {
+    let (folder, tree, to) = folder(0, 0, PLAIN);
+    let long = "long".repeat(60);
+    fs::write(tree.join(&long), "content").unwrap();
+    for name in ["next", "third"] {
+        fs::hard_link(tree.join(&long), tree.join(name)).unwrap();
+    }
+    let (archive, summary) = created(folder.path(), &creating(Format::Ustar, Compression::None));
+    assert_eq!(summary.failed, 1, "{summary:?}");
+    assert_eq!(extracted(&archive, &to, &extracting()).failures, [""; 0]);
+    for name in ["next", "third"] {
+        assert_eq!(fs::read(to.join("tree").join(name)).unwrap(), b"content");
+    }
+}
+
+#[test]
+fn a_link_that_is_swapped_does_not_give_another_file_away() {
+    if !support::is_root() {
+        return skipped("only root gives files away");
+    }
+    let (folder, tree, to) = folder(0, 0, PLAIN);
+    let precious = folder.path().join("precious");
+    fs::write(&precious, "root's").unwrap();
+    for number in 0..200 {
+        let link = tree.join(number.to_string());
+        std::os::unix::fs::symlink("nowhere", &link).unwrap();
+        std::os::unix::fs::lchown(&link, Some(7), Some(7)).unwrap();
+    }
+    let (archive, _) = created(folder.path(), &creating(Format::Pax, Compression::None));
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in (0..200).cycle() {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                let link = to.join("tree").join(number.to_string());
+                if fs::remove_file(&link).is_ok() {
+                    let _ = fs::hard_link(&precious, &link);
+                }
+            }
+        });
+        for _ in 0..60 {
+            extracted(&archive, &to, &extracting());
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(fs::metadata(&precious).unwrap().uid(), 0);
+}
+
+#[test]
+fn a_file_gives_way_to_a_directory_and_an_empty_directory_to_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("to");
+    for directory in ["file", "full"] {
+        fs::create_dir_all(to.join(directory)).unwrap();
+    }
+    fs::write(to.join("full/kept"), "kept").unwrap();
+    fs::write(to.join("directory"), "goes").unwrap();
+    std::os::unix::fs::symlink("full", to.join("link")).unwrap();
+    let archive = made(&[
+        ("directory/", b'5', "", b""),
+        ("directory/x", b'0', "", b"x"),
+        ("file", b'0', "", b"x"),
+        ("full", b'0', "", b"x"),
+        ("link/", b'5', "", b""),
+    ]);
+    let kept = ExtractSettings {
+        keep: true,
+        ..extracting()
+    };
+    assert_eq!(extracted(&archive, &to, &kept).failed, 5);
+    let summary = extracted(&archive, &to, &extracting());
+    assert_eq!(summary.failed, 2, "{summary:?}");
+    assert!(to.join("directory/x").is_file() && to.join("file").is_file());
+    assert!(to.join("full/kept").exists() && to.join("link").is_symlink());
 }

@@ -6,6 +6,7 @@ mod support;
 
 use std::{
     fs,
+    hash::{DefaultHasher, Hash, Hasher},
     io::{Seek, SeekFrom, Write},
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
@@ -434,4 +435,133 @@ fn delete_leaves_what_patterns_name_also_in_directories_that_go() {
     fs::write(from.join("old"), "a file").unwrap();
     assert_eq!(copied(&[&from], &to, &mirror).failed, 1);
     assert!(to.join("old/a.keep").exists());
+}
+
+/// The name under which `name` is written.
+fn name_on_its_way(name: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    name.as_bytes().hash(&mut hasher);
+    format!(".parcp-{:016x}", hasher.finish())
+}
+
+#[test]
+fn a_file_with_the_name_of_a_neighbour_on_its_way_is_not_mixed_up_with_it() {
+    let (_folder, from, to) = folder();
+    let left = name_on_its_way("file");
+    for round in 0..50 {
+        fs::write(from.join("file"), format!("file {round}")).unwrap();
+        fs::write(from.join(&left), "left").unwrap();
+        let summary = copied(&[&from], &to, &restore());
+        assert_eq!(summary.failed, 1, "{round}: {summary:?}");
+        assert!(summary.failures[0].contains(".parcp-"), "{summary:?}");
+        let content = fs::read_to_string(to.join("file")).unwrap();
+        assert_eq!(content, format!("file {round}"));
+        assert!(!to.join(&left).exists());
+    }
+}
+
+#[test]
+fn a_file_that_says_it_is_empty_is_copied_to_its_end() {
+    let (folder, _, _) = folder();
+    let to = folder.path().join("to");
+    for path in ["/proc/version", "/proc/self/mountinfo"] {
+        let summary = copied(&[Path::new(path)], &to, &plain());
+        assert_eq!(summary.failures, [""; 0]);
+        let content = fs::read(path).unwrap();
+        assert_eq!(fs::read(&to).unwrap(), content, "{path}");
+        assert_eq!(summary.bytes, content.len() as u64);
+    }
+}
+
+#[test]
+fn a_file_that_says_it_is_longer_than_it_is_gets_no_zeros() {
+    let (folder, _, _) = folder();
+    let path = Path::new("/sys/kernel/mm/transparent_hugepage/enabled");
+    let to = folder.path().join("to");
+    if !path.exists() {
+        return skipped("no file of sysfs is there");
+    }
+    copied(&[path], &to, &plain());
+    assert_eq!(fs::read(&to).unwrap(), fs::read(path).unwrap());
+}
+
+#[test]
+fn two_sources_of_one_name_are_refused_and_none_is_lost() {
+    let (folder, from, to) = folder();
+    let other = folder.path().join("other");
+    for directory in [&other, &to] {
+        fs::create_dir(directory).unwrap();
+    }
+    for (directory, content) in [(&from, "first"), (&other, "second")] {
+        fs::create_dir(directory.join("tree")).unwrap();
+        fs::write(directory.join("tree/file"), content).unwrap();
+        fs::write(directory.join("file"), content).unwrap();
+    }
+    let recursive = Settings {
+        recursive: true,
+        ..plain()
+    };
+    let sources = [
+        &from.join("file"),
+        &from.join("tree"),
+        &other.join("file"),
+        &other.join("tree"),
+    ];
+    let summary = copied(&sources.map(PathBuf::as_path), &to, &recursive);
+    assert_eq!(summary.failed, 2, "{summary:?}");
+    for file in ["file", "tree/file"] {
+        assert_eq!(fs::read(to.join(file)).unwrap(), b"first");
+    }
+}
+
+#[test]
+fn a_file_that_is_swapped_is_copied_with_its_own_mode_or_told() {
+    let (folder, from, _) = folder();
+    for (name, mode) in [("public", 0o644), ("secret", 0o600)] {
+        fs::write(from.join(name), name).unwrap();
+        fs::set_permissions(from.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let is_over = AtomicBool::new(false);
+    let to = folder.path().join("to");
+    thread::scope(|scope| {
+        let swapping = scope
+            .spawn(|| support::swap_until(&is_over, &from.join("public"), &from.join("secret")));
+        for _ in 0..3000 {
+            copied(&[&from.join("public")], &to, &restore());
+            let Ok(content) = fs::read(&to) else {
+                continue;
+            };
+            let mode = fs::metadata(&to).unwrap().mode();
+            fs::remove_file(&to).unwrap();
+            let expected = if content == b"secret" { 0o600 } else { 0o644 };
+            if mode & 0o777 != expected {
+                is_over.store(true, Ordering::Relaxed);
+                swapping.join().unwrap();
+                panic!("{:?} has mode {mode:o}", String::from_utf8_lossy(&content));
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_stop_ends_the_removal_of_a_tree_from_a_mirror() {
+    let (_folder, from, to) = folder();
+    for number in 0..500 {
+        fs::create_dir_all(to.join(format!("gone/{number}/below"))).unwrap();
+    }
+    let stop = Stop::default();
+    let heard = stop.clone();
+    let report = Report::telling(Box::new(move |line| {
+        if line.contains("gone") {
+            heard.set();
+        }
+    }));
+    let mirror = Settings {
+        delete: true,
+        ..restore()
+    };
+    copy(&[from], &to, &mirror, &report, &stop);
+    assert_eq!(report.summary().failures, [""; 0]);
+    assert!(fs::read_dir(to.join("gone")).unwrap().count() > 400);
 }

@@ -184,3 +184,32 @@ fn a_stop_ends_it_and_says_what_was_done() {
     assert!(tree.exists());
     assert_eq!(report.failed(), 0);
 }
+
+#[test]
+fn a_name_with_a_slash_behind_it_is_a_directory_or_nothing_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("directory");
+    fs::create_dir(&directory).unwrap();
+    fs::write(folder.path().join("file"), "stays").unwrap();
+    symlink("directory", folder.path().join("link")).unwrap();
+    symlink("nowhere", folder.path().join("dangling")).unwrap();
+    for name in ["file", "link", "dangling"] {
+        let path = folder.path().join(name);
+        let summary = removed(&path.join(""), &settings());
+        assert_eq!(summary.failed, 1, "{name}");
+        assert!(
+            summary.failures[0].ends_with("Not a directory"),
+            "{summary:?}"
+        );
+        assert!(fs::symlink_metadata(path).is_ok(), "{name}");
+    }
+    let forced = Settings {
+        force: true,
+        ..settings()
+    };
+    let missing = removed(&folder.path().join("file/"), &forced);
+    assert_eq!((missing.failed, missing.files), (0, 0));
+    assert_eq!(removed(&folder.path().join("link/"), &forced).failed, 1);
+    assert_eq!(removed(&directory.join(""), &settings()).failed, 0);
+    assert!(!directory.exists());
+}

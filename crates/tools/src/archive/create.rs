@@ -68,7 +68,7 @@ pub fn create(
         true => Accounts::default(),
         false => Accounts::read(),
     };
-    let job = Reading::new(report, accounts);
+    let job = Reading::new(report, accounts, &sources.except);
     Crew::run(&job, settings.threads, Order::Oldest, stop, |crew| {
         let (ahead, coming) = mpsc::sync_channel(AHEAD_MAX);
         std::thread::scope(|scope| {
@@ -102,8 +102,8 @@ struct Writing<'a> {
     format: Format,
     report: &'a Report,
     crew: &'a Crew<Task>,
-    /// Names of files that have several.
-    links: HashMap<(u64, u64), Vec<u8>>,
+    /// The first names of files that have several, and how many are to come.
+    links: HashMap<(u64, u64), (Vec<u8>, u64)>,
 }
 
 impl Writing<'_> {
@@ -129,15 +129,13 @@ impl Writing<'_> {
         let Found {
             mut member,
             mut content,
-            identity,
+            names,
         } = found;
-        if let Some(identity) = identity {
-            if let Some(first) = self.links.get(&identity) {
-                member = as_link(&member, first.clone());
-                content = Content::Nothing;
-            } else {
-                self.links.insert(identity, member.name.clone());
-            }
+        if let Some((file, _)) = names
+            && let Some(first) = self.first_name(file)
+        {
+            member = as_link(&member, first);
+            content = Content::Nothing;
         }
         self.report
             .tell(|| String::from_utf8_lossy(&member.name).into_owned());
@@ -156,6 +154,12 @@ impl Writing<'_> {
                 return Ok(());
             }
         }
+        if let Some((file, count)) = names
+            && member.kind != Kind::HardLink
+        {
+            // Only now, for who is no member has no links.
+            self.links.insert(file, (member.name.clone(), count - 1));
+        }
         match member.kind {
             Kind::Directory => self.report.directories.add(1),
             _ => self.report.files.add(1),
@@ -170,6 +174,16 @@ impl Writing<'_> {
         };
         self.report.bytes.add(stored);
         self.output.write_all(&END[..padding(stored)])
+    }
+
+    /// The first name of a file, which is forgotten with the last of them.
+    fn first_name(&mut self, file: (u64, u64)) -> Option<Vec<u8>> {
+        let (name, left) = self.links.get_mut(&file)?;
+        *left -= 1;
+        match left {
+            0 => self.links.remove(&file).map(|(name, _)| name),
+            _ => Some(name.clone()),
+        }
     }
 
     /// Writes a large file, some pieces of which are always being read.

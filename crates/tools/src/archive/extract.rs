@@ -12,13 +12,14 @@ mod started;
 
 use std::{
     collections::BTreeMap,
+    ffi::CStr,
     io::{self, Read},
     path::Path,
     sync::Arc,
 };
 
 use rustix::{
-    fs::{self, Mode},
+    fs::{self, FileType, Mode},
     io::Errno,
 };
 
@@ -28,7 +29,7 @@ use super::{
 };
 use crate::{
     Report, Stop, Threads,
-    local::{Directory, Place, c_string},
+    local::{Directory, Place, c_string, kind_of},
     work::{Crew, Order},
 };
 
@@ -37,6 +38,8 @@ use started::{Budget, Started};
 
 /// Bytes of content that are on their way from the archive to files.
 const BYTES_MAX: u64 = 64 << 20;
+/// Bytes of attributes of directories that are kept until the end.
+const KEPT_MAX: u64 = 256 << 20;
 /// Bytes that are handed out at once.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -103,6 +106,7 @@ pub fn extract(
             started: &started,
             budget: &budget,
             directories: BTreeMap::new(),
+            kept: 0,
             seen: vec![false; settings.selection.members.len()],
             room,
             members_left: settings.members_max,
@@ -113,8 +117,12 @@ pub fn extract(
     });
 }
 
+/// Bytes that the file system has room for; all that there can be where it does not tell.
 fn room(root: &Directory) -> u64 {
-    fs::fstatvfs(root).map_or(u64::MAX, |room| room.f_bavail.saturating_mul(room.f_frsize))
+    match fs::fstatvfs(root) {
+        Ok(room) if room.f_blocks > 0 => room.f_bavail.saturating_mul(room.f_frsize),
+        _ => u64::MAX,
+    }
 }
 
 struct Extraction<'a, 'crew, R> {
@@ -130,6 +138,8 @@ struct Extraction<'a, 'crew, R> {
     budget: &'a Budget,
     /// What directories get at the end, by path.
     directories: BTreeMap<Parts, Member>,
+    /// How much their attributes are.
+    kept: u64,
     seen: Vec<bool>,
     room: u64,
     members_left: u64,
@@ -178,11 +188,14 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
         {
             return Ok(());
         }
+        if all.is_empty() && is_directory && self.settings.strip == 0 {
+            return self.keep(&all, member);
+        }
         let Some(parts) = all
             .get(self.settings.strip..)
             .filter(|parts| !parts.is_empty())
         else {
-            // The root itself, or what was left away.
+            // What was left away.
             return Ok(());
         };
         self.account(&member)?;
@@ -203,27 +216,33 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
             name: c_string(last).map_err(Failed::system)?,
         };
         match member.kind {
-            Kind::File => self.file(self.begin(place, path), member),
+            Kind::File => self.file(self.begin(place, path, &member), member),
             Kind::HardLink => self.hard_link(place, path, &member),
             Kind::Symlink if !self.settings.links_out && names::leads_out(parts, &member.link) => {
                 let link = String::from_utf8_lossy(&member.link);
                 Err(Failed::Member(format!(
-                    "it is a link out of the tree, to '{link}'; --allow-links-out makes such links"
+                    "it is a link that leads out of the tree, or might, to '{link}'; --allow-links-out makes such links"
                 )))
             }
+            // The name of a volume.
+            Kind::Other(b'V') => Ok(()),
             Kind::Other(letter) => Err(Failed::Member(format!(
                 "it is of the unknown kind '{}'",
                 letter.escape_ascii()
             ))),
-            _ => self.submit(Task::Other(self.begin(place, path), Box::new(member))),
+            _ => self.submit(Task::Other(
+                self.begin(place, path, &member),
+                Box::new(member),
+            )),
         }
     }
 
-    fn begin(&self, place: Place, path: Vec<u8>) -> Target<'a> {
+    fn begin(&self, place: Place, path: Vec<u8>, member: &Member) -> Target<'a> {
         Target {
             directory: place.directory,
             name: place.name,
             path: self.started.begin(path),
+            _weight: self.budget.take(member.weight()),
         }
     }
 
@@ -263,14 +282,38 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
             .ok_or(Failed::refused("it has no name"))?;
         let above = self.places.directory(above).map_err(Failed::system)?;
         let name = c_string(last).map_err(Failed::system)?;
-        match fs::mkdirat(&above, &name, Mode::RWXU) {
-            Ok(()) => {}
+        let make = || fs::mkdirat(&above, &name, Mode::RWXU);
+        match make() {
+            Err(Errno::EXIST) if !self.settings.keep && is_file(&above, &name) => {
+                let removed = above.remove_file(&name);
+                removed.and_then(|()| make()).map_err(Failed::system)?;
+            }
             Err(Errno::EXIST) => drop(self.places.existing(parts).map_err(Failed::system)?),
-            Err(error) => return Err(Failed::system(error)),
+            other => other.map_err(Failed::system)?,
         }
         self.report.directories.add(1);
+        self.keep(parts, member)
+    }
+
+    /// Keeps what a directory gets at the end: without its attributes where that would be too much.
+    fn keep(&mut self, parts: &[&[u8]], mut member: Member) -> Result<(), Failed> {
+        let weight = match member.attributes.is_empty() {
+            true => 0,
+            false => member.weight(),
+        };
+        let fits = self.kept + weight <= KEPT_MAX;
+        if fits {
+            self.kept += weight;
+        } else {
+            member.attributes.clear();
+        }
         self.directories.insert(owned(parts), member);
-        Ok(())
+        match fits {
+            true => Ok(()),
+            false => Err(Failed::refused(
+                "its attributes, and those of directories before, are too much to be kept until the end",
+            )),
+        }
     }
 
     fn file(&mut self, target: Target<'a>, member: Member) -> Result<(), Failed> {
@@ -325,7 +368,7 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
             directory: self.places.existing(above).map_err(Failed::system)?,
             name: c_string(last).map_err(Failed::system)?,
         };
-        self.submit(Task::Link(from, self.begin(place, path)))
+        self.submit(Task::Link(from, self.begin(place, path, member)))
     }
 
     fn submit(&self, task: Task<'a>) -> Result<(), Failed> {
@@ -363,6 +406,11 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
     }
 }
 
+fn is_file(directory: &Directory, name: &CStr) -> bool {
+    let stat = directory.stat(name);
+    stat.is_ok_and(|stat| kind_of(&stat) == FileType::RegularFile)
+}
+
 /// A path, name by name.
 type Parts = Vec<Vec<u8>>;
 
@@ -385,5 +433,16 @@ impl Failed {
 
     fn system(error: impl Into<io::Error>) -> Self {
         Self::Member(crate::report::reason(&error.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_that_does_not_tell_its_size_has_room() {
+        let root = Directory::open(Path::new("/proc")).unwrap();
+        assert_eq!(room(&root), u64::MAX);
     }
 }

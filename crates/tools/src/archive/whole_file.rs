@@ -1,38 +1,136 @@
 //! An archive in a file, which has its name when it is whole.
 
-use std::{ffi::CString, fs::File, io, os::fd::AsFd, path::Path};
+use std::{
+    ffi::CString,
+    fs::{self, File},
+    io,
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::fs::FileTypeExt,
+    },
+    path::{Path, PathBuf},
+};
 
-use crate::local::{Place, Temporary};
+use rustix::{
+    fs::{FileType, Mode, PROC_SUPER_MAGIC, Stat, fchmod},
+    io::Errno,
+};
+
+use super::FileId;
+use crate::local::{self, Place, Temporary, kind_of, permissions};
+
+/// Links that are followed from one to the next, as the system has it.
+const LINKS_MAX: usize = 40;
 
 /// A file on its way. Dropped before it is published, it is gone.
 #[derive(Debug)]
 pub struct WholeFile {
     file: Temporary,
     name: CString,
-    mode: rustix::fs::Mode,
+    existing: Option<Stat>,
+    umask: u32,
 }
 
 impl WholeFile {
-    /// A new file that will be `path`.
-    pub fn create(path: &Path) -> io::Result<Self> {
-        let place = Place::of(path)?;
+    /// A new file that will be `path`, or what a link there leads to, with the rights that `umask` leaves.
+    pub fn create(path: &Path, umask: u32) -> io::Result<Self> {
+        let place = Place::of(&followed(path)?)?;
         let existing = place.directory.stat_if_any(&place.name)?;
-        let mode = existing.map_or(0o644, |stat| stat.st_mode & 0o777);
+        match existing.as_ref().map(kind_of) {
+            None | Some(FileType::RegularFile) => {}
+            Some(FileType::Directory) => return Err(Errno::ISDIR.into()),
+            Some(_) => return Err(io::Error::other("what has its name is no file")),
+        }
         Ok(Self {
             file: Temporary::create(&place.directory, &place.name)?,
             name: place.name,
-            mode: rustix::fs::Mode::from_raw_mode(mode),
+            existing,
+            umask,
         })
     }
 
-    /// Writes to it.
-    pub fn writer(&self) -> io::Result<File> {
-        Ok(File::from(self.file.as_fd().try_clone_to_owned()?))
+    /// What is no part of the archive: itself, and what it replaces.
+    pub fn except(&self) -> io::Result<Vec<FileId>> {
+        let own = FileId::of(&self.file)?;
+        let existing = self.existing.as_ref().map(FileId::from);
+        Ok(own.into_iter().chain(existing).collect())
     }
 
-    /// Gives it its name, in the place of what has it.
-    pub fn publish(self) -> io::Result<()> {
-        rustix::fs::fchmod(&self.file, self.mode)?;
-        Ok(self.file.publish(&self.name)?)
+    /// Writes to it.
+    pub fn writer(&self) -> Writer<'_> {
+        Writer(self.file.as_fd())
     }
+
+    /// Gives it its name, in the place of what has it, and whose owner and mode it gets.
+    pub fn publish(self) -> io::Result<()> {
+        let mode = match &self.existing {
+            None => Mode::from_raw_mode(0o666 & !self.umask),
+            Some(existing) => {
+                local::give(&self.file, local::owner(existing))?;
+                permissions(existing) & Mode::from_raw_mode(0o777)
+            }
+        };
+        fchmod(&self.file, mode)?;
+        self.file.publish(&self.name)
+    }
+}
+
+/// Writes to a file without closing it, which would tell an error that nobody hears.
+#[derive(Debug)]
+pub struct Writer<'a>(BorrowedFd<'a>);
+
+impl io::Write for Writer<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::io::write(self.0, bytes)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Opens what an archive is written to and never replaced by: a pipe, a device, or what a process has open, such as
+/// /dev/stdout. None for everything else.
+pub fn open_in_place(path: &Path) -> io::Result<Option<File>> {
+    let path = followed(path)?;
+    let Ok(found) = fs::symlink_metadata(&path) else {
+        return Ok(None);
+    };
+    let kind = found.file_type();
+    if kind.is_symlink() {
+        return open_again(&path).map(Some);
+    }
+    match kind.is_fifo() || kind.is_char_device() || kind.is_block_device() {
+        true => File::options().write(true).open(path).map(Some),
+        false => Ok(None),
+    }
+}
+
+/// What a process has open. Standard output stays at its place in the file, for what others write before and behind.
+fn open_again(path: &Path) -> io::Result<File> {
+    let own = format!("/proc/{}/fd", std::process::id());
+    let above = path.parent().map(fs::canonicalize).transpose()?;
+    match above == Some(own.into()) && path.ends_with("1") {
+        true => Ok(io::stdout().as_fd().try_clone_to_owned()?.into()),
+        false => File::options().append(true).open(path),
+    }
+}
+
+/// Where links lead from `path`, which may not be there. A link of /proc, which is what a process has open, stays.
+fn followed(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_path_buf();
+    for _ in 0..LINKS_MAX {
+        let is_link = fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink());
+        let above = path.parent().unwrap_or(Path::new("")).to_path_buf();
+        if !is_link || is_of_proc(&above) {
+            return Ok(path);
+        }
+        path = above.join(fs::read_link(&path)?);
+    }
+    Err(Errno::LOOP.into())
+}
+
+fn is_of_proc(directory: &Path) -> bool {
+    let system = rustix::fs::statfs(directory);
+    system.is_ok_and(|system| system.f_type == PROC_SUPER_MAGIC)
 }

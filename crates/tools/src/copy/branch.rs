@@ -2,12 +2,16 @@
 
 use std::{
     ffi::{CStr, CString},
+    io,
     sync::Arc,
 };
 
 use rustix::fs::Stat;
 
-use crate::{local::Directory, work::Node};
+use crate::{
+    local::{Directory, is_temporary},
+    work::Node,
+};
 
 /// A directory of the source with its counterpart.
 #[derive(Debug)]
@@ -42,6 +46,16 @@ pub(super) struct Item {
 impl Item {
     pub(super) fn target_name(&self) -> &CStr {
         self.renamed.as_ref().unwrap_or(&self.name)
+    }
+
+    /// Refuses a name under which a neighbour of the copy may be written.
+    pub(super) fn check_name(&self) -> io::Result<()> {
+        match is_temporary(self.target_name()) {
+            false => Ok(()),
+            true => Err(io::Error::other(
+                "copies on their way have such names: rename it, or remove what a copy left that was cut off",
+            )),
+        }
     }
 }
 

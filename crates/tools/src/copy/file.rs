@@ -10,13 +10,16 @@ use rustix::{
 use super::{
     Unchanged,
     branch::{Branch, Item, Spot},
-    job::{Copying, Task, is_regular},
+    job::{Copying, Task, UNDRESSED, is_regular},
     large::Large,
     links::Turn,
     prune::remove_tree,
 };
 use crate::{
-    local::{self, Segments, Temporary, copy_range, is_equal, kind_of, temporary_name},
+    local::{
+        self, Attempts, Handle, LENT, Segments, Temporary, copy_range, is_equal, kind_of,
+        temporary_name,
+    },
     work::Crew,
 };
 
@@ -35,6 +38,7 @@ impl Copying<'_> {
         item: &Item,
         crew: &Crew<Task>,
     ) -> io::Result<()> {
+        item.check_name()?;
         let stat = branch.data.source.stat(&item.name)?;
         let stat = match kind_of(&stat) {
             FileType::Symlink if !self.settings.recursive => return Err(Errno::LOOP.into()),
@@ -157,19 +161,19 @@ impl Copying<'_> {
         let Some(target) = &branch.data.target else {
             return Ok(());
         };
-        let source = open_source(branch, item)?;
+        let (source, stat) = open_source(branch, item, stat)?;
         let temporary = Temporary::create(target, item.target_name())?;
-        if is_large(stat) {
+        if is_large(&stat) {
             Large::begin(
                 self,
                 (branch, item),
                 (source, temporary),
-                (stat, existing),
+                (&stat, existing),
                 crew,
             )
         } else {
-            self.fill(branch, item, stat, (&source, &temporary))?;
-            self.complete(branch, item, (stat, existing), (&source, temporary))
+            self.fill(branch, item, &stat, (&source, &temporary))?;
+            self.complete(branch, item, (&stat, existing), (&source, temporary))
         }
     }
 
@@ -197,17 +201,20 @@ impl Copying<'_> {
         let is_same = match self.settings.unchanged {
             Unchanged::Never => false,
             Unchanged::ByTime => has_same_size && is_same_time(stat, existing),
-            Unchanged::ByContent => has_same_size && self.has_same_content(branch, item)?,
+            Unchanged::ByContent => has_same_size && self.has_same_content(branch, item, stat)?,
         };
-        if is_same && !self.settings.dry_run {
-            self.set_right(branch, item, stat, existing)?;
+        if is_same
+            && !self.settings.dry_run
+            && let Err(error) = self.set_right(branch, item, stat, existing)
+        {
+            self.fail(branch, &item.name, UNDRESSED, error);
         }
         Ok(is_same)
     }
 
-    fn has_same_content(&self, branch: &Branch, item: &Item) -> io::Result<bool> {
+    fn has_same_content(&self, branch: &Branch, item: &Item, stat: &Stat) -> io::Result<bool> {
         let copy = open_copy(branch, item)?;
-        is_equal(open_source(branch, item)?, copy, self.stop)
+        is_equal(open_source(branch, item, stat)?.0, copy, self.stop)
     }
 
     /// Gives a copy whose content is right what else the source has.
@@ -226,20 +233,25 @@ impl Copying<'_> {
             return Ok(());
         }
         let copy = open_copy(branch, item)?;
+        let mut attempts = Attempts::default();
+        let mut withheld = Mode::empty();
         if has_other_owner {
-            local::give(&copy, local::owner(stat))?;
+            let given = local::give(&copy, local::owner(stat));
+            withheld = attempts.note(given).unwrap_or(LENT);
         }
         if keep.attributes {
-            let wanted = local::attributes(open_source(branch, item)?)?;
-            local::set_attributes(&copy, &wanted, &local::attributes(&copy)?)?;
+            let wanted = local::attributes(open_source(branch, item, stat)?.0)?;
+            let existing = local::attributes(&copy)?;
+            attempts.note(local::set_attributes(&copy, &wanted, &existing));
         }
         if has_other_mode || has_other_owner {
-            fs::fchmod(&copy, local::permissions(stat))?;
+            let mode = local::permissions(stat).difference(withheld);
+            attempts.note(fs::fchmod(&copy, mode));
         }
         if has_other_time {
-            fs::futimens(&copy, &local::times(stat))?;
+            attempts.note(fs::futimens(&copy, &local::times(stat)));
         }
-        Ok(())
+        Ok(attempts.end()?)
     }
 
     /// Copies the content of a file that is not large. What changes meanwhile is read once more.
@@ -276,6 +288,10 @@ impl Copying<'_> {
             // One more, to see that it does not go on.
             let mut buffer = vec![0; size as usize + 1];
             let count = local::read_fully(source, &mut buffer, 0)?;
+            if size == 0 && count > 0 {
+                // As in /proc, where files do not say how long they are.
+                return self.copy_span(source, copy, (0, u64::MAX));
+            }
             local::write_fully(copy, &buffer[..count], 0)?;
             return Ok(count as u64);
         }
@@ -284,9 +300,18 @@ impl Copying<'_> {
             return Ok(size);
         }
         for range in Segments::of(source.as_fd(), stat, 0, size) {
-            copy_range(source.as_fd(), copy.as_fd(), range, self.stop, &|_| {})?;
+            let end = self.copy_span(source, copy, range)?;
+            if end < range.1 {
+                // As in /sys, where a file says that it has a page.
+                fs::ftruncate(copy, end)?;
+                return Ok(end);
+            }
         }
         Ok(size)
+    }
+
+    fn copy_span(&self, source: &OwnedFd, copy: &Temporary, span: (u64, u64)) -> io::Result<u64> {
+        copy_range(source.as_fd(), copy.as_fd(), span, self.stop, &|_| {})
     }
 
     /// Gives a copy whose content is there what else it has, and then its name.
@@ -300,9 +325,12 @@ impl Copying<'_> {
         if self.settings.verify {
             self.verify(source, &copy)?;
         }
-        self.dress(branch, (stat, existing), (source, &copy))?;
+        let dressed = self.dress(branch, (stat, existing), (source, &copy));
         copy.publish(item.target_name())?;
         self.report.files.add(1);
+        if let Err(error) = dressed {
+            self.fail(branch, &item.name, UNDRESSED, error.into());
+        }
         Ok(())
     }
 
@@ -323,30 +351,33 @@ impl Copying<'_> {
         branch: &Branch,
         (stat, existing): (&Stat, Option<&Stat>),
         (source, copy): (&OwnedFd, &Temporary),
-    ) -> io::Result<()> {
+    ) -> rustix::io::Result<()> {
         let keep = self.settings.preserve;
         let replaced = existing.filter(|existing| is_regular(existing));
-        match (keep.owner, replaced) {
-            (true, _) => local::give(copy, local::owner(stat))?,
-            (false, Some(replaced)) => local::give(copy, local::owner(replaced))?,
-            (false, None) => {}
-        }
+        let owner = match keep.owner {
+            true => Some(local::owner(stat)),
+            false => replaced.map(local::owner),
+        };
+        let mut attempts = Attempts::default();
+        let given = owner.map_or(Ok(Mode::empty()), |owner| local::give(copy, owner));
+        let withheld = attempts.note(given).unwrap_or(LENT);
         if keep.attributes {
-            local::set_attributes(copy, &local::attributes(source)?, &Vec::new())?;
+            let set = |wanted| local::set_attributes(copy, &wanted, &Vec::new());
+            attempts.note(local::attributes(source).and_then(set));
         }
         if branch.data.hands_down && keep.mode && !self.has_access_list(source) {
-            local::remove_access_list(copy)?;
+            attempts.note(local::remove_access_list(copy));
         }
         let mode = match (keep.mode, replaced) {
             (true, _) => local::permissions(stat),
             (false, Some(replaced)) => local::permissions(replaced),
             (false, None) => Mode::from_raw_mode(stat.st_mode & 0o777 & !self.settings.umask),
         };
-        fs::fchmod(copy, mode)?;
+        attempts.note(fs::fchmod(copy, mode.difference(withheld)));
         if keep.times {
-            fs::futimens(copy, &local::times(stat))?;
+            attempts.note(fs::futimens(copy, &local::times(stat)));
         }
-        Ok(())
+        attempts.end()
     }
 
     fn has_access_list(&self, source: &OwnedFd) -> bool {
@@ -439,7 +470,10 @@ impl Copying<'_> {
                 false => fs::mknodat(target, under, kind, mode, stat.st_rdev),
             })?;
         }
-        self.dress_other(branch, item, stat, same_kind.filter(|_| is_same))?;
+        let kept = same_kind.filter(|_| is_same);
+        if let Err(error) = self.dress_other(branch, item, stat, kept) {
+            self.fail(branch, &item.name, UNDRESSED, error.into());
+        }
         Ok(!is_same)
     }
 
@@ -449,28 +483,32 @@ impl Copying<'_> {
         item: &Item,
         stat: &Stat,
         existing: Option<&Stat>,
-    ) -> io::Result<()> {
+    ) -> rustix::io::Result<()> {
         let (Some(target), keep) = (&branch.data.target, self.settings.preserve) else {
             return Ok(());
         };
         let name = item.target_name();
-        if keep.owner
-            && existing.is_none_or(|existing| local::owner(existing) != local::owner(stat))
-        {
-            local::give_in(target, name, local::owner(stat))?;
-        }
-        if keep.mode && kind_of(stat) != FileType::Symlink {
-            let handle = local::Handle::of(target, name)?;
-            if keep.attributes {
-                let list = local::Handle::of(&branch.data.source, &item.name)?.access_list();
-                handle.set_access_list(list.as_deref())?;
+        let mut attempts = Attempts::default();
+        let has_other_owner = keep.owner
+            && existing.is_none_or(|existing| local::owner(existing) != local::owner(stat));
+        let has_mode = keep.mode && kind_of(stat) != FileType::Symlink;
+        if has_other_owner || has_mode {
+            let handle = Handle::of_kind(target, name, kind_of(stat))?;
+            if has_other_owner {
+                attempts.note(handle.give(local::owner(stat)));
             }
-            handle.set_mode(local::permissions(stat))?;
+            if has_mode && keep.attributes {
+                let list = Handle::of(&branch.data.source, &item.name)?.access_list();
+                attempts.note(handle.set_access_list(list.as_deref()));
+            }
+            if has_mode {
+                attempts.note(handle.set_mode(local::permissions(stat)));
+            }
         }
         if keep.times {
-            local::date_in(target, name, &local::times(stat))?;
+            attempts.note(local::date_in(target, name, &local::times(stat)));
         }
-        Ok(())
+        attempts.end()
     }
 }
 
@@ -489,9 +527,15 @@ fn is_same_time(stat: &Stat, existing: &Stat) -> bool {
     source == copy || (source.0 == copy.0 && copy.1 == 0)
 }
 
-fn open_source(branch: &Branch, item: &Item) -> rustix::io::Result<OwnedFd> {
+/// Opens a file that was seen as `stat` says. Returns what it is now, which is large or not as before.
+fn open_source(branch: &Branch, item: &Item, seen: &Stat) -> io::Result<(OwnedFd, Stat)> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    fs::openat(&branch.data.source, &item.name, flags, Mode::empty())
+    let file = fs::openat(&branch.data.source, &item.name, flags, Mode::empty())?;
+    let stat = local::stat_of_same(&file, seen)?;
+    match is_large(&stat) == is_large(seen) {
+        true => Ok((file, stat)),
+        false => Err(io::Error::other("it changed just now; try again")),
+    }
 }
 
 fn open_copy(branch: &Branch, item: &Item) -> rustix::io::Result<OwnedFd> {

@@ -20,12 +20,15 @@ use super::{
 };
 use crate::{
     Report, Stop,
-    local::{self, Directory, kind_of},
+    local::{self, Attempts, Directory, LENT, kind_of},
     work::{Crew, Job, Node},
 };
 
 /// Files that one task copies at most.
 const BATCH_MAX: usize = 32;
+
+/// What is said of a copy that is whole and lacks something else.
+pub(super) const UNDRESSED: &str = "cannot set attributes of the copy of";
 
 /// A piece of the work.
 pub(super) enum Task {
@@ -84,6 +87,7 @@ impl<'a> Copying<'a> {
 
     /// Opens a directory and makes its counterpart; none if that is told already.
     fn enter_pair(&self, branch: &Branch, item: &Item) -> io::Result<Option<Pair>> {
+        item.check_name()?;
         let source = branch.data.source.open_in(&item.name)?;
         let stat = source.own_stat()?;
         if (stat.st_dev, stat.st_ino) == branch.data.destination {
@@ -231,7 +235,7 @@ impl<'a> Copying<'a> {
         }
     }
 
-    fn fail(&self, branch: &Branch, name: &CString, action: &str, error: io::Error) {
+    pub(super) fn fail(&self, branch: &Branch, name: &CString, action: &str, error: io::Error) {
         branch.fail();
         self.report.fail_at(action, &branch.path_of(name), error);
     }
@@ -243,11 +247,7 @@ impl<'a> Copying<'a> {
             if !self.stop.is_set()
                 && let Err(error) = self.finish(&branch)
             {
-                self.report.fail_at(
-                    "cannot set attributes of the copy of",
-                    &branch.path(),
-                    error,
-                );
+                self.report.fail_at(UNDRESSED, &branch.path(), error);
             }
             match &branch.above {
                 None => return,
@@ -264,25 +264,30 @@ impl<'a> Copying<'a> {
             return Ok(());
         }
         let keep = self.settings.preserve;
+        let mut attempts = Attempts::default();
+        let mut withheld = Mode::empty();
         if keep.owner
             && (branch.data.is_fresh || local::owner(stat) != local::owner(&target.own_stat()?))
         {
-            local::give(target, local::owner(stat))?;
+            let given = local::give(target, local::owner(stat));
+            withheld = attempts.note(given).unwrap_or(LENT);
         }
         if keep.attributes {
             let wanted = local::attributes(&branch.data.source)?;
-            local::set_attributes(target, &wanted, &local::attributes(target)?)?;
+            let existing = local::attributes(target)?;
+            attempts.note(local::set_attributes(target, &wanted, &existing));
         }
         if keep.mode {
-            fs::fchmod(target, local::permissions(stat))?;
+            let mode = local::permissions(stat).difference(withheld);
+            attempts.note(fs::fchmod(target, mode));
         } else if branch.data.is_fresh {
             let mode = stat.st_mode & 0o777 & !self.settings.umask;
-            fs::fchmod(target, Mode::from_raw_mode(mode))?;
+            attempts.note(fs::fchmod(target, Mode::from_raw_mode(mode)));
         }
         if keep.times {
-            fs::futimens(target, &local::times(stat))?;
+            attempts.note(fs::futimens(target, &local::times(stat)));
         }
-        Ok(())
+        Ok(attempts.end()?)
     }
 }
 

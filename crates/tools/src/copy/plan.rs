@@ -1,6 +1,7 @@
 //! What becomes what, and what cannot be right.
 
 use std::{
+    collections::{HashMap, hash_map::Entry},
     ffi::{CStr, CString},
     fmt, io,
     os::unix::ffi::OsStrExt,
@@ -56,13 +57,34 @@ pub(super) fn plan(
 ) -> Result<Vec<Task>, Refused> {
     let to = find_target(sources, target, settings)?;
     let mut tasks = Vec::new();
+    let mut taken = HashMap::new();
     for source in sources {
-        match plan_one(source, target, &to, settings) {
+        let planned = plan_one(source, target, &to, settings);
+        match planned.and_then(|(task, name)| take(&mut taken, name, source).map(|()| task)) {
             Ok(task) => tasks.push(task),
             Err(refused) => report.fail(refused),
         }
     }
     Ok(tasks)
+}
+
+/// Takes the name of a copy. Refuses it if another source has taken it, of which one would be lost.
+fn take<'a>(
+    taken: &mut HashMap<CString, &'a Path>,
+    name: CString,
+    source: &'a Path,
+) -> Result<(), Refused> {
+    match taken.entry(name) {
+        Entry::Vacant(free) => {
+            free.insert(source);
+            Ok(())
+        }
+        Entry::Occupied(first) => Err(Refused(format!(
+            "'{}' is not copied to where '{}' goes; copy one after the other",
+            source.display(),
+            first.get().display()
+        ))),
+    }
 }
 
 fn find_target(sources: &[PathBuf], path: &Path, settings: &Settings) -> Result<Target, Refused> {
@@ -95,12 +117,13 @@ fn find_target(sources: &[PathBuf], path: &Path, settings: &Settings) -> Result<
     Ok(Target::Becomes(place))
 }
 
+/// The task that begins with one source, and what its copy is called.
 fn plan_one(
     source: &Path,
     target: &Path,
     to: &Target,
     settings: &Settings,
-) -> Result<Task, Refused> {
+) -> Result<(Task, CString), Refused> {
     let failed = |error: io::Error| Refused::failed("cannot stat", source, error);
     let place = Place::of(source).map_err(failed)?;
     // Without -r a link that the user names stands for what it leads to.
@@ -135,13 +158,14 @@ fn plan_one(
     let branch = top(source, &place, &stat, directory)
         .map_err(|error| Refused::failed("cannot open", target, error))?;
     let item = Item {
-        renamed: (name != place.name).then_some(name),
+        renamed: (name != place.name).then(|| name.clone()),
         name: place.name,
     };
-    Ok(match kind {
+    let task = match kind {
         FileType::Directory => Task::Enter(branch, item),
         _ => Task::Files(branch, vec![item]),
-    })
+    };
+    Ok((task, name))
 }
 
 /// What a path leads to, so that it can be opened without following links.

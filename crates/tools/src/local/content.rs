@@ -67,15 +67,15 @@ impl Iterator for Segments<'_> {
     }
 }
 
-/// Copies the bytes between two offsets of `from` to the same place of `to`, and tells `copied` of each piece. Ends
-/// early where `from` ends, and when `stop` is set, with `Interrupted`.
+/// Copies the bytes between two offsets of `from` to the same place of `to`, and tells `copied` of each piece. Returns
+/// where it ended: earlier where `from` ends. Fails with `Interrupted` when `stop` is set.
 pub(crate) fn copy_range(
     from: BorrowedFd<'_>,
     to: BorrowedFd<'_>,
     (begin, end): (u64, u64),
     stop: &Stop,
     copied: &dyn Fn(u64),
-) -> io::Result<()> {
+) -> io::Result<u64> {
     let mut at = begin;
     while at < end {
         check(stop)?;
@@ -102,7 +102,7 @@ pub(crate) fn copy_range(
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(())
+    Ok(at)
 }
 
 fn by_hand(
@@ -111,20 +111,20 @@ fn by_hand(
     (mut at, end): (u64, u64),
     stop: &Stop,
     copied: &dyn Fn(u64),
-) -> io::Result<()> {
+) -> io::Result<u64> {
     let mut buffer = vec![0; BUFFER_BYTES.min((end - at) as usize)];
     while at < end {
         check(stop)?;
         let length = buffer.len().min((end - at) as usize);
         let count = read_fully(from, &mut buffer[..length], at)?;
         if count == 0 {
-            return Ok(());
+            break;
         }
         write_fully(to, &buffer[..count], at)?;
         at += count as u64;
         copied(count as u64);
     }
-    Ok(())
+    Ok(at)
 }
 
 fn check(stop: &Stop) -> io::Result<()> {

@@ -2,15 +2,16 @@
 
 use std::{
     ffi::{CStr, CString},
+    io,
     os::fd::{AsFd, AsRawFd, OwnedFd},
 };
 
 use rustix::{
-    fs::{self, AtFlags, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags},
+    fs::{self, AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags},
     io::Errno,
 };
 
-use super::Directory;
+use super::{Directory, kind_of};
 
 /// Bytes of all names, or of one value, of extended attributes: what Linux allows at most.
 const ATTRIBUTES_MAX: usize = 64 << 10;
@@ -51,30 +52,54 @@ pub(crate) fn owner(stat: &Stat) -> (u32, u32) {
     (stat.st_uid, stat.st_gid)
 }
 
-/// Gives an open file its owner. Who may not give files away keeps them, as with cp(1), and gets the group if
-/// that is possible.
-pub(crate) fn give(file: impl AsFd, owner: (u32, u32)) -> rustix::io::Result<()> {
-    let (user, group) = (Uid::from_raw(owner.0), Gid::from_raw(owner.1));
-    match fs::fchown(&file, Some(user), Some(group)) {
-        Err(Errno::PERM) if !is_root() => {
-            let _ = fs::fchown(&file, None, Some(group));
-            Ok(())
-        }
-        other => other,
+/// What an open file is. Fails if that is not the file that was seen under its name, which might have had another mode.
+pub(crate) fn stat_of_same(file: impl AsFd, seen: &Stat) -> io::Result<Stat> {
+    let stat = fs::fstat(file)?;
+    match (stat.st_dev, stat.st_ino) == (seen.st_dev, seen.st_ino) {
+        true => Ok(stat),
+        false => Err(io::Error::other(
+            "another file got its name just now; try again",
+        )),
     }
 }
 
-/// Gives what is no file or directory its owner.
-pub(crate) fn give_in(
-    directory: &Directory,
-    name: &CStr,
-    owner: (u32, u32),
-) -> rustix::io::Result<()> {
+/// Several things that are all tried, whatever becomes of those before.
+#[derive(Debug, Default)]
+pub(crate) struct Attempts(Option<Errno>);
+
+impl Attempts {
+    /// Notes what became of one; returns what came of it, if anything did.
+    pub(crate) fn note<T>(&mut self, done: rustix::io::Result<T>) -> Option<T> {
+        match done {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.0.get_or_insert(error);
+                None
+            }
+        }
+    }
+
+    /// The first failure.
+    pub(crate) fn end(self) -> rustix::io::Result<()> {
+        self.0.map_or(Ok(()), Err)
+    }
+}
+
+/// Rights of its owner and its group, which a file lends to who runs it.
+pub(crate) const LENT: Mode = Mode::SUID.union(Mode::SGID);
+
+/// Gives an open file its owner. Who may not give files away keeps them, as with cp(1), and gets the group if
+/// that is possible. Returns those rights that the file must not lend then.
+pub(crate) fn give(file: impl AsFd, owner: (u32, u32)) -> rustix::io::Result<Mode> {
     let (user, group) = (Uid::from_raw(owner.0), Gid::from_raw(owner.1));
-    let flags = AtFlags::SYMLINK_NOFOLLOW;
-    match fs::chownat(directory, name, Some(user), Some(group), flags) {
-        Err(Errno::PERM) if !is_root() => Ok(()),
-        other => other,
+    match fs::fchown(&file, Some(user), Some(group)) {
+        Err(Errno::PERM) if !is_root() => {
+            let mut withheld = Mode::empty();
+            withheld.set(Mode::SUID, user != rustix::process::geteuid());
+            withheld.set(Mode::SGID, fs::fchown(&file, None, Some(group)).is_err());
+            Ok(withheld)
+        }
+        other => other.map(|()| Mode::empty()),
     }
 }
 
@@ -95,6 +120,28 @@ impl Handle {
     pub(crate) fn of(directory: &Directory, name: &CStr) -> rustix::io::Result<Self> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         fs::openat(directory, name, flags, Mode::empty()).map(Self)
+    }
+
+    /// Holds `name`, which was made as this kind. Fails with `STALE` if something else has the name by now.
+    pub(crate) fn of_kind(
+        directory: &Directory,
+        name: &CStr,
+        kind: FileType,
+    ) -> rustix::io::Result<Self> {
+        let handle = Self::of(directory, name)?;
+        match kind_of(&fs::fstat(&handle.0)?) == kind {
+            true => Ok(handle),
+            false => Err(Errno::STALE),
+        }
+    }
+
+    /// Gives it its owner. Who may not give files away keeps it.
+    pub(crate) fn give(&self, owner: (u32, u32)) -> rustix::io::Result<()> {
+        let (user, group) = (Uid::from_raw(owner.0), Gid::from_raw(owner.1));
+        match fs::chownat(&self.0, c"", Some(user), Some(group), AtFlags::EMPTY_PATH) {
+            Err(Errno::PERM) if !is_root() => Ok(()),
+            other => other,
+        }
     }
 
     /// Sets the mode.

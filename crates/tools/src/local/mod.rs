@@ -2,13 +2,16 @@
 
 mod content;
 mod directory;
+#[allow(unsafe_code)]
+mod flush;
 mod metadata;
 mod temporary;
 
 pub(crate) use content::{Segments, copy_range, is_equal, read_fully, write_fully};
 pub(crate) use directory::{Directory, Entry, Place, c_string, kind_of};
+pub use flush::flush;
 pub(crate) use metadata::{
-    Handle, attributes, date_in, give, give_in, hands_down, is_root, modified, owner, permissions,
-    remove_access_list, set_attributes, times,
+    Attempts, Handle, LENT, attributes, date_in, give, hands_down, is_root, modified, owner,
+    permissions, remove_access_list, set_attributes, stat_of_same, times,
 };
-pub(crate) use temporary::{Temporary, temporary_name};
+pub(crate) use temporary::{Temporary, is_temporary, temporary_name};

@@ -6,6 +6,7 @@
 use std::{
     ffi::{CStr, CString},
     hash::{DefaultHasher, Hash, Hasher},
+    io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
 };
@@ -15,19 +16,27 @@ use rustix::{
     io::Errno,
 };
 
-use super::Directory;
+use super::{Directory, flush};
 
 /// What such names begin with.
 const BEGINNING: &[u8] = b".parcp-";
+/// How many digits follow.
+const DIGITS: usize = 16;
 
 /// The name under which `name` is written.
 pub(crate) fn temporary_name(name: &CStr) -> CString {
     // Fixed keys: the same name from every process.
     let mut hasher = DefaultHasher::new();
     name.to_bytes().hash(&mut hasher);
-    let digits = format!("{:016x}", hasher.finish());
+    let digits = format!("{:0DIGITS$x}", hasher.finish());
     let bytes = [BEGINNING, digits.as_bytes()].concat();
     CString::new(bytes).unwrap_or_default()
+}
+
+/// Whether a file could be written under this name that will get another one.
+pub(crate) fn is_temporary(name: &CStr) -> bool {
+    let digits = name.to_bytes().strip_prefix(BEGINNING);
+    digits.is_some_and(|digits| digits.len() == DIGITS && digits.iter().all(u8::is_ascii_hexdigit))
 }
 
 /// A file on its way. Dropped before it is published, it is gone.
@@ -60,7 +69,8 @@ impl Temporary {
     }
 
     /// Gives it its name, in the place of what has it. Nobody ever sees less than all of it.
-    pub(crate) fn publish(mut self, name: &CStr) -> rustix::io::Result<()> {
+    pub(crate) fn publish(mut self, name: &CStr) -> io::Result<()> {
+        flush(&self.file)?;
         fs::renameat(&self.directory, &self.name, &self.directory, name)?;
         self.is_published = true;
         Ok(())
@@ -85,6 +95,10 @@ fn create(directory: &Directory, name: &CStr) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?;
     lock(&file)?;
+    if fs::fstat(&file)?.st_nlink == 0 {
+        // Who came before the lock took it for one that was left; or the file system counts no names.
+        check_name(directory, name, &file)?;
+    }
     Ok(file)
 }
 
@@ -99,11 +113,57 @@ fn lock(file: &OwnedFd) -> rustix::io::Result<()> {
 /// Removes what a process that is no more has left.
 fn remove_left(directory: &Directory, name: &CStr) -> rustix::io::Result<()> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    match fs::openat(directory, name, flags, Mode::empty()) {
-        Ok(file) => lock(&file)?,
+    // Locked until it is removed: who comes meanwhile sees that.
+    let left = match fs::openat(directory, name, flags, Mode::empty()) {
+        Ok(file) => Some(file),
         Err(Errno::NOENT) => return Ok(()),
         // A link or what is no file, which nobody writes.
-        Err(_) => {}
+        Err(_) => None,
+    };
+    if let Some(file) = &left {
+        lock(file)?;
+        check_name(directory, name, file)?;
     }
     directory.remove_file(name)
+}
+
+/// Fails with `BUSY` if another process has put its own file in the place of what was left.
+fn check_name(directory: &Directory, name: &CStr, file: &OwnedFd) -> rustix::io::Result<()> {
+    let (own, named) = (fs::fstat(file)?, directory.stat_if_any(name)?);
+    match named {
+        Some(named) if (named.st_dev, named.st_ino) == (own.st_dev, own.st_ino) => Ok(()),
+        _ => Err(Errno::BUSY),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{path::Path, sync::Barrier, thread};
+
+    use super::*;
+
+    #[test]
+    fn who_takes_over_what_was_left_does_not_remove_what_another_makes_in_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path: &Path = folder.path();
+        let directory = Directory::open(path).unwrap();
+        let begin = Barrier::new(3);
+        for _ in 0..3000 {
+            drop(create(&directory, &temporary_name(c"a")).unwrap());
+            let made = thread::scope(|scope| {
+                let make = || {
+                    begin.wait();
+                    Temporary::create(&directory, c"a").ok()
+                };
+                let threads = [(); 3].map(|()| scope.spawn(make));
+                threads.map(|thread| thread.join().unwrap())
+            });
+            let made: Vec<_> = made.into_iter().flatten().collect();
+            assert!(
+                made.len() <= 1,
+                "{} think that they have the name",
+                made.len()
+            );
+        }
+    }
 }

@@ -7,7 +7,10 @@
 mod job;
 mod safety;
 
-use std::path::{Path, PathBuf};
+use std::{
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
 
 use rustix::{fs::FileType, io::Errno};
 
@@ -70,6 +73,12 @@ impl Removal<'_> {
         let is_directory = kind_of(&stat) == FileType::Directory;
         if is_directory {
             safety::check_directory(path, &place, self.settings)?;
+        } else if path.as_os_str().as_bytes().ends_with(b"/") {
+            // As rm(1): there is no such directory, which -f forgives.
+            let is_forgiven = self.settings.force && kind_of(&stat) != FileType::Symlink;
+            return is_forgiven
+                .then_some(None)
+                .ok_or_else(|| failed(Errno::NOTDIR.into()));
         }
         Ok(Some(self.task_at(path, place, is_directory)))
     }

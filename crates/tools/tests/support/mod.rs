@@ -12,6 +12,7 @@ use std::{
         fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink},
     },
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
@@ -268,4 +269,12 @@ pub(crate) fn assert_same(left: &Path, right: &Path) {
         }
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+/// Lets two names change places again and again.
+pub(crate) fn swap_until(is_over: &AtomicBool, left: &Path, right: &Path) {
+    while !is_over.load(Ordering::Relaxed) {
+        let flags = rustix::fs::RenameFlags::EXCHANGE;
+        rustix::fs::renameat_with(CWD, left, CWD, right, flags).unwrap();
+    }
 }

@@ -1,7 +1,10 @@
 //! A tool at work, as the terminal shows it, and how it ends.
 
 use std::{
-    sync::mpsc::{self, RecvTimeoutError},
+    sync::{
+        Arc, OnceLock,
+        mpsc::{self, RecvTimeoutError},
+    },
     thread,
     time::Duration,
 };
@@ -34,6 +37,7 @@ impl Default for Work {
             done: "done",
             json: false,
             tells_each: false,
+            is_list: false,
             is_silent: false,
             ending: Ending {
                 failed: Exit::Failed,
@@ -51,6 +55,8 @@ pub(in crate::commands) struct Work {
     pub json: bool,
     /// Each thing that is done has a line on standard output.
     pub tells_each: bool,
+    /// Those lines are all that it is for.
+    pub is_list: bool,
     /// Standard output has other data.
     pub is_silent: bool,
     pub ending: Ending,
@@ -61,9 +67,10 @@ impl Work {
     pub(in crate::commands) fn run(self, tool: impl FnOnce(&Report, &Stop) -> Outcome) -> Outcome {
         let stop = Stop::default();
         watch_signals(&stop)?;
+        let unwritten = Arc::new(OnceLock::new());
         let report = match self.tells_each {
             true if self.is_silent => Report::telling(Box::new(complain_each)),
-            true => Report::telling(Box::new(print_each)),
+            true => Report::telling(self.printer(&unwritten, &stop)),
             false => Report::default(),
         };
         let begun = clock::now();
@@ -76,7 +83,35 @@ impl Work {
             outcome
         });
         outcome?;
-        self.conclude(&report, begun.elapsed(), stop.is_set())
+        let concluded = self.conclude(&report, begun.elapsed(), stop.is_set());
+        match unwritten.get() {
+            None => concluded,
+            Some(failure) if failure.exit() != Exit::Quiet => {
+                concluded.and(Err(failure.clone().with_exit(self.ending.failed)))
+            }
+            Some(failure) if self.is_list => Err(failure.clone()),
+            Some(_) => concluded,
+        }
+    }
+
+    /// Prints lines until one cannot be written, which `unwritten` gets. A list that nobody reads on ends there.
+    fn printer(
+        self,
+        unwritten: &Arc<OnceLock<Failure>>,
+        stop: &Stop,
+    ) -> Box<dyn Fn(&str) + Send + Sync> {
+        let (unwritten, stop) = (Arc::clone(unwritten), stop.clone());
+        Box::new(move |line| {
+            if unwritten.get().is_some() {
+                return;
+            }
+            if let Err(failure) = output::print_line(&crate::legible::legible(line)) {
+                if self.is_list && failure.exit() == Exit::Quiet {
+                    stop.set();
+                }
+                let _ = unwritten.set(failure);
+            }
+        })
     }
 
     /// Shows how far it is until `ended` hangs up.
@@ -168,10 +203,6 @@ fn as_json(summary: &Summary, elapsed: Duration, is_stopped: bool) -> serde_json
     value["seconds"] = json!(elapsed.as_secs_f64());
     value["interrupted"] = json!(is_stopped);
     value
-}
-
-fn print_each(line: &str) {
-    let _ = output::print_line(&crate::legible::legible(line));
 }
 
 fn complain_each(line: &str) {

@@ -3,8 +3,8 @@
 use std::{
     ffi::{OsStr, OsString},
     fs::File,
-    io::{self, IsTerminal, Read},
-    os::unix::{ffi::OsStrExt, fs::FileTypeExt},
+    io::{self, BufWriter, IsTerminal, Read},
+    os::{fd::AsFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
 };
 
@@ -12,7 +12,11 @@ use clap::{Arg, ArgGroup, ArgMatches, Command, builder::PossibleValuesParser, va
 use penstock_base::ByteSize;
 use penstock_tools::{
     Report, Stop,
-    archive::{self, Compression, CreateSettings, ExtractSettings, Format, Selection, Sources},
+    archive::{
+        self, Compression, CreateSettings, ExtractSettings, FileId, Format, Selection, Sources,
+        WholeFile,
+    },
+    flush,
 };
 
 use super::{
@@ -29,6 +33,8 @@ use super::console::Ending;
 
 /// Members that an archive may have, if nothing else is said.
 const MEMBERS_MAX: u64 = 1 << 30;
+/// Bytes that are written at once to what is no file.
+const BUFFER_BYTES: usize = 64 << 10;
 /// Letters that take a value, in the old way of writing options.
 const VALUED: &[u8] = b"fCPX";
 
@@ -202,6 +208,7 @@ pub(crate) fn run(matches: &ArgMatches, _: &Environment) -> Outcome {
         },
         json: matches.get_flag("json"),
         tells_each: is_list || matches.get_flag("verbose"),
+        is_list,
         is_silent: is_create && file.is_none(),
         ending: Ending {
             failed: Exit::Fatal,
@@ -211,7 +218,7 @@ pub(crate) fn run(matches: &ArgMatches, _: &Environment) -> Outcome {
     if is_create {
         let settings = create_settings(matches, file)?;
         let sources = sources(matches)?;
-        return work.run(|report, stop| create(file, &sources, &settings, report, stop));
+        return work.run(|report, stop| create(file, sources, &settings, report, stop));
     }
     let settings = extract_settings(matches)?;
     work.run(|report, stop| {
@@ -242,6 +249,7 @@ fn sources(matches: &ArgMatches) -> Outcome<Sources> {
     Ok(Sources {
         base: base(matches),
         paths,
+        except: Vec::new(),
     })
 }
 
@@ -305,38 +313,46 @@ fn extract_settings(matches: &ArgMatches) -> Outcome<ExtractSettings> {
 
 fn create(
     file: Option<&PathBuf>,
-    sources: &Sources,
+    sources: Sources,
     settings: &CreateSettings,
     report: &Report,
     stop: &Stop,
 ) -> Outcome {
-    let Some(path) = file else {
-        if io::stdout().is_terminal() {
-            return Err(Failure::usage(
-                "an archive is not for a terminal",
-                "say where with -f",
-            ));
-        }
-        let output = Box::new(io::stdout());
-        return archive::create(sources, settings, output, report, stop)
-            .map_err(|error| unwritable(OsStr::new("standard output"), &error));
-    };
-    let failed = |error: io::Error| unwritable(path.as_os_str(), &error);
-    // A pipe or a device stays; a file has its name when it is whole.
-    let is_special = path.metadata().is_ok_and(|metadata| {
-        let kind = metadata.file_type();
-        kind.is_fifo() || kind.is_char_device() || kind.is_block_device()
-    });
-    if is_special {
-        let output = File::options().write(true).open(path).map_err(failed)?;
-        return archive::create(sources, settings, Box::new(output), report, stop).map_err(failed);
+    if file.is_none() && io::stdout().is_terminal() {
+        return Err(Failure::usage(
+            "an archive is not for a terminal",
+            "say where with -f",
+        ));
     }
-    let output = archive::WholeFile::create(path).map_err(failed)?;
-    let writer = output.writer().map_err(failed)?;
-    archive::create(sources, settings, Box::new(writer), report, stop).map_err(failed)?;
+    let name = file.map_or(OsStr::new("standard output"), |path| path.as_os_str());
+    create_in(file, sources, settings, report, stop).map_err(|error| unwritable(name, &error))
+}
+
+/// Makes an archive in a file, or in what has its name and is none.
+fn create_in(
+    file: Option<&PathBuf>,
+    mut sources: Sources,
+    settings: &CreateSettings,
+    report: &Report,
+    stop: &Stop,
+) -> io::Result<()> {
+    let in_place = match file {
+        None => Some(io::stdout().as_fd().try_clone_to_owned()?.into()),
+        Some(path) => archive::open_in_place(path)?,
+    };
+    if let Some(output) = in_place {
+        sources.except.extend(FileId::of(&output)?);
+        let writer = BufWriter::with_capacity(BUFFER_BYTES, &output);
+        archive::create(&sources, settings, Box::new(writer), report, stop)?;
+        return flush(output);
+    }
+    let path = file.cloned().unwrap_or_default();
+    let output = WholeFile::create(&path, umask())?;
+    sources.except = output.except()?;
+    archive::create(&sources, settings, Box::new(output.writer()), report, stop)?;
     match stop.is_set() {
         true => Ok(()),
-        false => output.publish().map_err(failed),
+        false => output.publish(),
     }
 }
 

@@ -10,7 +10,7 @@ use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 
 use super::{
     super::{
-        Kind, Member,
+        FileId, Kind, Member,
         accounts::Accounts,
         format::{BLOCK, RANGES_MAX},
     },
@@ -45,8 +45,8 @@ pub(super) enum Prepared {
 pub(super) struct Found {
     pub(super) member: Member,
     pub(super) content: Content,
-    /// Which file it is, if that has several names.
-    pub(super) identity: Option<(u64, u64)>,
+    /// Which file it is and how many names it has, if that is more than one.
+    pub(super) names: Option<((u64, u64), u64)>,
 }
 
 /// What comes behind the header.
@@ -111,11 +111,16 @@ impl Large {
 pub(super) struct Reading<'a> {
     report: &'a Report,
     accounts: Accounts,
+    except: &'a [FileId],
 }
 
 impl<'a> Reading<'a> {
-    pub(super) fn new(report: &'a Report, accounts: Accounts) -> Self {
-        Self { report, accounts }
+    pub(super) fn new(report: &'a Report, accounts: Accounts, except: &'a [FileId]) -> Self {
+        Self {
+            report,
+            accounts,
+            except,
+        }
     }
 
     fn prepare(&self, planned: &Planned) -> Prepared {
@@ -131,30 +136,35 @@ impl<'a> Reading<'a> {
     }
 
     fn try_prepare(&self, planned: &Planned) -> io::Result<Option<Found>> {
-        let stat = planned.directory.stat(&planned.name)?;
+        let mut stat = planned.directory.stat(&planned.name)?;
         let kind = match kind_of(&stat) {
+            FileType::RegularFile if self.except.contains(&FileId::from(&stat)) => {
+                return Ok(self.leave_out(planned, "it is the archive"));
+            }
             FileType::RegularFile => Kind::File,
             FileType::Directory => Kind::Directory,
             FileType::Symlink => Kind::Symlink,
             FileType::Fifo => Kind::Fifo,
             FileType::CharacterDevice => Kind::Character,
             FileType::BlockDevice => Kind::Block,
-            _ => {
-                let path = String::from_utf8_lossy(&planned.path).into_owned();
-                self.report.tell(|| format!("{path}: socket ignored"));
-                self.report.unchanged.add(1);
-                return Ok(None);
-            }
+            _ => return Ok(self.leave_out(planned, "socket ignored")),
         };
+        let opened = match kind {
+            Kind::File | Kind::Directory => Some(open(planned)?),
+            _ => None,
+        };
+        if let Some(file) = &opened {
+            stat = local::stat_of_same(file, &stat)?;
+        }
         let mut member = self.plain_member(planned, kind, &stat);
         let mut content = Content::Nothing;
-        match kind {
-            Kind::File => content = self.read(planned, &stat, &mut member)?,
-            Kind::Directory => {
+        match (kind, opened) {
+            (Kind::Directory, Some(file)) => {
                 member.name.push(b'/');
-                member.attributes = as_bytes(local::attributes(open(planned)?)?);
+                member.attributes = as_bytes(local::attributes(file)?);
             }
-            Kind::Symlink => {
+            (_, Some(file)) => content = self.read(planned, file, &stat, &mut member)?,
+            (Kind::Symlink, _) => {
                 let target = fs::readlinkat(&planned.directory, &planned.name, Vec::new())?;
                 member.link = target.into_bytes();
             }
@@ -169,8 +179,15 @@ impl<'a> Reading<'a> {
         Ok(Some(Found {
             member,
             content,
-            identity: has_names.then_some((stat.st_dev, stat.st_ino)),
+            names: has_names.then_some(((stat.st_dev, stat.st_ino), stat.st_nlink)),
         }))
+    }
+
+    fn leave_out(&self, planned: &Planned, why: &str) -> Option<Found> {
+        let path = String::from_utf8_lossy(&planned.path);
+        self.report.tell(|| format!("{path}: {why}"));
+        self.report.unchanged.add(1);
+        None
     }
 
     fn plain_member(&self, planned: &Planned, kind: Kind, stat: &Stat) -> Member {
@@ -188,9 +205,14 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Opens a file, looks for its holes and reads it if it is small.
-    fn read(&self, planned: &Planned, stat: &Stat, member: &mut Member) -> io::Result<Content> {
-        let file = open(planned)?;
+    /// Looks for the holes of a file and reads it if it is small.
+    fn read(
+        &self,
+        planned: &Planned,
+        file: OwnedFd,
+        stat: &Stat,
+        member: &mut Member,
+    ) -> io::Result<Content> {
         let size = stat.st_size.cast_unsigned();
         member.size = size;
         member.attributes = as_bytes(local::attributes(&file)?);

@@ -17,13 +17,13 @@ use rustix::{
 };
 
 use super::{
-    super::{Kind, Member, accounts::Accounts},
+    super::{Kind, Member, accounts::Accounts, names},
     ExtractSettings,
     started::{Begun, Permit},
 };
 use crate::{
     Report,
-    local::{self, Directory, Handle, Place, write_fully},
+    local::{self, Attempts, Directory, Handle, LENT, Place, flush, kind_of, write_fully},
     report::reason,
     work::{Crew, Job},
 };
@@ -40,6 +40,8 @@ pub(super) struct Target<'a> {
     pub(super) name: CString,
     /// The path by which others wait for it.
     pub(super) path: Begun<'a>,
+    /// What is known of the member, as a part of the budget.
+    pub(super) _weight: Permit<'a>,
 }
 
 /// A piece of the work.
@@ -173,7 +175,11 @@ impl<'a> Writing<'a> {
     ) -> rustix::io::Result<T> {
         match make() {
             Err(Errno::EXIST) if !self.settings.keep => {
-                target.directory.remove_file(&target.name)?;
+                match target.directory.remove_file(&target.name) {
+                    // Only an empty one goes.
+                    Err(Errno::ISDIR) => target.directory.remove_directory(&target.name)?,
+                    other => other?,
+                }
                 make()
             }
             other => other,
@@ -243,6 +249,14 @@ impl<'a> Writing<'a> {
 
     fn link(&self, from: &Place, target: &Target<'_>) -> io::Result<()> {
         let first = from.directory.stat(&from.name)?;
+        if kind_of(&first) == FileType::Symlink && !self.settings.links_out {
+            // From another place the same link leads elsewhere.
+            let leads_to = fs::readlinkat(&from.directory, &from.name, Vec::new())?;
+            let parts: Vec<&[u8]> = target.path.path().split(|byte| *byte == b'/').collect();
+            if names::leads_out(&parts, leads_to.as_bytes()) {
+                return Err(io::Error::other("there it is a link out of the tree"));
+            }
+        }
         if let Some(existing) = target.directory.stat_if_any(&target.name)?
             && (existing.st_dev, existing.st_ino) == (first.st_dev, first.st_ino)
         {
@@ -275,44 +289,73 @@ impl<'a> Writing<'a> {
             FileType::Symlink => fs::symlinkat(&link, directory, name),
             _ => fs::mknodat(directory, name, kind, Mode::RUSR | Mode::WUSR, device),
         })?;
-        if self.settings.same_owner {
-            local::give_in(directory, name, self.owner(member))?;
+        if let Err(error) = self.dress_other(target, member, kind) {
+            self.fail_to_dress(member, error);
         }
-        if kind != FileType::Symlink {
-            let handle = Handle::of(directory, name)?;
-            let lists = member.attributes.iter();
-            let mut lists = lists.filter(|(name, _)| name == ACCESS_LIST);
-            handle.set_access_list(lists.next().map(|(_, value)| value.as_slice()))?;
-            handle.set_mode(self.mode(member))?;
-        }
-        local::date_in(directory, name, &times(member))?;
         Ok(())
     }
 
-    /// The same for a new file, to which its directory may have handed down a list.
-    fn dress_file(&self, file: &OwnedFd, member: &Member) -> io::Result<()> {
-        if member
-            .attributes
-            .iter()
-            .all(|(name, _)| name != ACCESS_LIST)
-        {
-            local::remove_access_list(file)?;
+    fn dress_other(
+        &self,
+        target: &Target<'_>,
+        member: &Member,
+        kind: FileType,
+    ) -> rustix::io::Result<()> {
+        let (directory, name) = (&target.directory, &target.name);
+        let mut attempts = Attempts::default();
+        let handle = Handle::of_kind(directory, name, kind)?;
+        if self.settings.same_owner {
+            attempts.note(handle.give(self.owner(member)));
         }
-        self.dress(file, member)
+        if kind != FileType::Symlink {
+            let lists = member.attributes.iter();
+            let mut lists = lists.filter(|(name, _)| name == ACCESS_LIST);
+            let list = lists.next().map(|(_, value)| value.as_slice());
+            attempts.note(handle.set_access_list(list));
+            attempts.note(handle.set_mode(self.mode(member)));
+        }
+        attempts.note(local::date_in(directory, name, &times(member)));
+        attempts.end()
     }
 
-    /// Owner, attributes, mode and times, in the order in which none undoes another.
-    fn dress(&self, file: impl std::os::fd::AsFd, member: &Member) -> io::Result<()> {
+    /// The same for a new file, to which its directory may have handed down a list, and its end. Fails if its content is
+    /// lost.
+    fn dress_file(&self, file: &OwnedFd, member: &Member) -> io::Result<()> {
+        let mut lists = member.attributes.iter();
+        if lists.all(|(name, _)| name != ACCESS_LIST)
+            && let Err(error) = local::remove_access_list(file)
+        {
+            self.fail_to_dress(member, error);
+        }
+        self.dress(file, member);
+        flush(file)
+    }
+
+    /// Owner, attributes, mode and times, in the order in which none undoes another. What is not possible is told.
+    fn dress(&self, file: impl std::os::fd::AsFd, member: &Member) {
+        let mut attempts = Attempts::default();
+        let mut withheld = Mode::empty();
         if self.settings.same_owner {
-            local::give(&file, self.owner(member))?;
+            let given = local::give(&file, self.owner(member));
+            withheld = attempts.note(given).unwrap_or(LENT);
         }
         let wanted = attributes(member);
         if !wanted.is_empty() {
-            local::set_attributes(&file, &wanted, &Vec::new())?;
+            attempts.note(local::set_attributes(&file, &wanted, &Vec::new()));
         }
-        fs::fchmod(&file, self.mode(member))?;
-        fs::futimens(&file, &times(member))?;
-        Ok(())
+        attempts.note(fs::fchmod(&file, self.mode(member).difference(withheld)));
+        attempts.note(fs::futimens(&file, &times(member)));
+        if let Err(error) = attempts.end() {
+            self.fail_to_dress(member, error);
+        }
+    }
+
+    fn fail_to_dress(&self, member: &Member, error: Errno) {
+        let name = String::from_utf8_lossy(&member.name);
+        self.report.fail(format_args!(
+            "cannot set attributes of '{name}': {}",
+            reason(&error.into())
+        ));
     }
 
     fn owner(&self, member: &Member) -> (u32, u32) {
@@ -363,11 +406,7 @@ impl<'a> Job for Writing<'a> {
             Task::Last(growing) => self.last(&growing),
             Task::Link(from, target) => self.done(&target, "the link ", self.link(&from, &target)),
             Task::Other(target, member) => self.done(&target, "", self.other(&target, &member)),
-            Task::Directory(directory, member) => {
-                if let Err(error) = self.dress(&directory, &member) {
-                    self.fail(&member, &reason(&error));
-                }
-            }
+            Task::Directory(directory, member) => self.dress(&directory, &member),
         }
     }
 

@@ -20,6 +20,9 @@ pub enum Format {
     Ustar,
 }
 
+/// Bytes of the name of a user or a group that a header has room for, with the NUL that ends it.
+const NAME_OF_OWNER_MAX: usize = 31;
+
 /// The blocks that begin `member`. Fails in words if the format cannot hold it.
 pub(crate) fn encode(member: &Member, format: Format) -> Result<Vec<u8>, &'static str> {
     match format {
@@ -97,6 +100,12 @@ fn add_records(records: &mut Vec<u8>, member: &Member, stored: u64) {
             b"mtime",
             pax::time_text(member.modified).as_bytes(),
         );
+    }
+    let (user, group) = &member.owner_names;
+    for (key, name) in [(b"uname", user), (b"gname", group)] {
+        if name.len() > NAME_OF_OWNER_MAX {
+            pax::add(records, key, name);
+        }
     }
     for (name, value) in &member.attributes {
         let key = [b"SCHILY.xattr.", &escaped(name)[..]].concat();
@@ -192,10 +201,15 @@ fn plain_block(member: &Member, stored: u64) -> Block {
     MODIFIED.put_number(&mut block, member.modified.0);
     block[KIND] = letter(member.kind);
     LINK.put(&mut block, &member.link);
-    // Room for the NUL that ends them.
-    let short = |name: &Vec<u8>| name[..name.len().min(31)].to_vec();
-    USER.put(&mut block, &short(&member.owner_names.0));
-    GROUP.put(&mut block, &short(&member.owner_names.1));
+    for (field, name) in [
+        (USER, &member.owner_names.0),
+        (GROUP, &member.owner_names.1),
+    ] {
+        // A part of a name may be the name of somebody else.
+        if name.len() <= NAME_OF_OWNER_MAX {
+            field.put(&mut block, name);
+        }
+    }
     MAJOR.put_number(&mut block, i64::from(member.device.0));
     MINOR.put_number(&mut block, i64::from(member.device.1));
     block
@@ -248,4 +262,21 @@ fn extension(kind: u8, name: &[u8], body: &[u8], is_gnu: bool) -> Vec<u8> {
     blocks.extend_from_slice(body);
     blocks.resize(blocks.len().next_multiple_of(BLOCK), 0);
     blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Reader, *};
+
+    #[test]
+    fn a_long_name_of_an_owner_is_whole_or_left_out_and_never_cut() {
+        let long = vec![b'u'; 40];
+        let mut member = Member::new(b"a".to_vec(), Kind::File);
+        member.owner_names = (long.clone(), b"short".to_vec());
+        for (format, expected) in [(Format::Pax, long), (Format::Gnu, Vec::new())] {
+            let blocks = encode(&member, format).unwrap();
+            let found = Reader::new(&blocks[..]).next_member().unwrap().unwrap();
+            assert_eq!(found.owner_names, (expected, b"short".to_vec()));
+        }
+    }
 }

@@ -19,6 +19,8 @@ pub(super) use sparse::RANGES_MAX;
 pub(super) const BLOCK: usize = 512;
 /// Bytes that names, records or maps of one member may take: what does not fit is damage, or meant to harm.
 const EXTENSION_MAX: u64 = 4 << 20;
+/// Bytes that an attribute takes in memory besides its own.
+const ATTRIBUTE_BYTES: usize = 80;
 
 /// What kind of thing a member is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +95,16 @@ impl Member {
             None if self.size == 0 => Vec::new(),
             None => vec![(0, self.size)],
         }
+    }
+
+    /// Bytes of memory that it takes, about.
+    pub(super) fn weight(&self) -> u64 {
+        let attributes = self.attributes.iter();
+        let attributes: usize = attributes
+            .map(|(name, value)| name.len() + value.len() + ATTRIBUTE_BYTES)
+            .sum();
+        let ranges = self.data.as_ref().map_or(0, Vec::len) * size_of::<(u64, u64)>();
+        (self.name.len() + self.link.len() + attributes + ranges) as u64
     }
 
     /// Bytes that the archive has of its content.

@@ -39,6 +39,16 @@ struct Extensions {
     name: Option<Vec<u8>>,
     link: Option<Vec<u8>>,
     records: Vec<Record>,
+    /// Bytes of all of it.
+    size: u64,
+}
+
+impl Extensions {
+    /// Counts one of this size. Says whether it is held: not beyond the limit.
+    fn have_room(&mut self, size: u64) -> bool {
+        self.size = self.size.saturating_add(size);
+        self.size <= EXTENSION_MAX
+    }
 }
 
 /// An archive that is being read.
@@ -79,11 +89,18 @@ impl<R: Read> Reader<R> {
             };
             let size = self.number(SIZE.number(&block))?;
             match block[KIND] {
+                b'x' | b'X' | b'L' | b'K' if !extensions.have_room(size) => {
+                    self.pass(size + padding(size) as u64)?;
+                }
                 b'x' | b'X' => extensions.records.extend(self.records(size)?),
                 b'g' => self.global = self.records(size)?,
                 b'L' => extensions.name = Some(self.long_text(size)?),
                 b'K' => extensions.link = Some(self.long_text(size)?),
-                _ => return self.member(&block, size, &extensions).map(Some),
+                _ => {
+                    let member = self.member(&block, size, &extensions)?;
+                    self.check_extension(extensions.size)?;
+                    return Ok(Some(member));
+                }
             }
         }
     }
@@ -175,10 +192,15 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    fn body(&mut self, size: u64) -> Result<Vec<u8>, Damage> {
-        if size > EXTENSION_MAX {
-            return self.damaged("names and records of a member are longer than 4 MiB");
+    fn check_extension(&self, size: u64) -> Result<(), Damage> {
+        match size > EXTENSION_MAX {
+            true => self.damaged("names and records of a member are longer than 4 MiB"),
+            false => Ok(()),
         }
+    }
+
+    fn body(&mut self, size: u64) -> Result<Vec<u8>, Damage> {
+        self.check_extension(size)?;
         let mut body = vec![0; size as usize];
         self.left = size;
         self.read_content(&mut body)?;
