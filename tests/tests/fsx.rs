@@ -33,8 +33,8 @@ const SEED_DEFAULT: u32 = 7;
 
 /// The least time that a run may take.
 const PATIENCE_MIN: Duration = Duration::from_secs(120);
-/// What an operation may take, on a busy machine with a store that fails.
-const PATIENCE_EACH: Duration = Duration::from_millis(150);
+/// What an operation may take, on a busy machine with a store that fails and little of everything.
+const PATIENCE_EACH: Duration = Duration::from_millis(600);
 
 /// Bytes that the files have at most while the store works; one run each, at the same time. Files
 /// above 1 MiB are staged without what the store has of them.
