@@ -81,7 +81,7 @@ pub(crate) async fn drain(parts: &Parts) -> FsResult<()> {
 }
 
 async fn upload(parts: &Parts, spool: &Spool, due: &Due) -> FsResult<()> {
-    let uploaded = try_upload(parts, due).await;
+    let uploaded = try_upload(parts, spool, due).await;
     match uploaded {
         Ok(()) => spool.gone(due.object),
         Err(_) => spool.failed(due),
@@ -89,7 +89,7 @@ async fn upload(parts: &Parts, spool: &Spool, due: &Due) -> FsResult<()> {
     uploaded
 }
 
-async fn try_upload(parts: &Parts, due: &Due) -> FsResult<()> {
+async fn try_upload(parts: &Parts, spool: &Spool, due: &Due) -> FsResult<()> {
     let object = due.object;
     match query(&*parts.engine, |reads| standing(reads, object)).await? {
         Standing::Used(_) => {}
@@ -100,7 +100,8 @@ async fn try_upload(parts: &Parts, due: &Due) -> FsResult<()> {
         .read_memory(Transfer::cost(u64::from(due.length)))
         .await;
     let _memory = memory.map_err(|error| transfer_failure(&error))?;
-    let bytes = due.read().map_err(|error| FsError::Io(error.to_string()))?;
+    let bytes = spool.read(due);
+    let bytes = bytes.map_err(|error| FsError::Io(error.to_string()))?;
     let mut payload = Payload::new();
     payload.push(bytes);
     let key = key(object)?;

@@ -15,6 +15,7 @@
 //! |---|---|
 //! | order | the spool is a [`Barrier`] of the engine: its files are synced before the log is, so what is durable refers to bytes that are |
 //! | reading | it is the [`Store`] that the volume reads through, and answers for what it has |
+//! | sending | what is sent is synced before: a power cut may bring a file back that was removed |
 //! | removal | an object that no file needs any more is dropped without a request |
 //! | a crash | the next one who opens the spool finds all files sealed; what no metadata refers to is dropped |
 //! | a power cut | operations that were not synced and refer to bytes that are not here are undone ([`Barrier::has`]) |
@@ -88,15 +89,6 @@ pub(crate) struct Due {
     /// Bytes in it, without those at its end that could not be written.
     pub(crate) length: u32,
     file: Arc<fs::File>,
-}
-
-impl Due {
-    /// All bytes of it.
-    pub(crate) fn read(&self) -> io::Result<Bytes> {
-        let mut bytes = vec![0; self.length as usize];
-        run_blocking(|| self.file.read_exact_at(&mut bytes, 0))?;
-        Ok(bytes.into())
-    }
 }
 
 /// Room in an object for one run. The object is not uploaded before this is gone.
@@ -266,6 +258,18 @@ impl Spool {
         self.bell.notified().await;
     }
 
+    /// All bytes of an object, which are on the disk then: a power cut may bring its file back after the bucket has it, and
+    /// what is found is sent once more.
+    pub(crate) fn read(&self, due: &Due) -> io::Result<Bytes> {
+        let mut bytes = vec![0; due.length as usize];
+        run_blocking(|| {
+            due.file.sync_data()?;
+            due.file.read_exact_at(&mut bytes, 0)
+        })?;
+        self.state.lock().synced(due.object);
+        Ok(bytes.into())
+    }
+
     /// The bucket did not take it: it is tried again.
     pub(crate) fn failed(&self, due: &Due) {
         let again = clock::now() + RETRY_INTERVAL;
@@ -407,7 +411,21 @@ mod tests {
         drop(taken(&spool, 1000).await);
         let due = spool.due(clock::now() + OPEN_FOR, HashSet::new);
         let due = due.expect("it is old enough");
-        assert_eq!(due.read().expect("it is here"), bytes);
+        assert_eq!(spool.read(&due).expect("it is here"), bytes);
         assert_eq!(due.length, 6);
+    }
+
+    /// The file of an object was removed that nobody had synced: a power cut brought it back empty, and it was put over
+    /// what the bucket had.
+    #[tokio::test]
+    async fn what_is_sent_is_on_the_disk_before() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let spool = spool(&directory);
+        drop(taken(&spool, 6).await);
+        let due = spool.due(clock::now() + OPEN_FOR, HashSet::new);
+        spool
+            .read(&due.expect("it is old enough"))
+            .expect("it is here");
+        assert!(spool.state.lock().unsynced().is_empty());
     }
 }

@@ -224,6 +224,13 @@ impl State {
         files
     }
 
+    /// An object that nobody adds to was synced.
+    pub(super) fn synced(&mut self, object: ObjectId) {
+        if let Some(spooled) = self.objects.get_mut(&object) {
+            spooled.is_unsynced = false;
+        }
+    }
+
     /// It failed.
     pub(super) fn still_unsynced(&mut self, files: &Unsynced) {
         for (object, _) in files {
