@@ -19,7 +19,7 @@
 //! | removal | an object that no file needs any more is dropped without a request |
 //! | a crash | the next one who opens the spool finds all files sealed; what no metadata refers to is dropped |
 //! | a power cut | operations that were not synced and refer to bytes that are not here are undone ([`Barrier::has`]) |
-//! | room | [`SPOOL_MAX`] bytes; an append waits for uploads, [`ROOM_WAIT`] at most |
+//! | room | [`SPOOL_MAX`] bytes; a save waits for uploads, [`ROOM_WAIT`] at most, and then goes to the bucket |
 //! | a full disk | the append fails, and the run goes to the bucket at once |
 
 mod state;
@@ -61,7 +61,7 @@ const SPOOL_MAX: u64 = 256 << 20;
 /// How long an object is open at most: as long as comparable tools let a file rest before they store it.
 const OPEN_FOR: Duration = Duration::from_secs(5);
 /// How long an append waits for room.
-const ROOM_WAIT: Duration = Duration::from_secs(60);
+pub(super) const ROOM_WAIT: Duration = Duration::from_secs(60);
 /// The file that says in which start of the machine the spool was open.
 const BOOT: &str = "boot";
 /// Between two attempts to store an object, each of which has the store's own retries.
@@ -173,13 +173,13 @@ impl Spool {
     }
 
     /// Room for `length` bytes in the open object, for which `new` makes up a name if there is none. Fails with
-    /// `NoSpace` when the bucket took nothing for [`ROOM_WAIT`].
+    /// `NoSpace` when there was none for as long as `patience`.
     pub(super) async fn take(
         &self,
-        length: u32,
+        (length, patience): (u32, Duration),
         new: impl FnOnce() -> ObjectId,
     ) -> FsResult<Slot<'_>> {
-        self.room(u64::from(length)).await?;
+        self.room(u64::from(length), patience).await?;
         let taken = run_blocking(|| {
             let mut state = self.state.lock();
             if !state.has_room(length) {
@@ -200,12 +200,16 @@ impl Spool {
         })
     }
 
-    async fn room(&self, length: u64) -> FsResult<()> {
+    async fn room(&self, length: u64, patience: Duration) -> FsResult<()> {
         let mut bytes = self.bytes.subscribe();
         let room = bytes.wait_for(|bytes| bytes + length <= SPOOL_MAX);
-        let found = clock::deadline(ROOM_WAIT, room).await;
+        let found = clock::deadline(patience, room).await;
         found.map(drop).map_err(|_| {
-            tracing::warn!("the bucket takes nothing, and there is no room for more on this disk");
+            if !patience.is_zero() {
+                tracing::warn!(
+                    "the bucket takes nothing, and there is no room for more on this disk"
+                );
+            }
             FsError::NoSpace
         })
     }
@@ -361,11 +365,13 @@ fn object_of(path: &Path) -> Option<ObjectId> {
 
 #[cfg(test)]
 mod tests {
+    use penstock_base::{BufferPool, MemoryBudget};
     use penstock_object_testing::MemoryStore;
+    use penstock_transfer::Transfer;
 
     use super::*;
     use crate::{
-        data::{Piece, pack::runs},
+        data::{Objects, Packer, Piece, pack::runs},
         schema::BLOCK_SIZE,
     };
 
@@ -379,7 +385,7 @@ mod tests {
         let spool = spool(&directory);
         for number in 0..=UPLOADS_MAX as u64 {
             let object = ObjectId { writer: 1, number };
-            drop(spool.take(BLOCK_SIZE as u32, || object).await);
+            drop(spool.take((BLOCK_SIZE as u32, ROOM_WAIT), || object).await);
         }
         let later = clock::now() + OPEN_FOR;
         let begun = std::iter::from_fn(|| spool.due(later, HashSet::new));
@@ -387,12 +393,31 @@ mod tests {
         assert_eq!(spool.next_due(), None, "the bell rings when one has ended");
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_save_of_many_runs_waits_for_room_once() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let spool = spool(&directory);
+        spool.bytes.send_replace(SPOOL_MAX);
+        let pool = BufferPool::new(MemoryBudget::new(16 << 20));
+        let transfer = Transfer::new(spool.clone(), pool);
+        let packer = Packer::new(Arc::new(Objects::with_spool(transfer, Some(spool))));
+        let pieces = (0..10).map(|chunk| Piece {
+            offset: chunk * BLOCK_SIZE,
+            bytes: Bytes::from_static(b"bytes"),
+        });
+        let begun = clock::now();
+        let placed = packer.store(pieces.collect()).await;
+        assert_eq!(placed.expect("the bucket takes them").len(), 10);
+        assert!(begun.elapsed() < 2 * ROOM_WAIT, "{:?}", begun.elapsed());
+    }
+
     async fn taken(spool: &Spool, length: u32) -> Slot<'_> {
         let new = || ObjectId {
             writer: 1,
             number: 1,
         };
-        spool.take(length, new).await.expect("there is room")
+        let taken = spool.take((length, ROOM_WAIT), new).await;
+        taken.expect("there is room")
     }
 
     #[tokio::test]
