@@ -45,6 +45,7 @@ use penstock_object::Store;
 use tokio::sync::{Notify, watch};
 
 use self::state::State;
+pub(crate) use self::state::Untold;
 use super::{
     ObjectId,
     pack::{Run, checksums},
@@ -272,6 +273,23 @@ impl Spool {
         })?;
         self.state.lock().synced(due.object);
         Ok(bytes.into())
+    }
+
+    /// The bucket has it: there is room for more here, whether or not the metadata can be told now how long it became.
+    pub(crate) fn arrived(&self, due: &Due) {
+        let told = (due.object, due.length);
+        self.state.lock().untold.push(told);
+        self.gone(due.object);
+    }
+
+    /// The lengths of objects that the metadata is to be told.
+    pub(crate) fn take_untold(&self) -> Untold {
+        std::mem::take(&mut self.state.lock().untold)
+    }
+
+    /// They could not be told.
+    pub(crate) fn still_untold(&self, lengths: Untold) {
+        self.state.lock().untold.extend(lengths);
     }
 
     /// The bucket did not take it: it is tried again.

@@ -47,7 +47,11 @@ pub(super) struct State {
     objects: BTreeMap<ObjectId, Spooled>,
     open: Option<ObjectId>,
     is_draining: bool,
+    pub(super) untold: Untold,
 }
+
+/// Objects that the bucket has, with their lengths, which the metadata does not know.
+pub(crate) type Untold = Vec<(ObjectId, u32)>;
 
 /// Files with something that is not synced.
 pub(super) type Unsynced = Vec<(ObjectId, Arc<File>)>;
