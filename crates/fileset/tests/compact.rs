@@ -11,15 +11,16 @@ use std::{
         Arc,
         atomic::{AtomicI64, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use bytes::Bytes;
-use penstock_base::{FsError, KIB, MIB};
+use penstock_base::{FsError, KIB, MIB, clock};
 use penstock_fileset::engine::{
     Engine, EngineError, EngineResult, Operation, Query, Reads, Transaction, Visitor, query,
     transact,
 };
-use penstock_object::ErrorKind;
+use penstock_object::{ErrorKind, Operation as Request};
 use penstock_object_testing::Fault;
 use penstock_vfs::{AttributeChanges, HandleId, Inode, OpenOptions, WritePlace};
 use proptest::prelude::*;
@@ -351,6 +352,31 @@ proptest! {
     }
 }
 
+/// It waited 10 s for each of them, one after the other, though it could do without the bucket.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_save_waits_for_folds_once_however_many_chunks_it_touches() {
+    let place = Place::spooled().await;
+    let chunks = 4;
+    let (inode, handle, mut model) = written(&place, chunks * CHUNK).await;
+    let never = Fault::Delay(Duration::from_secs(3600));
+    place.faults.rate(Some(Request::Get), 1.0, never);
+    for at in (0..chunks * CHUNK).step_by(6000) {
+        write(&place, handle, &mut model, (at, b"part")).await;
+    }
+    place.sync(handle).await.unwrap();
+    let crowded = extents(&place, inode).await;
+    assert!(crowded.iter().all(|it| *it > 1100), "{crowded:?}");
+    let begun = clock::now();
+    for _ in 0..2 {
+        for chunk in 0..chunks {
+            write(&place, handle, &mut model, (chunk * CHUNK, b"again")).await;
+        }
+        place.sync(handle).await.unwrap();
+    }
+    assert!(begun.elapsed() < Duration::from_secs(18), "{begun:?}");
+    place.faults.clear();
+}
+
 /// The bytes of a fold are being stored when the chunk is written over and cut.
 #[tokio::test]
 async fn a_fold_that_comes_late_changes_nothing_that_was_written_or_cut_since() {
@@ -360,9 +386,9 @@ async fn a_fold_that_comes_late_changes_nothing_that_was_written_or_cut_since() 
         write(&place, handle, &mut model, (page * PAGE, &[2; 4096])).await;
     }
     place.faults.rate(
-        Some(penstock_object::Operation::Get),
+        Some(Request::Get),
         1.0,
-        Fault::Delay(std::time::Duration::from_millis(300)),
+        Fault::Delay(Duration::from_millis(300)),
     );
     place.sync(handle).await.unwrap();
     let before = extents(&place, inode).await[0];

@@ -39,7 +39,8 @@ const FOLDS_MAX: usize = 2;
 const WAITING_MAX: usize = 4096;
 /// How long a chunk is left alone that could not be folded.
 const REST: Duration = Duration::from_secs(60);
-/// How long a save waits for a fold: with a spool it can do without the bucket.
+/// How long a save waits for folds: with a spool it can do without the bucket. If that was not enough, no save waits for
+/// as long as chunks rest.
 const SAVE_WAIT: Duration = Duration::from_secs(10);
 /// Requests of one fold at once.
 const FETCHES_MAX: usize = 4;
@@ -57,6 +58,8 @@ struct Queue {
     /// Those that wait and those that are being folded.
     known: HashSet<At>,
     resting: HashMap<At, Instant>,
+    /// Until when no save waits for a fold.
+    unwaited_until: Option<Instant>,
     workers: usize,
     tasks: Vec<JoinHandle<()>>,
     is_ended: bool,
@@ -73,6 +76,12 @@ impl Queue {
     fn rests(&self, at: At) -> bool {
         let until = self.resting.get(&at);
         until.is_some_and(|until| *until > clock::now())
+    }
+
+    /// Whether a save waits until a chunk is folded.
+    fn is_waited_for(&self, at: At) -> bool {
+        let is_over = |until: Instant| until <= clock::now();
+        self.unwaited_until.is_none_or(is_over) && !self.rests(at)
     }
 
     fn rest(&mut self, at: At) {
@@ -160,17 +169,15 @@ impl Files {
         });
         let chunks: BTreeSet<u64> = chunks.collect();
         let look = |reads: &dyn Reads| overcrowded(reads, inode, &chunks);
-        for chunk in query(&*self.engine, look).await.unwrap_or_default() {
-            let at = (inode, chunk);
-            if self.compactor.queue.lock().rests(at) {
-                continue;
+        let mut found = query(&*self.engine, look).await.unwrap_or_default();
+        found.retain(|chunk| self.compactor.queue.lock().is_waited_for((inode, *chunk)));
+        let folds = async {
+            for chunk in found {
+                self.try_to_fold((inode, chunk)).await;
             }
-            if clock::deadline(SAVE_WAIT, self.try_to_fold(at))
-                .await
-                .is_err()
-            {
-                self.compactor.queue.lock().rest(at);
-            }
+        };
+        if clock::deadline(SAVE_WAIT, folds).await.is_err() {
+            self.compactor.queue.lock().unwaited_until = Some(clock::now() + REST);
         }
     }
 
@@ -179,7 +186,7 @@ impl Files {
             Ok(()) | Err(FsError::Stale) => {}
             Err(error) => {
                 let (inode, chunk) = (at.0.0, at.1);
-                tracing::warn!(inode, chunk, %error, "the many parts of a chunk could not be joined; it is tried again");
+                tracing::warn!(inode, chunk, %error, "the many parts of a chunk could not be joined; it is tried again when it is saved");
                 self.compactor.queue.lock().rest(at);
             }
         }
