@@ -111,8 +111,11 @@ pub(crate) async fn delete_garbage(engine: &dyn Engine, objects: &Objects) -> Fs
     }
     // A crash must not bring back what refers to them.
     engine.sync().await?;
+    // Somebody may read what it became since.
+    let read = objects.uncommitted();
+    garbage.retain(|object| !read.contains(object));
     let kept = objects.delete(&garbage).await?;
-    let all_went = kept.is_empty();
+    let all_went = kept.is_empty() && !garbage.is_empty();
     garbage.retain(|object| !kept.contains(object));
     transact(engine, move |transaction| {
         operations::drop_garbage(transaction, &garbage)

@@ -26,7 +26,7 @@ pub(crate) use extents::{
 };
 pub(crate) use link::link;
 pub(crate) use make::{Making, NewFile, format, make};
-pub(crate) use orphans::{collect, drop_garbage, garbage, orphans};
+pub(crate) use orphans::{collect, drop_garbage, garbage, orphans, set_lengths};
 pub(crate) use remove::remove;
 pub(crate) use rename::{Renaming, rename};
 pub(crate) use xattrs::{Attribute, remove_xattr, set_xattr, xattr, xattrs};

@@ -1,7 +1,8 @@
 //! What brings the spool of a volume into the bucket: sealed objects, a few at once, until the bucket has them.
 //!
 //! The metadata is asked first: what no file needs any more, and what a crash left without anybody who refers to it, is
-//! dropped without a request. Once the bucket has an object its length is told to the metadata, which did not know it.
+//! dropped without a request. Once the bucket has an object its file goes, which may be what fills the disk, and its length is
+//! told to the metadata, which did not know it: with the next one's if it cannot be told.
 
 use std::{
     sync::{Arc, Weak},
@@ -19,7 +20,6 @@ use crate::{
     errors::{object_failure, transfer_failure},
     garbage::{Standing, standing},
     operations,
-    schema::{self, ObjectUse},
     volume::Parts,
 };
 
@@ -81,15 +81,25 @@ pub(crate) async fn drain(parts: &Parts) -> FsResult<()> {
 }
 
 async fn upload(parts: &Parts, spool: &Spool, due: &Due) -> FsResult<()> {
-    let uploaded = try_upload(parts, due).await;
+    let uploaded = try_upload(parts, spool, due).await;
     match uploaded {
-        Ok(()) => spool.gone(due.object),
+        Ok(Sent::ToBucket) => spool.arrived(due),
+        Ok(Sent::Nowhere) => spool.gone(due.object),
         Err(_) => spool.failed(due),
     }
-    uploaded
+    tell_lengths(parts, spool).await;
+    uploaded.map(drop)
 }
 
-async fn try_upload(parts: &Parts, due: &Due) -> FsResult<()> {
+/// Where an object went.
+#[derive(Debug, Clone, Copy)]
+enum Sent {
+    ToBucket,
+    /// No file needs it.
+    Nowhere,
+}
+
+async fn try_upload(parts: &Parts, spool: &Spool, due: &Due) -> FsResult<Sent> {
     let object = due.object;
     match query(&*parts.engine, |reads| standing(reads, object)).await? {
         Standing::Used(_) => {}
@@ -100,35 +110,36 @@ async fn try_upload(parts: &Parts, due: &Due) -> FsResult<()> {
         .read_memory(Transfer::cost(u64::from(due.length)))
         .await;
     let _memory = memory.map_err(|error| transfer_failure(&error))?;
-    let bytes = due.read().map_err(|error| FsError::Io(error.to_string()))?;
+    let bytes = spool.read(due);
+    let bytes = bytes.map_err(|error| FsError::Io(error.to_string()))?;
     let mut payload = Payload::new();
     payload.push(bytes);
     let key = key(object)?;
     let put = transfer.store().put(&key, payload, PutOptions::default());
     put.await.map_err(|error| object_failure(&error))?;
-    tell_length(parts, object, due.length).await
+    Ok(Sent::ToBucket)
 }
 
 /// The bucket never had it, so there is nothing to delete. A crash must not bring back what refers to it.
-async fn forget(parts: &Parts, object: ObjectId) -> FsResult<()> {
+async fn forget(parts: &Parts, object: ObjectId) -> FsResult<Sent> {
     transact(&*parts.engine, move |transaction| {
         operations::drop_garbage(transaction, &[object])
     })
     .await?;
-    Ok(parts.engine.sync().await?)
+    parts.engine.sync().await?;
+    Ok(Sent::Nowhere)
 }
 
-async fn tell_length(parts: &Parts, object: ObjectId, length: u32) -> FsResult<()> {
-    let tell = move |transaction: &mut dyn Transaction| {
-        let key = schema::object(object);
-        if let Some(value) = transaction.get(&key)? {
-            let known = ObjectUse {
-                length: u64::from(length),
-                ..ObjectUse::decode(&value)?
-            };
-            transaction.put(&key, known.encode());
-        }
-        Ok(())
-    };
-    transact(&*parts.engine, tell).await
+async fn tell_lengths(parts: &Parts, spool: &Spool) {
+    let untold = spool.take_untold();
+    if untold.is_empty() {
+        return;
+    }
+    let lengths = untold.clone();
+    let tell =
+        move |transaction: &mut dyn Transaction| operations::set_lengths(transaction, &lengths);
+    if let Err(error) = transact(&*parts.engine, tell).await {
+        tracing::debug!(%error, "how long objects became is told later");
+        spool.still_untold(untold);
+    }
 }

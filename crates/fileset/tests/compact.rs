@@ -11,17 +11,18 @@ use std::{
         Arc,
         atomic::{AtomicI64, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use bytes::Bytes;
-use penstock_base::{FsError, KIB, MIB};
+use penstock_base::{FsError, KIB, MIB, clock};
 use penstock_fileset::engine::{
     Engine, EngineError, EngineResult, Operation, Query, Reads, Transaction, Visitor, query,
     transact,
 };
-use penstock_object::ErrorKind;
+use penstock_object::{ErrorKind, Operation as Request};
 use penstock_object_testing::Fault;
-use penstock_vfs::{AttributeChanges, HandleId, Inode, OpenOptions, WritePlace};
+use penstock_vfs::{AttributeChanges, HandleId, Inode, OpenOptions, RemoveKind, WritePlace};
 use proptest::prelude::*;
 
 use support::{Place, ROOT, file};
@@ -351,6 +352,86 @@ proptest! {
     }
 }
 
+/// It waited 10 s for each of them, one after the other, though it could do without the bucket.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_save_waits_for_folds_once_however_many_chunks_it_touches() {
+    let place = Place::spooled().await;
+    let chunks = 4;
+    let (inode, handle, mut model) = written(&place, chunks * CHUNK).await;
+    let never = Fault::Delay(Duration::from_secs(3600));
+    place.faults.rate(Some(Request::Get), 1.0, never);
+    for at in (0..chunks * CHUNK).step_by(6000) {
+        write(&place, handle, &mut model, (at, b"part")).await;
+    }
+    place.sync(handle).await.unwrap();
+    let crowded = extents(&place, inode).await;
+    assert!(crowded.iter().all(|it| *it > 1100), "{crowded:?}");
+    let begun = clock::now();
+    for _ in 0..2 {
+        for chunk in 0..chunks {
+            write(&place, handle, &mut model, (chunk * CHUNK, b"again")).await;
+        }
+        place.sync(handle).await.unwrap();
+    }
+    assert!(begun.elapsed() < Duration::from_secs(18), "{begun:?}");
+    place.faults.clear();
+}
+
+/// Ranges were read one after the other, each with its own requests.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fold_of_many_ranges_takes_few_requests() {
+    let place = Place::new().await;
+    let (inode, handle, mut model) = written(&place, 0).await;
+    for part in 0..2 {
+        for page in (part..CHUNK / PAGE).step_by(4) {
+            write(&place, handle, &mut model, (page * PAGE, &[2; 4096])).await;
+        }
+        place.sync(handle).await.unwrap();
+    }
+    place
+        .until(|| async { extents(&place, inode).await == [256] })
+        .await;
+    let requests = place.faults.calls(Request::Get);
+    assert!(requests <= 8, "{requests} requests");
+    assert!(place.read_all(handle, model.len()).await == model);
+    place.close(handle).await.unwrap();
+    place.is_whole().await;
+}
+
+/// A fold that was overtaken found blocks missing, and told of damage.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_fold_reads_is_not_deleted_meanwhile() {
+    let place = Place::new().await;
+    place.store(ROOT, "other", b"bytes").await.unwrap();
+    let other = place.find(ROOT, "other").await.unwrap().inode;
+    let gone = place.objects().await;
+    let (_, handle, mut model) = written(&place, CHUNK).await;
+    for page in (0..600).step_by(2) {
+        write(&place, handle, &mut model, (page * PAGE, &[2; 4096])).await;
+    }
+    let slow = Fault::Delay(Duration::from_secs(2));
+    place.faults.rate(Some(Request::Get), 1.0, slow);
+    place.sync(handle).await.unwrap();
+    let mut read = place.objects().await;
+    read.retain(|key| !gone.contains(key));
+    place
+        .until(|| async { place.faults.calls(Request::Get) > 0 })
+        .await;
+    write(&place, handle, &mut model, (0, &[3; CHUNK as usize])).await;
+    place.sync(handle).await.unwrap();
+    let removed = place.remove(ROOT, "other", RemoveKind::File).await;
+    removed.unwrap();
+    place.forget_all(other);
+    place
+        .until(|| async { !place.objects().await.contains(&gone[0]) })
+        .await;
+    let left = place.objects().await;
+    assert!(read.iter().all(|key| left.contains(key)), "{left:?}");
+    place.faults.clear();
+    assert!(place.read_all(handle, model.len()).await == model);
+    place.close(handle).await.unwrap();
+}
+
 /// The bytes of a fold are being stored when the chunk is written over and cut.
 #[tokio::test]
 async fn a_fold_that_comes_late_changes_nothing_that_was_written_or_cut_since() {
@@ -360,9 +441,9 @@ async fn a_fold_that_comes_late_changes_nothing_that_was_written_or_cut_since() 
         write(&place, handle, &mut model, (page * PAGE, &[2; 4096])).await;
     }
     place.faults.rate(
-        Some(penstock_object::Operation::Get),
+        Some(Request::Get),
         1.0,
-        Fault::Delay(std::time::Duration::from_millis(300)),
+        Fault::Delay(Duration::from_millis(300)),
     );
     place.sync(handle).await.unwrap();
     let before = extents(&place, inode).await[0];

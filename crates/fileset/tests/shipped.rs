@@ -316,10 +316,13 @@ async fn put_back(alone: u8, together: u8) {
             .unwrap();
         engine.sync().await.unwrap();
     }
-    let expected = all(&engine).await;
-    engine.close().await.unwrap();
     let opened = place.open(&reverted).await;
     assert!(matches!(opened, Err(EngineError::Fenced(_))), "{opened:?}");
+    // Who is refused shuts nobody out.
+    put(&engine, "after", vec![1]).await.unwrap();
+    engine.sync().await.unwrap();
+    let expected = all(&engine).await;
+    engine.close().await.unwrap();
     let position = position(&settings(reverted.path(), &place.store)).await;
     assert!(position.is_ok_and(|position| position.is_own && !position.agrees));
     let attached = place.attach(&reverted).await.unwrap();

@@ -13,6 +13,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use penstock_base::{FsError, FsResult, Mutex, Payload, random, run_blocking};
@@ -107,9 +108,14 @@ impl Objects {
         Ok(placed.collect())
     }
 
-    /// Puts a run into the spool, which the bucket gets later.
-    pub(super) async fn spool(&self, spool: &Spool, run: &Run) -> FsResult<Placed> {
-        let mut slot = spool.take(run.length() as u32, || self.new_id()).await?;
+    /// Puts a run into the spool, which the bucket gets later. Waits for room at most as long as `patience`.
+    pub(super) async fn spool(
+        &self,
+        spool: &Spool,
+        (run, patience): (&Run, Duration),
+    ) -> FsResult<Placed> {
+        let wanted = (run.length() as u32, patience);
+        let mut slot = spool.take(wanted, || self.new_id()).await?;
         // Before the slot goes: from then on the object can be uploaded, unless somebody holds it.
         let object = self.hold(slot.object);
         let written = run_blocking(|| slot.write(run));

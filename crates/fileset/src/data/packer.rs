@@ -25,6 +25,7 @@ use tokio::sync::oneshot;
 use super::{
     Objects, Piece, Placed,
     pack::{Pack, Run, runs},
+    spool::ROOM_WAIT,
 };
 use crate::schema::BLOCK_SIZE;
 
@@ -179,16 +180,19 @@ impl Packer {
             return (Vec::new(), runs);
         };
         let (mut placed, mut others) = (Vec::new(), Vec::new());
+        let mut patience = ROOM_WAIT;
         for run in runs {
             if run.length() >= LARGE {
                 others.push(run);
                 continue;
             }
-            match self.objects.spool(spool, &run).await {
+            match self.objects.spool(spool, (&run, patience)).await {
                 Ok(one) => placed.push(one),
                 Err(error) => {
                     tracing::debug!(%error, "what this disk has no room for goes to the bucket at once");
                     others.push(run);
+                    // It has waited for those behind it as well.
+                    patience = Duration::ZERO;
                 }
             }
         }

@@ -15,10 +15,11 @@
 //! |---|---|
 //! | order | the spool is a [`Barrier`] of the engine: its files are synced before the log is, so what is durable refers to bytes that are |
 //! | reading | it is the [`Store`] that the volume reads through, and answers for what it has |
+//! | sending | what is sent is synced before: a power cut may bring a file back that was removed |
 //! | removal | an object that no file needs any more is dropped without a request |
 //! | a crash | the next one who opens the spool finds all files sealed; what no metadata refers to is dropped |
 //! | a power cut | operations that were not synced and refer to bytes that are not here are undone ([`Barrier::has`]) |
-//! | room | [`SPOOL_MAX`] bytes; an append waits for uploads, [`ROOM_WAIT`] at most |
+//! | room | [`SPOOL_MAX`] bytes; a save waits for uploads, [`ROOM_WAIT`] at most, and then goes to the bucket |
 //! | a full disk | the append fails, and the run goes to the bucket at once |
 
 mod state;
@@ -44,6 +45,7 @@ use penstock_object::Store;
 use tokio::sync::{Notify, watch};
 
 use self::state::State;
+pub(crate) use self::state::Untold;
 use super::{
     ObjectId,
     pack::{Run, checksums},
@@ -60,7 +62,7 @@ const SPOOL_MAX: u64 = 256 << 20;
 /// How long an object is open at most: as long as comparable tools let a file rest before they store it.
 const OPEN_FOR: Duration = Duration::from_secs(5);
 /// How long an append waits for room.
-const ROOM_WAIT: Duration = Duration::from_secs(60);
+pub(super) const ROOM_WAIT: Duration = Duration::from_secs(60);
 /// The file that says in which start of the machine the spool was open.
 const BOOT: &str = "boot";
 /// Between two attempts to store an object, each of which has the store's own retries.
@@ -88,15 +90,6 @@ pub(crate) struct Due {
     /// Bytes in it, without those at its end that could not be written.
     pub(crate) length: u32,
     file: Arc<fs::File>,
-}
-
-impl Due {
-    /// All bytes of it.
-    pub(crate) fn read(&self) -> io::Result<Bytes> {
-        let mut bytes = vec![0; self.length as usize];
-        run_blocking(|| self.file.read_exact_at(&mut bytes, 0))?;
-        Ok(bytes.into())
-    }
 }
 
 /// Room in an object for one run. The object is not uploaded before this is gone.
@@ -181,13 +174,13 @@ impl Spool {
     }
 
     /// Room for `length` bytes in the open object, for which `new` makes up a name if there is none. Fails with
-    /// `NoSpace` when the bucket took nothing for [`ROOM_WAIT`].
+    /// `NoSpace` when there was none for as long as `patience`.
     pub(super) async fn take(
         &self,
-        length: u32,
+        (length, patience): (u32, Duration),
         new: impl FnOnce() -> ObjectId,
     ) -> FsResult<Slot<'_>> {
-        self.room(u64::from(length)).await?;
+        self.room(u64::from(length), patience).await?;
         let taken = run_blocking(|| {
             let mut state = self.state.lock();
             if !state.has_room(length) {
@@ -208,12 +201,16 @@ impl Spool {
         })
     }
 
-    async fn room(&self, length: u64) -> FsResult<()> {
+    async fn room(&self, length: u64, patience: Duration) -> FsResult<()> {
         let mut bytes = self.bytes.subscribe();
         let room = bytes.wait_for(|bytes| bytes + length <= SPOOL_MAX);
-        let found = clock::deadline(ROOM_WAIT, room).await;
+        let found = clock::deadline(patience, room).await;
         found.map(drop).map_err(|_| {
-            tracing::warn!("the bucket takes nothing, and there is no room for more on this disk");
+            if !patience.is_zero() {
+                tracing::warn!(
+                    "the bucket takes nothing, and there is no room for more on this disk"
+                );
+            }
             FsError::NoSpace
         })
     }
@@ -264,6 +261,35 @@ impl Spool {
     /// Returns when [`Spool::due`] may have something new.
     pub(crate) async fn rung(&self) {
         self.bell.notified().await;
+    }
+
+    /// All bytes of an object, which are on the disk then: a power cut may bring its file back after the bucket has it, and
+    /// what is found is sent once more.
+    pub(crate) fn read(&self, due: &Due) -> io::Result<Bytes> {
+        let mut bytes = vec![0; due.length as usize];
+        run_blocking(|| {
+            due.file.sync_data()?;
+            due.file.read_exact_at(&mut bytes, 0)
+        })?;
+        self.state.lock().synced(due.object);
+        Ok(bytes.into())
+    }
+
+    /// The bucket has it: there is room for more here, whether or not the metadata can be told now how long it became.
+    pub(crate) fn arrived(&self, due: &Due) {
+        let told = (due.object, due.length);
+        self.state.lock().untold.push(told);
+        self.gone(due.object);
+    }
+
+    /// The lengths of objects that the metadata is to be told.
+    pub(crate) fn take_untold(&self) -> Untold {
+        std::mem::take(&mut self.state.lock().untold)
+    }
+
+    /// They could not be told.
+    pub(crate) fn still_untold(&self, lengths: Untold) {
+        self.state.lock().untold.extend(lengths);
     }
 
     /// The bucket did not take it: it is tried again.
@@ -357,11 +383,13 @@ fn object_of(path: &Path) -> Option<ObjectId> {
 
 #[cfg(test)]
 mod tests {
+    use penstock_base::{BufferPool, MemoryBudget};
     use penstock_object_testing::MemoryStore;
+    use penstock_transfer::Transfer;
 
     use super::*;
     use crate::{
-        data::{Piece, pack::runs},
+        data::{Objects, Packer, Piece, pack::runs},
         schema::BLOCK_SIZE,
     };
 
@@ -375,7 +403,7 @@ mod tests {
         let spool = spool(&directory);
         for number in 0..=UPLOADS_MAX as u64 {
             let object = ObjectId { writer: 1, number };
-            drop(spool.take(BLOCK_SIZE as u32, || object).await);
+            drop(spool.take((BLOCK_SIZE as u32, ROOM_WAIT), || object).await);
         }
         let later = clock::now() + OPEN_FOR;
         let begun = std::iter::from_fn(|| spool.due(later, HashSet::new));
@@ -383,12 +411,31 @@ mod tests {
         assert_eq!(spool.next_due(), None, "the bell rings when one has ended");
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_save_of_many_runs_waits_for_room_once() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let spool = spool(&directory);
+        spool.bytes.send_replace(SPOOL_MAX);
+        let pool = BufferPool::new(MemoryBudget::new(16 << 20));
+        let transfer = Transfer::new(spool.clone(), pool);
+        let packer = Packer::new(Arc::new(Objects::with_spool(transfer, Some(spool))));
+        let pieces = (0..10).map(|chunk| Piece {
+            offset: chunk * BLOCK_SIZE,
+            bytes: Bytes::from_static(b"bytes"),
+        });
+        let begun = clock::now();
+        let placed = packer.store(pieces.collect()).await;
+        assert_eq!(placed.expect("the bucket takes them").len(), 10);
+        assert!(begun.elapsed() < 2 * ROOM_WAIT, "{:?}", begun.elapsed());
+    }
+
     async fn taken(spool: &Spool, length: u32) -> Slot<'_> {
         let new = || ObjectId {
             writer: 1,
             number: 1,
         };
-        spool.take(length, new).await.expect("there is room")
+        let taken = spool.take((length, ROOM_WAIT), new).await;
+        taken.expect("there is room")
     }
 
     #[tokio::test]
@@ -407,7 +454,21 @@ mod tests {
         drop(taken(&spool, 1000).await);
         let due = spool.due(clock::now() + OPEN_FOR, HashSet::new);
         let due = due.expect("it is old enough");
-        assert_eq!(due.read().expect("it is here"), bytes);
+        assert_eq!(spool.read(&due).expect("it is here"), bytes);
         assert_eq!(due.length, 6);
+    }
+
+    /// The file of an object was removed that nobody had synced: a power cut brought it back empty, and it was put over
+    /// what the bucket had.
+    #[tokio::test]
+    async fn what_is_sent_is_on_the_disk_before() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let spool = spool(&directory);
+        drop(taken(&spool, 6).await);
+        let due = spool.due(clock::now() + OPEN_FOR, HashSet::new);
+        spool
+            .read(&due.expect("it is old enough"))
+            .expect("it is here");
+        assert!(spool.state.lock().unsynced().is_empty());
     }
 }

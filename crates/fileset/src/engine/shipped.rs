@@ -126,6 +126,9 @@ impl ShippedEngine {
         let bucket = Bucket::new(Arc::clone(&settings.store), settings.identity);
         let prepared = run_blocking(|| Prepared::open(&settings.local, None))?;
         let holder = holder(&prepared, from)?;
+        if from == From::Oneself {
+            spare_others(&bucket, &prepared, holder).await?;
+        }
         let claimed = chain::claim(&bucket, holder, from).await?;
         let prepared = match from {
             From::Oneself => catch_up(&bucket, prepared, &claimed).await?,
@@ -219,12 +222,7 @@ async fn catch_up(
     claimed: &Claimed,
 ) -> EngineResult<Prepared> {
     if !agree(bucket, &prepared, (&claimed.chain, claimed.tip)).await? {
-        return Err(EngineError::Fenced(
-            "what is on this machine and what is in the bucket do not agree: this directory was put \
-             back to what it was once, or a copy of it was in use; `penstock fileset attach` brings \
-             back what is in the bucket"
-                .to_owned(),
-        ));
+        return Err(disagreeing());
     }
     let last = prepared.tip().sequence;
     let links = claimed.chain.behind(bucket, last).await?;
@@ -234,6 +232,29 @@ async fn catch_up(
     })
     .await?;
     Ok(prepared)
+}
+
+/// Fails if this directory will be refused, before its claim shuts out who has a copy of it in use. What cannot be read now,
+/// since its writer makes a checkpoint, is compared after the claim alone.
+async fn spare_others(bucket: &Bucket, prepared: &Prepared, holder: u64) -> EngineResult<()> {
+    let chain = Chain::read(bucket).await?;
+    if chain.holder(bucket).await? != Some(holder) {
+        return Ok(());
+    }
+    let tip = chain.tip(bucket).await?;
+    match agree(bucket, prepared, (&chain, tip)).await {
+        Ok(false) => Err(disagreeing()),
+        Ok(true) | Err(_) => Ok(()),
+    }
+}
+
+fn disagreeing() -> EngineError {
+    EngineError::Fenced(
+        "what is on this machine and what is in the bucket do not agree: this directory was put \
+         back to what it was once, or a copy of it was in use; `penstock fileset attach` brings \
+         back what is in the bucket"
+            .to_owned(),
+    )
 }
 
 /// Whether disk and bucket have the same operations, as far as both go.

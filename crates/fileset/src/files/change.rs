@@ -12,6 +12,14 @@ use crate::{
     schema::BLOCK_SIZE,
 };
 
+/// What size a file is to get.
+#[derive(Debug, Clone, Copy)]
+enum NewSize {
+    Exactly(u64),
+    /// This unless it is longer by then.
+    AtLeast(u64),
+}
+
 impl Files {
     /// Gives a file another size. A long one is cut from its end in steps, each of which leaves a file that is
     /// shorter than before. `drops_set_id` as for a write. Goes on if it is dropped.
@@ -21,29 +29,24 @@ impl Files {
         size: u64,
         drops_set_id: bool,
     ) -> FsResult<()> {
+        self.change_size(inode, NewSize::Exactly(size), drops_set_id)
+            .await
+    }
+
+    async fn change_size(
+        self: &Arc<Self>,
+        inode: Inode,
+        new: NewSize,
+        drops_set_id: bool,
+    ) -> FsResult<()> {
+        let (NewSize::Exactly(size) | NewSize::AtLeast(size)) = new;
         if size > i64::MAX as u64 {
             return Err(FsError::FileTooLarge);
         }
         let file = self.pin(inode).await?;
         let files = Arc::clone(self);
         let resized = tokio::spawn(async move {
-            let turn = file.turn.lock().await;
-            let now = clock::wall_time();
-            let is_dirty = file.pending.lock().resize(size, now);
-            let change = FileChange {
-                // What is pending brings the size along when it is saved.
-                size: Some(match is_dirty {
-                    true => SizeChange::AtMost(size),
-                    false => SizeChange::To(size),
-                }),
-                modified: Some(now),
-                changed: Some(now),
-                drops_set_id,
-            };
-            let outcome = files.cut(inode, size, change).await;
-            // Whoever looked at the metadata meanwhile may have seen what is cut now.
-            file.pending.lock().punch(size..size);
-            drop(turn);
+            let outcome = files.resize_pinned(&file, new, drops_set_id).await;
             files.unpin(inode);
             outcome
         });
@@ -52,6 +55,42 @@ impl Files {
                 "a change of size ended unexpectedly".to_owned(),
             ))
         })
+    }
+
+    async fn resize_pinned(
+        self: &Arc<Self>,
+        file: &File,
+        new: NewSize,
+        drops_set_id: bool,
+    ) -> FsResult<()> {
+        let _turn = file.turn.lock().await;
+        let now = clock::wall_time();
+        let (size, before) = {
+            let mut pending = file.pending.lock();
+            let size = match new {
+                NewSize::AtLeast(size) if size <= pending.size() => return Ok(()),
+                NewSize::Exactly(size) | NewSize::AtLeast(size) => size,
+            };
+            (size, pending.resize(size, now))
+        };
+        let change = FileChange {
+            // What is pending brings the size along when it is saved.
+            size: Some(match before.is_dirty {
+                true => SizeChange::AtMost(size),
+                false => SizeChange::To(size),
+            }),
+            modified: Some(now),
+            changed: Some(now),
+            drops_set_id,
+        };
+        let outcome = self.cut(file.inode, size, change).await;
+        if outcome.is_err() {
+            let saved = self.size(file.inode).await.unwrap_or(before.size);
+            file.pending.lock().undo_resize(before, saved);
+        }
+        // Whoever looked at the metadata meanwhile may have seen what is cut now.
+        file.pending.lock().moved();
+        outcome
     }
 
     async fn cut(self: &Arc<Self>, inode: Inode, size: u64, change: FileChange) -> FsResult<()> {
@@ -119,7 +158,8 @@ impl Files {
             if keeps_size || file.pending.lock().size() >= range.end {
                 return Ok(());
             }
-            files.resize(file.inode, range.end, false).await
+            let size = NewSize::AtLeast(range.end);
+            files.change_size(file.inode, size, false).await
         });
         allocated.await.unwrap_or_else(|_| {
             Err(FsError::Io(
@@ -130,23 +170,31 @@ impl Files {
 
     async fn punch(self: &Arc<Self>, file: &File, range: Range<u64>) -> FsResult<()> {
         let _turn = file.turn.lock().await;
-        file.pending.lock().punch(range.clone());
-        let inode = file.inode;
+        let punched = file.pending.lock().punch(range.clone());
+        let outcome = self.punch_saved(file.inode, &range).await;
+        let mut pending = file.pending.lock();
+        if outcome.is_err() {
+            pending.undo_punch(punched);
+        }
+        pending.moved();
+        outcome
+    }
+
+    async fn punch_saved(self: &Arc<Self>, inode: Inode, range: &Range<u64>) -> FsResult<()> {
         let look = |reads: &dyn crate::engine::Reads| {
-            operations::clearing(reads, inode, &range, usize::MAX)
+            operations::clearing(reads, inode, range, usize::MAX)
         };
         let edits = query(&*self.engine, look).await?;
+        if edits.is_empty() {
+            return Ok(());
+        }
         let now = clock::wall_time();
         let change = move |_: &Step| FileChange {
             modified: Some(now),
             changed: Some(now),
             ..FileChange::default()
         };
-        if !edits.is_empty() {
-            self.edit((inode, edits), change, |_| ()).await?;
-        }
-        file.pending.lock().punch(range);
-        Ok(())
+        self.edit((inode, edits), change, |_| ()).await
     }
 
     /// The next place that is written, or that is not. What is pending is saved first, and so has extents.

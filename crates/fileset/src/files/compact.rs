@@ -37,9 +37,12 @@ use crate::{
 const FOLDS_MAX: usize = 2;
 /// Chunks that wait; another one is found again by its next save.
 const WAITING_MAX: usize = 4096;
+/// How long a fold may take, which keeps what it reads from being deleted, and from the bucket if it is in a spool.
+const FOLD_MAX: Duration = Duration::from_secs(60);
 /// How long a chunk is left alone that could not be folded.
 const REST: Duration = Duration::from_secs(60);
-/// How long a save waits for a fold: with a spool it can do without the bucket.
+/// How long a save waits for folds: with a spool it can do without the bucket. If that was not enough, no save waits for
+/// as long as chunks rest.
 const SAVE_WAIT: Duration = Duration::from_secs(10);
 /// Requests of one fold at once.
 const FETCHES_MAX: usize = 4;
@@ -57,6 +60,8 @@ struct Queue {
     /// Those that wait and those that are being folded.
     known: HashSet<At>,
     resting: HashMap<At, Instant>,
+    /// Until when no save waits for a fold.
+    unwaited_until: Option<Instant>,
     workers: usize,
     tasks: Vec<JoinHandle<()>>,
     is_ended: bool,
@@ -73,6 +78,12 @@ impl Queue {
     fn rests(&self, at: At) -> bool {
         let until = self.resting.get(&at);
         until.is_some_and(|until| *until > clock::now())
+    }
+
+    /// Whether a save waits until a chunk is folded.
+    fn is_waited_for(&self, at: At) -> bool {
+        let is_over = |until: Instant| until <= clock::now();
+        self.unwaited_until.is_none_or(is_over) && !self.rests(at)
     }
 
     fn rest(&mut self, at: At) {
@@ -101,7 +112,6 @@ pub(super) struct Compactor {
 struct Moving<'a> {
     files: &'a Files,
     inode: Inode,
-    _old: Vec<Uncommitted>,
 }
 
 impl Drop for Moving<'_> {
@@ -160,26 +170,26 @@ impl Files {
         });
         let chunks: BTreeSet<u64> = chunks.collect();
         let look = |reads: &dyn Reads| overcrowded(reads, inode, &chunks);
-        for chunk in query(&*self.engine, look).await.unwrap_or_default() {
-            let at = (inode, chunk);
-            if self.compactor.queue.lock().rests(at) {
-                continue;
+        let mut found = query(&*self.engine, look).await.unwrap_or_default();
+        found.retain(|chunk| self.compactor.queue.lock().is_waited_for((inode, *chunk)));
+        let folds = async {
+            for chunk in found {
+                self.try_to_fold((inode, chunk)).await;
             }
-            if clock::deadline(SAVE_WAIT, self.try_to_fold(at))
-                .await
-                .is_err()
-            {
-                self.compactor.queue.lock().rest(at);
-            }
+        };
+        if clock::deadline(SAVE_WAIT, folds).await.is_err() {
+            self.compactor.queue.lock().unwaited_until = Some(clock::now() + REST);
         }
     }
 
     async fn try_to_fold(&self, at: At) {
-        match self.fold(at).await {
+        let late = |_| Err(FsError::TimedOut("it took too long".to_owned()));
+        let folded = clock::deadline(FOLD_MAX, self.fold(at)).await;
+        match folded.unwrap_or_else(late) {
             Ok(()) | Err(FsError::Stale) => {}
             Err(error) => {
                 let (inode, chunk) = (at.0.0, at.1);
-                tracing::warn!(inode, chunk, %error, "the many parts of a chunk could not be joined; it is tried again");
+                tracing::warn!(inode, chunk, %error, "the many parts of a chunk could not be joined; it is tried again when it is saved");
                 self.compactor.queue.lock().rest(at);
             }
         }
@@ -187,7 +197,7 @@ impl Files {
 
     /// Folds a chunk, if there is something to fold and memory for it.
     async fn fold(&self, at: At) -> FsResult<()> {
-        let before = query(&*self.engine, |reads| operations::chunk(reads, at)).await?;
+        let (before, _held) = self.hold_chunk(at).await?;
         let ranges = before.foldable();
         let lengths = ranges
             .iter()
@@ -209,13 +219,25 @@ impl Files {
         }
     }
 
+    /// What is written of a chunk, with all objects that it shows: nobody deletes these meanwhile. Fails with `Stale` if it
+    /// changes just now.
+    async fn hold_chunk(&self, at: At) -> FsResult<(Chunk, Vec<Uncommitted>)> {
+        let look = async || query(&*self.engine, |reads| operations::chunk(reads, at)).await;
+        let seen = look().await?;
+        let objects: BTreeSet<_> = seen.extents.iter().map(|it| it.stored.object).collect();
+        let objects = objects.into_iter().map(|it| self.objects.hold(it));
+        let held = objects.collect();
+        match look().await? == seen {
+            true => Ok((seen, held)),
+            false => Err(FsError::Stale),
+        }
+    }
+
     /// Shows what was stored, where it is what the chunk shows still. Returns whether that was worth it.
     async fn replace(&self, at: At, before: Chunk, placed: &[Placed]) -> FsResult<bool> {
-        let old: BTreeSet<_> = before.extents.iter().map(|it| it.stored.object).collect();
         let _moving = Moving {
             files: self,
             inode: at.0,
-            _old: old.into_iter().map(|it| self.objects.hold(it)).collect(),
         };
         let folded: Vec<_> = placed.iter().map(|placed| placed.extent.clone()).collect();
         transact(&*self.engine, move |transaction| {
@@ -243,30 +265,26 @@ impl Files {
         extents: &Chunk,
         ranges: &[Range<u32>],
     ) -> FsResult<Vec<Piece>> {
-        let mut pieces = Vec::with_capacity(ranges.len());
-        for range in ranges {
-            let parts = extents.extents.iter();
-            let parts: Vec<_> = parts.filter_map(|extent| extent.part(range)).collect();
-            let bytes = self.read_parts(range, &parts).await?;
-            pieces.push(Piece {
-                offset: chunk * BLOCK_SIZE + u64::from(range.start),
-                bytes,
-            });
-        }
-        Ok(pieces)
-    }
-
-    async fn read_parts(&self, range: &Range<u32>, parts: &[Extent]) -> FsResult<Bytes> {
-        let mut bytes = BytesMut::zeroed((range.end - range.start) as usize);
-        let fetched = spans(parts)?.into_iter().map(|span| self.fetch_span(span));
+        let index_of = |at: u32| ranges.partition_point(|range| range.end <= at);
+        let parts = extents.extents.iter();
+        let parts = parts.filter_map(|extent| extent.part(ranges.get(index_of(extent.at))?));
+        let parts: Vec<_> = parts.collect();
+        let zeros = |range: &Range<u32>| BytesMut::zeroed((range.end - range.start) as usize);
+        let mut read: Vec<_> = ranges.iter().map(zeros).collect();
+        let fetched = spans(&parts)?.into_iter().map(|span| self.fetch_span(span));
         let mut fetched = stream::iter(fetched).buffer_unordered(FETCHES_MAX);
         while let Some(parts) = fetched.try_next().await? {
             for (at, part) in parts {
-                let start = (at - range.start) as usize;
-                bytes[start..start + part.len()].copy_from_slice(&part);
+                let index = index_of(at);
+                let start = (at - ranges[index].start) as usize;
+                read[index][start..start + part.len()].copy_from_slice(&part);
             }
         }
-        Ok(bytes.freeze())
+        let pieces = ranges.iter().zip(read).map(|(range, bytes)| Piece {
+            offset: chunk * BLOCK_SIZE + u64::from(range.start),
+            bytes: bytes.freeze(),
+        });
+        Ok(pieces.collect())
     }
 
     /// Fetches a part of an object, and returns the bytes in it with their places in the chunk.

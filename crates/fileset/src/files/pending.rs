@@ -64,6 +64,18 @@ struct Saving {
     modified: Option<SystemTime>,
 }
 
+/// What a change of size took away, until the metadata has made it, too.
+#[derive(Debug)]
+pub(super) struct Before {
+    pieces: Pieces,
+    memory: Option<Reservation>,
+    pub(super) size: u64,
+    is_resized: bool,
+    modified: Option<SystemTime>,
+    /// Something is pending still.
+    pub(super) is_dirty: bool,
+}
+
 /// What a reader sees of it.
 #[derive(Debug)]
 pub(super) struct Seen {
@@ -151,27 +163,51 @@ impl Pending {
         self.drops_set_id = true;
     }
 
-    /// Nothing behind `size` is pending any more, and the file has that size. Returns whether anything is pending
-    /// still. Only in one's turn.
-    pub(super) fn resize(&mut self, size: u64, now: SystemTime) -> bool {
-        self.bytes -= cut(&mut self.pieces, size..u64::MAX);
+    /// Nothing behind `size` is pending any more, and the file has that size. Returns what was. Only in one's turn.
+    pub(super) fn resize(&mut self, size: u64, now: SystemTime) -> Before {
+        let mut before = Before {
+            pieces: self.punch(size..u64::MAX),
+            memory: None,
+            size: self.size,
+            is_resized: self.is_resized,
+            modified: self.modified,
+            is_dirty: !self.pieces.is_empty(),
+        };
         self.size = size;
-        self.changes += 1;
-        let is_dirty = !self.pieces.is_empty();
-        self.is_resized = is_dirty;
-        if is_dirty {
-            self.modified = Some(now);
-        } else {
-            self.modified = None;
-            self.memory = None;
+        self.is_resized = before.is_dirty;
+        self.modified = before.is_dirty.then_some(now);
+        if !before.is_dirty {
+            before.memory = self.memory.take();
         }
-        is_dirty
+        before
     }
 
-    /// Nothing in `range` is pending any more. Only in one's turn.
-    pub(super) fn punch(&mut self, range: Range<u64>) {
+    /// The size was not changed, or not all the way: the metadata says that it is `saved`. Only in one's turn.
+    pub(super) fn undo_resize(&mut self, before: Before, saved: u64) {
+        self.put_below(before.pieces, before.memory);
+        let size = if before.is_resized {
+            before.size
+        } else {
+            saved
+        };
+        let last = self.pieces.last_key_value();
+        let end = last.map_or(0, |(offset, piece)| offset + piece.len() as u64);
+        self.size = size.max(end);
+        self.is_resized |= before.is_resized;
+        self.modified = self.modified.or(before.modified);
+    }
+
+    /// Nothing in `range` is pending any more. Returns what was. Only in one's turn.
+    pub(super) fn punch(&mut self, range: Range<u64>) -> Pieces {
+        let punched = part(&self.pieces, &range);
         self.bytes -= cut(&mut self.pieces, range);
         self.changes += 1;
+        punched
+    }
+
+    /// What was punched out of what is pending is there again. Only in one's turn.
+    pub(super) fn undo_punch(&mut self, punched: Pieces) {
+        self.put_below(punched, None);
     }
 
     /// The metadata says that the file has this size, and nothing is pending that knows better.
@@ -245,7 +281,7 @@ impl Pending {
         self.changes += 1;
     }
 
-    /// What was saved lies elsewhere now.
+    /// What a reader found elsewhere may not be true any more.
     pub(super) fn moved(&mut self) {
         self.changes += 1;
     }
@@ -260,6 +296,14 @@ impl Pending {
     pub(super) fn give_back(&mut self, taken: &Taken) {
         let saving = self.saving.take();
         let (pieces, memory) = saving.map_or((Pieces::new(), None), |it| (it.pieces, it.memory));
+        self.put_below(pieces, memory);
+        self.is_resized = true;
+        self.modified = self.modified.or(taken.modified);
+        self.drops_set_id |= taken.drops_set_id;
+    }
+
+    /// Pieces are pending again, below those that are.
+    fn put_below(&mut self, pieces: Pieces, memory: Option<Reservation>) {
         let newer = std::mem::replace(&mut self.pieces, pieces);
         for (offset, piece) in newer {
             cut(&mut self.pieces, offset..offset + piece.len() as u64);
@@ -273,9 +317,6 @@ impl Pending {
             }
             (one, other) => one.or(other),
         };
-        self.is_resized = true;
-        self.modified = self.modified.or(taken.modified);
-        self.drops_set_id |= taken.drops_set_id;
     }
 
     /// What a reader of `range` sees.

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     data::ObjectId,
     engine::{Reads, Transaction},
-    schema::{self, kind},
+    schema::{self, ObjectUse, kind},
 };
 
 /// All orphans.
@@ -79,6 +79,24 @@ pub(crate) fn drop_garbage(
 ) -> FsResult<()> {
     for object in objects {
         transaction.delete(&schema::garbage(*object));
+    }
+    Ok(())
+}
+
+/// These objects became so long: who referred to them first did not know it.
+pub(crate) fn set_lengths(
+    transaction: &mut dyn Transaction,
+    lengths: &[(ObjectId, u32)],
+) -> FsResult<()> {
+    for (object, length) in lengths {
+        let key = schema::object(*object);
+        if let Some(value) = transaction.get(&key)? {
+            let known = ObjectUse {
+                length: u64::from(*length),
+                ..ObjectUse::decode(&value)?
+            };
+            transaction.put(&key, known.encode());
+        }
     }
     Ok(())
 }

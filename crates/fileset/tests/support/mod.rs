@@ -19,7 +19,7 @@ use penstock_fileset::{
     FilesetVolume, Format, Spool,
     check::check,
     engine::{
-        Barrier, EmbeddedEngine, EmbeddedSettings, Engine, EngineResult,
+        Barrier, EmbeddedEngine, EmbeddedSettings, Engine, EngineError, EngineResult,
         Operation as EngineOperation, Query,
     },
 };
@@ -127,6 +127,8 @@ pub struct Gate {
     until: AtomicU64,
     /// The same of syncs.
     until_sync: AtomicU64,
+    /// The same until the one that finds no room.
+    until_full: AtomicU64,
     open: Notify,
     /// Rings when it waits.
     pub reached: Notify,
@@ -143,19 +145,29 @@ impl Gate {
         self.until_sync.store(1, Ordering::SeqCst);
     }
 
+    /// The `nth` operation from now on finds no room on the disk.
+    pub fn refuse(&self, nth: u64) {
+        self.until_full.store(nth, Ordering::SeqCst);
+    }
+
     /// What waits goes on.
     pub fn go_on(&self) {
         self.open.notify_one();
     }
 
     async fn pass(&self, until: &AtomicU64) {
-        let count = |left: u64| left.checked_sub(1);
-        let before = until.fetch_update(Ordering::SeqCst, Ordering::SeqCst, count);
-        if before == Ok(1) {
+        if is_it(until) {
             self.reached.notify_one();
             self.open.notified().await;
         }
     }
+}
+
+/// Whether this is the one that is counted down to.
+fn is_it(until: &AtomicU64) -> bool {
+    let count = |left: u64| left.checked_sub(1);
+    let before = until.fetch_update(Ordering::SeqCst, Ordering::SeqCst, count);
+    before == Ok(1)
 }
 
 #[async_trait::async_trait]
@@ -166,6 +178,9 @@ impl Engine for Gate {
 
     async fn run(&self, operation: EngineOperation) -> EngineResult<()> {
         self.pass(&self.until).await;
+        if is_it(&self.until_full) {
+            return Err(EngineError::Full("as it was told".to_owned()));
+        }
         self.inner.run(operation).await
     }
 
@@ -230,6 +245,7 @@ impl Place {
                 inner,
                 until: AtomicU64::new(0),
                 until_sync: AtomicU64::new(0),
+                until_full: AtomicU64::new(0),
                 open: Notify::new(),
                 reached: Notify::new(),
             });

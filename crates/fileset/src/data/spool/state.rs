@@ -47,7 +47,11 @@ pub(super) struct State {
     objects: BTreeMap<ObjectId, Spooled>,
     open: Option<ObjectId>,
     is_draining: bool,
+    pub(super) untold: Untold,
 }
+
+/// Objects that the bucket has, with their lengths, which the metadata does not know.
+pub(crate) type Untold = Vec<(ObjectId, u32)>;
 
 /// Files with something that is not synced.
 pub(super) type Unsynced = Vec<(ObjectId, Arc<File>)>;
@@ -222,6 +226,13 @@ impl State {
             }
         }
         files
+    }
+
+    /// An object that nobody adds to was synced.
+    pub(super) fn synced(&mut self, object: ObjectId) {
+        if let Some(spooled) = self.objects.get_mut(&object) {
+            spooled.is_unsynced = false;
+        }
     }
 
     /// It failed.
