@@ -186,7 +186,7 @@ impl NameLog {
 
     /// The file, once something was noted: what was noted by then survives a crash of the machine once it is synced,
     /// without the log, which others need. A file of which the disk refused something is written anew.
-    pub(crate) fn to_sync(&mut self) -> io::Result<Option<Arc<File>>> {
+    pub(crate) fn file_for_sync(&mut self) -> io::Result<Option<Arc<File>>> {
         if self.is_doubted {
             self.write_anew()?;
         }
@@ -575,10 +575,10 @@ mod tests {
         let (_reader, refuses) = io::pipe().expect("a pipe");
         log.file = Some(Arc::new(File::from(OwnedFd::from(refuses))));
         fs::remove_file(bed.file()).expect("there");
-        let file = log.to_sync().expect("it is there").expect("noted");
+        let file = log.file_for_sync().expect("it is there").expect("noted");
         assert!(file.sync_data().is_err());
         log.doubt(&file);
-        let file = log.to_sync().expect("written").expect("noted");
+        let file = log.file_for_sync().expect("written").expect("noted");
         file.sync_data().expect("the disk takes it");
         log.note(&key("b"), &removed(Some("1"))).expect("noted");
         drop(log);

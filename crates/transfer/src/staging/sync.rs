@@ -49,7 +49,7 @@ impl Staging {
     /// Makes what the log of names says survive a crash of the machine, without the log, which others need meanwhile.
     /// Blocks.
     pub fn force_log(&self) -> io::Result<()> {
-        let Some(file) = self.names().to_sync()? else {
+        let Some(file) = self.names().file_for_sync()? else {
             return Ok(());
         };
         let synced = file.sync_data();
