@@ -10,16 +10,22 @@ use std::{
     io::{BufRead, BufReader, Write},
     path::Path,
     process::{Command, Stdio},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
-use penstock_base::clock;
+use penstock_base::{Payload, clock};
 use penstock_fileset::engine::{
     EmbeddedEngine, EmbeddedSettings, Engine, EngineError, Restoring, ShippedEngine,
     ShippedSettings, position,
 };
-use penstock_object::{ErrorKind, Key, ListOptions, LocalSettings, LocalStore, Operation, Store};
+use penstock_object::{
+    Below, Capabilities, ErrorKind, Key, ListOptions, LocalSettings, LocalStore, ObjectResult,
+    Operation, PutOptions, Store, Stored,
+};
 use penstock_object_testing::{Fault, Faults, Faulty, MemoryStore};
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -81,6 +87,52 @@ impl Place {
 
     fn puts(&self) -> u64 {
         self.faults.calls(Operation::Put)
+    }
+}
+
+/// A store that is not seen to refuse a write before so many were made.
+#[derive(Debug)]
+struct Unproven {
+    below: Arc<dyn Store>,
+    unseen: Capabilities,
+    writes_left: AtomicU64,
+}
+
+impl Unproven {
+    fn settings(directory: &TempDir, writes: u64) -> ShippedSettings {
+        let below: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let unseen = Capabilities {
+            write_if_absent: false,
+            ..below.capabilities().clone()
+        };
+        let store: Arc<dyn Store> = Arc::new(Self {
+            below,
+            unseen,
+            writes_left: AtomicU64::new(writes),
+        });
+        settings(directory.path(), &store)
+    }
+}
+
+#[async_trait::async_trait]
+impl Store for Unproven {
+    fn below(&self) -> Below<'_> {
+        Below::Store(&*self.below)
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        match self.writes_left.load(Ordering::SeqCst) {
+            0 => self.below.capabilities(),
+            _ => &self.unseen,
+        }
+    }
+
+    async fn put(&self, key: &Key, body: Payload, options: PutOptions) -> ObjectResult<Stored> {
+        let less = |left: u64| left.checked_sub(1);
+        let _ = self
+            .writes_left
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+        self.below.put(key, body, options).await
     }
 }
 
@@ -149,6 +201,19 @@ async fn who_was_shut_out_acknowledges_nothing() {
     assert_eq!(all(&back).await.len(), 2);
     put(&new, "e", vec![5]).await.unwrap();
     assert!(new.sync().await.is_err());
+}
+
+/// One answer that was lost made it a store on which nothing can be kept.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_seen_to_refuse_with_the_second_write_will_do() {
+    let machine = directory();
+    let engine = ShippedEngine::create(&Unproven::settings(&machine, 2)).await;
+    let engine = engine.unwrap();
+    put(&engine, "key", vec![1]).await.unwrap();
+    engine.sync().await.unwrap();
+    engine.close().await.unwrap();
+    let never = ShippedEngine::create(&Unproven::settings(&directory(), 1000)).await;
+    assert!(matches!(never, Err(EngineError::Store(_))), "{never:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

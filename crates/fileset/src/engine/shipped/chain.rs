@@ -37,6 +37,8 @@ pub(super) const IN_FLIGHT_MAX: usize = 2;
 const AHEAD: u64 = 16;
 /// How often that is tried.
 const CLAIM_ATTEMPTS: usize = 16;
+/// Claims after which a store that was not seen to refuse a write is taken for one that does not.
+const PROOFS_MAX: usize = 3;
 /// Groups that are read at once.
 const READS_MAX: usize = 8;
 
@@ -104,11 +106,7 @@ impl Chain {
             if name != self.next {
                 self.dead.push(name);
             } else if bytes == CLAIM_SIZE {
-                self.claim = Some(name);
-                self.next = LogName {
-                    epoch: name.epoch.saturating_add(1),
-                    number: 1,
-                };
+                self.end_epoch();
             } else {
                 self.groups.push(Link {
                     name,
@@ -199,15 +197,20 @@ impl Chain {
         Ok(&self.groups[at..])
     }
 
+    /// A claim is at the next place.
+    fn end_epoch(&mut self) {
+        self.claim = Some(self.next);
+        self.next = LogName {
+            epoch: self.next.epoch.saturating_add(1),
+            number: 1,
+        };
+    }
+
     /// Takes in what was found at the next place.
     fn add(&mut self, there: &Bytes, bucket: &Bucket) -> EngineResult<()> {
         let bytes = there.len() as u64;
         if let LogObject::Claim(_) = LogObject::decode(there, bucket.identity, self.next)? {
-            self.claim = Some(self.next);
-            self.next = LogName {
-                epoch: self.next.epoch.saturating_add(1),
-                number: 1,
-            };
+            self.end_epoch();
             return Ok(());
         }
         self.groups.push(Link {
@@ -320,6 +323,7 @@ pub(super) async fn claim(bucket: &Bucket, holder: u64, from: From) -> EngineRes
         holder,
         token,
     };
+    let mut proofs = 0;
     for attempt in 0..CLAIM_ATTEMPTS as u64 * AHEAD {
         if attempt % AHEAD == 1 {
             let ahead = LogName {
@@ -330,7 +334,16 @@ pub(super) async fn claim(bucket: &Bucket, holder: u64, from: From) -> EngineRes
         }
         let epoch = chain.epoch();
         match put(bucket, claim(chain.next)).await? {
-            Created::Done => return claimed(bucket, chain).await,
+            Created::Done if bucket.refuses_overwriting() => return claimed(bucket, chain).await,
+            Created::Done => {
+                proofs += 1;
+                if proofs == PROOFS_MAX {
+                    return Err(unproven());
+                }
+                // An answer was lost that would have shown it: the next write shows it.
+                chain.end_epoch();
+                continue;
+            }
             Created::Taken(there) => chain.add(&there, bucket)?,
         }
         if chain.epoch() != epoch {
@@ -349,18 +362,19 @@ async fn put(bucket: &Bucket, claim: Claim) -> EngineResult<Created> {
 }
 
 async fn claimed(bucket: &Bucket, chain: Chain) -> EngineResult<Claimed> {
-    if !bucket.refuses_overwriting() {
-        return Err(EngineError::Store(
-            "the store is not seen to refuse a write where something is (`If-None-Match`), without \
-             which no writer is kept out: take a store that does, or durability `local`"
-                .to_owned(),
-        ));
-    }
     Ok(Claimed {
         epoch: chain.epoch() + 1,
         tip: chain.tip(bucket).await?,
         chain,
     })
+}
+
+fn unproven() -> EngineError {
+    EngineError::Store(
+        "the store is not seen to refuse a write where something is (`If-None-Match`), without \
+         which no writer is kept out: take a store that does, or durability `local`"
+            .to_owned(),
+    )
 }
 
 async fn check(chain: &Chain, bucket: &Bucket, (holder, from): (u64, From)) -> EngineResult<()> {
