@@ -34,7 +34,7 @@ use tokio::sync::Mutex;
 
 use crate::{
     handles::{HandleIds, Handles},
-    inode::{Namespace, Reference, Resolved, Tree},
+    inode::{Namespace, Reference, Tree},
     listing::pages::Pages,
     lookup::Lookups,
     mount::Mount,
@@ -251,7 +251,7 @@ impl Listings {
             }
             // What was saved meanwhile came just now.
             if self
-                .show_entry((directory, listing), at, position + 1, sink)
+                .show_entry(listing, at, position + 1, sink)
                 .await?
                 .is_break()
             {
@@ -338,15 +338,14 @@ impl Listings {
     }
 
     async fn show_pages(
-        self: &Arc<Self>,
+        &self,
         directory: Inode,
         listing: &mut Listing,
         position: &mut u64,
         sink: &mut dyn DirectorySink,
     ) -> FsResult<()> {
         while let Some((number, index)) = listing.pages.seek(*position).await? {
-            let at = (number, index);
-            let shown = self.show_entry((directory, listing), at, *position + 1, sink);
+            let shown = self.show_entry(listing, (number, index), *position + 1, sink);
             if shown.await?.is_break() {
                 return Ok(());
             }
@@ -362,31 +361,22 @@ impl Listings {
 
     /// Offers an entry of a page.
     async fn show_entry(
-        self: &Arc<Self>,
-        (directory, listing): (Inode, &mut Listing),
+        &self,
+        listing: &mut Listing,
         (number, index): (usize, usize),
         next: u64,
         sink: &mut dyn DirectorySink,
     ) -> FsResult<ControlFlow<()>> {
         let hidden = listing.pages.is_hidden(number, index).await?;
-        let page = listing.pages.page(number);
-        let name = page.name(index);
-        if hidden || listing.unsaved.binary_search(name).is_ok() {
-            return Ok(ControlFlow::Continue(()));
-        }
+        let name = listing.pages.page(number).name(index);
         // Entries that changed here since the page was asked for are shown as they are now.
-        let found = match page.resolve(index) {
-            Resolved::Found(found) => Some(found),
-            Resolved::Absent => None,
-            Resolved::Outdated => {
-                let patience = self.mount.lookup_patience();
-                self.lookups.find(directory, name, patience).await?
-            }
-        };
-        Ok(match found {
-            Some(found) => self.push(found, name, next, sink),
-            None => ControlFlow::Continue(()),
-        })
+        if !hidden
+            && listing.unsaved.binary_search(name).is_err()
+            && let Some(found) = listing.pages.resolve(number, index).await?
+        {
+            return Ok(self.push(found, name, next, sink));
+        }
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Offers an entry. A receiver that takes it holds the reference from then on.

@@ -278,9 +278,9 @@ impl WriteBack {
         let due = clock::now() + settings.after;
         let noted = self.on_disk(true, move || this.note(&key, change, node, due));
         let waits = noted.await.unwrap_or(Wait::Refused);
-        // Also what was not changed may be begun again, and who waits for what was taken back waits no longer.
-        self.bell.notify_one();
-        self.ended.notify_waiters();
+        if waits == Wait::Noted {
+            self.bell.notify_one();
+        }
         waits
     }
 
@@ -298,15 +298,17 @@ impl WriteBack {
             Next::Nothing => log.note_done(key),
             Next::Change(change) => log.note(key, change),
         };
-        let displaced = {
-            let mut pending = self.pending();
-            if let Err(error) = noted {
-                pending.release(key);
-                return Err(error);
-            }
-            match next {
-                Next::Change(change) => pending.add(key.clone(), change, node, due),
-                Next::Nothing | Next::Refused => pending.take(key),
+        if let Err(error) = noted {
+            self.release(key);
+            return Err(error);
+        }
+        let displaced = match next {
+            Next::Change(change) => self.pending().add(key.clone(), change, node, due),
+            Next::Nothing | Next::Refused => {
+                let taken_back = self.pending().take(key);
+                // Who waits for it waits no longer.
+                self.ended.notify_waiters();
+                taken_back
             }
         };
         drop(log);
@@ -324,6 +326,12 @@ impl WriteBack {
             pending.hold(key);
         }
         next
+    }
+
+    /// Lets what was held be begun again.
+    fn release(&self, key: &Key) {
+        self.pending().release(key);
+        self.bell.notify_one();
     }
 
     /// Carries out what waits for a key. Fails if that fails; then it goes on waiting.

@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::{
     errors::for_reading,
+    inode::{Reference, Resolved},
     key,
     listing::{ahead::Ahead, page::Page},
     lookup::Lookups,
@@ -139,6 +140,22 @@ impl Pages {
     /// A page that [`Pages::seek`] found.
     pub(super) fn page(&self, number: usize) -> &Page {
         &self.kept[number - self.first_kept]
+    }
+
+    /// What an entry of a page leads to now, if to anything.
+    pub(super) async fn resolve(&self, number: usize, index: usize) -> FsResult<Option<Reference>> {
+        let page = self.page(number);
+        match page.resolve(index) {
+            Resolved::Found(found) => Ok(Some(found)),
+            Resolved::Absent => Ok(None),
+            Resolved::Outdated => {
+                let Source {
+                    lookups, directory, ..
+                } = &self.source;
+                let patience = lookups.mount.lookup_patience();
+                lookups.find(*directory, page.name(index), patience).await
+            }
+        }
     }
 
     /// The page with the entry at `position` and the entry's index there, or `None` behind the

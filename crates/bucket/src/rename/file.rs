@@ -73,6 +73,7 @@ impl Renames {
                 self.rename_unsaved(rename, moved, &mut replaced, free)
                     .await?;
                 if let Some(description) = description {
+                    // If the disk refuses it falls away with the save.
                     description.forgo().await;
                 }
                 return Ok(None);

@@ -37,6 +37,11 @@ impl Waiting {
         }
     }
 
+    /// Whether it is how a version is to be described, and was not begun.
+    fn may_be_taken_back(&self) -> bool {
+        self.redescription().is_some() && !self.is_begun()
+    }
+
     /// The same, if the store may have it already.
     pub(super) fn is_described(&self) -> bool {
         self.redescription().is_some() && self.is_begun()
@@ -69,8 +74,7 @@ impl WriteBack {
     /// Keeps how an object is to be described from being begun, if it waits and was not.
     pub(super) fn hold_description(self: &Arc<Self>, key: &Key) -> Option<HeldDescription> {
         let mut pending = self.pending();
-        let there = pending.get(key)?;
-        if there.redescription().is_none() || there.is_begun() {
+        if !pending.get(key)?.may_be_taken_back() {
             return None;
         }
         pending.hold(key);
@@ -78,18 +82,6 @@ impl WriteBack {
             write_back: Arc::clone(self),
             key: key.clone(),
         })
-    }
-
-    /// Takes back how an object is to be described, if nothing of that was begun. Says whether it was.
-    async fn take_back_description(self: &Arc<Self>, key: &Key) -> bool {
-        let take_back = |there: Option<&Waiting>| {
-            let waits = there.is_some_and(|there| there.redescription().is_some());
-            match waits && !there.is_some_and(Waiting::is_begun) {
-                true => Next::Nothing,
-                false => Next::Refused,
-            }
-        };
-        self.wait(key, take_back, None).await == Wait::Noted
     }
 
     /// How the version `info` is to be described that the store has of a key.
@@ -139,17 +131,19 @@ pub(crate) struct HeldDescription {
 }
 
 impl HeldDescription {
-    /// Lets it fall away: the journal has by now what replaces the object and its description. If the disk refuses, it
-    /// falls away when that is saved.
-    pub(crate) async fn forgo(self) {
-        self.write_back.take_back_description(&self.key).await;
+    /// Lets it fall away. Says whether it did: not if the disk refuses to note that.
+    pub(crate) async fn forgo(self) -> bool {
+        let take_back = |there: Option<&Waiting>| match there {
+            Some(there) if there.may_be_taken_back() => Next::Nothing,
+            _ => Next::Refused,
+        };
+        self.write_back.wait(&self.key, take_back, None).await == Wait::Noted
     }
 }
 
 impl Drop for HeldDescription {
     fn drop(&mut self) {
-        self.write_back.pending().release(&self.key);
-        self.write_back.bell.notify_one();
+        self.write_back.release(&self.key);
     }
 }
 
@@ -157,7 +151,7 @@ impl Mount {
     /// Holds how the object of a key is to be described, since a file is about to take its place. Waits for the store if
     /// that was begun.
     pub(crate) async fn hold_description(&self, key: &Key) -> FsResult<Option<HeldDescription>> {
-        let Some(write_back) = self.write_back().filter(|names| names.has(key)) else {
+        let Some(write_back) = self.write_back() else {
             return Ok(None);
         };
         let held = write_back.hold_description(key);
@@ -170,13 +164,13 @@ impl Mount {
     /// Lets fall away how the object of a key is to be described, since something is to be stored under it that
     /// replaces the object and its description. Waits for the store if that was begun.
     pub(crate) async fn forgo_description(&self, key: &Key) -> FsResult<()> {
-        let Some(write_back) = self.write_back().filter(|names| names.has(key)) else {
-            return Ok(());
-        };
-        if write_back.redescribed(key).is_none() || write_back.take_back_description(key).await {
-            return Ok(());
+        match self.hold_description(key).await? {
+            Some(held) => match held.forgo().await {
+                true => Ok(()),
+                false => self.settle(key).await,
+            },
+            None => Ok(()),
         }
-        write_back.settle(key).await
     }
 
     /// What waits to be said of the object of a key.
