@@ -66,6 +66,14 @@ fn extracting() -> ExtractSettings {
     }
 }
 
+/// The same without links out of the tree.
+fn careful() -> ExtractSettings {
+    ExtractSettings {
+        links_out: false,
+        ..extracting()
+    }
+}
+
 /// Somewhere to write that can be looked at afterwards.
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Vec<u8>>>);
@@ -318,11 +326,7 @@ fn hostile_members_are_refused_with_a_line_each_and_others_arrive() {
         ("strange", b'Z', "", b""),
         ("good/file", b'0', "", b"content"),
     ]);
-    let careful = ExtractSettings {
-        links_out: false,
-        ..extracting()
-    };
-    let summary = extracted(&archive, &to, &careful);
+    let summary = extracted(&archive, &to, &careful());
     assert_eq!(summary.failed, 9, "{summary:?}");
     assert_eq!(fs::read(to.join("good/file")).unwrap(), b"content");
     assert_eq!(fs::read(outside.join("file")).unwrap(), b"precious");
@@ -433,11 +437,7 @@ fn links_that_lead_out_through_another_link_are_refused() {
         ("a/c", b'1', "a/b/up", b""),
         ("a/b/same", b'1', "a/b/up", b""),
     ]);
-    let careful = ExtractSettings {
-        links_out: false,
-        ..extracting()
-    };
-    let summary = extracted(&archive, folder.path(), &careful);
+    let summary = extracted(&archive, folder.path(), &careful());
     assert_eq!(summary.failed, 3, "{summary:?}");
     let is_there = |name| fs::symlink_metadata(folder.path().join(name)).is_ok();
     for (name, expected) in [

@@ -15,7 +15,7 @@ use std::{
 };
 
 use super::{
-    Compression, Format, Kind, Member, Sources,
+    Compression, FileId, Format, Kind, Member, Sources,
     accounts::Accounts,
     compression_threads,
     format::{encode, padding},
@@ -103,7 +103,7 @@ struct Writing<'a> {
     report: &'a Report,
     crew: &'a Crew<Task>,
     /// The first names of files that have several, and how many are to come.
-    links: HashMap<(u64, u64), (Vec<u8>, u64)>,
+    links: HashMap<FileId, (Vec<u8>, u64)>,
 }
 
 impl Writing<'_> {
@@ -177,7 +177,7 @@ impl Writing<'_> {
     }
 
     /// The first name of a file, which is forgotten with the last of them.
-    fn first_name(&mut self, file: (u64, u64)) -> Option<Vec<u8>> {
+    fn first_name(&mut self, file: FileId) -> Option<Vec<u8>> {
         let (name, left) = self.links.get_mut(&file)?;
         *left -= 1;
         match left {

@@ -15,12 +15,11 @@ mod names;
 mod place;
 mod whole_file;
 
-use std::{io, os::fd::AsFd, path::PathBuf};
+use std::path::PathBuf;
 
-use rustix::fs::{FileType, Stat};
+use crate::{Patterns, Threads};
 
-use crate::{Patterns, Threads, local::kind_of};
-
+pub use crate::local::FileId;
 pub use compression::Compression;
 pub use create::{CreateSettings, create};
 pub use extract::{ExtractSettings, extract};
@@ -48,30 +47,6 @@ pub struct Sources {
     pub paths: Vec<PathBuf>,
     /// Files that do not: the archive itself, and what it replaces.
     pub except: Vec<FileId>,
-}
-
-/// Which file something is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FileId {
-    device: u64,
-    number: u64,
-}
-
-impl FileId {
-    /// That of an open file; none of what has no content.
-    pub fn of(file: impl AsFd) -> io::Result<Option<Self>> {
-        let stat = rustix::fs::fstat(file)?;
-        Ok((kind_of(&stat) == FileType::RegularFile).then(|| Self::from(&stat)))
-    }
-}
-
-impl From<&Stat> for FileId {
-    fn from(stat: &Stat) -> Self {
-        Self {
-            device: stat.st_dev,
-            number: stat.st_ino,
-        }
-    }
 }
 
 /// What a damage means: some of it only for a member, some for the rest of the archive.

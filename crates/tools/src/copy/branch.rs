@@ -9,7 +9,7 @@ use std::{
 use rustix::fs::Stat;
 
 use crate::{
-    local::{Directory, is_temporary},
+    local::{Directory, FileId, is_temporary},
     work::Node,
 };
 
@@ -30,7 +30,7 @@ pub(super) struct Pair {
     /// The file system of what the user named.
     pub(super) device: u64,
     /// The directory into which everything goes.
-    pub(super) destination: (u64, u64),
+    pub(super) destination: FileId,
 }
 
 pub(super) type Branch = Arc<Node<Pair>>;

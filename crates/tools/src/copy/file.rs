@@ -17,8 +17,7 @@ use super::{
 };
 use crate::{
     local::{
-        self, Attempts, Handle, LENT, Segments, Temporary, copy_range, is_equal, kind_of,
-        temporary_name,
+        self, Attempts, Handle, Segments, Temporary, copy_range, is_equal, kind_of, temporary_name,
     },
     work::Crew,
 };
@@ -236,8 +235,7 @@ impl Copying<'_> {
         let mut attempts = Attempts::default();
         let mut withheld = Mode::empty();
         if has_other_owner {
-            let given = local::give(&copy, local::owner(stat));
-            withheld = attempts.note(given).unwrap_or(LENT);
+            withheld = attempts.give(&copy, local::owner(stat));
         }
         if keep.attributes {
             let wanted = local::attributes(open_source(branch, item, stat)?.0)?;
@@ -359,8 +357,7 @@ impl Copying<'_> {
             false => replaced.map(local::owner),
         };
         let mut attempts = Attempts::default();
-        let given = owner.map_or(Ok(Mode::empty()), |owner| local::give(copy, owner));
-        let withheld = attempts.note(given).unwrap_or(LENT);
+        let withheld = owner.map_or(Mode::empty(), |owner| attempts.give(copy, owner));
         if keep.attributes {
             let set = |wanted| local::set_attributes(copy, &wanted, &Vec::new());
             attempts.note(local::attributes(source).and_then(set));
@@ -395,7 +392,7 @@ impl Copying<'_> {
         let (directory, first) = spot.open()?;
         if let Some(existing) = existing {
             let first = directory.stat(first)?;
-            if (first.st_dev, first.st_ino) == (existing.st_dev, existing.st_ino) {
+            if local::is_same_file(&first, &existing) {
                 self.report.unchanged.add(1);
                 return Ok(());
             }

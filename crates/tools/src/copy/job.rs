@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     Report, Stop,
-    local::{self, Attempts, Directory, LENT, kind_of},
+    local::{self, Attempts, Directory, FileId, kind_of},
     work::{Crew, Job, Node},
 };
 
@@ -90,7 +90,7 @@ impl<'a> Copying<'a> {
         item.check_name()?;
         let source = branch.data.source.open_in(&item.name)?;
         let stat = source.own_stat()?;
-        if (stat.st_dev, stat.st_ino) == branch.data.destination {
+        if FileId::from(&stat) == branch.data.destination {
             return Err(io::Error::other("the copy itself lies there"));
         }
         let name = item.target_name();
@@ -269,8 +269,7 @@ impl<'a> Copying<'a> {
         if keep.owner
             && (branch.data.is_fresh || local::owner(stat) != local::owner(&target.own_stat()?))
         {
-            let given = local::give(target, local::owner(stat));
-            withheld = attempts.note(given).unwrap_or(LENT);
+            withheld = attempts.give(target, local::owner(stat));
         }
         if keep.attributes {
             let wanted = local::attributes(&branch.data.source)?;

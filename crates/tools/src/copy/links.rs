@@ -9,10 +9,11 @@ use penstock_base::Mutex;
 use rustix::fs::Stat;
 
 use super::branch::{Branch, Item, Spot};
+use crate::local::FileId;
 
 /// Files with several names that are being copied.
 #[derive(Debug, Default)]
-pub(super) struct Links(Mutex<HashMap<(u64, u64), Link>>);
+pub(super) struct Links(Mutex<HashMap<FileId, Link>>);
 
 #[derive(Debug)]
 struct Link {
@@ -44,7 +45,7 @@ impl Links {
     /// Meets a name of the file that `stat` describes.
     pub(super) fn meet(&self, stat: &Stat, branch: &Branch, item: &Item) -> Turn {
         let mut table = self.0.lock();
-        let key = (stat.st_dev, stat.st_ino);
+        let key = FileId::from(stat);
         let Some(link) = table.get_mut(&key) else {
             let link = Link {
                 left: stat.st_nlink - 1,
@@ -71,7 +72,7 @@ impl Links {
     /// The copy is at `spot`; without one it could not be made. Returns who waited for it.
     pub(super) fn copied(&self, stat: &Stat, spot: Option<Spot>) -> Vec<(Branch, Item)> {
         let mut table = self.0.lock();
-        let key = (stat.st_dev, stat.st_ino);
+        let key = FileId::from(stat);
         let Some(link) = table.get_mut(&key) else {
             return Vec::new();
         };

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Report,
-    local::{Directory, Place, c_string, kind_of},
+    local::{Directory, FileId, Place, c_string, kind_of},
     report::reason,
     work::Node,
 };
@@ -202,7 +202,7 @@ fn top(
         hands_down: crate::local::hands_down(target),
         target_name: CString::default(),
         device: stat.st_dev,
-        destination: (own.st_dev, own.st_ino),
+        destination: FileId::from(&own),
     };
     let above = source.parent().unwrap_or(Path::new(""));
     let shown = match place.name.as_c_str() == c"." {
@@ -223,9 +223,9 @@ fn refuse_overlap(
     settings: &Settings,
 ) -> Result<(), Refused> {
     let failed = |error: rustix::io::Errno| Refused::failed("cannot stat", target, error);
-    let source_id = (stat.st_dev, stat.st_ino);
+    let source_id = FileId::from(stat);
     let existing = directory.stat_if_any(name).map_err(failed)?;
-    let existing_id = existing.map(|stat| (stat.st_dev, stat.st_ino));
+    let existing_id = existing.as_ref().map(FileId::from);
     if existing_id == Some(source_id) {
         return Err(Refused(format!(
             "'{}' and '{}' are the same file",
@@ -254,17 +254,17 @@ fn refuse_overlap(
 }
 
 /// Whether the directory of this identity is `directory` or one above it.
-fn is_above(identity: (u64, u64), directory: &Arc<Directory>) -> rustix::io::Result<bool> {
+fn is_above(identity: FileId, directory: &Arc<Directory>) -> rustix::io::Result<bool> {
     let mut at = Arc::clone(directory);
     let mut stat = at.own_stat()?;
     loop {
-        let own = (stat.st_dev, stat.st_ino);
+        let own = FileId::from(&stat);
         if own == identity {
             return Ok(true);
         }
         at = at.open_in(c"..")?;
         stat = at.own_stat()?;
-        if (stat.st_dev, stat.st_ino) == own {
+        if FileId::from(&stat) == own {
             return Ok(false);
         }
     }

@@ -52,10 +52,39 @@ pub(crate) fn owner(stat: &Stat) -> (u32, u32) {
     (stat.st_uid, stat.st_gid)
 }
 
+/// Which file something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FileId {
+    device: u64,
+    number: u64,
+}
+
+impl FileId {
+    /// That of an open file; none of what has no content.
+    pub fn of(file: impl AsFd) -> io::Result<Option<Self>> {
+        let stat = fs::fstat(file)?;
+        Ok((kind_of(&stat) == FileType::RegularFile).then(|| Self::from(&stat)))
+    }
+}
+
+impl From<&Stat> for FileId {
+    fn from(stat: &Stat) -> Self {
+        Self {
+            device: stat.st_dev,
+            number: stat.st_ino,
+        }
+    }
+}
+
+/// Whether two are one file.
+pub(crate) fn is_same_file(one: &Stat, other: &Stat) -> bool {
+    FileId::from(one) == FileId::from(other)
+}
+
 /// What an open file is. Fails if that is not the file that was seen under its name, which might have had another mode.
 pub(crate) fn stat_of_same(file: impl AsFd, seen: &Stat) -> io::Result<Stat> {
     let stat = fs::fstat(file)?;
-    match (stat.st_dev, stat.st_ino) == (seen.st_dev, seen.st_ino) {
+    match is_same_file(&stat, seen) {
         true => Ok(stat),
         false => Err(io::Error::other(
             "another file got its name just now; try again",
@@ -79,6 +108,11 @@ impl Attempts {
         }
     }
 
+    /// Gives an open file its owner. Returns those rights that it must not lend then: all where that failed.
+    pub(crate) fn give(&mut self, file: impl AsFd, owner: (u32, u32)) -> Mode {
+        self.note(give(file, owner)).unwrap_or(LENT)
+    }
+
     /// The first failure.
     pub(crate) fn end(self) -> rustix::io::Result<()> {
         self.0.map_or(Ok(()), Err)
@@ -86,7 +120,7 @@ impl Attempts {
 }
 
 /// Rights of its owner and its group, which a file lends to who runs it.
-pub(crate) const LENT: Mode = Mode::SUID.union(Mode::SGID);
+const LENT: Mode = Mode::SUID.union(Mode::SGID);
 
 /// Gives an open file its owner. Who may not give files away keeps them, as with cp(1), and gets the group if
 /// that is possible. Returns those rights that the file must not lend then.

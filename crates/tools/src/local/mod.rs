@@ -10,8 +10,9 @@ mod temporary;
 pub(crate) use content::{Segments, copy_range, is_equal, read_fully, write_fully};
 pub(crate) use directory::{Directory, Entry, Place, c_string, kind_of};
 pub use flush::flush;
+pub use metadata::FileId;
 pub(crate) use metadata::{
-    Attempts, Handle, LENT, attributes, date_in, give, hands_down, is_root, modified, owner,
-    permissions, remove_access_list, set_attributes, stat_of_same, times,
+    Attempts, Handle, attributes, date_in, give, hands_down, is_root, is_same_file, modified,
+    owner, permissions, remove_access_list, set_attributes, stat_of_same, times,
 };
 pub(crate) use temporary::{Temporary, is_temporary, temporary_name};

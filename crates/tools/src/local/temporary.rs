@@ -16,7 +16,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Directory, flush};
+use super::{Directory, flush, is_same_file};
 
 /// What such names begin with.
 const BEGINNING: &[u8] = b".parcp-";
@@ -131,7 +131,7 @@ fn remove_left(directory: &Directory, name: &CStr) -> rustix::io::Result<()> {
 fn check_name(directory: &Directory, name: &CStr, file: &OwnedFd) -> rustix::io::Result<()> {
     let (own, named) = (fs::fstat(file)?, directory.stat_if_any(name)?);
     match named {
-        Some(named) if (named.st_dev, named.st_ino) == (own.st_dev, own.st_ino) => Ok(()),
+        Some(named) if is_same_file(&named, &own) => Ok(()),
         _ => Err(Errno::BUSY),
     }
 }

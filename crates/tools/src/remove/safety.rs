@@ -5,7 +5,10 @@ use std::{fmt, io, os::unix::ffi::OsStrExt, path::Path};
 use rustix::io::Errno;
 
 use super::Settings;
-use crate::{local::Place, report::reason};
+use crate::{
+    local::{Place, is_same_file},
+    report::reason,
+};
 
 /// Why something was not touched, in one line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -80,7 +83,7 @@ pub(super) fn mounted(path: &Path) -> Refused {
 fn is_root(place: &Place) -> rustix::io::Result<bool> {
     let root = rustix::fs::stat("/")?;
     let stat = place.directory.stat(&place.name)?;
-    Ok((root.st_dev, root.st_ino) == (stat.st_dev, stat.st_ino))
+    Ok(is_same_file(&root, &stat))
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub(super) struct Found {
     pub(super) member: Member,
     pub(super) content: Content,
     /// Which file it is and how many names it has, if that is more than one.
-    pub(super) names: Option<((u64, u64), u64)>,
+    pub(super) names: Option<(FileId, u64)>,
 }
 
 /// What comes behind the header.
@@ -179,7 +179,7 @@ impl<'a> Reading<'a> {
         Ok(Some(Found {
             member,
             content,
-            names: has_names.then_some(((stat.st_dev, stat.st_ino), stat.st_nlink)),
+            names: has_names.then(|| (FileId::from(&stat), stat.st_nlink)),
         }))
     }
 

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     Report,
-    local::{self, Attempts, Directory, Handle, LENT, Place, flush, kind_of, write_fully},
+    local::{self, Attempts, Directory, Handle, Place, flush, kind_of, write_fully},
     report::reason,
     work::{Crew, Job},
 };
@@ -258,7 +258,7 @@ impl<'a> Writing<'a> {
             }
         }
         if let Some(existing) = target.directory.stat_if_any(&target.name)?
-            && (existing.st_dev, existing.st_ino) == (first.st_dev, first.st_ino)
+            && local::is_same_file(&existing, &first)
         {
             return Ok(());
         }
@@ -336,8 +336,7 @@ impl<'a> Writing<'a> {
         let mut attempts = Attempts::default();
         let mut withheld = Mode::empty();
         if self.settings.same_owner {
-            let given = local::give(&file, self.owner(member));
-            withheld = attempts.note(given).unwrap_or(LENT);
+            withheld = attempts.give(&file, self.owner(member));
         }
         let wanted = attributes(member);
         if !wanted.is_empty() {
