@@ -52,6 +52,8 @@ const LOOK_MIN: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(crate) struct Behind {
     waiting: Mutex<HashMap<Inode, Waiting>>,
+    /// Since when those are unsaved that are being saved.
+    saving: Mutex<HashMap<Inode, Instant>>,
     /// Turns to save one of them; who has one does not wait any more.
     turns: Arc<Semaphore>,
     /// Rings when the first file waits, when there are many, and when a turn is free again.
@@ -81,6 +83,7 @@ impl Default for Behind {
     fn default() -> Self {
         Self {
             waiting: Mutex::default(),
+            saving: Mutex::default(),
             turns: Arc::new(Semaphore::new(SAVES_AT_ONCE)),
             bell: Arc::default(),
         }
@@ -157,8 +160,12 @@ impl Behind {
     /// For how long each file has been unsaved.
     pub(crate) fn ages(&self) -> HashMap<Inode, Duration> {
         let all = lock(&self.waiting);
-        let ages = all.iter().map(|(inode, one)| (*inode, one.since.elapsed()));
-        ages.collect()
+        let saving = lock(&self.saving);
+        let since = all.iter().map(|(inode, one)| (*inode, one.since));
+        let since = since.chain(saving.iter().map(|(inode, since)| (*inode, *since)));
+        since
+            .map(|(inode, since)| (inode, since.elapsed()))
+            .collect()
     }
 
     /// Lets go of a file that was removed or replaced.
@@ -183,7 +190,9 @@ impl Behind {
         due.sort_by_key(|(since, _)| *since);
         let files = due.iter().map_while(|(_, inode)| {
             let turn = self.turn()?;
-            Some((all.remove(inode)?, turn))
+            let waiting = all.remove(inode)?;
+            lock(&self.saving).insert(*inode, waiting.since);
+            Some((waiting, turn))
         });
         let files = files.collect();
         Due { files, next }
@@ -329,7 +338,9 @@ impl Files {
         let Body::Staged(body) = &file.body else {
             return;
         };
-        match self.attempt(&file, body).await {
+        let attempt = self.attempt(&file, body).await;
+        lock(&self.behind.saving).remove(&file.inode);
+        match attempt {
             Ok(()) if !is_unsaved(&file) => {
                 lock(&body.failed_behind).take();
             }

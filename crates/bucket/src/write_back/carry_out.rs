@@ -1,7 +1,7 @@
 //! Carrying out what waits.
 
 use std::{
-    io,
+    io, slice,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -87,7 +87,7 @@ impl WriteBack {
             tokio::spawn(async move {
                 match &*task.change {
                     NameChange::Describe(_) => this.carry_out_description(&mount, task).await,
-                    _ => this.carry_out_write(&mount, task).await,
+                    _ => this.carry_out_marked(&mount, task).await,
                 }
                 drop(turn);
             });
@@ -100,6 +100,13 @@ impl WriteBack {
                 drop(turn);
             });
         }
+    }
+
+    /// Writes an object. What the store was asked before it was there is not believed after it: the node was, meanwhile.
+    async fn carry_out_marked(self: &Arc<Self>, mount: &Arc<Mount>, task: Task) {
+        let changes = mount.begin_changes(slice::from_ref(&task));
+        self.carry_out_write(mount, task).await;
+        changes.into_iter().flatten().for_each(Change::end);
     }
 
     async fn carry_out_write(self: &Arc<Self>, mount: &Arc<Mount>, task: Task) {

@@ -20,6 +20,7 @@ use penstock_transfer::staging::{NameChange, Redescription};
 
 use crate::{
     errors::{Purpose, object_failure},
+    inode::{Change, Dentry},
     mount::Mount,
     write_back::{
         Next, Wait, WriteBack,
@@ -93,14 +94,12 @@ impl WriteBack {
         let NameChange::Describe(new) = &*task.change else {
             return;
         };
-        let change = mount.begin_changes(std::slice::from_ref(&task)).pop();
+        let changes = mount.begin_changes(std::slice::from_ref(&task));
+        let mut change = changes.into_iter().flatten().next();
         match mount.copy_described(&task.key, new).await {
             Ok(Some(etag)) => {
                 mount.follow_description(&task.key, &new.etag, &etag);
-                change
-                    .flatten()
-                    .into_iter()
-                    .for_each(crate::inode::Change::end);
+                change.take().into_iter().for_each(Change::end);
             }
             Ok(None) => tracing::warn!(
                 "another client changed `{}` before it was described anew: theirs stays",
@@ -119,7 +118,13 @@ impl WriteBack {
             }
             Err(error) => return self.fail(&task, &error),
         }
+        let key = task.key.clone();
         drop(self.end(vec![task], Durability::Process).await);
+        if let Some(change) = change {
+            // Not before it is doubted.
+            drop(change);
+            mount.tell_undescribed(&key);
+        }
         self.ended.notify_waiters();
     }
 }
@@ -170,6 +175,16 @@ impl Mount {
                 false => self.settle(key).await,
             },
             None => Ok(()),
+        }
+    }
+
+    /// Tells the doors that a file is not described as they believe.
+    fn tell_undescribed(&self, key: &Key) {
+        let tree = self.namespace.lock();
+        let place = tree.place_in_memory(key);
+        let entry = place.and_then(|place| tree.entry(place.parent, &place.name));
+        if let Some(inode) = entry.and_then(Dentry::held) {
+            tree.tell_content_changed(inode);
         }
     }
 

@@ -462,3 +462,22 @@ async fn what_a_kill_left_and_is_put_aside_is_told_by_fsync_and_at_the_end() {
     assert!(matches!(told, Err(FsError::Busy(_))), "{told:?}");
     assert_eq!(shut_down(&bed).await, ["file"]);
 }
+
+/// They had no age, and came after all others, when the store hung.
+#[tokio::test]
+async fn files_that_are_being_saved_are_told_with_their_age() {
+    let bed = Bed::staged_with(behind(Duration::from_millis(10)));
+    let held = bed.probe.hold(Operation::Put);
+    bed.write_file("first", "content").await.unwrap();
+    while bed.probe.waiting() == 0 {
+        clock::sleep(Duration::from_millis(1)).await;
+    }
+    bed.mkdir("second").await.unwrap();
+    let items = bed.volume.unsaved_items();
+    let paths: Vec<_> = items.iter().map(|item| item.path.as_str()).collect();
+    assert_eq!(paths, ["first", "second/"]);
+    assert!(items.iter().all(|item| item.age.is_some()));
+    held.add_permits(2);
+    saved(&bed).await;
+    assert!(bed.volume.unsaved_items().is_empty());
+}

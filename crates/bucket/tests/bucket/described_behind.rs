@@ -1,11 +1,19 @@
 //! Owner, mode, times and attributes of saved files that the store gets later.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::{
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, UNIX_EPOCH},
+};
 
 use penstock_base::{FsError, clock};
 use penstock_bucket::BucketSettings;
 use penstock_object::{CompleteOptions, ErrorKind, HeadOptions, Key, Operation, PutOptions, Store};
-use penstock_vfs::{AttributeChanges, TimeChange, UnsavedKind, Volume, XattrMode};
+use penstock_vfs::{
+    AttributeChanges, HeldFile, Inode, TimeChange, UnsavedKind, Volume, Watcher, XattrMode,
+};
 
 use crate::{
     behind::{LATER, behind, saved, shut_down},
@@ -334,6 +342,45 @@ async fn what_must_not_be_described_anew_is_as_it_was_and_told() {
     let root = bed.open_dir("").await.unwrap();
     assert!(bed.volume.sync_directory(root).await.is_err());
     assert_eq!(shut_down(&bed).await, ["file"]);
+}
+
+/// A door that notes whether it is to forget something.
+#[derive(Debug, Default)]
+struct Door(AtomicBool);
+
+impl Watcher for Door {
+    fn references_wanted(&self, _: Vec<HeldFile>) {}
+
+    fn content_changed(&self, _: Inode) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// The kernel went on checking permissions by a mode that was not to be, as long as it believed that: five minutes.
+#[tokio::test]
+async fn a_door_forgets_how_a_file_is_described_when_that_was_refused() {
+    for kind in [ErrorKind::PermissionDenied, ErrorKind::PreconditionFailed] {
+        let bed = quick();
+        let door = Arc::new(Door::default());
+        let watcher: Weak<Door> = Arc::downgrade(&door);
+        bed.volume.watch(watcher);
+        bed.put("file", "content").await;
+        bed.stat("file").await.unwrap();
+        match kind {
+            ErrorKind::PermissionDenied => bed.probe.fail(Operation::Copy, kind, 1),
+            _ => bed.put("file", "theirs").await,
+        }
+        chmod(&bed, "file", 0o600).await.unwrap();
+        saved(&bed).await;
+        for _ in 0..1000 {
+            if door.0.load(Ordering::SeqCst) {
+                break;
+            }
+            clock::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(door.0.load(Ordering::SeqCst), "{kind:?}");
+        assert_eq!(permissions(&bed, "file").await, 0o644);
+    }
 }
 
 /// The description came after the attempt.

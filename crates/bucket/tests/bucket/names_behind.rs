@@ -6,7 +6,7 @@ use penstock_base::{FsError, MIB, clock};
 use penstock_bucket::BucketSettings;
 use penstock_object::{ErrorKind, HeadOptions, Key, Operation, Store};
 use penstock_object_testing::MemoryStore;
-use penstock_vfs::{AttributeChanges, TimeChange, Volume};
+use penstock_vfs::{AttributeChanges, RenameMode, TimeChange, Volume};
 
 use crate::{
     behind::{LATER, behind, saved, shut_down},
@@ -575,4 +575,29 @@ async fn what_another_client_stored_under_the_old_name_of_a_renamed_file_stays()
     put_all(&bed, &["old"]).await;
     assert!(shut_down(&bed).await.is_empty());
     assert_eq!(bed.keys().await, ["new", "old"]);
+}
+
+/// The store had been asked before the marker was written, and was believed after it: the file was hidden by the
+/// directory from then on.
+#[tokio::test]
+async fn a_file_does_not_take_the_name_of_a_directory_that_is_stored_meanwhile() {
+    let bed = bed();
+    put_all(&bed, &["file"]).await;
+    bed.ls("").await.unwrap();
+    bed.mkdir("folder").await.unwrap();
+    let root = bed.open_dir("").await.unwrap();
+    let held = [Operation::Head, Operation::List].map(|asked| bed.probe.hold_late(asked));
+    let mode = RenameMode::NoReplace;
+    let renamed = bed.rename_as("file", "folder", mode);
+    let stored = async {
+        while bed.probe.waiting() < 2 {
+            clock::sleep(Duration::from_millis(1)).await;
+        }
+        bed.volume.sync_directory(root).await.unwrap();
+        bed.probe.release_all();
+        held.iter().for_each(|held| held.add_permits(1));
+    };
+    let (renamed, ()) = tokio::join!(renamed, stored);
+    assert_eq!(renamed, Err(FsError::AlreadyExists));
+    assert_eq!(bed.keys().await, ["file", "folder/"]);
 }

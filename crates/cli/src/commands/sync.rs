@@ -40,7 +40,7 @@ pub(crate) fn run(matches: &ArgMatches, _environment: &Environment) -> Outcome {
         sync(path).map_err(|error| {
             Failure::new(
                 format!("`{}` is not in the store: {error}", path.display()),
-                "the mount's log says why; what was written is kept and tried again",
+                "the mount's log says why, and `penstock unsaved` lists what is tried again",
             )
         })?;
     }
