@@ -432,6 +432,33 @@ async fn what_a_fold_reads_is_not_deleted_meanwhile() {
     place.close(handle).await.unwrap();
 }
 
+/// It was left to the save after that, and none came.
+#[tokio::test]
+async fn a_chunk_that_is_saved_while_it_is_folded_is_folded_again() {
+    let place = Place::new().await;
+    let (inode, handle, mut model) = written(&place, CHUNK).await;
+    for page in (0..600).step_by(2) {
+        write(&place, handle, &mut model, (page * PAGE, &[2; 4096])).await;
+    }
+    let slow = Fault::Delay(Duration::from_millis(300));
+    place.faults.rate(Some(Request::Get), 1.0, slow);
+    place.sync(handle).await.unwrap();
+    place
+        .until(|| async { place.faults.calls(Request::Get) > 0 })
+        .await;
+    for page in (600..1024).step_by(2) {
+        write(&place, handle, &mut model, (page * PAGE, &[3; 4096])).await;
+    }
+    place.sync(handle).await.unwrap();
+    place
+        .until(|| async { extents(&place, inode).await[0] < 20 })
+        .await;
+    place.faults.clear();
+    assert!(place.read_all(handle, model.len()).await == model);
+    place.close(handle).await.unwrap();
+    place.is_whole().await;
+}
+
 /// The bytes of a fold are being stored when the chunk is written over and cut.
 #[tokio::test]
 async fn a_fold_that_comes_late_changes_nothing_that_was_written_or_cut_since() {

@@ -57,8 +57,10 @@ type At = (Inode, u64);
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<At>,
-    /// Those that wait and those that are being folded.
+    /// Those that wait.
     known: HashSet<At>,
+    /// One that is saved meanwhile waits again: what is being folded is how it was before that.
+    folding: HashSet<At>,
     resting: HashMap<At, Instant>,
     /// Until when no save waits for a fold.
     unwaited_until: Option<Instant>,
@@ -94,10 +96,18 @@ impl Queue {
         }
     }
 
-    /// The next chunk for a worker, which ends if there is none.
+    /// The next chunk for a worker, which ends if there is none. One that another worker folds is left for that one.
     fn next(&mut self) -> Option<At> {
-        let next = self.waiting.pop_front();
-        self.workers -= usize::from(next.is_none());
+        let is_free = |at: &At| !self.folding.contains(at);
+        let place = self.waiting.iter().position(is_free);
+        let next = place.and_then(|place| self.waiting.remove(place));
+        match next {
+            Some(at) => {
+                self.known.remove(&at);
+                self.folding.insert(at);
+            }
+            None => self.workers -= 1,
+        }
         next
     }
 }
@@ -143,7 +153,7 @@ impl Files {
             let next = self.compactor.queue.lock().next();
             let Some(at) = next else { return };
             self.try_to_fold(at).await;
-            self.compactor.queue.lock().known.remove(&at);
+            self.compactor.queue.lock().folding.remove(&at);
         }
     }
 
@@ -153,6 +163,7 @@ impl Files {
             let mut queue = self.compactor.queue.lock();
             queue.is_ended = true;
             queue.waiting.clear();
+            queue.known.clear();
             std::mem::take(&mut queue.tasks)
         };
         tasks.iter().for_each(JoinHandle::abort);
