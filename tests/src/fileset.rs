@@ -52,6 +52,11 @@ impl Fileset {
             .put_outside("below/fileset.json", label.as_bytes());
     }
 
+    /// Stops the server of its bucket as a crash would, runs `meanwhile`, and starts it again.
+    pub fn without_store(&self, meanwhile: impl FnOnce()) {
+        self.bucket.without_server(meanwhile);
+    }
+
     /// What it is called.
     pub fn name(&self) -> &str {
         &self.name

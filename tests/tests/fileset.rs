@@ -68,6 +68,30 @@ fn what_was_closed_before_a_kill_is_there_after_it() {
     fileset.run("check", &[]).expect_success();
 }
 
+/// Its metadata is here, and so is what the bucket has not got yet.
+#[test]
+fn a_fileset_is_mounted_while_its_bucket_is_away() {
+    let fileset = Fileset::new("away");
+    let mount = fileset.mount();
+    fs::write(mount.join("large"), vec![7; 5_000_000]).unwrap();
+    mount.unmount();
+    let options = fileset.options();
+    fileset.without_store(|| {
+        let mount = fileset.mount_with(&options);
+        assert_eq!(fs::metadata(mount.join("large")).unwrap().len(), 5_000_000);
+        fs::write(mount.join("new"), b"written meanwhile").unwrap();
+        let read = fs::read(mount.join("new")).unwrap();
+        assert_eq!(read, b"written meanwhile");
+        mount.kill_and_unmount();
+    });
+    let mount = fileset.mount();
+    let read = fs::read(mount.join("new")).unwrap();
+    assert_eq!(read, b"written meanwhile");
+    assert!(fs::read(mount.join("large")).unwrap() == vec![7; 5_000_000]);
+    mount.unmount();
+    fileset.run("check", &[]).expect_success();
+}
+
 #[test]
 fn an_option_that_means_nothing_for_a_fileset_is_refused() {
     let fileset = Fileset::new("options");

@@ -315,12 +315,27 @@ impl Fileset {
     }
 }
 
-/// The store that a source is about: that of the fileset that it names, or the source itself.
-pub(crate) fn store_of(source: &str, environment: &Environment) -> Outcome<String> {
-    match name_in(source) {
-        Some(name) => Ok(Fileset::new(name, environment)?.record()?.store),
-        None => Ok(source.to_owned()),
-    }
+/// Where the data of a source lies.
+pub(crate) struct StorePlace {
+    /// The URL: that of the fileset that the source names, or the source itself.
+    pub(crate) store: String,
+    /// Whether nothing can be mounted without it. A fileset whose metadata is on this machine can.
+    pub(crate) is_needed: bool,
+}
+
+/// Where the data of `source` lies.
+pub(crate) fn place_of(source: &str, environment: &Environment) -> Outcome<StorePlace> {
+    let Some(name) = name_in(source) else {
+        return Ok(StorePlace {
+            store: source.to_owned(),
+            is_needed: true,
+        });
+    };
+    let record = Fileset::new(name, environment)?.record()?;
+    Ok(StorePlace {
+        is_needed: record.durability == Durability::Store,
+        store: record.store,
+    })
 }
 
 fn unusable(path: &std::path::Path, error: &std::io::Error) -> Failure {

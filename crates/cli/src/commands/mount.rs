@@ -138,7 +138,7 @@ impl MountRequest {
 /// Mounts in the foreground or in the background.
 pub(crate) fn perform(request: MountRequest, environment: &Environment) -> Outcome {
     let values = request.values;
-    let store = filesets::store_of(&request.source, environment)?;
+    let store = filesets::place_of(&request.source, environment)?.store;
     stores::check_source(&store, &values)?;
     if request.volume == VolumeKind::Stream {
         // A dead volume may stand on the very mount point.

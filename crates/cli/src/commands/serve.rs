@@ -60,7 +60,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
             "name one with --listen, such as 127.0.0.1:12049",
         )
     })?;
-    let store = filesets::store_of(&source, environment)?;
+    let store = filesets::place_of(&source, environment)?.store;
     stores::check_source(&store, &values)?;
     check_apart(&store, &values)?;
     let log = values

@@ -35,9 +35,9 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
     let (orders_sender, orders) = mpsc::channel(ORDERS_WAITING_MAX);
     // Before anything else, so that whoever comes next meets the mount from its first step.
     let control = listen(plan, &answers, orders_sender)?;
-    if !plan.goes_on() {
-        let store = filesets::store_of(&spec.source, &spec.environment)?;
-        stores::probe(&store, &spec.values, &spec.environment).await?;
+    let place = filesets::place_of(&spec.source, &spec.environment)?;
+    if !plan.goes_on() && place.is_needed {
+        stores::probe(&place.store, &spec.values, &spec.environment).await?;
     }
     let exporter = match spec.values.address(&table::METRICS_ADDRESS) {
         Some(address) => Some(Exporter::start(address, Arc::clone(&resources.registry)).await?),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use penstock_fileset::{Durability, FilesetVolume, Label, LabelError};
-use penstock_object::Store;
+use penstock_object::{Store, credentials::CredentialOrigin};
 use penstock_transfer::{Transfer, TransferSettings};
 use penstock_vfs::Volume;
 
@@ -55,11 +55,21 @@ fn check_options(values: &Values) -> Outcome {
 }
 
 /// Fails if another file system, or none, lies where this one's data should be. One that is on this disk can be mounted
-/// while its bucket is away.
-async fn check_place(record: &Record, store: &dyn Store) -> Outcome {
-    match Label::read(store).await {
-        Err(LabelError::Store(error)) if record.durability == Durability::Local => {
-            tracing::warn!(%error, "the bucket cannot be asked which file system it holds");
+/// while its bucket is away, and asks once.
+async fn check_place(record: &Record, store: &Arc<dyn Store>, spec: &VolumeSpec) -> Outcome {
+    let is_local = record.durability == Durability::Local;
+    let store = match is_local {
+        true => stores::for_first_look(
+            &record.store,
+            &spec.values,
+            &spec.environment,
+            &CredentialOrigin::default(),
+        )?,
+        false => Arc::clone(store),
+    };
+    match Label::read(&*store).await {
+        Err(LabelError::Store(error)) if is_local && error.kind.is_transient() => {
+            tracing::warn!(%error, "the bucket cannot be asked which file system it holds: mounted without it");
             Ok(())
         }
         Err(LabelError::Store(error)) => Err(explain::store_error(&record.store, &error)),
@@ -84,7 +94,7 @@ pub(super) async fn open(
         &spec.environment,
         &resources.registry,
     )?;
-    check_place(&record, &*store).await?;
+    check_place(&record, &store, spec).await?;
     let bucket = Arc::clone(&store);
     let cache = cache::open(spec, resources, before).await?;
     let store = match &cache {
