@@ -373,11 +373,11 @@ fn a_file_that_grows_while_it_is_read_is_told_and_a_next_run_sets_it_right() {
 struct Mounted(PathBuf);
 
 impl Mounted {
-    fn at(place: &Path, what: &Path) -> Option<Self> {
-        let mut mount = Command::new("mount");
-        let is_mounted = mount
-            .arg("--bind")
-            .args([what, place])
+    /// What `mount` mounts there when it is told `what`.
+    fn new(place: &Path, what: &[&str]) -> Option<Self> {
+        let is_mounted = Command::new("mount")
+            .args(what)
+            .arg(place)
             .status()
             .is_ok_and(|status| status.success());
         if !is_mounted {
@@ -402,7 +402,8 @@ fn delete_stays_out_of_what_is_mounted_in_the_target() {
     fs::create_dir(&outside).unwrap();
     fs::write(outside.join("precious"), "stays").unwrap();
     fs::write(to.join("old/file"), "goes").unwrap();
-    let Some(_mounted) = Mounted::at(&place, &outside) else {
+    let outside_text = outside.to_str().unwrap();
+    let Some(_mounted) = Mounted::new(&place, &["--bind", outside_text]) else {
         return;
     };
     let mirror = Settings {
@@ -414,6 +415,33 @@ fn delete_stays_out_of_what_is_mounted_in_the_target() {
     assert!(!to.join("old/file").exists());
     assert_eq!((summary.failed, summary.removed), (1, 1), "{summary:?}");
     assert!(summary.failures[0].contains("mount point"), "{summary:?}");
+}
+
+/// It was refused as a copy into itself: a backup of `/` onto a disk that is mounted below it.
+#[test]
+fn a_tree_is_copied_to_another_file_system_that_is_mounted_in_it() {
+    let (folder, from, _) = folder();
+    let disk = from.join("disk");
+    fs::create_dir(&disk).unwrap();
+    fs::write(from.join("file"), "copied").unwrap();
+    let Some(_mounted) = Mounted::new(&disk, &["-t", "tmpfs", "tmpfs"]) else {
+        return;
+    };
+    let into = disk.join("copy");
+    let summary = copied(&[&from], &into, &restore());
+    assert!(summary.failures.is_empty(), "{summary:?}");
+    assert_eq!(fs::read(into.join("file")).unwrap(), b"copied");
+    assert!(
+        !into.join("disk/copy").exists(),
+        "what is mounted is left out"
+    );
+    let everywhere = Settings {
+        one_file_system: false,
+        ..restore()
+    };
+    let summary = copied(&[&from], &into, &everywhere);
+    assert!(summary.failures[0].contains("into itself"), "{summary:?}");
+    drop(folder);
 }
 
 #[test]

@@ -66,8 +66,9 @@ impl<'a> Copying<'a> {
         match self.enter_pair(branch, item) {
             Ok(None) => self.leave(Arc::clone(branch)),
             Ok(Some(pair)) => {
-                let is_foreign = self.settings.one_file_system
-                    && pair.stat.is_some_and(|stat| stat.st_dev != pair.device);
+                let is_foreign = pair
+                    .stat
+                    .is_some_and(|stat| self.is_foreign(&stat, pair.device));
                 let is_pruned = self.settings.delete && !pair.is_fresh && pair.target.is_some();
                 let node = Node::new(Some(Arc::clone(branch)), item.name.clone(), pair);
                 if is_foreign {
@@ -85,12 +86,18 @@ impl<'a> Copying<'a> {
         }
     }
 
+    /// Whether what is in a directory is left out, as another file system is mounted there.
+    fn is_foreign(&self, directory: &Stat, device: u64) -> bool {
+        self.settings.one_file_system && directory.st_dev != device
+    }
+
     /// Opens a directory and makes its counterpart; none if that is told already.
     fn enter_pair(&self, branch: &Branch, item: &Item) -> io::Result<Option<Pair>> {
         item.check_name()?;
         let source = branch.data.source.open_in(&item.name)?;
         let stat = source.own_stat()?;
-        if FileId::from(&stat) == branch.data.destination {
+        let is_foreign = self.is_foreign(&stat, branch.data.device);
+        if !is_foreign && FileId::from(&stat) == branch.data.destination {
             return Err(io::Error::other("the copy itself lies there"));
         }
         let name = item.target_name();

@@ -237,7 +237,13 @@ fn refuse_overlap(
         return Ok(());
     }
     let (source, target) = (source.display(), target.display());
-    if is_above(source_id, directory).map_err(failed)? {
+    let copy = match &existing {
+        Some(existing) => existing.st_dev,
+        None => directory.own_stat().map_err(failed)?.st_dev,
+    };
+    // What is mounted below the source is left out, and with it the copy.
+    let is_left_out = settings.one_file_system && copy != stat.st_dev;
+    if !is_left_out && is_above(source_id, directory).map_err(failed)? {
         return Err(Refused(format!(
             "cannot copy a directory, '{source}', into itself, '{target}'"
         )));
