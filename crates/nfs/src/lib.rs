@@ -6,6 +6,7 @@
 //! - [`protocol`]: bytes to calls, results to bytes: RPC, MOUNT and NFS. Nothing there knows a volume or a socket.
 //! - `service`: a call as calls of a `Volume`: who asks (`export`), whether it is a repeat (`duplicates`), about which
 //!   file (`handles`, `nodes`), and one file per family of procedures.
+//! - `pace`, `target_type`: what a mount target of a type delivers at most, shared fairly among its clients.
 //! - `open_files`, `places`: what a volume wants to know that a stateless client does not tell.
 //!
 //! A byte that is read is copied once, by the kernel, from where the volume has it into the socket. A byte that is
@@ -21,15 +22,18 @@ mod limits;
 mod metrics;
 mod nodes;
 mod open_files;
+mod pace;
 mod places;
 pub mod protocol;
 mod server;
 mod service;
 mod settings;
+mod target_type;
 mod transport;
 
 pub use export::{Export, NOBODY, Network, ParseNetworkError, Rule, Squash};
 pub use handles::{ExportId, HandleKey};
 pub use server::{NfsServer, Unsaved};
 pub use settings::NfsSettings;
+pub use target_type::{TargetType, UnknownTargetType};
 pub use transport::whole_record;

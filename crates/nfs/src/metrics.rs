@@ -1,6 +1,6 @@
 //! What a server counts.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use penstock_base::{
     clock::Instant,
@@ -25,6 +25,10 @@ pub(crate) struct NfsMetrics {
     pub(crate) connections: Arc<Gauge>,
     pub(crate) refused: Arc<Counter>,
     pub(crate) repeated: Arc<Counter>,
+    /// Operations at the back end.
+    pub(crate) operations: Arc<Counter>,
+    throttled: Arc<Counter>,
+    throttled_microseconds: Arc<Counter>,
 }
 
 /// Where the status of a procedure stands in a reply.
@@ -46,6 +50,18 @@ impl NfsMetrics {
             connections: registry.gauge(&table::NFS_CONNECTIONS, &[]),
             refused: registry.counter(&table::NFS_REFUSED, &[]),
             repeated: registry.counter(&table::NFS_REPEATED, &[]),
+            operations: registry.counter(&table::NFS_BACKEND_OPERATIONS, &[]),
+            throttled: registry.counter(&table::NFS_THROTTLED, &[]),
+            throttled_microseconds: registry.counter(&table::NFS_THROTTLED_MICROSECONDS, &[]),
+        }
+    }
+
+    /// Counts a call that waited for so long since the target delivers no more.
+    pub(crate) fn waited(&self, waited: Duration) {
+        let microseconds = waited.as_micros() as u64;
+        if microseconds > 0 {
+            self.throttled.increment();
+            self.throttled_microseconds.add(microseconds);
         }
     }
 

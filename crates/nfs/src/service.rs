@@ -10,7 +10,7 @@ mod mounting;
 mod names;
 
 use std::{
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -32,6 +32,7 @@ use crate::{
     metrics::NfsMetrics,
     nodes::{Node, Nodes},
     open_files::OpenFiles,
+    pace::Pace,
     places::Places,
     protocol::{
         mount3,
@@ -39,6 +40,7 @@ use crate::{
         rpc::{AuthStatus, Call, Credential, Refusal, Refused, Reply},
         xdr::Encoder,
     },
+    target_type::Cost,
     transport::{Answering, Work},
 };
 use make::Exclusives;
@@ -59,6 +61,8 @@ pub(crate) struct Service {
     export: Export,
     system: FileId,
     mounted: Mutex<Mounted>,
+    /// What clients are held to, if to anything.
+    pace: Option<Pace>,
     pub(crate) metrics: NfsMetrics,
     /// Calls that change something and are not answered yet.
     changing: AtomicU64,
@@ -116,6 +120,7 @@ impl Service {
             export: settings.export,
             system: FileId(settings.export_id.0.into()),
             mounted: Mutex::default(),
+            pace: Pace::of(settings.target_type),
             metrics: NfsMetrics::new(registry),
             changing: AtomicU64::new(0),
         }
@@ -335,6 +340,7 @@ impl Client {
         let answer = Call3 {
             service: Arc::clone(&self.service),
             asked,
+            client: self.address.ip(),
             id: (xid, procedure),
         };
         let content = request.content_of_answer();
@@ -392,12 +398,15 @@ impl Answering for Client {
 struct Call3 {
     service: Arc<Service>,
     asked: Asked,
+    client: IpAddr,
     /// Its number and that of its procedure.
     id: (u32, u32),
 }
 
 impl Call3 {
     async fn carry_out(self, request: Request) -> Reply {
+        let expected = Cost::of(&request);
+        self.wait_for_turn(expected).await;
         let begun = clock::now();
         let received = request.content_received();
         let looks = request.effect() == Effect::None;
@@ -407,7 +416,28 @@ impl Call3 {
         let reply = Reply::finished(out, payload);
         let metrics = &self.service.metrics;
         metrics.answered(self.id.1, begun, (&reply, received));
+        self.settle_cost(expected, reply.payload.len() as u64);
         reply
+    }
+
+    /// Waits as long as the target delivers no more.
+    async fn wait_for_turn(&self, expected: Cost) {
+        if let Some(pace) = &self.service.pace {
+            let waited = pace.pass(self.client, expected).await;
+            self.service.metrics.waited(waited);
+        }
+    }
+
+    /// Counts what a call cost that was expected to cost so much, and gives back what a READ beyond the end did not.
+    fn settle_cost(&self, expected: Cost, given: u64) {
+        let cost = match expected.read {
+            0 => expected,
+            _ => Cost::of_read(given),
+        };
+        if let Some(pace) = &self.service.pace {
+            pace.give_back(expected, cost);
+        }
+        self.service.metrics.operations.add(cost.operations);
     }
 
     /// The answer of a call that may be carried out again.

@@ -1,6 +1,6 @@
 //! What the door is told.
 
-use crate::{Export, ExportId, HandleKey};
+use crate::{Export, ExportId, HandleKey, TargetType};
 
 /// Everything that a server needs to know beside its volume and its address.
 #[derive(Debug)]
@@ -11,4 +11,6 @@ pub struct NfsSettings {
     pub export_id: ExportId,
     /// What handles are made with, the same for every server of it.
     pub key: HandleKey,
+    /// What it delivers at most.
+    pub target_type: TargetType,
 }

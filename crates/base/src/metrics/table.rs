@@ -62,6 +62,12 @@ definitions! {
         "Calls and connections of NFS clients that were refused before anything was looked at.";
     NFS_REPEATED = COUNTER "nfs_repeated_total" [] Count
         "Calls of NFS that came again and were given the first answer.";
+    NFS_BACKEND_OPERATIONS = COUNTER "nfs_backend_operations_total" [] Count
+        "Operations that calls of NFS cost, as types of mount targets count them.";
+    NFS_THROTTLED = COUNTER "nfs_throttled_total" [] Count
+        "Calls of NFS that waited since the type of the mount target delivers no more.";
+    NFS_THROTTLED_MICROSECONDS = COUNTER "nfs_throttled_microseconds_total" [] Microseconds
+        "Time that calls of NFS waited for that.";
 
     BUCKET_INODES = GAUGE "bucket_inodes" [] Count "Files and directories that somebody holds.";
     BUCKET_IDLE_DIRECTORIES = GAUGE "bucket_idle_directories" [] Count

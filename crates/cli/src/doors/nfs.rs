@@ -4,7 +4,9 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use penstock_fuse::{UnmountError, UnmountMode, Unsaved};
-use penstock_nfs::{Export, ExportId, HandleKey, Network, NfsServer, NfsSettings, Rule, Squash};
+use penstock_nfs::{
+    Export, ExportId, HandleKey, Network, NfsServer, NfsSettings, Rule, Squash, TargetType,
+};
 use penstock_vfs::{Owner, Volume};
 use tracing::info;
 
@@ -61,6 +63,7 @@ pub(super) async fn open(
         export: export(spec.values, volume.read_only)?,
         export_id: export_id(spec)?,
         key: key(spec)?,
+        target_type: target_type(spec.values),
     };
     let path = settings.export.path.clone();
     // Each connection takes one.
@@ -74,13 +77,22 @@ pub(super) async fn open(
         )
     })?;
     let (address, source) = (server.address(), spec.source);
-    info!(%address, source, path, "NFS clients are served");
+    let target_type = target_type(spec.values);
+    info!(%address, source, path, %target_type, "NFS clients are served");
     if !files.features().persistent_ids {
         info!(
             "this volume has no lasting file numbers: clients must mount again when this process has ended"
         );
     }
     Ok(NfsDoor(Arc::new(server)))
+}
+
+/// What the target delivers at most. The option has no other choices than there are types.
+fn target_type(values: &Values) -> TargetType {
+    values
+        .choice(&table::TARGET_TYPE)
+        .parse()
+        .unwrap_or_default()
 }
 
 /// What clients may do, as options say it.

@@ -18,6 +18,7 @@ mod listing;
 mod messages;
 mod mounting;
 mod names;
+mod pace;
 mod repeats;
 mod support;
 mod volumes;

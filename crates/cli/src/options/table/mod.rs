@@ -29,7 +29,7 @@ pub(crate) use transfers::*;
 use super::{OptionSpec, Scope};
 
 /// Every option, in the order of help.
-pub(crate) static ALL: [&OptionSpec; 109] = [
+pub(crate) static ALL: [&OptionSpec; 110] = [
     &ENDPOINT,
     &READ_ENDPOINT,
     &REGION,
@@ -134,6 +134,7 @@ pub(crate) static ALL: [&OptionSpec; 109] = [
     &ANONYMOUS_UID,
     &ANONYMOUS_GID,
     &PRIVILEGED_PORT,
+    &TARGET_TYPE,
     &STATE_DIR,
     &LOG_LEVEL,
     &LOG_FILE,

@@ -67,6 +67,17 @@ pub(crate) static ANONYMOUS_GID: OptionSpec = OptionSpec {
     ..SERVE
 };
 
+pub(crate) static TARGET_TYPE: OptionSpec = OptionSpec {
+    name: "target-type",
+    kind: Kind::Choice(&["standard", "hpmt-20", "hpmt-40", "hpmt-80", "unlimited"]),
+    default: Default::Is("unlimited"),
+    help: "What the mount target delivers at most, shared evenly among its clients",
+    detail: "`standard`: 1 Gb/s read, 0.5 Gb/s written and 5,000 operations a second; `hpmt-20`, `-40` and `-80`: \
+             20, 40 and 80 times that. A GETATTR is one operation, a LOOKUP 2, a CREATE 4, a REMOVE 8, a READ of \
+             32 KiB 2 and a WRITE 4, larger ones more.",
+    ..SERVE
+};
+
 pub(crate) static STATE_DIR: OptionSpec = OptionSpec {
     name: "state-dir",
     level: Level::Expert,

@@ -13,7 +13,7 @@ use nfs3_types::{
     xdr_codec::Opaque,
 };
 use penstock_base::{BufferPool, MemoryBudget, metrics::Registry};
-use penstock_nfs::{Export, ExportId, HandleKey, NfsServer, NfsSettings, Rule, Squash};
+use penstock_nfs::{Export, ExportId, HandleKey, NfsServer, NfsSettings, Rule, Squash, TargetType};
 use tokio::net::TcpStream;
 
 pub use raw::{RawClient, call_bytes, record};
@@ -39,6 +39,7 @@ pub struct Making {
     pub path: &'static str,
     pub name: &'static str,
     pub memory: u64,
+    pub target_type: TargetType,
 }
 
 impl Default for Making {
@@ -48,6 +49,7 @@ impl Default for Making {
             path: "/",
             name: NAME,
             memory: 64 << 20,
+            target_type: TargetType::Unlimited,
         }
     }
 }
@@ -101,6 +103,7 @@ impl Target {
             },
             export_id: ExportId::of(making.name),
             key: HandleKey::kept_in(&directory.path().join("key")).unwrap(),
+            target_type: making.target_type,
         };
         let pool = BufferPool::new(MemoryBudget::new(making.memory));
         let registry = Registry::new();
