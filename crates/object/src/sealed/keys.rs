@@ -83,6 +83,11 @@ impl UserKey {
         Ok(Self(key_of(&bytes.ok_or(NoKey)?)?))
     }
 
+    /// The same of what nobody else needs, which is overwritten.
+    pub fn taken(text: Vec<u8>) -> Result<Self, NoKey> {
+        Self::parse(&Zeroizing::new(text))
+    }
+
     fn derived(&self, salt: &[u8], purpose: &[u8]) -> hkdf::Prk {
         let salted = [salt, purpose].concat();
         hkdf::Salt::new(hkdf::HKDF_SHA256, &salted).extract(&*self.0)
