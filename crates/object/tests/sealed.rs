@@ -5,13 +5,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use penstock_base::Payload;
+use penstock_base::{Payload, metrics::Registry};
 use penstock_object::{
-    ErrorKind, GetOptions, Got, HeadOptions, Key, ListOptions, ObjectResult, PutOptions, Store,
-    WriteCondition,
+    ErrorKind, GetOptions, Got, HeadOptions, Key, ListOptions, ObjectResult, Operation, PutOptions,
+    RetrySettings, Store, WriteCondition,
+    layers::standard,
     sealed::{DataKey, FRAME_PLAIN, Sealed, UserKey, sealed_length},
 };
-use penstock_object_testing::MemoryStore;
+use penstock_object_testing::{Fault, Faults, Faulty, MemoryStore};
 use proptest::{prelude::*, sample::Index};
 
 const MEMORY: u64 = 1 << 20;
@@ -273,6 +274,29 @@ async fn a_put_can_insist_on_a_version() {
     assert_eq!(refused.kind, ErrorKind::PreconditionFailed);
     let (_, there) = read(&pair.sealed, "object", None).await.unwrap();
     assert_eq!(there, b"second");
+}
+
+#[tokio::test]
+async fn a_body_that_is_cut_below_goes_on_where_it_stopped() {
+    let pair = Pair::new();
+    let body: Vec<u8> = (0..3 * FRAME).map(|at| (at / 999) as u8).collect();
+    pair.sealed("object", &body).await;
+    let faults = Faults::new(1);
+    let faulty = Faulty::new(Arc::clone(&pair.bucket), Arc::clone(&faults));
+    let retrying = standard(
+        Arc::new(faulty),
+        4,
+        &RetrySettings::default(),
+        &Registry::new(),
+    );
+    let sealed = Sealed::new(retrying, pair.key.clone(), MEMORY);
+    faults.queue(
+        Operation::Get,
+        [1, 70_000, 16].map(|after| Fault::Cut { after }),
+    );
+    let range = 5..body.len() as u64 - 1;
+    let (_, bytes) = read(&sealed, "object", Some(range.clone())).await.unwrap();
+    assert!(bytes == body[range.start as usize..range.end as usize]);
 }
 
 #[tokio::test]
