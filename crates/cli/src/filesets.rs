@@ -14,7 +14,7 @@ use std::{
 
 use penstock_base::{DirectoryLock, DirectoryLockError};
 use penstock_fileset::{
-    Durability, FORMAT_VERSION, Label, Spool,
+    Durability, Encryption, FORMAT_VERSION, Label, Spool,
     engine::{
         Barrier, EmbeddedEngine, EmbeddedSettings, Engine, EngineError, EngineResult,
         ShippedEngine, ShippedSettings,
@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     environment::Environment,
     failure::{Failure, Outcome},
-    options::{Given, Group, OptionSpec, Origin, table},
+    options::{Given, Group, OptionSpec, Origin, Value, table},
     places,
 };
 
@@ -49,6 +49,10 @@ pub(crate) struct Record {
     /// What is durable when.
     #[serde(default)]
     pub durability: Durability,
+    /// How it is encrypted, if it is, as its label said when it was last seen: with that it can be mounted while its
+    /// bucket is away, and a label that does not say it any more is not believed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encryption: Option<Encryption>,
     /// Options that lead to the store, as they were given when it was made or attached. No credentials.
     #[serde(default)]
     pub options: BTreeMap<String, String>,
@@ -64,8 +68,16 @@ pub(crate) fn to_be_kept(mut given: Vec<Given>) -> BTreeMap<String, String> {
     given.retain(|given| is_kept(given.spec));
     given.sort_by_key(|given| given.origin.rank());
     let kept = given.into_iter();
-    kept.map(|given| (given.spec.name.to_owned(), given.text))
+    kept.map(|given| (given.spec.name.to_owned(), lasting(&given)))
         .collect()
+}
+
+/// The text of an option that means the same wherever a command runs.
+fn lasting(given: &Given) -> String {
+    match given.read() {
+        Ok(Value::Path(path)) => path.to_string_lossy().into_owned(),
+        _ => given.text.clone(),
+    }
 }
 
 /// The options that are kept with the fileset of this name, if there is one.

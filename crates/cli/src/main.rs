@@ -10,6 +10,7 @@ mod commands;
 mod daemon;
 mod descriptors;
 mod doors;
+mod encryption;
 mod environment;
 mod explain;
 mod failure;

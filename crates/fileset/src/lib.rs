@@ -22,6 +22,7 @@ pub mod check;
 mod collector;
 mod data;
 mod durability;
+mod encryption;
 pub mod engine;
 mod errors;
 mod files;
@@ -38,6 +39,10 @@ mod volume;
 
 pub use data::{ObjectId, Spool};
 pub use durability::Durability;
+pub use encryption::{Encryption, EncryptionError};
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub use label::try_to_read_label;
 pub use label::{Label, LabelError};
 pub use schema::{BLOCK_SIZE, FORMAT_VERSION, Format};
 pub use usage::{Usage, format_of, usage};

@@ -274,8 +274,7 @@ async fn check(place: &Place, model: &[u8], (handle, start, length): (HandleId, 
     assert!(read == expected, "wrong bytes at {start}");
 }
 
-async fn run_steps(steps: Vec<Step>, memory: u64) {
-    let place = Place::with_memory(memory).await;
+async fn run_steps(steps: Vec<Step>, place: Place) {
     let inode = place.make(ROOT, "file", file(0o644)).await.unwrap();
     let mut handles = Vec::new();
     for _ in 0..3 {
@@ -340,11 +339,16 @@ proptest! {
     fn reads_show_what_was_written_last(
         steps in prop::collection::vec(step(), 1..60),
         memory in prop_oneof![Just(24 * MIB), Just(128 * MIB)],
+        is_encrypted in prop::bool::ANY,
     ) {
-        tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap()
-            .block_on(run_steps(steps, memory));
+        let run = async {
+            let place = match is_encrypted {
+                true => Place::encrypted_with_memory(memory).await,
+                false => Place::with_memory(memory).await,
+            };
+            run_steps(steps, place).await;
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(run);
     }
 }

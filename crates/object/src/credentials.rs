@@ -40,6 +40,7 @@ pub(crate) use bridge::Bridge;
 pub(crate) use chain::Chain;
 pub use environment::Environment;
 pub use origin::CredentialOrigin;
+pub use process::printed_by;
 pub(crate) use source::CredentialSource;
 
 use crate::ErrorKind;

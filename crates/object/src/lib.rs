@@ -23,6 +23,7 @@ mod oss;
 mod rest;
 pub mod rules;
 mod s3;
+pub mod sealed;
 pub mod settings;
 mod sign;
 mod sink;

@@ -1,4 +1,4 @@
-//! `penstock fileset create|attach|list|info|check|gc|destroy`: the life of a file system.
+//! `penstock fileset create|attach|list|info|check|gc|rekey|destroy`: the life of a file system.
 
 mod attach;
 mod check;
@@ -7,15 +7,21 @@ mod destroy;
 mod gc;
 mod info;
 mod list;
+mod rekey;
+
+use std::sync::Arc;
 
 use clap::{Arg, ArgMatches, Command};
+use penstock_fileset::Label;
+use penstock_object::Store;
 
 use crate::{
     command_line,
-    commands::listing,
+    commands::listing::{self, Look},
+    encryption::{self, Known},
     environment::Environment,
     failure::{Failure, Outcome},
-    filesets::{self, Fileset},
+    filesets::{self, Fileset, Record},
     options::{Scope, Values},
 };
 
@@ -31,7 +37,8 @@ pub(crate) fn command() -> Command {
              `attach` brings it up on another machine; else that directory is to be backed up, for \
              without it the data is of no use. `penstock mount fileset://NAME MOUNTPOINT` mounts it. \
              Options that lead to the store, such as --region and --endpoint, are kept with it; \
-             credentials and --proxy are not.",
+             credentials and --proxy are not. With --encryption-key-file or --encryption-key-command \
+             what lies in the bucket is encrypted: without the key it is lost.",
         )
         .subcommand_required(true)
         .arg_required_else_help(true)
@@ -41,6 +48,7 @@ pub(crate) fn command() -> Command {
         .subcommand(info::command())
         .subcommand(check::command())
         .subcommand(gc::command())
+        .subcommand(rekey::command())
         .subcommand(destroy::command())
 }
 
@@ -52,6 +60,7 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         Some(("info", matches)) => info::run(matches, environment),
         Some(("check", matches)) => check::run(matches, environment),
         Some(("gc", matches)) => gc::run(matches, environment),
+        Some(("rekey", matches)) => rekey::run(matches, environment),
         Some(("destroy", matches)) => destroy::run(matches, environment),
         _ => Err(Failure::usage(
             "`penstock fileset` does nothing by itself",
@@ -83,7 +92,7 @@ fn store_argument() -> Arg {
 fn fileset_values(matches: &ArgMatches, environment: &Environment) -> Outcome<Values> {
     let name = matches.get_one::<String>("name").expect("required");
     let mut given = command_line::gathered(
-        command_line::given_by_name(matches, Scope::Store),
+        command_line::given_by_name(matches, Scope::Fileset),
         None,
         environment,
     )?;
@@ -93,9 +102,32 @@ fn fileset_values(matches: &ArgMatches, environment: &Environment) -> Outcome<Va
     Ok(values)
 }
 
-/// The options that its store needs.
+/// The options that its store and its key need. A mount has the key kept with the fileset, so its help leaves that out.
 fn with_store_options(command: Command) -> Command {
-    command.args(command_line::option_arguments(Scope::Store))
+    let command = command.args(command_line::option_arguments(Scope::Fileset));
+    let shown = |argument: Arg| argument.hide_short_help(false).hide_long_help(false);
+    let options = encryption::OPTIONS.iter();
+    options.fold(command, |command, spec| command.mut_arg(spec.name, shown))
+}
+
+/// The store of a fileset as whoever has its key sees it.
+async fn readable(
+    fileset: &Fileset,
+    record: &Record,
+    (values, look): (&Values, &Look),
+) -> Outcome<Arc<dyn Store>> {
+    let label = match &record.encryption {
+        // Who wants to know whether it is there asks for it.
+        Some(_) => Label::read(&*look.store).await.ok(),
+        None => None,
+    };
+    let known = Known::of(record, label.as_ref());
+    let key = encryption::data_key(&fileset.name, &known, values).await?;
+    Ok(encryption::sealed(
+        Arc::clone(&look.store),
+        key.as_ref(),
+        MEMORY,
+    ))
 }
 
 /// The fileset that the command line names.

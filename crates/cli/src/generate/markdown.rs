@@ -138,7 +138,7 @@ fn row(spec: &OptionSpec) -> String {
     let mark = match spec.scope {
         Scope::Store => " *",
         Scope::Volume => " +",
-        Scope::Mount | Scope::Stream | Scope::Serve => "",
+        Scope::Mount | Scope::Fileset | Scope::Stream | Scope::Serve => "",
     };
     let level = match spec.level {
         Level::Expert => " (expert)",

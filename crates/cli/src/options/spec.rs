@@ -64,6 +64,8 @@ pub(crate) enum Scope {
     Mount,
     /// Those that show something: `stream`, too.
     Volume,
+    /// Those about a fileset: `fileset`, and what shows one.
+    Fileset,
     /// Only `stream`.
     Stream,
     /// Only `serve`.
@@ -78,6 +80,7 @@ impl Scope {
             Self::Store => true,
             Self::Volume => serves || matches!(self, Self::Mount | Self::Stream),
             Self::Mount => serves || self == Self::Mount,
+            Self::Fileset => serves || matches!(self, Self::Mount | Self::Fileset),
             Self::Stream | Self::Serve => self == spec.scope,
         }
     }

@@ -9,6 +9,7 @@ use penstock_vfs::Volume;
 
 use super::{Form, OpenedVolume, VolumeSpec, cache};
 use crate::{
+    encryption::{self, Known},
     explain,
     failure::{Failure, Outcome},
     filesets::{self, Fileset, Record},
@@ -22,6 +23,13 @@ use crate::{
 const METADATA_SHARE: u64 = 4;
 /// The same at most.
 const METADATA_MAX: u64 = 256 << 20;
+
+/// The part of the memory that bodies take which are there a second time, encrypted, and frames that are being read.
+const SEALING_SHARE: u64 = 8;
+/// The same at most: enough for all objects that are written at once.
+const SEALING_MAX: u64 = 80 << 20;
+/// Of this the log has one in so many for its own bodies, and as much is for frames.
+const LOG_SHARE: u64 = 10;
 
 /// Options of these groups say how files are made of objects, which here nobody does.
 const FOREIGN_GROUPS: [Group; 4] = [
@@ -56,7 +64,11 @@ fn check_options(values: &Values) -> Outcome {
 
 /// Fails if another file system, or none, lies where this one's data should be. One that is on this disk can be mounted
 /// while its bucket is away, and asks once.
-async fn check_place(record: &Record, store: &Arc<dyn Store>, spec: &VolumeSpec) -> Outcome {
+async fn check_place(
+    record: &Record,
+    store: &Arc<dyn Store>,
+    spec: &VolumeSpec,
+) -> Outcome<Option<Label>> {
     let is_local = record.durability == Durability::Local;
     let store = match is_local {
         true => stores::for_first_look(
@@ -70,10 +82,14 @@ async fn check_place(record: &Record, store: &Arc<dyn Store>, spec: &VolumeSpec)
     match Label::read(&*store).await {
         Err(LabelError::Store(error)) if is_local && error.kind.is_transient() => {
             tracing::warn!(%error, "the bucket cannot be asked which file system it holds: mounted without it");
-            Ok(())
+            Ok(None)
         }
         Err(LabelError::Store(error)) => Err(explain::store_error(&record.store, &error)),
-        label => record.check_label(label.ok()),
+        label => {
+            let label = label.ok();
+            record.check_label(label.clone())?;
+            Ok(label)
+        }
     }
 }
 
@@ -94,17 +110,26 @@ pub(super) async fn open(
         &spec.environment,
         &resources.registry,
     )?;
-    check_place(&record, &store, spec).await?;
-    let bucket = Arc::clone(&store);
+    let label = check_place(&record, &store, spec).await?;
+    let known = Known::of(&record, label.as_ref());
+    let key = encryption::data_key(name, &known, values).await?;
+    let Resources { pool, registry } = resources.clone();
+    let total = pool.budget().total();
+    let sealing = match key {
+        Some(_) => (total / SEALING_SHARE).min(SEALING_MAX),
+        None => 0,
+    };
+    let bucket = encryption::sealed(Arc::clone(&store), key.as_ref(), sealing / LOG_SHARE);
     let cache = cache::open(spec, resources, before).await?;
     let store = match &cache {
         Some(cache) => cache.around(store, &stores::identity(&record.store, values)?),
         None => store,
     };
-    let Resources { pool, registry } = resources.clone();
-    // The engine's memory is taken out of the one budget for as long as it is open.
-    let memory = (pool.budget().total() / METADATA_SHARE).min(METADATA_MAX);
-    let reservation = pool.budget().reserve(memory).await;
+    // Around the cache: what that has on the disk is encrypted, too.
+    let store = encryption::sealed(store, key.as_ref(), sealing - 2 * (sealing / LOG_SHARE));
+    // The engine's memory is taken out of the one budget for as long as it is open, and so is what encryption needs.
+    let memory = (total / METADATA_SHARE).min(METADATA_MAX);
+    let reservation = pool.budget().reserve(memory + sealing).await;
     let reservation = reservation.map_err(|error| {
         Failure::new(
             format!("memory for metadata: {error}"),

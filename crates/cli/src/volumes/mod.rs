@@ -25,6 +25,7 @@ use penstock_transfer::DiskCache;
 use penstock_vfs::{Unsaved, UnsavedItem, Volume};
 
 use crate::{
+    encryption,
     environment::Environment,
     failure::Outcome,
     limits, memory,
@@ -162,6 +163,9 @@ pub(crate) async fn open(
     before: &Predecessors<'_>,
     note: Option<&str>,
 ) -> Outcome<OpenedVolume> {
+    if spec.kind != VolumeKind::Fileset {
+        encryption::check_no_key(&spec.values)?;
+    }
     match spec.kind {
         VolumeKind::Bucket => bucket::open(spec, resources, before).await,
         VolumeKind::Stream => stream::open(spec, resources, note).await,

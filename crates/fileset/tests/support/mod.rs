@@ -23,7 +23,10 @@ use penstock_fileset::{
         Operation as EngineOperation, Query,
     },
 };
-use penstock_object::{ListOptions, Store};
+use penstock_object::{
+    ListOptions, Store,
+    sealed::{DataKey, Sealed},
+};
 use penstock_object_testing::{Faults, Faulty, MemoryStore};
 use penstock_transfer::Transfer;
 use penstock_vfs::{
@@ -43,7 +46,11 @@ pub struct Place {
     pub engine: Arc<dyn Engine>,
     /// The bucket itself, whatever fails on the way to it.
     pub bucket: Arc<dyn Store>,
+    /// The same as whoever has no key sees it, where it is encrypted.
+    pub raw: Arc<dyn Store>,
     pub faults: Arc<Faults>,
+    /// The way to the bucket, on which things fail.
+    way: Arc<dyn Store>,
     /// With `durability=local` as a mount has it.
     pub spool: Option<Arc<Spool>>,
     pub memory: Arc<MemoryBudget>,
@@ -84,20 +91,27 @@ fn open_engine(directory: &Path, spool: Option<&Arc<Spool>>) -> Arc<dyn Engine> 
     Arc::new(EmbeddedEngine::open_behind(&settings, barrier).unwrap())
 }
 
-fn open_spool(directory: &Path, (bucket, faults): (&Arc<dyn Store>, &Arc<Faults>)) -> Arc<Spool> {
-    let store = Arc::new(Faulty::new(Arc::clone(bucket), Arc::clone(faults)));
-    Spool::open(&directory.join("spool"), store).unwrap()
+fn open_spool(directory: &Path, way: &Arc<dyn Store>) -> Arc<Spool> {
+    Spool::open(&directory.join("spool"), Arc::clone(way)).unwrap()
+}
+
+/// `store` as whoever has the key sees it, if there is one.
+fn seen_with(key: Option<&DataKey>, store: Arc<dyn Store>) -> Arc<dyn Store> {
+    match key {
+        Some(key) => Arc::new(Sealed::new(store, key.clone(), 8 << 20)),
+        None => store,
+    }
 }
 
 async fn open_volume(
     engine: &Arc<dyn Engine>,
-    (bucket, faults): (&Arc<dyn Store>, &Arc<Faults>),
+    way: &Arc<dyn Store>,
     (spool, memory): (Option<&Arc<Spool>>, &Arc<MemoryBudget>),
 ) -> Arc<FilesetVolume> {
     let pool = BufferPool::new(Arc::clone(memory));
     let store: Arc<dyn Store> = match spool {
         Some(spool) => spool.clone(),
-        None => Arc::new(Faulty::new(Arc::clone(bucket), Arc::clone(faults))),
+        None => Arc::clone(way),
     };
     let transfer = Transfer::new(store, pool);
     FilesetVolume::open_with(Arc::clone(engine), transfer, spool.cloned())
@@ -210,6 +224,20 @@ impl Place {
         Self::over(ground, |engine| engine, false).await
     }
 
+    /// The same whose bucket is encrypted.
+    pub async fn encrypted_with_memory(bytes: u64) -> Self {
+        let ground = (tempfile::tempdir().unwrap(), bytes);
+        let key = DataKey::random().unwrap();
+        Self::sealed_over(ground, |engine| engine, (false, Some(key))).await
+    }
+
+    /// The same with a spool.
+    pub async fn encrypted_and_spooled() -> Self {
+        let ground = (tempfile::tempdir().unwrap(), MEMORY);
+        let key = DataKey::random().unwrap();
+        Self::sealed_over(ground, |engine| engine, (true, Some(key))).await
+    }
+
     /// The same whose metadata is below `path`.
     pub async fn on(path: &Path) -> Self {
         let ground = (tempfile::tempdir_in(path).unwrap(), MEMORY);
@@ -258,26 +286,39 @@ impl Place {
     }
 
     async fn over(
-        (directory, memory): (tempfile::TempDir, u64),
+        ground: (tempfile::TempDir, u64),
         around: impl FnOnce(Arc<dyn Engine>) -> Arc<dyn Engine>,
         has_spool: bool,
     ) -> Self {
-        let bucket: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        Self::sealed_over(ground, around, (has_spool, None)).await
+    }
+
+    async fn sealed_over(
+        (directory, memory): (tempfile::TempDir, u64),
+        around: impl FnOnce(Arc<dyn Engine>) -> Arc<dyn Engine>,
+        (has_spool, key): (bool, Option<DataKey>),
+    ) -> Self {
+        let raw: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let faults = Faults::new(1);
-        let spool = has_spool.then(|| open_spool(directory.path(), (&bucket, &faults)));
+        let bucket = seen_with(key.as_ref(), Arc::clone(&raw));
+        let faulty = Faulty::new(Arc::clone(&raw), Arc::clone(&faults));
+        let way = seen_with(key.as_ref(), Arc::new(faulty));
+        let spool = has_spool.then(|| open_spool(directory.path(), &way));
         let engine = around(open_engine(directory.path(), spool.as_ref()));
         let by = Identity::new(0, 0, []);
         FilesetVolume::format(&*engine, &by, Format::new(1))
             .await
             .unwrap();
         let memory = MemoryBudget::new(memory);
-        let volume = open_volume(&engine, (&bucket, &faults), (spool.as_ref(), &memory)).await;
+        let volume = open_volume(&engine, &way, (spool.as_ref(), &memory)).await;
         Self {
             memory,
             volume,
             engine,
             bucket,
+            raw,
             faults,
+            way,
             spool,
             directory: Arc::new(directory),
             by,
@@ -297,7 +338,7 @@ impl Place {
     /// The same after the power went, of which the spool has lost all but `kept` bytes of each object. The first mount
     /// after that comes no farther than to open the spool.
     pub async fn lose_power(&mut self, kept: u64) {
-        let ways = (Arc::clone(&self.bucket), Arc::clone(&self.faults));
+        let way = Arc::clone(&self.way);
         let lose = |left: &Path| {
             for entry in std::fs::read_dir(left.join("spool")).unwrap() {
                 let path = entry.unwrap().path();
@@ -309,7 +350,7 @@ impl Place {
                 })
                 .unwrap();
             }
-            drop(open_spool(left, (&ways.0, &ways.1)));
+            drop(open_spool(left, &way));
         };
         self.crash_with(lose).await;
     }
@@ -318,12 +359,12 @@ impl Place {
         let left = tempfile::tempdir().unwrap();
         copy(self.directory.path(), left.path());
         lose(left.path());
-        let ways = (&self.bucket, &self.faults);
-        self.spool = self.spool.is_some().then(|| open_spool(left.path(), ways));
+        let has_spool = self.spool.is_some();
+        self.spool = has_spool.then(|| open_spool(left.path(), &self.way));
         self.engine = open_engine(left.path(), self.spool.as_ref());
         self.memory = MemoryBudget::new(self.memory.total());
         let means = (self.spool.as_ref(), &self.memory);
-        self.volume = open_volume(&self.engine, ways, means).await;
+        self.volume = open_volume(&self.engine, &self.way, means).await;
         // The old one must not go before what uses it does.
         std::mem::forget(Arc::clone(&self.directory));
         self.directory = Arc::new(left);

@@ -51,22 +51,29 @@ struct Printed {
 #[async_trait]
 impl Place for Process {
     async fn look(&self) -> Result<Found, Nothing> {
-        let words: Vec<&str> = self.command.split_whitespace().collect();
-        let Some((program, arguments)) = words.split_first() else {
+        let Some(program) = self.command.split_whitespace().next() else {
             return Err(Nothing::absent());
         };
-        let finished = run(program, arguments).await?;
-        if finished.status != 0 {
-            // Its error output may hold anything, so it is not repeated.
-            let error = format!("`{program}` ended with status {}", finished.status);
-            return Err(Nothing::Broken(error));
-        }
-        let credentials = parse(&finished.stdout)
+        let printed = printed_by(&self.command).await?;
+        let credentials = parse(&printed)
             .ok_or_else(|| format!("`{program}` did not print credentials as JSON"))?;
         Ok(Found {
             credentials,
             origin: format!("the program {program}"),
         })
+    }
+}
+
+/// What a program of the user's prints: an absolute path with arguments, separated by white space. Fails with why there is
+/// nothing, without what was printed.
+pub async fn printed_by(command: &str) -> Result<Vec<u8>, String> {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let (program, arguments) = words.split_first().ok_or("it names no program")?;
+    let finished = run(program, arguments).await?;
+    match finished.status {
+        0 => Ok(finished.stdout),
+        // Its error output may hold anything, so it is not repeated.
+        status => Err(format!("`{program}` ended with status {status}")),
     }
 }
 

@@ -13,6 +13,7 @@ use super::{failure, name_argument, named, store_argument, with_store_options};
 use crate::{
     command_line,
     commands::listing::{self, Look},
+    encryption::{self, KeySource, Known},
     environment::Environment,
     explain,
     failure::{Failure, Outcome},
@@ -42,15 +43,19 @@ pub(super) fn command() -> Command {
 pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let fileset = named(matches, environment)?;
     let url = matches.get_one::<String>("store").expect("required");
-    let given = command_line::given_by_name(matches, Scope::Store);
+    let given = command_line::given_by_name(matches, Scope::Fileset);
     let given = command_line::gathered(given, None, environment)?;
-    let options = filesets::to_be_kept(given.clone());
+    let mut options = filesets::to_be_kept(given.clone());
     let values = Values::resolve(given)?;
     listing::start_logging(&values);
     stores::check_source(url, &values)?;
     listing::block_on(async {
         let look = listing::open(url, &values, environment)?;
         let label = label(&look).await?;
+        let look = with_key(&fileset, &label, (&values, look)).await?;
+        if let Some(source) = KeySource::given(&values)? {
+            source.keep(&mut options);
+        }
         check_own(&fileset, &label, &look).await?;
         fileset.make(environment)?;
         fetch(&fileset, &label, &look).await?;
@@ -59,6 +64,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
             identity: label.identity,
             store: url.clone(),
             durability: label.durability,
+            encryption: label.encryption,
             options,
         })
     })?;
@@ -85,6 +91,28 @@ async fn label(look: &Look) -> Outcome<Label> {
             "bring its directory from the machine that it was made on: docs/operations.md",
         )),
     }
+}
+
+/// The same place as whoever has the key sees it.
+async fn with_key(
+    fileset: &Fileset,
+    label: &Label,
+    (values, look): (&Values, Look),
+) -> Outcome<Look> {
+    let before = fileset.record().ok();
+    let before = before.filter(|before| before.identity == label.identity);
+    let known = Known {
+        identity: &label.identity,
+        label: Some(label),
+        recorded: before
+            .as_ref()
+            .and_then(|before| before.encryption.as_ref()),
+    };
+    let key = encryption::data_key(&fileset.name, &known, values).await?;
+    Ok(Look {
+        store: encryption::sealed(look.store, key.as_ref(), super::MEMORY),
+        ..look
+    })
 }
 
 /// Refuses to put a file system in the place of another one, or of itself where this machine has it.

@@ -5,7 +5,7 @@ use penstock_base::{BufferPool, FsError, MemoryBudget};
 use penstock_fileset::check::{Report, check, check_data};
 use penstock_transfer::Transfer;
 
-use super::{failure, fileset_values, name_argument, named, with_store_options};
+use super::{failure, fileset_values, name_argument, named, readable, with_store_options};
 use crate::{
     command_line,
     commands::listing,
@@ -39,7 +39,8 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let values = fileset_values(matches, environment)?;
     let report = listing::block_on(async {
         let look = listing::open(&record.store, &values, environment)?;
-        let ways = (&look.store, look.store.clone());
+        let bucket = readable(&fileset, &record, (&values, &look)).await?;
+        let ways = (&bucket, bucket.clone());
         let OpenedFileset {
             engine,
             store,

@@ -1,20 +1,24 @@
 //! `penstock fileset create NAME --store URL`.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use clap::{Arg, ArgMatches, Command};
 use penstock_base::random;
 use penstock_fileset::{
-    Durability, FilesetVolume, Format, Label, LabelError,
+    Durability, Encryption, FilesetVolume, Format, Label, LabelError,
     engine::{Engine, EngineError, ShippedEngine, remove_shipped},
 };
-use penstock_object::Store;
+use penstock_object::{
+    Store,
+    sealed::{DataKey, NoRandom},
+};
 use penstock_vfs::Identity;
 
 use super::{failure, name_argument, named, store_argument, with_store_options};
 use crate::{
     command_line,
     commands::listing,
+    encryption::{self, KeySource},
     environment::Environment,
     explain,
     failure::{Failure, Outcome},
@@ -28,7 +32,9 @@ pub(super) fn command() -> Command {
         .about("Make an empty file system")
         .long_about(
             "Makes an empty file system whose data lies at URL, which must not hold another one. Its \
-             root directory belongs to whoever makes it.",
+             root directory belongs to whoever makes it. With a key all that is written to URL is \
+             encrypted, but not what is on this machine's disk. Keep a copy of the key elsewhere: without \
+             it nobody can ever read the file system.",
         )
         .arg(name_argument())
         .arg(store_argument())
@@ -46,9 +52,9 @@ pub(super) fn command() -> Command {
 pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let fileset = named(matches, environment)?;
     let url = matches.get_one::<String>("store").expect("required");
-    let given = command_line::given_by_name(matches, Scope::Store);
+    let given = command_line::given_by_name(matches, Scope::Fileset);
     let given = command_line::gathered(given, None, environment)?;
-    let options = filesets::to_be_kept(given.clone());
+    let mut options = filesets::to_be_kept(given.clone());
     let values = Values::resolve(given)?;
     listing::start_logging(&values);
     let durability = match matches.get_one::<String>("durability").map(String::as_str) {
@@ -65,7 +71,8 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     listing::block_on(async {
         let look = listing::open(url, &values, environment)?;
         let format = Format::new(random::number());
-        let label = Label::new(&fileset.name, &format, durability);
+        let mut label = Label::new(&fileset.name, &format, durability);
+        let key = encrypt(&mut label, &mut options, &values).await?;
         fileset.make(environment)?;
         // Whoever has this name is told before the bucket hears of it.
         drop(fileset.local_engine(super::MEMORY)?);
@@ -79,7 +86,8 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
                     "take another prefix of the bucket",
                 ),
             })?;
-        let engine = engine(&fileset, &label, &look.store).await?;
+        let bucket = encryption::sealed(look.store, key.as_ref(), super::MEMORY);
+        let engine = engine(&fileset, &label, &bucket).await?;
         let by = Identity::trusted(penstock_base::user_id(), penstock_base::group_id());
         let made = FilesetVolume::format(&*engine, &by, format).await;
         made.map_err(|error| failure(&fileset, &error))?;
@@ -92,6 +100,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
             identity: label.identity,
             store: url.clone(),
             durability,
+            encryption: label.encryption,
             options,
         })
     })?;
@@ -99,6 +108,24 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         "fileset {} is made: mount it with `penstock mount fileset://{} MOUNTPOINT`",
         fileset.name, fileset.name
     ))
+}
+
+/// Has the label say how a file system is encrypted, if a key is given. Returns the key of its data.
+async fn encrypt(
+    label: &mut Label,
+    options: &mut BTreeMap<String, String>,
+    values: &Values,
+) -> Outcome<Option<DataKey>> {
+    let Some(source) = KeySource::given(values)? else {
+        return Ok(None);
+    };
+    let user = source.read().await?;
+    let random = |error: NoRandom| Failure::new(error.to_string(), "try again");
+    let data = DataKey::random().map_err(random)?;
+    let made = Encryption::new(&label.identity, &data, &user).map_err(random)?;
+    label.encryption = Some(made);
+    source.keep(options);
+    Ok(Some(data))
 }
 
 /// The engine of a file system that is being made.

@@ -10,7 +10,7 @@ use penstock_fileset::{
 };
 use penstock_object::Store;
 
-use super::{failure, fileset_values, name_argument, named, with_store_options};
+use super::{failure, fileset_values, name_argument, named, readable, with_store_options};
 use crate::{
     command_line,
     commands::listing,
@@ -60,7 +60,10 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     }
     let deleted = listing::block_on(async {
         let look = listing::open(&record.store, &values, environment)?;
-        shut_out_others(&fileset, &record, &look.store).await?;
+        if record.durability == Durability::Store {
+            let bucket = readable(&fileset, &record, (&values, &look)).await?;
+            shut_out_others(&fileset, &record, &bucket).await?;
+        }
         let _engine = fileset.local_engine(super::MEMORY)?;
         let label = Label::read(&*look.store).await;
         let is_ours = match &label {
@@ -70,7 +73,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
             Err(LabelError::Store(error)) => {
                 return Err(explain::store_error(&record.store, error));
             }
-            Err(LabelError::Taken(_) | LabelError::Unknown(_)) => false,
+            Err(LabelError::Taken(_) | LabelError::Unknown(_) | LabelError::Replaced) => false,
         };
         if !is_ours {
             return Err(Failure::new(
@@ -97,11 +100,8 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     ))
 }
 
-/// Claims the log in the bucket, if there is one. Fails if another machine has the file system: it may be in use there.
+/// Claims the log in the bucket. Fails if another machine has the file system: it may be in use there.
 async fn shut_out_others(fileset: &Fileset, record: &Record, store: &Arc<dyn Store>) -> Outcome {
-    if record.durability == Durability::Local {
-        return Ok(());
-    }
     let settings = fileset.shipped(&record.identity, super::MEMORY, store)?;
     match ShippedEngine::open(&settings).await {
         Ok(engine) => fileset.opened(engine.close().await),

@@ -8,7 +8,7 @@ use penstock_fileset::{
 };
 use penstock_transfer::Transfer;
 
-use super::{failure, fileset_values, name_argument, named, with_store_options};
+use super::{failure, fileset_values, name_argument, named, readable, with_store_options};
 use crate::{
     command_line, commands::listing, environment::Environment, failure::Outcome,
     filesets::OpenedFileset, output,
@@ -41,7 +41,8 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let found = listing::block_on(async {
         let look = listing::open(&record.store, &values, environment)?;
         record.check_label(Label::read(&*look.store).await.ok())?;
-        let ways = (&look.store, look.store.clone());
+        let bucket = readable(&fileset, &record, (&values, &look)).await?;
+        let ways = (&bucket, bucket.clone());
         let OpenedFileset { engine, store, .. } =
             fileset.open(&record, super::MEMORY, ways).await?;
         let pool = BufferPool::new(MemoryBudget::new(super::MEMORY));

@@ -8,7 +8,7 @@ use penstock_fileset::{Durability, Usage, engine::position, usage};
 use penstock_object::Store;
 use serde::Serialize;
 
-use super::{failure, fileset_values, name_argument, named, with_store_options};
+use super::{failure, fileset_values, name_argument, named, readable, with_store_options};
 use crate::{
     command_line,
     commands::listing,
@@ -38,6 +38,8 @@ struct Info {
     identity: String,
     format: u32,
     durability: Durability,
+    /// How what is in the bucket is encrypted, if it is.
+    encryption: Option<String>,
     files: u64,
     bytes: u64,
     /// Of the bytes, those that are on this disk and not in the bucket yet.
@@ -64,7 +66,10 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         let look = listing::open(&record.store, &values, environment)?;
         let log = match record.durability {
             Durability::Local => None,
-            Durability::Store => Some(log(&fileset, &record, &look).await?),
+            Durability::Store => {
+                let bucket = readable(&fileset, &record, (&values, &look)).await?;
+                Some(log(&fileset, &record, &bucket).await?)
+            }
         };
         let (waiting, usage) = match record.durability {
             Durability::Local => local_usage(&fileset, &record, look.store).await?,
@@ -77,6 +82,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
             identity: record.identity.clone(),
             format: record.version,
             durability: record.durability,
+            encryption: record.encryption.as_ref().map(ToString::to_string),
             files: usage.files,
             bytes: usage.bytes,
             waiting,
@@ -101,8 +107,8 @@ async fn local_usage(
     Ok((waiting, usage(&*engine).await))
 }
 
-async fn log(fileset: &Fileset, record: &Record, look: &listing::Look) -> Outcome<Log> {
-    let settings = fileset.shipped(&record.identity, super::MEMORY, &look.store)?;
+async fn log(fileset: &Fileset, record: &Record, bucket: &Arc<dyn Store>) -> Outcome<Log> {
+    let settings = fileset.shipped(&record.identity, super::MEMORY, bucket)?;
     let position = fileset.opened(position(&settings).await)?;
     Ok(Log {
         epoch: position.epoch,
@@ -114,14 +120,16 @@ async fn log(fileset: &Fileset, record: &Record, look: &listing::Look) -> Outcom
 }
 
 fn text(info: &Info) -> String {
+    let encryption = info.encryption.as_deref();
     let mut text = format!(
         "name        {}\nstore       {}\nidentity    {}\nformat      {}\ndurability  {}\n\
-         files       {}\nbytes       {} ({})\n",
+         encryption  {}\nfiles       {}\nbytes       {} ({})\n",
         info.name,
         info.store,
         info.identity,
         info.format,
         info.durability,
+        encryption.unwrap_or("none: whoever reads the bucket reads the files"),
         info.files,
         info.bytes,
         ByteSize(info.bytes),

@@ -29,7 +29,7 @@ pub(crate) use transfers::*;
 use super::{OptionSpec, Scope};
 
 /// Every option, in the order of help.
-pub(crate) static ALL: [&OptionSpec; 110] = [
+pub(crate) static ALL: [&OptionSpec; 112] = [
     &ENDPOINT,
     &READ_ENDPOINT,
     &REGION,
@@ -52,6 +52,8 @@ pub(crate) static ALL: [&OptionSpec; 110] = [
     &RETRY_TIMEOUT,
     &RETRY_ATTEMPTS,
     &MAX_REQUESTS,
+    &ENCRYPTION_KEY_FILE,
+    &ENCRYPTION_KEY_COMMAND,
     &PROFILE,
     &PASSWORD_FILE,
     &CREDENTIAL_ORDER,
