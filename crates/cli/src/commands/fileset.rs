@@ -1,4 +1,4 @@
-//! `penstock fileset create|attach|list|info|check|gc|destroy`: the life of a file system.
+//! `penstock fileset create|attach|list|info|check|gc|snapshot|destroy`: the life of a file system.
 
 mod attach;
 mod check;
@@ -7,6 +7,7 @@ mod destroy;
 mod gc;
 mod info;
 mod list;
+pub(crate) mod snapshot;
 
 use clap::{Arg, ArgMatches, Command};
 
@@ -41,6 +42,7 @@ pub(crate) fn command() -> Command {
         .subcommand(info::command())
         .subcommand(check::command())
         .subcommand(gc::command())
+        .subcommand(snapshot::command())
         .subcommand(destroy::command())
 }
 
@@ -52,6 +54,7 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         Some(("info", matches)) => info::run(matches, environment),
         Some(("check", matches)) => check::run(matches, environment),
         Some(("gc", matches)) => gc::run(matches, environment),
+        Some(("snapshot", matches)) => snapshot::run(matches, environment),
         Some(("destroy", matches)) => destroy::run(matches, environment),
         _ => Err(Failure::usage(
             "`penstock fileset` does nothing by itself",
@@ -82,6 +85,8 @@ fn store_argument() -> Arg {
 /// The options of a command about a fileset that is there; starts logging.
 fn fileset_values(matches: &ArgMatches, environment: &Environment) -> Outcome<Values> {
     let name = matches.get_one::<String>("name").expect("required");
+    // That of a snapshot follows it.
+    let name = name.split('@').next().unwrap_or_default();
     let mut given = command_line::gathered(
         command_line::given_by_name(matches, Scope::Store),
         None,
