@@ -36,7 +36,7 @@ pub(crate) struct Node {
     pub(crate) seen: u64,
     /// With which number it was made exclusively; 0 with none.
     pub(crate) verifier: u64,
-    /// The epoch in which it was written: 0 as long as there are no snapshots.
+    /// Of no use, and 0.
     pub(crate) epoch: u64,
 }
 
