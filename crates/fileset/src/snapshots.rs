@@ -75,7 +75,8 @@ pub(crate) fn records(reads: &dyn Reads) -> FsResult<Vec<(u64, SnapshotRecord)>>
     outcome.map(|()| records)
 }
 
-/// Takes a snapshot: of all that was applied before. It is durable when this returns.
+/// Takes a snapshot: of all that was applied before. It is durable when this returns. While a volume has the file system
+/// open [`crate::FilesetVolume::take_snapshot`] does it, for else the volume does not learn of it.
 pub async fn take(engine: &dyn Engine, name: &FileName) -> FsResult<Snapshot> {
     let (name, now) = (name.clone(), clock::wall_time());
     let taken = transact(engine, move |transaction| take_now(transaction, &name, now)).await?;
