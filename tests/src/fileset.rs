@@ -85,6 +85,30 @@ impl Fileset {
         run_within(PATIENCE, command.arg(&self.name).args(more))
     }
 
+    /// `penstock fileset snapshot VERB` of it.
+    pub fn snapshots(&self, verb: &str, more: &[&str]) -> Finished {
+        self.snapshot_command(verb, &self.name, more)
+    }
+
+    /// The same of one snapshot.
+    pub fn snapshot(&self, verb: &str, name: &str) -> Finished {
+        self.snapshot_command(verb, &self.at(name), &[])
+    }
+
+    /// How the command line names a snapshot of it.
+    pub fn at(&self, snapshot: &str) -> String {
+        format!("{}@{snapshot}", self.name)
+    }
+
+    fn snapshot_command(&self, verb: &str, which: &str, more: &[&str]) -> Finished {
+        let mut command = penstock();
+        command
+            .args(["fileset", "snapshot", verb, which])
+            .args(more);
+        self.options().apply(&mut command);
+        run_within(PATIENCE, &mut command)
+    }
+
     /// Whether `penstock fileset info` shows it, which needs no store.
     pub fn is_shown(&self) -> bool {
         let mut command = penstock();

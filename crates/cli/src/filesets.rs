@@ -313,6 +313,14 @@ impl Fileset {
         Failure::new(cause, remedy)
     }
 
+    /// The process that has it open, if one has; 0 if that cannot be seen.
+    pub(crate) fn user(&self) -> Option<u32> {
+        match DirectoryLock::take(&self.directory.join(METADATA)) {
+            Err(DirectoryLockError::InUse { pid }) => Some(pid),
+            _ => None,
+        }
+    }
+
     /// Removes all that this machine has of it. Fails while somebody uses it.
     pub(crate) fn remove(&self) -> Outcome {
         let metadata = self.directory.join(METADATA);

@@ -11,7 +11,8 @@ use penstock_base::clock;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 use crate::{
-    Reply, Request, SocketDirectory, Status, UnsavedItem, claim, protocol,
+    Refusal, Reply, Request, SnapshotItem, SnapshotOrder, SocketDirectory, Status, UnsavedItem,
+    claim, protocol,
     system::{Peer, Process, has_died},
 };
 
@@ -163,6 +164,30 @@ pub fn unsaved(socket: &Path) -> io::Result<Vec<UnsavedItem>> {
             }
             Some(Reply::Refused(refusal)) => return Err(io::Error::other(refusal.cause)),
             _ => return Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+}
+
+/// Has a mount carry an order about snapshots out, and returns those that it is about.
+pub fn snapshots(
+    socket: &Path,
+    order: SnapshotOrder,
+    patience: Duration,
+) -> io::Result<Result<Vec<SnapshotItem>, Refusal>> {
+    let mut connection = Connection::open(socket, &Request::Snapshots { order })?;
+    let (mut all, begun) = (Vec::new(), clock::now());
+    loop {
+        match connection.next_reply() {
+            Ok(Some(Reply::Snapshots { items, more })) => {
+                all.extend(items);
+                if !more {
+                    return Ok(Ok(all));
+                }
+            }
+            Ok(Some(Reply::Refused(refusal))) => return Ok(Err(refusal)),
+            Err(error) if is_silence(&error) && begun.elapsed() < patience => {}
+            Err(error) => return Err(error),
+            Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
         }
     }
 }

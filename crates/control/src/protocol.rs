@@ -33,6 +33,44 @@ pub enum Request {
     },
     /// What waits to be saved, one by one: [`Reply::Unsaved`] until one says that there are no more.
     Unsaved,
+    /// Snapshots of a fileset to be listed, taken or removed: [`Reply::Snapshots`] until one says that there are no
+    /// more, or [`Reply::Refused`].
+    Snapshots {
+        /// Which of these.
+        #[serde(flatten)]
+        order: SnapshotOrder,
+    },
+}
+
+/// What is to be done with snapshots.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "order", rename_all = "snake_case")]
+pub enum SnapshotOrder {
+    /// All are told.
+    List,
+    /// One is taken, and told.
+    Create {
+        /// What it is called.
+        name: String,
+    },
+    /// One is removed.
+    Remove {
+        /// What it is called.
+        name: String,
+    },
+}
+
+/// A snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotItem {
+    /// What it is called.
+    pub name: String,
+    /// When it was taken, in seconds of Unix time.
+    pub taken: u64,
+    /// Bytes of objects in the bucket that go with it.
+    pub bytes: u64,
+    /// It was removed, and what it kept is being cleared away.
+    pub removing: bool,
 }
 
 /// What the mount answers.
@@ -52,6 +90,13 @@ pub enum Reply {
     Refused(Refusal),
     /// This is not in the cache any more.
     CacheDropped(Dropped),
+    /// Some snapshots, in the order in which they were taken.
+    Snapshots {
+        /// These.
+        items: Vec<SnapshotItem>,
+        /// Whether another reply follows.
+        more: bool,
+    },
     /// Some of what waits to be saved, what waits longest first.
     Unsaved {
         /// What waits.

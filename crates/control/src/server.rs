@@ -17,7 +17,8 @@ use tokio::{
 use tracing::{debug, warn};
 
 use crate::{
-    ClaimError, Refusal, Reply, Request, SocketDirectory, Status, UnsavedItem,
+    ClaimError, Refusal, Reply, Request, SnapshotItem, SnapshotOrder, SocketDirectory, Status,
+    UnsavedItem,
     claim::{self, Name},
     protocol::{self, Dropped},
     record::Record,
@@ -41,6 +42,9 @@ const REPLIES_WAITING_MAX: usize = 8;
 /// What one reply tells of what waits to be saved: paths are of a kilobyte at most.
 const UNSAVED_AT_ONCE: usize = 256;
 
+/// The same of snapshots: names are of 255 bytes at most.
+const SNAPSHOTS_AT_ONCE: usize = 1024;
+
 /// An order to unmount, with where to report how it goes.
 #[derive(Debug)]
 pub struct UnmountOrder {
@@ -60,6 +64,9 @@ pub trait Daemon: Send + Sync + 'static {
 
     /// What waits to be saved, what waits longest first.
     fn unsaved(&self) -> Vec<UnsavedItem>;
+
+    /// Carries an order about snapshots out, and tells those that it is about. May block the thread.
+    fn snapshots(&self, order: &SnapshotOrder) -> Result<Vec<SnapshotItem>, Refusal>;
 }
 
 /// Who answers and who obeys.
@@ -156,11 +163,29 @@ async fn serve(stream: UnixStream, duties: &Duties) -> io::Result<()> {
                 Err(refusal) => Reply::Refused(refusal),
             }
         }
+        Ok(Request::Snapshots { order }) => {
+            match run_blocking(|| duties.daemon.snapshots(&order)) {
+                Ok(items) => return tell_snapshots(output, items).await,
+                Err(refusal) => Reply::Refused(refusal),
+            }
+        }
         Ok(Request::Unsaved) => return tell_unsaved(output, duties.daemon.unsaved()).await,
         Ok(Request::Unmount { lazy }) => return unmount(output, duties, lazy).await,
         Err(refusal) => Reply::Refused(refusal),
     };
     send(&mut output, &reply).await
+}
+
+async fn tell_snapshots(mut output: OwnedWriteHalf, mut left: Vec<SnapshotItem>) -> io::Result<()> {
+    loop {
+        let rest = left.split_off(SNAPSHOTS_AT_ONCE.min(left.len()));
+        let more = !rest.is_empty();
+        send(&mut output, &Reply::Snapshots { items: left, more }).await?;
+        if !more {
+            return Ok(());
+        }
+        left = rest;
+    }
 }
 
 async fn tell_unsaved(mut output: OwnedWriteHalf, mut left: Vec<UnsavedItem>) -> io::Result<()> {
@@ -239,6 +264,21 @@ mod tests {
                 cause: "there is no cache".to_owned(),
                 remedy: String::new(),
             })
+        }
+
+        fn snapshots(&self, order: &SnapshotOrder) -> Result<Vec<SnapshotItem>, Refusal> {
+            let SnapshotOrder::Create { name } = order else {
+                return Err(Refusal {
+                    cause: "there is no snapshot".to_owned(),
+                    remedy: String::new(),
+                });
+            };
+            Ok(vec![SnapshotItem {
+                name: name.clone(),
+                taken: 1,
+                bytes: 2,
+                removing: false,
+            }])
         }
 
         fn unsaved(&self) -> Vec<UnsavedItem> {

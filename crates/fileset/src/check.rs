@@ -5,6 +5,7 @@
 //! memory for each file. Nobody may have the file system open meanwhile, which the engine's lock sees to.
 
 mod blocks;
+mod kept;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,8 +23,10 @@ use crate::{
     data::{DATA, ObjectId, Spool, UNKNOWN_LENGTH},
     engine::{Engine, Reads, counter, query},
     errors::object_failure,
-    schema::{self, BLOCK_SIZE, Chunk, Entry, Node, ObjectUse, kind},
+    schema::{self, BLOCK_SIZE, Chunk, Entry, Node, ObjectUse, SNAPSHOTS, kind},
 };
+
+use self::kept::Snapshots;
 
 /// What a check found.
 #[derive(Debug, Default)]
@@ -88,6 +91,7 @@ struct Survey {
     /// As the keys say, and as the extents do.
     objects: BTreeMap<ObjectId, (Option<ObjectUse>, u64)>,
     garbage: BTreeMap<ObjectId, ()>,
+    snapshots: Snapshots,
     files: i64,
     bytes: i64,
     unreadable: Vec<String>,
@@ -114,12 +118,18 @@ impl Survey {
     fn look(&mut self, key: &[u8], value: &Bytes) -> FsResult<()> {
         match key {
             schema::FORMAT => schema::Format::decode(value).map(drop)?,
-            schema::LAST_INODE | schema::LAST_SWEEP => {}
+            schema::LAST_INODE | schema::LAST_SWEEP | schema::LAST_SNAPSHOT | schema::EPOCH => {}
             schema::FILES => self.files = counter(Some(value)),
             schema::BYTES => self.bytes = counter(Some(value)),
             [kind::OBJECT, ..] => {
                 let object = schema::object_in(key)?;
                 self.objects.entry(object).or_default().0 = Some(ObjectUse::decode(value)?);
+            }
+            [
+                kind::SNAPSHOT | kind::SNAPSHOT_NAME | kind::KEPT | kind::HELD,
+                ..,
+            ] => {
+                self.snapshots.look(key, value)?;
             }
             [kind::GARBAGE, ..] => {
                 self.garbage.insert(schema::object_in(key)?, ());
@@ -131,6 +141,9 @@ impl Survey {
 
     fn look_at_inode(&mut self, key: &[u8], value: &Bytes) -> FsResult<()> {
         let inode = schema::inode_in(key)?;
+        if inode == SNAPSHOTS {
+            return self.snapshots.look_at_directory(key, value);
+        }
         match key[0] {
             kind::NODE => self.inode(inode).node = Some(Node::decode(value)?),
             kind::DIRECTORIES => self.inode(inode).counted = counter(Some(value)),
@@ -209,6 +222,9 @@ impl Survey {
                 report.add(format!("{object}: is to be deleted and in use"));
             }
             report.objects += 1;
+        }
+        for text in self.snapshots.problems(&self.objects) {
+            report.add(text);
         }
         report
     }

@@ -11,6 +11,7 @@ use penstock_base::{FsResult, clock};
 use crate::{
     Label,
     garbage::{LEAK_GRACE, Sweep, collect, delete_garbage, sweep_bucket},
+    snapshots,
     usage::format_of,
     volume::Parts,
 };
@@ -33,6 +34,9 @@ pub(crate) async fn run(parts: Weak<Parts>) {
         };
         let rung = clock::deadline(RETRY_INTERVAL, held.bell.notified()).await;
         let Some(parts) = parts.upgrade() else { return };
+        if let Err(error) = snapshots::clear(&*parts.engine).await {
+            tracing::warn!(%error, "what removed snapshots kept could not be cleared away; it is tried again");
+        }
         if let Err(error) = work(&parts).await {
             tracing::warn!(%error, "what removed files left could not be cleared away; it is tried again");
         }
@@ -78,12 +82,12 @@ async fn sweep(parts: &Parts) {
     }
 }
 
-/// Collects what waits and deletes all garbage.
+/// Collects what waits and deletes all garbage. What removed snapshots kept takes longer than an unmount may.
 pub(crate) async fn work(parts: &Parts) -> FsResult<()> {
     let mut outcome = Ok(());
     for inode in parts.held.waiting() {
         parts.files.discard(inode);
-        match collect(&*parts.engine, inode).await {
+        match collect(&parts.engine, inode).await {
             Ok(()) => parts.held.gone(inode),
             Err(error) => {
                 // One that is damaged keeps no other.

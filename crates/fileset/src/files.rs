@@ -36,8 +36,8 @@ use tokio::sync::OnceCell;
 
 use crate::{
     data::{Objects, Packer},
-    engine::{Engine, query},
-    operations,
+    engine::Engine,
+    operations, snapshots,
 };
 
 pub(crate) use self::pending::Overruled;
@@ -146,7 +146,7 @@ impl Files {
     }
 
     async fn size(&self, inode: Inode) -> FsResult<u64> {
-        let node = query(&*self.engine, |reads| operations::node(reads, inode)).await?;
+        let node = snapshots::look(&*self.engine, |reads| operations::node(reads, inode)).await?;
         match node.kind {
             FileKind::Regular => Ok(node.size),
             FileKind::Directory => Err(FsError::IsADirectory),

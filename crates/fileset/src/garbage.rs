@@ -3,6 +3,7 @@
 //! | what | why | what happens |
 //! |---|---|---|
 //! | garbage | the last file that referred to it went, and a key says so | deleted once that is durable |
+//! | held | the same, and a snapshot needs it | garbage once the last such snapshot is removed |
 //! | leaked | stored, and no operation ever referred to it: a crash or a failed save came between | found by listing the bucket, deleted when it is older than the grace |
 //!
 //! A listing is compared with the metadata page by page. What a save has under way is neither: a process knows its own
@@ -21,6 +22,7 @@ use crate::{
     errors::object_failure,
     operations,
     schema::{self, ObjectUse},
+    snapshots::{self, Preserving},
 };
 
 /// How old an object must be before nothing can be about to refer to it: longer than any upload takes.
@@ -57,6 +59,8 @@ impl AddAssign<u64> for Count {
 pub struct Garbage {
     /// Objects that files refer to.
     pub live: Count,
+    /// Objects that only snapshots need.
+    pub held: Count,
     /// Bytes of these that no file refers to any more.
     pub unused_bytes: u64,
     /// To be deleted, or too young to tell.
@@ -71,18 +75,21 @@ pub struct Garbage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
     Used(u64),
+    /// No file needs it, and a snapshot does.
+    Held,
     Garbage,
     Unknown,
 }
 
 /// Removes all that no file needs of a file system that nobody has open, and says what there was.
 pub async fn collect_garbage(
-    engine: &dyn Engine,
+    engine: Arc<dyn Engine>,
     transfer: Arc<Transfer>,
     sweep: Sweep,
 ) -> FsResult<Garbage> {
-    let objects = Objects::new(transfer);
+    let (engine, objects) = (&Preserving::new(engine), Objects::new(transfer));
     if !sweep.dry_run {
+        snapshots::clear(engine).await?;
         for orphan in query(engine, |reads| operations::orphans(reads)).await? {
             if let Err(error) = collect(engine, orphan).await {
                 tracing::warn!(inode = orphan.0, %error, "a removed file could not be cleared away");
@@ -94,7 +101,7 @@ pub async fn collect_garbage(
 }
 
 /// Collects a file without a name that nobody holds.
-pub(crate) async fn collect(engine: &dyn Engine, inode: penstock_vfs::Inode) -> FsResult<()> {
+pub(crate) async fn collect(engine: &Preserving, inode: penstock_vfs::Inode) -> FsResult<()> {
     let step = move |transaction: &mut dyn Transaction| operations::collect(transaction, inode);
     while !transact(engine, step).await? {}
     Ok(())
@@ -190,6 +197,7 @@ async fn judge(
                 found.live += listed.size;
                 found.unused_bytes += listed.size.saturating_sub(used);
             }
+            Standing::Held => found.held += listed.size,
             Standing::Garbage => found.pending += listed.size,
             Standing::Unknown if uncommitted.contains(&object) => found.pending += listed.size,
             Standing::Unknown if !is_old(listed, sweep.grace) => found.pending += listed.size,
@@ -205,7 +213,11 @@ async fn judge(
 /// What the metadata says of an object.
 pub(crate) fn standing(reads: &dyn Reads, object: ObjectId) -> FsResult<Standing> {
     if let Some(value) = reads.get(&schema::object(object))? {
-        return Ok(Standing::Used(ObjectUse::decode(&value)?.used));
+        let known = ObjectUse::decode(&value)?;
+        return Ok(match known.died {
+            0 => Standing::Used(known.used),
+            _ => Standing::Held,
+        });
     }
     Ok(match reads.get(&schema::garbage(object))? {
         Some(_) => Standing::Garbage,

@@ -12,6 +12,7 @@
 //! | [`engine`] | ordered keys, changed by operations one after the other; nothing of files in it |
 //! | [`check`] | whether all of it fits together |
 //! | [`garbage`] | objects that no file needs |
+//! | [`snapshots`] | the tree as it was, and what is kept for that |
 //!
 //! The order that keeps a file system whole: bytes go into the bucket first, then the metadata refers to them, then
 //! the metadata is synced, then somebody is told; and an object is deleted only when it is durable that nothing
@@ -33,6 +34,7 @@ mod listings;
 mod numbers;
 mod operations;
 mod schema;
+pub mod snapshots;
 mod uploads;
 mod usage;
 mod volume;

@@ -1,7 +1,7 @@
 //! Numbers for new files, taken from the engine in blocks: so that a create looks at no counter that others change.
 //! What is left of a block when the process ends is never used.
 
-use penstock_base::FsResult;
+use penstock_base::{FsError, FsResult};
 use penstock_vfs::Inode;
 use tokio::sync::Mutex;
 
@@ -33,6 +33,9 @@ impl Numbers {
 
 fn take(transaction: &mut dyn Transaction) -> FsResult<std::ops::Range<u64>> {
     let last = mark(transaction.get(schema::LAST_INODE)?.as_ref());
+    if last + BLOCK > schema::FILE_MAX {
+        return Err(FsError::NoSpace);
+    }
     transaction.advance(schema::LAST_INODE, last + BLOCK)?;
     Ok(last + 1..last + 1 + BLOCK)
 }

@@ -18,6 +18,12 @@
 //! | `N` | a mark: the last inode that was given out |
 //! | `W` | a mark: how often leaked objects were deleted |
 //! | `U` `f`, `U` `b` | counters: files, and bytes that they occupy |
+//! | `E` | the latest snapshot, if there is one ([`Epoch`]) |
+//! | `K` | a mark: the last number that a snapshot got |
+//! | `V` snapshot | its name and when it was taken ([`SnapshotRecord`]) |
+//! | `Y` name | the number of the snapshot of this name |
+//! | `P` key, 0, snapshot | what a key of `I` `T` `L` `D` `S` `X` `C` said until after this snapshot: 1 and the value, or 0 |
+//! | `H` snapshot, object | nothing: an object lost its last use when this was the latest snapshot, and one needs it |
 //!
 //! What an entry changes of its directory is in `T` and `L` alone, a mark and a counter: creates in one directory
 //! change the same keys but look at none of them, so engines need not make them wait for each other. Each value
@@ -27,10 +33,16 @@ mod chunk;
 mod codec;
 mod format;
 mod node;
+mod snapshot;
 
 pub(crate) use chunk::{Chunk, Extent, FOLD_FIRST_AT, GRAIN, Stored, UseChange};
 pub use format::{BLOCK_SIZE, FORMAT_VERSION, Format};
 pub(crate) use node::{Entry, Node, ObjectUse};
+pub(crate) use snapshot::{
+    EPOCH, Epoch, FILE_MAX, LAST_SNAPSHOT, SNAPSHOT_MAX, SNAPSHOTS, SNAPSHOTS_NAME, SnapshotRecord,
+    decode_kept, encode_kept, in_snapshot, is_in_snapshot, is_of_tree, kept, kept_in, of_kept,
+    snapshot, snapshot_name, snapshot_of,
+};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use penstock_vfs::{Dentry, Inode};
@@ -61,6 +73,10 @@ pub(crate) mod kind {
     pub(crate) const ORPHAN: u8 = b'O';
     pub(crate) const OBJECT: u8 = b'B';
     pub(crate) const GARBAGE: u8 = b'G';
+    pub(crate) const SNAPSHOT: u8 = b'V';
+    pub(crate) const SNAPSHOT_NAME: u8 = b'Y';
+    pub(crate) const KEPT: u8 = b'P';
+    pub(crate) const HELD: u8 = b'H';
 }
 
 /// A key of an inode.
@@ -148,6 +164,25 @@ fn of_object(kind: u8, id: ObjectId) -> BytesMut {
     key.put_u64(id.writer);
     key.put_u64(id.number);
     key
+}
+
+/// The key that says that an object without a use is held for snapshots: `snapshot` was the latest when it lost it.
+pub(crate) fn held(snapshot: u64, object: ObjectId) -> BytesMut {
+    let mut key = BytesMut::with_capacity(25);
+    key.put_u8(kind::HELD);
+    key.put_u64(snapshot);
+    key.put_u64(object.writer);
+    key.put_u64(object.number);
+    key
+}
+
+/// The snapshot and the object in the key of one that is held.
+pub(crate) fn held_in(key: &[u8]) -> FsResult<(u64, ObjectId)> {
+    let object = ObjectId {
+        writer: number_at(key, 9)?,
+        number: number_at(key, 17)?,
+    };
+    Ok((number_at(key, 1)?, object))
 }
 
 /// The first key behind all that begin with `prefix`, which does not end with the largest byte.

@@ -16,7 +16,7 @@ use penstock_transfer::Transfer;
 
 use crate::{
     data::{Due, ObjectId, Spool, key},
-    engine::{Transaction, query, transact},
+    engine::{Engine, Transaction, query, transact},
     errors::{object_failure, transfer_failure},
     garbage::{Standing, standing},
     operations,
@@ -102,7 +102,7 @@ enum Sent {
 async fn try_upload(parts: &Parts, spool: &Spool, due: &Due) -> FsResult<Sent> {
     let object = due.object;
     match query(&*parts.engine, |reads| standing(reads, object)).await? {
-        Standing::Used(_) => {}
+        Standing::Used(_) | Standing::Held => {}
         Standing::Unknown | Standing::Garbage => return forget(parts, object).await,
     }
     let transfer = parts.objects.transfer();

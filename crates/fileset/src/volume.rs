@@ -4,7 +4,9 @@
 //! What is left here is what only a door needs: references, handles, what a listing remembers, and that what becomes
 //! of a change is told.
 
+mod attributes;
 mod listing;
+mod snapshots;
 
 use std::{ops::Range, sync::Arc, time::Duration};
 
@@ -23,13 +25,14 @@ use crate::{
     collector,
     data::{Objects, Spool},
     engine::{Engine, Reads, Transaction, query, transact},
-    files::{Files, Overruled},
+    files::Files,
     garbage::{Garbage, Sweep, sweep_bucket},
     held::Held,
     listings::Listings,
     numbers::Numbers,
     operations::{self, Asked, Attribute, LINKS_MAX, Making, NewFile, Place, Renaming},
     schema::{self, Format},
+    snapshots::{Preserving, check_changeable, look},
     uploads,
     usage::{format_of, usage},
 };
@@ -46,7 +49,7 @@ const SEEMING_FILES: u64 = 1 << 40;
 /// What the parts of a volume share.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) engine: Arc<Preserving>,
     pub(crate) objects: Arc<Objects>,
     pub(crate) files: Arc<Files>,
     pub(crate) held: Arc<Held>,
@@ -94,8 +97,9 @@ impl FilesetVolume {
             run_blocking(|| spool.note_boot());
         }
         let objects = Arc::new(Objects::with_spool(transfer, spool));
+        let engine = Arc::new(Preserving::new(engine));
         let parts = Arc::new(Parts {
-            files: Files::new(Arc::clone(&engine), Arc::clone(&objects)),
+            files: Files::new(engine.clone(), Arc::clone(&objects)),
             engine,
             objects,
             held: Arc::default(),
@@ -122,9 +126,9 @@ impl FilesetVolume {
 
     async fn query<T: Send>(
         &self,
-        look: impl FnMut(&dyn Reads) -> FsResult<T> + Send,
+        wanted: impl FnMut(&dyn Reads) -> FsResult<T> + Send,
     ) -> FsResult<T> {
-        query(&*self.parts.engine, look).await
+        look(&*self.parts.engine, wanted).await
     }
 
     async fn transact<T: Send + 'static>(
@@ -303,43 +307,10 @@ impl Volume for FilesetVolume {
         &self,
         by: &Identity,
         inode: Inode,
-        mut changes: AttributeChanges,
+        changes: AttributeChanges,
     ) -> FsResult<Entry> {
-        let asked = asked(by);
-        if let Some(size) = changes.size {
-            let before = self
-                .query(|reads| operations::attributes(reads, inode))
-                .await?;
-            let is_late = |time| time != self.entry(before.clone()).attributes.changed;
-            if changes.only_if_changed_at.take().is_some_and(is_late) {
-                return Err(FsError::NotSynchronized);
-            }
-            permission::check_changes(&before, by, &changes)?;
-            self.parts.files.resize(inode, size, by.uid != 0).await?;
-        }
-        let others = AttributeChanges {
-            size: None,
-            ..changes
-        };
-        let is_only_size = changes.size.is_some()
-            && AttributeChanges {
-                handle: None,
-                ..others
-            } == AttributeChanges::default();
-        if is_only_size {
-            return self.attributes(by, inode).await;
-        }
-        let overruled = Overruled {
-            modified: others.modified.is_some(),
-            set_id: others
-                .permissions
-                .is_some_and(|bits| permission::without_set_id(bits) != bits),
-        };
-        let change = self.transact(move |transaction| {
-            operations::set_attributes(transaction, &asked, inode, &others)
-        });
-        let attributes = self.parts.files.overrule((inode, overruled), change);
-        Ok(self.entry(attributes.await?))
+        check_changeable(inode)?;
+        self.change_attributes(by, inode, changes).await
     }
 
     async fn read_symlink(&self, _by: &Identity, inode: Inode) -> FsResult<Bytes> {
@@ -358,6 +329,10 @@ impl Volume for FilesetVolume {
         new: New<'_>,
         open: Option<OpenOptions>,
     ) -> FsResult<Made> {
+        if self.is_of_snapshots(dentry) {
+            return self.make_snapshot(by, dentry, &new).await;
+        }
+        self.check_place(dentry)?;
         let new = new_file(new);
         if open.is_some() && new.kind != FileKind::Regular {
             return Err(FsError::InvalidArgument("only files are opened"));
@@ -402,6 +377,8 @@ impl Volume for FilesetVolume {
     }
 
     async fn link(&self, by: &Identity, inode: Inode, dentry: Dentry<'_>) -> FsResult<Made> {
+        self.check_place(dentry)?;
+        check_changeable(inode)?;
         let (asked, place) = (asked(by), Place::new(dentry));
         let linked =
             self.transact(move |transaction| operations::link(transaction, &asked, inode, &place));
@@ -419,6 +396,10 @@ impl Volume for FilesetVolume {
         dentry: Dentry<'_>,
         kind: RemoveKind,
     ) -> FsResult<Change> {
+        if self.is_of_snapshots(dentry) {
+            return self.drop_snapshot(by, dentry, kind).await;
+        }
+        check_changeable(dentry.parent)?;
         let (asked, place) = (asked(by), Place::new(dentry));
         let removed =
             self.transact(move |transaction| operations::remove(transaction, &asked, &place, kind));
@@ -434,6 +415,8 @@ impl Volume for FilesetVolume {
         target: Dentry<'_>,
         mode: RenameMode,
     ) -> FsResult<Renamed> {
+        self.check_place(target)?;
+        check_changeable(source.parent)?;
         let renaming = Renaming {
             asked: asked(by),
             source: Place::new(source),
@@ -455,12 +438,19 @@ impl Volume for FilesetVolume {
             FileKind::Directory => return Err(FsError::IsADirectory),
             _ => return Err(FsError::InvalidArgument("only files are opened")),
         }
+        if wanted(options).contains(AccessMask::WRITE) {
+            check_changeable(inode)?;
+        }
         permission::check(&file, by, wanted(options))?;
         self.opened(inode, options).await
     }
 
     async fn read(&self, _by: &Identity, at: Position, length: u32) -> FsResult<Payload> {
-        self.parts.files.read(at, length).await
+        let read = self.parts.files.read(at, length).await;
+        match read {
+            Err(error) => Err(self.why_not_read(at.handle, error).await),
+            read => read,
+        }
     }
 
     async fn write(
@@ -580,6 +570,7 @@ impl Volume for FilesetVolume {
         value: &[u8],
         mode: XattrMode,
     ) -> FsResult<()> {
+        check_changeable(inode)?;
         let asked = asked(by);
         let attribute = Attribute {
             name: Bytes::copy_from_slice(name),
@@ -592,6 +583,7 @@ impl Volume for FilesetVolume {
     }
 
     async fn remove_xattr(&self, by: &Identity, inode: Inode, name: &[u8]) -> FsResult<()> {
+        check_changeable(inode)?;
         let (asked, name) = (asked(by), name.to_vec());
         self.transact(move |transaction| {
             operations::remove_xattr(transaction, &asked, inode, &name)

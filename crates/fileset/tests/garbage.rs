@@ -29,7 +29,7 @@ const NOW: Sweep = Sweep {
 };
 
 async fn collected(place: &Place, sweep: Sweep) -> Garbage {
-    let found = collect_garbage(&*place.engine, place.transfer(), sweep).await;
+    let found = collect_garbage(place.engine.clone(), place.transfer(), sweep).await;
     found.unwrap()
 }
 
@@ -81,7 +81,7 @@ async fn damaged_metadata_takes_nothing_for_leaked() {
     let place = killed().await;
     let before = place.objects().await;
     let damaged = Damaged(Arc::clone(&place.engine));
-    let refused = collect_garbage(&damaged, place.transfer(), NOW).await;
+    let refused = collect_garbage(Arc::new(damaged), place.transfer(), NOW).await;
     assert!(matches!(refused, Err(FsError::Corrupt(_))), "{refused:?}");
     assert_eq!(place.objects().await, before);
 }
@@ -222,7 +222,7 @@ async fn a_writer_that_was_shut_out_takes_nothing_for_leaked() {
     let old = ShippedEngine::create(&old).await.unwrap();
     let _new = ShippedEngine::attach(&new, &|_| ()).await.unwrap();
     place.store(ROOT, "file", &[1; 1000]).await.unwrap();
-    let swept = collect_garbage(&old, place.transfer(), NOW).await;
+    let swept = collect_garbage(Arc::new(old), place.transfer(), NOW).await;
     assert!(swept.is_err(), "{swept:?}");
     assert_eq!(place.content(ROOT, "file").await.unwrap(), [1; 1000]);
     place.is_whole().await;

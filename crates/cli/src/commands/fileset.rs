@@ -1,4 +1,4 @@
-//! `penstock fileset create|attach|list|info|check|gc|rekey|destroy`: the life of a file system.
+//! `penstock fileset create|attach|list|info|check|gc|snapshot|rekey|destroy`: the life of a file system.
 
 mod attach;
 mod check;
@@ -8,6 +8,7 @@ mod gc;
 mod info;
 mod list;
 mod rekey;
+pub(crate) mod snapshot;
 
 use std::sync::Arc;
 
@@ -48,6 +49,7 @@ pub(crate) fn command() -> Command {
         .subcommand(info::command())
         .subcommand(check::command())
         .subcommand(gc::command())
+        .subcommand(snapshot::command())
         .subcommand(rekey::command())
         .subcommand(destroy::command())
 }
@@ -60,6 +62,7 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         Some(("info", matches)) => info::run(matches, environment),
         Some(("check", matches)) => check::run(matches, environment),
         Some(("gc", matches)) => gc::run(matches, environment),
+        Some(("snapshot", matches)) => snapshot::run(matches, environment),
         Some(("rekey", matches)) => rekey::run(matches, environment),
         Some(("destroy", matches)) => destroy::run(matches, environment),
         _ => Err(Failure::usage(
@@ -91,6 +94,8 @@ fn store_argument() -> Arg {
 /// The options of a command about a fileset that is there; starts logging.
 fn fileset_values(matches: &ArgMatches, environment: &Environment) -> Outcome<Values> {
     let name = matches.get_one::<String>("name").expect("required");
+    // That of a snapshot follows it.
+    let name = name.split('@').next().unwrap_or_default();
     let mut given = command_line::gathered(
         command_line::given_by_name(matches, Scope::Fileset),
         None,

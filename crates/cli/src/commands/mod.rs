@@ -5,7 +5,7 @@ mod bench;
 mod cache;
 pub(crate) mod check;
 mod completions;
-mod fileset;
+pub(crate) mod fileset;
 mod help;
 pub(crate) mod listing;
 mod ls;

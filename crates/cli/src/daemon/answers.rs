@@ -7,15 +7,19 @@ use std::{
 };
 
 use penstock_base::{
+    FsResult,
     clock::{self, Instant},
     metrics::Sample,
 };
+use penstock_fileset::{FilesetVolume, snapshots::Holding};
+use tokio::runtime::Handle;
 
 use super::{Plan, stage::Stage};
 use crate::{
+    commands::fileset::snapshot,
     control::{
-        Memory, Metric, Refusal, Status, Unsaved, UnsavedItem, UnsavedKind, protocol::Dropped,
-        server,
+        Memory, Metric, Refusal, SnapshotItem, SnapshotOrder, Status, Unsaved, UnsavedItem,
+        UnsavedKind, protocol::Dropped, server,
     },
     resources::Resources,
     system,
@@ -73,6 +77,23 @@ fn told(item: penstock_vfs::UnsavedItem) -> UnsavedItem {
     }
 }
 
+async fn ordered(fileset: &FilesetVolume, order: &SnapshotOrder) -> FsResult<Vec<SnapshotItem>> {
+    match order {
+        SnapshotOrder::List => {
+            let (listed, holding) = fileset.list_snapshots().await?;
+            Ok(snapshot::items(listed, &holding))
+        }
+        SnapshotOrder::Create { name } => {
+            let taken = fileset.take_snapshot(&snapshot::file_name(name)?).await?;
+            Ok(snapshot::items(vec![taken], &Holding::default()))
+        }
+        SnapshotOrder::Remove { name } => {
+            let name = snapshot::file_name(name)?;
+            fileset.remove_snapshot(&name).await.map(|()| Vec::new())
+        }
+    }
+}
+
 impl server::Daemon for Answers {
     fn status(&self) -> Status {
         let Resources { pool, registry } = &self.resources;
@@ -111,6 +132,24 @@ impl server::Daemon for Answers {
         Ok(Dropped {
             objects: removed.objects,
             bytes: removed.bytes,
+        })
+    }
+
+    fn snapshots(&self, order: &SnapshotOrder) -> Result<Vec<SnapshotItem>, Refusal> {
+        let volume = self.volume.get();
+        let Some(fileset) = volume.and_then(|volume| volume.fileset.as_ref()) else {
+            return Err(Refusal {
+                cause: "what is mounted is no fileset, or not open yet".to_owned(),
+                remedy: "see `penstock stats`".to_owned(),
+            });
+        };
+        let done = Handle::current().block_on(ordered(fileset, order));
+        done.map_err(|error| {
+            let (cause, remedy) = snapshot::refusal(order, &error).unwrap_or_else(|| {
+                let remedy = "the mount's log says more".to_owned();
+                (error.to_string(), remedy)
+            });
+            Refusal { cause, remedy }
         })
     }
 

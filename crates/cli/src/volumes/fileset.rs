@@ -144,9 +144,10 @@ pub(super) async fn open(
         let cause = format!("fileset `{name}`: {error}");
         Failure::new(cause, format!("`penstock fileset check {name}` says more"))
     })?;
-    let volume: Arc<dyn Volume> = volume;
+    let files: Arc<dyn Volume> = volume.clone();
     Ok(OpenedVolume {
-        form: Form::Files(volume),
+        form: Form::Files(files),
+        fileset: Some(volume),
         read_only: values.flag(&table::READ_ONLY),
         keeps_owners: true,
         read_ahead_kib: None,

@@ -21,6 +21,7 @@ use penstock_base::{
     run_blocking,
 };
 use penstock_block::Contents;
+use penstock_fileset::FilesetVolume;
 use penstock_transfer::DiskCache;
 use penstock_vfs::{Unsaved, UnsavedItem, Volume};
 
@@ -99,6 +100,8 @@ pub(crate) enum Form {
 /// A volume before doors are opened in front of it, and after.
 pub(crate) struct OpenedVolume {
     pub form: Form,
+    /// The same as what it is, if that is a fileset.
+    pub fileset: Option<Arc<FilesetVolume>>,
     /// Whether nothing in it can be changed.
     pub read_only: bool,
     /// Whether files have owners and modes of their own, for which permission is to be checked.

@@ -4,7 +4,11 @@
 //! It goes over the chunks in steps, so its memory does not grow with the file system. What several files of a step
 //! have in one object comes with one request.
 
-use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    ops::{ControlFlow, Range},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -34,10 +38,24 @@ pub(super) async fn check_blocks(
     report: &mut Report,
 ) -> FsResult<()> {
     let objects = Objects::new(transfer);
-    let mut next = Bytes::from_static(&[kind::CHUNK]);
+    let kept = &[kind::KEPT, kind::CHUNK];
+    for first in [&[kind::CHUNK][..], kept] {
+        check_range(engine, &objects, first, report).await?;
+    }
+    Ok(())
+}
+
+/// The same of the chunks whose keys begin so.
+async fn check_range(
+    engine: &dyn Engine,
+    objects: &Objects,
+    first: &'static [u8],
+    report: &mut Report,
+) -> FsResult<()> {
+    let (mut next, end) = (Bytes::from_static(first), schema::behind(first));
     loop {
-        let (runs, behind) = query(engine, |reads| step(reads, &next)).await?;
-        let checks = stream::iter(runs.values().map(|runs| check_object(&objects, runs)));
+        let (runs, behind) = query(engine, |reads| step(reads, &next..&end)).await?;
+        let checks = stream::iter(runs.values().map(|runs| check_object(objects, runs)));
         let checks: Vec<_> = checks.buffer_unordered(FETCHES_MAX).try_collect().await?;
         for (bytes, findings) in checks {
             report.compared += bytes;
@@ -51,15 +69,15 @@ pub(super) async fn check_blocks(
 }
 
 /// The runs of some chunks from a key on, and the key to go on at. A chunk that cannot be read was told already.
-fn step(reads: &dyn Reads, from: &[u8]) -> FsResult<(Runs, Option<Bytes>)> {
+fn step(reads: &dyn Reads, range: Range<&[u8]>) -> FsResult<(Runs, Option<Bytes>)> {
     let (mut runs, mut chunks, mut behind) = (Runs::new(), 0, None);
-    reads.scan(from..&[kind::CHUNK + 1], &mut |key, value| {
+    reads.scan(range, &mut |key, value| {
         if chunks == STEP {
             behind = Some(Bytes::copy_from_slice(key));
             return ControlFlow::Break(());
         }
         chunks += 1;
-        if let (Ok(inode), Ok(chunk)) = (schema::inode_in(key), Chunk::decode(value)) {
+        if let Ok(Some((inode, chunk))) = chunk_of(key, value) {
             for extent in chunk.extents {
                 let stored = extent.stored;
                 runs.entry(stored.object).or_default().push((inode, stored));
@@ -68,6 +86,17 @@ fn step(reads: &dyn Reads, from: &[u8]) -> FsResult<(Runs, Option<Bytes>)> {
         ControlFlow::Continue(())
     })?;
     Ok((runs, behind))
+}
+
+/// A chunk that a file has, or had when a snapshot was taken.
+fn chunk_of(key: &[u8], value: &Bytes) -> FsResult<Option<(Inode, Chunk)>> {
+    let (key, value) = match key.first() {
+        Some(&kind::KEPT) => (schema::kept_in(key)?.0, schema::decode_kept(value)?),
+        _ => (key, Some(value.clone())),
+    };
+    let inode = schema::inode_in(key)?;
+    let chunk = value.map(|value| Chunk::decode(&value)).transpose()?;
+    Ok(chunk.map(|chunk| (inode, chunk)))
 }
 
 /// Compares runs of one object, and returns how many bytes that were and what is wrong.

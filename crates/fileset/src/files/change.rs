@@ -10,6 +10,7 @@ use crate::{
     engine::{query, transact},
     operations::{self, Edit, FileChange, SizeChange, Step},
     schema::BLOCK_SIZE,
+    snapshots,
 };
 
 /// What size a file is to get.
@@ -201,7 +202,7 @@ impl Files {
     pub(crate) async fn seek(self: &Arc<Self>, from: Position, wanted: Seek) -> FsResult<u64> {
         let file = self.handle(from.handle)?.file;
         self.save(&file).await?;
-        query(&*self.engine, |reads| {
+        snapshots::look(&*self.engine, |reads| {
             operations::next_place(reads, file.inode, from.offset, wanted)
         })
         .await

@@ -13,9 +13,8 @@ use penstock_vfs::{Access, Inode, Position};
 use super::{Files, Handle, pending::Seen};
 use crate::{
     data::{Piece, saved_extent},
-    engine::query,
     errors::transfer_failure,
-    operations,
+    operations, snapshots,
 };
 
 /// How often a read begins again since somebody cut the file or stored it anew meanwhile.
@@ -81,7 +80,7 @@ impl Files {
     /// Where bytes of a file lie.
     async fn look_up(&self, inode: Inode, range: Range<u64>, edition: u64) -> FsResult<MapPart> {
         let look = |reads: &dyn crate::engine::Reads| operations::extents_in(reads, inode, &range);
-        let found = query(&*self.engine, look).await?;
+        let found = snapshots::look(&*self.engine, look).await?;
         let extents = found.iter();
         let extents = extents.map(|written| saved_extent(written.offset, &written.extent));
         Ok(MapPart {

@@ -15,12 +15,13 @@ use crate::{
     data::ObjectId,
     engine::{Reads, Transaction},
     schema::{self, BLOCK_SIZE, Chunk, Extent, Node, ObjectUse, UseChange},
+    snapshots,
 };
 
 /// Chunks that one operation changes where there are many: long ones run in steps.
 pub(crate) const STEP: usize = 1000;
 /// Bytes of keys and values that an operation changes before it takes no further chunk.
-const STEP_BYTES: usize = 1 << 20;
+pub(crate) const STEP_BYTES: usize = 1 << 20;
 /// What a chunk, or an object whose use changes, costs of that beside a value: keys, and the rest of a record.
 const KEYS_COST: usize = 96;
 
@@ -88,10 +89,15 @@ pub(crate) fn edit(
     let mut file = node(transaction, inode)?;
     let (mut step, mut uses, allocated) = (Step::default(), Uses::default(), file.allocated);
     let (mut chunks, mut bytes) = (0, 0);
+    // What chunks were goes into the same operation then.
+    let is_kept = snapshots::epoch(transaction)?.is_some();
     let edits = &edits[made..];
     for edits in edits.chunk_by(|one, other| one.chunk() == other.chunk()) {
         let index = edits[0].chunk();
-        let edited = EditedChunk::new(transaction, (inode, index), edits)?;
+        let mut edited = EditedChunk::new(transaction, (inode, index), edits)?;
+        if !is_kept {
+            edited.kept = 0;
+        }
         let cost = uses.cost_with(&edited);
         if chunks == STEP || chunks > 0 && bytes + edited.cost() + cost > STEP_BYTES {
             break;
@@ -143,6 +149,8 @@ struct EditedChunk {
     value: Bytes,
     /// Bytes that were written of it before.
     before: u64,
+    /// Bytes of its value before, which a snapshot may keep.
+    kept: usize,
     uses: Vec<UseChange>,
     /// Lengths of objects that may be new.
     lengths: Vec<(ObjectId, u64)>,
@@ -150,7 +158,8 @@ struct EditedChunk {
 
 impl EditedChunk {
     fn new(reads: &dyn Reads, place: (Inode, u64), edits: &[Edit]) -> FsResult<Self> {
-        let mut chunk = chunk(reads, place)?;
+        let value = reads.get(&schema::chunk(place.0, place.1))?;
+        let mut chunk = decoded(value.as_ref())?;
         let (before, mut uses, mut new) = (chunk.allocated(), Vec::new(), Vec::new());
         for edit in edits {
             match edit {
@@ -158,7 +167,10 @@ impl EditedChunk {
                 Edit::Insert(_, extent) => new.push(extent.clone()),
             }
         }
-        Ok(Self::inserted((chunk, before), new, uses))
+        Ok(Self {
+            kept: value.map_or(0, |value| value.len()),
+            ..Self::inserted((chunk, before), new, uses)
+        })
     }
 
     fn inserted(
@@ -174,13 +186,14 @@ impl EditedChunk {
             value: chunk.encode(),
             chunk,
             before,
+            kept: 0,
             uses,
             lengths,
         }
     }
 
     fn cost(&self) -> usize {
-        self.value.len() + KEYS_COST
+        self.value.len() + self.kept + KEYS_COST
     }
 
     fn put(
@@ -205,10 +218,11 @@ impl EditedChunk {
 
 /// What is written of a chunk.
 pub(crate) fn chunk(reads: &dyn Reads, (inode, index): (Inode, u64)) -> FsResult<Chunk> {
-    match reads.get(&schema::chunk(inode, index))? {
-        Some(value) => Chunk::decode(&value),
-        None => Ok(Chunk::default()),
-    }
+    decoded(reads.get(&schema::chunk(inode, index))?.as_ref())
+}
+
+fn decoded(value: Option<&Bytes>) -> FsResult<Chunk> {
+    value.map_or_else(|| Ok(Chunk::default()), |value| Chunk::decode(value))
 }
 
 /// Shows `folded` runs in a chunk instead of the many extents that were copied to them, wherever it still is what it
@@ -267,6 +281,7 @@ impl Uses {
     }
 
     fn apply(self, transaction: &mut dyn Transaction) -> FsResult<()> {
+        let latest = snapshots::epoch(transaction)?.map_or(0, |epoch| epoch.latest);
         for (object, change) in self.sums {
             let key = schema::object(object);
             let value = transaction.get(&key)?;
@@ -274,7 +289,8 @@ impl Uses {
             let new = self.lengths.get(&object);
             let fresh = new.map(|length| ObjectUse {
                 length: *length,
-                used: 0,
+                born: latest,
+                ..ObjectUse::default()
             });
             let mut used = known
                 .or(fresh)
@@ -283,6 +299,10 @@ impl Uses {
                 .used
                 .checked_add_signed(change)
                 .ok_or_else(|| schema::damaged("the use of an object"))?;
+            if used.died != 0 {
+                transaction.delete(&schema::held(used.died, object));
+                used.died = 0;
+            }
             let garbage = schema::garbage(object);
             if used.used > 0 {
                 transaction.put(&key, used.encode());
@@ -290,6 +310,10 @@ impl Uses {
                     // Other files came with this object and went already.
                     transaction.delete(&garbage);
                 }
+            } else if latest > used.born {
+                used.died = latest;
+                transaction.put(&key, used.encode());
+                transaction.put(&schema::held(latest, object), schema::nothing());
             } else {
                 transaction.delete(&key);
                 transaction.put(&garbage, schema::nothing());

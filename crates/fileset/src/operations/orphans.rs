@@ -13,7 +13,7 @@ use penstock_base::FsResult;
 use penstock_vfs::Inode;
 
 use super::{
-    extents::{FileChange, STEP, clearing, edit},
+    extents::{FileChange, STEP, STEP_BYTES, clearing, edit},
     node, xattrs,
 };
 use crate::{
@@ -43,8 +43,8 @@ pub(crate) fn collect(transaction: &mut dyn Transaction, inode: Inode) -> FsResu
     if !step.is_last {
         return Ok(false);
     }
-    for name in xattrs::xattrs(transaction, inode)? {
-        transaction.delete(&schema::xattr(inode, &name));
+    if !xattrs::drop_some(transaction, inode, STEP_BYTES)? {
+        return Ok(false);
     }
     let mut keys = vec![schema::node(inode), schema::orphan(inode)];
     match file.kind {

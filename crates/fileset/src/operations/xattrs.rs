@@ -120,6 +120,25 @@ pub(crate) fn remove_xattr(
     touch_file(transaction, asked, inode)
 }
 
+/// Removes attributes of about so many bytes, all of which a snapshot may keep. Returns whether none is left.
+pub(super) fn drop_some(
+    transaction: &mut dyn Transaction,
+    inode: Inode,
+    bytes: usize,
+) -> FsResult<bool> {
+    let (prefix, mut keys, mut found) = (schema::of_xattrs(inode), Vec::new(), 0);
+    transaction.scan(&prefix..&schema::behind(&prefix), &mut |key, value| {
+        if found > bytes {
+            return ControlFlow::Break(());
+        }
+        found += key.len() + value.len();
+        keys.push(Bytes::copy_from_slice(key));
+        ControlFlow::Continue(())
+    })?;
+    keys.iter().for_each(|key| transaction.delete(key));
+    Ok(found <= bytes)
+}
+
 fn touch_file(transaction: &mut dyn Transaction, asked: &Asked, inode: Inode) -> FsResult<()> {
     let mut file = node(transaction, inode)?;
     file.changed = asked.now;

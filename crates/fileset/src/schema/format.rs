@@ -5,6 +5,8 @@ use penstock_base::{FsError, FsResult};
 
 /// The version of the layout of keys and values, and of objects.
 pub const FORMAT_VERSION: u32 = 1;
+/// The same once there were snapshots: who does not know them would change what they keep.
+const WITH_SNAPSHOTS: u32 = 2;
 /// Bytes in a chunk of a file, and in the largest object: large enough that a bucket is as fast as it can be with a
 /// few requests under way, small enough that one in memory for each of many writers is bearable.
 pub const BLOCK_SIZE: u64 = 4 << 20;
@@ -30,6 +32,14 @@ impl Format {
         }
     }
 
+    /// What it says of itself from the first snapshot on.
+    pub(crate) fn with_snapshots(self) -> Self {
+        Self {
+            version: WITH_SNAPSHOTS,
+            ..self
+        }
+    }
+
     pub(crate) fn encode(&self) -> Bytes {
         let mut bytes = Vec::with_capacity(20);
         bytes.put_u32_le(self.version);
@@ -47,7 +57,8 @@ impl Format {
             identity: value.try_get_u64_le().map_err(damaged)?,
             block_size: value.try_get_u64_le().map_err(damaged)?,
         };
-        if version != FORMAT_VERSION || format.block_size != BLOCK_SIZE {
+        let is_known = (FORMAT_VERSION..=WITH_SNAPSHOTS).contains(&version);
+        if !is_known || format.block_size != BLOCK_SIZE {
             return Err(FsError::Unsupported(
                 "the file system has another format: use the version of penstock that made it",
             ));

@@ -36,7 +36,7 @@ pub(crate) struct Node {
     pub(crate) seen: u64,
     /// With which number it was made exclusively; 0 with none.
     pub(crate) verifier: u64,
-    /// The epoch in which it was written: 0 as long as there are no snapshots.
+    /// Of no use, and 0.
     pub(crate) epoch: u64,
 }
 
@@ -214,28 +214,43 @@ impl Entry {
 }
 
 /// What files use of an object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ObjectUse {
     /// Bytes in the object.
     pub(crate) length: u64,
-    /// Of these, bytes that extents refer to.
+    /// Of these, bytes that extents refer to: of files, not of what snapshots keep.
     pub(crate) used: u64,
+    /// The latest snapshot when the first was used; 0 if there was none.
+    pub(crate) born: u64,
+    /// The same when the last was used no more, if the object is held for snapshots; else 0.
+    pub(crate) died: u64,
 }
 
 impl ObjectUse {
     pub(crate) fn encode(self) -> Bytes {
-        let mut bytes = Vec::with_capacity(17);
+        let mut bytes = Vec::with_capacity(33);
         bytes.put_u8(VERSION);
         bytes.put_u64_le(self.length);
         bytes.put_u64_le(self.used);
+        if self.born != 0 || self.died != 0 {
+            bytes.put_u64_le(self.born);
+            bytes.put_u64_le(self.died);
+        }
         bytes.into()
     }
 
     pub(crate) fn decode(mut value: &[u8]) -> FsResult<Self> {
         take_version(&mut value, VERSION, "an object")?;
-        let numbers = value.try_get_u64_le().ok().zip(value.try_get_u64_le().ok());
+        let mut number = || value.try_get_u64_le().ok();
+        let numbers = number().zip(number());
         let (length, used) = numbers.ok_or_else(|| damaged("an object"))?;
-        Ok(Self { length, used })
+        let (born, died) = number().zip(number()).unwrap_or_default();
+        Ok(Self {
+            length,
+            used,
+            born,
+            died,
+        })
     }
 }
 

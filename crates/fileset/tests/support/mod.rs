@@ -613,8 +613,17 @@ impl Place {
         &self,
         handle: HandleId,
         from: ListFrom<'_>,
-        (room, detail): (usize, Detail),
+        room: (usize, Detail),
     ) -> Vec<(String, u64)> {
+        self.try_list(handle, from, room).await.unwrap()
+    }
+
+    pub async fn try_list(
+        &self,
+        handle: HandleId,
+        from: ListFrom<'_>,
+        (room, detail): (usize, Detail),
+    ) -> FsResult<Vec<(String, u64)>> {
         let mut receiver = Receiver {
             room,
             detail,
@@ -622,9 +631,8 @@ impl Place {
         };
         self.volume
             .read_directory(handle, from, &mut receiver)
-            .await
-            .unwrap();
-        receiver.taken
+            .await?;
+        Ok(receiver.taken)
     }
 
     /// Keys of objects that hold data.

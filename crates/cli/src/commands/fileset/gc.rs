@@ -47,7 +47,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
             fileset.open(&record, super::MEMORY, ways).await?;
         let pool = BufferPool::new(MemoryBudget::new(super::MEMORY));
         let transfer = Transfer::new(store, pool);
-        let found = collect_garbage(&*engine, transfer, sweep).await;
+        let found = collect_garbage(engine.clone(), transfer, sweep).await;
         let closed = engine.close().await.map_err(FsError::from);
         let found = found.and_then(|found| closed.map(|()| found));
         found.map_err(|error| failure(&fileset, &error))
@@ -66,6 +66,7 @@ fn text(found: &Garbage) -> String {
     let unused = format!(", of which no file needs {}", ByteSize(found.unused_bytes));
     let deleted = format!(", {} deleted", found.deleted);
     line("live", found.live, unused)
+        + &line("held", found.held, ", which only snapshots need".to_owned())
         + &line("pending", found.pending, String::new())
         + &line("leaked", found.leaked, deleted)
 }

@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use clap::{ArgMatches, Command};
 use penstock_base::{ByteSize, FsResult};
-use penstock_fileset::{Durability, Usage, engine::position, usage};
+use penstock_fileset::{
+    Durability, Usage,
+    engine::{Engine, position},
+    snapshots, usage,
+};
 use penstock_object::Store;
 use serde::Serialize;
 
@@ -42,6 +46,9 @@ struct Info {
     encryption: Option<String>,
     files: u64,
     bytes: u64,
+    snapshots: u64,
+    /// Bytes in the bucket that only snapshots need.
+    held: u64,
     /// Of the bytes, those that are on this disk and not in the bucket yet.
     waiting: u64,
     log: Option<Log>,
@@ -73,9 +80,9 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         };
         let (waiting, usage) = match record.durability {
             Durability::Local => local_usage(&fileset, &record, look.store).await?,
-            Durability::Store => (0, usage(&fileset.local_engine(super::MEMORY)?).await),
+            Durability::Store => (0, all_usage(&fileset.local_engine(super::MEMORY)?).await),
         };
-        let usage = usage.map_err(|error| failure(&fileset, &error))?;
+        let (usage, kept) = usage.map_err(|error| failure(&fileset, &error))?;
         Ok(Info {
             name: fileset.name.clone(),
             store: record.store.clone(),
@@ -85,6 +92,8 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
             encryption: record.encryption.as_ref().map(ToString::to_string),
             files: usage.files,
             bytes: usage.bytes,
+            snapshots: kept.snapshots,
+            held: kept.held,
             waiting,
             log,
         })
@@ -100,11 +109,25 @@ async fn local_usage(
     fileset: &Fileset,
     record: &Record,
     store: Arc<dyn Store>,
-) -> Outcome<(u64, FsResult<Usage>)> {
+) -> Outcome<(u64, FsResult<(Usage, Kept)>)> {
     let opened = fileset.open(record, super::MEMORY, (&store, store.clone()));
     let OpenedFileset { engine, spool, .. } = opened.await?;
     let waiting = spool.map_or(0, |spool| spool.waiting().0);
-    Ok((waiting, usage(&*engine).await))
+    Ok((waiting, all_usage(&*engine).await))
+}
+
+/// What snapshots keep.
+struct Kept {
+    snapshots: u64,
+    held: u64,
+}
+
+async fn all_usage(engine: &dyn Engine) -> FsResult<(Usage, Kept)> {
+    let kept = Kept {
+        snapshots: snapshots::list(engine).await?.len() as u64,
+        held: snapshots::holding(engine).await?.total.bytes,
+    };
+    Ok((usage(engine).await?, kept))
 }
 
 async fn log(fileset: &Fileset, record: &Record, bucket: &Arc<dyn Store>) -> Outcome<Log> {
@@ -134,6 +157,11 @@ fn text(info: &Info) -> String {
         info.bytes,
         ByteSize(info.bytes),
     );
+    if info.snapshots > 0 {
+        let held = ByteSize(info.held);
+        let snapshots = info.snapshots;
+        text += &format!("snapshots   {snapshots}, and {held} in the bucket that no file needs\n");
+    }
     if info.waiting > 0 {
         let waiting = ByteSize(info.waiting);
         text += &format!("waiting     {waiting} on this disk alone, which the next mount sends\n");

@@ -49,6 +49,7 @@ pub(super) async fn open(
         .map(|staging| staging.settings().directory.clone());
     Ok(OpenedVolume {
         form: Form::Files(volume(&store, staging, values, resources)?),
+        fileset: None,
         read_only: values.flag(&table::READ_ONLY),
         keeps_owners: metadata::keeps(values),
         read_ahead_kib: None,

@@ -50,6 +50,7 @@ pub(crate) async fn open(
     let has_disks = matches!(form, Form::Disks(_));
     let note = has_disks.then(|| index.image.to_string_lossy().into_owned());
     Ok(OpenedVolume {
+        fileset: None,
         form,
         read_only: true,
         keeps_owners: false,

@@ -1,0 +1,115 @@
+//! Snapshots through the doors: `mkdir` and `rmdir` in the directory of all snapshots, and what is in the way of changes.
+
+use std::time::Duration;
+
+use penstock_base::{FileName, FsError, FsResult, clock};
+use penstock_vfs::{
+    AccessMask, Change, Dentry, HandleId, Identity, Inode, Made, New, NewKind, RemoveKind, Volume,
+    permission,
+};
+
+use super::FilesetVolume;
+use crate::{
+    operations,
+    schema::{SNAPSHOTS, SNAPSHOTS_NAME, in_snapshot, is_in_snapshot},
+    snapshots::{self, Holding, Snapshot, check_changeable},
+};
+
+/// How long a snapshot waits until what is pending of open files is saved.
+const SAVE_WAIT: Duration = Duration::from_secs(60);
+
+impl FilesetVolume {
+    /// Takes a snapshot, after what is pending of all files is saved. It is durable when this returns. Fails if something
+    /// cannot be saved, or not in a minute.
+    pub async fn take_snapshot(&self, name: &FileName) -> FsResult<Snapshot> {
+        let saved = clock::deadline(SAVE_WAIT, self.parts.files.save_all()).await;
+        let late = |_| FsError::TimedOut("what is pending could not be saved in time".to_owned());
+        if let Some((_, error)) = saved.map_err(late)?.into_iter().next() {
+            return Err(error);
+        }
+        snapshots::take(&*self.parts.engine, name).await
+    }
+
+    /// Removes a snapshot, and clears away behind the caller what it kept.
+    pub async fn remove_snapshot(&self, name: &FileName) -> FsResult<()> {
+        snapshots::remove(&*self.parts.engine, name).await?;
+        self.parts.held.bell.notify_one();
+        Ok(())
+    }
+
+    /// All snapshots, and what they hold.
+    pub async fn list_snapshots(&self) -> FsResult<(Vec<Snapshot>, Holding)> {
+        let engine = &*self.parts.engine;
+        Ok((
+            snapshots::list(engine).await?,
+            snapshots::holding(engine).await?,
+        ))
+    }
+
+    /// Whether a name is, or would be, that of a snapshot.
+    pub(super) fn is_of_snapshots(&self, dentry: Dentry<'_>) -> bool {
+        dentry.parent == SNAPSHOTS
+    }
+
+    /// Fails unless a name can be made: in snapshots none can, and that of the directory of all snapshots is taken.
+    pub(super) fn check_place(&self, dentry: Dentry<'_>) -> FsResult<()> {
+        check_changeable(dentry.parent)?;
+        match dentry.parent == Inode::ROOT && dentry.name.as_bytes() == SNAPSHOTS_NAME {
+            true => Err(FsError::AlreadyExists),
+            false => Ok(()),
+        }
+    }
+
+    /// Fails unless `by` may take and remove snapshots: who may change the root's owner's own.
+    async fn check_access(&self, by: &Identity) -> FsResult<()> {
+        let directory = self
+            .query(|reads| operations::directory_attributes(reads, SNAPSHOTS))
+            .await?;
+        let wanted = AccessMask::WRITE.union(AccessMask::EXECUTE);
+        permission::check(&directory, by, wanted)
+    }
+
+    /// `mkdir` of a snapshot takes it.
+    pub(super) async fn make_snapshot(
+        &self,
+        by: &Identity,
+        dentry: Dentry<'_>,
+        new: &New<'_>,
+    ) -> FsResult<Made> {
+        if !matches!(new.kind, NewKind::Directory) {
+            return Err(FsError::ReadOnly);
+        }
+        self.check_access(by).await?;
+        let taken = self.take_snapshot(dentry.name).await?;
+        let root = in_snapshot(taken.number, Inode::ROOT);
+        Ok(Made::new(self.hold(by, root).await?))
+    }
+
+    /// `rmdir` of a snapshot removes it, with all that is in it.
+    pub(super) async fn drop_snapshot(
+        &self,
+        by: &Identity,
+        dentry: Dentry<'_>,
+        kind: RemoveKind,
+    ) -> FsResult<Change> {
+        if kind != RemoveKind::Directory {
+            return Err(FsError::IsADirectory);
+        }
+        self.check_access(by).await?;
+        self.remove_snapshot(dentry.name).await?;
+        Ok(Change::UNTOLD)
+    }
+
+    /// What a read fails with: of a snapshot that was removed meanwhile objects may be gone.
+    pub(super) async fn why_not_read(&self, handle: HandleId, error: FsError) -> FsError {
+        let Ok(handle) = self.parts.files.handle(handle) else {
+            return error;
+        };
+        let inode = handle.file.inode;
+        let look = self.query(|reads| operations::node(reads, inode));
+        match is_in_snapshot(inode) && matches!(look.await, Err(FsError::Stale)) {
+            true => FsError::Stale,
+            false => error,
+        }
+    }
+}

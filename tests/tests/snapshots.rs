@@ -1,0 +1,105 @@
+//! Snapshots of a fileset that the kernel has mounted, and of one that nobody has.
+
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    fs,
+    io::ErrorKind,
+    os::unix::fs::{MetadataExt, symlink},
+};
+
+use penstock_tests::Fileset;
+
+/// What `list --json` says.
+#[track_caller]
+fn listed(fileset: &Fileset) -> Vec<serde_json::Value> {
+    let listed = fileset.snapshots("list", &["--json"]).expect_success();
+    serde_json::from_str(&listed.stdout).unwrap()
+}
+
+#[test]
+fn a_snapshot_is_taken_seen_listed_and_removed_while_mounted() {
+    let fileset = Fileset::new("snapshots");
+    let mount = fileset.mount();
+    fs::create_dir(mount.join("directory")).unwrap();
+    fs::write(mount.join("directory/file"), vec![1; 3_000_000]).unwrap();
+    symlink("directory/file", mount.join("link")).unwrap();
+    let taken = fileset.snapshot("create", "before");
+    assert_eq!(taken.expect_success().stdout.trim(), fileset.at("before"));
+    let modified = fs::metadata(mount.join("directory/file")).unwrap().mtime();
+    fs::write(mount.join("directory/file"), b"changed").unwrap();
+    fs::remove_file(mount.join("link")).unwrap();
+    fs::rename(mount.join("directory"), mount.join("moved")).unwrap();
+    let there = mount.join(".snapshot/before");
+    assert!(fs::read(there.join("link")).unwrap() == vec![1; 3_000_000]);
+    let file = fs::metadata(there.join("directory/file")).unwrap();
+    assert_eq!((file.len(), file.mtime()), (3_000_000, modified));
+    assert_eq!(fs::read(mount.join("moved/file")).unwrap(), b"changed");
+    let names = fs::read_dir(mount.join("")).unwrap();
+    let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["moved"], "it is not listed");
+    let written = fs::write(there.join("new"), b"");
+    assert_eq!(written.unwrap_err().kind(), ErrorKind::ReadOnlyFilesystem);
+    let written = fs::write(there.join("directory/file"), b"");
+    assert_eq!(written.unwrap_err().kind(), ErrorKind::ReadOnlyFilesystem);
+    let again = fileset.snapshot("create", "before");
+    assert!(!again.succeeded() && again.stderr.contains("is there already"));
+    let all = listed(&fileset);
+    assert_eq!((all.len(), &all[0]["name"]), (1, &"before".into()));
+    assert_eq!(all[0]["bytes"], 3_000_000);
+    fileset.snapshot("remove", "before").expect_success();
+    let gone = fs::read_dir(mount.join(".snapshot")).unwrap().count();
+    assert_eq!(gone, 0);
+    mount.unmount();
+    fileset.run("check", &[]).expect_success();
+}
+
+#[test]
+fn mkdir_and_rmdir_take_and_remove_snapshots() {
+    let fileset = Fileset::new("snapshot-mkdir");
+    let mount = fileset.mount();
+    fs::write(mount.join("file"), b"old").unwrap();
+    fs::create_dir(mount.join(".snapshot/mine")).unwrap();
+    fs::write(mount.join("file"), b"new").unwrap();
+    let old = mount.join(".snapshot/mine/file");
+    assert_eq!(fs::read(&old).unwrap(), b"old");
+    mount.kill_and_unmount();
+    let mount = fileset.mount();
+    let old = mount.join(".snapshot/mine/file");
+    assert_eq!(fs::read(&old).unwrap(), b"old");
+    fs::remove_dir(mount.join(".snapshot/mine")).unwrap();
+    assert!(!mount.join(".snapshot/mine").exists());
+    mount.unmount();
+    fileset.run("check", &[]).expect_success();
+}
+
+#[test]
+fn a_snapshot_is_taken_and_removed_while_nobody_has_the_fileset() {
+    let fileset = Fileset::made_with("snapshot-alone", &["--durability=store"]);
+    let mount = fileset.mount();
+    fs::write(mount.join("file"), vec![1; 10_000]).unwrap();
+    mount.unmount();
+    let taken = fileset.snapshots("create", &[]).expect_success();
+    let name = taken.stdout.trim().split('@').nth(1).unwrap().to_owned();
+    assert!(name.starts_with("20") && name.ends_with('Z') && !name.contains(':'));
+    let mount = fileset.mount();
+    fs::remove_file(mount.join("file")).unwrap();
+    mount.unmount();
+    fileset.run("check", &["--data"]).expect_success();
+    assert_eq!(listed(&fileset)[0]["bytes"], 10_000);
+    let held = fileset.run("gc", &["--json"]).expect_success();
+    let held: serde_json::Value = serde_json::from_str(&held.stdout).unwrap();
+    assert_eq!(held["held"]["objects"], 1);
+    let mount = fileset.mount();
+    let file = mount.join(".snapshot").join(&name).join("file");
+    assert!(fs::read(file).unwrap() == vec![1; 10_000]);
+    mount.unmount();
+    fileset.snapshot("remove", &name).expect_success();
+    let left = fileset.run("gc", &["--json"]).expect_success();
+    let left: serde_json::Value = serde_json::from_str(&left.stdout).unwrap();
+    assert_eq!(
+        (&left["held"]["objects"], &left["live"]["objects"]),
+        (&0.into(), &0.into())
+    );
+    assert!(listed(&fileset).is_empty());
+}
