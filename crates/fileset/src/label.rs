@@ -23,6 +23,9 @@ pub struct Label {
     /// What is durable when.
     #[serde(default)]
     pub durability: Durability,
+    /// The address of the database that has its metadata, if one has. No password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
 }
 
 /// Why a label could not be read or written.
@@ -50,6 +53,7 @@ impl Label {
             identity: spelled(format),
             name: name.to_owned(),
             durability,
+            engine: None,
         }
     }
 

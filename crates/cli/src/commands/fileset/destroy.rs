@@ -6,7 +6,10 @@ use clap::{ArgMatches, Command};
 use penstock_fileset::{
     Durability, Label, LabelError,
     check::destroy,
-    engine::{Engine, EngineError, ShippedEngine, remove_shipped},
+    engine::{
+        Engine, EngineError, EngineResult, PostgresEngine, ShippedEngine, has_tables,
+        remove_shipped, remove_tables,
+    },
 };
 use penstock_object::Store;
 
@@ -61,7 +64,10 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let deleted = listing::block_on(async {
         let look = listing::open(&record.store, &values, environment)?;
         shut_out_others(&fileset, &record, &look.store).await?;
-        let _engine = fileset.local_engine(super::MEMORY)?;
+        let _engine = match record.database() {
+            Some(_) => None,
+            None => Some(fileset.local_engine(super::MEMORY)?),
+        };
         let label = Label::read(&*look.store).await;
         let is_ours = match &label {
             Ok(label) => label.identity == record.identity,
@@ -85,6 +91,10 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         let deleted = deleted.map_err(|error| failure(&fileset, &error))?;
         let shipped = fileset.opened(remove_shipped(Arc::clone(&look.store)).await)?;
         let deleted = deleted + shipped;
+        if let Some(database) = record.database() {
+            let settings = fileset.on_database(&record.identity, super::MEMORY, database)?;
+            fileset.opened(remove_tables(&settings).await)?;
+        }
         match Label::remove(&*look.store).await {
             Err(LabelError::Store(error)) => Err(explain::store_error(&record.store, &error)),
             _ => Ok(deleted),
@@ -102,13 +112,18 @@ async fn shut_out_others(fileset: &Fileset, record: &Record, store: &Arc<dyn Sto
     if record.durability == Durability::Local {
         return Ok(());
     }
+    if let Some(database) = record.database() {
+        let settings = fileset.on_database(&record.identity, super::MEMORY, database)?;
+        // An attempt before this one may have come that far.
+        return match fileset.opened(has_tables(&settings).await)? {
+            true => ended(fileset, PostgresEngine::open(&settings).await).await,
+            false => Ok(()),
+        };
+    }
     let settings = fileset.shipped(&record.identity, super::MEMORY, store)?;
     match ShippedEngine::open(&settings).await {
         Ok(engine) => fileset.opened(engine.close().await),
-        Err(EngineError::Fenced(_)) => Err(Failure::new(
-            format!("another machine has attached `{}`", fileset.name),
-            "destroy it there; --local-only removes what this machine has of it",
-        )),
+        Err(EngineError::Fenced(_)) => Err(elsewhere(fileset)),
         Err(EngineError::InUse { pid }) => fileset.opened(Err(EngineError::InUse { pid })),
         Err(error) => {
             // An attempt before this one may have come as far as the log, and what is damaged can be destroyed, too.
@@ -116,4 +131,19 @@ async fn shut_out_others(fileset: &Fileset, record: &Record, store: &Arc<dyn Sto
             Ok(())
         }
     }
+}
+
+/// Fails unless this machine has what was opened.
+async fn ended(fileset: &Fileset, opened: EngineResult<PostgresEngine>) -> Outcome {
+    match opened {
+        Err(EngineError::Fenced(_)) => Err(elsewhere(fileset)),
+        opened => fileset.opened(fileset.opened(opened)?.close().await),
+    }
+}
+
+fn elsewhere(fileset: &Fileset) -> Failure {
+    Failure::new(
+        format!("another machine has attached `{}`", fileset.name),
+        "destroy it there; --local-only removes what this machine has of it",
+    )
 }

@@ -38,6 +38,8 @@ struct Info {
     identity: String,
     format: u32,
     durability: Durability,
+    /// The database that has its metadata.
+    engine: Option<String>,
     files: u64,
     bytes: u64,
     /// Of the bytes, those that are on this disk and not in the bucket yet.
@@ -62,12 +64,15 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let values = fileset_values(matches, environment)?;
     let info = listing::block_on(async {
         let look = listing::open(&record.store, &values, environment)?;
+        let has_database = record.engine.is_some();
         let log = match record.durability {
+            _ if has_database => None,
             Durability::Local => None,
             Durability::Store => Some(log(&fileset, &record, &look).await?),
         };
         let (waiting, usage) = match record.durability {
-            Durability::Local => local_usage(&fileset, &record, look.store).await?,
+            _ if has_database => opened_usage(&fileset, &record, look.store).await?,
+            Durability::Local => opened_usage(&fileset, &record, look.store).await?,
             Durability::Store => (0, usage(&fileset.local_engine(super::MEMORY)?).await),
         };
         let usage = usage.map_err(|error| failure(&fileset, &error))?;
@@ -77,6 +82,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
             identity: record.identity.clone(),
             format: record.version,
             durability: record.durability,
+            engine: record.engine.clone(),
             files: usage.files,
             bytes: usage.bytes,
             waiting,
@@ -90,7 +96,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
 }
 
 /// How much there is, and how much of it waits for the bucket on this disk.
-async fn local_usage(
+async fn opened_usage(
     fileset: &Fileset,
     record: &Record,
     store: Arc<dyn Store>,
@@ -98,7 +104,9 @@ async fn local_usage(
     let opened = fileset.open(record, super::MEMORY, (&store, store.clone()));
     let OpenedFileset { engine, spool, .. } = opened.await?;
     let waiting = spool.map_or(0, |spool| spool.waiting().0);
-    Ok((waiting, usage(&*engine).await))
+    let usage = usage(&*engine).await;
+    fileset.opened(engine.close().await)?;
+    Ok((waiting, usage))
 }
 
 async fn log(fileset: &Fileset, record: &Record, look: &listing::Look) -> Outcome<Log> {
@@ -126,6 +134,9 @@ fn text(info: &Info) -> String {
         info.bytes,
         ByteSize(info.bytes),
     );
+    if let Some(engine) = &info.engine {
+        text += &format!("engine      {engine}\n");
+    }
     if info.waiting > 0 {
         let waiting = ByteSize(info.waiting);
         text += &format!("waiting     {waiting} on this disk alone, which the next mount sends\n");
