@@ -304,6 +304,62 @@ async fn more_keys_than_fit_in_memory_are_looked_at_in_one_state() {
     assert_eq!(seen, 20_000);
 }
 
+/// Lets each change of keys fail so, in some of so many cases.
+fn fail_changes(server: &Server, settings: &PostgresSettings, (code, share): (&str, f64)) {
+    let schema = format!("penstock_{:016x}", settings.identity);
+    server.sql(&format!(
+        "CREATE FUNCTION {schema}.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+           IF random() < {share} THEN RAISE EXCEPTION 'as told' USING ERRCODE = '{code}'; END IF; \
+           RETURN NEW; END $$; \
+         CREATE TRIGGER fail BEFORE INSERT ON {schema}.kv \
+           FOR EACH STATEMENT EXECUTE FUNCTION {schema}.fail();"
+    ));
+}
+
+fn stop_failing(server: &Server, settings: &PostgresSettings) {
+    let schema = format!("penstock_{:016x}", settings.identity);
+    server.sql(&format!("DROP FUNCTION {schema}.fail() CASCADE"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_of_the_server_is_told_and_gone_on_with() {
+    let Some(server) = Server::shared() else {
+        return;
+    };
+    let directory = place();
+    let mut settings = settings_on(server, directory.path(), random::number());
+    settings.patience = Duration::from_millis(500);
+    let engine = PostgresEngine::create(&settings).await.unwrap();
+    fail_changes(server, &settings, ("53100", 1.0));
+    put(&engine, "k", "v").await;
+    let told = engine.sync().await;
+    assert!(matches!(told, Err(EngineError::Full(_))), "{told:?}");
+    stop_failing(server, &settings);
+    while engine.sync().await.is_err() {}
+    engine.close().await.unwrap();
+    let again = PostgresEngine::open(&settings).await.unwrap();
+    assert_eq!(model(&again).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_server_gave_up_for_others_is_tried_again() {
+    let Some(server) = Server::shared() else {
+        return;
+    };
+    for code in ["40001", "40P01"] {
+        let directory = place();
+        let settings = settings_on(server, directory.path(), random::number());
+        let engine = PostgresEngine::create(&settings).await.unwrap();
+        fail_changes(server, &settings, (code, 0.5));
+        for number in 0..20 {
+            step(&engine, format!("key-{number}")).await.unwrap();
+            engine.sync().await.unwrap();
+        }
+        engine.close().await.unwrap();
+        check_whole(&settings, 20).await;
+    }
+}
+
 /// Whether a server is reached with these parameters of the address.
 async fn is_reached(server: &Server, parameters: &str) -> bool {
     let directory = place();

@@ -29,8 +29,9 @@ pub const PASSWORD: &str = "hunter2";
 /// Root may not run a server: this user does.
 const NOBODY: u32 = 65534;
 
-/// Runs the server until its standard input ends, which it does with the tests.
-const KEEPER: &str = r#""$@" & server=$!; cat >/dev/null; kill -QUIT $server; wait $server"#;
+/// Runs the server until its standard input ends, which it does with the tests, and removes what is left if it is told.
+const KEEPER: &str = r#"left=$1; shift; "$@" & server=$!
+cat >/dev/null; kill -QUIT $server; wait $server; [ -z "$left" ] || rm -rf "$left""#;
 
 /// A server with a directory of its own.
 pub struct Server {
@@ -38,6 +39,8 @@ pub struct Server {
     directory: TempDir,
     pub port: u16,
     keeper: Mutex<Option<Child>>,
+    /// Nobody drops it.
+    is_shared: bool,
 }
 
 /// Where this machine has the server's programs.
@@ -57,12 +60,15 @@ fn skip<T>() -> Option<T> {
     None
 }
 
+/// Not by `Command::uid`, with which a child is a copy of this process for a while, with the locks of other tests.
 fn as_server(program: &Path) -> Command {
-    let mut command = Command::new(program);
-    if penstock_base::is_root() {
-        command.uid(NOBODY).gid(NOBODY);
+    if !penstock_base::is_root() {
+        return Command::new(program);
     }
-    command.current_dir("/");
+    let mut command = Command::new("setpriv");
+    command.arg(format!("--reuid={NOBODY}"));
+    command.arg(format!("--regid={NOBODY}"));
+    command.arg("--clear-groups").arg(program).current_dir("/");
     command
 }
 
@@ -74,6 +80,10 @@ fn free_port() -> u16 {
 impl Server {
     /// One that runs, or `None` and a word of it where this machine has none.
     pub fn start() -> Option<Self> {
+        Self::start_as(false)
+    }
+
+    fn start_as(is_shared: bool) -> Option<Self> {
         let Some(programs) = programs() else {
             return skip();
         };
@@ -86,7 +96,15 @@ impl Server {
             chown(&password, Some(NOBODY), Some(NOBODY)).unwrap();
         }
         let made = as_server(&programs.join("initdb"))
-            .args(["--no-sync", "-A", "scram-sha-256", "-U", "penstock"])
+            .args([
+                "--no-sync",
+                "--locale=C",
+                "--encoding=UTF8",
+                "-A",
+                "scram-sha-256",
+                "-U",
+                "penstock",
+            ])
             .arg("--pwfile")
             .arg(&password)
             .arg("-D")
@@ -100,6 +118,7 @@ impl Server {
             directory,
             port: free_port(),
             keeper: Mutex::new(None),
+            is_shared,
         };
         server.run();
         Some(server)
@@ -108,7 +127,7 @@ impl Server {
     /// The one that the tests of a program share.
     pub fn shared() -> Option<&'static Self> {
         static SHARED: OnceLock<Option<Server>> = OnceLock::new();
-        let shared = SHARED.get_or_init(Self::start).as_ref();
+        let shared = SHARED.get_or_init(|| Self::start_as(true)).as_ref();
         if shared.is_none() {
             return skip();
         }
@@ -149,6 +168,10 @@ impl Server {
         let log = fs::File::create(self.log()).unwrap();
         as_server(Path::new("/bin/sh"))
             .args(["-c", KEEPER, "keeper"])
+            .arg(match self.is_shared {
+                true => self.directory.path(),
+                false => Path::new(""),
+            })
             .arg(self.programs.join("postgres"))
             .arg("-D")
             .arg(&data)
@@ -170,10 +193,8 @@ impl Server {
     }
 
     fn answers(&self) -> bool {
-        let asked = Command::new(self.programs.join("pg_isready"))
-            .args(["-q", "-h", "127.0.0.1", "-p", &self.port.to_string()])
-            .status();
-        asked.unwrap().success()
+        let log = fs::read_to_string(self.log()).unwrap_or_default();
+        log.contains("database system is ready to accept connections")
     }
 
     /// Kills the server, without a word to it.

@@ -19,12 +19,12 @@ use crate::engine::{
 /// What a key costs besides its bytes.
 const OVERHEAD: usize = 96;
 
-/// Keys that somebody wants to know.
+/// Keys that somebody wants to know: as many from `start` on as are read at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Want {
     pub(super) start: Bytes,
     pub(super) end: Bytes,
-    /// All of them are wanted, not the first one with what is near it.
+    /// More than the first one is wanted.
     pub(super) is_scan: bool,
 }
 
@@ -176,16 +176,11 @@ pub(super) fn behind(key: &[u8]) -> Bytes {
     next.freeze()
 }
 
-/// A key that is wanted, with what may lie behind it: all that begins with the same byte.
-fn neighbourhood(key: &[u8]) -> Want {
-    let end = match key.first() {
+/// Where what may lie near a key ends: all that begins with the same byte.
+fn neighbourhood(key: &[u8]) -> Bytes {
+    match key.first() {
         Some(first) if *first < u8::MAX => Bytes::copy_from_slice(&[first + 1]),
         _ => behind(key),
-    };
-    Want {
-        start: Bytes::copy_from_slice(key),
-        end,
-        is_scan: false,
     }
 }
 
@@ -220,7 +215,11 @@ impl Layer for Look<'_> {
         match known.single(key) {
             Some(value) => Ok(Some(value.clone())),
             None if known.end_at(key).is_some() => Ok(Some(None)),
-            None => Err(self.miss(neighbourhood(key))),
+            None => Err(self.miss(Want {
+                start: Bytes::copy_from_slice(key),
+                end: neighbourhood(key),
+                is_scan: false,
+            })),
         }
     }
 
@@ -236,8 +235,9 @@ impl Layer for Look<'_> {
         }
         let found = std::iter::from_fn(move || next(&mut layers).transpose());
         let want = (*end < *range.end).then(|| Want {
+            // Who looks at what belongs to one often looks at the next one.
+            end: neighbourhood(&end).max(Bytes::copy_from_slice(range.end)),
             start: end,
-            end: Bytes::copy_from_slice(range.end),
             is_scan: true,
         });
         let missing = std::iter::once_with(move || want.map(|want| Err(self.miss(want))));

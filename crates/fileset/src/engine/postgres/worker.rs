@@ -29,7 +29,7 @@ const NEAR: i64 = 8;
 /// The same at most, for who goes on to want more.
 const NEAR_MAX: i64 = 512;
 /// Keys that are read where a range is wanted.
-const PAGE: i64 = 512;
+const PAGE: i64 = 128;
 /// Keys in the largest page.
 pub(super) const PAGE_MAX: i64 = 8192;
 
